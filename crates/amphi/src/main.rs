@@ -1,0 +1,2 @@
+//! The `amphi` command.
+fn main() {}

@@ -1,0 +1,64 @@
+//! Vendor commands of firmware that keeps a transactional write log in protected device memory (ByteFS §4.3, §4.7).
+
+use std::num::NonZeroU32;
+
+use crate::{BytePort, Result};
+
+/// A transaction number, assigned by the host, growing, never zero. Four bytes on the wire and in the log (ByteFS §4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TxId(pub NonZeroU32);
+
+impl TxId {
+    /// The number `raw`, unless it is zero.
+    #[must_use]
+    pub const fn new(raw: u32) -> Option<Self> {
+        match NonZeroU32::new(raw) {
+            Some(raw) => Some(Self(raw)),
+            None => None,
+        }
+    }
+
+    /// The number itself.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+}
+
+/// What `recover` found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoverReport {
+    /// Log entries scanned.
+    pub entries_scanned: u64,
+    /// Entries dropped because their transaction was never committed.
+    pub entries_dropped: u64,
+    /// Pages written to flash.
+    pub pages_written: u64,
+    /// Committed transactions found in the transaction log.
+    pub transactions: u64,
+}
+
+/// The write log's commands.
+pub trait WriteLog: BytePort {
+    /// `COMMIT(tx)`: the transaction's stores, each of which the caller has already flushed, fenced and verified, become durable
+    /// together; on return they survive power loss. Later flushing to flash follows the order of commits.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyCommitted`](crate::Error::AlreadyCommitted), or a failure to make room in the transaction log.
+    fn commit(&self, tx: TxId) -> Result<()>;
+
+    /// `RECOVER()`: drops every entry of an uncommitted transaction, flushes the rest to flash in commit order, clears the log and the
+    /// transaction log. Transaction numbers may start again from one.
+    ///
+    /// The caller has no other command in flight. Interrupted at any point, it can be issued again.
+    ///
+    /// # Errors
+    /// Media errors; the log is then kept.
+    fn recover(&self) -> Result<RecoverReport>;
+
+    /// Cleans the log now and returns when every entry of a committed transaction has reached flash.
+    ///
+    /// # Errors
+    /// Media errors.
+    fn clean_log(&self) -> Result<()>;
+}

@@ -1,0 +1,11 @@
+//! Time, tasks, locks and randomness.
+//!
+//! One build, two kinds of time. Inside [`Sim::run`] the calls are virtual and decided by one seed; outside they are OS threads,
+//! real locks and the monotonic clock. No crate above this one reads a clock, draws a random number, spawns a thread or takes a
+//! lock except through here.
+
+pub mod cpu;
+pub mod random;
+pub mod sync;
+pub mod task;
+pub mod time;

@@ -1,0 +1,5 @@
+//! Locks. The names and guards are `lock_api`'s.
+
+pub use parking_lot::{
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
+};

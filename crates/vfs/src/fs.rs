@@ -1,0 +1,283 @@
+//! The `FileSystem` trait: inode-level operations with their atomicity, their durability on return, and their errors.
+
+use crate::{Attr, Cred, FileType, Ino, Name, Result, SetAttr, StatFs, error::Error};
+
+/// A looked-up name: the inode's attributes, with one more reference held on it (see [`FileSystem::forget`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The inode's attributes.
+    pub attr: Attr,
+}
+
+/// One entry of a directory listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    /// Inode number.
+    pub ino: Ino,
+    /// Type.
+    pub file_type: FileType,
+    /// Name; `.` and `..` are listed first.
+    pub name: &'a [u8],
+    /// Pass this to [`FileSystem::readdir`] to continue after this entry.
+    pub next_cookie: u64,
+}
+
+/// Receives directory entries; returns false when it is full and has not taken the entry.
+pub type DirSink<'a> = dyn FnMut(DirEntry<'_>) -> bool + 'a;
+
+/// How a file is opened, as far as a file system cares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenFlags {
+    /// Opened for writing.
+    pub write: bool,
+    /// `O_DIRECT`.
+    pub direct: bool,
+    /// Cut to length zero on opening.
+    pub truncate: bool,
+}
+
+/// How one write is to be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteMode {
+    /// Write at the end of the file whatever the offset, atomically with finding the end.
+    pub append: bool,
+    /// Bypass the page cache (`O_DIRECT`).
+    pub direct: bool,
+    /// Data durable on return (`O_DSYNC`); with `sync_metadata`, all attributes too (`O_SYNC`).
+    pub sync_data: bool,
+    /// See `sync_data`.
+    pub sync_metadata: bool,
+}
+
+/// What `rename` does with the target name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RenameMode {
+    /// Replaces it.
+    #[default]
+    Replace,
+    /// Refuses if it exists.
+    NoReplace,
+    /// Swaps the two; both must exist.
+    Exchange,
+}
+
+/// What `seek` looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// The next byte of data at or after the offset.
+    Data,
+    /// The next hole at or after the offset; the end of the file is one.
+    Hole,
+}
+
+/// What `setxattr` does if the attribute exists or does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Creates or replaces.
+    #[default]
+    Set,
+    /// Fails with [`Error::Exists`] if it exists.
+    Create,
+    /// Fails with [`Error::NoData`] if it does not.
+    Replace,
+}
+
+/// What a file system promises to survive a host crash or power loss: the oracle's licence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// A completed namespace or attribute operation survives, without any `fsync`.
+    pub metadata_durable_on_return: bool,
+    /// A write operation is all or nothing.
+    pub atomic_writes: bool,
+    /// A completed write survives, without any `fsync`.
+    pub data_durable_on_return: bool,
+}
+
+/// An inode-level file system.
+///
+/// All methods may be called from many tasks at once. A namespace operation (`create` … `rename`, `setattr`) is atomic: other
+/// tasks and a crash see it done or not at all; [`promise`](FileSystem::promise) says whether it is durable on return. File data is durable after
+/// [`fsync`](FileSystem::fsync). Callers have checked permissions; credentials are passed so that new inodes get their owner and so that set-id bits are
+/// cleared as they must be.
+///
+/// References: each [`Entry`] returned adds one to the inode's lookup count, which [`forget`](FileSystem::forget) lowers; `open` and `release` keep a count of
+/// their own. An inode without names lives on until both counts are zero.
+///
+/// Unless stated, errors are [`Error::NotFound`] or [`Error::Stale`] for an inode that does not exist, [`Error::NotDirectory`] where a directory was
+/// needed, [`Error::ReadOnly`], [`Error::Io`] and [`Error::Corrupt`].
+pub trait FileSystem: Send + Sync {
+    /// What survives a crash.
+    fn promise(&self) -> Promise;
+
+    /// Finds `name` in `dir` and takes a reference.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    fn lookup(&self, dir: Ino, name: Name<'_>) -> Result<Entry>;
+
+    /// The parent of a directory (the root's is itself), without taking a reference.
+    ///
+    /// # Errors
+    /// [`Error::NotDirectory`].
+    fn parent(&self, dir: Ino) -> Result<Ino>;
+
+    /// Drops `count` lookup references. Never fails; frees an inode whose last name and reference are gone.
+    fn forget(&self, ino: Ino, count: u64);
+
+    /// Attributes, including the effect of writes not yet durable.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    fn getattr(&self, ino: Ino) -> Result<Attr>;
+
+    /// Changes attributes atomically. Shrinking drops data for good; growing adds a hole.
+    ///
+    /// # Errors
+    /// [`Error::IsDirectory`] or [`Error::Invalid`] for a size on anything but a regular file; [`Error::TooLarge`].
+    fn setattr(&self, ino: Ino, change: &SetAttr, cred: &Cred) -> Result<Attr>;
+
+    /// Creates a regular file, FIFO, socket or device node and takes a reference. A set-group-id directory passes on its group.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::NoInodes`], [`Error::Invalid`] for a directory or symlink type.
+    fn create(
+        &self,
+        dir: Ino,
+        name: Name<'_>,
+        file_type: FileType,
+        mode: u16,
+        rdev: u32,
+        cred: &Cred,
+    ) -> Result<Entry>;
+
+    /// Creates a directory and takes a reference. Its link count is 2; the parent's grows by one.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::NoInodes`], [`Error::TooManyLinks`].
+    fn mkdir(&self, dir: Ino, name: Name<'_>, mode: u16, cred: &Cred) -> Result<Entry>;
+
+    /// Creates a symbolic link holding `target` (1 to 4095 bytes) and takes a reference.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::NoInodes`], [`Error::NameTooLong`] for the target.
+    fn symlink(&self, dir: Ino, name: Name<'_>, target: &[u8], cred: &Cred) -> Result<Entry>;
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is not one.
+    fn readlink(&self, ino: Ino) -> Result<Vec<u8>>;
+
+    /// Gives a non-directory another name and takes a reference.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for a directory, [`Error::Exists`], [`Error::TooManyLinks`], [`Error::NotFound`] if it has no name left.
+    fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry>;
+
+    /// Removes a name of a non-directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsDirectory`].
+    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<()>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::NotEmpty`].
+    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<()>;
+
+    /// Moves a name. Replacing is atomic: at no moment is the target name missing.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Exists`], [`Error::NotEmpty`], [`Error::IsDirectory`], [`Error::NotDirectory`], [`Error::IntoItself`], [`Error::NoSpace`].
+    fn rename(&self, from: Ino, name: Name<'_>, to: Ino, new_name: Name<'_>, mode: RenameMode) -> Result<()>;
+
+    /// Takes an open reference; with `truncate`, cuts the file to zero.
+    ///
+    /// # Errors
+    /// As [`setattr`](FileSystem::setattr) when truncating.
+    fn open(&self, ino: Ino, flags: OpenFlags) -> Result<()>;
+
+    /// Drops an open reference; frees an inode whose last name and reference are gone.
+    fn release(&self, ino: Ino);
+
+    /// Reads at `offset`; returns the number of bytes, less than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// [`Error::IsDirectory`], [`Error::Invalid`] for other non-regular files.
+    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], direct: bool) -> Result<usize>;
+
+    /// Writes all of `data` and returns its length, or fails. Clears set-id bits unless `cred` is the superuser. Atomic towards
+    /// other readers and writers of the file.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::TooLarge`], [`Error::IsDirectory`].
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize>;
+
+    /// Makes the file's data, and the attributes needed to read it (all of them unless `data_only`), durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::NoSpace`] never: space was reserved by `write`.
+    fn fsync(&self, ino: Ino, data_only: bool) -> Result<()>;
+
+    /// Makes everything completed so far durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn sync(&self) -> Result<()>;
+
+    /// Lists `dir` from `cookie` (0 starts) until it ends or `sink` is full. An entry present throughout a listing appears exactly once;
+    /// one created or removed meanwhile may or may not.
+    ///
+    /// # Errors
+    /// [`Error::NotDirectory`].
+    fn readdir(&self, dir: Ino, cookie: u64, sink: &mut DirSink<'_>) -> Result<()>;
+
+    /// Space and inode counts.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn statfs(&self) -> Result<StatFs>;
+
+    /// Finds data or a hole at or after `offset`.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] at or beyond the end of the file.
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64>;
+
+    /// Value of extended attribute `name`.
+    ///
+    /// # Errors
+    /// [`Error::NoData`]; [`Error::Unsupported`].
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let _ = (ino, name);
+        Err(Error::Unsupported("extended attributes"))
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::XattrTooLarge`], [`Error::NoSpace`], [`Error::Unsupported`].
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let _ = (ino, name, value, mode);
+        Err(Error::Unsupported("extended attributes"))
+    }
+
+    /// Names of all extended attributes.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`].
+    fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        let _ = ino;
+        Err(Error::Unsupported("extended attributes"))
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoData`], [`Error::Unsupported`].
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let _ = (ino, name);
+        Err(Error::Unsupported("extended attributes"))
+    }
+}
