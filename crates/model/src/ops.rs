@@ -1,0 +1,413 @@
+//! The [`FileSystem`] operations of the model, each one a single critical section.
+
+use amphi_vfs::{
+    Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino, NAME_BYTES_MAX, Name, OpenFlags,
+    Promise, RenameMode, Result, Seek, SetAttr, SetTime, StatFs, WriteMode, XattrMode,
+};
+
+use crate::Model;
+use crate::bytes::{Bytes, PAGE};
+use crate::inode::Body;
+use crate::names::Names;
+use crate::tree::{Tree, now};
+
+/// Longest target of a symbolic link in bytes.
+const TARGET_BYTES_MAX: usize = 4095;
+
+/// Longest value of an extended attribute in bytes.
+const XATTR_BYTES_MAX: usize = 65_536;
+
+impl FileSystem for Model {
+    fn promise(&self) -> Promise {
+        Promise { metadata_durable_on_return: true, atomic_writes: true, data_durable_on_return: true }
+    }
+
+    fn lookup(&self, dir: Ino, name: Name<'_>) -> Result<Entry> {
+        let mut tree = self.tree.lock();
+        let ino = tree.find(dir, name)?;
+        tree.entry(ino)
+    }
+
+    fn parent(&self, dir: Ino) -> Result<Ino> {
+        Ok(self.tree.lock().get(dir)?.names()?.parent)
+    }
+
+    fn forget(&self, ino: Ino, count: u64) {
+        let mut tree = self.tree.lock();
+        if let Ok(inode) = tree.get_mut(ino) {
+            inode.lookups = inode.lookups.saturating_sub(count);
+            tree.free_if_unheld(ino);
+        }
+    }
+
+    fn getattr(&self, ino: Ino) -> Result<Attr> {
+        Ok(self.tree.lock().get(ino)?.attr(ino))
+    }
+
+    fn setattr(&self, ino: Ino, change: &SetAttr, cred: &Cred) -> Result<Attr> {
+        let mut tree = self.tree.lock();
+        tree.writable()?;
+        tree.get(ino)?;
+        if let Some(size) = change.size {
+            tree.resize(ino, size, cred)?;
+        }
+        let time = now();
+        let stamp = |set: SetTime| match set {
+            SetTime::Now => time,
+            SetTime::At(at) => at,
+        };
+        let inode = tree.get_mut(ino)?;
+        if (change.uid.is_some() || change.gid.is_some()) && !inode.is_directory() {
+            inode.clear_set_id();
+        }
+        inode.uid = change.uid.unwrap_or(inode.uid);
+        inode.gid = change.gid.unwrap_or(inode.gid);
+        inode.mode = change.mode.map_or(inode.mode, |mode| mode & 0o7777);
+        inode.atime = change.atime.map_or(inode.atime, stamp);
+        inode.mtime = change.mtime.map_or(inode.mtime, stamp);
+        if *change != SetAttr::default() {
+            inode.ctime = change.ctime.unwrap_or(time);
+        }
+        Ok(inode.attr(ino))
+    }
+
+    fn create(
+        &self,
+        dir: Ino,
+        name: Name<'_>,
+        file_type: FileType,
+        mode: u16,
+        rdev: u32,
+        cred: &Cred,
+    ) -> Result<Entry> {
+        let (body, rdev) = match file_type {
+            FileType::Regular => (Body::Regular(Bytes::default()), 0),
+            FileType::Fifo | FileType::Socket => (Body::Node(file_type), 0),
+            FileType::CharDevice | FileType::BlockDevice => (Body::Node(file_type), rdev),
+            FileType::Directory | FileType::Symlink => {
+                return Err(Error::Invalid("create makes neither directories nor symbolic links"));
+            }
+        };
+        self.tree.lock().add_named(dir, name, body, mode, rdev, cred)
+    }
+
+    fn mkdir(&self, dir: Ino, name: Name<'_>, mode: u16, cred: &Cred) -> Result<Entry> {
+        self.tree.lock().add_named(dir, name, Body::Directory(Names::new(dir)), mode, 0, cred)
+    }
+
+    fn symlink(&self, dir: Ino, name: Name<'_>, target: &[u8], cred: &Cred) -> Result<Entry> {
+        if target.is_empty() {
+            return Err(Error::Invalid("an empty symbolic link"));
+        }
+        if target.len() > TARGET_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        self.tree.lock().add_named(dir, name, Body::Symlink(target.to_vec()), 0o777, 0, cred)
+    }
+
+    fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        match &self.tree.lock().get(ino)?.body {
+            Body::Symlink(target) => Ok(target.clone()),
+            _ => Err(Error::Invalid("not a symbolic link")),
+        }
+    }
+
+    fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry> {
+        let mut tree = self.tree.lock();
+        tree.writable()?;
+        let inode = tree.get(ino)?;
+        if inode.is_directory() {
+            return Err(Error::NotPermitted);
+        }
+        if inode.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        tree.vacant(dir, name)?;
+        if tree.get(ino)?.nlink >= tree.limits.links {
+            return Err(Error::TooManyLinks);
+        }
+        tree.get_mut(dir)?.names_mut()?.set(name.bytes(), ino);
+        tree.get_mut(ino)?.nlink += 1;
+        tree.touch(dir)?;
+        tree.touch_ctime(ino)?;
+        tree.entry(ino)
+    }
+
+    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+        let mut tree = self.tree.lock();
+        tree.writable()?;
+        let ino = tree.find(dir, name)?;
+        if tree.get(ino)?.is_directory() {
+            return Err(Error::IsDirectory);
+        }
+        tree.get_mut(dir)?.names_mut()?.remove(name.bytes());
+        tree.touch(dir)?;
+        tree.drop_name(ino)
+    }
+
+    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+        let mut tree = self.tree.lock();
+        tree.writable()?;
+        let ino = tree.find(dir, name)?;
+        if !tree.get(ino)?.names()?.is_empty() {
+            return Err(Error::NotEmpty);
+        }
+        let parent = tree.get_mut(dir)?;
+        parent.names_mut()?.remove(name.bytes());
+        parent.nlink -= 1;
+        tree.touch(dir)?;
+        tree.drop_name(ino)
+    }
+
+    fn rename(&self, from: Ino, name: Name<'_>, to: Ino, new_name: Name<'_>, mode: RenameMode) -> Result<()> {
+        let mut tree = self.tree.lock();
+        tree.writable()?;
+        tree.rename(from, name, to, new_name, mode)
+    }
+
+    fn open(&self, ino: Ino, flags: OpenFlags) -> Result<()> {
+        let mut tree = self.tree.lock();
+        tree.get(ino)?;
+        if flags.write || flags.truncate {
+            tree.writable()?;
+        }
+        if flags.truncate {
+            tree.resize(ino, 0, &Cred::ROOT)?;
+        }
+        tree.get_mut(ino)?.opens += 1;
+        Ok(())
+    }
+
+    fn release(&self, ino: Ino) {
+        let mut tree = self.tree.lock();
+        if let Ok(inode) = tree.get_mut(ino) {
+            inode.opens = inode.opens.saturating_sub(1);
+            tree.free_if_unheld(ino);
+        }
+    }
+
+    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], _direct: bool) -> Result<usize> {
+        Ok(self.tree.lock().get(ino)?.bytes()?.read(offset, into))
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {
+        let mut tree = self.tree.lock();
+        tree.writable()?;
+        let limits = tree.limits;
+        let bytes = tree.get(ino)?.bytes()?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let offset = if mode.append { bytes.size() } else { offset };
+        let end = offset.checked_add(data.len() as u64).filter(|&end| end <= limits.file_bytes);
+        let end = end.ok_or(Error::TooLarge)?;
+        let added = bytes.pages_missing(offset, end);
+        if tree.pages_used + added > limits.pages {
+            return Err(Error::NoSpace);
+        }
+        tree.pages_used += added;
+        let inode = tree.get_mut(ino)?;
+        inode.bytes_mut()?.write(offset, data);
+        if cred.uid != 0 {
+            inode.clear_set_id();
+        }
+        tree.touch(ino)?;
+        Ok(data.len())
+    }
+
+    fn fsync(&self, ino: Ino, _data_only: bool) -> Result<()> {
+        self.tree.lock().get(ino).map(drop)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn readdir(&self, dir: Ino, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+        let tree = self.tree.lock();
+        let names = tree.get(dir)?.names()?;
+        let dots = [(1, b".".as_slice(), dir), (2, b"..".as_slice(), names.parent)];
+        let dots = dots.into_iter().filter(|&(own, ..)| own > cookie);
+        for (next_cookie, name, ino) in dots.chain(names.after(cookie)) {
+            let file_type = tree.get(ino).map_or(FileType::Directory, |inode| inode.file_type());
+            if !sink(DirEntry { ino, file_type, name, next_cookie }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        let tree = self.tree.lock();
+        let free = tree.limits.pages - tree.pages_used;
+        Ok(StatFs {
+            block_bytes: PAGE as u32,
+            blocks: tree.limits.pages,
+            blocks_free: free,
+            blocks_available: free,
+            inodes: tree.limits.inodes,
+            inodes_free: tree.limits.inodes - tree.inodes.len() as u64,
+            name_bytes_max: NAME_BYTES_MAX as u32,
+        })
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        let tree = self.tree.lock();
+        let bytes = tree.get(ino)?.bytes()?;
+        if offset >= bytes.size() {
+            return Err(Error::NoData);
+        }
+        match what {
+            Seek::Data => bytes.next_data(offset).ok_or(Error::NoData),
+            Seek::Hole => Ok(bytes.next_hole(offset)),
+        }
+    }
+
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.tree.lock().get(ino)?.xattrs.get(name).cloned().ok_or(Error::NoData)
+    }
+
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let mut tree = self.tree.lock();
+        tree.writable()?;
+        let inode = tree.get_mut(ino)?;
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(Error::Invalid("the name of an extended attribute has 1 to 255 bytes"));
+        }
+        if value.len() > XATTR_BYTES_MAX {
+            return Err(Error::XattrTooLarge);
+        }
+        match (mode, inode.xattrs.contains_key(name)) {
+            (XattrMode::Create, true) => return Err(Error::Exists),
+            (XattrMode::Replace, false) => return Err(Error::NoData),
+            _ => {}
+        }
+        inode.xattrs.insert(name.to_vec(), value.to_vec());
+        inode.ctime = now();
+        Ok(())
+    }
+
+    fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        Ok(self.tree.lock().get(ino)?.xattrs.keys().cloned().collect())
+    }
+
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let mut tree = self.tree.lock();
+        tree.writable()?;
+        let inode = tree.get_mut(ino)?;
+        inode.xattrs.remove(name).ok_or(Error::NoData)?;
+        inode.ctime = now();
+        Ok(())
+    }
+}
+
+impl Tree {
+    /// Cuts or extends a regular file.
+    fn resize(&mut self, ino: Ino, size: u64, cred: &Cred) -> Result<()> {
+        let limit = self.limits.file_bytes;
+        let inode = self.get_mut(ino)?;
+        let bytes = inode.bytes_mut()?;
+        if size > limit {
+            return Err(Error::TooLarge);
+        }
+        let before = bytes.page_count();
+        bytes.set_size(size);
+        let freed = before - bytes.page_count();
+        if cred.uid != 0 {
+            inode.clear_set_id();
+        }
+        self.pages_used -= freed;
+        self.touch(ino)
+    }
+
+    /// Moves a name; the order of the checks is the kernel's.
+    fn rename(
+        &mut self,
+        from: Ino,
+        name: Name<'_>,
+        to: Ino,
+        new_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let source = self.find(from, name)?;
+        let target = self.get(to)?.names()?.get(new_name.bytes());
+        if self.get(to)?.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        match (mode, target) {
+            (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+            (RenameMode::Exchange, None) => return Err(Error::NotFound),
+            _ => {}
+        }
+        let source_is_directory = self.get(source)?.is_directory();
+        if source_is_directory && self.is_within(to, source)? {
+            return Err(Error::IntoItself);
+        }
+        let Some(target) = target else {
+            return self.move_name(from, name, to, new_name, source);
+        };
+        if source == target {
+            return Ok(());
+        }
+        let target_is_directory = self.get(target)?.is_directory();
+        if mode == RenameMode::Exchange {
+            if target_is_directory && self.is_within(from, target)? {
+                return Err(Error::IntoItself);
+            }
+            return self.exchange((from, name, source), (to, new_name, target));
+        }
+        match (source_is_directory, target_is_directory) {
+            (true, false) => return Err(Error::NotDirectory),
+            (false, true) => return Err(Error::IsDirectory),
+            (true, true) if !self.get(target)?.names()?.is_empty() => return Err(Error::NotEmpty),
+            _ => {}
+        }
+        if target_is_directory {
+            self.get_mut(to)?.nlink -= 1;
+        }
+        self.move_name(from, name, to, new_name, source)?;
+        self.drop_name(target)
+    }
+
+    /// Takes `name` from `from` and makes `new_name` in `to` name `source`, whatever it named before.
+    fn move_name(
+        &mut self,
+        from: Ino,
+        name: Name<'_>,
+        to: Ino,
+        new_name: Name<'_>,
+        source: Ino,
+    ) -> Result<()> {
+        if self.get(source)?.is_directory() && from != to {
+            if self.get(to)?.nlink >= self.limits.links {
+                return Err(Error::TooManyLinks);
+            }
+            self.reparent(source, from, to)?;
+        }
+        self.get_mut(from)?.names_mut()?.remove(name.bytes());
+        self.get_mut(to)?.names_mut()?.set(new_name.bytes(), source);
+        self.touch(from)?;
+        self.touch(to)?;
+        self.touch_ctime(source)
+    }
+
+    fn exchange(&mut self, one: (Ino, Name<'_>, Ino), other: (Ino, Name<'_>, Ino)) -> Result<()> {
+        for ((dir, name, old), (other_dir, _, new)) in [(one, other), (other, one)] {
+            self.get_mut(dir)?.names_mut()?.set(name.bytes(), new);
+            if self.get(old)?.is_directory() && dir != other_dir {
+                self.reparent(old, dir, other_dir)?;
+            }
+            self.touch(dir)?;
+            self.touch_ctime(old)?;
+        }
+        Ok(())
+    }
+
+    /// Moves the link that the directory's `..` holds.
+    fn reparent(&mut self, directory: Ino, from: Ino, to: Ino) -> Result<()> {
+        self.get_mut(directory)?.names_mut()?.parent = to;
+        self.get_mut(from)?.nlink -= 1;
+        self.get_mut(to)?.nlink += 1;
+        Ok(())
+    }
+}
