@@ -1,1 +1,4 @@
-//! ByteFS.
+//! ByteFS: a file system whose small updates travel by bytes and large ones by blocks.
+#![forbid(unsafe_code)]
+
+pub mod format;

@@ -1,0 +1,521 @@
+//! What ByteFS puts on the device: superblock, bitmaps, inodes in two 64 B halves, 16 B extents, extent nodes, directory entries,
+//! orphan slots. Little-endian, sizes fixed at compile time, each structure versioned by the superblock and checksummed with CRC-32C.
+//! The byte diagrams are in docs/format/bytefs.md. This module imports no sibling.
+
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes per page, block and flash page.
+pub const PAGE: usize = 4096;
+/// Bytes per line: the unit of a byte-port update.
+pub const LINE: usize = 64;
+/// Lines per page.
+pub const LINES_PER_PAGE: usize = PAGE / LINE;
+/// Bits, and so blocks or inodes, in one 64 B bitmap group (BY-11).
+pub const GROUP_BITS: u64 = (LINE * 8) as u64;
+/// Bytes per inode (BY-9).
+pub const INODE_BYTES: usize = 128;
+/// Inodes per page of the inode table.
+pub const INODES_PER_PAGE: usize = PAGE / INODE_BYTES;
+/// Extents, or child pointers, that fit in the inode itself.
+pub const ROOT_ENTRIES: usize = 3;
+/// Extents, or child pointers, in one extent node page.
+pub const NODE_ENTRIES: usize = (PAGE - size_of::<NodeHeader>()) / size_of::<Extent>();
+/// Longest symlink target kept in the inode.
+pub const INLINE_TARGET_MAX: usize = ROOT_ENTRIES * size_of::<Extent>();
+/// Bytes of a directory entry before the name (BY-10).
+pub const DIRENT_HEADER: usize = size_of::<DirentHeader>();
+/// Orphan slots per line.
+pub const ORPHANS_PER_LINE: usize = LINE / 4;
+/// Longest label in bytes.
+pub const LABEL_BYTES: usize = 32;
+
+/// First bytes of page 0.
+pub const MAGIC: [u8; 8] = *b"AMPHI-BY";
+/// Version of everything in this module.
+pub const VERSION: u32 = 1;
+/// First bytes of an extent node.
+pub const NODE_MAGIC: u32 = 0x5458_4542;
+/// The root directory's inode number. Number 0 is never used.
+pub const ROOT_INO: u32 = 1;
+/// Byte offset, in page 0, of [`SuperState`].
+pub const SUPER_STATE_OFFSET: usize = 256;
+/// Fewest pages ByteFS can be made on.
+pub const MIN_PAGES: u64 = 512;
+
+/// The unchanging part of the superblock: page 0, offset 0.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Superblock {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: U32,
+    /// [`PAGE`].
+    pub page_bytes: U32,
+    /// Pages of the file system, all metadata included.
+    pub pages: U64,
+    /// Inodes, number 0 included.
+    pub inodes: U32,
+    /// First page of the inode bitmap.
+    pub inode_bitmap: U32,
+    /// First page of the block bitmap.
+    pub block_bitmap: U32,
+    /// First page of the orphan table.
+    pub orphans: U32,
+    /// First page of the inode table.
+    pub inode_table: U32,
+    /// First page that files may use.
+    pub data: U32,
+    /// Creation time, ns since 1970.
+    pub created_ns: I64,
+    /// Random name of this file system.
+    pub uuid: [u8; 16],
+    /// Label, padded with NUL.
+    pub label: [u8; LABEL_BYTES],
+    /// Zero.
+    pub reserved: [u8; 148],
+    /// CRC-32C of all before.
+    pub crc: U32,
+}
+
+/// The changing part of the superblock, one line: page 0, offset 256.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SuperState {
+    /// How often it was mounted.
+    pub mounts: U64,
+    /// Time of the last mount, ns since 1970.
+    pub mounted_ns: I64,
+    /// Time of the last clean unmount, ns since 1970.
+    pub unmounted_ns: I64,
+    /// 1 after a clean unmount, 0 while mounted.
+    pub clean: U32,
+    /// Zero.
+    pub reserved: [u8; 32],
+    /// CRC-32C of all before.
+    pub crc: U32,
+}
+
+/// The often-updated half of an inode: one line, written as one byte-port update (BY-9).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct InodeLower {
+    /// Length in bytes.
+    pub size: U64,
+    /// Access time, ns since 1970.
+    pub atime: I64,
+    /// Modification time, ns since 1970.
+    pub mtime: I64,
+    /// Change time, ns since 1970.
+    pub ctime: I64,
+    /// Owner.
+    pub uid: U32,
+    /// Group.
+    pub gid: U32,
+    /// File type and permission bits, as `st_mode` has them.
+    pub mode: U16,
+    /// [`FLAG_INLINE_TARGET`].
+    pub flags: U16,
+    /// Number of names.
+    pub nlink: U32,
+    /// Pages allocated, extent nodes included.
+    pub pages: U32,
+    /// Distinguishes successive files with one number.
+    pub generation: U32,
+    /// Zero.
+    pub reserved: U32,
+    /// CRC-32C of the inode number and all before.
+    pub crc: U32,
+}
+
+/// The symlink's target is in the inode's upper half.
+pub const FLAG_INLINE_TARGET: u16 = 1;
+
+/// The seldom-updated half of an inode: one line, holding the root of the extent tree (BY-12).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct InodeUpper {
+    /// Levels of extent nodes below; 0: the entries are extents.
+    pub depth: U16,
+    /// Entries in use, or bytes of an inline target.
+    pub count: U16,
+    /// A directory's parent, a device file's number.
+    pub parent_or_rdev: U32,
+    /// Page of extended attributes, 0 for none.
+    pub xattr: U32,
+    /// CRC-32C of the inode number and all else in this half.
+    pub crc: U32,
+    /// Extents, child pointers, or the inline target.
+    pub root: [Extent; ROOT_ENTRIES],
+}
+
+/// A run of blocks of a file; in an inner node a child pointer, whose `pages` is zero.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Extent {
+    /// First page of the file that the run, or the child, holds.
+    pub file_page: U64,
+    /// First page on the device, or the child node's page.
+    pub lba: U32,
+    /// Length in pages.
+    pub pages: U32,
+}
+
+/// Start of an extent node page; [`NODE_ENTRIES`] entries follow.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct NodeHeader {
+    /// [`NODE_MAGIC`].
+    pub magic: U32,
+    /// Levels of nodes below; 0: the entries are extents.
+    pub depth: U16,
+    /// Entries in use.
+    pub count: U16,
+    /// The inode it belongs to.
+    pub ino: U32,
+    /// CRC-32C of the header's other fields and the entries in use.
+    pub crc: U32,
+}
+
+/// Start of a directory entry; the name follows. An entry takes whole lines and stays within one page (BY-10).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct DirentHeader {
+    /// The inode; 0: the space is free.
+    pub ino: U32,
+    /// File type: the `S_IFMT` bits of `st_mode`, shifted right by 12.
+    pub file_type: u8,
+    /// Lines that the entry takes, 1 to 64.
+    pub lines: u8,
+    /// Bytes of the name.
+    pub name_bytes: U16,
+}
+
+const _: () = assert!(size_of::<Superblock>() == SUPER_STATE_OFFSET);
+const _: () = assert!(size_of::<SuperState>() == LINE);
+const _: () = assert!(size_of::<InodeLower>() == LINE);
+const _: () = assert!(size_of::<InodeUpper>() == LINE);
+const _: () = assert!(size_of::<Extent>() == 16);
+const _: () = assert!(size_of::<NodeHeader>() == 16);
+const _: () = assert!(size_of::<DirentHeader>() == 8);
+const _: () = assert!(NODE_ENTRIES == 255);
+
+/// `S_IFMT` and its values, as `st_mode` has them.
+pub mod mode {
+    /// Mask of the type bits.
+    pub const TYPE: u16 = 0o170_000;
+    /// Socket.
+    pub const SOCKET: u16 = 0o140_000;
+    /// Symbolic link.
+    pub const SYMLINK: u16 = 0o120_000;
+    /// Regular file.
+    pub const REGULAR: u16 = 0o100_000;
+    /// Block device.
+    pub const BLOCK: u16 = 0o060_000;
+    /// Directory.
+    pub const DIRECTORY: u16 = 0o040_000;
+    /// Character device.
+    pub const CHAR: u16 = 0o020_000;
+    /// Named pipe.
+    pub const FIFO: u16 = 0o010_000;
+}
+
+/// Lines that an entry with a name of `name_bytes` takes: 1 (up to 56 B) to 5 (BY-10).
+#[must_use]
+pub const fn dirent_lines(name_bytes: usize) -> usize {
+    (DIRENT_HEADER + name_bytes).div_ceil(LINE)
+}
+
+/// Why a structure read from the device was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// Page 0 does not start with [`MAGIC`].
+    #[error("this is not a ByteFS file system")]
+    NotByteFs,
+    /// Made by another version.
+    #[error("ByteFS format version {0}, but this program reads version {VERSION}")]
+    Version(u32),
+    /// A checksum does not match.
+    #[error("{0} has a wrong checksum")]
+    Checksum(&'static str),
+    /// A field is out of its range.
+    #[error("{0} has an impossible {1}")]
+    Field(&'static str, &'static str),
+}
+
+impl Superblock {
+    /// Reads page 0 and checks every field against the others and against the device's size.
+    ///
+    /// # Errors
+    /// The first thing found wrong.
+    pub fn decode(page: &[u8; PAGE], device_pages: u64) -> Result<Self, FormatError> {
+        let (sb, _) = Self::read_from_prefix(page).map_err(|_| FormatError::NotByteFs)?;
+        if sb.magic != MAGIC {
+            return Err(FormatError::NotByteFs);
+        }
+        if sb.version.get() != VERSION {
+            return Err(FormatError::Version(sb.version.get()));
+        }
+        if sb.crc.get() != sb.checksum() {
+            return Err(FormatError::Checksum("the superblock"));
+        }
+        let what = "the superblock";
+        let pages = sb.pages.get();
+        if sb.page_bytes.get() as usize != PAGE {
+            return Err(FormatError::Field(what, "page size"));
+        }
+        if pages < MIN_PAGES || pages > device_pages || pages > u64::from(u32::MAX) {
+            return Err(FormatError::Field(what, "size"));
+        }
+        let layout = Layout::of(&sb);
+        if layout != Layout::plan(pages, sb.inodes.get()) || u64::from(layout.data) >= pages {
+            return Err(FormatError::Field(what, "layout"));
+        }
+        Ok(sb)
+    }
+
+    /// The checksum that belongs into `crc`.
+    #[must_use]
+    pub fn checksum(&self) -> u32 {
+        let bytes = self.as_bytes();
+        crc32c::crc32c(&bytes[..bytes.len() - 4])
+    }
+
+    /// The label without its padding.
+    #[must_use]
+    pub fn label_text(&self) -> String {
+        let end = self.label.iter().position(|&b| b == 0).unwrap_or(LABEL_BYTES);
+        String::from_utf8_lossy(&self.label[..end]).into_owned()
+    }
+}
+
+impl SuperState {
+    /// Reads the line; a damaged one reads as "never mounted, not clean".
+    #[must_use]
+    pub fn decode(page: &[u8; PAGE]) -> Self {
+        let line = &page[SUPER_STATE_OFFSET..SUPER_STATE_OFFSET + LINE];
+        match Self::read_from_bytes(line) {
+            Ok(state) if state.crc.get() == state.checksum() => state,
+            _ => Self::new_zeroed_state(),
+        }
+    }
+
+    fn new_zeroed_state() -> Self {
+        Self {
+            mounts: U64::ZERO,
+            mounted_ns: I64::ZERO,
+            unmounted_ns: I64::ZERO,
+            clean: U32::ZERO,
+            reserved: [0; 32],
+            crc: U32::ZERO,
+        }
+    }
+
+    /// The line with its checksum.
+    #[must_use]
+    pub fn encode(mut self) -> [u8; LINE] {
+        self.crc = self.checksum().into();
+        zerocopy::transmute!(self)
+    }
+
+    fn checksum(&self) -> u32 {
+        crc32c::crc32c(&self.as_bytes()[..LINE - 4])
+    }
+}
+
+/// Where everything is, in pages from the start of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Pages in all.
+    pub pages: u64,
+    /// Inodes, number 0 included.
+    pub inodes: u32,
+    /// First page of the inode bitmap, one bit per inode.
+    pub inode_bitmap: u32,
+    /// First page of the block bitmap, one bit per page of the device.
+    pub block_bitmap: u32,
+    /// First page of the orphan table, 4 B per slot.
+    pub orphans: u32,
+    /// First page of the inode table.
+    pub inode_table: u32,
+    /// First page that files may use.
+    pub data: u32,
+}
+
+/// Pages of the orphan table: room for 16,384 files that are open or cached but have no name.
+pub const ORPHAN_PAGES: u32 = 16;
+
+impl Layout {
+    /// The layout of a file system of `pages` pages with room for `inodes` inodes.
+    #[must_use]
+    pub fn plan(pages: u64, inodes: u32) -> Self {
+        let bits_per_page = (PAGE * 8) as u64;
+        let inode_bitmap = 1;
+        let block_bitmap = inode_bitmap + u64::from(inodes).div_ceil(bits_per_page);
+        let orphans = block_bitmap + pages.div_ceil(bits_per_page);
+        let inode_table = orphans + u64::from(ORPHAN_PAGES);
+        let data = inode_table + u64::from(inodes).div_ceil(INODES_PER_PAGE as u64);
+        let page = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        Self {
+            pages,
+            inodes,
+            inode_bitmap: page(inode_bitmap),
+            block_bitmap: page(block_bitmap),
+            orphans: page(orphans),
+            inode_table: page(inode_table),
+            data: page(data),
+        }
+    }
+
+    /// What the superblock says.
+    #[must_use]
+    pub fn of(sb: &Superblock) -> Self {
+        Self {
+            pages: sb.pages.get(),
+            inodes: sb.inodes.get(),
+            inode_bitmap: sb.inode_bitmap.get(),
+            block_bitmap: sb.block_bitmap.get(),
+            orphans: sb.orphans.get(),
+            inode_table: sb.inode_table.get(),
+            data: sb.data.get(),
+        }
+    }
+
+    /// Byte address of an inode's lower half; the upper half is the next line.
+    #[must_use]
+    pub fn inode_address(&self, ino: u32) -> u64 {
+        u64::from(self.inode_table) * PAGE as u64 + u64::from(ino) * INODE_BYTES as u64
+    }
+
+    /// Page that holds an inode, and its byte offset in it.
+    #[must_use]
+    pub fn inode_page(&self, ino: u32) -> (u64, usize) {
+        let at = self.inode_address(ino);
+        (at / PAGE as u64, (at % PAGE as u64) as usize)
+    }
+
+    /// Slots in the orphan table.
+    #[must_use]
+    pub const fn orphan_slots() -> u32 {
+        ORPHAN_PAGES * (PAGE / 4) as u32
+    }
+}
+
+fn inode_crc(ino: u32, parts: &[&[u8]]) -> u32 {
+    let seed = crc32c::crc32c(&ino.to_le_bytes());
+    parts.iter().fold(seed, |crc, part| crc32c::crc32c_append(crc, part))
+}
+
+impl InodeLower {
+    /// Reads and checks the half of inode `ino`.
+    ///
+    /// # Errors
+    /// A wrong checksum or an unknown file type.
+    pub fn decode(bytes: &[u8], ino: u32) -> Result<Self, FormatError> {
+        let (half, _) =
+            Self::read_from_prefix(bytes).map_err(|_| FormatError::Field("an inode", "length"))?;
+        if half.crc.get() != half.checksum(ino) {
+            return Err(FormatError::Checksum("an inode's lower half"));
+        }
+        match half.mode.get() & mode::TYPE {
+            mode::SOCKET
+            | mode::SYMLINK
+            | mode::REGULAR
+            | mode::BLOCK
+            | mode::DIRECTORY
+            | mode::CHAR
+            | mode::FIFO => Ok(half),
+            _ => Err(FormatError::Field("an inode", "file type")),
+        }
+    }
+
+    /// The line, with its checksum.
+    #[must_use]
+    pub fn encode(mut self, ino: u32) -> [u8; LINE] {
+        self.crc = self.checksum(ino).into();
+        zerocopy::transmute!(self)
+    }
+
+    fn checksum(&self, ino: u32) -> u32 {
+        inode_crc(ino, &[&self.as_bytes()[..LINE - 4]])
+    }
+}
+
+impl InodeUpper {
+    /// Reads and checks the half of inode `ino`.
+    ///
+    /// # Errors
+    /// A wrong checksum; a tree deeper than any file needs.
+    pub fn decode(bytes: &[u8], ino: u32) -> Result<Self, FormatError> {
+        let (half, _) =
+            Self::read_from_prefix(bytes).map_err(|_| FormatError::Field("an inode", "length"))?;
+        if half.crc.get() != half.checksum(ino) {
+            return Err(FormatError::Checksum("an inode's upper half"));
+        }
+        if half.depth.get() > 5 {
+            return Err(FormatError::Field("an inode", "extent tree depth"));
+        }
+        Ok(half)
+    }
+
+    /// The line, with its checksum.
+    #[must_use]
+    pub fn encode(mut self, ino: u32) -> [u8; LINE] {
+        self.crc = self.checksum(ino).into();
+        zerocopy::transmute!(self)
+    }
+
+    fn checksum(&self, ino: u32) -> u32 {
+        let bytes = self.as_bytes();
+        inode_crc(ino, &[&bytes[..12], &bytes[16..]])
+    }
+}
+
+impl NodeHeader {
+    /// Reads and checks a node of inode `ino` that should have `depth` levels below it, and returns its entries.
+    ///
+    /// # Errors
+    /// What does not match.
+    pub fn decode(page: &[u8; PAGE], ino: u32, depth: u16) -> Result<&[Extent], FormatError> {
+        let what = "an extent node";
+        let (header, rest) = Self::ref_from_prefix(page).map_err(|_| FormatError::Field(what, "length"))?;
+        let count = usize::from(header.count.get());
+        if header.magic.get() != NODE_MAGIC || header.ino.get() != ino || header.depth.get() != depth {
+            return Err(FormatError::Field(what, "owner or depth"));
+        }
+        if count == 0 || count > NODE_ENTRIES {
+            return Err(FormatError::Field(what, "entry count"));
+        }
+        let entries = <[Extent]>::ref_from_bytes_with_elems(&rest[..count * size_of::<Extent>()], count)
+            .map_err(|_| FormatError::Field(what, "length"))?;
+        if header.crc.get() != Self::checksum(header, entries) {
+            return Err(FormatError::Checksum(what));
+        }
+        Ok(entries)
+    }
+
+    /// Writes a node into `page` and returns the bytes used.
+    pub fn encode(page: &mut [u8; PAGE], ino: u32, depth: u16, entries: &[Extent]) -> usize {
+        debug_assert!(entries.len() <= NODE_ENTRIES, "the tree splits before a node overflows");
+        let mut header = Self {
+            magic: NODE_MAGIC.into(),
+            depth: depth.into(),
+            count: (entries.len() as u16).into(),
+            ino: ino.into(),
+            crc: U32::ZERO,
+        };
+        header.crc = Self::checksum(&header, entries).into();
+        let body = entries.as_bytes();
+        let used = size_of::<Self>() + body.len();
+        page[..size_of::<Self>()].copy_from_slice(header.as_bytes());
+        page[size_of::<Self>()..used].copy_from_slice(body);
+        used
+    }
+
+    fn checksum(header: &Self, entries: &[Extent]) -> u32 {
+        crc32c::crc32c_append(crc32c::crc32c(&header.as_bytes()[..12]), entries.as_bytes())
+    }
+}
