@@ -1,0 +1,76 @@
+//! The Debian packages that the tasks need: installed when the caller is root, otherwise named in one command to type.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::step;
+
+/// A program and the Debian package that holds it.
+pub struct Needed {
+    /// Looked for on `PATH`.
+    pub program: &'static str,
+    /// Debian's name for its package.
+    pub package: &'static str,
+}
+
+const fn needed(program: &'static str, package: &'static str) -> Needed {
+    Needed { program, package }
+}
+
+/// What tests and demo run besides cargo.
+pub const ALL: [Needed; 6] = [
+    needed("fusermount3", "fuse3"),
+    needed("git", "git"),
+    needed("sqlite3", "sqlite3"),
+    needed("tar", "tar"),
+    needed("diff", "diffutils"),
+    needed("cc", "gcc"),
+];
+
+/// Makes sure that every program of `list` is there.
+pub fn ensure(list: &[Needed]) -> Result<()> {
+    let missing: Vec<&str> = list.iter().filter(|n| !on_path(n.program)).map(|n| n.package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names = missing.join(" ");
+    if !is_root() || !on_path("apt-get") {
+        bail!("these Debian packages are missing; install them with: sudo apt-get install -y {names}");
+    }
+    step::step(&format!("install {names}"), || {
+        let mut update = Command::new("apt-get");
+        step::output(update.args(["update", "-q"]))?;
+        let mut install = Command::new("apt-get");
+        install.env("DEBIAN_FRONTEND", "noninteractive");
+        step::output(install.args(["install", "-q", "-y", "--no-install-recommends"]).args(&missing))?;
+        Ok(())
+    })
+}
+
+/// Whether `program` is a file in a directory of `PATH`.
+fn on_path(program: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).is_file()))
+}
+
+/// Whether the caller is the superuser.
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
+}
+
+/// Why file systems cannot be mounted here, or `None` if they can.
+pub fn why_no_fuse() -> Option<String> {
+    let device = Path::new("/dev/fuse");
+    if !device.exists() {
+        return Some(
+            "/dev/fuse does not exist (load the fuse module, or pass the device to the container)".into(),
+        );
+    }
+    match std::fs::OpenOptions::new().read(true).write(true).open(device) {
+        Ok(_) => None,
+        Err(error) => Some(format!("/dev/fuse cannot be opened: {error}")),
+    }
+}
