@@ -1,0 +1,151 @@
+//! The control socket: how a command reaches the daemon that has an image mounted. One request and one answer, each a line of
+//! JSON. The daemon keeps the connection open until it exits where the client has reason to wait for that.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::runtime_dir;
+
+/// What a daemon can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub enum Request {
+    /// The device's counters.
+    Stats,
+    /// What the device and the file system are.
+    Info,
+    /// Cut the device's power and exit without flushing.
+    PowerCut {
+        /// Decides what happens to what was not yet durable.
+        seed: u64,
+    },
+    /// Answer when everything is flushed after an unmount; the end of the connection is the end of the daemon.
+    AwaitExit,
+}
+
+/// What a daemon answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// What was asked for.
+    Done(serde_json::Value),
+    /// Why not, in a sentence.
+    Failed(String),
+}
+
+/// A request is one short line; nobody else should make the daemon remember more.
+const REQUEST_BYTES_MAX: u64 = 4096;
+
+/// A connection on which a request has been sent.
+pub struct Pending(BufReader<UnixStream>);
+
+impl Pending {
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// The daemon's refusal, or its end before it answered.
+    pub fn answer(&mut self) -> Result<serde_json::Value> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).context("the mount's daemon could not be heard")?;
+        if line.is_empty() {
+            bail!("the mount's daemon ended without an answer; remount the image");
+        }
+        match serde_json::from_str(&line).context("the mount's daemon answered in another version's words; remount the image")? {
+            Answer::Done(value) => Ok(value),
+            Answer::Failed(reason) => bail!("{reason}"),
+        }
+    }
+
+    /// Waits until the daemon has exited.
+    pub fn until_exit(mut self) {
+        // An error means the same as the end: nobody is there any more.
+        let _ = self.0.read_to_end(&mut Vec::new());
+    }
+}
+
+/// Sends `request` to the daemon that has `image` mounted, or returns `None` if there is no such daemon.
+///
+/// # Errors
+/// If the daemon is there but cannot be reached.
+pub fn send(image: &Path, request: &Request) -> Result<Option<Pending>> {
+    let Some(socket) = runtime_dir::find_socket(image)? else { return Ok(None) };
+    let mut stream = match UnixStream::connect(&socket) {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => return Ok(None),
+        Err(error) => {
+            return Err(error).with_context(|| format!("the daemon of {} cannot be reached at {}", image.display(), socket.display()));
+        }
+    };
+    let mut line = serde_json::to_string(request)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes()).context("the mount's daemon does not listen")?;
+    Ok(Some(Pending(BufReader::new(stream))))
+}
+
+/// Listens at `socket`, in place of a dead daemon's.
+///
+/// # Errors
+/// If the socket cannot be made.
+pub fn listen(socket: &Path) -> Result<UnixListener> {
+    if let Err(error) = std::fs::remove_file(socket)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        return Err(error).with_context(|| format!("the old control socket {} cannot be removed", socket.display()));
+    }
+    UnixListener::bind(socket).with_context(|| format!("the control socket {} cannot be made", socket.display()))
+}
+
+/// Reads the request of a new connection.
+///
+/// # Errors
+/// If it is not one.
+pub fn read_request(stream: &UnixStream) -> Result<Request> {
+    let mut line = String::new();
+    BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
+    serde_json::from_str(&line).context("not a request")
+}
+
+/// Sends the answer.
+///
+/// # Errors
+/// If the client is gone.
+pub fn write_answer(mut stream: &UnixStream, answer: &Answer) -> Result<()> {
+    let mut line = serde_json::to_string(answer)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_and_its_answer_cross_a_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("s");
+        let listener = listen(&socket).unwrap();
+        let mut client = UnixStream::connect(&socket).unwrap();
+        client.write_all(b"{\"command\":\"power-cut\",\"seed\":7}\n").unwrap();
+        let (server, _) = listener.accept().unwrap();
+        assert_eq!(read_request(&server).unwrap(), Request::PowerCut { seed: 7 });
+        write_answer(&server, &Answer::Failed("no".into())).unwrap();
+        drop(server);
+        let mut pending = Pending(BufReader::new(client));
+        assert_eq!(pending.answer().unwrap_err().to_string(), "no");
+        assert!(pending.answer().unwrap_err().to_string().contains("ended without an answer"));
+    }
+
+    #[test]
+    fn noise_is_refused_and_an_endless_line_is_cut() {
+        for noise in [&b"\n"[..], b"{}\n", b"{\"command\":\"format\"}\n", &[b'['; 10_000]] {
+            let (mut client, server) = UnixStream::pair().unwrap();
+            client.write_all(noise).unwrap();
+            assert!(read_request(&server).is_err());
+        }
+    }
+}
