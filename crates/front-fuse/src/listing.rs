@@ -1,0 +1,102 @@
+//! Listing a directory: names alone, or names with the attributes that a program usually asks for next.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use amphi_vfs::{DirEntry, FileSystem, FileType, Ino, Name, Result};
+use fuser::{Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+
+use crate::attributes::{file_attr, kind};
+
+/// Names fetched at a time: about what fits one 4 KB answer with attributes.
+const BATCH: usize = 24;
+
+/// A name remembered between listing the directory and looking the name up.
+struct Listed {
+    ino: Ino,
+    file_type: FileType,
+    name: Vec<u8>,
+    next_cookie: u64,
+}
+
+/// Names, types and inode numbers.
+pub(crate) fn plain<F: FileSystem>(fs: &F, dir: Ino, cookie: u64, reply: &mut ReplyDirectory) -> Result<()> {
+    fs.readdir(dir, cookie, &mut |entry: DirEntry<'_>| {
+        !reply.add(
+            INodeNo(entry.ino.0),
+            entry.next_cookie,
+            kind(entry.file_type),
+            OsStr::from_bytes(entry.name),
+        )
+    })
+}
+
+/// Names with attributes; each one but `.` and `..` takes a reference, as a lookup does.
+pub(crate) fn with_attributes<F: FileSystem>(
+    fs: &F,
+    dir: Ino,
+    mut cookie: u64,
+    valid: &Duration,
+    reply: &mut ReplyDirectoryPlus,
+) -> Result<()> {
+    let mut batch = Vec::with_capacity(BATCH);
+    loop {
+        batch.clear();
+        // The directory is locked while it is listed, so the lookups wait until it has been.
+        fs.readdir(dir, cookie, &mut |entry: DirEntry<'_>| {
+            if batch.len() == BATCH {
+                return false;
+            }
+            batch.push(Listed {
+                ino: entry.ino,
+                file_type: entry.file_type,
+                name: entry.name.to_vec(),
+                next_cookie: entry.next_cookie,
+            });
+            true
+        })?;
+        let Some(last) = batch.last() else { return Ok(()) };
+        cookie = last.next_cookie;
+        for listed in &batch {
+            if !add_with_attributes(fs, dir, listed, valid, reply) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Adds one entry; false if the answer is full.
+fn add_with_attributes<F: FileSystem>(
+    fs: &F,
+    dir: Ino,
+    listed: &Listed,
+    valid: &Duration,
+    reply: &mut ReplyDirectoryPlus,
+) -> bool {
+    // `.` and `..` are the only names that `Name` refuses. The kernel takes no reference on them.
+    let (attr, referenced) = match Name::new(&listed.name) {
+        Ok(name) => match fs.lookup(dir, name) {
+            Ok(entry) => (entry.attr, true),
+            // Removed since it was listed: a listing need not show it.
+            Err(_) => return true,
+        },
+        Err(_) if listed.file_type == FileType::Directory => match fs.getattr(listed.ino) {
+            Ok(attr) => (attr, false),
+            Err(_) => return true,
+        },
+        Err(_) => return true,
+    };
+    let full = reply.add(
+        INodeNo(attr.ino.0),
+        listed.next_cookie,
+        OsStr::from_bytes(&listed.name),
+        valid,
+        &file_attr(&attr),
+        Generation(u64::from(attr.generation)),
+    );
+    if full && referenced {
+        fs.forget(attr.ino, 1);
+    }
+    !full
+}

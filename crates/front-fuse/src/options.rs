@@ -1,0 +1,64 @@
+//! What a mount can be asked for.
+
+/// How to mount. [`MountOptions::default`] is a private read-write mount without device nodes and set-id programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// What the mount table shows as the source: the image's path.
+    pub fsname: String,
+    /// Other users may enter (the kernel still checks permissions). Needs root, or `user_allow_other` in `/etc/fuse.conf`.
+    pub allow_other: bool,
+    /// Nothing can be changed through this mount.
+    pub read_only: bool,
+    /// Set-user-id and set-group-id programs work. Only root can have this.
+    pub suid: bool,
+    /// Device nodes work. Only root can have this.
+    pub dev: bool,
+    /// Threads that serve requests; zero is one per CPU.
+    pub threads: usize,
+    /// A mount whose server died at the same place is taken away first, instead of refusing to mount.
+    pub replace_dead: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            fsname: "amphi".to_owned(),
+            allow_other: false,
+            read_only: false,
+            suid: false,
+            dev: false,
+            threads: 0,
+            replace_dead: true,
+        }
+    }
+}
+
+impl MountOptions {
+    /// Options of `mount(2)` and `fusermount3` alike, `,`-separated, without those that are flags of `mount(2)`.
+    ///
+    /// The kernel checks permissions (`default_permissions`): it has the caller's groups and capabilities, a request does not.
+    pub(crate) fn kernel_options(&self) -> String {
+        let other = if self.allow_other { ",allow_other" } else { "" };
+        format!("default_permissions{other}")
+    }
+
+    /// [`fsname`](Self::fsname) with what separates options escaped, as `fusermount3` wants it.
+    pub(crate) fn escaped_fsname(&self) -> String {
+        self.fsname.replace('\\', "\\\\").replace(',', "\\,")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_asked_for_is_allowed() {
+        let mut options = MountOptions::default();
+        assert_eq!(options.kernel_options(), "default_permissions");
+        options.allow_other = true;
+        assert_eq!(options.kernel_options(), "default_permissions,allow_other");
+        options.fsname = r"a,b\c".to_owned();
+        assert_eq!(options.escaped_fsname(), r"a\,b\\c");
+    }
+}

@@ -1,0 +1,521 @@
+//! Kernel requests to file-system operations: one method per request, each a translation and nothing else.
+//!
+//! Files are not opened here: `open`, `create` and `opendir` are answered with "not implemented", on which the kernel stops sending
+//! them, and opens and closes files it knows by itself. An open file is an inode the kernel has looked up and not forgotten, so it
+//! lives, with or without names, as long as anybody needs it; `O_TRUNC` arrives as a `setattr`, and creating a file is one `mknod`.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use amphi_vfs::{
+    Cred, Entry, Error, FileSystem, Ino, Name, RenameMode, Result, Seek, SetAttr, WriteMode, XattrMode,
+};
+use fuser::{
+    BsdFileFlags, Errno, FileHandle, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use rustix::fs::{OFlags, XattrFlags};
+
+use crate::attributes::{absent, file_attr, node_type, set_time, time_spec};
+use crate::errno::{errno, errno_of_seek, errno_or_absent};
+use crate::listing;
+
+/// How long the kernel may believe names and attributes: as good as for ever, since all changes go through it.
+const VALID: Duration = Duration::from_secs(86_400);
+
+/// Largest write request, in bytes.
+const WRITE_BYTES_MAX: u32 = 1 << 20;
+
+/// What we want of the kernel where it can.
+const WANTED: [InitFlags; 12] = [
+    InitFlags::FUSE_ASYNC_READ,
+    InitFlags::FUSE_BIG_WRITES,
+    InitFlags::FUSE_MAX_PAGES,
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    InitFlags::FUSE_NO_OPEN_SUPPORT,
+    InitFlags::FUSE_NO_OPENDIR_SUPPORT,
+    // Cached pages stay until a change goes through the kernel itself: there is no other way to change them.
+    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+    // Set-id bits are cleared by the file system (`FileSystem::write`, `setattr`), so that a write needs no questions before it.
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+];
+
+/// Extended attributes that mean something to the kernel which the file system does not keep up: refusing them is honest.
+///
+/// ACLs change permission bits and are inherited; capabilities must go away with every write.
+const REFUSED_XATTRS: [&[u8]; 3] =
+    [b"system.posix_acl_access", b"system.posix_acl_default", b"security.capability"];
+
+thread_local! {
+    /// Where `read` puts data on its way to the kernel: one per serving thread, as large as its largest read so far.
+    static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Serves one file system.
+#[derive(Debug)]
+pub(crate) struct Server<F> {
+    fs: Arc<F>,
+}
+
+impl<F: FileSystem> Server<F> {
+    pub(crate) const fn new(fs: Arc<F>) -> Self {
+        Self { fs }
+    }
+
+    fn with_name<T>(name: &OsStr, f: impl FnOnce(Name<'_>) -> Result<T>) -> Result<T> {
+        f(Name::new(name.as_bytes())?)
+    }
+}
+
+const fn ino(number: INodeNo) -> Ino {
+    Ino(number.0)
+}
+
+/// Who asks. A request does not carry supplementary groups; the kernel has done what needs them.
+const fn cred(request: &RequestHeader) -> Cred {
+    Cred { uid: request.uid, gid: request.gid, groups: Vec::new() }
+}
+
+/// The part of a request's header that names the caller.
+struct RequestHeader {
+    uid: u32,
+    gid: u32,
+}
+
+impl From<&Request> for RequestHeader {
+    fn from(request: &Request) -> Self {
+        Self { uid: request.uid(), gid: request.gid() }
+    }
+}
+
+/// Permission bits of a mode.
+const fn permissions(mode: u32) -> u16 {
+    (mode & 0o7777) as u16
+}
+
+fn answer_entry(reply: ReplyEntry, result: Result<Entry>) {
+    match result {
+        Ok(entry) => {
+            let generation = Generation(u64::from(entry.attr.generation));
+            reply.entry(&VALID, &file_attr(&entry.attr), generation);
+        }
+        Err(error) => reply.error(errno(&error)),
+    }
+}
+
+fn answer_empty(reply: ReplyEmpty, result: Result<()>) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(&error)),
+    }
+}
+
+/// Answers with a value, or its size if the caller offers no room.
+fn answer_xattr(reply: ReplyXattr, room: u32, result: Result<Vec<u8>>) {
+    match result {
+        Ok(value) if room == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() <= room as usize => reply.data(&value),
+        Ok(_) => reply.error(errno(&Error::BufferTooSmall)),
+        Err(error) => reply.error(errno_or_absent(&error)),
+    }
+}
+
+impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        for flag in WANTED {
+            if config.add_capabilities(flag).is_err() {
+                tracing::debug!("the kernel's FUSE driver lacks {flag:?}");
+            }
+        }
+        for essential in [InitFlags::FUSE_NO_OPEN_SUPPORT, InitFlags::FUSE_NO_OPENDIR_SUPPORT] {
+            if !config.capabilities().contains(essential) {
+                return Err(std::io::Error::other("it is too old: Linux 5.1 or newer is needed"));
+            }
+        }
+        if let Err(largest) = config.set_max_write(WRITE_BYTES_MAX) {
+            tracing::debug!("write requests are limited to {largest} bytes");
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match Self::with_name(name, |name| self.fs.lookup(ino(parent), name)) {
+            Err(Error::NotFound) => reply.entry(&VALID, &absent(), Generation(0)),
+            result => answer_entry(reply, result),
+        }
+    }
+
+    fn forget(&self, _request: &Request, number: INodeNo, count: u64) {
+        self.fs.forget(ino(number), count);
+    }
+
+    fn getattr(&self, _request: &Request, number: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+        match self.fs.getattr(ino(number)) {
+            Ok(attr) => reply.attr(&VALID, &file_attr(&attr)),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        _file: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let change = SetAttr {
+            mode: mode.map(permissions),
+            uid,
+            gid,
+            size,
+            atime: atime.map(set_time),
+            mtime: mtime.map(set_time),
+            ctime: ctime.map(time_spec),
+        };
+        match self.fs.setattr(ino(number), &change, &cred(&request.into())) {
+            Ok(attr) => reply.attr(&VALID, &file_attr(&attr)),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn readlink(&self, _request: &Request, number: INodeNo, reply: ReplyData) {
+        match self.fs.readlink(ino(number)) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let created = Self::with_name(name, |name| {
+            let file_type = node_type(mode).ok_or(Error::Invalid("a type that mknod does not make"))?;
+            self.fs.create(ino(parent), name, file_type, permissions(mode), rdev, &cred(&request.into()))
+        });
+        answer_entry(reply, created);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let created = Self::with_name(name, |name| {
+            self.fs.mkdir(ino(parent), name, permissions(mode), &cred(&request.into()))
+        });
+        answer_entry(reply, created);
+    }
+
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer_empty(reply, Self::with_name(name, |name| self.fs.unlink(ino(parent), name)));
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer_empty(reply, Self::with_name(name, |name| self.fs.rmdir(ino(parent), name)));
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let created = Self::with_name(name, |name| {
+            self.fs.symlink(ino(parent), name, target.as_os_str().as_bytes(), &cred(&request.into()))
+        });
+        answer_entry(reply, created);
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let mode = if flags.is_empty() {
+            RenameMode::Replace
+        } else if flags == RenameFlags::RENAME_NOREPLACE {
+            RenameMode::NoReplace
+        } else if flags == RenameFlags::RENAME_EXCHANGE {
+            RenameMode::Exchange
+        } else {
+            return reply.error(Errno::EINVAL);
+        };
+        let renamed = Self::with_name(name, |name| {
+            Self::with_name(new_name, |new_name| {
+                self.fs.rename(ino(parent), name, ino(new_parent), new_name, mode)
+            })
+        });
+        answer_empty(reply, renamed);
+    }
+
+    fn link(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        answer_entry(
+            reply,
+            Self::with_name(new_name, |name| self.fs.link(ino(number), ino(new_parent), name)),
+        );
+    }
+
+    fn open(&self, _request: &Request, _number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn create(
+        &self,
+        _request: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn opendir(&self, _request: &Request, _number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn flush(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        _file: FileHandle,
+        _owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        // Closing a file makes nothing durable and drops no lock of ours: the kernel need not tell.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _file: FileHandle,
+        offset: u64,
+        size: u32,
+        flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        READ_BUFFER.with_borrow_mut(|buffer| {
+            let size = size as usize;
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            match self.fs.read(ino(number), offset, &mut buffer[..size], is_direct(flags)) {
+                Ok(length) => reply.data(&buffer[..length]),
+                Err(error) => reply.error(errno(&error)),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        _file: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        // The kernel has turned O_APPEND into an offset under the file's lock, and sends an fsync of its own after an O_SYNC write.
+        let mode = WriteMode { direct: is_direct(flags), ..WriteMode::default() };
+        let mut header = RequestHeader::from(request);
+        if !write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            // The kernel knows the caller's capabilities and found that set-id bits may stay.
+            header.uid = 0;
+        } else if header.uid == 0 {
+            // Root without CAP_FSETID is, for set-id bits, not the superuser.
+            header.uid = u32::MAX;
+        }
+        match self.fs.write(ino(number), offset, data, mode, &cred(&header)) {
+            Ok(length) => reply.written(length as u32),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _file: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        answer_empty(reply, self.fs.fsync(ino(number), data_only));
+    }
+
+    fn fsyncdir(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _file: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        answer_empty(reply, self.fs.fsync(ino(number), data_only));
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _file: FileHandle,
+        cookie: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        match listing::plain(&*self.fs, ino(number), cookie, &mut reply) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _file: FileHandle,
+        cookie: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        match listing::with_attributes(&*self.fs, ino(number), cookie, &VALID, &mut reply) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn statfs(&self, _request: &Request, _number: INodeNo, reply: ReplyStatfs) {
+        match self.fs.statfs() {
+            Ok(stat) => reply.statfs(
+                stat.blocks,
+                stat.blocks_free,
+                stat.blocks_available,
+                stat.inodes,
+                stat.inodes_free,
+                stat.block_bytes,
+                stat.name_bytes_max,
+                stat.block_bytes,
+            ),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let mode = match XattrFlags::from_bits_retain(flags as u32) {
+            XattrFlags::CREATE => XattrMode::Create,
+            XattrFlags::REPLACE => XattrMode::Replace,
+            flags if flags.is_empty() => XattrMode::Set,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        if REFUSED_XATTRS.contains(&name.as_bytes()) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        match self.fs.setxattr(ino(number), name.as_bytes(), value, mode) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno_or_absent(&error)),
+        }
+    }
+
+    fn getxattr(&self, _request: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        answer_xattr(reply, size, self.fs.getxattr(ino(number), name.as_bytes()));
+    }
+
+    fn listxattr(&self, _request: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        let joined = self.fs.listxattr(ino(number)).map(|names| {
+            let mut list = Vec::new();
+            for name in names {
+                list.extend_from_slice(&name);
+                list.push(0);
+            }
+            list
+        });
+        answer_xattr(reply, size, joined);
+    }
+
+    fn removexattr(&self, _request: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        match self.fs.removexattr(ino(number), name.as_bytes()) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno_or_absent(&error)),
+        }
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _file: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        const SEEK_DATA: i32 = 3;
+        const SEEK_HOLE: i32 = 4;
+        let what = match whence {
+            SEEK_DATA => Seek::Data,
+            SEEK_HOLE => Seek::Hole,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
+        match self.fs.seek(ino(number), offset, what) {
+            Ok(found) => reply.offset(found as i64),
+            Err(error) => reply.error(errno_of_seek(&error)),
+        }
+    }
+}
+
+/// Whether the file was opened with `O_DIRECT`.
+const fn is_direct(flags: OpenFlags) -> bool {
+    flags.0 as u32 & OFlags::DIRECT.bits() != 0
+}
