@@ -1,30 +1,39 @@
 //! Clocks and sleeping. All values are nanoseconds.
 
+use crate::raw::in_sim;
+use crate::sim::core::{Core, Wait};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Wall-clock time at which every Sim begins: 2026-01-01 00:00 UTC.
+const SIM_EPOCH_NS: i64 = 1_767_225_600_000_000_000;
 
 /// Monotonic time in ns since an arbitrary start (the start of the Sim, in virtual time).
 #[must_use]
 pub fn now_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    in_sim(Core::now).unwrap_or_else(|| START.get_or_init(Instant::now).elapsed().as_nanos() as u64)
 }
 
 /// Wall-clock time in ns since 1970, for time stamps. In virtual time: a fixed date plus [`now_ns`].
 #[must_use]
 pub fn wall_ns() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64)
+    in_sim(|core| SIM_EPOCH_NS + core.now() as i64)
+        .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64))
 }
 
 /// Sleeps for `ns`.
 pub fn sleep_ns(ns: u64) {
-    sleep_until_ns(now_ns() + ns);
+    sleep_until_ns(now_ns().saturating_add(ns));
 }
 
 /// Sleeps until [`now_ns`] reaches `deadline_ns`; returns at once if it has. In real time the last stretch is spun,
 /// so that microsecond waits are kept to a fraction of a microsecond.
 pub fn sleep_until_ns(deadline_ns: u64) {
     const SPIN_NS: u64 = 60_000;
+    if in_sim(|core| core.sleep(Wait::Sleep, Deadline::at_ns(deadline_ns))).is_some() {
+        return;
+    }
     loop {
         let now = now_ns();
         if now >= deadline_ns {
@@ -36,5 +45,43 @@ pub fn sleep_until_ns(deadline_ns: u64) {
         } else {
             std::hint::spin_loop();
         }
+    }
+}
+
+/// A moment of [`now_ns`] until which to wait for something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deadline(u64);
+
+impl Deadline {
+    /// Waits for ever.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// The moment at which [`now_ns`] is `ns`.
+    #[must_use]
+    pub const fn at_ns(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// `timeout` from now.
+    #[must_use]
+    pub fn after(timeout: Duration) -> Self {
+        Self(u64::try_from(timeout.as_nanos()).map_or(u64::MAX, |ns| now_ns().saturating_add(ns)))
+    }
+
+    /// The moment in ns.
+    #[must_use]
+    pub const fn ns(self) -> u64 {
+        self.0
+    }
+
+    /// What is left until then; `None` if it never comes.
+    #[must_use]
+    pub fn left(self) -> Option<Duration> {
+        (self != Self::NEVER).then(|| Duration::from_nanos(self.0.saturating_sub(now_ns())))
+    }
+
+    /// What is left until then; a century if it never comes.
+    pub(crate) fn left_or_ages(self) -> Duration {
+        self.left().unwrap_or(Duration::from_secs(100 * 365 * 86_400))
     }
 }

@@ -1,0 +1,132 @@
+//! Virtual time: a world in which one seed decides everything.
+
+pub(crate) mod core;
+pub(crate) mod failure;
+pub(crate) mod queue;
+pub(crate) mod report;
+pub(crate) mod schedule;
+mod stacks;
+
+use crate::cpu::HostProfile;
+use crate::raw;
+use crate::trace::Trace;
+use core::{Core, Settings};
+pub use failure::{Failure, FailureKind};
+use schedule::Policy;
+pub use schedule::Schedule;
+use std::path::{Path, PathBuf};
+
+/// Stack of the main task: tests and workloads run on it as they would on a process's first thread.
+const MAIN_STACK_BYTES: usize = 8 << 20;
+
+/// A virtual world: what runs inside [`Sim::run`] has its own clock, its own processors and its own chance, all decided by a seed.
+///
+/// Tasks are coroutines on the calling OS thread. The clock moves only when everybody waits, and then at once.
+#[derive(Debug, Clone)]
+pub struct Sim {
+    settings: Settings,
+    schedule: Schedule,
+    trace: Option<PathBuf>,
+}
+
+impl Sim {
+    /// A world decided by `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            settings: Settings {
+                seed,
+                stack_bytes: 512 << 10,
+                time_limit_ns: 24 * 3600 * 1_000_000_000,
+                livelock_yields: 20_000_000,
+                host: HostProfile::default(),
+            },
+            schedule: Schedule::Seeded,
+            trace: None,
+        }
+    }
+
+    /// The host's processors and what work costs on them.
+    #[must_use]
+    pub fn host(mut self, host: HostProfile) -> Self {
+        self.settings.host = host;
+        self
+    }
+
+    /// How tasks are chosen that can run at the same instant.
+    #[must_use]
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
+        self
+    }
+
+    /// Bytes of stack per task, 512 KiB unless told. Only pages that a task touches take memory.
+    #[must_use]
+    pub fn stack_bytes(mut self, bytes: usize) -> Self {
+        self.settings.stack_bytes = bytes;
+        self
+    }
+
+    /// Virtual time in ns after which the Sim fails, 24 hours unless told: finds worlds in which only a periodic task still runs.
+    #[must_use]
+    pub fn time_limit_ns(mut self, ns: u64) -> Self {
+        self.settings.time_limit_ns = ns;
+        self
+    }
+
+    /// Calls of [`crate::task::yield_now`] in a row, with nothing else happening and nobody asleep, after which the Sim fails with
+    /// a livelock; 20 million (about a second) unless told.
+    #[must_use]
+    pub fn livelock_after(mut self, yields: u64) -> Self {
+        self.settings.livelock_yields = yields;
+        self
+    }
+
+    /// Writes what happened to `path` in Chrome's trace format, which <https://ui.perfetto.dev> shows. The same seed writes the
+    /// same bytes.
+    #[must_use]
+    pub fn trace(mut self, path: impl AsRef<Path>) -> Self {
+        self.trace = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// Runs `main` as the first task and returns its value. Tasks that still exist then are unwound.
+    ///
+    /// # Panics
+    /// If a task panics, or on deadlock, livelock or the time limit: with the seed, the virtual time, and who waits for whom.
+    #[track_caller]
+    pub fn run<T>(&self, main: impl FnOnce() -> T) -> T {
+        match self.try_run(main) {
+            Ok(value) => value,
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+
+    /// As [`Sim::run`], with the failure as a value.
+    ///
+    /// # Errors
+    /// How the Sim failed.
+    pub fn try_run<T>(&self, main: impl FnOnce() -> T) -> Result<T, Failure> {
+        failure::install_hook();
+        let policy = Policy::new(self.schedule, self.settings.seed);
+        let trace = self.trace.as_ref().map(|_| Trace::new(self.settings.seed));
+        let core = Core::new(self.settings.clone(), policy, trace);
+        let mut value = None;
+        let failure = raw::enter(&core, || {
+            let body: Box<dyn FnOnce() + '_> = Box::new(|| value = Some(main()));
+            // `core.run` returns only when the main task has ended or can never run again, so what it borrows lives long enough.
+            let (main, _) = core.spawn("main", MAIN_STACK_BYTES, raw::erase(body));
+            core.run(main)
+        });
+        if let (Some(path), Some(trace)) = (&self.trace, core.take_trace()) {
+            trace
+                .write(path)
+                .unwrap_or_else(|cause| panic!("cannot write the trace {}: {cause}", path.display()));
+        }
+        match (failure, value) {
+            (Some(failure), _) => Err(failure),
+            (None, Some(value)) => Ok(value),
+            (None, None) => unreachable!("a main task that did not end is a failure"),
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Who waits for which lock or condition variable, who holds it, and how it passes on.
+//!
+//! A released lock is handed to the longest-waiting task, so virtual time has no starvation; in a search everybody who waits is
+//! woken instead and the schedule decides who gets it.
+
+use super::core::{Core, Slot, State, Wait, Woken};
+use super::failure::FailureKind;
+use crate::time::Deadline;
+use hashbrown::HashMap;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Names a lock while it lives: its address. Never shown, because it differs between two runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct LockId(usize);
+
+impl LockId {
+    pub(crate) fn of<T>(object: &T) -> Self {
+        Self(std::ptr::from_ref(object) as usize)
+    }
+}
+
+/// How a lock is or would be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    Shared,
+    /// Shared, and not stopped by a waiting writer.
+    SharedRecursive,
+    Upgradable,
+    Exclusive,
+    /// Exclusive, by a task that already holds it upgradable.
+    Upgrade,
+}
+
+struct Queue {
+    /// Counts queues in the order in which they came to be: a name for reports and traces that is the same in every run.
+    number: u64,
+    waiters: VecDeque<(Slot, Hold)>,
+}
+
+/// All queues with somebody in them.
+#[derive(Default)]
+pub(crate) struct Queues {
+    map: HashMap<LockId, Queue>,
+    made: u64,
+    /// Empty buffers to use again.
+    spare: Vec<VecDeque<(Slot, Hold)>>,
+}
+
+impl Queues {
+    fn join(&mut self, id: LockId, slot: Slot, hold: Hold) {
+        let queue = self.map.entry(id).or_insert_with(|| {
+            self.made += 1;
+            Queue { number: self.made, waiters: self.spare.pop().unwrap_or_default() }
+        });
+        // The task that upgrades blocks all others in the queue, so it goes first.
+        if hold == Hold::Upgrade {
+            queue.waiters.push_front((slot, hold));
+        } else {
+            queue.waiters.push_back((slot, hold));
+        }
+    }
+
+    fn remove(&mut self, id: LockId, index: usize) -> Option<(Slot, Hold)> {
+        let queue = self.map.get_mut(&id)?;
+        let waiter = queue.waiters.remove(index);
+        if queue.waiters.is_empty()
+            && let Some(queue) = self.map.remove(&id)
+        {
+            self.spare.push(queue.waiters);
+        }
+        waiter
+    }
+
+    fn waiters(&self, id: LockId) -> impl Iterator<Item = (Slot, Hold)> {
+        self.map.get(&id).into_iter().flat_map(|queue| queue.waiters.iter().copied())
+    }
+
+    fn len(&self, id: LockId) -> usize {
+        self.map.get(&id).map_or(0, |queue| queue.waiters.len())
+    }
+
+    /// The queue's number, while somebody waits.
+    pub(crate) fn number(&self, id: LockId) -> u64 {
+        self.map.get(&id).map_or(0, |queue| queue.number)
+    }
+}
+
+impl State {
+    /// Takes a task out of the queue in which it waits, if any.
+    pub(crate) fn leave_queue(&mut self, slot: Slot, lock_waiters: &std::cell::Cell<usize>) {
+        let (id, is_lock) = match self.tasks[slot as usize].wait {
+            Wait::Lock { id, .. } => (id, true),
+            Wait::Condvar { id, .. } => (id, false),
+            _ => return,
+        };
+        let index = self.queues.waiters(id).position(|(waiter, _)| waiter == slot);
+        if let Some(index) = index {
+            self.queues.remove(id, index);
+            if is_lock {
+                lock_waiters.set(lock_waiters.get() - 1);
+            }
+        }
+    }
+
+    fn holds(&self, slot: usize, id: LockId) -> bool {
+        self.tasks
+            .get(slot)
+            .is_some_and(|task| task.alive && task.held.iter().rev().any(|(held, _)| *held == id))
+    }
+
+    /// The tasks that hold a lock.
+    pub(crate) fn holders(&self, id: LockId) -> impl Iterator<Item = Slot> {
+        (0..self.tasks.len()).filter(move |slot| self.holds(*slot, id)).map(|slot| slot as Slot)
+    }
+
+    fn held_by_a_task(&self, id: LockId, hint: &AtomicU32) -> bool {
+        let likely = hint.load(Ordering::Relaxed) as usize;
+        (likely > 0 && self.holds(likely - 1, id)) || self.holders(id).next().is_some()
+    }
+
+    fn note_held(&mut self, slot: Slot, id: LockId, hold: Hold, hint: &AtomicU32) {
+        hint.store(slot + 1, Ordering::Relaxed);
+        let held = &mut self.tasks[slot as usize].held;
+        if hold == Hold::Upgrade {
+            if let Some(entry) = held.iter_mut().rev().find(|(held, _)| *held == id) {
+                entry.1 = Hold::Exclusive;
+            }
+        } else {
+            held.push((id, hold));
+        }
+    }
+
+    /// The tasks without which `wait` of `slot` cannot end.
+    pub(crate) fn blockers(&self, slot: Slot, wait: Wait) -> Vec<Slot> {
+        match wait {
+            Wait::Join { slot, id } => {
+                let task = &self.tasks[slot as usize];
+                if task.alive && task.id == id { vec![slot] } else { Vec::new() }
+            }
+            Wait::Lock { id, hold } => {
+                let mut blockers: Vec<Slot> =
+                    self.holders(id).filter(|holder| hold != Hold::Upgrade || *holder != slot).collect();
+                if !matches!(hold, Hold::Upgrade | Hold::SharedRecursive) {
+                    blockers.extend(
+                        self.queues
+                            .waiters(id)
+                            .map(|(waiter, _)| waiter)
+                            .take_while(|waiter| *waiter != slot),
+                    );
+                }
+                blockers
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Core {
+    /// Whether the task must wait although the lock could be taken: a writer is before it in the queue.
+    pub(crate) fn must_queue(&self, id: LockId, hold: Hold) -> bool {
+        self.lock_waiters.get() > 0
+            && !matches!(hold, Hold::Upgrade | Hold::SharedRecursive)
+            && self.state.borrow().queues.len(id) > 0
+    }
+
+    /// Notes that the current task took a lock.
+    #[inline]
+    pub(crate) fn acquired(&self, id: LockId, hold: Hold, hint: &AtomicU32) {
+        let slot = self.current();
+        hint.store(slot.wrapping_add(1), Ordering::Relaxed);
+        if let Some(task) = self.state.borrow_mut().tasks.get_mut(slot as usize) {
+            task.held.push((id, hold));
+        }
+    }
+
+    /// Notes that the current task released a lock, and passes it on. `take` tries it without blocking; `block` waits for it on the
+    /// OS thread, for locks that somebody outside the Sim holds.
+    #[inline]
+    pub(crate) fn released(
+        &self,
+        id: LockId,
+        hint: &AtomicU32,
+        take: &dyn Fn(Hold) -> bool,
+        block: &dyn Fn(Hold),
+    ) {
+        if let Some(task) = self.state.borrow_mut().tasks.get_mut(self.current() as usize)
+            && let Some(index) = task.held.iter().rposition(|(held, _)| *held == id)
+        {
+            task.held.swap_remove(index);
+        }
+        if self.lock_waiters.get() > 0 {
+            self.hand_over(id, hint, take, block);
+        }
+    }
+
+    /// Notes that the current task holds a lock less strictly than before, and lets in who may now enter.
+    pub(crate) fn weakened(&self, id: LockId, hint: &AtomicU32, take: &dyn Fn(Hold) -> bool) {
+        if self.lock_waiters.get() > 0 {
+            self.hand_over(id, hint, take, &|_| ());
+        }
+    }
+
+    #[cold]
+    fn hand_over(&self, id: LockId, hint: &AtomicU32, take: &dyn Fn(Hold) -> bool, block: &dyn Fn(Hold)) {
+        if self.searching() {
+            let state = &mut *self.state.borrow_mut();
+            while let Some((slot, _)) = state.queues.remove(id, 0) {
+                self.lock_waiters.set(self.lock_waiters.get() - 1);
+                self.wake(state, slot, Woken::Notified);
+            }
+            return;
+        }
+        loop {
+            let state = &mut *self.state.borrow_mut();
+            let Some((slot, hold)) = state.queues.waiters(id).next() else { return };
+            if !take(hold) {
+                if state.held_by_a_task(id, hint) {
+                    return;
+                }
+                block(hold);
+            }
+            state.queues.remove(id, 0);
+            self.lock_waiters.set(self.lock_waiters.get() - 1);
+            state.note_held(slot, id, hold, hint);
+            self.wake(state, slot, Woken::Handed);
+        }
+    }
+
+    /// Takes a lock that could not be taken at once. False when the deadline passed first.
+    pub(crate) fn lock_slow(
+        &self,
+        id: LockId,
+        hold: Hold,
+        hint: &AtomicU32,
+        deadline: Deadline,
+        take: &dyn Fn(Hold) -> bool,
+        block: &dyn Fn(Hold),
+    ) -> bool {
+        let slot = self.current();
+        let wait = Wait::Lock { id, hold };
+        loop {
+            let (foreign, deadlock) = {
+                let state = &mut *self.state.borrow_mut();
+                let foreign = state.queues.len(id) == 0 && !state.held_by_a_task(id, hint);
+                if !foreign {
+                    state.queues.join(id, slot, hold);
+                    self.lock_waiters.set(self.lock_waiters.get() + 1);
+                }
+                (foreign, !foreign && deadline == Deadline::NEVER && self.closes_cycle(state, slot, wait))
+            };
+            if foreign {
+                // Nobody in this Sim will release it, so nothing is lost by stopping the Sim until somebody else does.
+                block(hold);
+                self.state.borrow_mut().note_held(slot, id, hold, hint);
+                return true;
+            }
+            if deadlock {
+                let state = &mut *self.state.borrow_mut();
+                state.tasks[slot as usize].wait = wait;
+                state.leave_queue(slot, &self.lock_waiters);
+                state.tasks[slot as usize].wait = Wait::Nothing;
+            }
+            if deadlock {
+                self.stop_here();
+                continue;
+            }
+            match self.block(wait, deadline) {
+                Woken::Handed => return true,
+                Woken::TimedOut => return false,
+                woken => self.throw_if_cancelled(woken),
+            }
+            if take(hold) {
+                self.state.borrow_mut().note_held(slot, id, hold, hint);
+                return true;
+            }
+        }
+    }
+
+    /// Whether `slot`, by waiting so, would close a circle of tasks that wait for one another; then the Sim fails with the circle.
+    pub(crate) fn closes_cycle(&self, state: &mut State, slot: Slot, wait: Wait) -> bool {
+        let mut path: Vec<(Slot, Wait, Vec<Slot>)> = vec![(slot, wait, state.blockers(slot, wait))];
+        let mut seen = Vec::new();
+        while let Some((_, _, blockers)) = path.last_mut() {
+            let Some(next) = blockers.pop() else {
+                path.pop();
+                continue;
+            };
+            if next == slot {
+                let circle: Vec<(Slot, Wait)> = path.iter().map(|(slot, wait, _)| (*slot, *wait)).collect();
+                let report = state.circle(&circle);
+                self.fail(state, FailureKind::Deadlock, report);
+                return true;
+            }
+            let task = &state.tasks[next as usize];
+            if seen.contains(&next)
+                || task.deadline != u64::MAX
+                || !matches!(task.wait, Wait::Lock { .. } | Wait::Join { .. })
+            {
+                continue;
+            }
+            seen.push(next);
+            let wait = task.wait;
+            path.push((next, wait, state.blockers(next, wait)));
+        }
+        false
+    }
+
+    /// Waits in a condition variable's queue. `release` runs once the task is in it.
+    pub(crate) fn wait_on(
+        &self,
+        id: LockId,
+        label: &'static str,
+        deadline: Deadline,
+        release: impl FnOnce(),
+    ) -> Woken {
+        self.state.borrow_mut().queues.join(id, self.current(), Hold::Shared);
+        release();
+        self.block(Wait::Condvar { id, label }, deadline)
+    }
+
+    /// Wakes up to `most` tasks that wait for a condition variable; how many it woke.
+    pub(crate) fn notify(&self, id: LockId, most: usize) -> usize {
+        self.point();
+        let state = &mut *self.state.borrow_mut();
+        let mut woken = 0;
+        while woken < most {
+            let index = match state.queues.len(id) {
+                0 => break,
+                waiting if self.searching() => state.random.below(waiting as u64) as usize,
+                _ => 0,
+            };
+            let Some((slot, _)) = state.queues.remove(id, index) else { break };
+            self.wake(state, slot, Woken::Notified);
+            woken += 1;
+        }
+        woken
+    }
+}
