@@ -1,0 +1,205 @@
+//! Bitmaps that cost memory only where a bit is set, and the claims on device pages that are made with them.
+
+use crate::format::PAGE;
+
+/// Bits in one chunk: as many as one bitmap page holds.
+pub(super) const CHUNK_BITS: u64 = (PAGE * 8) as u64;
+const CHUNK_WORDS: usize = PAGE / 8;
+
+type Chunk = Box<[u64; CHUNK_WORDS]>;
+
+/// A bitmap of a fixed number of bits, in chunks that exist once they have a bit set.
+pub(super) struct Bits {
+    chunks: Vec<Option<Chunk>>,
+    len: u64,
+}
+
+impl Bits {
+    pub fn new(len: u64) -> Self {
+        let chunks = usize::try_from(len.div_ceil(CHUNK_BITS)).unwrap_or(usize::MAX);
+        Self { chunks: (0..chunks).map(|_| None).collect(), len }
+    }
+
+    /// Takes over one bitmap page as read from the device; bits beyond the end are dropped.
+    pub fn load_page(&mut self, index: u64, page: &[u8; PAGE]) {
+        let Some(slot) = usize::try_from(index).ok().and_then(|i| self.chunks.get_mut(i)) else { return };
+        let mut chunk = Box::new([0_u64; CHUNK_WORDS]);
+        for (word, bytes) in chunk.iter_mut().zip(page.chunks_exact(8)) {
+            *word = bytes.iter().rev().fold(0, |acc, &b| acc << 8 | u64::from(b));
+        }
+        let valid = (self.len - index * CHUNK_BITS).min(CHUNK_BITS);
+        for (i, word) in chunk.iter_mut().enumerate() {
+            *word &= low_mask(valid.saturating_sub(i as u64 * 64));
+        }
+        *slot = chunk.iter().any(|&w| w != 0).then_some(chunk);
+    }
+
+    /// The 64 bits from bit `64 * index` on.
+    pub fn word(&self, index: u64) -> u64 {
+        let (chunk, word) = split(index);
+        self.chunks.get(chunk).and_then(Option::as_ref).map_or(0, |c| c[word])
+    }
+
+    fn word_mut(&mut self, index: u64) -> Option<&mut u64> {
+        let (chunk, word) = split(index);
+        let slot = self.chunks.get_mut(chunk)?;
+        Some(&mut slot.get_or_insert_with(|| Box::new([0; CHUNK_WORDS]))[word])
+    }
+
+    pub fn get(&self, bit: u64) -> bool {
+        self.word(bit / 64) >> (bit % 64) & 1 == 1
+    }
+
+    /// Sets one bit; false if it was set already, or is beyond the end.
+    pub fn set(&mut self, bit: u64) -> bool {
+        if bit >= self.len || self.get(bit) {
+            return false;
+        }
+        if let Some(word) = self.word_mut(bit / 64) {
+            *word |= 1 << (bit % 64);
+        }
+        true
+    }
+
+    /// Bits set.
+    pub fn count(&self) -> u64 {
+        self.chunks.iter().flatten().flat_map(|c| c.iter()).map(|w| u64::from(w.count_ones())).sum()
+    }
+
+    /// Runs of bits set in `self` and not in `other`, as (first, length).
+    pub fn without(&self, other: &Self, mut each: impl FnMut(u64, u64)) {
+        let mut run: Option<(u64, u64)> = None;
+        for (index, chunk) in self.chunks.iter().enumerate().filter_map(|(i, c)| Some((i, c.as_ref()?))) {
+            for (i, &word) in chunk.iter().enumerate() {
+                let at = (index * CHUNK_WORDS + i) as u64;
+                let mut left = word & !other.word(at);
+                while left != 0 {
+                    let low = left.trailing_zeros();
+                    let ones = (left >> low).trailing_ones();
+                    let first = at * 64 + u64::from(low);
+                    left &= !(low_mask(u64::from(ones)) << low);
+                    match &mut run {
+                        Some((start, len)) if *start + *len == first => *len += u64::from(ones),
+                        _ => {
+                            if let Some((start, len)) = run.replace((first, u64::from(ones))) {
+                                each(start, len);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        if let Some((start, len)) = run {
+            each(start, len);
+        }
+    }
+}
+
+fn split(word: u64) -> (usize, usize) {
+    let words = CHUNK_WORDS as u64;
+    (usize::try_from(word / words).unwrap_or(usize::MAX), (word % words) as usize)
+}
+
+/// The lowest `bits` bits set; all from 64 on.
+const fn low_mask(bits: u64) -> u64 {
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}
+
+/// Which device pages something owns.
+pub(super) struct Claims {
+    pub bits: Bits,
+    patience: u64,
+}
+
+impl Claims {
+    /// No claims on a device of `pages` pages yet.
+    pub fn new(pages: u64) -> Self {
+        Self { bits: Bits::new(pages), patience: pages }
+    }
+
+    /// Claims `len` pages from `first` on, which lie inside the device. Calls `conflict` with each run claimed before. False once more pages than
+    /// the device has were claimed twice: from then on a claim ends at its first conflict. So all claims together take time in proportion
+    /// to the device and the number of claims, whatever the image says.
+    pub fn claim(&mut self, first: u64, len: u64, mut conflict: impl FnMut(u64, u64)) -> bool {
+        let end = first + len;
+        let mut at = first;
+        let mut run: Option<(u64, u64)> = None;
+        let mut complete = true;
+        while at < end {
+            let low = at % 64;
+            let bits = (64 - low).min(end - at);
+            let mask = low_mask(bits) << low;
+            let Some(word) = self.bits.word_mut(at / 64) else { break };
+            let taken = *word & mask;
+            *word |= mask;
+            if taken != 0 {
+                for bit in (0..64).filter(|bit| taken >> bit & 1 == 1) {
+                    let page = at - low + bit;
+                    match &mut run {
+                        Some((start, len)) if *start + *len == page => *len += 1,
+                        _ => {
+                            if let Some((start, len)) = run.replace((page, 1)) {
+                                conflict(start, len);
+                            }
+                        }
+                    }
+                }
+                let cost = u64::from(taken.count_ones());
+                if self.patience < cost {
+                    complete = false;
+                    break;
+                }
+                self.patience -= cost;
+            }
+            at += bits;
+        }
+        if let Some((start, len)) = run {
+            conflict(start, len);
+        }
+        complete
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_claim_reports_exactly_the_pages_shared() {
+        let mut claims = Claims::new(100_000);
+        assert!(claims.claim(60, 10, |_, _| panic!("nothing was claimed")));
+        let mut shared = Vec::new();
+        assert!(claims.claim(10, 200, |first, len| shared.push((first, len))));
+        assert_eq!(shared, [(60, 10)]);
+        assert_eq!(claims.bits.count(), 200);
+    }
+
+    #[test]
+    fn endless_conflicts_run_out_of_patience() {
+        let mut claims = Claims::new(1 << 20);
+        claims.claim(0, 1 << 20, |_, _| ());
+        let complete = (0..100).filter(|_| claims.claim(0, 1 << 20, |_, _| ())).count();
+        assert_eq!(complete, 1);
+    }
+
+    #[test]
+    fn differences_are_runs_across_words_and_chunks() {
+        let (mut a, mut b) = (Bits::new(3 * CHUNK_BITS), Bits::new(3 * CHUNK_BITS));
+        for bit in CHUNK_BITS - 3..CHUNK_BITS + 5 {
+            assert!(a.set(bit));
+        }
+        assert!(!a.set(CHUNK_BITS));
+        b.set(CHUNK_BITS + 1);
+        let mut runs = Vec::new();
+        a.without(&b, |first, len| runs.push((first, len)));
+        assert_eq!(runs, [(CHUNK_BITS - 3, 4), (CHUNK_BITS + 2, 3)]);
+    }
+
+    #[test]
+    fn bits_beyond_the_end_are_dropped_on_loading() {
+        let mut bits = Bits::new(70);
+        bits.load_page(0, &[0xff; PAGE]);
+        assert_eq!(bits.count(), 70);
+        assert!(bits.get(69) && !bits.get(70));
+    }
+}

@@ -1,0 +1,99 @@
+//! The file system check: rebuilds from the device alone what allocation, link counts, directories and extents must be, and compares.
+//!
+//! Passes, each in a module of its own: load bitmaps and the orphan table (`allocation`); decode inodes, walk extent trees and claim pages
+//! (`inodes`, `extents`); parse directories (`dirs`); connectivity and link counts (`links`); compare bitmaps (`allocation`). They write into one
+//! `state`. All reading goes through `read`, in large block commands.
+//!
+//! No number read from the device is trusted: memory and time grow with the inodes and pages that the superblock's verified geometry has and
+//! that are in use, whatever an image claims.
+
+mod allocation;
+mod bits;
+mod dirs;
+mod extents;
+mod finding;
+mod inodes;
+mod links;
+mod read;
+mod report;
+mod state;
+
+use amphi_device::{BlockPort, Structure, WriteLog};
+
+pub use finding::{EntryAt, Finding, FindingKind, FoundName, Half, Severity};
+pub use report::{FsckError, Phase, Progress, Report};
+
+use crate::format::{FormatError, LINE, Layout, SUPER_STATE_OFFSET, SuperState, Superblock};
+use finding::Findings;
+use read::{Overlay, Reader};
+use state::State;
+
+/// Checks the file system on `device`, which nobody else uses meanwhile, and changes nothing but what mounting would: the device's log is
+/// replayed first, as a journal is (§4.7).
+///
+/// # Errors
+/// [`FsckError`] if there is no ByteFS or the device fails. Damage is not an error but a finding.
+pub fn check<D: BlockPort + WriteLog>(
+    device: &D,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, FsckError> {
+    progress(Progress { phase: Phase::Loading, done: 0, total: 0 });
+    let recovered = device.recover()?;
+    let (mut report, _) = examine(device, &Overlay::new(), progress)?;
+    report.log_entries_dropped = recovered.entries_dropped;
+    Ok(report)
+}
+
+/// Runs all passes over the device as it would be with `overlay` written.
+fn examine<D: BlockPort>(
+    device: &D,
+    overlay: &Overlay,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Report, Option<State>), FsckError> {
+    let mut reader = Reader::new(device, overlay);
+    let page = reader.page(0, Structure::Superblock)??;
+    let superblock = match Superblock::decode(&page, device.capacity_pages()) {
+        Ok(superblock) => superblock,
+        Err(error @ (FormatError::NotByteFs | FormatError::Version(_))) => return Err(error.into()),
+        Err(error) => {
+            let mut findings = Findings::default();
+            findings.add(FindingKind::SuperblockUnreadable { reason: error.to_string() });
+            return Ok((
+                Report { errors: findings.errors, findings: findings.kept, ..Report::default() },
+                None,
+            ));
+        }
+    };
+    let mut state = State::new(Layout::of(&superblock));
+    let super_state = SuperState::decode(&page);
+    if super_state.encode() != page[SUPER_STATE_OFFSET..SUPER_STATE_OFFSET + LINE] {
+        state.findings.add(FindingKind::SuperStateDamaged);
+    } else if super_state.clean.get() != 1 {
+        state.findings.add(FindingKind::NotCleanlyUnmounted);
+    }
+    allocation::load(&mut state, &mut reader)?;
+    inodes::check_table(&mut state, &mut reader, progress)?;
+    dirs::check_directories(&mut state, &mut reader, progress)?;
+    inodes::check_long_targets(&mut state, &mut reader)?;
+    progress(Progress { phase: Phase::Comparing, done: 0, total: 0 });
+    links::check_links(&mut state);
+    allocation::compare(&mut state);
+    let report = Report {
+        label: superblock.label_text(),
+        files: state.files,
+        directories: state.dirs.len() as u64,
+        symlinks: state.symlinks,
+        special: state.special,
+        inodes: u64::from(state.layout.inodes),
+        orphans: u64::from(state.orphans),
+        pages: state.layout.pages,
+        pages_used: state.claims.bits.count(),
+        log_entries_dropped: 0,
+        cleanly_unmounted: super_state.clean.get() == 1,
+        errors: state.findings.errors,
+        warnings: state.findings.warnings,
+        findings_not_listed: state.findings.not_kept,
+        findings: std::mem::take(&mut state.findings.kept),
+    };
+    Ok((report, Some(state)))
+}

@@ -1,0 +1,175 @@
+//! What a check knows: inode by inode, directory by directory. Memory grows with the inodes and directories in use, not with what the image claims.
+
+use super::bits::{Bits, Claims};
+use super::finding::Findings;
+use crate::format::{Extent, INODES_PER_PAGE, Layout, mode};
+
+/// What is known of one inode.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InodeState {
+    /// Link count in the inode.
+    pub nlink: u32,
+    /// Directory entries that name it.
+    pub names: u32,
+    /// For a directory, its index in [`State::dirs`].
+    pub dir: u32,
+    /// `S_IFMT` bits shifted right by 12; 0: unknown.
+    pub kind: u8,
+    flags: u8,
+}
+
+impl InodeState {
+    const IN_USE: u8 = 1;
+    const UNREADABLE: u8 = 2;
+    const ORPHAN: u8 = 4;
+
+    pub const fn in_use(self) -> bool {
+        self.flags & Self::IN_USE != 0
+    }
+
+    pub const fn set_in_use(&mut self) {
+        self.flags |= Self::IN_USE;
+    }
+
+    /// In use, but at least one half could not be decoded.
+    pub const fn unreadable(self) -> bool {
+        self.flags & Self::UNREADABLE != 0
+    }
+
+    pub const fn set_unreadable(&mut self) {
+        self.flags |= Self::UNREADABLE;
+    }
+
+    /// In the orphan table.
+    pub const fn orphan(self) -> bool {
+        self.flags & Self::ORPHAN != 0
+    }
+
+    pub const fn set_orphan(&mut self) {
+        self.flags |= Self::ORPHAN;
+    }
+
+    pub const fn is_directory(self) -> bool {
+        self.kind == (mode::DIRECTORY >> 12) as u8 && !self.unreadable()
+    }
+}
+
+/// What is known of one directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DirState {
+    pub ino: u32,
+    /// Parent according to its inode.
+    pub parent_stored: u32,
+    /// Directory that holds its name, 0 while none was found.
+    pub parent_found: u32,
+    /// Subdirectories it is the parent of.
+    pub subdirs: u32,
+    /// Entries in use.
+    pub entries: u64,
+    /// Bytes in use.
+    pub size: u64,
+}
+
+/// Part of a directory's contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct DirExtent {
+    /// Index in [`State::dirs`].
+    pub dir: u32,
+    pub file_page: u32,
+    pub first: u32,
+    pub pages: u32,
+}
+
+/// A symbolic link's target outside its inode.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LongTarget {
+    pub ino: u32,
+    pub page: u32,
+    pub bytes: u16,
+}
+
+/// Inode states, in groups that exist once one of their inodes is in use.
+pub(super) struct Inodes {
+    groups: Vec<Option<Box<[InodeState; INODES_PER_PAGE]>>>,
+    count: u32,
+}
+
+impl Inodes {
+    fn new(count: u32) -> Self {
+        let groups = (count as usize).div_ceil(INODES_PER_PAGE);
+        Self { groups: (0..groups).map(|_| None).collect(), count }
+    }
+
+    /// The state of any inode number, also an impossible one: not in use.
+    pub fn get(&self, ino: u32) -> InodeState {
+        let (group, index) = (ino as usize / INODES_PER_PAGE, ino as usize % INODES_PER_PAGE);
+        self.groups.get(group).and_then(Option::as_ref).map_or(InodeState::default(), |g| g[index])
+    }
+
+    /// The state of an existing inode number to change.
+    pub fn get_mut(&mut self, ino: u32) -> Option<&mut InodeState> {
+        if ino >= self.count {
+            return None;
+        }
+        let group = &mut self.groups[ino as usize / INODES_PER_PAGE];
+        let states = group.get_or_insert_with(|| Box::new([InodeState::default(); INODES_PER_PAGE]));
+        Some(&mut states[ino as usize % INODES_PER_PAGE])
+    }
+
+    /// Every inode in use.
+    pub fn in_use(&self) -> impl Iterator<Item = (u32, InodeState)> + '_ {
+        self.groups.iter().enumerate().filter_map(|(i, g)| Some((i, g.as_ref()?))).flat_map(|(i, group)| {
+            let first = (i * INODES_PER_PAGE) as u32;
+            (first..).zip(group.iter().copied()).filter(|(_, state)| state.in_use())
+        })
+    }
+}
+
+/// Everything a check has found out.
+pub(super) struct State {
+    pub layout: Layout,
+    pub findings: Findings,
+    pub inodes: Inodes,
+    pub dirs: Vec<DirState>,
+    pub dir_extents: Vec<DirExtent>,
+    pub long_targets: Vec<LongTarget>,
+    pub claims: Claims,
+    pub inode_bits: Bits,
+    pub block_bits: Bits,
+    pub orphans: u32,
+    pub files: u64,
+    pub symlinks: u64,
+    pub special: u64,
+}
+
+impl State {
+    pub fn new(layout: Layout) -> Self {
+        let mut claims = Claims::new(layout.pages);
+        claims.claim(0, u64::from(layout.data), |_, _| ());
+        Self {
+            layout,
+            findings: Findings::default(),
+            inodes: Inodes::new(layout.inodes),
+            dirs: Vec::new(),
+            dir_extents: Vec::new(),
+            long_targets: Vec::new(),
+            claims,
+            inode_bits: Bits::new(u64::from(layout.inodes)),
+            block_bits: Bits::new(layout.pages),
+            orphans: 0,
+            files: 0,
+            symlinks: 0,
+            special: 0,
+        }
+    }
+
+    /// Whether a run of pages lies in the data area.
+    pub fn in_data_area(&self, lba: u32, pages: u32) -> bool {
+        lba >= self.layout.data && u64::from(lba) + u64::from(pages) <= self.layout.pages
+    }
+}
+
+/// Device pages of an extent as numbers.
+pub(super) fn parts(extent: &Extent) -> (u64, u32, u32) {
+    (extent.file_page.get(), extent.lba.get(), extent.pages.get())
+}

@@ -1,0 +1,581 @@
+//! One planted corruption per finding of the check, its checksum renewed, and exactly the findings that follow from it.
+
+mod fsck_image;
+
+use amphi_device::Error as DeviceError;
+use amphi_fs_bytefs::format::*;
+use amphi_fs_bytefs::fsck::{self, EntryAt, FindingKind as F, FoundName, FsckError, Half, Severity};
+use fsck_image::*;
+
+fn extent(file_page: u64, lba: u32, pages: u32) -> Extent {
+    Extent { file_page: file_page.into(), lba: lba.into(), pages: pages.into() }
+}
+
+fn entry_at(image: &Image, dir: u32, name: &str) -> EntryAt {
+    let at = image.entry(dir, name);
+    EntryAt { dir, page: (at / PAGE) as u32, offset: (at % PAGE) as u16 }
+}
+
+fn name(text: &str) -> FoundName {
+    FoundName(text.into())
+}
+
+/// Breaks the sample and expects exactly these findings.
+#[track_caller]
+fn expect(corrupt: impl FnOnce(&mut Image), findings: impl FnOnce(&Image) -> Vec<F>) {
+    let sound = Image::sample();
+    let mut image = sound.clone();
+    corrupt(&mut image);
+    assert_eq!(image.findings(), findings(&sound));
+}
+
+#[test]
+fn a_sound_image_is_clean_and_counted() {
+    let report = Image::sample().check();
+    assert!(report.is_clean(), "{:?}", report.findings);
+    assert_eq!(report.findings, []);
+    assert_eq!(report.label, "sample");
+    assert_eq!((report.files, report.directories), (5 + u64::from(SMALL_FILES), 4));
+    assert_eq!((report.symlinks, report.special, report.orphans), (2, 1, 1));
+    let pages = Image::sample().layout.data as u64 + 3 + 302 + 7 + 1 + 1 + 1 + 2 + 1;
+    assert_eq!(report.pages_used, pages);
+}
+
+#[test]
+fn what_is_no_bytefs_is_refused() {
+    let mut image = Image::sample();
+    image.bytes[0] = b'x';
+    let found = fsck::check(&image.device(), &mut |_| ()).expect_err("not a file system");
+    assert_eq!(found, FsckError::Format(FormatError::NotByteFs));
+    let mut image = Image::sample();
+    image.bytes[8] = 77;
+    let found = fsck::check(&image.device(), &mut |_| ()).expect_err("another version");
+    assert_eq!(found, FsckError::Format(FormatError::Version(77)));
+}
+
+#[test]
+fn superblock() {
+    let mut image = Image::sample();
+    image.bytes[16] ^= 1;
+    let report = image.check();
+    assert!(!report.is_clean());
+    assert!(matches!(report.findings[0].kind, F::SuperblockUnreadable { .. }), "{:?}", report.findings);
+    expect(|i| i.bytes[SUPER_STATE_OFFSET] ^= 1, |_| vec![F::SuperStateDamaged]);
+}
+
+#[test]
+fn an_unclean_unmount_is_information() {
+    let mut image = Image::sample();
+    let page = *image.page(0);
+    let mut state = SuperState::decode(&page);
+    state.clean = 0.into();
+    image.bytes[SUPER_STATE_OFFSET..SUPER_STATE_OFFSET + LINE].copy_from_slice(&state.encode());
+    let report = image.check();
+    assert!(report.is_clean());
+    assert_eq!(report.findings[0].severity, Severity::Info);
+    assert_eq!(report.findings[0].kind, F::NotCleanlyUnmounted);
+}
+
+#[test]
+fn inode_halves() {
+    let bad_half = |half: Half, reason: &str| F::InodeHalfBad { ino: LEAF, half, reason: reason.into() };
+    expect(
+        |i| {
+            let at = i.layout.inode_address(LEAF) as usize;
+            i.bytes[at] ^= 1;
+        },
+        |_| vec![bad_half(Half::Lower, "an inode's lower half has a wrong checksum")],
+    );
+    expect(
+        |i| {
+            let at = i.layout.inode_address(LEAF) as usize + LINE;
+            i.bytes[at + 20] ^= 1;
+        },
+        |_| vec![bad_half(Half::Upper, "an inode's upper half has a wrong checksum")],
+    );
+    expect(
+        |i| i.edit_lower(LEAF, |l| l.mode = 0o030_644.into()),
+        |_| vec![bad_half(Half::Lower, "an inode has an impossible file type")],
+    );
+    expect(
+        |i| i.edit_upper(LEAF, |u| u.depth = 6.into()),
+        |_| vec![bad_half(Half::Upper, "an inode has an impossible extent tree depth")],
+    );
+}
+
+#[test]
+fn inode_fields() {
+    let field = |ino, field| vec![F::InodeFieldBad { ino, field }];
+    expect(|i| i.edit_lower(LEAF, |l| l.flags = 2.into()), |_| field(LEAF, "set of flags"));
+    expect(|i| i.edit_lower(LEAF, |l| l.size = u64::MAX.into()), |_| field(LEAF, "size"));
+    expect(|i| i.edit_upper(LEAF, |u| u.count = 4.into()), |_| field(LEAF, "number of extents"));
+    expect(|i| i.edit_upper(LEAF, |u| u.depth = 1.into()), |_| field(LEAF, "number of extents"));
+}
+
+#[test]
+fn special_files_have_no_contents() {
+    expect(|i| i.edit_lower(PIPE, |l| l.size = 1.into()), |_| vec![F::SpecialHasContents { ino: PIPE }]);
+}
+
+#[test]
+fn inode_bitmap() {
+    expect(|i| i.set_inode_bit(0, false), |_| vec![F::InodeZeroFree]);
+    expect(|i| i.set_inode_bit(FILE, false), |_| vec![F::InodeMarkedFree { ino: FILE }]);
+    // A directory marked free takes what is below it along; it is found again entry by entry.
+    expect(|i| i.set_inode_bit(DOCS, false), |_| vec![F::InodeMarkedFree { ino: DOCS }]);
+}
+
+#[test]
+fn root() {
+    let mut image = Image::sample();
+    image.set_inode_bit(ROOT_INO, false);
+    let found = image.findings();
+    assert!(found.contains(&F::RootMissing), "{found:?}");
+    assert!(found.contains(&F::InodeUnreachable { ino: FILE, what: "a file" }), "{found:?}");
+}
+
+#[test]
+fn unreachable_and_orphaned_inodes() {
+    expect(
+        |i| i.put_file(FREE_INODE, 1, 0, 0, &[], 0),
+        |_| vec![F::InodeUnreachable { ino: FREE_INODE, what: "a file" }],
+    );
+    expect(
+        |i| i.put_dir(FREE_INODE, DOCS, 2),
+        |_| vec![F::InodeUnreachable { ino: FREE_INODE, what: "a directory" }],
+    );
+    expect(|i| i.set_orphan(3, 0), |_| vec![F::OrphanNotInTable { ino: DELETED }]);
+    expect(|i| i.set_orphan(700, FREE_INODE), |_| vec![F::OrphanSlotInvalid { slot: 700, ino: FREE_INODE }]);
+    expect(|i| i.set_orphan(700, u32::MAX), |_| vec![F::OrphanSlotInvalid { slot: 700, ino: u32::MAX }]);
+    expect(|i| i.set_orphan(0, ROOT_INO), |_| vec![F::OrphanSlotInvalid { slot: 0, ino: ROOT_INO }]);
+    expect(|i| i.set_orphan(5000, DELETED), |_| vec![F::OrphanSlotDuplicate { slot: 5000, ino: DELETED }]);
+}
+
+#[test]
+fn a_deleted_directory_is_empty() {
+    expect(
+        |i| {
+            i.put_dir(FREE_INODE, DOCS, 0);
+            i.set_orphan(1, FREE_INODE);
+            i.name(FREE_INODE, "another", FILE, mode::REGULAR);
+            i.edit_lower(FILE, |l| l.nlink = 3.into());
+            i.write_dirs();
+        },
+        |_| vec![F::OrphanDirectoryNotEmpty { ino: FREE_INODE, entries: 1 }],
+    );
+}
+
+#[test]
+fn link_counts() {
+    let wrong = |ino, stored, actual| vec![F::LinkCountWrong { ino, stored, actual }];
+    expect(|i| i.edit_lower(FILE, |l| l.nlink = 1.into()), |_| wrong(FILE, 1, 2));
+    expect(|i| i.edit_lower(FILE, |l| l.nlink = 0.into()), |_| wrong(FILE, 0, 2));
+    expect(|i| i.edit_lower(DOCS, |l| l.nlink = 2.into()), |_| wrong(DOCS, 2, 3));
+}
+
+#[test]
+fn page_counts() {
+    expect(
+        |i| i.edit_lower(BIG, |l| l.pages = 300.into()),
+        |_| vec![F::PageCountWrong { ino: BIG, stored: 300, actual: 302 }],
+    );
+    expect(
+        |i| {
+            let page = i.take(1);
+            i.edit_upper(LEAF, |u| u.xattr = page.into());
+        },
+        |_| vec![F::PageCountWrong { ino: LEAF, stored: 0, actual: 1 }],
+    );
+}
+
+#[test]
+fn extents_out_of_range() {
+    let outside =
+        |ino, what, file_page, page, pages| F::ExtentOutOfRange { ino, what, file_page, page, pages };
+    let leak = |i: &Image, n: usize| {
+        let lost = i.upper(FILE).root[n];
+        F::BlocksLeaked { page: lost.lba.get(), pages: lost.pages.get() }
+    };
+    expect(
+        |i| i.edit_upper(FILE, |u| u.root[1].lba = 3.into()),
+        |i| vec![outside(FILE, "the extent", 2, 3, 1), leak(i, 1)],
+    );
+    expect(
+        |i| i.edit_upper(FILE, |u| u.root[1].lba = (PAGES as u32).into()),
+        |i| vec![outside(FILE, "the extent", 2, PAGES as u32, 1), leak(i, 1)],
+    );
+    expect(
+        |i| i.edit_upper(FILE, |u| u.root[1].pages = u32::MAX.into()),
+        |i| vec![outside(FILE, "the extent", 2, i.upper(FILE).root[1].lba.get(), u32::MAX), leak(i, 1)],
+    );
+    expect(
+        |i| i.edit_upper(FILE, |u| u.root[1].file_page = u64::MAX.into()),
+        |i| vec![outside(FILE, "the extent", u64::MAX, i.upper(FILE).root[1].lba.get(), 1), leak(i, 1)],
+    );
+    expect(
+        |i| i.edit_upper(LEAF, |u| u.xattr = 1.into()),
+        |_| vec![outside(LEAF, "the attribute page", 0, 1, 1)],
+    );
+    let mut image = Image::sample();
+    image.edit_upper(DEEP, |u| u.root[0].lba = 0.into());
+    let found = image.findings();
+    assert_eq!(found[0], outside(DEEP, "the extent node", 0, 0, 1));
+    assert!(matches!(found[1], F::BlocksLeaked { pages: 7, .. }), "{found:?}");
+}
+
+#[test]
+fn extent_lengths() {
+    let leak = |i: &Image, n: usize| {
+        let lost = i.upper(FILE).root[n];
+        F::BlocksLeaked { page: lost.lba.get(), pages: lost.pages.get() }
+    };
+    expect(
+        |i| i.edit_upper(FILE, |u| u.root[0].pages = 0.into()),
+        |i| vec![F::ExtentLengthBad { ino: FILE, what: "the extent", file_page: 0, pages: 0 }, leak(i, 0)],
+    );
+    let mut image = Image::sample();
+    image.edit_upper(DEEP, |u| u.root[0].pages = 2.into());
+    let found = image.findings();
+    assert_eq!(found[0], F::ExtentLengthBad { ino: DEEP, what: "the child pointer", file_page: 0, pages: 2 });
+}
+
+#[test]
+fn extent_order() {
+    expect(
+        |i| i.edit_upper(FILE, |u| u.root.swap(0, 1)),
+        |_| vec![F::ExtentsUnsorted { ino: FILE, file_page: 0 }],
+    );
+    expect(
+        |i| i.edit_upper(FILE, |u| u.root[1].file_page = 1.into()),
+        |_| vec![F::ExtentsOverlap { ino: FILE, file_page: 1 }],
+    );
+    // The last extent of the first leaf reaches into the second leaf's keys: pages 254*2 + 3 > 255*2.
+    let mut image = Image::sample();
+    let leaf = image.upper(BIG).root[0].lba.get();
+    image.edit_node(leaf, |entries| entries[254].pages = 3.into());
+    let found = image.findings();
+    assert_eq!(found[0], F::ExtentsOverlap { ino: BIG, file_page: 510 });
+    // Pointers to leaves in the wrong order.
+    let mut image = Image::sample();
+    image.edit_upper(BIG, |u| u.root.swap(0, 1));
+    assert_eq!(image.findings()[0], F::ExtentsUnsorted { ino: BIG, file_page: 0 });
+}
+
+#[test]
+fn extent_nodes() {
+    let leaf = Image::sample().upper(BIG).root[1].lba.get();
+    let bad = |reason: &str| F::NodeBad { ino: BIG, page: leaf, reason: reason.into() };
+    let mut image = Image::sample();
+    image.page_mut(leaf)[40] ^= 1;
+    assert_eq!(image.findings()[0], bad("an extent node has a wrong checksum"));
+    let mut image = Image::sample();
+    let entries = NodeHeader::decode(image.page(leaf), BIG, 0).expect("sound").to_vec();
+    NodeHeader::encode(image.page_mut(leaf), BIG, 1, &entries);
+    assert_eq!(image.findings()[0], bad("an extent node has an impossible owner or depth"));
+    let mut image = Image::sample();
+    image.edit_node(leaf, |entries| entries.clear());
+    assert_eq!(image.findings()[0], bad("an extent node has an impossible entry count"));
+    let mut image = Image::sample();
+    image.edit_node(leaf, |entries| entries[0].file_page = 511.into());
+    assert_eq!(image.findings(), [F::NodeKeyWrong { ino: BIG, file_page: 510, found: 511 }]);
+}
+
+#[test]
+fn blocks_claimed_twice() {
+    let shared = Image::sample().upper(FILE).root[0].lba.get();
+    let twice = |ino, page, pages| F::BlocksClaimedTwice { ino, page, pages };
+    // Two files share two data pages.
+    expect(
+        |i| {
+            i.edit_upper(LEAF, |u| {
+                u.count = 1.into();
+                u.root[0] = extent(0, shared, 2);
+            });
+            i.edit_lower(LEAF, |l| {
+                l.pages = 2.into();
+                l.size = 8192.into();
+            });
+        },
+        |_| vec![twice(LEAF, shared, 2)],
+    );
+    // An attribute page that is another file's data.
+    expect(
+        |i| {
+            i.edit_upper(LEAF, |u| u.xattr = shared.into());
+            i.edit_lower(LEAF, |l| l.pages = 1.into());
+        },
+        |_| vec![twice(LEAF, shared, 1)],
+    );
+    // Two pointers to one node, and a node that is its own child.
+    let mut image = Image::sample();
+    image.edit_upper(BIG, |u| u.root[1].lba = u.root[0].lba);
+    let first = image.upper(BIG).root[0].lba.get();
+    assert_eq!(image.findings()[0], twice(BIG, first, 1));
+    let mut image = Image::sample();
+    let middle = image.upper(DEEP).root[0].lba.get();
+    image.edit_node(middle, |entries| entries[0].lba = middle.into());
+    assert_eq!(image.findings()[0], twice(DEEP, middle, 1));
+}
+
+#[test]
+fn endless_shared_claims_end() {
+    let mut image = Image::sample();
+    let data = image.layout.data;
+    for ino in FIRST_SMALL..FIRST_SMALL + SMALL_FILES {
+        image.edit_upper(ino, |u| {
+            u.count = 1.into();
+            u.root[0] = extent(0, data, PAGES as u32 - data);
+        });
+    }
+    assert!(image.findings().contains(&F::ClaimsNotListed));
+}
+
+#[test]
+fn block_bitmap() {
+    let first = Image::sample().upper(FILE).root[0].lba.get();
+    expect(
+        |i| (first..first + 3).for_each(|page| i.set_block_bit(page, false)),
+        |_| vec![F::BlocksMarkedFree { page: first, pages: 3 }],
+    );
+    expect(|i| i.set_block_bit(4, false), |_| vec![F::BlocksMarkedFree { page: 4, pages: 1 }]);
+    expect(
+        |i| {
+            let page = i.free_page();
+            i.set_block_bit(page, true);
+            i.set_block_bit(page - 1, true);
+        },
+        |i| vec![F::BlocksLeaked { page: i.free_page() - 1, pages: 2 }],
+    );
+    // Bits beyond the last page mean nothing.
+    expect(|i| i.set_block_bit(PAGES as u32, true), |_| vec![]);
+}
+
+#[test]
+fn data_beyond_the_end() {
+    expect(
+        |i| i.edit_lower(FILE, |l| l.size = 8192.into()),
+        |_| vec![F::DataBeyondEnd { ino: FILE, file_page: 2 }],
+    );
+    // Allowed where a truncation was cut short: the next mount finishes it.
+    expect(
+        |i| {
+            i.edit_lower(FILE, |l| l.size = 8192.into());
+            i.set_orphan(0, FILE);
+        },
+        |_| vec![],
+    );
+}
+
+#[test]
+fn directory_holes_and_sizes() {
+    let hole = |file_page| F::DirectoryHole { ino: DOCS, file_page };
+    let mut image = Image::sample();
+    let entries = image.lower(DOCS).size.get();
+    image.edit_lower(DOCS, |l| l.size = (entries + PAGE as u64).into());
+    assert!(image.findings().contains(&hole(2)), "{:?}", image.findings());
+    let mut image = Image::sample();
+    image.edit_upper(DOCS, |u| {
+        let lba = u.root[0].lba.get();
+        u.count = 2.into();
+        u.root[0] = extent(0, lba, 1);
+        u.root[1] = extent(2, lba + 1, 1);
+    });
+    assert!(image.findings().contains(&hole(1)), "{:?}", image.findings());
+    let mut image = Image::sample();
+    image.edit_upper(DOCS, |u| u.root[0].file_page = 1.into());
+    assert!(image.findings().contains(&hole(0)), "{:?}", image.findings());
+    expect(
+        |i| i.edit_lower(DOCS, |l| l.size = (l.size.get() + 8).into()),
+        |i| vec![F::DirectorySizeWrong { ino: DOCS, size: i.lower(DOCS).size.get() + 8 }],
+    );
+    expect(
+        |i| i.edit_lower(DOCS, |l| l.size = (l.size.get() - 8).into()),
+        |i| {
+            let size = i.lower(DOCS).size.get() - 8;
+            vec![
+                F::DirectorySizeWrong { ino: DOCS, size },
+                F::LinkCountWrong { ino: DOCS, stored: 3, actual: 2 },
+                F::InodeUnreachable { ino: SUB, what: "a directory" },
+            ]
+        },
+    );
+}
+
+#[test]
+fn entry_lengths() {
+    for (lines, name_bytes) in [(0, 4), (64, 4), (1, 57), (1, 65535)] {
+        let mut image = Image::sample();
+        let at = entry_at(&image, ROOT_INO, "long");
+        image.edit_entry(ROOT_INO, "long", |h, _| {
+            h.lines = lines;
+            h.name_bytes = name_bytes.into();
+        });
+        let found = image.findings();
+        assert_eq!(found[0], F::EntryLengthBad { at }, "lines {lines}, name {name_bytes}");
+        assert!(
+            found.contains(&F::InodeUnreachable { ino: LONG_LINK, what: "a symbolic link" }),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn entry_names() {
+    for bad in ["a/b", "a\0b", ".", ".."] {
+        expect(
+            |i| {
+                i.edit_entry(ROOT_INO, "long", |h, rest| {
+                    h.name_bytes = (bad.len() as u16).into();
+                    rest[..bad.len()].copy_from_slice(bad.as_bytes());
+                });
+            },
+            |i| vec![F::EntryNameBad { at: entry_at(i, ROOT_INO, "long"), name: name(bad) }],
+        );
+    }
+    expect(
+        |i| i.edit_entry(ROOT_INO, "long", |h, _| h.name_bytes = 0.into()),
+        |i| vec![F::EntryNameBad { at: entry_at(i, ROOT_INO, "long"), name: name("") }],
+    );
+    expect(
+        |i| {
+            i.edit_entry(ROOT_INO, "long", |h, rest| {
+                h.name_bytes = 4.into();
+                rest[..4].copy_from_slice(b"file");
+            });
+        },
+        |i| vec![F::EntryNameDuplicate { at: entry_at(i, ROOT_INO, "long"), name: name("file") }],
+    );
+}
+
+#[test]
+fn entries_to_nowhere() {
+    for ino in [FREE_INODE, INODES, u32::MAX] {
+        expect(
+            |i| i.edit_entry(SUB, "leaf", |h, _| h.ino = ino.into()),
+            |i| {
+                vec![
+                    F::EntryToFreeInode { at: entry_at(i, SUB, "leaf"), name: name("leaf"), ino },
+                    F::InodeUnreachable { ino: LEAF, what: "a file" },
+                ]
+            },
+        );
+    }
+}
+
+#[test]
+fn entry_types() {
+    expect(
+        |i| i.edit_entry(SUB, "leaf", |h, _| h.file_type = 4),
+        |i| {
+            vec![F::EntryTypeWrong {
+                at: entry_at(i, SUB, "leaf"),
+                name: name("leaf"),
+                ino: LEAF,
+                found: 4,
+                expected: 8,
+            }]
+        },
+    );
+}
+
+#[test]
+fn directories_form_a_tree() {
+    // "leaf" becomes a second name of its grandparent.
+    let mut image = Image::sample();
+    let at = entry_at(&image, SUB, "leaf");
+    image.edit_entry(SUB, "leaf", |h, _| {
+        h.ino = DOCS.into();
+        h.file_type = 4;
+    });
+    let found = image.findings();
+    assert!(found.contains(&F::DirectoryTwoParents { ino: DOCS, at, name: name("leaf") }), "{found:?}");
+    let mut image = Image::sample();
+    image.edit_entry(SUB, "leaf", |h, _| {
+        h.ino = ROOT_INO.into();
+        h.file_type = 4;
+    });
+    let found = image.findings();
+    assert!(found.contains(&F::DirectoryTwoParents { ino: ROOT_INO, at, name: name("leaf") }), "{found:?}");
+    // "docs" gets lost, and its grandchild becomes its parent.
+    let mut image = Image::sample();
+    image.edit_entry(ROOT_INO, "docs", |h, _| h.ino = 0.into());
+    image.edit_entry(SUB, "leaf", |h, _| {
+        h.ino = DOCS.into();
+        h.file_type = 4;
+    });
+    let found = image.findings();
+    assert!(found.contains(&F::DirectoryCycle { ino: DOCS }), "{found:?}");
+    assert!(found.contains(&F::DirectoryParentWrong { ino: DOCS, stored: 1, actual: SUB }), "{found:?}");
+    let wrong = |ino, stored, actual| vec![F::DirectoryParentWrong { ino, stored, actual }];
+    expect(|i| i.edit_upper(SUB, |u| u.parent_or_rdev = 1.into()), |_| wrong(SUB, 1, DOCS));
+    expect(|i| i.edit_upper(ROOT_INO, |u| u.parent_or_rdev = 5.into()), |_| wrong(ROOT_INO, 5, 1));
+}
+
+#[test]
+fn symlink_targets() {
+    let bad = |ino, reason| vec![F::SymlinkTargetBad { ino, reason }];
+    let contradicts = "its length in the inode contradicts its size";
+    expect(|i| i.edit_lower(INLINE_LINK, |l| l.size = 12.into()), |_| bad(INLINE_LINK, contradicts));
+    expect(
+        |i| {
+            i.edit_lower(INLINE_LINK, |l| l.size = 49.into());
+            i.edit_upper(INLINE_LINK, |u| u.count = 49.into());
+        },
+        |_| bad(INLINE_LINK, contradicts),
+    );
+    expect(
+        |i| {
+            i.edit_lower(INLINE_LINK, |l| l.size = 14.into());
+            i.edit_upper(INLINE_LINK, |u| u.count = 14.into());
+        },
+        |_| bad(INLINE_LINK, "it holds a NUL byte"),
+    );
+    expect(|i| i.edit_lower(LONG_LINK, |l| l.size = 101.into()), |_| bad(LONG_LINK, "it holds a NUL byte"));
+    expect(
+        |i| i.edit_lower(LONG_LINK, |l| l.size = 4096.into()),
+        |_| bad(LONG_LINK, "it is longer than 4095 bytes"),
+    );
+    let mut image = Image::sample();
+    image.edit_upper(LONG_LINK, |u| u.count = 0.into());
+    assert_eq!(image.findings()[0], bad(LONG_LINK, "its page is missing")[0]);
+}
+
+#[test]
+fn unreadable_pages_are_findings() {
+    let image = Image::sample();
+    let (leaf, docs) = (image.upper(BIG).root[0].lba.get(), image.upper(DOCS).root[0].lba.get());
+    let structures = [
+        (image.layout.inode_bitmap, "the inode bitmap"),
+        (image.layout.block_bitmap, "the block bitmap"),
+        (image.layout.orphans + 2, "the orphan table"),
+        (image.layout.inode_table + 3, "inodes"),
+        (leaf, "an extent node"),
+        (docs, "a directory"),
+        (image.upper(LONG_LINK).root[0].lba.get(), "a symbolic link's target"),
+    ];
+    for (page, structure) in structures {
+        let device = image.device();
+        device.spoil(u64::from(page));
+        let report = fsck::check(&device, &mut |_| ()).expect("a media error is a finding");
+        let reason = DeviceError::Media(amphi_device::Lpa(u64::from(page))).to_string();
+        let expected = F::PageUnreadable { page, structure, reason };
+        assert!(report.findings.iter().any(|f| f.kind == expected), "{structure}: {:?}", report.findings);
+    }
+}
+
+#[test]
+fn reports_are_sentences_and_json() {
+    let mut image = Image::sample();
+    image.edit_entry(SUB, "leaf", |h, _| h.ino = FREE_INODE.into());
+    let report = image.check();
+    let at = entry_at(&Image::sample(), SUB, "leaf");
+    assert_eq!(
+        report.findings[0].to_string(),
+        format!("\"leaf\" in directory 8 (page {}, offset 0) names inode 250, which is not in use", at.page)
+    );
+    let json = serde_json::to_value(&report).expect("a report is JSON");
+    assert_eq!(json["findings"][0]["finding"], "entry-to-free-inode");
+    assert_eq!(json["findings"][0]["severity"], "error");
+    assert_eq!(json["findings"][0]["name"], "leaf");
+    assert_eq!(json["errors"], 2);
+}

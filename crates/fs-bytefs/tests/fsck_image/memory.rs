@@ -1,0 +1,141 @@
+//! A device that is nothing but memory: no delays, no faults, no log. Images for the checks are built and broken on it, quickly and by the thousand.
+
+use amphi_device::{
+    BlockDurability, BlockPort, ByteDurability, BytePort, Completion, Device, DurabilityContract, Error, Lpa,
+    PAGE_BYTES, RecoverReport, Result, Structure, TxId, WriteLog,
+};
+use amphi_rt::sync::Mutex;
+
+/// The device.
+pub struct Memory {
+    bytes: Mutex<Vec<u8>>,
+    /// Pages whose reading fails with a media error.
+    bad_pages: Mutex<Vec<u64>>,
+}
+
+/// A command that is done already.
+pub struct Done(Result<()>);
+
+impl Completion for Done {
+    fn done_at_ns(&self) -> u64 {
+        0
+    }
+
+    fn wait(self) -> Result<()> {
+        self.0
+    }
+}
+
+impl Memory {
+    /// A device holding `bytes`, a multiple of 4096.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes: Mutex::new(bytes), bad_pages: Mutex::default() }
+    }
+
+    /// Everything on the device.
+    pub fn contents(&self) -> Vec<u8> {
+        self.bytes.lock().clone()
+    }
+
+    /// Makes a page unreadable.
+    pub fn spoil(&self, page: u64) {
+        self.bad_pages.lock().push(page);
+    }
+
+    fn range(&self, what: &'static str, at: u64, len: usize) -> Result<std::ops::Range<usize>> {
+        let capacity = self.bytes.lock().len();
+        match (at as usize).checked_add(len) {
+            Some(end) if end <= capacity => Ok(at as usize..end),
+            _ => Err(Error::OutOfRange {
+                what,
+                at,
+                len: len as u64,
+                capacity_pages: (capacity / PAGE_BYTES) as u64,
+            }),
+        }
+    }
+}
+
+impl Device for Memory {
+    fn capacity_pages(&self) -> u64 {
+        (self.bytes.lock().len() / PAGE_BYTES) as u64
+    }
+
+    fn contract(&self) -> DurabilityContract {
+        DurabilityContract {
+            store_atomic_bytes: 8,
+            byte_durability: ByteDurability::VerifyRead,
+            block_atomic_bytes: 4096,
+            block_durability: BlockDurability::Completion,
+            transactions: true,
+        }
+    }
+}
+
+impl BlockPort for Memory {
+    type Ticket<'a> = Done;
+
+    fn submit_read<'a>(&'a self, at: Lpa, into: &'a mut [u8], _: Structure) -> Result<Done> {
+        let range = self.range("read", at.byte(0), into.len())?;
+        into.copy_from_slice(&self.bytes.lock()[range]);
+        let pages = at.0..at.0 + (into.len() / PAGE_BYTES) as u64;
+        let bad = self.bad_pages.lock().iter().copied().find(|page| pages.contains(page));
+        Ok(Done(bad.map_or(Ok(()), |page| Err(Error::Media(Lpa(page))))))
+    }
+
+    fn submit_write<'a>(&'a self, at: Lpa, bufs: &'a [&'a [u8]], _: Structure) -> Result<Done> {
+        let mut at = at.byte(0);
+        for buf in bufs {
+            let range = self.range("write", at, buf.len())?;
+            self.bytes.lock()[range].copy_from_slice(buf);
+            at += buf.len() as u64;
+        }
+        Ok(Done(Ok(())))
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn trim(&self, at: Lpa, pages: u64) -> Result<()> {
+        let range = self.range("trim", at.byte(0), pages as usize * PAGE_BYTES)?;
+        self.bytes.lock()[range].fill(0);
+        Ok(())
+    }
+}
+
+impl BytePort for Memory {
+    fn load(&self, at: u64, into: &mut [u8], _: Structure) -> Result<()> {
+        let range = self.range("load", at, into.len())?;
+        into.copy_from_slice(&self.bytes.lock()[range]);
+        Ok(())
+    }
+
+    fn store(&self, at: u64, data: &[u8], _: Option<TxId>, _: Structure) -> Result<()> {
+        let range = self.range("store", at, data.len())?;
+        self.bytes.lock()[range].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn flush_lines(&self, _: u64, _: usize) {}
+
+    fn fence(&self) {}
+
+    fn verify_read(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl WriteLog for Memory {
+    fn commit(&self, _: TxId) -> Result<()> {
+        Ok(())
+    }
+
+    fn recover(&self) -> Result<RecoverReport> {
+        Ok(RecoverReport::default())
+    }
+
+    fn clean_log(&self) -> Result<()> {
+        Ok(())
+    }
+}
