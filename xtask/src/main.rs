@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod demo;
 mod lint;
 mod packages;
 mod step;
@@ -25,12 +26,15 @@ struct Arguments {
 enum Task {
     /// Checks the rules of the house, formatting, and clippy.
     Lint(lint::Options),
+    /// Runs SQLite, git and tar on a mounted emulated SSD, kills and cuts its power, and shows what it cost.
+    Demo(demo::Options),
     /// Runs everything that continuous integration runs.
     Test(suite::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
+        Task::Demo(options) => demo::run(&root(), &options),
         Task::Lint(options) => lint::run(&root(), &options),
         Task::Test(options) => suite::run(&root(), &options),
     };

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: lint, documentation, every test of the workspace, with what is being done and for how long.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -18,6 +19,12 @@ pub struct Options {
     /// One part alone.
     #[arg(long, value_name = "WHAT")]
     only: Option<Part>,
+    /// The first iteration of the crash loops; without it, 1.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many iterations each crash loop does; without it, 200, or 2000 with --long.
+    #[arg(long)]
+    iterations: Option<u64>,
 }
 
 /// The parts, in the order in which they run.
@@ -27,11 +34,15 @@ enum Part {
     Lint,
     /// Documentation builds without warnings.
     Docs,
-    /// Unit, property and end-to-end tests of every crate.
+    /// Unit, property and end-to-end tests of every crate, without the crash loops.
     Tests,
+    /// A mounted file system's daemon is killed again and again.
+    KillLoop,
+    /// A mounted file system's device loses its power again and again.
+    PowerLoop,
 }
 
-const PARTS: [Part; 3] = [Part::Lint, Part::Docs, Part::Tests];
+const PARTS: [Part; 5] = [Part::Lint, Part::Docs, Part::Tests, Part::KillLoop, Part::PowerLoop];
 
 /// Runs the parts asked for.
 ///
@@ -64,13 +75,32 @@ fn run_part(root: &Path, part: Part, options: &Options) -> Result<()> {
             );
             step::run(&mut doc)
         }),
-        Part::Tests => step("tests", || {
-            let mut test = step::cargo(root);
-            test.args(["test", "--workspace"]);
-            if options.long {
-                test.env("AMPHI_TEST_LONG", "1");
-            }
+        Part::Tests => step("unit, property and end-to-end tests", || {
+            let mut test = cargo_test(root, options);
+            test.args(["--workspace", "--", "--skip", "kill_loop", "--skip", "power_loop"]);
             step::run(&mut test)
         }),
+        Part::KillLoop => step("kill -9 loop", || crash_loop(root, options, "kill_loop")),
+        Part::PowerLoop => step("power-cut loop", || crash_loop(root, options, "power_loop")),
     }
+}
+
+fn crash_loop(root: &Path, options: &Options, test: &str) -> Result<()> {
+    let mut command = cargo_test(root, options);
+    command.args(["--package", "amphi", "--test", "crash_loops", "--", "--exact", test, "--nocapture"]);
+    step::run(&mut command)
+}
+
+fn cargo_test(root: &Path, options: &Options) -> Command {
+    let mut test = step::cargo(root);
+    test.args(["test", "--quiet"]);
+    if options.long {
+        test.env("AMPHI_TEST_LONG", "1");
+    }
+    for (name, value) in [("AMPHI_LOOP_SEED", options.seed), ("AMPHI_LOOP_ITERATIONS", options.iterations)] {
+        if let Some(value) = value {
+            test.env(name, value.to_string());
+        }
+    }
+    test
 }

@@ -202,13 +202,19 @@ fn receive_device(socket: &UnixStream) -> Option<OwnedFd> {
     })
 }
 
-/// Unmounts `path` unless it is in use.
-pub(crate) fn unmount(path: &Path) -> Result<(), MountError> {
+/// Unmounts `path` unless it is in use. Any process may ask, not only the one that serves the mount.
+///
+/// # Errors
+/// [`MountError::Busy`]; [`MountError::Unmount`].
+pub fn unmount(path: &Path) -> Result<(), MountError> {
     take_away(path, UnmountFlags::empty(), &["-u", "-q"])
 }
 
-/// Unmounts `path` even if it is in use or its server has died.
-pub(crate) fn detach(path: &Path) -> Result<(), MountError> {
+/// Takes the mount at `path` out of the directory tree even if it is in use or its server has died.
+///
+/// # Errors
+/// [`MountError::Unmount`].
+pub fn detach(path: &Path) -> Result<(), MountError> {
     take_away(path, UnmountFlags::DETACH, &["-u", "-z", "-q"])
 }
 

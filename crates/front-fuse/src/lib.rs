@@ -21,6 +21,6 @@ mod options;
 mod serve;
 mod session;
 
-pub use attach::MountError;
+pub use attach::{MountError, detach, unmount};
 pub use options::MountOptions;
 pub use session::{Session, mount};
