@@ -397,6 +397,12 @@ impl Layout {
         (at / PAGE as u64, (at % PAGE as u64) as usize)
     }
 
+    /// Whether a byte address lies in the inode table.
+    #[must_use]
+    pub fn in_inode_table(&self, at: u64) -> bool {
+        (u64::from(self.inode_table)..u64::from(self.data)).contains(&(at / PAGE as u64))
+    }
+
     /// Slots in the orphan table.
     #[must_use]
     pub const fn orphan_slots() -> u32 {

@@ -1,5 +1,32 @@
-//! ByteFS: a file system whose small updates travel by bytes and large ones by blocks.
+//! ByteFS: a file system whose small updates travel by bytes and large ones by blocks (ASPLOS'25, `docs/papers.md`).
+//!
+//! It is generic over a device with a block port and a transactional write log, and knows no other crate of the house but `device`, `vfs` and `rt`.
+//! Start reading at [`ByteFs`], then `tx` (how an operation becomes durable), `namespace` and `writeback` (who uses it), `format` (the bits).
 #![forbid(unsafe_code)]
 
+mod bitmap;
+mod core;
+mod diff;
+mod dir;
+mod extent;
+mod file;
 pub mod format;
+mod fs;
 pub mod fsck;
+mod icache;
+mod inode;
+mod inode_pages;
+mod mount;
+mod namespace;
+mod orphans;
+mod page;
+mod radix;
+mod rename;
+mod setattr;
+mod symlink;
+mod truncate;
+mod tx;
+mod writeback;
+
+pub use fs::ByteFs;
+pub use mount::{FormatOptions, Info, MountError, MountOptions, probe};

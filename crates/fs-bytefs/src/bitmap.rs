@@ -1,0 +1,316 @@
+//! Block and inode bitmaps (BY-11). A bitmap is divided into 64 B groups of 512 bits, the unit of update by bytes.
+//!
+//! Each group has two copies in host DRAM. *used* says what may be handed out: it also holds what unfinished transactions have taken,
+//! and what committed ones have freed leaves it only after their commit. *disk* is what the device holds; it changes under the group's
+//! lock, which a transaction keeps from writing the line until its commit, so that one transaction's line never carries another's bits.
+//!
+//! Every task allocates near the cursor of the processor it runs on, so that tasks on different processors work in different groups.
+//! `reserve` takes from one counter; whoever has reserved will find a free bit.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use amphi_rt::cpu;
+use amphi_rt::sync::{Mutex, MutexGuard};
+
+use crate::format::{GROUP_BITS, LINE};
+
+const WORDS: usize = LINE / 8;
+
+/// The bits of one group, lowest bit first.
+pub type GroupBits = [u64; WORDS];
+
+struct Group {
+    used: Mutex<GroupBits>,
+    /// Free bits in `used`: a hint, read without the lock.
+    free: AtomicU32,
+    disk: Mutex<GroupBits>,
+}
+
+/// A run of bits: `start .. start + len`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// First bit.
+    pub start: u64,
+    /// Number of bits, not zero.
+    pub len: u64,
+}
+
+impl Run {
+    /// The parts of the run that lie in one group each, as (group, run).
+    pub fn by_group(self) -> impl Iterator<Item = (usize, Self)> {
+        let mut left = self;
+        std::iter::from_fn(move || {
+            if left.len == 0 {
+                return None;
+            }
+            let group = left.start / GROUP_BITS;
+            let len = left.len.min((group + 1) * GROUP_BITS - left.start);
+            let part = Self { start: left.start, len };
+            left = Self { start: left.start + len, len: left.len - len };
+            Some((group as usize, part))
+        })
+    }
+}
+
+/// Sets or clears `run`, all of which lies in the group that `bits` are. Returns false if a bit already was so.
+pub fn change(bits: &mut GroupBits, run: Run, set: bool) -> bool {
+    let mut changed = true;
+    let mut bit = run.start % GROUP_BITS;
+    let end = bit + run.len;
+    while bit < end {
+        let word = (bit / 64) as usize;
+        let low = bit % 64;
+        let count = (end - bit).min(64 - low);
+        let mask = (u64::MAX >> (64 - count)) << low;
+        if set {
+            changed &= bits[word] & mask == 0;
+            bits[word] |= mask;
+        } else {
+            changed &= bits[word] & mask == mask;
+            bits[word] &= !mask;
+        }
+        bit += count;
+    }
+    changed
+}
+
+/// The first run of clear bits at or after `from` (< 512), at most `want` long; `None` if there is none.
+fn first_clear(bits: &GroupBits, from: u64, want: u64) -> Option<(u64, u64)> {
+    let mut bit = from;
+    while bit < GROUP_BITS {
+        let word = bits[(bit / 64) as usize] >> (bit % 64);
+        let room = 64 - bit % 64;
+        let ones = u64::from(word.trailing_ones()).min(room);
+        if ones == room {
+            bit += room;
+            continue;
+        }
+        bit += ones;
+        break;
+    }
+    if bit >= GROUP_BITS {
+        return None;
+    }
+    let start = bit;
+    while bit < GROUP_BITS && bit - start < want {
+        let word = bits[(bit / 64) as usize] >> (bit % 64);
+        let room = 64 - bit % 64;
+        let zeros = u64::from(word.trailing_zeros()).min(room);
+        bit += zeros;
+        if zeros < room {
+            break;
+        }
+    }
+    Some((start, (bit - start).min(want)))
+}
+
+/// One of the two bitmaps.
+pub struct Bitmap {
+    groups: Box<[Group]>,
+    /// First page of the bitmap on the device.
+    first_page: u64,
+    bits: u64,
+    /// Free bits that nobody has reserved.
+    unreserved: AtomicI64,
+    cursors: Box<[AtomicU64]>,
+}
+
+impl Bitmap {
+    /// A bitmap of `bits` bits whose contents, as read from the device starting at `first_page`, are `bytes`.
+    pub fn load(bits: u64, first_page: u64, bytes: &[u8]) -> Self {
+        let mut free_total = 0;
+        let groups: Box<[Group]> = (0..bits.div_ceil(GROUP_BITS))
+            .map(|g| {
+                let line = &bytes[g as usize * LINE..][..LINE];
+                let mut disk = [0; WORDS];
+                for (word, chunk) in disk.iter_mut().zip(line.as_chunks::<8>().0) {
+                    *word = u64::from_le_bytes(*chunk);
+                }
+                let mut used = disk;
+                let end = bits - g * GROUP_BITS;
+                if end < GROUP_BITS {
+                    change(&mut used, Run { start: end, len: GROUP_BITS - end }, true);
+                }
+                let free = used.iter().map(|word| word.count_zeros()).sum::<u32>();
+                free_total += i64::from(free);
+                Group { used: Mutex::new(used), free: AtomicU32::new(free), disk: Mutex::new(disk) }
+            })
+            .collect();
+        let cpus = cpu::count().max(1);
+        let cursors =
+            (0..cpus).map(|i| AtomicU64::new((groups.len() * i / cpus) as u64 * GROUP_BITS)).collect();
+        Self { groups, first_page, bits, unreserved: AtomicI64::new(free_total), cursors }
+    }
+
+    /// Free bits that nobody has reserved.
+    pub fn available(&self) -> u64 {
+        self.unreserved.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Bits in all.
+    pub const fn bits(&self) -> u64 {
+        self.bits
+    }
+
+    /// Promises `count` bits to the caller, who later allocates or [`unreserve`](Self::unreserve)s them. False if there are not as many.
+    pub fn reserve(&self, count: u64) -> bool {
+        let count = count as i64;
+        if self.unreserved.fetch_sub(count, Ordering::AcqRel) >= count {
+            return true;
+        }
+        self.unreserved.fetch_add(count, Ordering::AcqRel);
+        false
+    }
+
+    /// Gives back what was reserved and not allocated.
+    pub fn unreserve(&self, count: u64) {
+        self.unreserved.fetch_add(count as i64, Ordering::AcqRel);
+    }
+
+    /// Allocates 1 to `want` consecutive bits, at `goal` if that is free, of at least one that the caller has reserved.
+    /// The run lies in one group. The caller's reservation shrinks by the run's length.
+    pub fn allocate(&self, want: u64, goal: Option<u64>) -> Run {
+        if let Some(goal) = goal.filter(|goal| *goal < self.bits)
+            && let Some(run) = self.allocate_in((goal / GROUP_BITS) as usize, goal % GROUP_BITS, want)
+        {
+            return run;
+        }
+        let cursor = &self.cursors[cpu::current() % self.cursors.len()];
+        let mut at = cursor.load(Ordering::Relaxed);
+        loop {
+            let group = (at / GROUP_BITS) as usize % self.groups.len();
+            if self.groups[group].free.load(Ordering::Relaxed) > 0
+                && let Some(run) = self
+                    .allocate_in(group, at % GROUP_BITS, want)
+                    .or_else(|| self.allocate_in(group, 0, want))
+            {
+                cursor.store(run.start + run.len, Ordering::Relaxed);
+                return run;
+            }
+            at = (group as u64 + 1) * GROUP_BITS;
+        }
+    }
+
+    fn allocate_in(&self, group: usize, from: u64, want: u64) -> Option<Run> {
+        let group_start = group as u64 * GROUP_BITS;
+        let group = &self.groups[group];
+        let mut used = group.used.lock();
+        let (start, len) = first_clear(&used, from, want)?;
+        let run = Run { start: group_start + start, len };
+        change(&mut used, run, true);
+        group.free.fetch_sub(len as u32, Ordering::Relaxed);
+        Some(run)
+    }
+
+    /// Makes bits available again: the transaction that freed them is durable, or the one that took them was given up.
+    /// Returns false, and changes nothing in that group, where a bit was already free: the image claims something twice.
+    #[must_use]
+    pub fn release(&self, run: Run) -> bool {
+        let mut sound = true;
+        for (index, part) in run.by_group() {
+            let Some(group) = self.groups.get(index) else { return false };
+            let mut used = group.used.lock();
+            let mut after = *used;
+            if change(&mut after, part, false) {
+                *used = after;
+                group.free.fetch_add(part.len as u32, Ordering::Relaxed);
+                self.unreserve(part.len);
+            } else {
+                sound = false;
+            }
+        }
+        sound
+    }
+
+    /// Whether `bit` is in use; false beyond the end.
+    pub fn is_used(&self, bit: u64) -> bool {
+        bit < self.bits && {
+            let word = self.groups[(bit / GROUP_BITS) as usize].used.lock()[(bit % GROUP_BITS / 64) as usize];
+            word >> (bit % 64) & 1 == 1
+        }
+    }
+
+    /// Locks the device's copy of a group. Locks are taken in ascending order of group.
+    pub fn lock_disk(&self, group: usize) -> MutexGuard<'_, GroupBits> {
+        self.groups[group].disk.lock()
+    }
+
+    /// Byte address of a group's line on the device.
+    pub const fn address(&self, group: usize) -> u64 {
+        self.first_page * crate::format::PAGE as u64 + (group * LINE) as u64
+    }
+}
+
+/// The line to write for `bits`.
+pub fn line(bits: &GroupBits) -> [u8; LINE] {
+    let mut line = [0; LINE];
+    for (chunk, word) in line.as_chunks_mut::<8>().0.iter_mut().zip(bits) {
+        *chunk = word.to_le_bytes();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn empty(bits: u64) -> Bitmap {
+        Bitmap::load(bits, 1, &vec![0; (bits.div_ceil(GROUP_BITS) as usize) * LINE])
+    }
+
+    #[test]
+    fn hands_out_every_bit_once_and_then_refuses() {
+        let map = empty(1300);
+        let mut seen = BTreeSet::new();
+        let mut want = 1;
+        while map.available() > 0 {
+            let promised = want.min(map.available());
+            assert!(map.reserve(promised));
+            let run = map.allocate(promised, None);
+            map.unreserve(promised - run.len);
+            assert!(run.start + run.len <= 1300, "{run:?} is inside");
+            for bit in run.start..run.start + run.len {
+                assert!(seen.insert(bit), "bit {bit} handed out twice");
+            }
+            want = want % 97 + 1;
+        }
+        assert_eq!(seen.len(), 1300);
+        assert!(!map.reserve(1));
+        assert!(map.release(Run { start: 500, len: 30 }));
+        assert!(map.reserve(30));
+        assert_eq!(map.allocate(30, Some(500)), Run { start: 500, len: 12 }, "a run stays in its group");
+    }
+
+    #[test]
+    fn the_goal_is_met_when_free() {
+        let map = empty(4096);
+        assert!(map.reserve(20));
+        assert_eq!(map.allocate(10, Some(1000)), Run { start: 1000, len: 10 });
+        assert_eq!(map.allocate(10, Some(1005)).start, 1010, "and else the next free bits of its group");
+    }
+
+    #[test]
+    fn runs_split_at_groups() {
+        let parts: Vec<_> = Run { start: 510, len: 600 }.by_group().collect();
+        assert_eq!(
+            parts,
+            [
+                (0, Run { start: 510, len: 2 }),
+                (1, Run { start: 512, len: 512 }),
+                (2, Run { start: 1024, len: 86 })
+            ]
+        );
+    }
+
+    #[test]
+    fn a_double_free_is_noticed_and_not_counted() {
+        let map = empty(512);
+        assert!(map.reserve(1));
+        let run = map.allocate(1, None);
+        assert!(map.release(run));
+        assert!(!map.release(run));
+        assert_eq!(map.available(), 512);
+    }
+}

@@ -1,0 +1,70 @@
+//! Which 64 B lines of a page differ from its duplicate, and what that says about the way back to the device (BY-14).
+
+use crate::format::{LINE, LINES_PER_PAGE, PAGE};
+
+/// One bit per line of a page; bit 0 is the first line.
+pub type LineMask = u64;
+
+/// The lines in which `now` differs from `before`. Written so that the compiler turns it into vector XORs.
+pub fn changed_lines(before: &[u8; PAGE], now: &[u8; PAGE]) -> LineMask {
+    let mut mask = 0;
+    let (before, _) = before.as_chunks::<LINE>();
+    let (now, _) = now.as_chunks::<LINE>();
+    for (i, (a, b)) in before.iter().zip(now).enumerate() {
+        let differs = a.iter().zip(b).fold(0, |acc, (x, y)| acc | (x ^ y)) != 0;
+        mask |= u64::from(differs) << i;
+    }
+    mask
+}
+
+/// Whether a page with these modified lines goes by bytes: the modified ratio R is below `1 / threshold` (§4.6: 1/8).
+pub const fn goes_by_bytes(mask: LineMask, threshold: u32) -> bool {
+    mask.count_ones() * threshold < LINES_PER_PAGE as u32
+}
+
+/// Runs of set bits, as (first line, number of lines), lowest first.
+pub fn runs(mut mask: LineMask) -> impl Iterator<Item = (usize, usize)> {
+    let mut base = 0;
+    std::iter::from_fn(move || {
+        if mask == 0 {
+            return None;
+        }
+        let skip = mask.trailing_zeros();
+        mask >>= skip;
+        let first = base + skip;
+        let len = mask.trailing_ones();
+        mask = mask.checked_shr(len).unwrap_or(0);
+        base = first + len;
+        Some((first as usize, len as usize))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_byte_marks_its_line_only() {
+        let before = [7; PAGE];
+        for at in [0, 63, 64, 2047, 4095] {
+            let mut now = before;
+            now[at] ^= 0x80;
+            assert_eq!(changed_lines(&before, &now), 1 << (at / LINE), "byte {at}");
+        }
+        assert_eq!(changed_lines(&before, &before), 0);
+        assert_eq!(changed_lines(&before, &[8; PAGE]), u64::MAX);
+    }
+
+    #[test]
+    fn the_eighth_part_of_a_page_goes_by_block() {
+        assert!(goes_by_bytes(0b111_1111, 8), "7 of 64 lines");
+        assert!(!goes_by_bytes(0b1111_1111, 8), "8 of 64 lines: R = 1/8 is not below 1/8");
+    }
+
+    #[test]
+    fn runs_cover_the_mask() {
+        assert_eq!(runs(0).collect::<Vec<_>>(), []);
+        assert_eq!(runs(u64::MAX).collect::<Vec<_>>(), [(0, 64)]);
+        assert_eq!(runs(1 << 63 | 0b1101).collect::<Vec<_>>(), [(0, 1), (2, 2), (63, 1)]);
+    }
+}

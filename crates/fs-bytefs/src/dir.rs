@@ -1,0 +1,351 @@
+//! Directories (BY-10): an array of entries in directory blocks, a hash index over it in host DRAM.
+//!
+//! Entries take one to five 64 B lines and never cross a page. Bytes at and beyond the directory's size mean nothing, so a new block
+//! needs no clearing. A removed entry keeps its length with inode number 0 and is used again for a name that takes as many lines.
+//! The first use of a directory loads all its blocks by block; lookups then touch no device, and updates write just the entry's lines.
+
+use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
+use amphi_vfs::{Error, FileType, Ino, NAME_BYTES_MAX, Name, Result};
+use hashbrown::HashTable;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::core::Core;
+use crate::extent::{ExtentTree, Mapped};
+use crate::format::{DIRENT_HEADER, DirentHeader, LINE, LINES_PER_PAGE, PAGE, dirent_lines};
+use crate::inode::{file_type, type_bits};
+use crate::tx::Tx;
+
+/// Most lines an entry takes.
+const LINES_MAX: usize = dirent_lines(NAME_BYTES_MAX);
+/// Cookies below this stand for the start, `.` and `..`.
+const FIRST_COOKIE: u64 = 2;
+
+/// A directory's entries.
+pub struct Dir {
+    /// Where its blocks are.
+    pub tree: ExtentTree,
+    size: u64,
+    loaded: bool,
+    pages: Vec<Box<[u8; PAGE]>>,
+    /// Line numbers of the entries, by hashed name.
+    index: HashTable<u32>,
+    /// Line numbers of free entries, by lines taken.
+    free: [Vec<u32>; LINES_MAX + 1],
+}
+
+/// An entry found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Where: its first line's number in the directory.
+    pub line: u32,
+    /// Its inode.
+    pub ino: u32,
+    /// Its type.
+    pub file_type: FileType,
+}
+
+fn hash(name: &[u8]) -> u64 {
+    // The table takes a slot from the low bits and a tag from the high ones; the product spreads the 32 bits over both.
+    (u64::from(crc32c::crc32c(name)) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl Dir {
+    /// A directory of `size` bytes, its entries not yet read.
+    ///
+    /// # Errors
+    /// What is impossible about it.
+    pub fn new(tree: ExtentTree, size: u64) -> std::result::Result<Self, String> {
+        if !size.is_multiple_of(LINE as u64) || size > u64::from(u32::MAX) * LINE as u64 {
+            return Err(format!("a directory cannot have {size} bytes"));
+        }
+        Ok(Self {
+            tree,
+            size,
+            loaded: size == 0,
+            pages: Vec::new(),
+            index: HashTable::new(),
+            free: Default::default(),
+        })
+    }
+
+    /// Bytes in use.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether the entries are in DRAM.
+    pub const fn loaded(&self) -> bool {
+        self.loaded
+    }
+
+    /// Whether there are no entries. The directory is loaded.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Reads all blocks by block and indexes the entries.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] saying which entry is impossible; [`Error::Io`].
+    pub fn load<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, ino: u32) -> Result<()> {
+        if self.loaded {
+            return Ok(());
+        }
+        let count = self.size.div_ceil(PAGE as u64);
+        let mut pages: Vec<Box<[u8; PAGE]>> = Vec::new();
+        while (pages.len() as u64) < count {
+            let at = pages.len() as u64;
+            let Mapped::At { lba, pages: run } = self.tree.map(at) else {
+                return Err(Error::Corrupt(format!("directory {ino} has a hole at page {at}")));
+            };
+            let run = run.min(count - at).min(256) as usize;
+            let mut bytes = vec![0; run * PAGE];
+            core.device
+                .read(Lpa(lba), &mut bytes, Structure::Dentry)
+                .map_err(|error| Error::Io(error.to_string()))?;
+            pages.extend(bytes.as_chunks::<PAGE>().0.iter().map(|page| Box::new(*page)));
+        }
+        self.pages = pages;
+        let outcome = self.index_all(core.layout.inodes);
+        match outcome {
+            Ok(()) => self.loaded = true,
+            Err(what) => {
+                self.pages.clear();
+                self.index.clear();
+                self.free = Default::default();
+                return Err(Error::Corrupt(format!("directory {ino}: {what}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn index_all(&mut self, inodes: u32) -> std::result::Result<(), String> {
+        let end = self.size / LINE as u64;
+        let mut line = 0_u64;
+        while line < end {
+            let header = self.header(line as u32);
+            let lines = usize::from(header.lines);
+            let name_bytes = usize::from(header.name_bytes.get());
+            if lines == 0 || line as usize % LINES_PER_PAGE + lines > LINES_PER_PAGE {
+                return Err(format!("the entry at line {line} cannot take {lines} lines"));
+            }
+            if header.ino.get() == 0 {
+                if lines <= LINES_MAX {
+                    self.free[lines].push(line as u32);
+                }
+            } else {
+                if header.ino.get() >= inodes || dirent_lines(name_bytes) > lines {
+                    return Err(format!("the entry at line {line} has an impossible inode or name length"));
+                }
+                if file_type(u16::from(header.file_type) << 12).is_none() {
+                    return Err(format!("the entry at line {line} has an unknown type"));
+                }
+                if Name::new(self.name(line as u32)).is_err() {
+                    return Err(format!("the entry at line {line} has an impossible name"));
+                }
+                self.insert_index(line as u32);
+            }
+            line += lines as u64;
+        }
+        Ok(())
+    }
+
+    fn insert_index(&mut self, line: u32) {
+        let Self { index, pages, .. } = self;
+        index.insert_unique(hash(name_at(pages, line)), line, |&line| hash(name_at(pages, line)));
+    }
+
+    fn header(&self, line: u32) -> DirentHeader {
+        header_at(&self.pages, line)
+    }
+
+    fn name(&self, line: u32) -> &[u8] {
+        name_at(&self.pages, line)
+    }
+
+    fn found(&self, line: u32) -> Found {
+        let header = self.header(line);
+        let file_type = file_type(u16::from(header.file_type) << 12)
+            .expect("types are checked when a directory is loaded");
+        Found { line, ino: header.ino.get(), file_type }
+    }
+
+    /// Finds a name. The directory is loaded.
+    pub fn find(&self, name: Name<'_>) -> Option<Found> {
+        debug_assert!(self.loaded, "callers load the directory first");
+        let name = name.bytes();
+        let line = self.index.find(hash(name), |&line| self.name(line) == name)?;
+        Some(self.found(*line))
+    }
+
+    fn fits_in_place(&self, lines: usize) -> bool {
+        if !self.free[lines].is_empty() {
+            return true;
+        }
+        let used = (self.size / LINE as u64) as usize % LINES_PER_PAGE;
+        used != 0 && used + lines <= LINES_PER_PAGE
+    }
+
+    /// Blocks that inserting a name may need.
+    pub fn insert_needs(&self, name: Name<'_>) -> u64 {
+        if self.fits_in_place(dirent_lines(name.bytes().len())) { 0 } else { 1 + self.tree.insert_needs() }
+    }
+
+    /// Inserts an entry; `tx` has room for [`insert_needs`](Self::insert_needs) blocks. Returns the number of blocks added to the directory.
+    pub fn insert<D: BlockPort + WriteLog>(
+        &mut self,
+        name: Name<'_>,
+        ino: u32,
+        file_type: FileType,
+        tx: &mut Tx<'_, D>,
+    ) -> u64 {
+        let lines = dirent_lines(name.bytes().len());
+        let mut blocks = 0;
+        let line = match self.free[lines].pop() {
+            Some(line) => line,
+            None => {
+                let (line, added) = self.append(lines, tx);
+                blocks = added;
+                line
+            }
+        };
+        let (page, offset) = place(line);
+        let header = DirentHeader {
+            ino: ino.into(),
+            file_type: (type_bits(file_type) >> 12) as u8,
+            lines: lines as u8,
+            name_bytes: (name.bytes().len() as u16).into(),
+        };
+        let entry = &mut self.pages[page][offset..offset + lines * LINE];
+        entry.fill(0);
+        entry[..DIRENT_HEADER].copy_from_slice(header.as_bytes());
+        entry[DIRENT_HEADER..DIRENT_HEADER + name.bytes().len()].copy_from_slice(name.bytes());
+        self.write(line, lines, tx);
+        self.insert_index(line);
+        blocks
+    }
+
+    /// Finds room at the end, filling up the last page if the entry does not fit there, and adding a block if need be.
+    fn append<D: BlockPort + WriteLog>(&mut self, lines: usize, tx: &mut Tx<'_, D>) -> (u32, u64) {
+        let mut line = (self.size / LINE as u64) as u32;
+        let left = LINES_PER_PAGE - line as usize % LINES_PER_PAGE;
+        if left < lines {
+            self.write_free(line, left, tx);
+            self.free[left].push(line);
+            line += left as u32;
+        }
+        let mut added = 0;
+        if place(line).0 == self.pages.len() {
+            let goal = self.tree.last().map(|last| u64::from(last.lba.get()) + u64::from(last.pages.get()));
+            let run = tx.allocate_blocks(1, goal);
+            self.tree.insert(self.pages.len() as u64, run.start as u32, 1, &mut || tx.allocate_block());
+            self.pages.push(Box::new([0; PAGE]));
+            added = 1;
+        }
+        self.size = (u64::from(line) + lines as u64) * LINE as u64;
+        (line, added)
+    }
+
+    /// Makes `lines` lines from `line` a free entry.
+    fn write_free<D: BlockPort + WriteLog>(&mut self, line: u32, lines: usize, tx: &mut Tx<'_, D>) {
+        let header = DirentHeader { ino: 0.into(), file_type: 0, lines: lines as u8, name_bytes: 0.into() };
+        let (page, offset) = place(line);
+        self.pages[page][offset..offset + DIRENT_HEADER].copy_from_slice(header.as_bytes());
+        self.write(line, 1, tx);
+    }
+
+    /// Removes an entry.
+    pub fn remove<D: BlockPort + WriteLog>(&mut self, found: Found, tx: &mut Tx<'_, D>) {
+        let line = found.line;
+        let Self { index, pages, .. } = self;
+        if let Ok(entry) = index.find_entry(hash(name_at(pages, line)), |&at| at == line) {
+            entry.remove();
+        }
+        let lines = usize::from(self.header(line).lines);
+        self.write_free(line, lines, tx);
+        if lines <= LINES_MAX {
+            self.free[lines].push(line);
+        }
+    }
+
+    /// Makes an entry point to another inode: a rename over it, or an exchange.
+    pub fn replace<D: BlockPort + WriteLog>(
+        &mut self,
+        found: Found,
+        ino: u32,
+        file_type: FileType,
+        tx: &mut Tx<'_, D>,
+    ) {
+        let mut header = self.header(found.line);
+        header.ino = ino.into();
+        header.file_type = (type_bits(file_type) >> 12) as u8;
+        let (page, offset) = place(found.line);
+        self.pages[page][offset..offset + DIRENT_HEADER].copy_from_slice(header.as_bytes());
+        self.write(found.line, 1, tx);
+    }
+
+    fn write<D: BlockPort + WriteLog>(&self, line: u32, lines: usize, tx: &mut Tx<'_, D>) {
+        let (page, offset) = place(line);
+        let Mapped::At { lba, .. } = self.tree.map(page as u64) else {
+            unreachable!("every page of a loaded directory is mapped");
+        };
+        tx.write(Lpa(lba).byte(offset), &self.pages[page][offset..offset + lines * LINE], Structure::Dentry);
+    }
+
+    /// Lists entries from `cookie` on until `sink` declines one. The directory is loaded.
+    pub fn list(&self, this: u32, parent: u32, cookie: u64, sink: &mut amphi_vfs::DirSink<'_>) {
+        let dots: [(&[u8], u32); 2] = [(b".", this), (b"..", parent)];
+        for (i, (name, ino)) in dots.into_iter().enumerate().skip(cookie.min(FIRST_COOKIE) as usize) {
+            let entry = amphi_vfs::DirEntry {
+                ino: Ino(u64::from(ino)),
+                file_type: FileType::Directory,
+                name,
+                next_cookie: i as u64 + 1,
+            };
+            if !sink(entry) {
+                return;
+            }
+        }
+        let from = cookie.saturating_sub(FIRST_COOKIE);
+        let end = self.size / LINE as u64;
+        if from >= end {
+            return;
+        }
+        // Entries never cross a page, so a page's first line starts one, wherever an outdated cookie points.
+        let mut line = from - from % LINES_PER_PAGE as u64;
+        while line < end {
+            let header = self.header(line as u32);
+            let next = line + u64::from(header.lines);
+            if line >= from && header.ino.get() != 0 {
+                let found = self.found(line as u32);
+                let entry = amphi_vfs::DirEntry {
+                    ino: Ino(u64::from(found.ino)),
+                    file_type: found.file_type,
+                    name: self.name(line as u32),
+                    next_cookie: next + FIRST_COOKIE,
+                };
+                if !sink(entry) {
+                    return;
+                }
+            }
+            line = next;
+        }
+    }
+}
+
+/// Page of a directory and byte in it where a line is.
+const fn place(line: u32) -> (usize, usize) {
+    (line as usize / LINES_PER_PAGE, line as usize % LINES_PER_PAGE * LINE)
+}
+
+fn header_at(pages: &[Box<[u8; PAGE]>], line: u32) -> DirentHeader {
+    let (page, offset) = place(line);
+    let (header, _) = DirentHeader::read_from_prefix(&pages[page][offset..]).expect("a line holds a header");
+    header
+}
+
+fn name_at(pages: &[Box<[u8; PAGE]>], line: u32) -> &[u8] {
+    let (page, offset) = place(line);
+    let len = usize::from(header_at(pages, line).name_bytes.get());
+    &pages[page][offset + DIRENT_HEADER..offset + DIRENT_HEADER + len]
+}

@@ -1,0 +1,392 @@
+//! Regular files: reading and writing through the page cache.
+//!
+//! A write changes cached pages only and reserves the blocks it will need, so that writing back never runs out of space; `writeback.rs` brings
+//! the pages to the device. Bytes beyond the end of a file are undefined on the device and zero in the cache: a page is cleared behind the end when it
+//! is read, and before a file grows, hidden bytes of its last page are made dirty, so that they are overwritten before the new size counts.
+
+use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
+use amphi_vfs::{Cred, Error, Result, Seek, WriteMode};
+
+use crate::core::Core;
+use crate::extent::{ExtentTree, FILE_PAGES_MAX, Mapped};
+use crate::format::{PAGE, mode};
+use crate::inode::{Inode, State};
+use crate::page::CachedPage;
+use crate::radix::Radix;
+
+/// Largest file in bytes.
+pub const FILE_BYTES_MAX: u64 = FILE_PAGES_MAX * PAGE as u64 - 1;
+/// Most pages read by one command.
+const READ_RUN_MAX: u64 = 64;
+
+/// What is below a regular file's inode.
+pub struct FileBody {
+    /// Where its pages are.
+    pub tree: ExtentTree,
+    /// Pages in host DRAM, by page of the file.
+    pub pages: Radix<CachedPage>,
+    /// Pages that are dirty, in the order they became so.
+    pub dirty: Vec<u64>,
+    /// Dirty pages that have no block yet; as many blocks are reserved.
+    pub unmapped: u64,
+    /// Blocks reserved for extent nodes.
+    pub reserved_nodes: u64,
+}
+
+impl FileBody {
+    /// A file with these extents and nothing cached.
+    pub fn new(tree: ExtentTree) -> Self {
+        Self { tree, pages: Radix::default(), dirty: Vec::new(), unmapped: 0, reserved_nodes: 0 }
+    }
+
+    /// Pages that writes to come will take.
+    pub const fn reserved_pages(&self) -> u64 {
+        self.unmapped
+    }
+
+    /// Copies `into.len()` bytes at `offset` out of the cache; false if a page is on the device only.
+    fn copy_cached(&self, offset: u64, into: &mut [u8]) -> bool {
+        let mut done = 0;
+        while done < into.len() {
+            let at = offset + done as u64;
+            let (index, from) = (at / PAGE as u64, (at % PAGE as u64) as usize);
+            let len = (PAGE - from).min(into.len() - done);
+            let part = &mut into[done..done + len];
+            match self.pages.get(index) {
+                Some(page) => part.copy_from_slice(&page.data[from..from + len]),
+                None if matches!(self.tree.map(index), Mapped::Hole { .. }) => part.fill(0),
+                None => return false,
+            }
+            done += len;
+        }
+        true
+    }
+
+    /// Brings the pages `first ..= last` that the device holds into the cache.
+    fn load<D: BlockPort + WriteLog>(
+        &mut self,
+        core: &Core<D>,
+        size_on_device: u64,
+        first: u64,
+        last: u64,
+    ) -> Result<()> {
+        let mut index = first;
+        while index <= last {
+            if self.pages.get(index).is_some() {
+                index += 1;
+                continue;
+            }
+            let (lba, run) = match self.tree.map(index) {
+                Mapped::Hole { pages } => {
+                    index = index.saturating_add(pages);
+                    continue;
+                }
+                Mapped::At { lba, pages } => (lba, pages.min(last - index + 1).min(READ_RUN_MAX)),
+            };
+            let wanted = (1..run).find(|i| self.pages.get(index + i).is_some()).unwrap_or(run);
+            let valid =
+                |index: u64| size_on_device.saturating_sub(index * PAGE as u64).min(PAGE as u64) as usize;
+            if wanted == 1 {
+                let mut data = Box::new([0; PAGE]);
+                core.device
+                    .read(Lpa(lba), &mut data[..], Structure::Data)
+                    .map_err(|error| Error::Io(error.to_string()))?;
+                self.pages.insert(index, CachedPage::read(data, valid(index)));
+            } else {
+                let mut bytes = vec![0; wanted as usize * PAGE];
+                core.device
+                    .read(Lpa(lba), &mut bytes, Structure::Data)
+                    .map_err(|error| Error::Io(error.to_string()))?;
+                for (i, data) in bytes.as_chunks::<PAGE>().0.iter().enumerate() {
+                    let index = index + i as u64;
+                    self.pages.insert(index, CachedPage::read(Box::new(*data), valid(index)));
+                }
+            }
+            core.pages.add(wanted as usize);
+            index += wanted;
+        }
+        Ok(())
+    }
+
+    /// Counts the pages of `first ..= last` that a write would have to find blocks for.
+    fn blocks_wanted(&self, first: u64, last: u64) -> u64 {
+        let mut wanted = 0;
+        let mut index = first;
+        while index <= last {
+            match self.tree.map(index) {
+                Mapped::At { pages, .. } => index += pages,
+                Mapped::Hole { pages } => {
+                    let end = last.min(index.saturating_add(pages - 1));
+                    wanted += (index..=end)
+                        .filter(|i| !self.pages.get(*i).is_some_and(|page| page.dirty))
+                        .count() as u64;
+                    index = end + 1;
+                }
+            }
+        }
+        wanted
+    }
+
+    /// Reserves blocks for `wanted` more unmapped pages and the extent nodes that all of them could need.
+    fn reserve<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, wanted: u64) -> Result<()> {
+        if wanted == 0 {
+            return Ok(());
+        }
+        // At worst every page is an extent of its own: a full node per 128 pages once split, and a path to the root.
+        let nodes = self.tree.insert_needs() + 4 + (self.unmapped + wanted).div_ceil(128);
+        let more_nodes = nodes.saturating_sub(self.reserved_nodes);
+        if !core.blocks.reserve(wanted + more_nodes) {
+            return Err(Error::NoSpace);
+        }
+        self.unmapped += wanted;
+        self.reserved_nodes += more_nodes;
+        Ok(())
+    }
+
+    /// Makes a page dirty, once.
+    pub fn mark_dirty(&mut self, index: u64) {
+        if let Some(page) = self.pages.get_mut(index)
+            && !page.dirty
+        {
+            page.dirty = true;
+            self.dirty.push(index);
+        }
+    }
+
+    /// Before the file grows beyond `size_on_device`: makes bytes that the last page hides dirty.
+    pub fn uncover_tail<D: BlockPort + WriteLog>(
+        &mut self,
+        core: &Core<D>,
+        size_on_device: u64,
+    ) -> Result<()> {
+        if size_on_device.is_multiple_of(PAGE as u64) {
+            return Ok(());
+        }
+        let last = size_on_device / PAGE as u64;
+        self.load(core, size_on_device, last, last)?;
+        if self.pages.get(last).is_some_and(CachedPage::hides_bytes) {
+            self.mark_dirty(last);
+        }
+        Ok(())
+    }
+
+    /// Forgets cached pages from `first` on, with their reservations.
+    pub fn forget_from<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, first: u64) {
+        let tree = &self.tree;
+        let mut unmapped = 0;
+        let before = self.pages.len();
+        self.pages.retain(|index, page| {
+            let keep = index < first;
+            if !keep && page.dirty && matches!(tree.map(index), Mapped::Hole { .. }) {
+                unmapped += 1;
+            }
+            keep
+        });
+        self.dirty.retain(|index| *index < first);
+        core.pages.remove(before - self.pages.len());
+        self.unmapped -= unmapped;
+        core.blocks.unreserve(unmapped);
+        if self.unmapped == 0 {
+            core.blocks.unreserve(std::mem::take(&mut self.reserved_nodes));
+        }
+    }
+
+    /// Clears the rest of the page in which a file of `size` bytes ends. The device keeps what it has there.
+    pub fn clear_behind<D: BlockPort + WriteLog>(
+        &mut self,
+        core: &Core<D>,
+        size: u64,
+        size_on_device: u64,
+    ) -> Result<()> {
+        let (index, from) = (size / PAGE as u64, (size % PAGE as u64) as usize);
+        if from == 0 {
+            return Ok(());
+        }
+        self.load(core, size_on_device, index, index)?;
+        if let Some(page) = self.pages.get_mut(index)
+            && page.data[from..].iter().any(|&byte| byte != 0)
+        {
+            page.data_mut()[from..].fill(0);
+        }
+        Ok(())
+    }
+
+    /// Drops clean pages; returns how many.
+    pub fn drop_clean(&mut self) -> usize {
+        let before = self.pages.len();
+        self.pages.retain(|_, page| page.dirty);
+        before - self.pages.len()
+    }
+}
+
+/// Reads at `offset`; see [`amphi_vfs::FileSystem::read`].
+///
+/// # Errors
+/// As there.
+pub fn read<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode,
+    offset: u64,
+    into: &mut [u8],
+) -> Result<usize> {
+    let wanted = into.len() as u64;
+    let clip = |state: &State| state.size.saturating_sub(offset).min(wanted) as usize;
+    {
+        let state = inode.state.read();
+        let file = state.file()?;
+        let len = clip(&state);
+        if len == 0 || file.copy_cached(offset, &mut into[..len]) {
+            return Ok(len);
+        }
+    }
+    let mut state = inode.state.write();
+    let len = clip(&state);
+    if len == 0 {
+        return Ok(0);
+    }
+    let size_on_device = state.size_on_device;
+    let file = state.file_mut()?;
+    let (first, last) = (offset / PAGE as u64, (offset + len as u64 - 1) / PAGE as u64);
+    file.load(core, size_on_device, first, last)?;
+    let complete = file.copy_cached(offset, &mut into[..len]);
+    debug_assert!(complete, "every mapped page of the range was loaded");
+    drop(state);
+    core.shrink_caches();
+    Ok(len)
+}
+
+/// Writes at `offset` or the end; see [`amphi_vfs::FileSystem::write`].
+///
+/// # Errors
+/// As there.
+pub fn write<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode,
+    offset: u64,
+    data: &[u8],
+    how: WriteMode,
+    cred: &Cred,
+) -> Result<usize> {
+    core.writable()?;
+    let mut state = inode.state.write();
+    state.file()?;
+    if data.is_empty() {
+        return Ok(0);
+    }
+    let offset = if how.append { state.size } else { offset };
+    let end =
+        offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Error::TooLarge)?;
+    let size_on_device = state.size_on_device;
+    let file = state.file_mut()?;
+    let (first, last) = (offset / PAGE as u64, (end - 1) / PAGE as u64);
+    let wanted = file.blocks_wanted(first, last);
+    file.reserve(core, wanted)?;
+    if let Err(error) = prepare_pages(core, file, size_on_device, offset, end) {
+        file.unmapped -= wanted;
+        core.blocks.unreserve(wanted);
+        return Err(error);
+    }
+    copy_in(core, file, offset, data);
+    let now = core.now();
+    state.size = state.size.max(end);
+    state.mtime = now;
+    state.ctime = now;
+    state.attributes_dirty = true;
+    if cred.uid != 0 {
+        clear_set_id(&mut state);
+    }
+    core.note_dirty(inode);
+    if how.sync_data || how.direct {
+        crate::writeback::write_back(core, inode, &mut state, !how.sync_metadata)?;
+    }
+    core.throttle(inode, &mut state)?;
+    drop(state);
+    core.shrink_caches();
+    Ok(data.len())
+}
+
+/// Loads what the write needs of the device's contents: pages covered in part, and the tail that the file grows over.
+fn prepare_pages<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    file: &mut FileBody,
+    size_on_device: u64,
+    offset: u64,
+    end: u64,
+) -> Result<()> {
+    if end > size_on_device {
+        file.uncover_tail(core, size_on_device)?;
+    }
+    let (first, last) = (offset / PAGE as u64, (end - 1) / PAGE as u64);
+    if !offset.is_multiple_of(PAGE as u64) || end < (first + 1) * PAGE as u64 {
+        file.load(core, size_on_device, first, first)?;
+    }
+    if last != first && !end.is_multiple_of(PAGE as u64) {
+        file.load(core, size_on_device, last, last)?;
+    }
+    Ok(())
+}
+
+fn copy_in<D: BlockPort + WriteLog>(core: &Core<D>, file: &mut FileBody, offset: u64, data: &[u8]) {
+    let mut done = 0;
+    while done < data.len() {
+        let at = offset + done as u64;
+        let (index, from) = (at / PAGE as u64, (at % PAGE as u64) as usize);
+        let len = (PAGE - from).min(data.len() - done);
+        let part = &data[done..done + len];
+        done += len;
+        if let Some(page) = file.pages.get_mut(index) {
+            page.data_mut()[from..from + len].copy_from_slice(part);
+            file.mark_dirty(index);
+            continue;
+        }
+        let mut page = if len == PAGE { CachedPage::overwritten() } else { CachedPage::hole() };
+        page.data[from..from + len].copy_from_slice(part);
+        page.dirty = true;
+        file.pages.insert(index, page);
+        file.dirty.push(index);
+        core.pages.add(1);
+    }
+}
+
+/// Clears set-user-id, and set-group-id of what the group may execute, as a write or a change of owner by others must.
+pub fn clear_set_id(state: &mut State) {
+    if state.mode & mode::TYPE != mode::DIRECTORY {
+        state.mode &= !0o4000;
+        if state.mode & 0o010 != 0 {
+            state.mode &= !0o2000;
+        }
+    }
+}
+
+/// Finds data or a hole; see [`amphi_vfs::FileSystem::seek`].
+///
+/// # Errors
+/// As there.
+pub fn seek(inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
+    let state = inode.state.read();
+    let file = state.file()?;
+    if offset >= state.size {
+        return Err(Error::NoData);
+    }
+    let mut index = offset / PAGE as u64;
+    let end = state.size.div_ceil(PAGE as u64);
+    while index < end {
+        let is_data = file.pages.get(index).is_some_and(|page| page.dirty);
+        let (is_data, run) = match file.tree.map(index) {
+            Mapped::At { pages, .. } => (true, pages),
+            Mapped::Hole { .. } if is_data => (true, 1),
+            Mapped::Hole { pages } => {
+                let next_dirty = file.dirty.iter().copied().filter(|i| *i > index).min().unwrap_or(u64::MAX);
+                (false, pages.min(next_dirty - index))
+            }
+        };
+        if is_data == (what == Seek::Data) {
+            return Ok(offset.max(index * PAGE as u64));
+        }
+        index = index.saturating_add(run);
+    }
+    match what {
+        Seek::Data => Err(Error::NoData),
+        Seek::Hole => Ok(state.size),
+    }
+}

@@ -1,0 +1,348 @@
+//! [`ByteFs`]: the mounted file system, and its operations as `vfs` names them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use amphi_device::{BlockPort, RecoverReport, WriteLog};
+use amphi_rt::sync::{Condvar, Mutex};
+use amphi_rt::task::{self, JoinHandle};
+use amphi_vfs::{
+    Attr, Cred, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags, Promise, RenameMode,
+    Result, Seek, SetAttr, StatFs, WriteMode,
+};
+
+use crate::core::Core;
+use crate::format::PAGE;
+use crate::inode::{Body, Inode};
+use crate::mount::{self, FormatOptions, Info, MountError, MountOptions};
+use crate::namespace::{self, NewInode, lock_dir};
+use crate::symlink::TARGET_BYTES_MAX;
+use crate::truncate::delete;
+use crate::tx::Tx;
+use crate::writeback::write_back;
+use crate::{file, rename, setattr};
+
+/// A mounted ByteFS.
+///
+/// Dropping it without [`unmount`](Self::unmount) is a crash of the file system: what was durable is there after the next mount.
+pub struct ByteFs<D: BlockPort + WriteLog + 'static> {
+    core: Arc<Core<D>>,
+    recovered: RecoverReport,
+    flusher: Option<Flusher>,
+}
+
+/// The background task that writes dirty files back.
+struct Flusher {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    task: JoinHandle<()>,
+}
+
+impl Flusher {
+    fn start<D: BlockPort + WriteLog + 'static>(core: Arc<Core<D>>, interval_ns: u64) -> Self {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let stopped = Arc::clone(&stop);
+        let task = task::spawn("bytefs-write-back", move || {
+            let (flag, changed) = &*stopped;
+            let mut stop = flag.lock();
+            while !*stop {
+                changed.wait_for(&mut stop, Duration::from_nanos(interval_ns));
+                drop(stop);
+                // A failure has turned the file system read-only, which the next operation reports.
+                let _reported_by_the_next_operation = core.write_back_all();
+                stop = flag.lock();
+            }
+        });
+        Self { stop, task }
+    }
+
+    fn stop(self) {
+        *self.stop.0.lock() = true;
+        self.stop.1.notify_all();
+        self.task.join();
+    }
+}
+
+impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
+    /// Makes an empty file system on `device`, over whatever was there.
+    ///
+    /// # Errors
+    /// [`MountError::Unsuitable`], [`MountError::Device`].
+    pub fn format(device: &D, options: &FormatOptions) -> std::result::Result<(), MountError> {
+        mount::format(device, options)
+    }
+
+    /// Mounts the file system on `device`: `RECOVER()`s it, which is what makes a crashed one whole, and starts background write-back.
+    ///
+    /// # Errors
+    /// As [`MountError`] says.
+    pub fn mount(device: Arc<D>, options: MountOptions) -> std::result::Result<Self, MountError> {
+        let interval_ns = options.write_back_interval_ns;
+        let read_only = options.read_only;
+        let (core, recovered) = mount::open(device, options)?;
+        let core = Arc::new(core);
+        let flusher = (interval_ns > 0 && !read_only).then(|| Flusher::start(Arc::clone(&core), interval_ns));
+        Ok(Self { core, recovered, flusher })
+    }
+
+    /// What `RECOVER()` found when this was mounted.
+    pub const fn recovered(&self) -> RecoverReport {
+        self.recovered
+    }
+
+    /// What the superblock says, as of this mount.
+    pub fn info(&self) -> Info {
+        Info::of(&self.core.superblock, &self.core.state)
+    }
+
+    /// Why the file system turned read-only, if a device error made it.
+    pub fn failure(&self) -> Option<String> {
+        self.core.failure()
+    }
+
+    /// Writes everything back, deletes files without names, and marks the file system clean. Nobody uses it any more.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the file system is then as after a crash.
+    pub fn unmount(mut self) -> Result<()> {
+        if let Some(flusher) = self.flusher.take() {
+            flusher.stop();
+        }
+        let core = &self.core;
+        if core.options.read_only {
+            return Ok(());
+        }
+        core.write_back_all()?;
+        for (_, ino) in core.orphans.filled() {
+            let inode = core.inode(Ino(u64::from(ino)))?;
+            let mut state = inode.state.write();
+            if state.nlink == 0 && !state.gone {
+                delete(core, &inode, &mut state, Tx::new(core, 0)?)?;
+            }
+        }
+        core.device.flush().map_err(|error| core.device_error(&error))?;
+        let mut state = core.state;
+        state.unmounted_ns = core.now().into();
+        state.clean = 1.into();
+        mount::write_state(core, state)
+    }
+
+    fn dir_entry(&self, dir: Ino, name: Name<'_>) -> Result<Entry> {
+        let core = &self.core;
+        let parent = core.inode(dir)?;
+        loop {
+            {
+                let state = parent.state.read();
+                let body = state.dir()?;
+                if state.gone {
+                    return Err(Error::NotFound);
+                }
+                if body.loaded() {
+                    let found = body.find(name).ok_or(Error::NotFound)?;
+                    let inode = namespace::entry_inode(core, found)?;
+                    // Under the directory's lock, so that nobody takes the name away before the reference counts.
+                    inode.lookups.fetch_add(1, Ordering::AcqRel);
+                    let attr = inode.attr(&inode.state.read());
+                    return Ok(Entry { attr });
+                }
+            }
+            drop(lock_dir(core, &parent)?);
+        }
+    }
+
+    fn new_inode(&self, dir: Ino, name: Name<'_>, new: &NewInode<'_>, cred: &Cred) -> Result<Entry> {
+        namespace::create(&self.core, dir, name, new, cred)
+    }
+
+    fn drop_reference(&self, inode: &Inode) {
+        // The common case, an inode with names, is decided without waiting for its lock.
+        if inode.referenced() || inode.state.try_read().is_some_and(|state| state.nlink > 0) {
+            return;
+        }
+        namespace::reap(&self.core, inode);
+    }
+}
+
+impl<D: BlockPort + WriteLog + 'static> Drop for ByteFs<D> {
+    fn drop(&mut self) {
+        if let Some(flusher) = self.flusher.take() {
+            flusher.stop();
+        }
+    }
+}
+
+impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
+    fn promise(&self) -> Promise {
+        Promise { metadata_durable_on_return: true, atomic_writes: false, data_durable_on_return: false }
+    }
+
+    fn lookup(&self, dir: Ino, name: Name<'_>) -> Result<Entry> {
+        self.dir_entry(dir, name)
+    }
+
+    fn parent(&self, dir: Ino) -> Result<Ino> {
+        let inode = self.core.inode(dir)?;
+        inode.state.read().dir()?;
+        Ok(Ino(inode.parent.load(Ordering::Acquire)))
+    }
+
+    fn forget(&self, ino: Ino, count: u64) {
+        let Ok(inode) = self.core.inode(ino) else { return };
+        let before = inode
+            .lookups
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| Some(n.saturating_sub(count)));
+        if before.is_ok_and(|before| before > 0 && before <= count) {
+            self.drop_reference(&inode);
+        }
+    }
+
+    fn getattr(&self, ino: Ino) -> Result<Attr> {
+        let inode = self.core.inode(ino)?;
+        let state = inode.state.read();
+        if state.gone { Err(Error::Stale(ino)) } else { Ok(inode.attr(&state)) }
+    }
+
+    fn setattr(&self, ino: Ino, change: &SetAttr, cred: &Cred) -> Result<Attr> {
+        setattr::setattr(&self.core, ino, change, cred)
+    }
+
+    fn create(
+        &self,
+        dir: Ino,
+        name: Name<'_>,
+        file_type: FileType,
+        mode: u16,
+        rdev: u32,
+        cred: &Cred,
+    ) -> Result<Entry> {
+        if matches!(file_type, FileType::Directory | FileType::Symlink) {
+            return Err(Error::Invalid("directories and symlinks have operations of their own"));
+        }
+        self.new_inode(dir, name, &NewInode { file_type, mode, rdev, target: &[] }, cred)
+    }
+
+    fn mkdir(&self, dir: Ino, name: Name<'_>, mode: u16, cred: &Cred) -> Result<Entry> {
+        self.new_inode(
+            dir,
+            name,
+            &NewInode { file_type: FileType::Directory, mode, rdev: 0, target: &[] },
+            cred,
+        )
+    }
+
+    fn symlink(&self, dir: Ino, name: Name<'_>, target: &[u8], cred: &Cred) -> Result<Entry> {
+        if target.is_empty() {
+            return Err(Error::Invalid("a symlink needs a target"));
+        }
+        if target.len() > TARGET_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let new = NewInode { file_type: FileType::Symlink, mode: 0o777, rdev: 0, target };
+        self.new_inode(dir, name, &new, cred)
+    }
+
+    fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        match &self.core.inode(ino)?.state.read().body {
+            Body::Symlink(target, _) => Ok(target.clone()),
+            _ => Err(Error::Invalid("not a symbolic link")),
+        }
+    }
+
+    fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry> {
+        namespace::link(&self.core, ino, dir, name)
+    }
+
+    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+        namespace::unlink(&self.core, dir, name)
+    }
+
+    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+        namespace::rmdir(&self.core, dir, name)
+    }
+
+    fn rename(&self, from: Ino, name: Name<'_>, to: Ino, new_name: Name<'_>, mode: RenameMode) -> Result<()> {
+        rename::rename(&self.core, from, name, to, new_name, mode)
+    }
+
+    fn open(&self, ino: Ino, flags: OpenFlags) -> Result<()> {
+        let inode = self.core.inode(ino)?;
+        if flags.truncate {
+            let change = SetAttr { size: Some(0), ..SetAttr::default() };
+            setattr::setattr(&self.core, ino, &change, &Cred::ROOT)?;
+        }
+        let state = inode.state.read();
+        if state.gone {
+            return Err(Error::Stale(ino));
+        }
+        if flags.write {
+            self.core.writable()?;
+        }
+        inode.opens.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn release(&self, ino: Ino) {
+        let Ok(inode) = self.core.inode(ino) else { return };
+        let before =
+            inode.opens.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| Some(n.saturating_sub(1)));
+        if before == Ok(1) {
+            self.drop_reference(&inode);
+        }
+    }
+
+    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], _direct: bool) -> Result<usize> {
+        file::read(&self.core, &*self.core.inode(ino)?, offset, into)
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {
+        file::write(&self.core, &*self.core.inode(ino)?, offset, data, mode, cred)
+    }
+
+    fn fsync(&self, ino: Ino, data_only: bool) -> Result<()> {
+        let inode = self.core.inode(ino)?;
+        let mut state = inode.state.write();
+        match state.body {
+            Body::File(_) => write_back(&self.core, &inode, &mut state, data_only),
+            // Everything else is durable when the operation that changed it returns.
+            _ => Ok(()),
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.core.write_back_all()
+    }
+
+    fn readdir(&self, dir: Ino, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+        let inode = self.core.inode(dir)?;
+        let parent = |inode: &Inode| inode.parent.load(Ordering::Acquire) as u32;
+        loop {
+            {
+                let state = inode.state.read();
+                let body = state.dir()?;
+                if body.loaded() {
+                    body.list(inode.ino, parent(&inode), cookie, sink);
+                    return Ok(());
+                }
+            }
+            inode.state.write().dir_mut()?.load(&self.core, inode.ino)?;
+        }
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        let core = &self.core;
+        let free = core.blocks.available();
+        Ok(StatFs {
+            block_bytes: PAGE as u32,
+            blocks: core.layout.pages - u64::from(core.layout.data),
+            blocks_free: free,
+            blocks_available: free,
+            inodes: core.inodes.bits() - 1,
+            inodes_free: core.inodes.available(),
+            name_bytes_max: amphi_vfs::NAME_BYTES_MAX as u32,
+        })
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        file::seek(&*self.core.inode(ino)?, offset, what)
+    }
+}

@@ -1,0 +1,124 @@
+//! The inode cache: radix trees keyed by inode number, one per shard (BY-9).
+//!
+//! An inode leaves the cache only under its shard's lock and only when nobody else holds it; each departure counts up the shard's
+//! generation, so that a loader whose bytes may predate a departed inode's last update notices and loads again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use amphi_rt::sync::RwLock;
+
+use crate::inode::Inode;
+use crate::radix::Radix;
+
+const SHARDS: usize = 64;
+
+#[derive(Default)]
+struct Shard {
+    inodes: RwLock<Radix<Arc<Inode>>>,
+    departures: AtomicU64,
+}
+
+/// The cache.
+pub struct InodeCache {
+    shards: Box<[Shard]>,
+    len: AtomicUsize,
+}
+
+impl Default for InodeCache {
+    fn default() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect(), len: AtomicUsize::new(0) }
+    }
+}
+
+/// What a loader remembers from before it read the device.
+#[derive(Clone, Copy)]
+pub struct Departures(u64);
+
+impl InodeCache {
+    fn place(&self, ino: u32) -> (&Shard, u64) {
+        (&self.shards[ino as usize % SHARDS], u64::from(ino) / SHARDS as u64)
+    }
+
+    /// The cached inode.
+    pub fn get(&self, ino: u32) -> Option<Arc<Inode>> {
+        let (shard, key) = self.place(ino);
+        shard.inodes.read().get(key).map(Arc::clone)
+    }
+
+    /// To be called before reading an inode from the device.
+    pub fn departures(&self, ino: u32) -> Departures {
+        Departures(self.place(ino).0.departures.load(Ordering::Acquire))
+    }
+
+    /// Caches a loaded inode, unless somebody was faster: then theirs is returned. `None` asks to load again.
+    pub fn insert_loaded(&self, inode: Inode, before: Departures) -> Option<Arc<Inode>> {
+        let (shard, key) = self.place(inode.ino);
+        let mut inodes = shard.inodes.write();
+        if let Some(theirs) = inodes.get(key) {
+            return Some(Arc::clone(theirs));
+        }
+        if shard.departures.load(Ordering::Acquire) != before.0 {
+            return None;
+        }
+        let inode = Arc::new(inode);
+        inodes.insert(key, Arc::clone(&inode));
+        self.len.fetch_add(1, Ordering::Relaxed);
+        Some(inode)
+    }
+
+    /// Caches an inode that was just made, in place of whatever had the number before.
+    pub fn insert_new(&self, inode: Inode) -> Arc<Inode> {
+        let (shard, key) = self.place(inode.ino);
+        let inode = Arc::new(inode);
+        if shard.inodes.write().insert(key, Arc::clone(&inode)).is_none() {
+            self.len.fetch_add(1, Ordering::Relaxed);
+        }
+        inode
+    }
+
+    /// Forgets an inode that was deleted.
+    pub fn remove(&self, ino: u32) {
+        let (shard, key) = self.place(ino);
+        let mut inodes = shard.inodes.write();
+        if inodes.remove(key).is_some() {
+            self.len.fetch_sub(1, Ordering::Relaxed);
+        }
+        shard.departures.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Inodes cached.
+    pub fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Calls `visit` with every cached inode, without holding a lock of the cache meanwhile.
+    pub fn for_each(&self, mut visit: impl FnMut(&Arc<Inode>)) {
+        for shard in &self.shards {
+            let mut from = 0;
+            loop {
+                let next = shard.inodes.read().next(from).map(|(key, inode)| (key, Arc::clone(inode)));
+                let Some((key, inode)) = next else { break };
+                visit(&inode);
+                from = key + 1;
+            }
+        }
+    }
+
+    /// Drops inodes that nobody refers to and for which `clean` holds, in up to `shards` shards starting at `start`. Returns the number dropped.
+    pub fn evict(&self, start: usize, shards: usize, mut clean: impl FnMut(&Inode) -> bool) -> usize {
+        let mut dropped = 0;
+        for shard in self.shards.iter().cycle().skip(start % SHARDS).take(shards.min(SHARDS)) {
+            let mut inodes = shard.inodes.write();
+            let before = inodes.len();
+            inodes.retain(|_, inode| Arc::strong_count(inode) > 1 || inode.referenced() || !clean(inode));
+            let gone = before - inodes.len();
+            if gone > 0 {
+                shard.departures.fetch_add(1, Ordering::AcqRel);
+                self.len.fetch_sub(gone, Ordering::Relaxed);
+                dropped += gone;
+            }
+        }
+        dropped
+    }
+}

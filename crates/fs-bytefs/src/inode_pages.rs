@@ -1,0 +1,71 @@
+//! Pages of the inode table in host DRAM (BY-9): a miss loads the whole page by block, so that its 31 neighbours come along; updates travel by
+//! bytes and are noted here once they are durable.
+//!
+//! A page that is being read is locked. A committed update looks for its page only after its commit, so it finds either a page read before,
+//! which it patches, or none, and then a later read sees the update on the device.
+
+use std::sync::Arc;
+
+use amphi_device::{BlockPort, Lpa, Structure};
+use amphi_rt::sync::Mutex;
+use amphi_vfs::{Error, Result};
+use hashbrown::HashMap;
+
+use crate::format::{INODE_BYTES, Layout, PAGE};
+
+const SHARDS: usize = 16;
+/// Pages kept per shard: 16 MB of inode table in all, 131,072 inodes.
+const SHARD_PAGES: usize = 256;
+
+type Page = Arc<Mutex<Option<Box<[u8; PAGE]>>>>;
+
+/// The cache.
+#[derive(Default)]
+pub struct InodePages {
+    shards: [Mutex<HashMap<u64, Page>>; SHARDS],
+}
+
+impl InodePages {
+    fn shard(&self, page: u64) -> &Mutex<HashMap<u64, Page>> {
+        &self.shards[page as usize % SHARDS]
+    }
+
+    /// The 128 bytes of inode `ino`, as the device holds them.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn read<D: BlockPort>(&self, device: &D, layout: &Layout, ino: u32) -> Result<[u8; INODE_BYTES]> {
+        let (page, offset) = layout.inode_page(ino);
+        let cached = {
+            let mut shard = self.shard(page).lock();
+            if shard.len() >= SHARD_PAGES && !shard.contains_key(&page) {
+                let victim = shard.keys().copied().next();
+                victim.map(|victim| shard.remove(&victim));
+            }
+            Arc::clone(shard.entry(page).or_default())
+        };
+        let mut cached = cached.lock();
+        if cached.is_none() {
+            let mut bytes = Box::new([0; PAGE]);
+            device
+                .read(Lpa(page), &mut bytes[..], Structure::Inode)
+                .map_err(|error| Error::Io(error.to_string()))?;
+            *cached = Some(bytes);
+        }
+        let mut inode = [0; INODE_BYTES];
+        if let Some(bytes) = cached.as_ref() {
+            inode.copy_from_slice(&bytes[offset..offset + INODE_BYTES]);
+        }
+        Ok(inode)
+    }
+
+    /// Notes that `bytes` are now on the device at byte address `at`.
+    pub fn note(&self, at: u64, bytes: &[u8]) {
+        let page = at / PAGE as u64;
+        let Some(cached) = self.shard(page).lock().get(&page).map(Arc::clone) else { return };
+        if let Some(cached) = cached.lock().as_mut() {
+            let offset = (at % PAGE as u64) as usize;
+            cached[offset..offset + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Operations on names but for rename: create, mkdir, symlink, link, unlink, rmdir. Each is one transaction, durable on return (BY-17).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use amphi_device::{BlockPort, WriteLog};
+use amphi_rt::sync::RwLockWriteGuard;
+use amphi_vfs::{Cred, Entry, Error, FileType, Ino, Name, Result};
+
+use crate::core::Core;
+use crate::dir::{Dir, Found};
+use crate::extent::ExtentTree;
+use crate::file::FileBody;
+use crate::format::{INLINE_TARGET_MAX, mode};
+use crate::inode::{Body, Inode, State, type_bits};
+use crate::symlink;
+use crate::truncate::{delete, deletes_in_steps};
+use crate::tx::Tx;
+
+/// Most names of one inode, and so most subdirectories (less two) of a directory.
+pub const LINKS_MAX: u32 = 65_000;
+
+/// Locks a directory for change, with its entries loaded.
+///
+/// # Errors
+/// [`Error::NotDirectory`], [`Error::NotFound`] if it was deleted meanwhile.
+pub fn lock_dir<'a, D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &'a Inode,
+) -> Result<RwLockWriteGuard<'a, State>> {
+    let mut state = inode.state.write();
+    if state.gone || state.nlink == 0 {
+        return Err(Error::NotFound);
+    }
+    state.dir_mut()?.load(core, inode.ino)?;
+    Ok(state)
+}
+
+/// What the caller asks of a new inode.
+pub struct NewInode<'a> {
+    /// Its type.
+    pub file_type: FileType,
+    /// Permission bits.
+    pub mode: u16,
+    /// Device number.
+    pub rdev: u32,
+    /// Symlink target.
+    pub target: &'a [u8],
+}
+
+/// Creates any kind of inode under a name and takes a reference to it.
+///
+/// # Errors
+/// As [`amphi_vfs::FileSystem::create`], `mkdir` and `symlink`.
+pub fn create<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    dir: Ino,
+    name: Name<'_>,
+    new: &NewInode<'_>,
+    cred: &Cred,
+) -> Result<Entry> {
+    let parent = core.inode(dir)?;
+    let mut parent_state = lock_dir(core, &parent)?;
+    if parent_state.dir()?.find(name).is_some() {
+        return Err(Error::Exists);
+    }
+    let is_dir = new.file_type == FileType::Directory;
+    if is_dir && parent_state.nlink >= LINKS_MAX {
+        return Err(Error::TooManyLinks);
+    }
+    let long_target = new.target.len() > INLINE_TARGET_MAX;
+    let blocks = parent_state.dir()?.insert_needs(name) + if long_target { 2 } else { 0 };
+    let mut tx = Tx::new(core, blocks)?;
+    let ino = tx.allocate_inode()?;
+    let mut state = new_state(core, &parent_state, new, cred)?;
+    if let Body::Symlink(target, tree) = &mut state.body
+        && long_target
+    {
+        symlink::write_target(core, target, tree, &mut tx)?;
+        state.data_pages = 1;
+    }
+    add_entry(&mut parent_state, name, ino, new.file_type, &mut tx)?;
+    parent_state.nlink += u32::from(is_dir);
+    touch(core, &mut parent_state);
+    let parent_ino = if is_dir { parent.ino } else { 0 };
+    let inode = Inode::new(ino, parent_ino, state);
+    {
+        let mut state = inode.state.write();
+        inode.write_upper(core, &mut state, &mut tx);
+        inode.write_lower(core, &state, &mut tx);
+    }
+    parent.write_changed(core, &mut parent_state, &mut tx);
+    tx.commit()?;
+    inode.lookups.store(1, Ordering::Release);
+    let inode = core.icache.insert_new(inode);
+    let attr = inode.attr(&inode.state.read());
+    Ok(Entry { attr })
+}
+
+fn new_state<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    parent: &State,
+    new: &NewInode<'_>,
+    cred: &Cred,
+) -> Result<State> {
+    let now = core.now();
+    let inherits_group = parent.mode & 0o2000 != 0;
+    let is_dir = new.file_type == FileType::Directory;
+    let set_gid = if inherits_group && is_dir { 0o2000 } else { 0 };
+    let body = match new.file_type {
+        FileType::Regular => Body::File(FileBody::new(ExtentTree::default())),
+        FileType::Directory => Body::Dir(Dir::new(ExtentTree::default(), 0).map_err(Error::Corrupt)?),
+        FileType::Symlink => Body::Symlink(new.target.to_vec(), ExtentTree::default()),
+        _ => Body::Special,
+    };
+    let size = new.target.len() as u64;
+    Ok(State {
+        mode: type_bits(new.file_type) | (new.mode & !mode::TYPE) | set_gid,
+        uid: cred.uid,
+        gid: if inherits_group { parent.gid } else { cred.gid },
+        nlink: if is_dir { 2 } else { 1 },
+        size,
+        size_on_device: size,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        generation: amphi_rt::random::u64() as u32,
+        rdev: new.rdev,
+        data_pages: 0,
+        orphan_slot: None,
+        gone: false,
+        attributes_dirty: false,
+        body,
+    })
+}
+
+/// Inserts an entry and lets the directory's size and page count follow.
+///
+/// # Errors
+/// [`Error::NotDirectory`].
+pub fn add_entry<D: BlockPort + WriteLog>(
+    dir: &mut State,
+    name: Name<'_>,
+    ino: u32,
+    file_type: FileType,
+    tx: &mut Tx<'_, D>,
+) -> Result<()> {
+    let body = dir.dir_mut()?;
+    let added = body.insert(name, ino, file_type, tx);
+    let size = body.size();
+    dir.data_pages += added;
+    dir.size = size;
+    dir.size_on_device = size;
+    Ok(())
+}
+
+/// Sets a directory's times after its entries changed.
+pub fn touch<D: BlockPort + WriteLog>(core: &Core<D>, dir: &mut State) {
+    let now = core.now();
+    dir.mtime = now;
+    dir.ctime = now;
+}
+
+/// Gives an inode another name; see [`amphi_vfs::FileSystem::link`].
+///
+/// # Errors
+/// As there.
+pub fn link<D: BlockPort + WriteLog>(core: &Core<D>, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry> {
+    let inode = core.inode(ino)?;
+    if matches!(inode.state.read().body, Body::Dir(_)) {
+        return Err(Error::NotPermitted);
+    }
+    let parent = core.inode(dir)?;
+    let mut parent_state = lock_dir(core, &parent)?;
+    if parent_state.dir()?.find(name).is_some() {
+        return Err(Error::Exists);
+    }
+    let mut state = inode.state.write();
+    if state.gone || state.nlink == 0 {
+        return Err(Error::NotFound);
+    }
+    if state.nlink >= LINKS_MAX {
+        return Err(Error::TooManyLinks);
+    }
+    let mut tx = Tx::new(core, parent_state.dir()?.insert_needs(name))?;
+    add_entry(&mut parent_state, name, inode.ino, state.file_type(), &mut tx)?;
+    touch(core, &mut parent_state);
+    state.nlink += 1;
+    state.ctime = core.now();
+    inode.write_changed(core, &mut state, &mut tx);
+    parent.write_changed(core, &mut parent_state, &mut tx);
+    tx.commit()?;
+    inode.lookups.fetch_add(1, Ordering::AcqRel);
+    Ok(Entry { attr: inode.attr(&state) })
+}
+
+/// Removes a name of a non-directory; see [`amphi_vfs::FileSystem::unlink`].
+///
+/// # Errors
+/// As there.
+pub fn unlink<D: BlockPort + WriteLog>(core: &Core<D>, dir: Ino, name: Name<'_>) -> Result<()> {
+    let parent = core.inode(dir)?;
+    let mut parent_state = lock_dir(core, &parent)?;
+    let found = parent_state.dir()?.find(name).ok_or(Error::NotFound)?;
+    if found.file_type == FileType::Directory {
+        return Err(Error::IsDirectory);
+    }
+    let inode = entry_inode(core, found)?;
+    let mut state = inode.state.write();
+    let mut tx = Tx::new(core, 0)?;
+    let slot = orphan_slot_for(core, &inode, &state, 1)?;
+    parent_state.dir_mut()?.remove(found, &mut tx);
+    touch(core, &mut parent_state);
+    parent.write_changed(core, &mut parent_state, &mut tx);
+    drop_link(core, &inode, &mut state, 1, slot, tx)
+}
+
+/// Removes an empty directory; see [`amphi_vfs::FileSystem::rmdir`].
+///
+/// # Errors
+/// As there.
+pub fn rmdir<D: BlockPort + WriteLog>(core: &Core<D>, dir: Ino, name: Name<'_>) -> Result<()> {
+    let parent = core.inode(dir)?;
+    let mut parent_state = lock_dir(core, &parent)?;
+    let found = parent_state.dir()?.find(name).ok_or(Error::NotFound)?;
+    if found.file_type != FileType::Directory {
+        return Err(Error::NotDirectory);
+    }
+    let inode = entry_inode(core, found)?;
+    let mut state = lock_dir(core, &inode)?;
+    if !state.dir()?.is_empty() {
+        return Err(Error::NotEmpty);
+    }
+    let mut tx = Tx::new(core, 0)?;
+    let links = state.nlink;
+    let slot = orphan_slot_for(core, &inode, &state, links)?;
+    parent_state.dir_mut()?.remove(found, &mut tx);
+    parent_state.nlink = parent_state.nlink.saturating_sub(1);
+    touch(core, &mut parent_state);
+    parent.write_changed(core, &mut parent_state, &mut tx);
+    drop_link(core, &inode, &mut state, links, slot, tx)
+}
+
+/// The inode an entry names. An entry that names none is damage, not a stale handle.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn entry_inode<D: BlockPort + WriteLog>(core: &Core<D>, found: Found) -> Result<Arc<Inode>> {
+    let inode = core.inode(Ino(u64::from(found.ino))).map_err(|error| match error {
+        Error::Stale(_) => {
+            Error::Corrupt(format!("a directory entry names inode {}, which is free", found.ino))
+        }
+        other => other,
+    })?;
+    Ok(inode)
+}
+
+/// Takes an orphan slot if removing `links` names leaves an inode that cannot be deleted at once.
+///
+/// # Errors
+/// [`Error::NoSpace`] if the table is full.
+pub fn orphan_slot_for<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode,
+    state: &State,
+    links: u32,
+) -> Result<Option<u32>> {
+    let lives_on = state.nlink > links || !(inode.referenced() || deletes_in_steps(state));
+    if lives_on || state.orphan_slot.is_some() {
+        return Ok(None);
+    }
+    core.orphans.take_slot().map(Some).ok_or(Error::NoSpace)
+}
+
+/// Takes `links` names off an inode and commits `tx`, which holds the removal of the entries: the inode stays with fewer names, is deleted, or, while
+/// referenced, waits in orphan slot `slot`.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn drop_link<'a, D: BlockPort + WriteLog>(
+    core: &'a Core<D>,
+    inode: &Inode,
+    state: &mut State,
+    links: u32,
+    slot: Option<u32>,
+    mut tx: Tx<'a, D>,
+) -> Result<()> {
+    state.nlink = state.nlink.saturating_sub(links);
+    state.ctime = core.now();
+    if state.nlink > 0 {
+        inode.write_lower(core, state, &mut tx);
+        return tx.commit();
+    }
+    let Some(slot) = slot else { return delete(core, inode, state, tx) };
+    tx.set_orphan(slot, inode.ino);
+    state.orphan_slot = Some(slot);
+    if inode.referenced() {
+        inode.write_lower(core, state, &mut tx);
+        return tx.commit();
+    }
+    delete(core, inode, state, tx)
+}
+
+/// Deletes an inode whose last reference is gone, if it has no name left.
+pub fn reap<D: BlockPort + WriteLog>(core: &Core<D>, inode: &Inode) {
+    let mut state = inode.state.write();
+    if state.nlink > 0 || state.gone || inode.referenced() {
+        return;
+    }
+    // What cannot be deleted now stays in the orphan table, and the next mount deletes it; a failed commit has turned the file system
+    // read-only, which the next operation reports.
+    if let Ok(tx) = Tx::new(core, 0) {
+        let _reported_by_the_next_operation = delete(core, inode, &mut state, tx);
+    }
+}

@@ -1,0 +1,198 @@
+//! Lengths: cutting and growing files, and freeing what lies beyond the end or below a deleted inode.
+//!
+//! A transaction frees a bounded number of pages. What is larger goes in steps, last pages first, with the inode in the orphan table meanwhile, so that
+//! the next mount finishes what a crash interrupted. The new size, or the deletion, is in the first of them: to a caller it is one atomic step.
+
+use amphi_device::{BlockPort, WriteLog};
+use amphi_vfs::{Error, Result};
+
+use crate::bitmap::Run;
+use crate::core::Core;
+use crate::extent::{ExtentTree, FILE_PAGES_MAX};
+use crate::file::FILE_BYTES_MAX;
+use crate::format::PAGE;
+use crate::inode::{Body, Inode, State};
+use crate::tx::Tx;
+use crate::writeback::write_back;
+
+/// Most pages freed by one transaction: 256 MB, 128 bitmap lines if they are contiguous.
+const STEP_PAGES: u64 = 65_536;
+
+/// Sets the size of a regular file. Times are the caller's; the inode is durable on return.
+///
+/// # Errors
+/// [`Error::TooLarge`], [`Error::Io`], and [`Error::NoSpace`] if the orphan table is full.
+pub fn set_size<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode,
+    state: &mut State,
+    size: u64,
+) -> Result<()> {
+    state.file()?;
+    if size > FILE_BYTES_MAX {
+        return Err(Error::TooLarge);
+    }
+    if size > state.size_on_device {
+        let size_on_device = state.size_on_device;
+        state.file_mut()?.uncover_tail(core, size_on_device)?;
+        if !state.file()?.dirty.is_empty() {
+            write_back(core, inode, state, false)?;
+        }
+    }
+    if size < state.size {
+        let size_on_device = state.size_on_device;
+        let file = state.file_mut()?;
+        file.clear_behind(core, size, size_on_device)?;
+        file.forget_from(core, size.div_ceil(PAGE as u64));
+    }
+    state.size = size;
+    state.size_on_device = size;
+    free_from(core, inode, state, size.div_ceil(PAGE as u64))?;
+    state.attributes_dirty = false;
+    Ok(())
+}
+
+fn tree_of(state: &mut State) -> Option<&mut ExtentTree> {
+    match &mut state.body {
+        Body::File(file) => Some(&mut file.tree),
+        Body::Dir(dir) => Some(&mut dir.tree),
+        Body::Symlink(_, tree) => Some(tree),
+        Body::Special => None,
+    }
+}
+
+/// Commits the inode as it stands and frees its pages from `from` on.
+///
+/// # Errors
+/// [`Error::NoSpace`] if the orphan table is full, before anything changed; [`Error::Io`].
+fn free_from<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode,
+    state: &mut State,
+    from: u64,
+) -> Result<()> {
+    let in_steps =
+        deletes_in_steps(state) && state.tree().is_some_and(|tree| tree.pages_from(from) > STEP_PAGES);
+    if in_steps && state.orphan_slot.is_none() {
+        let slot = core.orphans.take_slot().ok_or(Error::NoSpace)?;
+        return free_in_steps(core, inode, state, from, slot);
+    }
+    loop {
+        let mut tx = Tx::new(core, 0)?;
+        let more = free_step(state, from, &mut tx);
+        inode.write_changed(core, state, &mut tx);
+        tx.commit()?;
+        if !more {
+            return Ok(());
+        }
+    }
+}
+
+/// As [`free_from`], with the inode in orphan slot `slot` until the last step.
+fn free_in_steps<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode,
+    state: &mut State,
+    from: u64,
+    slot: u32,
+) -> Result<()> {
+    loop {
+        let mut tx = Tx::new(core, 0)?;
+        let more = free_step(state, from, &mut tx);
+        inode.write_changed(core, state, &mut tx);
+        tx.set_orphan(slot, if more { inode.ino } else { 0 });
+        tx.commit()?;
+        if !more {
+            break;
+        }
+    }
+    core.orphans.return_slot(slot);
+    Ok(())
+}
+
+/// Frees up to [`STEP_PAGES`] pages at or beyond `from`, the last ones first. Returns whether there are more.
+fn free_step<D: BlockPort + WriteLog>(state: &mut State, from: u64, tx: &mut Tx<'_, D>) -> bool {
+    let Some(tree) = tree_of(state) else { return false };
+    let mut freed = 0;
+    while let Some(last) = tree.last() {
+        let (first, pages) = (last.file_page.get(), u64::from(last.pages.get()));
+        if first + pages <= from {
+            break;
+        }
+        if freed == STEP_PAGES {
+            state.data_pages -= freed;
+            return true;
+        }
+        let cut = from.max(first + pages.saturating_sub(STEP_PAGES - freed)).max(first);
+        let gone = tree.remove(cut, FILE_PAGES_MAX, &mut || unreachable!("a cut at the end adds no extent"));
+        for run in gone.blocks {
+            freed += run.len;
+            tx.free_blocks(run);
+        }
+        for node in gone.nodes {
+            tx.free_blocks(Run { start: u64::from(node), len: 1 });
+        }
+    }
+    state.data_pages = state.data_pages.saturating_sub(freed);
+    false
+}
+
+/// Deletes an inode that has neither names nor references: frees its pages, its number and its orphan slot. `tx` may already hold the removal of its last
+/// name; it is committed in any case.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn delete<'a, D: BlockPort + WriteLog>(
+    core: &'a Core<D>,
+    inode: &Inode,
+    state: &mut State,
+    mut tx: Tx<'a, D>,
+) -> Result<()> {
+    debug_assert!(state.nlink == 0 && !state.gone, "only what has no name is deleted, and once");
+    if let Ok(file) = state.file_mut() {
+        file.forget_from(core, 0);
+    }
+    loop {
+        let more = free_step(state, 0, &mut tx);
+        if !more {
+            break;
+        }
+        debug_assert!(state.orphan_slot.is_some(), "what is deleted in steps stands in the orphan table");
+        inode.write_changed(core, state, &mut tx);
+        tx.commit()?;
+        tx = Tx::new(core, 0)?;
+    }
+    tx.free_inode(inode.ino);
+    let slot = state.orphan_slot.take();
+    if let Some(slot) = slot {
+        tx.set_orphan(slot, 0);
+    }
+    state.gone = true;
+    core.icache.remove(inode.ino);
+    tx.commit()?;
+    if let Some(slot) = slot {
+        core.orphans.return_slot(slot);
+    }
+    Ok(())
+}
+
+/// Whether deleting this inode takes more than one transaction.
+pub const fn deletes_in_steps(state: &State) -> bool {
+    state.data_pages > STEP_PAGES
+}
+
+/// Finishes what an orphan slot of the last mount asks for.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Corrupt`].
+pub fn finish_orphan<D: BlockPort + WriteLog>(core: &Core<D>, inode: &Inode, slot: u32) -> Result<()> {
+    let mut state = inode.state.write();
+    state.orphan_slot = Some(slot);
+    if state.nlink == 0 {
+        let tx = Tx::new(core, 0)?;
+        return delete(core, inode, &mut state, tx);
+    }
+    state.orphan_slot = None;
+    let from = state.size.div_ceil(PAGE as u64);
+    free_in_steps(core, inode, &mut state, from, slot)
+}
