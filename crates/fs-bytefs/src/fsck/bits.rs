@@ -61,29 +61,33 @@ impl Bits {
         true
     }
 
+    /// Every word that has a bit set, with its index.
+    pub fn words(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let chunks = self.chunks.iter().enumerate().filter_map(|(i, chunk)| Some((i, chunk.as_ref()?)));
+        let words = |(i, chunk): (usize, &Chunk)| ((i * CHUNK_WORDS) as u64, **chunk);
+        chunks.map(words).flat_map(|(first, chunk)| (first..).zip(chunk)).filter(|&(_, word)| word != 0)
+    }
+
     /// Bits set.
     pub fn count(&self) -> u64 {
-        self.chunks.iter().flatten().flat_map(|c| c.iter()).map(|w| u64::from(w.count_ones())).sum()
+        self.words().map(|(_, word)| u64::from(word.count_ones())).sum()
     }
 
     /// Runs of bits set in `self` and not in `other`, as (first, length).
     pub fn without(&self, other: &Self, mut each: impl FnMut(u64, u64)) {
         let mut run: Option<(u64, u64)> = None;
-        for (index, chunk) in self.chunks.iter().enumerate().filter_map(|(i, c)| Some((i, c.as_ref()?))) {
-            for (i, &word) in chunk.iter().enumerate() {
-                let at = (index * CHUNK_WORDS + i) as u64;
-                let mut left = word & !other.word(at);
-                while left != 0 {
-                    let low = left.trailing_zeros();
-                    let ones = (left >> low).trailing_ones();
-                    let first = at * 64 + u64::from(low);
-                    left &= !(low_mask(u64::from(ones)) << low);
-                    match &mut run {
-                        Some((start, len)) if *start + *len == first => *len += u64::from(ones),
-                        _ => {
-                            if let Some((start, len)) = run.replace((first, u64::from(ones))) {
-                                each(start, len);
-                            }
+        for (at, word) in self.words() {
+            let mut left = word & !other.word(at);
+            while left != 0 {
+                let low = left.trailing_zeros();
+                let ones = (left >> low).trailing_ones();
+                let first = at * 64 + u64::from(low);
+                left &= !(low_mask(u64::from(ones)) << low);
+                match &mut run {
+                    Some((start, len)) if *start + *len == first => *len += u64::from(ones),
+                    _ => {
+                        if let Some((start, len)) = run.replace((first, u64::from(ones))) {
+                            each(start, len);
                         }
                     }
                 }

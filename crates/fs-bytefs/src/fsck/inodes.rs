@@ -24,10 +24,13 @@ pub(super) fn check_table<D: BlockPort>(
     reader: &mut Reader<'_, D>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), FsckError> {
-    let table_pages = state.layout.inodes.div_ceil(INODES_PER_PAGE as u32);
-    let occupied: Vec<u32> = (0..table_pages)
+    let pages_of = |(word, _): (u64, u64)| [2 * word as u32, 2 * word as u32 + 1];
+    let occupied: Vec<u32> = state
+        .inode_bits
+        .words()
+        .flat_map(pages_of)
         .filter(|&page| used_in_page(state, page) != 0)
-        .map(|p| p + state.layout.inode_table)
+        .map(|page| page + state.layout.inode_table)
         .collect();
     let mut walk = Walk::default();
     let mut done = 0;

@@ -2,7 +2,7 @@
 
 use super::bits::{Bits, Claims};
 use super::finding::Findings;
-use crate::format::{Extent, INODES_PER_PAGE, Layout, mode};
+use crate::format::{Extent, Layout, mode};
 
 /// What is known of one inode.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,21 +88,24 @@ pub(super) struct LongTarget {
     pub bytes: u16,
 }
 
+/// Inodes in one group of states.
+const GROUP: usize = 1024;
+
 /// Inode states, in groups that exist once one of their inodes is in use.
 pub(super) struct Inodes {
-    groups: Vec<Option<Box<[InodeState; INODES_PER_PAGE]>>>,
+    groups: Vec<Option<Box<[InodeState; GROUP]>>>,
     count: u32,
 }
 
 impl Inodes {
     fn new(count: u32) -> Self {
-        let groups = (count as usize).div_ceil(INODES_PER_PAGE);
+        let groups = (count as usize).div_ceil(GROUP);
         Self { groups: (0..groups).map(|_| None).collect(), count }
     }
 
     /// The state of any inode number, also an impossible one: not in use.
     pub fn get(&self, ino: u32) -> InodeState {
-        let (group, index) = (ino as usize / INODES_PER_PAGE, ino as usize % INODES_PER_PAGE);
+        let (group, index) = (ino as usize / GROUP, ino as usize % GROUP);
         self.groups.get(group).and_then(Option::as_ref).map_or(InodeState::default(), |g| g[index])
     }
 
@@ -111,15 +114,15 @@ impl Inodes {
         if ino >= self.count {
             return None;
         }
-        let group = &mut self.groups[ino as usize / INODES_PER_PAGE];
-        let states = group.get_or_insert_with(|| Box::new([InodeState::default(); INODES_PER_PAGE]));
-        Some(&mut states[ino as usize % INODES_PER_PAGE])
+        let group = &mut self.groups[ino as usize / GROUP];
+        let states = group.get_or_insert_with(|| Box::new([InodeState::default(); GROUP]));
+        Some(&mut states[ino as usize % GROUP])
     }
 
     /// Every inode in use.
     pub fn in_use(&self) -> impl Iterator<Item = (u32, InodeState)> + '_ {
         self.groups.iter().enumerate().filter_map(|(i, g)| Some((i, g.as_ref()?))).flat_map(|(i, group)| {
-            let first = (i * INODES_PER_PAGE) as u32;
+            let first = (i * GROUP) as u32;
             (first..).zip(group.iter().copied()).filter(|(_, state)| state.in_use())
         })
     }

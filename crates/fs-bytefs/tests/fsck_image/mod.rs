@@ -3,6 +3,7 @@
 //! [`Image::sample`] holds one of everything. The `edit_…` methods change a structure and renew its checksum.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod corrupt;
 pub mod memory;
 
 use std::collections::BTreeMap;
@@ -48,9 +49,14 @@ fn extent(file_page: u64, lba: u32, pages: u32) -> Extent {
 impl Image {
     /// An empty file system: the superblock, metadata marked used, no inode.
     pub fn empty() -> Self {
-        let layout = Layout::plan(PAGES, INODES);
+        Self::empty_of(PAGES, INODES)
+    }
+
+    /// The same with `pages` pages and `inodes` inodes.
+    pub fn empty_of(pages: u64, inodes: u32) -> Self {
+        let layout = Layout::plan(pages, inodes);
         let mut image = Self {
-            bytes: vec![0; PAGES as usize * PAGE],
+            bytes: vec![0; pages as usize * PAGE],
             layout,
             next_page: layout.data,
             dirs: BTreeMap::new(),
@@ -59,8 +65,8 @@ impl Image {
         sb.magic = MAGIC;
         sb.version = VERSION.into();
         sb.page_bytes = (PAGE as u32).into();
-        sb.pages = PAGES.into();
-        sb.inodes = INODES.into();
+        sb.pages = pages.into();
+        sb.inodes = inodes.into();
         sb.inode_bitmap = layout.inode_bitmap.into();
         sb.block_bitmap = layout.block_bitmap.into();
         sb.orphans = layout.orphans.into();
@@ -144,7 +150,7 @@ impl Image {
     pub fn take(&mut self, pages: u32) -> u32 {
         let first = self.next_page;
         self.next_page += pages;
-        assert!(u64::from(self.next_page) <= PAGES, "the image is full");
+        assert!(u64::from(self.next_page) <= self.layout.pages, "the image is full");
         (first..first + pages).for_each(|page| self.set_block_bit(page, true));
         first
     }
@@ -285,11 +291,23 @@ impl Image {
 
     /// Changes the entries of the extent node at `page`.
     pub fn edit_node(&mut self, page: u32, edit: impl FnOnce(&mut Vec<Extent>)) {
-        let (header, _) = NodeHeader::read_from_prefix(self.page(page)).expect("a page");
-        let (ino, depth) = (header.ino.get(), header.depth.get());
-        let mut entries = NodeHeader::decode(self.page(page), ino, depth).expect("a sound node").to_vec();
+        let mut entries = Vec::new();
+        let (ino, depth) = self.read_node(page, &mut entries).expect("a sound node");
         edit(&mut entries);
         NodeHeader::encode(self.page_mut(page), ino, depth, &entries);
+    }
+
+    /// Whether a page starts as an extent node does.
+    pub fn is_node(&self, page: u32) -> bool {
+        self.page(page)[..4] == NODE_MAGIC.to_le_bytes()
+    }
+
+    /// Reads the node at `page` into `entries` and returns its owner and depth; `None` if it is not sound.
+    pub fn read_node(&self, page: u32, entries: &mut Vec<Extent>) -> Option<(u32, u16)> {
+        let (header, _) = NodeHeader::read_from_prefix(self.page(page)).ok()?;
+        let (ino, depth) = (header.ino.get(), header.depth.get());
+        entries.extend_from_slice(NodeHeader::decode(self.page(page), ino, depth).ok()?);
+        Some((ino, depth))
     }
 
     /// Byte address of the entry called `name` in `dir`, whose contents are one extent.
@@ -316,6 +334,10 @@ impl Image {
     fn set_bit(&mut self, first_page: u32, bit: u32, on: bool) {
         let byte = &mut self.bytes[first_page as usize * PAGE + bit as usize / 8];
         *byte = if on { *byte | 1 << (bit % 8) } else { *byte & !(1 << (bit % 8)) };
+    }
+
+    pub fn inode_bit(&self, ino: u32) -> bool {
+        self.bytes[self.layout.inode_bitmap as usize * PAGE + ino as usize / 8] >> (ino % 8) & 1 == 1
     }
 
     pub fn set_inode_bit(&mut self, ino: u32, on: bool) {

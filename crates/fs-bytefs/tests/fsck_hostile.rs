@@ -1,0 +1,82 @@
+//! Images damaged at random behind renewed checksums, and images that claim absurd sizes: the check ends soon, with a report, in little memory.
+//!
+//! `AMPHI_SEEDS=20000` runs more seeds, `AMPHI_SEED=n` replays one.
+
+mod fsck_image;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use amphi_fs_bytefs::format::*;
+use amphi_fs_bytefs::fsck;
+use amphi_rt::time::now_ns;
+use fsck_image::Image;
+use fsck_image::corrupt::{Random, corrupt};
+use fsck_image::memory::Memory;
+use zerocopy::{FromZeros, IntoBytes};
+
+/// The seeds that the environment asks for.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
+    match number("AMPHI_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("AMPHI_SEEDS").unwrap_or(usual),
+    }
+}
+
+/// Most memory this process ever had, in MiB.
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()).map_or(0, |kib| kib / 1024)
+}
+
+#[test]
+fn random_damage_ends_in_a_report() {
+    let sample = Image::sample();
+    let (mut damaged, mut slowest) = (0, 0);
+    for seed in seeds(4000) {
+        let mut image = sample.clone();
+        corrupt(&mut image, &mut Random(seed));
+        let start = now_ns();
+        let device = image.device();
+        let outcome = catch_unwind(AssertUnwindSafe(|| fsck::check(&device, &mut |_| ())));
+        let report = match outcome {
+            Ok(report) => report.expect("the device does not fail"),
+            Err(_) => panic!("the check panicked: replay with AMPHI_SEED={seed}"),
+        };
+        let took = (now_ns() - start) / 1_000_000;
+        assert!(took < 2000, "the check took {took} ms: replay with AMPHI_SEED={seed}");
+        slowest = slowest.max(took);
+        damaged += u64::from(!report.is_clean());
+        assert!(image.bytes == device.contents(), "a check changed the image: replay with AMPHI_SEED={seed}");
+    }
+    println!("{damaged} images found damaged, slowest check {slowest} ms, peak {} MiB", peak_mib());
+    assert!(peak_mib() < 200, "the checks took {} MiB", peak_mib());
+}
+
+#[test]
+fn a_superblock_cannot_claim_more_than_the_device() {
+    for (pages, inodes) in [(u64::from(u32::MAX), u32::MAX), (1 << 20, 1 << 30), (640, u32::MAX), (0, 0)] {
+        let layout = Layout::plan(pages, inodes);
+        let mut sb = Superblock::new_zeroed();
+        sb.magic = MAGIC;
+        sb.version = VERSION.into();
+        sb.page_bytes = (PAGE as u32).into();
+        sb.pages = pages.into();
+        sb.inodes = inodes.into();
+        sb.inode_bitmap = layout.inode_bitmap.into();
+        sb.block_bitmap = layout.block_bitmap.into();
+        sb.orphans = layout.orphans.into();
+        sb.inode_table = layout.inode_table.into();
+        sb.data = layout.data.into();
+        sb.crc = sb.checksum().into();
+        let mut bytes = vec![0; 640 * PAGE];
+        bytes[..size_of::<Superblock>()].copy_from_slice(sb.as_bytes());
+        let report = fsck::check(&Memory::new(bytes), &mut |_| ()).expect("the device does not fail");
+        assert!(
+            matches!(report.findings[0].kind, fsck::FindingKind::SuperblockUnreadable { .. }),
+            "{report:?}"
+        );
+    }
+    assert!(peak_mib() < 200, "the checks took {} MiB", peak_mib());
+}
