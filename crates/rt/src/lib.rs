@@ -16,4 +16,4 @@ pub mod task;
 pub mod time;
 mod trace;
 
-pub use sim::{Failure, FailureKind, Schedule, Sim};
+pub use sim::{Explore, Failure, FailureKind, Found, Schedule, Sim};

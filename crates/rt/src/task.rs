@@ -1,6 +1,7 @@
 //! Tasks: OS threads in real time, coroutines in virtual time.
 
 use crate::raw::in_sim;
+pub use crate::raw::{Scope, ScopedJoinHandle, scope};
 use crate::sim::core::{Core, Slot};
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! What a user sees of virtual time: the clock, the order of tasks, locks, and how failures are reported.
+// Compares virtual with real time and threads.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use amphi_rt::sync::{Condvar, Mutex, RwLock, RwLockUpgradableReadGuard};
 use amphi_rt::{FailureKind, Sim, cpu, random, task, time};

@@ -55,15 +55,6 @@ pub(crate) fn enter<R>(core: &Core, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Forgets the lifetime of what `body` borrows.
-///
-/// The caller must see to it that nothing that `body` borrows ends before `body` has returned, unwound, or can never run again.
-/// Two callers do: `Sim::run`, which returns after its main task, and `task::scope`, which returns after its tasks.
-pub(crate) fn erase<'a>(body: Box<dyn FnOnce() + 'a>) -> Box<dyn FnOnce() + 'static> {
-    // SAFETY: the two types differ only in the lifetime, and the callers keep to the rule above.
-    unsafe { std::mem::transmute(body) }
-}
-
 /// Gives the processor back to the scheduler until the fiber is resumed.
 pub(crate) fn suspend() {
     let yielder = YIELDER.get().expect("a task of a Sim blocks only on its own stack");

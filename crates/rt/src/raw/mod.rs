@@ -8,8 +8,11 @@ mod condvar;
 mod fiber;
 mod mutex;
 mod rwlock;
+mod scope;
 
 pub use condvar::{Condvar, WaitTimeoutResult};
-pub(crate) use fiber::{Fiber, Stack, enter, erase, in_sim, suspend};
+pub(crate) use fiber::{Fiber, Stack, in_sim, suspend};
 pub use mutex::RawMutex;
 pub use rwlock::RawRwLock;
+pub(crate) use scope::run_main;
+pub use scope::{Scope, ScopedJoinHandle, scope};

@@ -128,6 +128,8 @@ pub(crate) struct Core {
     /// Yields since anything else happened.
     spins: Cell<u64>,
     switches: Cell<u64>,
+    /// Points passed, once the main task has ended.
+    points: Cell<u64>,
     pub(crate) lock_waiters: Cell<usize>,
     pub(crate) state: RefCell<State>,
     fibers: RefCell<Vec<Option<Fiber>>>,
@@ -150,6 +152,7 @@ impl Core {
             cancelling: Cell::new(false),
             spins: Cell::new(0),
             switches: Cell::new(0),
+            points: Cell::new(0),
             lock_waiters: Cell::new(0),
             state: RefCell::new(State {
                 tasks: Vec::new(),
@@ -278,6 +281,7 @@ impl Core {
         const MOST_SWITCHES: usize = 1 << 20;
         self.cancelling.set(true);
         self.searching.set(false);
+        self.points.set(self.state.borrow().policy.points());
         let mut state = self.state.borrow_mut();
         state.policy = Policy::in_order();
         if self.next.get() != NONE {
@@ -594,6 +598,10 @@ impl Core {
         let result = f();
         self.state.borrow_mut().tasks[slot].shielded = before;
         result
+    }
+
+    pub(crate) fn points(&self) -> u64 {
+        self.points.get()
     }
 
     pub(crate) fn stack_bytes(&self) -> usize {

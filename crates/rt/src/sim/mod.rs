@@ -1,6 +1,7 @@
 //! Virtual time: a world in which one seed decides everything.
 
 pub(crate) mod core;
+mod explore;
 pub(crate) mod failure;
 pub(crate) mod queue;
 pub(crate) mod report;
@@ -11,13 +12,11 @@ use crate::cpu::HostProfile;
 use crate::raw;
 use crate::trace::Trace;
 use core::{Core, Settings};
+pub use explore::{Explore, Found};
 pub use failure::{Failure, FailureKind};
 use schedule::Policy;
 pub use schedule::Schedule;
 use std::path::{Path, PathBuf};
-
-/// Stack of the main task: tests and workloads run on it as they would on a process's first thread.
-const MAIN_STACK_BYTES: usize = 8 << 20;
 
 /// A virtual world: what runs inside [`Sim::run`] has its own clock, its own processors and its own chance, all decided by a seed.
 ///
@@ -107,26 +106,26 @@ impl Sim {
     /// # Errors
     /// How the Sim failed.
     pub fn try_run<T>(&self, main: impl FnOnce() -> T) -> Result<T, Failure> {
+        self.execute(main).0
+    }
+
+    /// Runs `main`; besides its value, the number of points passed.
+    fn execute<T>(&self, main: impl FnOnce() -> T) -> (Result<T, Failure>, u64) {
         failure::install_hook();
         let policy = Policy::new(self.schedule, self.settings.seed);
         let trace = self.trace.as_ref().map(|_| Trace::new(self.settings.seed));
         let core = Core::new(self.settings.clone(), policy, trace);
-        let mut value = None;
-        let failure = raw::enter(&core, || {
-            let body: Box<dyn FnOnce() + '_> = Box::new(|| value = Some(main()));
-            // `core.run` returns only when the main task has ended or can never run again, so what it borrows lives long enough.
-            let (main, _) = core.spawn("main", MAIN_STACK_BYTES, raw::erase(body));
-            core.run(main)
-        });
+        let (failure, value) = raw::run_main(&core, main);
         if let (Some(path), Some(trace)) = (&self.trace, core.take_trace()) {
             trace
                 .write(path)
                 .unwrap_or_else(|cause| panic!("cannot write the trace {}: {cause}", path.display()));
         }
-        match (failure, value) {
+        let result = match (failure, value) {
             (Some(failure), _) => Err(failure),
             (None, Some(value)) => Ok(value),
             (None, None) => unreachable!("a main task that did not end is a failure"),
-        }
+        };
+        (result, core.points())
     }
 }

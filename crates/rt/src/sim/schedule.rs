@@ -23,7 +23,8 @@ pub enum Schedule {
     Pct {
         /// Number of ordered events; 2 or 3 find most bugs.
         depth: u32,
-        /// Points that a run has, about; 0 if not known: then change points are drawn with all magnitudes equally likely.
+        /// Points that a run has, about; 0 if not known: a search then counts them, and a single run draws its change points with
+        /// all magnitudes equally likely.
         points: u64,
     },
 }
@@ -46,9 +47,9 @@ impl Policy {
                 .map(|_| match points {
                     0 => {
                         let magnitude = 2 + random.below(13);
-                        random.below(1 << magnitude)
+                        1 + random.below(1 << magnitude)
                     }
-                    points => random.below(points),
+                    points => 1 + random.below(points),
                 })
                 .collect(),
             _ => Vec::new(),
@@ -59,6 +60,11 @@ impl Policy {
     /// The policy of a Sim that is ending.
     pub(crate) fn in_order() -> Self {
         Self { in_order: true, ..Self::new(Schedule::Seeded, 0) }
+    }
+
+    /// Points passed so far.
+    pub(crate) fn points(&self) -> u64 {
+        self.point
     }
 
     /// Whether points matter.

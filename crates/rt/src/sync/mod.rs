@@ -1,8 +1,13 @@
 //! Locks. The names and guards are `lock_api`'s; the raw locks below them work in real and in virtual time.
 
+pub mod atomic;
+mod channel;
+mod once;
 mod semaphore;
 
 pub use crate::raw::{Condvar, RawMutex, RawRwLock, WaitTimeoutResult};
+pub use channel::{ReceiveError, Receiver, SendError, Sender, channel};
+pub use once::{Barrier, Once, OnceCell};
 pub use semaphore::{Permits, Semaphore};
 
 /// Mutual exclusion. Usable in statics; the guard stays with the task that took it.
