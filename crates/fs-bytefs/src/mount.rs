@@ -195,7 +195,7 @@ fn write_bitmap<D: BlockPort>(device: &D, first_page: u32, set: u64) -> Result<(
         let mut page = [0_u8; PAGE];
         let here = (set - page_index * bits_per_page).min(bits_per_page) as usize;
         page[..here / 8].fill(0xFF);
-        if here % 8 != 0 {
+        if !here.is_multiple_of(8) {
             page[here / 8] = (1 << (here % 8)) - 1;
         }
         device.write(Lpa(u64::from(first_page) + page_index), &page, Structure::Bitmap)?;

@@ -4,6 +4,7 @@
 const BITS: u32 = 6;
 const FANOUT: usize = 1 << BITS;
 
+#[expect(clippy::large_enum_variant, reason = "a node is boxed wherever it is kept")]
 enum Node<T> {
     Inner { children: [Option<Box<Node<T>>>; FANOUT], used: u8 },
     Leaf { values: [Option<T>; FANOUT], used: u8 },

@@ -57,6 +57,10 @@ fn lock_both<'a, D: BlockPort + WriteLog>(
     if from.ino == to.ino {
         return Ok(Dirs { from: lock_dir(core, from)?, to: None });
     }
+    for inode in [from, to] {
+        // Only directories have parents to walk.
+        inode.state.read().dir()?;
+    }
     let from_first = if is_ancestor(core, from.ino, to)? {
         true
     } else if is_ancestor(core, to.ino, from)? {
