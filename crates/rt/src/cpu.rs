@@ -1,5 +1,7 @@
 //! Host and device processors: how many, which one runs this task, and, in virtual time, what work costs.
 
+use std::sync::OnceLock;
+
 use crate::raw::in_sim;
 use crate::sim::core::{Core, Wait};
 use crate::time::Deadline;
@@ -25,8 +27,11 @@ impl Default for HostProfile {
 /// Number of host processors that tasks run on.
 #[must_use]
 pub fn count() -> usize {
-    in_sim(|core| core.settings.host.cores.max(1))
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    // Asking the system reads control-group files: 20 us, too long for an allocator to do each time.
+    static REAL: OnceLock<usize> = OnceLock::new();
+    in_sim(|core| core.settings.host.cores.max(1)).unwrap_or_else(|| {
+        *REAL.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+    })
 }
 
 /// An index below [`count`] that tasks running at the same time tend not to share: the key of per-CPU structures.
