@@ -130,7 +130,10 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::Stale`].
     fn getattr(&self, ino: Ino) -> Result<Attr>;
 
-    /// Changes attributes atomically. Shrinking drops data for good; growing adds a hole.
+    /// Changes attributes atomically. Shrinking drops data for good; growing adds a hole; either moves the modification time.
+    ///
+    /// Set-id bits (set-user-id, and set-group-id with group execution) of anything but a directory are cleared by a new owner or group, and
+    /// by a new size unless `cred` is the superuser; a `mode` given in the same call is what they are afterwards.
     ///
     /// # Errors
     /// [`Error::IsDirectory`] or [`Error::Invalid`] for a size on anything but a regular file; [`Error::TooLarge`].
@@ -150,7 +153,8 @@ pub trait FileSystem: Send + Sync {
         cred: &Cred,
     ) -> Result<Entry>;
 
-    /// Creates a directory and takes a reference. Its link count is 2; the parent's grows by one.
+    /// Creates a directory and takes a reference. Its link count is 2; the parent's grows by one. A set-group-id directory passes
+    /// on its group and the bit.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NoSpace`], [`Error::NoInodes`], [`Error::TooManyLinks`].
@@ -186,7 +190,8 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::NotEmpty`].
     fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<()>;
 
-    /// Moves a name. Replacing is atomic: at no moment is the target name missing.
+    /// Moves a name. Replacing is atomic: at no moment is the target name missing, and it keeps its place in listings. Two names of
+    /// one file stay as they are. Where several errors apply, the source is missing before the target exists before the rest.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`], [`Error::NotEmpty`], [`Error::IsDirectory`], [`Error::NotDirectory`], [`Error::IntoItself`], [`Error::NoSpace`].
@@ -207,7 +212,7 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::IsDirectory`], [`Error::Invalid`] for other non-regular files.
     fn read(&self, ino: Ino, offset: u64, into: &mut [u8], direct: bool) -> Result<usize>;
 
-    /// Writes all of `data` and returns its length, or fails. Clears set-id bits unless `cred` is the superuser. Atomic towards
+    /// Writes all of `data` and returns its length, or fails; no data changes nothing. Clears set-id bits unless `cred` is the superuser. Atomic towards
     /// other readers and writers of the file.
     ///
     /// # Errors
@@ -242,7 +247,7 @@ pub trait FileSystem: Send + Sync {
     /// Finds data or a hole at or after `offset`.
     ///
     /// # Errors
-    /// [`Error::NoData`] at or beyond the end of the file.
+    /// [`Error::NoData`] at or beyond the end of the file, or if no data follow; [`Error::IsDirectory`], [`Error::Invalid`] as for `read`.
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64>;
 
     /// Value of extended attribute `name`.

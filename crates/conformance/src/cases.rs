@@ -1,0 +1,39 @@
+//! The cases, by what they are about.
+
+use crate::Case;
+
+mod attributes;
+mod data;
+mod directories;
+mod links;
+mod listing;
+mod references;
+mod rename;
+mod tasks;
+mod xattrs;
+
+/// Lists functions as cases, named after themselves with spaces.
+macro_rules! case_list {
+    ($($function:ident),* $(,)?) => {
+        /// The cases of this file.
+        pub(super) fn all() -> Vec<$crate::Case> {
+            vec![$($crate::Case { name: stringify!($function), run: $function }),*]
+        }
+    };
+}
+use case_list;
+
+pub(crate) fn all() -> Vec<Case> {
+    [
+        attributes::all(),
+        data::all(),
+        directories::all(),
+        links::all(),
+        listing::all(),
+        references::all(),
+        rename::all(),
+        tasks::all(),
+        xattrs::all(),
+    ]
+    .concat()
+}

@@ -1,0 +1,39 @@
+//! The model keeps every promise, and agrees with itself: the plumbing of the suite holds.
+
+use amphi_conformance::{check_all, random};
+use amphi_model::Model;
+
+#[test]
+fn the_model_keeps_every_promise() {
+    check_all(Model::new);
+}
+
+#[test]
+fn random_operations_agree() {
+    for seed in 0..8 {
+        random::run(Model::new, seed, 2_000);
+    }
+}
+
+#[test]
+fn random_operations_agree_across_remounts() {
+    let remount = |model: Model| {
+        model.drop_references();
+        model
+    };
+    for seed in 100..104 {
+        random::run_with_remounts(Model::new, remount, seed, 2_000, 100);
+    }
+}
+
+#[test]
+fn random_operations_of_many_tasks_agree() {
+    random::run_tasks(Model::new, 7, 1_500, 4);
+}
+
+#[test]
+fn a_seed_stands_for_one_sequence() {
+    let operations = random::sequence(1, 4_000);
+    assert_eq!(operations[..100], random::sequence(1, 100)[..]);
+    assert_ne!(operations[..100], random::sequence(2, 100)[..]);
+}
