@@ -5,6 +5,7 @@
 
 pub mod corrupt;
 pub mod memory;
+pub mod usage;
 
 use std::collections::BTreeMap;
 
