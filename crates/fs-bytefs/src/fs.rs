@@ -139,7 +139,7 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
                 }
                 if body.loaded() {
                     let found = body.find(name).ok_or(Error::NotFound)?;
-                    let inode = namespace::entry_inode(core, found)?;
+                    let inode = namespace::entry_inode(core, &parent, found)?;
                     // Under the directory's lock, so that nobody takes the name away before the reference counts.
                     inode.lookups.fetch_add(1, Ordering::AcqRel);
                     let attr = inode.attr(&inode.state.read());

@@ -18,6 +18,8 @@ use crate::tx::Tx;
 pub struct Inode {
     /// Its number.
     pub ino: u32,
+    /// Its type, which never changes: readable without the lock.
+    pub file_type: FileType,
     /// Lookup references (`FileSystem::forget`).
     pub lookups: AtomicU64,
     /// Open references.
@@ -183,9 +185,10 @@ impl State {
 
 impl Inode {
     /// A cached inode with no references yet.
-    pub const fn new(ino: u32, parent: u32, state: State) -> Self {
+    pub fn new(ino: u32, parent: u32, state: State) -> Self {
         Self {
             ino,
+            file_type: state.file_type(),
             lookups: AtomicU64::new(0),
             opens: AtomicU64::new(0),
             parent: AtomicU64::new(parent as u64),

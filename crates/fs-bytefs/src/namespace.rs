@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::dir::{Dir, Found};
 use crate::extent::ExtentTree;
 use crate::file::FileBody;
-use crate::format::{INLINE_TARGET_MAX, mode};
+use crate::format::{INLINE_TARGET_MAX, ROOT_INO, mode};
 use crate::inode::{Body, Inode, State, type_bits};
 use crate::symlink;
 use crate::truncate::{delete, deletes_in_steps};
@@ -205,7 +205,7 @@ pub fn unlink<D: BlockPort + WriteLog>(core: &Core<D>, dir: Ino, name: Name<'_>)
     if found.file_type == FileType::Directory {
         return Err(Error::IsDirectory);
     }
-    let inode = entry_inode(core, found)?;
+    let inode = entry_inode(core, &parent, found)?;
     let mut state = inode.state.write();
     let mut tx = Tx::new(core, 0)?;
     let slot = orphan_slot_for(core, &inode, &state, 1)?;
@@ -226,7 +226,7 @@ pub fn rmdir<D: BlockPort + WriteLog>(core: &Core<D>, dir: Ino, name: Name<'_>) 
     if found.file_type != FileType::Directory {
         return Err(Error::NotDirectory);
     }
-    let inode = entry_inode(core, found)?;
+    let inode = entry_inode(core, &parent, found)?;
     let mut state = lock_dir(core, &inode)?;
     if !state.dir()?.is_empty() {
         return Err(Error::NotEmpty);
@@ -241,17 +241,29 @@ pub fn rmdir<D: BlockPort + WriteLog>(core: &Core<D>, dir: Ino, name: Name<'_>) 
     drop_link(core, &inode, &mut state, links, slot, tx)
 }
 
-/// The inode an entry names. An entry that names none is damage, not a stale handle.
+/// The inode that an entry of `dir`, which is locked, names. An entry that names none is damage, not a stale handle. So is one of another type, and one
+/// that names a directory whose parent is another: a cycle of directories would have an operation lock what it has locked already.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn entry_inode<D: BlockPort + WriteLog>(core: &Core<D>, found: Found) -> Result<Arc<Inode>> {
+pub fn entry_inode<D: BlockPort + WriteLog>(core: &Core<D>, dir: &Inode, found: Found) -> Result<Arc<Inode>> {
     let inode = core.inode(Ino(u64::from(found.ino))).map_err(|error| match error {
         Error::Stale(_) => {
             Error::Corrupt(format!("a directory entry names inode {}, which is free", found.ino))
         }
         other => other,
     })?;
+    let sound = inode.file_type == found.file_type
+        && (found.file_type != FileType::Directory
+            || (inode.ino != dir.ino
+                && inode.ino != ROOT_INO
+                && inode.parent.load(Ordering::Acquire) == u64::from(dir.ino)));
+    if !sound {
+        return Err(Error::Corrupt(format!(
+            "directory {} names inode {}, which has another type or another parent",
+            dir.ino, found.ino
+        )));
+    }
     Ok(inode)
 }
 

@@ -110,8 +110,8 @@ pub fn rename<D: BlockPort + WriteLog>(
         Some(target) if across && is_dir(target) => is_ancestor(core, target.ino, &from_inode)?,
         _ => false,
     };
-    let source_inode = entry_inode(core, source)?;
-    let target_inode = target.map(|target| entry_inode(core, target)).transpose()?;
+    let source_inode = entry_inode(core, &from_inode, source)?;
+    let target_inode = target.map(|target| entry_inode(core, &to_inode, target)).transpose()?;
     let pair = Pair { from: &from_inode, to: &to_inode, source, source_inode, across };
     match (mode, target.zip(target_inode)) {
         (RenameMode::Exchange, Some((target, target_inode))) => {
