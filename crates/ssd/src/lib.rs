@@ -1,1 +1,51 @@
-//! The emulated SSD.
+//! The emulated SSD: a device that speaks bytes and blocks, keeps its contents and its battery-backed memory in one sparse file, takes the time
+//! a profile says, and loses power on demand.
+//!
+//! It implements the mechanisms of ByteFS (ASPLOS'25): a byte-mappable address space beside the block interface (§4.2), a transactional
+//! write log with a three-layer index (§4.3), reads and writes that merge and void it (§4.4), cleaning, and recovery (§4.7), above a
+//! page-mapped flash translation layer with garbage collection.
+//!
+//! ```
+//! use amphi_device::{BlockPort, BytePortExt, Lpa, Structure};
+//! use amphi_ssd::{Profile, Ssd};
+//!
+//! let ssd = Ssd::in_memory(&Profile::named("free")?, 16 << 20);
+//! ssd.write(Lpa(3), &[7; 4096], Structure::Data)?;
+//! ssd.persist(Lpa(3).byte(64), b"hello", None, Structure::Data)?;
+//! ssd.power_cut(1);
+//! let ssd = ssd.restart()?;
+//! let mut page = [0; 4096];
+//! ssd.read(Lpa(3), &mut page, Structure::Data)?;
+//! assert_eq!((&page[64..69], page[69]), (&b"hello"[..], 7));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("the image is mapped as little-endian words");
+
+mod core;
+mod dice;
+mod error;
+mod flash;
+mod format;
+mod image;
+mod info;
+mod log;
+mod ports;
+mod power;
+mod powerup;
+mod profile;
+mod ssd;
+mod stats;
+mod timing;
+mod worker;
+
+pub use error::ImageError;
+pub use info::{Info, Shutdown};
+pub use ports::Ticket;
+pub use profile::{
+    BlockDurabilityName, ByteDurabilityName, FlashProfile, LinkProfile, LogProfile, PersistenceProfile,
+    Profile, ProfileError,
+};
+pub use ssd::{OpenOptions, Ssd};
+pub use stats::{FlashTraffic, PathTraffic, Stats, StructureTraffic};

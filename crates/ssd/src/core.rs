@@ -1,0 +1,120 @@
+//! The firmware's state: everything that exists while the device has power.
+//!
+//! What outlives power is in the [`Image`]; this holds the rest and is rebuilt from the image at power-up.
+//!
+//! Lock order, outermost first: cleaning → a host write point → garbage collection → a partition → a cold write point → the pool of
+//! free blocks; and partition → transaction log. No task sleeps while it holds a partition.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use amphi_device::{DurabilityContract, Error, LINE_BYTES, Lpa, PAGE_BYTES, Result};
+use amphi_rt::sync::RwLock;
+
+use crate::Profile;
+use crate::flash::Blocks;
+use crate::format::{Layout, Oob, PAGE, control};
+use crate::image::Image;
+use crate::log::{Cleaning, LogSpace, PageIndex, TxLog};
+use crate::ports::Stages;
+use crate::power::Power;
+use crate::stats::Counters;
+use crate::timing::Timing;
+use crate::worker::Bell;
+
+/// A 16 MB part of the address space. Its lock guards the log index *and* the mapping of its pages.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    pub(crate) index: RwLock<PageIndex>,
+    /// Whether this part of the mapping table has storage in the image.
+    pub(crate) stored: AtomicBool,
+}
+
+/// The firmware's state.
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// For the background tasks, which share the core.
+    pub(crate) itself: Weak<Core>,
+    pub(crate) image: Arc<Image>,
+    pub(crate) layout: Layout,
+    pub(crate) profile: Profile,
+    pub(crate) image_id: u64,
+    pub(crate) contract: DurabilityContract,
+    pub(crate) timing: Timing,
+    pub(crate) power: Power,
+    pub(crate) partitions: Box<[Partition]>,
+    pub(crate) log: LogSpace,
+    pub(crate) txlog: TxLog,
+    pub(crate) cleaning: Cleaning,
+    pub(crate) blocks: Blocks,
+    pub(crate) stages: Stages,
+    pub(crate) clean_bell: Bell,
+    pub(crate) collect_bell: Bell,
+}
+
+impl Core {
+    /// The next number of the sequence clock, which orders stores, commits, block writes and trims.
+    pub(crate) fn tick(&self) -> u64 {
+        self.image.word(control!(clock)).fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// The image's counters.
+    pub(crate) fn count(&self) -> Counters<'_> {
+        Counters(&self.image)
+    }
+
+    /// The partition of a page, and the page's number within it.
+    pub(crate) fn partition(&self, lpa: u64) -> (&Partition, u16) {
+        let partition = lpa / self.layout.partition_pages;
+        (&self.partitions[partition as usize], (lpa % self.layout.partition_pages) as u16)
+    }
+
+    /// The out-of-band record of a flash page.
+    pub(crate) fn oob(&self, page: u64) -> Oob {
+        self.image.read_struct(self.layout.oob_record(page))
+    }
+
+    /// Refuses a byte range outside the device.
+    pub(crate) fn check_bytes(&self, what: &'static str, at: u64, len: usize) -> Result<()> {
+        match at.checked_add(len as u64) {
+            Some(end) if end <= self.layout.capacity_pages * PAGE => Ok(()),
+            _ => Err(Error::OutOfRange {
+                what,
+                at,
+                len: len as u64,
+                capacity_pages: self.layout.capacity_pages,
+            }),
+        }
+    }
+
+    /// Refuses a page range outside the device, or an empty one.
+    pub(crate) fn check_pages(&self, what: &'static str, at: Lpa, bytes: usize) -> Result<()> {
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) {
+            return Err(Error::Misaligned {
+                what,
+                value: bytes as u64,
+                expected: "a positive multiple of 4096 bytes",
+            });
+        }
+        self.check_page_count(what, at, (bytes / PAGE_BYTES) as u64)
+    }
+
+    /// Refuses a page range outside the device.
+    pub(crate) fn check_page_count(&self, what: &'static str, at: Lpa, pages: u64) -> Result<()> {
+        match at.0.checked_add(pages) {
+            Some(end) if end <= self.layout.capacity_pages => Ok(()),
+            _ => Err(Error::OutOfRange {
+                what,
+                at: at.0.saturating_mul(PAGE),
+                len: pages.saturating_mul(PAGE),
+                capacity_pages: self.layout.capacity_pages,
+            }),
+        }
+    }
+}
+
+/// Lines touched by `len` bytes at `at`.
+pub(crate) fn lines(at: u64, len: usize) -> u64 {
+    debug_assert!(LINE_BYTES == 64);
+    amphi_device::lines_covering(at, len).1 as u64
+}

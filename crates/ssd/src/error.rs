@@ -1,0 +1,80 @@
+//! Why an image cannot be made or opened. (What a command of an open device answers is `amphi_device::Error`.)
+
+use crate::ProfileError;
+
+/// Why an image cannot be made or opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImageError {
+    /// The file is not an image of an emulated SSD.
+    #[error("{path} is not an Amphi image; make one with `amphi mkfs`")]
+    NotAnImage {
+        /// The file.
+        path: String,
+    },
+    /// Made by another version of the format.
+    #[error("the image has format version {found}, and this program reads version {supported}")]
+    Version {
+        /// The image's version.
+        found: u32,
+        /// The only version this program reads.
+        supported: u32,
+    },
+    /// The file is shorter than its header says.
+    #[error(
+        "the image is truncated: it should have {expected} bytes and has {actual}; restore it from a copy"
+    )]
+    Truncated {
+        /// Length by the header.
+        expected: u64,
+        /// Length of the file.
+        actual: u64,
+    },
+    /// A checksum does not match.
+    #[error("the image's {what} fails its checksum; restore the image from a copy")]
+    Checksum {
+        /// The damaged structure.
+        what: &'static str,
+    },
+    /// A structure holds a value that no device writes.
+    #[error("the image is damaged: {0}; restore it from a copy")]
+    Corrupt(String),
+    /// Another process has the image open.
+    #[error("{path} is already in use by another process; unmount it first")]
+    InUse {
+        /// The file.
+        path: String,
+    },
+    /// The file to be created is there already.
+    #[error("{path} exists already; remove it first or choose another name")]
+    Exists {
+        /// The file.
+        path: String,
+    },
+    /// The capacity asked for cannot be made.
+    #[error("a device of {bytes} bytes cannot be made: {reason}")]
+    Capacity {
+        /// The capacity asked for.
+        bytes: u64,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// The profile is not valid.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The host's disk is full.
+    #[error("no room on the host's disk for {path}; free some space")]
+    NoSpace {
+        /// The image.
+        path: String,
+    },
+    /// The system refused.
+    #[error("cannot {action} {path}: {cause}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// What the system said.
+        cause: String,
+    },
+}

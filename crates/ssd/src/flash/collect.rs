@@ -1,0 +1,96 @@
+//! Garbage collection: empties the block with the fewest live pages (greedy), so that it can be erased.
+//!
+//! It runs in the background when free blocks run low, and in the foreground when a write finds none.
+
+use amphi_device::Result;
+
+use crate::core::Core;
+use crate::flash::Stream;
+use crate::format::{Mapping, Oob, PAGE};
+use crate::stats::{Cause, Counter};
+
+impl Core {
+    /// Wakes the background collector.
+    pub(crate) fn ring_collector(&self) {
+        let Some(core) = self.itself.upgrade() else { return };
+        self.collect_bell.ring(|| {
+            amphi_rt::task::spawn("ssd-collector", move || {
+                core.collect_bell.serve(|| {
+                    let collecting = core.blocks.collecting.lock();
+                    while !core.blocks.is_relaxed() && core.collect_one()? {}
+                    drop(collecting);
+                    Ok(())
+                });
+            })
+        });
+    }
+
+    /// Collects until a host write can take a block. Answers whether it can.
+    ///
+    /// # Errors
+    /// As for the page moves.
+    pub(crate) fn collect_now(&self) -> Result<bool> {
+        let _collecting = self.blocks.collecting.lock();
+        self.count().add(Counter::ForegroundGc, 1);
+        while !self.blocks.has_spare() {
+            if !self.collect_one()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Empties and erases one block. Answers whether there was one worth it.
+    fn collect_one(&self) -> Result<bool> {
+        let Some(block) = self.blocks.victim() else { return Ok(false) };
+        let first = block * self.layout.pages_per_block;
+        for page in first..first + self.layout.pages_per_block {
+            if self.blocks.live_pages(block) == 0 {
+                break;
+            }
+            self.move_page(page)?;
+        }
+        // A mapping that shows two logical pages in one flash page, which only a damaged image has, leaves a count behind.
+        if self.blocks.live_pages(block) > 0 {
+            self.blocks.set_aside(block);
+            return Ok(true);
+        }
+        self.erase(block)?;
+        self.count().add(Counter::GcRuns, 1);
+        self.count().add(Counter::BlocksErased, 1);
+        Ok(true)
+    }
+
+    /// Moves a flash page's contents elsewhere if they are current.
+    fn move_page(&self, page: u64) -> Result<()> {
+        let lpa = u64::from(self.oob(page).lpa.get());
+        let current = Mapping::At(page);
+        if lpa >= self.layout.capacity_pages || self.mapping(lpa) != current {
+            return Ok(());
+        }
+        let to = self.take_page(Stream::Cold, None)?;
+        let now = self.timing.now();
+        let read = self.timing.read_page(now, self.blocks.die_of(page));
+        self.timing.program_page(read, self.blocks.die_of(to));
+        self.count().flash_read(Cause::GarbageCollection, 1);
+        self.count().flash_write(Cause::GarbageCollection, 1);
+        if let Err(lost) = self.power.step() {
+            self.blocks.abandon(to);
+            return Err(lost);
+        }
+        self.image.copy(self.layout.flash_page(page), self.layout.flash_page(to), PAGE as usize);
+        let (partition, _) = self.partition(lpa);
+        let index = partition.index.write();
+        if self.mapping(lpa) == current {
+            let oob: Oob = self.oob(page);
+            self.publish(partition, lpa, to, &oob)?;
+        } else {
+            self.image
+                .word(self.layout.oob_record(to))
+                .store(u64::from(Oob::PROGRAMMED), std::sync::atomic::Ordering::Release);
+            self.blocks.abandon(to);
+        }
+        drop(index);
+        Ok(())
+    }
+}

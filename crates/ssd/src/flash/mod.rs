@@ -1,0 +1,7 @@
+//! NAND flash and the translation layer above it: erase blocks, page mapping, garbage collection.
+
+mod blocks;
+mod collect;
+mod mapping;
+
+pub(crate) use blocks::{Blocks, Stream};

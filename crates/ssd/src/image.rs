@@ -1,0 +1,252 @@
+//! The image as memory: one mapping of a sparse file, or of anonymous memory with the same layout.
+//!
+//! The mapping *is* the device: a killed process leaves every store it made. This is the only file of the crate with `unsafe`; it
+//! offers bounds-checked copies and atomic words. Who may touch which bytes when is the business of the layers above: bytes are
+//! written by one task before they are published (by an atomic word or a lock) and read only after.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::Errno;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::ImageError;
+
+/// A mapped image.
+#[derive(Debug)]
+pub(crate) struct Image {
+    map: MmapRaw,
+    file: Option<File>,
+    path: String,
+}
+
+fn system(action: &'static str, path: &str, cause: &std::io::Error) -> ImageError {
+    match cause.kind() {
+        ErrorKind::StorageFull => ImageError::NoSpace { path: path.to_owned() },
+        ErrorKind::AlreadyExists => ImageError::Exists { path: path.to_owned() },
+        _ => ImageError::System { action, path: path.to_owned(), cause: cause.to_string() },
+    }
+}
+
+impl Image {
+    /// Anonymous memory of `bytes` zero bytes; pages take room when they are first touched.
+    ///
+    /// # Errors
+    /// The system has no address space left.
+    pub(crate) fn in_memory(bytes: u64) -> Result<Self, ImageError> {
+        let path = "memory".to_owned();
+        let map = MmapOptions::new()
+            .len(bytes as usize)
+            .no_reserve_swap()
+            .map_anon()
+            .map_err(|cause| system("map", &path, &cause))?;
+        Ok(Self { map: map.into(), file: None, path })
+    }
+
+    /// Creates a sparse file of `bytes` zero bytes, readable and writable by its owner only, and locks it.
+    ///
+    /// # Errors
+    /// It exists, or the system refuses.
+    pub(crate) fn create(path: &Path, bytes: u64) -> Result<Self, ImageError> {
+        let name = path.display().to_string();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(|cause| system("create", &name, &cause))?;
+        Self::lock(&file, &name)?;
+        file.set_len(bytes).map_err(|cause| system("extend", &name, &cause))?;
+        Self::map(file, name, bytes)
+    }
+
+    /// Opens and locks a file, without mapping it yet.
+    ///
+    /// # Errors
+    /// In use elsewhere, or the system refuses.
+    pub(crate) fn open_file(path: &Path) -> Result<File, ImageError> {
+        let name = path.display().to_string();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(|cause| system("open", &name, &cause))?;
+        Self::lock(&file, &name)?;
+        Ok(file)
+    }
+
+    fn lock(file: &File, path: &str) -> Result<(), ImageError> {
+        flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => ImageError::InUse { path: path.to_owned() },
+            other => system("lock", path, &other.into()),
+        })
+    }
+
+    /// Maps a file of at least `bytes` bytes.
+    ///
+    /// # Errors
+    /// It is shorter (a mapping beyond its end would fault), or the system refuses.
+    pub(crate) fn map(file: File, path: String, bytes: u64) -> Result<Self, ImageError> {
+        let actual = file.metadata().map_err(|cause| system("examine", &path, &cause))?.len();
+        if actual < bytes {
+            return Err(ImageError::Truncated { expected: bytes, actual });
+        }
+        let map = MmapOptions::new()
+            .len(bytes as usize)
+            .map_raw(&file)
+            .map_err(|cause| system("map", &path, &cause))?;
+        Ok(Self { map, file: Some(file), path })
+    }
+
+    /// Whether the image is memory, not a file.
+    pub(crate) const fn is_in_memory(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// Length in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.map.len() as u64
+    }
+
+    /// The address of `len` bytes at `at`, after checking that they are inside.
+    fn window(&self, at: u64, len: usize) -> *mut u8 {
+        let end = at.checked_add(len as u64).expect("an address inside the image");
+        assert!(end <= self.bytes(), "bytes {at}..{end} are outside the image of {} bytes", self.bytes());
+        self.map.as_mut_ptr().wrapping_add(at as usize)
+    }
+
+    /// Copies bytes out of the image.
+    pub(crate) fn read(&self, at: u64, into: &mut [u8]) {
+        let from = self.window(at, into.len());
+        // SAFETY: `window` checked that the source lies inside the mapping, which lives as long as `self`; `into` is ours alone,
+        // so the two do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) }
+    }
+
+    /// Copies bytes into the image.
+    pub(crate) fn write(&self, at: u64, data: &[u8]) {
+        let to = self.window(at, data.len());
+        // SAFETY: as in `read`, with the mapping as the destination.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) }
+    }
+
+    /// Copies bytes within the image.
+    pub(crate) fn copy(&self, from: u64, to: u64, len: usize) {
+        let (from, to) = (self.window(from, len), self.window(to, len));
+        // SAFETY: both ranges lie inside the mapping; `copy` allows them to overlap.
+        unsafe { std::ptr::copy(from, to, len) }
+    }
+
+    /// Copies bytes from another image, at the same address.
+    pub(crate) fn copy_from(&self, other: &Self, at: u64, len: usize) {
+        let (from, to) = (other.window(at, len), self.window(at, len));
+        // SAFETY: each range lies inside its own mapping, and the two mappings are distinct.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, len) }
+    }
+
+    /// Fills bytes of the image with zeros.
+    pub(crate) fn zero(&self, at: u64, len: usize) {
+        let to = self.window(at, len);
+        // SAFETY: the range lies inside the mapping.
+        unsafe { std::ptr::write_bytes(to, 0, len) }
+    }
+
+    /// Reads a structure.
+    pub(crate) fn read_struct<T: FromBytes + IntoBytes>(&self, at: u64) -> T {
+        let mut value = T::new_zeroed();
+        self.read(at, value.as_mut_bytes());
+        value
+    }
+
+    /// Writes a structure.
+    pub(crate) fn write_struct<T: IntoBytes + Immutable>(&self, at: u64, value: &T) {
+        self.write(at, value.as_bytes());
+    }
+
+    /// An atomic word of the image; `at` is a multiple of 8.
+    pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8), "word {at} is not aligned");
+        let word = self.window(at, 8);
+        // SAFETY: the eight bytes lie inside the mapping, which is page-aligned, so the word is aligned; the mapping lives as long
+        // as the returned borrow of `self`; words reached by this method are never accessed by plain copies at the same time.
+        unsafe { AtomicU64::from_ptr(word.cast()) }
+    }
+
+    /// Makes sure that the host's disk has room for these bytes, so that storing to them cannot fault.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub(crate) fn allocate(&self, at: u64, len: u64) -> amphi_device::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        loop {
+            match fallocate(file, FallocateFlags::KEEP_SIZE, at, len) {
+                // A file system without fallocate cannot promise; the mapping then behaves as any mapped file there.
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
+                    return Err(amphi_device::Error::NoSpace(format!(
+                        "the disk that holds {} is full; free some space on it",
+                        self.path
+                    )));
+                }
+                Err(errno) => {
+                    return Err(amphi_device::Error::Image(format!("cannot extend {}: {errno}", self.path)));
+                }
+            }
+        }
+    }
+
+    /// Gives these bytes' room back to the host; they read as zeros.
+    pub(crate) fn discard(&self, at: u64, len: u64) {
+        if let Some(file) = &self.file {
+            let punched = fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len);
+            if punched.is_ok() {
+                return;
+            }
+        }
+        self.zero(at, len as usize);
+    }
+
+    /// Hands everything stored so far to the host's disk.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub(crate) fn sync(&self) -> amphi_device::Result<()> {
+        if self.file.is_none() {
+            return Ok(());
+        }
+        self.map
+            .flush()
+            .map_err(|cause| amphi_device::Error::Image(format!("cannot write {} back: {cause}", self.path)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn bytes_written_are_read_and_words_are_shared_with_them() {
+        let image = Image::in_memory(8192).expect("memory");
+        image.write(8, &7_u64.to_le_bytes());
+        assert_eq!(image.word(8).fetch_add(1, Ordering::Relaxed), 7);
+        assert_eq!(image.read_struct::<[u8; 8]>(8), 8_u64.to_le_bytes());
+        image.copy(8, 100, 8);
+        image.zero(8, 8);
+        assert_eq!(image.read_struct::<[u8; 8]>(100), 8_u64.to_le_bytes());
+    }
+
+    #[test]
+    #[should_panic(expected = "outside the image")]
+    fn nothing_outside_the_image_is_touched() {
+        Image::in_memory(4096).expect("memory").write(4090, &[0; 8]);
+    }
+}

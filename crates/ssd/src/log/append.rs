@@ -1,0 +1,140 @@
+//! A byte write's way into the log: reserve, write the entry, index it (ByteFS §4.3, §4.4). No flash access.
+
+use amphi_device::{Error, Result, Structure};
+use zerocopy::little_endian::{U16, U32, U64};
+
+use crate::core::Core;
+use crate::format::EntryHeader;
+use crate::log::chunks::Chunk;
+use crate::log::space;
+use crate::log::versions::cover;
+use crate::stats::{Cause, Counter, Path};
+
+/// A store as it reaches the device. It lies within one page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Store<'a> {
+    pub(crate) lpa: u64,
+    pub(crate) offset: usize,
+    pub(crate) data: &'a [u8],
+    /// Transaction, or 0.
+    pub(crate) tx: u32,
+    pub(crate) tag: Structure,
+}
+
+impl Store<'_> {
+    fn header(&self, seq: u64, data_crc: u32) -> EntryHeader {
+        EntryHeader {
+            crc: U32::ZERO,
+            tx: U32::new(self.tx),
+            seq: U64::new(seq),
+            lpa: U32::new(self.lpa as u32),
+            offset: U16::new(self.offset as u16),
+            len: U16::new(self.data.len() as u16),
+            data_crc: U32::new(data_crc),
+            tag: self.tag as u8,
+            reserved: [0; 3],
+        }
+    }
+
+    fn entry_bytes(&self) -> u64 {
+        EntryHeader::entry_bytes(self.data.len() as u64)
+    }
+}
+
+/// How often a store waits for a cleaning before the log counts as full for good.
+const PATIENCE: usize = 3;
+
+impl Core {
+    /// What host stores may fill of a region. The rest is for entries that cleaning carries over.
+    pub(crate) fn host_limit(&self) -> u64 {
+        self.layout.region_bytes - self.layout.region_bytes / 16
+    }
+
+    fn clean_threshold(&self) -> u64 {
+        self.layout.region_bytes * self.profile.log.clean_at_percent / 100
+    }
+
+    /// Appends a store to the log, waiting for cleaning if both regions are full.
+    ///
+    /// # Errors
+    /// Both regions are full of open transactions; the transaction is committed already; the host's disk is full; power was lost.
+    pub(crate) fn append(&self, store: &Store<'_>) -> Result<()> {
+        let bytes = store.entry_bytes();
+        let data_crc = crc32c::crc32c(store.data);
+        for _ in 0..PATIENCE {
+            let seen = self.clean_bell.rounds();
+            {
+                let (partition, page) = self.partition(store.lpa);
+                let mut index = partition.index.write();
+                if store.tx != 0
+                    && let Some(tx) = amphi_device::TxId::new(store.tx)
+                    && self.txlog.committed_at(store.tx).is_some()
+                {
+                    return Err(Error::AlreadyCommitted(tx));
+                }
+                let region = self.active_region();
+                if let Some(at) = self.reserve(region, bytes, self.host_limit())? {
+                    self.power.step()?;
+                    let mut header = store.header(self.tick(), data_crc);
+                    self.write_entry(region, at, &mut header, store.data);
+                    let chunk = Chunk {
+                        place: space::place(region, at),
+                        offset: store.offset as u16,
+                        len: store.data.len() as u16,
+                    };
+                    if !index.insert(page, chunk) {
+                        return Err(Error::NoSpace(
+                            "a page has 65535 stores of open transactions in the log; commit some".to_owned(),
+                        ));
+                    }
+                    self.prune(&mut index, page, chunk);
+                    drop(index);
+                    let count = self.count();
+                    count.transfer(Path::ByteWrite, store.tag, store.data.len() as u64);
+                    count.add(Counter::LogEntries, 1);
+                    count.add(Counter::LogBytes, bytes);
+                    if at + bytes > self.clean_threshold() {
+                        self.ring_cleaner();
+                    }
+                    return Ok(());
+                }
+            }
+            self.ring_cleaner();
+            self.clean_bell.wait_beyond(seen)?;
+            self.power.check()?;
+        }
+        Err(Error::NoSpace("the write log is full of open transactions; commit some".to_owned()))
+    }
+
+    /// Appends a store while the power goes: to the log alone, if there is room, without waiting.
+    pub(crate) fn append_at_power_loss(&self, store: &Store<'_>) {
+        let region = self.active_region();
+        let bytes = store.entry_bytes();
+        if let Ok(Some(at)) = self.reserve(region, bytes, self.layout.region_bytes) {
+            let mut header = store.header(self.tick(), crc32c::crc32c(store.data));
+            self.write_entry(region, at, &mut header, store.data);
+        }
+    }
+
+    /// Reads bytes of one page as they are now: flash, with the log's newer versions over it. Answers whether flash was needed.
+    ///
+    /// # Errors
+    /// The flash page cannot be read.
+    pub(crate) fn read_newest(&self, lpa: u64, offset: usize, into: &mut [u8]) -> Result<bool> {
+        let (partition, page) = self.partition(lpa);
+        let index = partition.index.read();
+        let end = offset + into.len();
+        let chunks = index.chunks_near(page, offset, end);
+        let from_log = cover(chunks.iter().copied(), offset, end);
+        if !from_log {
+            self.read_flash(lpa, offset, into)?;
+        }
+        self.overlay(chunks, offset, into);
+        let mapped = matches!(self.mapping(lpa), crate::format::Mapping::At(_));
+        drop(index);
+        if mapped && !from_log {
+            self.count().flash_read(Cause::Host, 1);
+        }
+        Ok(mapped && !from_log)
+    }
+}

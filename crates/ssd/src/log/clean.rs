@@ -1,0 +1,248 @@
+//! Log cleaning (ByteFS §4.3, Algorithm 1): moves committed data from a log region to flash, page by page, so that the region can be
+//! used again.
+//!
+//! The region being cleaned no longer takes appends: they go to the other one. For each page with data in it, the old flash page is read if
+//! the log does not cover it, the newest committed version of every byte is merged in, and the result is programmed and published.
+//! What open transactions stored is carried over to the fresh region. A page's record says up to which commit it is merged
+//! (`merged_to`), which is what makes cleaning safe to interrupt and to repeat.
+
+use std::sync::atomic::Ordering;
+
+use amphi_device::Result;
+use amphi_rt::sync::Mutex;
+
+use crate::core::Core;
+use crate::flash::Stream;
+use crate::format::{Mapping, Oob, PAGE, control};
+use crate::log::space::region_of;
+use crate::log::versions::{Version, cover};
+use crate::stats::{Cause, Counter};
+
+/// Buffers that cleaning reuses from page to page.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    page: Box<[u8]>,
+    entry: Box<[u8]>,
+    versions: Vec<Version>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        let page = || vec![0; PAGE as usize].into_boxed_slice();
+        Self { page: page(), entry: page(), versions: Vec::new() }
+    }
+}
+
+/// One cleaning at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaning(pub(crate) Mutex<Scratch>);
+
+/// What cleaning did to a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cleaned {
+    /// Pages programmed: 0 or 1.
+    pub(crate) pages: u64,
+    carried: u64,
+    /// Entries that found no room in the fresh region and stay where they are.
+    stuck: u64,
+    /// When the device is done with it.
+    done_at: u64,
+}
+
+/// Pages cleaned before the cleaner waits for the flash to catch up.
+const BATCH: u64 = 64;
+
+impl Core {
+    /// Wakes the background cleaner.
+    pub(crate) fn ring_cleaner(&self) {
+        let Some(core) = self.itself.upgrade() else { return };
+        self.clean_bell.ring(|| {
+            amphi_rt::task::spawn("ssd-cleaner", move || {
+                core.clean_bell.serve(|| {
+                    let mut scratch = core.cleaning.0.lock();
+                    core.clean_region(&mut scratch, Cause::LogCleaning).map(|_| ())
+                });
+            })
+        });
+    }
+
+    /// Cleans one region: what an interrupted or incomplete cleaning left, or else the active one, which stops taking appends.
+    /// Answers whether the region is empty now.
+    ///
+    /// # Errors
+    /// A page cannot be read or written; power was lost. What was not cleaned stays in the log.
+    pub(crate) fn clean_region(&self, scratch: &mut Scratch, cause: Cause) -> Result<bool> {
+        let active = self.active_region();
+        let old = if self.log_tail(1 - active) > 0 {
+            1 - active
+        } else {
+            let horizon = self.horizon();
+            if self.log_tail(active) == 0 {
+                // No entry at all: no commit is referred to.
+                self.trim_txlog(horizon)?;
+                return Ok(true);
+            }
+            self.power.step()?;
+            self.image.word(control!(switched_at)).store(self.tick(), Ordering::Release);
+            self.power.step()?;
+            self.image.word(control!(active)).store(1 - active as u64, Ordering::Release);
+            active
+        };
+        let total = self.clean_pages(scratch, Some(old), cause)?;
+        if total.stuck > 0 {
+            return Ok(false);
+        }
+        self.clear_region(old)?;
+        // Whatever was committed before the switch had all its entries in the region that is empty now.
+        self.trim_txlog(self.image.word(control!(switched_at)).load(Ordering::Acquire))?;
+        self.count().add(Counter::Cleanings, 1);
+        Ok(true)
+    }
+
+    /// Cleans every page that has chunks in region `old` (in any, if none is given).
+    ///
+    /// # Errors
+    /// As for [`clean_page`](Self::clean_page).
+    pub(crate) fn clean_pages(
+        &self,
+        scratch: &mut Scratch,
+        old: Option<usize>,
+        cause: Cause,
+    ) -> Result<Cleaned> {
+        let mut total = Cleaned::default();
+        let mut batch = 0;
+        for (number, partition) in self.partitions.iter().enumerate() {
+            let mut from = 0;
+            loop {
+                let next = {
+                    let index = partition.index.read();
+                    let mut next = index.next_page(from);
+                    while let (Some(page), Some(old)) = (next, old) {
+                        if index.chunks(page).iter().any(|chunk| region_of(chunk.place) == old) {
+                            break;
+                        }
+                        next = index.next_page(page + 1);
+                    }
+                    next
+                };
+                let Some(page) = next else { break };
+                let lpa = number as u64 * self.layout.partition_pages + u64::from(page);
+                let cleaned = self.clean_page(scratch, lpa, old, cause)?;
+                total.pages += cleaned.pages;
+                total.carried += cleaned.carried;
+                total.stuck += cleaned.stuck;
+                total.done_at = total.done_at.max(cleaned.done_at);
+                batch += 1;
+                if batch % BATCH == 0 {
+                    self.timing.wait(total.done_at);
+                }
+                from = page + 1;
+            }
+        }
+        self.timing.wait(total.done_at);
+        self.count().add(Counter::EntriesCarried, total.carried);
+        Ok(total)
+    }
+
+    /// Merges the committed data of one page into flash, and carries the rest of it out of region `old`.
+    ///
+    /// # Errors
+    /// The old page cannot be read, the new one not be placed, or power was lost; the log keeps the data.
+    fn clean_page(
+        &self,
+        scratch: &mut Scratch,
+        lpa: u64,
+        old: Option<usize>,
+        cause: Cause,
+    ) -> Result<Cleaned> {
+        let (partition, in_partition) = self.partition(lpa);
+        loop {
+            let mut cleaned = Cleaned::default();
+            let (base, marks, horizon) = {
+                let index = partition.index.read();
+                let base = self.mapping(lpa);
+                let marks = self.marks(lpa, base);
+                let horizon = self.horizon();
+                scratch.versions.clear();
+                let chunks = index.chunks(in_partition).iter().map(|&chunk| self.version(chunk));
+                scratch
+                    .versions
+                    .extend(chunks.filter(|version| version.lasting && version.effect <= horizon));
+                if !scratch.versions.is_empty() {
+                    let now = self.timing.now();
+                    if !cover(scratch.versions.iter().map(|version| version.chunk), 0, PAGE as usize) {
+                        self.read_flash(lpa, 0, &mut scratch.page)?;
+                        if let Mapping::At(page) = base {
+                            cleaned.done_at = self.timing.read_page(now, self.blocks.die_of(page));
+                            self.count().flash_read(cause, 1);
+                        }
+                    }
+                    self.apply(&mut scratch.versions, &mut scratch.page);
+                }
+                (base, marks, horizon)
+            };
+            let page = if scratch.versions.is_empty() {
+                None
+            } else {
+                let page = self.take_page(Stream::Fresh, None)?;
+                let from = cleaned.done_at.max(self.timing.now());
+                cleaned.done_at = self.timing.program_page(from, self.blocks.die_of(page));
+                self.program(page, &scratch.page)?;
+                self.count().flash_write(cause, 1);
+                Some(page)
+            };
+            let mut index = partition.index.write();
+            if self.mapping(lpa) != base || self.marks(lpa, base) != marks {
+                // A block write, trim or garbage collection came first; look again.
+                if let Some(page) = page {
+                    self.blocks.abandon(page);
+                }
+                continue;
+            }
+            if let Some(page) = page {
+                self.publish(partition, lpa, page, &Oob::new(lpa as u32, marks.written_at, horizon))?;
+                cleaned.pages = 1;
+                index.retain(in_partition, |chunk| {
+                    let version = self.version(*chunk);
+                    !(version.lasting && version.effect <= horizon)
+                });
+            }
+            if let Some(old) = old {
+                let mut outcome = Ok(());
+                index.retain(in_partition, |chunk| {
+                    if region_of(chunk.place) == old && outcome.is_ok() {
+                        match self.carry_entry(chunk.place, &mut scratch.entry) {
+                            Ok(Some(place)) => {
+                                chunk.place = place;
+                                cleaned.carried += 1;
+                            }
+                            Ok(None) => cleaned.stuck += 1,
+                            Err(cause) => outcome = Err(cause),
+                        }
+                    }
+                    true
+                });
+                outcome?;
+            }
+            return Ok(cleaned);
+        }
+    }
+
+    /// Cleans until every entry committed before the call is in flash.
+    ///
+    /// # Errors
+    /// As for the pages.
+    pub(crate) fn clean_all(&self) -> Result<()> {
+        let mut scratch = self.cleaning.0.lock();
+        let mut emptied = true;
+        if self.log_tail(1 - self.active_region()) > 0 {
+            emptied = self.clean_region(&mut scratch, Cause::LogCleaning)?;
+        }
+        emptied = emptied && self.clean_region(&mut scratch, Cause::LogCleaning)?;
+        if !emptied {
+            // Open transactions hold the old region; what is committed in the other one still goes to flash.
+            self.clean_pages(&mut scratch, None, Cause::LogCleaning)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! The two log regions as storage: reserving room at the tail, writing entries, reading them, scanning them after a crash.
+//!
+//! Entries are written by several tasks at once, so a crash can leave a gap below the tail. Each entry's checksum is salted with its
+//! region's epoch: a scan skips gaps line by line and takes no stale entry, nor data that looks like one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use amphi_device::{Error, Result};
+use amphi_rt::sync::Mutex;
+use zerocopy::IntoBytes;
+
+use crate::core::Core;
+use crate::dice::mix;
+use crate::format::{ENTRY_HEADER, EntryHeader, LINE, PAGE, control};
+
+const REGION_BIT: u32 = 1 << 31;
+/// How far ahead of the tail the host's disk is asked for room.
+const ROOM_STEP: u64 = 4 << 20;
+
+/// The place of an entry: region and line.
+pub(crate) const fn place(region: usize, at: u64) -> u32 {
+    (at / LINE) as u32 | if region == 1 { REGION_BIT } else { 0 }
+}
+
+/// The region of a place.
+pub(crate) const fn region_of(place: u32) -> usize {
+    (place >> 31) as usize
+}
+
+/// The byte offset of a place in its region.
+const fn offset_of(place: u32) -> u64 {
+    (place & !REGION_BIT) as u64 * LINE
+}
+
+/// What the regions need besides their bytes.
+#[derive(Debug, Default)]
+pub(crate) struct LogSpace {
+    /// Bytes of each region that the host's disk has room for.
+    room: [AtomicU64; 2],
+    extending: Mutex<()>,
+}
+
+impl Core {
+    /// The region that takes appends.
+    pub(crate) fn active_region(&self) -> usize {
+        (self.image.word(control!(active)).load(Ordering::Acquire) & 1) as usize
+    }
+
+    /// Bytes in use in a region.
+    pub(crate) fn log_tail(&self, region: usize) -> u64 {
+        self.image.word(control!(tail[region])).load(Ordering::Acquire).min(self.layout.region_bytes)
+    }
+
+    fn salt(&self, region: usize) -> u64 {
+        let epoch = self.image.word(control!(epoch[region])).load(Ordering::Acquire);
+        mix(self.image_id ^ mix(epoch * 2 + region as u64))
+    }
+
+    /// Takes `bytes` at the tail of a region, none of them beyond `limit`. Answers where they start, or nothing if they do not fit.
+    ///
+    /// # Errors
+    /// The host's disk is full.
+    pub(crate) fn reserve(&self, region: usize, bytes: u64, limit: u64) -> Result<Option<u64>> {
+        let tail = self.image.word(control!(tail[region]));
+        let mut at = tail.load(Ordering::Relaxed);
+        loop {
+            let end = at + bytes;
+            if end > limit {
+                return Ok(None);
+            }
+            if end > self.log.room[region].load(Ordering::Acquire) {
+                self.extend(region, end)?;
+            }
+            match tail.compare_exchange_weak(at, end, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Ok(Some(at)),
+                Err(now) => at = now,
+            }
+        }
+    }
+
+    fn extend(&self, region: usize, to: u64) -> Result<()> {
+        let _extending = self.log.extending.lock();
+        let room = &self.log.room[region];
+        let from = room.load(Ordering::Relaxed);
+        if to <= from {
+            return Ok(());
+        }
+        let to = (to + ROOM_STEP).next_multiple_of(PAGE).min(self.layout.region_bytes);
+        self.image.allocate(self.layout.log[region] + from, to - from)?;
+        room.store(to, Ordering::Release);
+        Ok(())
+    }
+
+    /// Writes an entry into reserved room. The header, last, makes it exist.
+    pub(crate) fn write_entry(&self, region: usize, at: u64, header: &mut EntryHeader, data: &[u8]) {
+        header.crc.set(header.checksum(self.salt(region)));
+        let base = self.layout.log[region] + at;
+        self.image.write(base + ENTRY_HEADER, data);
+        std::sync::atomic::fence(Ordering::Release);
+        self.image.write(base, header.as_bytes());
+    }
+
+    /// The header of an indexed entry.
+    pub(crate) fn entry(&self, place: u32) -> EntryHeader {
+        self.image.read_struct(self.layout.log[region_of(place)] + offset_of(place))
+    }
+
+    /// Copies bytes `from..` of an indexed entry's data.
+    pub(crate) fn entry_data(&self, place: u32, from: usize, into: &mut [u8]) {
+        let at = self.layout.log[region_of(place)] + offset_of(place) + ENTRY_HEADER;
+        self.image.read(at + from as u64, into);
+    }
+
+    /// Copies an entry to the active region, number and all. Answers its new place, or nothing if there is no room.
+    ///
+    /// # Errors
+    /// The host's disk is full, or power was lost.
+    pub(crate) fn carry_entry(&self, from: u32, buffer: &mut [u8]) -> Result<Option<u32>> {
+        let mut header = self.entry(from);
+        let region = self.active_region();
+        debug_assert_ne!(region, region_of(from));
+        let bytes = EntryHeader::entry_bytes(u64::from(header.len.get()));
+        let Some(at) = self.reserve(region, bytes, self.layout.region_bytes)? else { return Ok(None) };
+        let data = &mut buffer[..usize::from(header.len.get())];
+        self.entry_data(from, 0, data);
+        self.power.step()?;
+        self.write_entry(region, at, &mut header, data);
+        Ok(Some(place(region, at)))
+    }
+
+    /// Calls `found` with every whole entry of a region, oldest first. Bytes that are no entry of this device are skipped.
+    ///
+    /// # Errors
+    /// What `found` answers.
+    pub(crate) fn scan_region(
+        &self,
+        region: usize,
+        mut found: impl FnMut(u32, &EntryHeader) -> Result<()>,
+    ) -> Result<()> {
+        let tail = self.log_tail(region);
+        let salt = self.salt(region);
+        let base = self.layout.log[region];
+        let mut data = [0; PAGE as usize];
+        let mut at = 0;
+        while at + LINE <= tail {
+            let header: EntryHeader = self.image.read_struct(base + at);
+            let (offset, len) = (u64::from(header.offset.get()), u64::from(header.len.get()));
+            let bytes = EntryHeader::entry_bytes(len);
+            let plausible = len > 0
+                && offset + len <= PAGE
+                && at + bytes <= tail
+                && u64::from(header.lpa.get()) < self.layout.capacity_pages
+                && header.crc.get() == header.checksum(salt);
+            if plausible {
+                let data = &mut data[..len as usize];
+                self.image.read(base + at + ENTRY_HEADER, data);
+                if header.data_crc.get() == crc32c::crc32c(data) {
+                    found(place(region, at), &header)?;
+                    at += bytes;
+                    continue;
+                }
+            }
+            at += LINE;
+        }
+        Ok(())
+    }
+
+    /// Empties a region and gives it a new epoch, so that nothing in it is ever taken for an entry again.
+    ///
+    /// # Errors
+    /// Power was lost.
+    pub(crate) fn clear_region(&self, region: usize) -> Result<()> {
+        self.power.step()?;
+        self.image.word(control!(tail[region])).store(0, Ordering::Release);
+        self.power.step()?;
+        self.image.word(control!(epoch[region])).fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// At power-up: a region emptied without having got its new epoch gets it now.
+    ///
+    /// # Errors
+    /// A tail lies outside its region.
+    pub(crate) fn check_regions(&self) -> Result<()> {
+        for region in 0..2 {
+            let tail = self.image.word(control!(tail[region])).load(Ordering::Relaxed);
+            if tail > self.layout.region_bytes || !tail.is_multiple_of(LINE) {
+                return Err(Error::Image(format!(
+                    "the tail of log region {region}, {tail}, is outside its {} bytes or not on a line",
+                    self.layout.region_bytes
+                )));
+            }
+            if tail == 0 {
+                self.image.word(control!(epoch[region])).fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        Ok(())
+    }
+}

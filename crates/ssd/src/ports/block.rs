@@ -1,0 +1,207 @@
+//! The block port: NVMe reads, writes, flush and trim in 4 KB pages (ByteFS §4.4).
+
+use amphi_device::{BlockPort, Completion, Device, DurabilityContract, Lpa, PAGE_BYTES, Result, Structure};
+
+use crate::core::Core;
+use crate::format::{Mapping, PAGE};
+use crate::ssd::Ssd;
+use crate::stats::{Cause, Counter, Path};
+
+/// What a command in flight will do at completion.
+#[derive(Debug)]
+enum Work<'a> {
+    Read(&'a mut [u8]),
+    Write { bufs: &'a [&'a [u8]], turn: usize },
+}
+
+/// A block command in flight. It takes effect in [`wait`](Completion::wait), or when it is dropped.
+#[derive(Debug)]
+pub struct Ticket<'a> {
+    core: &'a Core,
+    at: Lpa,
+    tag: Structure,
+    number: u64,
+    done_at: u64,
+    work: Option<Work<'a>>,
+}
+
+impl Ticket<'_> {
+    fn complete(&mut self) -> Result<()> {
+        let Some(work) = self.work.take() else { return Ok(()) };
+        let core = self.core;
+        core.timing.wait(self.done_at);
+        match work {
+            Work::Read(into) => {
+                core.power.check()?;
+                for (position, page) in into.chunks_exact_mut(PAGE_BYTES).enumerate() {
+                    core.read_merged(self.at.0 + position as u64, page)?;
+                }
+                core.count().transfer(Path::BlockRead, self.tag, into.len() as u64);
+                Ok(())
+            }
+            Work::Write { bufs, turn } => {
+                let mut bytes = 0;
+                for (position, page) in bufs.iter().flat_map(|buf| buf.chunks_exact(PAGE_BYTES)).enumerate() {
+                    let lpa = self.at.0 + position as u64;
+                    let outcome = core
+                        .power
+                        .check()
+                        .and_then(|()| core.write_page(lpa, page, turn.wrapping_add(position)));
+                    if let Err(cause) = outcome {
+                        if let Some((_, seed)) = core.power.loss() {
+                            core.tear(
+                                seed,
+                                self.number.wrapping_add((position as u64) << 32),
+                                lpa * PAGE,
+                                page,
+                            );
+                            continue;
+                        }
+                        return Err(cause);
+                    }
+                    bytes += PAGE;
+                }
+                core.count().flash_write(Cause::Host, bytes / PAGE);
+                core.power.check()?;
+                core.count().transfer(Path::BlockWrite, self.tag, bytes);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Completion for Ticket<'_> {
+    fn done_at_ns(&self) -> u64 {
+        self.done_at
+    }
+
+    fn wait(mut self) -> Result<()> {
+        self.complete()
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        // Whoever drops a ticket does not want to know.
+        let _ = self.complete();
+    }
+}
+
+impl Core {
+    /// The die that holds a logical page, or would.
+    pub(crate) fn die_of_lpa(&self, lpa: u64) -> u64 {
+        match self.mapping(lpa) {
+            Mapping::At(page) => self.blocks.die_of(page),
+            Mapping::Never | Mapping::Trimmed(_) => 0,
+        }
+    }
+
+    /// A block read's page: from flash, merged with the log's newer chunks (ByteFS §4.4).
+    fn read_merged(&self, lpa: u64, into: &mut [u8]) -> Result<()> {
+        let (partition, page) = self.partition(lpa);
+        let index = partition.index.read();
+        self.read_flash(lpa, 0, into)?;
+        self.overlay(index.chunks(page), 0, into);
+        Ok(())
+    }
+
+    fn book_read(&self, at: Lpa, pages: u64) -> u64 {
+        let mut mapped = 0;
+        let start = self.timing.now();
+        let mut ready = start;
+        for lpa in at.0..at.0 + pages {
+            if let Mapping::At(page) = self.mapping(lpa) {
+                mapped += 1;
+                ready = ready.max(self.timing.read_page(start, self.blocks.die_of(page)));
+            }
+        }
+        if mapped > 0 {
+            self.count().flash_read(Cause::Host, mapped);
+        }
+        self.timing.to_host(ready, pages * PAGE)
+    }
+
+    fn book_write(&self, pages: u64, turn: usize) -> u64 {
+        if self.timing.is_free() {
+            return 0;
+        }
+        let arrived = self.timing.to_device(self.timing.now(), pages * PAGE);
+        (0..pages as usize).fold(arrived, |admitted, page| {
+            let die = self.blocks.die_of_turn(turn.wrapping_add(page));
+            admitted.max(self.timing.program_page(arrived, die))
+        })
+    }
+}
+
+impl Device for Ssd {
+    fn capacity_pages(&self) -> u64 {
+        self.core().layout.capacity_pages
+    }
+
+    fn contract(&self) -> DurabilityContract {
+        self.core().contract
+    }
+}
+
+impl BlockPort for Ssd {
+    type Ticket<'a> = Ticket<'a>;
+
+    fn submit_read<'a>(&'a self, at: Lpa, into: &'a mut [u8], tag: Structure) -> Result<Ticket<'a>> {
+        let core = self.core();
+        core.power.command()?;
+        core.check_pages("block read", at, into.len())?;
+        let done_at = core.book_read(at, (into.len() / PAGE_BYTES) as u64);
+        Ok(Ticket { core, at, tag, number: core.power.ticket(), done_at, work: Some(Work::Read(into)) })
+    }
+
+    fn submit_write<'a>(&'a self, at: Lpa, bufs: &'a [&'a [u8]], tag: Structure) -> Result<Ticket<'a>> {
+        let core = self.core();
+        core.power.command()?;
+        let mut bytes = 0_usize;
+        for buf in bufs {
+            core.check_pages("block write", at, buf.len())?;
+            bytes = bytes.saturating_add(buf.len());
+        }
+        core.check_pages("block write", at, bytes)?;
+        let turn = core.blocks.take_turns(bytes / PAGE_BYTES);
+        let done_at = core.book_write((bytes / PAGE_BYTES) as u64, turn);
+        Ok(Ticket {
+            core,
+            at,
+            tag,
+            number: core.power.ticket(),
+            done_at,
+            work: Some(Work::Write { bufs, turn }),
+        })
+    }
+
+    fn flush(&self) -> Result<()> {
+        let core = self.core();
+        core.power.command()?;
+        core.timing.wait(core.timing.command());
+        core.power.check()
+    }
+
+    fn trim(&self, at: Lpa, pages: u64) -> Result<()> {
+        let core = self.core();
+        core.power.command()?;
+        core.check_page_count("trim", at, pages)?;
+        core.timing.wait(core.timing.command());
+        let end = at.0 + pages;
+        let mut lpa = at.0;
+        while lpa < end {
+            let (partition, first) = core.partition(lpa);
+            let in_partition = (core.layout.partition_pages - u64::from(first)).min(end - lpa);
+            let mut index = partition.index.write();
+            // A part without mapping and log entries has nothing to forget.
+            if partition.stored.load(std::sync::atomic::Ordering::Relaxed) || index.pages() > 0 {
+                for page in 0..in_partition {
+                    core.trim_page(partition, &mut index, lpa + page, first + page as u16)?;
+                }
+            }
+            lpa += in_partition;
+        }
+        core.count().add(Counter::PagesTrimmed, pages);
+        Ok(())
+    }
+}

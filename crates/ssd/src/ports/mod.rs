@@ -1,0 +1,9 @@
+//! The device's ports: blocks, bytes, vendor commands; and what a crash does to what is on its way through them.
+
+mod block;
+mod byte;
+mod staging;
+mod vendor;
+
+pub use block::Ticket;
+pub(crate) use staging::Stages;

@@ -1,0 +1,353 @@
+//! What a host thread has stored and the device does not have yet: CPU cache lines, write-combining buffers, posted writes.
+//!
+//! Every task has its own stage. A store lies there *dirty* until its lines are flushed, *flushed* until the fence, *posted* until a
+//! write-verify read has drained it into the write log. When the host or the power fails, [`Core::settle`] decides by the seed
+//! which parts had left early or arrived: any aligned 8 B of what the contract does not protect.
+
+use amphi_device::{ByteDurability, Error, LINE_BYTES, PAGE_BYTES, Result, Structure};
+use amphi_rt::sync::Mutex;
+
+use crate::core::Core;
+use crate::dice::Dice;
+use crate::format::PAGE;
+use crate::log::Store;
+use crate::power::Loss;
+
+const SHARDS: usize = 64;
+/// Bytes a task may have staged before lines leave by themselves, as a cache would evict them.
+const EVICT_AT: usize = 1 << 20;
+/// Idle stages a shard keeps for tasks that may come back.
+const IDLE: usize = 16;
+
+#[derive(Clone, Debug)]
+struct Staged {
+    at: u64,
+    start: usize,
+    len: usize,
+    tx: u32,
+    tag: Structure,
+    /// One bit per line of the page.
+    flushed: u64,
+    posted: u64,
+}
+
+/// The lines of its page that `len` bytes at `at` touch, one bit each.
+fn page_lines(at: u64, len: usize) -> u64 {
+    let first = (at % PAGE) as usize / LINE_BYTES;
+    let last = ((at % PAGE) as usize + len - 1) / LINE_BYTES;
+    (u64::MAX >> (63 - (last - first))) << first
+}
+
+impl Staged {
+    fn end(&self) -> u64 {
+        self.at + self.len as u64
+    }
+
+    fn lines(&self) -> u64 {
+        page_lines(self.at, self.len)
+    }
+
+    fn is_posted(&self) -> bool {
+        self.posted == self.lines()
+    }
+
+    /// The part of the store in lines `first..=last` of its page, as (address, position in the stage, length).
+    fn part(&self, first: u32, last: u32) -> (u64, usize, usize) {
+        let page = self.at / PAGE * PAGE;
+        let from = self.at.max(page + u64::from(first) * LINE_BYTES as u64);
+        let to = self.end().min(page + u64::from(last + 1) * LINE_BYTES as u64);
+        (from, self.start + (from - self.at) as usize, (to - from) as usize)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Stage {
+    task: u64,
+    stores: Vec<Staged>,
+    bytes: Vec<u8>,
+    /// Stores before this one have no dirty line left.
+    dirty_from: usize,
+    /// What an arrival met where nobody could be told.
+    failure: Option<Error>,
+}
+
+/// Every task's stage.
+#[derive(Debug)]
+pub(crate) struct Stages {
+    shards: Box<[Mutex<Vec<Stage>>]>,
+}
+
+impl Stages {
+    /// No task has stored anything.
+    pub(crate) fn new() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::new(Vec::new())).collect() }
+    }
+
+    /// A copy of what is staged.
+    pub(crate) fn copy(&self) -> Self {
+        Self { shards: self.shards.iter().map(|shard| Mutex::new(shard.lock().clone())).collect() }
+    }
+
+    /// Takes over what another device's host threads have staged.
+    pub(crate) fn take_from(&self, other: Self) {
+        for (mine, theirs) in self.shards.iter().zip(other.shards) {
+            *mine.lock() = theirs.into_inner();
+        }
+    }
+
+    /// Runs `work` on the calling task's stage.
+    fn with_mine<T>(&self, work: impl FnOnce(&mut Stage) -> T) -> T {
+        let task = amphi_rt::task::id();
+        let mut stages = self.shards[task as usize % SHARDS].lock();
+        let position = stages.iter().position(|stage| stage.task == task).unwrap_or_else(|| {
+            if stages.len() >= IDLE {
+                stages.retain(|stage| !stage.stores.is_empty() || stage.failure.is_some());
+            }
+            stages.push(Stage { task, ..Stage::default() });
+            stages.len() - 1
+        });
+        work(&mut stages[position])
+    }
+}
+
+impl Core {
+    /// Stages a store of the calling task.
+    ///
+    /// # Errors
+    /// Lines had to leave early and the device could not take them.
+    pub(crate) fn stage(&self, at: u64, data: &[u8], tx: u32, tag: Structure) -> Result<()> {
+        let full = self.stages.with_mine(|stage| {
+            let start = stage.bytes.len();
+            stage.bytes.extend_from_slice(data);
+            stage.stores.push(Staged { at, start, len: data.len(), tx, tag, flushed: 0, posted: 0 });
+            stage.bytes.len() >= EVICT_AT
+        });
+        if full {
+            self.stages.with_mine(|stage| {
+                for store in &mut stage.stores {
+                    store.posted = store.lines();
+                }
+            });
+            self.drain()?;
+        }
+        Ok(())
+    }
+
+    /// Marks the calling task's lines as flushed.
+    pub(crate) fn flush_staged(&self, at: u64, len: usize) {
+        let end = at.saturating_add(len as u64);
+        self.stages.with_mine(|stage| {
+            let (first_line, last_line) = (at / 64 * 64, end.div_ceil(64) * 64);
+            for store in &mut stage.stores[stage.dirty_from..] {
+                let (from, to) = (first_line.max(store.at), last_line.min(store.end()));
+                if from < to {
+                    store.flushed |= page_lines(from, (to - from) as usize);
+                }
+            }
+            while stage.stores.get(stage.dirty_from).is_some_and(|store| store.flushed == store.lines()) {
+                stage.dirty_from += 1;
+            }
+        });
+    }
+
+    /// Posts the calling task's flushed lines.
+    pub(crate) fn post_staged(&self) {
+        self.stages.with_mine(|stage| {
+            for store in &mut stage.stores {
+                store.posted |= store.flushed;
+            }
+        });
+        if self.contract.byte_durability == ByteDurability::Fence
+            && let Err(cause) = self.drain()
+        {
+            self.stages.with_mine(|stage| stage.failure = Some(cause));
+        }
+    }
+
+    /// Lines the calling task has posted, and a failure that nobody was told of yet.
+    pub(crate) fn posted_lines(&self) -> (u64, Option<Error>) {
+        self.stages.with_mine(|stage| {
+            let lines = stage.stores.iter().map(|store| u64::from(store.posted.count_ones())).sum();
+            (lines, stage.failure.take())
+        })
+    }
+
+    /// Moves the calling task's posted lines into the write log.
+    ///
+    /// # Errors
+    /// What the log could not accept; that store and later ones stay posted.
+    pub(crate) fn drain(&self) -> Result<()> {
+        // The stores are taken out, so that no lock is held while the log makes room.
+        let (mut stores, mut bytes) = self.stages.with_mine(|stage| {
+            stage.dirty_from = 0;
+            (std::mem::take(&mut stage.stores), std::mem::take(&mut stage.bytes))
+        });
+        let mut outcome = Ok(());
+        let mut left = Vec::new();
+        for store in &stores {
+            if outcome.is_ok() {
+                outcome = self.arrive(store, &bytes, store.posted);
+            }
+            if outcome.is_err() {
+                left.push(store.clone());
+            } else if !store.is_posted() {
+                for (first, last) in runs(store.lines() & !store.posted) {
+                    let (at, start, len) = store.part(first, last);
+                    let lines = page_lines(at, len);
+                    left.push(Staged { at, start, len, flushed: store.flushed & lines, posted: 0, ..*store });
+                }
+            }
+        }
+        if left.is_empty() {
+            bytes.clear();
+        } else {
+            let mut packed = Vec::with_capacity(left.iter().map(|store| store.len).sum());
+            for store in &mut left {
+                let start = packed.len();
+                packed.extend_from_slice(&bytes[store.start..store.start + store.len]);
+                store.start = start;
+            }
+            bytes = packed;
+        }
+        stores.clear();
+        stores.append(&mut left);
+        self.stages.with_mine(|stage| {
+            stage.stores = stores;
+            stage.bytes = bytes;
+        });
+        outcome
+    }
+
+    /// Appends the given lines of a store to the log.
+    fn arrive(&self, store: &Staged, bytes: &[u8], lines: u64) -> Result<()> {
+        for (first, last) in runs(lines) {
+            let (at, start, len) = store.part(first, last);
+            self.append(&logged(store, at, &bytes[start..start + len]))?;
+        }
+        Ok(())
+    }
+
+    /// Lays the calling task's own stores over what the device answered to a load.
+    pub(crate) fn overlay_staged(&self, at: u64, into: &mut [u8]) {
+        let end = at + into.len() as u64;
+        self.stages.with_mine(|stage| {
+            for store in &stage.stores {
+                let (from, to) = (at.max(store.at), end.min(store.end()));
+                if from < to {
+                    let start = store.start + (from - store.at) as usize;
+                    let bytes = &stage.bytes[start..start + (to - from) as usize];
+                    into[(from - at) as usize..(to - at) as usize].copy_from_slice(bytes);
+                }
+            }
+        });
+    }
+
+    /// After a loss: decides by the seed what of every stage had reached the device, and appends that to the log.
+    pub(crate) fn settle(&self, loss: Loss, seed: u64) {
+        for (number, shard) in self.stages.shards.iter().enumerate() {
+            for (position, stage) in std::mem::take(&mut *shard.lock()).iter().enumerate() {
+                let mut dice = Dice::part(seed, (number * 1_000_003 + position) as u64);
+                for store in &stage.stores {
+                    let arrived = if loss == Loss::HostCrash { store.posted } else { 0 };
+                    for (first, last) in runs(arrived) {
+                        let (at, start, len) = store.part(first, last);
+                        self.append_at_power_loss(&logged(store, at, &stage.bytes[start..start + len]));
+                    }
+                    for (first, last) in runs(store.lines() & !arrived) {
+                        let (at, start, len) = store.part(first, last);
+                        let unit = u64::from(self.contract.store_atomic_bytes);
+                        for (from, to) in survivors(&mut dice, at, len as u64, unit) {
+                            let start = start + (from - at) as usize;
+                            let bytes = &stage.bytes[start..start + (to - from) as usize];
+                            self.append_at_power_loss(&logged(store, from, bytes));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// After a loss: decides by the seed what of a block write in flight had reached the device.
+    pub(crate) fn tear(&self, seed: u64, ticket: u64, at: u64, data: &[u8]) {
+        let mut dice = Dice::part(seed, ticket ^ 1 << 63);
+        for (position, page) in data.chunks_exact(PAGE_BYTES).enumerate() {
+            let at = at + position as u64 * PAGE;
+            let unit = u64::from(self.contract.block_atomic_bytes);
+            for (from, to) in survivors(&mut dice, at, PAGE, unit) {
+                let bytes = &page[(from - at) as usize..(to - at) as usize];
+                let (lpa, offset) = (from / PAGE, (from % PAGE) as usize);
+                self.append_at_power_loss(&Store { lpa, offset, data: bytes, tx: 0, tag: Structure::Other });
+            }
+        }
+    }
+}
+
+/// A part of a staged store as the log takes it.
+fn logged<'a>(store: &Staged, at: u64, data: &'a [u8]) -> Store<'a> {
+    Store { lpa: at / PAGE, offset: (at % PAGE) as usize, data, tx: store.tx, tag: store.tag }
+}
+
+/// The runs of set bits, as first and last bit.
+fn runs(mut bits: u64) -> impl Iterator<Item = (u32, u32)> {
+    std::iter::from_fn(move || {
+        if bits == 0 {
+            return None;
+        }
+        let first = bits.trailing_zeros();
+        let length = (bits >> first).trailing_ones();
+        let last = first + length - 1;
+        bits = if last == 63 { 0 } else { bits & (u64::MAX << (last + 1)) };
+        Some((first, last))
+    })
+}
+
+/// Which parts of `at..at + len` survive: all, none, or any aligned units, by the dice. Neighbouring survivors are one part.
+fn survivors(dice: &mut Dice, at: u64, len: u64, unit: u64) -> Vec<(u64, u64)> {
+    let end = at + len;
+    match dice.below(4) {
+        0 => return Vec::new(),
+        1 => return vec![(at, end)],
+        _ => {}
+    }
+    let mut parts: Vec<(u64, u64)> = Vec::new();
+    let mut from = at;
+    while from < end {
+        let to = ((from / unit + 1) * unit).min(end);
+        if dice.below(2) == 0 {
+            match parts.last_mut() {
+                Some(last) if last.1 == from => last.1 = to,
+                _ => parts.push((from, to)),
+            }
+        }
+        from = to;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_page_are_bits() {
+        assert_eq!(page_lines(0, 4096), u64::MAX);
+        assert_eq!(page_lines(4096 + 63, 2), 0b11);
+        assert_eq!(page_lines(4032, 64), 1 << 63);
+        assert_eq!(runs(0b1011).collect::<Vec<_>>(), [(0, 1), (3, 3)]);
+        assert_eq!(runs(u64::MAX).collect::<Vec<_>>(), [(0, 63)]);
+    }
+
+    #[test]
+    fn survivors_are_made_of_aligned_units() {
+        let mut seen_torn = false;
+        for seed in 0..200 {
+            let parts = survivors(&mut Dice::new(seed), 100, 60, 8);
+            for &(from, to) in &parts {
+                assert!(from == 100 || from % 8 == 0, "{from}");
+                assert!(to == 160 || to % 8 == 0, "{to}");
+            }
+            seen_torn |= parts.len() > 1;
+        }
+        assert!(seen_torn);
+    }
+}

@@ -1,0 +1,43 @@
+//! The vendor commands of the transactional write log: COMMIT, RECOVER, and cleaning on demand (ByteFS §4.3, §4.7).
+
+use amphi_device::{Error, RecoverReport, Result, TxId, WriteLog};
+
+use crate::ssd::Ssd;
+use crate::stats::Counter;
+
+impl WriteLog for Ssd {
+    fn commit(&self, tx: TxId) -> Result<()> {
+        let core = self.core();
+        core.power.command()?;
+        core.timing.wait(core.timing.command());
+        for _ in 0..3 {
+            let seen = core.clean_bell.rounds();
+            if core.append_commit(tx)? {
+                core.count().add(Counter::Commits, 1);
+                if core.txlog_used() * 100 > core.layout.txlog_entries * core.profile.log.clean_at_percent {
+                    core.ring_cleaner();
+                }
+                return Ok(());
+            }
+            core.ring_cleaner();
+            core.clean_bell.wait_beyond(seen)?;
+        }
+        Err(Error::NoSpace(
+            "the transaction log is full and open transactions keep it so; commit them".to_owned(),
+        ))
+    }
+
+    fn recover(&self) -> Result<RecoverReport> {
+        let core = self.core();
+        core.power.command()?;
+        core.timing.wait(core.timing.command());
+        core.recover_log()
+    }
+
+    fn clean_log(&self) -> Result<()> {
+        let core = self.core();
+        core.power.command()?;
+        core.timing.wait(core.timing.command());
+        core.clean_all()
+    }
+}

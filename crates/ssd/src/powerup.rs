@@ -1,0 +1,365 @@
+//! Making a device's image, checking it, and powering the device up from it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use zerocopy::FromBytes;
+use zerocopy::little_endian::{U32, U64};
+
+use crate::core::{Core, Partition};
+use crate::flash::Blocks;
+use crate::format::{
+    self, COUNTERS_AT, HEADER_AT, Header, Layout, MAGIC, MAX_CAPACITY_PAGES, Mapping, OOB_BYTES, Oob, PAGE,
+    PROFILE_AT, PROFILE_MAX, VERSION, control,
+};
+use crate::image::Image;
+use crate::info::{Info, Shutdown};
+use crate::log::PageIndex;
+use crate::ports::Stages;
+use crate::power::Power;
+use crate::stats::{Counters, Stats};
+use crate::timing::Timing;
+use crate::{ImageError, Profile};
+
+/// A device to be made.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) layout: Layout,
+    text: String,
+}
+
+impl Plan {
+    /// Plans a device.
+    ///
+    /// # Errors
+    /// The profile or the capacity is not valid.
+    pub(crate) fn new(profile: &Profile, capacity_bytes: u64) -> Result<Self, ImageError> {
+        profile.check()?;
+        let refuse = |reason| ImageError::Capacity { bytes: capacity_bytes, reason };
+        if capacity_bytes == 0 || !capacity_bytes.is_multiple_of(PAGE) {
+            return Err(refuse("it must be a positive multiple of 4096"));
+        }
+        let pages = capacity_bytes / PAGE;
+        if pages > MAX_CAPACITY_PAGES {
+            return Err(refuse("at most 16 TiB less one page fit the format"));
+        }
+        let text = profile.to_toml()?;
+        if text.len() as u64 > PROFILE_MAX {
+            return Err(refuse("the profile's text is longer than 48 KiB"));
+        }
+        Ok(Self { layout: Layout::new(profile, pages, Layout::blocks_for(profile, pages)), text })
+    }
+
+    /// Writes the new device into an image of zeros. The header comes last.
+    ///
+    /// # Errors
+    /// The host's disk is full.
+    pub(crate) fn write(&self, image: &Image) -> Result<(), ImageError> {
+        let layout = &self.layout;
+        let no_room = |cause: amphi_device::Error| match cause {
+            amphi_device::Error::NoSpace(_) => ImageError::NoSpace { path: "the image".to_owned() },
+            other => ImageError::Corrupt(other.to_string()),
+        };
+        image.allocate(0, layout.txlog_ids).map_err(no_room)?;
+        image.allocate(layout.used_partitions, layout.mapping - layout.used_partitions).map_err(no_room)?;
+        image.allocate(layout.block_words, layout.oob - layout.block_words).map_err(no_room)?;
+        image.write(PROFILE_AT, self.text.as_bytes());
+        image.word(control!(clock)).store(1, Ordering::Relaxed);
+        let mut header = Header {
+            magic: MAGIC,
+            version: U32::new(VERSION),
+            header_bytes: U32::new(size_of::<Header>() as u32),
+            image_id: U64::new(amphi_rt::random::u64()),
+            created_ns: U64::new(amphi_rt::time::wall_ns().max(0) as u64),
+            capacity_pages: U64::new(layout.capacity_pages),
+            blocks: U64::new(layout.blocks),
+            image_bytes: U64::new(layout.image_bytes),
+            profile_bytes: U32::new(self.text.len() as u32),
+            profile_crc: U32::new(crc32c::crc32c(self.text.as_bytes())),
+            reserved: [0; 60],
+            crc: U32::ZERO,
+        };
+        header.crc = U32::new(header.checksum());
+        for at in HEADER_AT {
+            image.write_struct(at, &header);
+        }
+        Ok(())
+    }
+}
+
+/// What an image's header and profile say.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    header: Header,
+    profile: Profile,
+    layout: Layout,
+}
+
+impl std::fmt::Debug for Header {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Header").field("version", &self.version.get()).finish_non_exhaustive()
+    }
+}
+
+/// Chooses the header copy that is whole.
+fn choose(copies: [Header; 2], path: &str) -> Result<Header, ImageError> {
+    for header in &copies {
+        if header.magic == MAGIC && header.crc.get() == header.checksum() {
+            if header.version.get() != VERSION {
+                return Err(ImageError::Version { found: header.version.get(), supported: VERSION });
+            }
+            return Ok(*header);
+        }
+    }
+    match copies.iter().find(|header| header.magic == MAGIC) {
+        // Another version may keep its checksum elsewhere.
+        Some(header) if header.version.get() != VERSION => {
+            Err(ImageError::Version { found: header.version.get(), supported: VERSION })
+        }
+        Some(_) => Err(ImageError::Checksum { what: "header" }),
+        None => Err(ImageError::NotAnImage { path: path.to_owned() }),
+    }
+}
+
+fn parse(header: Header, text: &[u8]) -> Result<Parts, ImageError> {
+    if header.profile_crc.get() != crc32c::crc32c(text) {
+        return Err(ImageError::Checksum { what: "profile" });
+    }
+    let text = std::str::from_utf8(text).map_err(|_| ImageError::Checksum { what: "profile" })?;
+    let profile = Profile::parse(text)?;
+    let pages = header.capacity_pages.get();
+    if pages == 0 || pages > MAX_CAPACITY_PAGES {
+        return Err(ImageError::Corrupt(format!("a capacity of {pages} pages is impossible")));
+    }
+    if header.blocks.get() != Layout::blocks_for(&profile, pages) {
+        return Err(ImageError::Corrupt(format!(
+            "{} erase blocks do not fit its capacity",
+            header.blocks.get()
+        )));
+    }
+    let layout = Layout::new(&profile, pages, header.blocks.get());
+    if layout.image_bytes != header.image_bytes.get() {
+        return Err(ImageError::Corrupt("its length does not fit its regions".to_owned()));
+    }
+    Ok(Parts { header, profile, layout })
+}
+
+/// Reads and checks a mapped image's header and profile.
+///
+/// # Errors
+/// As for [`open`].
+pub(crate) fn read(image: &Image) -> Result<Parts, ImageError> {
+    let header = choose(HEADER_AT.map(|at| image.read_struct(at)), "memory")?;
+    if u64::from(header.profile_bytes.get()) > PROFILE_MAX {
+        return Err(ImageError::Checksum { what: "profile" });
+    }
+    let mut text = vec![0; header.profile_bytes.get() as usize];
+    image.read(PROFILE_AT, &mut text);
+    parse(header, &text)
+}
+
+/// Reads a file's first pages, whether or not it is an image.
+fn read_head(file: &std::fs::File, path: &Path) -> Result<(Parts, Vec<u8>), ImageError> {
+    use std::os::unix::fs::FileExt;
+    let name = path.display().to_string();
+    let mut head = vec![0; (PROFILE_AT + PROFILE_MAX) as usize];
+    let mut have = 0;
+    while have < head.len() {
+        match file.read_at(&mut head[have..], have as u64) {
+            Ok(0) => break,
+            Ok(more) => have += more,
+            Err(cause) if cause.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(cause) => {
+                return Err(ImageError::System { action: "read", path: name, cause: cause.to_string() });
+            }
+        }
+    }
+    let copies = HEADER_AT.map(|at| {
+        Header::read_from_prefix(&head[at as usize..]).map(|(header, _)| header).expect("the buffer holds it")
+    });
+    let header = choose(copies, &name)?;
+    let actual = file
+        .metadata()
+        .map_err(|cause| ImageError::System { action: "examine", path: name, cause: cause.to_string() })?
+        .len();
+    if actual < header.image_bytes.get() {
+        return Err(ImageError::Truncated { expected: header.image_bytes.get(), actual });
+    }
+    let bytes = u64::from(header.profile_bytes.get());
+    if bytes > PROFILE_MAX {
+        return Err(ImageError::Checksum { what: "profile" });
+    }
+    let parts = parse(header, &head[PROFILE_AT as usize..(PROFILE_AT + bytes) as usize])?;
+    Ok((parts, head))
+}
+
+/// Opens, locks, checks and maps an image file.
+///
+/// # Errors
+/// In use, not an image, another version, truncated, damaged, or the system refuses.
+pub(crate) fn open(path: &Path) -> Result<(Image, Parts), ImageError> {
+    let file = Image::open_file(path)?;
+    let (parts, _) = read_head(&file, path)?;
+    let image = Image::map(file, path.display().to_string(), parts.layout.image_bytes)?;
+    Ok((image, parts))
+}
+
+/// How the last session ended.
+///
+/// # Errors
+/// The word is none that a device writes.
+pub(crate) fn shutdown(image: &Image) -> Result<Shutdown, ImageError> {
+    let word = image.word(control!(shutdown)).load(Ordering::Acquire);
+    Shutdown::from_word(word).ok_or_else(|| ImageError::Corrupt(format!("its shutdown mark is {word}")))
+}
+
+/// Describes a device.
+pub(crate) fn info(image: &Image, layout: &Layout, profile: &Profile, last_shutdown: Shutdown) -> Info {
+    let header: Header = image.read_struct(HEADER_AT[0]);
+    Info {
+        format_version: VERSION,
+        image_id: header.image_id.get(),
+        created_ns: header.created_ns.get(),
+        profile: profile.name.clone(),
+        description: profile.description.clone(),
+        capacity_bytes: layout.capacity_pages * PAGE,
+        flash_bytes: layout.flash_pages() * PAGE,
+        image_bytes: layout.image_bytes,
+        log_region_bytes: layout.region_bytes,
+        txlog_bytes: profile.log.txlog_bytes,
+        channels: profile.flash.channels,
+        ways: profile.flash.ways,
+        pages_per_block: layout.pages_per_block,
+        power_ups: image.word(control!(power_ups)).load(Ordering::Relaxed),
+        last_shutdown,
+    }
+}
+
+/// Reads what an image's device is and did, by reading its first pages only.
+///
+/// # Errors
+/// As for [`open`], except that the image may be in use.
+pub(crate) fn inspect(path: &Path) -> Result<(Info, Stats), ImageError> {
+    let name = path.display().to_string();
+    let file = std::fs::File::open(path).map_err(|cause| ImageError::System {
+        action: "open",
+        path: name,
+        cause: cause.to_string(),
+    })?;
+    let (parts, head) = read_head(&file, path)?;
+    // A small image in memory with the same first pages answers as the device would.
+    let image = Image::in_memory(head.len() as u64)?;
+    image.write(0, &head);
+    let mut stats = Counters(&image).report();
+    let active = image.word(control!(active)).load(Ordering::Relaxed) & 1;
+    stats.log_used = image.word(control!(tail[active])).load(Ordering::Relaxed);
+    stats.log_capacity = parts.layout.region_bytes;
+    let commits = |at| image.word(at).load(Ordering::Relaxed);
+    stats.txlog_used = commits(control!(txlog_tail)).saturating_sub(commits(control!(txlog_head)));
+    Ok((info(&image, &parts.layout, &parts.profile, shutdown(&image)?), stats))
+}
+
+/// Powers a device up: rebuilds what was volatile.
+///
+/// # Errors
+/// The image holds what no device writes.
+pub(crate) fn power_up(
+    image: Arc<Image>,
+    parts: &Parts,
+    dilation: f64,
+    free: bool,
+) -> Result<Arc<Core>, ImageError> {
+    let (layout, profile) = (parts.layout, parts.profile.clone());
+    let partitions: Box<[Partition]> = (0..layout.partitions)
+        .map(|number| {
+            let word = image.word(layout.used_partitions + number / 64 * 8).load(Ordering::Relaxed);
+            Partition {
+                index: amphi_rt::sync::RwLock::new(PageIndex::new(number as u32)),
+                stored: AtomicBool::new(word >> (number % 64) & 1 == 1),
+            }
+        })
+        .collect();
+    let live: Box<[AtomicU32]> = (0..layout.blocks).map(|_| AtomicU32::new(0)).collect();
+    for (number, partition) in partitions.iter().enumerate() {
+        if !partition.stored.load(Ordering::Relaxed) {
+            continue;
+        }
+        let first = number as u64 * layout.partition_pages;
+        for lpa in first..(first + layout.partition_pages).min(layout.capacity_pages) {
+            let word = image.word(layout.mapping_word(lpa)).load(Ordering::Relaxed);
+            let Mapping::At(page) = Mapping::from_word(word) else { continue };
+            if page >= layout.flash_pages() {
+                return Err(ImageError::Corrupt(format!(
+                    "page {lpa} is mapped outside the flash, to {page}"
+                )));
+            }
+            live[(page / layout.pages_per_block) as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let blocks = Blocks::new(&image, &layout, &profile, live);
+    let core = Arc::new_cyclic(|itself| Core {
+        itself: itself.clone(),
+        layout,
+        image_id: parts.header.image_id.get(),
+        contract: profile.contract(),
+        timing: Timing::new(&profile, dilation, free),
+        power: Power::on(),
+        partitions,
+        log: Default::default(),
+        txlog: Default::default(),
+        cleaning: Default::default(),
+        blocks,
+        stages: Stages::new(),
+        clean_bell: Default::default(),
+        collect_bell: Default::default(),
+        profile,
+        image,
+    });
+    core.rebuild_index().map_err(|cause| ImageError::Corrupt(cause.to_string()))?;
+    Ok(core)
+}
+
+/// Copies a device's image into memory: every part that is in use.
+///
+/// # Errors
+/// There is no memory.
+pub(crate) fn copy(core: &Core) -> Result<Image, ImageError> {
+    let (from, layout) = (&core.image, &core.layout);
+    let to = Image::in_memory(layout.image_bytes)?;
+    let part = |at: u64, len: u64| to.copy_from(from, at, len as usize);
+    part(0, PROFILE_AT + PROFILE_MAX);
+    let head = from.word(control!(txlog_head)).load(Ordering::Relaxed);
+    let tail = from.word(control!(txlog_tail)).load(Ordering::Relaxed);
+    for position in head..tail {
+        let slot = position % layout.txlog_entries;
+        part(layout.txlog_ids + slot * 4, 4);
+        part(layout.txlog_clock + slot * 8, 8);
+    }
+    for region in 0..2 {
+        part(layout.log[region], core.log_tail(region));
+    }
+    part(layout.used_partitions, layout.partitions.div_ceil(64) * 8);
+    part(layout.block_words, layout.blocks * 8);
+    for (number, partition) in core.partitions.iter().enumerate() {
+        if partition.stored.load(Ordering::Relaxed) {
+            let first = number as u64 * layout.partition_pages;
+            part(layout.mapping_word(first), layout.partition_pages * 8);
+        }
+    }
+    for page in 0..layout.flash_pages() {
+        if core.blocks.is_erased(page) {
+            continue;
+        }
+        let oob: Oob = from.read_struct(layout.oob_record(page));
+        part(layout.oob_record(page), OOB_BYTES);
+        let lpa = u64::from(oob.lpa.get());
+        if lpa < layout.capacity_pages && core.mapping(lpa) == Mapping::At(page) {
+            part(layout.flash_page(page), PAGE);
+        }
+    }
+    Ok(to)
+}
+
+/// The counters have their own page.
+const _: () = assert!(COUNTERS_AT + 8 * format::COUNTERS as u64 == PROFILE_AT);

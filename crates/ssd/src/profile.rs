@@ -1,0 +1,349 @@
+//! Device profiles: the parameters of one SSD, read from TOML.
+//!
+//! A profile is copied into every image made with it, so that an image keeps behaving as the device it was made as. The built-in
+//! ones are the files of `profiles/`; each value there carries its source.
+
+use std::path::Path;
+
+use amphi_device::{BlockDurability, ByteDurability, DurabilityContract, PAGE_BYTES};
+use serde::{Deserialize, Serialize};
+
+/// The built-in profiles: name and text.
+const BUILT_IN: [(&str, &str); 2] = [
+    ("mssd-pcie3", include_str!("../../../profiles/mssd-pcie3.toml")),
+    ("free", include_str!("../../../profiles/free.toml")),
+];
+
+/// Why a profile cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    /// No built-in profile has this name.
+    #[error("no profile is called '{name}'; built in are: {known}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read the profile {path}: {cause}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        cause: String,
+    },
+    /// Not TOML, an unknown or missing key, or a value of the wrong type; the message names the key.
+    #[error("the profile is not valid: {0}")]
+    Syntax(String),
+    /// A value is outside what the emulator can represent.
+    #[error("the profile's {key} is {value}; it must be {expected}")]
+    Value {
+        /// The key, with its section.
+        key: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it must be.
+        expected: &'static str,
+    },
+}
+
+/// The parameters of one SSD.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Short name, as given on command lines.
+    pub name: String,
+    /// One line for people.
+    pub description: String,
+    /// The link between host and device.
+    pub link: LinkProfile,
+    /// Flash chips and the translation layer above them.
+    pub flash: FlashProfile,
+    /// The firmware's write log.
+    pub log: LogProfile,
+    /// What survives what.
+    pub persistence: PersistenceProfile,
+}
+
+/// The link between host and device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkProfile {
+    /// Device-to-host bandwidth in MB/s (10^6 bytes); 0 is unlimited.
+    pub read_mb_s: u64,
+    /// Host-to-device bandwidth in MB/s; 0 is unlimited.
+    pub write_mb_s: u64,
+    /// Latency of a load of one 64 B line, in ns. Loads of several lines follow one another.
+    pub line_read_ns: u64,
+    /// Latency of making one stored line durable, in ns.
+    pub line_write_ns: u64,
+    /// Fixed part of a block or vendor command, in ns.
+    pub command_ns: u64,
+}
+
+/// Flash chips and the translation layer above them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlashProfile {
+    /// Bytes in a flash page: 4096.
+    pub page_bytes: u64,
+    /// Independent channels, 1 to 64.
+    pub channels: u64,
+    /// Dies on a channel, 1 to 64.
+    pub ways: u64,
+    /// Pages in an erase block, 4 to 4096.
+    pub pages_per_block: u64,
+    /// Time of a page read on its die, in ns.
+    pub read_ns: u64,
+    /// Time of a page program on its die, in ns.
+    pub program_ns: u64,
+    /// Time of a block erase on its die, in ns.
+    pub erase_ns: u64,
+    /// Time that one page occupies its channel, in ns.
+    pub transfer_ns: u64,
+    /// Flash beyond the host's capacity, in percent of it, 1 to 100. Small devices get at least a few blocks.
+    pub over_provisioning_percent: u64,
+    /// Pages the write buffer admits before a write waits for programs, at least 1.
+    pub write_buffer_pages: u64,
+}
+
+/// The firmware's write log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogProfile {
+    /// Bytes of one of the two log regions: a multiple of 4096, 64 KiB to 4 GiB.
+    pub region_bytes: u64,
+    /// Use of the active region, in percent, at which cleaning starts, 1 to 95.
+    pub clean_at_percent: u64,
+    /// Bytes of the transaction log of 4 B commit entries: a multiple of 4096, at least 4096.
+    pub txlog_bytes: u64,
+    /// Bytes of one partition of the log's index: a multiple of 4096, 64 KiB to 64 MiB.
+    pub partition_bytes: u64,
+}
+
+/// What survives what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PersistenceProfile {
+    /// Aligned bytes of a store that are never torn: 8.
+    pub store_atomic_bytes: u32,
+    /// When a store is durable.
+    pub byte_durability: ByteDurabilityName,
+    /// Aligned bytes of a block write that are never torn: 512, 1024, 2048 or 4096.
+    pub block_atomic_bytes: u32,
+    /// When a block write is durable.
+    pub block_durability: BlockDurabilityName,
+}
+
+/// [`ByteDurability`] as profiles spell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ByteDurabilityName {
+    /// After a write-verify read.
+    VerifyRead,
+    /// After flush and fence.
+    Fence,
+}
+
+/// [`BlockDurability`] as profiles spell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BlockDurabilityName {
+    /// On completion.
+    Completion,
+}
+
+impl Profile {
+    /// The names of the built-in profiles.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name)
+    }
+
+    /// The built-in profile called `name`.
+    ///
+    /// # Errors
+    /// [`ProfileError::Unknown`], which lists the names there are.
+    pub fn named(name: &str) -> Result<Self, ProfileError> {
+        let text =
+            BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text).ok_or_else(|| {
+                ProfileError::Unknown {
+                    name: name.to_owned(),
+                    known: Self::names().collect::<Vec<_>>().join(", "),
+                }
+            })?;
+        Self::parse(text)
+    }
+
+    /// Reads a profile from a TOML file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or as for [`parse`](Self::parse).
+    pub fn load(path: &Path) -> Result<Self, ProfileError> {
+        let text = std::fs::read_to_string(path).map_err(|cause| ProfileError::Read {
+            path: path.display().to_string(),
+            cause: cause.to_string(),
+        })?;
+        Self::parse(&text)
+    }
+
+    /// Reads a profile from TOML text.
+    ///
+    /// # Errors
+    /// [`ProfileError::Syntax`] or [`ProfileError::Value`], which name the key.
+    pub fn parse(text: &str) -> Result<Self, ProfileError> {
+        let profile: Self = toml::from_str(text)
+            .map_err(|cause| ProfileError::Syntax(cause.to_string().trim_end().to_owned()))?;
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// The profile as TOML, as an image stores it.
+    ///
+    /// # Errors
+    /// [`ProfileError::Syntax`] if a name cannot be written as TOML.
+    pub(crate) fn to_toml(&self) -> Result<String, ProfileError> {
+        toml::to_string(self).map_err(|cause| ProfileError::Syntax(cause.to_string()))
+    }
+
+    /// Checks every value's range.
+    ///
+    /// # Errors
+    /// [`ProfileError::Value`] naming the first key that is out of range.
+    pub fn check(&self) -> Result<(), ProfileError> {
+        const SECOND: u64 = 1_000_000_000;
+        let time = "at most 1000000000 ns";
+        let (link, flash, log, persistence) = (&self.link, &self.flash, &self.log, &self.persistence);
+        let page = PAGE_BYTES as u64;
+        let rules: [(&'static str, u64, bool, &'static str); 21] = [
+            ("link.read_mb_s", link.read_mb_s, link.read_mb_s <= 10_000_000, "at most 10000000 MB/s"),
+            ("link.write_mb_s", link.write_mb_s, link.write_mb_s <= 10_000_000, "at most 10000000 MB/s"),
+            ("link.line_read_ns", link.line_read_ns, link.line_read_ns <= SECOND, time),
+            ("link.line_write_ns", link.line_write_ns, link.line_write_ns <= SECOND, time),
+            ("link.command_ns", link.command_ns, link.command_ns <= SECOND, time),
+            ("flash.page_bytes", flash.page_bytes, flash.page_bytes == page, "4096"),
+            ("flash.channels", flash.channels, (1..=64).contains(&flash.channels), "1 to 64"),
+            ("flash.ways", flash.ways, (1..=64).contains(&flash.ways), "1 to 64"),
+            (
+                "flash.pages_per_block",
+                flash.pages_per_block,
+                (4..=4096).contains(&flash.pages_per_block),
+                "4 to 4096",
+            ),
+            ("flash.read_ns", flash.read_ns, flash.read_ns <= SECOND, time),
+            ("flash.program_ns", flash.program_ns, flash.program_ns <= SECOND, time),
+            ("flash.erase_ns", flash.erase_ns, flash.erase_ns <= SECOND, time),
+            ("flash.transfer_ns", flash.transfer_ns, flash.transfer_ns <= SECOND, time),
+            (
+                "flash.over_provisioning_percent",
+                flash.over_provisioning_percent,
+                (1..=100).contains(&flash.over_provisioning_percent),
+                "1 to 100",
+            ),
+            (
+                "flash.write_buffer_pages",
+                flash.write_buffer_pages,
+                (1..=1 << 20).contains(&flash.write_buffer_pages),
+                "1 to 1048576",
+            ),
+            (
+                "log.region_bytes",
+                log.region_bytes,
+                log.region_bytes.is_multiple_of(page) && (64 << 10..=4 << 30).contains(&log.region_bytes),
+                "a multiple of 4096 from 64 KiB to 4 GiB",
+            ),
+            (
+                "log.clean_at_percent",
+                log.clean_at_percent,
+                (1..=90).contains(&log.clean_at_percent),
+                "1 to 90",
+            ),
+            (
+                "log.txlog_bytes",
+                log.txlog_bytes,
+                log.txlog_bytes.is_multiple_of(page) && (page..=64 << 20).contains(&log.txlog_bytes),
+                "a multiple of 4096 from 4 KiB to 64 MiB",
+            ),
+            (
+                "log.partition_bytes",
+                log.partition_bytes,
+                log.partition_bytes.is_multiple_of(page)
+                    && (64 << 10..=64 << 20).contains(&log.partition_bytes),
+                "a multiple of 4096 from 64 KiB to 64 MiB",
+            ),
+            (
+                "persistence.store_atomic_bytes",
+                u64::from(persistence.store_atomic_bytes),
+                persistence.store_atomic_bytes == 8,
+                "8",
+            ),
+            (
+                "persistence.block_atomic_bytes",
+                u64::from(persistence.block_atomic_bytes),
+                [512, 1024, 2048, 4096].contains(&persistence.block_atomic_bytes),
+                "512, 1024, 2048 or 4096",
+            ),
+        ];
+        for (key, value, fine, expected) in rules {
+            if !fine {
+                return Err(ProfileError::Value { key, value, expected });
+            }
+        }
+        Ok(())
+    }
+
+    /// The durability contract this profile declares.
+    #[must_use]
+    pub fn contract(&self) -> DurabilityContract {
+        DurabilityContract {
+            store_atomic_bytes: self.persistence.store_atomic_bytes,
+            byte_durability: match self.persistence.byte_durability {
+                ByteDurabilityName::VerifyRead => ByteDurability::VerifyRead,
+                ByteDurabilityName::Fence => ByteDurability::Fence,
+            },
+            block_atomic_bytes: self.persistence.block_atomic_bytes,
+            block_durability: match self.persistence.block_durability {
+                BlockDurabilityName::Completion => BlockDurability::Completion,
+            },
+            transactions: true,
+        }
+    }
+
+    /// Whether no command takes any time.
+    pub(crate) fn is_free(&self) -> bool {
+        let (link, flash) = (&self.link, &self.flash);
+        [link.read_mb_s, link.write_mb_s, link.line_read_ns, link.line_write_ns, link.command_ns]
+            .into_iter()
+            .chain([flash.read_ns, flash.program_ns, flash.erase_ns, flash.transfer_ns])
+            .all(|value| value == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_profiles_are_valid_and_carry_their_own_name() {
+        for name in Profile::names() {
+            let profile = Profile::named(name).expect("valid");
+            assert_eq!(profile.name, name);
+            assert_eq!(Profile::parse(&profile.to_toml().expect("writes")).expect("reads"), profile);
+        }
+        assert!(Profile::named("free").expect("valid").is_free());
+        assert!(!Profile::named("mssd-pcie3").expect("valid").is_free());
+    }
+
+    #[test]
+    fn refusals_name_the_key() {
+        let text = BUILT_IN[0].1;
+        let unknown = text.replace("[log]", "[log]\nturbo = 1");
+        assert!(Profile::parse(&unknown).expect_err("unknown key").to_string().contains("turbo"));
+        let missing = text.replace("erase_ns", "# erase_ns");
+        assert!(Profile::parse(&missing).expect_err("missing key").to_string().contains("erase_ns"));
+        let range = text.replace("channels = 8", "channels = 0");
+        assert!(Profile::parse(&range).expect_err("range").to_string().contains("flash.channels is 0"));
+        let nothing = Profile::named("fast").expect_err("unknown name").to_string();
+        assert!(nothing.contains("fast") && nothing.contains("mssd-pcie3"), "{nothing}");
+    }
+}

@@ -1,0 +1,242 @@
+//! The emulated SSD as its owner holds it: making, opening, describing and closing one, and the powers that only tests have.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::core::Core;
+use crate::dice::Dice;
+use crate::format::control;
+use crate::image::Image;
+use crate::info::{Info, Shutdown};
+use crate::power::Loss;
+use crate::powerup;
+use crate::stats::{Counter, Stats};
+use crate::{ImageError, Profile};
+
+/// How to open an image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OpenOptions {
+    /// Device times are multiplied by this. 1 is as the profile says; 0 or less, or not a number, counts as 1.
+    pub dilation: f64,
+    /// No device time at all, whatever the profile says.
+    pub free: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { dilation: 1.0, free: false }
+    }
+}
+
+/// An emulated SSD with power on.
+///
+/// It answers on the [block port](amphi_device::BlockPort), the [byte port](amphi_device::BytePort) and the
+/// [vendor commands](amphi_device::WriteLog). Dropping it closes it; what host threads have stored but not posted is then
+/// lost, as caches are.
+#[derive(Debug)]
+pub struct Ssd {
+    core: Arc<Core>,
+    options: OpenOptions,
+    /// How the session before this one ended.
+    last_shutdown: Shutdown,
+}
+
+impl Ssd {
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Creates an image: a sparse file, mode 0600, that holds a new device of `capacity_bytes` (a multiple of 4096).
+    ///
+    /// # Errors
+    /// The file exists, the profile or capacity is not valid, or the system refuses.
+    pub fn create(path: &Path, profile: &Profile, capacity_bytes: u64) -> Result<(), ImageError> {
+        let plan = powerup::Plan::new(profile, capacity_bytes)?;
+        let image = Image::create(path, plan.layout.image_bytes)?;
+        plan.write(&image).inspect_err(|_| {
+            // Half an image is none.
+            let _ = std::fs::remove_file(path);
+        })
+    }
+
+    /// Opens an image, for this process alone, and powers its device up.
+    ///
+    /// # Errors
+    /// In use, not an image, another version, truncated, damaged, or the system refuses.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, ImageError> {
+        let (image, parts) = powerup::open(path)?;
+        Self::power_up(Arc::new(image), &parts, *options)
+    }
+
+    /// A new device in memory, of `capacity_bytes` (rounded up to whole pages).
+    ///
+    /// # Panics
+    /// If the profile or the capacity is not valid, or there is no memory: the caller wrote them down.
+    #[must_use]
+    pub fn in_memory(profile: &Profile, capacity_bytes: u64) -> Self {
+        Self::try_in_memory(profile, capacity_bytes, &OpenOptions::default())
+            .expect("a valid profile and capacity, and memory for them")
+    }
+
+    /// As [`in_memory`](Self::in_memory), with options.
+    ///
+    /// # Errors
+    /// The profile or the capacity is not valid, or there is no memory.
+    pub fn try_in_memory(
+        profile: &Profile,
+        capacity_bytes: u64,
+        options: &OpenOptions,
+    ) -> Result<Self, ImageError> {
+        let plan = powerup::Plan::new(profile, capacity_bytes.next_multiple_of(4096))?;
+        let image = Image::in_memory(plan.layout.image_bytes)?;
+        plan.write(&image)?;
+        let parts = powerup::read(&image)?;
+        Self::power_up(Arc::new(image), &parts, *options)
+    }
+
+    fn power_up(image: Arc<Image>, parts: &powerup::Parts, options: OpenOptions) -> Result<Self, ImageError> {
+        let dilation = if options.dilation > 0.0 { options.dilation } else { 1.0 };
+        let last_shutdown = powerup::shutdown(&image)?;
+        let core = powerup::power_up(image, parts, dilation, options.free)?;
+        core.image.word(control!(power_ups)).fetch_add(1, Ordering::Relaxed);
+        core.image.word(control!(shutdown)).store(Shutdown::InUse as u64, Ordering::Release);
+        Ok(Self { core, options, last_shutdown })
+    }
+
+    /// What the device is.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        powerup::info(&self.core.image, &self.core.layout, &self.core.profile, self.last_shutdown)
+    }
+
+    /// What the device did since it was made.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let core = &self.core;
+        let mut stats = core.count().report();
+        (stats.erase_count_min, stats.erase_count_max) = core.wear();
+        stats.log_used = core.log_tail(core.active_region());
+        stats.log_capacity = core.layout.region_bytes;
+        stats.txlog_used = core.txlog_used();
+        stats.index_bytes = self.index_bytes();
+        stats
+    }
+
+    /// Reads what an image's device is and did, without powering it up: it may be in use meanwhile.
+    ///
+    /// # Errors
+    /// Not an image, another version, truncated, damaged, or the system refuses.
+    pub fn inspect(path: &Path) -> Result<(Info, Stats), ImageError> {
+        powerup::inspect(path)
+    }
+
+    /// Writes the image back to the host's disk. What the emulated device promises needs this only against failures of the
+    /// real machine.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub fn sync(&self) -> amphi_device::Result<()> {
+        self.core.image.sync()
+    }
+
+    /// Bytes of memory that the write log's index holds.
+    #[must_use]
+    pub fn index_bytes(&self) -> u64 {
+        self.core.partitions.iter().map(|partition| partition.index.read().bytes() as u64).sum()
+    }
+
+    /// Looks a byte address up in the write log's index, as every load does, and answers whether the log holds that byte.
+    /// For measuring the index alone.
+    ///
+    /// # Panics
+    /// If `at` is outside the device.
+    #[must_use]
+    pub fn is_logged(&self, at: u64) -> bool {
+        let (partition, page) = self.core.partition(at / crate::format::PAGE);
+        let offset = (at % crate::format::PAGE) as usize;
+        let index = partition.index.read();
+        index.chunks_near(page, offset, offset + 1).iter().any(|chunk| chunk.meets(offset, offset + 1))
+    }
+}
+
+/// Powers that belong to tests and the crash laboratory, and to no host.
+impl Ssd {
+    /// Cuts the power. What was not durable is kept, dropped or torn as the contract allows, by the seed. From now on every command
+    /// answers [`PowerLost`](amphi_device::Error::PowerLost).
+    pub fn power_cut(&self, seed: u64) {
+        self.core.power.cut(Loss::PowerCut, seed);
+    }
+
+    /// Crashes the host: as a power cut, but what was posted on the link arrives.
+    pub fn host_crash(&self, seed: u64) {
+        self.core.power.cut(Loss::HostCrash, seed);
+    }
+
+    /// Cuts the power just before the n-th command (from 0) that reaches a port from now on.
+    pub fn cut_after_commands(&self, commands: u64, seed: u64) {
+        self.core.power.arm(Some(commands), None, seed);
+    }
+
+    /// Cuts the power just before the n-th change (from 0) that the firmware makes to its lasting state from now on: inside a
+    /// command, cleaning, garbage collection or recovery.
+    pub fn cut_after_steps(&self, steps: u64, seed: u64) {
+        self.core.power.arm(None, Some(steps), seed);
+    }
+
+    /// Whether the power is still on.
+    #[must_use]
+    pub fn has_power(&self) -> bool {
+        self.core.power.check().is_ok()
+    }
+
+    /// Powers the device up again, after a cut or crash; without either, as after a host crash.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn restart(self) -> Result<Self, ImageError> {
+        self.core.power.cut(Loss::HostCrash, 0);
+        let image = Arc::clone(&self.core.image);
+        let options = self.options;
+        drop(self);
+        let parts = powerup::read(&image)?;
+        Self::power_up(image, &parts, options)
+    }
+
+    /// A copy of the device in memory, with what host threads have staged. No command may be in flight.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn fork(&self) -> Result<Self, ImageError> {
+        let _cleaning = self.core.cleaning.0.lock();
+        let _collecting = self.core.blocks.collecting.lock();
+        let image = Arc::new(powerup::copy(&self.core)?);
+        let parts = powerup::read(&image)?;
+        let mut fork = Self::power_up(image, &parts, self.options)?;
+        fork.last_shutdown = self.last_shutdown;
+        fork.core.stages.take_from(self.core.stages.copy());
+        Ok(fork)
+    }
+}
+
+impl Drop for Ssd {
+    fn drop(&mut self) {
+        let core = &self.core;
+        core.clean_bell.close();
+        core.collect_bell.close();
+        let shutdown = match core.power.loss() {
+            None => Shutdown::Clean,
+            Some((loss, seed)) => {
+                core.settle(loss, Dice::new(seed).next());
+                if loss == Loss::HostCrash {
+                    core.count().add(Counter::HostCrashes, 1);
+                    Shutdown::HostCrash
+                } else {
+                    core.count().add(Counter::PowerCuts, 1);
+                    Shutdown::PowerCut
+                }
+            }
+        };
+        core.image.word(control!(shutdown)).store(shutdown as u64, Ordering::Release);
+    }
+}
