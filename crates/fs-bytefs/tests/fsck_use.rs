@@ -6,11 +6,11 @@ mod fsck_image;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use amphi_fs_bytefs::format::{ROOT_INO, mode};
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions, fsck};
+use amphi_rt::sync::{ReceiveError, channel};
 use amphi_vfs::{FileSystem, Ino, Name, RenameMode};
 use fsck_image::corrupt::{Random, corrupt};
 use fsck_image::memory::Memory;
@@ -79,12 +79,12 @@ fn mount_and_use(image: &Image, seed: u64) -> &'static str {
 
 /// Runs `body` on a thread of its own and fails if it does not end.
 fn within_20_s(what: &str, body: impl FnOnce() + Send + 'static) {
-    let (sender, ended) = channel();
+    let (sender, ended) = channel(16);
     let worker = amphi_rt::task::spawn("bounded", move || {
         body();
         sender.send(()).expect("somebody waits");
     });
-    assert!(ended.recv_timeout(Duration::from_secs(20)) != Err(RecvTimeoutError::Timeout), "{what} hangs");
+    assert!(ended.receive_for(Duration::from_secs(20)) != Err(ReceiveError::Empty), "{what} hangs");
     worker.join();
 }
 
@@ -122,7 +122,7 @@ fn directories_that_hold_themselves_are_survived() {
 #[test]
 fn damaged_images_are_survived() {
     let sample = Image::sample();
-    let (sender, outcomes) = channel();
+    let (sender, outcomes) = channel(16);
     let all = seeds(1500);
     let (first, last) = (all.start, all.end);
     // A thread of its own, so that a hang is seen. Threads that hang cannot be ended, but the test can.
@@ -139,11 +139,11 @@ fn damaged_images_are_survived() {
     let mut counts = std::collections::BTreeMap::new();
     let mut panics = Vec::new();
     for seed in first..last {
-        match outcomes.recv_timeout(Duration::from_secs(20)) {
+        match outcomes.receive_for(Duration::from_secs(20)) {
             Ok((_, Some(outcome))) => *counts.entry(outcome).or_insert(0) += 1,
             Ok((seed, None)) => panics.push(seed),
-            Err(RecvTimeoutError::Timeout) => panic!("a hang: replay with AMPHI_SEED={seed}"),
-            Err(RecvTimeoutError::Disconnected) => panic!("the worker ended at seed {seed}"),
+            Err(ReceiveError::Empty) => panic!("a hang: replay with AMPHI_SEED={seed}"),
+            Err(ReceiveError::Closed) => panic!("the worker ended at seed {seed}"),
         }
     }
     worker.join();

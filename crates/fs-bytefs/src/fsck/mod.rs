@@ -18,7 +18,7 @@ mod read;
 mod report;
 mod state;
 
-use amphi_device::{BlockPort, Structure, WriteLog};
+use amphi_device::{BlockPort, RecoverReport, Structure, WriteLog};
 
 pub use finding::{EntryAt, Finding, FindingKind, FoundName, Half, Severity};
 pub use report::{FsckError, Phase, Progress, Report};
@@ -38,10 +38,19 @@ pub fn check<D: BlockPort + WriteLog>(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, FsckError> {
     progress(Progress { phase: Phase::Loading, done: 0, total: 0 });
-    let recovered = device.recover()?;
+    let recovered = recover(device)?;
     let (mut report, _) = examine(device, &Overlay::new(), progress)?;
     report.log_entries_dropped = recovered.entries_dropped;
     Ok(report)
+}
+
+/// Replays the device's log, unless the device holds something else: then its log is none of our business.
+fn recover<D: BlockPort + WriteLog>(device: &D) -> Result<RecoverReport, FsckError> {
+    let page = Reader::new(device, &Overlay::new()).page(0, Structure::Superblock)??;
+    match Superblock::decode(&page, device.capacity_pages()) {
+        Err(error @ (FormatError::NotByteFs | FormatError::Version(_))) => Err(error.into()),
+        _ => Ok(device.recover()?),
+    }
 }
 
 /// Runs all passes over the device as it would be with `overlay` written.
