@@ -90,6 +90,11 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
         self.recovered
     }
 
+    /// The device under the file system.
+    pub fn device(&self) -> &Arc<D> {
+        &self.core.device
+    }
+
     /// What the superblock says, as of this mount.
     pub fn info(&self) -> Info {
         Info::of(&self.core.superblock, &self.core.state)

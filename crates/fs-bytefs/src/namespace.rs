@@ -125,7 +125,11 @@ fn new_state<D: BlockPort + WriteLog>(
         mtime: now,
         ctime: now,
         generation: amphi_rt::random::u64() as u32,
-        rdev: new.rdev,
+        rdev: if matches!(new.file_type, FileType::CharDevice | FileType::BlockDevice) {
+            new.rdev
+        } else {
+            0
+        },
         data_pages: 0,
         orphan_slot: None,
         gone: false,
@@ -167,13 +171,15 @@ pub fn touch<D: BlockPort + WriteLog>(core: &Core<D>, dir: &mut State) {
 /// As there.
 pub fn link<D: BlockPort + WriteLog>(core: &Core<D>, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry> {
     let inode = core.inode(ino)?;
-    if matches!(inode.state.read().body, Body::Dir(_)) {
-        return Err(Error::NotPermitted);
-    }
+    // Asked before the parent is locked: a directory might be the parent itself, or above it.
+    let is_dir = matches!(inode.state.read().body, Body::Dir(_));
     let parent = core.inode(dir)?;
     let mut parent_state = lock_dir(core, &parent)?;
     if parent_state.dir()?.find(name).is_some() {
         return Err(Error::Exists);
+    }
+    if is_dir {
+        return Err(Error::NotPermitted);
     }
     let mut state = inode.state.write();
     if state.gone || state.nlink == 0 {

@@ -115,6 +115,8 @@ impl FileSystem for Model {
     fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry> {
         let mut tree = self.tree.lock();
         tree.writable()?;
+        tree.get(ino)?;
+        tree.vacant(dir, name)?;
         let inode = tree.get(ino)?;
         if inode.is_directory() {
             return Err(Error::NotPermitted);
@@ -122,7 +124,6 @@ impl FileSystem for Model {
         if inode.nlink == 0 {
             return Err(Error::NotFound);
         }
-        tree.vacant(dir, name)?;
         if tree.get(ino)?.nlink >= tree.limits.links {
             return Err(Error::TooManyLinks);
         }
@@ -329,6 +330,9 @@ impl Tree {
         new_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
+        // As when a path is walked: what is no directory is noticed before what has no such name.
+        self.get(from)?.names()?;
+        self.get(to)?.names()?;
         let source = self.find(from, name)?;
         let target = self.get(to)?.names()?.get(new_name.bytes());
         if self.get(to)?.nlink == 0 {

@@ -29,9 +29,8 @@ impl Default for HostProfile {
 pub fn count() -> usize {
     // Asking the system reads control-group files: 20 us, too long for an allocator to do each time.
     static REAL: OnceLock<usize> = OnceLock::new();
-    in_sim(|core| core.settings.host.cores.max(1)).unwrap_or_else(|| {
-        *REAL.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
-    })
+    in_sim(|core| core.settings.host.cores.max(1))
+        .unwrap_or_else(|| *REAL.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from)))
 }
 
 /// An index below [`count`] that tasks running at the same time tend not to share: the key of per-CPU structures.

@@ -1,0 +1,79 @@
+//! ByteFS keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room, under memory pressure, across
+//! remounts, and with several tasks in virtual time.
+
+use std::sync::Arc;
+
+use amphi_conformance::random;
+use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
+use amphi_rt::Sim;
+
+#[path = "fsck_image/memory.rs"]
+mod memory;
+use memory::Memory;
+
+fn roomy() -> MountOptions {
+    MountOptions { write_back_interval_ns: 0, ..MountOptions::default() }
+}
+
+/// So little memory that pages and inodes come and go all the time.
+fn cramped() -> MountOptions {
+    MountOptions { page_cache_pages: 6, inode_cache: 3, ..roomy() }
+}
+
+fn make_with(options: MountOptions) -> ByteFs<Memory> {
+    let device = Arc::new(Memory::new(vec![0; 64 << 20]));
+    let format = FormatOptions { inodes: Some(20_480), ..FormatOptions::default() };
+    ByteFs::format(&*device, &format).expect("a 64 MB device can be formatted");
+    ByteFs::mount(device, options).expect("what was just formatted can be mounted")
+}
+
+fn remount(fs: ByteFs<Memory>, options: MountOptions) -> ByteFs<Memory> {
+    let device = Arc::clone(fs.device());
+    fs.unmount().expect("an idle file system unmounts");
+    let report = amphi_fs_bytefs::fsck::check(&*device, &mut |_| {}).expect("the image can be checked");
+    assert!(report.findings.is_empty(), "fsck after unmount: {:#?}", report.findings);
+    ByteFs::mount(device, options).expect("what was cleanly unmounted can be mounted")
+}
+
+#[test]
+fn keeps_the_promises() {
+    amphi_conformance::check_all(|| make_with(roomy()));
+}
+
+#[test]
+fn keeps_the_promises_under_memory_pressure() {
+    amphi_conformance::check_all(|| make_with(cramped()));
+}
+
+#[test]
+fn keeps_the_promises_in_virtual_time() {
+    Sim::new(1).run(|| amphi_conformance::check_all(|| make_with(roomy())));
+}
+
+#[test]
+fn random_operations_match_the_model() {
+    for seed in 0..40 {
+        random::run(|| make_with(roomy()), seed, 1000);
+    }
+}
+
+#[test]
+fn random_operations_match_the_model_under_memory_pressure() {
+    for seed in 100..130 {
+        random::run(|| make_with(cramped()), seed, 1000);
+    }
+}
+
+#[test]
+fn random_operations_match_the_model_across_remounts() {
+    for seed in 200..230 {
+        random::run_with_remounts(|| make_with(roomy()), |fs| remount(fs, cramped()), seed, 1000, 50);
+    }
+}
+
+#[test]
+fn concurrent_tasks_match_their_models_in_virtual_time() {
+    for seed in 0..100 {
+        Sim::new(seed).run(move || random::run_tasks(|| make_with(cramped()), seed, 100, 16));
+    }
+}
