@@ -96,8 +96,10 @@ pub(crate) fn prepare(path: &Path, options: &MountOptions) -> Result<PathBuf, Mo
 }
 
 /// Whether `path` is a FUSE mount whose server is gone ("Transport endpoint is not connected").
+///
+/// `stat` may still answer from what the kernel remembers; `statfs` always asks.
 fn is_dead(path: &Path) -> bool {
-    rustix::fs::stat(path).is_err_and(|cause| matches!(cause, Errno::NOTCONN | Errno::CONNABORTED))
+    rustix::fs::statfs(path).is_err_and(|cause| matches!(cause, Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 /// Whether a mount of this program is on top of `path`.
