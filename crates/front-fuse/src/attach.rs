@@ -209,7 +209,7 @@ fn receive_device(socket: &UnixStream) -> Option<OwnedFd> {
 /// # Errors
 /// [`MountError::Busy`]; [`MountError::Unmount`].
 pub fn unmount(path: &Path) -> Result<(), MountError> {
-    take_away(path, UnmountFlags::empty(), &["-u", "-q"])
+    take_away(path, UnmountFlags::empty(), &["-u"])
 }
 
 /// Takes the mount at `path` out of the directory tree even if it is in use or its server has died.
@@ -217,7 +217,7 @@ pub fn unmount(path: &Path) -> Result<(), MountError> {
 /// # Errors
 /// [`MountError::Unmount`].
 pub fn detach(path: &Path) -> Result<(), MountError> {
-    take_away(path, UnmountFlags::DETACH, &["-u", "-z", "-q"])
+    take_away(path, UnmountFlags::DETACH, &["-u", "-z"])
 }
 
 fn take_away(path: &Path, flags: UnmountFlags, helper_flags: &[&str]) -> Result<(), MountError> {

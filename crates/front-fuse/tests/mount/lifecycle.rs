@@ -2,13 +2,10 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
+use crate::mounted::{Mounted, can_mount, is_root, options, own_model};
 use amphi_front_fuse::{MountError, MountOptions, mount};
-use amphi_model::Model;
-
-use crate::mounted::{Mounted, can_mount, options};
 
 #[test]
 fn a_busy_mount_stays_until_it_is_left() {
@@ -31,7 +28,7 @@ fn busy_is_an_error_of_its_own() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let session = mount(Arc::new(Model::new()), directory.path(), &options()).unwrap();
+    let session = mount(own_model(), directory.path(), &options()).unwrap();
     let file = fs::File::create(directory.path().join("f")).unwrap();
     let error = session.unmount().unwrap_err();
     assert!(matches!(error, MountError::Busy(_)), "{error}");
@@ -48,9 +45,9 @@ fn an_unmount_from_outside_ends_the_session() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let session = mount(Arc::new(Model::new()), directory.path(), &options()).unwrap();
+    let session = mount(own_model(), directory.path(), &options()).unwrap();
     fs::write(directory.path().join("f"), b"x").unwrap();
-    let program = if crate::mounted::is_root() { "umount" } else { "fusermount3" };
+    let program = if is_root() { "umount" } else { "fusermount3" };
     let mut command = Command::new(program);
     if program == "fusermount3" {
         command.arg("-u");
@@ -67,16 +64,17 @@ fn an_unmount_from_outside_ends_the_session() {
 
 #[test]
 fn what_is_mounted_under_the_mount_survives_it() {
-    if !can_mount() {
+    if !can_mount() || !is_root() {
+        println!("skipped: fusermount3 cannot enter another user's mount");
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let lower = mount(Arc::new(Model::new()), directory.path(), &options()).unwrap();
+    let lower = mount(own_model(), directory.path(), &options()).unwrap();
     fs::create_dir(directory.path().join("d")).unwrap();
-    let error = mount(Arc::new(Model::new()), directory.path(), &options()).unwrap_err();
+    let error = mount(own_model(), directory.path(), &options()).unwrap_err();
     assert!(matches!(error, MountError::AlreadyMounted(_)), "{error}");
     let below = directory.path().join("d");
-    let upper = mount(Arc::new(Model::new()), &below, &options()).unwrap();
+    let upper = mount(own_model(), &below, &options()).unwrap();
     fs::write(below.join("f"), b"x").unwrap();
     upper.unmount().unwrap();
     upper.wait().unwrap();
@@ -93,9 +91,8 @@ fn errors_say_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, b"").unwrap();
-    let refused = |path: &std::path::Path| {
-        mount(Arc::new(Model::new()), path, &MountOptions::default()).unwrap_err().to_string()
-    };
+    let refused =
+        |path: &std::path::Path| mount(own_model(), path, &MountOptions::default()).unwrap_err().to_string();
     assert!(refused(&file).contains("not a directory"), "{}", refused(&file));
     assert!(refused(&directory.path().join("none")).contains("none"));
 }
@@ -125,9 +122,9 @@ fn a_dead_mount_is_recognised_and_replaced() {
     let dead = rustix::fs::statfs(directory.path()).map(drop);
     assert_eq!(dead, Err(rustix::io::Errno::NOTCONN));
     let keep = MountOptions { replace_dead: false, ..options() };
-    let error = mount(Arc::new(Model::new()), directory.path(), &keep).unwrap_err();
+    let error = mount(own_model(), directory.path(), &keep).unwrap_err();
     assert!(matches!(error, MountError::Dead(_)) && error.to_string().contains("fusermount3 -uz"), "{error}");
-    let session = mount(Arc::new(Model::new()), directory.path(), &options()).unwrap();
+    let session = mount(own_model(), directory.path(), &options()).unwrap();
     fs::write(directory.path().join("f"), b"alive").unwrap();
     session.unmount().unwrap();
     session.wait().unwrap();
@@ -137,7 +134,7 @@ fn a_dead_mount_is_recognised_and_replaced() {
 #[ignore = "the other process of a_dead_mount_is_recognised_and_replaced"]
 fn serves_until_killed() {
     let Some(directory) = std::env::var_os("AMPHI_TEST_MOUNTPOINT") else { return };
-    let session = mount(Arc::new(Model::new()), directory.as_ref(), &options()).unwrap();
+    let session = mount(own_model(), directory.as_ref(), &options()).unwrap();
     fs::write(std::path::Path::new(&directory).join("ready"), b"").unwrap();
     session.wait().unwrap();
 }

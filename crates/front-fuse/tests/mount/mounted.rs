@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use amphi_front_fuse::{MountError, MountOptions, Session, mount};
 use amphi_model::{Limits, Model};
+use amphi_vfs::{Cred, FileSystem, Ino, SetAttr};
 use tempfile::TempDir;
 
 pub struct Mounted {
@@ -36,6 +37,18 @@ pub fn options() -> MountOptions {
     MountOptions { allow_other: is_root(), suid: is_root(), dev: is_root(), ..MountOptions::default() }
 }
 
+/// A model whose root belongs to whoever runs the tests.
+pub fn own_model() -> Arc<Model> {
+    owned(Model::new())
+}
+
+fn owned(model: Model) -> Arc<Model> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let owner = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
+    model.setattr(Ino::ROOT, &owner, &Cred::ROOT).unwrap();
+    Arc::new(model)
+}
+
 impl Mounted {
     /// A mounted model; nothing where mounting is impossible.
     pub fn new() -> Option<Self> {
@@ -47,7 +60,7 @@ impl Mounted {
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
-        let model = Arc::new(Model::with_limits(limits));
+        let model = owned(Model::with_limits(limits));
         match mount(Arc::clone(&model), directory.path(), options) {
             Ok(session) => Some(Self { session: Some(session), directory, model }),
             Err(error @ (MountError::DeviceRefused(_) | MountError::NoHelper)) => {
