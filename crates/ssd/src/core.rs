@@ -115,6 +115,6 @@ impl Core {
 
 /// Lines touched by `len` bytes at `at`.
 pub(crate) fn lines(at: u64, len: usize) -> u64 {
-    debug_assert!(LINE_BYTES == 64);
+    const { assert!(LINE_BYTES == 64) };
     amphi_device::lines_covering(at, len).1 as u64
 }

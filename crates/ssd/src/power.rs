@@ -23,6 +23,7 @@ const NOT_ARMED: u64 = u64::MAX;
 pub(crate) struct Power {
     lost: AtomicBool,
     host_crash: AtomicBool,
+    recorded: AtomicBool,
     seed: AtomicU64,
     armed: AtomicBool,
     commands_left: AtomicU64,
@@ -36,6 +37,7 @@ impl Power {
         Self {
             lost: AtomicBool::new(false),
             host_crash: AtomicBool::new(false),
+            recorded: AtomicBool::new(false),
             seed: AtomicU64::new(0),
             armed: AtomicBool::new(false),
             commands_left: AtomicU64::new(NOT_ARMED),
@@ -58,6 +60,11 @@ impl Power {
     pub(crate) fn loss(&self) -> Option<(Loss, u64)> {
         let loss = if self.host_crash.load(Ordering::Relaxed) { Loss::HostCrash } else { Loss::PowerCut };
         self.lost.load(Ordering::Acquire).then(|| (loss, self.seed.load(Ordering::Relaxed)))
+    }
+
+    /// Notes that the loss is being recorded in the image. Answers whether nobody had done so before.
+    pub(crate) fn record(&self) -> bool {
+        !self.recorded.swap(true, Ordering::AcqRel)
     }
 
     /// Arms a power cut just before the n-th command (from 0) or firmware step from now on.

@@ -173,6 +173,22 @@ impl Ssd {
         self.core.power.cut(Loss::HostCrash, seed);
     }
 
+    /// Carries out what a power cut or host crash does to what was on its way, and records it. Dropping the device does this too; a
+    /// process that exits without dropping it calls this before. Does nothing while there is power.
+    pub fn settle(&self) {
+        let core = &self.core;
+        let Some((loss, seed)) = core.power.loss() else { return };
+        core.settle(loss, Dice::new(seed).next());
+        let (counter, shutdown) = match loss {
+            Loss::HostCrash => (Counter::HostCrashes, Shutdown::HostCrash),
+            Loss::PowerCut => (Counter::PowerCuts, Shutdown::PowerCut),
+        };
+        if core.power.record() {
+            core.count().add(counter, 1);
+            core.image.word(control!(shutdown)).store(shutdown as u64, Ordering::Release);
+        }
+    }
+
     /// Cuts the power just before the n-th command (from 0) that reaches a port from now on.
     pub fn cut_after_commands(&self, commands: u64, seed: u64) {
         self.core.power.arm(Some(commands), None, seed);
@@ -224,19 +240,9 @@ impl Drop for Ssd {
         let core = &self.core;
         core.clean_bell.close();
         core.collect_bell.close();
-        let shutdown = match core.power.loss() {
-            None => Shutdown::Clean,
-            Some((loss, seed)) => {
-                core.settle(loss, Dice::new(seed).next());
-                if loss == Loss::HostCrash {
-                    core.count().add(Counter::HostCrashes, 1);
-                    Shutdown::HostCrash
-                } else {
-                    core.count().add(Counter::PowerCuts, 1);
-                    Shutdown::PowerCut
-                }
-            }
-        };
-        core.image.word(control!(shutdown)).store(shutdown as u64, Ordering::Release);
+        if core.power.loss().is_none() {
+            core.image.word(control!(shutdown)).store(Shutdown::Clean as u64, Ordering::Release);
+        }
+        self.settle();
     }
 }
