@@ -80,14 +80,14 @@ fn run_part(root: &Path, part: Part, options: &Options) -> Result<()> {
             test.args(["--workspace", "--", "--skip", "kill_loop", "--skip", "power_loop"]);
             step::run(&mut test)
         }),
-        Part::KillLoop => step("kill -9 loop", || crash_loop(root, options, "kill_loop")),
-        Part::PowerLoop => step("power-cut loop", || crash_loop(root, options, "power_loop")),
+        Part::KillLoop => step("kill -9 loop", || crash_loop(root, options, "crash_loops::kill_loop")),
+        Part::PowerLoop => step("power-cut loop", || crash_loop(root, options, "crash_loops::power_loop")),
     }
 }
 
 fn crash_loop(root: &Path, options: &Options, test: &str) -> Result<()> {
     let mut command = cargo_test(root, options);
-    command.args(["--package", "amphi", "--test", "crash_loops", "--", "--exact", test, "--nocapture"]);
+    command.args(["--package", "amphi", "--test", "end_to_end", "--", "--exact", test, "--nocapture"]);
     step::run(&mut command)
 }
 

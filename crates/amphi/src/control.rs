@@ -54,7 +54,9 @@ impl Pending {
         if line.is_empty() {
             bail!("the mount's daemon ended without an answer; remount the image");
         }
-        match serde_json::from_str(&line).context("the mount's daemon answered in another version's words; remount the image")? {
+        match serde_json::from_str(&line)
+            .context("the mount's daemon answered in another version's words; remount the image")?
+        {
             Answer::Done(value) => Ok(value),
             Answer::Failed(reason) => bail!("{reason}"),
         }
@@ -77,7 +79,9 @@ pub fn send(image: &Path, request: &Request) -> Result<Option<Pending>> {
         Ok(stream) => stream,
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => return Ok(None),
         Err(error) => {
-            return Err(error).with_context(|| format!("the daemon of {} cannot be reached at {}", image.display(), socket.display()));
+            return Err(error).with_context(|| {
+                format!("the daemon of {} cannot be reached at {}", image.display(), socket.display())
+            });
         }
     };
     let mut line = serde_json::to_string(request)?;
@@ -94,9 +98,11 @@ pub fn listen(socket: &Path) -> Result<UnixListener> {
     if let Err(error) = std::fs::remove_file(socket)
         && error.kind() != std::io::ErrorKind::NotFound
     {
-        return Err(error).with_context(|| format!("the old control socket {} cannot be removed", socket.display()));
+        return Err(error)
+            .with_context(|| format!("the old control socket {} cannot be removed", socket.display()));
     }
-    UnixListener::bind(socket).with_context(|| format!("the control socket {} cannot be made", socket.display()))
+    UnixListener::bind(socket)
+        .with_context(|| format!("the control socket {} cannot be made", socket.display()))
 }
 
 /// Reads the request of a new connection.

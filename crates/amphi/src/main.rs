@@ -1,2 +1,77 @@
-//! The `amphi` command.
-fn main() {}
+//! The `amphi` command: the only place that joins names to devices and file systems. One module per subcommand.
+#![forbid(unsafe_code)]
+
+mod completions;
+mod control;
+mod daemon;
+mod device;
+mod filesystem;
+mod fsck;
+mod info;
+mod mkfs;
+mod mount;
+mod mountinfo;
+mod power_cut;
+mod runtime_dir;
+mod size;
+mod stats;
+mod target;
+mod umount;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// File systems for SSDs that speak bytes and blocks, on an emulated one.
+#[derive(Parser)]
+#[command(name = "amphi", version, disable_help_subcommand = true, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  amphi mkfs ssd.img --fs bytefs       an 8 GiB emulated SSD in a sparse file, with a file system on it
+  amphi mount ssd.img /mnt             use it
+  amphi stats /mnt --watch             what travels to the SSD and to its flash
+  amphi power-cut /mnt                 lose power; `amphi mount` again recovers
+  amphi umount /mnt
+  amphi fsck ssd.img";
+
+#[derive(Subcommand)]
+enum Command {
+    Mkfs(mkfs::Options),
+    Mount(mount::Options),
+    Umount(umount::Options),
+    Fsck(fsck::Options),
+    Info(info::Options),
+    Stats(stats::Options),
+    PowerCut(power_cut::Options),
+    Completions(completions::Options),
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("amphi: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Mkfs(options) => mkfs::run(&options)?,
+        Command::Mount(options) => mount::run(&options)?,
+        Command::Umount(options) => umount::run(&options)?,
+        Command::Fsck(options) => return Ok(fsck::run(&options)),
+        Command::Info(options) => info::run(&options)?,
+        Command::Stats(options) => stats::run(&options)?,
+        Command::PowerCut(options) => power_cut::run(&options)?,
+        Command::Completions(options) => completions::run(&options),
+    }
+    Ok(ExitCode::SUCCESS)
+}

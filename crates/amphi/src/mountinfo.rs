@@ -1,17 +1,13 @@
-//! What the kernel says is mounted: `/proc/self/mountinfo`, and unmounting with or without the rights of the superuser.
+//! What the kernel says is mounted: `/proc/self/mountinfo`. A mount's source is its image, so either leads to the other.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, Result, bail};
-use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
+use anyhow::{Context, Result};
 
 /// The file-system type under which the kernel lists Amphi's mounts.
-pub const FS_TYPE: &str = "fuse.amphi";
+const FS_TYPE: &str = "fuse.amphi";
 
 /// One Amphi mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +23,8 @@ pub struct Mount {
 /// # Errors
 /// If `/proc` is not there.
 pub fn mounts() -> Result<Vec<Mount>> {
-    let text = std::fs::read("/proc/self/mountinfo").context("/proc/self/mountinfo cannot be read; is /proc mounted?")?;
+    let text = std::fs::read("/proc/self/mountinfo")
+        .context("/proc/self/mountinfo cannot be read; is /proc mounted?")?;
     Ok(text.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
 }
 
@@ -63,50 +60,6 @@ pub fn absolute(path: &Path) -> Result<PathBuf> {
     Ok(parent.join(name))
 }
 
-/// Whether `directory` is a mount whose daemon is gone: every access fails at once.
-pub fn is_dead(directory: &Path) -> bool {
-    std::fs::metadata(directory)
-        .is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) || error.kind() == ErrorKind::NotConnected)
-}
-
-/// How to unmount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unmount {
-    /// Fails if files are in use.
-    IfIdle,
-    /// The name goes at once; open files go on until closed or until the daemon exits.
-    Detach,
-}
-
-/// Unmounts `directory`.
-///
-/// # Errors
-/// If it is busy, or the caller may not.
-pub fn unmount(directory: &Path, how: Unmount) -> Result<()> {
-    let flags = match how {
-        Unmount::IfIdle => UnmountFlags::NOFOLLOW,
-        Unmount::Detach => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
-    };
-    match rustix::mount::unmount(directory, flags) {
-        Ok(()) => Ok(()),
-        Err(Errno::PERM) => fusermount(directory, how),
-        Err(Errno::BUSY) => bail!("{} is in use; close the files open on it and leave it, then try again", directory.display()),
-        Err(error) => Err(error).with_context(|| format!("{} could not be unmounted", directory.display())),
-    }
-}
-
-/// The set-user-id program through which ordinary users unmount what they mounted.
-fn fusermount(directory: &Path, how: Unmount) -> Result<()> {
-    let mut command = Command::new("fusermount3");
-    command.arg("-u").args((how == Unmount::Detach).then_some("-z")).arg("--").arg(directory);
-    let output = command.output().context("fusermount3 could not be started; install the package fuse3")?;
-    if !output.status.success() {
-        let reason = String::from_utf8_lossy(&output.stderr).trim().trim_start_matches("fusermount3: ").to_owned();
-        bail!("{} could not be unmounted: {reason}", directory.display());
-    }
-    Ok(())
-}
-
 /// One line: `id parent major:minor root DIRECTORY options [tags…] - TYPE SOURCE super-options`.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
@@ -125,7 +78,9 @@ fn unescaped(field: &[u8]) -> OsString {
     let mut at = 0;
     while at < field.len() {
         let octal = field.get(at + 1..at + 4).filter(|_| field[at] == b'\\');
-        let code = octal.and_then(|digits| std::str::from_utf8(digits).ok()).and_then(|d| u8::from_str_radix(d, 8).ok());
+        let code = octal
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|d| u8::from_str_radix(d, 8).ok());
         match code {
             Some(byte) => {
                 bytes.push(byte);
@@ -138,11 +93,6 @@ fn unescaped(field: &[u8]) -> OsString {
         }
     }
     OsString::from_vec(bytes)
-}
-
-/// Whether `path` can be the source of a mount: the kernel's option string has no room for a comma.
-pub fn can_be_source(path: &Path) -> bool {
-    !path.as_os_str().as_bytes().contains(&b',')
 }
 
 #[cfg(test)]
@@ -164,7 +114,6 @@ mod tests {
     fn nothing_is_mounted_on_an_ordinary_directory() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(mounted_at(directory.path()).unwrap(), None);
-        assert!(!is_dead(directory.path()));
-        assert!(unmount(directory.path(), Unmount::IfIdle).is_err());
+        assert_eq!(mount_of(&directory.path().join("none.img")).unwrap(), None);
     }
 }

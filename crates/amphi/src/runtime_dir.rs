@@ -32,11 +32,17 @@ pub fn for_daemon(image: &Path) -> Result<RuntimeFiles> {
 pub fn find_socket(image: &Path) -> Result<Option<PathBuf>> {
     let identity = identity(image)?;
     let candidates = [own_directory(), system_directory()];
-    Ok(candidates.iter().map(|directory| files_in(directory, &identity).socket).find(|socket| socket.exists()))
+    Ok(candidates
+        .iter()
+        .map(|directory| files_in(directory, &identity).socket)
+        .find(|socket| socket.exists()))
 }
 
 fn files_in(directory: &Path, identity: &str) -> RuntimeFiles {
-    RuntimeFiles { socket: directory.join(format!("{identity}.sock")), log: directory.join(format!("{identity}.log")) }
+    RuntimeFiles {
+        socket: directory.join(format!("{identity}.sock")),
+        log: directory.join(format!("{identity}.log")),
+    }
 }
 
 /// The superuser's directory.
@@ -50,7 +56,10 @@ fn own_directory() -> PathBuf {
     if user.is_root() {
         return system_directory();
     }
-    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute() && path.is_dir()) {
+    match std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute() && path.is_dir())
+    {
         Some(session) => session.join("amphi"),
         None => std::env::temp_dir().join(format!("amphi-{}", user.as_raw())),
     }
@@ -59,9 +68,14 @@ fn own_directory() -> PathBuf {
 /// Makes `directory` so that nobody else can enter it, or checks that it is so.
 fn make_private(directory: &Path) -> Result<()> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made.with_context(|| format!("the directory {} for control sockets cannot be made", directory.display()))?;
+    made.with_context(|| {
+        format!("the directory {} for control sockets cannot be made", directory.display())
+    })?;
     let metadata = std::fs::symlink_metadata(directory)?;
-    if !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+    if !metadata.is_dir()
+        || metadata.uid() != rustix::process::geteuid().as_raw()
+        || metadata.mode() & 0o022 != 0
+    {
         bail!("{} is not a private directory of this user; remove it", directory.display());
     }
     Ok(())
@@ -69,7 +83,8 @@ fn make_private(directory: &Path) -> Result<()> {
 
 /// What makes an image the same image, whatever its path.
 fn identity(image: &Path) -> Result<String> {
-    let metadata = std::fs::metadata(image).with_context(|| format!("{} cannot be opened", image.display()))?;
+    let metadata =
+        std::fs::metadata(image).with_context(|| format!("{} cannot be opened", image.display()))?;
     Ok(format!("{:x}-{:x}", metadata.dev(), metadata.ino()))
 }
 

@@ -7,8 +7,9 @@
 pub fn parse(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, suffix) = text.split_at(digits);
-    let number: u64 =
-        number.parse().map_err(|_| format!("`{text}` does not start with a whole number; write a size like 8G"))?;
+    let number: u64 = number
+        .parse()
+        .map_err(|_| format!("`{text}` does not start with a whole number; write a size like 8G"))?;
     let unit = suffix.trim_end_matches("iB").trim_end_matches('B');
     let shift = match unit {
         "" => 0,

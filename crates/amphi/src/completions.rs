@@ -1,0 +1,16 @@
+//! `amphi completions`: what a shell needs to complete the command's words.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+/// Prints shell completions.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  amphi completions bash > /etc/bash_completion.d/amphi")]
+pub struct Options {
+    /// For which shell.
+    shell: Shell,
+}
+
+pub fn run(options: &Options) {
+    clap_complete::generate(options.shell, &mut crate::Arguments::command(), "amphi", &mut std::io::stdout());
+}

@@ -1,0 +1,187 @@
+//! The process behind a mount: device, file system and FUSE session together, signals, and the control socket.
+
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use amphi_front_fuse::{MountError, MountOptions};
+use amphi_rt::sync::Mutex;
+use amphi_rt::{task, time};
+use amphi_ssd::Ssd;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use signal_hook::consts::TERM_SIGNALS;
+use signal_hook::iterator::Signals;
+
+use crate::control::{self, Answer, Request};
+use crate::device::{self, Speed};
+use crate::filesystem::{self, Volume};
+use crate::runtime_dir::{self, RuntimeFiles};
+
+/// What to serve.
+pub struct Service {
+    /// The image's absolute path.
+    pub image: PathBuf,
+    /// The directory to mount on.
+    pub directory: PathBuf,
+    /// The device's speed.
+    pub speed: Speed,
+    /// How to mount.
+    pub mount: MountOptions,
+}
+
+/// The parts that the daemon's tasks share.
+struct Daemon {
+    device: Arc<Ssd>,
+    /// Gone once it is closed.
+    volume: Mutex<Option<Box<dyn Volume>>>,
+    directory: PathBuf,
+    files: RuntimeFiles,
+    /// Connections that want to know when everything is flushed.
+    awaiting_exit: Mutex<Vec<UnixStream>>,
+}
+
+/// Mounts and serves until unmounted. `ready` is called once, when the mount can be used.
+///
+/// # Errors
+/// If the image cannot be mounted, or the last flush failed.
+pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>) -> Result<()> {
+    let device = Arc::new(device::open(&service.image, service.speed)?);
+    let files = runtime_dir::for_daemon(&service.image)?;
+    let volume = filesystem::open(Arc::clone(&device), service.mount.read_only)?;
+    let session = volume.attach(&service.directory, &service.mount)?;
+    let daemon = Arc::new(Daemon {
+        device,
+        volume: Mutex::new(Some(volume)),
+        directory: session.mountpoint().to_owned(),
+        files,
+        awaiting_exit: Mutex::new(Vec::new()),
+    });
+    let listener = control::listen(&daemon.files.socket)?;
+    let signals = Signals::new(TERM_SIGNALS).context("signals cannot be caught")?;
+    let of_control = Arc::clone(&daemon);
+    task::spawn("control", move || of_control.answer_requests(&listener));
+    let of_signals = Arc::clone(&daemon);
+    task::spawn("signals", move || of_signals.obey_signals(signals));
+    ready(&daemon.files)?;
+
+    let served = session.wait().context("the FUSE connection broke");
+    if !daemon.device.has_power() {
+        // The control task is ending this process; nothing may be flushed any more.
+        loop {
+            time::sleep_ns(1_000_000_000);
+        }
+    }
+    let volume = daemon.volume.lock().take();
+    let flushed = volume.map_or(Ok(()), |volume| volume.finish());
+    daemon.say_goodbye(&flushed);
+    served?;
+    flushed
+}
+
+impl Daemon {
+    fn answer_requests(&self, listener: &UnixListener) {
+        /// A client that says nothing must not keep the others waiting.
+        const PATIENCE: Duration = Duration::from_secs(2);
+        for stream in listener.incoming().flatten() {
+            let heard = stream
+                .set_read_timeout(Some(PATIENCE))
+                .map_err(Into::into)
+                .and_then(|()| control::read_request(&stream));
+            match heard {
+                Ok(request) => self.answer(stream, &request),
+                Err(error) => eprintln!("amphi: a control request was not understood: {error:#}"),
+            }
+        }
+    }
+
+    fn answer(&self, stream: UnixStream, request: &Request) {
+        let answer = match request {
+            Request::Stats => to_value(self.device.stats()),
+            Request::Info => self.info(),
+            Request::PowerCut { seed } => self.cut_power(&stream, *seed),
+            Request::AwaitExit => {
+                send(&stream, &Answer::Done(Value::Null));
+                self.awaiting_exit.lock().push(stream);
+                return;
+            }
+        };
+        send(&stream, &answer.map_or_else(|error| Answer::Failed(format!("{error:#}")), Answer::Done));
+    }
+
+    fn info(&self) -> Result<Value> {
+        let filesystem = self.volume.lock().as_ref().map(|volume| volume.describe());
+        Ok(json!({ "pid": std::process::id(), "device": self.device.info(), "filesystem": filesystem }))
+    }
+
+    /// Dies as a machine does that loses power: nothing is flushed, nobody is told but the one who asked.
+    fn cut_power(&self, stream: &UnixStream, seed: u64) -> ! {
+        /// Commands in flight end within this, one way or the other.
+        const IN_FLIGHT_NS: u64 = 3_000_000;
+        self.device.power_cut(seed);
+        time::sleep_ns(IN_FLIGHT_NS);
+        self.device.settle();
+        if let Err(error) = amphi_front_fuse::detach(&self.directory) {
+            eprintln!("amphi: {error}");
+        }
+        self.remove_files();
+        send(stream, &Answer::Done(Value::Null));
+        std::process::exit(0)
+    }
+
+    /// Unmounts when asked to end. Files in use do not stop it: they are flushed, and gone for whoever uses them.
+    fn obey_signals(&self, mut signals: Signals) {
+        for _ in signals.forever() {
+            match amphi_front_fuse::unmount(&self.directory) {
+                Ok(()) => return,
+                Err(MountError::Busy(directory)) => {
+                    eprintln!("amphi: {} is in use; it goes away all the same", directory.display());
+                    self.end_at_once();
+                }
+                Err(error) => eprintln!("amphi: {error}"),
+            }
+        }
+    }
+
+    fn end_at_once(&self) -> ! {
+        let detached = amphi_front_fuse::detach(&self.directory).context("the mount cannot be taken away");
+        let flushed = self.volume.lock().as_ref().map_or(Ok(()), |volume| volume.flush());
+        self.say_goodbye(&flushed);
+        for error in [detached, flushed].into_iter().filter_map(Result::err) {
+            eprintln!("amphi: {error:#}");
+        }
+        std::process::exit(0)
+    }
+
+    fn say_goodbye(&self, flushed: &Result<()>) {
+        self.remove_files();
+        let answer = match flushed {
+            Ok(()) => Answer::Done(Value::Null),
+            Err(error) => Answer::Failed(format!("{error:#}")),
+        };
+        for stream in self.awaiting_exit.lock().iter() {
+            send(stream, &answer);
+        }
+    }
+
+    /// The socket leads nowhere any more. The log stays for whoever wants to know.
+    fn remove_files(&self) {
+        remove(&self.files.socket);
+    }
+}
+
+fn to_value(value: impl serde::Serialize) -> Result<Value> {
+    Ok(serde_json::to_value(value)?)
+}
+
+fn send(stream: &UnixStream, answer: &Answer) {
+    // A client that went away needs no answer.
+    let _ = control::write_answer(stream, answer);
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path) {
+        eprintln!("amphi: {} cannot be removed: {error}", path.display());
+    }
+}

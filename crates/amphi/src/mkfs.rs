@@ -1,0 +1,77 @@
+//! `amphi mkfs`: creates an emulated SSD in an image file, and a file system on it.
+
+use std::path::{Path, PathBuf};
+
+use amphi_ssd::Ssd;
+use anyhow::{Context, Result, bail};
+
+use crate::device::{self, Speed};
+use crate::filesystem::{self, Kind};
+use crate::size;
+
+/// Creates an emulated SSD and a file system on it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  amphi mkfs ssd.img
+  amphi mkfs ssd.img --fs bytefs --size 32G --profile mssd-pcie3
+  amphi mkfs raw.img --fs none")]
+pub struct Options {
+    /// The image to create. It is sparse: it takes the room of what is written to it.
+    image: PathBuf,
+    /// The file system; `none` makes the SSD alone.
+    #[arg(long, value_enum, default_value_t = Kind::Bytefs)]
+    fs: Kind,
+    /// The SSD's capacity.
+    #[arg(long, value_parser = size::parse, default_value = "8G")]
+    size: u64,
+    /// The SSD's parameters: a built-in profile's name, or a TOML file.
+    #[arg(long, default_value = "mssd-pcie3")]
+    profile: String,
+    /// The file system's name, shown by `amphi info`.
+    #[arg(long, default_value = "")]
+    label: String,
+    /// Replace an existing image. Its contents are lost.
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let image = &options.image;
+    let profile = device::profile(&options.profile)?;
+    if image.exists() {
+        make_way(image, options.force)?;
+    }
+    Ssd::create(image, &profile, options.size)?;
+    if let Err(error) = format(options) {
+        // A device without the file system asked for is nobody's wish. The first error is the one to tell.
+        let _ = std::fs::remove_file(image);
+        return Err(error);
+    }
+    println!(
+        "{}: {} SSD, profile {}, file system {}",
+        image.display(),
+        size::shown(options.size),
+        profile.name,
+        options.fs.name()
+    );
+    Ok(())
+}
+
+fn format(options: &Options) -> Result<()> {
+    let device = device::open(&options.image, Speed::Free)?;
+    filesystem::format(options.fs, &device, &options.label)
+}
+
+/// Removes an old image, if that is wanted and nobody uses it.
+fn make_way(image: &Path, force: bool) -> Result<()> {
+    if !force {
+        bail!(
+            "{} exists already; remove it, choose another name, or add --force to lose its contents",
+            image.display()
+        );
+    }
+    // Opening proves that it is an image and that it is not in use; its contents do not matter any more.
+    drop(device::open(image, Speed::Free)?);
+    std::fs::remove_file(image).with_context(|| format!("{} cannot be replaced", image.display()))
+}

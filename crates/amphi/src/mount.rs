@@ -1,0 +1,196 @@
+//! `amphi mount`: starts the daemon of a mount and returns when the mount can be used, or says why it cannot.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use amphi_front_fuse::MountOptions;
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::daemon::{self, Service};
+use crate::device::Speed;
+use crate::mountinfo;
+use crate::runtime_dir::RuntimeFiles;
+
+/// Mounts an image on a directory.
+///
+/// A crash before is recovered from. A mount whose daemon was killed is cleared away first.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  amphi mount ssd.img /mnt
+  amphi mount ssd.img /mnt --dilate 20     device times x 20, so that the machine's own noise fades
+  amphi mount ssd.img /mnt --free          no device times at all
+  amphi mount ssd.img /mnt -o ro")]
+pub struct Options {
+    /// The image.
+    image: PathBuf,
+    /// The directory.
+    directory: PathBuf,
+    /// Mount options: ro, rw, allow_other (the default for root), private, suid, nosuid, dev, nodev.
+    #[arg(short = 'o', value_name = "OPTION", value_delimiter = ',')]
+    option: Vec<String>,
+    /// Stay in the foreground; Ctrl-C unmounts.
+    #[arg(long)]
+    foreground: bool,
+    /// Multiply the device's times by this.
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = dilation)]
+    dilate: f64,
+    /// No device times: as fast as the software goes.
+    #[arg(long, conflicts_with = "dilate")]
+    free: bool,
+    /// This process is the one in the background.
+    #[arg(long, hide = true, conflicts_with = "foreground")]
+    background: bool,
+}
+
+/// What the daemon says on its standard output when the mount can be used.
+const READY: &[u8] = b"ready\n";
+
+pub fn run(options: &Options) -> Result<()> {
+    if options.foreground || options.background {
+        return run_here(options);
+    }
+    let image = existing_image(&options.image)?;
+    start_daemon()?;
+    println!("{} is mounted at {}", image.display(), options.directory.display());
+    println!("unmount it with: amphi umount {}", options.directory.display());
+    Ok(())
+}
+
+/// Serves in this process.
+fn run_here(options: &Options) -> Result<()> {
+    show_traces();
+    let service = Service {
+        image: existing_image(&options.image)?,
+        directory: mountinfo::absolute(&options.directory)?,
+        speed: if options.free { Speed::Free } else { Speed::Dilated(options.dilate) },
+        mount: mount_options(&options.image, &options.option)?,
+    };
+    if !options.background {
+        return daemon::serve(&service, |_| {
+            println!(
+                "{} is mounted at {}; Ctrl-C unmounts",
+                service.image.display(),
+                service.directory.display()
+            );
+            Ok(())
+        });
+    }
+    // A session of its own: the terminal's Ctrl-C and hang-up are not for a mount.
+    rustix::process::setsid().context("the daemon cannot leave the terminal")?;
+    std::env::set_current_dir("/").context("the daemon cannot leave the current directory")?;
+    daemon::serve(&service, enter_background)
+}
+
+/// Starts this program again as the daemon, and waits until it is ready or has failed.
+fn start_daemon() -> Result<()> {
+    let program = std::env::current_exe().context("this program's own file cannot be found")?;
+    let mut command = Command::new(program);
+    // The same words, with one more after `mount`.
+    let mut words = std::env::args_os().skip(1);
+    command.args(words.next()).arg("--background").args(words);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut daemon = command.spawn().context("the daemon cannot be started")?;
+    let mut said = Vec::new();
+    if let Some(mut stdout) = daemon.stdout.take() {
+        stdout.read_to_end(&mut said)?;
+    }
+    if said == READY {
+        return Ok(());
+    }
+    let mut complaint = String::new();
+    if let Some(mut stderr) = daemon.stderr.take() {
+        stderr.read_to_string(&mut complaint)?;
+    }
+    let status = daemon.wait()?;
+    // The daemon speaks as this command does; its sentence becomes ours.
+    match complaint.trim().strip_prefix("amphi: ") {
+        Some(sentence) => Err(anyhow!("{sentence}")),
+        None => bail!("the daemon ended ({status}) {}", complaint.trim()),
+    }
+}
+
+/// Lets go of the parent's pipes: from here on the log hears what the daemon says.
+fn enter_background(files: &RuntimeFiles) -> Result<()> {
+    let log = File::create(&files.log)
+        .with_context(|| format!("the log {} cannot be written", files.log.display()))?;
+    let nothing = OpenOptions::new().write(true).open("/dev/null").context("/dev/null cannot be opened")?;
+    let mut stdout = std::io::stdout();
+    stdout.write_all(READY)?;
+    stdout.flush()?;
+    rustix::stdio::dup2_stderr(&log)?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    Ok(())
+}
+
+/// `AMPHI_LOG=debug amphi mount --foreground …` shows what happens inside.
+fn show_traces() {
+    let level = std::env::var("AMPHI_LOG").ok().and_then(|level| level.parse().ok());
+    tracing_subscriber::fmt()
+        .with_max_level(level.unwrap_or(tracing_subscriber::filter::LevelFilter::WARN))
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+fn existing_image(image: &Path) -> Result<PathBuf> {
+    image
+        .canonicalize()
+        .with_context(|| format!("{} cannot be opened; make it with: amphi mkfs", image.display()))
+}
+
+/// Like other file systems, one that root mounts is for everybody, within its permissions.
+fn mount_options(image: &Path, words: &[String]) -> Result<MountOptions> {
+    let is_root = rustix::process::geteuid().is_root();
+    let mut options = MountOptions {
+        fsname: existing_image(image)?.to_string_lossy().into_owned(),
+        allow_other: is_root,
+        suid: is_root,
+        dev: is_root,
+        ..MountOptions::default()
+    };
+    for word in words {
+        match word.as_str() {
+            "ro" => options.read_only = true,
+            "rw" => options.read_only = false,
+            "allow_other" => options.allow_other = true,
+            "private" => options.allow_other = false,
+            "suid" => options.suid = true,
+            "nosuid" => options.suid = false,
+            "dev" => options.dev = true,
+            "nodev" => options.dev = false,
+            other => bail!("`{other}` is not a mount option of Amphi; see amphi mount --help"),
+        }
+    }
+    Ok(options)
+}
+
+fn dilation(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(factor) if (0.001..=1_000_000.0).contains(&factor) => Ok(factor),
+        _ => Err("a number from 0.001 to 1000000 is needed".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_options_are_read_and_unknown_ones_named() {
+        let image = tempfile::NamedTempFile::new().unwrap();
+        let options = mount_options(image.path(), &["ro".into(), "private".into()]).unwrap();
+        assert!(options.read_only && !options.allow_other);
+        let error = mount_options(image.path(), &["fast".into()]).unwrap_err().to_string();
+        assert!(error.contains("`fast`"), "{error}");
+    }
+
+    #[test]
+    fn dilation_has_a_range() {
+        assert_eq!(dilation("20"), Ok(20.0));
+        for bad in ["0", "-1", "NaN", "inf", "x"] {
+            assert!(dilation(bad).is_err(), "{bad}");
+        }
+    }
+}

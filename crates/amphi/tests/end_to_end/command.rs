@@ -1,0 +1,125 @@
+//! The command without a mount: what it makes, what it says, and with which exit code it refuses.
+
+use crate::rig::{Rig, amphi, amphi_ok, complaint};
+use serde_json::Value;
+
+/// A failure is one line that starts with the command's name and holds `words`.
+fn fails_saying(arguments: &[&str], code: i32, words: &[&str]) {
+    let output = amphi(arguments);
+    let said = complaint(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    assert!(said.starts_with("amphi: ") && said.lines().count() == 1, "{arguments:?}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{arguments:?}: {said:?} should contain {word:?}");
+    }
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn mkfs_makes_a_sparse_private_image_and_refuses_to_replace_it() {
+    use std::os::unix::fs::MetadataExt;
+    let rig = Rig::new("8G");
+    let metadata = std::fs::metadata(rig.image()).unwrap();
+    assert!(metadata.len() > 8 << 30);
+    assert!(metadata.blocks() * 512 < 64 << 20, "{} bytes allocated", metadata.blocks() * 512);
+    assert_eq!(metadata.mode() & 0o777, 0o600);
+    fails_saying(&["mkfs", &rig.image()], 1, &["exists already", "--force"]);
+    amphi_ok(&["mkfs", &rig.image(), "--force", "--size", "256M", "--label", "second"]);
+    let info = json(&amphi_ok(&["info", &rig.image(), "--json"]));
+    assert_eq!(info["filesystem"]["label"], "second");
+    assert_eq!(info["filesystem"]["type"], "bytefs");
+    assert_eq!(info["mounted_at"], Value::Null);
+}
+
+#[test]
+fn mkfs_names_what_is_wrong_with_its_arguments() {
+    let rig = Rig::empty();
+    fails_saying(&["mkfs", &rig.image(), "--profile", "fastest"], 1, &["fastest", "mssd-pcie3"]);
+    fails_saying(&["mkfs", &rig.image(), "--profile", &rig.path("none.toml")], 1, &["none.toml"]);
+    fails_saying(&["mkfs", &rig.path("no/such/directory.img")], 1, &["directory.img"]);
+    fails_saying(&["mkfs", &rig.image(), "--size", "4K"], 1, &["512"]);
+    assert!(!std::path::Path::new(&rig.image()).exists(), "a failed mkfs leaves nothing");
+    let size = amphi(&["mkfs", &rig.image(), "--size", "8Q"]);
+    assert_eq!(size.status.code(), Some(2));
+    assert!(complaint(&size).contains("`Q` is not a unit"), "{}", complaint(&size));
+}
+
+#[test]
+fn files_that_are_no_images_are_refused_by_every_subcommand() {
+    let rig = Rig::empty();
+    std::fs::write(rig.image(), vec![7_u8; 100_000]).unwrap();
+    std::fs::write(rig.path("empty"), b"").unwrap();
+    for image in [&rig.image(), &rig.path("empty")] {
+        fails_saying(&["info", image], 1, &["is not an Amphi image"]);
+        fails_saying(&["stats", image], 1, &["is not an Amphi image"]);
+        fails_saying(&["power-cut", image], 1, &["is not an Amphi image"]);
+        fails_saying(&["fsck", image], 8, &["is not an Amphi image"]);
+        fails_saying(&["mkfs", image, "--force"], 1, &["is not an Amphi image"]);
+        fails_saying(&["mount", image, &rig.mount_point()], 1, &["is not an Amphi image"]);
+    }
+    let missing = rig.path("missing.img");
+    for subcommand in ["info", "stats", "power-cut", "umount"] {
+        fails_saying(&[subcommand, &missing], 1, &["missing.img"]);
+    }
+    fails_saying(&["fsck", &missing], 8, &["missing.img"]);
+    fails_saying(&["info", &rig.mount_point()], 1, &["nothing of Amphi's is mounted"]);
+    fails_saying(&["umount", &rig.mount_point()], 1, &["nothing of Amphi's is mounted"]);
+}
+
+#[test]
+fn an_image_of_another_version_is_refused() {
+    let rig = Rig::new("256M");
+    let mut bytes = std::fs::read(rig.image()).unwrap();
+    // The version is the little-endian word after the eight bytes of the magic, in both copies of the header.
+    for header in [0, 4096] {
+        bytes[header + 8..header + 12].copy_from_slice(&99_u32.to_le_bytes());
+    }
+    std::fs::write(rig.image(), &bytes).unwrap();
+    fails_saying(&["info", &rig.image()], 1, &["version 99"]);
+    fails_saying(&["fsck", &rig.image()], 8, &["version 99"]);
+}
+
+#[test]
+fn a_device_without_a_file_system_can_be_looked_at_but_not_mounted() {
+    let rig = Rig::empty();
+    amphi_ok(&["mkfs", &rig.image(), "--fs", "none", "--size", "256M"]);
+    assert_eq!(json(&amphi_ok(&["info", &rig.image(), "--json"]))["filesystem"], Value::Null);
+    fails_saying(&["fsck", &rig.image()], 8, &["mkfs"]);
+    fails_saying(&["mount", &rig.image(), &rig.mount_point()], 1, &["mkfs"]);
+}
+
+#[test]
+fn a_fresh_image_is_clean_and_a_damaged_one_is_not() {
+    let rig = Rig::new("256M");
+    assert!(amphi_ok(&["fsck", &rig.image()]).contains("clean"));
+    let report = json(&amphi_ok(&["fsck", &rig.image(), "--json"]));
+    assert_eq!(report["clean"], true);
+    assert_eq!(report["filesystem"], "bytefs");
+}
+
+#[test]
+fn counters_outlive_the_process_and_a_power_cut_at_rest_is_counted() {
+    let rig = Rig::new("256M");
+    let stats = json(&amphi_ok(&["stats", &rig.image(), "--json"]));
+    assert!(stats["device"]["host_bytes_written"].as_u64().unwrap() > 0, "mkfs wrote something");
+    let before = stats["device"]["power_cuts"].as_u64().unwrap();
+    assert!(amphi_ok(&["power-cut", &rig.image(), "--seed", "3"]).contains("seed 3"));
+    let stats = json(&amphi_ok(&["stats", &rig.image(), "--json"]));
+    assert_eq!(stats["device"]["power_cuts"].as_u64().unwrap(), before + 1);
+    rig.fsck().unwrap();
+    assert!(amphi_ok(&["stats", &rig.image()]).contains("write amplification"));
+}
+
+#[test]
+fn help_has_examples_and_shells_get_completions() {
+    assert!(amphi_ok(&["--help"]).contains("Examples:"));
+    for subcommand in ["mkfs", "mount", "umount", "fsck", "info", "stats", "power-cut", "completions"] {
+        assert!(amphi_ok(&[subcommand, "--help"]).contains("Example"), "{subcommand}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(amphi_ok(&["completions", shell]).contains("power-cut"), "{shell}");
+    }
+}

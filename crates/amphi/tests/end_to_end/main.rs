@@ -1,0 +1,16 @@
+//! End-to-end tests: the built `amphi` command, driven as a user would, mostly on a real mount.
+//!
+//! - `command` what needs no mount: arguments, refusals, exit codes
+//! - `mounted` mounting, looking, unmounting, dying, coming back
+//! - `programs` SQLite, git, tar and a compiler
+//! - `crash_loops` hundreds of crashes under load, with `worker` and `oracle`
+//! - `rig` an image and its mount
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives real processes in real time")]
+
+mod command;
+mod crash_loops;
+mod mounted;
+mod oracle;
+mod programs;
+mod rig;
+mod worker;

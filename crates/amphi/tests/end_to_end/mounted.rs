@@ -1,0 +1,202 @@
+//! The command on a real mount: mounting, looking, unmounting, dying, and coming back.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::rig::{Rig, amphi, amphi_ok, can_mount, complaint, wait_until};
+use serde_json::Value;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn files_are_there_after_an_unmount_and_a_mount() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("256M");
+    rig.mount();
+    fs::create_dir(rig.on_mount("d")).unwrap();
+    fs::write(rig.on_mount("d/small"), b"small").unwrap();
+    let large: Vec<u8> = (0..3_000_000_u32).map(|index| (index % 251) as u8).collect();
+    fs::write(rig.on_mount("large"), &large).unwrap();
+    rig.umount();
+    assert!(!rig.is_mounted());
+    rig.fsck().unwrap();
+    rig.mount();
+    assert_eq!(fs::read(rig.on_mount("d/small")).unwrap(), b"small");
+    assert!(fs::read(rig.on_mount("large")).unwrap() == large, "large differs");
+}
+
+#[test]
+fn a_mounted_image_is_nobody_elses() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("256M");
+    rig.mount();
+    fs::create_dir(rig.path("other")).unwrap();
+    for arguments in [&["mount", &rig.image(), &rig.path("other")][..], &["mkfs", &rig.image(), "--force"]] {
+        let output = amphi(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        let said = complaint(&output);
+        assert!(said.contains("already mounted at") && said.contains("amphi umount"), "{said}");
+    }
+    assert_eq!(amphi(&["fsck", &rig.image()]).status.code(), Some(8));
+    let again = complaint(&amphi(&["mount", &rig.image(), &rig.mount_point()]));
+    assert!(again.contains("already mounted") || again.contains("mounted already"), "{again}");
+}
+
+#[test]
+fn a_running_mount_answers_by_directory_and_by_image() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("256M");
+    rig.mount();
+    let written = |path: &str| {
+        json(&amphi_ok(&["stats", path, "--json"]))["device"]["host_bytes_written"].as_u64().unwrap()
+    };
+    let before = written(&rig.mount_point());
+    fs::write(rig.on_mount("f"), vec![1_u8; 100_000]).unwrap();
+    fs::File::open(rig.on_mount("f")).unwrap().sync_all().unwrap();
+    let by_directory = written(&rig.mount_point());
+    let by_image = written(&rig.image());
+    assert!(by_directory >= before + 100_000, "{before} then {by_directory}");
+    assert!(by_image >= by_directory);
+    let info = json(&amphi_ok(&["info", &rig.image(), "--json"]));
+    assert_eq!(info["mounted_at"], rig.mount_point());
+    assert_eq!(info["pid"].as_u64().unwrap(), u64::from(rig.daemon_pid()));
+    assert!(Path::new(&format!("/proc/{}", rig.daemon_pid())).exists());
+}
+
+#[test]
+fn umount_refuses_while_a_file_is_in_use() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("256M");
+    rig.mount();
+    let held = fs::File::create(rig.on_mount("held")).unwrap();
+    let output = amphi(&["umount", &rig.mount_point()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("in use"), "{}", complaint(&output));
+    assert!(fs::metadata(rig.on_mount("held")).is_ok(), "the mount still works");
+    drop(held);
+    rig.umount();
+    rig.fsck().unwrap();
+}
+
+#[test]
+fn a_killed_daemons_mount_is_cleared_and_recovered() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("256M");
+    rig.mount();
+    fs::write(rig.on_mount("f"), b"synced").unwrap();
+    fs::File::open(rig.on_mount("f")).unwrap().sync_all().unwrap();
+    fs::create_dir(rig.on_mount("metadata needs no fsync")).unwrap();
+    rig.kill_daemon();
+    assert!(fs::metadata(rig.on_mount("f")).is_err(), "the mount is dead");
+    rig.mount();
+    assert_eq!(fs::read(rig.on_mount("f")).unwrap(), b"synced");
+    assert!(rig.on_mount("metadata needs no fsync").is_dir());
+    rig.kill_daemon();
+    // Taking a dead mount away is what `umount` is for, too.
+    rig.umount();
+    assert!(!rig.is_mounted());
+    rig.mount();
+    rig.umount();
+    rig.fsck().unwrap();
+}
+
+#[test]
+fn a_power_cut_ends_the_mount_at_once_and_loses_nothing_synced() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("256M");
+    rig.mount();
+    let pid = rig.daemon_pid();
+    fs::write(rig.on_mount("f"), vec![3_u8; 50_000]).unwrap();
+    fs::File::open(rig.on_mount("f")).unwrap().sync_all().unwrap();
+    let held = fs::File::open(rig.on_mount("f")).unwrap();
+    amphi_ok(&["power-cut", &rig.mount_point(), "--seed", "5"]);
+    assert!(!rig.is_mounted());
+    wait_until("the daemon is gone", || {
+        fs::read(format!("/proc/{pid}/cmdline")).map_or(true, |line| line.is_empty())
+    });
+    assert!(held.sync_all().is_err(), "an open file of a dead mount works no more");
+    drop(held);
+    rig.mount();
+    assert!(fs::read(rig.on_mount("f")).unwrap() == vec![3_u8; 50_000]);
+    let stats = json(&amphi_ok(&["stats", &rig.mount_point(), "--json"]));
+    assert_eq!(stats["device"]["power_cuts"], 1);
+    rig.umount();
+    rig.fsck().unwrap();
+}
+
+#[test]
+fn a_termination_signal_unmounts_and_flushes() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("256M");
+    let mut daemon = rig.mount_as_child(&["--free"]);
+    fs::write(rig.on_mount("f"), b"not synced by anybody").unwrap();
+    assert!(Command::new("kill").arg(daemon.id().to_string()).status().unwrap().success());
+    assert!(daemon.wait());
+    assert!(!rig.is_mounted());
+    rig.mount();
+    assert_eq!(fs::read(rig.on_mount("f")).unwrap(), b"not synced by anybody");
+}
+
+#[test]
+fn a_read_only_mount_changes_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("256M");
+    amphi_ok(&["mount", "--free", "-o", "ro", &rig.image(), &rig.mount_point()]);
+    let error = fs::write(rig.on_mount("f"), b"x").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+}
+
+#[test]
+fn mounting_where_it_cannot_be_done_says_why() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("256M");
+    let output = amphi(&["mount", &rig.image(), &rig.path("nowhere")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("nowhere"), "{}", complaint(&output));
+    fs::write(rig.path("file"), b"").unwrap();
+    let output = amphi(&["mount", &rig.image(), &rig.path("file")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("file"), "{}", complaint(&output));
+    // Neither attempt holds the image.
+    rig.fsck().unwrap();
+}
+
+#[test]
+fn a_full_file_system_says_so_and_works_on() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("64M");
+    rig.mount();
+    let chunk = vec![9_u8; 1 << 20];
+    let mut file = fs::File::create(rig.on_mount("filler")).unwrap();
+    let error =
+        (0..100).find_map(|_| std::io::Write::write_all(&mut file, &chunk).err()).expect("64 MiB are full");
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    drop(file);
+    fs::remove_file(rig.on_mount("filler")).unwrap();
+    fs::write(rig.on_mount("small"), b"fits again").unwrap();
+    rig.umount();
+    rig.fsck().unwrap();
+}

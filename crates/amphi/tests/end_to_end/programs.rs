@@ -1,0 +1,83 @@
+//! Real programs on a real mount: SQLite's shell in both journal modes, git, tar, and a C compiler.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::rig::{Rig, can_mount};
+
+/// Runs a shell command in `directory`, which must succeed, and returns what it printed.
+fn shell(directory: &Path, script: &str) -> String {
+    let output =
+        Command::new("sh").args(["-euc", script]).current_dir(directory).output().expect("sh starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}\n{said}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[test]
+fn sqlite_in_both_journal_modes() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("256M");
+    rig.mount();
+    let mount = rig.on_mount("");
+    for journal in ["delete", "wal"] {
+        let script = format!(
+            "{{ echo 'PRAGMA journal_mode={journal}; PRAGMA synchronous=FULL; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT);'
+               for i in $(seq 1 100); do echo \"INSERT INTO t VALUES ($i, 'row $i');\"; done
+             }} | sqlite3 {journal}.db >/dev/null
+             sqlite3 {journal}.db 'PRAGMA integrity_check; SELECT count(*), sum(a) FROM t;'"
+        );
+        assert_eq!(shell(&mount, &script), "ok\n100|5050", "{journal}");
+    }
+    rig.umount();
+    rig.fsck().unwrap();
+    rig.mount();
+    assert_eq!(shell(&mount, "sqlite3 wal.db 'SELECT count(*) FROM t'"), "100");
+}
+
+#[test]
+fn git_commits_packs_and_checks() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("256M");
+    rig.mount();
+    let script = "
+        export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1
+        export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org
+        git init -q r; cd r
+        for c in 1 2 3; do
+            for f in $(seq 1 20); do echo \"$c $f\" > file$f; done
+            git add -A; git commit -q -m \"commit $c\"
+        done
+        git gc -q --prune=now; git fsck --full --strict --no-progress
+        git checkout -q HEAD~1; cat file7; git checkout -q -; git status --porcelain; git log --oneline | wc -l";
+    assert_eq!(shell(&rig.on_mount(""), script), "2 7\n3");
+    rig.umount();
+    rig.fsck().unwrap();
+}
+
+#[test]
+fn tar_cc_and_rename_tricks() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("256M");
+    rig.mount();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = format!(
+        "tar -C '{}' -cf - src tests | tar -xf -
+         diff -r '{0}/src' src; diff -r '{0}/tests' tests
+         printf '#include <stdio.h>\\nint main(void) {{ return puts(\"compiled here\") < 0; }}\\n' > a.c
+         cc -o a a.c; ./a
+         ln -s a.c link; ln a.c hard; mv hard a2.c; cmp link a2.c
+         truncate -s 1M sparse; test $(du -k sparse | cut -f1) -lt 100
+         rm -r src tests; ls",
+        source.display()
+    );
+    assert_eq!(shell(&rig.on_mount(""), &script), "compiled here\na\na.c\na2.c\nlink\nsparse");
+    rig.umount();
+    rig.fsck().unwrap();
+}
