@@ -14,6 +14,7 @@ use amphi_rt::sync::Mutex;
 use crate::core::Core;
 use crate::flash::Stream;
 use crate::format::{Mapping, Oob, PAGE, control};
+use crate::log::skiplist::PageIndex;
 use crate::log::space::region_of;
 use crate::log::versions::{Version, cover};
 use crate::stats::{Cause, Counter};
@@ -38,15 +39,23 @@ impl Default for Scratch {
 pub(crate) struct Cleaning(pub(crate) Mutex<Scratch>);
 
 /// What cleaning did to a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cleaned {
     /// Pages programmed: 0 or 1.
     pub(crate) pages: u64,
     carried: u64,
     /// Entries that found no room in the fresh region and stay where they are.
     stuck: u64,
+    /// The earliest commit whose entries are still in the log.
+    oldest_commit: u64,
     /// When the device is done with it.
     done_at: u64,
+}
+
+impl Default for Cleaned {
+    fn default() -> Self {
+        Self { pages: 0, carried: 0, stuck: 0, oldest_commit: u64::MAX, done_at: 0 }
+    }
 }
 
 /// Pages cleaned before the cleaner waits for the flash to catch up.
@@ -93,8 +102,9 @@ impl Core {
             return Ok(false);
         }
         self.clear_region(old)?;
-        // Whatever was committed before the switch had all its entries in the region that is empty now.
-        self.trim_txlog(self.image.word(control!(switched_at)).load(Ordering::Acquire))?;
+        // Whatever was committed before the switch had all its entries in the region that is empty now; a few may have been carried.
+        let switched_at = self.image.word(control!(switched_at)).load(Ordering::Acquire);
+        self.trim_txlog(switched_at.min(total.oldest_commit - 1))?;
         self.count().add(Counter::Cleanings, 1);
         Ok(true)
     }
@@ -131,6 +141,7 @@ impl Core {
                 total.pages += cleaned.pages;
                 total.carried += cleaned.carried;
                 total.stuck += cleaned.stuck;
+                total.oldest_commit = total.oldest_commit.min(cleaned.oldest_commit);
                 total.done_at = total.done_at.max(cleaned.done_at);
                 batch += 1;
                 if batch % BATCH == 0 {
@@ -202,15 +213,17 @@ impl Core {
             if let Some(page) = page {
                 self.publish(partition, lpa, page, &Oob::new(lpa as u32, marks.written_at, horizon))?;
                 cleaned.pages = 1;
-                index.retain(in_partition, |chunk| {
-                    let version = self.version(*chunk);
-                    !(version.lasting && version.effect <= horizon)
-                });
             }
+            let merged_to = if page.is_some() { horizon } else { marks.merged_to };
+            self.drop_merged(&mut index, in_partition, merged_to, &mut scratch.versions);
             if let Some(old) = old {
                 let mut outcome = Ok(());
                 index.retain(in_partition, |chunk| {
                     if region_of(chunk.place) == old && outcome.is_ok() {
+                        let version = self.version(*chunk);
+                        if version.lasting {
+                            cleaned.oldest_commit = cleaned.oldest_commit.min(version.effect);
+                        }
                         match self.carry_entry(chunk.place, &mut scratch.entry) {
                             Ok(Some(place)) => {
                                 chunk.place = place;
@@ -226,6 +239,37 @@ impl Core {
             }
             return Ok(cleaned);
         }
+    }
+
+    /// Takes a page's chunks that flash contains out of the index, except those that loads still need: where an open transaction's
+    /// older store lies below a merged one, the index must keep both, or the older would show.
+    fn drop_merged(&self, index: &mut PageIndex, page: u16, merged_to: u64, versions: &mut Vec<Version>) {
+        versions.clear();
+        versions.extend(index.chunks(page).iter().map(|&chunk| self.version(chunk)));
+        versions.sort_unstable_by_key(Version::order);
+        let mut kept = 0;
+        for position in 0..versions.len() {
+            let version = versions[position];
+            let merged = version.lasting && version.effect <= merged_to;
+            let needed = || {
+                let chunk = version.chunk;
+                versions[..kept].iter().any(|older| older.chunk.meets(usize::from(chunk.offset), chunk.end()))
+            };
+            // Versions later than the merge are kept anyway, and hold nothing merged back.
+            if !merged && version.effect > merged_to {
+                continue;
+            }
+            if !merged || needed() {
+                versions[kept] = version;
+                kept += 1;
+            }
+        }
+        versions.truncate(kept);
+        index.retain(page, |chunk| {
+            let version = self.version(*chunk);
+            !(version.lasting && version.effect <= merged_to)
+                || versions.iter().any(|kept| kept.chunk.place == chunk.place)
+        });
     }
 
     /// Cleans until every entry committed before the call is in flash.

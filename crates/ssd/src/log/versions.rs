@@ -21,7 +21,8 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    fn order(&self) -> (u64, u64) {
+    /// What versions are sorted by.
+    pub(crate) fn order(&self) -> (u64, u64) {
         (self.effect, self.seq)
     }
 }

@@ -1,0 +1,147 @@
+//! What a device must hold: every version of every cell, and which of them a crash may leave.
+//!
+//! The rule, in one sentence: a store takes effect when it reaches the device, and again when its transaction commits; the latest effect is
+//! what loads see, and the latest effect without open transactions is what a crash leaves; of what has not reached the device, any
+//! cell may have.
+
+use std::collections::BTreeMap;
+
+/// Bytes of a cell: the unit that a crash never tears.
+pub const CELL: usize = 8;
+/// Cells of a page.
+pub const CELLS: usize = 4096 / CELL;
+
+/// A value of one cell; 0 is what a new device holds.
+pub type Value = u64;
+
+#[derive(Clone, Copy, Debug)]
+struct Version {
+    effect: u64,
+    seq: u64,
+    value: Value,
+    tx: u32,
+    open: bool,
+}
+
+/// One store on its way to the device.
+#[derive(Clone, Debug)]
+pub struct Staged {
+    /// First cell of the device.
+    pub cell: usize,
+    /// Values of the cells from there on.
+    pub values: Vec<Value>,
+    /// Transaction, or 0.
+    pub tx: u32,
+    /// Whether its lines were flushed and fenced.
+    pub posted: bool,
+}
+
+/// The model of one device used by one host thread.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    base: Vec<Value>,
+    versions: BTreeMap<usize, Vec<Version>>,
+    /// What the host has stored and the device does not have.
+    pub staged: Vec<Staged>,
+    clock: u64,
+}
+
+impl Oracle {
+    /// A new device.
+    pub fn new(pages: usize) -> Self {
+        Self { base: vec![0; pages * CELLS], versions: BTreeMap::new(), staged: Vec::new(), clock: 1 }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn newest(&self, cell: usize, lasting: bool) -> Value {
+        self.versions
+            .get(&cell)
+            .into_iter()
+            .flatten()
+            .filter(|version| !(lasting && version.open))
+            .max_by_key(|version| (version.effect, version.seq))
+            .map_or(self.base[cell], |version| version.value)
+    }
+
+    /// What a load by the host thread sees.
+    pub fn seen(&self, cell: usize) -> Value {
+        let staged = self.staged.iter().rev().find(|s| s.cell <= cell && cell < s.cell + s.values.len());
+        staged.map_or_else(|| self.newest(cell, false), |s| s.values[cell - s.cell])
+    }
+
+    /// What a block read sees.
+    pub fn on_device(&self, cell: usize) -> Value {
+        self.newest(cell, false)
+    }
+
+    fn arrive(&mut self, store: &Staged) {
+        for (position, &value) in store.values.iter().enumerate() {
+            let seq = self.tick();
+            let version = Version { effect: seq, seq, value, tx: store.tx, open: store.tx != 0 };
+            self.versions.entry(store.cell + position).or_default().push(version);
+        }
+    }
+
+    /// Flush of everything staged, and fence.
+    pub fn post(&mut self) {
+        for store in &mut self.staged {
+            store.posted = true;
+        }
+    }
+
+    /// Write-verify read.
+    pub fn drain(&mut self) {
+        let staged = std::mem::take(&mut self.staged);
+        for store in staged {
+            if store.posted {
+                self.arrive(&store);
+            } else {
+                self.staged.push(store);
+            }
+        }
+    }
+
+    /// Block write of one page.
+    pub fn write_page(&mut self, page: usize, values: &[Value]) {
+        let first = page * CELLS;
+        for (position, &value) in values.iter().enumerate() {
+            self.versions.remove(&(first + position));
+            self.base[first + position] = value;
+        }
+    }
+
+    /// COMMIT.
+    pub fn commit(&mut self, tx: u32) {
+        let effect = self.tick();
+        for version in self.versions.values_mut().flatten() {
+            if version.tx == tx && version.open {
+                version.open = false;
+                version.effect = effect;
+            }
+        }
+    }
+
+    /// What a cell may hold after a crash now and RECOVER, given the alternatives of the command it interrupted: each is a model
+    /// in which that command happened in part.
+    pub fn may_be(&self, cell: usize, value: Value) -> bool {
+        self.newest(cell, true) == value || self.may_arrive(cell, value)
+    }
+
+    /// Whether a store on its way, of no transaction, may leave this value.
+    pub fn may_arrive(&self, cell: usize, value: Value) -> bool {
+        self.staged.iter().any(|s| {
+            s.tx == 0 && s.cell <= cell && cell < s.cell + s.values.len() && s.values[cell - s.cell] == value
+        })
+    }
+
+    /// After recovery: what was found is what is.
+    pub fn settle(&mut self, found: Vec<Value>) {
+        self.base = found;
+        self.versions.clear();
+        self.staged.clear();
+    }
+}
