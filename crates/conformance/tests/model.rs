@@ -2,6 +2,7 @@
 
 use amphi_conformance::{check_all, random};
 use amphi_model::Model;
+use amphi_rt::Sim;
 
 #[test]
 fn the_model_keeps_every_promise() {
@@ -36,4 +37,15 @@ fn a_seed_stands_for_one_sequence() {
     let operations = random::sequence(1, 4_000);
     assert_eq!(operations[..100], random::sequence(1, 100)[..]);
     assert_ne!(operations[..100], random::sequence(2, 100)[..]);
+}
+
+#[test]
+fn promises_and_agreement_hold_in_virtual_time() {
+    for seed in 0..5 {
+        Sim::new(seed).run(|| {
+            check_all(Model::new);
+            random::run(Model::new, seed, 300);
+            random::run_tasks(Model::new, seed, 300, 5);
+        });
+    }
 }

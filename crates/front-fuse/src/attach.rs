@@ -97,7 +97,7 @@ pub(crate) fn prepare(path: &Path, options: &MountOptions) -> Result<PathBuf, Mo
 
 /// Whether `path` is a FUSE mount whose server is gone ("Transport endpoint is not connected").
 ///
-/// `statfs` and not `stat`: what the kernel has cached of the root would be answered for a dead server, too.
+/// `stat` may still answer from what the kernel remembers; `statfs` always asks.
 fn is_dead(path: &Path) -> bool {
     rustix::fs::statfs(path).is_err_and(|cause| matches!(cause, Errno::NOTCONN | Errno::CONNABORTED))
 }
@@ -209,7 +209,7 @@ fn receive_device(socket: &UnixStream) -> Option<OwnedFd> {
 /// # Errors
 /// [`MountError::Busy`]; [`MountError::Unmount`].
 pub fn unmount(path: &Path) -> Result<(), MountError> {
-    take_away(path, UnmountFlags::empty(), &["-u", "-q"])
+    take_away(path, UnmountFlags::empty(), &["-u"])
 }
 
 /// Takes the mount at `path` out of the directory tree even if it is in use or its server has died.
@@ -217,7 +217,7 @@ pub fn unmount(path: &Path) -> Result<(), MountError> {
 /// # Errors
 /// [`MountError::Unmount`].
 pub fn detach(path: &Path) -> Result<(), MountError> {
-    take_away(path, UnmountFlags::DETACH, &["-u", "-z", "-q"])
+    take_away(path, UnmountFlags::DETACH, &["-u", "-z"])
 }
 
 fn take_away(path: &Path, flags: UnmountFlags, helper_flags: &[&str]) -> Result<(), MountError> {

@@ -58,12 +58,6 @@ impl TxTable {
             }
         }
     }
-
-    /// Starts numbering at `number`, to test what happens at the end of the range.
-    #[cfg(test)]
-    pub fn start_at(&self, number: u32) {
-        self.next.store(u64::from(number), Ordering::Relaxed);
-    }
 }
 
 struct Update {

@@ -1,0 +1,14 @@
+//! The model behind a real mount, used as SQLite, git, tar and a compiler use a file system.
+//!
+//! Where there is no `/dev/fuse`, or no right to mount, each test says so and passes.
+
+// These tests live in real time: the other side is the kernel.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod contents;
+mod directories;
+mod lifecycle;
+mod mounted;
+mod names;
+mod permissions;
+mod programs;
