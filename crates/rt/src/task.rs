@@ -64,6 +64,7 @@ pub fn spawn<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'stat
 }
 
 /// Lets other tasks run.
+#[inline]
 pub fn yield_now() {
     if in_sim(Core::yield_now).is_none() {
         std::thread::yield_now();

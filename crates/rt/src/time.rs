@@ -23,17 +23,22 @@ pub fn wall_ns() -> i64 {
 }
 
 /// Sleeps for `ns`.
+#[inline]
 pub fn sleep_ns(ns: u64) {
     sleep_until_ns(now_ns().saturating_add(ns));
 }
 
 /// Sleeps until [`now_ns`] reaches `deadline_ns`; returns at once if it has. In real time the last stretch is spun,
 /// so that microsecond waits are kept to a fraction of a microsecond.
+#[inline]
 pub fn sleep_until_ns(deadline_ns: u64) {
-    const SPIN_NS: u64 = 60_000;
-    if in_sim(|core| core.sleep(Wait::Sleep, Deadline::at_ns(deadline_ns))).is_some() {
-        return;
+    if in_sim(|core| core.sleep(Wait::Sleep, Deadline::at_ns(deadline_ns))).is_none() {
+        sleep_thread_until_ns(deadline_ns);
     }
+}
+
+fn sleep_thread_until_ns(deadline_ns: u64) {
+    const SPIN_NS: u64 = 60_000;
     loop {
         let now = now_ns();
         if now >= deadline_ns {

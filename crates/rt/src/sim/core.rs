@@ -82,19 +82,34 @@ pub(crate) struct Task {
     pub(crate) switches: u64,
 }
 
-/// A moment at which a waiting task runs again. Ordered by time; the rest only makes the order total.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Timer {
-    at: u64,
-    slot: Slot,
-    generation: u32,
+/// A moment at which a waiting task runs again: time, slot and generation in one number, so that the heap compares once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Timer(Reverse<u128>);
+
+impl Timer {
+    fn new(at: u64, slot: Slot, generation: u32) -> Self {
+        Self(Reverse(u128::from(at) << 64 | u128::from(slot) << 32 | u128::from(generation)))
+    }
+
+    fn at(self) -> u64 {
+        (self.0.0 >> 64) as u64
+    }
+
+    fn slot(self) -> Slot {
+        (self.0.0 >> 32) as Slot
+    }
+
+    fn is_stale(self, tasks: &[Task]) -> bool {
+        let task = &tasks[self.slot() as usize];
+        !task.alive || task.generation != self.0.0 as u32
+    }
 }
 
 pub(crate) struct State {
     pub(crate) tasks: Vec<Task>,
     free: Vec<Slot>,
     pub(crate) ready: Vec<Slot>,
-    timers: BinaryHeap<Reverse<Timer>>,
+    timers: BinaryHeap<Timer>,
     pub(crate) queues: Queues,
     pub(crate) random: Generator,
     pub(crate) policy: Policy,
@@ -132,7 +147,7 @@ pub(crate) struct Core {
     points: Cell<u64>,
     pub(crate) lock_waiters: Cell<usize>,
     pub(crate) state: RefCell<State>,
-    fibers: RefCell<Vec<Option<Fiber>>>,
+    fibers: RefCell<Vec<Option<Box<Fiber>>>>,
     user_random: RefCell<Generator>,
 }
 
@@ -196,7 +211,7 @@ impl Core {
     /// Makes a task that is ready to run `body`.
     pub(crate) fn spawn(&self, name: &str, stack_bytes: usize, body: Box<dyn FnOnce()>) -> (Slot, u64) {
         let stack = stacks::take(stack_bytes);
-        let fiber = Fiber::new(stack, Box::new(move || run_task(body)));
+        let fiber = Box::new(Fiber::new(stack, Box::new(move || run_task(body))));
         let now = self.now.get();
         let state = &mut *self.state.borrow_mut();
         let id = state.next_id;
@@ -257,6 +272,7 @@ impl Core {
     }
 
     /// Runs the task in `next` until it gives the processor back.
+    #[inline(always)]
     fn switch(&self) {
         let slot = self.next.get();
         let mut fiber =
@@ -336,6 +352,7 @@ impl Core {
     }
 
     /// Leaves in `next` the task to run now, moving the clock if nobody can run at this instant.
+    #[inline]
     fn choose_next(&self) {
         let state = &mut *self.state.borrow_mut();
         if state.ready.is_empty() && !self.advance(state) {
@@ -350,14 +367,13 @@ impl Core {
     /// Moves the clock to the earliest timer and makes everybody ready who waits for that moment. False if there is none.
     fn advance(&self, state: &mut State) -> bool {
         let mut moved = false;
-        while let Some(Reverse(timer)) = state.timers.peek() {
-            let task = &state.tasks[timer.slot as usize];
-            let stale = !task.alive || task.generation != timer.generation;
+        while let Some(timer) = state.timers.peek().copied() {
+            let stale = timer.is_stale(&state.tasks);
             if !stale {
-                if moved && timer.at != self.now.get() {
+                if moved && timer.at() != self.now.get() {
                     break;
                 }
-                if timer.at > self.settings.time_limit_ns && !self.cancelling.get() {
+                if timer.at() > self.settings.time_limit_ns && !self.cancelling.get() {
                     let report = format!(
                         "virtual time reached its limit of {} ns: does a periodic task run while the others wait for ever?{}",
                         self.settings.time_limit_ns,
@@ -367,14 +383,15 @@ impl Core {
                     return moved;
                 }
                 moved = true;
-                self.now.set(self.now.get().max(timer.at));
+                self.now.set(self.now.get().max(timer.at()));
             }
-            let Some(Reverse(timer)) = state.timers.pop() else { break };
+            state.timers.pop();
             if !stale {
-                if matches!(state.tasks[timer.slot as usize].wait, Wait::Lock { .. } | Wait::Condvar { .. }) {
-                    state.leave_queue(timer.slot, &self.lock_waiters);
+                if matches!(state.tasks[timer.slot() as usize].wait, Wait::Lock { .. } | Wait::Condvar { .. })
+                {
+                    state.leave_queue(timer.slot(), &self.lock_waiters);
                 }
-                self.wake(state, timer.slot, Woken::TimedOut);
+                self.wake(state, timer.slot(), Woken::TimedOut);
             }
         }
         moved
@@ -396,7 +413,7 @@ impl Core {
             task.wait = Wait::Cpu;
             task.woken = woken;
             let generation = task.generation;
-            state.timers.push(Reverse(Timer { at, slot, generation }));
+            state.timers.push(Timer::new(at, slot, generation));
             return;
         }
         if !matches!(task.wait, Wait::Cpu) {
@@ -408,6 +425,7 @@ impl Core {
     }
 
     /// Blocks the current task until somebody wakes it or the deadline passes.
+    #[inline]
     pub(crate) fn block(&self, wait: Wait, deadline: Deadline) -> Woken {
         let slot = self.current.get();
         let now = self.now.get();
@@ -421,7 +439,7 @@ impl Core {
             task.switches += 1;
             if deadline.ns() != u64::MAX {
                 let generation = task.generation;
-                state.timers.push(Reverse(Timer { at: deadline.ns(), slot, generation }));
+                state.timers.push(Timer::new(deadline.ns(), slot, generation));
                 state.drop_stale_timers();
             }
         }
@@ -436,7 +454,7 @@ impl Core {
     }
 
     /// Gives the processor to the task in `next`, unless that is the caller.
-    #[inline]
+    #[inline(always)]
     fn leave(&self, slot: Slot) {
         if self.next.get() != slot {
             suspend();
@@ -474,6 +492,7 @@ impl Core {
         }
     }
 
+    #[inline(always)]
     fn reschedule(&self, slot: Slot) {
         {
             let state = &mut *self.state.borrow_mut();
@@ -486,6 +505,7 @@ impl Core {
     }
 
     /// Lets the others run.
+    #[inline]
     pub(crate) fn yield_now(&self) {
         let slot = self.current.get();
         let spins = self.spins.get() + 1;
@@ -516,6 +536,7 @@ impl Core {
         self.reschedule(slot);
     }
 
+    #[inline]
     pub(crate) fn sleep(&self, wait: Wait, deadline: Deadline) {
         let slot = self.current.get();
         if deadline.ns() <= self.now.get() {
@@ -540,10 +561,9 @@ impl Core {
         if !state.ready.is_empty() || self.cancelling.get() || at > self.settings.time_limit_ns {
             return false;
         }
-        while let Some(Reverse(timer)) = state.timers.peek() {
-            let task = &state.tasks[timer.slot as usize];
-            if task.alive && task.generation == timer.generation {
-                return timer.at > at;
+        while let Some(timer) = state.timers.peek() {
+            if !timer.is_stale(&state.tasks) {
+                return timer.at() > at;
             }
             state.timers.pop();
         }
@@ -575,10 +595,15 @@ impl Core {
     }
 
     /// Unwinds the current task if the Sim is ending and the task is not being unwound already.
+    #[inline(always)]
     pub(crate) fn throw_if_cancelled(&self, woken: Woken) {
-        if !self.cancelling.get() && woken != Woken::Cancelled {
-            return;
+        if self.cancelling.get() || woken == Woken::Cancelled {
+            self.throw();
         }
+    }
+
+    #[cold]
+    fn throw(&self) {
         if std::thread::panicking() {
             return;
         }
@@ -654,10 +679,7 @@ impl State {
     fn drop_stale_timers(&mut self) {
         if self.timers.len() > 64 + 4 * self.live {
             let tasks = &self.tasks;
-            self.timers.retain(|Reverse(timer)| {
-                let task = &tasks[timer.slot as usize];
-                task.alive && task.generation == timer.generation
-            });
+            self.timers.retain(|timer| !timer.is_stale(tasks));
         }
     }
 }
