@@ -14,6 +14,6 @@ mod sim;
 pub mod sync;
 pub mod task;
 pub mod time;
-mod trace;
+pub mod trace;
 
 pub use sim::{Explore, Failure, FailureKind, Found, Schedule, Sim};

@@ -1,17 +1,49 @@
 //! What happened in a Sim, as a trace file for people (Chrome's JSON format). Holds no address and no real time, so that one seed
 //! gives one file.
 
-use crate::sim::core::Wait;
+use crate::raw::in_sim;
+use crate::sim::core::{Core, Wait};
 use std::fmt::Write;
 use std::path::Path;
 
 /// Process number under which the tasks appear.
 const TASKS: u32 = 1;
-/// Process number under which the processors appear.
-const PROCESSORS: u32 = 2;
+/// Process number of the first device; the others follow.
+const FIRST_DEVICE: u32 = 2;
 
 pub(crate) struct Trace {
     text: String,
+    devices: Vec<String>,
+}
+
+/// Marks a moment in the running task, if its Sim writes a trace.
+pub fn mark(what: &str) {
+    in_sim(|core| {
+        let now = core.now();
+        core.trace(|trace, (id, _)| trace.instant(now, id, what));
+    });
+}
+
+/// Marks a stretch of time in the running task, from this call until the value is dropped, if its Sim writes a trace.
+pub fn span(what: &'static str) -> Span {
+    Span { what, start: in_sim(Core::now).unwrap_or(0) }
+}
+
+/// A stretch of time in a trace: see [`span`].
+#[derive(Debug)]
+#[must_use = "the span ends when this is dropped"]
+pub struct Span {
+    what: &'static str,
+    start: u64,
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        in_sim(|core| {
+            let now = core.now();
+            core.trace(|trace, (id, _)| trace.span(self.start.min(now), now, id, self.what));
+        });
+    }
 }
 
 /// A JSON string's inside.
@@ -37,15 +69,11 @@ fn micros(ns: u64) -> String {
 
 impl Trace {
     pub(crate) fn new(seed: u64) -> Self {
-        let mut text =
+        let text =
             format!("{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"seed\":\"{seed}\"}},\"traceEvents\":[\n");
-        for (pid, name) in [(TASKS, "tasks"), (PROCESSORS, "processors")] {
-            let _ = writeln!(
-                text,
-                "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\"args\":{{\"name\":\"{name}\"}}}},"
-            );
-        }
-        Self { text }
+        let mut trace = Self { text, devices: Vec::new() };
+        trace.name_process(TASKS, "tasks");
+        trace
     }
 
     pub(crate) fn task_started(&mut self, now: u64, id: u64, name: &str) {
@@ -89,9 +117,36 @@ impl Trace {
         self.interval(TASKS, id, start, end, name);
     }
 
-    pub(crate) fn processor(&mut self, core: usize, start: u64, end: u64, id: u64, name: &str) {
+    /// Processor `index` of `device` works for a task.
+    pub(crate) fn device(
+        &mut self,
+        device: &str,
+        index: usize,
+        start: u64,
+        end: u64,
+        (id, name): (u64, &str),
+    ) {
+        let known = self.devices.iter().position(|other| other == device);
+        let number = known.unwrap_or_else(|| {
+            self.devices.push(device.to_owned());
+            self.name_process(FIRST_DEVICE + self.devices.len() as u32 - 1, device);
+            self.devices.len() - 1
+        });
         let name = format!("{} {id}", escaped(name));
-        self.interval(PROCESSORS, core as u64, start, end, &name);
+        self.interval(FIRST_DEVICE + number as u32, index as u64, start, end, &name);
+    }
+
+    fn name_process(&mut self, pid: u32, name: &str) {
+        let name = escaped(name);
+        let _ = writeln!(
+            self.text,
+            "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\"args\":{{\"name\":\"{name}\"}}}},"
+        );
+    }
+
+    /// Something that a task did from `start` to `end`.
+    pub(crate) fn span(&mut self, start: u64, end: u64, id: u64, what: &str) {
+        self.interval(TASKS, id, start, end, &escaped(what));
     }
 
     pub(crate) fn write(mut self, path: &Path) -> std::io::Result<()> {

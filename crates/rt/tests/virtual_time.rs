@@ -383,7 +383,7 @@ fn what_is_left_at_the_end_is_dropped() {
 
 #[test]
 fn processors_are_shared() {
-    let two = cpu::HostProfile { cores: 2, wake_ns: 0, slice_ns: 1_000 };
+    let two = cpu::HostProfile { cores: 2, slice_ns: 1_000, ..cpu::HostProfile::default() };
     Sim::new(0).host(two).run(|| {
         assert_eq!(cpu::count(), 2);
         let tasks: Vec<_> = (0..4).map(|_| task::spawn("worker", || cpu::charge_ns(10_000))).collect();

@@ -7,6 +7,7 @@ use super::failure::{Failure, FailureKind};
 use super::queue::{Hold, LockId, Queues};
 use super::schedule::Policy;
 use super::stacks;
+use super::watchdog::Watched;
 use crate::cpu::HostProfile;
 use crate::random::Generator;
 use crate::raw::{Fiber, suspend};
@@ -18,6 +19,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Index of a live task. Slots are used again; ids are not.
 pub(crate) type Slot = u32;
@@ -128,6 +130,7 @@ pub(crate) struct Settings {
     pub(crate) time_limit_ns: u64,
     pub(crate) livelock_yields: u64,
     pub(crate) host: HostProfile,
+    pub(crate) blocking_limit: Option<Duration>,
 }
 
 pub(crate) struct Core {
@@ -149,6 +152,7 @@ pub(crate) struct Core {
     pub(crate) state: RefCell<State>,
     fibers: RefCell<Vec<Option<Box<Fiber>>>>,
     user_random: RefCell<Generator>,
+    watched: Option<Arc<Watched>>,
 }
 
 impl Core {
@@ -158,6 +162,7 @@ impl Core {
         let cores = settings.host.cores.max(1);
         Self {
             searching: Cell::new(policy.searches()),
+            watched: settings.blocking_limit.map(|limit| Watched::new(settings.seed, limit)),
             settings,
             now: Cell::new(0),
             current: Cell::new(NONE),
@@ -279,7 +284,13 @@ impl Core {
             self.fibers.borrow_mut()[slot as usize].take().expect("a task that is ready has a stack");
         self.current.set(slot);
         self.switches.set(self.switches.get() + 1);
+        if let Some(watched) = &self.watched {
+            watched.beat(self.switches.get());
+        }
         let ended = fiber.resume();
+        if let Some(ms) = self.watched.as_ref().and_then(|watched| watched.blocked_ms()) {
+            self.blocked(slot, ms);
+        }
         self.current.set(NONE);
         if ended {
             if let Some(stack) = fiber.into_stack() {
@@ -289,6 +300,17 @@ impl Core {
         } else {
             self.fibers.borrow_mut()[slot as usize] = Some(fiber);
         }
+    }
+
+    #[cold]
+    fn blocked(&self, slot: Slot, ms: u64) {
+        let state = &mut *self.state.borrow_mut();
+        let name = &state.tasks[slot as usize].name;
+        let report = format!(
+            "task '{name}' blocked its OS thread for {ms} ms, in a lock or call that virtual time does not know: nobody else could \
+             run; use amphi_rt::sync instead"
+        );
+        self.fail(state, FailureKind::Blocked, report);
     }
 
     /// Unwinds every task that is left. Those that cannot be unwound (they wait, while unwinding, for something that will not come)
@@ -637,6 +659,16 @@ impl Core {
         let state = self.state.borrow();
         let task = &state.tasks[slot as usize];
         !task.alive || task.id != id
+    }
+
+    /// Adds to the trace, if there is one, on behalf of the current task (id and name).
+    pub(crate) fn trace(&self, add: impl FnOnce(&mut Trace, (u64, &str))) {
+        let state = &mut *self.state.borrow_mut();
+        if let Some(trace) = &mut state.trace
+            && let Some(task) = state.tasks.get(self.current.get() as usize)
+        {
+            add(trace, (task.id, &task.name));
+        }
     }
 
     pub(crate) fn take_trace(&self) -> Option<Trace> {

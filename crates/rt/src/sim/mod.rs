@@ -7,6 +7,7 @@ pub(crate) mod queue;
 pub(crate) mod report;
 pub(crate) mod schedule;
 mod stacks;
+mod watchdog;
 
 use crate::cpu::HostProfile;
 use crate::raw;
@@ -17,6 +18,7 @@ pub use failure::{Failure, FailureKind};
 use schedule::Policy;
 pub use schedule::Schedule;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A virtual world: what runs inside [`Sim::run`] has its own clock, its own processors and its own chance, all decided by a seed.
 ///
@@ -39,6 +41,7 @@ impl Sim {
                 time_limit_ns: 24 * 3600 * 1_000_000_000,
                 livelock_yields: 20_000_000,
                 host: HostProfile::default(),
+                blocking_limit: (cfg!(debug_assertions) && !cfg!(miri)).then_some(Duration::from_secs(5)),
             },
             schedule: Schedule::Seeded,
             trace: None,
@@ -78,6 +81,15 @@ impl Sim {
     #[must_use]
     pub fn livelock_after(mut self, yields: u64) -> Self {
         self.settings.livelock_yields = yields;
+        self
+    }
+
+    /// Real time for which a task may block the OS thread (in a foreign lock, a read, a child process) before the Sim fails; `None`
+    /// not to watch. 5 s unless told in builds with debug assertions, otherwise `None`. A thread that never comes back is reported
+    /// on stderr, and the process aborted after 12 times the limit.
+    #[must_use]
+    pub fn blocking_limit(mut self, limit: Option<Duration>) -> Self {
+        self.settings.blocking_limit = limit;
         self
     }
 
