@@ -194,6 +194,37 @@ pub struct DirentHeader {
     pub name_bytes: U16,
 }
 
+/// Start of a page of extended attributes; the attributes follow, each an [`XattrEntry`], its name and its value, without gaps.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct XattrHeader {
+    /// [`XATTR_MAGIC`].
+    pub magic: U32,
+    /// Number of attributes.
+    pub count: U16,
+    /// Bytes in use, this header included.
+    pub used: U16,
+    /// The inode it belongs to.
+    pub ino: U32,
+    /// CRC-32C of the header's other fields and the bytes in use.
+    pub crc: U32,
+}
+
+/// Start of one extended attribute.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct XattrEntry {
+    /// Bytes of the name, 1 to 255.
+    pub name_bytes: U16,
+    /// Bytes of the value.
+    pub value_bytes: U16,
+}
+
+/// First bytes of a page of extended attributes.
+pub const XATTR_MAGIC: u32 = 0x5841_5942;
+
+const _: () = assert!(size_of::<XattrHeader>() == 16);
+const _: () = assert!(size_of::<XattrEntry>() == 4);
 const _: () = assert!(size_of::<Superblock>() == SUPER_STATE_OFFSET);
 const _: () = assert!(size_of::<SuperState>() == LINE);
 const _: () = assert!(size_of::<InodeLower>() == LINE);
@@ -523,5 +554,74 @@ impl NodeHeader {
 
     fn checksum(header: &Self, entries: &[Extent]) -> u32 {
         crc32c::crc32c_append(crc32c::crc32c(&header.as_bytes()[..12]), entries.as_bytes())
+    }
+}
+
+impl XattrHeader {
+    /// Reads and checks the attributes of inode `ino`, as names and values.
+    ///
+    /// # Errors
+    /// What does not match.
+    #[expect(clippy::type_complexity, reason = "pairs of names and values, which is what they are")]
+    pub fn decode(page: &[u8; PAGE], ino: u32) -> Result<Vec<(Vec<u8>, Vec<u8>)>, FormatError> {
+        let what = "a page of extended attributes";
+        let (header, _) = Self::read_from_prefix(page).map_err(|_| FormatError::Field(what, "length"))?;
+        let used = usize::from(header.used.get());
+        if header.magic.get() != XATTR_MAGIC || header.ino.get() != ino {
+            return Err(FormatError::Field(what, "owner"));
+        }
+        if !(size_of::<Self>()..=PAGE).contains(&used) {
+            return Err(FormatError::Field(what, "length"));
+        }
+        let mut rest = &page[size_of::<Self>()..used];
+        if header.crc.get() != header.checksum(rest) {
+            return Err(FormatError::Checksum(what));
+        }
+        let mut attributes = Vec::new();
+        for _ in 0..header.count.get() {
+            let (entry, body) = XattrEntry::read_from_prefix(rest)
+                .map_err(|_| FormatError::Field(what, "attribute count"))?;
+            let (name, value) = (usize::from(entry.name_bytes.get()), usize::from(entry.value_bytes.get()));
+            if name == 0 || name > 255 || body.len() < name + value {
+                return Err(FormatError::Field(what, "attribute length"));
+            }
+            attributes.push((body[..name].to_vec(), body[name..name + value].to_vec()));
+            rest = &body[name + value..];
+        }
+        Ok(attributes)
+    }
+
+    /// Writes the attributes of inode `ino` into `page` and returns the bytes used; `None` if they do not fit.
+    pub fn encode(page: &mut [u8; PAGE], ino: u32, attributes: &[(Vec<u8>, Vec<u8>)]) -> Option<usize> {
+        let mut at = size_of::<Self>();
+        for (name, value) in attributes {
+            let end = at + size_of::<XattrEntry>() + name.len() + value.len();
+            if end > PAGE {
+                return None;
+            }
+            let entry = XattrEntry {
+                name_bytes: (name.len() as u16).into(),
+                value_bytes: (value.len() as u16).into(),
+            };
+            page[at..at + size_of::<XattrEntry>()].copy_from_slice(entry.as_bytes());
+            at += size_of::<XattrEntry>();
+            page[at..at + name.len()].copy_from_slice(name);
+            page[at + name.len()..end].copy_from_slice(value);
+            at = end;
+        }
+        let mut header = Self {
+            magic: XATTR_MAGIC.into(),
+            count: (attributes.len() as u16).into(),
+            used: (at as u16).into(),
+            ino: ino.into(),
+            crc: U32::ZERO,
+        };
+        header.crc = header.checksum(&page[size_of::<Self>()..at]).into();
+        page[..size_of::<Self>()].copy_from_slice(header.as_bytes());
+        Some(at)
+    }
+
+    fn checksum(&self, body: &[u8]) -> u32 {
+        crc32c::crc32c_append(crc32c::crc32c(&self.as_bytes()[..12]), body)
     }
 }

@@ -9,7 +9,7 @@ use amphi_rt::sync::{Condvar, Mutex};
 use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::{
     Attr, Cred, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags, Promise, RenameMode,
-    Result, Seek, SetAttr, StatFs, WriteMode,
+    Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
 };
 
 use crate::core::Core;
@@ -21,7 +21,7 @@ use crate::symlink::TARGET_BYTES_MAX;
 use crate::truncate::delete;
 use crate::tx::Tx;
 use crate::writeback::write_back;
-use crate::{file, rename, setattr};
+use crate::{file, rename, setattr, xattr};
 
 /// A mounted ByteFS.
 ///
@@ -349,5 +349,21 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
         file::seek(&*self.core.inode(ino)?, offset, what)
+    }
+
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        xattr::get(&self.core, ino, name)
+    }
+
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        xattr::set(&self.core, ino, name, value, mode)
+    }
+
+    fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        xattr::list(&self.core, ino)
+    }
+
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        xattr::remove(&self.core, ino, name)
     }
 }

@@ -13,6 +13,7 @@ use crate::extent::ExtentTree;
 use crate::file::FileBody;
 use crate::format::{FLAG_INLINE_TARGET, INLINE_TARGET_MAX, INODE_BYTES, InodeLower, InodeUpper, LINE, mode};
 use crate::tx::Tx;
+use crate::xattr::Xattrs;
 
 /// A cached inode.
 pub struct Inode {
@@ -58,6 +59,8 @@ pub struct State {
     pub rdev: u32,
     /// Data pages allocated; extent nodes come on top.
     pub data_pages: u64,
+    /// Extended attributes.
+    pub xattrs: Xattrs,
     /// Slot in the orphan table, once it has one.
     pub orphan_slot: Option<u32>,
     /// Deleted: the number may already be somebody else's.
@@ -133,7 +136,7 @@ impl State {
     }
 
     fn pages(&self) -> u64 {
-        self.data_pages + self.tree().map_or(0, |tree| u64::from(tree.node_pages()))
+        self.data_pages + self.xattrs.pages() + self.tree().map_or(0, |tree| u64::from(tree.node_pages()))
     }
 
     /// The directory this is.
@@ -259,6 +262,8 @@ impl Inode {
             Body::Symlink(_, tree) => tree.node_pages(),
             Body::Special => 0,
         };
+        let xattrs = Xattrs::at(upper.xattr.get());
+        let other_pages = u64::from(node_pages) + xattrs.pages();
         let is_device = matches!(kind, FileType::CharDevice | FileType::BlockDevice);
         let state = State {
             mode: lower.mode.get(),
@@ -272,7 +277,8 @@ impl Inode {
             ctime: lower.ctime.get(),
             generation: lower.generation.get(),
             rdev: if is_device { upper.parent_or_rdev.get() } else { 0 },
-            data_pages: u64::from(lower.pages.get()).saturating_sub(u64::from(node_pages)),
+            data_pages: u64::from(lower.pages.get()).saturating_sub(other_pages),
+            xattrs,
             orphan_slot: None,
             gone: false,
             attributes_dirty: false,
@@ -310,6 +316,7 @@ impl Inode {
         tx: &mut Tx<'_, D>,
     ) {
         let mut upper = InodeUpper::new_zeroed();
+        upper.xattr = state.xattrs.lba.into();
         upper.parent_or_rdev = match state.file_type() {
             FileType::Directory => self.parent.load(Ordering::Acquire) as u32,
             _ => state.rdev,

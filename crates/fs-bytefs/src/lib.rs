@@ -27,6 +27,7 @@ mod symlink;
 mod truncate;
 mod tx;
 mod writeback;
+mod xattr;
 
 pub use fs::ByteFs;
 pub use mount::{FormatOptions, Info, MountError, MountOptions, probe};

@@ -16,6 +16,7 @@ use crate::inode::{Body, Inode, State, type_bits};
 use crate::symlink;
 use crate::truncate::{delete, deletes_in_steps};
 use crate::tx::Tx;
+use crate::xattr::Xattrs;
 
 /// Most names of one inode, and so most subdirectories (less two) of a directory.
 pub const LINKS_MAX: u32 = 65_000;
@@ -131,6 +132,7 @@ fn new_state<D: BlockPort + WriteLog>(
             0
         },
         data_pages: 0,
+        xattrs: Xattrs::default(),
         orphan_slot: None,
         gone: false,
         attributes_dirty: false,

@@ -14,6 +14,7 @@ use crate::format::PAGE;
 use crate::inode::{Body, Inode, State};
 use crate::tx::Tx;
 use crate::writeback::write_back;
+use crate::xattr;
 
 /// Most pages freed by one transaction: 256 MB, 128 bitmap lines if they are contiguous.
 const STEP_PAGES: u64 = 65_536;
@@ -162,6 +163,7 @@ pub fn delete<'a, D: BlockPort + WriteLog>(
         tx.commit()?;
         tx = Tx::new(core, 0)?;
     }
+    xattr::free(state, &mut tx);
     tx.free_inode(inode.ino);
     let slot = state.orphan_slot.take();
     if let Some(slot) = slot {

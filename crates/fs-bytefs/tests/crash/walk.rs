@@ -15,6 +15,8 @@ pub struct Seen {
     pub mode: u16,
     /// Names.
     pub nlink: u32,
+    /// Extended attributes.
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Symlink target or file contents.
     pub data: Vec<u8>,
 }
@@ -60,9 +62,19 @@ pub fn walk(fs: &dyn FileSystem) -> Tree {
                 }
                 _ => Vec::new(),
             };
+            let keys = fs.listxattr(attr.ino).unwrap_or_else(|error| panic!("{path}: {error}"));
+            let value =
+                |key: &[u8]| fs.getxattr(attr.ino, key).unwrap_or_else(|error| panic!("{path}: {error}"));
+            let xattrs = keys.into_iter().map(|key| (key.clone(), value(&key))).collect();
             fs.forget(attr.ino, 1);
-            let seen =
-                Seen { ino: attr.ino.0, file_type: attr.file_type, mode: attr.mode, nlink: attr.nlink, data };
+            let seen = Seen {
+                ino: attr.ino.0,
+                file_type: attr.file_type,
+                mode: attr.mode,
+                nlink: attr.nlink,
+                xattrs,
+                data,
+            };
             tree.insert(path, seen);
         }
     }
@@ -81,6 +93,9 @@ pub fn difference(found: &Tree, promised: &Tree, unsynced: &BTreeSet<u64>) -> Op
                 "{path} is {:?} {:o} with {} names, not {:?} {:o} with {}",
                 there.file_type, there.mode, there.nlink, due.file_type, due.mode, due.nlink
             ));
+        }
+        if there.xattrs != due.xattrs {
+            return Some(format!("{path} has other extended attributes than it should"));
         }
         if unsynced.contains(&due.ino) || there.data == due.data {
             continue;

@@ -35,6 +35,8 @@ pub enum Op {
     Rmdir(String),
     Rename(String, String, RenameMode),
     Chmod(String, u16),
+    SetXattr(String, u8, usize),
+    RemoveXattr(String, u8),
     Truncate(String, u64),
     Write(String, u64, usize, u8),
     Sync(String, bool),
@@ -60,7 +62,7 @@ impl Op {
             _ => n.below(if large { 3_000_000 } else { 100_000 }),
         };
         let n = numbers;
-        match n.below(30) {
+        match n.below(33) {
             0..4 => Self::Create(path(n), (n.below(0o777)) as u16),
             4..7 => Self::Mkdir(any_dir(n)),
             7 => Self::Symlink(path(n), 1 + n.below(120) as usize),
@@ -86,6 +88,8 @@ impl Op {
             }
             24..28 => Self::Sync(path(n), n.below(2) == 0),
             28 => Self::SyncAll,
+            29..31 => Self::SetXattr(path(n), n.below(3) as u8, n.below(900) as usize),
+            31 => Self::RemoveXattr(path(n), n.below(3) as u8),
             _ => Self::UnlinkOpen(path(n)),
         }
     }
@@ -114,6 +118,10 @@ impl Op {
             Self::Chmod(path, mode) => at(fs, path, |ino| {
                 fs.setattr(ino, &SetAttr { mode: Some(*mode), ..SetAttr::default() }, cred).map(drop)
             }),
+            Self::SetXattr(path, key, len) => at(fs, path, |ino| {
+                fs.setxattr(ino, &[b'k', *key], &vec![*key; *len], amphi_vfs::XattrMode::Set)
+            }),
+            Self::RemoveXattr(path, key) => at(fs, path, |ino| fs.removexattr(ino, &[b'k', *key])),
             Self::Truncate(path, size) => at(fs, path, |ino| {
                 fs.setattr(ino, &SetAttr { size: Some(*size), ..SetAttr::default() }, cred).map(drop)
             }),

@@ -1,0 +1,212 @@
+//! Extended attributes: one page per inode that has any, loaded by block at first use, updated by bytes.
+//!
+//! The page holds a header and the attributes packed one after another. A change builds the new page, and only the lines that differ travel, in one
+//! transaction with the inode.
+
+use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
+use amphi_vfs::{Error, Ino, Result, XattrMode};
+
+use crate::bitmap::Run;
+use crate::core::Core;
+use crate::format::{LINE, LINES_PER_PAGE, PAGE, XattrHeader};
+use crate::inode::State;
+use crate::tx::Tx;
+
+/// Longest name in bytes, as Linux has it.
+const NAME_MAX: usize = 255;
+/// Longest value that Linux lets through.
+const VALUE_MAX: usize = 65_536;
+
+/// The attributes of one inode, as names and values in the order they were first set.
+pub type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What an inode knows of its attributes.
+#[derive(Default)]
+pub struct Xattrs {
+    /// The page that holds them; 0: there are none.
+    pub lba: u32,
+    /// The page as the device has it, once loaded.
+    page: Option<Box<[u8; PAGE]>>,
+    /// Lines of `page` that are known; of a page fresh from the allocator those behind are whatever was there before.
+    lines_known: usize,
+    attributes: Attributes,
+}
+
+impl Xattrs {
+    /// Attributes not yet loaded from page `lba`, or none.
+    pub fn at(lba: u32) -> Self {
+        Self { lba, ..Self::default() }
+    }
+
+    /// Pages taken.
+    pub const fn pages(&self) -> u64 {
+        (self.lba != 0) as u64
+    }
+
+    fn loaded(&self) -> bool {
+        self.lba == 0 || self.page.is_some()
+    }
+
+    fn load<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, ino: u32) -> Result<()> {
+        if self.loaded() {
+            return Ok(());
+        }
+        let corrupt = |what: &str| Error::Corrupt(format!("inode {ino}: {what}"));
+        if u64::from(self.lba) < core.limits.data || u64::from(self.lba) >= core.limits.pages {
+            return Err(corrupt("the page of extended attributes is outside the data area"));
+        }
+        let mut page = Box::new([0; PAGE]);
+        core.device
+            .read(Lpa(u64::from(self.lba)), &mut page[..], Structure::Inode)
+            .map_err(|error| core.device_error(&error))?;
+        self.attributes = XattrHeader::decode(&page, ino).map_err(|error| corrupt(&error.to_string()))?;
+        self.page = Some(page);
+        self.lines_known = LINES_PER_PAGE;
+        Ok(())
+    }
+
+    /// Adds the lines of the first `used` bytes of `page` that the device lacks to `tx`.
+    fn write<D: BlockPort + WriteLog>(&mut self, mut page: Box<[u8; PAGE]>, used: usize, tx: &mut Tx<'_, D>) {
+        let lines = used.div_ceil(LINE);
+        for (i, line) in page.as_chunks::<LINE>().0.iter().enumerate().take(lines) {
+            let at = i * LINE;
+            let known = self.page.as_ref().filter(|_| i < self.lines_known);
+            if known.is_none_or(|disk| disk[at..at + LINE] != line[..]) {
+                tx.write(Lpa(u64::from(self.lba)).byte(at), line, Structure::Inode);
+            }
+        }
+        if let Some(disk) = &self.page {
+            page[lines * LINE..].copy_from_slice(&disk[lines * LINE..]);
+        }
+        self.page = Some(page);
+        self.lines_known = self.lines_known.max(lines);
+    }
+
+    fn position(&self, name: &[u8]) -> Option<usize> {
+        self.attributes.iter().position(|(known, _)| known == name)
+    }
+}
+
+/// Calls `body` with the inode's attributes, loading them first if need be.
+fn with<T, D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    ino: Ino,
+    body: impl FnOnce(&Xattrs) -> Result<T>,
+) -> Result<T> {
+    let inode = core.inode(ino)?;
+    {
+        let state = inode.state.read();
+        if state.gone {
+            return Err(Error::Stale(ino));
+        }
+        if state.xattrs.loaded() {
+            return body(&state.xattrs);
+        }
+    }
+    let mut state = inode.state.write();
+    state.xattrs.load(core, inode.ino)?;
+    body(&state.xattrs)
+}
+
+/// See [`amphi_vfs::FileSystem::getxattr`].
+///
+/// # Errors
+/// As there.
+pub fn get<D: BlockPort + WriteLog>(core: &Core<D>, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+    with(core, ino, |xattrs| {
+        let at = xattrs.position(name).ok_or(Error::NoData)?;
+        Ok(xattrs.attributes[at].1.clone())
+    })
+}
+
+/// See [`amphi_vfs::FileSystem::listxattr`].
+///
+/// # Errors
+/// As there.
+pub fn list<D: BlockPort + WriteLog>(core: &Core<D>, ino: Ino) -> Result<Vec<Vec<u8>>> {
+    with(core, ino, |xattrs| Ok(xattrs.attributes.iter().map(|(name, _)| name.clone()).collect()))
+}
+
+/// See [`amphi_vfs::FileSystem::setxattr`].
+///
+/// # Errors
+/// As there; [`Error::NoSpace`] if all attributes together do not fit into one page, as on ext4.
+pub fn set<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    ino: Ino,
+    name: &[u8],
+    value: &[u8],
+    mode: XattrMode,
+) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(Error::Invalid("the name of an extended attribute has 1 to 255 bytes"));
+    }
+    if value.len() > VALUE_MAX {
+        return Err(Error::XattrTooLarge);
+    }
+    change(core, ino, |attributes| {
+        let known = attributes.iter().position(|(known, _)| known == name);
+        match (mode, known) {
+            (XattrMode::Create, Some(_)) => return Err(Error::Exists),
+            (XattrMode::Replace, None) => return Err(Error::NoData),
+            (_, Some(at)) => attributes[at].1 = value.to_vec(),
+            (_, None) => attributes.push((name.to_vec(), value.to_vec())),
+        }
+        Ok(())
+    })
+}
+
+/// See [`amphi_vfs::FileSystem::removexattr`].
+///
+/// # Errors
+/// As there.
+pub fn remove<D: BlockPort + WriteLog>(core: &Core<D>, ino: Ino, name: &[u8]) -> Result<()> {
+    change(core, ino, |attributes| {
+        let at = attributes.iter().position(|(known, _)| known == name).ok_or(Error::NoData)?;
+        attributes.remove(at);
+        Ok(())
+    })
+}
+
+fn change<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    ino: Ino,
+    body: impl FnOnce(&mut Attributes) -> Result<()>,
+) -> Result<()> {
+    let inode = core.inode(ino)?;
+    core.writable()?;
+    let mut state = inode.state.write();
+    if state.gone {
+        return Err(Error::Stale(ino));
+    }
+    state.xattrs.load(core, inode.ino)?;
+    let mut attributes = state.xattrs.attributes.clone();
+    body(&mut attributes)?;
+    let mut page = Box::new([0; PAGE]);
+    let used = XattrHeader::encode(&mut page, inode.ino, &attributes).ok_or(Error::NoSpace)?;
+    let fresh = state.xattrs.lba == 0;
+    let mut tx = Tx::new(core, u64::from(fresh && !attributes.is_empty()))?;
+    if attributes.is_empty() {
+        free(&mut state, &mut tx);
+    } else {
+        if fresh {
+            state.xattrs.lba = tx.allocate_block();
+        }
+        state.xattrs.write(page, used, &mut tx);
+    }
+    state.xattrs.attributes = attributes;
+    state.ctime = core.now();
+    if fresh != (state.xattrs.lba == 0) {
+        inode.write_upper(core, &mut state, &mut tx);
+    }
+    inode.write_changed(core, &mut state, &mut tx);
+    tx.commit()
+}
+
+/// Frees the page of attributes, if there is one, when `tx` commits.
+pub fn free<D: BlockPort + WriteLog>(state: &mut State, tx: &mut Tx<'_, D>) {
+    let xattrs = std::mem::take(&mut state.xattrs);
+    if xattrs.lba != 0 {
+        tx.free_blocks(Run { start: u64::from(xattrs.lba), len: 1 });
+    }
+}
