@@ -2,6 +2,7 @@
 
 use crate::Case;
 
+mod allocation;
 mod attributes;
 mod data;
 mod directories;
@@ -25,6 +26,7 @@ use case_list;
 
 pub(crate) fn all() -> Vec<Case> {
     [
+        allocation::all(),
         attributes::all(),
         data::all(),
         directories::all(),

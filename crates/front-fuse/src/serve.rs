@@ -12,14 +12,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use amphi_vfs::{
-    Cred, Entry, Error, FileSystem, Ino, Name, RenameMode, Result, Seek, SetAttr, WriteMode, XattrMode,
+    Allocate, Cred, Entry, Error, FileSystem, Ino, Name, RenameMode, Result, Seek, SetAttr, WriteMode,
+    XattrMode,
 };
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags,
     RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
     ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::{OFlags, XattrFlags};
+use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
 
 use crate::attributes::{absent, file_attr, node_type, set_time, time_spec};
 use crate::errno::{errno, errno_of_seek, errno_or_absent};
@@ -489,6 +490,28 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno_or_absent(&error)),
         }
+    }
+
+    fn fallocate(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        _file: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let flags = FallocateFlags::from_bits_retain(mode as u32);
+        let keep_size = flags.contains(FallocateFlags::KEEP_SIZE);
+        let what = match flags - FallocateFlags::KEEP_SIZE {
+            FallocateFlags::PUNCH_HOLE => Allocate::PunchHole,
+            FallocateFlags::ZERO_RANGE => Allocate::Zero { keep_size },
+            rest if rest.is_empty() => Allocate::Reserve { keep_size },
+            _ => return reply.error(Errno::EOPNOTSUPP),
+        };
+        let allocated = self.fs.allocate(ino(number), offset, length, what, &cred(&request.into()));
+        answer_empty(reply, allocated);
     }
 
     fn lseek(

@@ -64,8 +64,40 @@ impl Bytes {
         }
     }
 
+    /// Gives every page of `[offset, end)` space, without growing the file.
+    pub(crate) fn reserve(&mut self, offset: u64, end: u64) {
+        for page in offset / PAGE..end.div_ceil(PAGE) {
+            self.pages.entry(page).or_insert_with(|| vec![0; PAGE as usize].into_boxed_slice());
+        }
+    }
+
+    /// Moves the end of the file further out.
+    pub(crate) const fn grow(&mut self, size: u64) {
+        self.size = size;
+    }
+
+    /// Makes `[offset, end)` read as zeros; pages that lie in it whole become holes.
+    pub(crate) fn clear(&mut self, offset: u64, end: u64) {
+        let whole = offset.div_ceil(PAGE)..end / PAGE;
+        if whole.start < whole.end {
+            let after = self.pages.split_off(&whole.end);
+            drop(self.pages.split_off(&whole.start));
+            self.pages.extend(after);
+        }
+        for number in [offset / PAGE, end / PAGE] {
+            if let Some(page) = self.pages.get_mut(&number) {
+                let from = offset.max(number * PAGE) - number * PAGE;
+                let to = end.min((number + 1) * PAGE).saturating_sub(number * PAGE);
+                if from < to {
+                    page[from as usize..to as usize].fill(0);
+                }
+            }
+        }
+    }
+
     pub(crate) fn set_size(&mut self, size: u64) {
-        if size < self.size {
+        // The same size gives back what was reserved beyond it.
+        if size <= self.size {
             drop(self.pages.split_off(&size.div_ceil(PAGE)));
             if let Some(page) = self.pages.get_mut(&(size / PAGE)) {
                 page[(size % PAGE) as usize..].fill(0);
@@ -106,6 +138,22 @@ mod tests {
         assert!(all[..10].iter().all(|&b| b == 0));
         assert!(all[10..5000].iter().all(|&b| b == 7));
         assert!(all[5000..9000].iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn cleared_ranges_are_zero_and_nothing_else_is() {
+        for (offset, end) in
+            [(0, 1), (100, 4_096), (4_000, 12_300), (4_096, 8_192), (1, 20_000), (5_000, 5_010)]
+        {
+            let mut bytes = Bytes::default();
+            bytes.write(0, &[7; 16_384]);
+            bytes.clear(offset, end);
+            let mut all = vec![1; 16_384];
+            assert_eq!(bytes.read(0, &mut all), 16_384);
+            for (at, &byte) in all.iter().enumerate() {
+                assert_eq!(byte == 0, (offset..end).contains(&(at as u64)), "{at} of {offset}..{end}");
+            }
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The [`FileSystem`] operations of the model, each one a single critical section.
 
 use amphi_vfs::{
-    Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino, NAME_BYTES_MAX, Name, OpenFlags,
-    Promise, RenameMode, Result, Seek, SetAttr, SetTime, StatFs, WriteMode, XattrMode,
+    Allocate, Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino, NAME_BYTES_MAX, Name,
+    OpenFlags, Promise, RenameMode, Result, Seek, SetAttr, SetTime, StatFs, WriteMode, XattrMode,
 };
 
 use crate::Model;
@@ -264,6 +264,12 @@ impl FileSystem for Model {
         }
     }
 
+    fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
+        let mut tree = self.tree.lock();
+        tree.writable()?;
+        tree.allocate(ino, offset, length, what, cred)
+    }
+
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         self.tree.lock().get(ino)?.xattrs.get(name).cloned().ok_or(Error::NoData)
     }
@@ -318,6 +324,41 @@ impl Tree {
             inode.clear_set_id();
         }
         self.pages_used -= freed;
+        self.touch(ino)
+    }
+
+    fn allocate(&mut self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
+        let limits = self.limits;
+        let pages_used = self.pages_used;
+        let inode = self.get_mut(ino)?;
+        let bytes = inode.bytes_mut()?;
+        if length == 0 {
+            return Err(Error::Invalid("an empty range"));
+        }
+        let before = bytes.page_count();
+        let end = offset.saturating_add(length);
+        if let Allocate::Reserve { keep_size } | Allocate::Zero { keep_size } = what {
+            if end > limits.file_bytes {
+                return Err(Error::TooLarge);
+            }
+            if pages_used + bytes.pages_missing(offset, end) > limits.pages {
+                return Err(Error::NoSpace);
+            }
+            if !keep_size && end > bytes.size() {
+                bytes.grow(end);
+            }
+        }
+        if !matches!(what, Allocate::Reserve { .. }) {
+            bytes.clear(offset, end);
+        }
+        if !matches!(what, Allocate::PunchHole) {
+            bytes.reserve(offset, end);
+        }
+        let after = bytes.page_count();
+        if cred.uid != 0 {
+            inode.clear_set_id();
+        }
+        self.pages_used = pages_used - before + after;
         self.touch(ino)
     }
 

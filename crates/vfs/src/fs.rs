@@ -70,6 +70,23 @@ pub enum Seek {
     Hole,
 }
 
+/// What `allocate` does with a range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// Reserves its space, so that writing there cannot fail for lack of it; what was a hole reads as zeros as before.
+    Reserve {
+        /// The file does not grow if the range ends beyond it; else it does, to the end of the range.
+        keep_size: bool,
+    },
+    /// Frees what it can of the range, all of which reads as zeros afterwards. The size stays.
+    PunchHole,
+    /// Makes the range read as zeros and keeps its space reserved.
+    Zero {
+        /// As for `Reserve`.
+        keep_size: bool,
+    },
+}
+
 /// What `setxattr` does if the attribute exists or does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XattrMode {
@@ -249,6 +266,17 @@ pub trait FileSystem: Send + Sync {
     /// # Errors
     /// [`Error::NoData`] at or beyond the end of the file, or if no data follow; [`Error::IsDirectory`], [`Error::Invalid`] as for `read`.
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64>;
+
+    /// Reserves, frees or zeroes `length` (not zero) bytes at `offset` of a regular file. Atomic towards other readers and writers.
+    /// Moves the modification time and clears set-id bits as a write by `cred` does.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; [`Error::TooLarge`], which a hole never is; [`Error::IsDirectory`], [`Error::Invalid`] for other files that are not regular
+    /// or an empty range; [`Error::Unsupported`].
+    fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
+        let _ = (ino, offset, length, what, cred);
+        Err(Error::Unsupported("allocation of space"))
+    }
 
     /// Value of extended attribute `name`.
     ///

@@ -12,6 +12,7 @@ pub use attr::{Attr, FileType, Ino, SetAttr, SetTime, StatFs, TimeSpec};
 pub use cred::Cred;
 pub use error::{Error, Result};
 pub use fs::{
-    DirEntry, DirSink, Entry, FileSystem, OpenFlags, Promise, RenameMode, Seek, WriteMode, XattrMode,
+    Allocate, DirEntry, DirSink, Entry, FileSystem, OpenFlags, Promise, RenameMode, Seek, WriteMode,
+    XattrMode,
 };
 pub use name::{NAME_BYTES_MAX, Name};

@@ -118,6 +118,26 @@ pub(super) fn trees_below(
     walk.directory("", dir, dir, prefix)
 }
 
+/// Whether `[from, to)` of a file reads as zeros, looking only where the file system has data.
+pub(super) fn is_zero(fs: &dyn FileSystem, ino: Ino, from: u64, to: u64) -> Result<bool> {
+    let mut at = from;
+    let mut bytes = vec![0; CHUNK];
+    while at < to {
+        match fs.seek(ino, at, Seek::Data) {
+            Ok(data) => at = data,
+            Err(Error::NoData) => break,
+            Err(error) => return Err(error),
+        }
+        let length = to.saturating_sub(at).min(CHUNK as u64) as usize;
+        let read = fs.read(ino, at, &mut bytes[..length], false)?;
+        if bytes[..read].iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        at += length as u64;
+    }
+    Ok(true)
+}
+
 /// A walk over both trees at once.
 struct Walk<'a> {
     fs: &'a dyn FileSystem,

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use amphi_vfs::{FileType, RenameMode, Seek, XattrMode};
+use amphi_vfs::{Allocate, FileType, RenameMode, Seek, XattrMode};
 
 use super::numbers::Numbers;
 use super::operation::{COMPONENTS, Data, Object, Operation, Path};
@@ -91,10 +91,17 @@ impl Draw {
             84..=86 => Operation::GetAttr { object: self.object() },
             87..=89 => Operation::List { path: self.directory(), step: 1 + self.0.below(9) as u8 },
             90 => Operation::Parent { path: self.directory() },
-            91..=92 => Operation::Seek {
+            91 => Operation::Seek {
                 object: self.with_data(),
                 offset: self.offset(),
                 what: self.0.pick(&[Seek::Data, Seek::Hole]),
+            },
+            92 => Operation::Allocate {
+                object: self.with_data(),
+                offset: self.offset().min(USUAL_BYTES),
+                length: self.length(),
+                what: self.allocate(),
+                user: self.user(),
             },
             93 => Operation::SetXattr {
                 object: self.object(),
@@ -214,6 +221,15 @@ impl Draw {
             RenameMode::NoReplace,
             RenameMode::Exchange,
         ])
+    }
+
+    fn allocate(&mut self) -> Allocate {
+        let keep_size = self.0.one_in(2);
+        match self.0.below(4) {
+            0..=1 => Allocate::PunchHole,
+            2 => Allocate::Zero { keep_size },
+            _ => Allocate::Reserve { keep_size },
+        }
     }
 
     fn target_length(&mut self) -> u16 {

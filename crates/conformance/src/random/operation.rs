@@ -1,6 +1,6 @@
 //! Operations that mean something on every tree, so that a sequence stays a sequence when some are taken out.
 
-use amphi_vfs::{FileType, RenameMode, Seek, XattrMode};
+use amphi_vfs::{Allocate, FileType, RenameMode, Seek, XattrMode};
 
 /// Component names; a path is a list of indices into it.
 pub(super) const COMPONENTS: usize = 8;
@@ -140,6 +140,13 @@ pub enum Operation {
         object: Object,
         offset: u64,
         what: Seek,
+    },
+    Allocate {
+        object: Object,
+        offset: u64,
+        length: u32,
+        what: Allocate,
+        user: u32,
     },
     SetXattr {
         object: Object,

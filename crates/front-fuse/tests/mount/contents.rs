@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
 use amphi_model::Limits;
 use amphi_vfs::{FileSystem, Ino, Name};
-use rustix::fs::{OFlags, SeekFrom as Whence, seek};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom as Whence, fallocate, seek};
 
 use crate::mounted::{Mounted, options};
 
@@ -154,4 +154,29 @@ fn too_large_and_read_only_have_their_errno() {
     mounted.model.set_read_only(true);
     assert_eq!(file.write_all_at(b"x", 0).unwrap_err().raw_os_error(), Some(30));
     assert_eq!(File::create(mounted.path("g")).unwrap_err().raw_os_error(), Some(30));
+}
+
+#[test]
+fn ranges_are_reserved_punched_and_zeroed() {
+    let Some(mounted) = Mounted::new() else { return };
+    let path = mounted.path("f");
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+    file.write_all_at(&pattern(40_000), 0).unwrap();
+    let read_all = || read(&path).unwrap();
+    assert!(read_all() == pattern(40_000), "in the page cache now");
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&file, punch, 5_000, 20_000).unwrap();
+    let mut expected = pattern(40_000);
+    expected[5_000..25_000].fill(0);
+    assert!(read_all() == expected, "the page cache does not keep what was punched");
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 39_000, 6_000).unwrap();
+    expected[39_000..].fill(0);
+    expected.resize(45_000, 0);
+    assert!(read_all() == expected);
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 100_000, 50_000).unwrap();
+    assert_eq!(path.metadata().unwrap().len(), 45_000);
+    fallocate(&file, FallocateFlags::empty(), 100_000, 50_000).unwrap();
+    assert_eq!(path.metadata().unwrap().len(), 150_000);
+    let collapse = fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4_096);
+    assert_eq!(collapse, Err(rustix::io::Errno::OPNOTSUPP));
 }

@@ -12,3 +12,4 @@ mod mounted;
 mod names;
 mod permissions;
 mod programs;
+mod suites;
