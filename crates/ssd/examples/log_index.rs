@@ -111,7 +111,10 @@ fn block_commands() {
             let at = (i.wrapping_mul(7919) % span) as usize * 4096;
             copy[at..at + 4096].copy_from_slice(black_box(&page));
         }
-        println!("  memcpy of the same bytes alone, round {round}: {:.2} M/s", 3e8 / (now_ns() - start) as f64);
+        println!(
+            "  memcpy of the same bytes alone, round {round}: {:.2} M/s",
+            3e8 / (now_ns() - start) as f64
+        );
     }
 }
 

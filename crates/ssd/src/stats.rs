@@ -122,9 +122,10 @@ impl Counters<'_> {
             host_crashes: self.get(Counter::HostCrashes),
             ..Stats::default()
         };
-        let host = stats.byte_write.bytes() + stats.block_write.bytes();
+        // Saturating: a damaged image may hold any counts.
+        let host = stats.byte_write.bytes().saturating_add(stats.block_write.bytes());
         stats.host_bytes_written = host;
-        stats.host_bytes_read = stats.byte_read.bytes() + stats.block_read.bytes();
+        stats.host_bytes_read = stats.byte_read.bytes().saturating_add(stats.block_read.bytes());
         let causes = [
             stats.flash_host,
             stats.flash_log_cleaning,
@@ -138,6 +139,10 @@ impl Counters<'_> {
             if host == 0 { 0.0 } else { stats.flash_bytes_written as f64 / host as f64 };
         stats
     }
+}
+
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
 }
 
 /// What a device did since its image was made. Byte counts are exact; a *command* is one load, store or block command.
@@ -220,13 +225,13 @@ impl PathTraffic {
     /// Bytes over all structures.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.structures.iter().map(|structure| structure.bytes).sum()
+        sum(self.structures.iter().map(|structure| structure.bytes))
     }
 
     /// Commands over all structures.
     #[must_use]
     pub fn commands(&self) -> u64 {
-        self.structures.iter().map(|structure| structure.commands).sum()
+        sum(self.structures.iter().map(|structure| structure.commands))
     }
 }
 

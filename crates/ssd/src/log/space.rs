@@ -53,7 +53,7 @@ impl Core {
 
     fn salt(&self, region: usize) -> u64 {
         let epoch = self.image.word(control!(epoch[region])).load(Ordering::Acquire);
-        mix(self.image_id ^ mix(epoch * 2 + region as u64))
+        mix(self.image_id ^ mix(epoch.wrapping_mul(2) ^ region as u64))
     }
 
     /// Takes `bytes` at the tail of a region, none of them beyond `limit`. Answers where they start, or nothing if they do not fit.
@@ -182,6 +182,10 @@ impl Core {
     /// # Errors
     /// A tail lies outside its region.
     pub(crate) fn check_regions(&self) -> Result<()> {
+        let clock = self.image.word(control!(clock)).load(Ordering::Relaxed);
+        if clock >= 1 << 62 {
+            return Err(Error::Image(format!("the sequence clock shows {clock}, which no device reaches")));
+        }
         for region in 0..2 {
             let tail = self.image.word(control!(tail[region])).load(Ordering::Relaxed);
             if tail > self.layout.region_bytes || !tail.is_multiple_of(LINE) {

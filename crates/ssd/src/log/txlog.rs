@@ -81,7 +81,7 @@ impl Core {
             return Err(Error::AlreadyCommitted(tx));
         }
         let (head, tail) = self.txlog_ends();
-        if tail - head >= self.layout.txlog_entries {
+        if tail.saturating_sub(head) >= self.layout.txlog_entries {
             return Ok(false);
         }
         let slot = tail % self.layout.txlog_entries;
@@ -135,7 +135,7 @@ impl Core {
     /// The log's ends are impossible.
     pub(crate) fn load_txlog(&self) -> Result<()> {
         let (head, tail) = self.txlog_ends();
-        if head > tail || tail - head > self.layout.txlog_entries {
+        if head > tail || tail - head > self.layout.txlog_entries || tail >= 1 << 62 {
             return Err(Error::Image(format!(
                 "the transaction log's head {head} and tail {tail} do not fit its {} entries",
                 self.layout.txlog_entries

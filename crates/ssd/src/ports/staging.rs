@@ -137,7 +137,7 @@ impl Core {
     pub(crate) fn flush_staged(&self, at: u64, len: usize) {
         let end = at.saturating_add(len as u64);
         self.stages.with_mine(|stage| {
-            let (first_line, last_line) = (at / 64 * 64, end.div_ceil(64) * 64);
+            let (first_line, last_line) = (at / 64 * 64, end.div_ceil(64).saturating_mul(64));
             for store in &mut stage.stores[stage.dirty_from..] {
                 let (from, to) = (first_line.max(store.at), last_line.min(store.end()));
                 if from < to {
@@ -175,7 +175,7 @@ impl Core {
     /// Moves the calling task's posted lines into the write log.
     ///
     /// # Errors
-    /// What the log could not accept; that store and later ones stay posted.
+    /// What the log could not accept: that store and the ones posted after it are lost.
     pub(crate) fn drain(&self) -> Result<()> {
         // The stores are taken out, so that no lock is held while the log makes room.
         let (mut stores, mut bytes) = self.stages.with_mine(|stage| {
@@ -188,7 +188,7 @@ impl Core {
             if outcome.is_ok() {
                 outcome = self.arrive(store, &bytes, store.posted);
             }
-            if outcome.is_err() {
+            if matches!(outcome, Err(Error::PowerLost)) {
                 left.push(store.clone());
             } else if !store.is_posted() {
                 for (first, last) in runs(store.lines() & !store.posted) {

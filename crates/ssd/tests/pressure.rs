@@ -1,0 +1,236 @@
+//! A device that is nearly full, busy with several tasks, or out of log: it keeps going, and keeps what it was given.
+
+use std::sync::Arc;
+
+use amphi_device::{BlockPort, BytePort, BytePortExt, Error, Lpa, Structure, TxId, WriteLog};
+use amphi_rt::Sim;
+use amphi_ssd::{Profile, Ssd};
+
+const TAG: Structure = Structure::Data;
+
+fn profile(name: &str) -> Profile {
+    let mut profile = Profile::named(name).expect("built in");
+    profile.flash.channels = 2;
+    profile.flash.ways = 2;
+    profile.flash.pages_per_block = 16;
+    profile.log.region_bytes = 128 << 10;
+    profile.log.txlog_bytes = 4096;
+    profile.log.partition_bytes = 1 << 20;
+    profile
+}
+
+fn random(state: &mut u64, bound: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % bound
+}
+
+/// Random overwrites with 95 % of the host's pages in use.
+#[test]
+fn a_nearly_full_device_keeps_going() {
+    let ssd = Ssd::in_memory(&profile("free"), 32 << 20);
+    let pages = 8192;
+    let used = pages * 95 / 100;
+    let mut stamp = vec![0_u64; used as usize];
+    let mut buffer = [0; 4096];
+    let mut state = 7;
+    for round in 0..used * 6 {
+        let page = if round < used { round } else { random(&mut state, used) };
+        stamp[page as usize] = round + 1;
+        buffer[..8].copy_from_slice(&(round + 1).to_le_bytes());
+        buffer[4088..].copy_from_slice(&page.to_le_bytes());
+        ssd.write(Lpa(page), &buffer, TAG).expect("room");
+    }
+    for page in 0..used {
+        ssd.read(Lpa(page), &mut buffer, TAG).expect("reads");
+        assert_eq!(buffer[..8], stamp[page as usize].to_le_bytes(), "page {page}");
+        assert_eq!(buffer[4088..], page.to_le_bytes(), "page {page}");
+    }
+    let stats = ssd.stats();
+    println!(
+        "WAF {:.2} at 95 % with 7 % over-provisioning; {} blocks erased, {} to {} times each, {} foreground collections",
+        stats.write_amplification,
+        stats.blocks_erased,
+        stats.erase_count_min,
+        stats.erase_count_max,
+        stats.gc_foreground_runs
+    );
+    assert!(
+        stats.write_amplification > 1.5 && stats.write_amplification < 12.0,
+        "{}",
+        stats.write_amplification
+    );
+    assert!(stats.flash_garbage_collection.pages_written > 0);
+}
+
+/// Every page of the device in use, and power cuts in between: space never runs out.
+#[test]
+fn a_full_device_survives_cuts_without_losing_space() {
+    let mut ssd = Ssd::in_memory(&profile("free"), 4 << 20);
+    let mut state = 3;
+    let mut buffer = [0; 4096];
+    for cut in 0..60_u64 {
+        for round in 0..if cut == 0 { 1024 } else { 300 } {
+            let page = if cut == 0 { round } else { random(&mut state, 1024) };
+            buffer.fill(page as u8);
+            ssd.write(Lpa(page), &buffer, TAG).expect("room");
+        }
+        ssd.cut_after_steps(random(&mut state, 2000), cut);
+        for _ in 0..300 {
+            let page = random(&mut state, 1024);
+            buffer.fill(page as u8);
+            if ssd.write(Lpa(page), &buffer, TAG).is_err() {
+                break;
+            }
+        }
+        ssd.power_cut(cut);
+        ssd = ssd.restart().expect("whole");
+        ssd.recover().expect("recovers");
+        for page in 0..1024 {
+            ssd.read(Lpa(page), &mut buffer, TAG).expect("reads");
+            assert!(buffer.iter().all(|&byte| byte == page as u8), "cut {cut}: page {page}");
+        }
+    }
+}
+
+/// Several tasks under virtual time, each on its own lines and pages, with cleaning and collection going on.
+#[test]
+fn tasks_do_not_disturb_each_other() {
+    for seed in 0..12 {
+        let twice: Vec<String> =
+            (0..2).map(|_| Sim::new(seed).run(|| many_tasks(seed, "mssd-pcie3"))).collect();
+        assert_eq!(twice[0], twice[1], "seed {seed}: two runs differ");
+    }
+}
+
+/// The same on real threads.
+#[test]
+fn threads_do_not_disturb_each_other() {
+    for seed in 0..3 {
+        many_tasks(seed, "free");
+    }
+}
+
+fn many_tasks(seed: u64, name: &str) -> String {
+    let ssd = Arc::new(Ssd::in_memory(&profile(name), 8 << 20));
+    let tasks: Vec<_> = (0..4_u64)
+        .map(|task| {
+            let ssd = Arc::clone(&ssd);
+            amphi_rt::task::spawn("writer", move || {
+                let mut state = seed * 4 + task;
+                // Shared pages 0..16 in stripes of 64 B; own pages beyond.
+                let mut lines = vec![0_u8; 16 * 16];
+                let mut pages = vec![0_u8; 100];
+                for round in 0..400_u32 {
+                    let value = (round % 251 + 1) as u8;
+                    let slot = random(&mut state, 256) as usize;
+                    let line = slot as u64 % 16 * 4 + task;
+                    let at = Lpa(slot as u64 / 16).byte((line * 64) as usize);
+                    let tx = TxId::new(round * 4 + task as u32 + 1).filter(|_| round % 2 == 0);
+                    ssd.persist(at, &[value; 64], tx, TAG).expect("room");
+                    if let Some(tx) = tx {
+                        ssd.commit(tx).expect("commits");
+                    }
+                    lines[slot] = value;
+                    let own = random(&mut state, 100);
+                    let page = Lpa(100 + task * 100 + own);
+                    ssd.write(page, &[value; 4096], TAG).expect("room");
+                    pages[own as usize] = value;
+                    let mut back = [0; 64];
+                    ssd.load(at, &mut back, TAG).expect("loads");
+                    assert_eq!(back, [value; 64], "task {task} round {round}");
+                }
+                (lines, pages)
+            })
+        })
+        .collect();
+    let kept: Vec<_> = tasks.into_iter().map(|task| task.join()).collect();
+    ssd.clean_log().expect("cleans");
+    let ssd = Arc::into_inner(ssd).expect("the only owner");
+    ssd.power_cut(seed);
+    let ssd = ssd.restart().expect("whole");
+    ssd.recover().expect("recovers");
+    let mut page = [0; 4096];
+    for (task, (lines, pages)) in kept.iter().enumerate() {
+        for (slot, &value) in lines.iter().enumerate() {
+            ssd.read(Lpa(slot as u64 / 16), &mut page, TAG).expect("reads");
+            let line = (slot % 16 * 4 + task) * 64;
+            assert_eq!(page[line..line + 64], [value; 64], "task {task} slot {slot}");
+        }
+        for (own, &value) in pages.iter().enumerate() {
+            ssd.read(Lpa(100 + task as u64 * 100 + own as u64), &mut page, TAG).expect("reads");
+            assert_eq!(page, [value; 4096], "task {task} page {own}");
+        }
+    }
+    let stats = ssd.stats();
+    assert!(stats.log_cleanings > 0, "the log was never cleaned");
+    format!("{} {stats:?}", amphi_rt::time::now_ns())
+}
+
+#[test]
+fn a_log_full_of_open_transactions_says_so_and_recovers_from_it() {
+    let ssd = Ssd::in_memory(&profile("free"), 8 << 20);
+    let tx = TxId::new(1).expect("one");
+    let mut stored = 0_u64;
+    let refusal = loop {
+        match ssd.persist(stored * 64, &[5; 64], Some(tx), TAG) {
+            Ok(()) => stored += 1,
+            Err(cause) => break cause,
+        }
+    };
+    assert!(matches!(refusal, Error::NoSpace(_)), "{refusal}");
+    assert!(stored > 900, "{stored} stores in regions for 1024");
+    ssd.commit(tx).expect("commits");
+    ssd.verify_read().expect("the refused store is gone");
+    for _ in 0..3000 {
+        ssd.persist(4 << 20, &[6; 64], None, TAG).expect("room");
+    }
+    let mut line = [0; 64];
+    for at in 0..stored {
+        ssd.load(at * 64, &mut line, TAG).expect("loads");
+        assert_eq!(line, [5; 64]);
+    }
+}
+
+#[test]
+fn more_commits_than_the_transaction_log_holds() {
+    let ssd = Ssd::in_memory(&profile("free"), 8 << 20);
+    for number in 1..5000 {
+        let tx = TxId::new(number).expect("not zero");
+        if number % 3 > 0 {
+            ssd.persist(u64::from(number % 50) * 8, &number.to_le_bytes(), Some(tx), TAG).expect("room");
+        }
+        ssd.commit(tx).expect("commits");
+        if number % 1000 == 999 {
+            assert_eq!(ssd.commit(tx), Err(Error::AlreadyCommitted(tx)));
+        }
+    }
+    assert!(ssd.stats().txlog_used <= 1024);
+}
+
+#[test]
+fn malformed_commands_are_refused_and_change_nothing() {
+    let ssd = Ssd::in_memory(&profile("free"), 8 << 20);
+    let mut page = [0; 4096];
+    let out = |outcome: amphi_device::Result<()>| matches!(outcome, Err(Error::OutOfRange { .. }));
+    let odd = |outcome: amphi_device::Result<()>| matches!(outcome, Err(Error::Misaligned { .. }));
+    assert!(out(ssd.read(Lpa(2048), &mut page, TAG)));
+    assert!(out(ssd.read(Lpa(u64::MAX), &mut page, TAG)));
+    assert!(out(ssd.write(Lpa(2047), &[1; 8192], TAG)));
+    assert!(odd(ssd.write(Lpa(0), &[1; 100], TAG)));
+    assert!(odd(ssd.write(Lpa(0), &[], TAG)));
+    assert!(odd(ssd.submit_write(Lpa(0), &[], TAG).map(|_| ())));
+    assert!(out(ssd.trim(Lpa(2000), u64::MAX)));
+    assert!(out(ssd.load((8 << 20) - 4, &mut page[..8], TAG)));
+    assert!(out(ssd.load(u64::MAX, &mut page[..8], TAG)));
+    assert!(out(ssd.store((8 << 20) - 4, &[1; 8], None, TAG)));
+    assert!(odd(ssd.store(4090, &[1; 8], None, TAG)));
+    ssd.flush_lines(u64::MAX - 3, 100);
+    ssd.flush_lines(0, 0);
+    ssd.store(5, &[], None, TAG).expect("nothing to do");
+    ssd.read(Lpa(0), &mut page, TAG).expect("reads");
+    assert_eq!(page, [0; 4096]);
+    let fork = ssd.fork().expect("copied");
+    fork.write(Lpa(0), &[9; 4096], TAG).expect("writes");
+    ssd.read(Lpa(0), &mut page, TAG).expect("reads");
+    assert_eq!(page, [0; 4096], "a fork is its own device");
+}
