@@ -43,7 +43,8 @@ fn fsx() {
     let outside = tempfile::tempdir().unwrap();
     let weights = |file: &str, names: &[&str], align: u32| {
         let path = outside.path().join(file);
-        let mut text = format!("flen = 262144\n[opsize]\nmax = 65536\nmin = {align}\nalign = {align}\n[weights]\n");
+        let mut text =
+            format!("flen = 262144\n[opsize]\nmax = 65536\nmin = {align}\nalign = {align}\n[weights]\n");
         for name in names {
             text += &format!("{name} = 5\n");
         }
@@ -54,8 +55,10 @@ fn fsx() {
         ["read", "write", "truncate", "fsync", "fdatasync", "close_open", "invalidate", "sendfile"];
     let mapped = ["mapread", "mapwrite", "punch_hole", "posix_fallocate", "copy_file_range", "posix_fadvise"];
     let all = [&buffered[..], &mapped[..]].concat();
+    // With an alignment fsx asks to reserve empty ranges, which no file system does.
+    let aligned: Vec<&str> = all.iter().copied().filter(|&name| name != "posix_fallocate").collect();
     let configurations =
-        [weights("buffered", &buffered, 1), weights("all", &all, 1), weights("aligned", &all, 4096)];
+        [weights("buffered", &buffered, 1), weights("all", &all, 1), weights("aligned", &aligned, 4096)];
     for (seed, configuration) in configurations.iter().enumerate() {
         let mut command = Command::new("fsx");
         command.args(["-q", "-N", "4000", "-S", &(seed + 1).to_string(), "-P"]).arg(outside.path());
