@@ -1,5 +1,7 @@
 //! The daemon killed, and the power cut, in the middle of an SQLite run: everything acknowledged is there afterwards.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail, ensure};
 
 use super::Programs;
@@ -43,7 +45,7 @@ fn once(stage: &Stage, programs: &Programs, crash: Crash, journal: &str, seed: u
     };
     let db = stage.mount_point().join(format!("{name}.db"));
     let acknowledged = stage.outside(&name);
-    // Somewhere between 500 and 2,500 transactions, wherever within one that is.
+    // After 500 to 2,500 transactions.
     let crash_after = 500 + seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 2000;
 
     let mut progress = Progress::new(&format!("journal_mode {}", journal.to_uppercase()));
@@ -58,6 +60,8 @@ fn once(stage: &Stage, programs: &Programs, crash: Crash, journal: &str, seed: u
             }
         }
     }
+    // Into the middle of some later transaction.
+    std::thread::sleep(Duration::from_micros(crash_after * 10));
     match crash {
         Crash::Kill => stage.kill()?,
         Crash::PowerLoss => stage.cut_power(seed)?,
