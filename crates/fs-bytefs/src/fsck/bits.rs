@@ -9,6 +9,7 @@ const CHUNK_WORDS: usize = PAGE / 8;
 type Chunk = Box<[u64; CHUNK_WORDS]>;
 
 /// A bitmap of a fixed number of bits, in chunks that exist once they have a bit set.
+#[derive(Clone)]
 pub(super) struct Bits {
     chunks: Vec<Option<Chunk>>,
     len: u64,

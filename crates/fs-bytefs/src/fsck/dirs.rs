@@ -177,6 +177,8 @@ fn count_entry(state: &mut State, at: EntryAt, name: &[u8], ino: u32, kind: u8) 
     let Some(known) = inodes.get_mut(ino) else { return };
     known.names = known.names.saturating_add(1);
     if known.unreadable() {
+        // All that is known of its type.
+        known.kind = kind;
         return;
     }
     if known.kind != kind {
@@ -192,12 +194,17 @@ fn count_entry(state: &mut State, at: EntryAt, name: &[u8], ino: u32, kind: u8) 
         return;
     }
     let child = &mut dirs[known.dir as usize];
-    let second = |at| FindingKind::DirectoryTwoParents { ino, at, name: FoundName(name.to_vec()) };
     if ino == ROOT_INO {
-        findings.add(second(at));
-    } else if child.parent_found == 0 {
-        child.parent_found = at.dir;
+        findings.add(FindingKind::DirectoryTwoParents { ino, at });
+    } else if child.found.dir == 0 {
+        child.found = at;
     } else {
-        findings.add(second(at));
+        // The parent that the directory itself names is the more likely one.
+        let second = if at.dir == child.parent_stored && child.found.dir != at.dir {
+            std::mem::replace(&mut child.found, at)
+        } else {
+            at
+        };
+        findings.add(FindingKind::DirectoryTwoParents { ino, at: second });
     }
 }

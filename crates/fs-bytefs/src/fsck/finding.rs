@@ -356,14 +356,12 @@ pub enum FindingKind {
         expected: u8,
     },
     /// A second entry names a directory, or any entry names the root.
-    #[error("directory {ino} has a second name \"{name}\" in {at}")]
+    #[error("directory {ino} has a second name in {at}")]
     DirectoryTwoParents {
         /// The directory with two names.
         ino: u32,
         /// Where the superfluous one is.
         at: EntryAt,
-        /// The superfluous name.
-        name: FoundName,
     },
     /// A directory is its own ancestor and cannot be reached from the root.
     #[error("directory {ino} is among its own ancestors and cannot be reached from the root")]
@@ -434,6 +432,8 @@ pub(super) struct Findings {
     pub errors: u64,
     pub warnings: u64,
     pub not_kept: u64,
+    /// Some page could not be read, so pages that nothing claims may still be in use.
+    pub unreadable: bool,
 }
 
 impl Findings {
@@ -442,6 +442,7 @@ impl Findings {
 
     pub fn add(&mut self, kind: FindingKind) {
         let severity = kind.severity();
+        self.unreadable |= matches!(kind, FindingKind::PageUnreadable { .. });
         match severity {
             Severity::Error => self.errors += 1,
             Severity::Warning => self.warnings += 1,

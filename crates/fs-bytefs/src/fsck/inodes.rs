@@ -3,7 +3,7 @@
 use amphi_device::{BlockPort, Structure};
 
 use super::extents::{FILE_PAGES_MAX, Tree, Walk};
-use super::finding::{FindingKind, Half};
+use super::finding::{EntryAt, FindingKind, Half};
 use super::read::{Page, Reader, Run};
 use super::state::{DirState, LongTarget, State};
 use super::{FsckError, Phase, Progress};
@@ -243,7 +243,7 @@ fn directory(state: &mut State, tree: &mut Tree, lower: &InodeLower, upper: &Ino
     state.dirs.push(DirState {
         ino,
         parent_stored: upper.parent_or_rdev.get(),
-        parent_found: 0,
+        found: EntryAt { dir: 0, page: 0, offset: 0 },
         subdirs: 0,
         entries: 0,
         size,

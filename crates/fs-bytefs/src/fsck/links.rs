@@ -25,7 +25,7 @@ pub(super) fn check_links(state: &mut State) {
             continue;
         }
         let nameless = if known.is_directory() {
-            ino != ROOT_INO && dirs[known.dir as usize].parent_found == 0
+            ino != ROOT_INO && dirs[known.dir as usize].found.dir == 0
         } else {
             known.names == 0
         };
@@ -52,7 +52,7 @@ pub(super) fn check_links(state: &mut State) {
 fn check_parents(state: &mut State) {
     for index in 0..state.dirs.len() {
         let dir = state.dirs[index];
-        let actual = if dir.ino == ROOT_INO { ROOT_INO } else { dir.parent_found };
+        let actual = if dir.ino == ROOT_INO { ROOT_INO } else { dir.found.dir };
         if actual == 0 {
             continue;
         }
@@ -77,10 +77,10 @@ fn check_cycles(state: &mut State) {
             known[at] = Path::Followed;
             path.push(at);
             let dir = state.dirs[at];
-            if dir.ino == ROOT_INO || dir.parent_found == 0 {
+            if dir.ino == ROOT_INO || dir.found.dir == 0 {
                 break;
             }
-            at = state.inodes.get(dir.parent_found).dir as usize;
+            at = state.inodes.get(dir.found.dir).dir as usize;
             if known[at] == Path::Followed {
                 state.findings.add(FindingKind::DirectoryCycle { ino: state.dirs[at].ino });
             }

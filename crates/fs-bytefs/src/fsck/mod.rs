@@ -15,12 +15,14 @@ mod finding;
 mod inodes;
 mod links;
 mod read;
+mod repair;
 mod report;
 mod state;
 
 use amphi_device::{BlockPort, RecoverReport, Structure, WriteLog};
 
 pub use finding::{EntryAt, Finding, FindingKind, FoundName, Half, Severity};
+pub use repair::{Repaired, repair};
 pub use report::{FsckError, Phase, Progress, Report};
 
 use crate::format::{FormatError, LINE, Layout, SUPER_STATE_OFFSET, SuperState, Superblock};

@@ -17,6 +17,8 @@ pub enum Phase {
     Directories,
     /// Comparing link counts and bitmaps.
     Comparing,
+    /// Mending what was found; counted in rounds, after each of which the check runs again.
+    Repairing,
 }
 
 /// How far a check is.

@@ -1,8 +1,8 @@
 //! What a check knows: inode by inode, directory by directory. Memory grows with the inodes and directories in use, not with what the image claims.
 
 use super::bits::{Bits, Claims};
-use super::finding::Findings;
-use crate::format::{Extent, Layout, mode};
+use super::finding::{EntryAt, Findings};
+use crate::format::{Extent, Layout, ROOT_INO, mode};
 
 /// What is known of one inode.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,8 +60,8 @@ pub(super) struct DirState {
     pub ino: u32,
     /// Parent according to its inode.
     pub parent_stored: u32,
-    /// Directory that holds its name, 0 while none was found.
-    pub parent_found: u32,
+    /// The entry that names it; `dir` 0 while none was found.
+    pub found: EntryAt,
     /// Subdirectories it is the parent of.
     pub subdirs: u32,
     /// Entries in use.
@@ -140,6 +140,9 @@ pub(super) struct State {
     pub inode_bits: Bits,
     pub block_bits: Bits,
     pub orphans: u32,
+    /// Where to look next for a page, or an inode, that nothing uses.
+    next_page: u64,
+    next_inode: u32,
     pub files: u64,
     pub symlinks: u64,
     pub special: u64,
@@ -160,10 +163,38 @@ impl State {
             inode_bits: Bits::new(u64::from(layout.inodes)),
             block_bits: Bits::new(layout.pages),
             orphans: 0,
+            next_page: u64::from(layout.data),
+            next_inode: ROOT_INO + 1,
             files: 0,
             symlinks: 0,
             special: 0,
         }
+    }
+
+    /// Takes a page that nothing uses, nor has used according to `kept`: one that is marked free as well, or, when there is none left and all could be
+    /// read, one that is not.
+    pub fn free_page(&mut self, kept: &Bits) -> Option<u32> {
+        for page in self.next_page..self.layout.pages {
+            if !self.block_bits.get(page) && !kept.get(page) && self.claims.bits.set(page) {
+                self.next_page = page + 1;
+                return Some(page as u32);
+            }
+        }
+        self.next_page = self.layout.pages;
+        if self.findings.unreadable {
+            return None;
+        }
+        let mut pages = u64::from(self.layout.data)..self.layout.pages;
+        let page = pages.find(|&page| !kept.get(page) && self.claims.bits.set(page));
+        page.map(|page| page as u32)
+    }
+
+    /// Takes an inode number that is marked free and named nowhere.
+    pub fn free_inode(&mut self) -> Option<u32> {
+        let free = |ino: &u32| !self.inode_bits.get(u64::from(*ino)) && !self.inodes.get(*ino).in_use();
+        let ino = (self.next_inode..self.layout.inodes).find(free)?;
+        self.next_inode = ino + 1;
+        Some(ino)
     }
 
     /// Whether a run of pages lies in the data area.

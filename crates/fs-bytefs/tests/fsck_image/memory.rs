@@ -1,4 +1,5 @@
-//! A device that is nothing but memory: no delays, no faults, no log. Images for the checks are built and broken on it, quickly and by the thousand.
+//! A device that is nothing but memory: no delays, and as much of a log as transactions need. Images for the checks are built and broken on it,
+//! quickly and by the thousand; on demand it loses power at the nth change.
 
 use amphi_device::{
     BlockDurability, BlockPort, ByteDurability, BytePort, Completion, Device, DurabilityContract, Error, Lpa,
@@ -9,8 +10,12 @@ use amphi_rt::sync::Mutex;
 /// The device.
 pub struct Memory {
     bytes: Mutex<Vec<u8>>,
+    /// What stores of transactions not committed yet have overwritten, oldest first.
+    undo: Mutex<Vec<(TxId, usize, Vec<u8>)>>,
     /// Pages whose reading fails with a media error.
     bad_pages: Mutex<Vec<u64>>,
+    /// Changes until the power goes.
+    changes_left: Mutex<u64>,
 }
 
 /// A command that is done already.
@@ -29,7 +34,12 @@ impl Completion for Done {
 impl Memory {
     /// A device holding `bytes`, a multiple of 4096.
     pub fn new(bytes: Vec<u8>) -> Self {
-        Self { bytes: Mutex::new(bytes), bad_pages: Mutex::default() }
+        Self {
+            bytes: Mutex::new(bytes),
+            undo: Mutex::default(),
+            bad_pages: Mutex::default(),
+            changes_left: Mutex::new(u64::MAX),
+        }
     }
 
     #[allow(dead_code, reason = "not every test that includes this file looks at the bytes")]
@@ -42,6 +52,22 @@ impl Memory {
     /// Makes a page unreadable.
     pub fn spoil(&self, page: u64) {
         self.bad_pages.lock().push(page);
+    }
+
+    /// Lets the power go after `changes` more writes, stores and commits.
+    pub fn lose_power_after(&self, changes: u64) {
+        *self.changes_left.lock() = changes;
+    }
+
+    /// Gives the power back.
+    pub fn power_on(&self) {
+        *self.changes_left.lock() = u64::MAX;
+    }
+
+    fn change(&self) -> Result<()> {
+        let mut left = self.changes_left.lock();
+        *left = left.checked_sub(1).ok_or(Error::PowerLost)?;
+        Ok(())
     }
 
     fn range(&self, what: &'static str, at: u64, len: usize) -> Result<std::ops::Range<usize>> {
@@ -86,6 +112,7 @@ impl BlockPort for Memory {
     }
 
     fn submit_write<'a>(&'a self, at: Lpa, bufs: &'a [&'a [u8]], _: Structure) -> Result<Done> {
+        self.change()?;
         let mut at = at.byte(0);
         for buf in bufs {
             let range = self.range("write", at, buf.len())?;
@@ -113,9 +140,14 @@ impl BytePort for Memory {
         Ok(())
     }
 
-    fn store(&self, at: u64, data: &[u8], _: Option<TxId>, _: Structure) -> Result<()> {
+    fn store(&self, at: u64, data: &[u8], tx: Option<TxId>, _: Structure) -> Result<()> {
+        self.change()?;
         let range = self.range("store", at, data.len())?;
-        self.bytes.lock()[range].copy_from_slice(data);
+        let mut bytes = self.bytes.lock();
+        if let Some(tx) = tx {
+            self.undo.lock().push((tx, range.start, bytes[range.clone()].to_vec()));
+        }
+        bytes[range].copy_from_slice(data);
         Ok(())
     }
 
@@ -129,12 +161,20 @@ impl BytePort for Memory {
 }
 
 impl WriteLog for Memory {
-    fn commit(&self, _: TxId) -> Result<()> {
+    fn commit(&self, tx: TxId) -> Result<()> {
+        self.change()?;
+        self.undo.lock().retain(|(other, _, _)| *other != tx);
         Ok(())
     }
 
     fn recover(&self) -> Result<RecoverReport> {
-        Ok(RecoverReport::default())
+        let mut bytes = self.bytes.lock();
+        let undo = std::mem::take(&mut *self.undo.lock());
+        let entries_dropped = undo.len() as u64;
+        for (_, at, old) in undo.into_iter().rev() {
+            bytes[at..at + old.len()].copy_from_slice(&old);
+        }
+        Ok(RecoverReport { entries_dropped, ..RecoverReport::default() })
     }
 
     fn clean_log(&self) -> Result<()> {
