@@ -12,7 +12,6 @@ use std::sync::atomic::AtomicU64;
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
-use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::ImageError;
@@ -82,9 +81,10 @@ impl Image {
     }
 
     fn lock(file: &File, path: &str) -> Result<(), ImageError> {
-        flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-            Errno::WOULDBLOCK => ImageError::InUse { path: path.to_owned() },
-            other => system("lock", path, &other.into()),
+        let locked = flock(file, FlockOperation::NonBlockingLockExclusive).map_err(std::io::Error::from);
+        locked.map_err(|cause| match cause.kind() {
+            ErrorKind::WouldBlock => ImageError::InUse { path: path.to_owned() },
+            _ => system("lock", path, &cause),
         })
     }
 
@@ -185,18 +185,20 @@ impl Image {
     pub(crate) fn allocate(&self, at: u64, len: u64) -> amphi_device::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         loop {
-            match fallocate(file, FallocateFlags::KEEP_SIZE, at, len) {
+            let allocated = fallocate(file, FallocateFlags::KEEP_SIZE, at, len).map_err(std::io::Error::from);
+            let Err(cause) = allocated else { return Ok(()) };
+            match cause.kind() {
                 // A file system without fallocate cannot promise; the mapping then behaves as any mapped file there.
-                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
+                ErrorKind::Unsupported => return Ok(()),
+                ErrorKind::Interrupted => {}
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
                     return Err(amphi_device::Error::NoSpace(format!(
                         "the disk that holds {} is full; free some space on it",
                         self.path
                     )));
                 }
-                Err(errno) => {
-                    return Err(amphi_device::Error::Image(format!("cannot extend {}: {errno}", self.path)));
+                _ => {
+                    return Err(amphi_device::Error::Image(format!("cannot extend {}: {cause}", self.path)));
                 }
             }
         }
