@@ -1,6 +1,9 @@
 //! Virtual time: a world in which one seed decides everything.
 
+mod blocking;
+mod clock;
 pub(crate) mod core;
+mod ending;
 mod explore;
 pub(crate) mod failure;
 pub(crate) mod queue;

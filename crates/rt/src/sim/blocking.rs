@@ -1,0 +1,169 @@
+//! How a task gives the processor away: it blocks, sleeps, yields, joins, or is preempted by a search.
+//!
+//! The frames between a task and the switch are inlined: after a switch the processor predicts each return wrongly.
+
+use super::clock::Timer;
+use super::core::{Core, NONE, Slot, Wait, Woken};
+use super::failure::FailureKind;
+use crate::raw::suspend;
+use crate::time::Deadline;
+
+/// Yields in a row, per runnable task, after which the clock moves although somebody could run: they all wait for time to pass.
+const SPINS_BEFORE_TIME_MOVES: u64 = 64;
+
+impl Core {
+    /// Blocks the current task until somebody wakes it or the deadline passes.
+    #[inline]
+    pub(crate) fn block(&self, wait: Wait, deadline: Deadline) -> Woken {
+        let slot = self.current.get();
+        let now = self.now.get();
+        {
+            let state = &mut *self.state.borrow_mut();
+            let task = &mut state.tasks[slot as usize];
+            task.wait = wait;
+            task.since = now;
+            task.deadline = deadline.ns();
+            task.woken = Woken::TimedOut;
+            task.switches += 1;
+            if deadline.ns() != u64::MAX {
+                let generation = task.generation;
+                state.timers.push(Timer::new(deadline.ns(), slot, generation));
+                state.drop_stale_timers();
+            }
+        }
+        self.choose_next();
+        self.leave(slot);
+        let state = &mut *self.state.borrow_mut();
+        let woken = state.tasks[slot as usize].woken;
+        if let Some(trace) = &mut state.trace {
+            trace.waited(now, self.now.get(), state.tasks[slot as usize].id, &wait);
+        }
+        woken
+    }
+
+    /// Gives the processor to the task in `next`, unless that is the caller.
+    #[inline(always)]
+    fn leave(&self, slot: Slot) {
+        if self.next.get() != slot {
+            suspend();
+        }
+    }
+
+    /// A place where another task may be chosen to run, in a search; elsewhere nothing.
+    #[inline(always)]
+    pub(crate) fn point(&self) {
+        if self.searching.get() {
+            self.search_point();
+        }
+    }
+
+    #[cold]
+    fn search_point(&self) {
+        let slot = self.current.get();
+        if slot == NONE {
+            return;
+        }
+        let delay = {
+            let state = &mut *self.state.borrow_mut();
+            let Some(delay) =
+                state.policy.preempt(&mut state.tasks[slot as usize].priority, &mut state.random)
+            else {
+                return;
+            };
+            delay
+        };
+        if delay > 0 {
+            let woken = self.block(Wait::Cpu, Deadline::at_ns(self.now.get() + delay));
+            self.throw_if_cancelled(woken);
+        } else {
+            self.reschedule(slot);
+        }
+    }
+
+    #[inline(always)]
+    fn reschedule(&self, slot: Slot) {
+        {
+            let state = &mut *self.state.borrow_mut();
+            state.ready.push(slot);
+            state.tasks[slot as usize].switches += 1;
+        }
+        self.choose_next();
+        self.leave(slot);
+        self.throw_if_cancelled(Woken::Notified);
+    }
+
+    /// Lets the others run.
+    #[inline]
+    pub(crate) fn yield_now(&self) {
+        let slot = self.current.get();
+        let spins = self.spins.get() + 1;
+        self.spins.set(spins);
+        let ready = {
+            let state = &mut *self.state.borrow_mut();
+            state.policy.yielded(&mut state.tasks[slot as usize].priority);
+            state.ready.len() as u64 + 1
+        };
+        if spins > SPINS_BEFORE_TIME_MOVES * ready && !self.cancelling.get() {
+            // Everybody who can run has nothing better to do than to let others run: they wait for time to pass.
+            let livelock = {
+                let state = &mut *self.state.borrow_mut();
+                let livelock = !self.advance(state) && spins > self.settings.livelock_yields;
+                if livelock {
+                    let report = format!(
+                        "livelock: {spins} yields in a row and nothing else happened; nobody sleeps{}",
+                        state.who_waits()
+                    );
+                    self.fail(state, FailureKind::Livelock, report);
+                }
+                livelock
+            };
+            if livelock {
+                self.stop_here();
+            }
+        }
+        self.reschedule(slot);
+    }
+
+    #[inline]
+    pub(crate) fn sleep(&self, wait: Wait, deadline: Deadline) {
+        let slot = self.current.get();
+        if deadline.ns() <= self.now.get() {
+            return;
+        }
+        if self.nothing_before(deadline.ns()) {
+            let start = self.now.replace(deadline.ns());
+            self.spins.set(0);
+            let state = &mut *self.state.borrow_mut();
+            if let Some(trace) = &mut state.trace {
+                trace.waited(start, deadline.ns(), state.tasks[slot as usize].id, &wait);
+            }
+        } else {
+            let woken = self.block(wait, deadline);
+            self.throw_if_cancelled(woken);
+        }
+    }
+
+    /// Waits until the task has ended.
+    pub(crate) fn join(&self, slot: Slot, id: u64) {
+        self.point();
+        let current = self.current.get();
+        let (waits, deadlock) = {
+            let state = &mut *self.state.borrow_mut();
+            let task = &mut state.tasks[slot as usize];
+            let waits = task.alive && task.id == id;
+            if waits {
+                task.joiners.push(current);
+            }
+            (waits, waits && self.closes_cycle(state, current, Wait::Join { slot, id }))
+        };
+        if deadlock {
+            self.stop_here();
+        }
+        if waits {
+            let woken = self.block(Wait::Join { slot, id }, Deadline::NEVER);
+            self.throw_if_cancelled(woken);
+        } else {
+            self.throw_if_cancelled(Woken::Notified);
+        }
+    }
+}
