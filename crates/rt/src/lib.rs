@@ -17,3 +17,8 @@ pub mod time;
 pub mod trace;
 
 pub use sim::{Explore, Failure, FailureKind, Found, Schedule, Sim};
+
+/// The examples of the page about this crate are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rt.md")]
+struct Page;

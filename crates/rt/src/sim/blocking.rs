@@ -75,21 +75,26 @@ impl Core {
         if delay > 0 {
             let woken = self.block(Wait::Cpu, Deadline::at_ns(self.now.get() + delay));
             self.throw_if_cancelled(woken);
-        } else {
-            self.reschedule(slot);
+            return;
         }
+        self.requeue(slot);
+        if self.next.get() != slot {
+            let now = self.now.get();
+            self.trace(|trace, (id, _)| trace.instant(now, id, "preempted"));
+        }
+        self.leave(slot);
+        self.throw_if_cancelled(Woken::Notified);
     }
 
+    /// Makes the running task one of those that could run, and chooses among them.
     #[inline(always)]
-    fn reschedule(&self, slot: Slot) {
+    fn requeue(&self, slot: Slot) {
         {
             let state = &mut *self.state.borrow_mut();
             state.ready.push(slot);
             state.tasks[slot as usize].switches += 1;
         }
         self.choose_next();
-        self.leave(slot);
-        self.throw_if_cancelled(Woken::Notified);
     }
 
     /// Lets the others run.
@@ -121,7 +126,9 @@ impl Core {
                 self.stop_here();
             }
         }
-        self.reschedule(slot);
+        self.requeue(slot);
+        self.leave(slot);
+        self.throw_if_cancelled(Woken::Notified);
     }
 
     #[inline]
