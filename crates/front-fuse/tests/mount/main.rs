@@ -13,3 +13,4 @@ mod names;
 mod permissions;
 mod programs;
 mod suites;
+mod through_kernel;
