@@ -31,14 +31,21 @@ impl Chunk {
 }
 
 const NONE: u32 = u32::MAX;
+/// Sizes of runs: 2^1 to 2^16 chunks. (A single chunk lies in its page's node.)
 const CLASSES: usize = 17;
 
-/// Runs of chunks, in powers of two, with a free list per size.
+/// Runs of chunks: a buddy allocator, so that the short runs which growing pages leave behind become long ones again.
+///
+/// A free run shows itself in its first slot, whose `len` is 0, which no chunk has; `offset` is then its class and `place` the next free
+/// run, while the second slot's `place` is the one before.
 #[derive(Debug)]
 pub(crate) struct ChunkArena {
     slots: Vec<Chunk>,
     free: [u32; CLASSES],
 }
+
+/// What a slot of a taken run holds before a chunk does: nothing that looks like a free run.
+const TAKEN: Chunk = Chunk { place: NONE, offset: 0, len: 1 };
 
 impl ChunkArena {
     /// An arena without storage.
@@ -46,32 +53,90 @@ impl ChunkArena {
         Self { slots: Vec::new(), free: [NONE; CLASSES] }
     }
 
-    /// The size class that holds `count` chunks.
+    /// The size class that holds `count` chunks, at least two.
     pub(crate) const fn class_for(count: usize) -> u16 {
         count.next_power_of_two().trailing_zeros() as u16
     }
 
+    fn link(&mut self, run: u32, class: u16) {
+        let next = self.free[usize::from(class)];
+        self.slots[run as usize] = Chunk { place: next, offset: class, len: 0 };
+        self.slots[run as usize + 1] = TAKEN;
+        if next != NONE {
+            self.slots[next as usize + 1].place = run;
+        }
+        self.free[usize::from(class)] = run;
+    }
+
+    fn unlink(&mut self, run: u32, class: u16) {
+        let (next, before) = (self.slots[run as usize].place, self.slots[run as usize + 1].place);
+        if before == NONE {
+            self.free[usize::from(class)] = next;
+        } else {
+            self.slots[before as usize].place = next;
+        }
+        if next != NONE {
+            self.slots[next as usize + 1].place = before;
+        }
+    }
+
+    fn is_free(&self, run: u32, class: u16) -> bool {
+        self.slots.get(run as usize).is_some_and(|slot| slot.len == 0 && slot.offset == class)
+    }
+
     /// Takes a run of `1 << class` slots.
     pub(crate) fn take(&mut self, class: u16) -> u32 {
-        let head = self.free[usize::from(class)];
-        if head != NONE {
-            self.free[usize::from(class)] = self.slots[head as usize].place;
-            return head;
-        }
-        let run = self.slots.len();
+        let fitting = (class..CLASSES as u16).find(|&larger| self.free[usize::from(larger)] != NONE);
+        let run = match fitting {
+            Some(mut larger) => {
+                let run = self.free[usize::from(larger)];
+                self.unlink(run, larger);
+                while larger > class {
+                    larger -= 1;
+                    self.link(run + (1 << larger), larger);
+                }
+                run
+            }
+            None => self.grow(class),
+        };
+        self.slots[run as usize..run as usize + (1 << class)].fill(TAKEN);
+        run
+    }
+
+    fn grow(&mut self, class: u16) -> u32 {
         let size = 1_usize << class;
-        if self.slots.capacity() - run < size {
+        let end = self.slots.len();
+        let run = end.next_multiple_of(size);
+        if self.slots.capacity() < run + size {
             // An eighth of slack, not a doubling: the index is the log's memory overhead.
-            self.slots.reserve_exact(size.max(run / 8));
+            self.slots.reserve_exact((run + size - end).max(end / 8));
         }
-        self.slots.resize(run + size, Chunk { place: NONE, offset: 0, len: 0 });
+        self.slots.resize(run + size, TAKEN);
+        // What alignment skipped is free, in runs of their own alignment.
+        let mut at = end;
+        while at < run {
+            let skipped = at.trailing_zeros() as u16;
+            self.link(at as u32, skipped);
+            at += 1 << skipped;
+        }
         run as u32
     }
 
     /// Returns a run.
-    pub(crate) fn give(&mut self, run: u32, class: u16) {
-        self.slots[run as usize].place = self.free[usize::from(class)];
-        self.free[usize::from(class)] = run;
+    pub(crate) fn give(&mut self, mut run: u32, mut class: u16) {
+        while usize::from(class) < CLASSES - 1 {
+            let buddy = run ^ (1 << class);
+            if !self.is_free(buddy, class) {
+                break;
+            }
+            self.unlink(buddy, class);
+            // Neither half may look free on its own any more.
+            self.slots[run as usize] = TAKEN;
+            self.slots[buddy as usize] = TAKEN;
+            run = run.min(buddy);
+            class += 1;
+        }
+        self.link(run, class);
     }
 
     /// The first `count` chunks of a run.

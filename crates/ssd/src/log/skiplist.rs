@@ -2,8 +2,12 @@
 //!
 //! A partition has few enough pages that 16 bits name a page and a node. Nodes (16 B) form the bottom list; one in four also has a
 //! tower (16 B) in the express lists above, which repeats the page number so that a search touches nothing else on its way down.
+//!
+//! A partition with many pages also has fingers: for each group of four pages its first node, so that the search for one page, which
+//! every load makes, starts next to its end.
 
 use super::chunks::{Chunk, ChunkArena};
+use crate::format::PAGE;
 
 const NIL: u16 = u16::MAX;
 /// Express lists: with one tower in four, 4^6 pages keep the top one short.
@@ -27,6 +31,11 @@ struct Tower {
     next: [u16; LEVELS],
 }
 
+/// Pages that share a finger, as a power of two.
+const FINGER: u16 = 2;
+/// Pages from which a partition has fingers.
+const FINGERS_FROM: u16 = 32;
+
 const _: () = assert!(size_of::<Node>() == 16 && size_of::<Tower>() == 16);
 
 /// The pages of one partition that have chunks in the log.
@@ -37,6 +46,8 @@ pub(crate) struct PageIndex {
     arena: ChunkArena,
     first: u16,
     lanes: [u16; LEVELS],
+    /// The first node of each group of pages, or none at all while there are few pages.
+    fingers: Vec<u16>,
     free_node: u16,
     free_tower: u16,
     pages: u16,
@@ -52,6 +63,7 @@ impl PageIndex {
             arena: ChunkArena::new(),
             first: NIL,
             lanes: [NIL; LEVELS],
+            fingers: Vec::new(),
             free_node: NIL,
             free_tower: NIL,
             pages: 0,
@@ -121,9 +133,59 @@ impl PageIndex {
         if before == NIL { self.first } else { self.nodes[usize::from(before)].next }
     }
 
-    fn find(&self, page: u16) -> Option<&Node> {
-        let node = self.seek(page);
-        self.nodes.get(usize::from(node)).filter(|node| node.page == page)
+    /// The node of `page`.
+    fn find(&self, page: u16) -> Option<u16> {
+        let mut at = if self.fingers.is_empty() {
+            self.seek(page)
+        } else {
+            *self.fingers.get(usize::from(page >> FINGER))?
+        };
+        loop {
+            let node = self.nodes.get(usize::from(at))?;
+            if node.page >= page {
+                return (node.page == page).then_some(at);
+            }
+            at = node.next;
+        }
+    }
+
+    /// Points the group's finger at a new node if it is the group's first.
+    fn point_at(&mut self, new: u16) {
+        if self.fingers.is_empty() {
+            if self.pages < FINGERS_FROM {
+                return;
+            }
+            let mut at = self.first;
+            while at != NIL {
+                self.point(at);
+                at = self.nodes[usize::from(at)].next;
+            }
+        } else {
+            self.point(new);
+        }
+    }
+
+    fn point(&mut self, at: u16) {
+        let page = self.nodes[usize::from(at)].page;
+        let group = usize::from(page >> FINGER);
+        if group >= self.fingers.len() {
+            self.fingers.reserve_exact(group + 1 - self.fingers.len());
+            self.fingers.resize(group + 1, NIL);
+        }
+        let finger = self.fingers[group];
+        if finger == NIL || self.nodes[usize::from(finger)].page > page {
+            self.fingers[group] = at;
+        }
+    }
+
+    /// Moves the group's finger off a node that goes.
+    fn point_off(&mut self, at: u16) {
+        let Node { page, next, .. } = self.nodes[usize::from(at)];
+        let group = page >> FINGER;
+        if self.fingers.get(usize::from(group)) == Some(&at) {
+            let stays = next != NIL && self.nodes[usize::from(next)].page >> FINGER == group;
+            self.fingers[usize::from(group)] = if stays { next } else { NIL };
+        }
     }
 
     /// The first page at or after `page` that has chunks.
@@ -133,7 +195,7 @@ impl PageIndex {
 
     /// The chunks of a page, by offset; equal offsets in the order they were inserted.
     pub(crate) fn chunks(&self, page: u16) -> &[Chunk] {
-        self.find(page).map_or(&[], |node| self.node_chunks(node))
+        self.find(page).map_or(&[], |at| self.node_chunks(&self.nodes[usize::from(at)]))
     }
 
     fn node_chunks<'a>(&'a self, node: &'a Node) -> &'a [Chunk] {
@@ -145,15 +207,30 @@ impl PageIndex {
 
     /// The chunks of a page that may meet `start..end`; those at either edge may miss it.
     pub(crate) fn chunks_near(&self, page: u16, start: usize, end: usize) -> &[Chunk] {
-        let Some(node) = self.find(page) else { return &[] };
+        let Some(at) = self.find(page) else { return &[] };
+        let node = &self.nodes[usize::from(at)];
         let chunks = self.node_chunks(node);
         if chunks.len() <= 4 {
             return chunks;
         }
         let reach = usize::from(node.reach);
-        let from = chunks.partition_point(|chunk| usize::from(chunk.offset) + reach <= start);
-        let to = from + chunks[from..].partition_point(|chunk| usize::from(chunk.offset) < end);
-        &chunks[from..to]
+        let before = |chunk: &Chunk| usize::from(chunk.offset) + reach <= start;
+        // Chunks tend to be spread evenly: look where the first would then be, and around it.
+        let mut from = start * chunks.len() / PAGE as usize;
+        let mut tries = 0;
+        while from > 0 && !before(&chunks[from - 1]) && tries < 8 {
+            from -= 1;
+            tries += 1;
+        }
+        while from < chunks.len() && before(&chunks[from]) && tries < 8 {
+            from += 1;
+            tries += 1;
+        }
+        if tries == 8 {
+            from = chunks.partition_point(before);
+        }
+        let length = chunks[from..].iter().take_while(|chunk| usize::from(chunk.offset) < end).count();
+        &chunks[from..from + length]
     }
 
     fn random_height(&mut self) -> usize {
@@ -168,12 +245,12 @@ impl PageIndex {
 
     /// Adds a chunk to a page. Answers whether there was room: a page has at most 65,535 chunks.
     pub(crate) fn insert(&mut self, page: u16, chunk: Chunk) -> bool {
+        if let Some(at) = self.find(page) {
+            return self.add_to_node(at, chunk);
+        }
         let before = self.towers_before(page);
         let node_before = self.node_before(before[0], page);
         let at = if node_before == NIL { self.first } else { self.nodes[usize::from(node_before)].next };
-        if at != NIL && self.nodes[usize::from(at)].page == page {
-            return self.add_to_node(at, chunk);
-        }
         let node = Node { page, next: at, count: 1, reach: chunk.len, chunks: chunk };
         let new = if self.free_node == NIL {
             if self.nodes.capacity() == self.nodes.len() {
@@ -193,6 +270,7 @@ impl PageIndex {
             self.nodes[usize::from(node_before)].next = new;
         }
         self.pages += 1;
+        self.point_at(new);
         let height = self.random_height();
         if height > 0 {
             self.raise_tower(page, new, height, &before);
@@ -323,6 +401,7 @@ impl PageIndex {
         let node_before = self.node_before(before[0], page);
         let at = if node_before == NIL { self.first } else { self.nodes[usize::from(node_before)].next };
         let after = self.nodes[usize::from(at)].next;
+        self.point_off(at);
         if node_before == NIL {
             self.first = after;
         } else {
@@ -356,6 +435,7 @@ impl PageIndex {
     pub(crate) fn bytes(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>()
             + self.towers.capacity() * size_of::<Tower>()
+            + self.fingers.capacity() * size_of::<u16>()
             + self.arena.bytes()
     }
 }
