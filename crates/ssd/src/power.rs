@@ -24,6 +24,7 @@ pub(crate) struct Power {
     lost: AtomicBool,
     host_crash: AtomicBool,
     recorded: AtomicBool,
+    firmware_runs: AtomicBool,
     seed: AtomicU64,
     armed: AtomicBool,
     commands_left: AtomicU64,
@@ -38,6 +39,7 @@ impl Power {
             lost: AtomicBool::new(false),
             host_crash: AtomicBool::new(false),
             recorded: AtomicBool::new(false),
+            firmware_runs: AtomicBool::new(false),
             seed: AtomicU64::new(0),
             armed: AtomicBool::new(false),
             commands_left: AtomicU64::new(NOT_ARMED),
@@ -114,7 +116,16 @@ impl Power {
         if self.armed.load(Ordering::Relaxed) {
             return self.count(&self.steps_left);
         }
+        if self.firmware_runs.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         self.check()
+    }
+
+    /// Lets the firmware go on although commands are refused: the host is gone, the device is not.
+    pub(crate) fn run_firmware(&self, on: bool) {
+        self.armed.store(false, Ordering::Relaxed);
+        self.firmware_runs.store(on, Ordering::Relaxed);
     }
 
     /// Numbers a block command, so that each torn one is torn its own way.

@@ -106,14 +106,28 @@ impl Core {
         Err(Error::NoSpace("the write log is full of open transactions; commit some".to_owned()))
     }
 
-    /// Appends a store while the power goes: to the log alone, if there is room, without waiting.
-    pub(crate) fn append_at_power_loss(&self, store: &Store<'_>) {
+    /// Appends a store while the power goes: to the log alone, without waiting. Answers whether there was room.
+    pub(crate) fn append_at_power_loss(&self, store: &Store<'_>) -> bool {
         let region = self.active_region();
         let bytes = store.entry_bytes();
         if let Ok(Some(at)) = self.reserve(region, bytes, self.layout.region_bytes) {
             let mut header = store.header(self.tick(), crc32c::crc32c(store.data));
             self.write_entry(region, at, &mut header, store.data);
+            return true;
         }
+        false
+    }
+
+    /// Appends a posted store after a host crash, which the device itself outlives: if the log is full, it is cleaned first.
+    pub(crate) fn append_after_host_crash(&self, store: &Store<'_>) {
+        if self.append_at_power_loss(store) {
+            return;
+        }
+        self.power.run_firmware(true);
+        // What cannot be cleaned leaves no room; the link would hold the write back for ever, as it would for a live host.
+        let _ = self.clean_all();
+        self.power.run_firmware(false);
+        self.append_at_power_loss(store);
     }
 
     /// Reads bytes of one page as they are now: flash, with the log's newer versions over it. Answers whether flash was needed.

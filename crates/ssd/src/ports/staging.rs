@@ -251,7 +251,7 @@ impl Core {
                     let arrived = if loss == Loss::HostCrash { store.posted } else { 0 };
                     for (first, last) in runs(arrived) {
                         let (at, start, len) = store.part(first, last);
-                        self.append_at_power_loss(&logged(store, at, &stage.bytes[start..start + len]));
+                        self.append_after_host_crash(&logged(store, at, &stage.bytes[start..start + len]));
                     }
                     for (first, last) in runs(store.lines() & !arrived) {
                         let (at, start, len) = store.part(first, last);
