@@ -237,6 +237,10 @@ impl Inode {
         let lower = InodeLower::decode(&bytes[..LINE], ino).map_err(|error| corrupt(&error.to_string()))?;
         let upper = InodeUpper::decode(&bytes[LINE..], ino).map_err(|error| corrupt(&error.to_string()))?;
         let kind = file_type(lower.mode.get()).ok_or_else(|| corrupt("unknown file type"))?;
+        let attributes = u64::from(upper.xattr.get());
+        if attributes != 0 && !(core.limits.data..core.limits.pages).contains(&attributes) {
+            return Err(corrupt("the page of extended attributes is outside the data area"));
+        }
         let inline = lower.flags.get() & FLAG_INLINE_TARGET != 0;
         let size = lower.size.get();
         let load_tree = || ExtentTree::load(&*core.device, ino, &upper, &core.limits);

@@ -52,9 +52,6 @@ impl Xattrs {
             return Ok(());
         }
         let corrupt = |what: &str| Error::Corrupt(format!("inode {ino}: {what}"));
-        if u64::from(self.lba) < core.limits.data || u64::from(self.lba) >= core.limits.pages {
-            return Err(corrupt("the page of extended attributes is outside the data area"));
-        }
         let mut page = Box::new([0; PAGE]);
         core.device
             .read(Lpa(u64::from(self.lba)), &mut page[..], Structure::Inode)

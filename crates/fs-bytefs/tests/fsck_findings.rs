@@ -37,7 +37,7 @@ fn a_sound_image_is_clean_and_counted() {
     assert_eq!(report.label, "sample");
     assert_eq!((report.files, report.directories), (5 + u64::from(SMALL_FILES), 4));
     assert_eq!((report.symlinks, report.special, report.orphans), (2, 1, 1));
-    let pages = Image::sample().layout.data as u64 + 3 + 302 + 7 + 1 + 1 + 1 + 2 + 1;
+    let pages = Image::sample().layout.data as u64 + 3 + 302 + 7 + 1 + 1 + 2 + 1 + 2 + 1;
     assert_eq!(report.pages_used, pages);
 }
 
@@ -181,8 +181,8 @@ fn page_counts() {
     );
     expect(
         |i| {
-            let page = i.take(1);
-            i.edit_upper(LEAF, |u| u.xattr = page.into());
+            i.put_attributes(LEAF, &[("user.a", "b")]);
+            i.edit_lower(LEAF, |l| l.pages = 0.into());
         },
         |_| vec![F::PageCountWrong { ino: LEAF, stored: 0, actual: 1 }],
     );
@@ -541,6 +541,22 @@ fn symlink_targets() {
 }
 
 #[test]
+fn extended_attributes() {
+    let page = Image::sample().upper(FILE).xattr.get();
+    let bad = |reason: &str| vec![F::AttributesBad { ino: FILE, page, reason: reason.into() }];
+    expect(|i| i.page_mut(page)[20] ^= 1, |_| bad("a page of extended attributes has a wrong checksum"));
+    expect(
+        |i| i.write_attributes(page, LEAF, &[("user.a", "b")]),
+        |_| bad("a page of extended attributes has an impossible owner"),
+    );
+    expect(|i| i.write_attributes(page, FILE, &[]), |_| bad("it holds no attribute"));
+    expect(
+        |i| i.write_attributes(page, FILE, &[("user.a", "b"), ("user.a", "c")]),
+        |_| bad("a name occurs twice"),
+    );
+}
+
+#[test]
 fn unreadable_pages_are_findings() {
     let image = Image::sample();
     let (leaf, docs) = (image.upper(BIG).root[0].lba.get(), image.upper(DOCS).root[0].lba.get());
@@ -551,6 +567,7 @@ fn unreadable_pages_are_findings() {
         (image.layout.inode_table + 3, "inodes"),
         (leaf, "an extent node"),
         (docs, "a directory"),
+        (image.upper(FILE).xattr.get(), "extended attributes"),
         (image.upper(LONG_LINK).root[0].lba.get(), "a symbolic link's target"),
     ];
     for (page, structure) in structures {

@@ -387,6 +387,16 @@ pub enum FindingKind {
         /// What is wrong.
         reason: &'static str,
     },
+    /// A page of extended attributes cannot be decoded, is empty, or has a name twice.
+    #[error("the extended attributes of inode {ino} (page {page}) cannot be used: {reason}")]
+    AttributesBad {
+        /// The inode.
+        ino: u32,
+        /// The page.
+        page: u32,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A device, FIFO or socket has a size or pages.
     #[error("special file {ino} has contents")]
     SpecialHasContents {

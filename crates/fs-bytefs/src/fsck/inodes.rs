@@ -2,6 +2,7 @@
 
 use amphi_device::{BlockPort, Structure};
 
+use super::contents;
 use super::extents::{FILE_PAGES_MAX, Tree, Walk};
 use super::finding::{EntryAt, FindingKind, Half};
 use super::read::{Page, Reader, Run};
@@ -78,24 +79,6 @@ pub(super) fn check_marked_free<D: BlockPort>(
         inode(state, &mut walk, ino, bytes);
     })?;
     walk.run(state, reader)
-}
-
-/// Reads the targets of symbolic links that are not in their inodes.
-pub(super) fn check_long_targets<D: BlockPort>(
-    state: &mut State,
-    reader: &mut Reader<'_, D>,
-) -> Result<(), FsckError> {
-    let mut targets = std::mem::take(&mut state.long_targets);
-    targets.sort_unstable_by_key(|target| target.page);
-    let runs: Vec<Run> = targets.iter().map(|target| Run { first: target.page, pages: 1 }).collect();
-    reader.read(&runs, Structure::Data, &mut |i, page, bytes| match bytes {
-        Ok(bytes) => check_target(state, targets[i].ino, &bytes[..usize::from(targets[i].bytes)]),
-        Err(error) => state.findings.add(FindingKind::PageUnreadable {
-            page,
-            structure: "a symbolic link's target",
-            reason: error.to_string(),
-        }),
-    })
 }
 
 /// Bits of the inodes of one table page.
@@ -231,7 +214,9 @@ fn attribute_page(state: &mut State, tree: &mut Tree, page: u32) {
     tree.counted += 1;
     if !state.claims.bits.set(u64::from(page)) {
         state.findings.add(FindingKind::BlocksClaimedTwice { ino, page, pages: 1 });
+        return;
     }
+    state.attribute_pages.push((page, ino));
 }
 
 fn directory(state: &mut State, tree: &mut Tree, lower: &InodeLower, upper: &InodeUpper) {
@@ -264,7 +249,7 @@ fn inline_target(state: &mut State, walk: &mut Walk, tree: Tree, lower: &InodeLo
         let reason = "its length in the inode contradicts its size";
         state.findings.add(FindingKind::SymlinkTargetBad { ino, reason });
     } else {
-        check_target(state, ino, &bytes[..size as usize]);
+        contents::check_target(state, ino, &bytes[..size as usize]);
     }
     walk.root(state, tree, 0, &[]);
 }
@@ -285,12 +270,4 @@ fn long_target(state: &mut State, tree: &mut Tree, size: u64, upper: &InodeUpper
         return;
     };
     state.findings.add(FindingKind::SymlinkTargetBad { ino, reason });
-}
-
-fn check_target(state: &mut State, ino: u32, target: &[u8]) {
-    if target.is_empty() {
-        state.findings.add(FindingKind::SymlinkTargetBad { ino, reason: "it is empty" });
-    } else if target.contains(&0) {
-        state.findings.add(FindingKind::SymlinkTargetBad { ino, reason: "it holds a NUL byte" });
-    }
 }

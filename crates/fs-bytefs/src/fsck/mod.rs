@@ -1,7 +1,7 @@
 //! The file system check: rebuilds from the device alone what allocation, link counts, directories and extents must be, and compares.
 //!
 //! Passes, each in a module of its own: load bitmaps and the orphan table (`allocation`); decode inodes, walk extent trees and claim pages
-//! (`inodes`, `extents`); parse directories (`dirs`); connectivity and link counts (`links`); compare bitmaps (`allocation`). They write into one
+//! (`inodes`, `extents`); parse directories (`dirs`); read targets and attributes (`contents`); connectivity and link counts (`links`); compare bitmaps (`allocation`). They write into one
 //! `state`. All reading goes through `read`, in large block commands.
 //!
 //! No number read from the device is trusted: memory and time grow with the inodes and pages that the superblock's verified geometry has and
@@ -9,6 +9,7 @@
 
 mod allocation;
 mod bits;
+mod contents;
 mod dirs;
 mod extents;
 mod finding;
@@ -85,7 +86,8 @@ fn examine<D: BlockPort>(
     allocation::load(&mut state, &mut reader)?;
     inodes::check_table(&mut state, &mut reader, progress)?;
     dirs::check_directories(&mut state, &mut reader, progress)?;
-    inodes::check_long_targets(&mut state, &mut reader)?;
+    contents::check_long_targets(&mut state, &mut reader)?;
+    contents::check_attributes(&mut state, &mut reader)?;
     progress(Progress { phase: Phase::Comparing, done: 0, total: 0 });
     links::check_links(&mut state);
     allocation::compare(&mut state);

@@ -136,6 +136,8 @@ pub(super) struct State {
     pub dirs: Vec<DirState>,
     pub dir_extents: Vec<DirExtent>,
     pub long_targets: Vec<LongTarget>,
+    /// Pages of extended attributes with their inodes.
+    pub attribute_pages: Vec<(u32, u32)>,
     pub claims: Claims,
     pub inode_bits: Bits,
     pub block_bits: Bits,
@@ -159,6 +161,7 @@ impl State {
             dirs: Vec::new(),
             dir_extents: Vec::new(),
             long_targets: Vec::new(),
+            attribute_pages: Vec::new(),
             claims,
             inode_bits: Bits::new(u64::from(layout.inodes)),
             block_bits: Bits::new(layout.pages),

@@ -3,7 +3,7 @@
 use amphi_fs_bytefs::format::*;
 use zerocopy::IntoBytes;
 
-use super::Image;
+use super::{FILE, Image};
 
 /// A small generator (SplitMix64), so that a seed means the same damage everywhere and for ever.
 pub struct Random(pub u64);
@@ -27,7 +27,7 @@ pub fn corrupt(image: &mut Image, random: &mut Random) {
     let used: Vec<u32> = (1..image.layout.inodes).filter(|&ino| image.inode_bit(ino)).collect();
     for _ in 0..1 + random.below(6) {
         let ino = used[random.below(used.len())];
-        match random.below(8) {
+        match random.below(9) {
             0 => {
                 let bit = random.below(image.layout.inodes as usize) as u32;
                 image.set_inode_bit(bit, random.below(2) == 0);
@@ -53,6 +53,12 @@ pub fn corrupt(image: &mut Image, random: &mut Random) {
             }
             5 => corrupt_node(image, random),
             6 => corrupt_directory(image, random, ino),
+            7 => {
+                let page = image.upper(FILE).xattr.get();
+                if (u64::from(image.layout.data)..image.layout.pages).contains(&u64::from(page)) {
+                    image.page_mut(page)[random.below(64)] = random.next() as u8;
+                }
+            }
             _ => {
                 // An inode takes the place of another.
                 let other = used[random.below(used.len())];

@@ -1,5 +1,6 @@
 //! A device that is nothing but memory: no delays, and as much of a log as transactions need. Images for the checks are built and broken on it,
 //! quickly and by the thousand; on demand it loses power at the nth change.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use amphi_device::{
     BlockDurability, BlockPort, ByteDurability, BytePort, Completion, Device, DurabilityContract, Error, Lpa,

@@ -114,6 +114,8 @@ impl Image {
             image.put_file(ino, 1, 0, 0, &[], 0);
             image.name(DOCS, &format!("small-{ino}"), ino, mode::REGULAR);
         }
+        image.put_attributes(FILE, &[("user.colour", "blue"), ("user.empty", "")]);
+        image.put_attributes(INLINE_LINK, &[("trusted.x", "y")]);
         image.name(ROOT_INO, "docs", DOCS, mode::DIRECTORY);
         image.name(ROOT_INO, "file", FILE, mode::REGULAR);
         image.name(ROOT_INO, "second-name", FILE, mode::REGULAR);
@@ -212,6 +214,20 @@ impl Image {
             u.count = (target.len() as u16).into();
             u.root.as_mut_bytes()[..target.len()].copy_from_slice(target);
         });
+    }
+
+    /// Gives an inode extended attributes.
+    pub fn put_attributes(&mut self, ino: u32, attributes: &[(&str, &str)]) {
+        let page = self.take(1);
+        self.write_attributes(page, ino, attributes);
+        self.edit_upper(ino, |u| u.xattr = page.into());
+        self.edit_lower(ino, |l| l.pages = (l.pages.get() + 1).into());
+    }
+
+    /// Writes a page of extended attributes that says it is inode `ino`'s.
+    pub fn write_attributes(&mut self, page: u32, ino: u32, attributes: &[(&str, &str)]) {
+        let attributes: Vec<_> = attributes.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect();
+        XattrHeader::encode(self.page_mut(page), ino, &attributes).expect("they fit");
     }
 
     /// Adds a name to a directory; [`write_dirs`](Self::write_dirs) writes it.

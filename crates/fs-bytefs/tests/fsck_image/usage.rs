@@ -1,7 +1,7 @@
 //! Random use of a mounted file system through `vfs`, by whoever has only names and inode numbers. Outcomes do not matter here, only that there is one.
 
 use amphi_vfs::{
-    Cred, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, Seek, SetAttr, WriteMode,
+    Cred, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, Seek, SetAttr, WriteMode, XattrMode,
 };
 
 use super::corrupt::Random;
@@ -67,7 +67,7 @@ fn operation(fs: &impl FileSystem, random: &mut Random, a: &Listed, b: &Listed) 
     let (name, other) = (Name::new(&a.name)?, Name::new(&b.name)?);
     let fresh = Name::new(&fresh)?;
     let dir = if a.file_type == FileType::Directory && random.below(4) > 0 { a.ino } else { a.dir };
-    match random.below(18) {
+    match random.below(20) {
         0 => fs.create(dir, fresh, FileType::Regular, 0o644, 0, &cred).map(|e| fs.forget(e.attr.ino, 1)),
         1 => fs.mkdir(dir, fresh, 0o755, &cred).map(|e| fs.forget(e.attr.ino, 1)),
         2 => {
@@ -100,6 +100,8 @@ fn operation(fs: &impl FileSystem, random: &mut Random, a: &Listed, b: &Listed) 
         }
         15 => fs.fsync(a.ino, random.below(2) == 0),
         16 => fs.readlink(a.ino).map(drop),
+        17 => fs.setxattr(a.ino, b"user.x", &vec![1; random.below(3000)], XattrMode::Set),
+        18 => fs.listxattr(a.ino).and_then(|_| fs.removexattr(a.ino, b"user.colour")),
         _ => {
             fs.open(a.ino, OpenFlags::default())?;
             let removed = fs.unlink(a.dir, name);

@@ -115,6 +115,7 @@ const fn stage_of(kind: &FindingKind) -> Option<u8> {
         | F::DirectoryHole { .. }
         | F::DirectorySizeWrong { .. }
         | F::SymlinkTargetBad { .. }
+        | F::AttributesBad { .. }
         | F::SpecialHasContents { .. } => 1,
         // Not before extents of impossible length are: they claim most of what is claimed twice.
         F::BlocksClaimedTwice { .. } => 2,
@@ -201,6 +202,7 @@ const fn inode_of(kind: &FindingKind) -> Option<u32> {
         | F::DirectoryHole { ino, .. }
         | F::DirectorySizeWrong { ino, .. }
         | F::SymlinkTargetBad { ino, .. }
+        | F::AttributesBad { ino, .. }
         | F::SpecialHasContents { ino } => Some(*ino),
         _ => None,
     }

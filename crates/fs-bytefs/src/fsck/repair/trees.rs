@@ -6,6 +6,7 @@ use amphi_device::{BlockPort, WriteLog};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::super::FsckError;
+use super::super::contents::attributes_problem;
 use super::super::extents::FILE_PAGES_MAX;
 use super::super::state::{State, parts};
 use super::edit::{Edit, free_entry};
@@ -27,22 +28,31 @@ pub(super) fn mend_inode<D: BlockPort + WriteLog>(
     state: &mut State,
     ino: u32,
     shared: &Shared,
-    copies: Option<&mut usize>,
+    mut copies: Option<&mut usize>,
 ) -> Result<bool, FsckError> {
-    let (mut lower, upper) = match edit.inode(ino)? {
+    let (mut lower, mut upper) = match edit.inode(ino)? {
         (Some(lower), Some(upper)) => (lower, upper),
         (None, Some(upper)) if kind_of(state, ino) == mode::REGULAR => (blank(mode::REGULAR | 0o600), upper),
         (Some(lower), None) if is_special(lower.mode.get()) => (lower, InodeUpper::new_zeroed()),
         _ if ino == ROOT_INO => return write_root(edit),
         _ => return edit.free_inode(ino),
     };
+    if !keeps_attributes(edit, state, ino, upper.xattr.get())? {
+        upper.xattr = 0.into();
+    }
+    if let Some(copies) = copies.as_deref_mut()
+        && !unshare_attributes(edit, state, &mut upper, shared, copies)?
+    {
+        return Ok(false);
+    }
     let kind = lower.mode.get() & mode::TYPE;
     if is_special(kind) {
         let mut bare = InodeUpper::new_zeroed();
         bare.parent_or_rdev = upper.parent_or_rdev;
+        bare.xattr = upper.xattr;
         lower.size = 0.into();
         lower.flags = 0.into();
-        lower.pages = 0.into();
+        lower.pages = attribute_pages(&upper).into();
         return edit.set_inode(ino, lower, bare);
     }
     if kind == mode::SYMLINK && lower.flags.get() & FLAG_INLINE_TARGET != 0 {
@@ -87,12 +97,8 @@ pub(super) fn mend_inode<D: BlockPort + WriteLog>(
             }
         }
     }
-    let mut upper = upper;
-    if upper.xattr.get() != 0 && !state.in_data_area(upper.xattr.get(), 1) {
-        upper.xattr = 0.into();
-    }
     if let Some(copies) = copies
-        && !unshare(edit, state, &mut extents, &mut upper, shared, copies)?
+        && !unshare(edit, state, &mut extents, shared, copies)?
     {
         return Ok(false);
     }
@@ -153,9 +159,8 @@ fn mend_inline_target<D: BlockPort + WriteLog>(
     }
     lower.flags = FLAG_INLINE_TARGET.into();
     lower.size = (len as u64).into();
-    lower.pages = 0.into();
+    lower.pages = attribute_pages(&upper).into();
     upper.depth = 0.into();
-    upper.xattr = 0.into();
     edit.set_inode(ino, lower, upper)
 }
 
@@ -250,27 +255,64 @@ fn fill_last_page<D: BlockPort + WriteLog>(
     Ok(true)
 }
 
+/// Pages that extended attributes take.
+const fn attribute_pages(upper: &InodeUpper) -> u32 {
+    (upper.xattr.get() != 0) as u32
+}
+
+/// Whether there are extended attributes at `page` that can be used.
+fn keeps_attributes<D: BlockPort + WriteLog>(
+    edit: &Edit<'_, D>,
+    state: &State,
+    ino: u32,
+    page: u32,
+) -> Result<bool, FsckError> {
+    if !state.in_data_area(page, 1) {
+        return Ok(false);
+    }
+    // A page that cannot be read now may be readable another time.
+    Ok(edit.look(page)?.is_none_or(|bytes| attributes_problem(&bytes, ino).is_none()))
+}
+
+/// Copies a page that belongs to something else as well. `None` if there is no room, or it cannot be read.
+fn copy<D: BlockPort + WriteLog>(
+    edit: &mut Edit<'_, D>,
+    state: &mut State,
+    page: u32,
+    copies: &mut usize,
+) -> Result<Option<u32>, FsckError> {
+    *copies += 1;
+    match edit.look(page)? {
+        Some(bytes) if *copies <= COPIES_MAX => Ok(edit.take_page(state, bytes)),
+        _ => Ok(None),
+    }
+}
+
+/// Gives the page of extended attributes a copy if it belongs to something else as well. False if there is no room for it.
+fn unshare_attributes<D: BlockPort + WriteLog>(
+    edit: &mut Edit<'_, D>,
+    state: &mut State,
+    upper: &mut InodeUpper,
+    shared: &Shared,
+    copies: &mut usize,
+) -> Result<bool, FsckError> {
+    let page = upper.xattr.get();
+    if page == 0 || !is_shared(shared, page) {
+        return Ok(true);
+    }
+    let copied = copy(edit, state, page, copies)?;
+    upper.xattr = copied.unwrap_or(page).into();
+    Ok(copied.is_some())
+}
+
 /// Gives every page that belongs to something else as well a copy. False if there is no room for them.
 fn unshare<D: BlockPort + WriteLog>(
     edit: &mut Edit<'_, D>,
     state: &mut State,
     extents: &mut Vec<Extent>,
-    upper: &mut InodeUpper,
     shared: &Shared,
     copies: &mut usize,
 ) -> Result<bool, FsckError> {
-    let mut copy = |edit: &mut Edit<'_, D>, page: u32| -> Result<Option<u32>, FsckError> {
-        *copies += 1;
-        match edit.look(page)? {
-            Some(bytes) if *copies <= COPIES_MAX => Ok(edit.take_page(state, bytes)),
-            _ => Ok(None),
-        }
-    };
-    let attributes = upper.xattr.get();
-    if attributes != 0 && is_shared(shared, attributes) {
-        let Some(page) = copy(edit, attributes)? else { return Ok(false) };
-        upper.xattr = page.into();
-    }
     let mut result: Vec<Extent> = Vec::new();
     for extent in extents.iter() {
         let (file_page, lba, pages) = parts(extent);
@@ -283,7 +325,7 @@ fn unshare<D: BlockPort + WriteLog>(
                 push(&mut result, run(file_page + u64::from(at - lba), at, first - at));
             }
             for page in first..after {
-                let Some(copied) = copy(edit, page)? else { return Ok(false) };
+                let Some(copied) = copy(edit, state, page, copies)? else { return Ok(false) };
                 push(&mut result, run(file_page + u64::from(page - lba), copied, 1));
             }
             at = after.max(first);
@@ -339,7 +381,7 @@ pub(super) fn write_tree<D: BlockPort + WriteLog>(
     extents: &[Extent],
 ) -> Result<bool, FsckError> {
     let mut pages: u64 = extents.iter().map(|extent| u64::from(extent.pages.get())).sum();
-    pages += u64::from(upper.xattr.get() != 0);
+    pages += u64::from(attribute_pages(&upper));
     let mut level = extents.to_vec();
     let mut depth = 0;
     while level.len() > ROOT_ENTRIES {
