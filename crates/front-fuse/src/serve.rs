@@ -65,11 +65,14 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Server<F> {
     fs: Arc<F>,
+    /// Whether there are extended attributes at all. Before most writes the kernel asks for one; if not, it can be told to stop.
+    has_xattrs: bool,
 }
 
 impl<F: FileSystem> Server<F> {
-    pub(crate) const fn new(fs: Arc<F>) -> Self {
-        Self { fs }
+    pub(crate) fn new(fs: Arc<F>) -> Self {
+        let absent = matches!(fs.getxattr(Ino::ROOT, b"user.amphi"), Err(Error::Unsupported(_)));
+        Self { fs, has_xattrs: !absent }
     }
 
     fn with_name<T>(name: &OsStr, f: impl FnOnce(Name<'_>) -> Result<T>) -> Result<T> {
@@ -470,6 +473,13 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
     }
 
     fn getxattr(&self, _request: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if !self.has_xattrs {
+            return reply.error(Errno::ENOSYS);
+        }
+        if REFUSED_XATTRS.contains(&name.as_bytes()) {
+            // Nobody can have set it. The kernel asks for capabilities whenever it writes to a file it has looked at again.
+            return reply.error(Errno::ENODATA);
+        }
         answer_xattr(reply, size, self.fs.getxattr(ino(number), name.as_bytes()));
     }
 
