@@ -11,7 +11,7 @@ use super::tree::SourceTree;
 const TABLE: &str = "docs/papers.md";
 
 /// The papers' prefixes: ByteFS, RomeFS, 2B-SSD, AugeFS, DevFS.
-const PREFIXES: [&str; 5] = ["BY-", "RO-", "2B-", "AU-", "DE-"];
+const PREFIXES: [&str; 5] = ["BY-", "RO-", "TB-", "AU-", "DV-"];
 
 pub fn check(tree: &SourceTree) -> Vec<Finding> {
     let Some(table) = tree.text(TABLE) else { return Vec::new() };

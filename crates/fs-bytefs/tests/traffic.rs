@@ -1,0 +1,111 @@
+//! What travels: small updates by bytes, large ones by blocks, and no more of either than needed (BY-9, BY-10, BY-11, BY-14).
+
+use std::sync::Arc;
+
+use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
+use amphi_ssd::{Profile, Ssd, Stats};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+
+fn mounted() -> ByteFs<Ssd> {
+    let device = Arc::new(Ssd::in_memory(&Profile::named("free").expect("built in"), 64 << 20));
+    ByteFs::format(&*device, &FormatOptions::default()).expect("it can be formatted");
+    let options = MountOptions { write_back_interval_ns: 0, ..MountOptions::default() };
+    ByteFs::mount(device, options).expect("it can be mounted")
+}
+
+/// What `body` makes travel: (bytes by the byte port, pages by the block port, commits).
+fn traffic(fs: &ByteFs<Ssd>, body: impl FnOnce()) -> (u64, u64, u64) {
+    let before: Stats = fs.device().stats();
+    body();
+    let after = fs.device().stats();
+    (
+        after.byte_write.bytes() - before.byte_write.bytes(),
+        (after.block_write.bytes() - before.block_write.bytes()) / 4096,
+        after.commits - before.commits,
+    )
+}
+
+fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).expect("a valid name")
+}
+
+fn file(fs: &ByteFs<Ssd>, text: &str) -> Ino {
+    fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT).expect("it can be created").attr.ino
+}
+
+fn write(fs: &ByteFs<Ssd>, ino: Ino, offset: u64, data: &[u8]) {
+    fs.write(ino, offset, data, WriteMode::default(), &Cred::ROOT).expect("it can be written");
+}
+
+#[test]
+fn a_create_is_five_lines_by_bytes_and_one_commit() {
+    let fs = mounted();
+    file(&fs, "the first one also gives the directory a block");
+    let (bytes, pages, commits) = traffic(&fs, || {
+        file(&fs, "second");
+    });
+    // Entry, the new inode's two halves, the directory's lower half, one group of the inode bitmap.
+    assert_eq!((bytes, pages, commits), (5 * 64, 0, 1));
+}
+
+#[test]
+fn names_of_any_length_take_64_to_320_bytes() {
+    let fs = mounted();
+    file(&fs, "first");
+    for (length, lines) in [(1, 1), (56, 1), (57, 2), (120, 2), (121, 3), (255, 5)] {
+        let long = "n".repeat(length);
+        let (bytes, ..) = traffic(&fs, || {
+            file(&fs, &long);
+        });
+        assert_eq!(bytes, (4 + lines) * 64, "a name of {length} bytes");
+        fs.unlink(Ino::ROOT, name(&long)).expect("it can be removed");
+    }
+}
+
+#[test]
+fn a_change_of_attributes_is_one_line() {
+    let fs = mounted();
+    let ino = file(&fs, "f");
+    let change = amphi_vfs::SetAttr { mode: Some(0o600), ..amphi_vfs::SetAttr::default() };
+    let (bytes, pages, _) = traffic(&fs, || {
+        fs.setattr(ino, &change, &Cred::ROOT).expect("it can be changed");
+    });
+    assert_eq!((bytes, pages), (64, 0), "the inode's lower half");
+}
+
+#[test]
+fn less_than_an_eighth_of_a_page_goes_by_bytes_and_more_by_block() {
+    let fs = mounted();
+    let ino = file(&fs, "f");
+    write(&fs, ino, 0, &[1; 4096 * 4]);
+    fs.fsync(ino, false).expect("it can be synced");
+    for (modified, by_bytes) in [(1, true), (64, true), (448, true), (449, false), (512, false), (4096, false)] {
+        let fill = vec![(modified % 251) as u8 + 2; modified];
+        write(&fs, ino, 4096, &fill);
+        let (bytes, pages, _) = traffic(&fs, || fs.fsync(ino, true).expect("it can be synced"));
+        let lines = modified.div_ceil(64) as u64;
+        let expected = if by_bytes { (lines * 64, 0) } else { (0, 1) };
+        assert_eq!((bytes, pages), expected, "{modified} bytes modified");
+    }
+}
+
+#[test]
+fn bytes_written_as_they_were_do_not_travel() {
+    let fs = mounted();
+    let ino = file(&fs, "f");
+    write(&fs, ino, 0, &[1; 4096]);
+    fs.fsync(ino, false).expect("it can be synced");
+    write(&fs, ino, 0, &[1; 4096]);
+    let (bytes, pages, _) = traffic(&fs, || fs.fsync(ino, true).expect("it can be synced"));
+    assert_eq!((bytes, pages), (0, 0));
+}
+
+#[test]
+fn contiguous_pages_are_one_command() {
+    let fs = mounted();
+    let ino = file(&fs, "f");
+    write(&fs, ino, 0, &vec![1; 64 * 4096]);
+    let before = fs.device().stats().block_write.commands();
+    fs.fsync(ino, false).expect("it can be synced");
+    assert_eq!(fs.device().stats().block_write.commands() - before, 1);
+}
