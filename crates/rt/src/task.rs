@@ -28,7 +28,11 @@ impl<T> JoinHandle<T> {
             Kind::Coroutine { slot, id, value } => {
                 in_sim(|core| core.join(slot, id));
                 let value = value.lock().take();
-                value.unwrap_or_else(|| panic!("task {id} of a Sim that has ended left no value"))
+                value.unwrap_or_else(|| {
+                    // The Sim is ending and has unwound the task. This one would be too, were it not in a destructor.
+                    in_sim(|core| core.abandon());
+                    panic!("task {id} of a Sim that has ended left no value")
+                })
             }
         }
     }

@@ -185,6 +185,36 @@ fn finds_a_lock_order_deadlock() {
     }
 }
 
+/// A lock that spins: whoever has the higher priority must give way some time, or nobody gets on.
+#[test]
+fn spinning_for_another_task_ends_and_spinning_for_nobody_is_a_livelock() {
+    let program = |unlocks: bool| {
+        let (locked, count) = (AtomicU32::new(0), AtomicU64::new(0));
+        task::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn("spinner", || {
+                    for _ in 0..3 {
+                        while locked.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_err() {}
+                        let before = count.load(Ordering::SeqCst);
+                        count.store(before + 1, Ordering::SeqCst);
+                        if unlocks {
+                            locked.store(0, Ordering::SeqCst);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(count.load(Ordering::SeqCst), 9);
+    };
+    Sim::explore(0..200).run(|| program(true));
+    let found = Sim::explore(0..1)
+        .within(Sim::new(0).livelock_after(100_000))
+        .find(|| program(false))
+        .expect("it spins");
+    assert_eq!(found.failure.kind, FailureKind::Livelock, "{found}");
+    assert!(found.failure.message.contains("'spinner' could run, gave way"), "{found}");
+}
+
 #[test]
 fn accuses_nobody_who_is_innocent() {
     Sim::explore(0..1000).run(|| lost_update(true));

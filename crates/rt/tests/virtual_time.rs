@@ -391,3 +391,35 @@ fn processors_are_shared() {
         assert_eq!(time::now_ns(), 20_000, "four times 10 µs of work on two processors");
     });
 }
+
+#[test]
+fn a_destructor_that_joins_does_not_stop_a_failing_world() {
+    struct Server(Option<task::JoinHandle<u32>>);
+    impl Drop for Server {
+        fn drop(&mut self) {
+            self.0.take().map(task::JoinHandle::join);
+        }
+    }
+    for kind in 0..3 {
+        let failure = Sim::new(kind)
+            .try_run(|| {
+                let _server = Server(Some(task::spawn("server", || {
+                    time::sleep_ns(u64::MAX);
+                    7
+                })));
+                let _second = task::spawn("second owner", || {
+                    let _server = Server(Some(task::spawn("server", || {
+                        Condvar::new().wait(&mut Mutex::new(()).lock());
+                        7
+                    })));
+                    time::sleep_ns(u64::MAX);
+                });
+                time::sleep_ns(10);
+                assert!(kind != 0, "main fails");
+                task::spawn("careless", || panic!("another fails")).join();
+            })
+            .unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Panic);
+        assert!(failure.message.contains("fails"), "{failure}");
+    }
+}

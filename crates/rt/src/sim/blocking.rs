@@ -8,6 +8,8 @@ use super::failure::FailureKind;
 use crate::raw::suspend;
 use crate::time::Deadline;
 
+/// Points in a row, with nothing else happening, after which a task of high priority gives way in a search.
+const POINTS_BEFORE_GIVING_WAY: u64 = 10_000;
 /// Yields in a row, per runnable task, after which the clock moves although somebody could run: they all wait for time to pass.
 const SPINS_BEFORE_TIME_MOVES: u64 = 64;
 
@@ -44,7 +46,7 @@ impl Core {
     /// Gives the processor to the task in `next`, unless that is the caller.
     #[inline(always)]
     fn leave(&self, slot: Slot) {
-        if self.next.get() != slot {
+        if self.next.get() != slot || self.stop.get() {
             suspend();
         }
     }
@@ -63,15 +65,22 @@ impl Core {
         if slot == NONE {
             return;
         }
+        let spins = self.spins.get() + 1;
+        self.spins.set(spins);
         let delay = {
             let state = &mut *self.state.borrow_mut();
-            let Some(delay) =
-                state.policy.preempt(&mut state.tasks[slot as usize].priority, &mut state.random)
-            else {
-                return;
-            };
+            let priority = &mut state.tasks[slot as usize].priority;
+            let delay = state.policy.preempt(priority, &mut state.random);
+            if spins.is_multiple_of(POINTS_BEFORE_GIVING_WAY) {
+                // Perhaps it spins until another task, of lower priority, does something.
+                state.policy.yielded(priority);
+            }
             delay
         };
+        if spins > self.settings.livelock_yields && !self.cancelling.get() {
+            self.livelock(spins, "points passed");
+        }
+        let Some(delay) = delay else { return };
         if delay > 0 {
             let woken = self.block(Wait::Cpu, Deadline::at_ns(self.now.get() + delay));
             self.throw_if_cancelled(woken);
@@ -110,25 +119,26 @@ impl Core {
         };
         if spins > SPINS_BEFORE_TIME_MOVES * ready && !self.cancelling.get() {
             // Everybody who can run has nothing better to do than to let others run: they wait for time to pass.
-            let livelock = {
-                let state = &mut *self.state.borrow_mut();
-                let livelock = !self.advance(state) && spins > self.settings.livelock_yields;
-                if livelock {
-                    let report = format!(
-                        "livelock: {spins} yields in a row and nothing else happened; nobody sleeps{}",
-                        state.who_waits()
-                    );
-                    self.fail(state, FailureKind::Livelock, report);
-                }
-                livelock
-            };
-            if livelock {
-                self.stop_here();
+            let moved = self.advance(&mut self.state.borrow_mut());
+            if !moved && spins > self.settings.livelock_yields {
+                self.livelock(spins, "yields");
             }
         }
         self.requeue(slot);
         self.leave(slot);
         self.throw_if_cancelled(Woken::Notified);
+    }
+
+    /// Ends the Sim because of so many yields or points in a row.
+    #[cold]
+    fn livelock(&self, count: u64, what: &str) {
+        {
+            let state = &mut *self.state.borrow_mut();
+            let report =
+                format!("livelock: {count} {what} in a row and nothing else happened{}", state.who_waits());
+            self.fail(state, FailureKind::Livelock, report);
+        }
+        self.stop_here();
     }
 
     #[inline]
@@ -156,10 +166,11 @@ impl Core {
         let current = self.current.get();
         let (waits, deadlock) = {
             let state = &mut *self.state.borrow_mut();
-            let task = &mut state.tasks[slot as usize];
-            let waits = task.alive && task.id == id;
-            if waits {
+            let mut waits = false;
+            if let Some(task) = state.tasks.get_mut(slot as usize).filter(|task| task.alive && task.id == id)
+            {
                 task.joiners.push(current);
+                waits = true;
             }
             (waits, waits && self.closes_cycle(state, current, Wait::Join { slot, id }))
         };

@@ -70,6 +70,8 @@ pub(crate) struct Task {
     pub(crate) alive: bool,
     /// Cancellation neither wakes nor unwinds it: it is already unwinding, or is about to take a mutex back.
     pub(crate) shielded: bool,
+    /// What its last panic said; perhaps it was caught since.
+    pub(super) panicked: Option<String>,
     pub(crate) held: Vec<(LockId, Hold)>,
     pub(super) joiners: Vec<Slot>,
     pub(crate) priority: u64,
@@ -202,6 +204,7 @@ impl Core {
             generation: 0,
             alive: true,
             shielded: false,
+            panicked: None,
             held: Vec::new(),
             joiners: Vec::new(),
             priority: state.policy.priority(&mut state.random),
@@ -214,7 +217,9 @@ impl Core {
         let mut fibers = self.fibers.borrow_mut();
         let slot = match state.free.pop() {
             Some(slot) => {
-                state.tasks[slot as usize] = task;
+                // Timers of the slot's last task may still be around, and must stay stale.
+                let generation = state.tasks[slot as usize].generation;
+                state.tasks[slot as usize] = Task { generation, ..task };
                 fibers[slot as usize] = Some(fiber);
                 slot
             }
@@ -282,8 +287,7 @@ impl Core {
 
     pub(crate) fn has_ended(&self, slot: Slot, id: u64) -> bool {
         let state = self.state.borrow();
-        let task = &state.tasks[slot as usize];
-        !task.alive || task.id != id
+        !state.tasks.get(slot as usize).is_some_and(|task| task.alive && task.id == id)
     }
 
     /// Adds to the trace, if there is one, on behalf of the current task (id and name).

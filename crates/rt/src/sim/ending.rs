@@ -1,13 +1,22 @@
 //! How tasks and Sims end: by returning, by panics and other failures, and by unwinding what is left.
 
-use super::core::{Core, NONE, Slot, State, Wait, Woken};
-use super::failure::{Failure, FailureKind};
+use super::core::{Core, NONE, Slot, State, Task, Wait, Woken};
+use super::failure::{Failure, FailureKind, NO_TEXT};
 use super::schedule::Policy;
+use crate::time::Deadline;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Thrown through a task that must end because the Sim ends.
 struct Cancelled;
+
+impl Task {
+    /// Whether its own stack is being unwound by a panic. The standard library counts panics per OS thread, so a task that gave way
+    /// in a destructor makes all others look as if they panicked.
+    fn is_panicking(&self) -> bool {
+        self.panicked.is_some() && std::thread::panicking()
+    }
+}
 
 impl Core {
     #[cold]
@@ -55,8 +64,19 @@ impl Core {
     }
 
     /// Ends the Sim with a failure, unless an earlier one already does.
-    pub(crate) fn fail(&self, state: &mut State, kind: FailureKind, message: String) {
+    pub(crate) fn fail(&self, state: &mut State, mut kind: FailureKind, mut message: String) {
         self.stop.set(true);
+        if kind != FailureKind::Panic
+            && let Some(text) = state
+                .tasks
+                .iter()
+                .filter(|task| task.alive && task.is_panicking())
+                .find_map(|task| task.panicked.clone())
+        {
+            // What a destructor waits for in vain is not the cause.
+            message = format!("{text}\n  and then, in its destructors: {message}");
+            kind = FailureKind::Panic;
+        }
         if state.failure.is_none() {
             let (task, task_id) = match state.tasks.get(self.current.get() as usize) {
                 Some(task) => (task.name.to_string(), task.id),
@@ -75,10 +95,14 @@ impl Core {
 
     /// Unwinds the current task after a failure that it found itself in.
     pub(crate) fn stop_here(&self) {
-        if !std::thread::panicking() {
-            self.state.borrow_mut().tasks[self.current.get() as usize].shielded = true;
-            resume_unwind(Box::new(Cancelled));
+        {
+            let task = &mut self.state.borrow_mut().tasks[self.current.get() as usize];
+            if task.is_panicking() {
+                return;
+            }
+            task.shielded = true;
         }
+        resume_unwind(Box::new(Cancelled));
     }
 
     /// Unwinds the current task if the Sim is ending and the task is not being unwound already.
@@ -91,16 +115,30 @@ impl Core {
 
     #[cold]
     pub(super) fn throw(&self) {
-        if std::thread::panicking() {
-            return;
-        }
         {
             let task = &mut self.state.borrow_mut().tasks[self.current.get() as usize];
-            if std::mem::replace(&mut task.shielded, true) {
+            if task.is_panicking() || std::mem::replace(&mut task.shielded, true) {
                 return;
             }
         }
         resume_unwind(Box::new(Cancelled));
+    }
+
+    /// Notes that the current task panics. Called from the panic hook, so the state may be borrowed by who panics.
+    pub(crate) fn note_panic(&self, text: String) {
+        if let Ok(mut state) = self.state.try_borrow_mut()
+            && let Some(task) = state.tasks.get_mut(self.current.get() as usize)
+        {
+            task.panicked = Some(text);
+        }
+    }
+
+    /// Stops the current task for ever: the Sim ends, and what the task waits for will not come.
+    pub(crate) fn abandon(&self) -> ! {
+        self.state.borrow_mut().tasks[self.current.get() as usize].shielded = true;
+        loop {
+            self.block(Wait::Sleep, Deadline::NEVER);
+        }
     }
 
     /// Runs `f` in such a way that the end of the Sim does not unwind the task meanwhile.
@@ -151,16 +189,17 @@ pub(super) fn run_task(body: Box<dyn FnOnce()>) {
         if let Err(payload) = result
             && !payload.is::<Cancelled>()
         {
-            core.fail(&mut core.state.borrow_mut(), FailureKind::Panic, panic_text(&*payload));
+            let state = &mut *core.state.borrow_mut();
+            let text = state.tasks[core.current() as usize].panicked.take();
+            core.fail(state, FailureKind::Panic, text.unwrap_or_else(|| panic_text(&*payload)));
         }
         core.finish();
     });
 }
 
+/// What a payload says that no hook saw: that of `resume_unwind`.
 fn panic_text(payload: &(dyn Any + Send)) -> String {
-    let text = payload
-        .downcast_ref::<&'static str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned());
-    super::failure::with_location(text.unwrap_or_else(|| "a panic with a value that is not text".to_owned()))
+    let text = payload.downcast_ref::<&'static str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    format!("panicked: {}", text.unwrap_or(NO_TEXT))
 }

@@ -1,7 +1,6 @@
-//! How a Sim fails, and where in the source a panic came from.
+//! How a Sim fails, and what a panic leaves for its report.
 
 use super::report;
-use std::cell::RefCell;
 use std::fmt;
 use std::sync::Once;
 
@@ -53,30 +52,22 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-thread_local! {
-    static LAST_LOCATION: RefCell<Option<String>> = const { RefCell::new(None) };
-}
-
-/// Makes panics inside Sims leave their place in the source and say which task they are in. Done once per process, and in front of
-/// whatever hook there is.
+/// Makes panics inside Sims leave their text and place with their task. Done once per process, and in front of whatever hook there is.
 pub(crate) fn install_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            let in_a_task = crate::raw::in_sim(|core| core.current() != super::core::NONE) == Some(true);
-            if in_a_task && let Some(location) = info.location() {
-                LAST_LOCATION.set(Some(format!("{}:{}", location.file(), location.line())));
-            }
+            crate::raw::in_sim(|core| {
+                let place = info
+                    .location()
+                    .map_or(String::new(), |place| format!(" at {}:{}", place.file(), place.line()));
+                core.note_panic(format!("panicked{place}: {}", info.payload_as_str().unwrap_or(NO_TEXT)));
+            });
             previous(info);
         }));
     });
 }
 
-/// The text of a panic with its place in the source, if the hook saw it.
-pub(crate) fn with_location(text: String) -> String {
-    match LAST_LOCATION.take() {
-        Some(location) => format!("panicked at {location}: {text}"),
-        None => format!("panicked: {text}"),
-    }
-}
+/// What is said of a panic whose value is not text.
+pub(crate) const NO_TEXT: &str = "with a value that is not text";

@@ -80,7 +80,7 @@ impl Sim {
     }
 
     /// Calls of [`crate::task::yield_now`] in a row, with nothing else happening and nobody asleep, after which the Sim fails with
-    /// a livelock; 20 million (about a second) unless told.
+    /// a livelock; 20 million (about a second) unless told. In a search, points count too.
     #[must_use]
     pub fn livelock_after(mut self, yields: u64) -> Self {
         self.settings.livelock_yields = yields;

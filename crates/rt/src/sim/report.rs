@@ -53,9 +53,10 @@ impl State {
         let live = || self.tasks.iter().enumerate().filter(|(_, task)| task.alive);
         for (slot, task) in live().take(MOST) {
             let _ = write!(text, "\n    {} {}", self.task_name(slot as Slot), self.wait_text(task.wait));
-            if !matches!(task.wait, Wait::Nothing) {
-                let _ = write!(text, ", since {}", time(task.since));
-            }
+            let _ = match task.wait {
+                Wait::Nothing => write!(text, ", gave way {} times", task.switches),
+                _ => write!(text, ", since {}", time(task.since)),
+            };
         }
         let more = live().count().saturating_sub(MOST);
         if more > 0 {
