@@ -7,9 +7,11 @@ mod fsck_image;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_fs_bytefs::format::*;
 use amphi_fs_bytefs::fsck::{self, FindingKind as F};
 use amphi_fs_bytefs::{ByteFs, MountOptions};
+use amphi_ssd::{Profile, Ssd};
 use amphi_vfs::{FileSystem, FileType, Ino, Name};
 use fsck_image::corrupt::{Random, corrupt};
 use fsck_image::memory::Memory;
@@ -334,4 +336,40 @@ fn a_power_loss_during_repair_is_harmless() {
             assert_eq!(found, before, "{replay}");
         }
     }
+}
+
+/// The emulated SSD with an image on it.
+fn on_ssd(image: &Image) -> Ssd {
+    let mut profile = Profile::named("free").expect("the profile is built in");
+    profile.log.region_bytes = 256 << 10;
+    profile.flash.pages_per_block = 16;
+    let ssd = Ssd::in_memory(&profile, PAGES * PAGE as u64);
+    ssd.write(Lpa(0), &image.bytes, Structure::Other).expect("the image fits");
+    ssd.flush().expect("the device does not fail");
+    ssd
+}
+
+#[test]
+fn a_power_loss_of_the_ssd_during_repair_is_harmless() {
+    let mut cut = 0;
+    for seed in seeds(40) {
+        let mut image = Image::sample();
+        let random = &mut Random(seed);
+        corrupt(&mut image, random);
+        let before = image.findings();
+        let mut ssd = on_ssd(&image);
+        for _ in 0..4 {
+            ssd.cut_after_steps(random.next() % 40, random.next());
+            let outcome = fsck::repair(&ssd, &mut |_| ());
+            cut += u64::from(outcome.is_err());
+            ssd = ssd.restart().expect("it powers up");
+            let report = fsck::check(&ssd, &mut |_| ()).expect("power is back");
+            let found: Vec<F> = report.findings.into_iter().map(|f| f.kind).collect();
+            assert!(found.is_empty() || found == before, "{found:?}, replay with AMPHI_SEED={seed}");
+        }
+        let outcome = fsck::repair(&ssd, &mut |_| ()).expect("power stays");
+        assert!(outcome.after.is_clean(), "{:?}, replay with AMPHI_SEED={seed}", outcome.after.findings);
+    }
+    println!("the power went {cut} times");
+    assert!(cut > 0 || std::env::var("AMPHI_SEED").is_ok());
 }
