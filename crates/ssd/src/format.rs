@@ -277,10 +277,19 @@ impl Layout {
         layout
     }
 
-    /// Erase blocks for a capacity: over-provisioning, and at least [`MIN_SPARE_BLOCKS`].
+    /// Erase blocks for a new device: over-provisioning, and at least enough that a small device too can write to all of its
+    /// dies at once.
     pub(crate) fn blocks_for(profile: &crate::Profile, capacity_pages: u64) -> u64 {
         let host = capacity_pages.div_ceil(profile.flash.pages_per_block);
-        host + (host * profile.flash.over_provisioning_percent).div_ceil(100).max(MIN_SPARE_BLOCKS)
+        let dies = profile.flash.channels * profile.flash.ways;
+        let spare = (host * profile.flash.over_provisioning_percent).div_ceil(100);
+        host + spare.max(MIN_SPARE_BLOCKS + 2 * dies)
+    }
+
+    /// Whether a device of this capacity may have this many erase blocks.
+    pub(crate) fn blocks_fit(profile: &crate::Profile, capacity_pages: u64, blocks: u64) -> bool {
+        let host = capacity_pages.div_ceil(profile.flash.pages_per_block);
+        (host + MIN_SPARE_BLOCKS..=2 * host + 65_536).contains(&blocks)
     }
 
     /// Flash pages.

@@ -23,6 +23,7 @@
 #[cfg(not(target_endian = "little"))]
 compile_error!("the image is mapped as little-endian words");
 
+mod calibrate;
 mod core;
 mod dice;
 mod error;
@@ -40,6 +41,7 @@ mod stats;
 mod timing;
 mod worker;
 
+pub use calibrate::{Calibration, calibrate};
 pub use error::ImageError;
 pub use info::{Info, Shutdown};
 pub use ports::Ticket;

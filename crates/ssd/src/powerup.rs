@@ -10,7 +10,7 @@ use zerocopy::little_endian::{U32, U64};
 use crate::core::{Core, Partition};
 use crate::flash::Blocks;
 use crate::format::{
-    self, COUNTERS_AT, HEADER_AT, Header, Layout, MAGIC, MAX_CAPACITY_PAGES, Mapping, OOB_BYTES, Oob, PAGE,
+    self, COUNTERS_AT, HEADER_AT, Header, Layout, MAGIC, MAX_CAPACITY_PAGES, Mapping, OOB_BYTES, PAGE,
     PROFILE_AT, PROFILE_MAX, VERSION, control,
 };
 use crate::image::Image;
@@ -132,7 +132,7 @@ fn parse(header: Header, text: &[u8]) -> Result<Parts, ImageError> {
     if pages == 0 || pages > MAX_CAPACITY_PAGES {
         return Err(ImageError::Corrupt(format!("a capacity of {pages} pages is impossible")));
     }
-    if header.blocks.get() != Layout::blocks_for(&profile, pages) {
+    if !Layout::blocks_fit(&profile, pages, header.blocks.get()) {
         return Err(ImageError::Corrupt(format!(
             "{} erase blocks do not fit its capacity",
             header.blocks.get()
@@ -347,15 +347,14 @@ pub(crate) fn copy(core: &Core) -> Result<Image, ImageError> {
             part(layout.mapping_word(first), layout.partition_pages * 8);
         }
     }
-    for page in 0..layout.flash_pages() {
-        if core.blocks.is_erased(page) {
-            continue;
-        }
-        let oob: Oob = from.read_struct(layout.oob_record(page));
-        part(layout.oob_record(page), OOB_BYTES);
-        let lpa = u64::from(oob.lpa.get());
-        if lpa < layout.capacity_pages && core.mapping(lpa) == Mapping::At(page) {
-            part(layout.flash_page(page), PAGE);
+    for block in (0..layout.blocks).filter(|&block| !core.blocks.is_erased(block)) {
+        let first = block * layout.pages_per_block;
+        part(layout.oob_record(first), layout.pages_per_block * OOB_BYTES);
+        for page in first..first + layout.pages_per_block {
+            let lpa = u64::from(core.oob(page).lpa.get());
+            if lpa < layout.capacity_pages && core.mapping(lpa) == Mapping::At(page) {
+                part(layout.flash_page(page), PAGE);
+            }
         }
     }
     Ok(to)

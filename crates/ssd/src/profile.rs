@@ -49,7 +49,7 @@ pub enum ProfileError {
 }
 
 /// The parameters of one SSD.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// Short name, as given on command lines.
@@ -64,6 +64,23 @@ pub struct Profile {
     pub log: LogProfile,
     /// What survives what.
     pub persistence: PersistenceProfile,
+    /// Figures published about the device, which [`calibrate`](crate::calibrate) measures.
+    #[serde(default)]
+    pub published: Vec<Published>,
+}
+
+/// A figure published about a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The probe that measures it.
+    pub name: String,
+    /// The figure.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+    /// Where it was published.
+    pub source: String,
 }
 
 /// The link between host and device.
@@ -284,6 +301,13 @@ impl Profile {
                 "512, 1024, 2048 or 4096",
             ),
         ];
+        for point in &self.published {
+            if !crate::calibrate::probe_names().any(|name| name == point.name) {
+                let known = crate::calibrate::probe_names().collect::<Vec<_>>().join(", ");
+                let message = format!("published: no probe is called '{}'; there are {known}", point.name);
+                return Err(ProfileError::Syntax(message));
+            }
+        }
         for (key, value, fine, expected) in rules {
             if !fine {
                 return Err(ProfileError::Value { key, value, expected });

@@ -1,10 +1,12 @@
 //! Random traffic, random cuts: what was durable is there, what was not obeys the contract.
 //!
-//! Each seed makes a small device in virtual time, drives it with random stores, commits, block writes and trims, takes the power away at
-//! a random command, at a random step inside the firmware, or between commands, recovers (often interrupted too), and compares
-//! every cell with the oracle. `AMPHI_SEEDS=from..to` chooses other seeds.
+//! Each seed makes a small device in virtual time and drives it with random stores, commits, block writes and trims, from one to three
+//! tasks, each on its own pages. It takes the power away at a random command, at a random step inside the firmware, or between
+//! commands, recovers (often interrupted too), and compares every cell with the oracles. `AMPHI_SEEDS=from..to` chooses other seeds.
 
 mod oracle;
+
+use std::sync::Arc;
 
 use amphi_device::{BlockPort, BytePort, Error, Lpa, Structure, TxId, WriteLog};
 use amphi_rt::Sim;
@@ -40,7 +42,8 @@ enum Interrupted {
 }
 
 fn small_device(dice: &mut Dice) -> Profile {
-    let mut profile = Profile::named("free").expect("built in");
+    // With time, cleaning and block commands overlap with what other tasks do.
+    let mut profile = Profile::named(["free", "mssd-pcie3"][dice.below(2)]).expect("built in");
     profile.flash.channels = 2;
     profile.flash.ways = 1;
     profile.flash.pages_per_block = 4;
@@ -60,21 +63,44 @@ fn values_of(bytes: &[u8]) -> Vec<Value> {
     bytes.chunks_exact(CELL).map(|cell| Value::from_le_bytes(cell.try_into().expect("8 bytes"))).collect()
 }
 
+/// One host task: what it does, and what its pages must hold.
 struct Run {
     seed: u64,
+    /// This task and how many there are.
+    task: u32,
+    tasks: u32,
     dice: Dice,
-    ssd: Option<Ssd>,
+    ssd: Option<Arc<Ssd>>,
     oracle: Oracle,
     value: Value,
     next_tx: u32,
     open: Vec<u32>,
-    cuts: u64,
     log: Vec<String>,
 }
 
 impl Run {
+    fn new(seed: u64, task: u32, tasks: u32) -> Self {
+        Self {
+            seed,
+            task,
+            tasks,
+            dice: Dice(seed ^ u64::from(task) << 48),
+            ssd: None,
+            oracle: Oracle::new(PAGES),
+            value: 0,
+            next_tx: 1 + task,
+            open: Vec::new(),
+            log: Vec::new(),
+        }
+    }
+
     fn ssd(&self) -> &Ssd {
         self.ssd.as_ref().expect("a device")
+    }
+
+    /// The device's page for one of this task's.
+    fn lpa(&self, page: usize) -> Lpa {
+        Lpa((self.task as usize * PAGES + page) as u64)
     }
 
     fn say(&mut self, what: String) {
@@ -87,9 +113,9 @@ impl Run {
     fn fail(&self, what: &str) -> ! {
         let tail = self.log.len().saturating_sub(60);
         panic!(
-            "seed {} after {} cuts: {what}\nreplay: AMPHI_SEEDS={}..{} cargo test -p amphi-ssd --test power_cuts\n{}",
+            "seed {} task {}: {what}\nreplay: AMPHI_SEEDS={}..{} cargo test -p amphi-ssd --test power_cuts\n{}",
             self.seed,
-            self.cuts,
+            self.task,
             self.seed,
             self.seed + 1,
             self.log[tail..].join("\n")
@@ -116,7 +142,7 @@ impl Run {
             0..40 => self.store(),
             40..60 => {
                 for store in self.oracle.staged.clone() {
-                    self.ssd().flush_lines((store.cell * CELL) as u64, store.values.len() * CELL);
+                    self.ssd().flush_lines(self.lpa(0).byte(store.cell * CELL), store.values.len() * CELL);
                 }
                 self.ssd().fence();
                 if self.ssd().has_power() {
@@ -161,7 +187,7 @@ impl Run {
         let count = count.min(CELLS - first);
         if self.open.len() < 3 && self.dice.below(4) == 0 {
             self.open.push(self.next_tx);
-            self.next_tx += 1;
+            self.next_tx += self.tasks;
         }
         let tx = match self.dice.below(self.open.len() + 1) {
             0 => 0,
@@ -169,8 +195,12 @@ impl Run {
         };
         let cell = page * CELLS + first;
         let values = self.values(count);
-        let outcome =
-            self.ssd().store((cell * CELL) as u64, &bytes_of(&values), TxId::new(tx), Structure::Inode);
+        let outcome = self.ssd().store(
+            self.lpa(0).byte(cell * CELL),
+            &bytes_of(&values),
+            TxId::new(tx),
+            Structure::Inode,
+        );
         self.say(format!("store {page}+{first} x{count} tx {tx} = {}.. {outcome:?}", values[0]));
         if outcome.is_ok() {
             self.oracle.staged.push(Staged { cell, values, tx, posted: false });
@@ -197,7 +227,7 @@ impl Run {
         let pages = (1 + self.dice.below(3)).min(PAGES - page);
         let values = self.values(pages * CELLS);
         let bytes = bytes_of(&values);
-        let outcome = self.ssd().write(Lpa(page as u64), &bytes, Structure::Data);
+        let outcome = self.ssd().write(self.lpa(page), &bytes, Structure::Data);
         self.say(format!("write {page} x{pages} = {}.. {outcome:?}", values[0]));
         if outcome.is_ok() {
             for (position, values) in values.chunks_exact(CELLS).enumerate() {
@@ -210,7 +240,7 @@ impl Run {
     fn trim(&mut self) -> (amphi_device::Result<()>, Interrupted) {
         let page = self.page();
         let pages = (1 + self.dice.below(4)).min(PAGES - page);
-        let outcome = self.ssd().trim(Lpa(page as u64), pages as u64);
+        let outcome = self.ssd().trim(self.lpa(page), pages as u64);
         self.say(format!("trim {page} x{pages} {outcome:?}"));
         if outcome.is_ok() {
             for page in page..page + pages {
@@ -225,9 +255,9 @@ impl Run {
         let mut bytes = [0; 4096];
         let by_block = self.dice.below(2) == 0;
         let outcome = if by_block {
-            self.ssd().read(Lpa(page as u64), &mut bytes, Structure::Data)
+            self.ssd().read(self.lpa(page), &mut bytes, Structure::Data)
         } else {
-            self.ssd().load(Lpa(page as u64).byte(0), &mut bytes, Structure::Data)
+            self.ssd().load(self.lpa(page).byte(0), &mut bytes, Structure::Data)
         };
         if outcome.is_ok() {
             for (position, value) in values_of(&bytes).into_iter().enumerate() {
@@ -241,51 +271,21 @@ impl Run {
         (outcome, Interrupted::Nothing)
     }
 
-    /// Powers the device up again, recovers, and compares every cell with what the cut may have left.
-    fn power_up(&mut self, interrupted: &Interrupted) {
-        self.cuts += 1;
-        let mut ssd = self.ssd.take().expect("a device").restart().expect("a whole image");
-        loop {
-            if self.dice.below(3) == 0 {
-                ssd.cut_after_steps(self.dice.below(60) as u64, self.dice.next());
-            }
-            match ssd.recover() {
-                Ok(report) => {
-                    self.say(format!("recovered {report:?}"));
-                    break;
-                }
-                Err(Error::PowerLost) => self.say("recovery interrupted".to_owned()),
-                Err(other) => self.fail(&format!("recovery failed: {other}")),
-            }
-            self.cuts += 1;
-            ssd = ssd.restart().expect("a whole image");
-        }
-        if !ssd.has_power() {
-            ssd = ssd.restart().expect("a whole image");
-        }
-        ssd.cut_after_steps(u64::MAX, 0);
-        let mut bytes = vec![0; PAGES * 4096];
-        if ssd.read(Lpa(0), &mut bytes, Structure::Data).is_err() {
-            self.fail("the device does not answer after recovery");
-        }
-        let found = values_of(&bytes);
-        self.compare(&found, interrupted);
-        self.oracle.settle(found);
-        self.ssd = Some(ssd);
-        self.next_tx = 1;
-        self.open.clear();
-    }
-
     fn compare(&self, found: &[Value], interrupted: &Interrupted) {
-        let wrong = |oracle: &Oracle, cell: &usize| !oracle.may_be(*cell, found[*cell]);
+        let lasting = self.oracle.lasting();
+        if found == lasting {
+            return;
+        }
+        let wrong =
+            |cell: &usize| found[*cell] != lasting[*cell] && !self.oracle.may_arrive(*cell, found[*cell]);
         let all = || 0..PAGES * CELLS;
         let first_wrong = match interrupted {
-            Interrupted::Nothing => all().find(|cell| wrong(&self.oracle, cell)),
-            Interrupted::Commit(tx) => all().find(|cell| wrong(&self.oracle, cell)).and_then(|cell| {
+            Interrupted::Nothing => all().find(wrong),
+            Interrupted::Commit(tx) => all().find(wrong).and_then(|cell| {
                 let mut committed = self.oracle.clone();
                 committed.commit(*tx);
                 // All of it or nothing of it.
-                all().any(|cell| wrong(&committed, &cell)).then_some(cell)
+                all().any(|cell| !committed.may_be(cell, found[cell])).then_some(cell)
             }),
             Interrupted::Write { page, values } => {
                 let first = page * CELLS;
@@ -296,64 +296,115 @@ impl Run {
                         && cells().all(|cell| {
                             found[cell] == values[cell - first] || self.oracle.may_arrive(cell, found[cell])
                         });
-                    !new && cells().any(|cell| wrong(&self.oracle, &cell))
+                    !new && cells().any(|cell| wrong(&cell))
                 })
             }
             Interrupted::Trim { page, pages } => {
                 let trimmed = page * CELLS..(page + pages) * CELLS;
-                all().find(|cell| wrong(&self.oracle, cell) && !(trimmed.contains(cell) && found[*cell] == 0))
+                all().find(|cell| wrong(cell) && !(trimmed.contains(cell) && found[*cell] == 0))
             }
         };
         if let Some(cell) = first_wrong {
             let (page, position) = (cell / CELLS, cell % CELLS);
-            self.fail(&format!("page {page} cell {position} holds {} after recovery", found[cell]));
+            self.fail(&format!(
+                "page {page} cell {position} holds {} after recovery, not {}",
+                found[cell], lasting[cell]
+            ));
         }
     }
+
+    /// Works until the power goes, or for `length` commands. Answers what was interrupted.
+    fn work(&mut self, length: usize) -> Interrupted {
+        for _ in 0..length {
+            if let Err(by) = self.step() {
+                return by;
+            }
+        }
+        Interrupted::Nothing
+    }
+}
+
+/// Powers the device up again and recovers, through further cuts. Answers how many those were.
+fn power_up(dice: &mut Dice, mut ssd: Ssd) -> (Ssd, u64) {
+    let mut cuts = 0;
+    loop {
+        ssd = ssd.restart().expect("a whole image");
+        if dice.below(3) == 0 {
+            ssd.cut_after_steps(dice.below(60) as u64, dice.next());
+        }
+        match ssd.recover() {
+            Ok(_) => break,
+            Err(Error::PowerLost) => cuts += 1,
+            Err(other) => panic!("recovery failed: {other}"),
+        }
+    }
+    if !ssd.has_power() {
+        ssd = ssd.restart().expect("a whole image");
+    }
+    ssd.cut_after_steps(u64::MAX, 0);
+    (ssd, cuts)
 }
 
 /// Runs one seed. Answers how many cuts it made.
 fn run(seed: u64, cuts: u64) -> u64 {
     let mut dice = Dice(seed);
+    let tasks = [1, 1, 2, 3][dice.below(4)];
     let profile = small_device(&mut dice);
-    let ssd = Ssd::in_memory(&profile, (PAGES * 4096) as u64);
-    let oracle = Oracle::new(PAGES);
-    let mut run = Run {
-        seed,
-        dice,
-        ssd: Some(ssd),
-        oracle,
-        value: 0,
-        next_tx: 1,
-        open: Vec::new(),
-        cuts: 0,
-        log: Vec::new(),
-    };
-    while run.cuts < cuts {
-        let length = 1 + run.dice.below(150);
-        let cut_seed = run.dice.next();
-        match run.dice.below(4) {
-            0 => run.ssd().cut_after_commands(run.dice.0 % 100, cut_seed),
-            1 | 2 => run.ssd().cut_after_steps(run.dice.0 % 300, cut_seed),
+    let mut ssd = Ssd::in_memory(&profile, (tasks as usize * PAGES * 4096) as u64);
+    let mut runs: Vec<Run> = (0..tasks).map(|task| Run::new(seed, task, tasks)).collect();
+    let mut made = 0;
+    let mut bytes = vec![0; PAGES * 4096];
+    while made < cuts {
+        let cut_seed = dice.next();
+        match dice.below(4) {
+            0 => ssd.cut_after_commands(dice.next() % 100, cut_seed),
+            1 | 2 => ssd.cut_after_steps(dice.next() % 300, cut_seed),
             _ => {}
         }
-        let mut interrupted = Interrupted::Nothing;
-        for _ in 0..length {
-            if let Err(by) = run.step() {
-                interrupted = by;
-                break;
+        let shared = Arc::new(ssd);
+        let lengths: Vec<usize> = runs.iter().map(|_| 1 + dice.below(150)).collect();
+        let work = |(mut run, length): (Run, usize)| {
+            run.ssd = Some(Arc::clone(&shared));
+            move || {
+                let interrupted = run.work(length);
+                run.ssd = None;
+                (run, interrupted)
             }
-        }
-        if run.ssd().has_power() && run.dice.below(3) == 0 {
-            run.say("host crash".to_owned());
-            run.ssd().host_crash(cut_seed);
-            run.oracle.drain();
+        };
+        let ended: Vec<(Run, Interrupted)> = if tasks == 1 {
+            runs.drain(..).zip(lengths).map(|pair| work(pair)()).collect()
         } else {
-            run.say("power cut".to_owned());
-            run.ssd().power_cut(cut_seed);
+            let started: Vec<_> =
+                runs.drain(..).zip(lengths).map(|pair| amphi_rt::task::spawn("host", work(pair))).collect();
+            started.into_iter().map(|task| task.join()).collect()
+        };
+        ssd = Arc::into_inner(shared).expect("the tasks have ended");
+        let host_crash = ssd.has_power() && dice.below(3) == 0;
+        if host_crash {
+            ssd.host_crash(cut_seed);
+        } else {
+            ssd.power_cut(cut_seed);
         }
-        run.power_up(&interrupted);
+        let (up, more) = power_up(&mut dice, ssd);
+        ssd = up;
+        made += 1 + more;
+        for (mut run, interrupted) in ended {
+            run.say(if host_crash { "host crash" } else { "power cut" }.to_owned());
+            if host_crash {
+                run.oracle.drain();
+            }
+            if ssd.read(run.lpa(0), &mut bytes, Structure::Data).is_err() {
+                run.fail("the device does not answer after recovery");
+            }
+            let found = values_of(&bytes);
+            run.compare(&found, &interrupted);
+            run.oracle.settle(found);
+            run.next_tx = 1 + run.task;
+            run.open.clear();
+            runs.push(run);
+        }
     }
-    run.cuts
+    made
 }
 
 fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {

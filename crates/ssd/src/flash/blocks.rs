@@ -85,7 +85,7 @@ impl Blocks {
         let pages_per_block = layout.pages_per_block as u32;
         let host_blocks = layout.capacity_pages.div_ceil(layout.pages_per_block);
         let spare = (layout.blocks - host_blocks) as usize;
-        let fresh = (spare / 4).clamp(1, dies as usize);
+        let fresh = (spare.saturating_sub(8) / 2).clamp(1, dies as usize);
         let cold = (spare / 16).clamp(1, 8);
         let reserve = cold + 1;
         let points =
@@ -227,9 +227,9 @@ impl Blocks {
         best
     }
 
-    /// Whether a flash page lies in an erased block.
-    pub(crate) fn is_erased(&self, page: u64) -> bool {
-        self.state[self.block_of(page)].load(Ordering::Relaxed) == FREE
+    /// Whether a block is erased.
+    pub(crate) fn is_erased(&self, block: u64) -> bool {
+        self.state[block as usize].load(Ordering::Relaxed) == FREE
     }
 
     /// Takes a full block out of collection for good.

@@ -58,9 +58,6 @@ impl Default for Cleaned {
     }
 }
 
-/// Pages cleaned before the cleaner waits for the flash to catch up.
-const BATCH: u64 = 64;
-
 impl Core {
     /// Wakes the background cleaner.
     pub(crate) fn ring_cleaner(&self) {
@@ -120,6 +117,8 @@ impl Core {
         cause: Cause,
     ) -> Result<Cleaned> {
         let mut total = Cleaned::default();
+        // As many pages as there are dies keep all of them busy; then the cleaner waits for the flash to catch up.
+        let dies = self.profile.flash.channels * self.profile.flash.ways;
         let mut batch = 0;
         for (number, partition) in self.partitions.iter().enumerate() {
             let mut from = 0;
@@ -144,7 +143,7 @@ impl Core {
                 total.oldest_commit = total.oldest_commit.min(cleaned.oldest_commit);
                 total.done_at = total.done_at.max(cleaned.done_at);
                 batch += 1;
-                if batch % BATCH == 0 {
+                if batch % dies == 0 {
                     self.timing.wait(total.done_at);
                 }
                 from = page + 1;

@@ -125,6 +125,15 @@ impl Oracle {
         }
     }
 
+    /// What every cell holds after a crash now and RECOVER, if nothing on its way arrives.
+    pub fn lasting(&self) -> Vec<Value> {
+        let mut cells = self.base.clone();
+        for &cell in self.versions.keys() {
+            cells[cell] = self.newest(cell, true);
+        }
+        cells
+    }
+
     /// What a cell may hold after a crash now and RECOVER, given the alternatives of the command it interrupted: each is a model
     /// in which that command happened in part.
     pub fn may_be(&self, cell: usize, value: Value) -> bool {
