@@ -33,7 +33,8 @@ const VALID: Duration = Duration::from_secs(86_400);
 const WRITE_BYTES_MAX: u32 = 1 << 20;
 
 /// What we want of the kernel where it can.
-const WANTED: [InitFlags; 12] = [
+const WANTED: [InitFlags; 13] = [
+    InitFlags::FUSE_EXPORT_SUPPORT,
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_BIG_WRITES,
     InitFlags::FUSE_MAX_PAGES,
@@ -152,6 +153,15 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        // With FUSE_EXPORT_SUPPORT the kernel asks for these when it has a file handle and no longer the inode.
+        match name.as_bytes() {
+            b"." => return answer_entry(reply, self.fs.reference(ino(parent))),
+            b".." => {
+                let above = self.fs.parent(ino(parent)).and_then(|above| self.fs.reference(above));
+                return answer_entry(reply, above);
+            }
+            _ => {}
+        }
         match Self::with_name(name, |name| self.fs.lookup(ino(parent), name)) {
             Err(Error::NotFound) => reply.entry(&VALID, &absent(), Generation(0)),
             result => answer_entry(reply, result),

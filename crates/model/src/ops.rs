@@ -28,6 +28,14 @@ impl FileSystem for Model {
         tree.entry(ino)
     }
 
+    fn reference(&self, ino: Ino) -> Result<Entry> {
+        let mut tree = self.tree.lock();
+        if tree.get(ino)?.nlink == 0 {
+            return Err(Error::Stale(ino));
+        }
+        tree.entry(ino)
+    }
+
     fn parent(&self, dir: Ino) -> Result<Ino> {
         Ok(self.tree.lock().get(dir)?.names()?.parent)
     }

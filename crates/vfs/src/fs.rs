@@ -132,6 +132,16 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::NotFound`].
     fn lookup(&self, dir: Ino, name: Name<'_>) -> Result<Entry>;
 
+    /// Takes a reference on an inode known by its number, as a lookup does: for file handles that outlive what is cached (NFS,
+    /// `open_by_handle_at`). Whoever asks compares the generation.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if it does not exist or has no name left; [`Error::Unsupported`].
+    fn reference(&self, ino: Ino) -> Result<Entry> {
+        let _ = ino;
+        Err(Error::Unsupported("inodes by number"))
+    }
+
     /// The parent of a directory (the root's is itself), without taking a reference.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ case_list!(
     forgetting_a_named_file_keeps_it,
     excess_forgets_do_no_harm,
     data_of_a_file_without_names_can_change,
+    an_inode_is_found_by_its_number,
 );
 
 fn a_lookup_keeps_a_file_without_names(fs: &Fs) {
@@ -113,4 +114,27 @@ fn data_of_a_file_without_names_can_change(fs: &Fs) {
     fs.put(other, 0, &[1; 10_000]);
     assert_ne!(other, file);
     assert_eq!(fs.get(file, 99_999, 20), b"\0writ", "its space is its own");
+}
+
+fn an_inode_is_found_by_its_number(fs: &Fs) {
+    let file = fs.file(Ino::ROOT, "f");
+    let found = match fs.reference(file) {
+        Err(Error::Unsupported(_)) => return,
+        found => found.unwrap().attr,
+    };
+    assert_eq!(found, fs.attr(file));
+    fs.forget(file, 2);
+    assert_eq!(fs.reference(file).unwrap().attr.generation, found.generation);
+    fs.unlink(Ino::ROOT, name("f")).unwrap();
+    assert!(matches!(fs.reference(file), Err(Error::Stale(_))), "a file without names");
+    assert_eq!(fs.attr(file).nlink, 0, "the reference taken before keeps it");
+    fs.forget(file, 1);
+    assert!(matches!(fs.reference(file), Err(Error::Stale(_) | Error::NotFound)));
+    let again = fs.file(Ino::ROOT, "f");
+    let same_number = again == file;
+    assert!(
+        !same_number || fs.attr(again).generation != found.generation,
+        "a handle of the old file must not open the new one"
+    );
+    assert_eq!(fs.reference(Ino::ROOT).unwrap().attr.ino, Ino::ROOT);
 }

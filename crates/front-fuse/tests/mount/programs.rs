@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::mounted::Mounted;
+use crate::mounted::{Mounted, is_root};
 
 /// Whether `program` can be run; prints that it is skipped if not.
 fn installed(program: &str) -> bool {
@@ -31,6 +31,21 @@ fn shared_mappings_are_coherent() {
     }
     fs::write(mounted.path("mapping.c"), include_str!("shared_mapping.c")).unwrap();
     run(mounted.root(), "cc -O1 -Wall -Werror -o mapping mapping.c && ./mapping data");
+}
+
+#[test]
+fn file_handles_outlive_the_cache() {
+    let Some(mounted) = Mounted::new() else { return };
+    if !is_root() || !installed("cc") {
+        println!("skipped: only root may open files by handle");
+        return;
+    }
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("handle.c"), include_str!("file_handle.c")).unwrap();
+    run(outside.path(), "cc -O1 -Wall -Werror -o handle handle.c");
+    let root = mounted.root().display();
+    fs::create_dir(mounted.path("dir")).unwrap();
+    run(outside.path(), &format!("./handle {root} {root}/dir/file"));
 }
 
 #[test]
