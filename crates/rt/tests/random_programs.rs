@@ -5,7 +5,11 @@ use amphi_rt::random::Generator;
 use amphi_rt::sync::{Condvar, Mutex, RwLock, Semaphore, channel};
 use amphi_rt::{FailureKind, Schedule, Sim, cpu, random, task, time};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// Runs in which tasks could not be unwound.
+static ABANDONED: AtomicU64 = AtomicU64::new(0);
 
 struct World {
     log: Mutex<Vec<(u64, u64, u64)>>,
@@ -15,13 +19,27 @@ struct World {
     bell: (Mutex<u64>, Condvar),
 }
 
+/// Takes a lock, waits and works when dropped: also while its task is unwound.
+struct Farewell(Arc<World>, usize);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        let mut count = self.0.locks[self.1].lock();
+        task::yield_now();
+        time::sleep_ns(self.1 as u64);
+        self.0.bell.1.wait_for(&mut self.0.bell.0.lock(), Duration::from_nanos(5));
+        *count += 1;
+    }
+}
+
 /// One task's program: so many steps, decided by its own seed; some start further tasks.
 fn program(world: &Arc<World>, seed: u64, depth: u32) {
     let mut chance = Generator::new(seed);
     let (sender, receiver) = channel(1);
     let mut children = Vec::new();
+    let mut farewells = Vec::new();
     for _ in 0..12 {
-        match chance.below(14) {
+        match chance.below(15) {
             0 => time::sleep_ns(chance.below(200)),
             1 => task::yield_now(),
             2 => cpu::charge_ns(chance.below(100)),
@@ -64,6 +82,7 @@ fn program(world: &Arc<World>, seed: u64, depth: u32) {
                     sender.send(seed).is_ok()
                 }));
             }
+            13 => farewells.push(Farewell(Arc::clone(world), chance.below(3) as usize)),
             12 => drop(receiver.receive_for(Duration::from_nanos(50))),
             _ => world.log.lock().push((time::now_ns(), task::id(), random::u64())),
         }
@@ -143,7 +162,9 @@ fn have_one_history_per_seed() {
             Err((kind, text)) => panic!("seed {seed}: {kind:?}: {text}"),
         }
     }
-    println!("{done} programs ended, {deadlocks} deadlocked");
+    let abandoned = ABANDONED.load(Ordering::Relaxed) / 2;
+    println!("{done} programs ended, {deadlocks} deadlocked, {abandoned} of these could not be unwound");
+    assert!(abandoned * 4 < deadlocks, "{abandoned} of {deadlocks} deadlocked programs could not be unwound");
     assert!(
         done > 100 && deadlocks > 10,
         "{done} programs ended, {deadlocks} deadlocked: too one-sided to say much"

@@ -80,7 +80,8 @@ impl Core {
         if spins > self.settings.livelock_yields && !self.cancelling.get() {
             self.livelock(spins, "points passed");
         }
-        let Some(delay) = delay else { return };
+        // A task that could not be unwound after a failure gives way, so that the Sim can end.
+        let Some(delay) = (if self.stop.get() { Some(0) } else { delay }) else { return };
         if delay > 0 {
             let woken = self.block(Wait::Cpu, Deadline::at_ns(self.now.get() + delay));
             self.throw_if_cancelled(woken);
@@ -132,13 +133,14 @@ impl Core {
     /// Ends the Sim because of so many yields or points in a row.
     #[cold]
     fn livelock(&self, count: u64, what: &str) {
+        self.spins.set(0);
         {
             let state = &mut *self.state.borrow_mut();
             let report =
                 format!("livelock: {count} {what} in a row and nothing else happened{}", state.who_waits());
             self.fail(state, FailureKind::Livelock, report);
         }
-        self.stop_here();
+        self.throw();
     }
 
     #[inline]
@@ -175,7 +177,7 @@ impl Core {
             (waits, waits && self.closes_cycle(state, current, Wait::Join { slot, id }))
         };
         if deadlock {
-            self.stop_here();
+            self.throw();
         }
         if waits {
             let woken = self.block(Wait::Join { slot, id }, Deadline::NEVER);

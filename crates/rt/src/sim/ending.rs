@@ -93,18 +93,6 @@ impl Core {
         }
     }
 
-    /// Unwinds the current task after a failure that it found itself in.
-    pub(crate) fn stop_here(&self) {
-        {
-            let task = &mut self.state.borrow_mut().tasks[self.current.get() as usize];
-            if task.is_panicking() {
-                return;
-            }
-            task.shielded = true;
-        }
-        resume_unwind(Box::new(Cancelled));
-    }
-
     /// Unwinds the current task if the Sim is ending and the task is not being unwound already.
     #[inline(always)]
     pub(crate) fn throw_if_cancelled(&self, woken: Woken) {
@@ -113,15 +101,19 @@ impl Core {
         }
     }
 
+    /// Unwinds the current task, unless that would be a panic within a panic or between two steps that belong together.
     #[cold]
     pub(super) fn throw(&self) {
-        {
-            let task = &mut self.state.borrow_mut().tasks[self.current.get() as usize];
-            if task.is_panicking() || std::mem::replace(&mut task.shielded, true) {
-                return;
-            }
+        if self.can_throw() {
+            self.state.borrow_mut().tasks[self.current.get() as usize].shielded = true;
+            resume_unwind(Box::new(Cancelled));
         }
-        resume_unwind(Box::new(Cancelled));
+    }
+
+    /// Whether [`Core::throw`] would unwind the current task.
+    pub(super) fn can_throw(&self) -> bool {
+        let task = &self.state.borrow().tasks[self.current.get() as usize];
+        !task.shielded && !task.is_panicking()
     }
 
     /// Notes that the current task panics. Called from the panic hook, so the state may be borrowed by who panics.

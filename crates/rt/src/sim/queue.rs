@@ -255,15 +255,14 @@ impl Core {
                 self.state.borrow_mut().note_held(slot, id, hold, hint);
                 return true;
             }
-            if deadlock {
-                let state = &mut *self.state.borrow_mut();
-                state.tasks[slot as usize].wait = wait;
-                state.leave_queue(slot, &self.lock_waiters);
-                state.tasks[slot as usize].wait = Wait::Nothing;
-            }
-            if deadlock {
-                self.stop_here();
-                continue;
+            if deadlock && self.can_throw() {
+                {
+                    let state = &mut *self.state.borrow_mut();
+                    state.tasks[slot as usize].wait = wait;
+                    state.leave_queue(slot, &self.lock_waiters);
+                    state.tasks[slot as usize].wait = Wait::Nothing;
+                }
+                self.throw();
             }
             match self.block(wait, deadline) {
                 Woken::Handed => return true,
