@@ -183,6 +183,33 @@ fn waits_and_locks_have_time_limits() {
 }
 
 #[test]
+fn a_new_task_is_not_woken_by_timers_of_an_old_one() {
+    Sim::new(0).run(|| {
+        let pair = Arc::new((Mutex::new(0), Condvar::new()));
+        let wait = |long: bool| {
+            let pair = Arc::clone(&pair);
+            task::spawn("waiter", move || {
+                let mut stage = pair.0.lock();
+                if long {
+                    pair.1.wait_for(&mut stage, Duration::from_nanos(1000));
+                } else {
+                    pair.1.wait(&mut stage);
+                }
+                time::now_ns()
+            })
+        };
+        let first = wait(true);
+        time::sleep_ns(10);
+        pair.1.notify_all();
+        assert_eq!(first.join(), 10);
+        let second = wait(false);
+        time::sleep_ns(5000);
+        pair.1.notify_all();
+        assert_eq!(second.join(), 5010, "it takes the first one's place, but not its time limit");
+    });
+}
+
+#[test]
 fn a_lock_serves_both_worlds_in_turn() {
     static COUNT: Mutex<u32> = Mutex::new(0);
     for seed in 0..3 {

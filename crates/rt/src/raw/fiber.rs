@@ -66,7 +66,10 @@ pub(crate) fn in_sim<R>(f: impl FnOnce(&Core) -> R) -> Option<R> {
     Some(f(unsafe { core.as_ref() }))
 }
 
-/// Makes `core` the Sim of this OS thread while `f` runs. `f` returns also after panics in tasks; its own panics abort.
+/// Makes `core` the Sim of this OS thread while `f` runs.
+///
+/// # Panics
+/// If this OS thread already runs a Sim.
 pub(crate) fn enter<R>(core: &Core, f: impl FnOnce() -> R) -> R {
     struct Leave;
     impl Drop for Leave {
