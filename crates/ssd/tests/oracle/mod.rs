@@ -4,8 +4,6 @@
 //! what loads see, and the latest effect without open transactions is what a crash leaves; of what has not reached the device, any
 //! cell may have.
 
-use std::collections::BTreeMap;
-
 /// Bytes of a cell: the unit that a crash never tears.
 pub const CELL: usize = 8;
 /// Cells of a page.
@@ -40,7 +38,10 @@ pub struct Staged {
 #[derive(Clone, Debug)]
 pub struct Oracle {
     base: Vec<Value>,
-    versions: BTreeMap<usize, Vec<Version>>,
+    /// Per cell, what reached the device since its page was last written whole.
+    versions: Vec<Vec<Version>>,
+    /// Cells that have versions, or had.
+    touched: Vec<usize>,
     /// What the host has stored and the device does not have.
     pub staged: Vec<Staged>,
     clock: u64,
@@ -49,7 +50,14 @@ pub struct Oracle {
 impl Oracle {
     /// A new device.
     pub fn new(pages: usize) -> Self {
-        Self { base: vec![0; pages * CELLS], versions: BTreeMap::new(), staged: Vec::new(), clock: 1 }
+        let cells = pages * CELLS;
+        Self {
+            base: vec![0; cells],
+            versions: vec![Vec::new(); cells],
+            touched: Vec::new(),
+            staged: Vec::new(),
+            clock: 1,
+        }
     }
 
     fn tick(&mut self) -> u64 {
@@ -58,10 +66,8 @@ impl Oracle {
     }
 
     fn newest(&self, cell: usize, lasting: bool) -> Value {
-        self.versions
-            .get(&cell)
-            .into_iter()
-            .flatten()
+        self.versions[cell]
+            .iter()
             .filter(|version| !(lasting && version.open))
             .max_by_key(|version| (version.effect, version.seq))
             .map_or(self.base[cell], |version| version.value)
@@ -82,7 +88,11 @@ impl Oracle {
         for (position, &value) in store.values.iter().enumerate() {
             let seq = self.tick();
             let version = Version { effect: seq, seq, value, tx: store.tx, open: store.tx != 0 };
-            self.versions.entry(store.cell + position).or_default().push(version);
+            let versions = &mut self.versions[store.cell + position];
+            if versions.is_empty() {
+                self.touched.push(store.cell + position);
+            }
+            versions.push(version);
         }
     }
 
@@ -109,7 +119,7 @@ impl Oracle {
     pub fn write_page(&mut self, page: usize, values: &[Value]) {
         let first = page * CELLS;
         for (position, &value) in values.iter().enumerate() {
-            self.versions.remove(&(first + position));
+            self.versions[first + position].clear();
             self.base[first + position] = value;
         }
     }
@@ -117,10 +127,12 @@ impl Oracle {
     /// COMMIT.
     pub fn commit(&mut self, tx: u32) {
         let effect = self.tick();
-        for version in self.versions.values_mut().flatten() {
-            if version.tx == tx && version.open {
-                version.open = false;
-                version.effect = effect;
+        for &cell in &self.touched {
+            for version in &mut self.versions[cell] {
+                if version.tx == tx && version.open {
+                    version.open = false;
+                    version.effect = effect;
+                }
             }
         }
     }
@@ -128,7 +140,7 @@ impl Oracle {
     /// What every cell holds after a crash now and RECOVER, if nothing on its way arrives.
     pub fn lasting(&self) -> Vec<Value> {
         let mut cells = self.base.clone();
-        for &cell in self.versions.keys() {
+        for &cell in &self.touched {
             cells[cell] = self.newest(cell, true);
         }
         cells
@@ -150,7 +162,9 @@ impl Oracle {
     /// After recovery: what was found is what is.
     pub fn settle(&mut self, found: Vec<Value>) {
         self.base = found;
-        self.versions.clear();
+        for cell in self.touched.drain(..) {
+            self.versions[cell].clear();
+        }
         self.staged.clear();
     }
 }
