@@ -66,6 +66,54 @@ fn contents_and_counters_last() {
     assert_eq!(ssd.stats().commits, 1);
 }
 
+/// `golden/ssd-v1.img` was written by the first program that wrote version 1; every later one reads it.
+#[test]
+fn the_golden_image_stays_readable() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/ssd-v1.img");
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("golden.img");
+    if std::env::var("AMPHI_WRITE_GOLDEN").is_ok() {
+        write_golden(&golden);
+    }
+    std::fs::copy(&golden, &path).expect("copied");
+    let ssd = Ssd::open(&path, &free()).expect("opens");
+    assert_eq!(ssd.info().capacity_bytes, 256 << 10);
+    let report = ssd.recover().expect("recovers");
+    assert_eq!((report.entries_scanned, report.entries_dropped, report.transactions), (4, 1, 1));
+    for page in 0..8 {
+        let mut expected = vec![page as u8 + 1; 4096];
+        match page {
+            3 => expected[10..30].fill(0xaa),
+            4 => expected[64..128].fill(0xbb),
+            5 => expected.fill(0),
+            6 => expected[..100].fill(0xcc),
+            _ => {}
+        }
+        assert_eq!(read(&ssd, page), expected, "page {page}");
+    }
+}
+
+/// Eight pages, the sixth trimmed; a lone store, a committed one, an open one, and one over the trimmed page's neighbour.
+fn write_golden(path: &Path) {
+    let mut profile = small();
+    profile.name = "golden".to_owned();
+    profile.flash.pages_per_block = 4;
+    profile.flash.ways = 1;
+    profile.log.region_bytes = 64 << 10;
+    profile.log.partition_bytes = 64 << 10;
+    Ssd::create(path, &profile, 256 << 10).expect("created");
+    let ssd = Ssd::open(path, &free()).expect("opens");
+    for page in 0..8 {
+        ssd.write(Lpa(page), &[page as u8 + 1; 4096], TAG).expect("writes");
+    }
+    ssd.persist(Lpa(3).byte(10), &[0xaa; 20], None, TAG).expect("persists");
+    ssd.persist(Lpa(4).byte(64), &[0xbb; 64], tx(1), TAG).expect("persists");
+    ssd.commit(TxId::new(1).expect("one")).expect("commits");
+    ssd.persist(Lpa(7).byte(0), &[0xdd; 64], tx(2), TAG).expect("persists");
+    ssd.persist(Lpa(6).byte(0), &[0xcc; 100], None, TAG).expect("persists");
+    ssd.trim(Lpa(5), 1).expect("trims");
+}
+
 #[test]
 fn an_image_is_sparse_and_belongs_to_one_process() {
     let dir = tempfile::tempdir().expect("a directory");

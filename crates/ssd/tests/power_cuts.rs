@@ -127,7 +127,8 @@ impl Run {
         (0..count)
             .map(|_| {
                 self.value += 1;
-                self.value
+                // Both halves differ from any other value's, so that half a cell is never taken for a whole one.
+                self.value * 0x1_0000_0001
             })
             .collect()
     }

@@ -5,7 +5,7 @@
 //! the rest is rebuilt from the mapping table at power-up.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use amphi_device::{Error, Result};
 use amphi_rt::sync::Mutex;
@@ -31,6 +31,11 @@ const ASIDE: u8 = 3;
 const IN_USE: u64 = 1 << 32;
 /// Blocks whose erase counts differ by less than this count as equally worn.
 const WEAR_STEP: u32 = 16;
+
+/// Erases by which the most worn block leads the least worn before the latter's data, which nobody overwrites, are moved.
+const WEAR_GAP: u32 = 4 * WEAR_STEP;
+/// Blocks erased between two looks at the wear of all of them.
+const WEAR_EVERY: u64 = 16;
 
 /// Order in which free blocks are taken: least worn first; among equals, those whose storage the host's disk already has.
 type FreeKey = (u32, bool, u32, u32);
@@ -66,6 +71,8 @@ pub(crate) struct Blocks {
     cold: Box<[Mutex<WritePoint>]>,
     turn: AtomicUsize,
     cold_turn: AtomicUsize,
+    /// Blocks erased since power-up.
+    erases: AtomicU64,
     /// Free blocks that only garbage collection may take.
     reserve: usize,
     /// Free blocks below which collection starts in the background.
@@ -107,6 +114,7 @@ impl Blocks {
             cold: points(cold),
             turn: AtomicUsize::new(0),
             cold_turn: AtomicUsize::new(0),
+            erases: AtomicU64::new(0),
             reserve,
             low_water: reserve + 2 + spare / 8,
             collecting: Mutex::new(()),
@@ -256,7 +264,17 @@ impl Blocks {
         } else {
             preferred
         };
-        let (_, fresh, _, block) = pool.free[die].pop_first()?;
+        let free = &mut pool.free[die];
+        let key = match stream {
+            Stream::Fresh => *free.first()?,
+            // Data that stay belong in the most worn blocks.
+            Stream::Cold => {
+                let most = free.last()?.0;
+                *free.range((most, false, 0, 0)..).next()?
+            }
+        };
+        free.remove(&key);
+        let (_, fresh, _, block) = key;
         pool.stored -= usize::from(!fresh);
         self.free.fetch_sub(1, Ordering::Relaxed);
         Some((block, 0))
@@ -264,7 +282,7 @@ impl Blocks {
 }
 
 impl Core {
-    fn block_word(&self, block: u32) -> &std::sync::atomic::AtomicU64 {
+    fn block_word(&self, block: u32) -> &AtomicU64 {
         self.image.word(self.layout.block_words + u64::from(block) * 8)
     }
 
@@ -357,6 +375,25 @@ impl Core {
         }
         self.blocks.put_free(&mut pool, block as u32, erases);
         Ok(())
+    }
+
+    /// Static wear levelling: now and then, the full block with the fewest erases if it lags far behind the most worn. Its data are cold; once
+    /// moved, the block takes its share of the wear.
+    pub(crate) fn laggard(&self) -> Option<u64> {
+        if !self.blocks.erases.fetch_add(1, Ordering::Relaxed).is_multiple_of(WEAR_EVERY) {
+            return None;
+        }
+        let (_, most) = self.wear();
+        let full = |block: &u32| {
+            self.blocks.state[*block as usize].load(Ordering::Relaxed) == FULL
+                && self.blocks.pending[*block as usize].load(Ordering::Acquire) == 0
+        };
+        (0..self.layout.blocks as u32)
+            .filter(full)
+            .map(|block| (self.block_word(block).load(Ordering::Relaxed) as u32, block))
+            .min()
+            .filter(|&(fewest, _)| most - fewest.min(most) > WEAR_GAP)
+            .map(|(_, block)| u64::from(block))
     }
 
     /// Fewest and most erases of one block.

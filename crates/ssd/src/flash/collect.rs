@@ -1,4 +1,5 @@
-//! Garbage collection: empties the block with the fewest live pages (greedy), so that it can be erased.
+//! Garbage collection: empties the block with the fewest live pages (greedy), so that it can be erased; and now and then, to level the wear,
+//! the block that was erased least.
 //!
 //! It runs in the background when free blocks run low, and in the foreground when a write finds none.
 
@@ -42,7 +43,19 @@ impl Core {
 
     /// Empties and erases one block. Answers whether there was one worth it.
     fn collect_one(&self) -> Result<bool> {
-        let Some(block) = self.blocks.victim() else { return Ok(false) };
+        let Some(victim) = self.blocks.victim() else { return Ok(false) };
+        self.empty(victim)?;
+        // A full block costs a whole block of moves; there is room for that once another was emptied.
+        if self.blocks.has_spare()
+            && let Some(laggard) = self.laggard()
+        {
+            self.empty(laggard)?;
+        }
+        Ok(true)
+    }
+
+    /// Moves a block's live pages elsewhere and erases it.
+    fn empty(&self, block: u64) -> Result<()> {
         let first = block * self.layout.pages_per_block;
         for page in first..first + self.layout.pages_per_block {
             if self.blocks.live_pages(block) == 0 {
@@ -53,12 +66,12 @@ impl Core {
         // A mapping that shows two logical pages in one flash page, which only a damaged image has, leaves a count behind.
         if self.blocks.live_pages(block) > 0 {
             self.blocks.set_aside(block);
-            return Ok(true);
+            return Ok(());
         }
         self.erase(block)?;
         self.count().add(Counter::GcRuns, 1);
         self.count().add(Counter::BlocksErased, 1);
-        Ok(true)
+        Ok(())
     }
 
     /// Moves a flash page's contents elsewhere if they are current.

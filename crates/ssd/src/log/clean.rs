@@ -8,7 +8,7 @@
 
 use std::sync::atomic::Ordering;
 
-use amphi_device::Result;
+use amphi_device::{Error, Result};
 use amphi_rt::sync::Mutex;
 
 use crate::core::Core;
@@ -181,7 +181,11 @@ impl Core {
                 if !scratch.versions.is_empty() {
                     let now = self.timing.now();
                     if !cover(scratch.versions.iter().map(|version| version.chunk), 0, PAGE as usize) {
-                        self.read_flash(lpa, 0, &mut scratch.page)?;
+                        match self.read_flash(lpa, 0, &mut scratch.page) {
+                            // One bad page must not stop cleaning: what the log has of it moves on to the fresh region.
+                            Err(Error::Media(_)) if old.is_some() => scratch.versions.clear(),
+                            outcome => outcome?,
+                        }
                         if let Mapping::At(page) = base {
                             cleaned.done_at = self.timing.read_page(now, self.blocks.die_of(page));
                             self.count().flash_read(cause, 1);
