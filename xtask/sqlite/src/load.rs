@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -52,8 +52,8 @@ impl std::error::Error for Interrupted {}
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 /// What a finished load prints, as one line of JSON. Times are of the client, COMMIT included.
-#[derive(Serialize)]
-struct Report {
+#[derive(Debug, Serialize)]
+pub struct Report {
     transactions: u64,
     seconds: f64,
     p50_us: f64,
@@ -68,65 +68,88 @@ struct Report {
 pub fn run(options: &Options) -> Result<()> {
     let connection = Connection::open(&options.db)
         .with_context(|| format!("{} cannot be opened", options.db.display()))?;
-    set_up(&connection, &options.journal)?;
-    let mut log = options.acknowledged.as_ref().map(AcknowledgementLog::open).transpose()?;
-    let report = insert(&connection, options, &mut log)?;
-    println!("{}", serde_json::to_string(&report)?);
-    Ok(())
-}
-
-fn set_up(connection: &Connection, journal: &str) -> Result<()> {
-    let mode: String =
-        connection.query_row(&format!("PRAGMA journal_mode={journal}"), [], |row| row.get(0))?;
-    ensure!(
-        mode.eq_ignore_ascii_case(journal),
-        "SQLite refused journal_mode={journal} and stays with {mode}"
-    );
-    connection.execute_batch("PRAGMA synchronous=FULL")?;
-    connection.execute_batch(row::CREATE_TABLE)?;
-    Ok(())
-}
-
-fn insert(
-    connection: &Connection,
-    options: &Options,
-    log: &mut Option<AcknowledgementLog>,
-) -> Result<Report> {
-    let first: i64 =
-        connection.query_row("SELECT coalesce(max(id), 0) + 1 FROM entry", [], |row| row.get(0))?;
-    let mut insert = connection.prepare("INSERT INTO entry (id, payload) VALUES (?1, ?2)")?;
-    let mut latencies = Histogram::<u64>::new_with_bounds(1, LATENCY_NS_MAX, 3)?;
-    let start = Instant::now();
-    for done in 0..options.transactions {
-        let id = first + done as i64;
-        let begin = Instant::now();
-        // Outside BEGIN … COMMIT every statement is a transaction of its own.
-        insert
-            .execute(params![id, row::payload(id)])
-            .map_err(|cause| Interrupted { committed: done, cause })?;
-        latencies.saturating_record(begin.elapsed().as_nanos() as u64);
-        if let Some(log) = log {
-            log.append(id)?;
-        }
-        if options.progress.is_some_and(|every| (done + 1) % every == 0) {
-            println!("{}", done + 1);
-        }
-    }
-    let us = |ns: u64| ns as f64 / 1000.0;
-    Ok(Report {
+    let mut load = Load {
+        journal: &options.journal,
         transactions: options.transactions,
-        seconds: start.elapsed().as_secs_f64(),
-        p50_us: us(latencies.value_at_quantile(0.5)),
-        p99_us: us(latencies.value_at_quantile(0.99)),
-        max_us: us(latencies.max()),
-    })
+        log: options.acknowledged.as_deref().map(AcknowledgementLog::open).transpose()?,
+        progress: options.progress,
+    };
+    println!("{}", serde_json::to_string(&load.run(&connection)?)?);
+    Ok(())
+}
+
+/// A load to run on a connection.
+pub struct Load<'a> {
+    /// SQLite's journal mode.
+    pub journal: &'a str,
+    /// Rows to insert.
+    pub transactions: u64,
+    /// Where to acknowledge them.
+    pub log: Option<AcknowledgementLog>,
+    /// Print a line every this many.
+    pub progress: Option<u64>,
+}
+
+impl Load<'_> {
+    /// Inserts the rows.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn run(&mut self, connection: &Connection) -> Result<Report> {
+        self.set_up(connection)?;
+        let first: i64 =
+            connection.query_row("SELECT coalesce(max(id), 0) + 1 FROM entry", [], |row| row.get(0))?;
+        let mut insert = connection.prepare("INSERT INTO entry (id, payload) VALUES (?1, ?2)")?;
+        let mut latencies = Histogram::<u64>::new_with_bounds(1, LATENCY_NS_MAX, 3)?;
+        let start = Instant::now();
+        for done in 0..self.transactions {
+            let id = first + done as i64;
+            let begin = Instant::now();
+            // Outside BEGIN … COMMIT every statement is a transaction of its own.
+            insert
+                .execute(params![id, row::payload(id)])
+                .map_err(|cause| Interrupted { committed: done, cause })?;
+            latencies.saturating_record(begin.elapsed().as_nanos() as u64);
+            if let Some(log) = &mut self.log {
+                log.append(id)?;
+            }
+            if self.progress.is_some_and(|every| (done + 1) % every == 0) {
+                println!("{}", done + 1);
+            }
+        }
+        let us = |ns: u64| ns as f64 / 1000.0;
+        Ok(Report {
+            transactions: self.transactions,
+            seconds: start.elapsed().as_secs_f64(),
+            p50_us: us(latencies.value_at_quantile(0.5)),
+            p99_us: us(latencies.value_at_quantile(0.99)),
+            max_us: us(latencies.max()),
+        })
+    }
+
+    fn set_up(&self, connection: &Connection) -> Result<()> {
+        let journal = self.journal;
+        let mode: String =
+            connection.query_row(&format!("PRAGMA journal_mode={journal}"), [], |row| row.get(0))?;
+        ensure!(
+            mode.eq_ignore_ascii_case(journal),
+            "SQLite refused journal_mode={journal} and stays with {mode}"
+        );
+        connection.execute_batch("PRAGMA synchronous=FULL")?;
+        connection.execute_batch(row::CREATE_TABLE)?;
+        Ok(())
+    }
 }
 
 /// The numbers of the committed rows, eight bytes each. Written at once, so they outlive this process.
-struct AcknowledgementLog(File);
+pub struct AcknowledgementLog(File);
 
 impl AcknowledgementLog {
-    fn open(path: &PathBuf) -> Result<Self> {
+    /// Opens the log at `path`, to append to it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn open(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         Ok(Self(file.with_context(|| format!("{} cannot be written", path.display()))?))
     }

@@ -1,10 +1,12 @@
 //! SQLite as the demo and the tests drive it: single-row transactions with their latencies, a log of the acknowledged ones kept
 //! outside the file system under test, and the check that every one of them is still there.
-#![forbid(unsafe_code)]
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives a real program in real time")]
 
+mod bridge;
+mod in_process;
 mod load;
 mod row;
+mod storage;
 mod verify;
 
 use std::process::ExitCode;
@@ -24,6 +26,8 @@ enum Task {
     Load(load::Options),
     /// Checks the database's integrity and that every acknowledged row is there.
     Verify(verify::Options),
+    /// Does all of it, with crashes, on the library alone: no mount.
+    InProcess(in_process::Options),
 }
 
 /// The exit code of a load that the storage ended: what a crash test expects to see.
@@ -33,6 +37,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Load(options) => load::run(&options),
         Task::Verify(options) => verify::run(&options),
+        Task::InProcess(options) => in_process::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

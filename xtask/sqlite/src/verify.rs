@@ -1,6 +1,6 @@
 //! The check after a crash: SQLite finds the database sound, and every acknowledged row is there with its right payload.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use rusqlite::{Connection, OptionalExtension};
@@ -21,7 +21,7 @@ pub struct Options {
 
 /// What a successful check prints, as one line of JSON.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Report {
+pub struct Report {
     integrity_check: String,
     /// Rows whose COMMIT had returned; all of them are there.
     acknowledged: u64,
@@ -36,12 +36,17 @@ struct Report {
 pub fn run(options: &Options) -> Result<()> {
     let log = std::fs::read(&options.acknowledged)
         .with_context(|| format!("{} cannot be read", options.acknowledged.display()))?;
-    println!("{}", serde_json::to_string(&check(&options.db, &log)?)?);
+    let connection = Connection::open(&options.db)
+        .with_context(|| format!("{} cannot be opened", options.db.display()))?;
+    println!("{}", serde_json::to_string(&check(&connection, &log)?)?);
     Ok(())
 }
 
-fn check(db: &Path, log: &[u8]) -> Result<Report> {
-    let connection = Connection::open(db).with_context(|| format!("{} cannot be opened", db.display()))?;
+/// Checks a database against the log of acknowledged rows.
+///
+/// # Errors
+/// As [`run`].
+pub fn check(connection: &Connection, log: &[u8]) -> Result<Report> {
     let integrity_check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
     if integrity_check != "ok" {
         bail!("integrity_check: {integrity_check}");
@@ -66,9 +71,8 @@ mod tests {
     use super::*;
 
     fn database(rows: &[(i64, i64)]) -> Connection {
-        // Shared by name: `check` opens the same memory once more.
-        let connection = Connection::open("file:verify?mode=memory&cache=shared").unwrap();
-        connection.execute_batch(&format!("DROP TABLE IF EXISTS entry; {}", row::CREATE_TABLE)).unwrap();
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(row::CREATE_TABLE).unwrap();
         for (id, payload_of) in rows {
             connection.execute("INSERT INTO entry VALUES (?1, ?2)", (id, row::payload(*payload_of))).unwrap();
         }
@@ -77,24 +81,14 @@ mod tests {
 
     #[test]
     fn lost_and_wrong_rows_are_told() {
-        let db = Path::new("file:verify?mode=memory&cache=shared");
         let log: Vec<u8> = [1_i64, 2].iter().flat_map(|id| id.to_le_bytes()).collect();
+        let outcome = |rows| check(&database(rows), &log);
 
-        let sound = database(&[(1, 1), (2, 2), (3, 3)]);
-        assert_eq!(
-            check(db, &log).unwrap(),
-            Report { integrity_check: "ok".into(), acknowledged: 2, rows: 3 }
-        );
-        drop(sound);
-
-        let lost = database(&[(1, 1)]);
-        assert!(
-            check(db, &log).unwrap_err().to_string().contains("transaction 2 was acknowledged and is lost")
-        );
-        drop(lost);
-
-        let wrong = database(&[(1, 1), (2, 9)]);
-        assert!(check(db, &log).unwrap_err().to_string().contains("transaction 2 has another row's bytes"));
-        drop(wrong);
+        let sound = outcome(&[(1, 1), (2, 2), (3, 3)]).unwrap();
+        assert_eq!(sound, Report { integrity_check: "ok".into(), acknowledged: 2, rows: 3 });
+        let lost = outcome(&[(1, 1)]).unwrap_err().to_string();
+        assert!(lost.contains("transaction 2 was acknowledged and is lost"), "{lost}");
+        let wrong = outcome(&[(1, 1), (2, 9)]).unwrap_err().to_string();
+        assert!(wrong.contains("transaction 2 has another row's bytes"), "{wrong}");
     }
 }

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::screen::{Progress, grouped};
 use super::stage::Stage;
@@ -18,11 +19,24 @@ pub const JOURNAL_MODES: [&str; 2] = ["delete", "wal"];
 
 /// What the driver reports of a finished load.
 #[derive(Deserialize)]
-struct LoadReport {
+pub struct LoadReport {
     transactions: u64,
     seconds: f64,
     p50_us: f64,
     p99_us: f64,
+}
+
+impl LoadReport {
+    /// Transactions in a second.
+    pub fn rate(&self) -> f64 {
+        self.transactions as f64 / self.seconds
+    }
+
+    /// The load as a row of the table, between two answers of `amphi stats --json`.
+    pub fn row(&self, journal: &str, before: &Value, after: &Value) -> Row {
+        let name = format!("SQLite {}", journal.to_uppercase());
+        Row::new(&name, self.transactions, self.seconds, before, after).latencies(self.p50_us, self.p99_us)
+    }
 }
 
 /// A load that is running.
@@ -98,21 +112,9 @@ pub fn run(stage: &Stage, programs: &Programs, transactions: u64, table: &mut Ta
             let acknowledged = stage.outside(&format!("{journal}.acknowledged"));
             let before = stage.stats()?;
             let report = load(programs, &db, journal, transactions, &acknowledged)?;
-            let traffic = stage.stats()?;
-            let (rate, p50, p99) =
-                (report.transactions as f64 / report.seconds, report.p50_us, report.p99_us);
-            table.push(
-                Row::new(
-                    &format!("SQLite {}", journal.to_uppercase()),
-                    report.transactions,
-                    report.seconds,
-                    &before,
-                    &traffic,
-                )
-                .latencies(p50, p99),
-            );
+            table.push(report.row(journal, &before, &stage.stats()?));
             verify(programs, &db, &acknowledged)?;
-            println!("    {journal}: {rate:.0} transactions/s, integrity_check ok");
+            println!("    {journal}: {:.0} transactions/s, integrity_check ok", report.rate());
         }
         Ok(())
     })

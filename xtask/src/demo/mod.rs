@@ -2,6 +2,7 @@
 
 mod crash;
 mod database;
+mod in_process;
 mod interrupt;
 mod programs;
 mod screen;
@@ -11,7 +12,7 @@ mod table;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::packages;
 use crate::step::{self, step};
@@ -30,6 +31,9 @@ pub struct Options {
     /// Decides when the daemon is killed and what the power loss destroys.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Do without a mount: SQLite in one process on the library, as where /dev/fuse is missing.
+    #[arg(long)]
+    no_mount: bool,
 }
 
 /// The programs that the demo drives.
@@ -49,7 +53,11 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     interrupt::install()?;
     let programs = step("build in release", || build(root))?;
     if let Some(reason) = packages::why_no_fuse() {
-        bail!("nothing can be mounted here: {reason}");
+        println!("Nothing can be mounted here: {reason}.");
+        return in_process::run(&programs, options);
+    }
+    if options.no_mount {
+        return in_process::run(&programs, options);
     }
     let start = Instant::now();
     let mut table = Table::default();

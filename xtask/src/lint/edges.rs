@@ -10,7 +10,7 @@ fn allowed(from: &str, to: &str) -> bool {
         "vfs" => to == "rt",
         "model" => matches!(to, "vfs" | "rt"),
         "conformance" => matches!(to, "vfs" | "rt" | "model"),
-        "amphi" => true,
+        "amphi" | "sqlite-driver" => true,
         "xtask" => false,
         _ if from.starts_with("fs-") => matches!(to, "device" | "vfs" | "rt"),
         _ if from.starts_with("front-") => matches!(to, "vfs" | "rt"),

@@ -86,10 +86,11 @@ impl SourceTree {
     }
 }
 
-/// The workspace room that `path` is in: `ssd` for `crates/ssd/…`, `xtask` for `xtask/…`.
+/// The workspace room that `path` is in: `ssd` for `crates/ssd/…`, `sqlite-driver` for `xtask/sqlite/…`, `xtask` for its rest.
 pub fn room(path: &str) -> Option<&str> {
     match path.split_once('/') {
         Some(("crates", rest)) => rest.split('/').next(),
+        Some(("xtask", rest)) if rest == "sqlite" || rest.starts_with("sqlite/") => Some("sqlite-driver"),
         Some(("xtask", _)) => Some("xtask"),
         _ => None,
     }
@@ -105,6 +106,7 @@ mod tests {
         assert!(tree.exists("docs") && tree.exists("docs/format/") && tree.exists("docs/format/bytefs.md"));
         assert!(!tree.exists("docs/form") && !tree.exists("docs/format/bytefs"));
         assert_eq!(room("crates/ssd/src/lib.rs"), Some("ssd"));
+        assert_eq!(room("xtask/sqlite/src/row.rs"), Some("sqlite-driver"));
         assert_eq!(room("README.md"), None);
     }
 }

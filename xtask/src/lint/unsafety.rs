@@ -1,6 +1,6 @@
 //! `unsafe` only in the rooms that ARCHITECTURE.md lists; every other crate root forbids it.
 //!
-//! The list is the section of ARCHITECTURE.md whose heading holds the word "unsafe": every `crates/ROOM` in backticks there.
+//! The list is the section of ARCHITECTURE.md whose heading holds the word "unsafe": every room in backticks there.
 
 use super::Finding;
 use super::rust_text::{Keep, lines_with_word, masked};
@@ -65,12 +65,7 @@ fn rooms_with_unsafe(map: &str) -> Option<Vec<&str>> {
                 rooms.get_or_insert_with(Vec::new);
             }
         } else if inside && let Some(rooms) = &mut rooms {
-            rooms.extend(
-                line.split('`')
-                    .skip(1)
-                    .step_by(2)
-                    .filter_map(|path| path.strip_prefix("crates/").and_then(|rest| rest.split('/').next())),
-            );
+            rooms.extend(line.split('`').skip(1).step_by(2).filter_map(room));
         }
     }
     rooms
