@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod cpu;
+pub mod hash;
 pub mod random;
 mod raw;
 mod sim;
