@@ -9,14 +9,18 @@
 //! - `attach` `/dev/fuse`, `mount(2)` and `fusermount3`, dead mounts, unmounting
 //! - `session` a mount's life
 //! - `serve` kernel requests to file-system operations
+//! - `negotiate` what the kernel may do by itself
+//! - `answers` results as answers
 //! - `listing` the two ways to list a directory
 //! - `attributes` and `errno` the translations, one table each
 #![forbid(unsafe_code)]
 
+mod answers;
 mod attach;
 mod attributes;
 mod errno;
 mod listing;
+mod negotiate;
 mod options;
 mod serve;
 mod session;

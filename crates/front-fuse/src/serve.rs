@@ -9,47 +9,23 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use amphi_vfs::{
-    Allocate, Cred, Entry, Error, FileSystem, Ino, Name, RenameMode, Result, Seek, SetAttr, WriteMode,
-    XattrMode,
+    Allocate, Cred, Error, FileSystem, Ino, Name, RenameMode, Result, Seek, SetAttr, WriteMode, XattrMode,
 };
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, INodeNo, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
 
-use crate::attributes::{absent, file_attr, node_type, set_time, time_spec};
+use crate::answers::{VALID, answer_attr, answer_empty, answer_entry, answer_lookup, answer_xattr};
+use crate::attributes::{node_type, set_time, time_spec};
 use crate::errno::{errno, errno_of_seek, errno_or_absent};
 use crate::listing;
-
-/// How long the kernel may believe names and attributes: as good as for ever, since all changes go through it.
-const VALID: Duration = Duration::from_secs(86_400);
-
-/// Largest write request, in bytes.
-const WRITE_BYTES_MAX: u32 = 1 << 20;
-
-/// What we want of the kernel where it can.
-const WANTED: [InitFlags; 13] = [
-    InitFlags::FUSE_EXPORT_SUPPORT,
-    InitFlags::FUSE_ASYNC_READ,
-    InitFlags::FUSE_BIG_WRITES,
-    InitFlags::FUSE_MAX_PAGES,
-    InitFlags::FUSE_PARALLEL_DIROPS,
-    InitFlags::FUSE_ASYNC_DIO,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_READDIRPLUS_AUTO,
-    InitFlags::FUSE_CACHE_SYMLINKS,
-    InitFlags::FUSE_NO_OPEN_SUPPORT,
-    InitFlags::FUSE_NO_OPENDIR_SUPPORT,
-    // Cached pages stay until a change goes through the kernel itself: there is no other way to change them.
-    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
-    // Set-id bits are cleared by the file system (`FileSystem::write`, `setattr`), so that a write needs no questions before it.
-    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-];
+use crate::negotiate::negotiate;
 
 /// Extended attributes that mean something to the kernel which the file system does not keep up: refusing them is honest.
 ///
@@ -107,49 +83,9 @@ const fn permissions(mode: u32) -> u16 {
     (mode & 0o7777) as u16
 }
 
-fn answer_entry(reply: ReplyEntry, result: Result<Entry>) {
-    match result {
-        Ok(entry) => {
-            let generation = Generation(u64::from(entry.attr.generation));
-            reply.entry(&VALID, &file_attr(&entry.attr), generation);
-        }
-        Err(error) => reply.error(errno(&error)),
-    }
-}
-
-fn answer_empty(reply: ReplyEmpty, result: Result<()>) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(&error)),
-    }
-}
-
-/// Answers with a value, or its size if the caller offers no room.
-fn answer_xattr(reply: ReplyXattr, room: u32, result: Result<Vec<u8>>) {
-    match result {
-        Ok(value) if room == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() <= room as usize => reply.data(&value),
-        Ok(_) => reply.error(errno(&Error::BufferTooSmall)),
-        Err(error) => reply.error(errno_or_absent(&error)),
-    }
-}
-
 impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        for flag in WANTED {
-            if config.add_capabilities(flag).is_err() {
-                tracing::debug!("the kernel's FUSE driver lacks {flag:?}");
-            }
-        }
-        for essential in [InitFlags::FUSE_NO_OPEN_SUPPORT, InitFlags::FUSE_NO_OPENDIR_SUPPORT] {
-            if !config.capabilities().contains(essential) {
-                return Err(std::io::Error::other("it is too old: Linux 5.1 or newer is needed"));
-            }
-        }
-        if let Err(largest) = config.set_max_write(WRITE_BYTES_MAX) {
-            tracing::debug!("write requests are limited to {largest} bytes");
-        }
-        Ok(())
+        negotiate(config)
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -162,10 +98,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
             }
             _ => {}
         }
-        match Self::with_name(name, |name| self.fs.lookup(ino(parent), name)) {
-            Err(Error::NotFound) => reply.entry(&VALID, &absent(), Generation(0)),
-            result => answer_entry(reply, result),
-        }
+        answer_lookup(reply, Self::with_name(name, |name| self.fs.lookup(ino(parent), name)));
     }
 
     fn forget(&self, _request: &Request, number: INodeNo, count: u64) {
@@ -173,10 +106,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
     }
 
     fn getattr(&self, _request: &Request, number: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
-        match self.fs.getattr(ino(number)) {
-            Ok(attr) => reply.attr(&VALID, &file_attr(&attr)),
-            Err(error) => reply.error(errno(&error)),
-        }
+        answer_attr(reply, self.fs.getattr(ino(number)));
     }
 
     fn setattr(
@@ -206,10 +136,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
             mtime: mtime.map(set_time),
             ctime: ctime.map(time_spec),
         };
-        match self.fs.setattr(ino(number), &change, &cred(&request.into())) {
-            Ok(attr) => reply.attr(&VALID, &file_attr(&attr)),
-            Err(error) => reply.error(errno(&error)),
-        }
+        answer_attr(reply, self.fs.setattr(ino(number), &change, &cred(&request.into())));
     }
 
     fn readlink(&self, _request: &Request, number: INodeNo, reply: ReplyData) {
