@@ -139,7 +139,12 @@ impl Volume for Bytefs {
 }
 
 /// What a check found.
-pub struct CheckReport(fsck::Report);
+pub struct CheckReport {
+    /// After a repair, if there was one.
+    report: fsck::Report,
+    /// Before it.
+    repaired: Option<fsck::Report>,
+}
 
 /// Checks the file system on an unmounted device.
 ///
@@ -147,7 +152,19 @@ pub struct CheckReport(fsck::Report);
 /// If there is none that this program knows, or the device fails.
 pub fn check(device: &Ssd) -> Result<CheckReport> {
     match fsck::check(device, &mut |_| {}) {
-        Ok(report) => Ok(CheckReport(report)),
+        Ok(report) => Ok(CheckReport { report, repaired: None }),
+        Err(FsckError::Format(FormatError::NotByteFs)) => Err(nothing_known()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Checks the file system on an unmounted device and mends what it finds.
+///
+/// # Errors
+/// As [`check`].
+pub fn repair(device: &Ssd) -> Result<CheckReport> {
+    match fsck::repair(device, &mut |_| {}) {
+        Ok(outcome) => Ok(CheckReport { report: outcome.after, repaired: Some(outcome.before) }),
         Err(FsckError::Format(FormatError::NotByteFs)) => Err(nothing_known()),
         Err(error) => Err(error.into()),
     }
@@ -156,29 +173,40 @@ pub fn check(device: &Ssd) -> Result<CheckReport> {
 impl CheckReport {
     /// Neither errors nor warnings.
     pub fn is_clean(&self) -> bool {
-        self.0.is_clean()
+        self.report.is_clean()
+    }
+
+    /// Whether something was wrong and less is now.
+    pub fn was_repaired(&self) -> bool {
+        let wrong = |report: &fsck::Report| report.errors + report.warnings;
+        self.repaired.as_ref().is_some_and(|before| wrong(before) > wrong(&self.report))
     }
 
     /// The report as one stable JSON object.
     pub fn json(&self, image: &Path) -> Value {
-        json!({
+        let mut object = json!({
             "image": image.display().to_string(),
             "filesystem": Kind::Bytefs.name(),
             "clean": self.is_clean(),
-            "report": self.0,
-        })
+            "report": self.report,
+        });
+        if let Some(before) = &self.repaired {
+            object["repaired"] = json!(before.findings);
+        }
+        object
     }
 
     /// The report for people: what was found, then one line that sums it up.
     pub fn print(&self, image: &Path) {
-        let report = &self.0;
+        let report = &self.report;
+        if self.was_repaired() {
+            for finding in self.repaired.iter().flat_map(|before| &before.findings) {
+                print_finding(finding);
+            }
+            println!("{}: repaired the above", image.display());
+        }
         for finding in &report.findings {
-            let severity = match finding.severity {
-                Severity::Info => "note",
-                Severity::Warning => "warning",
-                Severity::Error => "error",
-            };
-            println!("{severity}: {finding}");
+            print_finding(finding);
         }
         let used = report.pages_used as f64 / report.pages.max(1) as f64 * 100.0;
         let outcome = match (report.errors, report.warnings) {
@@ -194,6 +222,15 @@ impl CheckReport {
             report.pages
         );
     }
+}
+
+fn print_finding(finding: &fsck::Finding) {
+    let severity = match finding.severity {
+        Severity::Info => "note",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    };
+    println!("{severity}: {finding}");
 }
 
 #[cfg(test)]
