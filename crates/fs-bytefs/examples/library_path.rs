@@ -76,7 +76,9 @@ fn data(fs: &dyn FileSystem) -> Result<()> {
     }
     let mut into = vec![0; 4096];
     for bytes in [64, 4096] {
-        measure(&format!("cached read {bytes} B"), PAGES, |i| fs.read(file, place(i), &mut into[..bytes], false).map(drop))?;
+        measure(&format!("cached read {bytes} B"), PAGES, |i| {
+            fs.read(file, place(i), &mut into[..bytes], false).map(drop)
+        })?;
     }
     measure("write 1 MB + fsync", 200, |i| {
         buffer.fill(i as u8);

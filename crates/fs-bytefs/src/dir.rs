@@ -236,7 +236,7 @@ impl Dir {
         }
         let mut added = 0;
         if place(line).0 == self.pages.len() {
-            let goal = self.tree.last().map(|last| u64::from(last.lba.get()) + u64::from(last.pages.get()));
+            let goal = self.tree.last().map(|last| u64::from(last.lba.get()) + u64::from(last.len()));
             let run = tx.allocate_blocks(1, goal);
             self.tree.insert(self.pages.len() as u64, run.start as u32, 1, &mut || tx.allocate_block());
             self.pages.push(Box::new([0; PAGE]));

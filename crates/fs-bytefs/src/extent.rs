@@ -11,7 +11,7 @@ use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
 use amphi_vfs::{Error, Result};
 
 use crate::bitmap::Run;
-use crate::format::{Extent, InodeUpper, LINE, NODE_ENTRIES, NodeHeader, PAGE, ROOT_ENTRIES};
+use crate::format::{Extent, InodeUpper, LINE, NODE_ENTRIES, NodeHeader, PAGE, ROOT_ENTRIES, UNWRITTEN};
 use crate::tx::Tx;
 
 /// Where a page of a file is, and how far that holds.
@@ -22,6 +22,13 @@ pub enum Mapped {
         /// First page on the device.
         lba: u64,
         /// Pages from there that are contiguous both in the file and on the device.
+        pages: u64,
+    },
+    /// Reserved on the device from page `lba`, for `pages` pages, but reading as zeros.
+    Unwritten {
+        /// First page on the device.
+        lba: u64,
+        /// Pages from there, as for `At`.
         pages: u64,
     },
     /// Nowhere, for `pages` pages (`u64::MAX` at the end of the file's extents).
@@ -54,8 +61,9 @@ impl Default for ExtentTree {
     }
 }
 
-fn extent(file_page: u64, lba: u32, pages: u32) -> Extent {
-    Extent { file_page: file_page.into(), lba: lba.into(), pages: pages.into() }
+/// The entry of an inner node that points to the child on page `lba`.
+fn pointer(key: u64, lba: u32) -> Extent {
+    Extent::new(key, lba, 0, false)
 }
 
 impl Node {
@@ -82,7 +90,7 @@ impl Node {
         nodes: &mut u32,
     ) -> Result<Self> {
         let lba = pointer.lba.get();
-        if !limits.allow(lba, 1) || pointer.pages.get() != 0 {
+        if !limits.allow(lba, 1) || !pointer.is_empty() {
             return Err(corrupt(ino, "a child pointer leads outside the data area"));
         }
         let mut page = Box::new([0; PAGE]);
@@ -119,7 +127,7 @@ impl Node {
                 self.children.push(Self::load(device, ino, entry, self.depth - 1, limits, next, nodes)?);
                 continue;
             }
-            let pages = entry.pages.get();
+            let pages = entry.len();
             if pages == 0 || first + u64::from(pages) > next || !limits.allow(entry.lba.get(), pages) {
                 return Err(corrupt(ino, "an extent overlaps the next or leaves the data area"));
             }
@@ -142,8 +150,10 @@ impl Node {
             return self.children[i].map(file_page, next);
         }
         let into = file_page - first;
-        match u64::from(entry.pages.get()).checked_sub(into) {
-            Some(pages) if pages > 0 => Mapped::At { lba: u64::from(entry.lba.get()) + into, pages },
+        let lba = u64::from(entry.lba.get()) + into;
+        match u64::from(entry.len()).checked_sub(into) {
+            Some(pages) if pages > 0 && entry.unwritten() => Mapped::Unwritten { lba, pages },
+            Some(pages) if pages > 0 => Mapped::At { lba, pages },
             _ => Mapped::Hole { pages: next - file_page },
         }
     }
@@ -162,7 +172,7 @@ impl Node {
             let sibling = self.children[i].insert(new, NODE_ENTRIES, alloc, nodes);
             self.entries[i].file_page = self.children[i].key().into();
             let sibling = sibling?;
-            self.entries.insert(i + 1, extent(sibling.key(), sibling.lba, 0));
+            self.entries.insert(i + 1, pointer(sibling.key(), sibling.lba));
             self.children.insert(i + 1, sibling);
             i + 1
         } else {
@@ -181,28 +191,30 @@ impl Node {
 
     /// Lengthens a neighbour that the extent continues, in the file and on the device.
     fn merge(&mut self, new: &Extent) -> bool {
-        let (page, lba, pages) = (new.file_page.get(), new.lba.get(), new.pages.get());
-        let at = self.entries.partition_point(|entry| entry.file_page.get() < page);
-        let continues = |left: &Extent, page: u64, lba: u32| {
-            left.file_page.get() + u64::from(left.pages.get()) == page
-                && left.lba.get() + left.pages.get() == lba
+        let at = self.entries.partition_point(|entry| entry.file_page.get() < new.file_page.get());
+        let continues = |left: &Extent, right: &Extent| {
+            left.end() == right.file_page.get()
+                && left.lba.get() + left.len() == right.lba.get()
+                && left.unwritten() == right.unwritten()
+                && left.len() + right.len() < UNWRITTEN
         };
-        if at > 0 && continues(&self.entries[at - 1], page, lba) {
-            let left = &mut self.entries[at - 1];
-            left.pages = (left.pages.get() + pages).into();
-            let left = self.entries[at - 1];
+        if at > 0 && continues(&self.entries[at - 1], new) {
+            let mut left = self.entries[at - 1];
+            left.set_len(left.len() + new.len());
             if let Some(right) = self.entries.get(at).copied()
-                && continues(&left, right.file_page.get(), right.lba.get())
+                && continues(&left, &right)
             {
-                self.entries[at - 1].pages = (left.pages.get() + right.pages.get()).into();
+                left.set_len(left.len() + right.len());
                 self.entries.remove(at);
             }
+            self.entries[at - 1] = left;
             return true;
         }
         if let Some(right) = self.entries.get_mut(at)
-            && continues(new, right.file_page.get(), right.lba.get())
+            && continues(new, right)
         {
-            *right = extent(page, lba, pages + right.pages.get());
+            *right =
+                Extent::new(new.file_page.get(), new.lba.get(), new.len() + right.len(), new.unwritten());
             return true;
         }
         false
@@ -243,7 +255,7 @@ impl Node {
             }
             let entry = self.entries[i];
             let (first, lba) = (entry.file_page.get(), entry.lba.get());
-            let end = first + u64::from(entry.pages.get());
+            let (end, unwritten) = (entry.end(), entry.unwritten());
             let (cut_from, cut_to) = (first.max(from), end.min(to));
             if cut_from >= cut_to {
                 i += 1;
@@ -251,9 +263,11 @@ impl Node {
             }
             self.dirty = true;
             gone.blocks.push(Run { start: u64::from(lba) + (cut_from - first), len: cut_to - cut_from });
-            let left = (cut_from > first).then(|| extent(first, lba, (cut_from - first) as u32));
-            let right =
-                (cut_to < end).then(|| extent(cut_to, lba + (cut_to - first) as u32, (end - cut_to) as u32));
+            let left =
+                (cut_from > first).then(|| Extent::new(first, lba, (cut_from - first) as u32, unwritten));
+            let right = (cut_to < end).then(|| {
+                Extent::new(cut_to, lba + (cut_to - first) as u32, (end - cut_to) as u32, unwritten)
+            });
             match (left, right) {
                 (Some(left), right) => {
                     self.entries[i] = left;
@@ -277,10 +291,7 @@ impl Node {
         if self.depth > 0 {
             return self.children[start..].iter().map(|child| child.pages_from(from)).sum();
         }
-        let pages = |entry: &Extent| {
-            let end = entry.file_page.get() + u64::from(entry.pages.get());
-            end.saturating_sub(from.max(entry.file_page.get()))
-        };
+        let pages = |entry: &Extent| entry.end().saturating_sub(from.max(entry.file_page.get()));
         self.entries[start.min(self.entries.len())..].iter().map(pages).sum()
     }
 
@@ -391,7 +402,27 @@ impl ExtentTree {
 
     /// Maps `pages` unmapped pages from `file_page` to `lba`; `alloc` supplies blocks for new nodes.
     pub fn insert(&mut self, file_page: u64, lba: u32, pages: u32, alloc: &mut dyn FnMut() -> u32) {
-        let new = extent(file_page, lba, pages);
+        self.insert_extent(Extent::new(file_page, lba, pages, false), alloc);
+    }
+
+    /// Notes that the unwritten pages from `file_page` up to `end` now hold data, and returns the node pages that this freed. `alloc` may be asked for twice
+    /// [`insert_needs`](Self::insert_needs) blocks.
+    #[must_use]
+    pub fn mark_written(&mut self, file_page: u64, end: u64, alloc: &mut dyn FnMut() -> u32) -> Vec<u32> {
+        let mut nodes = Vec::new();
+        let mut at = file_page;
+        while at < end {
+            let Mapped::Unwritten { lba, pages } = self.map(at) else { break };
+            let pages = pages.min(end - at);
+            nodes.append(&mut self.remove(at, at + pages, alloc).nodes);
+            self.insert(at, lba as u32, pages as u32, alloc);
+            at += pages;
+        }
+        nodes
+    }
+
+    /// Maps unmapped pages; `alloc` supplies blocks for new nodes.
+    pub fn insert_extent(&mut self, new: Extent, alloc: &mut dyn FnMut() -> u32) {
         if self.root.depth == 0 && self.root.entries.len() == ROOT_ENTRIES {
             if self.root.merge(&new) {
                 self.root.dirty = true;
@@ -415,7 +446,7 @@ impl ExtentTree {
         child.children = std::mem::take(&mut self.root.children);
         self.nodes += 1;
         self.root.depth = depth + 1;
-        self.root.entries.push(extent(child.key(), lba, 0));
+        self.root.entries.push(pointer(child.key(), lba));
         self.root.children.push(child);
         self.root.dirty = true;
     }
@@ -429,7 +460,7 @@ impl ExtentTree {
             self.root.depth = 0;
         }
         if let Some(right) = right {
-            self.insert(right.file_page.get(), right.lba.get(), right.pages.get(), alloc);
+            self.insert_extent(right, alloc);
         }
         gone
     }
@@ -484,7 +515,7 @@ mod tests {
                 assert_eq!(node.children[i].lba, entry.lba.get());
                 flatten(&node.children[i], next, into);
             } else {
-                for page in 0..u64::from(entry.pages.get()) {
+                for page in 0..u64::from(entry.len()) {
                     assert!(first + page < next, "extents do not overlap");
                     into.insert(first + page, u64::from(entry.lba.get()) + page);
                 }
@@ -521,7 +552,7 @@ mod tests {
             flatten(&tree.root, u64::MAX, &mut flat);
             prop_assert_eq!(&flat, &map);
             for page in 0..3100 {
-                let found = match tree.map(page) { Mapped::At { lba, .. } => Some(lba), Mapped::Hole { .. } => None };
+                let found = match tree.map(page) { Mapped::At { lba, .. } => Some(lba), _ => None };
                 prop_assert_eq!(found, map.get(&page).copied(), "page {}", page);
             }
         }

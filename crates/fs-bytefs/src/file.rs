@@ -19,6 +19,15 @@ pub const FILE_BYTES_MAX: u64 = FILE_PAGES_MAX * PAGE as u64 - 1;
 /// Most pages read by one command.
 const READ_RUN_MAX: u64 = 64;
 
+/// Pages that a write needs blocks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    /// Without a block.
+    unmapped: u64,
+    /// With a reserved block that holds nothing yet.
+    unwritten: u64,
+}
+
 /// What is below a regular file's inode.
 pub struct FileBody {
     /// Where its pages are.
@@ -54,8 +63,8 @@ impl FileBody {
             let part = &mut into[done..done + len];
             match self.pages.get(index) {
                 Some(page) => part.copy_from_slice(&page.data[from..from + len]),
-                None if matches!(self.tree.map(index), Mapped::Hole { .. }) => part.fill(0),
-                None => return false,
+                None if matches!(self.tree.map(index), Mapped::At { .. }) => return false,
+                None => part.fill(0),
             }
             done += len;
         }
@@ -77,7 +86,7 @@ impl FileBody {
                 continue;
             }
             let (lba, run) = match self.tree.map(index) {
-                Mapped::Hole { pages } => {
+                Mapped::Hole { pages } | Mapped::Unwritten { pages, .. } => {
                     index = index.saturating_add(pages);
                     continue;
                 }
@@ -109,31 +118,36 @@ impl FileBody {
     }
 
     /// Counts the pages of `first ..= last` that a write would have to find blocks for.
-    fn blocks_wanted(&self, first: u64, last: u64) -> u64 {
-        let mut wanted = 0;
+    fn blocks_wanted(&self, first: u64, last: u64) -> Wanted {
+        let mut wanted = Wanted::default();
         let mut index = first;
         while index <= last {
-            match self.tree.map(index) {
-                Mapped::At { pages, .. } => index += pages,
-                Mapped::Hole { pages } => {
-                    let end = last.min(index.saturating_add(pages - 1));
-                    wanted += (index..=end)
-                        .filter(|i| !self.pages.get(*i).is_some_and(|page| page.dirty))
-                        .count() as u64;
-                    index = end + 1;
+            let (pages, count) = match self.tree.map(index) {
+                Mapped::At { pages, .. } => {
+                    index += pages;
+                    continue;
                 }
-            }
+                Mapped::Unwritten { pages, .. } => (pages, &mut wanted.unwritten),
+                Mapped::Hole { pages } => (pages, &mut wanted.unmapped),
+            };
+            let end = last.min(index.saturating_add(pages - 1));
+            *count +=
+                (index..=end).filter(|i| !self.pages.get(*i).is_some_and(|page| page.dirty)).count() as u64;
+            index = end + 1;
         }
         wanted
     }
 
     /// Reserves blocks for `wanted` more unmapped pages and the extent nodes that all of them could need.
-    fn reserve<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, wanted: u64) -> Result<()> {
-        if wanted == 0 {
+    fn reserve<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, wanted: Wanted) -> Result<()> {
+        if wanted == Wanted::default() {
             return Ok(());
         }
-        // At worst every page is an extent of its own: a full node per 128 pages once split, and a path to the root.
-        let nodes = self.tree.insert_needs() + 4 + (self.unmapped + wanted).div_ceil(128);
+        // At worst every page is an extent of its own, and one put to use splits its extent in three: a full node per 128 extents once split, and a
+        // path to the root.
+        let Wanted { unmapped: wanted, unwritten } = wanted;
+        let pages = self.unmapped + wanted + 2 * (self.dirty.len() as u64 + unwritten);
+        let nodes = self.tree.insert_needs() + 4 + pages.div_ceil(128);
         let more_nodes = nodes.saturating_sub(self.reserved_nodes);
         if !core.blocks.reserve(wanted + more_nodes) {
             return Err(Error::NoSpace);
@@ -170,25 +184,44 @@ impl FileBody {
         Ok(())
     }
 
-    /// Forgets cached pages from `first` on, with their reservations.
-    pub fn forget_from<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, first: u64) {
+    /// Forgets the cached pages from `first` up to `end`, with their reservations.
+    pub fn forget<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, first: u64, end: u64) {
+        let forgotten = first..end;
         let tree = &self.tree;
         let mut unmapped = 0;
         let before = self.pages.len();
         self.pages.retain(|index, page| {
-            let keep = index < first;
+            let keep = !forgotten.contains(&index);
             if !keep && page.dirty && matches!(tree.map(index), Mapped::Hole { .. }) {
                 unmapped += 1;
             }
             keep
         });
-        self.dirty.retain(|index| *index < first);
+        self.dirty.retain(|index| !forgotten.contains(index));
         core.pages.remove(before - self.pages.len());
         self.unmapped -= unmapped;
         core.blocks.unreserve(unmapped);
-        if self.unmapped == 0 {
+        if self.dirty.is_empty() {
             core.blocks.unreserve(std::mem::take(&mut self.reserved_nodes));
         }
+    }
+
+    /// Makes a part of a page read as zeros, dirty where that changes something.
+    pub fn zero_in_page<D: BlockPort + WriteLog>(
+        &mut self,
+        core: &Core<D>,
+        size_on_device: u64,
+        index: u64,
+        bytes: std::ops::Range<usize>,
+    ) -> Result<()> {
+        self.load(core, size_on_device, index, index)?;
+        if let Some(page) = self.pages.get_mut(index)
+            && page.data[bytes.clone()].iter().any(|&byte| byte != 0)
+        {
+            page.data_mut()[bytes].fill(0);
+            self.mark_dirty(index);
+        }
+        Ok(())
     }
 
     /// Clears the rest of the page in which a file of `size` bytes ends. The device keeps what it has there.
@@ -282,8 +315,8 @@ pub fn write<D: BlockPort + WriteLog>(
     let wanted = file.blocks_wanted(first, last);
     file.reserve(core, wanted)?;
     if let Err(error) = prepare_pages(core, file, size_on_device, offset, end) {
-        file.unmapped -= wanted;
-        core.blocks.unreserve(wanted);
+        file.unmapped -= wanted.unmapped;
+        core.blocks.unreserve(wanted.unmapped);
         return Err(error);
     }
     copy_in(core, file, offset, data);
@@ -374,8 +407,8 @@ pub fn seek(inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
         let is_data = file.pages.get(index).is_some_and(|page| page.dirty);
         let (is_data, run) = match file.tree.map(index) {
             Mapped::At { pages, .. } => (true, pages),
-            Mapped::Hole { .. } if is_data => (true, 1),
-            Mapped::Hole { pages } => {
+            _ if is_data => (true, 1),
+            Mapped::Hole { pages } | Mapped::Unwritten { pages, .. } => {
                 let next_dirty = file.dirty.iter().copied().filter(|i| *i > index).min().unwrap_or(u64::MAX);
                 (false, pages.min(next_dirty - index))
             }

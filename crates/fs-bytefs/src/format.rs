@@ -160,8 +160,49 @@ pub struct Extent {
     pub file_page: U64,
     /// First page on the device, or the child node's page.
     pub lba: U32,
-    /// Length in pages.
+    /// Length in pages; the top bit, [`UNWRITTEN`], says that they are reserved but hold nothing yet.
     pub pages: U32,
+}
+
+/// Marks an extent whose blocks are reserved and read as zeros.
+pub const UNWRITTEN: u32 = 1 << 31;
+
+impl Extent {
+    /// The extent of `pages` (below 2³¹) pages.
+    #[must_use]
+    pub fn new(file_page: u64, lba: u32, pages: u32, unwritten: bool) -> Self {
+        let flag = if unwritten { UNWRITTEN } else { 0 };
+        Self { file_page: file_page.into(), lba: lba.into(), pages: (pages | flag).into() }
+    }
+
+    /// Length in pages.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.pages.get() & !UNWRITTEN
+    }
+
+    /// Whether it has no pages, as a child pointer has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether its blocks are reserved only.
+    #[must_use]
+    pub fn unwritten(&self) -> bool {
+        self.pages.get() & UNWRITTEN != 0
+    }
+
+    /// Changes the length, and nothing else.
+    pub fn set_len(&mut self, pages: u32) {
+        self.pages = (self.pages.get() & UNWRITTEN | pages).into();
+    }
+
+    /// First file page behind it.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.file_page.get().saturating_add(u64::from(self.len()))
+    }
 }
 
 /// Start of an extent node page; [`NODE_ENTRIES`] entries follow.

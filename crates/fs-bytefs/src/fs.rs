@@ -8,8 +8,8 @@ use amphi_device::{BlockPort, RecoverReport, WriteLog};
 use amphi_rt::sync::{Condvar, Mutex};
 use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::{
-    Attr, Cred, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags, Promise, RenameMode,
-    Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
+    Allocate, Attr, Cred, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags, Promise,
+    RenameMode, Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
 };
 
 use crate::core::Core;
@@ -21,7 +21,7 @@ use crate::symlink::TARGET_BYTES_MAX;
 use crate::truncate::delete;
 use crate::tx::Tx;
 use crate::writeback::write_back;
-use crate::{file, rename, setattr, xattr};
+use crate::{allocate, file, rename, setattr, xattr};
 
 /// A mounted ByteFS.
 ///
@@ -349,6 +349,10 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
         file::seek(&*self.core.inode(ino)?, offset, what)
+    }
+
+    fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
+        allocate::allocate(&self.core, ino, offset, length, what, cred)
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {

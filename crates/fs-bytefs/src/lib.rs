@@ -4,6 +4,7 @@
 //! Start reading at [`ByteFs`], then `tx` (how an operation becomes durable), `namespace` and `writeback` (who uses it), `format` (the bits).
 #![forbid(unsafe_code)]
 
+mod allocate;
 mod bitmap;
 mod core;
 mod diff;

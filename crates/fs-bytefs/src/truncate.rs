@@ -44,7 +44,7 @@ pub fn set_size<D: BlockPort + WriteLog>(
         let size_on_device = state.size_on_device;
         let file = state.file_mut()?;
         file.clear_behind(core, size, size_on_device)?;
-        file.forget_from(core, size.div_ceil(PAGE as u64));
+        file.forget(core, size.div_ceil(PAGE as u64), u64::MAX);
     }
     state.size = size;
     state.size_on_device = size;
@@ -116,7 +116,7 @@ fn free_step<D: BlockPort + WriteLog>(state: &mut State, from: u64, tx: &mut Tx<
     let Some(tree) = tree_of(state) else { return false };
     let mut freed = 0;
     while let Some(last) = tree.last() {
-        let (first, pages) = (last.file_page.get(), u64::from(last.pages.get()));
+        let (first, pages) = (last.file_page.get(), u64::from(last.len()));
         if first + pages <= from {
             break;
         }
@@ -151,7 +151,7 @@ pub fn delete<'a, D: BlockPort + WriteLog>(
 ) -> Result<()> {
     debug_assert!(state.nlink == 0 && !state.gone, "only what has no name is deleted, and once");
     if let Ok(file) = state.file_mut() {
-        file.forget_from(core, 0);
+        file.forget(core, 0, u64::MAX);
     }
     loop {
         let more = free_step(state, 0, &mut tx);

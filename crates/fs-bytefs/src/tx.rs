@@ -253,7 +253,8 @@ fn stage_bits<'a>(
     let taken = taken.iter().flat_map(|run| run.by_group()).map(|(group, run)| (group, run, true));
     let freed = freed.iter().flat_map(|run| run.by_group()).map(|(group, run)| (group, run, false));
     let mut changes: SmallVec<[(usize, Run, bool); 4]> = taken.chain(freed).collect();
-    changes.sort_unstable_by_key(|(group, run, _)| (*group, run.start));
+    // What one transaction takes and frees again is set before it is cleared.
+    changes.sort_unstable_by_key(|(group, run, set)| (*group, run.start, !set));
     let mut guards: SmallVec<[MutexGuard<'a, GroupBits>; 2]> = SmallVec::new();
     for of_group in changes.chunk_by(|a, b| a.0 == b.0) {
         let group = of_group[0].0;

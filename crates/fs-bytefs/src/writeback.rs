@@ -7,6 +7,7 @@
 use amphi_device::{BlockDurability, BlockPort, Completion, Lpa, Structure, WriteLog};
 use amphi_vfs::Result;
 
+use crate::bitmap::Run;
 use crate::core::Core;
 use crate::diff::{changed_lines, goes_by_bytes, runs};
 use crate::extent::Mapped;
@@ -39,8 +40,8 @@ pub fn write_back<D: BlockPort + WriteLog>(
     dirty.sort_unstable();
     let reserved = std::mem::take(&mut file.unmapped) + std::mem::take(&mut file.reserved_nodes);
     let mut tx = Tx::with_reserved(core, reserved);
-    let new_pages = map_pages(file, &dirty, &mut tx);
-    let stored = match write_data(core, file, &dirty, &new_pages) {
+    let (new_pages, fresh) = map_pages(file, &dirty, &mut tx);
+    let stored = match write_data(core, file, &dirty, &fresh) {
         Ok(stored) => stored,
         Err(error) => {
             let error = core.device_error(&error);
@@ -48,9 +49,9 @@ pub fn write_back<D: BlockPort + WriteLog>(
             return Err(error);
         }
     };
-    let metadata = grows || !new_pages.is_empty() || (state.attributes_dirty && !data_only);
+    let metadata = grows || !fresh.is_empty() || (state.attributes_dirty && !data_only);
     if metadata {
-        state.data_pages += new_pages.len() as u64;
+        state.data_pages += new_pages;
         state.size_on_device = state.size;
         inode.write_changed(core, state, &mut tx);
         tx.commit()?;
@@ -77,24 +78,43 @@ pub fn write_back<D: BlockPort + WriteLog>(
     Ok(())
 }
 
-/// Gives every dirty page a block. Returns the pages that had none, ascending.
-fn map_pages<D: BlockPort + WriteLog>(file: &mut FileBody, dirty: &[u64], tx: &mut Tx<'_, D>) -> Vec<u64> {
-    let new: Vec<u64> =
-        dirty.iter().copied().filter(|index| matches!(file.tree.map(*index), Mapped::Hole { .. })).collect();
-    for run in new.chunk_by(|a, b| a + 1 == *b) {
+/// Gives every dirty page a block, or puts the one reserved for it to use. Returns how many pages had none, and the pages, ascending, of which the device
+/// holds nothing.
+fn map_pages<D: BlockPort + WriteLog>(
+    file: &mut FileBody,
+    dirty: &[u64],
+    tx: &mut Tx<'_, D>,
+) -> (u64, Vec<u64>) {
+    let fresh: Vec<u64> =
+        dirty.iter().copied().filter(|index| !matches!(file.tree.map(*index), Mapped::At { .. })).collect();
+    let mut added = 0;
+    for run in fresh.chunk_by(|a, b| a + 1 == *b) {
         let mut index = run[0];
         let end = index + run.len() as u64;
         while index < end {
+            let hole = match file.tree.map(index) {
+                Mapped::Hole { pages } => pages.min(end - index),
+                Mapped::At { pages, .. } | Mapped::Unwritten { pages, .. } => {
+                    let reserved = pages.min(end - index);
+                    let freed = file.tree.mark_written(index, index + reserved, &mut || tx.allocate_block());
+                    for node in freed {
+                        tx.free_blocks(Run { start: u64::from(node), len: 1 });
+                    }
+                    index += reserved;
+                    continue;
+                }
+            };
             let goal = index.checked_sub(1).and_then(|before| match file.tree.map(before) {
-                Mapped::At { lba, .. } => Some(lba + 1),
+                Mapped::At { lba, .. } | Mapped::Unwritten { lba, .. } => Some(lba + 1),
                 Mapped::Hole { .. } => None,
             });
-            let blocks = tx.allocate_blocks(end - index, goal);
+            let blocks = tx.allocate_blocks(hole, goal);
             file.tree.insert(index, blocks.start as u32, blocks.len as u32, &mut || tx.allocate_block());
             index += blocks.len;
+            added += blocks.len;
         }
     }
-    new
+    (added, fresh)
 }
 
 /// Writes the dirty pages by block or by bytes and waits for the blocks. Returns whether bytes were stored, which a verify read must still follow.
@@ -102,7 +122,7 @@ fn write_data<D: BlockPort + WriteLog>(
     core: &Core<D>,
     file: &FileBody,
     dirty: &[u64],
-    new_pages: &[u64],
+    fresh: &[u64],
 ) -> amphi_device::Result<bool> {
     let device = &*core.device;
     let mut stored = false;
@@ -111,7 +131,7 @@ fn write_data<D: BlockPort + WriteLog>(
         let (Some(page), Mapped::At { lba, .. }) = (file.pages.get(*index), file.tree.map(*index)) else {
             continue;
         };
-        let original = page.original().filter(|_| new_pages.binary_search(index).is_err());
+        let original = page.original().filter(|_| fresh.binary_search(index).is_err());
         let mask = original.map(|original| changed_lines(original, &page.data));
         match mask {
             Some(mask) if goes_by_bytes(mask, core.options.byte_threshold) => {

@@ -30,7 +30,10 @@ fn name(text: &str) -> Name<'_> {
 }
 
 fn file(fs: &ByteFs<Ssd>, text: &str) -> Ino {
-    fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT).expect("it can be created").attr.ino
+    fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT)
+        .expect("it can be created")
+        .attr
+        .ino
 }
 
 fn write(fs: &ByteFs<Ssd>, ino: Ino, offset: u64, data: &[u8]) {
@@ -79,7 +82,9 @@ fn less_than_an_eighth_of_a_page_goes_by_bytes_and_more_by_block() {
     let ino = file(&fs, "f");
     write(&fs, ino, 0, &[1; 4096 * 4]);
     fs.fsync(ino, false).expect("it can be synced");
-    for (modified, by_bytes) in [(1, true), (64, true), (448, true), (449, false), (512, false), (4096, false)] {
+    for (modified, by_bytes) in
+        [(1, true), (64, true), (448, true), (449, false), (512, false), (4096, false)]
+    {
         let fill = vec![(modified % 251) as u8 + 2; modified];
         write(&fs, ino, 4096, &fill);
         let (bytes, pages, _) = traffic(&fs, || fs.fsync(ino, true).expect("it can be synced"));

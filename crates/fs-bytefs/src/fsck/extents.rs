@@ -170,7 +170,7 @@ fn leaf(state: &mut State, tree: &mut Tree, entries: &[Extent], from: Option<u64
         if end > to {
             tree.broken = true;
             state.findings.add(FindingKind::ExtentsOverlap { ino, file_page: to.max(file_page) });
-        } else if file_page >= tree.end_page && !tree.orphan {
+        } else if file_page >= tree.end_page && !tree.orphan && !extent.unwritten() {
             state.findings.add(FindingKind::DataBeyondEnd { ino, file_page });
         }
         previous = Some((file_page, end));

@@ -264,7 +264,7 @@ fn long_target(state: &mut State, tree: &mut Tree, size: u64, upper: &InodeUpper
     } else if upper.depth.get() != 0 || upper.count.get() == 0 || first.file_page.get() != 0 {
         "its page is missing"
     } else {
-        if state.in_data_area(first.lba.get(), 1) && first.pages.get() > 0 {
+        if state.in_data_area(first.lba.get(), 1) && !first.is_empty() {
             state.long_targets.push(LongTarget { ino, page: first.lba.get(), bytes: size as u16 });
         }
         return;

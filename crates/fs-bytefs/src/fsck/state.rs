@@ -208,5 +208,5 @@ impl State {
 
 /// Device pages of an extent as numbers.
 pub(super) fn parts(extent: &Extent) -> (u64, u32, u32) {
-    (extent.file_page.get(), extent.lba.get(), extent.pages.get())
+    (extent.file_page.get(), extent.lba.get(), extent.len())
 }

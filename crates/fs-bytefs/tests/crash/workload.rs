@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use amphi_model::Model;
 use amphi_vfs::{
-    Cred, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, Result, SetAttr, WriteMode,
+    Allocate, Cred, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, Result, SetAttr, WriteMode,
 };
 
 use crate::walk::{Tree, walk};
@@ -37,6 +37,7 @@ pub enum Op {
     Chmod(String, u16),
     SetXattr(String, u8, usize),
     RemoveXattr(String, u8),
+    Allocate(String, u64, u64, Allocate),
     Truncate(String, u64),
     Write(String, u64, usize, u8),
     Sync(String, bool),
@@ -62,7 +63,7 @@ impl Op {
             _ => n.below(if large { 3_000_000 } else { 100_000 }),
         };
         let n = numbers;
-        match n.below(33) {
+        match n.below(36) {
             0..4 => Self::Create(path(n), (n.below(0o777)) as u16),
             4..7 => Self::Mkdir(any_dir(n)),
             7 => Self::Symlink(path(n), 1 + n.below(120) as usize),
@@ -88,6 +89,13 @@ impl Op {
             }
             24..28 => Self::Sync(path(n), n.below(2) == 0),
             28 => Self::SyncAll,
+            33..35 => {
+                let keep_size = n.below(2) == 0;
+                let what =
+                    [Allocate::Reserve { keep_size }, Allocate::PunchHole, Allocate::Zero { keep_size }]
+                        [n.below(3) as usize];
+                Self::Allocate(path(n), offset(n), 1 + n.below(40_000), what)
+            }
             29..31 => Self::SetXattr(path(n), n.below(3) as u8, n.below(900) as usize),
             31 => Self::RemoveXattr(path(n), n.below(3) as u8),
             _ => Self::UnlinkOpen(path(n)),
@@ -121,6 +129,9 @@ impl Op {
             Self::SetXattr(path, key, len) => at(fs, path, |ino| {
                 fs.setxattr(ino, &[b'k', *key], &vec![*key; *len], amphi_vfs::XattrMode::Set)
             }),
+            Self::Allocate(path, offset, length, what) => {
+                at(fs, path, |ino| fs.allocate(ino, *offset, *length, *what, cred))
+            }
             Self::RemoveXattr(path, key) => at(fs, path, |ino| fs.removexattr(ino, &[b'k', *key])),
             Self::Truncate(path, size) => at(fs, path, |ino| {
                 fs.setattr(ino, &SetAttr { size: Some(*size), ..SetAttr::default() }, cred).map(drop)
@@ -150,6 +161,7 @@ impl Op {
             Self::Write(path, ..)
             | Self::Sync(path, _)
             | Self::Truncate(path, _)
+            | Self::Allocate(path, ..)
             | Self::UnlinkOpen(path) => Some(path),
             _ => None,
         }
@@ -209,7 +221,12 @@ impl Expected {
             return;
         }
         match (op, touched) {
-            (Op::Write(..) | Op::UnlinkOpen(_), Some(ino)) => {
+            (
+                Op::Write(..)
+                | Op::UnlinkOpen(_)
+                | Op::Allocate(.., Allocate::PunchHole | Allocate::Zero { .. }),
+                Some(ino),
+            ) => {
                 self.unsynced.insert(ino);
             }
             (Op::Sync(..), Some(ino)) => {

@@ -71,7 +71,7 @@ pub(super) fn mend_inode<D: BlockPort + WriteLog>(
             let mut pages = 0;
             for extent in &mut extents {
                 extent.file_page = pages.into();
-                pages += u64::from(extent.pages.get());
+                pages += u64::from(extent.len());
             }
             lower.size = (pages * PAGE as u64).into();
         }
@@ -90,7 +90,7 @@ pub(super) fn mend_inode<D: BlockPort + WriteLog>(
         }
         _ => {
             // Rather bytes too many than data lost.
-            let end = extents.last().map_or(0, |e| e.file_page.get() + u64::from(e.pages.get()));
+            let end = extents.last().map_or(0, |e| e.end());
             let beyond = extents.last().is_some_and(|e| e.file_page.get() >= size_pages);
             if beyond || size_pages > FILE_PAGES_MAX || lower.size.get() == 0 {
                 lower.size = (end * PAGE as u64).into();
@@ -208,28 +208,29 @@ pub(super) fn gather<D: BlockPort + WriteLog>(
             let into = file_page - first;
             if into > 0 && into < u64::from(len) && is_shared(shared, start + into as u32) {
                 // What reaches into other pages than its own is too long; the next extent is as it was.
-                last.pages = (into as u32).into();
+                last.set_len(into as u32);
             } else {
                 skip = (first + u64::from(len)).saturating_sub(file_page);
             }
         }
         if skip < u64::from(pages) {
-            sound.push(run(file_page + skip, lba + skip as u32, pages - skip as u32));
+            sound.push(Extent::new(
+                file_page + skip,
+                lba + skip as u32,
+                pages - skip as u32,
+                extent.unwritten(),
+            ));
         }
     }
     Ok(sound)
-}
-
-fn run(file_page: u64, lba: u32, pages: u32) -> Extent {
-    Extent { file_page: file_page.into(), lba: lba.into(), pages: pages.into() }
 }
 
 /// Drops what lies at or beyond file page `end`.
 fn cut_at(extents: &mut Vec<Extent>, end: u64) {
     extents.retain_mut(|extent| {
         let left = end.saturating_sub(extent.file_page.get());
-        extent.pages = extent.pages.get().min(u32::try_from(left).unwrap_or(u32::MAX)).into();
-        extent.pages.get() > 0
+        extent.set_len(extent.len().min(u32::try_from(left).unwrap_or(u32::MAX)));
+        !extent.is_empty()
     });
 }
 
@@ -322,11 +323,17 @@ fn unshare<D: BlockPort + WriteLog>(
             let (first, after) = next_shared(shared, at);
             let (first, after) = (first.clamp(at, end), after.clamp(at, end));
             if first > at {
-                push(&mut result, run(file_page + u64::from(at - lba), at, first - at));
+                push(
+                    &mut result,
+                    Extent::new(file_page + u64::from(at - lba), at, first - at, extent.unwritten()),
+                );
             }
             for page in first..after {
                 let Some(copied) = copy(edit, state, page, copies)? else { return Ok(false) };
-                push(&mut result, run(file_page + u64::from(page - lba), copied, 1));
+                push(
+                    &mut result,
+                    Extent::new(file_page + u64::from(page - lba), copied, 1, extent.unwritten()),
+                );
             }
             at = after.max(first);
         }
@@ -363,8 +370,11 @@ pub(super) fn push(extents: &mut Vec<Extent>, new: Extent) {
     let (file_page, lba, pages) = parts(&new);
     if let Some(last) = extents.last_mut() {
         let (first, start, len) = parts(last);
-        if first + u64::from(len) == file_page && start.checked_add(len) == Some(lba) {
-            last.pages = (len + pages).into();
+        if last.unwritten() == new.unwritten()
+            && first + u64::from(len) == file_page
+            && start.checked_add(len) == Some(lba)
+        {
+            last.set_len(len + pages);
             return;
         }
     }
@@ -380,7 +390,7 @@ pub(super) fn write_tree<D: BlockPort + WriteLog>(
     mut upper: InodeUpper,
     extents: &[Extent],
 ) -> Result<bool, FsckError> {
-    let mut pages: u64 = extents.iter().map(|extent| u64::from(extent.pages.get())).sum();
+    let mut pages: u64 = extents.iter().map(|extent| u64::from(extent.len())).sum();
     pages += u64::from(attribute_pages(&upper));
     let mut level = extents.to_vec();
     let mut depth = 0;
@@ -390,7 +400,7 @@ pub(super) fn write_tree<D: BlockPort + WriteLog>(
             let mut bytes = Box::new([0; PAGE]);
             NodeHeader::encode(&mut bytes, ino, depth, entries);
             let Some(page) = edit.take_page(state, bytes) else { return Ok(false) };
-            above.push(run(entries[0].file_page.get(), page, 0));
+            above.push(Extent::new(entries[0].file_page.get(), page, 0, false));
         }
         pages += above.len() as u64;
         level = above;
