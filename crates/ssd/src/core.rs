@@ -12,7 +12,7 @@ use amphi_device::{DurabilityContract, Error, LINE_BYTES, Lpa, PAGE_BYTES, Resul
 use amphi_rt::sync::RwLock;
 
 use crate::Profile;
-use crate::flash::Blocks;
+use crate::flash::{Blocks, VolatileCache};
 use crate::format::{Layout, Oob, PAGE, control};
 use crate::image::Image;
 use crate::log::{Cleaning, LogSpace, PageIndex, TxLog};
@@ -47,6 +47,7 @@ pub(crate) struct Core {
     pub(crate) txlog: TxLog,
     pub(crate) cleaning: Cleaning,
     pub(crate) blocks: Blocks,
+    pub(crate) volatile: VolatileCache,
     pub(crate) stages: Stages,
     pub(crate) clean_bell: Bell,
     pub(crate) collect_bell: Bell,

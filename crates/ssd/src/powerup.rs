@@ -310,6 +310,7 @@ pub(crate) fn power_up(
         txlog: Default::default(),
         cleaning: Default::default(),
         blocks,
+        volatile: Default::default(),
         stages: Stages::new(),
         clean_bell: Default::default(),
         collect_bell: Default::default(),

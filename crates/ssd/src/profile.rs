@@ -169,6 +169,8 @@ pub enum ByteDurabilityName {
 pub enum BlockDurabilityName {
     /// On completion.
     Completion,
+    /// After a flush.
+    Flush,
 }
 
 impl Profile {
@@ -328,6 +330,7 @@ impl Profile {
             block_atomic_bytes: self.persistence.block_atomic_bytes,
             block_durability: match self.persistence.block_durability {
                 BlockDurabilityName::Completion => BlockDurability::Completion,
+                BlockDurabilityName::Flush => BlockDurability::Flush,
             },
             transactions: true,
         }

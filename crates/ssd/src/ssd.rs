@@ -178,6 +178,9 @@ impl Ssd {
     pub fn settle(&self) {
         let core = &self.core;
         let Some((loss, seed)) = core.power.loss() else { return };
+        if loss == Loss::PowerCut {
+            core.revert_unflushed(Dice::new(seed).next());
+        }
         core.settle(loss, Dice::new(seed).next());
         let (counter, shutdown) = match loss {
             Loss::HostCrash => (Counter::HostCrashes, Shutdown::HostCrash),

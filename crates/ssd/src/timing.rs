@@ -163,6 +163,14 @@ impl Timing {
         admitted
     }
 
+    /// When the write buffer is empty, if nothing more enters it.
+    pub(crate) fn all_programmed(&self) -> u64 {
+        if self.free {
+            return 0;
+        }
+        self.buffer.iter().map(|slot| slot.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+
     /// A die erases a block.
     pub(crate) fn erase_block(&self, from: u64, die: u64) {
         if !self.free {

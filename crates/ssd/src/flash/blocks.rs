@@ -179,6 +179,11 @@ impl Blocks {
         (turn % self.fresh.len()) as u64 * u64::from(self.dies) / self.fresh.len() as u64
     }
 
+    /// Keeps the page's block from being erased, until [`published`](Self::published) undoes it.
+    pub(crate) fn pin(&self, page: u64) {
+        self.pending[self.block_of(page)].fetch_add(1, Ordering::AcqRel);
+    }
+
     /// The page just handed out holds the current contents of a logical page.
     pub(crate) fn published(&self, page: u64) {
         self.pending[self.block_of(page)].fetch_sub(1, Ordering::AcqRel);

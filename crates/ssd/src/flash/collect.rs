@@ -34,7 +34,8 @@ impl Core {
         let _collecting = self.blocks.collecting.lock();
         self.count().add(Counter::ForegroundGc, 1);
         while !self.blocks.has_spare() {
-            if !self.collect_one()? {
+            // Unflushed writes keep blocks from being erased; flushing them is the device's to do at any time.
+            if !self.collect_one()? && self.flush_cache() == 0 {
                 return Ok(false);
             }
         }

@@ -25,7 +25,8 @@ impl Core {
         Mapping::from_word(self.image.word(self.layout.mapping_word(lpa)).load(Ordering::Acquire))
     }
 
-    fn set_mapping(&self, lpa: u64, mapping: Mapping) {
+    /// Changes the mapping, and nothing else.
+    pub(crate) fn set_mapping(&self, lpa: u64, mapping: Mapping) {
         self.image.word(self.layout.mapping_word(lpa)).store(mapping.word(), Ordering::Release);
     }
 
@@ -128,7 +129,9 @@ impl Core {
         let (partition, in_partition) = self.partition(lpa);
         let mut index = partition.index.write();
         let now = self.tick();
+        let before = self.mapping(lpa);
         self.publish(partition, lpa, page, &Oob::new(lpa as u32, now, now))?;
+        self.remember_unflushed(lpa, before, page);
         index.remove(in_partition);
         Ok(())
     }

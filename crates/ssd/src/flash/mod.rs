@@ -3,5 +3,7 @@
 mod blocks;
 mod collect;
 mod mapping;
+mod volatile;
 
 pub(crate) use blocks::{Blocks, Stream};
+pub(crate) use volatile::VolatileCache;

@@ -108,10 +108,15 @@ impl Core {
 
     /// Appends a store while the power goes: to the log alone, without waiting. Answers whether there was room.
     pub(crate) fn append_at_power_loss(&self, store: &Store<'_>) -> bool {
+        self.append_numbered(store, self.tick())
+    }
+
+    /// The same, with a number that the store had before.
+    pub(crate) fn append_numbered(&self, store: &Store<'_>, seq: u64) -> bool {
         let region = self.active_region();
         let bytes = store.entry_bytes();
         if let Ok(Some(at)) = self.reserve(region, bytes, self.layout.region_bytes) {
-            let mut header = store.header(self.tick(), crc32c::crc32c(store.data));
+            let mut header = store.header(seq, crc32c::crc32c(store.data));
             self.write_entry(region, at, &mut header, store.data);
             return true;
         }

@@ -171,6 +171,8 @@ impl Core {
     /// Power was lost.
     pub(crate) fn clear_region(&self, region: usize) -> Result<()> {
         self.power.step()?;
+        // An unflushed write that is reverted uncovers log entries: they must be there.
+        self.flush_cache();
         self.image.word(control!(tail[region])).store(0, Ordering::Release);
         self.power.step()?;
         self.image.word(control!(epoch[region])).fetch_add(1, Ordering::AcqRel);

@@ -1,8 +1,11 @@
 //! The block port: NVMe reads, writes, flush and trim in 4 KB pages (ByteFS §4.4).
 
-use amphi_device::{BlockPort, Completion, Device, DurabilityContract, Lpa, PAGE_BYTES, Result, Structure};
+use amphi_device::{
+    BlockDurability, BlockPort, Completion, Device, DurabilityContract, Lpa, PAGE_BYTES, Result, Structure,
+};
 
 use crate::core::Core;
+use crate::dice::Dice;
 use crate::format::{Mapping, PAGE};
 use crate::ssd::Ssd;
 use crate::stats::{Cause, Counter, Path};
@@ -49,12 +52,8 @@ impl Ticket<'_> {
                         .and_then(|()| core.write_page(lpa, page, turn.wrapping_add(position)));
                     if let Err(cause) = outcome {
                         if let Some((_, seed)) = core.power.loss() {
-                            core.tear(
-                                seed,
-                                self.number.wrapping_add((position as u64) << 32),
-                                lpa * PAGE,
-                                page,
-                            );
+                            let part = self.number.wrapping_add((position as u64) << 32) ^ 1 << 63;
+                            core.tear(Dice::part(seed, part), lpa * PAGE, page, core.tick());
                             continue;
                         }
                         return Err(cause);
@@ -179,6 +178,11 @@ impl BlockPort for Ssd {
         let core = self.core();
         core.power.command()?;
         core.timing.wait(core.timing.command());
+        if core.contract.block_durability == BlockDurability::Flush {
+            core.timing.wait(core.timing.all_programmed());
+            core.power.check()?;
+            core.flush_cache();
+        }
         core.power.check()
     }
 

@@ -268,15 +268,14 @@ impl Core {
     }
 
     /// After a loss: decides by the seed what of a block write in flight had reached the device.
-    pub(crate) fn tear(&self, seed: u64, ticket: u64, at: u64, data: &[u8]) {
-        let mut dice = Dice::part(seed, ticket ^ 1 << 63);
+    pub(crate) fn tear(&self, mut dice: Dice, at: u64, data: &[u8], seq: u64) {
         for (position, page) in data.chunks_exact(PAGE_BYTES).enumerate() {
             let at = at + position as u64 * PAGE;
             let unit = u64::from(self.contract.block_atomic_bytes);
             for (from, to) in survivors(&mut dice, at, PAGE, unit) {
                 let bytes = &page[(from - at) as usize..(to - at) as usize];
                 let (lpa, offset) = (from / PAGE, (from % PAGE) as usize);
-                self.append_at_power_loss(&Store { lpa, offset, data: bytes, tx: 0, tag: Structure::Other });
+                self.append_numbered(&Store { lpa, offset, data: bytes, tx: 0, tag: Structure::Other }, seq);
             }
         }
     }

@@ -42,6 +42,10 @@ pub struct Oracle {
     versions: Vec<Vec<Version>>,
     /// Cells that have versions, or had.
     touched: Vec<usize>,
+    /// Whether a block write is durable only after a flush.
+    volatile: bool,
+    /// Block writes that no flush has covered: page, number, values.
+    unflushed: Vec<(usize, u64, Vec<Value>)>,
     /// What the host has stored and the device does not have.
     pub staged: Vec<Staged>,
     clock: u64,
@@ -49,12 +53,14 @@ pub struct Oracle {
 
 impl Oracle {
     /// A new device.
-    pub fn new(pages: usize) -> Self {
+    pub fn new(pages: usize, volatile: bool) -> Self {
         let cells = pages * CELLS;
         Self {
             base: vec![0; cells],
             versions: vec![Vec::new(); cells],
             touched: Vec::new(),
+            volatile,
+            unflushed: Vec::new(),
             staged: Vec::new(),
             clock: 1,
         }
@@ -65,12 +71,20 @@ impl Oracle {
         self.clock
     }
 
-    fn newest(&self, cell: usize, lasting: bool) -> Value {
+    /// The newest value of a cell if `write` is the last unflushed write of its page that counts.
+    fn newest_over(&self, cell: usize, lasting: bool, write: Option<&(usize, u64, Vec<Value>)>) -> Value {
+        let (since, base) =
+            write.map_or((0, self.base[cell]), |(_, seq, values)| (*seq, values[cell % CELLS]));
         self.versions[cell]
             .iter()
-            .filter(|version| !(lasting && version.open))
+            .filter(|version| version.seq > since && !(lasting && version.open))
             .max_by_key(|version| (version.effect, version.seq))
-            .map_or(self.base[cell], |version| version.value)
+            .map_or(base, |version| version.value)
+    }
+
+    fn newest(&self, cell: usize, lasting: bool) -> Value {
+        let write = self.unflushed.iter().rev().find(|(page, ..)| *page == cell / CELLS);
+        self.newest_over(cell, lasting, write)
     }
 
     /// What a load by the host thread sees.
@@ -117,10 +131,33 @@ impl Oracle {
 
     /// Block write of one page.
     pub fn write_page(&mut self, page: usize, values: &[Value]) {
+        if self.volatile {
+            let seq = self.tick();
+            self.unflushed.push((page, seq, values.to_vec()));
+        } else {
+            self.replace_page(page, u64::MAX, values);
+        }
+    }
+
+    /// The page holds these values, and nothing stored before `seq`.
+    fn replace_page(&mut self, page: usize, seq: u64, values: &[Value]) {
         let first = page * CELLS;
         for (position, &value) in values.iter().enumerate() {
-            self.versions[first + position].clear();
+            self.versions[first + position].retain(|version| version.seq > seq);
             self.base[first + position] = value;
+        }
+    }
+
+    /// Trim of one page.
+    pub fn trim_page(&mut self, page: usize) {
+        self.unflushed.retain(|(other, ..)| *other != page);
+        self.replace_page(page, u64::MAX, &[0; CELLS]);
+    }
+
+    /// Flush: block writes are durable now.
+    pub fn flush(&mut self) {
+        for (page, seq, values) in std::mem::take(&mut self.unflushed) {
+            self.replace_page(page, seq, &values);
         }
     }
 
@@ -140,16 +177,22 @@ impl Oracle {
     /// What every cell holds after a crash now and RECOVER, if nothing on its way arrives.
     pub fn lasting(&self) -> Vec<Value> {
         let mut cells = self.base.clone();
+        for (page, ..) in &self.unflushed {
+            for cell in page * CELLS..(page + 1) * CELLS {
+                cells[cell] = self.newest(cell, true);
+            }
+        }
         for &cell in &self.touched {
             cells[cell] = self.newest(cell, true);
         }
         cells
     }
 
-    /// What a cell may hold after a crash now and RECOVER, given the alternatives of the command it interrupted: each is a model
-    /// in which that command happened in part.
+    /// Whether a crash now and RECOVER may leave this value in a cell.
     pub fn may_be(&self, cell: usize, value: Value) -> bool {
-        self.newest(cell, true) == value || self.may_arrive(cell, value)
+        let writes = self.unflushed.iter().filter(|(page, ..)| *page == cell / CELLS).map(Some);
+        writes.chain([None]).any(|write| self.newest_over(cell, true, write) == value)
+            || self.may_arrive(cell, value)
     }
 
     /// Whether a store on its way, of no transaction, may leave this value.
@@ -166,5 +209,6 @@ impl Oracle {
             self.versions[cell].clear();
         }
         self.staged.clear();
+        self.unflushed.clear();
     }
 }

@@ -1,0 +1,78 @@
+//! The volatile write cache of devices that promise durability only after a flush.
+//!
+//! A completed block write is published as always; what makes it volatile is that the page it replaced is remembered, and that a power cut may
+//! put it back. The replaced page's block is not erased meanwhile, and no log region is emptied, since either could hold what a
+//! reverted write uncovers. A host crash takes nothing: the device keeps its power.
+
+use amphi_device::BlockDurability;
+use amphi_rt::sync::Mutex;
+
+use crate::core::Core;
+use crate::dice::Dice;
+use crate::format::{Mapping, PAGE};
+
+/// A write that a power cut may still revert.
+#[derive(Clone, Copy, Debug)]
+struct Unflushed {
+    lpa: u64,
+    before: Mapping,
+    page: u64,
+}
+
+/// Completed writes that no flush has covered yet, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct VolatileCache(Mutex<Vec<Unflushed>>);
+
+impl Core {
+    /// Notes that a write replaced a page. Called with the partition's write lock held, so that the order is that of publication.
+    pub(crate) fn remember_unflushed(&self, lpa: u64, before: Mapping, page: u64) {
+        if self.contract.block_durability == BlockDurability::Completion {
+            return;
+        }
+        if let Mapping::At(old) = before {
+            self.blocks.pin(old);
+        }
+        let mut cache = self.volatile.0.lock();
+        cache.push(Unflushed { lpa, before, page });
+        if cache.len() as u64 > self.profile.flash.write_buffer_pages {
+            // The cache is full: its oldest half has been programmed.
+            let half = cache.len() / 2;
+            for write in cache.drain(..half) {
+                self.release(&write);
+            }
+        }
+    }
+
+    fn release(&self, write: &Unflushed) {
+        if let Mapping::At(old) = write.before {
+            self.blocks.published(old);
+        }
+    }
+
+    /// Makes every completed write durable. Answers how many were not.
+    pub(crate) fn flush_cache(&self) -> usize {
+        let writes = std::mem::take(&mut *self.volatile.0.lock());
+        for write in &writes {
+            self.release(write);
+        }
+        writes.len()
+    }
+
+    /// After a power cut: decides by the seed which unflushed writes had reached flash, and in which parts.
+    pub(crate) fn revert_unflushed(&self, seed: u64) {
+        let mut dice = Dice::part(seed, 2 << 62);
+        let mut page = vec![0; PAGE as usize];
+        let writes = std::mem::take(&mut *self.volatile.0.lock());
+        for write in writes.iter().rev() {
+            // What garbage collection or cleaning has rewritten since is in flash.
+            if self.mapping(write.lpa) != Mapping::At(write.page) || dice.below(3) == 0 {
+                continue;
+            }
+            self.image.read(self.layout.flash_page(write.page), &mut page);
+            self.set_mapping(write.lpa, write.before);
+            // Parts that had arrived keep the write's number: newer than what they replaced, older than later stores.
+            let written_at = self.oob(write.page).written_at.get();
+            self.tear(Dice::part(seed, dice.next()), write.lpa * PAGE, &page, written_at);
+        }
+    }
+}
