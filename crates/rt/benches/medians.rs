@@ -108,7 +108,13 @@ fn switches(title: &str, step: impl Fn() + Send + Copy + 'static) {
 fn main() {
     locks();
     println!("task switches, 200 tasks (goal: 10 M/s)");
+    static CONTENDED: Mutex<u64> = Mutex::new(0);
     switches("yield", task::yield_now);
     switches("sleep 100 ns", || time::sleep_ns(100));
     switches("sleep a random time", || time::sleep_ns(1 + random::below(1000)));
+    switches("lock held over a sleep", || {
+        let mut count = CONTENDED.lock();
+        time::sleep_ns(1);
+        *count += 1;
+    });
 }

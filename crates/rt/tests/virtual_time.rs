@@ -160,6 +160,25 @@ fn readers_share_and_writers_do_not() {
 }
 
 #[test]
+fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
+    Sim::new(0).run(|| {
+        let lock = Arc::new(RwLock::new(0));
+        let first = lock.read();
+        let (impatient, reading) = (Arc::clone(&lock), Arc::clone(&lock));
+        let writer =
+            task::spawn("writer", move || impatient.try_write_for(Duration::from_nanos(100)).is_none());
+        time::sleep_ns(10);
+        let reader = task::spawn("reader", move || {
+            let _value = reading.read();
+            time::now_ns()
+        });
+        assert_eq!(reader.join(), 100, "the reader enters beside the first one once the writer is gone");
+        assert!(writer.join());
+        drop(first);
+    });
+}
+
+#[test]
 fn waits_and_locks_have_time_limits() {
     Sim::new(3).run(|| {
         let pair = Arc::new((Mutex::new(false), Condvar::new()));

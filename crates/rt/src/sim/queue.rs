@@ -119,6 +119,26 @@ impl State {
         (likely > 0 && self.holds(likely - 1, id)) || self.holders(id).next().is_some()
     }
 
+    /// Whether a task is blocked until others do something, however long that takes.
+    fn is_stuck(&self, slot: Slot) -> bool {
+        let task = &self.tasks[slot as usize];
+        task.deadline == u64::MAX && matches!(task.wait, Wait::Lock { .. } | Wait::Join { .. })
+    }
+
+    /// Whether waiting for this lock may close a circle. Mostly the answer is no, and costs a look at one task.
+    fn may_deadlock(&self, id: LockId, hint: &AtomicU32, by: Slot) -> bool {
+        let holder = (hint.load(Ordering::Relaxed) as usize).wrapping_sub(1);
+        let alone = self.holds(holder, id)
+            && self.tasks[holder].held.iter().any(|(held, hold)| *held == id && *hold == Hold::Exclusive);
+        // A writer with a time limit goes away by itself and lets readers behind it in, so it makes no circle.
+        let passing = |(waiter, _): (Slot, Hold)| self.tasks[waiter as usize].deadline != u64::MAX;
+        if alone {
+            holder as Slot == by || self.is_stuck(holder as Slot)
+        } else {
+            !self.queues.waiters(id).any(passing)
+        }
+    }
+
     fn note_held(&mut self, slot: Slot, id: LockId, hold: Hold, hint: &AtomicU32) {
         hint.store(slot + 1, Ordering::Relaxed);
         let held = &mut self.tasks[slot as usize].held;
@@ -138,18 +158,9 @@ impl State {
                 let task = &self.tasks[slot as usize];
                 if task.alive && task.id == id { vec![slot] } else { Vec::new() }
             }
+            // Those before it in the queue wait for the same holders, so they add nothing.
             Wait::Lock { id, hold } => {
-                let mut blockers: Vec<Slot> =
-                    self.holders(id).filter(|holder| hold != Hold::Upgrade || *holder != slot).collect();
-                if !matches!(hold, Hold::Upgrade | Hold::SharedRecursive) {
-                    blockers.extend(
-                        self.queues
-                            .waiters(id)
-                            .map(|(waiter, _)| waiter)
-                            .take_while(|waiter| *waiter != slot),
-                    );
-                }
-                blockers
+                self.holders(id).filter(|holder| hold != Hold::Upgrade || *holder != slot).collect()
             }
             _ => Vec::new(),
         }
@@ -247,7 +258,11 @@ impl Core {
                     state.queues.join(id, slot, hold);
                     self.lock_waiters.set(self.lock_waiters.get() + 1);
                 }
-                (foreign, !foreign && deadline == Deadline::NEVER && self.closes_cycle(state, slot, wait))
+                let deadlock = !foreign
+                    && deadline == Deadline::NEVER
+                    && state.may_deadlock(id, hint, slot)
+                    && self.closes_cycle(state, slot, wait);
+                (foreign, deadlock)
             };
             if foreign {
                 // Nobody in this Sim will release it, so nothing is lost by stopping the Sim until somebody else does.
@@ -266,8 +281,17 @@ impl Core {
             }
             match self.block(wait, deadline) {
                 Woken::Handed => return true,
-                Woken::TimedOut => return false,
-                woken => self.throw_if_cancelled(woken),
+                woken @ (Woken::TimedOut | Woken::Cancelled) => {
+                    // Readers may have waited only because this task, as a writer, was before them.
+                    if self.lock_waiters.get() > 0 {
+                        self.hand_over(id, hint, take, block);
+                    }
+                    if woken == Woken::TimedOut {
+                        return false;
+                    }
+                    self.throw_if_cancelled(woken);
+                }
+                Woken::Notified => self.throw_if_cancelled(Woken::Notified),
             }
             if take(hold) {
                 self.state.borrow_mut().note_held(slot, id, hold, hint);
@@ -291,13 +315,10 @@ impl Core {
                 self.fail(state, FailureKind::Deadlock, report);
                 return true;
             }
-            let task = &state.tasks[next as usize];
-            if seen.contains(&next)
-                || task.deadline != u64::MAX
-                || !matches!(task.wait, Wait::Lock { .. } | Wait::Join { .. })
-            {
+            if seen.contains(&next) || !state.is_stuck(next) {
                 continue;
             }
+            let task = &state.tasks[next as usize];
             seen.push(next);
             let wait = task.wait;
             path.push((next, wait, state.blockers(next, wait)));
