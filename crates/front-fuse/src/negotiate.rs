@@ -7,7 +7,7 @@ const WRITE_BYTES_MAX: u32 = 1 << 20;
 
 /// What we want of the kernel where it can.
 ///
-/// Not its write-back cache (`FUSE_WRITEBACK_CACHE`): a completed write would die with this machine's kernel, not with the device, and the kernel then
+/// Not its write-back cache (`FUSE_WRITEBACK_CACHE`): completed writes that it still holds are lost when this process is killed, and the kernel then
 /// sends times it kept as requests of their own, which made SQLite's DELETE journal twice as slow when it was tried.
 const WANTED: [InitFlags; 13] = [
     InitFlags::FUSE_EXPORT_SUPPORT,
