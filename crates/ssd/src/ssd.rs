@@ -203,6 +203,21 @@ impl Ssd {
         self.core.power.arm(None, Some(steps), seed);
     }
 
+    /// Spoils the flash page that holds a logical page: reads that need it answer [`Media`](amphi_device::Error::Media) from now on,
+    /// until it is written anew. Answers whether the page was in flash at all.
+    ///
+    /// # Panics
+    /// If the page is outside the device.
+    pub fn spoil(&self, at: amphi_device::Lpa) -> bool {
+        let (partition, _) = self.core.partition(at.0);
+        let _index = partition.index.write();
+        let crate::format::Mapping::At(page) = self.core.mapping(at.0) else { return false };
+        let mut oob = self.core.oob(page);
+        oob.crc.set(!oob.checksum());
+        self.core.image.write_struct(self.core.layout.oob_record(page), &oob);
+        true
+    }
+
     /// Whether the power is still on.
     #[must_use]
     pub fn has_power(&self) -> bool {

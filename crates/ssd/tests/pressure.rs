@@ -185,7 +185,7 @@ fn many_tasks(seed: u64, name: &str) -> String {
     }
     let stats = ssd.stats();
     assert!(stats.log_cleanings > 0, "the log was never cleaned");
-    format!("{} {stats:?}", amphi_rt::time::now_ns())
+    format!("{} {}", amphi_rt::time::now_ns(), serde_json::to_string(&stats).expect("writes"))
 }
 
 #[test]
@@ -211,6 +211,56 @@ fn a_log_full_of_open_transactions_says_so_and_recovers_from_it() {
         ssd.load(at * 64, &mut line, TAG).expect("loads");
         assert_eq!(line, [5; 64]);
     }
+}
+
+#[test]
+fn an_unreadable_page_is_an_error_of_its_own_readers_only() {
+    let ssd = Ssd::in_memory(&profile("free"), 8 << 20);
+    let mut page = [0; 4096];
+    for lpa in 0..200 {
+        ssd.write(Lpa(lpa), &[lpa as u8; 4096], TAG).expect("writes");
+    }
+    ssd.persist(Lpa(7).byte(128), &[1; 64], None, TAG).expect("stores need no flash");
+    assert!(ssd.spoil(Lpa(7)) && !ssd.spoil(Lpa(500)));
+    let unreadable = Err(Error::Media(Lpa(7)));
+    assert_eq!(ssd.read(Lpa(7), &mut page, TAG), unreadable);
+    assert_eq!(ssd.load(Lpa(7).byte(0), &mut page[..8], TAG), unreadable);
+    ssd.load(Lpa(7).byte(130), &mut page[..8], TAG).expect("the log has these bytes");
+    assert_eq!(page[..8], [1; 8]);
+    // Cleaning and garbage collection go on around it, and carry both the damage and the log's bytes along.
+    for round in 0..40_000_u64 {
+        let lpa = 8 + round % 192;
+        ssd.persist(Lpa(lpa).byte(0), &[lpa as u8; 64], None, TAG).expect("the log has room");
+        ssd.write(Lpa(lpa), &[lpa as u8; 4096], TAG).expect("writes");
+    }
+    assert!(ssd.stats().log_cleanings > 10 && ssd.stats().gc_runs > 10);
+    assert_eq!(ssd.read(Lpa(7), &mut page, TAG), unreadable);
+    ssd.load(Lpa(7).byte(130), &mut page[..8], TAG).expect("the log still has these bytes");
+    assert_eq!(page[..8], [1; 8]);
+    assert_eq!(ssd.recover(), Err(Error::Media(Lpa(7))), "recovery would lose the log's bytes");
+    ssd.write(Lpa(7), &[9; 4096], TAG).expect("writes");
+    ssd.read(Lpa(7), &mut page, TAG).expect("healed");
+    assert_eq!(page, [9; 4096]);
+    ssd.recover().expect("recovers");
+}
+
+/// The same seed, in two processes, to the byte.
+#[test]
+fn two_processes_agree() {
+    if std::env::var("AMPHI_PRINT_RUN").is_ok() {
+        println!("RUN {}", Sim::new(77).run(|| many_tasks(77, "mssd-pcie3")));
+        return;
+    }
+    let run = || {
+        let output = std::process::Command::new(std::env::current_exe().expect("this test"))
+            .args(["two_processes_agree", "--exact", "--nocapture"])
+            .env("AMPHI_PRINT_RUN", "1")
+            .output()
+            .expect("the child runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        text.lines().find(|line| line.contains("RUN ")).expect("the child printed its run").to_owned()
+    };
+    assert_eq!(run(), run());
 }
 
 #[test]

@@ -178,8 +178,9 @@ impl Oracle {
     pub fn lasting(&self) -> Vec<Value> {
         let mut cells = self.base.clone();
         for (page, ..) in &self.unflushed {
-            for cell in page * CELLS..(page + 1) * CELLS {
-                cells[cell] = self.newest(cell, true);
+            let first = page * CELLS;
+            for (position, value) in cells[first..first + CELLS].iter_mut().enumerate() {
+                *value = self.newest(first + position, true);
             }
         }
         for &cell in &self.touched {
