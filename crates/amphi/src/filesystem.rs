@@ -11,7 +11,7 @@ use amphi_fs_bytefs::format::FormatError;
 use amphi_fs_bytefs::fsck::{self, FsckError, Severity};
 use amphi_fs_bytefs::{ByteFs, FormatOptions};
 use amphi_ssd::Ssd;
-use amphi_vfs::FileSystem;
+use amphi_vfs::{Cred, FileSystem, Ino, SetAttr};
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
 
@@ -34,18 +34,29 @@ impl Kind {
     }
 }
 
-/// Makes a file system on a new device.
+/// Makes a file system on a new device. Its root directory belongs to `owner` (user and group).
 ///
 /// # Errors
 /// If the device cannot carry it.
-pub fn format(kind: Kind, device: &Ssd, label: &str) -> Result<()> {
+pub fn format(kind: Kind, device: Ssd, label: &str, owner: (u32, u32)) -> Result<()> {
     match kind {
         Kind::Bytefs => {
             let options = FormatOptions { label: label.to_owned(), ..FormatOptions::default() };
-            ByteFs::format(device, &options).context("the file system cannot be made")
+            ByteFs::format(&device, &options).context("the file system cannot be made")?;
+            if owner != (0, 0) {
+                give_root_to(device, owner)?;
+            }
+            Ok(())
         }
         Kind::None => Ok(()),
     }
+}
+
+fn give_root_to(device: Ssd, (uid, gid): (u32, u32)) -> Result<()> {
+    let fs = ByteFs::mount(Arc::new(device), amphi_fs_bytefs::MountOptions::default())?;
+    let change = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
+    fs.setattr(Ino::ROOT, &change, &Cred::ROOT)?;
+    Ok(fs.unmount()?)
 }
 
 /// What is on a device, for people and as JSON; null if it is nothing that this program knows.

@@ -60,7 +60,9 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn format(options: &Options) -> Result<()> {
     let device = device::open(&options.image, Speed::Free)?;
-    filesystem::format(options.fs, &device, &options.label)
+    // Whoever makes a file system can write to it.
+    let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    filesystem::format(options.fs, device, &options.label, owner)
 }
 
 /// Removes an old image, if that is wanted and nobody uses it.

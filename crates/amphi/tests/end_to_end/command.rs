@@ -1,7 +1,13 @@
 //! The command without a mount: what it makes, what it says, and with which exit code it refuses.
 
-use crate::rig::{Rig, amphi, amphi_ok, complaint};
+use std::path::Path;
+
+use amphi_device::{BlockPort, Device, Lpa, PAGE_BYTES, Structure};
+use amphi_fs_bytefs::format::{Layout, Superblock};
+use amphi_ssd::{OpenOptions, Ssd};
 use serde_json::Value;
+
+use crate::rig::{Rig, amphi, amphi_ok, complaint};
 
 /// A failure is one line that starts with the command's name and holds `words`.
 fn fails_saying(arguments: &[&str], code: i32, words: &[&str]) {
@@ -41,7 +47,7 @@ fn mkfs_names_what_is_wrong_with_its_arguments() {
     fails_saying(&["mkfs", &rig.image(), "--profile", &rig.path("none.toml")], 1, &["none.toml"]);
     fails_saying(&["mkfs", &rig.path("no/such/directory.img")], 1, &["directory.img"]);
     fails_saying(&["mkfs", &rig.image(), "--size", "4K"], 1, &["512"]);
-    assert!(!std::path::Path::new(&rig.image()).exists(), "a failed mkfs leaves nothing");
+    assert!(!Path::new(&rig.image()).exists(), "a failed mkfs leaves nothing");
     let size = amphi(&["mkfs", &rig.image(), "--size", "8Q"]);
     assert_eq!(size.status.code(), Some(2));
     assert!(complaint(&size).contains("`Q` is not a unit"), "{}", complaint(&size));
@@ -92,12 +98,42 @@ fn a_device_without_a_file_system_can_be_looked_at_but_not_mounted() {
 }
 
 #[test]
-fn a_fresh_image_is_clean_and_a_damaged_one_is_not() {
+fn a_fresh_image_is_clean() {
     let rig = Rig::new("256M");
     assert!(amphi_ok(&["fsck", &rig.image()]).contains("clean"));
     let report = json(&amphi_ok(&["fsck", &rig.image(), "--json"]));
     assert_eq!(report["clean"], true);
     assert_eq!(report["filesystem"], "bytefs");
+    assert_eq!(amphi(&["fsck", &rig.image(), "--repair"]).status.code(), Some(0), "nothing to repair");
+}
+
+/// Overwrites the line of the inode bitmap that says that the root directory is in use.
+fn damage(image: &str) {
+    let device = Ssd::open(Path::new(image), &OpenOptions::default()).unwrap();
+    let mut page = [0; PAGE_BYTES];
+    device.read(Lpa(0), &mut page, Structure::Superblock).unwrap();
+    let layout = Layout::of(&Superblock::decode(&page, device.capacity_pages()).unwrap());
+    let bitmap = Lpa(u64::from(layout.inode_bitmap));
+    device.write(bitmap, &[0; PAGE_BYTES], Structure::Bitmap).unwrap();
+}
+
+#[test]
+fn damage_is_found_repaired_and_gone() {
+    let rig = Rig::new("256M");
+    damage(&rig.image());
+    let found = amphi(&["fsck", &rig.image()]);
+    assert_eq!(found.status.code(), Some(4), "{}", complaint(&found));
+    assert!(String::from_utf8_lossy(&found.stdout).contains("error: "));
+    let repaired = amphi(&["fsck", &rig.image(), "--repair", "--json"]);
+    assert_eq!(repaired.status.code(), Some(1), "{}", complaint(&repaired));
+    let report = json(&String::from_utf8_lossy(&repaired.stdout));
+    assert_eq!(report["clean"], true);
+    assert!(!report["repaired"].as_array().unwrap().is_empty());
+    assert_eq!(
+        amphi(&["fsck", &rig.image(), "--repair"]).status.code(),
+        Some(0),
+        "nothing is left to repair"
+    );
 }
 
 #[test]
