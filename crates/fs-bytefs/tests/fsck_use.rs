@@ -123,7 +123,7 @@ fn directories_that_hold_themselves_are_survived() {
 fn damaged_images_are_survived() {
     let sample = Image::sample();
     let (sender, outcomes) = channel(16);
-    let all = seeds(1500);
+    let all = seeds(20_000);
     let (first, last) = (all.start, all.end);
     // A thread of its own, so that a hang is seen. Threads that hang cannot be ended, but the test can.
     let worker = amphi_rt::task::spawn("damaged", move || {
