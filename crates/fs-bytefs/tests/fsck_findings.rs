@@ -283,7 +283,7 @@ fn extent_nodes() {
 #[test]
 fn blocks_claimed_twice() {
     let shared = Image::sample().upper(FILE).root[0].lba.get();
-    let twice = |ino, page, pages| F::BlocksClaimedTwice { ino, page, pages };
+    let twice = |ino, owner, page, pages| F::BlocksClaimedTwice { ino, owner: Some(owner), page, pages };
     // Two files share two data pages.
     expect(
         |i| {
@@ -296,7 +296,7 @@ fn blocks_claimed_twice() {
                 l.size = 8192.into();
             });
         },
-        |_| vec![twice(LEAF, shared, 2)],
+        |_| vec![twice(LEAF, FILE, shared, 2)],
     );
     // An attribute page that is another file's data.
     expect(
@@ -304,17 +304,17 @@ fn blocks_claimed_twice() {
             i.edit_upper(LEAF, |u| u.xattr = shared.into());
             i.edit_lower(LEAF, |l| l.pages = 1.into());
         },
-        |_| vec![twice(LEAF, shared, 1)],
+        |_| vec![twice(LEAF, FILE, shared, 1)],
     );
     // Two pointers to one node, and a node that is its own child.
     let mut image = Image::sample();
     image.edit_upper(BIG, |u| u.root[1].lba = u.root[0].lba);
     let first = image.upper(BIG).root[0].lba.get();
-    assert_eq!(image.findings()[0], twice(BIG, first, 1));
+    assert_eq!(image.findings()[0], twice(BIG, BIG, first, 1));
     let mut image = Image::sample();
     let middle = image.upper(DEEP).root[0].lba.get();
     image.edit_node(middle, |entries| entries[0].lba = middle.into());
-    assert_eq!(image.findings()[0], twice(DEEP, middle, 1));
+    assert_eq!(image.findings()[0], twice(DEEP, DEEP, middle, 1));
 }
 
 #[test]

@@ -175,12 +175,9 @@ fn leaf(state: &mut State, tree: &mut Tree, entries: &[Extent], from: Option<u64
         }
         previous = Some((file_page, end));
         tree.counted += u64::from(pages);
-        let State { claims, findings, .. } = state;
-        let complete = claims.claim(u64::from(lba), u64::from(pages), |first, len| {
-            findings.add(FindingKind::BlocksClaimedTwice { ino, page: first as u32, pages: len as u32 });
-        });
+        let complete = state.claim(ino, lba, pages).complete;
         if !complete {
-            findings.add(FindingKind::ClaimsNotListed);
+            state.findings.add(FindingKind::ClaimsNotListed);
         }
         if complete && let (Some(dir), Ok(file_page)) = (tree.dir, u32::try_from(file_page)) {
             state.dir_extents.push(DirExtent { dir, file_page, first: lba, pages });
@@ -237,9 +234,8 @@ fn inner(
             });
             continue;
         }
-        if !state.claims.bits.set(u64::from(page)) {
+        if !state.claim(ino, page, 1).alone {
             tree.broken = true;
-            state.findings.add(FindingKind::BlocksClaimedTwice { ino, page, pages: 1 });
             continue;
         }
         tree.counted += 1;

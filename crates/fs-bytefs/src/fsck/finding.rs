@@ -60,6 +60,10 @@ impl fmt::Display for Half {
     }
 }
 
+fn owner_text(owner: Option<u32>) -> String {
+    owner.map_or_else(|| "something else".to_owned(), |ino| format!("inode {ino}"))
+}
+
 /// Where a directory entry is: the device page and the byte offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct EntryAt {
@@ -257,10 +261,12 @@ pub enum FindingKind {
         reason: String,
     },
     /// Pages belong to an earlier inode, or to another part of the same one.
-    #[error("{pages} pages from {page} on belong to inode {ino}, but something else has them already")]
+    #[error("{pages} pages from {page} on belong to inode {ino}, but {} has them already", owner_text(*owner))]
     BlocksClaimedTwice {
         /// The inode whose claim came second.
         ino: u32,
+        /// The inode whose claim came first, if it was found; it can be the same.
+        owner: Option<u32>,
         /// First device page.
         page: u32,
         /// Length in pages.

@@ -212,11 +212,9 @@ fn attribute_page(state: &mut State, tree: &mut Tree, page: u32) {
         return;
     }
     tree.counted += 1;
-    if !state.claims.bits.set(u64::from(page)) {
-        state.findings.add(FindingKind::BlocksClaimedTwice { ino, page, pages: 1 });
-        return;
+    if state.claim(ino, page, 1).alone {
+        state.attribute_pages.push((page, ino));
     }
-    state.attribute_pages.push((page, ino));
 }
 
 fn directory(state: &mut State, tree: &mut Tree, lower: &InodeLower, upper: &InodeUpper) {

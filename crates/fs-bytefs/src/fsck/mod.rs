@@ -1,7 +1,8 @@
 //! The file system check: rebuilds from the device alone what allocation, link counts, directories and extents must be, and compares.
 //!
 //! Passes, each in a module of its own: load bitmaps and the orphan table (`allocation`); decode inodes, walk extent trees and claim pages
-//! (`inodes`, `extents`); parse directories (`dirs`); read targets and attributes (`contents`); connectivity and link counts (`links`); compare bitmaps (`allocation`). They write into one
+//! (`inodes`, `extents`); parse directories (`dirs`); read targets and attributes (`contents`); connectivity and link counts (`links`); compare bitmaps (`allocation`). If pages
+//! are claimed twice, `contested` finds out by whom first. They write into one
 //! `state`. All reading goes through `read`, in large block commands.
 //!
 //! No number read from the device is trusted: memory and time grow with the inodes and pages that the superblock's verified geometry has and
@@ -10,6 +11,7 @@
 mod allocation;
 mod bits;
 mod contents;
+mod contested;
 mod dirs;
 mod extents;
 mod finding;
@@ -91,6 +93,7 @@ fn examine<D: BlockPort>(
     progress(Progress { phase: Phase::Comparing, done: 0, total: 0 });
     links::check_links(&mut state);
     allocation::compare(&mut state);
+    contested::name_owners(&mut state.findings.kept, state.layout, &mut reader)?;
     let report = Report {
         label: superblock.label_text(),
         files: state.files,

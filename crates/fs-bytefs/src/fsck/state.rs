@@ -1,7 +1,8 @@
 //! What a check knows: inode by inode, directory by directory. Memory grows with the inodes and directories in use, not with what the image claims.
 
 use super::bits::{Bits, Claims};
-use super::finding::{EntryAt, Findings};
+use super::contested::Contested;
+use super::finding::{EntryAt, FindingKind, Findings};
 use crate::format::{Extent, Layout, ROOT_INO, mode};
 
 /// What is known of one inode.
@@ -128,6 +129,15 @@ impl Inodes {
     }
 }
 
+/// How a claim went.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claimed {
+    /// Nothing had any of the pages.
+    pub alone: bool,
+    /// All conflicts were listed; see [`Claims::claim`].
+    pub complete: bool,
+}
+
 /// Everything a check has found out.
 pub(super) struct State {
     pub layout: Layout,
@@ -139,6 +149,8 @@ pub(super) struct State {
     /// Pages of extended attributes with their inodes.
     pub attribute_pages: Vec<(u32, u32)>,
     pub claims: Claims,
+    /// Pages whose first claimant is wanted.
+    pub contested: Contested,
     pub inode_bits: Bits,
     pub block_bits: Bits,
     pub orphans: u32,
@@ -163,6 +175,7 @@ impl State {
             long_targets: Vec::new(),
             attribute_pages: Vec::new(),
             claims,
+            contested: Contested::default(),
             inode_bits: Bits::new(u64::from(layout.inodes)),
             block_bits: Bits::new(layout.pages),
             orphans: 0,
@@ -172,6 +185,23 @@ impl State {
             symlinks: 0,
             special: 0,
         }
+    }
+
+    /// Claims pages, which lie in the data area, for an inode, and adds a finding for every run of them that was claimed before.
+    pub fn claim(&mut self, ino: u32, page: u32, pages: u32) -> Claimed {
+        self.contested.note(ino, page, pages);
+        let Self { claims, findings, .. } = self;
+        let mut alone = true;
+        let complete = claims.claim(u64::from(page), u64::from(pages), |first, len| {
+            alone = false;
+            findings.add(FindingKind::BlocksClaimedTwice {
+                ino,
+                owner: None,
+                page: first as u32,
+                pages: len as u32,
+            });
+        });
+        Claimed { alone, complete }
     }
 
     /// Takes a page that nothing uses, nor has used according to `kept`: one that is marked free as well, or, when there is none left and all could be

@@ -177,7 +177,7 @@ fn mend<D: BlockPort + WriteLog>(
 fn shared_pages(findings: &[Finding]) -> BTreeMap<u32, Shared> {
     let mut inodes: BTreeMap<u32, Shared> = BTreeMap::new();
     for finding in findings {
-        if let FindingKind::BlocksClaimedTwice { ino, page, pages } = finding.kind {
+        if let FindingKind::BlocksClaimedTwice { ino, page, pages, .. } = finding.kind {
             inodes.entry(ino).or_default().push((page, page + pages));
         }
     }
