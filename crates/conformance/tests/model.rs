@@ -1,7 +1,7 @@
 //! The model keeps every promise, and agrees with itself: the plumbing of the suite holds.
 
 use amphi_conformance::{check_all, random};
-use amphi_model::Model;
+use amphi_model::{Limits, Model};
 use amphi_rt::Sim;
 
 #[test]
@@ -24,6 +24,15 @@ fn random_operations_agree_across_remounts() {
     };
     for seed in 100..104 {
         random::run_with_remounts(Model::new, remount, seed, 2_000, 100);
+    }
+}
+
+/// What fails for lack of room must change nothing; the rest must go on working.
+#[test]
+fn random_operations_agree_on_a_full_file_system() {
+    let limits = Limits { pages: 60, inodes: 16, ..Limits::default() };
+    for seed in 200..206 {
+        random::run(|| Model::with_limits(limits), seed, 2_000);
     }
 }
 

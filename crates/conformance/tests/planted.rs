@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use amphi_conformance::{check_all, random};
-use amphi_model::Model;
+use amphi_model::{Limits, Model};
 use amphi_vfs::{
-    Attr, Cred, DirEntry, DirSink, Entry, FileSystem, FileType, Ino, Name, OpenFlags, Promise, RenameMode,
-    Result, Seek, SetAttr, SetTime, StatFs, TimeSpec, WriteMode, XattrMode,
+    Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags, Promise,
+    RenameMode, Result, Seek, SetAttr, SetTime, StatFs, TimeSpec, WriteMode, XattrMode,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ enum Bug {
     OrphansFreed,
     /// Two names of one file are merged by a rename.
     NamesMerged,
+    /// A write for which there is no room grows the file all the same.
+    FullButGrown,
 }
 
 const ALL: [Bug; 9] = [
@@ -155,6 +157,14 @@ impl FileSystem for Broken {
             Bug::TailLost if data.len() > 4_096 && !end.is_multiple_of(4_096) => {
                 self.model.write(ino, offset, &data[..data.len() - 1], mode, cred).map(|length| length + 1)
             }
+            Bug::FullButGrown => {
+                let written = self.model.write(ino, offset, data, mode, cred);
+                if written == Err(Error::NoSpace) {
+                    let grown = SetAttr { size: Some(end), ..SetAttr::default() };
+                    self.model.setattr(ino, &grown, cred)?;
+                }
+                written
+            }
             _ => self.model.write(ino, offset, data, mode, cred),
         }
     }
@@ -237,4 +247,15 @@ fn what_a_remount_loses_is_found() {
     let message = failure(|| random::run_with_remounts(broken(Bug::None), remount, 1, 500, 50));
     let message = message.expect("a lost attribute");
     assert!(message.contains("after remounting") && message.contains("shrunk to 1:"), "{message}");
+}
+
+#[test]
+fn what_a_full_file_system_does_by_halves_is_found() {
+    let full = || {
+        let limits = Limits { pages: 6, ..Limits::default() };
+        Broken { model: Model::with_limits(limits), bug: Bug::FullButGrown }
+    };
+    let message = (0..5).find_map(|seed| failure(|| random::run(full, seed, 3_000)));
+    let message = message.expect("a file that grew");
+    assert!(message.lines().count() <= 20, "{message}");
 }
