@@ -29,6 +29,8 @@ impl Version {
 
 /// Versions that a read sorts without touching the heap.
 const ON_STACK: usize = 24;
+/// Versions that an insertion compares without touching the heap.
+const FEW: usize = 6;
 
 impl Core {
     /// When a chunk took effect.
@@ -108,30 +110,41 @@ impl Core {
     /// A version is replaced if one later in effect covers it that a crash keeps as well as it; or a later store of its own transaction does.
     pub(crate) fn prune(&self, index: &mut PageIndex, page: u16, new: Chunk) {
         let near = index.chunks_near(page, usize::from(new.offset), new.end());
-        if near
-            .iter()
-            .all(|chunk| chunk.place == new.place || !chunk.meets(usize::from(new.offset), new.end()))
-        {
-            return;
-        }
-        let mut versions: Vec<Version> = near
-            .iter()
-            .filter(|chunk| chunk.meets(usize::from(new.offset), new.end()))
-            .map(|&chunk| self.version(chunk))
-            .collect();
+        let meeting = near.iter().filter(|chunk| chunk.meets(usize::from(new.offset), new.end()));
+        // A page seldom has more than a few versions of one place: they are looked at without touching the heap.
+        let blank = Version { effect: 0, seq: 0, tx: 0, lasting: false, chunk: new };
+        let mut stack = [blank; FEW];
+        let mut heap = Vec::new();
+        let count = meeting.clone().count();
+        let versions = match count {
+            0 | 1 => return,
+            2..=FEW => {
+                for (slot, &chunk) in stack.iter_mut().zip(meeting) {
+                    *slot = self.version(chunk);
+                }
+                &mut stack[..count]
+            }
+            _ => {
+                heap.extend(meeting.map(|&chunk| self.version(chunk)));
+                &mut heap[..]
+            }
+        };
         versions.sort_unstable_by_key(Version::order);
-        let mut replaced: Vec<u32> = Vec::new();
-        for (position, old) in versions.iter().enumerate() {
-            let gone = versions[position + 1..].iter().any(|later| {
+        let versions = &*versions;
+        let replaced = |position: usize| {
+            let old = versions[position];
+            versions[position + 1..].iter().any(|later| {
                 later.chunk.covers(old.chunk)
                     && if old.lasting { later.lasting } else { later.tx == old.tx && !later.lasting }
+            })
+        };
+        if (0..count).any(replaced) {
+            index.retain(page, |chunk| {
+                versions
+                    .iter()
+                    .position(|version| version.chunk.place == chunk.place)
+                    .is_none_or(|position| !replaced(position))
             });
-            if gone {
-                replaced.push(old.chunk.place);
-            }
-        }
-        if !replaced.is_empty() {
-            index.retain(page, |chunk| !replaced.contains(&chunk.place));
         }
     }
 }
