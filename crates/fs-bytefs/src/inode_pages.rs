@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, Lpa, Structure};
+use amphi_rt::hash::HashMap;
 use amphi_rt::sync::Mutex;
 use amphi_vfs::{Error, Result};
-use hashbrown::HashMap;
 
 use crate::format::{INODE_BYTES, Layout, PAGE};
 
