@@ -27,10 +27,6 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
     }
 }
 
-fn extent(file_page: u64, lba: u32, pages: u32) -> Extent {
-    Extent { file_page: file_page.into(), lba: lba.into(), pages: pages.into() }
-}
-
 fn mount(device: &Arc<Memory>) -> ByteFs<Memory> {
     let options = MountOptions { write_back_interval_ns: 0, ..MountOptions::default() };
     ByteFs::mount(Arc::clone(device), options).expect("a repaired image can be mounted")

@@ -43,8 +43,18 @@ pub struct Image {
     dirs: BTreeMap<u32, Vec<(Vec<u8>, u32, u8)>>,
 }
 
-fn extent(file_page: u64, lba: u32, pages: u32) -> Extent {
+/// An extent, or with 0 pages a child pointer.
+pub fn extent(file_page: u64, lba: u32, pages: u32) -> Extent {
     Extent { file_page: file_page.into(), lba: lba.into(), pages: pages.into() }
+}
+
+/// Breaks the sample and expects exactly these findings, which are given the sound sample.
+#[track_caller]
+pub fn expect(corrupt: impl FnOnce(&mut Image), findings: impl FnOnce(&Image) -> Vec<FindingKind>) {
+    let sound = Image::sample();
+    let mut image = sound.clone();
+    corrupt(&mut image);
+    assert_eq!(image.findings(), findings(&sound));
 }
 
 impl Image {
