@@ -22,23 +22,34 @@ impl Progress {
         const EVERY: Duration = Duration::from_millis(100);
         if std::io::stdout().is_terminal() && self.shown.is_none_or(|shown| shown.elapsed() >= EVERY) {
             print!("\r\x1b[K    {} {state}", self.title);
-            self.flush();
+            flush();
             self.shown = Some(Instant::now());
         }
     }
 
     /// Replaces the line by what came out.
     pub fn done(self, outcome: &str) {
-        if std::io::stdout().is_terminal() {
-            print!("\r\x1b[K");
-        }
+        clear_line();
         println!("    {}: {outcome}", self.title);
     }
+}
 
-    fn flush(&self) {
-        // A closed terminal is no reason to stop.
-        let _ = std::io::stdout().flush();
+impl Drop for Progress {
+    fn drop(&mut self) {
+        clear_line();
     }
+}
+
+fn clear_line() {
+    if std::io::stdout().is_terminal() {
+        print!("\r\x1b[K");
+        flush();
+    }
+}
+
+fn flush() {
+    // A closed terminal is no reason to stop.
+    let _ = std::io::stdout().flush();
 }
 
 /// `count` with a comma between thousands.
