@@ -341,7 +341,8 @@ impl Inode {
             }
         }
         let at = core.layout.inode_address(self.ino) + LINE as u64;
-        tx.write(at, &upper.encode(self.ino), Structure::Pointer);
+        let tag = if upper.count.get() > 0 { Structure::Pointer } else { Structure::Inode };
+        tx.write(at, &upper.encode(self.ino), tag);
     }
 
     /// Adds whatever half differs from the device: the lower always, the upper if the extent tree changed.
@@ -351,9 +352,9 @@ impl Inode {
         state: &mut State,
         tx: &mut Tx<'_, D>,
     ) {
+        self.write_lower(core, state, tx);
         if state.tree().is_some_and(ExtentTree::dirty) {
             self.write_upper(core, state, tx);
         }
-        self.write_lower(core, state, tx);
     }
 }

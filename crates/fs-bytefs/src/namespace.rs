@@ -87,8 +87,8 @@ pub fn create<D: BlockPort + WriteLog>(
     let inode = Inode::new(ino, parent_ino, state);
     {
         let mut state = inode.state.write();
-        inode.write_upper(core, &mut state, &mut tx);
         inode.write_lower(core, &state, &mut tx);
+        inode.write_upper(core, &mut state, &mut tx);
     }
     parent.write_changed(core, &mut parent_state, &mut tx);
     tx.commit()?;

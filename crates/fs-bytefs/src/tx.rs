@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use crate::bitmap::{Bitmap, GroupBits, Run, change, line};
 use crate::core::Core;
-use crate::format::{LINE, ORPHANS_PER_LINE};
+use crate::format::{LINE, ORPHANS_PER_LINE, PAGE};
 use crate::orphans::SlotLine;
 
 /// Assigns transaction numbers and knows how many are in flight: the host's TxTable (§4.3).
@@ -107,10 +107,19 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         }
     }
 
-    /// Adds an update of `bytes` at device byte address `at`, which must stay within one page.
+    /// Adds an update of `bytes` at device byte address `at`, which must stay within one page. What continues the update before it travels with it, as one
+    /// store.
     pub fn write(&mut self, at: u64, bytes: &[u8], tag: Structure) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
+        if let Some(last) = self.updates.last_mut()
+            && last.tag == tag
+            && last.at + last.bytes.len() as u64 == at
+            && !at.is_multiple_of(PAGE as u64)
+        {
+            last.bytes.end = self.bytes.len();
+            return;
+        }
         self.updates.push(Update { at, bytes: start..self.bytes.len(), tag });
     }
 
