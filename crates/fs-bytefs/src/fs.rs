@@ -201,6 +201,17 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
         }
     }
 
+    fn reference(&self, ino: Ino) -> Result<Entry> {
+        let inode = self.core.inode(ino)?;
+        let state = inode.state.read();
+        if state.gone || state.nlink == 0 {
+            return Err(Error::Stale(ino));
+        }
+        // Under the inode's lock, so that nobody deletes it before the reference counts.
+        inode.lookups.fetch_add(1, Ordering::AcqRel);
+        Ok(Entry { attr: inode.attr(&state) })
+    }
+
     fn getattr(&self, ino: Ino) -> Result<Attr> {
         let inode = self.core.inode(ino)?;
         let state = inode.state.read();
