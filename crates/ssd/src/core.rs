@@ -3,7 +3,8 @@
 //! What outlives power is in the [`Image`]; this holds the rest and is rebuilt from the image at power-up.
 //!
 //! Lock order, outermost first: cleaning → a host write point → garbage collection → a partition → a cold write point → the pool of
-//! free blocks; and partition → transaction log. No task sleeps while it holds a partition.
+//! free blocks; and partition → transaction log, partition → unflushed writes, partition → log room. A host thread's stage is locked
+//! with nothing else. No task sleeps while it holds a partition.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};

@@ -229,6 +229,15 @@ impl Image {
     }
 }
 
+impl Drop for Image {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // Closing would do, unless another thread is starting a process just now, which holds a copy of the file for a moment.
+            let _ = flock(file, FlockOperation::Unlock);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;

@@ -9,8 +9,9 @@ use amphi_device::{BlockDurability, ByteDurability, DurabilityContract, PAGE_BYT
 use serde::{Deserialize, Serialize};
 
 /// The built-in profiles: name and text.
-const BUILT_IN: [(&str, &str); 2] = [
+const BUILT_IN: [(&str, &str); 3] = [
     ("mssd-pcie3", include_str!("../../../profiles/mssd-pcie3.toml")),
+    ("mssd-cxl", include_str!("../../../profiles/mssd-cxl.toml")),
     ("free", include_str!("../../../profiles/free.toml")),
 ];
 

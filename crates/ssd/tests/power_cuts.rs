@@ -9,9 +9,9 @@ mod oracle;
 
 use std::sync::Arc;
 
-use amphi_device::{BlockPort, BytePort, Error, Lpa, Structure, TxId, WriteLog};
+use amphi_device::{BlockPort, ByteDurability, BytePort, Device, Error, Lpa, Structure, TxId, WriteLog};
 use amphi_rt::Sim;
-use amphi_ssd::{BlockDurabilityName, Profile, Ssd};
+use amphi_ssd::{BlockDurabilityName, ByteDurabilityName, Profile, Ssd};
 use oracle::{CELL, CELLS, Oracle, Staged, Value};
 
 const PAGES: usize = 24;
@@ -53,6 +53,9 @@ fn small_device(dice: &mut Dice) -> Profile {
     profile.log.partition_bytes = 64 << 10;
     profile.log.clean_at_percent = [10, 50, 85][dice.below(3)];
     profile.persistence.block_atomic_bytes = [512, 4096][dice.below(2)];
+    if dice.below(3) == 0 {
+        profile.persistence.byte_durability = ByteDurabilityName::Fence;
+    }
     if dice.below(3) == 0 {
         profile.persistence.block_durability = BlockDurabilityName::Flush;
         profile.flash.write_buffer_pages = [4, 1024][dice.below(2)];
@@ -156,6 +159,9 @@ impl Run {
                 self.ssd().fence();
                 if self.ssd().has_power() {
                     self.oracle.post();
+                    if self.ssd().contract().byte_durability == ByteDurability::Fence {
+                        self.oracle.drain();
+                    }
                 }
                 self.say("post".to_owned());
                 (Ok(()), Interrupted::Nothing)

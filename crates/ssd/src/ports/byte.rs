@@ -2,7 +2,7 @@
 
 use amphi_device::{ByteDurability, BytePort, Error, PAGE_BYTES, Result, Structure, TxId};
 
-use crate::core::lines;
+use crate::core::{Core, lines};
 use crate::format::PAGE;
 use crate::ssd::Ssd;
 use crate::stats::{Counter, Path};
@@ -60,24 +60,36 @@ impl BytePort for Ssd {
 
     fn fence(&self) {
         let core = self.core();
-        if core.power.command().is_ok() {
-            core.post_staged();
+        if core.power.command().is_err() {
+            return;
+        }
+        core.post_staged();
+        if core.contract.byte_durability == ByteDurability::Fence {
+            // Global persistent flush: the fence itself waits for the device, and has nobody to tell of a failure.
+            if let Err(cause) = drain(core) {
+                core.keep_failure(cause);
+            }
         }
     }
 
     fn verify_read(&self) -> Result<()> {
         let core = self.core();
         core.power.command()?;
-        let mut failure = None;
-        // Asked only where the answer matters: it is one lock more.
-        if !core.timing.is_free() || core.contract.byte_durability == ByteDurability::Fence {
-            let posted;
-            (posted, failure) = core.posted_lines();
-            core.timing.wait(core.timing.verify_lines(posted));
-            core.power.check()?;
-        }
-        core.drain()?;
         core.count().add(Counter::VerifyReads, 1);
-        failure.map_or(Ok(()), Err)
+        match core.contract.byte_durability {
+            ByteDurability::VerifyRead => drain(core),
+            // Everything posted has arrived already.
+            ByteDurability::Fence => core.take_failure(),
+        }
     }
+}
+
+/// Waits until what the calling task has posted arrives, and takes it into the log.
+fn drain(core: &Core) -> Result<()> {
+    // How much it is matters only where it takes time: asking is one lock more.
+    if !core.timing.is_free() {
+        core.timing.wait(core.timing.verify_lines(core.posted_lines()));
+        core.power.check()?;
+    }
+    core.drain()
 }

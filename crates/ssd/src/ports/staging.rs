@@ -4,7 +4,7 @@
 //! write-verify read has drained it into the write log. When the host or the power fails, [`Core::settle`] decides by the seed
 //! which parts had left early or arrived: any aligned 8 B of what the contract does not protect.
 
-use amphi_device::{ByteDurability, Error, LINE_BYTES, PAGE_BYTES, Result, Structure};
+use amphi_device::{Error, LINE_BYTES, PAGE_BYTES, Result, Structure};
 use amphi_rt::sync::Mutex;
 
 use crate::core::Core;
@@ -159,19 +159,25 @@ impl Core {
                 store.posted |= store.flushed;
             }
         });
-        if self.contract.byte_durability == ByteDurability::Fence
-            && let Err(cause) = self.drain()
-        {
-            self.stages.with_mine(|stage| stage.failure = Some(cause));
-        }
     }
 
-    /// Lines the calling task has posted, and a failure that nobody was told of yet.
-    pub(crate) fn posted_lines(&self) -> (u64, Option<Error>) {
-        self.stages.with_mine(|stage| {
-            let lines = stage.stores.iter().map(|store| u64::from(store.posted.count_ones())).sum();
-            (lines, stage.failure.take())
-        })
+    /// Lines the calling task has posted.
+    pub(crate) fn posted_lines(&self) -> u64 {
+        self.stages
+            .with_mine(|stage| stage.stores.iter().map(|store| u64::from(store.posted.count_ones())).sum())
+    }
+
+    /// Keeps a failure for the calling task's next write-verify read.
+    pub(crate) fn keep_failure(&self, cause: Error) {
+        self.stages.with_mine(|stage| stage.failure = Some(cause));
+    }
+
+    /// The failure kept for the calling task, if any.
+    ///
+    /// # Errors
+    /// That failure.
+    pub(crate) fn take_failure(&self) -> Result<()> {
+        self.stages.with_mine(|stage| stage.failure.take()).map_or(Ok(()), Err)
     }
 
     /// Moves the calling task's posted lines into the write log.
