@@ -21,7 +21,7 @@ use crate::symlink::TARGET_BYTES_MAX;
 use crate::truncate::delete;
 use crate::tx::Tx;
 use crate::writeback::write_back;
-use crate::{allocate, file, rename, setattr, xattr};
+use crate::{allocate, direct, file, rename, setattr, xattr};
 
 /// A mounted ByteFS.
 ///
@@ -306,11 +306,17 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
         }
     }
 
-    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], _direct: bool) -> Result<usize> {
+    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], direct: bool) -> Result<usize> {
+        if direct {
+            return direct::read(&self.core, &*self.core.inode(ino)?, offset, into);
+        }
         file::read(&self.core, &*self.core.inode(ino)?, offset, into)
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {
+        if mode.direct {
+            return direct::write(&self.core, &*self.core.inode(ino)?, offset, data, mode, cred);
+        }
         file::write(&self.core, &*self.core.inode(ino)?, offset, data, mode, cred)
     }
 

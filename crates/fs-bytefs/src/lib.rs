@@ -9,6 +9,7 @@ mod bitmap;
 mod core;
 mod diff;
 mod dir;
+mod direct;
 mod extent;
 mod file;
 pub mod format;

@@ -58,6 +58,14 @@ impl CachedPage {
         !self.dirty && self.original.is_some()
     }
 
+    /// Notes that `bytes` went to the device at byte `from` of this page, and shows them.
+    pub fn stored(&mut self, from: usize, bytes: &[u8]) {
+        self.data[from..from + bytes.len()].copy_from_slice(bytes);
+        if let Some(original) = &mut self.original {
+            original[from..from + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
     /// Notes that the device now holds `data`.
     pub fn written(&mut self) {
         self.original = None;

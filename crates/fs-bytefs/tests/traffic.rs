@@ -25,6 +25,20 @@ fn traffic(fs: &ByteFs<Ssd>, body: impl FnOnce()) -> (u64, u64, u64) {
     )
 }
 
+/// Unmounts and mounts again, with nothing cached.
+trait Remount {
+    fn remount(self) -> Self;
+}
+
+impl Remount for ByteFs<Ssd> {
+    fn remount(self) -> Self {
+        let device = Arc::clone(self.device());
+        self.unmount().expect("an idle file system unmounts");
+        let options = MountOptions { write_back_interval_ns: 0, ..MountOptions::default() };
+        Self::mount(device, options).expect("it can be mounted again")
+    }
+}
+
 fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).expect("a valid name")
 }
@@ -92,6 +106,33 @@ fn less_than_an_eighth_of_a_page_goes_by_bytes_and_more_by_block() {
         let expected = if by_bytes { (lines * 64, 0) } else { (0, 1) };
         assert_eq!((bytes, pages), expected, "{modified} bytes modified");
     }
+}
+
+#[test]
+fn direct_io_up_to_512_bytes_goes_by_bytes_and_more_by_block() {
+    let fs = mounted();
+    let ino = file(&fs, "f");
+    write(&fs, ino, 0, &[1; 4096 * 4]);
+    fs.fsync(ino, false).expect("it can be synced");
+    let how = WriteMode { direct: true, ..WriteMode::default() };
+    for (offset, len, pages) in [(0, 64, 0), (4096 - 256, 512, 0), (4096, 4096, 1), (0, 4 * 4096, 4)] {
+        let data = vec![len as u8 ^ 0x55; len];
+        let (bytes, blocks, commits) = traffic(&fs, || {
+            assert_eq!(fs.write(ino, offset, &data, how, &Cred::ROOT), Ok(len));
+        });
+        let by_bytes = if pages == 0 { len as u64 } else { 0 };
+        assert_eq!((bytes, blocks, commits), (by_bytes, pages, 0), "{len} bytes at {offset}");
+        let mut back = vec![0; len];
+        assert_eq!(fs.read(ino, offset, &mut back, false), Ok(len));
+        assert!(back == data, "a buffered read sees what a direct write of {len} bytes wrote");
+    }
+    let uncached = fs.remount();
+    let before = uncached.device().stats();
+    let ino = uncached.lookup(Ino::ROOT, name("f")).expect("it is there").attr.ino;
+    let mut small = [0; 512];
+    assert_eq!(uncached.read(ino, 100, &mut small, true), Ok(512));
+    let after = uncached.device().stats();
+    assert_eq!(after.byte_read.bytes() - before.byte_read.bytes(), 512, "a small direct read loads bytes");
 }
 
 #[test]
