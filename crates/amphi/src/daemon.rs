@@ -47,6 +47,7 @@ struct Daemon {
 /// # Errors
 /// If the image cannot be mounted, or the last flush failed.
 pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>) -> Result<()> {
+    crash_on_panic();
     let device = Arc::new(device::open(&service.image, service.speed)?);
     let files = runtime_dir::for_daemon(&service.image)?;
     let volume = filesystem::open(Arc::clone(&device), service.mount.read_only)?;
@@ -78,6 +79,17 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
     daemon.say_goodbye(&flushed);
     served?;
     flushed
+}
+
+/// A request that a panicked task never answers would hang its caller for ever. The end of the daemon is a host crash, from which
+/// the next mount recovers.
+fn crash_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        eprintln!("amphi: the daemon ends because of an error in its program; mount the image again");
+        std::process::abort();
+    }));
 }
 
 impl Daemon {

@@ -143,8 +143,12 @@ fn existing_image(image: &Path) -> Result<PathBuf> {
 /// Like other file systems, one that root mounts is for everybody, within its permissions.
 fn mount_options(image: &Path, words: &[String]) -> Result<MountOptions> {
     let is_root = rustix::process::geteuid().is_root();
+    let image = existing_image(image)?;
+    // Whoever asks by directory later finds the image by this name.
+    let fsname =
+        image.to_str().with_context(|| format!("{} is not valid UTF-8; rename it", image.display()))?;
     let mut options = MountOptions {
-        fsname: existing_image(image)?.to_string_lossy().into_owned(),
+        fsname: fsname.to_owned(),
         allow_other: is_root,
         suid: is_root,
         dev: is_root,
