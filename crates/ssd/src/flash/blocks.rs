@@ -94,7 +94,7 @@ impl Blocks {
         let spare = (layout.blocks - host_blocks) as usize;
         let fresh = (spare.saturating_sub(8) / 2).clamp(1, dies as usize);
         let cold = (spare / 16).clamp(1, 8);
-        let reserve = cold + 1;
+        let reserve = cold + 2;
         let points =
             |count: usize| (0..count).map(|_| Mutex::new(WritePoint { block: None, next: 0 })).collect();
         let blocks = Self {
@@ -256,12 +256,14 @@ impl Blocks {
     }
 
     fn take_free(&self, point: usize, points: usize, stream: Stream) -> Option<(u32, u32)> {
+        // When free blocks are few, the partial ones too are for collection: each cut while it runs leaves one, and if fresh data
+        // filled those, a few cuts would use its reserve up.
+        if stream == Stream::Fresh && !self.has_spare() {
+            return None;
+        }
         let mut pool = self.pool.lock();
         if let Some(partial) = pool.partial.pop() {
             return Some(partial);
-        }
-        if stream == Stream::Fresh && !self.has_spare() {
-            return None;
         }
         let preferred = point * self.dies as usize / points;
         let die = if pool.free[preferred].is_empty() {
@@ -329,6 +331,10 @@ impl Core {
                 break taken;
             }
             if stream == Stream::Cold || !self.collect_now()? {
+                // Nothing can be collected: the blank pages of a partial block are what is left.
+                if let Some(partial) = blocks.pool.lock().partial.pop() {
+                    break partial;
+                }
                 return Err(Error::NoSpace("every flash block is full of live pages; trim some".to_owned()));
             }
         };
