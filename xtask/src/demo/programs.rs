@@ -90,7 +90,10 @@ pub fn source_tree(stage: &Stage, root: &Path, table: &mut Table) -> Result<()> 
 
         let mut unpack = Command::new("tar");
         unpack.arg("-xf").arg(&archive).arg("-C").arg(&target);
-        timed(stage, table, "tar unpack", files, &mut [unpack])?;
+        // Otherwise the device would get the data whenever it is written back, in some later row.
+        let mut sync = Command::new("find");
+        sync.arg(&target).args(["-type", "f", "-exec", "sync", "{}", "+"]);
+        timed(stage, table, "tar + fsync", files, &mut [unpack, sync])?;
         let mut compare: Vec<Command> = crates
             .iter()
             .map(|source| {
