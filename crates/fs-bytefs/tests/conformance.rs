@@ -77,3 +77,10 @@ fn concurrent_tasks_match_their_models_in_virtual_time() {
         Sim::new(seed).run(move || random::run_tasks(|| make_with(cramped()), seed, 100, 16));
     }
 }
+
+#[test]
+fn concurrent_tasks_match_their_models_on_real_threads() {
+    for seed in 0..20 {
+        random::run_tasks(|| make_with(cramped()), seed, 150, 8);
+    }
+}
