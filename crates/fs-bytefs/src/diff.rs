@@ -1,18 +1,44 @@
 //! Which 64 B lines of a page differ from its duplicate, and what that says about the way back to the device (BY-14).
+//!
+//! The comparison is compiled for AVX-512, for AVX2 and for any processor; the first call finds out which of them this one runs.
+
+use std::sync::LazyLock;
+
+use pulp::Arch;
 
 use crate::format::{LINE, LINES_PER_PAGE, PAGE};
 
 /// One bit per line of a page; bit 0 is the first line.
 pub type LineMask = u64;
 
-/// The lines in which `now` differs from `before`. Written so that the compiler turns it into vector XORs.
+/// The lines in which `now` differs from `before`.
 pub fn changed_lines(before: &[u8; PAGE], now: &[u8; PAGE]) -> LineMask {
+    static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+    ARCH.dispatch(Compare { before, now })
+}
+
+struct Compare<'a> {
+    before: &'a [u8; PAGE],
+    now: &'a [u8; PAGE],
+}
+
+impl pulp::NullaryFnOnce for Compare<'_> {
+    type Output = LineMask;
+
+    #[inline(always)]
+    fn call(self) -> LineMask {
+        compare(self.before, self.now)
+    }
+}
+
+/// Lines are compared as arrays of a fixed length, which the compiler turns into vector instructions as wide as the caller is compiled for.
+#[inline(always)]
+fn compare(before: &[u8; PAGE], now: &[u8; PAGE]) -> LineMask {
     let mut mask = 0;
     let (before, _) = before.as_chunks::<LINE>();
     let (now, _) = now.as_chunks::<LINE>();
     for (i, (a, b)) in before.iter().zip(now).enumerate() {
-        let differs = a.iter().zip(b).fold(0, |acc, (x, y)| acc | (x ^ y)) != 0;
-        mask |= u64::from(differs) << i;
+        mask |= u64::from(a != b) << i;
     }
     mask
 }
@@ -50,6 +76,7 @@ mod tests {
             let mut now = before;
             now[at] ^= 0x80;
             assert_eq!(changed_lines(&before, &now), 1 << (at / LINE), "byte {at}");
+            assert_eq!(compare(&before, &now), 1 << (at / LINE), "byte {at}, portable");
         }
         assert_eq!(changed_lines(&before, &before), 0);
         assert_eq!(changed_lines(&before, &[8; PAGE]), u64::MAX);
@@ -66,5 +93,27 @@ mod tests {
         assert_eq!(runs(0).collect::<Vec<_>>(), []);
         assert_eq!(runs(u64::MAX).collect::<Vec<_>>(), [(0, 64)]);
         assert_eq!(runs(1 << 63 | 0b1101).collect::<Vec<_>>(), [(0, 1), (2, 2), (63, 1)]);
+    }
+
+    /// `cargo test --release -p amphi-fs-bytefs --lib diff -- --ignored --nocapture` prints what a comparison costs.
+    #[test]
+    #[ignore = "measures; run by hand in release"]
+    #[allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+    fn cost_of_a_comparison() {
+        let mut now = [3; PAGE];
+        let before = [3; PAGE];
+        let mut measure = |name: &str, with: fn(&[u8; PAGE], &[u8; PAGE]) -> LineMask| {
+            let start = std::time::Instant::now();
+            let mut seen = 0;
+            for i in 0..1_000_000_usize {
+                now[i % PAGE] ^= 1;
+                seen ^= with(std::hint::black_box(&before), std::hint::black_box(&now));
+            }
+            println!("{name}: {:.0} ns a page ({seen:x})", start.elapsed().as_nanos() as f64 / 1e6);
+        };
+        for _ in 0..3 {
+            measure("portable  ", compare);
+            measure("dispatched", changed_lines);
+        }
     }
 }
