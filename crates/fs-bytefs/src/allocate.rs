@@ -6,10 +6,9 @@
 use amphi_device::{BlockPort, WriteLog};
 use amphi_vfs::{Allocate, Cred, Error, Ino, Result};
 
-use crate::bitmap::Run;
 use crate::core::Core;
 use crate::extent::Mapped;
-use crate::file::{FILE_BYTES_MAX, clear_set_id};
+use crate::file::{FILE_BYTES_MAX, note_write};
 use crate::format::{Extent, PAGE};
 use crate::inode::{Inode, State};
 use crate::truncate::set_size;
@@ -60,20 +59,13 @@ pub fn allocate<D: BlockPort + WriteLog>(
     if reserves {
         fill_holes(core, &inode, &mut state, offset / PAGE as u64, end.div_ceil(PAGE as u64))?;
     }
-    let now = core.now();
-    state.mtime = now;
-    state.ctime = now;
-    if cred.uid != 0 {
-        clear_set_id(&mut state);
-    }
+    note_write(core, &inode, &mut state, cred);
     if !keep_size && end > state.size {
         return set_size(core, &inode, &mut state, end);
     }
     let mut tx = Tx::new(core, 0)?;
     inode.write_changed(core, &mut state, &mut tx);
-    tx.commit()?;
-    core.note_dirty(&inode);
-    Ok(())
+    tx.commit()
 }
 
 fn holes_in(state: &State, first: u64, end: u64) -> Result<u64> {
@@ -120,13 +112,7 @@ fn clear<D: BlockPort + WriteLog>(
     let mut tx = Tx::new(core, file.tree.insert_needs())?;
     file.forget(core, first, last);
     let gone = file.tree.remove(first, last, &mut || tx.allocate_block());
-    for run in gone.blocks {
-        state.data_pages = state.data_pages.saturating_sub(run.len);
-        tx.free_blocks(run);
-    }
-    for node in gone.nodes {
-        tx.free_blocks(Run { start: u64::from(node), len: 1 });
-    }
+    state.data_pages = state.data_pages.saturating_sub(gone.free(&mut tx));
     inode.write_changed(core, state, &mut tx);
     tx.commit()
 }

@@ -9,7 +9,7 @@ use amphi_vfs::{Cred, Result, WriteMode};
 
 use crate::core::Core;
 use crate::extent::Mapped;
-use crate::file::{self, FileBody, clear_set_id};
+use crate::file::{self, FileBody, note_write};
 use crate::format::PAGE;
 use crate::inode::{Inode, State};
 use crate::writeback::write_back;
@@ -103,14 +103,7 @@ pub fn write<D: BlockPort + WriteLog>(
                 error
             })?;
             update_cache(state.file_mut()?, offset, data);
-            let now = core.now();
-            state.mtime = now;
-            state.ctime = now;
-            state.attributes_dirty = true;
-            if cred.uid != 0 {
-                clear_set_id(&mut state);
-            }
-            core.note_dirty(inode);
+            note_write(core, inode, &mut state, cred);
             if how.sync_metadata {
                 write_back(core, inode, &mut state, false)?;
             }

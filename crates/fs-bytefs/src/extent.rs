@@ -345,6 +345,19 @@ pub struct Removed {
     pub nodes: Vec<u32>,
 }
 
+impl Removed {
+    /// Frees all of it when `tx` commits, and returns the number of data pages.
+    pub fn free<D: BlockPort + WriteLog>(self, tx: &mut Tx<'_, D>) -> u64 {
+        for node in self.nodes {
+            tx.free_blocks(Run { start: u64::from(node), len: 1 });
+        }
+        self.blocks.into_iter().fold(0, |pages, run| {
+            tx.free_blocks(run);
+            pages + run.len
+        })
+    }
+}
+
 /// Which device pages a file may use: those from `data` up to `pages`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -408,17 +421,17 @@ impl ExtentTree {
     /// Notes that the unwritten pages from `file_page` up to `end` now hold data, and returns the node pages that this freed. `alloc` may be asked for twice
     /// [`insert_needs`](Self::insert_needs) blocks.
     #[must_use]
-    pub fn mark_written(&mut self, file_page: u64, end: u64, alloc: &mut dyn FnMut() -> u32) -> Vec<u32> {
-        let mut nodes = Vec::new();
+    pub fn mark_written(&mut self, file_page: u64, end: u64, alloc: &mut dyn FnMut() -> u32) -> Removed {
+        let mut freed = Removed::default();
         let mut at = file_page;
         while at < end {
             let Mapped::Unwritten { lba, pages } = self.map(at) else { break };
             let pages = pages.min(end - at);
-            nodes.append(&mut self.remove(at, at + pages, alloc).nodes);
+            freed.nodes.append(&mut self.remove(at, at + pages, alloc).nodes);
             self.insert(at, lba as u32, pages as u32, alloc);
             at += pages;
         }
-        nodes
+        freed
     }
 
     /// Maps unmapped pages; `alloc` supplies blocks for new nodes.

@@ -320,15 +320,8 @@ pub fn write<D: BlockPort + WriteLog>(
         return Err(error);
     }
     copy_in(core, file, offset, data);
-    let now = core.now();
     state.size = state.size.max(end);
-    state.mtime = now;
-    state.ctime = now;
-    state.attributes_dirty = true;
-    if cred.uid != 0 {
-        clear_set_id(&mut state);
-    }
-    core.note_dirty(inode);
+    note_write(core, inode, &mut state, cred);
     if how.sync_data || how.direct {
         crate::writeback::write_back(core, inode, &mut state, !how.sync_metadata)?;
     }
@@ -379,6 +372,18 @@ fn copy_in<D: BlockPort + WriteLog>(core: &Core<D>, file: &mut FileBody, offset:
         file.dirty.push(index);
         core.pages.add(1);
     }
+}
+
+/// Moves the times, clears set-id bits unless the superuser wrote, and has the inode written back some time.
+pub fn note_write<D: BlockPort + WriteLog>(core: &Core<D>, inode: &Inode, state: &mut State, cred: &Cred) {
+    let now = core.now();
+    state.mtime = now;
+    state.ctime = now;
+    state.attributes_dirty = true;
+    if cred.uid != 0 {
+        clear_set_id(state);
+    }
+    core.note_dirty(inode);
 }
 
 /// Clears set-user-id, and set-group-id of what the group may execute, as a write or a change of owner by others must.

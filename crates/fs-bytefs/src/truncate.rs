@@ -6,7 +6,6 @@
 use amphi_device::{BlockPort, WriteLog};
 use amphi_vfs::{Error, Result};
 
-use crate::bitmap::Run;
 use crate::core::Core;
 use crate::extent::{ExtentTree, FILE_PAGES_MAX};
 use crate::file::FILE_BYTES_MAX;
@@ -126,13 +125,7 @@ fn free_step<D: BlockPort + WriteLog>(state: &mut State, from: u64, tx: &mut Tx<
         }
         let cut = from.max(first + pages.saturating_sub(STEP_PAGES - freed)).max(first);
         let gone = tree.remove(cut, FILE_PAGES_MAX, &mut || unreachable!("a cut at the end adds no extent"));
-        for run in gone.blocks {
-            freed += run.len;
-            tx.free_blocks(run);
-        }
-        for node in gone.nodes {
-            tx.free_blocks(Run { start: u64::from(node), len: 1 });
-        }
+        freed += gone.free(tx);
     }
     state.data_pages = state.data_pages.saturating_sub(freed);
     false

@@ -7,7 +7,6 @@
 use amphi_device::{BlockDurability, BlockPort, Completion, Lpa, Structure, WriteLog};
 use amphi_vfs::Result;
 
-use crate::bitmap::Run;
 use crate::core::Core;
 use crate::diff::{changed_lines, goes_by_bytes, runs};
 use crate::extent::Mapped;
@@ -97,9 +96,7 @@ fn map_pages<D: BlockPort + WriteLog>(
                 Mapped::At { pages, .. } | Mapped::Unwritten { pages, .. } => {
                     let reserved = pages.min(end - index);
                     let freed = file.tree.mark_written(index, index + reserved, &mut || tx.allocate_block());
-                    for node in freed {
-                        tx.free_blocks(Run { start: u64::from(node), len: 1 });
-                    }
+                    freed.free(tx);
                     index += reserved;
                     continue;
                 }

@@ -43,13 +43,11 @@ impl Memory {
         }
     }
 
-    #[allow(dead_code, reason = "not every test that includes this file looks at the bytes")]
     /// Everything on the device.
     pub fn contents(&self) -> Vec<u8> {
         self.bytes.lock().clone()
     }
 
-    #[allow(dead_code, reason = "not every test that includes this file spoils pages")]
     /// Makes a page unreadable.
     pub fn spoil(&self, page: u64) {
         self.bad_pages.lock().push(page);
