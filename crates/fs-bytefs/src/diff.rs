@@ -12,6 +12,7 @@ use crate::format::{LINE, LINES_PER_PAGE, PAGE};
 pub type LineMask = u64;
 
 /// The lines in which `now` differs from `before`.
+#[must_use]
 pub fn changed_lines(before: &[u8; PAGE], now: &[u8; PAGE]) -> LineMask {
     static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
     ARCH.dispatch(Compare { before, now })
@@ -31,9 +32,10 @@ impl pulp::NullaryFnOnce for Compare<'_> {
     }
 }
 
-/// Lines are compared as arrays of a fixed length, which the compiler turns into vector instructions as wide as the caller is compiled for.
+/// As [`changed_lines`], for whatever processor the caller is compiled for. Lines are compared as arrays of a fixed length, which the compiler turns into vector instructions as wide as the caller is compiled for.
+#[must_use]
 #[inline(always)]
-fn compare(before: &[u8; PAGE], now: &[u8; PAGE]) -> LineMask {
+pub fn compare(before: &[u8; PAGE], now: &[u8; PAGE]) -> LineMask {
     let mut mask = 0;
     let (before, _) = before.as_chunks::<LINE>();
     let (now, _) = now.as_chunks::<LINE>();
@@ -44,6 +46,7 @@ fn compare(before: &[u8; PAGE], now: &[u8; PAGE]) -> LineMask {
 }
 
 /// Whether a page with these modified lines goes by bytes: the modified ratio R is below `1 / threshold` (§4.6: 1/8).
+#[must_use]
 pub const fn goes_by_bytes(mask: LineMask, threshold: u32) -> bool {
     mask.count_ones() * threshold < LINES_PER_PAGE as u32
 }
@@ -93,27 +96,5 @@ mod tests {
         assert_eq!(runs(0).collect::<Vec<_>>(), []);
         assert_eq!(runs(u64::MAX).collect::<Vec<_>>(), [(0, 64)]);
         assert_eq!(runs(1 << 63 | 0b1101).collect::<Vec<_>>(), [(0, 1), (2, 2), (63, 1)]);
-    }
-
-    /// `cargo test --release -p amphi-fs-bytefs --lib diff -- --ignored --nocapture` prints what a comparison costs.
-    #[test]
-    #[ignore = "measures; run by hand in release"]
-    #[allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
-    fn cost_of_a_comparison() {
-        let mut now = [3; PAGE];
-        let before = [3; PAGE];
-        let mut measure = |name: &str, with: fn(&[u8; PAGE], &[u8; PAGE]) -> LineMask| {
-            let start = std::time::Instant::now();
-            let mut seen = 0;
-            for i in 0..1_000_000_usize {
-                now[i % PAGE] ^= 1;
-                seen ^= with(std::hint::black_box(&before), std::hint::black_box(&now));
-            }
-            println!("{name}: {:.0} ns a page ({seen:x})", start.elapsed().as_nanos() as f64 / 1e6);
-        };
-        for _ in 0..3 {
-            measure("portable  ", compare);
-            measure("dispatched", changed_lines);
-        }
     }
 }

@@ -7,7 +7,7 @@
 mod allocate;
 mod bitmap;
 mod core;
-mod diff;
+pub mod diff;
 mod dir;
 mod direct;
 mod extent;
