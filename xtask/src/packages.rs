@@ -29,6 +29,15 @@ pub const ALL: [Needed; 6] = [
     needed("cc", "gcc"),
 ];
 
+/// The kernel's file systems, which the tests put on an exported SSD.
+const KERNEL_FS: [Needed; 3] =
+    [needed("mkfs.ext4", "e2fsprogs"), needed("mkfs.xfs", "xfsprogs"), needed("mkfs.btrfs", "btrfs-progs")];
+
+/// Makes sure of what only the superuser can test: others have no loop devices, nor `/usr/sbin` on their `PATH`.
+pub fn ensure_for_root() -> Result<()> {
+    if is_root() { ensure(&KERNEL_FS) } else { Ok(()) }
+}
+
 /// Makes sure that every program of `list` is there.
 pub fn ensure(list: &[Needed]) -> Result<()> {
     let missing: Vec<&str> = list.iter().filter(|n| !on_path(n.program)).map(|n| n.package).collect();

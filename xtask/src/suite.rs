@@ -51,6 +51,7 @@ const PARTS: [Part; 5] = [Part::Lint, Part::Docs, Part::Tests, Part::KillLoop, P
 pub fn run(root: &Path, options: &Options) -> Result<()> {
     let start = Instant::now();
     packages::ensure(&packages::ALL)?;
+    packages::ensure_for_root()?;
     if let Some(reason) = packages::why_no_fuse() {
         println!("note: nothing can be mounted here, so end-to-end tests will be skipped: {reason}");
     }

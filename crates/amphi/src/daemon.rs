@@ -1,4 +1,4 @@
-//! The process behind a mount: device, file system and FUSE session together, signals, and the control socket.
+//! The process behind a mount or an export: device, file system and FUSE session together, signals, and the control socket.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 
 use crate::control::{self, Answer, Request};
 use crate::device::{self, Speed};
-use crate::filesystem::{self, Volume};
+use crate::filesystem::Volume;
 use crate::runtime_dir::{self, RuntimeFiles};
 
 /// What to serve.
@@ -29,6 +29,8 @@ pub struct Service {
     pub speed: Speed,
     /// How to mount.
     pub mount: MountOptions,
+    /// Opens what is to be mounted; the second argument is whether nothing may be changed.
+    pub open: fn(Arc<Ssd>, bool) -> Result<Box<dyn Volume>>,
 }
 
 /// The parts that the daemon's tasks share.
@@ -50,7 +52,7 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
     crash_on_panic();
     let device = Arc::new(device::open(&service.image, service.speed)?);
     let files = runtime_dir::for_daemon(&service.image)?;
-    let volume = filesystem::open(Arc::clone(&device), service.mount.read_only)?;
+    let volume = (service.open)(Arc::clone(&device), service.mount.read_only)?;
     let session = volume.attach(&service.directory, &service.mount)?;
     let daemon = Arc::new(Daemon {
         device,

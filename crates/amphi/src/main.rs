@@ -5,6 +5,7 @@ mod completions;
 mod control;
 mod daemon;
 mod device;
+mod export;
 mod filesystem;
 mod fsck;
 mod info;
@@ -45,6 +46,7 @@ enum Command {
     Mkfs(mkfs::Options),
     Mount(mount::Options),
     Umount(umount::Options),
+    Export(export::Options),
     Fsck(fsck::Options),
     Info(info::Options),
     Stats(stats::Options),
@@ -67,6 +69,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Mkfs(options) => mkfs::run(&options)?,
         Command::Mount(options) => mount::run(&options)?,
         Command::Umount(options) => umount::run(&options)?,
+        Command::Export(options) => export::run(&options)?,
         Command::Fsck(options) => return Ok(fsck::run(&options)),
         Command::Info(options) => info::run(&options)?,
         Command::Stats(options) => stats::run(&options)?,

@@ -1,15 +1,19 @@
-//! `amphi mount`: starts the daemon of a mount and returns when the mount can be used, or says why it cannot.
+//! `amphi mount`: starts the daemon of a mount and returns when the mount can be used, or says why it cannot. An export is served in
+//! the same way.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use amphi_front_fuse::MountOptions;
+use amphi_ssd::Ssd;
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::daemon::{self, Service};
 use crate::device::Speed;
+use crate::filesystem::{self, Volume};
 use crate::mountinfo;
 use crate::runtime_dir::RuntimeFiles;
 
@@ -28,6 +32,13 @@ pub struct Options {
     image: PathBuf,
     /// The directory.
     directory: PathBuf,
+    #[command(flatten)]
+    serving: Serving,
+}
+
+/// How to serve a mount, of whatever.
+#[derive(clap::Args)]
+pub struct Serving {
     /// Mount options: ro, rw, allow_other (the default for root), private, suid, nosuid, dev, nodev.
     #[arg(short = 'o', value_name = "OPTION", value_delimiter = ',')]
     option: Vec<String>,
@@ -49,46 +60,68 @@ pub struct Options {
 const READY: &[u8] = b"ready\n";
 
 pub fn run(options: &Options) -> Result<()> {
-    if options.foreground || options.background {
-        return run_here(options);
+    let Options { image, directory, serving } = options;
+    if serving.is_in_background(image)? {
+        println!("{} is mounted at {}", existing_image(image)?.display(), directory.display());
+        println!("unmount it with: amphi umount {}", directory.display());
+        return Ok(());
     }
-    let image = existing_image(&options.image)?;
-    start_daemon()?;
-    println!("{} is mounted at {}", image.display(), options.directory.display());
-    println!("unmount it with: amphi umount {}", options.directory.display());
-    Ok(())
+    serving.serve(image, directory, filesystem::open, "is mounted at")
 }
 
-/// Serves in this process.
-fn run_here(options: &Options) -> Result<()> {
-    show_traces();
-    let service = Service {
-        image: existing_image(&options.image)?,
-        directory: mountinfo::absolute(&options.directory)?,
-        speed: if options.free { Speed::Free } else { Speed::Dilated(options.dilate) },
-        mount: mount_options(&options.image, &options.option)?,
-    };
-    if !options.background {
-        return daemon::serve(&service, |_| {
-            println!(
-                "{} is mounted at {}; Ctrl-C unmounts",
-                service.image.display(),
-                service.directory.display()
-            );
-            Ok(())
-        });
+impl Serving {
+    /// Starts the daemon if this process is to be none itself, and returns when the mount can be used. False if this process is to
+    /// serve.
+    ///
+    /// # Errors
+    /// What the daemon complained of.
+    pub fn is_in_background(&self, image: &Path) -> Result<bool> {
+        if self.foreground || self.background {
+            return Ok(false);
+        }
+        existing_image(image)?;
+        start_daemon()?;
+        Ok(true)
     }
-    // A session of its own: the terminal's Ctrl-C and hang-up are not for a mount.
-    rustix::process::setsid().context("the daemon cannot leave the terminal")?;
-    std::env::set_current_dir("/").context("the daemon cannot leave the current directory")?;
-    daemon::serve(&service, enter_background)
+
+    /// Serves what `open` opens, in this process, until it is unmounted. In the foreground a line says that the image `is` at the
+    /// directory.
+    ///
+    /// # Errors
+    /// As [`daemon::serve`].
+    pub fn serve(
+        &self,
+        image: &Path,
+        directory: &Path,
+        open: fn(Arc<Ssd>, bool) -> Result<Box<dyn Volume>>,
+        is: &str,
+    ) -> Result<()> {
+        show_traces();
+        let service = Service {
+            image: existing_image(image)?,
+            directory: mountinfo::absolute(directory)?,
+            speed: if self.free { Speed::Free } else { Speed::Dilated(self.dilate) },
+            mount: mount_options(image, &self.option)?,
+            open,
+        };
+        if !self.background {
+            return daemon::serve(&service, |_| {
+                println!("{} {is} {}; Ctrl-C unmounts", service.image.display(), service.directory.display());
+                Ok(())
+            });
+        }
+        // A session of its own: the terminal's Ctrl-C and hang-up are not for a mount.
+        rustix::process::setsid().context("the daemon cannot leave the terminal")?;
+        std::env::set_current_dir("/").context("the daemon cannot leave the current directory")?;
+        daemon::serve(&service, enter_background)
+    }
 }
 
 /// Starts this program again as the daemon, and waits until it is ready or has failed.
 fn start_daemon() -> Result<()> {
     let program = std::env::current_exe().context("this program's own file cannot be found")?;
     let mut command = Command::new(program);
-    // The same words, with one more after `mount`.
+    // The same words, with one more after the subcommand.
     let mut words = std::env::args_os().skip(1);
     command.args(words.next()).arg("--background").args(words);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -134,7 +167,11 @@ fn show_traces() {
         .init();
 }
 
-fn existing_image(image: &Path) -> Result<PathBuf> {
+/// The image's absolute path.
+///
+/// # Errors
+/// If there is none.
+pub fn existing_image(image: &Path) -> Result<PathBuf> {
     image
         .canonicalize()
         .with_context(|| format!("{} cannot be opened; make it with: amphi mkfs", image.display()))

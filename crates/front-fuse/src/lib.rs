@@ -27,4 +27,4 @@ mod session;
 
 pub use attach::{MountError, detach, unmount};
 pub use options::MountOptions;
-pub use session::{Session, mount};
+pub use session::{Session, mount, mount_server};

@@ -30,6 +30,18 @@ pub fn mount<F: FileSystem + 'static>(
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<Session, MountError> {
+    mount_server(Server::new(fs), mountpoint, options)
+}
+
+/// As [`mount`], for a front end that answers the kernel's requests itself.
+///
+/// # Errors
+/// As [`mount`].
+pub fn mount_server<S: fuser::Filesystem + 'static>(
+    server: S,
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<Session, MountError> {
     let mountpoint = attach::prepare(mountpoint, options)?;
     let device = attach::mount(&mountpoint, options)?;
     tracing::debug!(fd = device.as_raw_fd(), mountpoint = %mountpoint.display(), "mounted");
@@ -40,7 +52,7 @@ pub fn mount<F: FileSystem + 'static>(
     });
     config.clone_fd = true;
     // The kernel lets only the mounting user in unless `allow_other`; fuser's own check would repeat that for each request.
-    let session = fuser::Session::from_fd(Server::new(fs), device, SessionACL::All, config);
+    let session = fuser::Session::from_fd(server, device, SessionACL::All, config);
     let session = session.map_err(|cause| {
         // The mount must not stay without a server; if even this fails the cause below is what matters.
         let _ = attach::detach(&mountpoint);

@@ -12,6 +12,7 @@ fn allowed(from: &str, to: &str) -> bool {
         "conformance" => matches!(to, "vfs" | "rt" | "model"),
         "amphi" | "sqlite-driver" => true,
         "xtask" => false,
+        "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
         _ if from.starts_with("fs-") => matches!(to, "device" | "vfs" | "rt"),
         _ if from.starts_with("front-") => matches!(to, "vfs" | "rt"),
         _ => false,

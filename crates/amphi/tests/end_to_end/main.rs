@@ -2,6 +2,7 @@
 //!
 //! - `command` what needs no mount: arguments, refusals, exit codes
 //! - `mounted` mounting, looking, unmounting, dying, coming back
+//! - `export` the kernel's ext4, XFS and Btrfs on an exported SSD
 //! - `programs` SQLite, git, tar and a compiler
 //! - `crash_loops` hundreds of crashes under load, with `worker` and `oracle`
 //! - `rig` an image and its mount
@@ -9,6 +10,7 @@
 
 mod command;
 mod crash_loops;
+mod export;
 mod mounted;
 mod oracle;
 mod programs;
