@@ -150,8 +150,8 @@ mod tests {
 
     const SIZE: usize = 4 << 20;
 
-    fn disk() -> Disk<Ssd> {
-        let profile = Profile::named("free").expect("a built-in profile");
+    fn disk(profile: &str) -> Disk<Ssd> {
+        let profile = Profile::named(profile).expect("a built-in profile");
         Disk::new(Arc::new(Ssd::in_memory(&profile, SIZE as u64)))
     }
 
@@ -171,7 +171,7 @@ mod tests {
                     number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 (number >> 33) as usize % limit
             };
-            let disk = disk();
+            let disk = disk("free");
             let mut model = vec![0_u8; SIZE];
             for step in 0..150_u64 {
                 let unit = [1, 512, PAGE_BYTES][below(3)];
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn beyond_the_end_there_is_nothing() {
-        let disk = disk();
+        let disk = disk("free");
         let end = SIZE as u64;
         assert_eq!(contents(&disk, end, 10), b"");
         assert_eq!(contents(&disk, u64::MAX, 10), b"");
@@ -216,7 +216,8 @@ mod tests {
     fn neighbours_in_one_page_do_not_undo_each_other() {
         const TASKS: usize = 8;
         amphi_rt::Sim::new(5).run(|| {
-            let disk = Arc::new(disk());
+            // Its commands take time, in which others run.
+            let disk = Arc::new(disk("mssd-pcie3"));
             let mut tasks = Vec::new();
             for owner in 0..TASKS {
                 let disk = Arc::clone(&disk);

@@ -53,3 +53,31 @@ impl PageLocks {
         held
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amphi_rt::{Sim, random, task, time};
+
+    /// Two ranges that need the same two pages' locks, one of them in the other order of its pages, and somebody in the way.
+    #[test]
+    fn ranges_that_wrap_do_not_wait_for_each_other() {
+        for seed in 1..=20 {
+            Sim::new(seed).run(|| {
+                let locks = &PageLocks::new();
+                task::scope(|scope| {
+                    for (first, last) in [(250, 260), (516, 762), (4, 4), (250, 250)] {
+                        scope.spawn("holder", move || {
+                            for _ in 0..20 {
+                                let pages = (last - first + 1) as usize;
+                                let held = locks.hold(first, pages, |page| page == first || page == last);
+                                assert_eq!(held.len(), pages);
+                                time::sleep_ns(random::below(50));
+                            }
+                        });
+                    }
+                });
+            });
+        }
+    }
+}
