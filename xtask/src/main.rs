@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod demo;
+mod external_suites;
 mod lint;
 mod packages;
 mod step;

@@ -38,6 +38,10 @@ pub fn ensure_for_root() -> Result<()> {
     if is_root() { ensure(&KERNEL_FS) } else { Ok(()) }
 }
 
+/// What the external suites run besides what cargo installs.
+pub const SUITES: [Needed; 3] =
+    [needed("stress-ng", "stress-ng"), needed("dbench", "dbench"), needed("timeout", "coreutils")];
+
 /// Makes sure that every program of `list` is there.
 pub fn ensure(list: &[Needed]) -> Result<()> {
     let missing: Vec<&str> = list.iter().filter(|n| !on_path(n.program)).map(|n| n.package).collect();
@@ -65,7 +69,7 @@ fn on_path(program: &str) -> bool {
 }
 
 /// Whether the caller is the superuser.
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }

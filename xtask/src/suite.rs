@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::step::{self, step};
-use crate::{lint, packages};
+use crate::{external_suites, lint, packages};
 
 /// What `cargo xtask test` takes.
 #[derive(clap::Args)]
@@ -34,15 +34,17 @@ enum Part {
     Lint,
     /// Documentation builds without warnings.
     Docs,
-    /// Unit, property and end-to-end tests of every crate, without the crash loops.
+    /// Unit, property and end-to-end tests of every crate, without the crash loops and external suites.
     Tests,
+    /// pjdfstest, fsx, stress-ng and dbench on a mount.
+    Suites,
     /// A mounted file system's daemon is killed again and again.
     KillLoop,
     /// A mounted file system's device loses its power again and again.
     PowerLoop,
 }
 
-const PARTS: [Part; 5] = [Part::Lint, Part::Docs, Part::Tests, Part::KillLoop, Part::PowerLoop];
+const PARTS: [Part; 6] = [Part::Lint, Part::Docs, Part::Tests, Part::Suites, Part::KillLoop, Part::PowerLoop];
 
 /// Runs the parts asked for.
 ///
@@ -78,9 +80,19 @@ fn run_part(root: &Path, part: Part, options: &Options) -> Result<()> {
         }),
         Part::Tests => step("unit, property and end-to-end tests", || {
             let mut test = cargo_test(root, options);
-            test.args(["--workspace", "--", "--skip", "kill_loop", "--skip", "power_loop"]);
+            test.args([
+                "--workspace",
+                "--",
+                "--skip",
+                "kill_loop",
+                "--skip",
+                "power_loop",
+                "--skip",
+                "external_suites::",
+            ]);
             step::run(&mut test)
         }),
+        Part::Suites => external_suites::run(root, cargo_test(root, options)),
         Part::KillLoop => step("kill -9 loop", || crash_loop(root, options, "crash_loops::kill_loop")),
         Part::PowerLoop => step("power-cut loop", || crash_loop(root, options, "crash_loops::power_loop")),
     }

@@ -15,6 +15,8 @@ use amphi_vfs::{Cred, FileSystem, Ino, SetAttr};
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
 
+use crate::progress::CheckBar;
+
 /// The file systems that can be put on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
@@ -162,7 +164,10 @@ pub struct CheckReport {
 /// # Errors
 /// If there is none that this program knows, or the device fails.
 pub fn check(device: &Ssd) -> Result<CheckReport> {
-    match fsck::check(device, &mut |_| {}) {
+    let mut bar = CheckBar::new();
+    let outcome = fsck::check(device, &mut |progress| bar.show(progress));
+    drop(bar);
+    match outcome {
         Ok(report) => Ok(CheckReport { report, repaired: None }),
         Err(FsckError::Format(FormatError::NotByteFs)) => Err(nothing_known()),
         Err(error) => Err(error.into()),
@@ -174,7 +179,10 @@ pub fn check(device: &Ssd) -> Result<CheckReport> {
 /// # Errors
 /// As [`check`].
 pub fn repair(device: &Ssd) -> Result<CheckReport> {
-    match fsck::repair(device, &mut |_| {}) {
+    let mut bar = CheckBar::new();
+    let outcome = fsck::repair(device, &mut |progress| bar.show(progress));
+    drop(bar);
+    match outcome {
         Ok(outcome) => Ok(CheckReport { report: outcome.after, repaired: Some(outcome.before) }),
         Err(FsckError::Format(FormatError::NotByteFs)) => Err(nothing_known()),
         Err(error) => Err(error.into()),

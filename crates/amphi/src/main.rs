@@ -13,6 +13,7 @@ mod mkfs;
 mod mount;
 mod mountinfo;
 mod power_cut;
+mod progress;
 mod runtime_dir;
 mod size;
 mod stats;

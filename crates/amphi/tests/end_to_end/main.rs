@@ -5,14 +5,18 @@
 //! - `export` the kernel's ext4, XFS and Btrfs on an exported SSD
 //! - `programs` SQLite, git, tar and a compiler
 //! - `crash_loops` hundreds of crashes under load, with `worker` and `oracle`
+//! - `traps` what FUSE file systems are known to get wrong
+//! - `external_suites` pjdfstest, fsx, stress-ng and dbench, run by `cargo xtask test --only suites`
 //! - `rig` an image and its mount
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives real processes in real time")]
 
 mod command;
 mod crash_loops;
 mod export;
+mod external_suites;
 mod mounted;
 mod oracle;
 mod programs;
 mod rig;
+mod traps;
 mod worker;

@@ -1,0 +1,380 @@
+//! Suites of others on a ByteFS mount: pjdfstest (what POSIX promises), fsx (contents under random operations), stress-ng's file system
+//! class and dbench (load). They take minutes and need programs that `cargo xtask test --only suites` installs, so that they run there and
+//! not with the other tests. Each ends with an unmount and a check of the image.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+
+use crate::rig::{Rig, can_mount};
+
+/// Operations that fsx does in all, and with `--long`.
+const FSX_OPERATIONS: u64 = 1_000_000;
+const FSX_OPERATIONS_LONG: u64 = 4_000_000;
+
+/// Whether the longer settings are asked for.
+fn long() -> bool {
+    std::env::var_os("AMPHI_TEST_LONG").is_some()
+}
+
+/// Whether suites can run here; says so if not.
+fn can_run(programs: &[&str]) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: the external suites have to be root");
+        return false;
+    }
+    for program in programs {
+        let found = std::env::var_os("PATH")
+            .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()));
+        if !found {
+            println!("SKIPPED: {program} is not installed; `cargo xtask test --only suites` installs it");
+            return false;
+        }
+    }
+    can_mount()
+}
+
+/// A program that is killed after `seconds`: a file system that hangs must not hang the suite.
+fn limited(seconds: u64, program: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", &seconds.to_string(), program]);
+    command
+}
+
+/// What a program said, both streams.
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Unmounts and checks; `after` is what ran.
+fn leave(rig: &Rig, after: &str) {
+    rig.umount();
+    rig.fsck().unwrap_or_else(|error| panic!("after {after}: {error}"));
+}
+
+#[test]
+fn pjdfstest() {
+    if !can_run(&["pjdfstest"]) {
+        return;
+    }
+    let rig = Rig::new("1G");
+    rig.mount();
+    let configuration = "[features]\nposix_fallocate = {}\nrename_ctime = {}\nutimensat = {}\nutime_now = {}\n\
+        [settings]\nnaptime = 0.01\nallow_remount = false\n\
+        [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n";
+    fs::write(rig.path("pjdfstest.toml"), configuration).unwrap();
+    let mut command = limited(600, "pjdfstest");
+    command.args(["-c", &rig.path("pjdfstest.toml"), "-s", &rig.path(""), "-p", &rig.mount_point()]);
+    let report = said(&command.output().unwrap());
+    let summary = report.lines().rfind(|line| line.starts_with("Summary")).unwrap_or("no summary");
+    println!("pjdfstest: {summary}");
+    let failed: Vec<&str> = report.lines().filter(|line| line.contains("FAILED")).collect();
+    assert!(summary.contains(": 0 failed"), "{summary}\n{}", failed.join("\n"));
+    leave(&rig, "pjdfstest");
+}
+
+/// What fsx does to a file: a name, the alignment of offsets and sizes, the size of the file, weights.
+struct Mix {
+    name: &'static str,
+    align: u32,
+    length: u32,
+    weights: &'static [(&'static str, u32)],
+}
+
+const MIXES: [Mix; 5] = [
+    Mix {
+        name: "buffered",
+        align: 1,
+        length: 128 << 10,
+        weights: &[
+            ("read", 10),
+            ("write", 10),
+            ("truncate", 3),
+            ("close_open", 2),
+            ("fsync", 1),
+            ("fdatasync", 1),
+            ("sendfile", 3),
+        ],
+    },
+    Mix {
+        name: "mapped",
+        align: 1,
+        length: 128 << 10,
+        weights: &[
+            ("read", 5),
+            ("write", 5),
+            ("mapread", 10),
+            ("mapwrite", 10),
+            ("truncate", 3),
+            ("invalidate", 2),
+            ("fsync", 1),
+        ],
+    },
+    Mix {
+        name: "ranges",
+        align: 1,
+        length: 256 << 10,
+        weights: &[
+            ("read", 8),
+            ("write", 8),
+            ("punch_hole", 5),
+            ("posix_fallocate", 5),
+            ("copy_file_range", 5),
+            ("truncate", 3),
+            ("posix_fadvise", 1),
+        ],
+    },
+    Mix {
+        name: "everything",
+        align: 1,
+        length: 512 << 10,
+        weights: &[
+            ("read", 5),
+            ("write", 5),
+            ("mapread", 5),
+            ("mapwrite", 5),
+            ("truncate", 3),
+            ("punch_hole", 3),
+            ("posix_fallocate", 3),
+            ("copy_file_range", 3),
+            ("sendfile", 2),
+            ("close_open", 1),
+            ("invalidate", 1),
+            ("fsync", 1),
+            ("fdatasync", 1),
+            ("posix_fadvise", 1),
+        ],
+    },
+    // Without posix_fallocate: with an alignment fsx asks to reserve empty ranges, which no file system does.
+    Mix {
+        name: "aligned",
+        align: 4096,
+        length: 512 << 10,
+        weights: &[
+            ("read", 5),
+            ("write", 5),
+            ("mapread", 3),
+            ("mapwrite", 3),
+            ("truncate", 3),
+            ("punch_hole", 3),
+            ("copy_file_range", 3),
+            ("fsync", 1),
+        ],
+    },
+];
+
+impl Mix {
+    /// Writes the configuration to the directory of `rig`.
+    fn write(&self, rig: &Rig) -> PathBuf {
+        let mut text = format!(
+            "flen = {}\n[opsize]\nmax = 16384\nmin = {align}\nalign = {align}\n[weights]\n",
+            self.length,
+            align = self.align
+        );
+        for (operation, weight) in self.weights {
+            text += &format!("{operation} = {weight}\n");
+        }
+        let path = PathBuf::from(rig.path(&format!("{}.toml", self.name)));
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+/// Every mix with 1, 2, 3 and 4 processes at once, each on its own file and with its own seed.
+#[test]
+fn fsx() {
+    if !can_run(&["fsx"]) {
+        return;
+    }
+    let total = if long() { FSX_OPERATIONS_LONG } else { FSX_OPERATIONS };
+    let runs = MIXES.len() as u64 * (1 + 2 + 3 + 4);
+    let each = total.div_ceil(runs);
+    let start = Instant::now();
+    let mut seed = 0;
+    for processes in 1..=4 {
+        let rig = Rig::new("256M");
+        rig.mount();
+        for mix in &MIXES {
+            let configuration = mix.write(&rig);
+            let children: Vec<_> = (0..processes)
+                .map(|_| {
+                    seed += 1;
+                    let file = rig.on_mount(&format!("{}-{seed}", mix.name));
+                    let mut command = limited(1800, "fsx");
+                    command.args(["-q", "-N", &each.to_string(), "-S", &seed.to_string()]);
+                    command.args(["-P", &rig.path(""), "-f"]).arg(&configuration).arg(file);
+                    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+                    (seed, child)
+                })
+                .collect();
+            for (seed, child) in children {
+                let output = child.wait_with_output().unwrap();
+                assert!(
+                    output.status.success(),
+                    "fsx -N {each} -S {seed} with the mix {:?}, {processes} at once: {}\n{}",
+                    mix.name,
+                    output.status,
+                    said(&output)
+                );
+            }
+            println!(
+                "fsx: {} x {processes}: clean, {} operations so far, {:.0} s",
+                mix.name,
+                seed * each,
+                start.elapsed().as_secs_f64()
+            );
+        }
+        leave(&rig, &format!("fsx with {processes} processes"));
+    }
+}
+
+/// The file system class of stress-ng 0.15, without what never touches the mount: `binderfs` and `bind-mount` mount other things,
+/// `procfs` reads /proc, `eventfd` and `ioprio` have no file.
+const STRESSORS: [&str; 41] = [
+    "access",
+    "chattr",
+    "chdir",
+    "chmod",
+    "chown",
+    "copy-file",
+    "dentry",
+    "dir",
+    "dirdeep",
+    "dirmany",
+    "dnotify",
+    "dup",
+    "fallocate",
+    "fanotify",
+    "fcntl",
+    "fiemap",
+    "file-ioctl",
+    "filename",
+    "flock",
+    "fpunch",
+    "fsize",
+    "fstat",
+    "getdent",
+    "handle",
+    "hdd",
+    "inode-flags",
+    "inotify",
+    "io",
+    "iomix",
+    "lease",
+    "link",
+    "locka",
+    "lockf",
+    "lockofd",
+    "mknod",
+    "open",
+    "rename",
+    "symlink",
+    "sync-file",
+    "touch",
+    "utime",
+];
+
+/// Stressors that are run too, and may find that the file system does not offer what they test.
+const OPTIONAL: [&str; 2] = ["verity", "xattr"];
+
+/// Exit codes of stress-ng.
+const SUCCESS: i32 = 0;
+const NO_RESOURCES: i32 = 3;
+const NOT_IMPLEMENTED: i32 = 4;
+
+#[test]
+fn stress_ng() {
+    if !can_run(&["stress-ng"]) {
+        return;
+    }
+    let seconds = if long() { "10s" } else { "1s" };
+    let rig = Rig::new("1G");
+    let mut not_offered = Vec::new();
+    for stressor in STRESSORS.into_iter().chain(OPTIONAL) {
+        rig.mount();
+        let mut command = limited(180, "stress-ng");
+        command.args([&format!("--{stressor}"), "2", "--timeout", seconds, "--verify"]);
+        command.args(["--temp-path", &rig.mount_point()]);
+        if matches!(stressor, "iomix" | "hdd" | "fallocate" | "copy-file") {
+            // The defaults are larger than the image.
+            command.args([&format!("--{stressor}-bytes"), "64M"]);
+        }
+        let output = command.current_dir(rig.path("")).output().unwrap();
+        match output.status.code() {
+            Some(SUCCESS) => {}
+            Some(NO_RESOURCES | NOT_IMPLEMENTED) if OPTIONAL.contains(&stressor) => {
+                not_offered.push(stressor)
+            }
+            _ => panic!("stress-ng --{stressor}: {}\n{}", output.status, said(&output)),
+        }
+        assert_empty(Path::new(&rig.mount_point()), stressor);
+        leave(&rig, stressor);
+    }
+    let run = STRESSORS.len() + OPTIONAL.len() - not_offered.len();
+    println!("stress-ng: {run} stressors, {seconds} each, clean; not offered: {not_offered:?}");
+}
+
+/// Stressors remove what they made; what is left could not be removed.
+fn assert_empty(directory: &Path, stressor: &str) {
+    let left: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "stress-ng --{stressor} left {left:?}");
+}
+
+#[test]
+fn dbench() {
+    if !can_run(&["dbench"]) {
+        return;
+    }
+    let rig = Rig::new("1G");
+    rig.mount();
+    let mut command = limited(180, "dbench");
+    command.args(["-t", if long() { "60" } else { "10" }, "-D", &rig.mount_point(), "4"]);
+    let output = command.output().unwrap();
+    let report = said(&output);
+    let throughput = report.lines().find(|line| line.starts_with("Throughput")).unwrap_or("no throughput");
+    println!("dbench: {throughput}");
+    assert!(output.status.success() && throughput.contains("MB/sec"), "{report}");
+    let complaint = report.lines().find(|line| line.contains("failed") || line.contains("ERROR"));
+    assert_eq!(complaint, None, "{report}");
+    leave(&rig, "dbench");
+}
+
+/// Files that the kernel and the daemon are made to know at once.
+const CACHED: usize = 200_000;
+
+/// What the daemon may keep of each, in bytes.
+const PER_FILE: u64 = 2048;
+
+/// Two hundred thousand files, all looked up: the daemon holds no descriptor for any, and a bounded number of bytes.
+#[test]
+fn many_cached_files_cost_little() {
+    if !can_run(&[]) {
+        return;
+    }
+    let rig = Rig::new("2G");
+    rig.mount();
+    let pid = rig.daemon_pid();
+    let memory = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    };
+    let descriptors = || fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let (memory_before, descriptors_before) = (memory(), descriptors());
+    for directory in 0..200 {
+        fs::create_dir(rig.on_mount(&directory.to_string())).unwrap();
+        for file in 0..CACHED / 200 {
+            fs::File::create(rig.on_mount(&format!("{directory}/{file}"))).unwrap();
+        }
+    }
+    let grown = memory().saturating_sub(memory_before);
+    println!("{CACHED} cached files: {} MiB, {} bytes each", grown >> 20, grown / CACHED as u64);
+    assert!(grown < CACHED as u64 * PER_FILE, "{grown} bytes for {CACHED} files");
+    assert!(
+        descriptors() <= descriptors_before + 8,
+        "{} descriptors, {descriptors_before} before",
+        descriptors()
+    );
+    leave(&rig, "many files");
+}
