@@ -298,7 +298,7 @@ fn stress_ng() {
         command.args(["--temp-path", &rig.mount_point()]);
         if matches!(stressor, "iomix" | "hdd" | "fallocate" | "copy-file") {
             // The defaults are larger than the image.
-            command.args([&format!("--{stressor}-bytes"), "64M"]);
+            command.args([&format!("--{stressor}-bytes"), "128M"]);
         }
         let output = command.current_dir(rig.path("")).output().unwrap();
         match output.status.code() {
@@ -352,7 +352,7 @@ fn many_cached_files_cost_little() {
     if !can_run(&[]) {
         return;
     }
-    let rig = Rig::new("2G");
+    let rig = Rig::new("4G");
     rig.mount();
     let pid = rig.daemon_pid();
     let memory = || {
