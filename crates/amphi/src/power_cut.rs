@@ -1,4 +1,4 @@
-//! `amphi power-cut`: the emulated SSD loses its power, under a mounted file system or at rest.
+//! `amphi power-cut`: the emulated SSD loses its power, under a mounted file system, under an export, or at rest.
 
 use std::path::PathBuf;
 
@@ -31,6 +31,10 @@ pub fn run(options: &Options) -> Result<()> {
         }
         None => device::open(&target.image, Speed::Free)?.power_cut(options.seed),
     }
-    println!("power cut (seed {}); remount with: amphi mount {} DIR", options.seed, target.image.display());
+    println!(
+        "power cut (seed {}); mount or export it again: amphi mount {} DIR",
+        options.seed,
+        target.image.display()
+    );
     Ok(())
 }

@@ -63,7 +63,7 @@ pub enum MountError {
     #[error("the kernel's FUSE driver does not agree: {0}")]
     Handshake(std::io::Error),
     /// Programs use the mount.
-    #[error("{} is in use: leave it and close its files (`fuser -vm {}` lists who), or detach it lazily", .0.display(), .0.display())]
+    #[error("{} is in use: leave it and close its files (`fuser -vm {}` lists who, `losetup -a` loop devices), or detach it lazily", .0.display(), .0.display())]
     Busy(PathBuf),
     /// Unmounting failed.
     #[error("cannot unmount {}: {reason}", path.display())]

@@ -63,7 +63,16 @@ fn btrfs_survives_on_an_exported_ssd() {
     survives(&BTRFS);
 }
 
-/// Crashes differ in what they leave: after a kill the device still has what it was given, after a power cut what it promised.
+/// They differ in what they leave: after a kill the device still has all that it was given, after a power cut what it promised.
+#[derive(Clone, Copy, Debug)]
+enum Crash {
+    /// `kill -9` of the exporter.
+    Kill,
+    /// `amphi power-cut` with this seed.
+    PowerCut(u64),
+}
+
+/// Makes, fills, crashes and checks one file system.
 fn survives(kernel_fs: &KernelFs) {
     if !can_mount() || !can_attach(kernel_fs) {
         return;
@@ -77,29 +86,22 @@ fn survives(kernel_fs: &KernelFs) {
     run_ok("sync", &["-f", &disk.media()]);
     compare(&disk);
 
-    type Crash = fn(&mut Disk);
-    let crashes: [(&str, Crash); 2] = [
-        ("kill -9", |disk| disk.rig.kill_daemon()),
-        ("power cut", |disk| {
-            amphi_ok(&["power-cut", &disk.rig.mount_point(), "--seed", "7"]);
-        }),
-    ];
-    for (crash_name, crash) in crashes {
-        let acknowledged = write_until(&mut disk, crash_name, crash);
+    for crash in [Crash::Kill, Crash::PowerCut(7), Crash::PowerCut(8), Crash::PowerCut(9)] {
+        let acknowledged = write_until(&disk, crash);
         disk.detach();
         disk.export();
         (kernel_fs.replay)(&disk);
         let checked = run(kernel_fs.check[0], &[&kernel_fs.check[1..], &[disk.device()]].concat());
-        assert!(checked.status.success(), "{} after {crash_name}: {}", kernel_fs.check[0], said(&checked));
+        assert!(checked.status.success(), "{} after {crash:?}: {}", kernel_fs.check[0], said(&checked));
         disk.mount(kernel_fs.name);
         compare(&disk);
         for number in 0..acknowledged {
-            let path = disk.synced(crash_name, number);
+            let path = disk.synced(crash, number);
             let found =
-                fs::read(&path).unwrap_or_else(|error| panic!("{crash_name}: {}: {error}", path.display()));
-            assert!(found == contents(number), "{crash_name}: {} differs", path.display());
+                fs::read(&path).unwrap_or_else(|error| panic!("{crash:?}: {}: {error}", path.display()));
+            assert!(found == contents(number), "{crash:?}: {} differs", path.display());
         }
-        println!("{}: {acknowledged} files synced before the {crash_name} are there", kernel_fs.name);
+        println!("{}: {acknowledged} files synced before {crash:?} are there", kernel_fs.name);
     }
     disk.umount();
     disk.detach();
@@ -108,9 +110,9 @@ fn survives(kernel_fs: &KernelFs) {
 }
 
 /// Writes and syncs one file after another while `crash` happens, and answers how many were acknowledged.
-fn write_until(disk: &mut Disk, crash_name: &str, crash: fn(&mut Disk)) -> usize {
+fn write_until(disk: &Disk, crash: Crash) -> usize {
     const BEFORE_THE_CRASH: usize = 40;
-    let directory = disk.synced(crash_name, 0).parent().expect("a directory").to_owned();
+    let directory = disk.synced(crash, 0).parent().expect("a directory").to_owned();
     fs::create_dir(&directory).expect("a directory for synced files");
     let acknowledged = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -129,7 +131,7 @@ fn write_until(disk: &mut Disk, crash_name: &str, crash: fn(&mut Disk)) -> usize
             }
         });
         wait_until("files are synced", || acknowledged.load(Ordering::Acquire) >= BEFORE_THE_CRASH);
-        crash(disk);
+        disk.crash(crash);
     });
     acknowledged.into_inner()
 }
@@ -139,17 +141,21 @@ fn contents(number: usize) -> Vec<u8> {
     (0..number * 7919 % 50_000 + 10).map(|index| ((index * 31) ^ number) as u8).collect()
 }
 
-/// This repository's sources, and a file that is larger than any one command.
+/// This repository's sources, as they are now, and a file that is larger than any one command.
 fn unpack(disk: &Disk) {
-    let script = "tar -C \"$1\" -cf - crates docs | tar -C \"$2\" -xf -";
-    run_ok("sh", &["-euc", script, "sh", &repository(), &disk.media()]);
+    let archive = disk.rig.path("sources.tar");
+    run_ok("tar", &["-C", &repository(), "-cf", &archive, "crates", "docs"]);
+    fs::create_dir(disk.sources()).expect("a directory");
+    for place in [disk.sources(), disk.media()] {
+        run_ok("tar", &["-C", &place, "-xf", &archive]);
+    }
     fs::write(disk.large_file(), large()).expect("the large file fits");
 }
 
 /// What was unpacked is there.
 fn compare(disk: &Disk) {
     for tree in ["crates", "docs"] {
-        run_ok("diff", &["-r", &format!("{}/{tree}", repository()), &format!("{}/{tree}", disk.media())]);
+        run_ok("diff", &["-r", &format!("{}/{tree}", disk.sources()), &format!("{}/{tree}", disk.media())]);
     }
     assert!(fs::read(disk.large_file()).expect("the large file") == large(), "the large file differs");
 }
@@ -233,12 +239,27 @@ impl Disk {
         self.rig.path("media")
     }
 
+    /// What was unpacked, beside the disk.
+    fn sources(&self) -> String {
+        self.rig.path("sources")
+    }
+
     fn large_file(&self) -> PathBuf {
         Path::new(&self.media()).join("large")
     }
 
-    fn synced(&self, crash_name: &str, number: usize) -> PathBuf {
-        Path::new(&self.media()).join(format!("before the {crash_name}")).join(number.to_string())
+    fn synced(&self, crash: Crash, number: usize) -> PathBuf {
+        Path::new(&self.media()).join(format!("before {crash:?}")).join(number.to_string())
+    }
+
+    /// Ends the exporter.
+    fn crash(&self, crash: Crash) {
+        match crash {
+            Crash::Kill => self.rig.kill_daemon(),
+            Crash::PowerCut(seed) => {
+                amphi_ok(&["power-cut", &self.rig.mount_point(), "--seed", &seed.to_string()]);
+            }
+        }
     }
 
     fn mount(&self, name: &str) {
