@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::control::Request;
 use crate::device::{self, Speed};
 use crate::target::Target;
+use crate::umount;
 
 /// Cuts the power of an emulated SSD.
 ///
@@ -28,6 +29,7 @@ pub fn run(options: &Options) -> Result<()> {
         Some(mut daemon) => {
             daemon.answer()?;
             daemon.until_exit();
+            umount::wait_until_free(&target.image)?;
         }
         None => device::open(&target.image, Speed::Free)?.power_cut(options.seed),
     }

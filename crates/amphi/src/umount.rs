@@ -49,7 +49,10 @@ fn living_daemon(target: &Target) -> Option<Pending> {
 }
 
 /// Waits for the last moment of the daemon's exit, in which the kernel gives up its lock on the image.
-fn wait_until_free(image: &Path) -> Result<()> {
+///
+/// # Errors
+/// If that moment does not come.
+pub fn wait_until_free(image: &Path) -> Result<()> {
     const TRIES: u32 = 1000;
     const PAUSE_NS: u64 = 2_000_000;
     let file = File::open(image).with_context(|| format!("{} cannot be opened", image.display()))?;
@@ -60,5 +63,5 @@ fn wait_until_free(image: &Path) -> Result<()> {
             Err(error) => return Err(error).with_context(|| format!("{} cannot be locked", image.display())),
         }
     }
-    bail!("{} is unmounted, but its daemon does not end; look at its log", image.display())
+    bail!("{} is not mounted any more, but its daemon does not end; look at its log", image.display())
 }

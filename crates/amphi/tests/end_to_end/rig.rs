@@ -118,6 +118,11 @@ impl Rig {
             // A daemon that nobody waits for stays as a zombie with an empty command line.
             std::fs::read(format!("/proc/{pid}/cmdline")).map_or(true, |line| line.is_empty())
         });
+        // The last of its threads to go may still hold the image.
+        let image = std::fs::File::open(self.image()).expect("the image");
+        wait_until("the image is free", || {
+            rustix::fs::flock(&image, rustix::fs::FlockOperation::NonBlockingLockShared).is_ok()
+        });
     }
 
     /// Whether the mount point is a mount, dead or alive.
