@@ -22,6 +22,9 @@ impl CheckBar {
 
     /// Shows `progress`.
     pub fn show(&mut self, progress: Progress) {
+        // Before the template, so that a new phase does not flash up as a bar of length 0.
+        self.bar.set_length(progress.total);
+        self.bar.set_position(progress.done);
         let shown = (progress.phase, progress.total != 0);
         if self.shown.replace(shown) != Some(shown) {
             let template = if shown.1 { "{msg:24} [{bar:40}] {pos}/{len} {eta}" } else { "{spinner} {msg}" };
@@ -29,8 +32,6 @@ impl CheckBar {
                 .set_style(ProgressStyle::with_template(template).expect("the templates are well-formed"));
             self.bar.set_message(title(progress.phase));
         }
-        self.bar.set_length(progress.total);
-        self.bar.set_position(progress.done);
     }
 }
 
