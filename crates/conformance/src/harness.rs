@@ -95,22 +95,7 @@ impl Fs {
 
     /// Names and types in listing order, with `.` and `..`, fetched `step` at a time.
     pub(crate) fn list(&self, dir: Ino, step: usize) -> Result<Vec<(Vec<u8>, FileType, Ino)>> {
-        let mut all = Vec::new();
-        let mut cookie = 0;
-        loop {
-            let before = all.len();
-            self.readdir(dir, cookie, &mut |entry: DirEntry<'_>| {
-                if all.len() == before + step {
-                    return false;
-                }
-                all.push((entry.name.to_vec(), entry.file_type, entry.ino));
-                cookie = entry.next_cookie;
-                true
-            })?;
-            if all.len() == before {
-                return Ok(all);
-            }
-        }
+        list(&**self, dir, step)
     }
 
     /// Names without `.` and `..`, sorted.
@@ -126,5 +111,25 @@ impl Fs {
     /// Whether an inode is gone: it answers neither attributes nor anything else.
     pub(crate) fn is_gone(&self, ino: Ino) -> bool {
         matches!(self.getattr(ino), Err(Error::NotFound | Error::Stale(_)))
+    }
+}
+
+/// As [`Fs::list`], of any file system.
+pub(crate) fn list(fs: &dyn FileSystem, dir: Ino, step: usize) -> Result<Vec<(Vec<u8>, FileType, Ino)>> {
+    let mut all = Vec::new();
+    let mut cookie = 0;
+    loop {
+        let before = all.len();
+        fs.readdir(dir, cookie, &mut |entry: DirEntry<'_>| {
+            if all.len() == before + step {
+                return false;
+            }
+            all.push((entry.name.to_vec(), entry.file_type, entry.ino));
+            cookie = entry.next_cookie;
+            true
+        })?;
+        if all.len() == before {
+            return Ok(all);
+        }
     }
 }

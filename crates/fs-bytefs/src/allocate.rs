@@ -146,11 +146,7 @@ fn fill_holes<D: BlockPort + WriteLog>(
                     continue;
                 }
             };
-            let goal = at.checked_sub(1).and_then(|before| match file.tree.map(before) {
-                Mapped::At { lba, .. } | Mapped::Unwritten { lba, .. } => Some(lba + 1),
-                Mapped::Hole { .. } => None,
-            });
-            let run = tx.allocate_blocks(hole, goal);
+            let run = tx.allocate_blocks(hole, file.tree.goal(at));
             let reserved = Extent::new(at, run.start as u32, run.len as u32, true);
             file.tree.insert_extent(reserved, &mut || tx.allocate_block());
             at += run.len;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use amphi_device::{BlockPort, DurabilityContract, WriteLog};
+use amphi_device::{BlockDurability, BlockPort, DurabilityContract, WriteLog};
 use amphi_rt::sync::Mutex;
 use amphi_vfs::{Error, Ino, Result};
 
@@ -60,6 +60,12 @@ pub struct Core<D: BlockPort + WriteLog> {
     sweep: AtomicUsize,
     failed: AtomicBool,
     failure: Mutex<Option<String>>,
+}
+
+/// A device error as the file system's.
+#[expect(clippy::needless_pass_by_value, reason = "what `map_err` calls")]
+pub fn io_error(error: amphi_device::Error) -> Error {
+    Error::Io(error.to_string())
 }
 
 impl<D: BlockPort + WriteLog> Core<D> {
@@ -153,9 +159,22 @@ impl<D: BlockPort + WriteLog> Core<D> {
         self.failed.store(true, Ordering::Release);
     }
 
-    /// A device error as the file system's.
-    pub fn device_error(&self, error: &amphi_device::Error) -> Error {
-        Error::Io(error.to_string())
+    /// A device error that left host and device apart, as the file system's: turns it read-only.
+    pub fn broken(&self, error: amphi_device::Error) -> Error {
+        let error = io_error(error);
+        self.fail(&error);
+        error
+    }
+
+    /// Makes completed block writes durable, where the device does not do so by itself.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn settle_blocks(&self) -> amphi_device::Result<()> {
+        match self.contract.block_durability {
+            BlockDurability::Completion => Ok(()),
+            BlockDurability::Flush => self.device.flush(),
+        }
     }
 
     /// Puts an inode on the list of those with writes to come.

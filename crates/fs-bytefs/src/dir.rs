@@ -9,7 +9,7 @@ use amphi_vfs::{Error, FileType, Ino, NAME_BYTES_MAX, Name, Result};
 use hashbrown::HashTable;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::core::Core;
+use crate::core::{Core, io_error};
 use crate::extent::{ExtentTree, Mapped};
 use crate::format::{DIRENT_HEADER, DirentHeader, LINE, LINES_PER_PAGE, PAGE, dirent_lines};
 use crate::inode::{file_type, type_bits};
@@ -100,9 +100,7 @@ impl Dir {
             };
             let run = run.min(count - at).min(256) as usize;
             let mut bytes = vec![0; run * PAGE];
-            core.device
-                .read(Lpa(lba), &mut bytes, Structure::Dentry)
-                .map_err(|error| Error::Io(error.to_string()))?;
+            core.device.read(Lpa(lba), &mut bytes, Structure::Dentry).map_err(io_error)?;
             pages.extend(bytes.as_chunks::<PAGE>().0.iter().map(|page| Box::new(*page)));
         }
         self.pages = pages;
@@ -236,8 +234,7 @@ impl Dir {
         }
         let mut added = 0;
         if place(line).0 == self.pages.len() {
-            let goal = self.tree.last().map(|last| u64::from(last.lba.get()) + u64::from(last.len()));
-            let run = tx.allocate_blocks(1, goal);
+            let run = tx.allocate_blocks(1, self.tree.goal(self.pages.len() as u64));
             self.tree.insert(self.pages.len() as u64, run.start as u32, 1, &mut || tx.allocate_block());
             self.pages.push(Box::new([0; PAGE]));
             added = 1;

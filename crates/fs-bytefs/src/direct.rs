@@ -4,10 +4,10 @@
 //! cache alike, so buffered and direct I/O never disagree. What direct I/O cannot do in place (a write that grows the file, fills a hole, meets dirty pages,
 //! or is large and unaligned) takes the way through the cache with an immediate write-back.
 
-use amphi_device::{BlockDurability, BlockPort, Completion, Lpa, Structure, WriteLog};
+use amphi_device::{BlockPort, Completion, Lpa, Structure, WriteLog};
 use amphi_vfs::{Cred, Result, WriteMode};
 
-use crate::core::Core;
+use crate::core::{Core, io_error};
 use crate::extent::Mapped;
 use crate::file::{self, FileBody, note_write};
 use crate::format::PAGE;
@@ -42,8 +42,7 @@ pub fn read<D: BlockPort + WriteLog>(
                 in_page
             }
             (None, Mapped::At { lba, pages }) => {
-                read_device(core, file, (index, from), (lba, pages), rest, in_page)
-                    .map_err(|error| core.device_error(&error))?
+                read_device(core, file, (index, from), (lba, pages), rest, in_page).map_err(io_error)?
             }
             (None, _) => {
                 rest[..in_page].fill(0);
@@ -97,11 +96,7 @@ pub fn write<D: BlockPort + WriteLog>(
         let mut state = inode.state.write();
         if in_place(&state, offset, data.len(), how)? {
             let stored = store(core, &state, offset, data);
-            stored.map_err(|error| {
-                let error = core.device_error(&error);
-                core.fail(&error);
-                error
-            })?;
+            stored.map_err(|error| core.broken(error))?;
             update_cache(state.file_mut()?, offset, data);
             note_write(core, inode, &mut state, cred);
             if how.sync_metadata {
@@ -168,10 +163,7 @@ fn store<D: BlockPort + WriteLog>(
     for ticket in tickets {
         ticket.wait()?;
     }
-    if core.contract.block_durability == BlockDurability::Flush {
-        device.flush()?;
-    }
-    Ok(())
+    core.settle_blocks()
 }
 
 fn update_cache(file: &mut FileBody, offset: u64, data: &[u8]) {

@@ -11,6 +11,7 @@ use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
 use amphi_vfs::{Error, Result};
 
 use crate::bitmap::Run;
+use crate::core::io_error;
 use crate::format::{Extent, InodeUpper, LINE, NODE_ENTRIES, NodeHeader, PAGE, ROOT_ENTRIES, UNWRITTEN};
 use crate::tx::Tx;
 
@@ -94,9 +95,7 @@ impl Node {
             return Err(corrupt(ino, "a child pointer leads outside the data area"));
         }
         let mut page = Box::new([0; PAGE]);
-        device
-            .read(Lpa(u64::from(lba)), &mut page[..], Structure::Pointer)
-            .map_err(|error| Error::Io(error.to_string()))?;
+        device.read(Lpa(u64::from(lba)), &mut page[..], Structure::Pointer).map_err(io_error)?;
         let entries =
             NodeHeader::decode(&page, ino, depth).map_err(|error| corrupt(ino, &error.to_string()))?.to_vec();
         if entries[0].file_page != pointer.file_page {
@@ -401,6 +400,14 @@ impl ExtentTree {
     /// Where `file_page` is.
     pub fn map(&self, file_page: u64) -> Mapped {
         self.root.map(file_page, u64::MAX)
+    }
+
+    /// The block behind that of the page before `file_page`: where that page is best put.
+    pub fn goal(&self, file_page: u64) -> Option<u64> {
+        match self.map(file_page.checked_sub(1)?) {
+            Mapped::At { lba, .. } | Mapped::Unwritten { lba, .. } => Some(lba + 1),
+            Mapped::Hole { .. } => None,
+        }
     }
 
     /// Pages that extent nodes take.

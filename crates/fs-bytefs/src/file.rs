@@ -7,7 +7,7 @@
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
 use amphi_vfs::{Cred, Error, Result, Seek, WriteMode};
 
-use crate::core::Core;
+use crate::core::{Core, io_error};
 use crate::extent::{ExtentTree, FILE_PAGES_MAX, Mapped};
 use crate::format::{PAGE, mode};
 use crate::inode::{Inode, State};
@@ -97,15 +97,11 @@ impl FileBody {
                 |index: u64| size_on_device.saturating_sub(index * PAGE as u64).min(PAGE as u64) as usize;
             if wanted == 1 {
                 let mut data = Box::new([0; PAGE]);
-                core.device
-                    .read(Lpa(lba), &mut data[..], Structure::Data)
-                    .map_err(|error| Error::Io(error.to_string()))?;
+                core.device.read(Lpa(lba), &mut data[..], Structure::Data).map_err(io_error)?;
                 self.pages.insert(index, CachedPage::read(data, valid(index)));
             } else {
                 let mut bytes = vec![0; wanted as usize * PAGE];
-                core.device
-                    .read(Lpa(lba), &mut bytes, Structure::Data)
-                    .map_err(|error| Error::Io(error.to_string()))?;
+                core.device.read(Lpa(lba), &mut bytes, Structure::Data).map_err(io_error)?;
                 for (i, data) in bytes.as_chunks::<PAGE>().0.iter().enumerate() {
                     let index = index + i as u64;
                     self.pages.insert(index, CachedPage::read(Box::new(*data), valid(index)));

@@ -12,7 +12,7 @@ use amphi_vfs::{
     RenameMode, Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
 };
 
-use crate::core::Core;
+use crate::core::{Core, io_error};
 use crate::format::PAGE;
 use crate::inode::{Body, Inode};
 use crate::mount::{self, FormatOptions, Info, MountError, MountOptions};
@@ -125,7 +125,7 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
                 delete(core, &inode, &mut state, Tx::new(core, 0)?)?;
             }
         }
-        core.device.flush().map_err(|error| core.device_error(&error))?;
+        core.device.flush().map_err(io_error)?;
         let mut state = core.state;
         state.unmounted_ns = core.now().into();
         state.clean = 1.into();

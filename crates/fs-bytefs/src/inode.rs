@@ -126,7 +126,8 @@ impl State {
         }
     }
 
-    const fn tree_mut(&mut self) -> Option<&mut ExtentTree> {
+    /// As [`tree`](Self::tree), to change.
+    pub const fn tree_mut(&mut self) -> Option<&mut ExtentTree> {
         match &mut self.body {
             Body::File(file) => Some(&mut file.tree),
             Body::Dir(dir) => Some(&mut dir.tree),

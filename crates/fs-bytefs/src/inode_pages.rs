@@ -9,8 +9,9 @@ use std::sync::Arc;
 use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_rt::hash::HashMap;
 use amphi_rt::sync::Mutex;
-use amphi_vfs::{Error, Result};
+use amphi_vfs::Result;
 
+use crate::core::io_error;
 use crate::format::{INODE_BYTES, Layout, PAGE};
 
 const SHARDS: usize = 16;
@@ -47,9 +48,7 @@ impl InodePages {
         let mut cached = cached.lock();
         if cached.is_none() {
             let mut bytes = Box::new([0; PAGE]);
-            device
-                .read(Lpa(page), &mut bytes[..], Structure::Inode)
-                .map_err(|error| Error::Io(error.to_string()))?;
+            device.read(Lpa(page), &mut bytes[..], Structure::Inode).map_err(io_error)?;
             *cached = Some(bytes);
         }
         let mut inode = [0; INODE_BYTES];

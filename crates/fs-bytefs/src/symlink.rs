@@ -3,7 +3,7 @@
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
 use amphi_vfs::{Error, Result};
 
-use crate::core::Core;
+use crate::core::{Core, io_error};
 use crate::extent::{ExtentTree, Mapped};
 use crate::format::PAGE;
 use crate::tx::Tx;
@@ -28,7 +28,7 @@ pub fn read_target<D: BlockPort + WriteLog>(
         return Err(Error::Corrupt(format!("symlink {ino} cannot have a target of {size} bytes")));
     }
     let mut page = Box::new([0; PAGE]);
-    core.device.read(Lpa(lba), &mut page[..], Structure::Data).map_err(|error| core.device_error(&error))?;
+    core.device.read(Lpa(lba), &mut page[..], Structure::Data).map_err(io_error)?;
     Ok(page[..size as usize].to_vec())
 }
 
@@ -45,12 +45,8 @@ pub fn write_target<D: BlockPort + WriteLog>(
     let lba = tx.allocate_block();
     let mut page = Box::new([0; PAGE]);
     page[..target.len()].copy_from_slice(target);
-    core.device
-        .write(Lpa(u64::from(lba)), &page[..], Structure::Data)
-        .map_err(|error| core.device_error(&error))?;
-    if core.contract.block_durability == amphi_device::BlockDurability::Flush {
-        core.device.flush().map_err(|error| core.device_error(&error))?;
-    }
+    core.device.write(Lpa(u64::from(lba)), &page[..], Structure::Data).map_err(io_error)?;
+    core.settle_blocks().map_err(io_error)?;
     tree.insert(0, lba, 1, &mut || tx.allocate_block());
     Ok(())
 }

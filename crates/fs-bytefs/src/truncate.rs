@@ -7,10 +7,10 @@ use amphi_device::{BlockPort, WriteLog};
 use amphi_vfs::{Error, Result};
 
 use crate::core::Core;
-use crate::extent::{ExtentTree, FILE_PAGES_MAX};
+use crate::extent::FILE_PAGES_MAX;
 use crate::file::FILE_BYTES_MAX;
 use crate::format::PAGE;
-use crate::inode::{Body, Inode, State};
+use crate::inode::{Inode, State};
 use crate::tx::Tx;
 use crate::writeback::write_back;
 use crate::xattr;
@@ -50,15 +50,6 @@ pub fn set_size<D: BlockPort + WriteLog>(
     free_from(core, inode, state, size.div_ceil(PAGE as u64))?;
     state.attributes_dirty = false;
     Ok(())
-}
-
-fn tree_of(state: &mut State) -> Option<&mut ExtentTree> {
-    match &mut state.body {
-        Body::File(file) => Some(&mut file.tree),
-        Body::Dir(dir) => Some(&mut dir.tree),
-        Body::Symlink(_, tree) => Some(tree),
-        Body::Special => None,
-    }
 }
 
 /// Commits the inode as it stands and frees its pages from `from` on.
@@ -112,7 +103,7 @@ fn free_in_steps<D: BlockPort + WriteLog>(
 
 /// Frees up to [`STEP_PAGES`] pages at or beyond `from`, the last ones first. Returns whether there are more.
 fn free_step<D: BlockPort + WriteLog>(state: &mut State, from: u64, tx: &mut Tx<'_, D>) -> bool {
-    let Some(tree) = tree_of(state) else { return false };
+    let Some(tree) = state.tree_mut() else { return false };
     let mut freed = 0;
     while let Some(last) = tree.last() {
         let (first, pages) = (last.file_page.get(), u64::from(last.len()));

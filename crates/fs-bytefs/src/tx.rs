@@ -16,7 +16,7 @@ use amphi_vfs::{Error, Result};
 use smallvec::SmallVec;
 
 use crate::bitmap::{Bitmap, GroupBits, Run, change, line};
-use crate::core::Core;
+use crate::core::{Core, io_error};
 use crate::format::{LINE, ORPHANS_PER_LINE, PAGE};
 use crate::orphans::SlotLine;
 
@@ -198,7 +198,7 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
             &mut self.bytes,
             &mut self.updates,
         )?;
-        self.store_and_commit().map_err(|error| core.device_error(&error))?;
+        self.store_and_commit().map_err(io_error)?;
         drop((orphan_lines, inode_groups, block_groups));
         for update in self.updates.iter().filter(|update| core.layout.in_inode_table(update.at)) {
             core.inode_pages.note(update.at, &self.bytes[update.bytes.clone()]);

@@ -4,7 +4,7 @@
 //! the pages are contiguous; of the others only the modified lines go, by bytes. All of it is durable before the transaction that makes it count,
 //! with the new extents, bitmap lines and the inode, commits.
 
-use amphi_device::{BlockDurability, BlockPort, Completion, Lpa, Structure, WriteLog};
+use amphi_device::{BlockPort, Completion, Lpa, Structure, WriteLog};
 use amphi_vfs::Result;
 
 use crate::core::Core;
@@ -29,8 +29,7 @@ pub fn write_back<D: BlockPort + WriteLog>(
     data_only: bool,
 ) -> Result<()> {
     let grows = state.size != state.size_on_device;
-    let file = state.file_mut()?;
-    if file.dirty.is_empty() && !grows && (data_only || !state.attributes_dirty) {
+    if state.file()?.dirty.is_empty() && !grows && (data_only || !state.attributes_dirty) {
         return Ok(());
     }
     core.writable()?;
@@ -40,14 +39,7 @@ pub fn write_back<D: BlockPort + WriteLog>(
     let reserved = std::mem::take(&mut file.unmapped) + std::mem::take(&mut file.reserved_nodes);
     let mut tx = Tx::with_reserved(core, reserved);
     let (new_pages, fresh) = map_pages(file, &dirty, &mut tx);
-    let stored = match write_data(core, file, &dirty, &fresh) {
-        Ok(stored) => stored,
-        Err(error) => {
-            let error = core.device_error(&error);
-            core.fail(&error);
-            return Err(error);
-        }
-    };
+    let stored = write_data(core, file, &dirty, &fresh).map_err(|error| core.broken(error))?;
     let metadata = grows || !fresh.is_empty() || (state.attributes_dirty && !data_only);
     if metadata {
         state.data_pages += new_pages;
@@ -59,11 +51,7 @@ pub fn write_back<D: BlockPort + WriteLog>(
         drop(tx);
         if stored {
             core.device.fence();
-            core.device.verify_read().map_err(|error| {
-                let error = core.device_error(&error);
-                core.fail(&error);
-                error
-            })?;
+            core.device.verify_read().map_err(|error| core.broken(error))?;
         }
     }
     let file = state.file_mut()?;
@@ -101,11 +89,7 @@ fn map_pages<D: BlockPort + WriteLog>(
                     continue;
                 }
             };
-            let goal = index.checked_sub(1).and_then(|before| match file.tree.map(before) {
-                Mapped::At { lba, .. } | Mapped::Unwritten { lba, .. } => Some(lba + 1),
-                Mapped::Hole { .. } => None,
-            });
-            let blocks = tx.allocate_blocks(hole, goal);
+            let blocks = tx.allocate_blocks(hole, file.tree.goal(index));
             file.tree.insert(index, blocks.start as u32, blocks.len as u32, &mut || tx.allocate_block());
             index += blocks.len;
             added += blocks.len;
@@ -158,8 +142,8 @@ fn write_data<D: BlockPort + WriteLog>(
     for ticket in tickets {
         ticket.wait()?;
     }
-    if wrote && core.contract.block_durability == BlockDurability::Flush {
-        device.flush()?;
+    if wrote {
+        core.settle_blocks()?;
     }
     debug_assert!(blocks.iter().all(|(_, data)| data.len() == PAGE), "pages are whole");
     Ok(stored)

@@ -7,7 +7,7 @@ use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
 use amphi_vfs::{Error, Ino, Result, XattrMode};
 
 use crate::bitmap::Run;
-use crate::core::Core;
+use crate::core::{Core, io_error};
 use crate::format::{LINE, LINES_PER_PAGE, PAGE, XattrHeader};
 use crate::inode::State;
 use crate::tx::Tx;
@@ -53,9 +53,7 @@ impl Xattrs {
         }
         let corrupt = |what: &str| Error::Corrupt(format!("inode {ino}: {what}"));
         let mut page = Box::new([0; PAGE]);
-        core.device
-            .read(Lpa(u64::from(self.lba)), &mut page[..], Structure::Inode)
-            .map_err(|error| core.device_error(&error))?;
+        core.device.read(Lpa(u64::from(self.lba)), &mut page[..], Structure::Inode).map_err(io_error)?;
         self.attributes = XattrHeader::decode(&page, ino).map_err(|error| corrupt(&error.to_string()))?;
         self.page = Some(page);
         self.lines_known = LINES_PER_PAGE;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use amphi_model::Model;
-use amphi_vfs::{Attr, DirEntry, Error, FileSystem, FileType, Ino, Name, Result, Seek, TimeSpec};
+use amphi_vfs::{Attr, Error, FileSystem, FileType, Ino, Name, Result, Seek, TimeSpec};
 
-use crate::harness::Fs;
+use crate::harness::{Fs, list};
 
 /// Times before this were set by an operation; later ones come from a clock. (In ns: the year 1990.)
 const CLOCK_STARTS: i64 = 631_152_000_000_000_000;
@@ -78,22 +78,7 @@ pub(super) fn listing(
     step: usize,
     prefix: &[u8],
 ) -> Result<Vec<(Vec<u8>, FileType, Ino)>> {
-    let mut all = Vec::new();
-    let mut cookie = 0;
-    loop {
-        let before = all.len();
-        fs.readdir(dir, cookie, &mut |entry: DirEntry<'_>| {
-            if all.len() == before + step {
-                return false;
-            }
-            all.push((entry.name.to_vec(), entry.file_type, entry.ino));
-            cookie = entry.next_cookie;
-            true
-        })?;
-        if all.len() == before {
-            break;
-        }
-    }
+    let mut all = list(fs, dir, step)?;
     all.retain(|(name, ..)| name.starts_with(prefix));
     all.sort_by(|one, other| one.0.cmp(&other.0));
     Ok(all)
