@@ -19,7 +19,7 @@ use crate::image::Image;
 use crate::log::{Cleaning, LogSpace, PageIndex, TxLog};
 use crate::ports::Stages;
 use crate::power::Power;
-use crate::stats::Counters;
+use crate::stats::{Counters, Meters};
 use crate::timing::Timing;
 use crate::worker::Bell;
 
@@ -42,6 +42,7 @@ pub(crate) struct Core {
     pub(crate) image_id: u64,
     pub(crate) contract: DurabilityContract,
     pub(crate) timing: Timing,
+    pub(crate) meters: Meters,
     pub(crate) power: Power,
     pub(crate) partitions: Box<[Partition]>,
     pub(crate) log: LogSpace,

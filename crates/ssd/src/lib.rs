@@ -50,4 +50,7 @@ pub use profile::{
     Profile, ProfileError,
 };
 pub use ssd::{OpenOptions, Ssd};
-pub use stats::{FlashTraffic, PathTraffic, Stats, StructureTraffic};
+pub use stats::{
+    ActivityStats, Bucket, CommandLatency, EraseBucket, FlashLatency, FlashTraffic, Latency, PathTraffic,
+    Queue, Stats, StructureTraffic,
+};

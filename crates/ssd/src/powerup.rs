@@ -18,7 +18,7 @@ use crate::info::{Info, Shutdown};
 use crate::log::PageIndex;
 use crate::ports::Stages;
 use crate::power::Power;
-use crate::stats::{Counters, Stats};
+use crate::stats::{Counters, Meters, Stats};
 use crate::timing::Timing;
 use crate::{ImageError, Profile};
 
@@ -304,6 +304,7 @@ pub(crate) fn power_up(
         image_id: parts.header.image_id.get(),
         contract: profile.contract(),
         timing: Timing::new(&profile, dilation, free),
+        meters: Meters::new(free || profile.is_free()),
         power: Power::on(),
         partitions,
         log: Default::default(),

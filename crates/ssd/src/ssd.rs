@@ -115,8 +115,11 @@ impl Ssd {
     pub fn stats(&self) -> Stats {
         let core = &self.core;
         let mut stats = core.count().report();
-        (stats.erase_count_min, stats.erase_count_max) = core.wear();
-        stats.log_used = core.log_tail(core.active_region());
+        core.wear().report(&mut stats);
+        core.meters.report(&mut stats);
+        let active = core.active_region();
+        stats.log_used = core.log_tail(active);
+        stats.log_cleaning_used = core.log_tail(1 - active);
         stats.log_capacity = core.layout.region_bytes;
         stats.txlog_used = core.txlog_used();
         stats.index_bytes = self.index_bytes();

@@ -171,11 +171,9 @@ impl Timing {
         self.buffer.iter().map(|slot| slot.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
 
-    /// A die erases a block.
-    pub(crate) fn erase_block(&self, from: u64, die: u64) {
-        if !self.free {
-            self.dies[die as usize].book(from, self.erase_ns);
-        }
+    /// A die erases a block. Answers when it is done.
+    pub(crate) fn erase_block(&self, from: u64, die: u64) -> u64 {
+        if self.free { 0 } else { self.dies[die as usize].book(from, self.erase_ns) }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::Profile;
 use crate::core::Core;
 use crate::format::{Layout, OOB_BYTES, Oob, PAGE};
 use crate::image::Image;
+use crate::stats::{Cause, Wear};
 
 /// What a page is programmed for. Streams fill different blocks, so that long-lived pages gather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -376,7 +377,7 @@ impl Core {
         let word = self.block_word(block as u32);
         let erases = (word.load(Ordering::Relaxed) as u32).saturating_add(1);
         word.store(u64::from(erases), Ordering::Release);
-        self.timing.erase_block(self.timing.now(), self.blocks.die_of(first));
+        self.time_erase(Cause::GarbageCollection, self.timing.now(), self.blocks.die_of(first));
         let mut pool = self.blocks.pool.lock();
         // A few erased blocks keep their storage, so that steady overwriting does not allocate; more would be the host's disk wasted.
         let keep = 64 + self.layout.blocks as usize / 64;
@@ -394,7 +395,7 @@ impl Core {
         if !self.blocks.erases.fetch_add(1, Ordering::Relaxed).is_multiple_of(WEAR_EVERY) {
             return None;
         }
-        let (_, most) = self.wear();
+        let most = self.wear().max;
         let full = |block: &u32| {
             self.blocks.state[*block as usize].load(Ordering::Relaxed) == FULL
                 && self.blocks.pending[*block as usize].load(Ordering::Acquire) == 0
@@ -407,13 +408,9 @@ impl Core {
             .map(|(_, block)| u64::from(block))
     }
 
-    /// Fewest and most erases of one block.
-    pub(crate) fn wear(&self) -> (u32, u32) {
-        let mut wear = (u32::MAX, 0);
-        for block in 0..self.layout.blocks as u32 {
-            let erases = self.block_word(block).load(Ordering::Relaxed) as u32;
-            wear = (wear.0.min(erases), wear.1.max(erases));
-        }
-        wear
+    /// How often blocks were erased.
+    pub(crate) fn wear(&self) -> Wear {
+        let blocks = 0..self.layout.blocks as u32;
+        Wear::of(blocks.map(|block| self.block_word(block).load(Ordering::Relaxed) as u32))
     }
 }

@@ -8,7 +8,7 @@ use amphi_device::Result;
 use crate::core::Core;
 use crate::flash::Stream;
 use crate::format::{Mapping, Oob, PAGE};
-use crate::stats::{Cause, Counter};
+use crate::stats::{Activity, Cause, Counter};
 
 impl Core {
     /// Wakes the background collector.
@@ -33,6 +33,7 @@ impl Core {
     pub(crate) fn collect_now(&self) -> Result<bool> {
         let _collecting = self.blocks.collecting.lock();
         self.count().add(Counter::ForegroundGc, 1);
+        let _waiting = self.meters.begin(Activity::NoFreeBlock);
         while !self.blocks.has_spare() {
             // Unflushed writes keep blocks from being erased; flushing them is the device's to do at any time.
             if !self.collect_one()? && self.flush_cache() == 0 {
@@ -57,6 +58,7 @@ impl Core {
 
     /// Moves a block's live pages elsewhere and erases it.
     fn empty(&self, block: u64) -> Result<()> {
+        let _collecting = self.meters.begin(Activity::GarbageCollection);
         let first = block * self.layout.pages_per_block;
         for page in first..first + self.layout.pages_per_block {
             if self.blocks.live_pages(block) == 0 {
@@ -84,8 +86,8 @@ impl Core {
         }
         let to = self.take_page(Stream::Cold, None)?;
         let now = self.timing.now();
-        let read = self.timing.read_page(now, self.blocks.die_of(page));
-        self.timing.program_page(read, self.blocks.die_of(to));
+        let read = self.time_read(Cause::GarbageCollection, now, self.blocks.die_of(page));
+        self.time_program(Cause::GarbageCollection, read, self.blocks.die_of(to));
         self.count().flash_read(Cause::GarbageCollection, 1);
         self.count().flash_write(Cause::GarbageCollection, 1);
         if let Err(lost) = self.power.step() {

@@ -8,7 +8,7 @@ use crate::format::EntryHeader;
 use crate::log::chunks::Chunk;
 use crate::log::space;
 use crate::log::versions::cover;
-use crate::stats::{Cause, Counter, Path};
+use crate::stats::{Activity, Cause, Counter, Path};
 
 /// A store as it reaches the device. It lies within one page.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +100,9 @@ impl Core {
                 }
             }
             self.ring_cleaner();
+            let waiting = self.meters.begin(Activity::LogFull);
             self.clean_bell.wait_beyond(seen)?;
+            drop(waiting);
             self.power.check()?;
         }
         Err(Error::NoSpace("the write log is full of open transactions; commit some".to_owned()))

@@ -17,7 +17,7 @@ use crate::format::{Mapping, Oob, PAGE, control};
 use crate::log::skiplist::PageIndex;
 use crate::log::space::region_of;
 use crate::log::versions::{Version, cover};
-use crate::stats::{Cause, Counter};
+use crate::stats::{Activity, Cause, Counter};
 
 /// Buffers that cleaning reuses from page to page.
 #[derive(Debug)]
@@ -94,6 +94,7 @@ impl Core {
             self.image.word(control!(active)).store(1 - active as u64, Ordering::Release);
             active
         };
+        let _cleaning = self.meters.begin(Activity::LogCleaning);
         let total = self.clean_pages(scratch, Some(old), cause)?;
         if total.stuck > 0 {
             return Ok(false);
@@ -187,7 +188,7 @@ impl Core {
                             outcome => outcome?,
                         }
                         if let Mapping::At(page) = base {
-                            cleaned.done_at = self.timing.read_page(now, self.blocks.die_of(page));
+                            cleaned.done_at = self.time_read(cause, now, self.blocks.die_of(page));
                             self.count().flash_read(cause, 1);
                         }
                     }
@@ -200,7 +201,7 @@ impl Core {
             } else {
                 let page = self.take_page(Stream::Fresh, None)?;
                 let from = cleaned.done_at.max(self.timing.now());
-                cleaned.done_at = self.timing.program_page(from, self.blocks.die_of(page));
+                cleaned.done_at = self.time_program(cause, from, self.blocks.die_of(page));
                 self.program(page, &scratch.page)?;
                 self.count().flash_write(cause, 1);
                 Some(page)

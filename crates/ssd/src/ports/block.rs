@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::dice::Dice;
 use crate::format::{Mapping, PAGE};
 use crate::ssd::Ssd;
-use crate::stats::{Cause, Counter, Path};
+use crate::stats::{Cause, Command, Counter, Path};
 
 /// What a command in flight will do at completion.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub struct Ticket<'a> {
     at: Lpa,
     tag: Structure,
     number: u64,
+    began: u64,
     done_at: u64,
     work: Option<Work<'a>>,
 }
@@ -32,7 +33,18 @@ impl Ticket<'_> {
     fn complete(&mut self) -> Result<()> {
         let Some(work) = self.work.take() else { return Ok(()) };
         let core = self.core;
+        let called_at = core.timing.now();
         core.timing.wait(self.done_at);
+        core.meters.completed();
+        let command = if matches!(work, Work::Read(_)) { Command::BlockRead } else { Command::BlockWrite };
+        let outcome = self.take_effect(work);
+        let device_ns = self.done_at.saturating_sub(self.began);
+        core.meters.command(command, Some(self.tag), device_ns, called_at);
+        outcome
+    }
+
+    fn take_effect(&self, work: Work<'_>) -> Result<()> {
+        let core = self.core;
         match work {
             Work::Read(into) => {
                 core.power.check()?;
@@ -104,14 +116,13 @@ impl Core {
         Ok(())
     }
 
-    fn book_read(&self, at: Lpa, pages: u64) -> u64 {
+    fn book_read(&self, start: u64, at: Lpa, pages: u64) -> u64 {
         let mut mapped = 0;
-        let start = self.timing.now();
         let mut ready = start;
         for lpa in at.0..at.0 + pages {
             if let Mapping::At(page) = self.mapping(lpa) {
                 mapped += 1;
-                ready = ready.max(self.timing.read_page(start, self.blocks.die_of(page)));
+                ready = ready.max(self.time_read(Cause::Host, start, self.blocks.die_of(page)));
             }
         }
         if mapped > 0 {
@@ -120,15 +131,33 @@ impl Core {
         self.timing.to_host(ready, pages * PAGE)
     }
 
-    fn book_write(&self, pages: u64, turn: usize) -> u64 {
+    fn book_write(&self, start: u64, pages: u64, turn: usize) -> u64 {
         if self.timing.is_free() {
             return 0;
         }
-        let arrived = self.timing.to_device(self.timing.now(), pages * PAGE);
+        let arrived = self.timing.to_device(start, pages * PAGE);
         (0..pages as usize).fold(arrived, |admitted, page| {
             let die = self.blocks.die_of_turn(turn.wrapping_add(page));
-            admitted.max(self.timing.program_page(arrived, die))
+            admitted.max(self.time_program(Cause::Host, arrived, die))
         })
+    }
+
+    fn trim_pages(&self, at: Lpa, pages: u64) -> Result<()> {
+        let end = at.0 + pages;
+        let mut lpa = at.0;
+        while lpa < end {
+            let (partition, first) = self.partition(lpa);
+            let in_partition = (self.layout.partition_pages - u64::from(first)).min(end - lpa);
+            let mut index = partition.index.write();
+            // A part without mapping and log entries has nothing to forget.
+            if partition.stored.load(std::sync::atomic::Ordering::Relaxed) || index.pages() > 0 {
+                for page in 0..in_partition {
+                    self.trim_page(partition, &mut index, lpa + page, first + page as u16)?;
+                }
+            }
+            lpa += in_partition;
+        }
+        Ok(())
     }
 }
 
@@ -149,8 +178,11 @@ impl BlockPort for Ssd {
         let core = self.core();
         core.power.command()?;
         core.check_pages("block read", at, into.len())?;
-        let done_at = core.book_read(at, (into.len() / PAGE_BYTES) as u64);
-        Ok(Ticket { core, at, tag, number: core.power.ticket(), done_at, work: Some(Work::Read(into)) })
+        let began = core.timing.now();
+        let done_at = core.book_read(began, at, (into.len() / PAGE_BYTES) as u64);
+        core.meters.submitted();
+        let work = Some(Work::Read(into));
+        Ok(Ticket { core, at, tag, number: core.power.ticket(), began, done_at, work })
     }
 
     fn submit_write<'a>(&'a self, at: Lpa, bufs: &'a [&'a [u8]], tag: Structure) -> Result<Ticket<'a>> {
@@ -163,48 +195,35 @@ impl BlockPort for Ssd {
         }
         core.check_pages("block write", at, bytes)?;
         let turn = core.blocks.take_turns(bytes / PAGE_BYTES);
-        let done_at = core.book_write((bytes / PAGE_BYTES) as u64, turn);
-        Ok(Ticket {
-            core,
-            at,
-            tag,
-            number: core.power.ticket(),
-            done_at,
-            work: Some(Work::Write { bufs, turn }),
-        })
+        let began = core.timing.now();
+        let done_at = core.book_write(began, (bytes / PAGE_BYTES) as u64, turn);
+        core.meters.submitted();
+        let work = Some(Work::Write { bufs, turn });
+        Ok(Ticket { core, at, tag, number: core.power.ticket(), began, done_at, work })
     }
 
     fn flush(&self) -> Result<()> {
         let core = self.core();
         core.power.command()?;
-        core.timing.wait(core.timing.command());
-        if core.contract.block_durability == BlockDurability::Flush {
-            core.timing.wait(core.timing.all_programmed());
-            core.power.check()?;
-            core.flush_cache();
-        }
-        core.power.check()
+        core.measured(Command::Flush, || {
+            core.timing.wait(core.timing.command());
+            if core.contract.block_durability == BlockDurability::Flush {
+                core.timing.wait(core.timing.all_programmed());
+                core.power.check()?;
+                core.flush_cache();
+            }
+            core.power.check()
+        })
     }
 
     fn trim(&self, at: Lpa, pages: u64) -> Result<()> {
         let core = self.core();
         core.power.command()?;
         core.check_page_count("trim", at, pages)?;
-        core.timing.wait(core.timing.command());
-        let end = at.0 + pages;
-        let mut lpa = at.0;
-        while lpa < end {
-            let (partition, first) = core.partition(lpa);
-            let in_partition = (core.layout.partition_pages - u64::from(first)).min(end - lpa);
-            let mut index = partition.index.write();
-            // A part without mapping and log entries has nothing to forget.
-            if partition.stored.load(std::sync::atomic::Ordering::Relaxed) || index.pages() > 0 {
-                for page in 0..in_partition {
-                    core.trim_page(partition, &mut index, lpa + page, first + page as u16)?;
-                }
-            }
-            lpa += in_partition;
-        }
+        core.measured(Command::Trim, || {
+            core.timing.wait(core.timing.command());
+            core.trim_pages(at, pages)
+        })?;
         core.count().add(Counter::PagesTrimmed, pages);
         Ok(())
     }

@@ -5,7 +5,7 @@ use amphi_device::{ByteDurability, BytePort, Error, PAGE_BYTES, Result, Structur
 use crate::core::{Core, lines};
 use crate::format::PAGE;
 use crate::ssd::Ssd;
-use crate::stats::{Counter, Path};
+use crate::stats::{Cause, Command, Counter, Path};
 
 impl BytePort for Ssd {
     fn load(&self, at: u64, into: &mut [u8], tag: Structure) -> Result<()> {
@@ -21,7 +21,7 @@ impl BytePort for Ssd {
             let lpa = at_byte / PAGE;
             if core.read_newest(lpa, offset, part)? && !core.timing.is_free() {
                 // The lines wait for their flash page.
-                let flash = core.timing.read_page(start, core.die_of_lpa(lpa));
+                let flash = core.time_read(Cause::Host, start, core.die_of_lpa(lpa));
                 done = done.max(flash + (done - start));
             }
             at_byte += part.len() as u64;
@@ -29,7 +29,7 @@ impl BytePort for Ssd {
         }
         core.overlay_staged(at, into);
         core.count().transfer(Path::ByteRead, tag, into.len() as u64);
-        core.timing.wait(done);
+        core.wait_for(Command::Load, Some(tag), start, done);
         Ok(())
     }
 
@@ -66,7 +66,7 @@ impl BytePort for Ssd {
         core.post_staged();
         if core.contract.byte_durability == ByteDurability::Fence {
             // Global persistent flush: the fence itself waits for the device, and has nobody to tell of a failure.
-            if let Err(cause) = drain(core) {
+            if let Err(cause) = drain(core, Command::Fence) {
                 core.keep_failure(cause);
             }
         }
@@ -77,7 +77,7 @@ impl BytePort for Ssd {
         core.power.command()?;
         core.count().add(Counter::VerifyReads, 1);
         match core.contract.byte_durability {
-            ByteDurability::VerifyRead => drain(core),
+            ByteDurability::VerifyRead => drain(core, Command::VerifyRead),
             // Everything posted has arrived already.
             ByteDurability::Fence => core.take_failure(),
         }
@@ -85,11 +85,16 @@ impl BytePort for Ssd {
 }
 
 /// Waits until what the calling task has posted arrives, and takes it into the log.
-fn drain(core: &Core) -> Result<()> {
+fn drain(core: &Core, command: Command) -> Result<()> {
     // How much it is matters only where it takes time: asking is one lock more.
-    if !core.timing.is_free() {
-        core.timing.wait(core.timing.verify_lines(core.posted_lines()));
-        core.power.check()?;
+    if core.timing.is_free() {
+        return core.drain();
     }
-    core.drain()
+    let began = core.timing.now();
+    let done = core.timing.verify_lines(core.posted_lines());
+    core.timing.wait(done);
+    core.power.check()?;
+    let outcome = core.drain();
+    core.meters.command(command, None, done - began, began);
+    outcome
 }

@@ -3,23 +3,27 @@
 use amphi_device::{Error, RecoverReport, Result, TxId, WriteLog};
 
 use crate::ssd::Ssd;
-use crate::stats::Counter;
+use crate::stats::{Activity, Command, Counter};
 
 impl WriteLog for Ssd {
     fn commit(&self, tx: TxId) -> Result<()> {
         let core = self.core();
         core.power.command()?;
-        core.timing.wait(core.timing.command());
+        let began = core.timing.now();
+        let done = core.timing.command();
+        core.timing.wait(done);
         for _ in 0..3 {
             let seen = core.clean_bell.rounds();
             if core.append_commit(tx)? {
                 core.count().add(Counter::Commits, 1);
+                core.meters.command(Command::Commit, None, done - began, began);
                 if core.txlog_used() * 100 > core.layout.txlog_entries * core.profile.log.clean_at_percent {
                     core.ring_cleaner();
                 }
                 return Ok(());
             }
             core.ring_cleaner();
+            let _waiting = core.meters.begin(Activity::LogFull);
             core.clean_bell.wait_beyond(seen)?;
         }
         Err(Error::NoSpace(
@@ -30,14 +34,18 @@ impl WriteLog for Ssd {
     fn recover(&self) -> Result<RecoverReport> {
         let core = self.core();
         core.power.command()?;
-        core.timing.wait(core.timing.command());
-        core.recover_log()
+        core.measured(Command::Recover, || {
+            core.timing.wait(core.timing.command());
+            core.recover_log()
+        })
     }
 
     fn clean_log(&self) -> Result<()> {
         let core = self.core();
         core.power.command()?;
-        core.timing.wait(core.timing.command());
-        core.clean_all()
+        core.measured(Command::CleanLog, || {
+            core.timing.wait(core.timing.command());
+            core.clean_all()
+        })
     }
 }

@@ -1,10 +1,11 @@
-//! Counters, kept in the image so that they survive with it, and their report.
+//! Counters kept in the image, so that they survive with it: host traffic by path and structure, flash traffic by cause, and single
+//! counts.
 
 use std::sync::atomic::Ordering;
 
 use amphi_device::Structure;
-use serde::Serialize;
 
+use super::report::{FlashTraffic, PathTraffic, Stats, StructureTraffic, sum};
 use crate::format;
 use crate::image::Image;
 
@@ -15,6 +16,22 @@ pub(crate) enum Cause {
     LogCleaning,
     GarbageCollection,
     Recovery,
+}
+
+impl Cause {
+    /// Every cause, in the order of its discriminant.
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Host, Self::LogCleaning, Self::GarbageCollection, Self::Recovery];
+
+    /// The name used in JSON.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::LogCleaning => "log-cleaning",
+            Self::GarbageCollection => "garbage-collection",
+            Self::Recovery => "recovery",
+        }
+    }
 }
 
 /// How bytes travelled between host and device.
@@ -132,125 +149,12 @@ impl Counters<'_> {
             stats.flash_garbage_collection,
             stats.flash_recovery,
         ];
-        stats.flash_bytes_written =
-            causes.iter().map(|cause| cause.pages_written).sum::<u64>() * format::PAGE;
-        stats.flash_bytes_read = causes.iter().map(|cause| cause.pages_read).sum::<u64>() * format::PAGE;
+        let bytes =
+            |pages: fn(&FlashTraffic) -> u64| sum(causes.iter().map(pages)).saturating_mul(format::PAGE);
+        stats.flash_bytes_written = bytes(|cause| cause.pages_written);
+        stats.flash_bytes_read = bytes(|cause| cause.pages_read);
         stats.write_amplification =
             if host == 0 { 0.0 } else { stats.flash_bytes_written as f64 / host as f64 };
         stats
     }
-}
-
-fn sum(counts: impl Iterator<Item = u64>) -> u64 {
-    counts.fold(0, u64::saturating_add)
-}
-
-/// What a device did since its image was made. Byte counts are exact; a *command* is one load, store or block command.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Stats {
-    /// Loads on the byte port.
-    pub byte_read: PathTraffic,
-    /// Stores on the byte port, counted when they reach the device.
-    pub byte_write: PathTraffic,
-    /// Reads on the block port.
-    pub block_read: PathTraffic,
-    /// Writes on the block port.
-    pub block_write: PathTraffic,
-    /// Bytes the host read, on both ports.
-    pub host_bytes_read: u64,
-    /// Bytes the host wrote, on both ports.
-    pub host_bytes_written: u64,
-    /// Flash traffic of the host's own commands.
-    pub flash_host: FlashTraffic,
-    /// Flash traffic of log cleaning.
-    pub flash_log_cleaning: FlashTraffic,
-    /// Flash traffic of garbage collection.
-    pub flash_garbage_collection: FlashTraffic,
-    /// Flash traffic of RECOVER.
-    pub flash_recovery: FlashTraffic,
-    /// Bytes read from flash, for every cause.
-    pub flash_bytes_read: u64,
-    /// Bytes programmed to flash, for every cause.
-    pub flash_bytes_written: u64,
-    /// Flash bytes written per host byte written; 0 before the host wrote anything.
-    pub write_amplification: f64,
-    /// Erase blocks erased.
-    pub blocks_erased: u64,
-    /// Erase blocks that garbage collection emptied.
-    pub gc_runs: u64,
-    /// Times that a write found no free block and had to collect before it went on.
-    pub gc_foreground_runs: u64,
-    /// Fewest and most erases of one block.
-    pub erase_count_min: u32,
-    /// See [`erase_count_min`](Self::erase_count_min).
-    pub erase_count_max: u32,
-    /// Pages the host trimmed.
-    pub pages_trimmed: u64,
-    /// COMMIT commands.
-    pub commits: u64,
-    /// Write-verify reads.
-    pub verify_reads: u64,
-    /// Entries appended to the write log for the host.
-    pub log_entries: u64,
-    /// Bytes of log those entries took, headers and padding included.
-    pub log_bytes: u64,
-    /// Entries of open transactions that cleaning carried over to the fresh region.
-    pub log_entries_carried: u64,
-    /// Regions cleaned.
-    pub log_cleanings: u64,
-    /// RECOVER commands.
-    pub recoveries: u64,
-    /// Bytes in use in the active log region.
-    pub log_used: u64,
-    /// Bytes of one log region.
-    pub log_capacity: u64,
-    /// Bytes of memory the log's index holds; 0 when the device is not powered up.
-    pub index_bytes: u64,
-    /// Commits in the transaction log.
-    pub txlog_used: u64,
-    /// Simulated power cuts.
-    pub power_cuts: u64,
-    /// Simulated host crashes.
-    pub host_crashes: u64,
-}
-
-/// Transfers on one path in one direction.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PathTraffic {
-    /// By the file-system structure they serve.
-    pub structures: [StructureTraffic; 8],
-}
-
-impl PathTraffic {
-    /// Bytes over all structures.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        sum(self.structures.iter().map(|structure| structure.bytes))
-    }
-
-    /// Commands over all structures.
-    #[must_use]
-    pub fn commands(&self) -> u64 {
-        sum(self.structures.iter().map(|structure| structure.commands))
-    }
-}
-
-/// Transfers for one file-system structure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct StructureTraffic {
-    /// The structure's name.
-    pub structure: &'static str,
-    /// Transfers.
-    pub commands: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-/// Flash pages read and written for one cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct FlashTraffic {
-    /// Pages read.
-    pub pages_read: u64,
-    /// Pages programmed.
-    pub pages_written: u64,
 }
