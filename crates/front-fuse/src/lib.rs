@@ -15,6 +15,7 @@
 //! - `attributes` and `errno` the translations, one table each
 #![forbid(unsafe_code)]
 
+mod answered;
 mod answers;
 mod attach;
 mod attributes;

@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
 
-use amphi_vfs::{DirEntry, FileSystem, FileType, Ino, Name, Result};
+use amphi_vfs::{DirEntry, Entry, FileSystem, FileType, Ino, Name, Result};
 use fuser::{Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 
+use crate::answered::Answered;
+use crate::answers::VALID;
 use crate::attributes::{file_attr, kind};
 
 /// Names fetched at a time: about what fits one 4 KB answer with attributes.
@@ -32,12 +33,27 @@ pub(crate) fn plain<F: FileSystem>(fs: &F, dir: Ino, cookie: u64, reply: &mut Re
     })
 }
 
+/// Looks `name` up for `thread`, with attributes read after that was noted.
+pub(crate) fn lookup<F: FileSystem>(
+    fs: &F,
+    answered: &Answered,
+    dir: Ino,
+    name: Name<'_>,
+    thread: u32,
+) -> Result<Entry> {
+    let ino = fs.lookup(dir, name)?.attr.ino;
+    answered.note(ino, thread);
+    let attr = fs.getattr(ino).inspect_err(|_| fs.forget(ino, 1))?;
+    Ok(Entry { attr })
+}
+
 /// Names with attributes; each one but `.` and `..` takes a reference, as a lookup does.
 pub(crate) fn with_attributes<F: FileSystem>(
     fs: &F,
+    answered: &Answered,
     dir: Ino,
     mut cookie: u64,
-    valid: &Duration,
+    thread: u32,
     reply: &mut ReplyDirectoryPlus,
 ) -> Result<()> {
     let mut batch = Vec::with_capacity(BATCH);
@@ -59,7 +75,7 @@ pub(crate) fn with_attributes<F: FileSystem>(
         let Some(last) = batch.last() else { return Ok(()) };
         cookie = last.next_cookie;
         for listed in &batch {
-            if !add_with_attributes(fs, dir, listed, valid, reply) {
+            if !add_with_attributes(fs, answered, dir, listed, thread, reply) {
                 return Ok(());
             }
         }
@@ -69,14 +85,15 @@ pub(crate) fn with_attributes<F: FileSystem>(
 /// Adds one entry; false if the answer is full.
 fn add_with_attributes<F: FileSystem>(
     fs: &F,
+    answered: &Answered,
     dir: Ino,
     listed: &Listed,
-    valid: &Duration,
+    thread: u32,
     reply: &mut ReplyDirectoryPlus,
 ) -> bool {
     // `.` and `..` are the only names that `Name` refuses. The kernel takes no reference on them.
     let (attr, referenced) = match Name::new(&listed.name) {
-        Ok(name) => match fs.lookup(dir, name) {
+        Ok(name) => match lookup(fs, answered, dir, name, thread) {
             Ok(entry) => (entry.attr, true),
             // Removed since it was listed: a listing need not show it.
             Err(_) => return true,
@@ -91,7 +108,7 @@ fn add_with_attributes<F: FileSystem>(
         INodeNo(attr.ino.0),
         listed.next_cookie,
         OsStr::from_bytes(&listed.name),
-        valid,
+        &VALID,
         &file_attr(&attr),
         Generation(u64::from(attr.generation)),
     );

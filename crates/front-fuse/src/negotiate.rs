@@ -9,7 +9,10 @@ const WRITE_BYTES_MAX: u32 = 1 << 20;
 ///
 /// Not its write-back cache (`FUSE_WRITEBACK_CACHE`): completed writes that it still holds are lost when this process is killed, and the kernel then
 /// sends times it kept as requests of their own: SQLite's DELETE journal took 1.3 to 2.2 times as long in one noisy comparison.
-const WANTED: [InitFlags; 13] = [
+///
+/// Not its memory of listings, which comes with `FUSE_NO_OPENDIR_SUPPORT`: it puts together what several programs read, before and after a name was
+/// removed, and gives that to a program that opened the directory after the removal.
+const WANTED: [InitFlags; 12] = [
     InitFlags::FUSE_EXPORT_SUPPORT,
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_BIG_WRITES,
@@ -20,7 +23,6 @@ const WANTED: [InitFlags; 13] = [
     InitFlags::FUSE_READDIRPLUS_AUTO,
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_NO_OPEN_SUPPORT,
-    InitFlags::FUSE_NO_OPENDIR_SUPPORT,
     // Cached pages stay until a change goes through the kernel itself: there is no other way to change them.
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
     // Set-id bits are cleared by the file system (`FileSystem::write`, `setattr`), so that a write needs no questions before it.
@@ -37,10 +39,8 @@ pub(crate) fn negotiate(config: &mut KernelConfig) -> std::io::Result<()> {
             tracing::debug!("the kernel's FUSE driver lacks {flag:?}");
         }
     }
-    for essential in [InitFlags::FUSE_NO_OPEN_SUPPORT, InitFlags::FUSE_NO_OPENDIR_SUPPORT] {
-        if !config.capabilities().contains(essential) {
-            return Err(std::io::Error::other("it is too old: Linux 5.1 or newer is needed"));
-        }
+    if !config.capabilities().contains(InitFlags::FUSE_NO_OPEN_SUPPORT) {
+        return Err(std::io::Error::other("it is too old: Linux 5.1 or newer is needed"));
     }
     if let Err(largest) = config.set_max_write(WRITE_BYTES_MAX) {
         tracing::debug!("write requests are limited to {largest} bytes");

@@ -1,6 +1,6 @@
 //! Kernel requests to file-system operations: one method per request, each a translation and nothing else.
 //!
-//! Files are not opened here: `open`, `create` and `opendir` are answered with "not implemented", on which the kernel stops sending
+//! Files are not opened here: `open` and `create` are answered with "not implemented", on which the kernel stops sending
 //! them, and opens and closes files it knows by itself. An open file is an inode the kernel has looked up and not forgotten, so it
 //! lives, with or without names, as long as anybody needs it; `O_TRUNC` arrives as a `setattr`, and creating a file is one `mknod`.
 
@@ -12,16 +12,18 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use amphi_vfs::{
-    Allocate, Cred, Error, FileSystem, Ino, Name, RenameMode, Result, Seek, SetAttr, WriteMode, XattrMode,
+    Allocate, Cred, Entry, Error, FileSystem, Ino, Name, RenameMode, Result, Seek, SetAttr, WriteMode,
+    XattrMode,
 };
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, INodeNo, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek,
-    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, FopenFlags, INodeNo, KernelConfig, LockOwner, OpenFlags, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
 
-use crate::answers::{VALID, answer_attr, answer_empty, answer_entry, answer_lookup, answer_xattr};
+use crate::answered::Answered;
+use crate::answers::{answer_attr, answer_empty, answer_entry, answer_lookup, answer_xattr};
 use crate::attributes::{node_type, set_time, time_spec};
 use crate::errno::{errno, errno_of_seek, errno_or_absent};
 use crate::listing;
@@ -42,14 +44,40 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Server<F> {
     fs: Arc<F>,
+    answered: Arc<Answered>,
     /// Whether there are extended attributes at all. Before most writes the kernel asks for one; if not, it can be told to stop.
     has_xattrs: bool,
 }
 
 impl<F: FileSystem> Server<F> {
-    pub(crate) fn new(fs: Arc<F>) -> Self {
+    pub(crate) fn new(fs: Arc<F>, answered: Arc<Answered>) -> Self {
         let absent = matches!(fs.getxattr(Ino::ROOT, b"user.amphi"), Err(Error::Unsupported(_)));
-        Self { fs, has_xattrs: !absent }
+        Self { fs, answered, has_xattrs: !absent }
+    }
+
+    /// The result of a change to `inodes`, to be answered to the thread of `request`.
+    fn changed<T>(&self, request: &Request, inodes: &[INodeNo], result: Result<T>) -> Result<T> {
+        if result.is_ok() {
+            for number in inodes {
+                self.answered.changed(ino(*number), request.pid());
+            }
+        }
+        result
+    }
+
+    /// The inode that has come to be called `name` was changed, for the thread of `request`.
+    fn changed_by_name(&self, request: &Request, parent: INodeNo, name: &OsStr) {
+        // By now it may be called something else; then whoever renamed it has seen to it.
+        if let Ok(found) = Self::with_name(name, |name| self.fs.lookup(ino(parent), name)) {
+            self.answered.changed(found.attr.ino, request.pid());
+            self.fs.forget(found.attr.ino, 1);
+        }
+    }
+
+    /// The inode, once more known to the kernel, with attributes read after it was noted who gets them.
+    fn reference(&self, inode: Ino, thread: u32) -> Result<Entry> {
+        self.answered.note(inode, thread);
+        self.fs.reference(inode)
     }
 
     fn with_name<T>(name: &OsStr, f: impl FnOnce(Name<'_>) -> Result<T>) -> Result<T> {
@@ -88,24 +116,29 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         negotiate(config)
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         // With FUSE_EXPORT_SUPPORT the kernel asks for these when it has a file handle and no longer the inode.
         match name.as_bytes() {
-            b"." => return answer_entry(reply, self.fs.reference(ino(parent))),
+            b"." => return answer_entry(reply, self.reference(ino(parent), request.pid())),
             b".." => {
-                let above = self.fs.parent(ino(parent)).and_then(|above| self.fs.reference(above));
+                let above =
+                    self.fs.parent(ino(parent)).and_then(|above| self.reference(above, request.pid()));
                 return answer_entry(reply, above);
             }
             _ => {}
         }
-        answer_lookup(reply, Self::with_name(name, |name| self.fs.lookup(ino(parent), name)));
+        let found = Self::with_name(name, |name| {
+            listing::lookup(&*self.fs, &self.answered, ino(parent), name, request.pid())
+        });
+        answer_lookup(reply, found);
     }
 
     fn forget(&self, _request: &Request, number: INodeNo, count: u64) {
         self.fs.forget(ino(number), count);
     }
 
-    fn getattr(&self, _request: &Request, number: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, number: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+        self.answered.note(ino(number), request.pid());
         answer_attr(reply, self.fs.getattr(ino(number)));
     }
 
@@ -160,7 +193,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
             let file_type = node_type(mode).ok_or(Error::Invalid("a type that mknod does not make"))?;
             self.fs.create(ino(parent), name, file_type, permissions(mode), rdev, &cred(&request.into()))
         });
-        answer_entry(reply, created);
+        answer_entry(reply, self.changed(request, &[parent], created));
     }
 
     fn mkdir(
@@ -175,27 +208,29 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         let created = Self::with_name(name, |name| {
             self.fs.mkdir(ino(parent), name, permissions(mode), &cred(&request.into()))
         });
-        answer_entry(reply, created);
+        answer_entry(reply, self.changed(request, &[parent], created));
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer_empty(reply, Self::with_name(name, |name| self.fs.unlink(ino(parent), name)));
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = Self::with_name(name, |name| self.fs.unlink(ino(parent), name));
+        answer_empty(reply, self.changed(request, &[parent], removed));
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer_empty(reply, Self::with_name(name, |name| self.fs.rmdir(ino(parent), name)));
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = Self::with_name(name, |name| self.fs.rmdir(ino(parent), name));
+        answer_empty(reply, self.changed(request, &[parent], removed));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let created = Self::with_name(name, |name| {
             self.fs.symlink(ino(parent), name, target.as_os_str().as_bytes(), &cred(&request.into()))
         });
-        answer_entry(reply, created);
+        answer_entry(reply, self.changed(request, &[parent], created));
     }
 
     fn rename(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -217,21 +252,25 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
                 self.fs.rename(ino(parent), name, ino(new_parent), new_name, mode)
             })
         });
-        answer_empty(reply, renamed);
+        if renamed.is_ok() {
+            self.changed_by_name(request, new_parent, new_name);
+            if mode == RenameMode::Exchange {
+                self.changed_by_name(request, parent, name);
+            }
+        }
+        answer_empty(reply, self.changed(request, &[parent, new_parent], renamed));
     }
 
     fn link(
         &self,
-        _request: &Request,
+        request: &Request,
         number: INodeNo,
         new_parent: INodeNo,
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
-        answer_entry(
-            reply,
-            Self::with_name(new_name, |name| self.fs.link(ino(number), ino(new_parent), name)),
-        );
+        let linked = Self::with_name(new_name, |name| self.fs.link(ino(number), ino(new_parent), name));
+        answer_entry(reply, self.changed(request, &[number, new_parent], linked));
     }
 
     fn open(&self, _request: &Request, _number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -252,7 +291,19 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
     }
 
     fn opendir(&self, _request: &Request, _number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply.error(Errno::ENOSYS);
+        // Directories need no opening either, but "not implemented" lets the kernel keep listings: see `negotiate`.
+        reply.opened(FileHandle(0), FopenFlags::empty());
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        _file: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
     }
 
     fn flush(
@@ -356,13 +407,20 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
 
     fn readdirplus(
         &self,
-        _request: &Request,
+        request: &Request,
         number: INodeNo,
         _file: FileHandle,
         cookie: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        match listing::with_attributes(&*self.fs, ino(number), cookie, &VALID, &mut reply) {
+        match listing::with_attributes(
+            &*self.fs,
+            &self.answered,
+            ino(number),
+            cookie,
+            request.pid(),
+            &mut reply,
+        ) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(&error)),
         }
@@ -386,7 +444,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
 
     fn setxattr(
         &self,
-        _request: &Request,
+        request: &Request,
         number: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -403,7 +461,8 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         if REFUSED_XATTRS.contains(&name.as_bytes()) {
             return reply.error(Errno::EOPNOTSUPP);
         }
-        match self.fs.setxattr(ino(number), name.as_bytes(), value, mode) {
+        let set = self.fs.setxattr(ino(number), name.as_bytes(), value, mode);
+        match self.changed(request, &[number], set) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno_or_absent(&error)),
         }
@@ -432,8 +491,9 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         answer_xattr(reply, size, joined);
     }
 
-    fn removexattr(&self, _request: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        match self.fs.removexattr(ino(number), name.as_bytes()) {
+    fn removexattr(&self, request: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = self.fs.removexattr(ino(number), name.as_bytes());
+        match self.changed(request, &[number], removed) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno_or_absent(&error)),
         }
@@ -458,7 +518,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
             _ => return reply.error(Errno::EOPNOTSUPP),
         };
         let allocated = self.fs.allocate(ino(number), offset, length, what, &cred(&request.into()));
-        answer_empty(reply, allocated);
+        answer_empty(reply, self.changed(request, &[number], allocated));
     }
 
     fn lseek(

@@ -8,6 +8,7 @@ use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::FileSystem;
 use fuser::{Config, SessionACL};
 
+use crate::answered::Answered;
 use crate::attach::{self, MountError};
 use crate::options::MountOptions;
 use crate::serve::Server;
@@ -30,7 +31,9 @@ pub fn mount<F: FileSystem + 'static>(
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<Session, MountError> {
-    mount_server(Server::new(fs), mountpoint, options)
+    let answered = Arc::new(Answered::new());
+    let kernel = Arc::clone(&answered);
+    begin(Server::new(fs, answered), mountpoint, options, |session| kernel.tell(session.notifier()))
 }
 
 /// As [`mount`], for a front end that answers the kernel's requests itself.
@@ -41,6 +44,16 @@ pub fn mount_server<S: fuser::Filesystem + 'static>(
     server: S,
     mountpoint: &Path,
     options: &MountOptions,
+) -> Result<Session, MountError> {
+    begin(server, mountpoint, options, |_| ())
+}
+
+/// Mounts and serves; `before_requests` sees the session before the first request is served.
+fn begin<S: fuser::Filesystem + 'static>(
+    server: S,
+    mountpoint: &Path,
+    options: &MountOptions,
+    before_requests: impl FnOnce(&fuser::Session<S>),
 ) -> Result<Session, MountError> {
     let mountpoint = attach::prepare(mountpoint, options)?;
     let device = attach::mount(&mountpoint, options)?;
@@ -58,6 +71,7 @@ pub fn mount_server<S: fuser::Filesystem + 'static>(
         let _ = attach::detach(&mountpoint);
         MountError::Handshake(cause)
     })?;
+    before_requests(&session);
     let serving = task::spawn("fuse", move || session.run());
     Ok(Session { mountpoint, serving: Some(serving) })
 }

@@ -1,4 +1,4 @@
-//! Listings through the kernel's readdir and its cache.
+//! Listings through the kernel's readdir.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -5,6 +5,7 @@
 // These tests live in real time: the other side is the kernel.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod attributes;
 mod contents;
 mod directories;
 mod lifecycle;

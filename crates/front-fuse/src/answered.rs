@@ -1,0 +1,125 @@
+//! Attributes on their way to the kernel, and what overtakes them.
+//!
+//! The kernel remembers attributes for as long as we allow, which is for ever. It asks for them without a lock (`lookup`, `getattr`,
+//! `readdirplus`), so while an answer is on its way to one thread another thread can change the file. Where the change's own answer carries
+//! attributes, or the kernel counts the change itself (`write`, `setattr`, the lost name of `unlink`), it throws the overtaken answer away. For the
+//! others (`fallocate`, extended attributes, the directories in which names come and go) it does not: the old attributes would be believed from then on.
+//! Telling it that an inode's attributes are invalid, before the change is answered, makes it discard what it had asked before.
+//!
+//! That costs a system call, so it is done only where an answer may be on its way: when another thread than the one that asks for the change was answered
+//! lately. A thread's own answers have arrived, else it would not ask for more.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use amphi_rt::sync::OnceCell;
+use amphi_rt::time;
+use amphi_vfs::Ino;
+use fuser::{INodeNo, Notifier};
+
+/// How long an answer may take from our hand to the kernel's memory, at most: the thread that asked may have to wait for a processor.
+const ARRIVED_AFTER_MS: u64 = 10_000;
+
+/// Inodes are told apart by so many slots. Two that share one only cause needless notices.
+const SLOTS: usize = 1024;
+
+/// Bits of a slot's word that hold the time; a thread number has at most 22.
+const TIME_BITS: u32 = 42;
+
+/// To which threads the attributes of some inodes went lately.
+#[derive(Default)]
+struct Slot {
+    /// The last answer: thread number above [`TIME_BITS`], time in ms below. 0 for none.
+    last: AtomicU64,
+    /// When another thread than the last one was answered last, in ms.
+    other_ms: AtomicU64,
+}
+
+/// Keeps the kernel from remembering attributes that were overtaken on the way.
+pub(crate) struct Answered {
+    slots: Box<[Slot]>,
+    /// There is none before the session with the kernel has begun, and no request either.
+    kernel: OnceCell<Notifier>,
+}
+
+impl Answered {
+    pub(crate) fn new() -> Self {
+        Self { slots: (0..SLOTS).map(|_| Slot::default()).collect(), kernel: OnceCell::new() }
+    }
+
+    /// Begins to tell the kernel.
+    pub(crate) fn tell(&self, kernel: Notifier) {
+        self.kernel.get_or_init(|| kernel);
+    }
+
+    /// The attributes of `ino` are about to be read for `thread`. To be called before they are read, so that whoever changes them later sees it.
+    pub(crate) fn note(&self, ino: Ino, thread: u32) {
+        let slot = self.slot(ino);
+        let last = slot.last.swap(u64::from(thread) << TIME_BITS | now_ms(), Ordering::SeqCst);
+        // Threads of processes that this one cannot see are all number 0.
+        if last != 0 && (last >> TIME_BITS != u64::from(thread) || thread == 0) {
+            slot.other_ms.fetch_max(time_of(last), Ordering::SeqCst);
+        }
+    }
+
+    /// The attributes of `ino` have been changed for `thread`, which is not answered yet.
+    pub(crate) fn changed(&self, ino: Ino, thread: u32) {
+        if !self.may_be_under_way(ino, thread) {
+            return;
+        }
+        // A negative offset: attributes only, the cached pages stay.
+        if let Some(kernel) = self.kernel.get()
+            && let Err(error) = kernel.inval_inode(INodeNo(ino.0), -1, 0)
+        {
+            tracing::warn!("the kernel may show old attributes of inode {}: {error}", ino.0);
+        }
+    }
+
+    fn may_be_under_way(&self, ino: Ino, thread: u32) -> bool {
+        let slot = self.slot(ino);
+        let last = slot.last.load(Ordering::SeqCst);
+        let other = slot.other_ms.load(Ordering::SeqCst);
+        let recent = |then: u64| then != 0 && now_ms().saturating_sub(then) < ARRIVED_AFTER_MS;
+        recent(other) || ((last >> TIME_BITS != u64::from(thread) || thread == 0) && recent(time_of(last)))
+    }
+
+    fn slot(&self, ino: Ino) -> &Slot {
+        &self.slots[(ino.0 % SLOTS as u64) as usize]
+    }
+}
+
+impl fmt::Debug for Answered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answered").finish_non_exhaustive()
+    }
+}
+
+/// Never 0, which stands for "not yet". 42 bits last for 139 years.
+fn now_ms() -> u64 {
+    time::now_ns() / 1_000_000 + 1
+}
+
+const fn time_of(word: u64) -> u64 {
+    word & ((1 << TIME_BITS) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_answers_to_other_threads_can_be_overtaken() {
+        let answered = Answered::new();
+        let (a, b) = (4_194_303, 7);
+        assert!(!answered.may_be_under_way(Ino(5), a));
+        answered.note(Ino(5), a);
+        assert!(!answered.may_be_under_way(Ino(5), a), "its own answer has arrived");
+        assert!(answered.may_be_under_way(Ino(5), b));
+        assert!(!answered.may_be_under_way(Ino(6), b), "another inode");
+        answered.note(Ino(5), b);
+        answered.note(Ino(5), b);
+        assert!(answered.may_be_under_way(Ino(5), a) && answered.may_be_under_way(Ino(5), b));
+        answered.note(Ino(8), 0);
+        assert!(answered.may_be_under_way(Ino(8), 0), "who knows whether it was the same one");
+    }
+}
