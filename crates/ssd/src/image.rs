@@ -15,13 +15,18 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::ImageError;
+use crate::format::PAGE;
+use crate::power_fork::Lineage;
 
 /// A mapped image.
 #[derive(Debug)]
 pub(crate) struct Image {
-    map: MmapRaw,
+    /// `None` only while the image is dropped.
+    map: Option<MmapRaw>,
     file: Option<File>,
     path: String,
+    /// Of an image that is forked again and again: which of its pages may differ from the origin of all its forks.
+    lineage: Option<Lineage>,
 }
 
 fn system(action: &'static str, path: &str, cause: &std::io::Error) -> ImageError {
@@ -44,7 +49,7 @@ impl Image {
             .no_reserve_swap()
             .map_anon()
             .map_err(|cause| system("map", &path, &cause))?;
-        Ok(Self { map: map.into(), file: None, path })
+        Ok(Self { map: Some(map.into()), file: None, path, lineage: None })
     }
 
     /// Creates a sparse file of `bytes` zero bytes, readable and writable by its owner only, and locks it.
@@ -101,7 +106,7 @@ impl Image {
             .len(bytes as usize)
             .map_raw(&file)
             .map_err(|cause| system("map", &path, &cause))?;
-        Ok(Self { map, file: Some(file), path })
+        Ok(Self { map: Some(map), file: Some(file), path, lineage: None })
     }
 
     /// Whether the image is memory, not a file.
@@ -111,14 +116,56 @@ impl Image {
 
     /// Length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.map.len() as u64
+        self.mapping().len() as u64
+    }
+
+    fn mapping(&self) -> &MmapRaw {
+        self.map.as_ref().expect("only a dropped image has no mapping")
+    }
+
+    /// Makes this image, which is memory, the origin of forks: from now on every image forked from it, or from its forks, knows which
+    /// pages it has changed.
+    pub(crate) fn found_lineage(&mut self) {
+        self.lineage = Some(Lineage::found(self.bytes()));
+    }
+
+    /// A fork of an image that has a lineage: only pages that it or a former fork has changed are copied.
+    ///
+    /// # Errors
+    /// The system has no address space left.
+    pub(crate) fn fork(&self) -> Option<Result<Self, ImageError>> {
+        let lineage = self.lineage.as_ref()?;
+        let (map, lineage) = match lineage.take_idle() {
+            Some((map, heir)) => (map, heir),
+            None => match Self::in_memory(self.bytes()) {
+                Ok(mut blank) => (blank.map.take().expect("a new image has a mapping"), lineage.stranger()),
+                Err(cause) => return Some(Err(cause)),
+            },
+        };
+        let mut fork = Self { map: Some(map), file: None, path: self.path.clone(), lineage: None };
+        for page in lineage.differing(self.lineage.as_ref()?) {
+            let at = page * PAGE;
+            if at < self.bytes() {
+                fork.copy_from(self, at, PAGE.min(self.bytes() - at) as usize);
+            }
+        }
+        lineage.follow(self.lineage.as_ref()?);
+        fork.lineage = Some(lineage);
+        Some(Ok(fork))
+    }
+
+    /// Notes that these bytes may change.
+    fn touch(&self, at: u64, len: usize) {
+        if let Some(lineage) = &self.lineage {
+            lineage.touch(at, len);
+        }
     }
 
     /// The address of `len` bytes at `at`, after checking that they are inside.
     fn window(&self, at: u64, len: usize) -> *mut u8 {
         let end = at.checked_add(len as u64).expect("an address inside the image");
         assert!(end <= self.bytes(), "bytes {at}..{end} are outside the image of {} bytes", self.bytes());
-        self.map.as_mut_ptr().wrapping_add(at as usize)
+        self.mapping().as_mut_ptr().wrapping_add(at as usize)
     }
 
     /// Copies bytes out of the image.
@@ -131,6 +178,7 @@ impl Image {
 
     /// Copies bytes into the image.
     pub(crate) fn write(&self, at: u64, data: &[u8]) {
+        self.touch(at, data.len());
         let to = self.window(at, data.len());
         // SAFETY: as in `read`, with the mapping as the destination.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) }
@@ -138,6 +186,7 @@ impl Image {
 
     /// Copies bytes within the image.
     pub(crate) fn copy(&self, from: u64, to: u64, len: usize) {
+        self.touch(to, len);
         let (from, to) = (self.window(from, len), self.window(to, len));
         // SAFETY: both ranges lie inside the mapping; `copy` allows them to overlap.
         unsafe { std::ptr::copy(from, to, len) }
@@ -145,6 +194,7 @@ impl Image {
 
     /// Copies bytes from another image, at the same address.
     pub(crate) fn copy_from(&self, other: &Self, at: u64, len: usize) {
+        self.touch(at, len);
         let (from, to) = (other.window(at, len), self.window(at, len));
         // SAFETY: each range lies inside its own mapping, and the two mappings are distinct.
         unsafe { std::ptr::copy_nonoverlapping(from, to, len) }
@@ -152,6 +202,7 @@ impl Image {
 
     /// Fills bytes of the image with zeros.
     pub(crate) fn zero(&self, at: u64, len: usize) {
+        self.touch(at, len);
         let to = self.window(at, len);
         // SAFETY: the range lies inside the mapping.
         unsafe { std::ptr::write_bytes(to, 0, len) }
@@ -172,6 +223,7 @@ impl Image {
     /// An atomic word of the image; `at` is a multiple of 8.
     pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at.is_multiple_of(8), "word {at} is not aligned");
+        self.touch(at, 8);
         let word = self.window(at, 8);
         // SAFETY: the eight bytes lie inside the mapping, which is page-aligned, so the word is aligned; the mapping lives as long
         // as the returned borrow of `self`; words reached by this method are never accessed by plain copies at the same time.
@@ -223,7 +275,7 @@ impl Image {
         if self.file.is_none() {
             return Ok(());
         }
-        self.map
+        self.mapping()
             .flush()
             .map_err(|cause| amphi_device::Error::Image(format!("cannot write {} back: {cause}", self.path)))
     }
@@ -231,6 +283,9 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
+        if let (Some(lineage), Some(map)) = (self.lineage.take(), self.map.take()) {
+            lineage.retire(map);
+        }
         if let Some(file) = &self.file {
             // Closing would do, unless another thread is starting a process just now, which holds a copy of the file for a moment.
             let _ = flock(file, FlockOperation::Unlock);

@@ -34,6 +34,7 @@ mod info;
 mod log;
 mod ports;
 mod power;
+mod power_fork;
 mod powerup;
 mod profile;
 mod ssd;

@@ -95,7 +95,15 @@ impl Ssd {
         Self::power_up(Arc::new(image), &parts, *options)
     }
 
-    fn power_up(image: Arc<Image>, parts: &powerup::Parts, options: OpenOptions) -> Result<Self, ImageError> {
+    pub(crate) const fn options(&self) -> OpenOptions {
+        self.options
+    }
+
+    pub(crate) fn power_up(
+        image: Arc<Image>,
+        parts: &powerup::Parts,
+        options: OpenOptions,
+    ) -> Result<Self, ImageError> {
         let dilation = if options.dilation > 0.0 { options.dilation } else { 1.0 };
         let last_shutdown = powerup::shutdown(&image)?;
         let core = powerup::power_up(image, parts, dilation, options.free)?;
@@ -247,9 +255,7 @@ impl Ssd {
     pub fn fork(&self) -> Result<Self, ImageError> {
         let _cleaning = self.core.cleaning.0.lock();
         let _collecting = self.core.blocks.collecting.lock();
-        let image = Arc::new(powerup::copy(&self.core)?);
-        let parts = powerup::read(&image)?;
-        let mut fork = Self::power_up(image, &parts, self.options)?;
+        let mut fork = self.fork_device()?;
         fork.last_shutdown = self.last_shutdown;
         fork.core.stages.take_from(self.core.stages.copy());
         Ok(fork)

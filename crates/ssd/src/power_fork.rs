@@ -1,0 +1,221 @@
+//! Forks of a device by the thousand: what the crash laboratory needs to look at one moment in many ways.
+//!
+//! A device made [`forkable`](Ssd::forkable) is the origin of a lineage. Its forks, and theirs, note which pages of the image they touch,
+//! so that forking again copies only pages in which two members of the lineage may differ; memory of forks that are gone is used
+//! again. The other powers here decide what a crash leaves: which bytes on their way arrive.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use amphi_device::{Structure, TxId};
+use amphi_rt::sync::Mutex;
+use foldhash::fast::FixedState;
+use memmap2::MmapRaw;
+
+use crate::ImageError;
+use crate::format::{Mapping, PAGE};
+use crate::log::Store;
+use crate::powerup;
+use crate::ssd::Ssd;
+
+/// One bit per page of an image.
+type Pages = Box<[AtomicU64]>;
+
+/// Memory of forks that are gone, with the pages in which it may differ from the origin.
+#[derive(Debug, Default)]
+struct Idle(Mutex<Vec<(MmapRaw, Pages)>>);
+
+/// What an image knows of the origin it descends from: the pages in which the two may differ.
+#[derive(Debug)]
+pub(crate) struct Lineage {
+    touched: Pages,
+    /// The origin is the one member that never changes, so that everybody can be compared with it.
+    origin: bool,
+    idle: Arc<Idle>,
+}
+
+fn blank(words: usize, value: u64) -> Pages {
+    (0..words).map(|_| AtomicU64::new(value)).collect()
+}
+
+impl Lineage {
+    /// The lineage of a new origin of `bytes` bytes.
+    pub(crate) fn found(bytes: u64) -> Self {
+        let words = bytes.div_ceil(PAGE).div_ceil(64) as usize;
+        Self { touched: blank(words, 0), origin: true, idle: Arc::default() }
+    }
+
+    /// Of fresh memory, which may differ from the origin anywhere.
+    pub(crate) fn stranger(&self) -> Self {
+        Self { touched: blank(self.touched.len(), u64::MAX), origin: false, idle: Arc::clone(&self.idle) }
+    }
+
+    /// Memory of a fork that is gone.
+    pub(crate) fn take_idle(&self) -> Option<(MmapRaw, Self)> {
+        let (map, touched) = self.idle.0.lock().pop()?;
+        Some((map, Self { touched, origin: false, idle: Arc::clone(&self.idle) }))
+    }
+
+    /// Keeps the memory of a fork that is gone.
+    pub(crate) fn retire(self, map: MmapRaw) {
+        if !self.origin {
+            self.idle.0.lock().push((map, self.touched));
+        }
+    }
+
+    /// Notes that bytes may change.
+    pub(crate) fn touch(&self, at: u64, len: usize) {
+        if self.origin || len == 0 {
+            return;
+        }
+        for page in at / PAGE..=(at + len as u64 - 1) / PAGE {
+            let word = &self.touched[(page / 64) as usize];
+            let bit = 1 << (page % 64);
+            if word.load(Ordering::Relaxed) & bit == 0 {
+                word.fetch_or(bit, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The pages in which this image and another of the lineage may differ, ascending.
+    pub(crate) fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = u64> + 'a {
+        self.touched.iter().zip(&other.touched).enumerate().flat_map(move |(number, (mine, theirs))| {
+            let mut bits = mine.load(Ordering::Relaxed) | theirs.load(Ordering::Relaxed);
+            std::iter::from_fn(move || {
+                let bit = u64::from(bits.trailing_zeros());
+                if bits == 0 {
+                    return None;
+                }
+                bits &= bits - 1;
+                Some(number as u64 * 64 + bit)
+            })
+        })
+    }
+
+    /// This image has just become a copy of another of the lineage.
+    pub(crate) fn follow(&self, other: &Self) {
+        for (mine, theirs) in self.touched.iter().zip(&other.touched) {
+            mine.store(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Powers that belong to the crash laboratory.
+impl Ssd {
+    /// Powers the device down and makes it the origin of forks, which [`fork`](Self::fork) and [`fork_device`](Self::fork_device) then make by
+    /// copying the pages that changed. The origin itself is not to be used any more except for forking.
+    ///
+    /// # Errors
+    /// There is no memory; the image is damaged.
+    pub fn forkable(self) -> Result<Self, ImageError> {
+        let mut image = powerup::copy(self.core())?;
+        let options = self.options();
+        drop(self);
+        image.found_lineage();
+        let parts = powerup::read(&image)?;
+        Self::power_up(Arc::new(image), &parts, options)
+    }
+
+    /// What the device alone has at this moment, powered up: what host threads have staged is not in it, and commands in flight have no effect.
+    ///
+    /// # Errors
+    /// There is no memory; the image is damaged.
+    pub fn fork_device(&self) -> Result<Self, ImageError> {
+        let image = match self.core().image.fork() {
+            Some(fork) => fork?,
+            None => powerup::copy(self.core())?,
+        };
+        let parts = powerup::read(&image)?;
+        Self::power_up(Arc::new(image), &parts, self.options())
+    }
+
+    /// Lets bytes that were on their way arrive while the power goes: part of a store, or of a block write in flight. They are in the
+    /// log and nowhere else, and count from the next [`restart`](Self::restart) on. Answers whether the log had room.
+    ///
+    /// # Panics
+    /// If the bytes are outside the device or cross a page.
+    pub fn arrive(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> bool {
+        let core = self.core();
+        let offset = (at % PAGE) as usize;
+        assert!(offset + data.len() <= PAGE as usize, "what arrives lies within one page");
+        assert!(core.check_bytes("arrival", at, data.len()).is_ok(), "what arrives lies inside the device");
+        let tx = tx.map_or(0, TxId::get);
+        core.append_at_power_loss(&Store { lpa: at / PAGE, offset, data, tx, tag })
+    }
+
+    /// A number that two devices of one lineage share, as good as certainly, exactly if every page reads the same on both, but for pages in `except`.
+    ///
+    /// # Errors
+    /// A page cannot be read.
+    pub fn contents(&self, except: &[amphi_device::Lpa]) -> amphi_device::Result<u64> {
+        let core = self.core();
+        let mut page = [0; PAGE as usize];
+        let mut hash = FixedState::with_seed(0).build_hasher();
+        for lpa in 0..core.layout.capacity_pages {
+            if except.iter().any(|skipped| skipped.0 == lpa) {
+                continue;
+            }
+            let (partition, in_partition) = core.partition(lpa);
+            let logged = !partition.index.read().chunks(in_partition).is_empty();
+            if logged || matches!(core.mapping(lpa), Mapping::At(_)) {
+                core.read_newest(lpa, 0, &mut page)?;
+                if page.iter().any(|byte| *byte != 0) {
+                    hash.write_u64(lpa);
+                    hash.write(&page);
+                }
+            }
+        }
+        Ok(hash.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use amphi_device::{BlockPort, BytePortExt, Lpa};
+
+    use super::*;
+    use crate::Profile;
+
+    fn device() -> Ssd {
+        let mut profile = Profile::named("free").expect("valid");
+        (profile.log.region_bytes, profile.flash.channels, profile.flash.ways) = (64 << 10, 1, 1);
+        profile.flash.pages_per_block = 16;
+        Ssd::in_memory(&profile, 4 << 20)
+    }
+
+    fn byte(ssd: &Ssd, at: Lpa) -> u8 {
+        let mut page = [0; PAGE as usize];
+        ssd.read(at, &mut page, Structure::Data).expect("readable");
+        page[0]
+    }
+
+    #[test]
+    fn forks_share_nothing_however_often_their_memory_is_used_again() {
+        let device = device();
+        device.write(Lpa(1), &[1; 4096], Structure::Data).expect("written");
+        let origin = device.forkable().expect("forkable");
+        for round in 2..20_u8 {
+            let fork = origin.fork_device().expect("a fork");
+            assert_eq!((byte(&fork, Lpa(1)), byte(&fork, Lpa(2))), (1, 0), "round {round}");
+            fork.write(Lpa(2), &[round; 4096], Structure::Data).expect("written");
+            let grandchild = fork.fork_device().expect("a fork of a fork");
+            grandchild.persist(Lpa(1).byte(0), &[round], None, Structure::Data).expect("stored");
+            assert_eq!((byte(&fork, Lpa(1)), byte(&grandchild, Lpa(1))), (1, round));
+            assert_eq!(byte(&grandchild, Lpa(2)), round);
+        }
+    }
+
+    #[test]
+    fn what_arrives_counts_after_a_restart_and_contents_tell() {
+        let origin = device().forkable().expect("forkable");
+        let (one, other) = (origin.fork_device().expect("a fork"), origin.fork_device().expect("a fork"));
+        let before = one.contents(&[]).expect("readable");
+        assert!(one.arrive(Lpa(3).byte(8), &[9; 8], None, Structure::Other));
+        let one = one.restart().expect("it powers up");
+        other.write(Lpa(3), &[&[0; 8][..], &[9; 8], &[0; 4080]].concat(), Structure::Data).expect("written");
+        assert_eq!(one.contents(&[]), other.contents(&[]), "the same bytes, one in the log, one in flash");
+        assert_ne!(one.contents(&[]), Ok(before));
+        assert_eq!(one.contents(&[Lpa(3)]), Ok(before));
+    }
+}
