@@ -2,10 +2,14 @@
 
 use std::path::Path;
 
+use amphi_rt::time::{now_ns, sleep_ns};
 use amphi_ssd::{ImageError, OpenOptions, Profile, Ssd};
 use anyhow::{Context, Result, anyhow};
 
 use crate::mountinfo;
+
+/// How long a killed process may hold on to its image: the kernel takes its memory away first, gigabytes of it.
+const DYING_NS: u64 = 2_000_000_000;
 
 /// How the device's time relates to ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,10 +30,22 @@ pub fn open(image: &Path, speed: Speed) -> Result<Ssd> {
         Speed::Dilated(factor) => options.dilation = factor,
         Speed::Free => options.free = true,
     }
-    Ssd::open(image, &options).map_err(|error| match error {
-        ImageError::InUse { .. } => in_use(image),
-        error => error.into(),
-    })
+    let deadline_ns = now_ns() + DYING_NS;
+    loop {
+        match Ssd::open(image, &options) {
+            Ok(device) => return Ok(device),
+            Err(ImageError::InUse { .. }) if now_ns() < deadline_ns && !is_served(image) => {
+                sleep_ns(DYING_NS / 100)
+            }
+            Err(ImageError::InUse { .. }) => return Err(in_use(image)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether a daemon answers for a mount of `image`. A killed one's mount stays, dead.
+fn is_served(image: &Path) -> bool {
+    matches!(mountinfo::mount_of(image), Ok(Some(mount)) if mount.directory.metadata().is_ok())
 }
 
 fn in_use(image: &Path) -> anyhow::Error {

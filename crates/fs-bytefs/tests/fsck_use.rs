@@ -84,7 +84,7 @@ fn within_20_s(what: &str, body: impl FnOnce() + Send + 'static) {
         body();
         sender.send(()).expect("somebody waits");
     });
-    assert!(ended.receive_for(Duration::from_secs(20)) != Err(ReceiveError::Empty), "{what} hangs");
+    assert!(ended.receive_for(Duration::from_secs(120)) != Err(ReceiveError::Empty), "{what} hangs");
     worker.join();
 }
 
@@ -139,7 +139,7 @@ fn damaged_images_are_survived() {
     let mut counts = std::collections::BTreeMap::new();
     let mut panics = Vec::new();
     for seed in first..last {
-        match outcomes.receive_for(Duration::from_secs(20)) {
+        match outcomes.receive_for(Duration::from_secs(120)) {
             Ok((_, Some(outcome))) => *counts.entry(outcome).or_insert(0) += 1,
             Ok((seed, None)) => panics.push(seed),
             Err(ReceiveError::Empty) => panic!("a hang: replay with AMPHI_SEED={seed}"),

@@ -67,7 +67,7 @@ impl Stage {
         step::output(Command::new("kill").arg("-KILL").arg(pid.to_string()))?;
         // A process that nobody waits for stays as a zombie, with an empty command line.
         let command_line = format!("/proc/{pid}/cmdline");
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while std::fs::read(&command_line).is_ok_and(|line| !line.is_empty()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
