@@ -1,5 +1,6 @@
 //! The process behind a mount or an export: device, file system and FUSE session together, signals, and the control socket.
 
+use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,9 @@ use signal_hook::iterator::Signals;
 use crate::control::{self, Answer, Request};
 use crate::device::{self, Speed};
 use crate::filesystem::Volume;
+use crate::metrics_server;
 use crate::runtime_dir::{self, RuntimeFiles};
+use crate::stats::metrics;
 
 /// What to serve.
 pub struct Service {
@@ -31,6 +34,8 @@ pub struct Service {
     pub mount: MountOptions,
     /// Opens what is to be mounted; the second argument is whether nothing may be changed.
     pub open: fn(Arc<Ssd>, bool) -> Result<Box<dyn Volume>>,
+    /// Where to answer Prometheus, if anywhere.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// The parts that the daemon's tasks share.
@@ -40,6 +45,7 @@ struct Daemon {
     volume: Mutex<Option<Box<dyn Volume>>>,
     directory: PathBuf,
     files: RuntimeFiles,
+    metrics: Option<SocketAddr>,
     /// Connections that want to know when everything is flushed.
     awaiting_exit: Mutex<Vec<UnixStream>>,
 }
@@ -53,12 +59,14 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
     let device = Arc::new(device::open(&service.image, service.speed)?);
     let files = runtime_dir::for_daemon(&service.image)?;
     let volume = (service.open)(Arc::clone(&device), service.mount.read_only)?;
+    let metrics = service.metrics.map(metrics_server::listen).transpose()?;
     let session = volume.attach(&service.directory, &service.mount)?;
     let daemon = Arc::new(Daemon {
         device,
         volume: Mutex::new(Some(volume)),
         directory: session.mountpoint().to_owned(),
         files,
+        metrics: metrics.as_ref().and_then(|listener| listener.local_addr().ok()),
         awaiting_exit: Mutex::new(Vec::new()),
     });
     let listener = control::listen(&daemon.files.socket)?;
@@ -67,6 +75,10 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
     task::spawn("control", move || of_control.answer_requests(&listener));
     let of_signals = Arc::clone(&daemon);
     task::spawn("signals", move || of_signals.obey_signals(signals));
+    if let Some(listener) = metrics {
+        let device = Arc::clone(&daemon.device);
+        task::spawn("metrics", move || metrics_server::serve(&listener, || metrics::text(&device.stats())));
+    }
     ready(&daemon.files)?;
 
     let served = session.wait().context("the FUSE connection broke");
@@ -126,7 +138,12 @@ impl Daemon {
 
     fn info(&self) -> Result<Value> {
         let filesystem = self.volume.lock().as_ref().map(|volume| volume.describe());
-        Ok(json!({ "pid": std::process::id(), "device": self.device.info(), "filesystem": filesystem }))
+        Ok(json!({
+            "pid": std::process::id(),
+            "metrics": self.metrics.map(|at| format!("http://{at}/metrics")),
+            "device": self.device.info(),
+            "filesystem": filesystem,
+        }))
     }
 
     /// Dies as a machine does that loses power: nothing is flushed, nobody is told but the one who asked.

@@ -16,7 +16,7 @@ use crate::target::Target;
 pub struct Options {
     /// An image, or the directory where one is mounted.
     path: PathBuf,
-    /// One JSON object: image, mounted_at, pid, device, filesystem.
+    /// One JSON object: image, mounted_at, pid, metrics, device, filesystem.
     #[arg(long)]
     json: bool,
 }
@@ -28,7 +28,7 @@ pub fn run(options: &Options) -> Result<()> {
         None => {
             let device = device::open(&target.image, Speed::Free)?;
             let filesystem = filesystem::describe(&device);
-            json!({ "pid": null, "device": device.info(), "filesystem": filesystem })
+            json!({ "pid": null, "metrics": null, "device": device.info(), "filesystem": filesystem })
         }
     };
     info["image"] = json!(target.image.display().to_string());

@@ -9,6 +9,7 @@ mod export;
 mod filesystem;
 mod fsck;
 mod info;
+mod metrics_server;
 mod mkfs;
 mod mount;
 mod mountinfo;

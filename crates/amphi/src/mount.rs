@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::daemon::{self, Service};
 use crate::device::Speed;
 use crate::filesystem::{self, Volume};
+use crate::metrics_server;
 use crate::mountinfo;
 use crate::runtime_dir::RuntimeFiles;
 
@@ -26,7 +28,8 @@ Examples:
   amphi mount ssd.img /mnt
   amphi mount ssd.img /mnt --dilate 20     device times x 20, so that the machine's own noise fades
   amphi mount ssd.img /mnt --free          no device times at all
-  amphi mount ssd.img /mnt -o ro")]
+  amphi mount ssd.img /mnt -o ro
+  amphi mount ssd.img /mnt --metrics 9100  counters for Prometheus at http://127.0.0.1:9100/metrics")]
 pub struct Options {
     /// The image.
     image: PathBuf,
@@ -51,6 +54,13 @@ pub struct Serving {
     /// No device times: as fast as the software goes.
     #[arg(long, conflicts_with = "dilate")]
     free: bool,
+    /// Answer Prometheus at http://ADDR/metrics: an address and a port, or a port of this machine alone; port 0 takes a free one,
+    /// which `amphi info` names.
+    #[arg(long, value_name = "ADDR", value_parser = metrics_server::address)]
+    metrics: Option<SocketAddr>,
+    /// Let --metrics answer other machines too: whoever reaches the address reads the counters.
+    #[arg(long, requires = "metrics")]
+    metrics_public: bool,
     /// This process is the one in the background.
     #[arg(long, hide = true, conflicts_with = "foreground")]
     background: bool,
@@ -76,6 +86,15 @@ impl Serving {
     /// # Errors
     /// What the daemon complained of.
     pub fn is_in_background(&self, image: &Path) -> Result<bool> {
+        if let Some(at) = self.metrics
+            && !self.metrics_public
+            && !at.ip().is_loopback()
+        {
+            bail!(
+                "{at} can be reached from other machines; use 127.0.0.1:{}, or add --metrics-public if that is meant",
+                at.port()
+            );
+        }
         if self.foreground || self.background {
             return Ok(false);
         }
@@ -103,6 +122,7 @@ impl Serving {
             speed: if self.free { Speed::Free } else { Speed::Dilated(self.dilate) },
             mount: mount_options(image, &self.option)?,
             open,
+            metrics: self.metrics,
         };
         if !self.background {
             return daemon::serve(&service, |_| {

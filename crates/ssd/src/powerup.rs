@@ -18,7 +18,7 @@ use crate::info::{Info, Shutdown};
 use crate::log::PageIndex;
 use crate::ports::Stages;
 use crate::power::Power;
-use crate::stats::{Counters, Meters, Stats};
+use crate::stats::{Counters, Meters, Stats, Wear};
 use crate::timing::Timing;
 use crate::{ImageError, Profile};
 
@@ -236,7 +236,7 @@ pub(crate) fn info(image: &Image, layout: &Layout, profile: &Profile, last_shutd
     }
 }
 
-/// Reads what an image's device is and did, by reading its first pages only.
+/// Reads what an image's device is and did from its first pages and its wear alone.
 ///
 /// # Errors
 /// As for [`open`], except that the image may be in use.
@@ -252,12 +252,27 @@ pub(crate) fn inspect(path: &Path) -> Result<(Info, Stats), ImageError> {
     let image = Image::in_memory(head.len() as u64)?;
     image.write(0, &head);
     let mut stats = Counters(&image).report();
+    read_wear(&file, path, &parts.layout)?.report(&mut stats);
     let active = image.word(control!(active)).load(Ordering::Relaxed) & 1;
     stats.log_used = image.word(control!(tail[active])).load(Ordering::Relaxed);
+    stats.log_cleaning_used = image.word(control!(tail[1 - active])).load(Ordering::Relaxed);
     stats.log_capacity = parts.layout.region_bytes;
     let commits = |at| image.word(at).load(Ordering::Relaxed);
     stats.txlog_used = commits(control!(txlog_tail)).saturating_sub(commits(control!(txlog_head)));
     Ok((info(&image, &parts.layout, &parts.profile, shutdown(&image)?), stats))
+}
+
+/// Reads how often blocks were erased from an image's file.
+fn read_wear(file: &std::fs::File, path: &Path, layout: &Layout) -> Result<Wear, ImageError> {
+    use std::os::unix::fs::FileExt;
+    let mut words = vec![0; layout.blocks as usize * 8];
+    file.read_exact_at(&mut words, layout.block_words).map_err(|cause| ImageError::System {
+        action: "read",
+        path: path.display().to_string(),
+        cause: cause.to_string(),
+    })?;
+    let (words, _) = words.as_chunks::<8>();
+    Ok(Wear::of(words.iter().map(|word| u64::from_le_bytes(*word) as u32)))
 }
 
 /// Powers a device up: rebuilds what was volatile.

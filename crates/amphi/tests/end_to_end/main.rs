@@ -2,6 +2,7 @@
 //!
 //! - `command` what needs no mount: arguments, refusals, exit codes
 //! - `mounted` mounting, looking, unmounting, dying, coming back
+//! - `telemetry` what a mount says of its device: JSON, lines, Prometheus
 //! - `export` the kernel's ext4, XFS and Btrfs on an exported SSD
 //! - `programs` SQLite, git, tar and a compiler
 //! - `crash_loops` hundreds of crashes under load, with `worker` and `oracle`
@@ -18,5 +19,6 @@ mod mounted;
 mod oracle;
 mod programs;
 mod rig;
+mod telemetry;
 mod traps;
 mod worker;
