@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use amphi_ssd::Ssd;
+use amphi_ssd::{Firmware, Ssd};
 use anyhow::{Context, Result, bail};
 
 use crate::device::{self, Speed};
@@ -15,7 +15,7 @@ use crate::size;
 Examples:
   amphi mkfs ssd.img
   amphi mkfs ssd.img --fs bytefs --size 32G --profile mssd-pcie3
-  amphi mkfs raw.img --fs none")]
+  amphi mkfs raw.img --fs none --firmware page-cache")]
 pub struct Options {
     /// The image to create. It is sparse: it takes the room of what is written to it.
     image: PathBuf,
@@ -28,6 +28,9 @@ pub struct Options {
     /// The SSD's parameters: a built-in profile's name, or a TOML file.
     #[arg(long, default_value = "mssd-pcie3")]
     profile: String,
+    /// What the SSD does with its memory, if not what the profile says.
+    #[arg(long, value_enum)]
+    firmware: Option<FirmwareChoice>,
     /// The file system's name, shown by `amphi info`.
     #[arg(long, default_value = "")]
     label: String,
@@ -36,9 +39,23 @@ pub struct Options {
     force: bool,
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum FirmwareChoice {
+    /// A transactional write log, which ByteFS needs.
+    Log,
+    /// A cache of whole pages with write-back, for block and memory file systems.
+    PageCache,
+}
+
 pub fn run(options: &Options) -> Result<()> {
     let image = &options.image;
-    let profile = device::profile(&options.profile)?;
+    let mut profile = device::profile(&options.profile)?;
+    if let Some(choice) = options.firmware {
+        profile.firmware.kind = match choice {
+            FirmwareChoice::Log => Firmware::Log,
+            FirmwareChoice::PageCache => Firmware::PageCache,
+        };
+    }
     if image.exists() {
         make_way(image, options.force)?;
     }

@@ -17,6 +17,7 @@ use crate::flash::{Blocks, VolatileCache};
 use crate::format::{Layout, Oob, PAGE, control};
 use crate::image::Image;
 use crate::log::{Cleaning, LogSpace, PageIndex, TxLog};
+use crate::page_cache::PageCache;
 use crate::ports::Stages;
 use crate::power::Power;
 use crate::stats::{Counters, Meters};
@@ -50,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) cleaning: Cleaning,
     pub(crate) blocks: Blocks,
     pub(crate) volatile: VolatileCache,
+    /// The page cache, where the firmware keeps one instead of the write log.
+    pub(crate) cache: Option<PageCache>,
     pub(crate) stages: Stages,
     pub(crate) clean_bell: Bell,
     pub(crate) collect_bell: Bell,

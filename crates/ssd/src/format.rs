@@ -181,6 +181,36 @@ impl Oob {
     }
 }
 
+/// The record of a frame of the page cache, two atomic words. Only a dirty frame has one that is not all zeros.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(crate) struct CacheRecord {
+    /// When the frame became dirty, on the sequence clock. Written first.
+    pub(crate) seq: U64,
+    /// [`CacheRecord::DIRTY`] and the logical page; 0 if the frame holds nothing that flash does not.
+    pub(crate) holds: U64,
+}
+const _: () = assert!(size_of::<CacheRecord>() == 16);
+
+impl CacheRecord {
+    /// Offset of `seq`.
+    pub(crate) const SEQ: u64 = offset_of!(Self, seq) as u64;
+    /// Offset of `holds`.
+    pub(crate) const HOLDS: u64 = offset_of!(Self, holds) as u64;
+    /// Says that the frame is dirty.
+    const DIRTY: u64 = 1 << 32;
+
+    /// The word of a dirty frame that holds a page.
+    pub(crate) const fn holds(lpa: u64) -> u64 {
+        lpa | Self::DIRTY
+    }
+
+    /// The page that a dirty frame's word names, if it is such a word.
+    pub(crate) const fn held(word: u64) -> Option<u64> {
+        if word >> 32 == 1 { Some(word & 0xffff_ffff) } else { None }
+    }
+}
+
 /// A word of the mapping table: where a logical page is. Atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mapping {
@@ -233,6 +263,10 @@ pub(crate) struct Layout {
     pub(crate) log: [u64; 2],
     /// One bit per partition: its part of the mapping table has storage.
     pub(crate) used_partitions: u64,
+    /// Frames of the page cache; none where the firmware keeps a write log.
+    pub(crate) cache_frames: u64,
+    pub(crate) cache_records: u64,
+    pub(crate) cache: u64,
     pub(crate) mapping: u64,
     pub(crate) block_words: u64,
     pub(crate) oob: u64,
@@ -253,6 +287,7 @@ impl Layout {
         let partitions = capacity_pages.div_ceil(partition_pages);
         let txlog_entries = profile.log.txlog_bytes / 4;
         let pages = blocks * profile.flash.pages_per_block;
+        let cache_frames = profile.firmware.cache_frames();
         let mut next = PROFILE_AT + PROFILE_MAX;
         let next = &mut next;
         let mut layout = Self {
@@ -267,6 +302,9 @@ impl Layout {
             txlog_clock: place(next, txlog_entries * 8),
             log: [place(next, profile.log.region_bytes), place(next, profile.log.region_bytes)],
             used_partitions: place(next, partitions.div_ceil(64) * 8),
+            cache_frames,
+            cache_records: place(next, cache_frames * size_of::<CacheRecord>() as u64),
+            cache: place(next, cache_frames * PAGE),
             mapping: place(next, partitions * partition_pages * 8),
             block_words: place(next, blocks * 8),
             oob: place(next, pages * OOB_BYTES),
@@ -300,6 +338,16 @@ impl Layout {
     /// Address of a logical page's word in the mapping table.
     pub(crate) const fn mapping_word(&self, lpa: u64) -> u64 {
         self.mapping + lpa * 8
+    }
+
+    /// Address of a cache frame's record.
+    pub(crate) const fn cache_record(&self, frame: u32) -> u64 {
+        self.cache_records + frame as u64 * size_of::<CacheRecord>() as u64
+    }
+
+    /// Address of a cache frame's page.
+    pub(crate) const fn cache_frame(&self, frame: u32) -> u64 {
+        self.cache + frame as u64 * PAGE
     }
 
     /// Address of a flash page's data.

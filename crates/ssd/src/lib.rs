@@ -32,6 +32,7 @@ mod format;
 mod image;
 mod info;
 mod log;
+mod page_cache;
 mod ports;
 mod power;
 mod power_fork;
@@ -47,8 +48,8 @@ pub use error::ImageError;
 pub use info::{Info, Shutdown};
 pub use ports::Ticket;
 pub use profile::{
-    BlockDurabilityName, ByteDurabilityName, FlashProfile, LinkProfile, LogProfile, PersistenceProfile,
-    Profile, ProfileError,
+    BlockDurabilityName, ByteDurabilityName, Firmware, FirmwareProfile, FlashProfile, LinkProfile,
+    LogProfile, PersistenceProfile, Profile, ProfileError,
 };
 pub use ssd::{OpenOptions, Ssd};
 pub use stats::{

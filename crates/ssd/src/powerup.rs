@@ -10,12 +10,13 @@ use zerocopy::little_endian::{U32, U64};
 use crate::core::{Core, Partition};
 use crate::flash::Blocks;
 use crate::format::{
-    self, COUNTERS_AT, HEADER_AT, Header, Layout, MAGIC, MAX_CAPACITY_PAGES, Mapping, OOB_BYTES, PAGE,
-    PROFILE_AT, PROFILE_MAX, VERSION, control,
+    self, COUNTERS_AT, CacheRecord, HEADER_AT, Header, Layout, MAGIC, MAX_CAPACITY_PAGES, Mapping, OOB_BYTES,
+    PAGE, PROFILE_AT, PROFILE_MAX, VERSION, control,
 };
 use crate::image::Image;
 use crate::info::{Info, Shutdown};
 use crate::log::PageIndex;
+use crate::page_cache::PageCache;
 use crate::ports::Stages;
 use crate::power::Power;
 use crate::stats::{Counters, Meters, Stats, Wear};
@@ -62,7 +63,7 @@ impl Plan {
             other => ImageError::Corrupt(other.to_string()),
         };
         image.allocate(0, layout.txlog_ids).map_err(no_room)?;
-        image.allocate(layout.used_partitions, layout.mapping - layout.used_partitions).map_err(no_room)?;
+        image.allocate(layout.used_partitions, layout.cache - layout.used_partitions).map_err(no_room)?;
         image.allocate(layout.block_words, layout.oob - layout.block_words).map_err(no_room)?;
         image.write(PROFILE_AT, self.text.as_bytes());
         image.word(control!(clock)).store(1, Ordering::Relaxed);
@@ -313,6 +314,8 @@ pub(crate) fn power_up(
         }
     }
     let blocks = Blocks::new(&image, &layout, &profile, live);
+    let cache = (profile.firmware.kind == crate::profile::Firmware::PageCache)
+        .then(|| PageCache::new(&layout, profile.firmware.write_back_at_percent));
     let core = Arc::new_cyclic(|itself| Core {
         itself: itself.clone(),
         layout,
@@ -327,13 +330,18 @@ pub(crate) fn power_up(
         cleaning: Default::default(),
         blocks,
         volatile: Default::default(),
+        cache,
         stages: Stages::new(),
         clean_bell: Default::default(),
         collect_bell: Default::default(),
         profile,
         image,
     });
-    core.rebuild_index().map_err(|cause| ImageError::Corrupt(cause.to_string()))?;
+    let corrupt = |cause: amphi_device::Error| ImageError::Corrupt(cause.to_string());
+    core.rebuild_index().map_err(corrupt)?;
+    if let Some(cache) = &core.cache {
+        core.load_cache(cache).map_err(corrupt)?;
+    }
     Ok(core)
 }
 
@@ -357,6 +365,10 @@ pub(crate) fn copy(core: &Core) -> Result<Image, ImageError> {
         part(layout.log[region], core.log_tail(region));
     }
     part(layout.used_partitions, layout.partitions.div_ceil(64) * 8);
+    for frame in core.dirty_frames() {
+        part(layout.cache_record(frame), size_of::<CacheRecord>() as u64);
+        part(layout.cache_frame(frame), PAGE);
+    }
     part(layout.block_words, layout.blocks * 8);
     for (number, partition) in core.partitions.iter().enumerate() {
         if partition.stored.load(Ordering::Relaxed) {

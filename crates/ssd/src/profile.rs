@@ -63,6 +63,9 @@ pub struct Profile {
     pub flash: FlashProfile,
     /// The firmware's write log.
     pub log: LogProfile,
+    /// What the firmware does with the device's memory.
+    #[serde(default)]
+    pub firmware: FirmwareProfile,
     /// What survives what.
     pub persistence: PersistenceProfile,
     /// Figures published about the device, which [`calibrate`](crate::calibrate) measures.
@@ -138,6 +141,44 @@ pub struct LogProfile {
     pub txlog_bytes: u64,
     /// Bytes of one partition of the log's index: a multiple of 4096, 64 KiB to 64 MiB.
     pub partition_bytes: u64,
+}
+
+/// What the firmware does with the device's memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FirmwareProfile {
+    /// Which firmware the device runs.
+    pub kind: Firmware,
+    /// Bytes of the page cache: a multiple of 4096, 64 KiB to 16 GiB. Default 256 MiB, as much as a log region (ByteFS §5.1).
+    pub cache_bytes: u64,
+    /// Dirty share of the page cache, in percent, above which it is written back in the background, 1 to 95.
+    pub write_back_at_percent: u64,
+}
+
+impl Default for FirmwareProfile {
+    fn default() -> Self {
+        Self { kind: Firmware::Log, cache_bytes: 256 << 20, write_back_at_percent: 50 }
+    }
+}
+
+impl FirmwareProfile {
+    /// Frames of the page cache; none where the firmware keeps a write log.
+    pub(crate) fn cache_frames(&self) -> u64 {
+        match self.kind {
+            Firmware::Log => 0,
+            Firmware::PageCache => self.cache_bytes / PAGE_BYTES as u64,
+        }
+    }
+}
+
+/// A firmware, as profiles spell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Firmware {
+    /// A transactional write log (ByteFS §4.3).
+    Log,
+    /// A page cache with write-back (what ByteFS §5.1 runs its peers on).
+    PageCache,
 }
 
 /// What survives what.
@@ -234,8 +275,9 @@ impl Profile {
         const SECOND: u64 = 1_000_000_000;
         let time = "at most 1000000000 ns";
         let (link, flash, log, persistence) = (&self.link, &self.flash, &self.log, &self.persistence);
+        let firmware = &self.firmware;
         let page = PAGE_BYTES as u64;
-        let rules: [(&'static str, u64, bool, &'static str); 21] = [
+        let rules: [(&'static str, u64, bool, &'static str); 23] = [
             ("link.read_mb_s", link.read_mb_s, link.read_mb_s <= 10_000_000, "at most 10000000 MB/s"),
             ("link.write_mb_s", link.write_mb_s, link.write_mb_s <= 10_000_000, "at most 10000000 MB/s"),
             ("link.line_read_ns", link.line_read_ns, link.line_read_ns <= SECOND, time),
@@ -292,6 +334,19 @@ impl Profile {
                 "a multiple of 4096 from 64 KiB to 64 MiB",
             ),
             (
+                "firmware.cache_bytes",
+                firmware.cache_bytes,
+                firmware.cache_bytes.is_multiple_of(page)
+                    && (64 << 10..=16 << 30).contains(&firmware.cache_bytes),
+                "a multiple of 4096 from 64 KiB to 16 GiB",
+            ),
+            (
+                "firmware.write_back_at_percent",
+                firmware.write_back_at_percent,
+                (1..=95).contains(&firmware.write_back_at_percent),
+                "1 to 95",
+            ),
+            (
                 "persistence.store_atomic_bytes",
                 u64::from(persistence.store_atomic_bytes),
                 persistence.store_atomic_bytes == 8,
@@ -310,6 +365,13 @@ impl Profile {
                 let message = format!("published: no probe is called '{}'; there are {known}", point.name);
                 return Err(ProfileError::Syntax(message));
             }
+        }
+        if firmware.kind == Firmware::PageCache
+            && persistence.block_durability != BlockDurabilityName::Completion
+        {
+            let message = "persistence.block_durability must be \"completion\" with firmware.kind = \"page-cache\": \
+                           its memory is protected";
+            return Err(ProfileError::Syntax(message.to_owned()));
         }
         for (key, value, fine, expected) in rules {
             if !fine {
@@ -333,7 +395,7 @@ impl Profile {
                 BlockDurabilityName::Completion => BlockDurability::Completion,
                 BlockDurabilityName::Flush => BlockDurability::Flush,
             },
-            transactions: true,
+            transactions: self.firmware.kind == Firmware::Log,
         }
     }
 

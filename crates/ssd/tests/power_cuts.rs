@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, ByteDurability, BytePort, Device, Error, Lpa, Structure, TxId, WriteLog};
 use amphi_rt::Sim;
-use amphi_ssd::{BlockDurabilityName, ByteDurabilityName, Profile, Ssd};
+use amphi_ssd::{BlockDurabilityName, ByteDurabilityName, Firmware, Profile, Ssd};
 use oracle::{CELL, CELLS, Oracle, Staged, Value};
 
 const PAGES: usize = 24;
@@ -63,6 +63,14 @@ fn small_device(dice: &mut Dice) -> Profile {
     profile
 }
 
+/// The same with the other firmware: a page cache smaller than what the tasks use.
+fn with_page_cache(mut profile: Profile) -> Profile {
+    profile.firmware.kind = Firmware::PageCache;
+    profile.firmware.cache_bytes = 64 << 10;
+    profile.persistence.block_durability = BlockDurabilityName::Completion;
+    profile
+}
+
 fn bytes_of(values: &[Value]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
@@ -82,6 +90,8 @@ struct Run {
     oracle: Oracle,
     /// Whether block writes need a flush.
     volatile: bool,
+    /// Whether the firmware has transactions.
+    transactions: bool,
     value: Value,
     next_tx: u32,
     open: Vec<u32>,
@@ -89,7 +99,8 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64, task: u32, tasks: u32, volatile: bool) -> Self {
+    fn new(seed: u64, task: u32, tasks: u32, profile: &Profile) -> Self {
+        let volatile = profile.persistence.block_durability == BlockDurabilityName::Flush;
         Self {
             seed,
             task,
@@ -98,6 +109,7 @@ impl Run {
             ssd: None,
             oracle: Oracle::new(PAGES, volatile),
             volatile,
+            transactions: profile.firmware.kind == Firmware::Log,
             value: 0,
             next_tx: 1 + task,
             open: Vec::new(),
@@ -174,11 +186,11 @@ impl Run {
                 }
                 (outcome, Interrupted::Nothing)
             }
-            75..82 => self.commit(),
+            75..82 if self.transactions => self.commit(),
             82..88 => self.write(),
             88..90 => self.trim(),
             90..96 => self.look(),
-            96..97 => {
+            96..97 if self.transactions => {
                 let outcome = self.ssd().clean_log();
                 self.say(format!("clean {outcome:?}"));
                 (outcome, Interrupted::Nothing)
@@ -208,7 +220,7 @@ impl Run {
         let count = [1, 1, 4, 8, 8, 32, 70][self.dice.below(7)];
         let first = [0, 8, 16, 64][self.dice.below(4)] + self.dice.below(2) * self.dice.below(20);
         let count = count.min(CELLS - first);
-        if self.open.len() < 3 && self.dice.below(4) == 0 {
+        if self.transactions && self.open.len() < 3 && self.dice.below(4) == 0 {
             self.open.push(self.next_tx);
             self.next_tx += self.tasks;
         }
@@ -360,6 +372,9 @@ fn power_up(dice: &mut Dice, mut ssd: Ssd) -> (Ssd, u64) {
         if dice.below(3) == 0 {
             ssd.cut_after_steps(dice.below(60) as u64, dice.next());
         }
+        if !ssd.contract().transactions {
+            break;
+        }
         match ssd.recover() {
             Ok(_) => break,
             Err(Error::PowerLost) => cuts += 1,
@@ -374,13 +389,15 @@ fn power_up(dice: &mut Dice, mut ssd: Ssd) -> (Ssd, u64) {
 }
 
 /// Runs one seed. Answers how many cuts it made.
-fn run(seed: u64, cuts: u64) -> u64 {
+fn run(seed: u64, cuts: u64, firmware: Firmware) -> u64 {
     let mut dice = Dice(seed);
     let tasks = [1, 1, 2, 3][dice.below(4)];
-    let profile = small_device(&mut dice);
+    let mut profile = small_device(&mut dice);
+    if firmware == Firmware::PageCache {
+        profile = with_page_cache(profile);
+    }
     let mut ssd = Ssd::in_memory(&profile, (tasks as usize * PAGES * 4096) as u64);
-    let volatile = profile.persistence.block_durability == BlockDurabilityName::Flush;
-    let mut runs: Vec<Run> = (0..tasks).map(|task| Run::new(seed, task, tasks, volatile)).collect();
+    let mut runs: Vec<Run> = (0..tasks).map(|task| Run::new(seed, task, tasks, &profile)).collect();
     let mut made = 0;
     let mut bytes = vec![0; PAGES * 4096];
     while made < cuts {
@@ -443,7 +460,7 @@ fn cuts_wanted() -> u64 {
 }
 
 /// Makes a share of the cuts, over seeds from `first` on, or over those of `AMPHI_SEEDS`.
-fn make_cuts(first: u64, share: u64) {
+fn make_cuts(first: u64, share: u64, firmware: Firmware) {
     const CUTS_PER_SEED: u64 = 50;
     let seeds = match std::env::var("AMPHI_SEEDS") {
         Ok(text) => {
@@ -452,7 +469,7 @@ fn make_cuts(first: u64, share: u64) {
         }
         Err(_) => first..first + cuts_wanted().div_ceil(share * CUTS_PER_SEED),
     };
-    let cuts: u64 = seeds.map(|seed| Sim::new(seed).run(|| run(seed, CUTS_PER_SEED))).sum();
+    let cuts: u64 = seeds.map(|seed| Sim::new(seed).run(|| run(seed, CUTS_PER_SEED, firmware))).sum();
     println!("{cuts} cuts");
 }
 
@@ -461,18 +478,24 @@ fn make_cuts(first: u64, share: u64) {
 fn seeds_that_failed_before() {
     // Cuts during collection left partial blocks to fresh data, until collection had no page to move to.
     const PARTIAL_BLOCKS: u64 = 4_294_968_109;
-    Sim::new(PARTIAL_BLOCKS).run(|| run(PARTIAL_BLOCKS, 60));
+    Sim::new(PARTIAL_BLOCKS).run(|| run(PARTIAL_BLOCKS, 60, Firmware::Log));
 }
 
 #[test]
 fn nothing_durable_is_lost_and_nothing_open_survives() {
-    make_cuts(0, 2);
+    make_cuts(0, 2, Firmware::Log);
 }
 
 /// The other half of the seeds, for the other processor.
 #[test]
 fn nothing_durable_is_lost_and_nothing_open_survives_either() {
     if std::env::var("AMPHI_SEEDS").is_err() {
-        make_cuts(1 << 32, 2);
+        make_cuts(1 << 32, 2, Firmware::Log);
     }
+}
+
+/// As with the write log, without transactions.
+#[test]
+fn the_page_cache_loses_nothing_durable() {
+    make_cuts(1 << 33, 4, Firmware::PageCache);
 }

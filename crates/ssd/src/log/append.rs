@@ -54,11 +54,15 @@ impl Core {
         self.layout.region_bytes * self.profile.log.clean_at_percent / 100
     }
 
-    /// Appends a store to the log, waiting for cleaning if both regions are full.
+    /// Appends a store to the log, waiting for cleaning if both regions are full; or puts it into the page cache, where the firmware keeps
+    /// one. Answers when the device has it: 0 unless a page has to come from flash first.
     ///
     /// # Errors
     /// Both regions are full of open transactions; the transaction is committed already; the host's disk is full; power was lost.
-    pub(crate) fn append(&self, store: &Store<'_>) -> Result<()> {
+    pub(crate) fn append(&self, store: &Store<'_>) -> Result<u64> {
+        if let Some(cache) = &self.cache {
+            return self.store_cached(cache, store);
+        }
         let bytes = store.entry_bytes();
         let data_crc = crc32c::crc32c(store.data);
         for _ in 0..PATIENCE {
@@ -96,7 +100,7 @@ impl Core {
                     if at + bytes > self.clean_threshold() {
                         self.ring_cleaner();
                     }
-                    return Ok(());
+                    return Ok(0);
                 }
             }
             self.ring_cleaner();
@@ -115,6 +119,9 @@ impl Core {
 
     /// The same, with a number that the store had before.
     pub(crate) fn append_numbered(&self, store: &Store<'_>, seq: u64) -> bool {
+        if let Some(cache) = &self.cache {
+            return self.store_cached_at_loss(cache, store);
+        }
         let region = self.active_region();
         let bytes = store.entry_bytes();
         if let Ok(Some(at)) = self.reserve(region, bytes, self.layout.region_bytes) {

@@ -65,6 +65,9 @@ impl Core {
         self.clean_bell.ring(|| {
             amphi_rt::task::spawn("ssd-cleaner", move || {
                 core.clean_bell.serve(|| {
+                    if let Some(cache) = &core.cache {
+                        return core.write_back_some(cache);
+                    }
                     let mut scratch = core.cleaning.0.lock();
                     core.clean_region(&mut scratch, Cause::LogCleaning).map(|_| ())
                 });

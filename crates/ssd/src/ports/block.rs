@@ -56,12 +56,13 @@ impl Ticket<'_> {
             }
             Work::Write { bufs, turn } => {
                 let mut bytes = 0;
+                let mut late = 0;
                 for (position, page) in bufs.iter().flat_map(|buf| buf.chunks_exact(PAGE_BYTES)).enumerate() {
                     let lpa = self.at.0 + position as u64;
-                    let outcome = core
-                        .power
-                        .check()
-                        .and_then(|()| core.write_page(lpa, page, turn.wrapping_add(position)));
+                    let outcome = core.power.check().and_then(|()| match &core.cache {
+                        Some(cache) => core.write_page_cached(cache, lpa, page).map(|at| late = late.max(at)),
+                        None => core.write_page(lpa, page, turn.wrapping_add(position)),
+                    });
                     if let Err(cause) = outcome {
                         if let Some((_, seed)) = core.power.loss() {
                             let part = self.number.wrapping_add((position as u64) << 32) ^ 1 << 63;
@@ -72,7 +73,10 @@ impl Ticket<'_> {
                     }
                     bytes += PAGE;
                 }
-                core.count().flash_write(Cause::Host, bytes / PAGE);
+                if core.cache.is_none() {
+                    core.count().flash_write(Cause::Host, bytes / PAGE);
+                }
+                core.timing.wait(late);
                 core.power.check()?;
                 core.count().transfer(Path::BlockWrite, self.tag, bytes);
                 Ok(())
@@ -109,6 +113,9 @@ impl Core {
 
     /// A block read's page: from flash, merged with the log's newer chunks (ByteFS §4.4).
     fn read_merged(&self, lpa: u64, into: &mut [u8]) -> Result<()> {
+        if let Some(cache) = &self.cache {
+            return self.load_cached(cache, lpa, 0, into, true).map(|_| ());
+        }
         let (partition, page) = self.partition(lpa);
         let index = partition.index.read();
         self.read_flash(lpa, 0, into)?;
@@ -120,26 +127,31 @@ impl Core {
         let mut mapped = 0;
         let mut ready = start;
         for lpa in at.0..at.0 + pages {
-            if let Mapping::At(page) = self.mapping(lpa) {
+            if let Some(cached) = self.cached_at(lpa) {
+                ready = ready.max(cached);
+            } else if let Mapping::At(page) = self.mapping(lpa) {
                 mapped += 1;
                 ready = ready.max(self.time_read(Cause::Host, start, self.blocks.die_of(page)));
             }
         }
-        if mapped > 0 {
+        if mapped > 0 && self.cache.is_none() {
             self.count().flash_read(Cause::Host, mapped);
         }
         self.timing.to_host(ready, pages * PAGE)
     }
 
-    fn book_write(&self, start: u64, pages: u64, turn: usize) -> u64 {
-        if self.timing.is_free() {
-            return 0;
-        }
+    fn book_write(&self, start: u64, pages: u64, turn: usize) -> Result<u64> {
         let arrived = self.timing.to_device(start, pages * PAGE);
-        (0..pages as usize).fold(arrived, |admitted, page| {
+        if let Some(cache) = &self.cache {
+            return Ok(arrived.max(self.make_room(cache, pages)?));
+        }
+        if self.timing.is_free() {
+            return Ok(0);
+        }
+        Ok((0..pages as usize).fold(arrived, |admitted, page| {
             let die = self.blocks.die_of_turn(turn.wrapping_add(page));
             admitted.max(self.time_program(Cause::Host, arrived, die))
-        })
+        }))
     }
 
     fn trim_pages(&self, at: Lpa, pages: u64) -> Result<()> {
@@ -150,9 +162,13 @@ impl Core {
             let in_partition = (self.layout.partition_pages - u64::from(first)).min(end - lpa);
             let mut index = partition.index.write();
             // A part without mapping and log entries has nothing to forget.
-            if partition.stored.load(std::sync::atomic::Ordering::Relaxed) || index.pages() > 0 {
+            if partition.stored.load(std::sync::atomic::Ordering::Relaxed)
+                || index.pages() > 0
+                || self.cache.is_some()
+            {
                 for page in 0..in_partition {
                     self.trim_page(partition, &mut index, lpa + page, first + page as u16)?;
+                    self.drop_cached(lpa + page)?;
                 }
             }
             lpa += in_partition;
@@ -196,7 +212,7 @@ impl BlockPort for Ssd {
         core.check_pages("block write", at, bytes)?;
         let turn = core.blocks.take_turns(bytes / PAGE_BYTES);
         let began = core.timing.now();
-        let done_at = core.book_write(began, (bytes / PAGE_BYTES) as u64, turn);
+        let done_at = core.book_write(began, (bytes / PAGE_BYTES) as u64, turn)?;
         core.meters.submitted();
         let work = Some(Work::Write { bufs, turn });
         Ok(Ticket { core, at, tag, number: core.power.ticket(), began, done_at, work })

@@ -19,7 +19,10 @@ impl BytePort for Ssd {
             let offset = (at_byte % PAGE) as usize;
             let (part, after) = rest.split_at_mut((PAGE_BYTES - offset).min(rest.len()));
             let lpa = at_byte / PAGE;
-            if core.read_newest(lpa, offset, part)? && !core.timing.is_free() {
+            if let Some(cache) = &core.cache {
+                let ready = core.load_cached(cache, lpa, offset, part, false)?;
+                done = done.max(ready + (done - start));
+            } else if core.read_newest(lpa, offset, part)? && !core.timing.is_free() {
                 // The lines wait for their flash page.
                 let flash = core.time_read(Cause::Host, start, core.die_of_lpa(lpa));
                 done = done.max(flash + (done - start));
@@ -39,6 +42,9 @@ impl BytePort for Ssd {
         core.check_bytes("store", at, data.len())?;
         if data.is_empty() {
             return Ok(());
+        }
+        if tx.is_some() {
+            core.check_log()?;
         }
         let offset = (at % PAGE) as usize;
         if offset + data.len() > PAGE_BYTES {

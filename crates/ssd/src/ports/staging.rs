@@ -194,10 +194,11 @@ impl Core {
             (std::mem::take(&mut stage.stores), std::mem::take(&mut stage.bytes))
         });
         let mut outcome = Ok(());
+        let mut arrived = 0;
         let mut left = Vec::new();
         for store in &stores {
             if outcome.is_ok() {
-                outcome = self.arrive(store, &bytes, store.posted);
+                outcome = self.arrive(store, &bytes, store.posted).map(|at| arrived = arrived.max(at));
             }
             if matches!(outcome, Err(Error::PowerLost)) {
                 left.push(store.clone());
@@ -226,6 +227,7 @@ impl Core {
             stage.stores = stores;
             stage.bytes = bytes;
         });
+        self.timing.wait(arrived);
         outcome
     }
 
@@ -250,16 +252,17 @@ impl Core {
                 stage.stores.push(Staged { start: 0, ..store });
             });
         }
-        Some(outcome)
+        Some(outcome.map(|arrived| self.timing.wait(arrived)))
     }
 
-    /// Appends the given lines of a store to the log.
-    fn arrive(&self, store: &Staged, bytes: &[u8], lines: u64) -> Result<()> {
+    /// Appends the given lines of a store to the log. Answers when the device has them.
+    fn arrive(&self, store: &Staged, bytes: &[u8], lines: u64) -> Result<u64> {
+        let mut arrived = 0;
         for (first, last) in runs(lines) {
             let (at, start, len) = store.part(first, last);
-            self.append(&logged(store, at, &bytes[start..start + len]))?;
+            arrived = arrived.max(self.append(&logged(store, at, &bytes[start..start + len]))?);
         }
-        Ok(())
+        Ok(arrived)
     }
 
     /// Lays the calling task's own stores over what the device answered to a load.

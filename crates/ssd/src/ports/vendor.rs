@@ -2,13 +2,23 @@
 
 use amphi_device::{Error, RecoverReport, Result, TxId, WriteLog};
 
+use crate::core::Core;
+use crate::page_cache::NO_LOG;
 use crate::ssd::Ssd;
 use crate::stats::{Activity, Command, Counter};
+
+impl Core {
+    /// Refuses a transaction where the firmware has none.
+    pub(crate) fn check_log(&self) -> Result<()> {
+        if self.cache.is_some() { Err(NO_LOG) } else { Ok(()) }
+    }
+}
 
 impl WriteLog for Ssd {
     fn commit(&self, tx: TxId) -> Result<()> {
         let core = self.core();
         core.power.command()?;
+        core.check_log()?;
         let began = core.timing.now();
         let done = core.timing.command();
         core.timing.wait(done);
@@ -34,6 +44,7 @@ impl WriteLog for Ssd {
     fn recover(&self) -> Result<RecoverReport> {
         let core = self.core();
         core.power.command()?;
+        core.check_log()?;
         core.measured(Command::Recover, || {
             core.timing.wait(core.timing.command());
             core.recover_log()
@@ -43,6 +54,7 @@ impl WriteLog for Ssd {
     fn clean_log(&self) -> Result<()> {
         let core = self.core();
         core.power.command()?;
+        core.check_log()?;
         core.measured(Command::CleanLog, || {
             core.timing.wait(core.timing.command());
             core.clean_all()

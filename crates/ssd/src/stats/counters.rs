@@ -59,6 +59,10 @@ pub(crate) enum Counter {
     PowerCuts,
     HostCrashes,
     ForegroundGc,
+    CacheHits,
+    CacheMisses,
+    CacheEvictions,
+    CacheWriteBacks,
 }
 
 const TRAFFIC_WORDS: u64 = 4 * 8 * 2;
@@ -137,6 +141,10 @@ impl Counters<'_> {
             recoveries: self.get(Counter::Recoveries),
             power_cuts: self.get(Counter::PowerCuts),
             host_crashes: self.get(Counter::HostCrashes),
+            cache_hits: self.get(Counter::CacheHits),
+            cache_misses: self.get(Counter::CacheMisses),
+            cache_evictions: self.get(Counter::CacheEvictions),
+            cache_write_backs: self.get(Counter::CacheWriteBacks),
             ..Stats::default()
         };
         // Saturating: a damaged image may hold any counts.

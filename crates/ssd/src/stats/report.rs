@@ -83,6 +83,18 @@ pub struct Stats {
     pub power_cuts: u64,
     /// Simulated host crashes.
     pub host_crashes: u64,
+    /// Accesses that found their page in the page cache.
+    pub cache_hits: u64,
+    /// Accesses that brought their page into the page cache.
+    pub cache_misses: u64,
+    /// Pages evicted from the page cache.
+    pub cache_evictions: u64,
+    /// Dirty pages that the page cache wrote to flash; they count as the host's flash traffic.
+    pub cache_write_backs: u64,
+    /// Pages of the page cache that flash does not hold yet; 0 when the device is not powered up.
+    pub cache_dirty: u64,
+    /// Pages that the page cache has room for; 0 where the firmware keeps a write log.
+    pub cache_capacity: u64,
     /// Nanoseconds since the device was powered up; 0 when it is not. What follows counts from then.
     pub uptime_ns: u64,
     /// Block commands in flight.

@@ -1,0 +1,218 @@
+//! Byte and block accesses through the page cache.
+
+use std::sync::atomic::Ordering;
+
+use amphi_device::{PAGE_BYTES, Result};
+
+use crate::core::{Core, Partition};
+use crate::format::{CacheRecord, Mapping, PAGE};
+use crate::log::Store;
+use crate::page_cache::PageCache;
+use crate::page_cache::frames::State;
+use crate::stats::{Cause, Counter, Path};
+
+impl Core {
+    /// Brings a page into the cache and answers its frame's number, with the page's partition locked for writing by `then`.
+    ///
+    /// With `whole`, the caller replaces all of the page, and flash is not read. With `booked`, a command has booked the flash's time.
+    ///
+    /// # Errors
+    /// The flash page cannot be read, no frame can be emptied, or power was lost.
+    pub(crate) fn with_cached<T>(
+        &self,
+        cache: &PageCache,
+        lpa: u64,
+        (whole, booked): (bool, bool),
+        then: impl FnOnce(&Partition, u32) -> Result<T>,
+    ) -> Result<(T, u64)> {
+        let (partition, _) = self.partition(lpa);
+        let mut hand = None;
+        let outcome = loop {
+            let index = partition.index.write();
+            if let Some(frame) = cache.find(lpa) {
+                cache.touch(frame);
+                let ready_at = cache.frame(frame).ready_at();
+                if hand.is_none() {
+                    self.count().add(Counter::CacheHits, 1);
+                }
+                break then(partition, frame).map(|answer| (answer, ready_at));
+            }
+            let Some((frame, mut ready_at)) = hand.take() else {
+                drop(index);
+                hand = Some(self.take_frame(cache)?);
+                continue;
+            };
+            self.count().add(Counter::CacheMisses, 1);
+            let mut page = [0; PAGE_BYTES];
+            if !whole {
+                if let Err(cause) = self.read_flash(lpa, 0, &mut page) {
+                    cache.give(frame);
+                    break Err(cause);
+                }
+                if let Mapping::At(at) = self.mapping(lpa) {
+                    self.count().flash_read(Cause::Host, 1);
+                    if !booked && !self.timing.is_free() {
+                        let read = self.time_read(Cause::Host, self.timing.now(), self.blocks.die_of(at));
+                        ready_at = ready_at.max(read);
+                    }
+                }
+                self.image.write(self.layout.cache_frame(frame), &page);
+            }
+            cache.attach(frame, lpa, ready_at);
+            break then(partition, frame).map(|answer| (answer, ready_at));
+        };
+        if let Some((frame, _)) = hand {
+            // Another task brought the page in meanwhile.
+            cache.give(frame);
+        }
+        outcome
+    }
+
+    /// Makes a frame's record say that it holds the newest contents of its page. Called with the partition's write lock held.
+    ///
+    /// # Errors
+    /// Power was lost.
+    pub(crate) fn make_dirty(&self, cache: &PageCache, frame: u32, lpa: u64) -> Result<()> {
+        self.power.step()?;
+        cache.frame(frame).changed();
+        if cache.frame(frame).state() != State::Dirty {
+            self.record(cache, frame, lpa);
+        }
+        Ok(())
+    }
+
+    fn record(&self, cache: &PageCache, frame: u32, lpa: u64) {
+        let record = self.layout.cache_record(frame);
+        self.image.word(record + CacheRecord::SEQ).store(self.tick(), Ordering::Release);
+        self.image.word(record + CacheRecord::HOLDS).store(CacheRecord::holds(lpa), Ordering::Release);
+        cache.set_state(frame, State::Dirty);
+        if cache.dirty() > cache.dirty_limit {
+            self.ring_cleaner();
+        }
+    }
+
+    /// Makes a frame's record say that it holds nothing. Called with the partition's write lock held.
+    pub(crate) fn clear_record(&self, frame: u32) {
+        let record = self.layout.cache_record(frame);
+        self.image.word(record + CacheRecord::HOLDS).store(0, Ordering::Release);
+    }
+
+    /// A byte write arrives. Answers when the page it needed has come.
+    ///
+    /// # Errors
+    /// As for [`with_cached`](Self::with_cached).
+    pub(crate) fn store_cached(&self, cache: &PageCache, store: &Store<'_>) -> Result<u64> {
+        let whole = store.data.len() as u64 == PAGE;
+        let ((), ready_at) = self.with_cached(cache, store.lpa, (whole, false), |_, frame| {
+            self.make_dirty(cache, frame, store.lpa)?;
+            self.store_words(self.layout.cache_frame(frame) + store.offset as u64, store.data);
+            Ok(())
+        })?;
+        self.count().transfer(Path::ByteWrite, store.tag, store.data.len() as u64);
+        Ok(ready_at)
+    }
+
+    /// Stores bytes so that no aligned 8 B are ever half there, even if the process is killed.
+    fn store_words(&self, at: u64, data: &[u8]) {
+        let end = at + data.len() as u64;
+        let mut from = at;
+        while from < end {
+            let word = from & !7;
+            let to = end.min(word + 8);
+            let part = &data[(from - at) as usize..(to - at) as usize];
+            let whole = self.image.word(word);
+            let mut bytes = whole.load(Ordering::Relaxed).to_le_bytes();
+            bytes[(from - word) as usize..(to - word) as usize].copy_from_slice(part);
+            whole.store(u64::from_le_bytes(bytes), Ordering::Release);
+            from = to;
+        }
+    }
+
+    /// Reads bytes of one page through the cache. Answers when the page has come.
+    ///
+    /// # Errors
+    /// As for [`with_cached`](Self::with_cached).
+    pub(crate) fn load_cached(
+        &self,
+        cache: &PageCache,
+        lpa: u64,
+        offset: usize,
+        into: &mut [u8],
+        booked: bool,
+    ) -> Result<u64> {
+        {
+            let (partition, _) = self.partition(lpa);
+            let _index = partition.index.read();
+            if let Some(frame) = cache.find(lpa) {
+                cache.touch(frame);
+                self.count().add(Counter::CacheHits, 1);
+                self.image.read(self.layout.cache_frame(frame) + offset as u64, into);
+                return Ok(cache.frame(frame).ready_at());
+            }
+        }
+        let ((), ready_at) = self.with_cached(cache, lpa, (false, booked), |_, frame| {
+            self.image.read(self.layout.cache_frame(frame) + offset as u64, into);
+            Ok(())
+        })?;
+        Ok(ready_at)
+    }
+
+    /// Writes a whole page for the host: into an empty frame, which then takes the place of the page's old one, so that it is never torn.
+    /// Answers when a frame was there.
+    ///
+    /// # Errors
+    /// No frame can be emptied, or power was lost; the old contents stay.
+    pub(crate) fn write_page_cached(&self, cache: &PageCache, lpa: u64, data: &[u8]) -> Result<u64> {
+        let (frame, ready_at) = self.take_frame(cache)?;
+        if let Err(lost) = self.power.step() {
+            cache.give(frame);
+            return Err(lost);
+        }
+        self.image.write(self.layout.cache_frame(frame), data);
+        let (partition, _) = self.partition(lpa);
+        let _index = partition.index.write();
+        let old = cache.find(lpa);
+        if let Some(old) = old {
+            cache.detach(old);
+        }
+        cache.attach(frame, lpa, 0);
+        self.record(cache, frame, lpa);
+        if let Some(old) = old {
+            // Both claim the page now. If it ends here, the newer one has it at power-up; nobody may fill the older one before.
+            self.power.step()?;
+            self.clear_record(old);
+            cache.give(old);
+        }
+        Ok(ready_at)
+    }
+
+    /// When a cached page has come from flash, if the page is cached.
+    pub(crate) fn cached_at(&self, lpa: u64) -> Option<u64> {
+        let cache = self.cache.as_ref()?;
+        cache.find(lpa).map(|frame| cache.frame(frame).ready_at())
+    }
+
+    /// Forgets a trimmed page. Called with the partition's write lock held, after the mapping says so.
+    ///
+    /// # Errors
+    /// Power was lost.
+    pub(crate) fn drop_cached(&self, lpa: u64) -> Result<()> {
+        if let Some(cache) = &self.cache
+            && let Some(frame) = cache.find(lpa)
+        {
+            self.power.step()?;
+            self.clear_record(frame);
+            cache.detach(frame);
+            cache.give(frame);
+        }
+        Ok(())
+    }
+
+    /// After a loss: puts what had arrived of a write into its page. Answers whether that could be done.
+    pub(crate) fn store_cached_at_loss(&self, cache: &PageCache, store: &Store<'_>) -> bool {
+        self.power.run_firmware(true);
+        let outcome = self.store_cached(cache, store);
+        self.power.run_firmware(false);
+        outcome.is_ok()
+    }
+}

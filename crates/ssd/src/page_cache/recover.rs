@@ -1,0 +1,57 @@
+//! Finding the cache again at power-up: its dirty frames are in protected memory.
+
+use std::sync::atomic::Ordering;
+
+use amphi_device::{Error, Result};
+
+use crate::core::Core;
+use crate::format::CacheRecord;
+use crate::page_cache::PageCache;
+use crate::page_cache::frames::State;
+
+impl Core {
+    /// Reads the frames' records. Two frames may claim one page if the firmware died while one took the other's place: the newer one holds it.
+    /// A page trimmed after its frame became dirty is trimmed.
+    ///
+    /// # Errors
+    /// A record that no device writes.
+    pub(crate) fn load_cache(&self, cache: &PageCache) -> Result<()> {
+        for frame in 0..self.layout.cache_frames as u32 {
+            let record = self.layout.cache_record(frame);
+            let holds = self.image.word(record + CacheRecord::HOLDS).load(Ordering::Acquire);
+            if holds == 0 {
+                continue;
+            }
+            let seq = self.image.word(record + CacheRecord::SEQ).load(Ordering::Acquire);
+            let lpa = CacheRecord::held(holds)
+                .filter(|&lpa| lpa < self.layout.capacity_pages && seq < 1 << 62)
+                .ok_or_else(|| {
+                    Error::Image(format!("cache frame {frame} claims to hold {holds:#x} since {seq}"))
+                })?;
+            let old = cache.find(lpa);
+            let old_seq = old.map(|old| {
+                self.image.word(self.layout.cache_record(old) + CacheRecord::SEQ).load(Ordering::Relaxed)
+            });
+            if old_seq > Some(seq) || self.marks(lpa, self.mapping(lpa)).written_at >= seq {
+                self.clear_record(frame);
+                continue;
+            }
+            if let Some(old) = old {
+                self.clear_record(old);
+                cache.detach(old);
+            }
+            cache.attach(frame, lpa, 0);
+            cache.set_state(frame, State::Dirty);
+        }
+        cache.gather_empty();
+        Ok(())
+    }
+
+    /// The frames that hold what flash does not.
+    pub(crate) fn dirty_frames(&self) -> impl Iterator<Item = u32> {
+        let frames = self.cache.as_ref().map_or(0, |cache| cache.frames() as u32);
+        (0..frames).filter(|&frame| {
+            self.cache.as_ref().is_some_and(|cache| cache.frame(frame).state() == State::Dirty)
+        })
+    }
+}
