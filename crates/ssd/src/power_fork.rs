@@ -158,7 +158,8 @@ impl Ssd {
             }
             let (partition, in_partition) = core.partition(lpa);
             let logged = !partition.index.read().chunks(in_partition).is_empty();
-            if logged || matches!(core.mapping(lpa), Mapping::At(_)) {
+            let cached = core.cached_at(lpa).is_some();
+            if logged || cached || matches!(core.mapping(lpa), Mapping::At(_)) {
                 core.read_newest(lpa, 0, &mut page)?;
                 if page.iter().any(|byte| *byte != 0) {
                     hash.write_u64(lpa);

@@ -258,6 +258,7 @@ pub(crate) fn inspect(path: &Path) -> Result<(Info, Stats), ImageError> {
     stats.log_used = image.word(control!(tail[active])).load(Ordering::Relaxed);
     stats.log_cleaning_used = image.word(control!(tail[1 - active])).load(Ordering::Relaxed);
     stats.log_capacity = parts.layout.region_bytes;
+    stats.cache_capacity = parts.layout.cache_frames;
     let commits = |at| image.word(at).load(Ordering::Relaxed);
     stats.txlog_used = commits(control!(txlog_tail)).saturating_sub(commits(control!(txlog_head)));
     Ok((info(&image, &parts.layout, &parts.profile, shutdown(&image)?), stats))

@@ -159,6 +159,9 @@ fn what_is_cached_survives_closing_killing_and_power_cuts() {
     assert!(ssd.stats().cache_dirty > 0);
     let fork = ssd.fork().expect("memory");
     expect(&fork, 200);
+    assert_eq!(fork.contents(&[]), ssd.contents(&[]));
+    fork.persist(0, &[17], None, TAG).expect("stores");
+    assert_ne!(fork.contents(&[]), ssd.contents(&[]), "a changed byte shows");
     drop(ssd);
     let ssd = Ssd::open(&path, &Default::default()).expect("opens");
     expect(&ssd, 200);

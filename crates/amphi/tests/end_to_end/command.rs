@@ -41,6 +41,16 @@ fn mkfs_makes_a_sparse_private_image_and_refuses_to_replace_it() {
 }
 
 #[test]
+fn an_ssd_with_a_page_cache_takes_no_bytefs() {
+    let rig = Rig::empty();
+    let page_cache = ["mkfs", &rig.image(), "--size", "64M", "--firmware", "page-cache"];
+    fails_saying(&page_cache, 1, &["ByteFS cannot use this device", "no transactions"]);
+    amphi_ok(&[&page_cache[..], &["--fs", "none"]].concat());
+    let stats = amphi_ok(&["stats", &rig.image(), "--json"]);
+    assert!(stats.contains("\"cache_capacity\":65536"), "256 MiB of pages: {stats}");
+}
+
+#[test]
 fn mkfs_names_what_is_wrong_with_its_arguments() {
     let rig = Rig::empty();
     fails_saying(&["mkfs", &rig.image(), "--profile", "fastest"], 1, &["fastest", "mssd-pcie3"]);

@@ -144,13 +144,18 @@ impl Core {
         self.append_at_power_loss(store);
     }
 
-    /// Reads bytes of one page as they are now: flash, with the log's newer versions over it. Answers whether flash was needed.
+    /// Reads bytes of one page as they are now: flash, with the log's newer versions over it, or the page's frame in the cache. Answers whether
+    /// flash was needed.
     ///
     /// # Errors
     /// The flash page cannot be read.
     pub(crate) fn read_newest(&self, lpa: u64, offset: usize, into: &mut [u8]) -> Result<bool> {
         let (partition, page) = self.partition(lpa);
         let index = partition.index.read();
+        if let Some(frame) = self.cache.as_ref().and_then(|cache| cache.find(lpa)) {
+            self.image.read(self.layout.cache_frame(frame) + offset as u64, into);
+            return Ok(false);
+        }
         let end = offset + into.len();
         let chunks = index.chunks_near(page, offset, end);
         let from_log = cover(chunks.iter().copied(), offset, end);
