@@ -2,6 +2,7 @@
 
 use crate::Case;
 
+pub(crate) mod acls;
 mod allocation;
 mod attributes;
 mod data;
@@ -11,6 +12,7 @@ mod listing;
 mod references;
 mod rename;
 mod tasks;
+mod unnamed;
 mod xattrs;
 
 /// Lists functions as cases, named after themselves with spaces.
@@ -26,6 +28,7 @@ use case_list;
 
 pub(crate) fn all() -> Vec<Case> {
     [
+        acls::all(),
         allocation::all(),
         attributes::all(),
         data::all(),
@@ -35,6 +38,7 @@ pub(crate) fn all() -> Vec<Case> {
         references::all(),
         rename::all(),
         tasks::all(),
+        unnamed::all(),
         xattrs::all(),
     ]
     .concat()

@@ -13,7 +13,7 @@ use amphi_vfs::{
 pub struct Fs(Arc<dyn FileSystem>);
 
 /// A caller without privileges.
-pub(crate) const USER: Cred = Cred { uid: 1000, gid: 1001, groups: Vec::new() };
+pub(crate) const USER: Cred = Cred::user(1000, 1001);
 
 /// The message of a panic.
 pub(crate) fn message(cause: &(dyn Any + Send)) -> String {
@@ -48,6 +48,11 @@ impl Fs {
     #[must_use]
     pub fn new(fs: Arc<dyn FileSystem>) -> Self {
         Self(fs)
+    }
+
+    /// The file system, for what wraps one.
+    pub(crate) fn clone_shared(&self) -> Arc<dyn FileSystem> {
+        Arc::clone(&self.0)
     }
 
     /// Creates a regular file with mode `0644`, owned by the superuser, and keeps the reference.

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use amphi_conformance::{check_all, random};
 use amphi_model::{Limits, Model};
 use amphi_vfs::{
-    Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags, Promise,
-    RenameMode, Result, Seek, SetAttr, SetTime, StatFs, TimeSpec, WriteMode, XattrMode,
+    AccessTimes, Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags,
+    Promise, RenameMode, Result, Seek, SetAttr, SetTime, StatFs, TimeSpec, WriteMode, XattrMode,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +30,15 @@ enum Bug {
     OrphansFreed,
     /// Two names of one file are merged by a rename.
     NamesMerged,
+    /// The umask counts below a default ACL, too.
+    UmaskOverDefaultList,
+    /// Reading moves no access time.
+    AccessTimeStuck,
     /// A write for which there is no room grows the file all the same.
     FullButGrown,
 }
 
-const ALL: [Bug; 9] = [
+const ALL: [Bug; 11] = [
     Bug::RenameInTwoSteps,
     Bug::AppendIgnored,
     Bug::ListingSkips,
@@ -44,6 +48,8 @@ const ALL: [Bug; 9] = [
     Bug::LinkCountWrong,
     Bug::OrphansFreed,
     Bug::NamesMerged,
+    Bug::UmaskOverDefaultList,
+    Bug::AccessTimeStuck,
 ];
 
 /// The model with one bug.
@@ -53,7 +59,13 @@ struct Broken {
 }
 
 fn broken(bug: Bug) -> impl Fn() -> Broken {
-    move || Broken { model: Model::new(), bug }
+    move || {
+        let model = Model::new();
+        if bug == Bug::AccessTimeStuck {
+            model.set_access_times(AccessTimes::Never);
+        }
+        Broken { model, bug }
+    }
 }
 
 impl FileSystem for Broken {
@@ -92,7 +104,8 @@ impl FileSystem for Broken {
         rdev: u32,
         cred: &Cred,
     ) -> Result<Entry> {
-        self.model.create(dir, name, file_type, mode, rdev, cred)
+        let taken = if self.bug == Bug::UmaskOverDefaultList { cred.umask } else { 0 };
+        self.model.create(dir, name, file_type, mode & !taken, rdev, cred)
     }
     fn mkdir(&self, dir: Ino, name: Name<'_>, mode: u16, cred: &Cred) -> Result<Entry> {
         self.model.mkdir(dir, name, mode, cred)

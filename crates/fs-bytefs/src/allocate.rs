@@ -14,6 +14,7 @@ use crate::inode::{Inode, State};
 use crate::truncate::set_size;
 use crate::tx::Tx;
 use crate::writeback::write_back;
+use crate::xattr;
 
 /// Most pages reserved by one transaction: 256 MB.
 const STEP_PAGES: u64 = 65_536;
@@ -45,6 +46,7 @@ pub fn allocate<D: BlockPort + WriteLog>(
     if reserves && end > FILE_BYTES_MAX {
         return Err(Error::TooLarge);
     }
+    xattr::shed_capability(core, &inode, &mut state)?;
     // Pages to come have blocks reserved of their own; with those in place, only holes are left to fill.
     write_back(core, &inode, &mut state, false)?;
     if reserves {

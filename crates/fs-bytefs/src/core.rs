@@ -1,11 +1,12 @@
 //! What all parts of a mounted ByteFS share: the device, the bitmaps, the caches, and the state of health.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use amphi_device::{BlockDurability, BlockPort, DurabilityContract, WriteLog};
 use amphi_rt::sync::Mutex;
-use amphi_vfs::{Error, Ino, Result};
+use amphi_vfs::{AccessTimes, Error, Ino, Result};
+use smallvec::SmallVec;
 
 use crate::bitmap::Bitmap;
 use crate::extent::Limits;
@@ -16,10 +17,13 @@ use crate::inode_pages::InodePages;
 use crate::mount::MountOptions;
 use crate::orphans::Orphans;
 use crate::page::PageBudget;
-use crate::tx::TxTable;
+use crate::tx::{Tx, TxTable};
 use crate::writeback::write_back;
 
 const DIRTY_SHARDS: usize = 16;
+
+/// Access times written by one transaction, a line each.
+const ATIMES_PER_COMMIT: usize = 32;
 
 /// The heart of a mounted file system.
 ///
@@ -58,6 +62,8 @@ pub struct Core<D: BlockPort + WriteLog> {
     pub rename: Mutex<()>,
     dirty: [Mutex<Vec<u32>>; DIRTY_SHARDS],
     sweep: AtomicUsize,
+    /// The time at the last background write-back: near enough to tell days apart, and cheaper than a clock.
+    recent: AtomicI64,
     failed: AtomicBool,
     failure: Mutex<Option<String>>,
 }
@@ -99,6 +105,7 @@ impl<D: BlockPort + WriteLog> Core<D> {
             rename: Mutex::new(()),
             dirty: Default::default(),
             sweep: AtomicUsize::new(0),
+            recent: AtomicI64::new(amphi_rt::time::wall_ns()),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
@@ -177,6 +184,48 @@ impl<D: BlockPort + WriteLog> Core<D> {
         }
     }
 
+    /// Whether reading what has this state moves its access time.
+    pub fn read_moves_atime(&self, state: &State) -> bool {
+        let now = match self.options.access_times {
+            AccessTimes::Strict => self.now(),
+            _ => self.recent.load(Ordering::Relaxed),
+        };
+        self.options.access_times.moves(state.atime, state.mtime, state.ctime, now) && self.writable().is_ok()
+    }
+
+    /// Moves the access time, in DRAM: it travels with the inode's next change, or when the inode leaves the cache.
+    pub fn move_atime(&self, state: &mut State) {
+        state.atime = self.now();
+        state.atime_dirty = true;
+    }
+
+    /// As [`move_atime`](Self::move_atime), of an inode that is not locked. One that others use just now has been read and is read again.
+    pub fn note_read(&self, inode: &Inode) {
+        let mut state = inode.state.write();
+        if !state.gone && self.read_moves_atime(&state) {
+            self.move_atime(&mut state);
+        }
+    }
+
+    /// Brings access times that are in DRAM only to the device.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write_atimes(&self, inodes: &[Arc<Inode>]) -> Result<()> {
+        for some in inodes.chunks(ATIMES_PER_COMMIT) {
+            // Inodes in use keep theirs until the next time.
+            let mut locked: SmallVec<[_; ATIMES_PER_COMMIT]> =
+                some.iter().filter_map(|inode| Some((inode, inode.state.try_write()?))).collect();
+            locked.retain(|(_, state)| state.atime_dirty && !state.gone);
+            let mut tx = Tx::new(self, 0)?;
+            for (inode, state) in &mut locked {
+                inode.write_changed(self, state, &mut tx);
+            }
+            tx.commit()?;
+        }
+        Ok(())
+    }
+
     /// Puts an inode on the list of those with writes to come.
     pub fn note_dirty(&self, inode: &Inode) {
         if !inode.listed.swap(true, Ordering::AcqRel) {
@@ -189,6 +238,7 @@ impl<D: BlockPort + WriteLog> Core<D> {
     /// # Errors
     /// The first failure; the rest is tried all the same.
     pub fn write_back_all(&self) -> Result<()> {
+        self.recent.store(self.now(), Ordering::Relaxed);
         let mut outcome = Ok(());
         for shard in &self.dirty {
             let listed = std::mem::take(&mut *shard.lock());
@@ -254,6 +304,7 @@ impl<D: BlockPort + WriteLog> Core<D> {
             return;
         }
         let start = self.sweep.fetch_add(4, Ordering::Relaxed);
+        let mut lately_read = Vec::new();
         self.icache.evict(start, 4, |inode| {
             if inode.listed.load(Ordering::Acquire) {
                 return false;
@@ -268,7 +319,13 @@ impl<D: BlockPort + WriteLog> Core<D> {
                 }
                 self.pages.remove(file.drop_clean());
             }
-            true
+            if state.atime_dirty {
+                lately_read.push(inode.ino);
+            }
+            !state.atime_dirty
         });
+        // They leave the next time round; if the device fails, that is noticed by whoever changes something.
+        let lately_read: Vec<_> = lately_read.into_iter().filter_map(|ino| self.icache.get(ino)).collect();
+        let _reported_by_the_next_operation = self.write_atimes(&lately_read);
     }
 }

@@ -13,6 +13,7 @@ use crate::file::{self, FileBody, note_write};
 use crate::format::PAGE;
 use crate::inode::{Inode, State};
 use crate::writeback::write_back;
+use crate::xattr;
 
 /// Largest request that goes by bytes.
 const BYTES_MAX: usize = 512;
@@ -49,6 +50,11 @@ pub fn read<D: BlockPort + WriteLog>(
                 in_page
             }
         };
+    }
+    let moves = core.read_moves_atime(&state);
+    drop(state);
+    if moves {
+        core.note_read(inode);
     }
     Ok(len)
 }
@@ -95,6 +101,7 @@ pub fn write<D: BlockPort + WriteLog>(
     {
         let mut state = inode.state.write();
         if in_place(&state, offset, data.len(), how)? {
+            xattr::shed_capability(core, inode, &mut state)?;
             let stored = store(core, &state, offset, data);
             stored.map_err(|error| core.broken(error))?;
             update_cache(state.file_mut()?, offset, data);

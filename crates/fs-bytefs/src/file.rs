@@ -5,14 +5,16 @@
 //! is read, and before a file grows, hidden bytes of its last page are made dirty, so that they are overwritten before the new size counts.
 
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
-use amphi_vfs::{Cred, Error, Result, Seek, WriteMode};
+use amphi_vfs::permission::mode_after_change;
+use amphi_vfs::{Capabilities, Cred, Error, Result, Seek, WriteMode};
 
 use crate::core::{Core, io_error};
 use crate::extent::{ExtentTree, FILE_PAGES_MAX, Mapped};
-use crate::format::{PAGE, mode};
+use crate::format::PAGE;
 use crate::inode::{Inode, State};
 use crate::page::CachedPage;
 use crate::radix::Radix;
+use crate::xattr;
 
 /// Largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = FILE_PAGES_MAX * PAGE as u64 - 1;
@@ -265,6 +267,11 @@ pub fn read<D: BlockPort + WriteLog>(
         let file = state.file()?;
         let len = clip(&state);
         if len == 0 || file.copy_cached(offset, &mut into[..len]) {
+            let moves = core.read_moves_atime(&state);
+            drop(state);
+            if moves {
+                core.note_read(inode);
+            }
             return Ok(len);
         }
     }
@@ -279,6 +286,9 @@ pub fn read<D: BlockPort + WriteLog>(
     file.load(core, size_on_device, first, last)?;
     let complete = file.copy_cached(offset, &mut into[..len]);
     debug_assert!(complete, "every mapped page of the range was loaded");
+    if core.read_moves_atime(&state) {
+        core.move_atime(&mut state);
+    }
     drop(state);
     core.shrink_caches();
     Ok(len)
@@ -305,6 +315,7 @@ pub fn write<D: BlockPort + WriteLog>(
     let offset = if how.append { state.size } else { offset };
     let end =
         offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Error::TooLarge)?;
+    xattr::shed_capability(core, inode, &mut state)?;
     let size_on_device = state.size_on_device;
     let file = state.file_mut()?;
     let (first, last) = (offset / PAGE as u64, (end - 1) / PAGE as u64);
@@ -370,26 +381,16 @@ fn copy_in<D: BlockPort + WriteLog>(core: &Core<D>, file: &mut FileBody, offset:
     }
 }
 
-/// Moves the times, clears set-id bits unless the superuser wrote, and has the inode written back some time.
+/// Moves the times, clears set-id bits unless a privileged caller wrote, and has the inode written back some time.
 pub fn note_write<D: BlockPort + WriteLog>(core: &Core<D>, inode: &Inode, state: &mut State, cred: &Cred) {
     let now = core.now();
     state.mtime = now;
     state.ctime = now;
     state.attributes_dirty = true;
-    if cred.uid != 0 {
-        clear_set_id(state);
+    if !cred.has(Capabilities::FSETID) {
+        state.mode = mode_after_change(state.mode, state.gid, cred);
     }
     core.note_dirty(inode);
-}
-
-/// Clears set-user-id, and set-group-id of what the group may execute, as a write or a change of owner by others must.
-pub fn clear_set_id(state: &mut State) {
-    if state.mode & mode::TYPE != mode::DIRECTORY {
-        state.mode &= !0o4000;
-        if state.mode & 0o010 != 0 {
-            state.mode &= !0o2000;
-        }
-    }
 }
 
 /// Finds data or a hole; see [`amphi_vfs::FileSystem::seek`].

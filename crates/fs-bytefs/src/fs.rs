@@ -118,6 +118,13 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
             return Ok(());
         }
         core.write_back_all()?;
+        let mut lately_read = Vec::new();
+        core.icache.for_each(|inode| {
+            if inode.state.read().atime_dirty {
+                lately_read.push(Arc::clone(inode));
+            }
+        });
+        core.write_atimes(&lately_read)?;
         for (_, ino) in core.orphans.filled() {
             let inode = core.inode(Ino(u64::from(ino)))?;
             let mut state = inode.state.write();
@@ -237,6 +244,10 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
         self.new_inode(dir, name, &NewInode { file_type, mode, rdev, target: &[] }, cred)
     }
 
+    fn tmpfile(&self, dir: Ino, mode: u16, cred: &Cred) -> Result<Entry> {
+        namespace::tmpfile(&self.core, dir, mode, cred)
+    }
+
     fn mkdir(&self, dir: Ino, name: Name<'_>, mode: u16, cred: &Cred) -> Result<Entry> {
         self.new_inode(
             dir,
@@ -258,10 +269,18 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        match &self.core.inode(ino)?.state.read().body {
-            Body::Symlink(target, _) => Ok(target.clone()),
-            _ => Err(Error::Invalid("not a symbolic link")),
+        let inode = self.core.inode(ino)?;
+        let (target, moves) = {
+            let state = inode.state.read();
+            let Body::Symlink(target, _) = &state.body else {
+                return Err(Error::Invalid("not a symbolic link"));
+            };
+            (target.clone(), self.core.read_moves_atime(&state))
+        };
+        if moves {
+            self.core.note_read(&inode);
         }
+        Ok(target)
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry> {
@@ -343,6 +362,11 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
                 let body = state.dir()?;
                 if body.loaded() {
                     body.list(inode.ino, parent(&inode), cookie, sink);
+                    let moves = self.core.read_moves_atime(&state);
+                    drop(state);
+                    if moves {
+                        self.core.note_read(&inode);
+                    }
                     return Ok(());
                 }
             }

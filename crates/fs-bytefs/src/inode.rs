@@ -67,6 +67,10 @@ pub struct State {
     pub gone: bool,
     /// Attributes changed in DRAM only (times and size of writes to come).
     pub attributes_dirty: bool,
+    /// The access time changed in DRAM only, which is in no hurry.
+    pub atime_dirty: bool,
+    /// Made without a name, and has had none since.
+    pub unnamed: bool,
     /// By type.
     pub body: Body,
 }
@@ -287,6 +291,8 @@ impl Inode {
             orphan_slot: None,
             gone: false,
             attributes_dirty: false,
+            atime_dirty: false,
+            unnamed: false,
             body,
         };
         Ok(Self::new(ino, upper.parent_or_rdev.get(), state))
@@ -346,7 +352,7 @@ impl Inode {
         tx.write(at, &upper.encode(self.ino), tag);
     }
 
-    /// Adds whatever half differs from the device: the lower always, the upper if the extent tree changed.
+    /// Adds what differs from the device: the lower half always, staged attributes, the upper half if the extent tree changed.
     pub fn write_changed<D: BlockPort + WriteLog>(
         &self,
         core: &Core<D>,
@@ -354,6 +360,8 @@ impl Inode {
         tx: &mut Tx<'_, D>,
     ) {
         self.write_lower(core, state, tx);
+        state.atime_dirty = false;
+        state.xattrs.flush(tx);
         if state.tree().is_some_and(ExtentTree::dirty) {
             self.write_upper(core, state, tx);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, Lpa, RecoverReport, Structure, WriteLog};
-use amphi_vfs::Ino;
+use amphi_vfs::{AccessTimes, Ino};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -42,6 +42,8 @@ pub struct MountOptions {
     pub inode_cache: usize,
     /// How often dirty files are written back in the background, ns; 0: never.
     pub write_back_interval_ns: u64,
+    /// When reading moves access times.
+    pub access_times: AccessTimes,
 }
 
 impl Default for MountOptions {
@@ -52,6 +54,7 @@ impl Default for MountOptions {
             page_cache_pages: 65_536,
             inode_cache: 262_144,
             write_back_interval_ns: 5_000_000_000,
+            access_times: AccessTimes::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, WriteLog};
 use amphi_rt::sync::RwLockWriteGuard;
-use amphi_vfs::{Cred, Entry, Error, FileType, Ino, Name, Result};
+use amphi_vfs::{Cred, Entry, Error, FileType, Ino, Name, Result, acl};
 
 use crate::core::Core;
 use crate::dir::{Dir, Found};
@@ -16,7 +16,7 @@ use crate::inode::{Body, Inode, State, type_bits};
 use crate::symlink;
 use crate::truncate::{delete, deletes_in_steps};
 use crate::tx::Tx;
-use crate::xattr::Xattrs;
+use crate::xattr::{Attributes, Xattrs};
 
 /// Most names of one inode, and so most subdirectories (less two) of a directory.
 pub const LINKS_MAX: u32 = 65_000;
@@ -69,11 +69,15 @@ pub fn create<D: BlockPort + WriteLog>(
     if is_dir && parent_state.nlink >= LINKS_MAX {
         return Err(Error::TooManyLinks);
     }
+    let (mode, attributes) = inherit(core, parent.ino, &mut parent_state, new, cred)?;
     let long_target = new.target.len() > INLINE_TARGET_MAX;
-    let blocks = parent_state.dir()?.insert_needs(name) + if long_target { 2 } else { 0 };
+    let blocks = parent_state.dir()?.insert_needs(name)
+        + if long_target { 2 } else { 0 }
+        + u64::from(!attributes.is_empty());
     let mut tx = Tx::new(core, blocks)?;
     let ino = tx.allocate_inode()?;
-    let mut state = new_state(core, &parent_state, new, cred)?;
+    let mut state = new_state(core, &parent_state, &NewInode { mode, ..*new }, cred)?;
+    state.xattrs = Xattrs::of_new(attributes, ino, &mut tx)?;
     if let Body::Symlink(target, tree) = &mut state.body
         && long_target
     {
@@ -96,6 +100,50 @@ pub fn create<D: BlockPort + WriteLog>(
     let inode = core.icache.insert_new(inode);
     let attr = inode.attr(&inode.state.read());
     Ok(Entry { attr })
+}
+
+/// Creates a regular file without a name, in the orphan table; see [`amphi_vfs::FileSystem::tmpfile`].
+///
+/// # Errors
+/// As there.
+pub fn tmpfile<D: BlockPort + WriteLog>(core: &Core<D>, dir: Ino, mode: u16, cred: &Cred) -> Result<Entry> {
+    let new = NewInode { file_type: FileType::Regular, mode, rdev: 0, target: &[] };
+    let parent = core.inode(dir)?;
+    let mut parent_state = lock_dir(core, &parent)?;
+    let (mode, attributes) = inherit(core, parent.ino, &mut parent_state, &new, cred)?;
+    let mut state = new_state(core, &parent_state, &NewInode { mode, ..new }, cred)?;
+    drop(parent_state);
+    let mut tx = Tx::new(core, u64::from(!attributes.is_empty()))?;
+    let ino = tx.allocate_inode()?;
+    state.xattrs = Xattrs::of_new(attributes, ino, &mut tx)?;
+    let slot = core.orphans.take_slot().ok_or(Error::NoSpace)?;
+    tx.set_orphan(slot, ino);
+    state.nlink = 0;
+    state.unnamed = true;
+    state.orphan_slot = Some(slot);
+    let inode = Inode::new(ino, 0, state);
+    {
+        let mut state = inode.state.write();
+        inode.write_upper(core, &mut state, &mut tx);
+        inode.write_changed(core, &mut state, &mut tx);
+    }
+    tx.commit()?;
+    inode.lookups.store(1, Ordering::Release);
+    let inode = core.icache.insert_new(inode);
+    let attr = inode.attr(&inode.state.read());
+    Ok(Entry { attr })
+}
+
+/// The mode and the attributes that what is made in a directory starts with.
+fn inherit<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    dir: u32,
+    state: &mut State,
+    new: &NewInode<'_>,
+    cred: &Cred,
+) -> Result<(u16, Attributes)> {
+    let default = state.xattrs.default_acl(core, dir)?;
+    acl::inherit(default, new.mode, new.file_type, cred)
 }
 
 fn new_state<D: BlockPort + WriteLog>(
@@ -136,6 +184,8 @@ fn new_state<D: BlockPort + WriteLog>(
         orphan_slot: None,
         gone: false,
         attributes_dirty: false,
+        atime_dirty: false,
+        unnamed: false,
         body,
     })
 }
@@ -184,7 +234,7 @@ pub fn link<D: BlockPort + WriteLog>(core: &Core<D>, ino: Ino, dir: Ino, name: N
         return Err(Error::NotPermitted);
     }
     let mut state = inode.state.write();
-    if state.gone || state.nlink == 0 {
+    if state.gone || (state.nlink == 0 && !state.unnamed) {
         return Err(Error::NotFound);
     }
     if state.nlink >= LINKS_MAX {
@@ -194,10 +244,19 @@ pub fn link<D: BlockPort + WriteLog>(core: &Core<D>, ino: Ino, dir: Ino, name: N
     add_entry(&mut parent_state, name, inode.ino, state.file_type(), &mut tx)?;
     touch(core, &mut parent_state);
     state.nlink += 1;
+    state.unnamed = false;
     state.ctime = core.now();
+    // A slot may also stand for blocks that are being freed, of a file with names.
+    let slot = if state.nlink == 1 { state.orphan_slot.take() } else { None };
+    if let Some(slot) = slot {
+        tx.set_orphan(slot, 0);
+    }
     inode.write_changed(core, &mut state, &mut tx);
     parent.write_changed(core, &mut parent_state, &mut tx);
     tx.commit()?;
+    if let Some(slot) = slot {
+        core.orphans.return_slot(slot);
+    }
     inode.lookups.fetch_add(1, Ordering::AcqRel);
     Ok(Entry { attr: inode.attr(&state) })
 }

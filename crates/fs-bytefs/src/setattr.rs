@@ -1,14 +1,15 @@
 //! Changing attributes: one transaction, whatever is asked for together (BY-17).
 
 use amphi_device::{BlockPort, WriteLog};
-use amphi_vfs::{Attr, Cred, Error, FileType, Ino, Result, SetAttr, SetTime};
+use amphi_vfs::permission::mode_after_change;
+use amphi_vfs::{Attr, Capabilities, Cred, Error, FileType, Ino, Result, SetAttr, SetTime};
 
 use crate::core::Core;
-use crate::file::clear_set_id;
 use crate::format::mode;
 use crate::inode::State;
 use crate::truncate::set_size;
 use crate::tx::Tx;
+use crate::xattr;
 
 /// Changes attributes; see [`amphi_vfs::FileSystem::setattr`].
 ///
@@ -29,18 +30,27 @@ pub fn setattr<D: BlockPort + WriteLog>(
     if change.size.is_some() {
         state.file()?;
     }
+    let owner_changes = change.uid.is_some() || change.gid.is_some();
+    if owner_changes || change.size.is_some() {
+        xattr::shed_capability(core, &inode, &mut state)?;
+    }
+    let acl_before = match change.mode {
+        Some(mode) => state.xattrs.follow_mode(core, inode.ino, mode)?,
+        None => None,
+    };
     let before = (state.mode, state.uid, state.gid, state.atime, state.mtime, state.ctime);
     apply(core, &mut state, change, cred);
     let outcome = match change.size {
         Some(size) => set_size(core, &inode, &mut state, size),
         None => Tx::new(core, 0).and_then(|mut tx| {
-            inode.write_lower(core, &state, &mut tx);
+            inode.write_changed(core, &mut state, &mut tx);
             tx.commit()?;
             state.attributes_dirty = false;
             Ok(())
         }),
     };
     if let Err(error) = outcome {
+        state.xattrs.restore(acl_before);
         (state.mode, state.uid, state.gid, state.atime, state.mtime, state.ctime) = before;
         return Err(error);
     }
@@ -54,16 +64,15 @@ fn apply<D: BlockPort + WriteLog>(core: &Core<D>, state: &mut State, change: &Se
         SetTime::At(time) => time.ns,
     };
     let owner_changes = change.uid.is_some() || change.gid.is_some();
+    let cut_by_user = change.size.is_some() && !cred.has(Capabilities::FSETID);
+    // By the group before the change.
+    if (owner_changes || cut_by_user) && state.file_type() != FileType::Directory {
+        state.mode = mode_after_change(state.mode, state.gid, cred);
+    }
     state.uid = change.uid.unwrap_or(state.uid);
     state.gid = change.gid.unwrap_or(state.gid);
-    match change.mode {
-        Some(bits) => {
-            let in_group = cred.uid == 0 || cred.gid == state.gid || cred.groups.contains(&state.gid);
-            let keep = if in_group || state.file_type() == FileType::Directory { 0o7777 } else { 0o5777 };
-            state.mode = (state.mode & mode::TYPE) | (bits & keep);
-        }
-        None if owner_changes || (change.size.is_some() && cred.uid != 0) => clear_set_id(state),
-        None => {}
+    if let Some(bits) = change.mode {
+        state.mode = (state.mode & mode::TYPE) | (bits & 0o7777);
     }
     if change.size.is_some() {
         state.mtime = now;

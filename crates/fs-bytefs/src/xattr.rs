@@ -4,18 +4,21 @@
 //! transaction with the inode.
 
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
-use amphi_vfs::{Error, Ino, Result, XattrMode};
+use amphi_vfs::{Error, Ino, Result, XattrMode, acl};
 
 use crate::bitmap::Run;
 use crate::core::{Core, io_error};
 use crate::format::{LINE, LINES_PER_PAGE, PAGE, XattrHeader};
-use crate::inode::State;
+use crate::inode::{Inode, State};
 use crate::tx::Tx;
 
 /// Longest name in bytes, as Linux has it.
 const NAME_MAX: usize = 255;
 /// Longest value that Linux lets through.
 const VALUE_MAX: usize = 65_536;
+
+/// What gives a program capabilities. It goes with the first change of the file's contents or owner.
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// The attributes of one inode, as names and values in the order they were first set.
 pub type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
@@ -30,6 +33,8 @@ pub struct Xattrs {
     /// Lines of `page` that are known; of a page fresh from the allocator those behind are whatever was there before.
     lines_known: usize,
     attributes: Attributes,
+    /// A page to write in the inode's next transaction, and the bytes of it in use.
+    staged: Option<(Box<[u8; PAGE]>, usize)>,
 }
 
 impl Xattrs {
@@ -75,6 +80,78 @@ impl Xattrs {
         }
         self.page = Some(page);
         self.lines_known = self.lines_known.max(lines);
+    }
+
+    /// Puts attributes that a new inode starts with, which fit one page, on a page of their own.
+    pub fn of_new<D: BlockPort + WriteLog>(
+        attributes: Attributes,
+        ino: u32,
+        tx: &mut Tx<'_, D>,
+    ) -> Result<Self> {
+        let mut xattrs = Self::default();
+        if !attributes.is_empty() {
+            let mut page = Box::new([0; PAGE]);
+            let used = XattrHeader::encode(&mut page, ino, &attributes).ok_or(Error::NoSpace)?;
+            xattrs.lba = tx.allocate_block();
+            xattrs.write(page, used, tx);
+            xattrs.attributes = attributes;
+        }
+        Ok(xattrs)
+    }
+
+    /// Adds what is staged to `tx`.
+    pub fn flush<D: BlockPort + WriteLog>(&mut self, tx: &mut Tx<'_, D>) {
+        if let Some((page, used)) = self.staged.take() {
+            self.write(page, used, tx);
+        }
+    }
+
+    /// Whether the inode may have capabilities, as far as is known without the device.
+    pub fn may_have_capability(&self) -> bool {
+        self.lba != 0 && (self.page.is_none() || self.position(CAPABILITY).is_some())
+    }
+
+    /// The value of the default ACL.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn default_acl<D: BlockPort + WriteLog>(
+        &mut self,
+        core: &Core<D>,
+        ino: u32,
+    ) -> Result<Option<&[u8]>> {
+        self.load(core, ino)?;
+        Ok(self.position(acl::DEFAULT).map(|at| &self.attributes[at].1[..]))
+    }
+
+    /// Stages the access ACL, if there is one, as it is after a `chmod` to `mode`. Returns the value before, for [`restore`](Self::restore).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn follow_mode<D: BlockPort + WriteLog>(
+        &mut self,
+        core: &Core<D>,
+        ino: u32,
+        mode: u16,
+    ) -> Result<Option<Vec<u8>>> {
+        self.load(core, ino)?;
+        let Some(at) = self.position(acl::ACCESS) else { return Ok(None) };
+        let value = acl::after_chmod(&self.attributes[at].1, mode)?;
+        let before = std::mem::replace(&mut self.attributes[at].1, value);
+        let mut page = Box::new([0; PAGE]);
+        // As many entries as before, so it fits.
+        if let Some(used) = XattrHeader::encode(&mut page, ino, &self.attributes) {
+            self.staged = Some((page, used));
+        }
+        Ok(Some(before))
+    }
+
+    /// Takes back what [`follow_mode`](Self::follow_mode) did.
+    pub fn restore(&mut self, before: Option<Vec<u8>>) {
+        self.staged = None;
+        if let (Some(before), Some(at)) = (before, self.position(acl::ACCESS)) {
+            self.attributes[at].1 = before;
+        }
     }
 
     fn position(&self, name: &[u8]) -> Option<usize> {
@@ -139,13 +216,24 @@ pub fn set<D: BlockPort + WriteLog>(
     if value.len() > VALUE_MAX {
         return Err(Error::XattrTooLarge);
     }
-    change(core, ino, |attributes| {
+    let inode = core.inode(ino)?;
+    let effect = acl::change(name, value, inode.file_type)?;
+    let (value, bits) = match &effect {
+        Some(acl::Change { value, mode }) => (value.as_deref(), *mode),
+        None => (Some(value), None),
+    };
+    change(core, &inode, bits, |attributes| {
         let known = attributes.iter().position(|(known, _)| known == name);
         match (mode, known) {
             (XattrMode::Create, Some(_)) => return Err(Error::Exists),
             (XattrMode::Replace, None) => return Err(Error::NoData),
-            (_, Some(at)) => attributes[at].1 = value.to_vec(),
-            (_, None) => attributes.push((name.to_vec(), value.to_vec())),
+            _ => {}
+        }
+        match (value, known) {
+            (Some(value), Some(at)) => attributes[at].1 = value.to_vec(),
+            (Some(value), None) => attributes.push((name.to_vec(), value.to_vec())),
+            (None, Some(at)) => drop(attributes.remove(at)),
+            (None, None) => {}
         }
         Ok(())
     })
@@ -156,24 +244,35 @@ pub fn set<D: BlockPort + WriteLog>(
 /// # Errors
 /// As there.
 pub fn remove<D: BlockPort + WriteLog>(core: &Core<D>, ino: Ino, name: &[u8]) -> Result<()> {
-    change(core, ino, |attributes| {
+    change(core, &*core.inode(ino)?, None, |attributes| {
         let at = attributes.iter().position(|(known, _)| known == name).ok_or(Error::NoData)?;
         attributes.remove(at);
         Ok(())
     })
 }
 
+/// Changes the attributes as `body` does, and the permission bits to `bits`.
 fn change<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    ino: Ino,
+    inode: &Inode,
+    bits: Option<u16>,
     body: impl FnOnce(&mut Attributes) -> Result<()>,
 ) -> Result<()> {
-    let inode = core.inode(ino)?;
     core.writable()?;
     let mut state = inode.state.write();
     if state.gone {
-        return Err(Error::Stale(ino));
+        return Err(Error::Stale(Ino(u64::from(inode.ino))));
     }
+    change_locked(core, inode, &mut state, bits, body)
+}
+
+fn change_locked<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode,
+    state: &mut State,
+    bits: Option<u16>,
+    body: impl FnOnce(&mut Attributes) -> Result<()>,
+) -> Result<()> {
     state.xattrs.load(core, inode.ino)?;
     let mut attributes = state.xattrs.attributes.clone();
     body(&mut attributes)?;
@@ -182,7 +281,7 @@ fn change<D: BlockPort + WriteLog>(
     let fresh = state.xattrs.lba == 0;
     let mut tx = Tx::new(core, u64::from(fresh && !attributes.is_empty()))?;
     if attributes.is_empty() {
-        free(&mut state, &mut tx);
+        free(state, &mut tx);
     } else {
         if fresh {
             state.xattrs.lba = tx.allocate_block();
@@ -191,11 +290,34 @@ fn change<D: BlockPort + WriteLog>(
     }
     state.xattrs.attributes = attributes;
     state.ctime = core.now();
+    state.mode = bits.map_or(state.mode, |bits| state.mode & !0o777 | bits);
     if fresh != (state.xattrs.lba == 0) {
-        inode.write_upper(core, &mut state, &mut tx);
+        inode.write_upper(core, state, &mut tx);
     }
-    inode.write_changed(core, &mut state, &mut tx);
+    inode.write_changed(core, state, &mut tx);
     tx.commit()
+}
+
+/// Removes the capabilities of a program that is about to change.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn shed_capability<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode,
+    state: &mut State,
+) -> Result<()> {
+    if !state.xattrs.may_have_capability() {
+        return Ok(());
+    }
+    state.xattrs.load(core, inode.ino)?;
+    if state.xattrs.position(CAPABILITY).is_none() {
+        return Ok(());
+    }
+    change_locked(core, inode, state, None, |attributes| {
+        attributes.retain(|(name, _)| name != CAPABILITY);
+        Ok(())
+    })
 }
 
 /// Frees the page of attributes, if there is one, when `tx` commits.

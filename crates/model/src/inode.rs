@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use amphi_vfs::{Attr, Error, FileType, Ino, Result, TimeSpec};
+use amphi_vfs::permission::mode_after_change;
+use amphi_vfs::{Attr, Capabilities, Cred, Error, FileType, Ino, Result, TimeSpec, acl};
 
 use crate::bytes::{Bytes, PAGE};
 use crate::names::Names;
@@ -34,16 +35,24 @@ pub(crate) struct Inode {
     pub(crate) lookups: u64,
     /// References held by opens.
     pub(crate) opens: u64,
+    /// Made without a name, and has had none since.
+    pub(crate) unnamed: bool,
+}
+
+impl Body {
+    pub(crate) const fn file_type(&self) -> FileType {
+        match self {
+            Self::Regular(_) => FileType::Regular,
+            Self::Directory(_) => FileType::Directory,
+            Self::Symlink(_) => FileType::Symlink,
+            Self::Node(file_type) => *file_type,
+        }
+    }
 }
 
 impl Inode {
     pub(crate) const fn file_type(&self) -> FileType {
-        match &self.body {
-            Body::Regular(_) => FileType::Regular,
-            Body::Directory(_) => FileType::Directory,
-            Body::Symlink(_) => FileType::Symlink,
-            Body::Node(file_type) => *file_type,
-        }
+        self.body.file_type()
     }
 
     pub(crate) const fn is_directory(&self) -> bool {
@@ -105,11 +114,30 @@ impl Inode {
         }
     }
 
-    /// Clears set-user-id, and set-group-id where it means execution and not mandatory locking.
-    pub(crate) const fn clear_set_id(&mut self) {
-        self.mode &= !0o4000;
-        if self.mode & 0o010 != 0 {
-            self.mode &= !0o2000;
+    /// What a change of contents, owner or group takes away: capabilities always, set-id bits as `privileged` says.
+    pub(crate) fn shed_privileges(&mut self, cred: &Cred, privileged: bool) {
+        if !self.is_directory() {
+            self.xattrs.remove(CAPABILITY);
+            if !privileged {
+                self.mode = mode_after_change(self.mode, self.gid, cred);
+            }
         }
     }
+
+    /// As [`shed_privileges`](Self::shed_privileges), for new contents, which leave set-id bits to those who may keep them.
+    pub(crate) fn note_new_contents(&mut self, cred: &Cred) {
+        self.shed_privileges(cred, cred.has(Capabilities::FSETID));
+    }
+
+    /// Sets the permission bits; an access ACL follows.
+    pub(crate) fn set_mode(&mut self, mode: u16) -> Result<()> {
+        self.mode = mode & 0o7777;
+        if let Some(value) = self.xattrs.get_mut(acl::ACCESS) {
+            *value = acl::after_chmod(value, self.mode)?;
+        }
+        Ok(())
+    }
 }
+
+/// The attribute that gives a program capabilities.
+const CAPABILITY: &[u8] = b"security.capability";

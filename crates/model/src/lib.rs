@@ -11,6 +11,7 @@ mod ops;
 mod tree;
 
 use amphi_rt::sync::Mutex;
+use amphi_vfs::AccessTimes;
 use tree::Tree;
 
 /// Limits of a [`Model`], so that a test can reach them.
@@ -55,6 +56,11 @@ impl Model {
     /// Refuses every change from now on (or no more), as a mount that turned read-only does.
     pub fn set_read_only(&self, read_only: bool) {
         self.tree.lock().read_only = read_only;
+    }
+
+    /// Says when reading moves access times from now on.
+    pub fn set_access_times(&self, policy: AccessTimes) {
+        self.tree.lock().access_times = policy;
     }
 
     /// Forgets all references and frees the inodes that only they kept: what an unmount leaves.

@@ -2,7 +2,7 @@
 
 use amphi_vfs::{
     Allocate, Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino, NAME_BYTES_MAX, Name,
-    OpenFlags, Promise, RenameMode, Result, Seek, SetAttr, SetTime, StatFs, WriteMode, XattrMode,
+    OpenFlags, Promise, RenameMode, Result, Seek, SetAttr, SetTime, StatFs, WriteMode, XattrMode, acl,
 };
 
 use crate::Model;
@@ -65,12 +65,14 @@ impl FileSystem for Model {
             SetTime::At(at) => at,
         };
         let inode = tree.get_mut(ino)?;
-        if (change.uid.is_some() || change.gid.is_some()) && !inode.is_directory() {
-            inode.clear_set_id();
+        if change.uid.is_some() || change.gid.is_some() {
+            inode.shed_privileges(cred, false);
         }
         inode.uid = change.uid.unwrap_or(inode.uid);
         inode.gid = change.gid.unwrap_or(inode.gid);
-        inode.mode = change.mode.map_or(inode.mode, |mode| mode & 0o7777);
+        if let Some(mode) = change.mode {
+            inode.set_mode(mode)?;
+        }
         inode.atime = change.atime.map_or(inode.atime, stamp);
         inode.mtime = change.mtime.map_or(inode.mtime, stamp);
         if *change != SetAttr::default() {
@@ -99,6 +101,21 @@ impl FileSystem for Model {
         self.tree.lock().add_named(dir, name, body, mode, rdev, cred)
     }
 
+    fn tmpfile(&self, dir: Ino, mode: u16, cred: &Cred) -> Result<Entry> {
+        let mut tree = self.tree.lock();
+        tree.writable()?;
+        let parent = tree.get(dir)?;
+        parent.names()?;
+        if parent.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        let ino = tree.add_owned(dir, Body::Regular(Bytes::default()), mode, 0, cred)?;
+        let inode = tree.get_mut(ino)?;
+        inode.nlink = 0;
+        inode.unnamed = true;
+        tree.entry(ino)
+    }
+
     fn mkdir(&self, dir: Ino, name: Name<'_>, mode: u16, cred: &Cred) -> Result<Entry> {
         self.tree.lock().add_named(dir, name, Body::Directory(Names::new(dir)), mode, 0, cred)
     }
@@ -114,10 +131,13 @@ impl FileSystem for Model {
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        match &self.tree.lock().get(ino)?.body {
-            Body::Symlink(target) => Ok(target.clone()),
-            _ => Err(Error::Invalid("not a symbolic link")),
-        }
+        let mut tree = self.tree.lock();
+        let Body::Symlink(target) = &tree.get(ino)?.body else {
+            return Err(Error::Invalid("not a symbolic link"));
+        };
+        let target = target.clone();
+        tree.touch_atime(ino);
+        Ok(target)
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry> {
@@ -129,14 +149,16 @@ impl FileSystem for Model {
         if inode.is_directory() {
             return Err(Error::NotPermitted);
         }
-        if inode.nlink == 0 {
+        if inode.nlink == 0 && !inode.unnamed {
             return Err(Error::NotFound);
         }
         if tree.get(ino)?.nlink >= tree.limits.links {
             return Err(Error::TooManyLinks);
         }
         tree.get_mut(dir)?.names_mut()?.set(name.bytes(), ino);
-        tree.get_mut(ino)?.nlink += 1;
+        let inode = tree.get_mut(ino)?;
+        inode.nlink += 1;
+        inode.unnamed = false;
         tree.touch(dir)?;
         tree.touch_ctime(ino)?;
         tree.entry(ino)
@@ -196,7 +218,10 @@ impl FileSystem for Model {
     }
 
     fn read(&self, ino: Ino, offset: u64, into: &mut [u8], _direct: bool) -> Result<usize> {
-        Ok(self.tree.lock().get(ino)?.bytes()?.read(offset, into))
+        let mut tree = self.tree.lock();
+        let read = tree.get(ino)?.bytes()?.read(offset, into);
+        tree.touch_atime(ino);
+        Ok(read)
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {
@@ -217,9 +242,7 @@ impl FileSystem for Model {
         tree.pages_used += added;
         let inode = tree.get_mut(ino)?;
         inode.bytes_mut()?.write(offset, data);
-        if cred.uid != 0 {
-            inode.clear_set_id();
-        }
+        inode.note_new_contents(cred);
         tree.touch(ino)?;
         Ok(data.len())
     }
@@ -233,7 +256,9 @@ impl FileSystem for Model {
     }
 
     fn readdir(&self, dir: Ino, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
-        let tree = self.tree.lock();
+        let mut tree = self.tree.lock();
+        tree.get(dir)?.names()?;
+        tree.touch_atime(dir);
         let names = tree.get(dir)?.names()?;
         let dots = [(1, b".".as_slice(), dir), (2, b"..".as_slice(), names.parent)];
         let dots = dots.into_iter().filter(|&(own, ..)| own > cookie);
@@ -292,12 +317,21 @@ impl FileSystem for Model {
         if value.len() > XATTR_BYTES_MAX {
             return Err(Error::XattrTooLarge);
         }
+        let change = acl::change(name, value, inode.file_type())?;
         match (mode, inode.xattrs.contains_key(name)) {
             (XattrMode::Create, true) => return Err(Error::Exists),
             (XattrMode::Replace, false) => return Err(Error::NoData),
             _ => {}
         }
-        inode.xattrs.insert(name.to_vec(), value.to_vec());
+        let (value, mode) = match change {
+            Some(acl::Change { value, mode }) => (value, mode),
+            None => (Some(value.to_vec()), None),
+        };
+        inode.mode = mode.map_or(inode.mode, |bits| inode.mode & 0o7000 | bits);
+        match value {
+            Some(value) => drop(inode.xattrs.insert(name.to_vec(), value)),
+            None => drop(inode.xattrs.remove(name)),
+        }
         inode.ctime = now();
         Ok(())
     }
@@ -328,9 +362,7 @@ impl Tree {
         let before = bytes.page_count();
         bytes.set_size(size);
         let freed = before - bytes.page_count();
-        if cred.uid != 0 {
-            inode.clear_set_id();
-        }
+        inode.note_new_contents(cred);
         self.pages_used -= freed;
         self.touch(ino)
     }
@@ -363,9 +395,7 @@ impl Tree {
             bytes.reserve(offset, end);
         }
         let after = bytes.page_count();
-        if cred.uid != 0 {
-            inode.clear_set_id();
-        }
+        inode.note_new_contents(cred);
         self.pages_used = pages_used - before + after;
         self.touch(ino)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use amphi_rt::time::wall_ns;
-use amphi_vfs::{Cred, Entry, Error, Ino, Name, Result, TimeSpec};
+use amphi_vfs::{AccessTimes, Cred, Entry, Error, Ino, Name, Result, TimeSpec, acl};
 
 use crate::Limits;
 use crate::inode::{Body, Inode};
@@ -15,6 +15,7 @@ pub(crate) struct Tree {
     pub(crate) limits: Limits,
     pub(crate) read_only: bool,
     pub(crate) pages_used: u64,
+    pub(crate) access_times: AccessTimes,
     next_ino: u64,
 }
 
@@ -25,8 +26,14 @@ pub(crate) fn now() -> TimeSpec {
 
 impl Tree {
     pub(crate) fn new(limits: Limits) -> Self {
-        let mut tree =
-            Self { inodes: BTreeMap::new(), limits, read_only: false, pages_used: 0, next_ino: Ino::ROOT.0 };
+        let mut tree = Self {
+            inodes: BTreeMap::new(),
+            limits,
+            read_only: false,
+            pages_used: 0,
+            access_times: AccessTimes::default(),
+            next_ino: Ino::ROOT.0,
+        };
         tree.add(Body::Directory(Names::new(Ino::ROOT)), 0o755, 0, 0, 0);
         tree
     }
@@ -51,6 +58,7 @@ impl Tree {
             xattrs: BTreeMap::new(),
             lookups: 0,
             opens: 0,
+            unnamed: false,
         };
         self.inodes.insert(ino, inode);
         Ino(ino)
@@ -96,18 +104,11 @@ impl Tree {
     ) -> Result<Entry> {
         self.writable()?;
         self.vacant(dir, name)?;
-        if self.inodes.len() as u64 >= self.limits.inodes {
-            return Err(Error::NoInodes);
-        }
         let is_directory = matches!(body, Body::Directory(_));
-        let parent = self.get(dir)?;
-        if is_directory && parent.nlink >= self.limits.links {
+        if is_directory && self.get(dir)?.nlink >= self.limits.links {
             return Err(Error::TooManyLinks);
         }
-        let passes_group = parent.mode & 0o2000 != 0;
-        let gid = if passes_group { parent.gid } else { cred.gid };
-        let mode = if passes_group && is_directory { mode | 0o2000 } else { mode };
-        let ino = self.add(body, mode, cred.uid, gid, rdev);
+        let ino = self.add_owned(dir, body, mode, rdev, cred)?;
         let parent = self.get_mut(dir)?;
         parent.names_mut()?.set(name.bytes(), ino);
         if is_directory {
@@ -115,6 +116,39 @@ impl Tree {
         }
         self.touch(dir)?;
         self.entry(ino)
+    }
+
+    /// Adds an inode without a name, owned as `cred` and the directory say, with what it inherits.
+    pub(crate) fn add_owned(
+        &mut self,
+        dir: Ino,
+        body: Body,
+        mode: u16,
+        rdev: u32,
+        cred: &Cred,
+    ) -> Result<Ino> {
+        if self.inodes.len() as u64 >= self.limits.inodes {
+            return Err(Error::NoInodes);
+        }
+        let parent = self.get(dir)?;
+        let passes_group = parent.mode & 0o2000 != 0;
+        let gid = if passes_group { parent.gid } else { cred.gid };
+        let file_type = body.file_type();
+        let default = parent.xattrs.get(acl::DEFAULT);
+        let (mode, xattrs) = acl::inherit(default.map(Vec::as_slice), mode, file_type, cred)?;
+        let mode = if passes_group && matches!(body, Body::Directory(_)) { mode | 0o2000 } else { mode };
+        let ino = self.add(body, mode, cred.uid, gid, rdev);
+        self.get_mut(ino)?.xattrs.extend(xattrs);
+        Ok(ino)
+    }
+
+    /// Notes that `ino` has been read.
+    pub(crate) fn touch_atime(&mut self, ino: Ino) {
+        let (policy, now) = (self.access_times, now());
+        let Some(inode) = self.inodes.get_mut(&ino.0).filter(|_| !self.read_only) else { return };
+        if policy.moves(inode.atime.ns, inode.mtime.ns, inode.ctime.ns, now.ns) {
+            inode.atime = now;
+        }
     }
 
     /// Takes a reference on `ino`.

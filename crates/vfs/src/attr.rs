@@ -94,6 +94,31 @@ pub struct SetAttr {
     pub ctime: Option<TimeSpec>,
 }
 
+/// When reading moves a file's access time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessTimes {
+    /// If the file has changed since it was last read, or that was a day ago (`relatime`).
+    #[default]
+    Relative,
+    /// Always (`strictatime`).
+    Strict,
+    /// Never (`noatime`).
+    Never,
+}
+
+impl AccessTimes {
+    /// Whether a read at `now` moves the access time. All times are in ns since 1970.
+    #[must_use]
+    pub const fn moves(self, atime: i64, mtime: i64, ctime: i64, now: i64) -> bool {
+        const DAY_NS: i64 = 86_400_000_000_000;
+        match self {
+            Self::Never => false,
+            Self::Strict => atime != now,
+            Self::Relative => atime <= mtime || atime <= ctime || now.saturating_sub(atime) >= DAY_NS,
+        }
+    }
+}
+
 /// The answer to `statfs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatFs {

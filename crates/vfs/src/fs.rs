@@ -114,8 +114,11 @@ pub struct Promise {
 ///
 /// All methods may be called from many tasks at once. A namespace operation (`create` … `rename`, `setattr`) is atomic: other
 /// tasks and a crash see it done or not at all; [`promise`](FileSystem::promise) says whether it is durable on return. File data is durable after
-/// [`fsync`](FileSystem::fsync). Callers have checked permissions; credentials are passed so that new inodes get their owner and so that set-id bits are
-/// cleared as they must be.
+/// [`fsync`](FileSystem::fsync). Callers have checked permissions ([`Checked`](crate::Checked) does, and the kernel for a mount); credentials are passed so that
+/// new inodes get their owner and the umask, and so that set-id bits are cleared as they must be.
+///
+/// Reading, listing and reading a symbolic link may move the access time ([`AccessTimes`](crate::AccessTimes)). That is never durable by itself and changes nothing
+/// else: after a crash an older access time may be back.
 ///
 /// References: each [`Entry`] returned adds one to the inode's lookup count, which [`forget`](FileSystem::forget) lowers; `open` and `release` keep a count of
 /// their own. An inode without names lives on until both counts are zero.
@@ -159,14 +162,16 @@ pub trait FileSystem: Send + Sync {
 
     /// Changes attributes atomically. Shrinking drops data for good; growing adds a hole; either moves the modification time.
     ///
-    /// Set-id bits (set-user-id, and set-group-id with group execution) of anything but a directory are cleared by a new owner or group, and
-    /// by a new size unless `cred` is the superuser; a `mode` given in the same call is what they are afterwards.
+    /// Set-id bits (set-user-id, and set-group-id with group execution or for a group the caller is not in) of anything but a directory are cleared by a new owner or
+    /// group, and by a new size unless `cred` has [`Capabilities::FSETID`](crate::Capabilities::FSETID); a `mode` given in the same call is what they are afterwards.
+    /// An access ACL follows the mode. A new owner, group or size removes the file's capabilities (`security.capability`).
     ///
     /// # Errors
     /// [`Error::IsDirectory`] or [`Error::Invalid`] for a size on anything but a regular file; [`Error::TooLarge`].
     fn setattr(&self, ino: Ino, change: &SetAttr, cred: &Cred) -> Result<Attr>;
 
-    /// Creates a regular file, FIFO, socket or device node and takes a reference. A set-group-id directory passes on its group.
+    /// Creates a regular file, FIFO, socket or device node and takes a reference. A set-group-id directory passes on its group. A directory
+    /// with a default ACL passes that on in place of the caller's umask ([`acl::inherit`](crate::acl::inherit)).
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NoSpace`], [`Error::NoInodes`], [`Error::Invalid`] for a directory or symlink type.
@@ -180,8 +185,18 @@ pub trait FileSystem: Send + Sync {
         cred: &Cred,
     ) -> Result<Entry>;
 
+    /// Creates a regular file without a name, as if in `dir`, and takes a reference (`O_TMPFILE`). It is gone with its last reference, or after a crash, unless
+    /// [`link`](FileSystem::link) gives it a name before.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::NoInodes`], [`Error::Unsupported`].
+    fn tmpfile(&self, dir: Ino, mode: u16, cred: &Cred) -> Result<Entry> {
+        let _ = (dir, mode, cred);
+        Err(Error::Unsupported("files without a name"))
+    }
+
     /// Creates a directory and takes a reference. Its link count is 2; the parent's grows by one. A set-group-id directory passes
-    /// on its group and the bit.
+    /// on its group and the bit. A default ACL is passed on as for [`create`](FileSystem::create), and itself too.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NoSpace`], [`Error::NoInodes`], [`Error::TooManyLinks`].
@@ -202,7 +217,8 @@ pub trait FileSystem: Send + Sync {
     /// Gives a non-directory another name and takes a reference.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for a directory, [`Error::Exists`], [`Error::TooManyLinks`], [`Error::NotFound`] if it has no name left.
+    /// [`Error::NotPermitted`] for a directory, [`Error::Exists`], [`Error::TooManyLinks`], [`Error::NotFound`] if it has no name left, unless it
+    /// never had one ([`tmpfile`](FileSystem::tmpfile)).
     fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry>;
 
     /// Removes a name of a non-directory.
@@ -239,8 +255,8 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::IsDirectory`], [`Error::Invalid`] for other non-regular files.
     fn read(&self, ino: Ino, offset: u64, into: &mut [u8], direct: bool) -> Result<usize>;
 
-    /// Writes all of `data` and returns its length, or fails; no data changes nothing. Clears set-id bits unless `cred` is the superuser. Atomic towards
-    /// other readers and writers of the file.
+    /// Writes all of `data` and returns its length, or fails; no data changes nothing. Clears set-id bits and removes the file's capabilities as a
+    /// new size does. Atomic towards other readers and writers of the file.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::TooLarge`], [`Error::IsDirectory`].
@@ -297,10 +313,11 @@ pub trait FileSystem: Send + Sync {
         Err(Error::Unsupported("extended attributes"))
     }
 
-    /// Sets an extended attribute.
+    /// Sets an extended attribute. An ACL ([`acl::ACCESS`](crate::acl::ACCESS), [`acl::DEFAULT`](crate::acl::DEFAULT)) is checked; the mode follows an access ACL
+    /// in the same atomic step, and one that says no more than the mode is not kept. Setting no list at all removes the ACL, which need not be there.
     ///
     /// # Errors
-    /// [`Error::XattrTooLarge`], [`Error::NoSpace`], [`Error::Unsupported`].
+    /// [`Error::Invalid`] and [`Error::PermissionDenied`] for an ACL as [`acl::change`](crate::acl::change) says; [`Error::XattrTooLarge`], [`Error::NoSpace`], [`Error::Unsupported`].
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let _ = (ino, name, value, mode);
         Err(Error::Unsupported("extended attributes"))

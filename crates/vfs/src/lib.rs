@@ -2,14 +2,18 @@
 //! credentials. Front ends (FUSE, preload, the library) sit above it; devices below are none of its business.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 mod attr;
+mod checked;
 mod cred;
 mod error;
 mod fs;
 mod name;
+pub mod permission;
 
-pub use attr::{Attr, FileType, Ino, SetAttr, SetTime, StatFs, TimeSpec};
-pub use cred::Cred;
+pub use attr::{AccessTimes, Attr, FileType, Ino, SetAttr, SetTime, StatFs, TimeSpec};
+pub use checked::Checked;
+pub use cred::{Capabilities, Cred};
 pub use error::{Error, Result};
 pub use fs::{
     Allocate, DirEntry, DirSink, Entry, FileSystem, OpenFlags, Promise, RenameMode, Seek, WriteMode,

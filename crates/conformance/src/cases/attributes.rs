@@ -15,6 +15,7 @@ case_list!(
     changes_move_the_right_times,
     a_change_of_owner_clears_set_id,
     writes_and_truncates_clear_set_id_for_users,
+    reading_moves_the_access_time_after_a_change,
     a_size_is_for_regular_files,
     statfs_counts_files_and_blocks,
     attributes_of_the_root,
@@ -169,6 +170,45 @@ fn writes_and_truncates_clear_set_id_for_users(fs: &Fs) {
     assert_eq!(fs.attr(file).mode, 0o6755, "a truncate by root");
     let cut = SetAttr { size: Some(1), ..SetAttr::default() };
     assert_eq!(fs.setattr(file, &cut, &USER).unwrap().mode, 0o755, "a truncate by a user");
+}
+
+fn reading_moves_the_access_time_after_a_change(fs: &Fs) {
+    let dir = fs.dir(Ino::ROOT, "d");
+    let file = fs.file(dir, "f");
+    let link = fs.symlink(dir, name("l"), b"f", &Cred::ROOT).unwrap().attr.ino;
+    fs.put(file, 0, b"contents");
+    let read = |ino| {
+        if ino == file {
+            fs.get(file, 0, 3);
+        } else if ino == dir {
+            fs.names(dir);
+        } else {
+            fs.readlink(link).unwrap();
+        }
+        fs.attr(ino)
+    };
+    let (recent, older) = (TimeSpec { ns: OLD.ns + 5 }, TimeSpec { ns: OLD.ns - 5 });
+    let now = TimeSpec { ns: amphi_rt::time::wall_ns() + 1_000_000_000 };
+    let set = |ino, atime, changed| {
+        let at = |time| Some(SetTime::At(time));
+        let change =
+            SetAttr { atime: at(atime), mtime: at(changed), ctime: Some(changed), ..SetAttr::default() };
+        fs.change(ino, &change);
+    };
+    for ino in [file, dir, link] {
+        set(ino, older, OLD);
+        let attr = read(ino);
+        assert!(attr.atime > OLD, "inode {}: read after a change, {attr:?}", ino.0);
+        assert_eq!((attr.mtime, attr.ctime), (OLD, OLD), "inode {}: reading moves nothing else", ino.0);
+        // Later than any change, and less than a day ago.
+        set(ino, now, OLD);
+        assert_eq!(read(ino).atime, now, "inode {}: it has been read since", ino.0);
+        set(ino, recent, OLD);
+        assert!(read(ino).atime > recent, "inode {}: that was more than a day ago", ino.0);
+    }
+    set(file, older, OLD);
+    fs.find(dir, "f").unwrap();
+    assert_eq!(fs.attr(file).atime, older, "looking is not reading");
 }
 
 fn a_size_is_for_regular_files(fs: &Fs) {

@@ -1,6 +1,6 @@
 //! Extended attributes, for file systems that have them; the others refuse every call.
 
-use amphi_vfs::{Error, Ino, XattrMode};
+use amphi_vfs::{Allocate, Cred, Error, Ino, SetAttr, WriteMode, XattrMode};
 
 use super::case_list;
 use crate::harness::{Fs, name};
@@ -11,10 +11,11 @@ case_list!(
     lists_name_what_is_set,
     attributes_go_with_their_file,
     limits_are_enforced,
+    capabilities_go_with_any_change,
 );
 
 /// Whether the file system has extended attributes; if not, that it says so everywhere.
-fn offered(fs: &Fs) -> bool {
+pub(super) fn offered(fs: &Fs) -> bool {
     let refused = |result: Result<(), Error>| matches!(result, Err(Error::Unsupported(_)));
     if !refused(fs.getxattr(Ino::ROOT, b"user.none").map(drop)) {
         return true;
@@ -98,4 +99,39 @@ fn limits_are_enforced(fs: &Fs) {
     assert_eq!(fs.getxattr(file, b"user.k"), Err(Error::NoData));
     assert!(fs.setxattr(file, b"", b"v", XattrMode::Set).is_err(), "an empty name");
     assert!(fs.setxattr(file, &[b'n'; 256], b"v", XattrMode::Set).is_err(), "a name of 256 bytes");
+}
+
+fn capabilities_go_with_any_change(fs: &Fs) {
+    const CAPABILITY: &[u8] = b"security.capability";
+    if !offered(fs) {
+        return;
+    }
+    let file = fs.file(Ino::ROOT, "f");
+    fs.put(file, 0, b"a program");
+    fs.setxattr(file, b"user.note", b"stays", XattrMode::Set).unwrap();
+    let changes: [(&str, &dyn Fn()); 5] = [
+        ("a write", &|| fs.put(file, 0, b"x")),
+        ("a direct write", &|| {
+            let mode = WriteMode { direct: true, ..WriteMode::default() };
+            fs.write(file, 0, b"y", mode, &Cred::ROOT).unwrap();
+        }),
+        ("a truncate", &|| {
+            fs.resize(file, 5);
+        }),
+        ("a new owner", &|| {
+            fs.change(file, &SetAttr { uid: Some(7), ..SetAttr::default() });
+        }),
+        ("a hole", &|| match fs.allocate(file, 0, 2, Allocate::PunchHole, &Cred::ROOT) {
+            Err(Error::Unsupported(_)) => fs.put(file, 0, b"z"),
+            punched => punched.unwrap(),
+        }),
+    ];
+    for (what, change) in changes {
+        fs.setxattr(file, CAPABILITY, b"all of them", XattrMode::Set).unwrap();
+        fs.change(file, &SetAttr { mode: Some(0o755), ..SetAttr::default() });
+        assert!(fs.getxattr(file, CAPABILITY).is_ok(), "a chmod leaves them");
+        change();
+        assert_eq!(fs.getxattr(file, CAPABILITY), Err(Error::NoData), "after {what}");
+    }
+    assert_eq!(fs.getxattr(file, b"user.note").unwrap(), b"stays");
 }

@@ -50,25 +50,6 @@ impl SharedAttr {
     pub(super) fn without_links(self) -> Self {
         Self { nlink: 0, atime: None, mtime: None, ..self }
     }
-
-    /// Whether these attributes are right if `expected` are the model's. Reading may move the access time, which the model never does.
-    fn agrees(&self, expected: &Self) -> bool {
-        let read = self.atime.is_none();
-        *self == Self { atime: if read { None } else { expected.atime }, ..expected.clone() }
-    }
-}
-
-/// An answer that may be attributes.
-pub(super) trait Agree: PartialEq {
-    fn attr(&self) -> Option<&SharedAttr>;
-}
-
-/// Whether an answer is right if `expected` is the model's.
-pub(super) fn agree<T: Agree>(answer: &T, expected: &T) -> bool {
-    match (answer.attr(), expected.attr()) {
-        (Some(answer), Some(expected)) => answer.agrees(expected),
-        _ => answer == expected,
-    }
 }
 
 /// Names with types and inodes, sorted, listed `step` at a time: those that start with `prefix`, and the dots if it is empty.
@@ -193,7 +174,7 @@ impl Walk<'_> {
         let failed = |error: Error| format!("attributes of {path}: {error}");
         let attr = SharedAttr::of(&self.fs.getattr(ours).map_err(failed)?);
         let expected = SharedAttr::of(&self.model.getattr(models).map_err(failed)?);
-        if !attr.agrees(&expected) {
+        if attr != expected {
             return Err(format!("attributes of {path} are {attr:?}, in the model {expected:?}"));
         }
         self.extended_attributes(path, ours, models)

@@ -63,6 +63,12 @@ impl Draw {
                 keep_lookup: self.0.one_in(2),
                 truncate: self.0.one_in(5),
             },
+            47 if self.0.one_in(2) => Operation::Tmpfile {
+                directory: self.directory(),
+                handle: self.handle(),
+                mode: self.mode(),
+                user: self.user(),
+            },
             47..=48 => Operation::Close { handle: self.handle() },
             49..=64 => Operation::Write {
                 object: self.with_data(),
@@ -108,6 +114,11 @@ impl Draw {
                 key: self.key(),
                 length: self.0.below(3_000) as u16,
                 mode: self.0.pick(&[XattrMode::Set, XattrMode::Set, XattrMode::Create, XattrMode::Replace]),
+            },
+            94 if self.0.one_in(2) => Operation::SetAcl {
+                object: self.object(),
+                default: self.0.one_in(2),
+                number: self.0.below(6) as u8,
             },
             94 => Operation::GetXattr { object: self.object(), key: self.key() },
             95 if self.0.one_in(2) => Operation::ListXattr { object: self.object() },

@@ -165,6 +165,19 @@ pub enum Operation {
         object: Object,
         key: u8,
     },
+    /// Sets one of a few ACLs; number 0 removes it.
+    SetAcl {
+        object: Object,
+        default: bool,
+        number: u8,
+    },
+    /// Opens a new file without a name.
+    Tmpfile {
+        directory: Path,
+        handle: u8,
+        mode: u16,
+        user: u32,
+    },
     Fsync {
         object: Object,
         data_only: bool,

@@ -1,0 +1,320 @@
+//! [`Checked`]: a file system for callers who have not been checked, as programs that use it as a library are.
+
+use std::sync::Arc;
+
+use crate::acl::{self, Acl};
+use crate::permission::{
+    EXECUTE, READ, WRITE, may_access, may_change, may_get_attribute, may_link, may_list_attribute, may_make,
+    may_set_attribute, may_take_from_sticky, mode_made, without_foreign_group,
+};
+use crate::{
+    Attr, Cred, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, Result,
+    SetAttr, XattrMode,
+};
+
+/// A file system whose operations are permitted or refused as Linux would.
+///
+/// What is done with an open file (reading, writing, listing) is decided when it is [opened](Self::open), and is then done through
+/// [`inner`](Self::inner). A check and the operation after it are two steps: of two callers who change permissions and use them at the same moment, either
+/// may be first.
+#[derive(Debug)]
+pub struct Checked<F: ?Sized> {
+    fs: Arc<F>,
+    protected_hardlinks: bool,
+}
+
+impl<F: FileSystem + ?Sized> Checked<F> {
+    /// Checks every use of `fs`, with new names for others' files restricted as on most systems (`fs.protected_hardlinks`).
+    pub const fn new(fs: Arc<F>) -> Self {
+        Self { fs, protected_hardlinks: true }
+    }
+
+    /// Restricts new names for others' files, or does not.
+    #[must_use]
+    pub fn with_protected_hardlinks(self, protected_hardlinks: bool) -> Self {
+        Self { protected_hardlinks, ..self }
+    }
+
+    /// The file system, which checks nothing.
+    pub const fn inner(&self) -> &Arc<F> {
+        &self.fs
+    }
+
+    fn acl(&self, ino: Ino) -> Result<Option<Acl>> {
+        match self.fs.getxattr(ino, acl::ACCESS) {
+            Ok(value) => Acl::decode(&value),
+            Err(Error::NoData | Error::Unsupported(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Attributes of what `cred` may do all of `wanted` with.
+    fn accessible(&self, ino: Ino, cred: &Cred, wanted: u16) -> Result<Attr> {
+        let attr = self.fs.getattr(ino)?;
+        may_access(&attr, self.acl(ino)?.as_ref(), cred, wanted)?;
+        Ok(attr)
+    }
+
+    /// Attributes of a directory that may be searched.
+    fn searchable(&self, dir: Ino, cred: &Cred) -> Result<Attr> {
+        if self.fs.getattr(dir)?.file_type != FileType::Directory {
+            return Err(Error::NotDirectory);
+        }
+        self.accessible(dir, cred, EXECUTE)
+    }
+
+    /// What `name` names in a directory that has been searched, without a reference.
+    fn named(&self, dir: Ino, name: Name<'_>) -> Result<Attr> {
+        let attr = self.fs.lookup(dir, name)?.attr;
+        self.fs.forget(attr.ino, 1);
+        Ok(attr)
+    }
+
+    /// Attributes of a directory in which `name` can be made.
+    fn vacant(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Attr> {
+        self.searchable(dir, cred)?;
+        match self.named(dir, name) {
+            Err(Error::NotFound) => self.accessible(dir, cred, WRITE | EXECUTE),
+            Ok(_) => Err(Error::Exists),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What `name` names in `dir`, from which it may be taken.
+    fn removable(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Attr> {
+        self.searchable(dir, cred)?;
+        let victim = self.named(dir, name)?;
+        self.may_take(dir, &victim, cred)?;
+        Ok(victim)
+    }
+
+    fn may_take(&self, dir: Ino, victim: &Attr, cred: &Cred) -> Result<()> {
+        let parent = self.accessible(dir, cred, WRITE | EXECUTE)?;
+        may_take_from_sticky(&parent, victim, cred)
+    }
+
+    /// See [`FileSystem::lookup`].
+    ///
+    /// # Errors
+    /// As there; [`Error::PermissionDenied`] if the directory may not be searched.
+    pub fn lookup(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Entry> {
+        self.searchable(dir, cred)?;
+        self.fs.lookup(dir, name)
+    }
+
+    /// Opens a file to read, write or both, or a directory to list. The caller releases it.
+    ///
+    /// # Errors
+    /// As [`FileSystem::open`]; [`Error::PermissionDenied`]; [`Error::IsDirectory`] for writing a directory.
+    pub fn open(&self, ino: Ino, read: bool, flags: OpenFlags, cred: &Cred) -> Result<()> {
+        let writes = flags.write || flags.truncate;
+        let wanted = if read { READ } else { 0 } | if writes { WRITE } else { 0 };
+        if writes && self.fs.getattr(ino)?.file_type == FileType::Directory {
+            return Err(Error::IsDirectory);
+        }
+        self.accessible(ino, cred, wanted)?;
+        if flags.truncate {
+            let cut = SetAttr { size: Some(0), ..SetAttr::default() };
+            self.fs.setattr(ino, &cut, cred)?;
+        }
+        self.fs.open(ino, OpenFlags { truncate: false, ..flags })
+    }
+
+    /// See [`FileSystem::readdir`], of a directory that has not been opened.
+    ///
+    /// # Errors
+    /// As there; [`Error::PermissionDenied`].
+    pub fn readdir(&self, dir: Ino, cookie: u64, sink: &mut DirSink<'_>, cred: &Cred) -> Result<()> {
+        self.accessible(dir, cred, READ)?;
+        self.fs.readdir(dir, cookie, sink)
+    }
+
+    /// Whether `cred` may do all of `wanted` (`access(2)`: read 4, write 2, execute or search 1).
+    ///
+    /// # Errors
+    /// [`Error::PermissionDenied`].
+    pub fn access(&self, ino: Ino, wanted: u16, cred: &Cred) -> Result<()> {
+        self.accessible(ino, cred, wanted).map(drop)
+    }
+
+    /// See [`FileSystem::setattr`].
+    ///
+    /// # Errors
+    /// As there; [`Error::NotPermitted`], [`Error::PermissionDenied`].
+    pub fn setattr(&self, ino: Ino, change: &SetAttr, cred: &Cred) -> Result<Attr> {
+        let attr = self.fs.getattr(ino)?;
+        let change = may_change(&attr, self.acl(ino)?.as_ref(), change, cred)?;
+        self.fs.setattr(ino, &change, cred)
+    }
+
+    /// See [`FileSystem::create`].
+    ///
+    /// # Errors
+    /// As there; [`Error::PermissionDenied`]; [`Error::NotPermitted`] for devices.
+    pub fn create(
+        &self,
+        dir: Ino,
+        name: Name<'_>,
+        file_type: FileType,
+        mode: u16,
+        rdev: u32,
+        cred: &Cred,
+    ) -> Result<Entry> {
+        let parent = self.vacant(dir, name, cred)?;
+        may_make(file_type, cred)?;
+        self.fs.create(dir, name, file_type, mode_made(&parent, file_type, mode, cred), rdev, cred)
+    }
+
+    /// See [`FileSystem::tmpfile`].
+    ///
+    /// # Errors
+    /// As there; [`Error::PermissionDenied`].
+    pub fn tmpfile(&self, dir: Ino, mode: u16, cred: &Cred) -> Result<Entry> {
+        self.searchable(dir, cred)?;
+        let parent = self.accessible(dir, cred, WRITE | EXECUTE)?;
+        self.fs.tmpfile(dir, mode_made(&parent, FileType::Regular, mode, cred), cred)
+    }
+
+    /// See [`FileSystem::mkdir`].
+    ///
+    /// # Errors
+    /// As there; [`Error::PermissionDenied`].
+    pub fn mkdir(&self, dir: Ino, name: Name<'_>, mode: u16, cred: &Cred) -> Result<Entry> {
+        self.vacant(dir, name, cred)?;
+        // As Linux has it: a directory gets a set-group-id bit from its parent only.
+        self.fs.mkdir(dir, name, mode & 0o1777, cred)
+    }
+
+    /// See [`FileSystem::symlink`].
+    ///
+    /// # Errors
+    /// As there; [`Error::PermissionDenied`].
+    pub fn symlink(&self, dir: Ino, name: Name<'_>, target: &[u8], cred: &Cred) -> Result<Entry> {
+        self.vacant(dir, name, cred)?;
+        self.fs.symlink(dir, name, target, cred)
+    }
+
+    /// See [`FileSystem::link`].
+    ///
+    /// # Errors
+    /// As there; [`Error::PermissionDenied`]; [`Error::NotPermitted`] where names of others' files are restricted.
+    pub fn link(&self, ino: Ino, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Entry> {
+        let source = self.fs.getattr(ino)?;
+        self.searchable(dir, cred)?;
+        if self.named(dir, name).is_ok() {
+            return Err(Error::Exists);
+        }
+        if self.protected_hardlinks {
+            may_link(&source, self.acl(ino)?.as_ref(), cred)?;
+        }
+        self.accessible(dir, cred, WRITE | EXECUTE)?;
+        self.fs.link(ino, dir, name)
+    }
+
+    /// See [`FileSystem::unlink`].
+    ///
+    /// # Errors
+    /// As there; [`Error::PermissionDenied`]; [`Error::NotPermitted`] in a sticky directory.
+    pub fn unlink(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<()> {
+        self.removable(dir, name, cred)?;
+        self.fs.unlink(dir, name)
+    }
+
+    /// See [`FileSystem::rmdir`].
+    ///
+    /// # Errors
+    /// As there; [`Error::PermissionDenied`]; [`Error::NotPermitted`] in a sticky directory.
+    pub fn rmdir(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<()> {
+        self.removable(dir, name, cred)?;
+        self.fs.rmdir(dir, name)
+    }
+
+    /// See [`FileSystem::rename`].
+    ///
+    /// # Errors
+    /// As there; [`Error::PermissionDenied`]; [`Error::NotPermitted`] in a sticky directory.
+    pub fn rename(
+        &self,
+        from: Ino,
+        name: Name<'_>,
+        to: Ino,
+        new_name: Name<'_>,
+        mode: RenameMode,
+        cred: &Cred,
+    ) -> Result<()> {
+        self.searchable(from, cred)?;
+        self.searchable(to, cred)?;
+        let source = self.named(from, name)?;
+        let target = match self.named(to, new_name) {
+            Ok(target) => Some(target),
+            Err(Error::NotFound) => None,
+            Err(error) => return Err(error),
+        };
+        match (mode, target) {
+            (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+            (RenameMode::Exchange, None) => return Err(Error::NotFound),
+            (_, Some(target)) if target.ino == source.ino => return Ok(()),
+            _ => {}
+        }
+        self.may_take(from, &source, cred)?;
+        match &target {
+            Some(target) => self.may_take(to, target, cred)?,
+            None => self.accessible(to, cred, WRITE | EXECUTE).map(drop)?,
+        }
+        if from != to {
+            // The entry `..` of a directory that moves is in the directory itself.
+            let swapped = target.filter(|_| mode == RenameMode::Exchange);
+            for moved in [Some(source), swapped].into_iter().flatten() {
+                if moved.file_type == FileType::Directory {
+                    self.accessible(moved.ino, cred, WRITE)?;
+                }
+            }
+        }
+        self.fs.rename(from, name, to, new_name, mode)
+    }
+
+    /// See [`FileSystem::getxattr`].
+    ///
+    /// # Errors
+    /// As there; [`Error::PermissionDenied`].
+    pub fn getxattr(&self, ino: Ino, name: &[u8], cred: &Cred) -> Result<Vec<u8>> {
+        may_get_attribute(&self.fs.getattr(ino)?, self.acl(ino)?.as_ref(), name, cred)?;
+        self.fs.getxattr(ino, name)
+    }
+
+    /// See [`FileSystem::listxattr`]; without those whose existence is not for everybody.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn listxattr(&self, ino: Ino, cred: &Cred) -> Result<Vec<Vec<u8>>> {
+        let mut names = self.fs.listxattr(ino)?;
+        names.retain(|name| may_list_attribute(name, cred));
+        Ok(names)
+    }
+
+    /// See [`FileSystem::setxattr`]. An access ACL set by who is not in the file's group takes its set-group-id bit away, before.
+    ///
+    /// # Errors
+    /// As there; [`Error::NotPermitted`], [`Error::PermissionDenied`].
+    pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode, cred: &Cred) -> Result<()> {
+        let attr = self.fs.getattr(ino)?;
+        acl::change(name, value, attr.file_type)?;
+        may_set_attribute(&attr, self.acl(ino)?.as_ref(), name, cred)?;
+        if name == acl::ACCESS {
+            let kept = without_foreign_group(attr.mode, attr.gid, cred);
+            if kept != attr.mode {
+                self.fs.setattr(ino, &SetAttr { mode: Some(kept), ..SetAttr::default() }, cred)?;
+            }
+        }
+        self.fs.setxattr(ino, name, value, mode)
+    }
+
+    /// See [`FileSystem::removexattr`].
+    ///
+    /// # Errors
+    /// As there; [`Error::NotPermitted`], [`Error::PermissionDenied`].
+    pub fn removexattr(&self, ino: Ino, name: &[u8], cred: &Cred) -> Result<()> {
+        may_set_attribute(&self.fs.getattr(ino)?, self.acl(ino)?.as_ref(), name, cred)?;
+        self.fs.removexattr(ino, name)
+    }
+}

@@ -1,0 +1,243 @@
+//! Who may do what: the one place where permissions are decided, as pure functions of attributes, ACLs and credentials.
+//!
+//! They answer as Linux does, errors and their order included; `crates/amphi/tests/end_to_end/permissions.rs` compares both on every combination
+//! of owner, group, ACL, sticky bit and capability. [`crate::Checked`] applies them to a file system; on a FUSE mount the kernel does.
+
+use crate::acl::Acl;
+use crate::{Attr, Capabilities, Cred, Error, FileType, Result, SetAttr, SetTime};
+
+/// To read: a bit of what [`may_access`] is asked for.
+pub const READ: u16 = 4;
+/// To write, or to change a directory.
+pub const WRITE: u16 = 2;
+/// To execute, or to search a directory.
+pub const EXECUTE: u16 = 1;
+
+/// Whether `cred` may do all of `wanted` with an inode that has these attributes and this access ACL.
+///
+/// # Errors
+/// [`Error::PermissionDenied`].
+pub fn may_access(attr: &Attr, acl: Option<&Acl>, cred: &Cred, wanted: u16) -> Result<()> {
+    if granted(attr, acl, cred, wanted) {
+        return Ok(());
+    }
+    let overridden = if attr.file_type == FileType::Directory {
+        (wanted & WRITE == 0 && cred.has(Capabilities::DAC_READ_SEARCH))
+            || cred.has(Capabilities::DAC_OVERRIDE)
+    } else {
+        (wanted == READ && cred.has(Capabilities::DAC_READ_SEARCH))
+            // Nobody executes what nobody may execute.
+            || ((wanted & EXECUTE == 0 || attr.mode & 0o111 != 0) && cred.has(Capabilities::DAC_OVERRIDE))
+    };
+    if overridden { Ok(()) } else { Err(Error::PermissionDenied) }
+}
+
+/// What owner, ACL and mode grant, capabilities aside.
+fn granted(attr: &Attr, acl: Option<&Acl>, cred: &Cred, wanted: u16) -> bool {
+    if attr.uid == cred.uid {
+        return attr.mode >> 6 & wanted == wanted;
+    }
+    // Linux asks the list only where the group bits, which are its mask, leave anything.
+    if let Some(acl) = acl.filter(|_| attr.mode & 0o070 != 0) {
+        return acl.allows(attr, cred, wanted);
+    }
+    let shift = if cred.is_in(attr.gid) { 3 } else { 0 };
+    attr.mode >> shift & wanted == wanted
+}
+
+/// Whether `cred` may do what only the owner may.
+fn owns(attr: &Attr, cred: &Cred) -> bool {
+    attr.uid == cred.uid || cred.has(Capabilities::FOWNER)
+}
+
+/// Whether only the owner of `victim` may take its name out of `dir`, and `cred` is somebody else.
+///
+/// # Errors
+/// [`Error::NotPermitted`].
+pub fn may_take_from_sticky(dir: &Attr, victim: &Attr, cred: &Cred) -> Result<()> {
+    let free = dir.mode & 0o1000 == 0 || dir.uid == cred.uid || owns(victim, cred);
+    if free { Ok(()) } else { Err(Error::NotPermitted) }
+}
+
+/// Whether `cred` may make another name for a file, where names of others' files are restricted (`fs.protected_hardlinks`): it owns the file, or
+/// could read and write it and nobody gains rights by it.
+///
+/// # Errors
+/// [`Error::NotPermitted`].
+pub fn may_link(source: &Attr, acl: Option<&Acl>, cred: &Cred) -> Result<()> {
+    let harmless = source.file_type == FileType::Regular
+        && source.mode & 0o4000 == 0
+        && source.mode & 0o2010 != 0o2010
+        && may_access(source, acl, cred, READ | WRITE).is_ok();
+    if harmless || owns(source, cred) { Ok(()) } else { Err(Error::NotPermitted) }
+}
+
+/// Whether `cred` may make a node of this type where it may make files.
+///
+/// # Errors
+/// [`Error::NotPermitted`].
+pub const fn may_make(file_type: FileType, cred: &Cred) -> Result<()> {
+    let is_device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
+    if is_device && !cred.has(Capabilities::MKNOD) { Err(Error::NotPermitted) } else { Ok(()) }
+}
+
+/// The mode of what `cred` makes in `dir`: who is not in the group that the directory passes on cannot make programs that run as it.
+#[must_use]
+pub fn mode_made(dir: &Attr, file_type: FileType, mode: u16, cred: &Cred) -> u16 {
+    let passes_group = dir.mode & 0o2000 != 0 && file_type != FileType::Directory;
+    if passes_group && mode & 0o2010 == 0o2010 { without_foreign_group(mode, dir.gid, cred) } else { mode }
+}
+
+/// A mode without its set-group-id bit, unless `cred` belongs to the group.
+#[must_use]
+pub fn without_foreign_group(mode: u16, gid: u32, cred: &Cred) -> u16 {
+    if cred.is_in(gid) || cred.has(Capabilities::FSETID) { mode } else { mode & !0o2000 }
+}
+
+/// The mode of a file (not a directory) after its contents, owner or group have changed: without set-user-id, and without set-group-id where that
+/// means execution or `cred` does not belong to the group.
+#[must_use]
+pub fn mode_after_change(mode: u16, gid: u32, cred: &Cred) -> u16 {
+    let mode = mode & !0o4000;
+    if mode & 0o010 != 0 { mode & !0o2000 } else { without_foreign_group(mode, gid, cred) }
+}
+
+/// Checks a change of attributes and returns it as it may be made: a set-group-id bit for a group of others is left out.
+///
+/// # Errors
+/// [`Error::NotPermitted`], [`Error::PermissionDenied`]; [`Error::IsDirectory`] and [`Error::Invalid`] for the size of what has none.
+pub fn may_change(attr: &Attr, acl: Option<&Acl>, change: &SetAttr, cred: &Cred) -> Result<SetAttr> {
+    let mut change = *change;
+    if change.size.is_some() {
+        match attr.file_type {
+            FileType::Regular => may_access(attr, acl, cred, WRITE)?,
+            FileType::Directory => return Err(Error::IsDirectory),
+            _ => return Err(Error::Invalid("not a regular file")),
+        }
+    }
+    let is_owner = attr.uid == cred.uid;
+    let gives_away = change.uid.is_some_and(|uid| !is_owner || uid != attr.uid);
+    let foreign_group = |gid| !is_owner || (gid != attr.gid && !cred.is_in(gid));
+    if (gives_away || change.gid.is_some_and(foreign_group)) && !cred.has(Capabilities::CHOWN) {
+        return Err(Error::NotPermitted);
+    }
+    if let Some(mode) = change.mode {
+        if !owns(attr, cred) {
+            return Err(Error::NotPermitted);
+        }
+        change.mode = Some(without_foreign_group(mode, change.gid.unwrap_or(attr.gid), cred));
+    }
+    match (change.atime, change.mtime) {
+        (None, None) => {}
+        (Some(SetTime::Now), Some(SetTime::Now)) if !owns(attr, cred) => may_access(attr, acl, cred, WRITE)?,
+        _ if !owns(attr, cred) => return Err(Error::NotPermitted),
+        _ => {}
+    }
+    Ok(change)
+}
+
+/// Whether `cred` may read the extended attribute `name`.
+///
+/// # Errors
+/// [`Error::NoData`] for what it may not know of; [`Error::PermissionDenied`].
+pub fn may_get_attribute(attr: &Attr, acl: Option<&Acl>, name: &[u8], cred: &Cred) -> Result<()> {
+    if name.starts_with(b"security.") || name.starts_with(b"system.") {
+        return Ok(());
+    }
+    if !may_list_attribute(name, cred) || (name.starts_with(b"user.") && !holds_user_attributes(attr)) {
+        return Err(Error::NoData);
+    }
+    may_access(attr, acl, cred, READ)
+}
+
+/// Whether `cred` may set or remove the extended attribute `name`.
+///
+/// # Errors
+/// [`Error::NotPermitted`], [`Error::PermissionDenied`].
+pub fn may_set_attribute(attr: &Attr, acl: Option<&Acl>, name: &[u8], cred: &Cred) -> Result<()> {
+    let permitted = if name == crate::acl::ACCESS || name == crate::acl::DEFAULT {
+        owns(attr, cred)
+    } else if name == b"security.capability" {
+        cred.has(Capabilities::SETFCAP)
+    } else if name.starts_with(b"security.") {
+        cred.has(Capabilities::SYS_ADMIN)
+    } else if name.starts_with(b"system.") {
+        true
+    } else {
+        let is_user = name.starts_with(b"user.");
+        let sticky = attr.file_type == FileType::Directory && attr.mode & 0o1000 != 0;
+        if !may_list_attribute(name, cred) || (is_user && !holds_user_attributes(attr)) {
+            false
+        } else if is_user && sticky && !owns(attr, cred) {
+            false
+        } else {
+            return may_access(attr, acl, cred, WRITE);
+        }
+    };
+    if permitted { Ok(()) } else { Err(Error::NotPermitted) }
+}
+
+/// Whether `cred` may know that there is an extended attribute `name`.
+#[must_use]
+pub fn may_list_attribute(name: &[u8], cred: &Cred) -> bool {
+    !name.starts_with(b"trusted.") || cred.has(Capabilities::SYS_ADMIN)
+}
+
+const fn holds_user_attributes(attr: &Attr) -> bool {
+    matches!(attr.file_type, FileType::Regular | FileType::Directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ino, TimeSpec};
+
+    fn file(mode: u16) -> Attr {
+        let time = TimeSpec::default();
+        Attr {
+            ino: Ino(2),
+            generation: 0,
+            file_type: FileType::Regular,
+            mode,
+            nlink: 1,
+            uid: 10,
+            gid: 20,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            atime: time,
+            mtime: time,
+            ctime: time,
+        }
+    }
+
+    #[test]
+    fn the_first_class_that_fits_decides() {
+        let member = Cred { groups: vec![20], ..Cred::user(11, 11) };
+        for (mode, cred, wanted, granted) in [
+            (0o077, Cred::user(10, 20), READ, false),
+            (0o707, member.clone(), READ, false),
+            (0o070, member, READ | WRITE | EXECUTE, true),
+            (0o770, Cred::user(11, 11), READ, false),
+            (0o004, Cred::user(11, 11), READ, true),
+        ] {
+            assert_eq!(may_access(&file(mode), None, &cred, wanted).is_ok(), granted, "{mode:o} {cred:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_executes_what_nobody_may_execute() {
+        assert!(may_access(&file(0o600), None, &Cred::ROOT, READ | WRITE).is_ok());
+        assert!(may_access(&file(0o600), None, &Cred::ROOT, EXECUTE).is_err());
+        assert!(may_access(&file(0o601), None, &Cred::ROOT, EXECUTE).is_ok());
+    }
+
+    #[test]
+    fn set_id_bits_follow_their_group() {
+        let stranger = Cred::user(10, 99);
+        let change = SetAttr { mode: Some(0o2755), ..SetAttr::default() };
+        assert_eq!(may_change(&file(0o644), None, &change, &stranger).unwrap().mode, Some(0o755));
+        assert_eq!(mode_after_change(0o6755, 20, &stranger), 0o755);
+        assert_eq!(mode_after_change(0o2644, 20, &Cred::user(10, 20)), 0o2644);
+    }
+}
