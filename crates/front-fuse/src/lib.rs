@@ -12,6 +12,7 @@
 //! - `negotiate` what the kernel may do by itself
 //! - `answers` results as answers
 //! - `listing` the two ways to list a directory
+//! - `caller` who asks
 //! - `attributes` and `errno` the translations, one table each
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ mod answered;
 mod answers;
 mod attach;
 mod attributes;
+mod caller;
 mod errno;
 mod listing;
 mod negotiate;

@@ -12,7 +12,7 @@ const WRITE_BYTES_MAX: u32 = 1 << 20;
 ///
 /// Not its memory of listings, which comes with `FUSE_NO_OPENDIR_SUPPORT`: it puts together what several programs read, before and after a name was
 /// removed, and gives that to a program that opened the directory after the removal.
-const WANTED: [InitFlags; 12] = [
+const WANTED: [InitFlags; 14] = [
     InitFlags::FUSE_EXPORT_SUPPORT,
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_BIG_WRITES,
@@ -27,6 +27,10 @@ const WANTED: [InitFlags; 12] = [
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
     // Set-id bits are cleared by the file system (`FileSystem::write`, `setattr`), so that a write needs no questions before it.
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    // ACLs: the kernel decides by them, the file system keeps them, passes them on, and has them and the mode follow each other.
+    InitFlags::FUSE_POSIX_ACL,
+    // A directory's default ACL counts in place of the umask, so the umask is left to the file system.
+    InitFlags::FUSE_DONT_MASK,
 ];
 
 /// Asks for all that is wanted.

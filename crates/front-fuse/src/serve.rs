@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use amphi_vfs::{
-    Allocate, Cred, Entry, Error, FileSystem, Ino, Name, RenameMode, Result, Seek, SetAttr, WriteMode,
-    XattrMode,
+    Allocate, Capabilities, Entry, Error, FileSystem, Ino, Name, RenameMode, Result, Seek, SetAttr,
+    WriteMode, XattrMode, acl,
+    permission::{may_list_attribute, without_foreign_group},
 };
 use fuser::{
     BsdFileFlags, Errno, FileHandle, FopenFlags, INodeNo, KernelConfig, LockOwner, OpenFlags, RenameFlags,
@@ -25,15 +26,10 @@ use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
 use crate::answered::Answered;
 use crate::answers::{answer_attr, answer_empty, answer_entry, answer_lookup, answer_xattr};
 use crate::attributes::{node_type, set_time, time_spec};
+use crate::caller;
 use crate::errno::{errno, errno_of_seek, errno_or_absent};
 use crate::listing;
 use crate::negotiate::negotiate;
-
-/// Extended attributes that mean something to the kernel which the file system does not keep up: refusing them is honest.
-///
-/// ACLs change permission bits and are inherited; capabilities must go away with every write.
-const REFUSED_XATTRS: [&[u8]; 3] =
-    [b"system.posix_acl_access", b"system.posix_acl_default", b"security.capability"];
 
 thread_local! {
     /// Where `read` puts data on its way to the kernel: one per serving thread, as large as its largest read so far.
@@ -80,6 +76,30 @@ impl<F: FileSystem> Server<F> {
         self.fs.reference(inode)
     }
 
+    /// Whether a change of owner or contents takes set-id bits away, depending on who asks.
+    fn may_lose_set_id(&self, number: INodeNo) -> bool {
+        self.fs.getattr(ino(number)).is_ok_and(|attr| attr.mode & 0o6000 != 0)
+    }
+
+    /// An access ACL from who is not in the file's group takes its set-group-id bit away. The kernel leaves that to us, and fuser does not pass on
+    /// what it says about it.
+    fn before_access_list(&self, request: &Request, number: INodeNo, name: &OsStr) -> Result<()> {
+        if name.as_bytes() != acl::ACCESS {
+            return Ok(());
+        }
+        let attr = self.fs.getattr(ino(number))?;
+        if attr.mode & 0o2000 == 0 {
+            return Ok(());
+        }
+        let caller = caller::in_full(request);
+        let kept = without_foreign_group(attr.mode, attr.gid, &caller);
+        if kept != attr.mode {
+            let change = SetAttr { mode: Some(kept), ..SetAttr::default() };
+            self.fs.setattr(ino(number), &change, &caller)?;
+        }
+        Ok(())
+    }
+
     fn with_name<T>(name: &OsStr, f: impl FnOnce(Name<'_>) -> Result<T>) -> Result<T> {
         f(Name::new(name.as_bytes())?)
     }
@@ -87,23 +107,6 @@ impl<F: FileSystem> Server<F> {
 
 const fn ino(number: INodeNo) -> Ino {
     Ino(number.0)
-}
-
-/// Who asks. A request does not carry supplementary groups; the kernel has done what needs them.
-const fn cred(request: &RequestHeader) -> Cred {
-    Cred { uid: request.uid, gid: request.gid, groups: Vec::new() }
-}
-
-/// The part of a request's header that names the caller.
-struct RequestHeader {
-    uid: u32,
-    gid: u32,
-}
-
-impl From<&Request> for RequestHeader {
-    fn from(request: &Request) -> Self {
-        Self { uid: request.uid(), gid: request.gid() }
-    }
 }
 
 /// Permission bits of a mode.
@@ -169,7 +172,11 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
             mtime: mtime.map(set_time),
             ctime: ctime.map(time_spec),
         };
-        answer_attr(reply, self.fs.setattr(ino(number), &change, &cred(&request.into())));
+        let mut caller = caller::permitted(request, 0);
+        if (size.is_some() || uid.is_some() || gid.is_some()) && self.may_lose_set_id(number) {
+            caller = caller::in_full(request);
+        }
+        answer_attr(reply, self.fs.setattr(ino(number), &change, &caller));
     }
 
     fn readlink(&self, _request: &Request, number: INodeNo, reply: ReplyData) {
@@ -185,13 +192,20 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
         let created = Self::with_name(name, |name| {
             let file_type = node_type(mode).ok_or(Error::Invalid("a type that mknod does not make"))?;
-            self.fs.create(ino(parent), name, file_type, permissions(mode), rdev, &cred(&request.into()))
+            self.fs.create(
+                ino(parent),
+                name,
+                file_type,
+                permissions(mode),
+                rdev,
+                &caller::permitted(request, umask),
+            )
         });
         answer_entry(reply, self.changed(request, &[parent], created));
     }
@@ -202,11 +216,11 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
         let created = Self::with_name(name, |name| {
-            self.fs.mkdir(ino(parent), name, permissions(mode), &cred(&request.into()))
+            self.fs.mkdir(ino(parent), name, permissions(mode), &caller::permitted(request, umask))
         });
         answer_entry(reply, self.changed(request, &[parent], created));
     }
@@ -223,7 +237,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let created = Self::with_name(name, |name| {
-            self.fs.symlink(ino(parent), name, target.as_os_str().as_bytes(), &cred(&request.into()))
+            self.fs.symlink(ino(parent), name, target.as_os_str().as_bytes(), &caller::permitted(request, 0))
         });
         answer_entry(reply, self.changed(request, &[parent], created));
     }
@@ -355,15 +369,14 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
     ) {
         // The kernel has turned O_APPEND into an offset under the file's lock, and sends an fsync of its own after an O_SYNC write.
         let mode = WriteMode { direct: is_direct(flags), ..WriteMode::default() };
-        let mut header = RequestHeader::from(request);
-        if !write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-            // The kernel knows the caller's capabilities and found that set-id bits may stay.
-            header.uid = 0;
-        } else if header.uid == 0 {
-            // Root without CAP_FSETID is, for set-id bits, not the superuser.
-            header.uid = u32::MAX;
-        }
-        match self.fs.write(ino(number), offset, data, mode, &cred(&header)) {
+        let mut caller = caller::permitted(request, 0);
+        // The kernel knows the caller's capabilities and says whether set-id bits have to go.
+        caller.capabilities = if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            caller.capabilities.without(Capabilities::FSETID)
+        } else {
+            caller.capabilities.with(Capabilities::FSETID)
+        };
+        match self.fs.write(ino(number), offset, data, mode, &caller) {
             Ok(length) => reply.written(length as u32),
             Err(error) => reply.error(errno(&error)),
         }
@@ -458,10 +471,9 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
             flags if flags.is_empty() => XattrMode::Set,
             _ => return reply.error(Errno::EINVAL),
         };
-        if REFUSED_XATTRS.contains(&name.as_bytes()) {
-            return reply.error(Errno::EOPNOTSUPP);
-        }
-        let set = self.fs.setxattr(ino(number), name.as_bytes(), value, mode);
+        let set = self
+            .before_access_list(request, number, name)
+            .and_then(|()| self.fs.setxattr(ino(number), name.as_bytes(), value, mode));
         match self.changed(request, &[number], set) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno_or_absent(&error)),
@@ -472,15 +484,16 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         if !self.has_xattrs {
             return reply.error(Errno::ENOSYS);
         }
-        if REFUSED_XATTRS.contains(&name.as_bytes()) {
-            // Nobody can have set it. The kernel asks for capabilities whenever it writes to a file it has looked at again.
-            return reply.error(Errno::ENODATA);
-        }
         answer_xattr(reply, size, self.fs.getxattr(ino(number), name.as_bytes()));
     }
 
-    fn listxattr(&self, _request: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
-        let joined = self.fs.listxattr(ino(number)).map(|names| {
+    fn listxattr(&self, request: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        let joined = self.fs.listxattr(ino(number)).map(|mut names| {
+            let nobody = caller::permitted(request, 0).without_capabilities();
+            if names.iter().any(|name| !may_list_attribute(name, &nobody)) {
+                let caller = caller::in_full(request);
+                names.retain(|name| may_list_attribute(name, &caller));
+            }
             let mut list = Vec::new();
             for name in names {
                 list.extend_from_slice(&name);
@@ -517,7 +530,11 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
             rest if rest.is_empty() => Allocate::Reserve { keep_size },
             _ => return reply.error(Errno::EOPNOTSUPP),
         };
-        let allocated = self.fs.allocate(ino(number), offset, length, what, &cred(&request.into()));
+        let mut caller = caller::permitted(request, 0);
+        if self.may_lose_set_id(number) {
+            caller = caller::in_full(request);
+        }
+        let allocated = self.fs.allocate(ino(number), offset, length, what, &caller);
         answer_empty(reply, self.changed(request, &[number], allocated));
     }
 

@@ -8,8 +8,8 @@ use amphi_device::{BlockPort, RecoverReport, WriteLog};
 use amphi_rt::sync::{Condvar, Mutex};
 use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::{
-    Allocate, Attr, Cred, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags, Promise,
-    RenameMode, Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
+    AccessTimes, Allocate, Attr, Cred, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags,
+    Promise, RenameMode, Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
 };
 
 use crate::core::{Core, io_error};
@@ -186,6 +186,10 @@ impl<D: BlockPort + WriteLog + 'static> Drop for ByteFs<D> {
 impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
     fn promise(&self) -> Promise {
         Promise { metadata_durable_on_return: true, atomic_writes: false, data_durable_on_return: false }
+    }
+
+    fn access_times(&self) -> AccessTimes {
+        self.core.options.access_times
     }
 
     fn lookup(&self, dir: Ino, name: Name<'_>) -> Result<Entry> {

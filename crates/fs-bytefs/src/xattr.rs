@@ -244,6 +244,9 @@ pub fn set<D: BlockPort + WriteLog>(
 /// # Errors
 /// As there.
 pub fn remove<D: BlockPort + WriteLog>(core: &Core<D>, ino: Ino, name: &[u8]) -> Result<()> {
+    if acl::is_name(name) {
+        return set(core, ino, name, &[], XattrMode::Set);
+    }
     change(core, &*core.inode(ino)?, None, |attributes| {
         let at = attributes.iter().position(|(known, _)| known == name).ok_or(Error::NoData)?;
         attributes.remove(at);

@@ -1,8 +1,9 @@
 //! The [`FileSystem`] operations of the model, each one a single critical section.
 
 use amphi_vfs::{
-    Allocate, Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino, NAME_BYTES_MAX, Name,
-    OpenFlags, Promise, RenameMode, Result, Seek, SetAttr, SetTime, StatFs, WriteMode, XattrMode, acl,
+    AccessTimes, Allocate, Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino,
+    NAME_BYTES_MAX, Name, OpenFlags, Promise, RenameMode, Result, Seek, SetAttr, SetTime, StatFs, WriteMode,
+    XattrMode, acl,
 };
 
 use crate::Model;
@@ -20,6 +21,10 @@ const XATTR_BYTES_MAX: usize = 65_536;
 impl FileSystem for Model {
     fn promise(&self) -> Promise {
         Promise { metadata_durable_on_return: true, atomic_writes: true, data_durable_on_return: true }
+    }
+
+    fn access_times(&self) -> AccessTimes {
+        self.tree.lock().access_times
     }
 
     fn lookup(&self, dir: Ino, name: Name<'_>) -> Result<Entry> {
@@ -344,7 +349,9 @@ impl FileSystem for Model {
         let mut tree = self.tree.lock();
         tree.writable()?;
         let inode = tree.get_mut(ino)?;
-        inode.xattrs.remove(name).ok_or(Error::NoData)?;
+        if inode.xattrs.remove(name).is_none() {
+            return if acl::is_name(name) { Ok(()) } else { Err(Error::NoData) };
+        }
         inode.ctime = now();
         Ok(())
     }

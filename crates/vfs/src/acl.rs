@@ -220,6 +220,9 @@ impl Acl {
     }
 }
 
+/// Extended attributes: names and values.
+pub type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// What setting an attribute with an ACL's name does to an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -229,12 +232,18 @@ pub struct Change {
     pub mode: Option<u16>,
 }
 
+/// Whether `name` is an ACL's.
+#[must_use]
+pub fn is_name(name: &[u8]) -> bool {
+    name == ACCESS || name == DEFAULT
+}
+
 /// What setting attribute `name` of a file of this type to `value` does, if the name is an ACL's.
 ///
 /// # Errors
 /// As [`Acl::decode`]; [`Error::Unsupported`] for a symbolic link; [`Error::PermissionDenied`] for a default ACL of what is no directory.
 pub fn change(name: &[u8], value: &[u8], file_type: FileType) -> Result<Option<Change>> {
-    if name != ACCESS && name != DEFAULT {
+    if !is_name(name) {
         return Ok(None);
     }
     if file_type == FileType::Symlink {
@@ -262,7 +271,7 @@ pub fn inherit(
     mode: u16,
     file_type: FileType,
     cred: &Cred,
-) -> Result<(u16, Vec<(Vec<u8>, Vec<u8>)>)> {
+) -> Result<(u16, Attributes)> {
     if file_type == FileType::Symlink {
         return Ok((mode, Vec::new()));
     }

@@ -71,6 +71,12 @@ impl Cred {
         Self { uid, gid, groups: Vec::new(), capabilities, umask: 0 }
     }
 
+    /// The same caller without any capability.
+    #[must_use]
+    pub fn without_capabilities(self) -> Self {
+        Self { capabilities: Capabilities::NONE, ..self }
+    }
+
     /// Whether the caller has all of `wanted`.
     #[must_use]
     pub const fn has(&self, wanted: Capabilities) -> bool {

@@ -1,6 +1,6 @@
 //! The `FileSystem` trait: inode-level operations with their atomicity, their durability on return, and their errors.
 
-use crate::{Attr, Cred, FileType, Ino, Name, Result, SetAttr, StatFs, error::Error};
+use crate::{AccessTimes, Attr, Cred, FileType, Ino, Name, Result, SetAttr, StatFs, error::Error};
 
 /// A looked-up name: the inode's attributes, with one more reference held on it (see [`FileSystem::forget`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +128,11 @@ pub struct Promise {
 pub trait FileSystem: Send + Sync {
     /// What survives a crash.
     fn promise(&self) -> Promise;
+
+    /// When reading moves access times.
+    fn access_times(&self) -> AccessTimes {
+        AccessTimes::default()
+    }
 
     /// Finds `name` in `dir` and takes a reference.
     ///
@@ -332,7 +337,7 @@ pub trait FileSystem: Send + Sync {
         Err(Error::Unsupported("extended attributes"))
     }
 
-    /// Removes an extended attribute.
+    /// Removes an extended attribute. An ACL need not be there.
     ///
     /// # Errors
     /// [`Error::NoData`], [`Error::Unsupported`].

@@ -155,7 +155,7 @@ pub fn may_get_attribute(attr: &Attr, acl: Option<&Acl>, name: &[u8], cred: &Cre
 /// # Errors
 /// [`Error::NotPermitted`], [`Error::PermissionDenied`].
 pub fn may_set_attribute(attr: &Attr, acl: Option<&Acl>, name: &[u8], cred: &Cred) -> Result<()> {
-    let permitted = if name == crate::acl::ACCESS || name == crate::acl::DEFAULT {
+    let permitted = if crate::acl::is_name(name) {
         owns(attr, cred)
     } else if name == b"security.capability" {
         cred.has(Capabilities::SETFCAP)
@@ -166,13 +166,13 @@ pub fn may_set_attribute(attr: &Attr, acl: Option<&Acl>, name: &[u8], cred: &Cre
     } else {
         let is_user = name.starts_with(b"user.");
         let sticky = attr.file_type == FileType::Directory && attr.mode & 0o1000 != 0;
-        if !may_list_attribute(name, cred) || (is_user && !holds_user_attributes(attr)) {
-            false
-        } else if is_user && sticky && !owns(attr, cred) {
-            false
-        } else {
+        let refused = !may_list_attribute(name, cred)
+            || (is_user && !holds_user_attributes(attr))
+            || (is_user && sticky && !owns(attr, cred));
+        if !refused {
             return may_access(attr, acl, cred, WRITE);
         }
+        false
     };
     if permitted { Ok(()) } else { Err(Error::NotPermitted) }
 }

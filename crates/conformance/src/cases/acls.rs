@@ -65,7 +65,9 @@ fn an_access_list_follows_the_mode(fs: &Fs) {
     let other = SetAttr { uid: Some(3), ..SetAttr::default() };
     fs.change(file, &other);
     assert_eq!(fs.getxattr(file, ACCESS).unwrap(), list(6, (5, 6), 4, 2, 4), "a new owner changes no list");
-    fs.removexattr(file, ACCESS).unwrap();
+    for _ in 0..2 {
+        assert_eq!(fs.removexattr(file, ACCESS), Ok(()), "a list to remove need not be there");
+    }
     assert_eq!(fs.attr(file).mode & 0o777, 0o624, "without the list the mode stays");
 }
 
@@ -104,10 +106,10 @@ fn new_files_inherit_the_default_list(fs: &Fs) {
     assert_eq!(fs.getxattr(sub.ino, ACCESS).unwrap(), default);
     assert_eq!(fs.getxattr(sub.ino, DEFAULT).unwrap(), default, "and so on below");
     let link = fs.symlink(dir, name("l"), b"f", &cred).unwrap().attr;
-    assert_eq!((link.mode, fs.getxattr(link.ino, ACCESS)), (0o777, Err(Error::NoData)));
+    assert_eq!((link.mode, fs.getxattr(link.ino, ACCESS).is_err()), (0o777, true));
     fs.setxattr(dir, DEFAULT, &plain(6, 4, 0), XattrMode::Set).unwrap();
     let file = fs.create(dir, name("g"), FileType::Fifo, 0o777, 0, &cred).unwrap().attr;
-    assert_eq!((file.mode, fs.getxattr(file.ino, ACCESS)), (0o640, Err(Error::NoData)));
+    assert_eq!((file.mode, fs.getxattr(file.ino, ACCESS).is_err()), (0o640, true));
 }
 
 fn the_umask_counts_without_a_default_list(fs: &Fs) {

@@ -51,6 +51,7 @@ pub(super) struct Pair {
 impl Pair {
     pub(super) fn new(fs: Fs, model: Model, task: Option<usize>) -> Self {
         let unsupported = matches!(fs.getxattr(Ino::ROOT, b"user.none"), Err(Error::Unsupported(_)));
+        model.set_access_times(fs.access_times());
         let prefix = task.map_or_else(Vec::new, |number| format!("{number}-").into_bytes());
         Self {
             fs,
@@ -154,7 +155,7 @@ impl Pair {
                 _ => answer == expected,
             })
         });
-        self.model.set_access_times(AccessTimes::default());
+        self.model.set_access_times(self.fs.access_times());
         if answer == expected || fits == Ok(true) {
             return Ok(());
         }

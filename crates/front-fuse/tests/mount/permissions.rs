@@ -164,10 +164,6 @@ fn extended_attributes() {
     assert_eq!(getxattr(&path, "user.none", &mut buffer), Err(Errno::NODATA));
     let length = listxattr(&path, &mut buffer).unwrap();
     assert_eq!(&buffer[..length], b"user.key\0");
-    let entry = |tag: u8, mode: u8| [tag, 0, mode, 0, 0xFF, 0xFF, 0xFF, 0xFF];
-    let acl = [&[2, 0, 0, 0][..], &entry(1, 7), &entry(4, 5), &entry(0x20, 4)].concat();
-    let set = setxattr(&path, "system.posix_acl_access", &acl, XattrFlags::empty());
-    assert_eq!(set, Err(Errno::OPNOTSUPP), "what is not enforced is refused");
 }
 
 #[test]

@@ -13,9 +13,12 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use amphi_conformance::{check_some, random};
+use amphi_vfs::acl::DEFAULT;
+use amphi_vfs::permission::mode_after_change;
 use amphi_vfs::{
-    Allocate, Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags,
-    Promise, RenameMode, Result, Seek, SetAttr, SetTime, StatFs, TimeSpec, WriteMode, XattrMode,
+    AccessTimes, Allocate, Attr, Capabilities, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType,
+    Ino, Name, OpenFlags, Promise, RenameMode, Result, Seek, SetAttr, SetTime, StatFs, TimeSpec, WriteMode,
+    XattrMode,
 };
 use rustix::fs::{
     self as sys, AtFlags, CWD, Dir, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps,
@@ -50,6 +53,7 @@ fn error(errno: Errno) -> Error {
         Errno::NOSPC => Error::NoSpace,
         Errno::FBIG => Error::TooLarge,
         Errno::PERM => Error::NotPermitted,
+        Errno::ACCESS => Error::PermissionDenied,
         Errno::TOOBIG => Error::XattrTooLarge,
         Errno::OPNOTSUPP => Error::Unsupported("the kernel says EOPNOTSUPP"),
         Errno::NODATA | Errno::NXIO => Error::NoData,
@@ -80,6 +84,7 @@ fn file_type(kind: sys::FileType) -> FileType {
 impl Kernel {
     fn new() -> Option<Self> {
         let mounted = Mounted::new()?;
+        mounted.model.set_access_times(AccessTimes::Never);
         let fd = sys::open(mounted.root(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         let root = sys::fstat(&fd).unwrap().st_ino;
         let held = Mutex::new(BTreeMap::from([(root, Held { fd, references: 1 })]));
@@ -150,7 +155,7 @@ impl Kernel {
         }
     }
 
-    /// Makes something new in `dir` as `cred` would: the suite's users may not be able to walk there.
+    /// Makes something new in `dir` as `cred` would: the suite's users may not be able to walk there. It was made with `mode`.
     fn made(&self, dir: &OwnedFd, name: Name<'_>, mode: u16, cred: &Cred) -> Result<Entry> {
         let made = self.take(dir, os(name))?.attr;
         let parent = Self::attr(dir)?;
@@ -160,18 +165,22 @@ impl Kernel {
         sys::chownat(&fd, "", Some(Uid::from_raw(cred.uid)), Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)
             .map_err(error)?;
         if made.file_type != FileType::Symlink {
-            sys::chmod(Self::path(&fd), Mode::from(u32::from(mode | inherited))).map_err(error)?;
+            // Below a default ACL the mode is already what it gives; else this process's umask, not the caller's, has counted.
+            let has_list =
+                sys::getxattr(Self::path(dir), OsStr::from_bytes(DEFAULT), &mut [0; 4096][..]).is_ok();
+            let bits = if has_list { made.mode & 0o777 } else { mode & 0o777 & !cred.umask };
+            sys::chmod(Self::path(&fd), Mode::from(u32::from(bits | mode & 0o7000 | inherited)))
+                .map_err(error)?;
         }
         Ok(Entry { attr: Self::attr(&fd)? })
     }
 
-    /// What a write by someone else than root does to set-id bits; the descriptors here are all root's.
+    /// What a write by someone without privileges does to set-id bits; the descriptors here are all root's.
     fn drop_set_id(&self, ino: Ino, cred: &Cred) -> Result<()> {
         let fd = self.fd(ino)?;
-        let mode = Self::attr(&fd)?.mode;
-        let group = if mode & 0o010 == 0 { 0 } else { 0o2000 };
-        let kept = mode & !(0o4000 | group);
-        if cred.uid == 0 || kept == mode {
+        let attr = Self::attr(&fd)?;
+        let kept = mode_after_change(attr.mode, attr.gid, cred);
+        if cred.has(Capabilities::FSETID) || kept == attr.mode {
             return Ok(());
         }
         sys::chmod(Self::path(&fd), Mode::from(u32::from(kept))).map_err(error)
@@ -181,6 +190,11 @@ impl Kernel {
 impl FileSystem for Kernel {
     fn promise(&self) -> Promise {
         Promise { metadata_durable_on_return: false, atomic_writes: false, data_durable_on_return: false }
+    }
+
+    /// What the kernel reads from its own memory moves none.
+    fn access_times(&self) -> AccessTimes {
+        AccessTimes::Never
     }
 
     fn lookup(&self, dir: Ino, name: Name<'_>) -> Result<Entry> {
@@ -256,13 +270,13 @@ impl FileSystem for Kernel {
             _ => return Err(Error::Invalid("not a node")),
         };
         let dir = self.fd(dir)?;
-        sys::mknodat(&dir, os(name), kind, Mode::from(0o600), u64::from(rdev)).map_err(error)?;
+        sys::mknodat(&dir, os(name), kind, Mode::from(u32::from(mode)), u64::from(rdev)).map_err(error)?;
         self.made(&dir, name, mode, cred)
     }
 
     fn mkdir(&self, dir: Ino, name: Name<'_>, mode: u16, cred: &Cred) -> Result<Entry> {
         let dir = self.fd(dir)?;
-        sys::mkdirat(&dir, os(name), Mode::from(0o700)).map_err(error)?;
+        sys::mkdirat(&dir, os(name), Mode::from(u32::from(mode))).map_err(error)?;
         self.made(&dir, name, mode, cred)
     }
 

@@ -1,0 +1,56 @@
+//! Who asks, as far as a request tells, and what the kernel knows besides.
+//!
+//! A request carries user, group and thread. The kernel has checked permissions with all that it knows, so little else is needed: where a rule depends on
+//! supplementary groups or capabilities (set-id bits that a change takes away, names of `trusted.` attributes), they are looked up in `/proc`.
+
+use amphi_vfs::{Capabilities, Cred};
+use fuser::Request;
+
+/// The caller of a request that the kernel has permitted. `umask` are the permission bits that what it makes shall not have.
+pub(crate) fn permitted(request: &Request, umask: u32) -> Cred {
+    let capabilities = if request.uid() == 0 { Capabilities::ALL } else { Capabilities::NONE };
+    let umask = (umask & 0o777) as u16;
+    Cred { uid: request.uid(), gid: request.gid(), groups: Vec::new(), capabilities, umask }
+}
+
+/// The caller of a request with its supplementary groups and capabilities. A thread that this process cannot see has none.
+pub(crate) fn in_full(request: &Request) -> Cred {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", request.pid()));
+    let (groups, capabilities) = status.as_deref().map_or((Vec::new(), Capabilities::NONE), parse);
+    Cred { uid: request.uid(), gid: request.gid(), groups, capabilities, umask: 0 }
+}
+
+/// Bits of the kernel's capability sets and what they are here.
+const BITS: [(u32, Capabilities); 8] = [
+    (0, Capabilities::CHOWN),
+    (1, Capabilities::DAC_OVERRIDE),
+    (2, Capabilities::DAC_READ_SEARCH),
+    (3, Capabilities::FOWNER),
+    (4, Capabilities::FSETID),
+    (21, Capabilities::SYS_ADMIN),
+    (27, Capabilities::MKNOD),
+    (31, Capabilities::SETFCAP),
+];
+
+/// Groups and effective capabilities in the text of `/proc/PID/status`.
+fn parse(status: &str) -> (Vec<u32>, Capabilities) {
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim();
+    let groups = field("Groups:").split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect();
+    let effective = u64::from_str_radix(field("CapEff:"), 16).unwrap_or(0);
+    let held = BITS.iter().filter(|(bit, _)| effective >> bit & 1 == 1);
+    (groups, held.fold(Capabilities::NONE, |all, (_, one)| all.with(*one)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_and_capabilities_are_found() {
+        let status = "Name:\tx\nGroups:\t4 24 1000 \nCapEff:\t0000000008000010\nSeccomp:\t0\n";
+        let (groups, capabilities) = parse(status);
+        assert_eq!(groups, [4, 24, 1000]);
+        assert_eq!(capabilities, Capabilities::FSETID.with(Capabilities::MKNOD));
+        assert_eq!(parse("nothing"), (Vec::new(), Capabilities::NONE));
+    }
+}
