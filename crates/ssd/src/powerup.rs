@@ -160,6 +160,22 @@ pub(crate) fn read(image: &Image) -> Result<Parts, ImageError> {
     parse(header, &text)
 }
 
+/// Takes an image's bytes into memory.
+///
+/// # Errors
+/// As for [`open`].
+pub(crate) fn copy_in(bytes: &[u8]) -> Result<(Image, Parts), ImageError> {
+    let head = PROFILE_AT + PROFILE_MAX;
+    let image = Image::in_memory((bytes.len() as u64).max(head))?;
+    image.write(0, bytes);
+    let parts = read(&image)?;
+    let (expected, actual) = (parts.layout.image_bytes, bytes.len() as u64);
+    if actual < expected {
+        return Err(ImageError::Truncated { expected, actual });
+    }
+    Ok((image, parts))
+}
+
 /// Reads a file's first pages, whether or not it is an image.
 fn read_head(file: &std::fs::File, path: &Path) -> Result<(Parts, Vec<u8>), ImageError> {
     use std::os::unix::fs::FileExt;

@@ -69,6 +69,15 @@ impl Ssd {
         Self::power_up(Arc::new(image), &parts, *options)
     }
 
+    /// Powers up a device in memory from the bytes of an image, which themselves stay as they are.
+    ///
+    /// # Errors
+    /// Not an image, another version, truncated, damaged, or there is no memory.
+    pub fn from_image(bytes: &[u8], options: &OpenOptions) -> Result<Self, ImageError> {
+        let (image, parts) = powerup::copy_in(bytes)?;
+        Self::power_up(Arc::new(image), &parts, *options)
+    }
+
     /// A new device in memory, of `capacity_bytes` (rounded up to whole pages).
     ///
     /// # Panics

@@ -10,7 +10,7 @@ fn allowed(from: &str, to: &str) -> bool {
         "vfs" => to == "rt",
         "model" => matches!(to, "vfs" | "rt"),
         "conformance" => matches!(to, "vfs" | "rt" | "model"),
-        "amphi" | "sqlite-driver" => true,
+        "amphi" | "sqlite-driver" | "hostile" => true,
         "xtask" => false,
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
         _ if from.starts_with("fs-") => matches!(to, "device" | "vfs" | "rt"),

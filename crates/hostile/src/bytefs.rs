@@ -1,0 +1,290 @@
+//! ByteFS on a device whose contents were overwritten, behind renewed checksums if the input wants that: checked, mounted, walked, changed, mended.
+
+use std::sync::Arc;
+
+use amphi_device::{BlockPort, Device, Lpa, PAGE_BYTES, Structure};
+use amphi_fs_bytefs::format::{
+    InodeLower, InodeUpper, LINE, Layout, NODE_MAGIC, SUPER_STATE_OFFSET, SuperState, Superblock, XATTR_MAGIC,
+};
+use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions, fsck};
+use amphi_rt::sync::OnceCell;
+use amphi_ssd::{OpenOptions, Ssd};
+use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, RenameMode, WriteMode, XattrMode};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::input::Input;
+
+const PAGES: u64 = 640;
+const PAGE: usize = PAGE_BYTES;
+/// Names and directories that a walk looks at: a damaged tree may lead round in circles.
+const WALK: usize = 600;
+
+/// A device with a file system that has a little of everything. Forked, never used.
+fn origin() -> &'static Ssd {
+    static ORIGIN: OnceCell<Ssd> = OnceCell::new();
+    ORIGIN.get_or_init(|| {
+        let mut profile = crate::tiny();
+        profile.flash.pages_per_block = 16;
+        let options = OpenOptions { free: true, ..OpenOptions::default() };
+        let device = Ssd::try_in_memory(&profile, PAGES * PAGE as u64, &options).expect("a valid profile");
+        ByteFs::format(&device, &FormatOptions { inodes: Some(256), ..FormatOptions::default() })
+            .expect("the device is large enough");
+        let device = Arc::new(device);
+        let fs = ByteFs::mount(Arc::clone(&device), mount_options()).expect("what was just formatted mounts");
+        furnish(&fs).expect("an empty file system has room");
+        fs.unmount().expect("an idle file system unmounts");
+        let device = Arc::into_inner(device).expect("nobody else has it");
+        device.forkable().expect("memory")
+    })
+}
+
+fn mount_options() -> MountOptions {
+    MountOptions {
+        write_back_interval_ns: 0,
+        page_cache_pages: 64,
+        inode_cache: 32,
+        ..MountOptions::default()
+    }
+}
+
+fn furnish(fs: &dyn FileSystem) -> amphi_vfs::Result<()> {
+    let (cred, how) = (&Cred::ROOT, WriteMode::default());
+    let name = |bytes: &'static [u8]| Name::new(bytes);
+    let docs = fs.mkdir(Ino::ROOT, name(b"docs")?, 0o755, cred)?.attr.ino;
+    let file = fs.create(docs, name(b"file")?, FileType::Regular, 0o644, 0, cred)?.attr.ino;
+    fs.write(file, 0, &[7; 10_000], how, cred)?;
+    fs.setxattr(file, b"user.key", b"value", XattrMode::Set)?;
+    fs.link(file, Ino::ROOT, name(b"second name")?)?;
+    let sparse = fs.create(Ino::ROOT, name(b"sparse")?, FileType::Regular, 0o600, 0, cred)?.attr.ino;
+    // Every other page: more extents than an inode holds, so that there are nodes.
+    for page in 0..40 {
+        fs.write(sparse, page * 2 * PAGE as u64, &[9; 100], how, cred)?;
+    }
+    fs.symlink(docs, name(b"short")?, b"file", cred)?;
+    fs.symlink(docs, name(b"long")?, &[b'x'; 200], cred)?;
+    fs.create(docs, name(b"pipe")?, FileType::Fifo, 0o600, 0, cred)?;
+    for number in 0..40_u8 {
+        let name = vec![b'a' + number % 26; 1 + usize::from(number) * 5];
+        fs.create(docs, Name::new(&name)?, FileType::Regular, 0o644, 0, cred).ok();
+    }
+    fs.sync()
+}
+
+/// Damages the file system as the input says, then does with it what people do with file systems.
+pub fn bytefs_image(input: &[u8]) {
+    let device = origin().fork().expect("memory");
+    damage(&device, &mut Input::new(input));
+    let checked = fsck::check(&device, &mut |_| ());
+    let is_sound = checked.as_ref().is_ok_and(|report| report.errors == 0);
+    let device = Arc::new(device);
+    match ByteFs::mount(Arc::clone(&device), mount_options()) {
+        Ok(fs) => use_it(fs, is_sound),
+        Err(error) => assert!(!is_sound, "the check found nothing, and yet: {error}"),
+    }
+    let device = Arc::into_inner(device).expect("a mount that is gone holds no device");
+    if let Ok(repaired) = fsck::repair(&device, &mut |_| ()) {
+        assert!(repaired.after.errors <= repaired.before.errors, "a repair makes nothing worse");
+        if repaired.after.errors == 0 {
+            let fs = ByteFs::mount(Arc::new(device), mount_options()).expect("what was mended mounts");
+            use_it(fs, true);
+        }
+    }
+}
+
+/// Walks and changes a mounted file system. What the check calls sound can be read without errors.
+fn use_it(fs: ByteFs<Ssd>, is_sound: bool) {
+    let walked = walk(&fs);
+    assert!(walked.is_ok() || !is_sound, "the check found nothing, and yet: {walked:?}");
+    // Errors are fine; panics and endless loops are not.
+    let _ = change(&fs);
+    let _ = fs.unmount();
+}
+
+fn walk(fs: &dyn FileSystem) -> amphi_vfs::Result<()> {
+    let mut left = vec![Ino::ROOT];
+    let mut seen = 0;
+    let mut outcome = Ok(());
+    while let Some(dir) = left.pop() {
+        let mut names = Vec::new();
+        let mut count = 0;
+        let listed = fs.readdir(dir, 0, &mut |entry| {
+            names.push(entry.name.to_vec());
+            count += 1;
+            count < WALK
+        });
+        outcome = outcome.and(listed);
+        for name in names.into_iter().filter(|name| name != b"." && name != b"..") {
+            seen += 1;
+            if seen > WALK {
+                return outcome;
+            }
+            outcome = outcome.and(visit(fs, dir, &name, &mut left));
+        }
+    }
+    outcome
+}
+
+fn visit(fs: &dyn FileSystem, dir: Ino, name: &[u8], left: &mut Vec<Ino>) -> amphi_vfs::Result<()> {
+    let attr = fs.lookup(dir, Name::new(name)?)?.attr;
+    let mut into = [0; 2 * PAGE];
+    let mut outcome = match attr.file_type {
+        FileType::Directory => {
+            left.push(attr.ino);
+            Ok(())
+        }
+        FileType::Symlink => fs.readlink(attr.ino).map(drop),
+        FileType::Regular => {
+            let places = [0, attr.size / 2, attr.size.saturating_sub(PAGE as u64)];
+            places.iter().try_for_each(|&at| fs.read(attr.ino, at, &mut into, false).map(drop))
+        }
+        _ => Ok(()),
+    };
+    match fs.listxattr(attr.ino) {
+        Ok(keys) => {
+            for key in keys {
+                outcome = outcome.and(fs.getxattr(attr.ino, &key).map(drop));
+            }
+        }
+        Err(error) => outcome = outcome.and(Err(error)),
+    }
+    fs.forget(attr.ino, 1);
+    outcome
+}
+
+fn change(fs: &dyn FileSystem) -> amphi_vfs::Result<()> {
+    let (cred, how) = (&Cred::ROOT, WriteMode::default());
+    let new = fs.create(Ino::ROOT, Name::new(b"new")?, FileType::Regular, 0o644, 0, cred)?.attr.ino;
+    let outcomes = [
+        fs.write(new, 3 * PAGE as u64, &[1; 3 * PAGE], how, cred).map(drop),
+        fs.fsync(new, false),
+        fs.allocate(new, 0, PAGE as u64, Allocate::PunchHole, cred),
+        fs.rename(Ino::ROOT, Name::new(b"new")?, Ino::ROOT, Name::new(b"second name")?, RenameMode::Replace),
+        fs.unlink(Ino::ROOT, Name::new(b"sparse")?),
+        fs.mkdir(Ino::ROOT, Name::new(b"directory")?, 0o755, cred).map(drop),
+        fs.unlink(Ino::ROOT, Name::new(b"second name")?),
+        fs.sync(),
+    ];
+    fs.forget(new, 1);
+    outcomes.into_iter().collect()
+}
+
+fn damage(device: &Ssd, input: &mut Input<'_>) {
+    let page = read(device, 0);
+    let superblock = Superblock::decode(&page, PAGES).expect("the origin is sound");
+    let layout = Layout::of(&superblock);
+    for _ in 0..48 {
+        if input.is_empty() {
+            return;
+        }
+        let kind = input.u8();
+        let number = match kind % 8 {
+            0 => 0,
+            1 => layout.inode_bitmap,
+            2 => layout.block_bitmap,
+            3 => layout.orphans,
+            // The inodes that are in use come first.
+            4 | 5 => layout.inode_table + input.below(2) as u32,
+            6 => layout.data + input.below(PAGES - u64::from(layout.data)) as u32,
+            // The data pages that are in use come first.
+            _ => layout.data + input.below(64) as u32,
+        };
+        let mut page = read(device, u64::from(number));
+        let at = usize::from(input.u16()) % PAGE;
+        let width = 1_usize << (input.u8() % 4);
+        let at = at / width * width;
+        let value = input.telling(PAGES).to_le_bytes();
+        page[at..at + width].copy_from_slice(&value[..width]);
+        if kind < 224 {
+            renew_checksums(&mut page, number, &layout);
+        }
+        device.write(Lpa(u64::from(number)), &page, Structure::Other).expect("writes");
+    }
+}
+
+fn read(device: &Ssd, number: u64) -> [u8; PAGE] {
+    let mut page = [0; PAGE];
+    assert!(number < device.capacity_pages(), "page {number} is outside");
+    device.read(Lpa(number), &mut page, Structure::Other).expect("reads");
+    page
+}
+
+/// Makes the checksums of whatever is on a page those of what is there now.
+fn renew_checksums(page: &mut [u8; PAGE], number: u32, layout: &Layout) {
+    if number == 0 {
+        let (mut superblock, _) = Superblock::read_from_prefix(&page[..]).expect("a page holds it");
+        superblock.crc = superblock.checksum().into();
+        page[..size_of::<Superblock>()].copy_from_slice(superblock.as_bytes());
+        let state = SUPER_STATE_OFFSET..SUPER_STATE_OFFSET + LINE;
+        let (line, _) = SuperState::read_from_prefix(&page[state.clone()]).expect("a page holds it");
+        page[state].copy_from_slice(&line.encode());
+    } else if (layout.inode_table..layout.data).contains(&number) {
+        let first = (number - layout.inode_table) * (PAGE / (2 * LINE)) as u32;
+        for (slot, inode) in page.chunks_exact_mut(2 * LINE).enumerate() {
+            let ino = first + slot as u32;
+            let (lower, upper) = inode.split_at_mut(LINE);
+            // An inode never used has no checksum either.
+            if let Ok(half) = InodeLower::read_from_bytes(lower)
+                && half.mode.get() != 0
+            {
+                lower.copy_from_slice(&half.encode(ino));
+                let half = InodeUpper::read_from_bytes(upper).expect("a line holds it");
+                upper.copy_from_slice(&half.encode(ino));
+            }
+        }
+    } else {
+        // Extent nodes and pages of extended attributes have headers alike: 16 bytes, the checksum last, over those before and the body.
+        let word = |at: usize, page: &[u8; PAGE]| usize::from(page[at]) | usize::from(page[at + 1]) << 8;
+        let end = match page[..4].try_into().map(u32::from_le_bytes) {
+            Ok(NODE_MAGIC) => 16 + word(6, page) * 16,
+            Ok(XATTR_MAGIC) => word(6, page),
+            _ => return,
+        };
+        if (16..=PAGE).contains(&end) {
+            let crc = crc32c::crc32c_append(crc32c::crc32c(&page[..12]), &page[16..end]);
+            page[12..16].copy_from_slice(&crc.to_le_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// If the format moves, this says so, instead of the damage missing its aim for ever.
+    #[test]
+    fn renewing_the_checksums_of_a_sound_file_system_changes_nothing() {
+        let device = origin().fork().expect("memory");
+        let layout = Layout::of(&Superblock::decode(&read(&device, 0), PAGES).expect("sound"));
+        let (mut nodes, mut attributes) = (0, 0);
+        for number in 0..PAGES as u32 {
+            let before = read(&device, u64::from(number));
+            let mut after = before;
+            renew_checksums(&mut after, number, &layout);
+            assert!(before == after, "page {number}");
+            let magic = u32::from_le_bytes(before[..4].try_into().expect("four bytes"));
+            nodes += u32::from(number >= layout.data && magic == NODE_MAGIC);
+            attributes += u32::from(number >= layout.data && magic == XATTR_MAGIC);
+        }
+        assert!(nodes > 0 && attributes > 0, "{nodes} extent nodes, {attributes} pages of attributes");
+        bytefs_image(&[]);
+    }
+
+    #[test]
+    fn damage_behind_renewed_checksums_is_found() {
+        let device = origin().fork().expect("memory");
+        let layout = Layout::of(&Superblock::decode(&read(&device, 0), PAGES).expect("sound"));
+        let number = u64::from(layout.inode_table);
+        let mut page = read(&device, number);
+        // The root's number of names.
+        let at = 2 * LINE + std::mem::offset_of!(InodeLower, nlink);
+        page[at] = 77;
+        renew_checksums(&mut page, layout.inode_table, &layout);
+        device.write(Lpa(number), &page, Structure::Other).expect("writes");
+        let report = fsck::check(&device, &mut |_| ()).expect("the device is sound");
+        assert!(
+            report.findings.iter().any(|finding| format!("{finding:?}").contains("77")),
+            "{:?}",
+            report.findings
+        );
+    }
+}

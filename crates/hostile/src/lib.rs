@@ -1,0 +1,30 @@
+//! What is done with hostile bytes: images to be opened, commands to be obeyed, file systems to be checked and mounted. Each function
+//! takes any bytes, and is in order if it returns: no panic, no hang, nothing outside a buffer, and no answer that contradicts another.
+//!
+//! `fuzz/` drives these functions with libFuzzer, where coverage leads the bytes; `tests/seeded.rs` drives them with a fixed series of
+//! random bytes on every run of the tests, so that they cannot rot.
+#![forbid(unsafe_code)]
+
+mod bytefs;
+mod commands;
+mod image;
+mod input;
+
+pub use bytefs::bytefs_image;
+pub use commands::commands;
+pub use image::image;
+
+use amphi_ssd::Profile;
+
+/// A profile of a device so small that its image is quickly copied, and that cleans and collects all the time.
+fn tiny() -> Profile {
+    let mut profile = Profile::named("mssd-pcie3").expect("built in");
+    profile.flash.channels = 1;
+    profile.flash.ways = 2;
+    profile.flash.pages_per_block = 4;
+    profile.flash.write_buffer_pages = 4;
+    profile.log.region_bytes = 64 << 10;
+    profile.log.txlog_bytes = 4096;
+    profile.log.partition_bytes = 64 << 10;
+    profile
+}

@@ -1,0 +1,51 @@
+//! Random bytes for every target of `fuzz/`, the same on each run. `AMPHI_SEEDS=100000` runs more, `AMPHI_SEED=n` replays one; a file that
+//! libFuzzer found is replayed by `AMPHI_INPUT=path`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use amphi_hostile::{bytefs_image, commands, image};
+
+/// Bytes of a seed (SplitMix64).
+fn bytes(seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let length = next() % (8 << (next() % 7));
+    (0..length).map(|_| next() as u8).collect()
+}
+
+fn run(target: fn(&[u8]), usual: u64) {
+    if let Ok(path) = std::env::var("AMPHI_INPUT") {
+        return target(&std::fs::read(path).expect("the input that was named"));
+    }
+    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
+    let seeds = match number("AMPHI_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("AMPHI_SEEDS").unwrap_or(usual),
+    };
+    for seed in seeds {
+        if catch_unwind(AssertUnwindSafe(|| target(&bytes(seed)))).is_err() {
+            panic!("replay with AMPHI_SEED={seed}");
+        }
+    }
+}
+
+#[test]
+fn damaged_images_are_refused_or_used() {
+    run(image, 400);
+}
+
+#[test]
+fn any_commands_are_refused_or_obeyed() {
+    run(commands, 1500);
+}
+
+#[test]
+fn damaged_file_systems_are_refused_or_used() {
+    run(bytefs_image, 600);
+}
