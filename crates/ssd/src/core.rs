@@ -3,17 +3,17 @@
 //! What outlives power is in the [`Image`]; this holds the rest and is rebuilt from the image at power-up.
 //!
 //! Lock order, outermost first: cleaning → a host write point → garbage collection → a partition → a cold write point → the pool of
-//! free blocks; and partition → transaction log, partition → unflushed writes, partition → log room. A host thread's stage is locked
+//! free blocks; and checkpoints → a partition → trim log, transaction log, unflushed writes, log room. A host thread's stage is locked
 //! with nothing else. No task sleeps while it holds a partition.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use amphi_device::{DurabilityContract, Error, LINE_BYTES, Lpa, PAGE_BYTES, Result};
 use amphi_rt::sync::RwLock;
 
 use crate::Profile;
-use crate::flash::{Blocks, VolatileCache};
+use crate::flash::{Blocks, Checkpoints, MapTable, TrimLog, VolatileCache};
 use crate::format::{Layout, Oob, PAGE, control};
 use crate::image::Image;
 use crate::log::{Cleaning, LogSpace, PageIndex, TxLog};
@@ -28,8 +28,6 @@ use crate::worker::Bell;
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub(crate) index: RwLock<PageIndex>,
-    /// Whether this part of the mapping table has storage in the image.
-    pub(crate) stored: AtomicBool,
 }
 
 /// The firmware's state.
@@ -50,12 +48,18 @@ pub(crate) struct Core {
     pub(crate) txlog: TxLog,
     pub(crate) cleaning: Cleaning,
     pub(crate) blocks: Blocks,
+    pub(crate) table: MapTable,
+    pub(crate) trims: TrimLog,
+    pub(crate) checkpoints: Checkpoints,
+    /// Flash pages that power-up read to find the mapping, per die.
+    pub(crate) read_at_power_up: Box<[u64]>,
     pub(crate) volatile: VolatileCache,
     /// The page cache, where the firmware keeps one instead of the write log.
     pub(crate) cache: Option<PageCache>,
     pub(crate) stages: Stages,
     pub(crate) clean_bell: Bell,
     pub(crate) collect_bell: Bell,
+    pub(crate) checkpoint_bell: Bell,
 }
 
 impl Core {

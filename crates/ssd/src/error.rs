@@ -12,7 +12,10 @@ pub enum ImageError {
         path: String,
     },
     /// Made by another version of the format.
-    #[error("the image has format version {found}, and this program reads version {supported}")]
+    #[error(
+        "the image has format version {found}, and this program reads version {supported}; copy its files out with the program that made it, \
+         and make it anew with `amphi mkfs`"
+    )]
     Version {
         /// The image's version.
         found: u32,

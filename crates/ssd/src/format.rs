@@ -6,12 +6,12 @@
 use std::mem::{offset_of, size_of};
 
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// First bytes of every image.
 pub(crate) const MAGIC: [u8; 8] = *b"AMPHISSD";
 /// The format this program writes and reads.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Bytes of a page of flash and of the host's address space.
 pub(crate) const PAGE: u64 = 4096;
 /// Bytes of a log line: entries start on and fill whole lines.
@@ -78,8 +78,13 @@ pub(crate) struct Control {
     pub(crate) power_ups: u64,
     /// How the last session ended: a [`crate::info::Shutdown`].
     pub(crate) shutdown: u64,
+    /// Trim records: ever dropped (a checkpoint holds them) and ever appended.
+    pub(crate) trim_head: u64,
+    pub(crate) trim_tail: u64,
+    /// Generation of the newest complete mapping checkpoint, or 0.
+    pub(crate) checkpoint: u64,
 }
-const _: () = assert!(size_of::<Control>() == 88);
+const _: () = assert!(size_of::<Control>() == 112);
 
 /// Address of a control word in the image.
 macro_rules! control {
@@ -132,19 +137,23 @@ impl EntryHeader {
     }
 }
 
-/// The out-of-band record of a flash page, next to its data.
+/// The out-of-band record of a flash page, next to its data: what the mapping is rebuilt from.
+///
+/// Every record is of a page that was current once. Of several of one logical page, that with the greatest [`order`](Oob::order) is
+/// current, unless a later trim says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct Oob {
-    /// [`Oob::PROGRAMMED`] once the page is programmed, 0 when erased.
+    /// [`Oob::PROGRAMMED`] once the page is programmed, [`Oob::UNREADABLE`] once ECC has given its data up, 0 when erased.
     pub(crate) mark: U32,
-    /// The logical page whose contents these are.
+    /// The logical page whose contents these are; [`Oob::NOT_DATA`] in mapping checkpoints.
     pub(crate) lpa: U32,
     /// Log entries of the page whose store number is at or below this are void: a block write replaced them.
     pub(crate) written_at: U64,
     /// Log entries whose commit (or, without transaction, store) number is at or below this are contained in the page.
     pub(crate) merged_to: U64,
-    pub(crate) reserved: U32,
+    /// How often garbage collection has moved these contents: orders copies that are otherwise the same.
+    pub(crate) moves: U32,
     /// CRC-32C of the 28 bytes before it.
     pub(crate) crc: U32,
 }
@@ -155,19 +164,45 @@ pub(crate) const OOB_BYTES: u64 = size_of::<Oob>() as u64;
 impl Oob {
     /// Says that a page is programmed.
     pub(crate) const PROGRAMMED: u32 = 0x5047_4d44;
+    /// Says that a page is programmed and its data cannot be read. (The record has its own, stronger code.)
+    pub(crate) const UNREADABLE: u32 = 0x4441_4544;
+    /// The logical page of flash pages that hold none.
+    pub(crate) const NOT_DATA: u32 = u32::MAX;
 
     /// A programmed page's record, with its checksum.
     pub(crate) fn new(lpa: u32, written_at: u64, merged_to: u64) -> Self {
-        let mut oob = Self {
+        Self {
             mark: U32::new(Self::PROGRAMMED),
             lpa: U32::new(lpa),
             written_at: U64::new(written_at),
             merged_to: U64::new(merged_to),
-            reserved: U32::ZERO,
+            moves: U32::ZERO,
             crc: U32::ZERO,
-        };
-        oob.crc = U32::new(oob.checksum());
-        oob
+        }
+        .sealed()
+    }
+
+    /// A spent page: programmed, of no logical page.
+    pub(crate) fn spent() -> Self {
+        Self { mark: U32::new(Self::PROGRAMMED), ..Self::new_zeroed() }
+    }
+
+    /// The record of the same contents after one more move. A damaged record stays one.
+    pub(crate) fn moved(self) -> Self {
+        if !self.is_whole() {
+            return self;
+        }
+        Self { moves: U32::new(self.moves.get().saturating_add(1)), ..self }.sealed()
+    }
+
+    /// The record of the same contents once they cannot be read any more.
+    pub(crate) fn unreadable(self) -> Self {
+        Self { mark: U32::new(Self::UNREADABLE), ..self }.sealed()
+    }
+
+    fn sealed(mut self) -> Self {
+        self.crc = U32::new(self.checksum());
+        self
     }
 
     /// The checksum that belongs in `crc`.
@@ -177,7 +212,22 @@ impl Oob {
 
     /// Whether this is the whole record of logical page `lpa`.
     pub(crate) fn is_of(&self, lpa: u32) -> bool {
-        self.mark.get() == Self::PROGRAMMED && self.lpa.get() == lpa && self.crc.get() == self.checksum()
+        self.lpa.get() == lpa && self.is_whole()
+    }
+
+    /// Whether this is a whole record.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self.mark.get(), Self::PROGRAMMED | Self::UNREADABLE) && self.crc.get() == self.checksum()
+    }
+
+    /// Whether ECC can read the data beside this record.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.mark.get() == Self::PROGRAMMED
+    }
+
+    /// What orders the records of one logical page: the write sequence, then the moves.
+    pub(crate) fn order(&self) -> (u64, u32) {
+        (self.merged_to.get(), self.moves.get())
     }
 }
 
@@ -211,7 +261,101 @@ impl CacheRecord {
     }
 }
 
-/// A word of the mapping table: where a logical page is. Atomic.
+/// The header of an erase block, in the spare area of its first page: 16 B, two atomic words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockHeader {
+    /// How often the block was erased.
+    pub(crate) erases: u32,
+    /// Whether it was opened for programming since.
+    pub(crate) in_use: bool,
+    /// Whether it was opened for a mapping checkpoint.
+    pub(crate) mapping: bool,
+    /// Whether it must not be used: bad from the factory, or grown bad.
+    pub(crate) bad: bool,
+}
+/// Bytes of a block header.
+pub(crate) const BLOCK_HEADER_BYTES: u64 = 16;
+
+impl BlockHeader {
+    const IN_USE: u64 = 1 << 32;
+    const MAPPING: u64 = 1 << 33;
+    const BAD: u64 = 1 << 34;
+
+    /// Reads the header's first word. (The second is the clock when the block was opened last.)
+    pub(crate) const fn from_word(word: u64) -> Self {
+        Self {
+            erases: word as u32,
+            in_use: word & Self::IN_USE != 0,
+            mapping: word & Self::MAPPING != 0,
+            bad: word & Self::BAD != 0,
+        }
+    }
+
+    /// The header's first word.
+    pub(crate) const fn word(self) -> u64 {
+        self.erases as u64
+            | if self.in_use { Self::IN_USE } else { 0 }
+            | if self.mapping { Self::MAPPING } else { 0 }
+            | if self.bad { Self::BAD } else { 0 }
+    }
+}
+
+/// A trim record, in protected device memory until a mapping checkpoint holds what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(crate) struct TrimRecord {
+    /// First logical page.
+    pub(crate) lpa: U32,
+    /// Pages, at least one.
+    pub(crate) pages: U32,
+    /// The trim's number on the sequence clock: older contents and log entries are void.
+    pub(crate) at: U64,
+}
+const _: () = assert!(size_of::<TrimRecord>() == 16);
+/// Trim records that protected memory holds.
+pub(crate) const TRIM_RECORDS: u64 = 4096;
+
+/// What precedes the items of a mapping checkpoint's flash page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(crate) struct MapPage {
+    /// [`MapPage::MAGIC`].
+    pub(crate) magic: U32,
+    /// CRC-32C of the 24 bytes that follow and of the items.
+    pub(crate) crc: U32,
+    /// The checkpoint: the sequence clock when it began.
+    pub(crate) generation: U64,
+    /// This page's number in the checkpoint, from 0.
+    pub(crate) position: U32,
+    /// In the last page, how many pages the checkpoint has; in the others 0.
+    pub(crate) total: U32,
+    /// Bytes of items.
+    pub(crate) bytes: U32,
+    /// [`MapPage::LEAVES`] or [`MapPage::BLOCKS`].
+    pub(crate) kind: U32,
+}
+const _: () = assert!(size_of::<MapPage>() == 32);
+
+impl MapPage {
+    /// First bytes of every page of a checkpoint.
+    pub(crate) const MAGIC: u32 = 0x504d_434d;
+    /// Items are leaves of the mapping table: number (8 B), presence (8 B, one bit an entry), and the word of each entry present.
+    pub(crate) const LEAVES: u32 = 0;
+    /// Items are numbers (4 B) of erase blocks that were being filled when the checkpoint began.
+    pub(crate) const BLOCKS: u32 = 1;
+    /// Bytes of items that fit a page.
+    pub(crate) const ROOM: usize = PAGE as usize - size_of::<Self>();
+
+    /// The checksum that belongs in `crc`.
+    pub(crate) fn checksum(&self, items: &[u8]) -> u32 {
+        crc32c::crc32c_append(crc32c::crc32c(&self.as_bytes()[8..]), items)
+    }
+}
+
+/// Entries of a leaf of the mapping table, in device memory and in checkpoints.
+pub(crate) const LEAF: u64 = 64;
+
+/// A word of the mapping table: where a logical page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mapping {
     /// Never written: reads as zeros.
@@ -261,14 +405,13 @@ pub(crate) struct Layout {
     /// 8 B sequence-clock numbers of the same commits.
     pub(crate) txlog_clock: u64,
     pub(crate) log: [u64; 2],
-    /// One bit per partition: its part of the mapping table has storage.
-    pub(crate) used_partitions: u64,
+    /// Trim records: a ring.
+    pub(crate) trims: u64,
     /// Frames of the page cache; none where the firmware keeps a write log.
     pub(crate) cache_frames: u64,
     pub(crate) cache_records: u64,
     pub(crate) cache: u64,
-    pub(crate) mapping: u64,
-    pub(crate) block_words: u64,
+    pub(crate) block_headers: u64,
     pub(crate) oob: u64,
     pub(crate) flash: u64,
     pub(crate) image_bytes: u64,
@@ -301,12 +444,11 @@ impl Layout {
             txlog_ids: place(next, txlog_entries * 4),
             txlog_clock: place(next, txlog_entries * 8),
             log: [place(next, profile.log.region_bytes), place(next, profile.log.region_bytes)],
-            used_partitions: place(next, partitions.div_ceil(64) * 8),
+            trims: place(next, TRIM_RECORDS * size_of::<TrimRecord>() as u64),
             cache_frames,
             cache_records: place(next, cache_frames * size_of::<CacheRecord>() as u64),
             cache: place(next, cache_frames * PAGE),
-            mapping: place(next, partitions * partition_pages * 8),
-            block_words: place(next, blocks * 8),
+            block_headers: place(next, blocks * BLOCK_HEADER_BYTES),
             oob: place(next, pages * OOB_BYTES),
             flash: place(next, pages * PAGE),
             image_bytes: 0,
@@ -315,19 +457,28 @@ impl Layout {
         layout
     }
 
-    /// Erase blocks for a new device: over-provisioning, and at least enough that a small device too can write to all of its
-    /// dies at once.
+    /// Erase blocks for a new device: over-provisioning, at least enough that a small device too can write to all of its
+    /// dies at once, and room for mapping checkpoints.
     pub(crate) fn blocks_for(profile: &crate::Profile, capacity_pages: u64) -> u64 {
         let host = capacity_pages.div_ceil(profile.flash.pages_per_block);
         let dies = profile.flash.channels * profile.flash.ways;
         let spare = (host * profile.flash.over_provisioning_percent).div_ceil(100);
-        host + spare.max(MIN_SPARE_BLOCKS + 2 * dies)
+        let mapping = Self::mapping_blocks(profile.flash.pages_per_block, capacity_pages);
+        host + spare.max(MIN_SPARE_BLOCKS + 2 * dies) + mapping
     }
 
     /// Whether a device of this capacity may have this many erase blocks.
     pub(crate) fn blocks_fit(profile: &crate::Profile, capacity_pages: u64, blocks: u64) -> bool {
         let host = capacity_pages.div_ceil(profile.flash.pages_per_block);
-        (host + MIN_SPARE_BLOCKS..=2 * host + 65_536).contains(&blocks)
+        let mapping = Self::mapping_blocks(profile.flash.pages_per_block, capacity_pages);
+        (host + mapping + MIN_SPARE_BLOCKS..=2 * host + 65_536).contains(&blocks)
+    }
+
+    /// Erase blocks that mapping checkpoints may take: two generations of the largest, and one more for its list of blocks.
+    pub(crate) const fn mapping_blocks(pages_per_block: u64, capacity_pages: u64) -> u64 {
+        let leaves = capacity_pages.div_ceil(LEAF);
+        let pages = leaves.div_ceil(MapPage::ROOM as u64 / (16 + 8 * LEAF)) + 3;
+        2 * pages.div_ceil(pages_per_block) + 1
     }
 
     /// Flash pages.
@@ -335,9 +486,14 @@ impl Layout {
         self.blocks * self.pages_per_block
     }
 
-    /// Address of a logical page's word in the mapping table.
-    pub(crate) const fn mapping_word(&self, lpa: u64) -> u64 {
-        self.mapping + lpa * 8
+    /// Address of an erase block's header.
+    pub(crate) const fn block_header(&self, block: u64) -> u64 {
+        self.block_headers + block * BLOCK_HEADER_BYTES
+    }
+
+    /// Address of the slot of the n-th trim record.
+    pub(crate) const fn trim_record(&self, number: u64) -> u64 {
+        self.trims + number % TRIM_RECORDS * size_of::<TrimRecord>() as u64
     }
 
     /// Address of a cache frame's record.
@@ -403,6 +559,9 @@ mod tests {
         let oob = Oob::new(5, 10, 11);
         assert!(oob.is_of(5) && !oob.is_of(6));
         assert!(!Oob { merged_to: U64::new(12), ..oob }.is_of(5));
+        assert!(oob.moved().is_of(5) && oob.moved().order() > oob.order());
+        assert!(oob.unreadable().is_of(5) && !oob.unreadable().is_readable());
+        assert!(!Oob::spent().is_whole());
     }
 
     #[test]
@@ -414,16 +573,15 @@ mod tests {
             layout.txlog_clock,
             layout.log[0],
             layout.log[1],
-            layout.used_partitions,
-            layout.mapping,
-            layout.block_words,
+            layout.trims,
+            layout.block_headers,
             layout.oob,
             layout.flash,
             layout.image_bytes,
         ];
         assert!(starts.is_sorted());
         starts.dedup();
-        assert_eq!(starts.len(), 10);
+        assert_eq!(starts.len(), 9);
         assert_eq!(layout.image_bytes - layout.flash, layout.flash_pages() * PAGE);
     }
 }

@@ -2,16 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
 use crate::core::{Core, Partition};
-use crate::flash::Blocks;
+use crate::flash::{Blocks, Checkpoints, TrimLog, rebuild};
 use crate::format::{
-    self, COUNTERS_AT, CacheRecord, HEADER_AT, Header, Layout, MAGIC, MAX_CAPACITY_PAGES, Mapping, OOB_BYTES,
-    PAGE, PROFILE_AT, PROFILE_MAX, VERSION, control,
+    self, BLOCK_HEADER_BYTES, BlockHeader, COUNTERS_AT, CacheRecord, HEADER_AT, Header, Layout, MAGIC,
+    MAX_CAPACITY_PAGES, Mapping, OOB_BYTES, Oob, PAGE, PROFILE_AT, PROFILE_MAX, TRIM_RECORDS, TrimRecord,
+    VERSION, control,
 };
 use crate::image::Image;
 use crate::info::{Info, Shutdown};
@@ -19,7 +20,7 @@ use crate::log::PageIndex;
 use crate::page_cache::PageCache;
 use crate::ports::Stages;
 use crate::power::Power;
-use crate::stats::{Counters, Meters, Stats, Wear};
+use crate::stats::{Cause, Counters, Meters, Stats, Wear};
 use crate::timing::Timing;
 use crate::{ImageError, Profile};
 
@@ -63,8 +64,8 @@ impl Plan {
             other => ImageError::Corrupt(other.to_string()),
         };
         image.allocate(0, layout.txlog_ids).map_err(no_room)?;
-        image.allocate(layout.used_partitions, layout.cache - layout.used_partitions).map_err(no_room)?;
-        image.allocate(layout.block_words, layout.oob - layout.block_words).map_err(no_room)?;
+        image.allocate(layout.trims, layout.cache - layout.trims).map_err(no_room)?;
+        image.allocate(layout.block_headers, layout.oob - layout.block_headers).map_err(no_room)?;
         image.write(PROFILE_AT, self.text.as_bytes());
         image.word(control!(clock)).store(1, Ordering::Relaxed);
         let mut header = Header {
@@ -283,14 +284,18 @@ pub(crate) fn inspect(path: &Path) -> Result<(Info, Stats), ImageError> {
 /// Reads how often blocks were erased from an image's file.
 fn read_wear(file: &std::fs::File, path: &Path, layout: &Layout) -> Result<Wear, ImageError> {
     use std::os::unix::fs::FileExt;
-    let mut words = vec![0; layout.blocks as usize * 8];
-    file.read_exact_at(&mut words, layout.block_words).map_err(|cause| ImageError::System {
+    let mut headers = vec![0; (layout.blocks * BLOCK_HEADER_BYTES) as usize];
+    file.read_exact_at(&mut headers, layout.block_headers).map_err(|cause| ImageError::System {
         action: "read",
         path: path.display().to_string(),
         cause: cause.to_string(),
     })?;
-    let (words, _) = words.as_chunks::<8>();
-    Ok(Wear::of(words.iter().map(|word| u64::from_le_bytes(*word) as u32)))
+    let (headers, _) = headers.as_chunks::<{ BLOCK_HEADER_BYTES as usize }>();
+    let erases = |header: &[u8; 16]| {
+        let (word, _) = header.split_first_chunk::<8>().expect("two words");
+        BlockHeader::from_word(u64::from_le_bytes(*word)).erases
+    };
+    Ok(Wear::of(headers.iter().map(erases)))
 }
 
 /// Powers a device up: rebuilds what was volatile.
@@ -305,32 +310,11 @@ pub(crate) fn power_up(
 ) -> Result<Arc<Core>, ImageError> {
     let (layout, profile) = (parts.layout, parts.profile.clone());
     let partitions: Box<[Partition]> = (0..layout.partitions)
-        .map(|number| {
-            let word = image.word(layout.used_partitions + number / 64 * 8).load(Ordering::Relaxed);
-            Partition {
-                index: amphi_rt::sync::RwLock::new(PageIndex::new(number as u32)),
-                stored: AtomicBool::new(word >> (number % 64) & 1 == 1),
-            }
-        })
+        .map(|number| Partition { index: amphi_rt::sync::RwLock::new(PageIndex::new(number as u32)) })
         .collect();
-    let live: Box<[AtomicU32]> = (0..layout.blocks).map(|_| AtomicU32::new(0)).collect();
-    for (number, partition) in partitions.iter().enumerate() {
-        if !partition.stored.load(Ordering::Relaxed) {
-            continue;
-        }
-        let first = number as u64 * layout.partition_pages;
-        for lpa in first..(first + layout.partition_pages).min(layout.capacity_pages) {
-            let word = image.word(layout.mapping_word(lpa)).load(Ordering::Relaxed);
-            let Mapping::At(page) = Mapping::from_word(word) else { continue };
-            if page >= layout.flash_pages() {
-                return Err(ImageError::Corrupt(format!(
-                    "page {lpa} is mapped outside the flash, to {page}"
-                )));
-            }
-            live[(page / layout.pages_per_block) as usize].fetch_add(1, Ordering::Relaxed);
-        }
-    }
-    let blocks = Blocks::new(&image, &layout, &profile, live);
+    let dies = profile.flash.channels * profile.flash.ways;
+    let found = rebuild(&image, &layout, dies)?;
+    let blocks = Blocks::new(&image, &layout, &profile, found.live);
     let cache = (profile.firmware.kind == crate::profile::Firmware::PageCache)
         .then(|| PageCache::new(&layout, profile.firmware.write_back_at_percent));
     let core = Arc::new_cyclic(|itself| Core {
@@ -346,11 +330,16 @@ pub(crate) fn power_up(
         txlog: Default::default(),
         cleaning: Default::default(),
         blocks,
+        table: found.table,
+        trims: TrimLog::new(found.trims),
+        checkpoints: Checkpoints::new(found.checkpoint, found.stale),
+        read_at_power_up: found.reads.into(),
         volatile: Default::default(),
         cache,
         stages: Stages::new(),
         clean_bell: Default::default(),
         collect_bell: Default::default(),
+        checkpoint_bell: Default::default(),
         profile,
         image,
     });
@@ -360,6 +349,19 @@ pub(crate) fn power_up(
         core.load_cache(cache).map_err(corrupt)?;
     }
     Ok(core)
+}
+
+impl Core {
+    /// Spends the time that finding the mapping took: each die reads its pages, all of them at once.
+    pub(crate) fn wait_for_power_up(&self) {
+        let now = self.timing.now();
+        let mut done = now;
+        for (die, &pages) in (0..).zip(&self.read_at_power_up) {
+            done = (0..pages).fold(done, |done, _| done.max(self.time_read(Cause::Mapping, now, die)));
+        }
+        self.count().flash_read(Cause::Mapping, self.read_at_power_up.iter().sum());
+        self.timing.wait(done);
+    }
 }
 
 /// Copies a device's image into memory: every part that is in use.
@@ -381,24 +383,21 @@ pub(crate) fn copy(core: &Core) -> Result<Image, ImageError> {
     for region in 0..2 {
         part(layout.log[region], core.log_tail(region));
     }
-    part(layout.used_partitions, layout.partitions.div_ceil(64) * 8);
+    part(layout.trims, TRIM_RECORDS * size_of::<TrimRecord>() as u64);
     for frame in core.dirty_frames() {
         part(layout.cache_record(frame), size_of::<CacheRecord>() as u64);
         part(layout.cache_frame(frame), PAGE);
     }
-    part(layout.block_words, layout.blocks * 8);
-    for (number, partition) in core.partitions.iter().enumerate() {
-        if partition.stored.load(Ordering::Relaxed) {
-            let first = number as u64 * layout.partition_pages;
-            part(layout.mapping_word(first), layout.partition_pages * 8);
-        }
-    }
+    part(layout.block_headers, layout.blocks * BLOCK_HEADER_BYTES);
     for block in (0..layout.blocks).filter(|&block| !core.blocks.is_erased(block)) {
         let first = block * layout.pages_per_block;
         part(layout.oob_record(first), layout.pages_per_block * OOB_BYTES);
         for page in first..first + layout.pages_per_block {
-            let lpa = u64::from(core.oob(page).lpa.get());
-            if lpa < layout.capacity_pages && core.mapping(lpa) == Mapping::At(page) {
+            let lpa = core.oob(page).lpa.get();
+            let current = || {
+                u64::from(lpa) < layout.capacity_pages && core.mapping(u64::from(lpa)) == Mapping::At(page)
+            };
+            if lpa == Oob::NOT_DATA || current() {
                 part(layout.flash_page(page), PAGE);
             }
         }

@@ -127,6 +127,16 @@ pub struct FlashProfile {
     pub over_provisioning_percent: u64,
     /// Pages the write buffer admits before a write waits for programs, at least 1.
     pub write_buffer_pages: u64,
+    /// Pages programmed between two checkpoints of the mapping, at least 16: what a power-up after a power loss has to scan.
+    #[serde(default = "FlashProfile::default_checkpoint_pages")]
+    pub checkpoint_pages: u64,
+}
+
+impl FlashProfile {
+    /// 256 MiB of programs: some 40 ms of scanning on 64 dies at 40 us a page.
+    const fn default_checkpoint_pages() -> u64 {
+        65_536
+    }
 }
 
 /// The firmware's write log.
@@ -277,7 +287,7 @@ impl Profile {
         let (link, flash, log, persistence) = (&self.link, &self.flash, &self.log, &self.persistence);
         let firmware = &self.firmware;
         let page = PAGE_BYTES as u64;
-        let rules: [(&'static str, u64, bool, &'static str); 23] = [
+        let rules: [(&'static str, u64, bool, &'static str); 24] = [
             ("link.read_mb_s", link.read_mb_s, link.read_mb_s <= 10_000_000, "at most 10000000 MB/s"),
             ("link.write_mb_s", link.write_mb_s, link.write_mb_s <= 10_000_000, "at most 10000000 MB/s"),
             ("link.line_read_ns", link.line_read_ns, link.line_read_ns <= SECOND, time),
@@ -307,6 +317,12 @@ impl Profile {
                 flash.write_buffer_pages,
                 (1..=1 << 20).contains(&flash.write_buffer_pages),
                 "1 to 1048576",
+            ),
+            (
+                "flash.checkpoint_pages",
+                flash.checkpoint_pages,
+                (16..=1 << 40).contains(&flash.checkpoint_pages),
+                "16 to 1099511627776",
             ),
             (
                 "log.region_bytes",

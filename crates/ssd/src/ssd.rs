@@ -66,7 +66,9 @@ impl Ssd {
     /// In use, not an image, another version, truncated, damaged, or the system refuses.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, ImageError> {
         let (image, parts) = powerup::open(path)?;
-        Self::power_up(Arc::new(image), &parts, *options)
+        let ssd = Self::power_up(Arc::new(image), &parts, *options)?;
+        ssd.core.wait_for_power_up();
+        Ok(ssd)
     }
 
     /// Powers up a device in memory from the bytes of an image, which themselves stay as they are.
@@ -234,10 +236,27 @@ impl Ssd {
         let (partition, _) = self.core.partition(at.0);
         let _index = partition.index.write();
         let crate::format::Mapping::At(page) = self.core.mapping(at.0) else { return false };
-        let mut oob = self.core.oob(page);
-        oob.crc.set(!oob.checksum());
-        self.core.image.write_struct(self.core.layout.oob_record(page), &oob);
+        let spoiled = self.core.oob(page).unreadable();
+        self.core.image.write_struct(self.core.layout.oob_record(page), &spoiled);
         true
+    }
+
+    /// Where every logical page that is in flash lies: logical page and flash page, by logical page. No command may be in flight.
+    #[must_use]
+    pub fn mapped_pages(&self) -> Vec<(amphi_device::Lpa, u64)> {
+        let mapped = self.core.table.entries().filter_map(|(lpa, mapping)| match mapping {
+            crate::format::Mapping::At(page) => Some((amphi_device::Lpa(lpa), page)),
+            _ => None,
+        });
+        let mut pages: Vec<_> = mapped.collect();
+        pages.sort_unstable();
+        pages
+    }
+
+    /// How many live pages each erase block has. No command may be in flight.
+    #[must_use]
+    pub fn live_pages(&self) -> Vec<u32> {
+        (0..self.core.layout.blocks).map(|block| self.core.blocks.live_pages(block)).collect()
     }
 
     /// Whether the power is still on.
@@ -256,7 +275,9 @@ impl Ssd {
         let options = self.options;
         drop(self);
         let parts = powerup::read(&image)?;
-        Self::power_up(image, &parts, options)
+        let ssd = Self::power_up(image, &parts, options)?;
+        ssd.core.wait_for_power_up();
+        Ok(ssd)
     }
 
     /// A copy of the device in memory, with what host threads have staged. No command may be in flight.
@@ -266,6 +287,7 @@ impl Ssd {
     pub fn fork(&self) -> Result<Self, ImageError> {
         let _cleaning = self.core.cleaning.0.lock();
         let _collecting = self.core.blocks.collecting.lock();
+        let _checkpoints = self.core.checkpoints.hold();
         let mut fork = self.fork_device()?;
         fork.last_shutdown = self.last_shutdown;
         fork.core.stages.take_from(self.core.stages.copy());
@@ -278,7 +300,9 @@ impl Drop for Ssd {
         let core = &self.core;
         core.clean_bell.close();
         core.collect_bell.close();
+        core.checkpoint_bell.close();
         if core.power.loss().is_none() {
+            core.checkpoint_at_close();
             core.image.word(control!(shutdown)).store(Shutdown::Clean as u64, Ordering::Release);
         }
         self.settle();

@@ -48,6 +48,7 @@ fn small_device(dice: &mut Dice) -> Profile {
     profile.flash.channels = 2;
     profile.flash.ways = 1;
     profile.flash.pages_per_block = 4;
+    profile.flash.checkpoint_pages = [16, 1 << 20][dice.below(2)];
     profile.log.region_bytes = 64 << 10;
     profile.log.txlog_bytes = 4096;
     profile.log.partition_bytes = 64 << 10;

@@ -24,11 +24,12 @@ pub fn text(stats: &Stats) -> String {
     traffic().for_each(|(labels, of)| page.line("amphi_host_commands_total", &labels, of.commands));
     page.head("amphi_host_bytes_total", "counter", "Bytes between host and SSD.");
     traffic().for_each(|(labels, of)| page.line("amphi_host_bytes_total", &labels, of.bytes));
-    let causes: [(&str, FlashTraffic); 4] = [
+    let causes: [(&str, FlashTraffic); 5] = [
         ("host", stats.flash_host),
         ("log-cleaning", stats.flash_log_cleaning),
         ("garbage-collection", stats.flash_garbage_collection),
         ("recovery", stats.flash_recovery),
+        ("mapping", stats.flash_mapping),
     ];
     page.head("amphi_flash_pages_total", "counter", "Flash pages of 4 KiB read and programmed.");
     for (cause, pages) in causes {

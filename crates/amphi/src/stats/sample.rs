@@ -12,11 +12,12 @@ pub const PATHS: [(&str, &str); 4] = [
 ];
 
 /// Why flash is touched.
-pub const CAUSES: [(&str, &str); 4] = [
+pub const CAUSES: [(&str, &str); 5] = [
     ("flash_host", "host"),
     ("flash_log_cleaning", "log cleaning"),
     ("flash_garbage_collection", "garbage collection"),
     ("flash_recovery", "recovery"),
+    ("flash_mapping", "mapping"),
 ];
 
 /// A number of the counters; 0 if it is not there.

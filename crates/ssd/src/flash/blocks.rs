@@ -1,8 +1,8 @@
 //! Erase blocks: which are free, which are being filled, how much of each is live, how worn each is.
 //!
 //! Writes are spread over *write points*, each filling its own block, on different dies where there are enough blocks. Pages of a block are
-//! programmed in order and once between erases. The lasting state of a block is one word of the image (erase count, in use);
-//! the rest is rebuilt from the mapping table at power-up.
+//! programmed in order and once between erases. The lasting state of a block is its header (erase count, in use, when it was opened);
+//! the rest is rebuilt at power-up.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use amphi_rt::sync::Mutex;
 
 use crate::Profile;
 use crate::core::Core;
-use crate::format::{Layout, OOB_BYTES, Oob, PAGE};
+use crate::format::{BlockHeader, Layout, OOB_BYTES, Oob, PAGE};
 use crate::image::Image;
 use crate::stats::{Cause, Wear};
 
@@ -29,7 +29,8 @@ const FREE: u8 = 0;
 const OPEN: u8 = 1;
 const FULL: u8 = 2;
 const ASIDE: u8 = 3;
-const IN_USE: u64 = 1 << 32;
+/// Holds pages of a mapping checkpoint.
+const MAPPING: u8 = 4;
 /// Blocks whose erase counts differ by less than this count as equally worn.
 const WEAR_STEP: u32 = 16;
 
@@ -74,16 +75,17 @@ pub(crate) struct Blocks {
     cold_turn: AtomicUsize,
     /// Blocks erased since power-up.
     erases: AtomicU64,
+    /// Blocks opened since the last mapping checkpoint began.
+    opened: AtomicU64,
+    programmed: AtomicBool,
+    /// Blocks that mapping checkpoints may hold, and those they do hold. The rest of their share is nobody else's.
+    mapping_share: usize,
+    mapping_held: AtomicUsize,
     /// Free blocks that only garbage collection may take.
     reserve: usize,
     /// Free blocks below which collection starts in the background.
     low_water: usize,
     pub(crate) collecting: Mutex<()>,
-}
-
-/// Whether a block's lasting word says that it holds, or may hold, programmed pages.
-fn in_use(word: u64) -> bool {
-    word & IN_USE != 0
 }
 
 impl Blocks {
@@ -92,7 +94,8 @@ impl Blocks {
         let dies = (profile.flash.channels * profile.flash.ways) as u32;
         let pages_per_block = layout.pages_per_block as u32;
         let host_blocks = layout.capacity_pages.div_ceil(layout.pages_per_block);
-        let spare = (layout.blocks - host_blocks) as usize;
+        let mapping_share = Layout::mapping_blocks(layout.pages_per_block, layout.capacity_pages) as usize;
+        let spare = (layout.blocks - host_blocks) as usize - mapping_share;
         let fresh = (spare.saturating_sub(8) / 2).clamp(1, dies as usize);
         let cold = (spare / 16).clamp(1, 8);
         let reserve = cold + 2;
@@ -116,6 +119,10 @@ impl Blocks {
             turn: AtomicUsize::new(0),
             cold_turn: AtomicUsize::new(0),
             erases: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
+            programmed: AtomicBool::new(false),
+            mapping_share,
+            mapping_held: AtomicUsize::new(0),
             reserve,
             low_water: reserve + 2 + spare / 8,
             collecting: Mutex::new(()),
@@ -123,30 +130,40 @@ impl Blocks {
         {
             let mut pool = blocks.pool.lock();
             for block in 0..layout.blocks as u32 {
-                let word = image.word(layout.block_words + u64::from(block) * 8).load(Ordering::Relaxed);
-                let worn = word & !IN_USE != 0 || in_use(word);
-                blocks.has_storage[block as usize].store(worn, Ordering::Relaxed);
-                if !in_use(word) {
-                    blocks.put_free(&mut pool, block, word as u32);
-                    continue;
-                }
-                let next = (0..layout.pages_per_block)
-                    .rev()
-                    .find(|page| {
-                        let page = u64::from(block) * layout.pages_per_block + page;
-                        let oob: Oob = image.read_struct(layout.oob_record(page));
-                        oob.mark.get() != 0
-                    })
-                    .map_or(0, |last| last as u32 + 1);
-                if next < pages_per_block {
-                    blocks.state[block as usize].store(OPEN, Ordering::Relaxed);
-                    pool.partial.push((block, next));
-                } else {
-                    blocks.state[block as usize].store(FULL, Ordering::Relaxed);
-                }
+                blocks.find(image, layout, &mut pool, block);
             }
         }
         blocks
+    }
+
+    /// Finds out the state of one block at power-up.
+    fn find(&self, image: &Image, layout: &Layout, pool: &mut Pool, block: u32) {
+        let number = u64::from(block);
+        let header = BlockHeader::from_word(image.word(layout.block_header(number)).load(Ordering::Relaxed));
+        let stored = header.erases > 0 || header.in_use;
+        self.has_storage[block as usize].store(stored, Ordering::Relaxed);
+        let state = &self.state[block as usize];
+        if !header.in_use {
+            self.put_free(pool, block, header.erases);
+            return;
+        }
+        if header.mapping {
+            state.store(MAPPING, Ordering::Relaxed);
+            self.mapping_held.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let first = number * layout.pages_per_block;
+        let programmed = |page: &u64| {
+            let oob: Oob = image.read_struct(layout.oob_record(first + page));
+            oob.mark.get() != 0
+        };
+        let next = (0..layout.pages_per_block).rev().find(programmed).map_or(0, |last| last as u32 + 1);
+        if next < self.pages_per_block {
+            state.store(OPEN, Ordering::Relaxed);
+            pool.partial.push((block, next));
+        } else {
+            state.store(FULL, Ordering::Relaxed);
+        }
     }
 
     fn put_free(&self, pool: &mut Pool, block: u32, erases: u32) {
@@ -201,9 +218,52 @@ impl Blocks {
         self.live[self.block_of(page)].fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Free blocks.
-    pub(crate) fn free(&self) -> usize {
-        self.free.load(Ordering::Relaxed)
+    /// Free blocks that data may take.
+    fn free(&self) -> usize {
+        let kept = self.mapping_share.saturating_sub(self.mapping_held.load(Ordering::Relaxed));
+        self.free.load(Ordering::Relaxed).saturating_sub(kept)
+    }
+
+    /// Blocks opened since the last mapping checkpoint began.
+    pub(crate) fn opened_since_checkpoint(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// A mapping checkpoint begins.
+    pub(crate) fn forget_opened(&self) {
+        self.opened.store(0, Ordering::Relaxed);
+        self.programmed.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a page was handed out since power-up or the last checkpoint.
+    pub(crate) fn was_programmed(&self) -> bool {
+        self.programmed.load(Ordering::Relaxed)
+    }
+
+    /// Blocks in which a page may still become current without a later opening: those that are being filled, or hold a page that was
+    /// handed out. The state is read before the count, which is raised before a block counts as full.
+    pub(crate) fn unsettled(&self) -> Vec<u32> {
+        let unsettled = |block: &u32| {
+            self.state[*block as usize].load(Ordering::Acquire) == OPEN
+                || self.pending[*block as usize].load(Ordering::Acquire) > 0
+        };
+        (0..self.state.len() as u32).filter(unsettled).collect()
+    }
+
+    /// Takes a free block for a mapping checkpoint, from the die that has most of them.
+    pub(crate) fn take_for_mapping(&self) -> Option<u32> {
+        let mut pool = self.pool.lock();
+        let die = (0..pool.free.len()).max_by_key(|&die| pool.free[die].len())?;
+        let (_, fresh, _, block) = pool.free[die].pop_first()?;
+        pool.stored -= usize::from(!fresh);
+        self.free.fetch_sub(1, Ordering::Relaxed);
+        self.mapping_held.fetch_add(1, Ordering::Relaxed);
+        Some(block)
+    }
+
+    /// A block taken for a mapping checkpoint is free again.
+    pub(crate) fn mapping_block_returned(&self) {
+        self.mapping_held.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether background collection should run.
@@ -266,6 +326,9 @@ impl Blocks {
         if let Some(partial) = pool.partial.pop() {
             return Some(partial);
         }
+        if self.free() == 0 {
+            return None;
+        }
         let preferred = point * self.dies as usize / points;
         let die = if pool.free[preferred].is_empty() {
             (0..pool.free.len()).max_by_key(|&die| pool.free[die].len())?
@@ -291,7 +354,11 @@ impl Blocks {
 
 impl Core {
     fn block_word(&self, block: u32) -> &AtomicU64 {
-        self.image.word(self.layout.block_words + u64::from(block) * 8)
+        self.image.word(self.layout.block_header(u64::from(block)))
+    }
+
+    fn block_header(&self, block: u32) -> BlockHeader {
+        BlockHeader::from_word(self.block_word(block).load(Ordering::Relaxed))
     }
 
     /// Hands out the next page to program. `turn` chooses among the write points.
@@ -317,6 +384,9 @@ impl Core {
         let page = u64::from(block) * self.layout.pages_per_block + u64::from(point.next);
         blocks.live[block as usize].fetch_add(1, Ordering::AcqRel);
         blocks.pending[block as usize].fetch_add(1, Ordering::AcqRel);
+        if !blocks.programmed.load(Ordering::Relaxed) {
+            blocks.programmed.store(true, Ordering::Relaxed);
+        }
         point.next += 1;
         if point.next == blocks.pages_per_block {
             blocks.state[block as usize].store(FULL, Ordering::Release);
@@ -342,27 +412,50 @@ impl Core {
         if stream == Stream::Fresh && blocks.is_low() {
             self.ring_collector();
         }
+        if next > 0 {
+            // Found half programmed at power-up: it has everything but the record of its storage's room.
+            self.reserve_storage(block).inspect_err(|_| blocks.pool.lock().partial.push((block, next)))?;
+            return Ok((block, next));
+        }
+        self.prepare_block(block, false).inspect_err(|_| self.return_block(block))?;
+        blocks.opened.fetch_add(1, Ordering::Relaxed);
+        if self.is_checkpoint_due() {
+            self.ring_checkpointer();
+        }
+        Ok((block, next))
+    }
+
+    /// Makes sure that storing to a block cannot fault.
+    fn reserve_storage(&self, block: u32) -> Result<()> {
         let first = u64::from(block) * self.layout.pages_per_block;
         let pages = self.layout.pages_per_block;
-        let room = self
-            .image
+        self.image
             .allocate(self.layout.flash_page(first), pages * PAGE)
             .and_then(|()| self.image.allocate(self.layout.oob_record(first), pages * OOB_BYTES))
-            .and_then(|()| self.power.step());
-        if let Err(cause) = room {
-            let mut pool = blocks.pool.lock();
-            if next == 0 {
-                let erases = self.block_word(block).load(Ordering::Relaxed) as u32;
-                blocks.put_free(&mut pool, block, erases);
-            } else {
-                pool.partial.push((block, next));
-            }
-            return Err(cause);
-        }
-        self.block_word(block).fetch_or(IN_USE, Ordering::AcqRel);
-        blocks.has_storage[block as usize].store(true, Ordering::Relaxed);
-        blocks.state[block as usize].store(OPEN, Ordering::Relaxed);
-        Ok((block, next))
+    }
+
+    /// Opens an erased block: gives it storage, and its header.
+    ///
+    /// # Errors
+    /// The host's disk is full, or power was lost.
+    pub(crate) fn prepare_block(&self, block: u32, mapping: bool) -> Result<()> {
+        self.reserve_storage(block)?;
+        self.power.step()?;
+        let state = if mapping { MAPPING } else { OPEN };
+        // Before the number is drawn: a checkpoint that begins later sees the block being filled, one that began before has a lower number.
+        self.blocks.state[block as usize].store(state, Ordering::Release);
+        let header = self.layout.block_header(u64::from(block));
+        self.image.word(header + 8).store(self.tick(), Ordering::Release);
+        let opened = BlockHeader { in_use: true, mapping, ..self.block_header(block) };
+        self.image.word(header).store(opened.word(), Ordering::Release);
+        self.blocks.has_storage[block as usize].store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns a block that was taken and could not be opened.
+    pub(crate) fn return_block(&self, block: u32) {
+        let erases = self.block_header(block).erases;
+        self.blocks.put_free(&mut self.blocks.pool.lock(), block, erases);
     }
 
     /// Erases a full block without live pages and returns it to the pool.
@@ -374,10 +467,12 @@ impl Core {
         self.power.step()?;
         self.image.zero(self.layout.oob_record(first), (self.layout.pages_per_block * OOB_BYTES) as usize);
         self.power.step()?;
-        let word = self.block_word(block as u32);
-        let erases = (word.load(Ordering::Relaxed) as u32).saturating_add(1);
-        word.store(u64::from(erases), Ordering::Release);
-        self.time_erase(Cause::GarbageCollection, self.timing.now(), self.blocks.die_of(first));
+        let header = self.block_header(block as u32);
+        let erases = header.erases.saturating_add(1);
+        let erased = BlockHeader { erases, in_use: false, mapping: false, bad: false };
+        self.block_word(block as u32).store(erased.word(), Ordering::Release);
+        let cause = if header.mapping { Cause::Mapping } else { Cause::GarbageCollection };
+        self.time_erase(cause, self.timing.now(), self.blocks.die_of(first));
         let mut pool = self.blocks.pool.lock();
         // A few erased blocks keep their storage, so that steady overwriting does not allocate; more would be the host's disk wasted.
         let keep = 64 + self.layout.blocks as usize / 64;
@@ -402,7 +497,7 @@ impl Core {
         };
         (0..self.layout.blocks as u32)
             .filter(full)
-            .map(|block| (self.block_word(block).load(Ordering::Relaxed) as u32, block))
+            .map(|block| (self.block_header(block).erases, block))
             .min()
             .filter(|&(fewest, _)| most - fewest.min(most) > WEAR_GAP)
             .map(|(_, block)| u64::from(block))
@@ -410,7 +505,6 @@ impl Core {
 
     /// How often blocks were erased.
     pub(crate) fn wear(&self) -> Wear {
-        let blocks = 0..self.layout.blocks as u32;
-        Wear::of(blocks.map(|block| self.block_word(block).load(Ordering::Relaxed) as u32))
+        Wear::of((0..self.layout.blocks as u32).map(|block| self.block_header(block).erases))
     }
 }

@@ -99,11 +99,9 @@ impl Core {
         let index = partition.index.write();
         if self.mapping(lpa) == current {
             let oob: Oob = self.oob(page);
-            self.publish(partition, lpa, to, &oob)?;
+            self.publish(lpa, to, &oob.moved())?;
         } else {
-            self.image
-                .word(self.layout.oob_record(to))
-                .store(u64::from(Oob::PROGRAMMED), std::sync::atomic::Ordering::Release);
+            self.image.write_struct(self.layout.oob_record(to), &Oob::spent());
             self.blocks.abandon(to);
         }
         drop(index);

@@ -1,15 +1,15 @@
 //! The page mapping: from logical pages to flash pages, and what it takes to change it safely.
 //!
-//! A change is published by one aligned store of the table word, under the write lock of the page's partition, after the flash page and its
-//! out-of-band record are complete. A firmware that dies in between leaves the old contents current.
+//! A change takes effect with the flash page's out-of-band record, after its data, and is then entered in the table, under the write lock of the
+//! page's partition. A firmware that dies before the record is whole leaves the old contents current; one that dies after it, the new.
 
 use std::sync::atomic::Ordering;
 
 use amphi_device::{Error, Lpa, Result};
 
-use crate::core::{Core, Partition};
+use crate::core::Core;
 use crate::flash::Stream;
-use crate::format::{Mapping, Oob, PAGE};
+use crate::format::{LEAF, Mapping, Oob, PAGE};
 use crate::log::PageIndex;
 
 /// What a logical page's flash contents already contain of the log (see [`Oob`]).
@@ -22,12 +22,12 @@ pub(crate) struct Marks {
 impl Core {
     /// Where a logical page is.
     pub(crate) fn mapping(&self, lpa: u64) -> Mapping {
-        Mapping::from_word(self.image.word(self.layout.mapping_word(lpa)).load(Ordering::Acquire))
+        self.table.get(lpa)
     }
 
     /// Changes the mapping, and nothing else.
     pub(crate) fn set_mapping(&self, lpa: u64, mapping: Mapping) {
-        self.image.word(self.layout.mapping_word(lpa)).store(mapping.word(), Ordering::Release);
+        self.table.set(lpa, mapping);
     }
 
     /// The marks of a page as it is mapped. A damaged record has none, so that no log entry is dropped for it.
@@ -46,22 +46,6 @@ impl Core {
         }
     }
 
-    /// Gives a partition's part of the mapping table storage on the host's disk. Called with the partition's write lock held.
-    fn store_partition(&self, partition: &Partition, lpa: u64) -> Result<()> {
-        if partition.stored.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let number = lpa / self.layout.partition_pages;
-        let first = number * self.layout.partition_pages;
-        self.image.allocate(self.layout.mapping_word(first), self.layout.partition_pages * 8)?;
-        self.power.step()?;
-        self.image
-            .word(self.layout.used_partitions + number / 64 * 8)
-            .fetch_or(1 << (number % 64), Ordering::AcqRel);
-        partition.stored.store(true, Ordering::Relaxed);
-        Ok(())
-    }
-
     /// Reads a page's bytes from flash, as they are without the log. Called with a lock of the page's partition held.
     ///
     /// # Errors
@@ -70,7 +54,8 @@ impl Core {
         match self.mapping(lpa) {
             Mapping::Never | Mapping::Trimmed(_) => into.fill(0),
             Mapping::At(page) => {
-                if !self.oob(page).is_of(lpa as u32) {
+                let oob = self.oob(page);
+                if !oob.is_of(lpa as u32) || !oob.is_readable() {
                     return Err(Error::Media(Lpa(lpa)));
                 }
                 self.image.read(self.layout.flash_page(page) + offset as u64, into);
@@ -98,11 +83,12 @@ impl Core {
     /// Makes a programmed flash page the current contents of a logical page. Called with the partition's write lock held.
     ///
     /// # Errors
-    /// The host's disk is full, or power was lost; the old contents stay current and the page is spent.
-    pub(crate) fn publish(&self, partition: &Partition, lpa: u64, page: u64, oob: &Oob) -> Result<()> {
-        if let Err(cause) = self.store_partition(partition, lpa).and_then(|()| self.power.step()) {
+    /// Power was lost. Before the record was whole, the old contents stay current and the page is spent; else it is the power-up
+    /// that makes the page current.
+    pub(crate) fn publish(&self, lpa: u64, page: u64, oob: &Oob) -> Result<()> {
+        if let Err(lost) = self.power.step() {
             self.blocks.abandon(page);
-            return Err(cause);
+            return Err(lost);
         }
         self.image.write_struct(self.layout.oob_record(page), oob);
         if let Err(lost) = self.power.step() {
@@ -130,34 +116,47 @@ impl Core {
         let mut index = partition.index.write();
         let now = self.tick();
         let before = self.mapping(lpa);
-        self.publish(partition, lpa, page, &Oob::new(lpa as u32, now, now))?;
+        self.publish(lpa, page, &Oob::new(lpa as u32, now, now))?;
         self.remember_unflushed(lpa, before, page);
         index.remove(in_partition);
         Ok(())
     }
 
-    /// Declares a page unused.
+    /// Declares pages of one partition unused. Answers whether the trim log had room to note it.
     ///
     /// # Errors
-    /// No room on the host's disk, or power lost.
-    pub(crate) fn trim_page(
+    /// Power was lost.
+    pub(crate) fn trim_part(
         &self,
-        partition: &Partition,
         index: &mut PageIndex,
         lpa: u64,
+        pages: u64,
         in_partition: u16,
-    ) -> Result<()> {
-        let old = self.mapping(lpa);
-        if !matches!(old, Mapping::At(_)) && index.chunks(in_partition).is_empty() {
-            return Ok(());
+    ) -> Result<bool> {
+        let number = |lpa_now: u64| in_partition + (lpa_now - lpa) as u16;
+        let mut used = Vec::new();
+        let mut at = lpa;
+        while at < lpa + pages {
+            // A neighbourhood without mapping and log entries has nothing to forget.
+            if !self.table.has_leaf(at) && index.pages() == 0 {
+                at = (at / LEAF + 1) * LEAF;
+                continue;
+            }
+            if matches!(self.mapping(at), Mapping::At(_)) || !index.chunks(number(at)).is_empty() {
+                used.push(at);
+            }
+            at += 1;
         }
-        self.store_partition(partition, lpa)?;
-        self.power.step()?;
-        self.set_mapping(lpa, Mapping::Trimmed(self.tick()));
-        if let Mapping::At(page) = old {
-            self.blocks.invalidate(page);
+        let (Some(&first), Some(&last)) = (used.first(), used.last()) else { return Ok(true) };
+        let Some(trimmed) = self.append_trim(first, last + 1 - first)? else { return Ok(false) };
+        for lpa in used {
+            let old = self.mapping(lpa);
+            self.set_mapping(lpa, Mapping::Trimmed(trimmed));
+            if let Mapping::At(page) = old {
+                self.blocks.invalidate(page);
+            }
+            index.remove(number(lpa));
         }
-        index.remove(in_partition);
-        Ok(())
+        Ok(true)
     }
 }

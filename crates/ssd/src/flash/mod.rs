@@ -1,9 +1,17 @@
 //! NAND flash and the translation layer above it: erase blocks, page mapping, garbage collection.
 
 mod blocks;
+mod checkpoint;
 mod collect;
 mod mapping;
+mod rebuild;
+mod table;
+mod trims;
 mod volatile;
 
 pub(crate) use blocks::{Blocks, Stream};
+pub(crate) use checkpoint::Checkpoints;
+pub(crate) use rebuild::rebuild;
+pub(crate) use table::MapTable;
+pub(crate) use trims::TrimLog;
 pub(crate) use volatile::VolatileCache;

@@ -1,7 +1,7 @@
 //! The volatile write cache of devices that promise durability only after a flush.
 //!
 //! A completed block write is published as always; what makes it volatile is that the page it replaced is remembered, and that a power cut may
-//! put it back. The replaced page's block is not erased meanwhile, and no log region is emptied, since either could hold what a
+//! put it back: the flash page is then taken to have never been programmed properly. The replaced page's block is not erased meanwhile, and no log region is emptied, since either could hold what a
 //! reverted write uncovers. A host crash takes nothing: the device keeps its power.
 
 use amphi_device::BlockDurability;
@@ -9,7 +9,7 @@ use amphi_rt::sync::Mutex;
 
 use crate::core::Core;
 use crate::dice::Dice;
-use crate::format::{Mapping, PAGE};
+use crate::format::{Mapping, Oob, PAGE};
 
 /// A write that a power cut may still revert.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +69,10 @@ impl Core {
                 continue;
             }
             self.image.read(self.layout.flash_page(write.page), &mut page);
-            self.set_mapping(write.lpa, write.before);
             // Parts that had arrived keep the write's number: newer than what they replaced, older than later stores.
             let written_at = self.oob(write.page).written_at.get();
+            self.set_mapping(write.lpa, write.before);
+            self.image.write_struct(self.layout.oob_record(write.page), &Oob::spent());
             self.tear(Dice::part(seed, dice.next()), write.lpa * PAGE, &page, written_at);
         }
     }

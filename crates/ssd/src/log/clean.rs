@@ -218,7 +218,7 @@ impl Core {
                 continue;
             }
             if let Some(page) = page {
-                self.publish(partition, lpa, page, &Oob::new(lpa as u32, marks.written_at, horizon))?;
+                self.publish(lpa, page, &Oob::new(lpa as u32, marks.written_at, horizon))?;
                 cleaned.pages = 1;
             }
             let merged_to = if page.is_some() { horizon } else { marks.merged_to };

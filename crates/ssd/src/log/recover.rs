@@ -34,7 +34,7 @@ impl Core {
                 let mut index = partition.index.write();
                 let version = self.version(chunk);
                 scan.uncommitted += u64::from(!version.lasting);
-                let marks = self.marks(lpa, self.mapping(lpa));
+                let marks = self.marks(lpa, self.mapping_with_trims(lpa));
                 let void = version.seq <= marks.written_at;
                 let merged = version.lasting && version.effect <= marks.merged_to;
                 if void || merged || (drop_open && !version.lasting) {

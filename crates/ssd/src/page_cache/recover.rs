@@ -32,7 +32,7 @@ impl Core {
             let old_seq = old.map(|old| {
                 self.image.word(self.layout.cache_record(old) + CacheRecord::SEQ).load(Ordering::Relaxed)
             });
-            if old_seq > Some(seq) || self.marks(lpa, self.mapping(lpa)).written_at >= seq {
+            if old_seq > Some(seq) || self.marks(lpa, self.mapping_with_trims(lpa)).written_at >= seq {
                 self.clear_record(frame);
                 continue;
             }

@@ -125,7 +125,7 @@ impl Core {
             return Ok(None);
         }
         let marks = self.marks(lpa, self.mapping(lpa));
-        self.publish(partition, lpa, page, &Oob::new(lpa as u32, marks.written_at, self.tick()))?;
+        self.publish(lpa, page, &Oob::new(lpa as u32, marks.written_at, self.tick()))?;
         self.power.step()?;
         self.clear_record(frame);
         cache.set_state(frame, State::Clean);

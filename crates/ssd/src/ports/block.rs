@@ -160,18 +160,20 @@ impl Core {
         while lpa < end {
             let (partition, first) = self.partition(lpa);
             let in_partition = (self.layout.partition_pages - u64::from(first)).min(end - lpa);
-            let mut index = partition.index.write();
-            // A part without mapping and log entries has nothing to forget.
-            if partition.stored.load(std::sync::atomic::Ordering::Relaxed)
-                || index.pages() > 0
-                || self.cache.is_some()
-            {
-                for page in 0..in_partition {
-                    self.trim_page(partition, &mut index, lpa + page, first + page as u16)?;
-                    self.drop_cached(lpa + page)?;
+            let noted = {
+                let mut index = partition.index.write();
+                let noted = self.trim_part(&mut index, lpa, in_partition, first)?;
+                if noted && self.cache.is_some() {
+                    (lpa..lpa + in_partition).try_for_each(|page| self.drop_cached(page))?;
                 }
+                noted
+            };
+            if noted {
+                lpa += in_partition;
+            } else {
+                // The trim log is full; a checkpoint empties it.
+                self.checkpoint()?;
             }
-            lpa += in_partition;
         }
         Ok(())
     }

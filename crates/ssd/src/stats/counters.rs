@@ -16,12 +16,14 @@ pub(crate) enum Cause {
     LogCleaning,
     GarbageCollection,
     Recovery,
+    /// Mapping checkpoints, and finding the mapping again at power-up.
+    Mapping,
 }
 
 impl Cause {
     /// Every cause, in the order of its discriminant.
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Host, Self::LogCleaning, Self::GarbageCollection, Self::Recovery];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Host, Self::LogCleaning, Self::GarbageCollection, Self::Recovery, Self::Mapping];
 
     /// The name used in JSON.
     pub(crate) const fn name(self) -> &'static str {
@@ -30,6 +32,7 @@ impl Cause {
             Self::LogCleaning => "log-cleaning",
             Self::GarbageCollection => "garbage-collection",
             Self::Recovery => "recovery",
+            Self::Mapping => "mapping",
         }
     }
 }
@@ -66,7 +69,7 @@ pub(crate) enum Counter {
 }
 
 const TRAFFIC_WORDS: u64 = 4 * 8 * 2;
-const FLASH_WORDS: u64 = 4 * 2;
+const FLASH_WORDS: u64 = 5 * 2;
 
 /// The counters of an image.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +131,7 @@ impl Counters<'_> {
             flash_log_cleaning: flash(Cause::LogCleaning),
             flash_garbage_collection: flash(Cause::GarbageCollection),
             flash_recovery: flash(Cause::Recovery),
+            flash_mapping: flash(Cause::Mapping),
             blocks_erased: self.get(Counter::BlocksErased),
             gc_runs: self.get(Counter::GcRuns),
             gc_foreground_runs: self.get(Counter::ForegroundGc),
@@ -156,6 +160,7 @@ impl Counters<'_> {
             stats.flash_log_cleaning,
             stats.flash_garbage_collection,
             stats.flash_recovery,
+            stats.flash_mapping,
         ];
         let bytes =
             |pages: fn(&FlashTraffic) -> u64| sum(causes.iter().map(pages)).saturating_mul(format::PAGE);

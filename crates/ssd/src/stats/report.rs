@@ -33,6 +33,8 @@ pub struct Stats {
     pub flash_garbage_collection: FlashTraffic,
     /// Flash traffic of RECOVER.
     pub flash_recovery: FlashTraffic,
+    /// Flash traffic of mapping checkpoints, and of finding the mapping again at power-up.
+    pub flash_mapping: FlashTraffic,
     /// Bytes read from flash, for every cause.
     pub flash_bytes_read: u64,
     /// Bytes programmed to flash, for every cause.
