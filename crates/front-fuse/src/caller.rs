@@ -13,11 +13,16 @@ pub(crate) fn permitted(request: &Request, umask: u32) -> Cred {
     Cred { uid: request.uid(), gid: request.gid(), groups: Vec::new(), capabilities, umask }
 }
 
-/// The caller of a request with its supplementary groups and capabilities. A thread that this process cannot see has none.
-pub(crate) fn in_full(request: &Request) -> Cred {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", request.pid()));
-    let (groups, capabilities) = status.as_deref().map_or((Vec::new(), Capabilities::NONE), parse);
-    Cred { uid: request.uid(), gid: request.gid(), groups, capabilities, umask: 0 }
+/// The caller of a request with its supplementary groups and capabilities; none if this process cannot see the thread.
+pub(crate) fn in_full(request: &Request) -> Option<Cred> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", request.pid())).ok()?;
+    let (groups, capabilities) = parse(&status);
+    Some(Cred { uid: request.uid(), gid: request.gid(), groups, capabilities, umask: 0 })
+}
+
+/// As [`in_full`], without any group or capability if they cannot be known.
+pub(crate) fn at_least(request: &Request) -> Cred {
+    in_full(request).unwrap_or_else(|| permitted(request, 0).without_capabilities())
 }
 
 /// Bits of the kernel's capability sets and what they are here.

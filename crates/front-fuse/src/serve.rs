@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use amphi_vfs::{
     Allocate, Capabilities, Entry, Error, FileSystem, Ino, Name, RenameMode, Result, Seek, SetAttr,
     WriteMode, XattrMode, acl,
-    permission::{may_list_attribute, without_foreign_group},
+    permission::{may_change, may_list_attribute, without_foreign_group},
 };
 use fuser::{
     BsdFileFlags, Errno, FileHandle, FopenFlags, INodeNo, KernelConfig, LockOwner, OpenFlags, RenameFlags,
@@ -81,6 +81,17 @@ impl<F: FileSystem> Server<F> {
         self.fs.getattr(ino(number)).is_ok_and(|attr| attr.mode & 0o6000 != 0)
     }
 
+    /// Whether the caller may take the set-id bits of a file that gets a new owner or group. Of that the kernel leaves nothing to us but this.
+    fn may_give_away(&self, request: &Request, number: INodeNo, change: &SetAttr) -> Result<()> {
+        if change.uid.is_none() && change.gid.is_none() {
+            return Ok(());
+        }
+        // A caller that cannot be seen has been permitted by the kernel as far as it goes.
+        let Some(caller) = caller::in_full(request) else { return Ok(()) };
+        let given = SetAttr { uid: change.uid, gid: change.gid, ..SetAttr::default() };
+        may_change(&self.fs.getattr(ino(number))?, None, &given, &caller).map(drop)
+    }
+
     /// An access ACL from who is not in the file's group takes its set-group-id bit away. The kernel leaves that to us, and fuser does not pass on
     /// what it says about it.
     fn before_access_list(&self, request: &Request, number: INodeNo, name: &OsStr) -> Result<()> {
@@ -91,7 +102,7 @@ impl<F: FileSystem> Server<F> {
         if attr.mode & 0o2000 == 0 {
             return Ok(());
         }
-        let caller = caller::in_full(request);
+        let caller = caller::at_least(request);
         let kept = without_foreign_group(attr.mode, attr.gid, &caller);
         if kept != attr.mode {
             let change = SetAttr { mode: Some(kept), ..SetAttr::default() };
@@ -174,7 +185,10 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         };
         let mut caller = caller::permitted(request, 0);
         if (size.is_some() || uid.is_some() || gid.is_some()) && self.may_lose_set_id(number) {
-            caller = caller::in_full(request);
+            caller = caller::at_least(request);
+            if let Err(error) = self.may_give_away(request, number, &change) {
+                return reply.error(errno(&error));
+            }
         }
         answer_attr(reply, self.fs.setattr(ino(number), &change, &caller));
     }
@@ -491,7 +505,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         let joined = self.fs.listxattr(ino(number)).map(|mut names| {
             let nobody = caller::permitted(request, 0).without_capabilities();
             if names.iter().any(|name| !may_list_attribute(name, &nobody)) {
-                let caller = caller::in_full(request);
+                let caller = caller::at_least(request);
                 names.retain(|name| may_list_attribute(name, &caller));
             }
             let mut list = Vec::new();
@@ -532,7 +546,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         };
         let mut caller = caller::permitted(request, 0);
         if self.may_lose_set_id(number) {
-            caller = caller::in_full(request);
+            caller = caller::at_least(request);
         }
         let allocated = self.fs.allocate(ino(number), offset, length, what, &caller);
         answer_empty(reply, self.changed(request, &[number], allocated));

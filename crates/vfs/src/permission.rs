@@ -1,6 +1,6 @@
 //! Who may do what: the one place where permissions are decided, as pure functions of attributes, ACLs and credentials.
 //!
-//! They answer as Linux does, errors and their order included; `crates/amphi/tests/end_to_end/permissions.rs` compares both on every combination
+//! They answer as Linux does, errors and their order included; `crates/front-fuse/tests/mount/permission_table` compares both on every combination
 //! of owner, group, ACL, sticky bit and capability. [`crate::Checked`] applies them to a file system; on a FUSE mount the kernel does.
 
 use crate::acl::Acl;
@@ -121,6 +121,13 @@ pub fn may_change(attr: &Attr, acl: Option<&Acl>, change: &SetAttr, cred: &Cred)
     if (gives_away || change.gid.is_some_and(foreign_group)) && !cred.has(Capabilities::CHOWN) {
         return Err(Error::NotPermitted);
     }
+    // Set-id bits go with the old owner, and taking them is a change of mode.
+    let sheds = (change.uid.is_some() || change.gid.is_some())
+        && attr.file_type != FileType::Directory
+        && mode_after_change(attr.mode, attr.gid, cred) != attr.mode;
+    if sheds && !owns(attr, cred) {
+        return Err(Error::NotPermitted);
+    }
     if let Some(mode) = change.mode {
         if !owns(attr, cred) {
             return Err(Error::NotPermitted);
@@ -144,7 +151,10 @@ pub fn may_get_attribute(attr: &Attr, acl: Option<&Acl>, name: &[u8], cred: &Cre
     if name.starts_with(b"security.") || name.starts_with(b"system.") {
         return Ok(());
     }
-    if !may_list_attribute(name, cred) || (name.starts_with(b"user.") && !holds_user_attributes(attr)) {
+    if name.starts_with(b"trusted.") {
+        return if may_list_attribute(name, cred) { Ok(()) } else { Err(Error::NoData) };
+    }
+    if name.starts_with(b"user.") && !holds_user_attributes(attr) {
         return Err(Error::NoData);
     }
     may_access(attr, acl, cred, READ)
@@ -161,14 +171,14 @@ pub fn may_set_attribute(attr: &Attr, acl: Option<&Acl>, name: &[u8], cred: &Cre
         cred.has(Capabilities::SETFCAP)
     } else if name.starts_with(b"security.") {
         cred.has(Capabilities::SYS_ADMIN)
+    } else if name.starts_with(b"trusted.") {
+        may_list_attribute(name, cred)
     } else if name.starts_with(b"system.") {
         true
     } else {
         let is_user = name.starts_with(b"user.");
         let sticky = attr.file_type == FileType::Directory && attr.mode & 0o1000 != 0;
-        let refused = !may_list_attribute(name, cred)
-            || (is_user && !holds_user_attributes(attr))
-            || (is_user && sticky && !owns(attr, cred));
+        let refused = is_user && (!holds_user_attributes(attr) || (sticky && !owns(attr, cred)));
         if !refused {
             return may_access(attr, acl, cred, WRITE);
         }

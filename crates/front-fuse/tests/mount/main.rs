@@ -11,6 +11,7 @@ mod directories;
 mod lifecycle;
 mod mounted;
 mod names;
+mod permission_table;
 mod permissions;
 mod programs;
 mod suites;
