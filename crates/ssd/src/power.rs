@@ -122,6 +122,12 @@ impl Power {
         self.check()
     }
 
+    /// Firmware steps before an armed cut.
+    pub(crate) fn steps_left(&self) -> Option<u64> {
+        let left = self.steps_left.load(Ordering::Relaxed);
+        (left != NOT_ARMED).then_some(left)
+    }
+
     /// Lets the firmware go on although commands are refused: the host is gone, the device is not.
     pub(crate) fn run_firmware(&self, on: bool) {
         self.armed.store(false, Ordering::Relaxed);

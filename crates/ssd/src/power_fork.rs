@@ -144,6 +144,12 @@ impl Ssd {
         core.append_at_power_loss(&Store { lpa: at / PAGE, offset, data, tx, tag })
     }
 
+    /// How many firmware steps are left before a cut armed by [`cut_after_steps`](Self::cut_after_steps); nothing if none is armed.
+    #[must_use]
+    pub fn steps_before_cut(&self) -> Option<u64> {
+        self.core().power.steps_left()
+    }
+
     /// A number that two devices of one lineage share, as good as certainly, exactly if every page reads the same on both, but for pages in `except`.
     ///
     /// # Errors

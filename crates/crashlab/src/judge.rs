@@ -1,0 +1,166 @@
+//! Judging one crash state: power on, mount, compare with what is legal, check, use again, take everything away; and the same with the power
+//! failing once more while it recovers.
+
+use std::sync::Arc;
+
+use amphi_device::Lpa;
+use amphi_ssd::Ssd;
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+
+use crate::oracle::{Legal, difference};
+use crate::rig::Rig;
+use crate::subject::Subject;
+use crate::tree::Tree;
+use crate::workload::pattern;
+
+/// Steps to which a cut is armed that is never to come, so that steps are counted.
+const NEVER: u64 = 1 << 40;
+
+/// A file system after recovery.
+pub struct Recovered {
+    /// The device under it.
+    pub rig: Arc<Rig>,
+    /// The file system.
+    pub fs: Box<dyn FileSystem>,
+    /// A number that tells the contents of the device, bookkeeping apart.
+    pub contents: u64,
+    /// Firmware steps that power-on and mounting took.
+    pub steps: u32,
+}
+
+/// What an empty file system has to give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    pages: u64,
+    inodes: u64,
+}
+
+impl Room {
+    /// What is free, and what the root directory has taken.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn of(fs: &dyn FileSystem) -> Result<Self, String> {
+        let stat = fs.statfs().map_err(|error| format!("statfs: {error}"))?;
+        let root = fs.getattr(Ino::ROOT).map_err(|error| format!("the root's attributes: {error}"))?;
+        Ok(Self { pages: stat.blocks_free + root.blocks * 512 / u64::from(stat.block_bytes), inodes: stat.inodes_free })
+    }
+}
+
+/// Mounts what a crash has left on a device that has power.
+///
+/// # Errors
+/// It cannot be mounted, or read afterwards.
+pub fn recover(subject: &dyn Subject, device: Ssd) -> Result<Recovered, String> {
+    device.cut_after_steps(NEVER, 0);
+    let rig = Arc::new(Rig::plain(device));
+    let fs = subject.mount(Arc::clone(&rig)).map_err(|error| format!("it cannot be mounted: {error}"))?;
+    let left = rig.ssd().steps_before_cut().unwrap_or(NEVER);
+    let contents = contents(subject, rig.ssd())?;
+    Ok(Recovered { rig, fs, contents, steps: (NEVER - left) as u32 })
+}
+
+fn contents(subject: &dyn Subject, device: &Ssd) -> Result<u64, String> {
+    let except: &[Lpa] = subject.bookkeeping();
+    device.contents(except).map_err(|error| format!("the device cannot be read: {error}"))
+}
+
+/// Mounts what a crash has left, with the power failing again after `step` firmware steps, and once more without.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_twice(subject: &dyn Subject, device: Ssd, step: u32) -> Result<Recovered, String> {
+    device.cut_after_steps(u64::from(step), u64::from(step));
+    let rig = Arc::new(Rig::plain(device));
+    let interrupted = subject.mount(Arc::clone(&rig));
+    if let Err(error) = &interrupted
+        && rig.ssd().has_power()
+    {
+        return Err(format!("it cannot be mounted: {error}"));
+    }
+    drop(interrupted);
+    let rig = Arc::into_inner(rig).ok_or("a mount that is gone still holds the device")?;
+    let device = rig.into_ssd();
+    device.power_cut(0);
+    let device = device.restart().map_err(|error| format!("the device does not power up: {error}"))?;
+    recover(subject, device)
+}
+
+/// Compares a recovered tree with what is legal.
+///
+/// # Errors
+/// How it differs, from each candidate.
+pub fn compare(fs: &dyn FileSystem, legal: &Legal) -> Result<Tree, String> {
+    let found = Tree::of(fs)?;
+    let mut wrong: Vec<String> = Vec::new();
+    for candidate in &legal.candidates {
+        match difference(&found, candidate, legal) {
+            None => return Ok(found),
+            Some(how) if !wrong.contains(&how) => wrong.push(how),
+            Some(_) => {}
+        }
+    }
+    Err(wrong.join("; or else: "))
+}
+
+/// Whether the check finds nothing.
+///
+/// # Errors
+/// What it finds.
+pub fn clean(subject: &dyn Subject, device: &Rig) -> Result<(), String> {
+    let findings = subject.check(device).map_err(|error| format!("it cannot be checked: {error}"))?;
+    if findings.is_empty() { Ok(()) } else { Err(format!("the check finds: {}", findings.join("; "))) }
+}
+
+/// Makes and reads new files, then takes everything away, and compares what is free with `room`, what a new file system has.
+///
+/// # Errors
+/// What does not work.
+pub fn use_again(fs: &dyn FileSystem, tree: &Tree, room: Room) -> Result<(), String> {
+    make_new(fs).map_err(|error| format!("it cannot be used again: {error}"))?;
+    // Deeper names first: a directory is empty when its turn comes.
+    let mut paths: Vec<&String> = tree.names.keys().filter(|path| *path != ".").collect();
+    paths.sort_by_key(|path| std::cmp::Reverse(path.matches('/').count()));
+    for path in paths {
+        let is_dir = tree.get(path).is_some_and(|node| node.file_type == FileType::Directory);
+        remove(fs, path, is_dir).map_err(|error| format!("{path} cannot be removed: {error}"))?;
+    }
+    let left = Tree::of(fs)?;
+    if left.names.len() > 1 {
+        return Err(format!("after removing everything, {:?} are left", left.names.keys()));
+    }
+    let now = Room::of(fs)?;
+    if now != room {
+        return Err(format!("after removing everything, {now:?} is free, and {room:?} was when it was new"));
+    }
+    Ok(())
+}
+
+fn remove(fs: &dyn FileSystem, path: &str, is_dir: bool) -> amphi_vfs::Result<()> {
+    let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
+    crate::workload::at(fs, parent, |dir| {
+        let name = Name::new(name.as_bytes())?;
+        if is_dir { fs.rmdir(dir, name) } else { fs.unlink(dir, name) }
+    })
+}
+
+fn make_new(fs: &dyn FileSystem) -> amphi_vfs::Result<()> {
+    const BYTES: usize = 5000;
+    let cred = &Cred::ROOT;
+    let (dir_name, file_name) = (Name::new(b"made after the crash")?, Name::new(b"file")?);
+    let dir = fs.mkdir(Ino::ROOT, dir_name, 0o755, cred)?.attr.ino;
+    let file = fs.create(dir, file_name, FileType::Regular, 0o644, 0, cred)?.attr.ino;
+    let mut data = vec![0; BYTES];
+    pattern(u64::MAX / 2, 0, &mut data);
+    fs.write(file, 0, &data, WriteMode::default(), cred)?;
+    fs.fsync(file, false)?;
+    let mut back = vec![0; BYTES];
+    let read = fs.read(file, 0, &mut back, false)?;
+    if read != BYTES || back != data {
+        return Err(amphi_vfs::Error::Corrupt("a new file does not read as it was written".to_owned()));
+    }
+    fs.unlink(dir, file_name)?;
+    fs.forget(file, 1);
+    fs.forget(dir, 1);
+    fs.rmdir(Ino::ROOT, dir_name)
+}

@@ -1,0 +1,373 @@
+//! The laboratory at work on one workload: at every crash point it makes every state within the bound and has each judged.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use amphi_rt::sync::Mutex;
+use amphi_ssd::Ssd;
+use hashbrown::HashSet;
+
+use crate::id::{CrashId, WorkloadId};
+use crate::judge::{self, Room};
+use crate::oracle::Legal;
+use crate::rig::{Next, Unit, Watcher};
+use crate::state::{self, Bound, MakeError, State};
+use crate::subject::Subject;
+
+/// What was done, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Workloads run.
+    pub workloads: u64,
+    /// Crash points looked at.
+    pub points: u64,
+    /// Crash states made and recovered.
+    pub states: u64,
+    /// Of these, states that recovered to something not seen before at the same moment: each was compared, checked, used again.
+    pub distinct: u64,
+    /// Crashes during recovery, on top of the states.
+    pub recoveries: u64,
+    /// States that would not fit into the log, so that no device could be in them.
+    pub impossible: u64,
+    /// Violations.
+    pub violations: u64,
+}
+
+impl Tally {
+    /// Adds another's numbers.
+    pub const fn add(&mut self, other: &Self) {
+        self.workloads += other.workloads;
+        self.points += other.points;
+        self.states += other.states;
+        self.distinct += other.distinct;
+        self.recoveries += other.recoveries;
+        self.impossible += other.impossible;
+        self.violations += other.violations;
+    }
+
+    /// Crashes recovered from: the states and the crashes during their recovery.
+    #[must_use]
+    pub const fn crashes(&self) -> u64 {
+        self.states + self.recoveries
+    }
+}
+
+/// A crash after which something is not as promised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Does it again.
+    pub id: CrashId,
+    /// The operation that was being done, or had just been done.
+    pub operation: String,
+    /// What is wrong.
+    pub what: String,
+    /// How many events of the recording came before the crash.
+    pub events: usize,
+}
+
+/// The one crash that a replay is after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Only {
+    /// Its point.
+    pub point: u64,
+    /// Its state.
+    pub state: State,
+    /// The step of recovery at which the power fails again.
+    pub again: Option<u32>,
+}
+
+/// The moment: what is being done and what is legal.
+#[derive(Clone, Default)]
+struct Moment {
+    legal: Arc<Legal>,
+    operation: String,
+    watched: bool,
+    events: usize,
+    serial: u64,
+}
+
+#[derive(Default)]
+struct Inner {
+    moment: Moment,
+    next_point: u64,
+    tally: Tally,
+    seen: HashSet<(u64, u64)>,
+    violations: Vec<Violation>,
+    /// Of a replay: what it shows.
+    shown: Option<Shown>,
+}
+
+/// What a replay shows of its crash.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// The operation that was being done.
+    pub operation: String,
+    /// Events before the crash.
+    pub events: usize,
+    /// What the device was about to do.
+    pub next: String,
+    /// The units on their way, and whether each arrived: nothing where the state does not say.
+    pub units: Vec<(Unit, Option<bool>)>,
+    /// What was legal.
+    pub legal: Arc<Legal>,
+    /// The tree found, as far as there is one.
+    pub found: Option<crate::tree::Tree>,
+    /// What was wrong, if anything was.
+    pub wrong: Option<String>,
+}
+
+/// The laboratory's work on one workload.
+pub struct Lab {
+    subject: Arc<dyn Subject>,
+    workload: WorkloadId,
+    room: Room,
+    bound: Bound,
+    only: Option<Only>,
+    most_violations: usize,
+    inner: Mutex<Inner>,
+}
+
+/// How recovery may end besides well.
+enum Wrong {
+    /// The state cannot be, or is not there.
+    NoState,
+    /// Something is not as promised; with the step of recovery at which the power failed again, if it did.
+    Violated(String, Option<u32>),
+}
+
+impl Lab {
+    /// Work on a workload. `room` is what a new file system of the subject has.
+    #[must_use]
+    pub fn new(
+        subject: Arc<dyn Subject>,
+        workload: WorkloadId,
+        room: Room,
+        bound: Bound,
+        only: Option<Only>,
+        most_violations: usize,
+    ) -> Self {
+        Self { subject, workload, room, bound, only, most_violations, inner: Mutex::new(Inner::default()) }
+    }
+
+    /// Says what is being done from now on, what a crash may leave meanwhile, and whether crashes are looked at.
+    pub fn moment(&self, operation: &str, legal: Legal, watched: bool) {
+        let mut inner = self.inner.lock();
+        let serial = inner.moment.serial + 1;
+        let events = inner.moment.events;
+        operation.clone_into(&mut inner.moment.operation);
+        inner.moment =
+            Moment { legal: Arc::new(legal), watched, serial, events, ..std::mem::take(&mut inner.moment) };
+    }
+
+    /// Whether there is any use in going on.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.violations.len() >= self.most_violations
+            || self.only.as_ref().is_some_and(|only| inner.next_point > only.point)
+    }
+
+    /// Counts how many events were recorded.
+    pub fn events(&self, events: usize) {
+        self.inner.lock().moment.events = events;
+    }
+
+    /// Notes that something is wrong without any crash, such as an answer that differs from the model's.
+    pub fn wrong_without_crash(&self, what: String) {
+        let (moment, point) = {
+            let inner = self.inner.lock();
+            (inner.moment.clone(), inner.next_point)
+        };
+        self.note(&moment, point, State::Nothing, None, what);
+    }
+
+    /// What came of it.
+    #[must_use]
+    pub fn outcome(&self) -> (Tally, Vec<Violation>, Option<Shown>) {
+        let inner = self.inner.lock();
+        let mut tally = inner.tally;
+        tally.workloads = 1;
+        (tally, inner.violations.clone(), inner.shown.clone())
+    }
+
+    fn note(&self, moment: &Moment, point: u64, state: State, again: Option<u32>, what: String) {
+        let id = CrashId {
+            subject: self.subject.name().to_owned(),
+            workload: self.workload,
+            point,
+            state,
+            again,
+        };
+        let mut inner = self.inner.lock();
+        inner.tally.violations += 1;
+        inner.violations.push(Violation {
+            id,
+            operation: moment.operation.clone(),
+            what,
+            events: moment.events,
+        });
+    }
+
+    fn seed(&self, point: u64) -> u64 {
+        self.workload.number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ point.wrapping_mul(0xd6e8_feb8_6659_fd93)
+    }
+
+    fn states(&self, device: &Ssd, next: &Next<'_>, units: &[Unit], point: u64) -> Result<Vec<State>, String> {
+        let memory = |error: amphi_ssd::ImageError| format!("the emulator: {error}");
+        let mut states = state::subsets(units.len(), &self.bound, self.seed(point));
+        let steps = state::command_steps(device, next).map_err(memory)?;
+        let midway = if self.bound.recovery == usize::MAX { usize::MAX } else { 4 };
+        states.extend(state::spread(steps, midway).into_iter().map(State::Midway));
+        if self.bound.cleaning > 0 {
+            let steps = state::cleaning_steps(device).map_err(memory)?;
+            let cuts = state::spread(steps, self.bound.cleaning);
+            states.extend(cuts.iter().map(|step| State::Cleaning(*step, false)));
+            if !units.is_empty() {
+                states.extend(cuts.iter().map(|step| State::Cleaning(*step, true)));
+            }
+        }
+        Ok(states)
+    }
+
+    /// Has one state judged, and answers whether it was distinct.
+    fn judge(
+        &self,
+        make: &dyn Fn() -> Result<Ssd, Wrong>,
+        moment: &Moment,
+        again: Option<Option<u32>>,
+    ) -> Result<bool, Wrong> {
+        let subject = &*self.subject;
+        let violated = |what: String| Wrong::Violated(what, None);
+        let first = judge::recover(subject, make()?).map_err(violated)?;
+        let fresh = self.inner.lock().seen.insert((moment.serial, first.contents));
+        if !fresh {
+            return Ok(false);
+        }
+        let (contents, steps) = (first.contents, first.steps);
+        if !matches!(again, Some(Some(_))) {
+            self.examine(&first, moment).map_err(violated)?;
+        }
+        drop(first);
+        let cuts = match again {
+            Some(only) => only.into_iter().collect(),
+            None => state::spread(steps, self.bound.recovery),
+        };
+        for step in cuts {
+            let second = |what: String| Wrong::Violated(what, Some(step));
+            self.inner.lock().tally.recoveries += 1;
+            let recovered = judge::recover_twice(subject, make()?, step).map_err(second)?;
+            if recovered.contents != contents {
+                self.examine(&recovered, moment).map_err(second)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn examine(&self, recovered: &judge::Recovered, moment: &Moment) -> Result<(), String> {
+        let subject = &*self.subject;
+        let tree = judge::compare(&*recovered.fs, &moment.legal).inspect_err(|_| {
+            if self.only.is_some() {
+                let found = crate::tree::Tree::of(&*recovered.fs).ok();
+                self.show(|shown| shown.found = found);
+            }
+        })?;
+        judge::clean(subject, &recovered.rig)?;
+        judge::use_again(&*recovered.fs, &tree, self.room)?;
+        judge::clean(subject, &recovered.rig).map_err(|what| format!("after everything was removed, {what}"))?;
+        if self.only.is_some() {
+            self.show(|shown| shown.found = Some(tree));
+        }
+        Ok(())
+    }
+
+    fn show(&self, how: impl FnOnce(&mut Shown)) {
+        how(self.inner.lock().shown.get_or_insert_default());
+    }
+
+    fn look(&self, device: &Ssd, next: &Next<'_>, units: &[Unit], moment: &Moment, point: u64) {
+        let states = match &self.only {
+            Some(only) => vec![only.state.clone()],
+            None => match self.states(device, next, units, point) {
+                Ok(states) => states,
+                Err(what) => return self.note(moment, point, State::Nothing, None, what),
+            },
+        };
+        for state in states {
+            let make = || match state::make(device, next, units, &state) {
+                Ok(device) => Ok(device),
+                Err(MakeError::NoRoom | MakeError::Ended) => Err(Wrong::NoState),
+                Err(MakeError::Image(error)) => {
+                    Err(Wrong::Violated(format!("the device does not power up: {error}"), None))
+                }
+            };
+            let again = self.only.as_ref().map(|only| only.again);
+            let judged = catch_unwind(AssertUnwindSafe(|| self.judge(&make, moment, again)));
+            let judged = judged.unwrap_or_else(|cause| {
+                let text = cause.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+                Err(Wrong::Violated(format!("panic: {}", text.unwrap_or_default()), None))
+            });
+            let mut inner = self.inner.lock();
+            match judged {
+                Err(Wrong::NoState) => {
+                    inner.tally.impossible += 1;
+                    continue;
+                }
+                Ok(distinct) => inner.tally.distinct += u64::from(distinct),
+                Err(Wrong::Violated(what, again)) => {
+                    drop(inner);
+                    self.show_wrong(next, units, &state, moment, &what);
+                    self.note(moment, point, state, again, what);
+                    inner = self.inner.lock();
+                    if inner.violations.len() >= self.most_violations {
+                        inner.tally.states += 1;
+                        return;
+                    }
+                }
+            }
+            inner.tally.states += 1;
+        }
+    }
+
+    fn show_wrong(&self, next: &Next<'_>, units: &[Unit], state: &State, moment: &Moment, what: &str) {
+        if self.only.is_none() {
+            return;
+        }
+        self.show(|shown| {
+            shown.operation.clone_from(&moment.operation);
+            shown.events = moment.events;
+            shown.next = format!("{next:?}").chars().take(60).collect();
+            shown.legal = Arc::clone(&moment.legal);
+            shown.units =
+                units.iter().enumerate().map(|(number, unit)| (unit.clone(), state.keeps(number))).collect();
+            shown.wrong = Some(what.to_owned());
+        });
+    }
+}
+
+/// The watcher that a rig keeps while the laboratory goes on with the workload.
+pub struct Watching(pub Arc<Lab>);
+
+impl Watcher for Watching {
+    fn crash_point(&self, device: &Ssd, next: &Next<'_>, units: &[Unit]) {
+        let lab = &*self.0;
+        let (moment, point) = {
+            let mut inner = lab.inner.lock();
+            if !inner.moment.watched || inner.violations.len() >= lab.most_violations {
+                return;
+            }
+            let point = inner.next_point;
+            inner.next_point += 1;
+            let skipped = match &lab.only {
+                Some(only) => only.point != point,
+                None => lab.bound.one_point_in > 1 && lab.seed(point) >> 7 & 0xffff_ffff >= (1 << 32) / lab.bound.one_point_in,
+            };
+            if skipped {
+                return;
+            }
+            inner.tally.points += 1;
+            (inner.moment.clone(), point)
+        };
+        lab.look(device, next, units, &moment, point);
+    }
+}

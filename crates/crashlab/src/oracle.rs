@@ -1,0 +1,305 @@
+//! The oracle: which trees a crash may leave, at every moment, given what the file system promises.
+//!
+//! The model does what the file system does. Names and attributes of completed operations are promised, all or nothing; contents are
+//! promised once synced. Of a file with writes that were not synced yet, the oracle keeps every state it had since: its size may be that of
+//! any of them, and, unless the promise says that writes are atomic, every byte may be what any of them had there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use amphi_model::Model;
+use amphi_vfs::{FileSystem, FileType, Promise, Result};
+
+use crate::tree::{Node, Tree};
+use crate::workload::{Operation, at};
+
+/// What of a regular file a crash may leave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    /// Contents the file had since it was last synced, oldest first; the last are what a reader sees.
+    pub versions: Vec<Arc<Vec<u8>>>,
+    /// Modification times that it had since they were last promised.
+    pub mtimes: Vec<i64>,
+    /// The same for change times.
+    pub ctimes: Vec<i64>,
+}
+
+impl Range {
+    fn exactly(node: &Node) -> Self {
+        Self { versions: vec![Arc::clone(&node.data)], mtimes: vec![node.times[1]], ctimes: vec![node.times[2]] }
+    }
+
+    fn add_times(&mut self, node: &Node) {
+        for (times, time) in [(&mut self.mtimes, node.times[1]), (&mut self.ctimes, node.times[2])] {
+            if !times.contains(&time) {
+                times.push(time);
+            }
+        }
+    }
+
+    fn widened(&self, other: &Self) -> Self {
+        let mut wide = self.clone();
+        for version in &other.versions {
+            if !wide.versions.contains(version) {
+                wide.versions.push(Arc::clone(version));
+            }
+        }
+        for (mine, theirs) in [(&mut wide.mtimes, &other.mtimes), (&mut wide.ctimes, &other.ctimes)] {
+            for time in theirs {
+                if !mine.contains(time) {
+                    mine.push(*time);
+                }
+            }
+        }
+        wide
+    }
+}
+
+/// A tree that is legal, but for regular files that may be within a range.
+#[derive(Clone, Debug, Default)]
+pub struct Candidate {
+    /// Names and everything that is exactly promised.
+    pub tree: Tree,
+    /// Of regular files, by the model's inode number, what else they may be.
+    pub ranges: BTreeMap<u64, Range>,
+}
+
+/// Every tree that a crash may leave at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Legal {
+    /// The candidates; one of them must match.
+    pub candidates: Vec<Candidate>,
+    /// Whether a write is all or nothing.
+    pub atomic_writes: bool,
+    /// Whether time stamps are compared: only where operations do not overlap do the model and the file system see the same clock.
+    pub times: bool,
+}
+
+/// The model with its memory of what is not yet promised.
+#[derive(Clone)]
+pub struct Oracle {
+    /// The model.
+    pub model: Model,
+    promise: Promise,
+    tree: Tree,
+    ranges: BTreeMap<u64, Range>,
+}
+
+impl Oracle {
+    /// The oracle of an empty file system, whose root is as `root` says.
+    ///
+    /// # Errors
+    /// The model's.
+    pub fn new(promise: Promise, root: &Node) -> Result<Self> {
+        let model = Model::new();
+        let time = |ns| amphi_vfs::SetTime::At(amphi_vfs::TimeSpec { ns });
+        let change = amphi_vfs::SetAttr {
+            mode: Some(root.mode),
+            atime: Some(time(root.times[0])),
+            mtime: Some(time(root.times[1])),
+            ctime: Some(amphi_vfs::TimeSpec { ns: root.times[2] }),
+            ..amphi_vfs::SetAttr::default()
+        };
+        model.setattr(amphi_vfs::Ino::ROOT, &change, &amphi_vfs::Cred::ROOT)?;
+        let mut oracle = Self { model, promise, tree: Tree::default(), ranges: BTreeMap::new() };
+        oracle.tree = oracle.walk();
+        Ok(oracle)
+    }
+
+    fn walk(&self) -> Tree {
+        Tree::of(&self.model).expect("the model can be read")
+    }
+
+    /// What is legal while nothing is being done.
+    #[must_use]
+    pub fn legal(&self) -> Legal {
+        Legal { candidates: vec![self.candidate()], atomic_writes: self.promise.atomic_writes, times: true }
+    }
+
+    /// The one candidate of this moment.
+    #[must_use]
+    pub fn candidate(&self) -> Candidate {
+        Candidate { tree: self.tree.clone(), ranges: self.ranges.clone() }
+    }
+
+    /// What is legal while an operation turns `self` into `after`.
+    #[must_use]
+    pub fn legal_until(&self, after: &Self, operation: &Operation) -> Legal {
+        let (mut before, mut after) = (self.candidate(), after.candidate());
+        if operation.changes_data() {
+            // Neither atomic nor promised: each of the two may be anything in between.
+            for (ino, range) in &mut before.ranges {
+                if let Some(other) = after.ranges.get_mut(ino) {
+                    let wide = range.widened(other);
+                    (*range, *other) = (wide.clone(), wide);
+                }
+            }
+        }
+        let candidates = if operation.persists() { vec![before] } else { vec![before, after] };
+        Legal { candidates, atomic_writes: self.promise.atomic_writes, times: true }
+    }
+
+    /// Does an operation, `number` of the workload.
+    ///
+    /// # Errors
+    /// What the model answers; then nothing has changed.
+    pub fn apply(&mut self, operation: &Operation, number: u64) -> Result<()> {
+        operation.apply(&self.model, number)?;
+        if operation.persists() {
+            match operation {
+                Operation::Fsync(path, data_only) => {
+                    if let Ok(ino) = at(&self.model, path, |ino| Ok(ino.0)) {
+                        self.synced(ino, *data_only);
+                    }
+                }
+                _ => {
+                    for ino in self.ranges.keys().copied().collect::<Vec<_>>() {
+                        self.synced(ino, false);
+                    }
+                }
+            }
+            return Ok(());
+        }
+        let tree = self.walk();
+        let mut ranges = BTreeMap::new();
+        for (ino, node) in tree.nodes.iter().filter(|(_, node)| node.file_type == FileType::Regular) {
+            let range = match (self.tree.nodes.get(ino), self.ranges.remove(ino)) {
+                (Some(old), Some(range)) => self.follow(range, old, node, operation),
+                _ => Range::exactly(node),
+            };
+            ranges.insert(*ino, range);
+        }
+        self.tree = tree;
+        self.ranges = ranges;
+        if self.promise.data_durable_on_return || matches!(operation, Operation::Write(_, crate::workload::How::Mapped, ..))
+        {
+            if let Operation::Write(path, ..) = operation {
+                self.apply(&Operation::Fsync(path.clone(), false), number)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(&self, mut range: Range, old: &Node, new: &Node, operation: &Operation) -> Range {
+        if old == new {
+            return range;
+        }
+        if operation.changes_data() {
+            if old.data != new.data {
+                if let Operation::Allocate(..) = operation {
+                    // The new size is a promised attribute; what the range held may still be there.
+                    resize_all(&mut range.versions, new.data.len());
+                }
+                range.versions.push(Arc::clone(&new.data));
+            }
+            range.add_times(new);
+            return range;
+        }
+        if old.data != new.data {
+            resize_all(&mut range.versions, new.data.len());
+        }
+        if old.times[1] != new.times[1] {
+            range.mtimes = vec![new.times[1]];
+        }
+        range.ctimes = vec![new.times[2]];
+        range
+    }
+
+    fn synced(&mut self, ino: u64, data_only: bool) {
+        let (Some(node), Some(range)) = (self.tree.nodes.get(&ino), self.ranges.get_mut(&ino)) else { return };
+        if data_only {
+            range.versions = vec![Arc::clone(&node.data)];
+        } else {
+            *range = Range::exactly(node);
+        }
+    }
+}
+
+fn resize_all(versions: &mut Vec<Arc<Vec<u8>>>, size: usize) {
+    for version in versions.iter_mut() {
+        if version.len() != size {
+            Arc::make_mut(version).resize(size, 0);
+        }
+    }
+    versions.dedup();
+}
+
+/// In words, the first difference between what was found and a candidate; nothing if it is one.
+#[must_use]
+pub fn difference(found: &Tree, due: &Candidate, legal: &Legal) -> Option<String> {
+    for path in due.tree.names.keys().chain(found.names.keys()) {
+        let (Some(there), Some(due_ino)) = (found.get(path), due.tree.names.get(path)) else {
+            let which = if found.names.contains_key(path) { "is there and should not be" } else { "is missing" };
+            return Some(format!("{path} {which}"));
+        };
+        let Some(node) = due.tree.nodes.get(due_ino) else { continue };
+        if let Some(wrong) = node_difference(there, node, due.ranges.get(due_ino), legal) {
+            return Some(format!("{path} {wrong}"));
+        }
+    }
+    let (mine, theirs) = (found.families(), due.tree.families());
+    (mine != theirs).then(|| format!("names that share a file: found {mine:?}, should be {theirs:?}"))
+}
+
+fn node_difference(there: &Node, due: &Node, range: Option<&Range>, legal: &Legal) -> Option<String> {
+    let exact = |node: &Node| (node.file_type, node.mode, node.nlink, node.owner, node.rdev);
+    if exact(there) != exact(due) {
+        return Some(format!(
+            "has (type, mode, links, owner, device) {:?} and should have {:?}",
+            exact(there),
+            exact(due)
+        ));
+    }
+    if there.xattrs != due.xattrs {
+        return Some("has other extended attributes than it should".to_owned());
+    }
+    let (check_times, atomic_writes) = (legal.times, legal.atomic_writes);
+    let (mtimes, ctimes) = match range {
+        Some(range) => (&range.mtimes[..], &range.ctimes[..]),
+        None => (&due.times[1..2], &due.times[2..]),
+    };
+    for (name, found, legal) in [
+        ("access time", there.times[0], &due.times[..1]),
+        ("modification time", there.times[1], mtimes),
+        ("change time", there.times[2], ctimes),
+    ] {
+        if check_times && !legal.contains(&found) {
+            return Some(format!("has {name} {found} and should have one of {legal:?}"));
+        }
+    }
+    match range {
+        Some(range) => contents_difference(&there.data, &range.versions, atomic_writes),
+        None if there.data != due.data => Some("holds something else than it should".to_owned()),
+        None => None,
+    }
+}
+
+fn contents_difference(found: &[u8], versions: &[Arc<Vec<u8>>], atomic_writes: bool) -> Option<String> {
+    // What a reader last saw and what was last synced are by far the likeliest.
+    if versions.iter().rev().any(|version| version[..] == *found) {
+        return None;
+    }
+    let sizes: Vec<usize> = versions.iter().map(|version| version.len()).collect();
+    if !sizes.contains(&found.len()) {
+        return Some(format!("has {} bytes and should have {sizes:?}", found.len()));
+    }
+    let nearest = versions
+        .iter()
+        .map(|version| found.iter().zip(version.iter()).take_while(|(a, b)| a == b).count())
+        .max()
+        .unwrap_or(0);
+    if atomic_writes {
+        return Some(format!(
+            "has contents that no write left: the nearest of {} states differs from byte {nearest} of {}",
+            versions.len(),
+            found.len()
+        ));
+    }
+    let wrong = found.iter().enumerate().skip(nearest).find(|(at, byte)| {
+        !versions.iter().any(|version| version.get(*at) == Some(byte))
+    });
+    wrong.map(|(at, byte)| {
+        let legal: Vec<u8> = versions.iter().filter_map(|version| version.get(at).copied()).collect();
+        format!("has byte {byte:#04x} at {at} of {} and should have one of {legal:02x?}", found.len())
+    })
+}

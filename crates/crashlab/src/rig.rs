@@ -1,0 +1,457 @@
+//! The device as the laboratory hands it to a file system: an emulated SSD behind a recorder of everything that the host asks of it.
+//!
+//! The recorder knows, from the durability contract alone, which stores and block writes are on their way at every moment. Just before
+//! a command that takes effect on the device it stops the world and lets the [`Watcher`] look at it: that is a crash point.
+//! A store, a line flush and a fence by themselves change nothing that a crash could tell: what is on its way at the next crash point contains what was
+//! on its way at each of them, and the laboratory takes any subset of it.
+
+use amphi_device::{
+    BlockDurability, BlockPort, ByteDurability, BytePort, Completion, Device, DurabilityContract, LINE_BYTES, Lpa,
+    PAGE_BYTES, RecoverReport, Result, Structure, TxId, WriteLog, lines_covering,
+};
+use amphi_rt::random::Generator;
+use amphi_rt::sync::Mutex;
+use amphi_ssd::{Ssd, Ticket as SsdTicket};
+
+/// Something the host asked of the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A store on the byte port.
+    Store {
+        /// Byte address.
+        at: u64,
+        /// Bytes.
+        len: usize,
+        /// Transaction.
+        tx: Option<TxId>,
+        /// What it serves.
+        tag: Structure,
+    },
+    /// Lines written back.
+    FlushLines {
+        /// Byte address.
+        at: u64,
+        /// Bytes.
+        len: usize,
+    },
+    /// A fence.
+    Fence,
+    /// A write-verify read.
+    VerifyRead,
+    /// A block write submitted.
+    SubmitWrite {
+        /// First page.
+        at: Lpa,
+        /// Pages.
+        pages: usize,
+        /// What it serves.
+        tag: Structure,
+    },
+    /// A block write about to complete.
+    CompleteWrite {
+        /// First page.
+        at: Lpa,
+        /// Pages.
+        pages: usize,
+    },
+    /// A flush of the device's write buffer.
+    Flush,
+    /// A trim.
+    Trim {
+        /// First page.
+        at: Lpa,
+        /// Pages.
+        pages: u64,
+    },
+    /// `COMMIT`.
+    Commit(TxId),
+    /// `RECOVER`.
+    Recover,
+    /// Cleaning on demand.
+    CleanLog,
+    /// Not the host's doing: an operation of the workload begins, by its place in the workload.
+    Begin(usize),
+    /// The operation has returned.
+    End(usize),
+}
+
+impl std::fmt::Display for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Store { at, len, tx, tag } => {
+                write!(f, "store {len} B at page {} + {} ({}", at / 4096, at % 4096, tag.name())?;
+                match tx {
+                    Some(tx) => write!(f, ", transaction {})", tx.get()),
+                    None => write!(f, ")"),
+                }
+            }
+            Self::FlushLines { at, len } => write!(f, "flush lines of {len} B at page {} + {}", at / 4096, at % 4096),
+            Self::Fence => f.write_str("fence"),
+            Self::VerifyRead => f.write_str("write-verify read"),
+            Self::SubmitWrite { at, pages, tag } => {
+                write!(f, "submit block write of {pages} pages at {} ({})", at.0, tag.name())
+            }
+            Self::CompleteWrite { at, pages } => write!(f, "complete block write of {pages} pages at {}", at.0),
+            Self::Flush => f.write_str("flush"),
+            Self::Trim { at, pages } => write!(f, "trim {pages} pages at {}", at.0),
+            Self::Commit(tx) => write!(f, "COMMIT {}", tx.get()),
+            Self::Recover => f.write_str("RECOVER"),
+            Self::CleanLog => f.write_str("clean the log"),
+            Self::Begin(operation) => write!(f, "operation {operation} begins"),
+            Self::End(operation) => write!(f, "operation {operation} has returned"),
+        }
+    }
+}
+
+/// The smallest thing that a crash keeps or drops as a whole but for tearing: a line of a store, or a page of a block write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Byte address.
+    pub at: u64,
+    /// The bytes.
+    pub data: Vec<u8>,
+    /// Transaction of a store.
+    pub tx: Option<TxId>,
+    /// What it serves.
+    pub tag: Structure,
+    /// Bytes, aligned, that are never torn.
+    pub atom: usize,
+}
+
+#[derive(Debug)]
+struct Pending {
+    unit: Unit,
+    by: By,
+}
+
+/// On which way a unit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Bytes { task: u64, flushed: bool, posted: bool },
+    Block { command: u64 },
+}
+
+/// Looks at the device when it could crash.
+pub trait Watcher: Send + Sync {
+    /// The device is about to carry out `next` (nothing: an operation has just returned), `units` are on their way, oldest first.
+    fn crash_point(&self, device: &Ssd, next: &Next<'_>, units: &[Unit]);
+}
+
+/// What the device is about to carry out at a crash point.
+#[derive(Clone, Copy, Debug)]
+pub enum Next<'a> {
+    /// Nothing.
+    Idle,
+    /// Whatever is posted is about to arrive.
+    Arrival,
+    /// A block write of this data.
+    Write(Lpa, &'a [&'a [u8]]),
+    /// A trim.
+    Trim(Lpa, u64),
+    /// A commit.
+    Commit(TxId),
+    /// Cleaning.
+    CleanLog,
+    /// A recovery.
+    Recover,
+    /// A flush.
+    Flush,
+}
+
+#[derive(Default)]
+struct Recording {
+    events: Vec<Event>,
+    pending: Vec<Pending>,
+    commands: u64,
+    /// Decides how long a task waits before each command, so that those of others come in between.
+    interleave: Option<Generator>,
+}
+
+/// Longest wait before a command where operations overlap, in ns of virtual time: so long that two tasks seldom wake at once.
+const LONGEST_WAIT_NS: u64 = 1 << 24;
+
+/// An emulated SSD, recorded or not.
+pub struct Rig {
+    ssd: Ssd,
+    recorder: Option<(Mutex<Recording>, Box<dyn Watcher>)>,
+}
+
+impl Rig {
+    /// A device that nobody watches.
+    #[must_use]
+    pub fn plain(ssd: Ssd) -> Self {
+        Self { ssd, recorder: None }
+    }
+
+    /// A device whose every command is recorded and seen by `watcher`.
+    #[must_use]
+    pub fn watched(ssd: Ssd, watcher: Box<dyn Watcher>) -> Self {
+        Self { ssd, recorder: Some((Mutex::new(Recording::default()), watcher)) }
+    }
+
+    /// From now on lets the tasks' commands come in any order, by the seed; or no more.
+    pub fn interleave(&self, seed: Option<u64>) {
+        self.note(|recording| recording.interleave = seed.map(Generator::new));
+    }
+
+    /// Lets other tasks come in between two commands.
+    fn give_way(&self) {
+        let Some((recording, _)) = &self.recorder else { return };
+        let wait = recording.lock().interleave.as_mut().map(|dice| dice.below(LONGEST_WAIT_NS));
+        if let Some(wait) = wait {
+            amphi_rt::time::sleep_ns(wait);
+        }
+    }
+
+    /// The device.
+    #[must_use]
+    pub const fn ssd(&self) -> &Ssd {
+        &self.ssd
+    }
+
+    /// The device, which nobody uses any more.
+    #[must_use]
+    pub fn into_ssd(self) -> Ssd {
+        self.ssd
+    }
+
+    /// What was recorded so far.
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        self.recorder.as_ref().map_or_else(Vec::new, |(recording, _)| recording.lock().events.clone())
+    }
+
+    /// How many events were recorded so far.
+    #[must_use]
+    pub fn event_count(&self) -> usize {
+        self.recorder.as_ref().map_or(0, |(recording, _)| recording.lock().events.len())
+    }
+
+    /// Notes that an operation begins.
+    pub fn begin(&self, operation: usize) {
+        self.note(|recording| recording.events.push(Event::Begin(operation)));
+    }
+
+    /// Notes that an operation has returned: a crash point.
+    pub fn end(&self, operation: usize) {
+        self.note(|recording| recording.events.push(Event::End(operation)));
+        self.point(&Next::Idle);
+    }
+
+    fn note(&self, what: impl FnOnce(&mut Recording)) {
+        if let Some((recording, _)) = &self.recorder {
+            what(&mut recording.lock());
+        }
+    }
+
+    fn event(&self, event: impl FnOnce() -> Event) {
+        self.note(|recording| recording.events.push(event()));
+    }
+
+    fn point(&self, next: &Next<'_>) {
+        let Some((recording, watcher)) = &self.recorder else { return };
+        let units: Vec<Unit> = recording.lock().pending.iter().map(|pending| pending.unit.clone()).collect();
+        watcher.crash_point(&self.ssd, next, &units);
+    }
+
+    fn arrived(&self, task: u64) {
+        self.note(|recording| {
+            recording.pending.retain(|pending| {
+                !matches!(pending.by, By::Bytes { task: by, posted: true, .. } if by == task)
+            });
+        });
+    }
+}
+
+impl Device for Rig {
+    fn capacity_pages(&self) -> u64 {
+        self.ssd.capacity_pages()
+    }
+
+    fn contract(&self) -> DurabilityContract {
+        self.ssd.contract()
+    }
+}
+
+impl BytePort for Rig {
+    fn load(&self, at: u64, into: &mut [u8], tag: Structure) -> Result<()> {
+        self.ssd.load(at, into, tag)
+    }
+
+    fn store(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> Result<()> {
+        self.give_way();
+        self.ssd.store(at, data, tx, tag)?;
+        let task = amphi_rt::task::id();
+        let atom = self.contract().store_atomic_bytes as usize;
+        self.note(|recording| {
+            recording.events.push(Event::Store { at, len: data.len(), tx, tag });
+            let mut from = 0;
+            while from < data.len() {
+                let start = at + from as u64;
+                let len = (LINE_BYTES - start as usize % LINE_BYTES).min(data.len() - from);
+                let unit = Unit { at: start, data: data[from..from + len].to_vec(), tx, tag, atom };
+                recording.pending.push(Pending { unit, by: By::Bytes { task, flushed: false, posted: false } });
+                from += len;
+            }
+        });
+        Ok(())
+    }
+
+    fn flush_lines(&self, at: u64, len: usize) {
+        self.ssd.flush_lines(at, len);
+        let me = amphi_rt::task::id();
+        self.note(|recording| {
+            recording.events.push(Event::FlushLines { at, len });
+            let (first, lines) = lines_covering(at, len);
+            let flushed_lines = first..first + (lines * LINE_BYTES) as u64;
+            for pending in &mut recording.pending {
+                if let By::Bytes { task, flushed, .. } = &mut pending.by
+                    && *task == me
+                    && flushed_lines.contains(&pending.unit.at)
+                {
+                    *flushed = true;
+                }
+            }
+        });
+    }
+
+    fn fence(&self) {
+        let durable = self.contract().byte_durability == ByteDurability::Fence;
+        if durable && self.recorder.is_some() {
+            self.point(&Next::Arrival);
+        }
+        self.ssd.fence();
+        let me = amphi_rt::task::id();
+        self.note(|recording| {
+            recording.events.push(Event::Fence);
+            for pending in &mut recording.pending {
+                if let By::Bytes { task, flushed: true, posted } = &mut pending.by
+                    && *task == me
+                {
+                    *posted = true;
+                }
+            }
+        });
+        if durable {
+            self.arrived(me);
+        }
+    }
+
+    fn verify_read(&self) -> Result<()> {
+        self.give_way();
+        self.event(|| Event::VerifyRead);
+        self.point(&Next::Arrival);
+        self.ssd.verify_read()?;
+        if self.contract().byte_durability == ByteDurability::VerifyRead {
+            self.arrived(amphi_rt::task::id());
+        }
+        Ok(())
+    }
+}
+
+/// A block command in flight.
+pub struct Ticket<'a> {
+    rig: &'a Rig,
+    inner: Option<SsdTicket<'a>>,
+    /// A write that is recorded: its number, place and data.
+    write: Option<(u64, Lpa, &'a [&'a [u8]])>,
+}
+
+impl Ticket<'_> {
+    fn complete(&mut self) -> Result<()> {
+        let Some(inner) = self.inner.take() else { return Ok(()) };
+        if let Some((_, at, bufs)) = self.write {
+            let pages = bufs.iter().map(|buf| buf.len()).sum::<usize>() / PAGE_BYTES;
+            self.rig.give_way();
+            self.rig.event(|| Event::CompleteWrite { at, pages });
+            self.rig.point(&Next::Write(at, bufs));
+        }
+        inner.wait()?;
+        if let Some((number, ..)) = self.write {
+            self.rig.note(|recording| {
+                recording.pending.retain(|pending| pending.by != By::Block { command: number });
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Completion for Ticket<'_> {
+    fn done_at_ns(&self) -> u64 {
+        self.inner.as_ref().map_or(0, Completion::done_at_ns)
+    }
+
+    fn wait(mut self) -> Result<()> {
+        self.complete()
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        // Whoever drops a ticket does not want to know.
+        let _ = self.complete();
+    }
+}
+
+impl BlockPort for Rig {
+    type Ticket<'a> = Ticket<'a>;
+
+    fn submit_read<'a>(&'a self, at: Lpa, into: &'a mut [u8], tag: Structure) -> Result<Ticket<'a>> {
+        Ok(Ticket { rig: self, inner: Some(self.ssd.submit_read(at, into, tag)?), write: None })
+    }
+
+    fn submit_write<'a>(&'a self, at: Lpa, bufs: &'a [&'a [u8]], tag: Structure) -> Result<Ticket<'a>> {
+        let inner = Some(self.ssd.submit_write(at, bufs, tag)?);
+        let Some((recording, _)) = &self.recorder else { return Ok(Ticket { rig: self, inner, write: None }) };
+        let atom = self.contract().block_atomic_bytes as usize;
+        let mut recording = recording.lock();
+        recording.commands += 1;
+        let number = recording.commands;
+        let pages = bufs.iter().flat_map(|buf| buf.chunks_exact(PAGE_BYTES));
+        let mut count = 0;
+        for (position, page) in pages.enumerate() {
+            let unit =
+                Unit { at: at.plus(position as u64).byte(0), data: page.to_vec(), tx: None, tag, atom };
+            recording.pending.push(Pending { unit, by: By::Block { command: number } });
+            count += 1;
+        }
+        recording.events.push(Event::SubmitWrite { at, pages: count, tag });
+        drop(recording);
+        Ok(Ticket { rig: self, inner, write: Some((number, at, bufs)) })
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.event(|| Event::Flush);
+        if self.contract().block_durability == BlockDurability::Flush {
+            self.point(&Next::Flush);
+        }
+        self.ssd.flush()
+    }
+
+    fn trim(&self, at: Lpa, pages: u64) -> Result<()> {
+        self.event(|| Event::Trim { at, pages });
+        self.point(&Next::Trim(at, pages));
+        self.ssd.trim(at, pages)
+    }
+}
+
+impl WriteLog for Rig {
+    fn commit(&self, tx: TxId) -> Result<()> {
+        self.give_way();
+        self.event(|| Event::Commit(tx));
+        self.point(&Next::Commit(tx));
+        self.ssd.commit(tx)
+    }
+
+    fn recover(&self) -> Result<RecoverReport> {
+        self.event(|| Event::Recover);
+        self.point(&Next::Recover);
+        self.ssd.recover()
+    }
+
+    fn clean_log(&self) -> Result<()> {
+        self.event(|| Event::CleanLog);
+        self.point(&Next::CleanLog);
+        self.ssd.clean_log()
+    }
+}

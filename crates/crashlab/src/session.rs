@@ -1,0 +1,333 @@
+//! Running one workload from beginning to end in virtual time, with the laboratory watching.
+
+use std::sync::Arc;
+
+use amphi_rt::Sim;
+use amphi_rt::random::Generator;
+use amphi_ssd::Ssd;
+use amphi_vfs::{FileSystem, Ino};
+
+use crate::id::{Kind, WorkloadId};
+use crate::judge::Room;
+use crate::lab::{Lab, Only, Shown, Tally, Violation, Watching};
+use crate::oracle::{Legal, Oracle};
+use crate::rig::{Event, Rig};
+use crate::state::Bound;
+use crate::subject::{self, Size, Subject};
+use crate::tree::{Node, Tree};
+use crate::workload::{Operation, Sequences, additions, operations, prerequisites, random};
+
+/// Virtual time between two operations, so that each has a time stamp of its own.
+const BETWEEN_NS: u64 = 1000;
+
+/// What came of one workload.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// In numbers.
+    pub tally: Tally,
+    /// What was violated.
+    pub violations: Vec<Violation>,
+    /// Every operation done, prerequisites included.
+    pub script: Vec<Operation>,
+    /// Everything asked of the device.
+    pub events: Vec<Event>,
+    /// Of a replay: its crash.
+    pub shown: Option<Shown>,
+}
+
+/// Everything that workloads of one subject share: a formatted device to fork, and the numbered sequences.
+pub struct Session {
+    subject: Arc<dyn Subject>,
+    origin: Ssd,
+    cramped: Ssd,
+    root: Node,
+    room: [Room; 2],
+    seq1: Sequences,
+    seq2: Sequences,
+    extra1: Sequences,
+    extra2: Sequences,
+    trace: Vec<Operation>,
+}
+
+/// How a workload is looked at.
+#[derive(Clone, Debug)]
+pub struct Looking {
+    /// How many states.
+    pub bound: Bound,
+    /// One crash alone.
+    pub only: Option<Only>,
+    /// Violations after which a workload is given up.
+    pub most_violations: usize,
+    /// Whether the recording is wanted.
+    pub record: bool,
+}
+
+fn world(number: u64) -> Sim {
+    Sim::new(number).stack_bytes(4 << 20).blocking_limit(None)
+}
+
+impl Session {
+    /// Prepares a subject on devices of a profile.
+    ///
+    /// # Errors
+    /// The profile or the file system is not possible, in words.
+    pub fn new(subject: Arc<dyn Subject>, profile: &str) -> Result<Self, String> {
+        let prepare = |size: Size| -> Result<(Ssd, Node, Room), String> {
+            world(0).run(|| {
+                let rig = Arc::new(Rig::plain(subject::device(profile, size)?));
+                subject.format(&rig)?;
+                let fs = subject.mount(Arc::clone(&rig))?;
+                let room = Room::of(&*fs)?;
+                let tree = Tree::of(&*fs)?;
+                let root = tree.nodes.get(&Ino::ROOT.0).ok_or("a new file system has no root")?.clone();
+                drop(fs);
+                let ssd = Arc::into_inner(rig).ok_or("a mount that is gone still holds the device")?.into_ssd();
+                Ok((ssd.forkable().map_err(|error| error.to_string())?, root, room))
+            })
+        };
+        let (origin, root, room) = prepare(Size::Small)?;
+        let (cramped, _, cramped_room) = prepare(Size::Cramped)?;
+        Ok(Self {
+            subject,
+            origin,
+            cramped,
+            root,
+            room: [room, cramped_room],
+            seq1: Sequences::published(1),
+            seq2: Sequences::published(2),
+            extra1: Sequences::extended(1),
+            extra2: Sequences::extended(2),
+            trace: Vec::new(),
+        })
+    }
+
+    /// The operations that the one workload of kind [`Kind::Trace`] does.
+    #[must_use]
+    pub fn with_trace(mut self, operations: Vec<Operation>) -> Self {
+        self.trace = operations;
+        self
+    }
+
+    /// The subject.
+    #[must_use]
+    pub fn subject(&self) -> &dyn Subject {
+        &*self.subject
+    }
+
+    /// How many workloads of a kind there are; nothing where the number is a seed.
+    #[must_use]
+    pub fn count(&self, kind: Kind) -> Option<u64> {
+        match kind {
+            Kind::Seq1 => Some(self.seq1.len()),
+            Kind::Seq2 => Some(self.seq2.len()),
+            Kind::Extra1 => Some(self.extra1.len()),
+            Kind::Extra2 => Some(self.extra2.len()),
+            Kind::Trace => Some(1),
+            Kind::Seq3 | Kind::Pairs | Kind::Random => None,
+        }
+    }
+
+    /// Runs one workload.
+    pub fn run(&self, id: WorkloadId, looking: &Looking) -> Outcome {
+        let cramped = matches!(id.kind, Kind::Random | Kind::Trace);
+        let (origin, room) =
+            if cramped { (&self.cramped, self.room[1]) } else { (&self.origin, self.room[0]) };
+        let lab = Arc::new(Lab::new(
+            Arc::clone(&self.subject),
+            id,
+            room,
+            looking.bound,
+            looking.only.clone(),
+            looking.most_violations,
+        ));
+        let outcome = world(id.number ^ (id.kind as u64) << 56).try_run(|| self.within(origin, &lab, id, looking));
+        let (script, events) = match outcome {
+            Ok(Ok(done)) => done,
+            Ok(Err(what)) => {
+                lab.wrong_without_crash(what);
+                Default::default()
+            }
+            Err(failure) => {
+                lab.wrong_without_crash(failure.to_string());
+                Default::default()
+            }
+        };
+        let (tally, violations, shown) = lab.outcome();
+        Outcome { tally, violations, script, events, shown }
+    }
+
+    fn within(
+        &self,
+        origin: &Ssd,
+        lab: &Arc<Lab>,
+        id: WorkloadId,
+        looking: &Looking,
+    ) -> Result<(Vec<Operation>, Vec<Event>), String> {
+        let ssd = origin.fork_device().map_err(|error| error.to_string())?;
+        let rig = Arc::new(Rig::watched(ssd, Box::new(Watching(Arc::clone(lab)))));
+        let fs = self.subject.mount(Arc::clone(&rig))?;
+        let oracle = Oracle::new(fs.promise(), &self.root).map_err(|error| error.to_string())?;
+        let mut run = Run { lab, rig: &rig, fs: &*fs, oracle, script: Vec::new() };
+        match id.kind {
+            Kind::Seq1 => run.sequence(self.seq1.get(id.number), 0),
+            Kind::Extra1 => run.sequence(self.extra1.get(id.number), 0),
+            // What goes before the last operation is a shorter sequence, whose crashes are looked at there.
+            Kind::Seq2 => run.sequence(self.seq2.get(id.number), 1),
+            Kind::Extra2 => run.sequence(self.extra2.get(id.number), 1),
+            Kind::Seq3 => run.sequence(Sequences::sample_of_three(id.number), 2),
+            Kind::Random => random::operations(id.number).iter().for_each(|operation| run.step(operation, true)),
+            Kind::Trace => self.trace.iter().for_each(|operation| run.step(operation, true)),
+            Kind::Pairs => run.pair(id.number),
+        }
+        let script = std::mem::take(&mut run.script);
+        let events = if looking.record { rig.events() } else { Vec::new() };
+        Ok((script, events))
+    }
+}
+
+/// A workload being run.
+struct Run<'a> {
+    lab: &'a Arc<Lab>,
+    rig: &'a Arc<Rig>,
+    fs: &'a dyn FileSystem,
+    oracle: Oracle,
+    script: Vec<Operation>,
+}
+
+impl Run<'_> {
+    /// Does a sequence; crashes are looked at from operation `watched_from` on.
+    fn sequence(&mut self, steps: Vec<(Operation, Option<Operation>)>, watched_from: usize) {
+        for (position, (operation, sync)) in steps.into_iter().enumerate() {
+            for operation in [Some(operation), sync].into_iter().flatten() {
+                for needed in prerequisites(&operation, &self.oracle.model) {
+                    self.step(&needed, false);
+                }
+                self.step(&operation, position >= watched_from);
+            }
+        }
+    }
+
+    fn step(&mut self, operation: &Operation, watched: bool) {
+        if self.lab.is_done() {
+            return;
+        }
+        amphi_rt::time::sleep_ns(BETWEEN_NS);
+        let place = self.script.len();
+        let operation = operation.resolved(&self.oracle.model);
+        let mut after = self.oracle.clone();
+        let due = after.apply(&operation, place as u64);
+        let text = format!("operation {place}: {operation}");
+        let legal = match (&due, watched) {
+            (_, false) => Legal::default(),
+            (Ok(()), true) => self.oracle.legal_until(&after, &operation),
+            (Err(_), true) => self.oracle.legal(),
+        };
+        self.lab.moment(&text, legal, watched);
+        self.lab.events(self.rig.event_count());
+        self.rig.begin(place);
+        let answer = operation.apply(self.fs, place as u64);
+        self.script.push(operation);
+        if answer.is_ok() != due.is_ok() {
+            self.lab.wrong_without_crash(format!("{text} answers {answer:?}, and the model {due:?}"));
+        }
+        self.oracle = after;
+        let legal = if watched { self.oracle.legal() } else { Legal::default() };
+        self.lab.moment(&text, legal, watched);
+        self.rig.end(place);
+    }
+
+    /// Does two operations at the same time, drawn by the seed.
+    fn pair(&mut self, seed: u64) {
+        let mut dice = Generator::new(seed ^ 0x9a17);
+        let all: Vec<Operation> =
+            operations().into_iter().chain(additions()).map(|bounded| bounded.operation).collect();
+        let mut draw = || all[dice.below(all.len() as u64) as usize].clone();
+        let two = [draw(), draw()];
+        for operation in &two {
+            for needed in prerequisites(operation, &self.oracle.model) {
+                self.step(&needed, false);
+            }
+        }
+        let two = two.map(|operation| operation.resolved(&self.oracle.model));
+        let overlap = Arc::new(Overlap::new(&self.oracle, &two, self.script.len()));
+        self.script.extend(two.iter().cloned());
+        let names = format!("{} while {}", two[0], two[1]);
+        self.lab.moment(&names, overlap.legal(), true);
+        self.rig.interleave(Some(seed));
+        amphi_rt::task::scope(|scope| {
+            for (who, operation) in two.iter().enumerate() {
+                let (overlap, names) = (Arc::clone(&overlap), names.clone());
+                let (lab, rig, fs) = (self.lab, self.rig, self.fs);
+                scope.spawn("operation", move || {
+                    rig.begin(overlap.first + who);
+                    let answer = operation.apply(fs, (overlap.first + who) as u64);
+                    overlap.returned(who, answer.is_ok());
+                    lab.moment(&names, overlap.legal(), true);
+                    rig.end(overlap.first + who);
+                });
+            }
+        });
+        self.rig.interleave(None);
+    }
+}
+
+/// What two overlapping operations may have done.
+struct Overlap {
+    first: usize,
+    /// Each order in which they, or one of them, or none may have been done: who was done with what answer, and the oracle after.
+    outcomes: Vec<(Vec<(usize, bool)>, Legal)>,
+    returned: amphi_rt::sync::Mutex<[Option<bool>; 2]>,
+}
+
+impl Overlap {
+    fn new(before: &Oracle, two: &[Operation; 2], first: usize) -> Self {
+        let mut outcomes = Vec::new();
+        for order in [&[][..], &[0], &[1], &[0, 1], &[1, 0]] {
+            let mut oracle = before.clone();
+            let mut done = Vec::new();
+            for who in order {
+                let answer = oracle.apply(&two[*who], (first + who) as u64);
+                done.push((*who, answer.is_ok()));
+            }
+            // While they run, contents may be anything between.
+            let legal = if two.iter().any(Operation::changes_data) {
+                before.legal_until(&oracle, two.iter().find(|operation| operation.changes_data()).unwrap_or(&two[0]))
+            } else {
+                oracle.legal()
+            };
+            outcomes.push((done, legal));
+        }
+        Self { first, outcomes, returned: amphi_rt::sync::Mutex::new([None; 2]) }
+    }
+
+    fn returned(&self, who: usize, ok: bool) {
+        self.returned.lock()[who] = Some(ok);
+    }
+
+    /// What is legal now: any order that has in it, with the answers they gave, the operations that have returned.
+    fn legal(&self) -> Legal {
+        let returned = *self.returned.lock();
+        let fits = |done: &[(usize, bool)]| {
+            returned.iter().enumerate().all(|(who, answer)| {
+                answer.is_none_or(|ok| done.contains(&(who, ok)))
+            })
+        };
+        let mut all = Legal::default();
+        for (done, legal) in &self.outcomes {
+            if fits(done) {
+                // The last of a pair of candidates is the one after.
+                all.candidates.extend(legal.candidates.last().cloned());
+                all.atomic_writes = legal.atomic_writes;
+            }
+        }
+        all
+    }
+}
+
+/// The one crash of `id` again, with all that can be shown of it.
+#[must_use]
+pub fn replay(session: &Session, id: &crate::id::CrashId) -> Outcome {
+    let only = Some(Only { point: id.point, state: id.state.clone(), again: id.again });
+    let looking = Looking { bound: Bound::EXHAUSTIVE, only, most_violations: 1, record: true };
+    session.run(id.workload, &looking)
+}

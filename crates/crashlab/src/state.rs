@@ -1,0 +1,338 @@
+//! The states in which a crash may leave the device at one crash point, and how each is made from a fork.
+
+use std::fmt;
+use std::str::FromStr;
+
+use amphi_device::{BlockPort, PAGE_BYTES, Structure, WriteLog};
+use amphi_rt::random::Generator;
+use amphi_ssd::{ImageError, Ssd};
+
+use crate::rig::{Next, Unit};
+
+/// What had happened when the power went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing on its way arrived.
+    Nothing,
+    /// All of it did.
+    Everything,
+    /// Of at most 64 units, those whose bit is set arrived.
+    Mask(u64),
+    /// These units alone arrived.
+    Only(Vec<u16>),
+    /// All units but these arrived.
+    But(Vec<u16>),
+    /// Every unit arrived, or not, or in some of its parts that are never torn, as the seed says.
+    Torn(u64),
+    /// The command that was next had got so many firmware steps far, and nothing else arrived.
+    Midway(u32),
+    /// Cleaning in the background had got so many firmware steps far; what was on its way arrived, or nothing did.
+    Cleaning(u32, bool),
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |units: &[u16]| units.iter().map(u16::to_string).collect::<Vec<_>>().join(".");
+        match self {
+            Self::Nothing => f.write_str("none"),
+            Self::Everything => f.write_str("all"),
+            Self::Mask(mask) => write!(f, "m{mask:x}"),
+            Self::Only(units) => write!(f, "o{}", list(units)),
+            Self::But(units) => write!(f, "b{}", list(units)),
+            Self::Torn(seed) => write!(f, "t{seed}"),
+            Self::Midway(steps) => write!(f, "s{steps}"),
+            Self::Cleaning(steps, false) => write!(f, "c{steps}"),
+            Self::Cleaning(steps, true) => write!(f, "d{steps}"),
+        }
+    }
+}
+
+impl FromStr for State {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        fn number<T: FromStr>(text: &str) -> Result<T, ()> {
+            text.parse().map_err(|_| ())
+        }
+        let list = |text: &str| text.split('.').map(number).collect::<Result<Vec<u16>, ()>>();
+        match text {
+            "none" => return Ok(Self::Nothing),
+            "all" => return Ok(Self::Everything),
+            _ => {}
+        }
+        let (kind, rest) = text.split_at_checked(1).ok_or(())?;
+        Ok(match kind {
+            "m" => Self::Mask(u64::from_str_radix(rest, 16).map_err(|_| ())?),
+            "o" => Self::Only(list(rest)?),
+            "b" => Self::But(list(rest)?),
+            "t" => Self::Torn(number(rest)?),
+            "s" => Self::Midway(number(rest)?),
+            "c" => Self::Cleaning(number(rest)?, false),
+            "d" => Self::Cleaning(number(rest)?, true),
+            _ => return Err(()),
+        })
+    }
+}
+
+impl State {
+    /// Whether a unit arrived, if the state says so as such.
+    #[must_use]
+    pub fn keeps(&self, unit: usize) -> Option<bool> {
+        match self {
+            Self::Nothing | Self::Midway(_) | Self::Cleaning(_, false) => Some(false),
+            Self::Everything | Self::Cleaning(_, true) => Some(true),
+            Self::Mask(mask) => Some(unit < 64 && mask >> unit & 1 == 1),
+            Self::Only(kept) => Some(kept.contains(&(unit as u16))),
+            Self::But(lost) => Some(!lost.contains(&(unit as u16))),
+            Self::Torn(_) => None,
+        }
+    }
+}
+
+/// How many states are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// All subsets of what is on its way, if it is at most so many units.
+    pub all_subsets_up_to: usize,
+    /// Otherwise all subsets of up to so many units: 1 or 2; and as many complements of single units.
+    pub subset_size: usize,
+    /// Torn states drawn by the seed at every crash point.
+    pub torn: usize,
+    /// Firmware steps at which background cleaning is cut, at every crash point, spread over all there are; 0: none.
+    pub cleaning: usize,
+    /// Firmware steps at which recovery is cut again, for every distinct state, spread over all there are; `usize::MAX`: every step.
+    pub recovery: usize,
+    /// Only one crash point in so many is looked at, by the seed; 1: every one.
+    pub one_point_in: u64,
+}
+
+impl Bound {
+    /// Everything the laboratory enumerates: all subsets of up to 8 units and of up to two of more, every step of recovery.
+    pub const EXHAUSTIVE: Self = Self {
+        all_subsets_up_to: 8,
+        subset_size: 2,
+        torn: 8,
+        cleaning: 24,
+        recovery: usize::MAX,
+        one_point_in: 1,
+    };
+
+    /// The same subsets; fewer torn states, and a few steps of cleaning and recovery for each state instead of all of them.
+    pub const SUBSETS: Self = Self { torn: 2, cleaning: 2, recovery: 2, ..Self::EXHAUSTIVE };
+
+    /// The two ends of every crash point, and a few states between.
+    pub const LINEAR: Self = Self {
+        all_subsets_up_to: 1,
+        subset_size: 0,
+        torn: 2,
+        cleaning: 1,
+        recovery: 1,
+        one_point_in: 1,
+    };
+}
+
+/// The states of one crash point that do not depend on how many firmware steps something takes.
+#[must_use]
+pub fn subsets(units: usize, bound: &Bound, seed: u64) -> Vec<State> {
+    let mut states = vec![State::Nothing];
+    if units == 0 {
+        return states;
+    }
+    states.push(State::Everything);
+    if units <= bound.all_subsets_up_to.min(63) {
+        states.extend((1..(1_u64 << units) - 1).map(State::Mask));
+    } else {
+        for first in 0..units as u16 {
+            if bound.subset_size >= 1 {
+                states.push(State::Only(vec![first]));
+                states.push(State::But(vec![first]));
+            }
+            if bound.subset_size >= 2 {
+                states.extend((first + 1..units as u16).map(|second| State::Only(vec![first, second])));
+            }
+        }
+    }
+    let mut dice = Generator::new(seed);
+    states.extend((0..bound.torn).map(|_| State::Torn(dice.next() >> 32)));
+    states
+}
+
+/// So many of the steps `0..all`, spread evenly: both ends, if there are as many as two.
+#[must_use]
+pub fn spread(all: u32, count: usize) -> Vec<u32> {
+    let count = count.min(all as usize) as u32;
+    match count {
+        0 => Vec::new(),
+        1 => vec![all / 2],
+        _ => (0..count).map(|i| (u64::from(i) * u64::from(all - 1) / u64::from(count - 1)) as u32).collect(),
+    }
+}
+
+/// Why a state cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MakeError {
+    /// The emulator has no memory, or its image is damaged.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The log has no room for what arrives, so that this is no state of the device.
+    #[error("the log has no room for all that would arrive")]
+    NoRoom,
+    /// The command is not cut by then: it has fewer steps.
+    #[error("the command has ended by then")]
+    Ended,
+}
+
+/// The device as `state` leaves it, powered up again.
+///
+/// # Errors
+/// [`MakeError`].
+pub fn make(device: &Ssd, next: &Next<'_>, units: &[Unit], state: &State) -> Result<Ssd, MakeError> {
+    let fork = device.fork_device()?;
+    if *state == State::Nothing || (units.is_empty() && *state == State::Everything) {
+        // Making a fork is powering up what the device has.
+        return Ok(fork);
+    }
+    let cut = |fork: &Ssd, steps: u32, work: &dyn Fn(&Ssd)| {
+        fork.cut_after_steps(u64::from(steps), u64::from(steps) ^ 0xc0de);
+        work(fork);
+        if fork.has_power() { Err(MakeError::Ended) } else { Ok(()) }
+    };
+    match state {
+        State::Nothing => {}
+        State::Midway(steps) => cut(&fork, *steps, &|fork| carry_out(fork, next))?,
+        State::Cleaning(steps, _) => cut(&fork, *steps, &|fork| {
+            // The cut is what is wanted; it shows in the power.
+            let _cut = fork.clean_log();
+        })?,
+        _ => {}
+    }
+    fork.power_cut(0);
+    let all = |keep: &dyn Fn(usize) -> bool| {
+        units.iter().enumerate().filter(|(number, _)| keep(*number)).try_for_each(|(_, unit)| arrive(&fork, unit, 0, unit.data.len()))
+    };
+    match state {
+        State::Nothing | State::Midway(_) | State::Cleaning(_, false) => {}
+        State::Everything | State::Cleaning(_, true) => all(&|_| true)?,
+        State::Mask(mask) => all(&|number| number < 64 && mask >> number & 1 == 1)?,
+        State::Only(kept) => all(&|number| kept.contains(&(number as u16)))?,
+        State::But(lost) => all(&|number| !lost.contains(&(number as u16)))?,
+        State::Torn(seed) => {
+            let mut dice = Generator::new(*seed);
+            for unit in units {
+                tear(&fork, unit, &mut dice)?;
+            }
+        }
+    }
+    Ok(fork.restart()?)
+}
+
+fn arrive(fork: &Ssd, unit: &Unit, from: usize, to: usize) -> Result<(), MakeError> {
+    let arrived = fork.arrive(unit.at + from as u64, &unit.data[from..to], unit.tx, unit.tag);
+    if arrived { Ok(()) } else { Err(MakeError::NoRoom) }
+}
+
+fn tear(fork: &Ssd, unit: &Unit, dice: &mut Generator) -> Result<(), MakeError> {
+    let len = unit.data.len();
+    match dice.below(4) {
+        0 => return Ok(()),
+        1 => return arrive(fork, unit, 0, len),
+        _ => {}
+    }
+    let atoms = |at: u64| at / unit.atom as u64;
+    let mut from = 0;
+    while from < len {
+        let at = unit.at + from as u64;
+        let to = (from + ((atoms(at) + 1) * unit.atom as u64 - at) as usize).min(len);
+        if dice.below(2) == 0 {
+            arrive(fork, unit, from, to)?;
+        }
+        from = to;
+    }
+    Ok(())
+}
+
+/// Has the fork carry out the command that is next on the device, so that it can be cut midway.
+fn carry_out(fork: &Ssd, next: &Next<'_>) {
+    // Whatever the command answers, the power tells whether it was cut.
+    let _cut = match next {
+        Next::Idle | Next::Arrival => Ok(()),
+        Next::Write(at, bufs) => {
+            let data: Vec<u8> = bufs.concat();
+            debug_assert!(data.len().is_multiple_of(PAGE_BYTES), "block writes are whole pages");
+            fork.write(*at, &data, Structure::Other)
+        }
+        Next::Trim(at, pages) => fork.trim(*at, *pages),
+        Next::Commit(tx) => fork.commit(*tx),
+        Next::CleanLog => fork.clean_log(),
+        Next::Recover => fork.recover().map(drop),
+        Next::Flush => fork.flush(),
+    };
+}
+
+/// How many firmware steps cleaning the whole log takes on this device.
+///
+/// # Errors
+/// There is no memory.
+pub fn cleaning_steps(device: &Ssd) -> Result<u32, ImageError> {
+    steps_of(device, &|fork| {
+        // Counted, whatever it answers.
+        let _counted = fork.clean_log();
+    })
+}
+
+/// How many firmware steps the command takes that is next.
+///
+/// # Errors
+/// There is no memory.
+pub fn command_steps(device: &Ssd, next: &Next<'_>) -> Result<u32, ImageError> {
+    if matches!(next, Next::Idle | Next::Arrival) {
+        return Ok(0);
+    }
+    steps_of(device, &|fork| carry_out(fork, next))
+}
+
+fn steps_of(device: &Ssd, work: &dyn Fn(&Ssd)) -> Result<u32, ImageError> {
+    const MANY: u64 = 1 << 30;
+    let fork = device.fork_device()?;
+    fork.cut_after_steps(MANY, 0);
+    work(&fork);
+    Ok(fork.steps_before_cut().map_or(0, |left| (MANY - left) as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_read_as_they_were_written() {
+        let all = [
+            State::Nothing,
+            State::Everything,
+            State::Mask(0xa5),
+            State::Only(vec![3, 17]),
+            State::But(vec![0]),
+            State::Torn(99),
+            State::Midway(2),
+            State::Cleaning(7, false),
+            State::Cleaning(7, true),
+        ];
+        for state in all {
+            assert_eq!(state.to_string().parse(), Ok(state));
+        }
+        for bad in ["", "x1", "mzz", "o", "t", "nothing"] {
+            assert_eq!(bad.parse::<State>(), Err(()), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_bound_is_kept_and_small_sets_are_complete() {
+        let bound = Bound { torn: 0, ..Bound::EXHAUSTIVE };
+        assert_eq!(subsets(0, &bound, 1).len(), 1);
+        assert_eq!(subsets(8, &bound, 1).len(), 256);
+        // None, all, 20 alone, 20 complements, 190 pairs.
+        assert_eq!(subsets(20, &bound, 1).len(), 2 + 40 + 190);
+        assert_eq!(spread(10, 3), [0, 4, 9]);
+        assert_eq!(spread(3, usize::MAX), [0, 1, 2]);
+        assert_eq!(spread(0, 5), [0; 0]);
+    }
+}

@@ -1,0 +1,113 @@
+//! What is crashed: a file system by name, with how to make it, mount it and check it on a small device.
+
+use std::sync::Arc;
+
+use amphi_device::Lpa;
+use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions, fsck};
+use amphi_ssd::{OpenOptions, Profile, Ssd};
+use amphi_vfs::FileSystem;
+
+use crate::rig::Rig;
+
+/// A file system that can be crashed.
+pub trait Subject: Send + Sync {
+    /// Its name on the command line and in IDs.
+    fn name(&self) -> &'static str;
+
+    /// Makes an empty one.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    fn format(&self, device: &Rig) -> Result<(), String>;
+
+    /// Mounts it, recovering it if need be. No background work is started.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    fn mount(&self, device: Arc<Rig>) -> Result<Box<dyn FileSystem>, String>;
+
+    /// Checks the file system, which may be mounted but is idle: everything wrong that is found, in words.
+    ///
+    /// # Errors
+    /// Why it cannot be checked.
+    fn check(&self, device: &Rig) -> Result<Vec<String>, String>;
+
+    /// Pages that differ from mount to mount: counts of mounts, times.
+    fn bookkeeping(&self) -> &'static [Lpa];
+}
+
+/// ByteFS.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByteFsSubject;
+
+impl Subject for ByteFsSubject {
+    fn name(&self) -> &'static str {
+        "bytefs"
+    }
+
+    fn format(&self, device: &Rig) -> Result<(), String> {
+        let options = FormatOptions { inodes: Some(512), ..FormatOptions::default() };
+        ByteFs::format(device, &options).map_err(|error| error.to_string())
+    }
+
+    fn mount(&self, device: Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
+        let options = MountOptions { write_back_interval_ns: 0, ..MountOptions::default() };
+        match ByteFs::mount(device, options) {
+            Ok(fs) => Ok(Box::new(fs)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn check(&self, device: &Rig) -> Result<Vec<String>, String> {
+        let report = fsck::check(device, &mut |_| {}).map_err(|error| error.to_string())?;
+        let wrong = report.findings.iter().filter(|finding| finding.severity != fsck::Severity::Info);
+        Ok(wrong.map(ToString::to_string).collect())
+    }
+
+    fn bookkeeping(&self) -> &'static [Lpa] {
+        &[Lpa(0)]
+    }
+}
+
+/// The subjects by name.
+#[must_use]
+pub fn named(name: &str) -> Option<Arc<dyn Subject>> {
+    let all: [Arc<dyn Subject>; 1] = [Arc::new(ByteFsSubject)];
+    all.into_iter().find(|subject| subject.name() == name)
+}
+
+/// The names there are.
+pub const NAMES: [&str; 1] = ["bytefs"];
+
+/// How large the device is that a file system is crashed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// So small that thousands of forks a second can be made, and a log that sequences of a few operations do not fill.
+    Small,
+    /// A log that is cleaned and flash that is collected all the time.
+    Cramped,
+}
+
+/// A new device of a profile, which takes no time.
+///
+/// # Errors
+/// The profile does not exist, or is one whose crash states cannot be enumerated.
+pub fn device(profile: &str, size: Size) -> Result<Ssd, String> {
+    let mut profile = Profile::named(profile).map_err(|error| error.to_string())?;
+    if profile.contract().block_durability == amphi_device::BlockDurability::Flush {
+        return Err(format!(
+            "profile '{}' has a volatile write buffer, whose states are not enumerated; choose another",
+            profile.name
+        ));
+    }
+    (profile.flash.channels, profile.flash.ways, profile.flash.pages_per_block) = (1, 1, 16);
+    profile.log.txlog_bytes = 4096;
+    profile.log.partition_bytes = 4 << 20;
+    let (region, bytes) = match size {
+        Size::Small => (512 << 10, 4 << 20),
+        Size::Cramped => (64 << 10, 4 << 20),
+    };
+    profile.log.region_bytes = region;
+    let options = OpenOptions { free: true, ..OpenOptions::default() };
+    Ssd::try_in_memory(&profile, bytes, &options).map_err(|error| error.to_string())
+}

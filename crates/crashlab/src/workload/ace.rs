@@ -1,0 +1,290 @@
+//! Every short sequence of operations within the bounds of ACE (Mohan et al., OSDI 2018), and what ACE lacks.
+//!
+//! The bounds are those of ACE with one more level of directories: files foo, A/foo, bar, A/bar, A/C/bar, directories root, A, B, A/C; 93
+//! operations; after each nothing, `sync`, or `fsync` of a file used in the sequence, of its sibling or its parent, and never nothing
+//! at the end. That gives 435 sequences of one operation and 466,382 of two, as published. Prerequisites are inserted where an
+//! operation needs them.
+
+use amphi_vfs::Allocate;
+
+use super::operation::{How, Operation, Place};
+
+/// The place within a file that an operation works on, as ACE has them: append 32 KiB, 5,000 B at 0, 5,000 B from 2,000 B before the end.
+const RANGES: [(Place, u32); 3] = [(Place::End, 32_768), (Place::At(0), 5000), (Place::BeforeEnd(2000), 5000)];
+/// The same for direct and mapped writes: append 32 KiB, 8,192 B at 0.
+const ALIGNED: [(Place, u32); 2] = [(Place::End, 32_768), (Place::At(0), 8192)];
+const FILES: [&str; 2] = ["foo", "A/foo"];
+const OTHER_FILES: [&str; 3] = ["bar", "A/bar", "A/C/bar"];
+const DIRS: [&str; 3] = ["A", "B", "A/C"];
+const OTHER_DIRS: [&str; 2] = ["B", "A/C"];
+
+/// An operation of the bounded set and the paths it uses.
+#[derive(Clone, Debug)]
+pub struct Bounded {
+    /// The operation.
+    pub operation: Operation,
+    /// What may be synced after it: the paths it uses, their siblings and parents.
+    related: Vec<&'static str>,
+}
+
+/// The sibling and the parent of a path, as ACE defines them.
+fn relatives(path: &'static str) -> [&'static str; 2] {
+    match path {
+        "foo" => ["bar", "."],
+        "bar" => ["foo", "."],
+        "A/foo" => ["A/bar", "A"],
+        "A/bar" => ["A/foo", "A"],
+        "A/C/bar" => ["A/C/foo", "A/C"],
+        "A" => ["B", "."],
+        "B" => ["A", "."],
+        "A/C" => ["A/C", "A"],
+        _ => [".", "."],
+    }
+}
+
+fn bounded(operation: Operation, used: &[&'static str]) -> Bounded {
+    let mut related: Vec<&'static str> = used.iter().flat_map(|path| [*path].into_iter().chain(relatives(path))).collect();
+    related.sort_unstable();
+    related.dedup();
+    Bounded { operation, related }
+}
+
+/// The 93 operations.
+#[must_use]
+pub fn operations() -> Vec<Bounded> {
+    let mut all = Vec::new();
+    let own = |path: &str| path.to_owned();
+    for file in FILES {
+        all.push(bounded(Operation::Create(own(file)), &[file]));
+    }
+    all.push(bounded(Operation::Mkdir(own("A")), &["A"]));
+    let ways = [
+        Allocate::Zero { keep_size: false },
+        Allocate::Zero { keep_size: true },
+        Allocate::PunchHole,
+        Allocate::Reserve { keep_size: true },
+        Allocate::Reserve { keep_size: false },
+    ];
+    for file in FILES {
+        for what in ways {
+            for (place, len) in RANGES {
+                all.push(bounded(Operation::Allocate(own(file), what, place, len), &[file]));
+            }
+        }
+    }
+    for (how, ranges) in [(How::Buffered, &RANGES[..]), (How::Direct, &ALIGNED), (How::Mapped, &ALIGNED)] {
+        for file in FILES {
+            for (place, len) in ranges {
+                all.push(bounded(Operation::Write(own(file), how, *place, *len), &[file]));
+            }
+        }
+    }
+    for make in [Operation::Link as fn(String, String) -> Operation, Operation::Rename] {
+        for from in FILES.into_iter().chain(OTHER_FILES) {
+            for to in OTHER_FILES.into_iter().filter(|to| *to != from) {
+                all.push(bounded(make(own(from), own(to)), &[from, to]));
+            }
+        }
+    }
+    for from in DIRS {
+        for to in OTHER_DIRS.into_iter().filter(|to| *to != from) {
+            all.push(bounded(Operation::Rename(own(from), own(to)), &[from, to]));
+        }
+    }
+    // remove(3) of a file is unlink(2): ACE has both, and so has the count.
+    for _unlink_then_remove in 0..2 {
+        for file in FILES.into_iter().chain(OTHER_FILES) {
+            all.push(bounded(Operation::Unlink(own(file)), &[file]));
+        }
+    }
+    for file in FILES {
+        all.push(bounded(Operation::SetXattr(own(file), 40), &[file]));
+        all.push(bounded(Operation::RemoveXattr(own(file)), &[file]));
+        all.push(bounded(Operation::Truncate(own(file), 0), &[file]));
+        all.push(bounded(Operation::Truncate(own(file), 2500), &[file]));
+    }
+    all
+}
+
+/// What ACE lacks.
+#[must_use]
+pub fn additions() -> Vec<Bounded> {
+    let own = |path: &str| path.to_owned();
+    let mut all = Vec::new();
+    for file in FILES {
+        all.push(bounded(Operation::Symlink(own("A/bar"), own(file)), &[file]));
+        all.push(bounded(Operation::Mknod(own(file)), &[file]));
+        all.push(bounded(Operation::Chmod(own(file), 0o4751), &[file]));
+        all.push(bounded(Operation::Chown(own(file), 1000, 100), &[file]));
+        all.push(bounded(Operation::Utimens(own(file), 1_234_567_890_123_456_789), &[file]));
+        all.push(bounded(Operation::SetXattr(own(file), 3000), &[file]));
+        for other in OTHER_FILES {
+            all.push(bounded(Operation::Exchange(own(file), own(other)), &[file, other]));
+        }
+    }
+    let long = "a-target-so-long-that-it-does-not-fit-into-the-inode-and-takes-a-block-of-its-own/".repeat(3);
+    all.push(bounded(Operation::Symlink(long, own("A/bar")), &["A/bar"]));
+    all.push(bounded(Operation::Exchange(own("A"), own("B")), &["A", "B"]));
+    all.push(bounded(Operation::Exchange(own("A/C"), own("B")), &["A/C", "B"]));
+    all.push(bounded(Operation::Rmdir(own("A")), &["A"]));
+    all.push(bounded(Operation::Rmdir(own("A/C")), &["A/C"]));
+    all.push(bounded(Operation::Mkdir(own("A/C")), &["A/C"]));
+    all
+}
+
+/// All sequences of `length` operations with every choice of syncs, by number.
+#[derive(Clone, Debug)]
+pub struct Sequences {
+    operations: Vec<Bounded>,
+    length: u32,
+    /// Whether `fdatasync` is a choice wherever `fsync` is.
+    fdatasync: bool,
+    /// For sequences of up to two operations: the number of the first one that starts with operations i.
+    starts: Vec<u64>,
+}
+
+impl Sequences {
+    /// The published ones: of one or two operations.
+    ///
+    /// # Panics
+    /// For other lengths, which are sampled instead.
+    #[must_use]
+    pub fn published(length: u32) -> Self {
+        Self::of(operations(), length, false)
+    }
+
+    /// Sequences of one or two operations, at least one of which ACE lacks or ends with `fdatasync`; those that are published ones too are
+    /// among them.
+    ///
+    /// # Panics
+    /// For other lengths.
+    #[must_use]
+    pub fn extended(length: u32) -> Self {
+        let mut all = additions();
+        if length == 1 {
+            all.extend(operations());
+        }
+        Self::of(all, length, true)
+    }
+
+    fn of(operations: Vec<Bounded>, length: u32, fdatasync: bool) -> Self {
+        assert!((1..=2).contains(&length), "sequences of {length} operations are too many to number");
+        let mut all = Self { operations, length, fdatasync, starts: Vec::new() };
+        let mut next = 0;
+        let count = (all.operations.len() as u64).pow(length);
+        for combination in 0..count {
+            all.starts.push(next);
+            next += all.choices(combination);
+        }
+        all.starts.push(next);
+        all
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn members(&self, combination: u64) -> Vec<&Bounded> {
+        let count = self.operations.len() as u64;
+        (0..self.length).rev().map(|place| &self.operations[(combination / count.pow(place) % count) as usize]).collect()
+    }
+
+    fn syncs(&self, members: &[&Bounded]) -> Vec<Operation> {
+        let mut related: Vec<&str> = members.iter().flat_map(|member| member.related.iter().copied()).collect();
+        related.sort_unstable();
+        related.dedup();
+        let mut syncs: Vec<Operation> =
+            related.iter().map(|path| Operation::Fsync((*path).to_owned(), false)).collect();
+        if self.fdatasync {
+            syncs.extend(related.iter().map(|path| Operation::Fsync((*path).to_owned(), true)));
+        }
+        syncs.push(Operation::Sync);
+        syncs
+    }
+
+    fn choices(&self, combination: u64) -> u64 {
+        let syncs = self.syncs(&self.members(combination)).len() as u64;
+        (syncs + 1).pow(self.length - 1) * syncs
+    }
+
+    /// The sequence numbered `number`: its operations, each with the sync that follows it, if any.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    #[must_use]
+    pub fn get(&self, number: u64) -> Vec<(Operation, Option<Operation>)> {
+        assert!(number < self.len(), "there are {} sequences, and number {number} is none of them", self.len());
+        let combination = self.starts.partition_point(|start| *start <= number) - 1;
+        let members = self.members(combination as u64);
+        let syncs = self.syncs(&members);
+        let mut rest = number - self.starts[combination];
+        let last = rest % syncs.len() as u64;
+        rest /= syncs.len() as u64;
+        let mut chosen = vec![Some(syncs[last as usize].clone())];
+        for _ in 1..self.length {
+            let choices = syncs.len() as u64 + 1;
+            // The last choice is none.
+            chosen.push(syncs.get((rest % choices) as usize).cloned());
+            rest /= choices;
+        }
+        chosen.reverse();
+        members.iter().map(|member| member.operation.clone()).zip(chosen).collect()
+    }
+
+    /// The three-operation sequence that `seed` draws from the same operations and syncs, ACE's additions included.
+    #[must_use]
+    pub fn sample_of_three(seed: u64) -> Vec<(Operation, Option<Operation>)> {
+        let mut dice = amphi_rt::random::Generator::new(seed ^ 0x3a5e_0003);
+        let all: Vec<Bounded> = operations().into_iter().chain(additions()).collect();
+        let members: Vec<Bounded> =
+            (0..3).map(|_| all[dice.below(all.len() as u64) as usize].clone()).collect();
+        let space = Self { operations: Vec::new(), length: 3, fdatasync: true, starts: Vec::new() };
+        let syncs = space.syncs(&members.iter().collect::<Vec<_>>());
+        let count = syncs.len() as u64;
+        members
+            .into_iter()
+            .enumerate()
+            .map(|(place, member)| {
+                // As often none as any.
+                let none = place < 2 && dice.below(2) == 0;
+                let sync = syncs[dice.below(count) as usize].clone();
+                (member.operation, (!none).then_some(sync))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_as_published() {
+        assert_eq!(operations().len(), 93);
+        assert_eq!(Sequences::published(1).len(), 435);
+        assert_eq!(Sequences::published(2).len(), 466_382);
+    }
+
+    #[test]
+    fn numbers_name_sequences_one_to_one() {
+        let all = Sequences::published(1);
+        let texts: std::collections::BTreeSet<String> =
+            (0..all.len()).map(|number| format!("{:?}", all.get(number))).collect();
+        // Five unlinks stand there twice, as unlink and as remove, with four syncs each.
+        assert_eq!(texts.len(), 435 - 5 * 4);
+        let two = Sequences::published(2);
+        for number in [0, 1, 4999, 466_381] {
+            let sequence = two.get(number);
+            assert_eq!(sequence.len(), 2);
+            assert!(sequence[1].1.is_some(), "the last operation is always followed by a sync");
+        }
+    }
+}
