@@ -6,7 +6,11 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let kind: Kind = words[0].parse().expect("a kind");
     let (from, to): (u64, u64) = (words[1].parse().expect("from"), words[2].parse().expect("to"));
-    let bound = if words.get(3).is_some_and(|word| word == "exhaustive") { Bound::EXHAUSTIVE } else { Bound::SUBSETS };
+    let bound = if words.get(3).is_some_and(|word| word == "exhaustive") {
+        Bound::EXHAUSTIVE
+    } else {
+        Bound::SUBSETS
+    };
     let session = Session::new(subject::named("bytefs").expect("known"), "free").expect("possible");
     let looking = Looking { bound, only: None, most_violations: 3, record: false };
     let start = amphi_rt::time::now_ns();

@@ -43,7 +43,10 @@ impl Room {
     pub fn of(fs: &dyn FileSystem) -> Result<Self, String> {
         let stat = fs.statfs().map_err(|error| format!("statfs: {error}"))?;
         let root = fs.getattr(Ino::ROOT).map_err(|error| format!("the root's attributes: {error}"))?;
-        Ok(Self { pages: stat.blocks_free + root.blocks * 512 / u64::from(stat.block_bytes), inodes: stat.inodes_free })
+        Ok(Self {
+            pages: stat.blocks_free + root.blocks * 512 / u64::from(stat.block_bytes),
+            inodes: stat.inodes_free,
+        })
     }
 }
 

@@ -191,13 +191,8 @@ impl Lab {
     }
 
     fn note(&self, moment: &Moment, point: u64, state: State, again: Option<u32>, what: String) {
-        let id = CrashId {
-            subject: self.subject.name().to_owned(),
-            workload: self.workload,
-            point,
-            state,
-            again,
-        };
+        let id =
+            CrashId { subject: self.subject.name().to_owned(), workload: self.workload, point, state, again };
         let mut inner = self.inner.lock();
         inner.tally.violations += 1;
         inner.violations.push(Violation {
@@ -212,7 +207,13 @@ impl Lab {
         self.workload.number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ point.wrapping_mul(0xd6e8_feb8_6659_fd93)
     }
 
-    fn states(&self, device: &Ssd, next: &Next<'_>, units: &[Unit], point: u64) -> Result<Vec<State>, String> {
+    fn states(
+        &self,
+        device: &Ssd,
+        next: &Next<'_>,
+        units: &[Unit],
+        point: u64,
+    ) -> Result<Vec<State>, String> {
         let memory = |error: amphi_ssd::ImageError| format!("the emulator: {error}");
         let mut states = state::subsets(units.len(), &self.bound, self.seed(point));
         let steps = state::command_steps(device, next).map_err(memory)?;
@@ -273,7 +274,8 @@ impl Lab {
         })?;
         judge::clean(subject, &recovered.rig)?;
         judge::use_again(&*recovered.fs, &tree, self.room)?;
-        judge::clean(subject, &recovered.rig).map_err(|what| format!("after everything was removed, {what}"))?;
+        judge::clean(subject, &recovered.rig)
+            .map_err(|what| format!("after everything was removed, {what}"))?;
         if self.only.is_some() {
             self.show(|shown| shown.found = Some(tree));
         }
@@ -360,7 +362,10 @@ impl Watcher for Watching {
             inner.next_point += 1;
             let skipped = match &lab.only {
                 Some(only) => only.point != point,
-                None => lab.bound.one_point_in > 1 && lab.seed(point) >> 7 & 0xffff_ffff >= (1 << 32) / lab.bound.one_point_in,
+                None => {
+                    lab.bound.one_point_in > 1
+                        && lab.seed(point) >> 7 & 0xffff_ffff >= (1 << 32) / lab.bound.one_point_in
+                }
             };
             if skipped {
                 return;

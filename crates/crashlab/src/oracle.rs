@@ -11,7 +11,7 @@ use amphi_model::Model;
 use amphi_vfs::{FileSystem, FileType, Promise, Result};
 
 use crate::tree::{Node, Tree};
-use crate::workload::{Operation, at};
+use crate::workload::{How, Operation, at};
 
 /// What of a regular file a crash may leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,11 @@ pub struct Range {
 
 impl Range {
     fn exactly(node: &Node) -> Self {
-        Self { versions: vec![Arc::clone(&node.data)], mtimes: vec![node.times[1]], ctimes: vec![node.times[2]] }
+        Self {
+            versions: vec![Arc::clone(&node.data)],
+            mtimes: vec![node.times[1]],
+            ctimes: vec![node.times[2]],
+        }
     }
 
     fn add_times(&mut self, node: &Node) {
@@ -171,11 +175,10 @@ impl Oracle {
         }
         self.tree = tree;
         self.ranges = ranges;
-        if self.promise.data_durable_on_return || matches!(operation, Operation::Write(_, crate::workload::How::Mapped, ..))
+        if let Operation::Write(path, how, ..) = operation
+            && (self.promise.data_durable_on_return || *how == How::Mapped)
         {
-            if let Operation::Write(path, ..) = operation {
-                self.apply(&Operation::Fsync(path.clone(), false), number)?;
-            }
+            self.apply(&Operation::Fsync(path.clone(), false), number)?;
         }
         Ok(())
     }
@@ -206,7 +209,9 @@ impl Oracle {
     }
 
     fn synced(&mut self, ino: u64, data_only: bool) {
-        let (Some(node), Some(range)) = (self.tree.nodes.get(&ino), self.ranges.get_mut(&ino)) else { return };
+        let (Some(node), Some(range)) = (self.tree.nodes.get(&ino), self.ranges.get_mut(&ino)) else {
+            return;
+        };
         if data_only {
             range.versions = vec![Arc::clone(&node.data)];
         } else {
@@ -229,7 +234,8 @@ fn resize_all(versions: &mut Vec<Arc<Vec<u8>>>, size: usize) {
 pub fn difference(found: &Tree, due: &Candidate, legal: &Legal) -> Option<String> {
     for path in due.tree.names.keys().chain(found.names.keys()) {
         let (Some(there), Some(due_ino)) = (found.get(path), due.tree.names.get(path)) else {
-            let which = if found.names.contains_key(path) { "is there and should not be" } else { "is missing" };
+            let which =
+                if found.names.contains_key(path) { "is there and should not be" } else { "is missing" };
             return Some(format!("{path} {which}"));
         };
         let Some(node) = due.tree.nodes.get(due_ino) else { continue };
@@ -295,9 +301,11 @@ fn contents_difference(found: &[u8], versions: &[Arc<Vec<u8>>], atomic_writes: b
             found.len()
         ));
     }
-    let wrong = found.iter().enumerate().skip(nearest).find(|(at, byte)| {
-        !versions.iter().any(|version| version.get(*at) == Some(byte))
-    });
+    let wrong = found
+        .iter()
+        .enumerate()
+        .skip(nearest)
+        .find(|(at, byte)| !versions.iter().any(|version| version.get(*at) == Some(byte)));
     wrong.map(|(at, byte)| {
         let legal: Vec<u8> = versions.iter().filter_map(|version| version.get(at).copied()).collect();
         format!("has byte {byte:#04x} at {at} of {} and should have one of {legal:02x?}", found.len())

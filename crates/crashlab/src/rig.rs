@@ -6,8 +6,8 @@
 //! on its way at each of them, and the laboratory takes any subset of it.
 
 use amphi_device::{
-    BlockDurability, BlockPort, ByteDurability, BytePort, Completion, Device, DurabilityContract, LINE_BYTES, Lpa,
-    PAGE_BYTES, RecoverReport, Result, Structure, TxId, WriteLog, lines_covering,
+    BlockDurability, BlockPort, ByteDurability, BytePort, Completion, Device, DurabilityContract, LINE_BYTES,
+    Lpa, PAGE_BYTES, RecoverReport, Result, Structure, TxId, WriteLog, lines_covering,
 };
 use amphi_rt::random::Generator;
 use amphi_rt::sync::Mutex;
@@ -85,13 +85,17 @@ impl std::fmt::Display for Event {
                     None => write!(f, ")"),
                 }
             }
-            Self::FlushLines { at, len } => write!(f, "flush lines of {len} B at page {} + {}", at / 4096, at % 4096),
+            Self::FlushLines { at, len } => {
+                write!(f, "flush lines of {len} B at page {} + {}", at / 4096, at % 4096)
+            }
             Self::Fence => f.write_str("fence"),
             Self::VerifyRead => f.write_str("write-verify read"),
             Self::SubmitWrite { at, pages, tag } => {
                 write!(f, "submit block write of {pages} pages at {} ({})", at.0, tag.name())
             }
-            Self::CompleteWrite { at, pages } => write!(f, "complete block write of {pages} pages at {}", at.0),
+            Self::CompleteWrite { at, pages } => {
+                write!(f, "complete block write of {pages} pages at {}", at.0)
+            }
             Self::Flush => f.write_str("flush"),
             Self::Trim { at, pages } => write!(f, "trim {pages} pages at {}", at.0),
             Self::Commit(tx) => write!(f, "COMMIT {}", tx.get()),
@@ -256,9 +260,9 @@ impl Rig {
 
     fn arrived(&self, task: u64) {
         self.note(|recording| {
-            recording.pending.retain(|pending| {
-                !matches!(pending.by, By::Bytes { task: by, posted: true, .. } if by == task)
-            });
+            recording.pending.retain(
+                |pending| !matches!(pending.by, By::Bytes { task: by, posted: true, .. } if by == task),
+            );
         });
     }
 }
@@ -290,7 +294,9 @@ impl BytePort for Rig {
                 let start = at + from as u64;
                 let len = (LINE_BYTES - start as usize % LINE_BYTES).min(data.len() - from);
                 let unit = Unit { at: start, data: data[from..from + len].to_vec(), tx, tag, atom };
-                recording.pending.push(Pending { unit, by: By::Bytes { task, flushed: false, posted: false } });
+                recording
+                    .pending
+                    .push(Pending { unit, by: By::Bytes { task, flushed: false, posted: false } });
                 from += len;
             }
         });
@@ -402,7 +408,9 @@ impl BlockPort for Rig {
 
     fn submit_write<'a>(&'a self, at: Lpa, bufs: &'a [&'a [u8]], tag: Structure) -> Result<Ticket<'a>> {
         let inner = Some(self.ssd.submit_write(at, bufs, tag)?);
-        let Some((recording, _)) = &self.recorder else { return Ok(Ticket { rig: self, inner, write: None }) };
+        let Some((recording, _)) = &self.recorder else {
+            return Ok(Ticket { rig: self, inner, write: None });
+        };
         let atom = self.contract().block_atomic_bytes as usize;
         let mut recording = recording.lock();
         recording.commands += 1;

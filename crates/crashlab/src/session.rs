@@ -81,7 +81,8 @@ impl Session {
                 let tree = Tree::of(&*fs)?;
                 let root = tree.nodes.get(&Ino::ROOT.0).ok_or("a new file system has no root")?.clone();
                 drop(fs);
-                let ssd = Arc::into_inner(rig).ok_or("a mount that is gone still holds the device")?.into_ssd();
+                let ssd =
+                    Arc::into_inner(rig).ok_or("a mount that is gone still holds the device")?.into_ssd();
                 Ok((ssd.forkable().map_err(|error| error.to_string())?, root, room))
             })
         };
@@ -140,7 +141,8 @@ impl Session {
             looking.only.clone(),
             looking.most_violations,
         ));
-        let outcome = world(id.number ^ (id.kind as u64) << 56).try_run(|| self.within(origin, &lab, id, looking));
+        let outcome =
+            world(id.number ^ (id.kind as u64) << 56).try_run(|| self.within(origin, &lab, id, looking));
         let (script, events) = match outcome {
             Ok(Ok(done)) => done,
             Ok(Err(what)) => {
@@ -175,7 +177,9 @@ impl Session {
             Kind::Seq2 => run.sequence(self.seq2.get(id.number), 1),
             Kind::Extra2 => run.sequence(self.extra2.get(id.number), 1),
             Kind::Seq3 => run.sequence(Sequences::sample_of_three(id.number), 2),
-            Kind::Random => random::operations(id.number).iter().for_each(|operation| run.step(operation, true)),
+            Kind::Random => {
+                random::operations(id.number).iter().for_each(|operation| run.step(operation, true))
+            }
             Kind::Trace => self.trace.iter().for_each(|operation| run.step(operation, true)),
             Kind::Pairs => run.pair(id.number),
         }
@@ -291,7 +295,10 @@ impl Overlap {
             }
             // While they run, contents may be anything between.
             let legal = if two.iter().any(Operation::changes_data) {
-                before.legal_until(&oracle, two.iter().find(|operation| operation.changes_data()).unwrap_or(&two[0]))
+                before.legal_until(
+                    &oracle,
+                    two.iter().find(|operation| operation.changes_data()).unwrap_or(&two[0]),
+                )
             } else {
                 oracle.legal()
             };
@@ -308,9 +315,7 @@ impl Overlap {
     fn legal(&self) -> Legal {
         let returned = *self.returned.lock();
         let fits = |done: &[(usize, bool)]| {
-            returned.iter().enumerate().all(|(who, answer)| {
-                answer.is_none_or(|ok| done.contains(&(who, ok)))
-            })
+            returned.iter().enumerate().all(|(who, answer)| answer.is_none_or(|ok| done.contains(&(who, ok))))
         };
         let mut all = Legal::default();
         for (done, legal) in &self.outcomes {

@@ -121,14 +121,8 @@ impl Bound {
     pub const SUBSETS: Self = Self { torn: 2, cleaning: 2, recovery: 2, ..Self::EXHAUSTIVE };
 
     /// The two ends of every crash point, and a few states between.
-    pub const LINEAR: Self = Self {
-        all_subsets_up_to: 1,
-        subset_size: 0,
-        torn: 2,
-        cleaning: 1,
-        recovery: 1,
-        one_point_in: 1,
-    };
+    pub const LINEAR: Self =
+        Self { all_subsets_up_to: 1, subset_size: 0, torn: 2, cleaning: 1, recovery: 1, one_point_in: 1 };
 }
 
 /// The states of one crash point that do not depend on how many firmware steps something takes.
@@ -208,7 +202,11 @@ pub fn make(device: &Ssd, next: &Next<'_>, units: &[Unit], state: &State) -> Res
     }
     fork.power_cut(0);
     let all = |keep: &dyn Fn(usize) -> bool| {
-        units.iter().enumerate().filter(|(number, _)| keep(*number)).try_for_each(|(_, unit)| arrive(&fork, unit, 0, unit.data.len()))
+        units
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| keep(*number))
+            .try_for_each(|(_, unit)| arrive(&fork, unit, 0, unit.data.len()))
     };
     match state {
         State::Nothing | State::Midway(_) | State::Cleaning(_, false) => {}

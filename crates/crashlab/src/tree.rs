@@ -50,10 +50,12 @@ fn node(fs: &dyn FileSystem, ino: Ino, path: &str) -> Result<Node, String> {
         FileType::Symlink => fs.readlink(ino).map_err(|error| failed("its target cannot be read", error))?,
         _ => Vec::new(),
     };
-    let keys = fs.listxattr(ino).map_err(|error| failed("its extended attributes cannot be listed", error))?;
+    let keys =
+        fs.listxattr(ino).map_err(|error| failed("its extended attributes cannot be listed", error))?;
     let mut xattrs = BTreeMap::new();
     for key in keys {
-        let value = fs.getxattr(ino, &key).map_err(|error| failed("an extended attribute cannot be read", error))?;
+        let value =
+            fs.getxattr(ino, &key).map_err(|error| failed("an extended attribute cannot be read", error))?;
         xattrs.insert(key, value);
     }
     Ok(Node {
@@ -88,13 +90,15 @@ impl Tree {
             for name in names.into_iter().filter(|name| name != b"." && name != b"..") {
                 let path = format!("{prefix}{}", String::from_utf8_lossy(&name));
                 let checked = Name::new(&name).map_err(|error| format!("{path}: {error}"))?;
-                let entry = fs.lookup(dir, checked).map_err(|error| format!("{path} cannot be looked up: {error}"))?;
+                let entry = fs
+                    .lookup(dir, checked)
+                    .map_err(|error| format!("{path} cannot be looked up: {error}"))?;
                 let ino = entry.attr.ino;
                 if entry.attr.file_type == FileType::Directory {
                     left.push((ino, format!("{path}/")));
                 }
-                if !tree.nodes.contains_key(&ino.0) {
-                    tree.nodes.insert(ino.0, node(fs, ino, &path)?);
+                if let std::collections::btree_map::Entry::Vacant(place) = tree.nodes.entry(ino.0) {
+                    place.insert(node(fs, ino, &path)?);
                 }
                 fs.forget(ino, 1);
                 if tree.names.insert(path.clone(), ino.0).is_some() {

@@ -9,6 +9,7 @@ use crate::format::mode;
 use crate::inode::State;
 use crate::truncate::set_size;
 use crate::tx::Tx;
+use crate::writeback::write_back;
 use crate::xattr;
 
 /// Changes attributes; see [`amphi_vfs::FileSystem::setattr`].
@@ -38,6 +39,11 @@ pub fn setattr<D: BlockPort + WriteLog>(
         Some(mode) => state.xattrs.follow_mode(core, inode.ino, mode)?,
         None => None,
     };
+    if change.size.is_some_and(|size| size > state.size_on_device) {
+        // Growing writes back what was written before, in a transaction of its own: not with the times of this change, which is
+        // all or nothing (crash lab: bytefs/seq1-415@3:none).
+        write_back(core, &inode, &mut state, false)?;
+    }
     let before = (state.mode, state.uid, state.gid, state.atime, state.mtime, state.ctime);
     apply(core, &mut state, change, cred);
     let outcome = match change.size {

@@ -11,6 +11,8 @@ fn allowed(from: &str, to: &str) -> bool {
         "model" => matches!(to, "vfs" | "rt"),
         "conformance" => matches!(to, "vfs" | "rt" | "model"),
         "amphi" | "sqlite-driver" | "hostile" => true,
+        // The laboratory composes, as the command does: file systems by name on the emulated SSD.
+        "crashlab" => matches!(to, "device" | "vfs" | "rt" | "ssd" | "model") || to.starts_with("fs-"),
         "xtask" => false,
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
         _ if from.starts_with("fs-") => matches!(to, "device" | "vfs" | "rt"),

@@ -10,7 +10,8 @@ use amphi_vfs::Allocate;
 use super::operation::{How, Operation, Place};
 
 /// The place within a file that an operation works on, as ACE has them: append 32 KiB, 5,000 B at 0, 5,000 B from 2,000 B before the end.
-const RANGES: [(Place, u32); 3] = [(Place::End, 32_768), (Place::At(0), 5000), (Place::BeforeEnd(2000), 5000)];
+const RANGES: [(Place, u32); 3] =
+    [(Place::End, 32_768), (Place::At(0), 5000), (Place::BeforeEnd(2000), 5000)];
 /// The same for direct and mapped writes: append 32 KiB, 8,192 B at 0.
 const ALIGNED: [(Place, u32); 2] = [(Place::End, 32_768), (Place::At(0), 8192)];
 const FILES: [&str; 2] = ["foo", "A/foo"];
@@ -43,7 +44,8 @@ fn relatives(path: &'static str) -> [&'static str; 2] {
 }
 
 fn bounded(operation: Operation, used: &[&'static str]) -> Bounded {
-    let mut related: Vec<&'static str> = used.iter().flat_map(|path| [*path].into_iter().chain(relatives(path))).collect();
+    let mut related: Vec<&'static str> =
+        used.iter().flat_map(|path| [*path].into_iter().chain(relatives(path))).collect();
     related.sort_unstable();
     related.dedup();
     Bounded { operation, related }
@@ -194,11 +196,15 @@ impl Sequences {
 
     fn members(&self, combination: u64) -> Vec<&Bounded> {
         let count = self.operations.len() as u64;
-        (0..self.length).rev().map(|place| &self.operations[(combination / count.pow(place) % count) as usize]).collect()
+        (0..self.length)
+            .rev()
+            .map(|place| &self.operations[(combination / count.pow(place) % count) as usize])
+            .collect()
     }
 
     fn syncs(&self, members: &[&Bounded]) -> Vec<Operation> {
-        let mut related: Vec<&str> = members.iter().flat_map(|member| member.related.iter().copied()).collect();
+        let mut related: Vec<&str> =
+            members.iter().flat_map(|member| member.related.iter().copied()).collect();
         related.sort_unstable();
         related.dedup();
         let mut syncs: Vec<Operation> =
@@ -221,7 +227,11 @@ impl Sequences {
     /// If there are not as many.
     #[must_use]
     pub fn get(&self, number: u64) -> Vec<(Operation, Option<Operation>)> {
-        assert!(number < self.len(), "there are {} sequences, and number {number} is none of them", self.len());
+        assert!(
+            number < self.len(),
+            "there are {} sequences, and number {number} is none of them",
+            self.len()
+        );
         let combination = self.starts.partition_point(|start| *start <= number) - 1;
         let members = self.members(combination as u64);
         let syncs = self.syncs(&members);

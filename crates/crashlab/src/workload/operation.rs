@@ -92,7 +92,8 @@ pub const XATTR: &[u8] = b"user.mark";
 pub fn pattern(number: u64, offset: u64, into: &mut [u8]) {
     for (position, byte) in into.iter_mut().enumerate() {
         let at = offset + position as u64;
-        let word = (at / 8 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number + 1).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let word = (at / 8 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ (number + 1).wrapping_mul(0xd6e8_feb8_6659_fd93);
         *byte = ((word >> 40) ^ (word >> 17) ^ at) as u8 | 1;
     }
 }
@@ -125,10 +126,12 @@ impl Operation {
             Self::Create(path) => at_parent(fs, path, |dir, name| {
                 fs.create(dir, name, FileType::Regular, 0o644, 0, cred).map(forget)
             }),
-            Self::Mknod(path) => {
-                at_parent(fs, path, |dir, name| fs.create(dir, name, FileType::Fifo, 0o600, 0, cred).map(forget))
+            Self::Mknod(path) => at_parent(fs, path, |dir, name| {
+                fs.create(dir, name, FileType::Fifo, 0o600, 0, cred).map(forget)
+            }),
+            Self::Mkdir(path) => {
+                at_parent(fs, path, |dir, name| fs.mkdir(dir, name, 0o755, cred).map(forget))
             }
-            Self::Mkdir(path) => at_parent(fs, path, |dir, name| fs.mkdir(dir, name, 0o755, cred).map(forget)),
             Self::Symlink(target, path) => {
                 at_parent(fs, path, |dir, name| fs.symlink(dir, name, target.as_bytes(), cred).map(forget))
             }
@@ -138,7 +141,8 @@ impl Operation {
             Self::Unlink(path) => at_parent(fs, path, |dir, name| fs.unlink(dir, name)),
             Self::Rmdir(path) => at_parent(fs, path, |dir, name| fs.rmdir(dir, name)),
             Self::Rename(from, to) | Self::Exchange(from, to) => {
-                let mode = if matches!(self, Self::Rename(..)) { RenameMode::Replace } else { RenameMode::Exchange };
+                let mode =
+                    if matches!(self, Self::Rename(..)) { RenameMode::Replace } else { RenameMode::Exchange };
                 at_parent(fs, from, |from_dir, name| {
                     at_parent(fs, to, |to_dir, new_name| fs.rename(from_dir, name, to_dir, new_name, mode))
                 })
@@ -229,9 +233,7 @@ impl FromStr for Place {
         const BAD: Error = Error::Invalid("a place in a file is a number, `end`, or `end-` and a number");
         match text.strip_prefix("end") {
             Some("") => Ok(Self::End),
-            Some(rest) => {
-                rest.strip_prefix('-').and_then(|n| n.parse().ok()).map(Self::BeforeEnd).ok_or(BAD)
-            }
+            Some(rest) => rest.strip_prefix('-').and_then(|n| n.parse().ok()).map(Self::BeforeEnd).ok_or(BAD),
             None => text.parse().map(Self::At).map_err(|_| BAD),
         }
     }
@@ -347,7 +349,8 @@ mod tests {
             let operation: Operation = line.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
             assert_eq!(operation.to_string(), line.trim());
         }
-        for bad in ["", "create", "write foo 0", "write foo end-x 5", "chmod foo 9", "fallocate foo half 0 5"] {
+        for bad in ["", "create", "write foo 0", "write foo end-x 5", "chmod foo 9", "fallocate foo half 0 5"]
+        {
             assert!(bad.parse::<Operation>().is_err(), "{bad:?}");
         }
     }

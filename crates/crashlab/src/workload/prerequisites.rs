@@ -91,7 +91,10 @@ impl Maker<'_> {
 pub fn prerequisites(operation: &Operation, fs: &dyn FileSystem) -> Vec<Operation> {
     let mut maker = Maker { fs, made: Vec::new() };
     match operation {
-        Operation::Create(path) | Operation::Mknod(path) | Operation::Mkdir(path) | Operation::Symlink(_, path) => {
+        Operation::Create(path)
+        | Operation::Mknod(path)
+        | Operation::Mkdir(path)
+        | Operation::Symlink(_, path) => {
             maker.parents(path);
             maker.absent(path);
         }
