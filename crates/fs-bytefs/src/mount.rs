@@ -271,7 +271,7 @@ pub fn open<D: BlockPort + WriteLog>(
         return Err(damaged("the block bitmap marks metadata as free"));
     }
     let orphans = Orphans::load(u64::from(layout.orphans), &orphan_bytes);
-    state.mounts = (state.mounts.get() + 1).into();
+    state.mounts = state.mounts.get().saturating_add(1).into();
     state.mounted_ns = amphi_rt::time::wall_ns().into();
     state.clean = 0.into();
     let read_only = options.read_only;
