@@ -13,7 +13,7 @@ use crate::worker::{Dice, Worker};
 
 /// How an iteration ends.
 #[derive(Clone, Copy)]
-enum Crash {
+pub enum Crash {
     /// SIGKILL: the host is gone, the device keeps its power.
     Kill,
     /// The device loses its power.
@@ -25,6 +25,14 @@ impl Crash {
         match self {
             Self::Kill => "kill-loop",
             Self::PowerCut => "power-loop",
+        }
+    }
+
+    /// What it is called in a sentence.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::Kill => "killed daemon",
+            Self::PowerCut => "power cut",
         }
     }
 }
@@ -150,7 +158,8 @@ fn crash_once(
     Ok(operations)
 }
 
-fn crash_now(rig: &Rig, crash: Crash, daemon: &mut Daemon, seed: u64) {
+/// Crashes the daemon or the device of `rig` at once; `seed` decides what a power cut keeps of what is not durable.
+pub fn crash_now(rig: &Rig, crash: Crash, daemon: &mut Daemon, seed: u64) {
     match crash {
         Crash::Kill => daemon.kill(),
         Crash::PowerCut => {

@@ -43,7 +43,7 @@ fn limited(seconds: u64, program: &str) -> Command {
 }
 
 /// What a program said, both streams.
-fn said(output: &Output) -> String {
+pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 

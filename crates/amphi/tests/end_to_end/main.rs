@@ -8,6 +8,7 @@
 //! - `crash_loops` hundreds of crashes under load, with `worker` and `oracle`
 //! - `traps` what FUSE file systems are known to get wrong
 //! - `external_suites` pjdfstest, fsx, stress-ng and dbench, run by `cargo xtask test --only suites`
+//! - `program_crashes` PostgreSQL, RocksDB, Redis, SQLite, git and a build over crashes, run by `cargo xtask test --only programs`
 //! - `rig` an image and its mount
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives real processes in real time")]
 
@@ -17,6 +18,7 @@ mod export;
 mod external_suites;
 mod mounted;
 mod oracle;
+mod program_crashes;
 mod programs;
 mod rig;
 mod telemetry;
