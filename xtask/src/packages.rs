@@ -9,7 +9,7 @@ use crate::step;
 
 /// A program and the Debian package that holds it.
 pub struct Needed {
-    /// Looked for on `PATH`.
+    /// Looked for on `PATH`, and where Debian keeps PostgreSQL's own programs.
     pub program: &'static str,
     /// Debian's name for its package.
     pub package: &'static str,
@@ -42,9 +42,23 @@ pub fn ensure_for_root() -> Result<()> {
 pub const SUITES: [Needed; 3] =
     [needed("stress-ng", "stress-ng"), needed("dbench", "dbench"), needed("timeout", "coreutils")];
 
+/// What works on a mount while it crashes.
+pub const PROGRAMS: [Needed; 8] = [
+    needed("initdb", "postgresql"),
+    needed("db_bench", "rocksdb-tools"),
+    needed("ldb", "rocksdb-tools"),
+    needed("redis-server", "redis-server"),
+    needed("redis-check-aof", "redis-tools"),
+    needed("make", "make"),
+    needed("ar", "binutils"),
+    needed("timeout", "coreutils"),
+];
+
 /// Makes sure that every program of `list` is there.
 pub fn ensure(list: &[Needed]) -> Result<()> {
-    let missing: Vec<&str> = list.iter().filter(|n| !on_path(n.program)).map(|n| n.package).collect();
+    let mut missing: Vec<&str> =
+        list.iter().filter(|n| !is_installed(n.program)).map(|n| n.package).collect();
+    missing.dedup();
     if missing.is_empty() {
         return Ok(());
     }
@@ -60,6 +74,12 @@ pub fn ensure(list: &[Needed]) -> Result<()> {
         step::output(install.args(["install", "-q", "-y", "--no-install-recommends"]).args(&missing))?;
         Ok(())
     })
+}
+
+/// Whether `program` is on `PATH` or a program of some version of PostgreSQL, which Debian keeps elsewhere.
+fn is_installed(program: &str) -> bool {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    on_path(program) || versions.into_iter().any(|version| version.path().join("bin").join(program).is_file())
 }
 
 /// Whether `program` is a file in a directory of `PATH`.

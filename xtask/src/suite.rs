@@ -19,10 +19,10 @@ pub struct Options {
     /// One part alone.
     #[arg(long, value_name = "WHAT")]
     only: Option<Part>,
-    /// The first iteration of the crash loops; without it, 1.
+    /// The first iteration of the crash loops and of the programs; without it, 1.
     #[arg(long)]
     seed: Option<u64>,
-    /// How many iterations each crash loop does; without it, 200, or 2000 with --long.
+    /// How many iterations each crash loop does; without it, 200, or 2000 with --long. Of the programs, each does 4, or 40.
     #[arg(long)]
     iterations: Option<u64>,
 }
@@ -34,17 +34,20 @@ enum Part {
     Lint,
     /// Documentation builds without warnings.
     Docs,
-    /// Unit, property and end-to-end tests of every crate, without the crash loops and external suites.
+    /// Unit, property and end-to-end tests of every crate, without the crash loops, external suites and programs.
     Tests,
     /// pjdfstest, fsx, stress-ng and dbench on a mount.
     Suites,
+    /// PostgreSQL, RocksDB, Redis, SQLite, git and a C build on a mount whose daemon is killed and whose device loses its power.
+    Programs,
     /// A mounted file system's daemon is killed again and again.
     KillLoop,
     /// A mounted file system's device loses its power again and again.
     PowerLoop,
 }
 
-const PARTS: [Part; 6] = [Part::Lint, Part::Docs, Part::Tests, Part::Suites, Part::KillLoop, Part::PowerLoop];
+const PARTS: [Part; 7] =
+    [Part::Lint, Part::Docs, Part::Tests, Part::Suites, Part::Programs, Part::KillLoop, Part::PowerLoop];
 
 /// Runs the parts asked for.
 ///
@@ -89,13 +92,32 @@ fn run_part(root: &Path, part: Part, options: &Options) -> Result<()> {
                 "power_loop",
                 "--skip",
                 "external_suites::",
+                "--skip",
+                "program_crashes::",
             ]);
             step::run(&mut test)
         }),
         Part::Suites => external_suites::run(root, cargo_test(root, options)),
+        Part::Programs => programs(root, options),
         Part::KillLoop => step("kill -9 loop", || crash_loop(root, options, "crash_loops::kill_loop")),
         Part::PowerLoop => step("power-cut loop", || crash_loop(root, options, "crash_loops::power_loop")),
     }
+}
+
+/// Where nothing can be mounted, says why and succeeds.
+fn programs(root: &Path, options: &Options) -> Result<()> {
+    if let Some(reason) = packages::why_no_fuse() {
+        println!("skipped: programs over crashes: {reason}");
+        return Ok(());
+    }
+    packages::ensure(&packages::PROGRAMS)?;
+    step("programs over crashes", || {
+        let mut test = cargo_test(root, options);
+        test.args(["--package", "amphi", "--test", "end_to_end", "--", "program_crashes::"]);
+        // One after the other: each says what it did, and none slows another down.
+        test.args(["--nocapture", "--test-threads=1"]);
+        step::run(&mut test)
+    })
 }
 
 fn crash_loop(root: &Path, options: &Options, test: &str) -> Result<()> {

@@ -24,7 +24,7 @@ impl Program for Git {
     const NAME: &'static str = "git";
     const NEEDS: &'static [&'static str] = &["git"];
     const IMAGE: &'static str = "512M";
-    const OPERATIONS: u64 = 25;
+    const OPERATIONS: u64 = 40;
 
     fn prepare(&mut self, rig: &Rig) -> Outcome<()> {
         run(command("git").args(["init", "-q"]).arg(rig.on_mount("repository")))?;

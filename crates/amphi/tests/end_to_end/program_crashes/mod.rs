@@ -61,7 +61,7 @@ fn survive<P: Program>(make: impl Fn(Dice) -> P) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let long = std::env::var_os("AMPHI_TEST_LONG").is_some();
     let first = number("AMPHI_LOOP_SEED").unwrap_or(1);
-    let iterations = number("AMPHI_LOOP_ITERATIONS").unwrap_or(if long { 10 } else { 1 });
+    let iterations = number("AMPHI_LOOP_ITERATIONS").unwrap_or(if long { 40 } else { 4 });
     for seed in first..first + iterations {
         let mut rig = Rig::new(P::IMAGE);
         let mut dice = Dice::new(seed);

@@ -30,7 +30,7 @@ impl Program for Redis {
     const NAME: &'static str = "Redis";
     const NEEDS: &'static [&'static str] = &["redis-server", "redis-check-aof"];
     const IMAGE: &'static str = "512M";
-    const OPERATIONS: u64 = 3000;
+    const OPERATIONS: u64 = 8000;
 
     fn prepare(&mut self, rig: &Rig) -> Outcome<()> {
         std::fs::create_dir(rig.on_mount("redis")).map_err(|error| error.to_string())

@@ -33,7 +33,7 @@ impl Program for RocksDb {
     const NAME: &'static str = "RocksDB";
     const NEEDS: &'static [&'static str] = &["db_bench", "ldb"];
     const IMAGE: &'static str = "1G";
-    const OPERATIONS: u64 = 2500;
+    const OPERATIONS: u64 = 6000;
 
     fn prepare(&mut self, _rig: &Rig) -> Outcome<()> {
         // The first run makes the database.
