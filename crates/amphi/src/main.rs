@@ -3,6 +3,7 @@
 
 mod completions;
 mod control;
+mod crash;
 mod daemon;
 mod device;
 mod export;
@@ -53,6 +54,7 @@ enum Command {
     Info(info::Options),
     Stats(stats::Options),
     PowerCut(power_cut::Options),
+    Crash(crash::Options),
     Completions(completions::Options),
 }
 
@@ -75,6 +77,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Fsck(options) => return Ok(fsck::run(&options)),
         Command::Info(options) => info::run(&options)?,
         Command::Stats(options) => stats::run(&options)?,
+        Command::Crash(options) => return crash::run(&options),
         Command::PowerCut(options) => power_cut::run(&options)?,
         Command::Completions(options) => completions::run(&options),
     }

@@ -167,11 +167,6 @@ impl Lab {
             || self.only.as_ref().is_some_and(|only| inner.next_point > only.point)
     }
 
-    /// Counts how many events were recorded.
-    pub fn events(&self, events: usize) {
-        self.inner.lock().moment.events = events;
-    }
-
     /// Notes that something is wrong without any crash, such as an answer that differs from the model's.
     pub fn wrong_without_crash(&self, what: String) {
         let (moment, point) = {
@@ -351,7 +346,7 @@ impl Lab {
 pub struct Watching(pub Arc<Lab>);
 
 impl Watcher for Watching {
-    fn crash_point(&self, device: &Ssd, next: &Next<'_>, units: &[Unit]) {
+    fn crash_point(&self, device: &Ssd, next: &Next<'_>, units: &[Unit], events: usize) {
         let lab = &*self.0;
         let (moment, point) = {
             let mut inner = lab.inner.lock();
@@ -371,7 +366,7 @@ impl Watcher for Watching {
                 return;
             }
             inner.tally.points += 1;
-            (inner.moment.clone(), point)
+            (Moment { events, ..inner.moment.clone() }, point)
         };
         lab.look(device, next, units, &moment, point);
     }

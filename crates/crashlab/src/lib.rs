@@ -6,12 +6,16 @@
 //! number, so a violation is one short text ([`id`]) that does it again. How it is used is in `docs/crashlab.md`.
 #![forbid(unsafe_code)]
 
+pub mod campaign;
+pub mod days;
+pub mod explain;
 pub mod id;
 pub mod judge;
 pub mod lab;
 pub mod oracle;
 pub mod rig;
 pub mod session;
+pub mod shrink;
 pub mod state;
 pub mod subject;
 pub mod tree;

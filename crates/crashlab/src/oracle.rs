@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use amphi_model::Model;
-use amphi_vfs::{FileSystem, FileType, Promise, Result};
+use amphi_vfs::{AccessTimes, FileSystem, FileType, Promise, Result};
 
 use crate::tree::{Node, Tree};
 use crate::workload::{How, Operation, at};
@@ -96,6 +96,8 @@ impl Oracle {
     /// The model's.
     pub fn new(promise: Promise, root: &Node) -> Result<Self> {
         let model = Model::new();
+        // Reading is for looking at trees here, and must not change them.
+        model.set_access_times(AccessTimes::Never);
         let time = |ns| amphi_vfs::SetTime::At(amphi_vfs::TimeSpec { ns });
         let change = amphi_vfs::SetAttr {
             mode: Some(root.mode),
@@ -206,6 +208,39 @@ impl Oracle {
         }
         range.ctimes = vec![new.times[2]];
         range
+    }
+
+    /// Takes what a crash has left as what there is from now on: contents and times of regular files, wherever they were not promised.
+    ///
+    /// # Errors
+    /// The model's; the names must be those of the model.
+    pub fn adopt(&mut self, found: &Tree) -> Result<()> {
+        use amphi_vfs::{Cred, SetAttr, SetTime, TimeSpec, WriteMode};
+        // Nothing holds on to files any more: what had no name is gone.
+        self.model.drop_references();
+        let cred = &Cred::ROOT;
+        for (path, ino) in &found.names {
+            let Some(node) = found.nodes.get(ino) else { continue };
+            let time = |which: usize| Some(SetTime::At(TimeSpec { ns: node.times[which] }));
+            at(&self.model, path, |ino| {
+                if node.file_type == FileType::Regular {
+                    self.model.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() }, cred)?;
+                    self.model.write(ino, 0, &node.data, WriteMode::default(), cred)?;
+                }
+                let change = SetAttr {
+                    mode: Some(node.mode),
+                    atime: time(0),
+                    mtime: time(1),
+                    ctime: Some(TimeSpec { ns: node.times[2] }),
+                    ..SetAttr::default()
+                };
+                self.model.setattr(ino, &change, cred).map(drop)
+            })?;
+        }
+        self.tree = self.walk();
+        let regular = self.tree.nodes.iter().filter(|(_, node)| node.file_type == FileType::Regular);
+        self.ranges = regular.map(|(ino, node)| (*ino, Range::exactly(node))).collect();
+        Ok(())
     }
 
     fn synced(&mut self, ino: u64, data_only: bool) {

@@ -137,8 +137,8 @@ enum By {
 
 /// Looks at the device when it could crash.
 pub trait Watcher: Send + Sync {
-    /// The device is about to carry out `next` (nothing: an operation has just returned), `units` are on their way, oldest first.
-    fn crash_point(&self, device: &Ssd, next: &Next<'_>, units: &[Unit]);
+    /// The device is about to carry out `next` (nothing: an operation has just returned), `units` are on their way, oldest first; `events` were recorded so far.
+    fn crash_point(&self, device: &Ssd, next: &Next<'_>, units: &[Unit], events: usize);
 }
 
 /// What the device is about to carry out at a crash point.
@@ -225,12 +225,6 @@ impl Rig {
         self.recorder.as_ref().map_or_else(Vec::new, |(recording, _)| recording.lock().events.clone())
     }
 
-    /// How many events were recorded so far.
-    #[must_use]
-    pub fn event_count(&self) -> usize {
-        self.recorder.as_ref().map_or(0, |(recording, _)| recording.lock().events.len())
-    }
-
     /// Notes that an operation begins.
     pub fn begin(&self, operation: usize) {
         self.note(|recording| recording.events.push(Event::Begin(operation)));
@@ -254,8 +248,12 @@ impl Rig {
 
     fn point(&self, next: &Next<'_>) {
         let Some((recording, watcher)) = &self.recorder else { return };
-        let units: Vec<Unit> = recording.lock().pending.iter().map(|pending| pending.unit.clone()).collect();
-        watcher.crash_point(&self.ssd, next, &units);
+        let (units, events) = {
+            let recording = recording.lock();
+            let units: Vec<Unit> = recording.pending.iter().map(|pending| pending.unit.clone()).collect();
+            (units, recording.events.len())
+        };
+        watcher.crash_point(&self.ssd, next, &units, events);
     }
 
     fn arrived(&self, task: u64) {

@@ -128,8 +128,17 @@ impl Session {
         }
     }
 
+    /// Runs operations as they are, without prerequisites, as if they were workload `id`; crashes are looked at from the last but one on.
+    pub fn run_script(&self, id: WorkloadId, script: &[Operation], looking: &Looking) -> Outcome {
+        self.observe(id, looking, Some(script))
+    }
+
     /// Runs one workload.
     pub fn run(&self, id: WorkloadId, looking: &Looking) -> Outcome {
+        self.observe(id, looking, None)
+    }
+
+    fn observe(&self, id: WorkloadId, looking: &Looking, script: Option<&[Operation]>) -> Outcome {
         let cramped = matches!(id.kind, Kind::Random | Kind::Trace);
         let (origin, room) =
             if cramped { (&self.cramped, self.room[1]) } else { (&self.origin, self.room[0]) };
@@ -142,7 +151,7 @@ impl Session {
             looking.most_violations,
         ));
         let outcome =
-            world(id.number ^ (id.kind as u64) << 56).try_run(|| self.within(origin, &lab, id, looking));
+            world(id.number ^ (id.kind as u64) << 56).try_run(|| self.within(origin, &lab, id, looking, script));
         let (script, events) = match outcome {
             Ok(Ok(done)) => done,
             Ok(Err(what)) => {
@@ -164,12 +173,19 @@ impl Session {
         lab: &Arc<Lab>,
         id: WorkloadId,
         looking: &Looking,
+        script: Option<&[Operation]>,
     ) -> Result<(Vec<Operation>, Vec<Event>), String> {
         let ssd = origin.fork_device().map_err(|error| error.to_string())?;
         let rig = Arc::new(Rig::watched(ssd, Box::new(Watching(Arc::clone(lab)))));
         let fs = self.subject.mount(Arc::clone(&rig))?;
         let oracle = Oracle::new(fs.promise(), &self.root).map_err(|error| error.to_string())?;
         let mut run = Run { lab, rig: &rig, fs: &*fs, oracle, script: Vec::new() };
+        if let Some(script) = script {
+            for (place, operation) in script.iter().enumerate() {
+                run.step(operation, place + 2 >= script.len());
+            }
+            return Ok((std::mem::take(&mut run.script), rig.events()));
+        }
         match id.kind {
             Kind::Seq1 => run.sequence(self.seq1.get(id.number), 0),
             Kind::Extra1 => run.sequence(self.extra1.get(id.number), 0),
@@ -227,7 +243,6 @@ impl Run<'_> {
             (Err(_), true) => self.oracle.legal(),
         };
         self.lab.moment(&text, legal, watched);
-        self.lab.events(self.rig.event_count());
         self.rig.begin(place);
         let answer = operation.apply(self.fs, place as u64);
         self.script.push(operation);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use amphi_device::Lpa;
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions, fsck};
 use amphi_ssd::{OpenOptions, Profile, Ssd};
-use amphi_vfs::FileSystem;
+use amphi_vfs::{AccessTimes, FileSystem};
 
 use crate::rig::Rig;
 
@@ -51,7 +51,11 @@ impl Subject for ByteFsSubject {
     }
 
     fn mount(&self, device: Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
-        let options = MountOptions { write_back_interval_ns: 0, ..MountOptions::default() };
+        let options = MountOptions {
+            write_back_interval_ns: 0,
+            access_times: AccessTimes::Never,
+            ..MountOptions::default()
+        };
         match ByteFs::mount(device, options) {
             Ok(fs) => Ok(Box::new(fs)),
             Err(error) => Err(error.to_string()),
@@ -93,6 +97,18 @@ pub enum Size {
 /// # Errors
 /// The profile does not exist, or is one whose crash states cannot be enumerated.
 pub fn device(profile: &str, size: Size) -> Result<Ssd, String> {
+    sized(profile, size, true)
+}
+
+/// A new device of a profile, which takes the time that the profile says.
+///
+/// # Errors
+/// As [`device`].
+pub fn timed_device(profile: &str, size: Size) -> Result<Ssd, String> {
+    sized(profile, size, false)
+}
+
+fn sized(profile: &str, size: Size, free: bool) -> Result<Ssd, String> {
     let mut profile = Profile::named(profile).map_err(|error| error.to_string())?;
     if profile.contract().block_durability == amphi_device::BlockDurability::Flush {
         return Err(format!(
@@ -108,6 +124,6 @@ pub fn device(profile: &str, size: Size) -> Result<Ssd, String> {
         Size::Cramped => (64 << 10, 4 << 20),
     };
     profile.log.region_bytes = region;
-    let options = OpenOptions { free: true, ..OpenOptions::default() };
+    let options = OpenOptions { free, ..OpenOptions::default() };
     Ssd::try_in_memory(&profile, bytes, &options).map_err(|error| error.to_string())
 }

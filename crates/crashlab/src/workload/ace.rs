@@ -116,6 +116,7 @@ pub fn additions() -> Vec<Bounded> {
     for file in FILES {
         all.push(bounded(Operation::Symlink(own("A/bar"), own(file)), &[file]));
         all.push(bounded(Operation::Mknod(own(file)), &[file]));
+        all.push(bounded(Operation::Tmpfile(own(file)), &[file]));
         all.push(bounded(Operation::Chmod(own(file), 0o4751), &[file]));
         all.push(bounded(Operation::Chown(own(file), 1000, 100), &[file]));
         all.push(bounded(Operation::Utimens(own(file), 1_234_567_890_123_456_789), &[file]));

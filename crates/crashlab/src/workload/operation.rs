@@ -47,6 +47,8 @@ pub enum How {
 pub enum Operation {
     /// Creates a regular file.
     Create(String),
+    /// Creates a file without a name (`O_TMPFILE`) in the path's directory, writes 100 bytes to it, and gives it the path as its name.
+    Tmpfile(String),
     /// Creates a FIFO (`mknod`).
     Mknod(String),
     /// Creates a directory.
@@ -125,6 +127,17 @@ impl Operation {
         match self {
             Self::Create(path) => at_parent(fs, path, |dir, name| {
                 fs.create(dir, name, FileType::Regular, 0o644, 0, cred).map(forget)
+            }),
+            Self::Tmpfile(path) => at_parent(fs, path, |dir, name| {
+                let ino = fs.tmpfile(dir, 0o640, cred)?.attr.ino;
+                let mut data = [0; 100];
+                pattern(number, 0, &mut data);
+                let outcome = fs
+                    .write(ino, 0, &data, WriteMode::default(), cred)
+                    .and_then(|_| fs.fsync(ino, false))
+                    .and_then(|()| fs.link(ino, dir, name).map(forget));
+                fs.forget(ino, 1);
+                outcome
             }),
             Self::Mknod(path) => at_parent(fs, path, |dir, name| {
                 fs.create(dir, name, FileType::Fifo, 0o600, 0, cred).map(forget)
@@ -252,6 +265,7 @@ impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Create(path) => write!(f, "create {path}"),
+            Self::Tmpfile(path) => write!(f, "tmpfile {path}"),
             Self::Mknod(path) => write!(f, "mknod {path}"),
             Self::Mkdir(path) => write!(f, "mkdir {path}"),
             Self::Symlink(target, path) => write!(f, "symlink {target} {path}"),
@@ -303,6 +317,7 @@ impl FromStr for Operation {
         };
         Ok(match words[..] {
             ["create", path] => Self::Create(own(path)),
+            ["tmpfile", path] => Self::Tmpfile(own(path)),
             ["mknod", path] => Self::Mknod(own(path)),
             ["mkdir", path] => Self::Mkdir(own(path)),
             ["symlink", target, path] => Self::Symlink(own(target), own(path)),
@@ -340,7 +355,7 @@ mod tests {
 
     #[test]
     fn every_operation_is_read_as_it_was_written() {
-        let lines = "create foo\nmknod p\nmkdir A\nsymlink foo A/s\nlink foo A/bar\nunlink foo\nrmdir A/C\nrename A B\n\
+        let lines = "create foo\ntmpfile A/foo\nmknod p\nmkdir A\nsymlink foo A/s\nlink foo A/bar\nunlink foo\nrmdir A/C\nrename A B\n\
             exchange foo bar\nwrite foo end 32768\nwrite-direct A/foo 0 8192\nwrite-mapped foo end-2000 5000\n\
             fallocate foo zero-keep 0 5000\nfallocate foo punch end-2000 5000\nfallocate foo plain end 1\n\
             truncate foo 2500\nsetxattr foo 100\nremovexattr foo\nchmod foo 4755\nchown foo 7 8\nutimens foo -5\n\

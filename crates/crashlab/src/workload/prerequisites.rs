@@ -92,6 +92,7 @@ pub fn prerequisites(operation: &Operation, fs: &dyn FileSystem) -> Vec<Operatio
     let mut maker = Maker { fs, made: Vec::new() };
     match operation {
         Operation::Create(path)
+        | Operation::Tmpfile(path)
         | Operation::Mknod(path)
         | Operation::Mkdir(path)
         | Operation::Symlink(_, path) => {
