@@ -176,12 +176,22 @@ fn terms(campaign: &Campaign) -> String {
 
 fn save(campaign: &Campaign, report: &Report, kept: &Tally) -> Result<(), String> {
     let Some(path) = &campaign.checkpoint else { return Ok(()) };
-    let mut text = format!("amphi crash campaign 1\n{}\nnext {}\nelapsed_ns {}\n", terms(campaign), report.next, report.elapsed_ns);
+    let mut text = format!(
+        "amphi crash campaign 1\n{}\nnext {}\nelapsed_ns {}\n",
+        terms(campaign),
+        report.next,
+        report.elapsed_ns
+    );
     for (name, value) in fields(kept) {
         text += &format!("{name} {value}\n");
     }
     for violation in &report.violations {
-        text += &format!("violation {} | {} | {}\n", violation.id, violation.operation, violation.what.replace('\n', " "));
+        text += &format!(
+            "violation {} | {} | {}\n",
+            violation.id,
+            violation.operation,
+            violation.what.replace('\n', " ")
+        );
     }
     let fresh = path.with_extension("new");
     std::fs::write(&fresh, text)
@@ -209,7 +219,9 @@ fn load(campaign: &Campaign, path: &Path, report: &mut Report) -> Result<(), Str
         return Err(format!("{shown} is not the state of a campaign; choose another file"));
     }
     if lines.next() != Some(&terms(campaign)) {
-        return Err(format!("{shown} is the state of another campaign; choose another file, or remove it to begin anew"));
+        return Err(format!(
+            "{shown} is the state of another campaign; choose another file, or remove it to begin anew"
+        ));
     }
     for line in lines {
         let (name, value) = line.split_once(' ').ok_or_else(|| format!("{shown} is damaged at '{line}'"))?;

@@ -116,7 +116,8 @@ fn live(
         .map_err(wrong)?;
         days.tally.states += 1;
         (rig, fs) = (recovered.rig, recovered.fs);
-        let doing = interrupted.as_ref().map_or_else(String::new, |(operation, _)| format!("during {operation}: "));
+        let doing =
+            interrupted.as_ref().map_or_else(String::new, |(operation, _)| format!("during {operation}: "));
         let found = settle(&*fs, &mut oracle, interrupted).map_err(|what| wrong(format!("{doing}{what}")))?;
         judge::clean(subject, &rig).map_err(|what| wrong(format!("{doing}{what}")))?;
         oracle.adopt(&found).map_err(|error| wrong(error.to_string()))?;

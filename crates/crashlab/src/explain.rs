@@ -36,7 +36,8 @@ fn candidate(candidate: &Candidate) -> String {
     for (path, ino) in &candidate.tree.names {
         if let Some(range) = candidate.ranges.get(ino).filter(|range| range.versions.len() > 1) {
             let sizes: Vec<usize> = range.versions.iter().map(|version| version.len()).collect();
-            let _infallible = writeln!(text, "  {path:24} not synced: sizes {sizes:?}, bytes of any of these states");
+            let _infallible =
+                writeln!(text, "  {path:24} not synced: sizes {sizes:?}, bytes of any of these states");
         }
     }
     text
@@ -83,7 +84,13 @@ pub fn text(id: &CrashId, outcome: &Outcome) -> String {
         let _infallible = writeln!(text, "  and the power failed again at step {step} of recovery");
     }
     for (number, legal) in shown.legal.candidates.iter().enumerate() {
-        let _infallible = write!(text, "\nlegal, {} of {}:\n{}", number + 1, shown.legal.candidates.len(), candidate(legal));
+        let _infallible = write!(
+            text,
+            "\nlegal, {} of {}:\n{}",
+            number + 1,
+            shown.legal.candidates.len(),
+            candidate(legal)
+        );
     }
     if let Some(found) = &shown.found {
         let _infallible = write!(text, "\nfound:\n{}", listing(found));

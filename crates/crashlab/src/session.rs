@@ -150,8 +150,8 @@ impl Session {
             looking.only.clone(),
             looking.most_violations,
         ));
-        let outcome =
-            world(id.number ^ (id.kind as u64) << 56).try_run(|| self.within(origin, &lab, id, looking, script));
+        let outcome = world(id.number ^ (id.kind as u64) << 56)
+            .try_run(|| self.within(origin, &lab, id, looking, script));
         let (script, events) = match outcome {
             Ok(Ok(done)) => done,
             Ok(Err(what)) => {

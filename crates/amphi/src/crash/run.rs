@@ -278,7 +278,10 @@ fn print(options: &Options, campaign: &Campaign, report: &Report, processor: f64
     let rate = |seconds: f64| report.tally.crashes() as f64 / seconds.max(1e-9);
     println!("  time                {seconds:.1} s ({:.0} crashes/s)", rate(seconds));
     if options.checkpoint.is_none() {
-        println!("  processor time      {processor:.1} s ({:.0} crashes/s of one processor)", rate(processor));
+        println!(
+            "  processor time      {processor:.1} s ({:.0} crashes/s of one processor)",
+            rate(processor)
+        );
     }
 }
 
@@ -306,9 +309,8 @@ fn days_of(options: &Options, subject: &dyn Subject) -> Result<ExitCode> {
     let style = ProgressStyle::with_template("[{bar:30}] {pos}/{len} minutes, {eta} left");
     bar.set_style(style.expect("the template is well-formed"));
     let began = processor_seconds();
-    let days =
-        days::run(subject, profile, options.seed, options.minutes, &|minute| bar.set_position(minute))
-            .map_err(|what| anyhow!(what))?;
+    let days = days::run(subject, profile, options.seed, options.minutes, &|minute| bar.set_position(minute))
+        .map_err(|what| anyhow!(what))?;
     bar.finish_and_clear();
     let processor = processor_seconds() - began;
     if options.json {
