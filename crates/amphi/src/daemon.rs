@@ -17,8 +17,9 @@ use signal_hook::iterator::Signals;
 
 use crate::control::{self, Answer, Request};
 use crate::device::{self, Speed};
-use crate::filesystem::Volume;
+use crate::filesystem::{Use, Volume};
 use crate::metrics_server;
+use crate::privileges;
 use crate::runtime_dir::{self, RuntimeFiles};
 use crate::stats::metrics;
 
@@ -32,8 +33,10 @@ pub struct Service {
     pub speed: Speed,
     /// How to mount.
     pub mount: MountOptions,
-    /// Opens what is to be mounted; the second argument is whether nothing may be changed.
-    pub open: fn(Arc<Ssd>, bool) -> Result<Box<dyn Volume>>,
+    /// What may be done with what is mounted.
+    pub using: Use,
+    /// Opens what is to be mounted.
+    pub open: fn(Arc<Ssd>, Use) -> Result<Box<dyn Volume>>,
     /// Where to answer Prometheus, if anywhere.
     pub metrics: Option<SocketAddr>,
 }
@@ -56,9 +59,11 @@ struct Daemon {
 /// If the image cannot be mounted, or the last flush failed.
 pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>) -> Result<()> {
     crash_on_panic();
+    // Before the first thread is started: capabilities are each thread's own.
+    privileges::drop_unneeded(&service.image, &service.directory)?;
     let device = Arc::new(device::open(&service.image, service.speed)?);
     let files = runtime_dir::for_daemon(&service.image)?;
-    let volume = (service.open)(Arc::clone(&device), service.mount.read_only)?;
+    let volume = (service.open)(Arc::clone(&device), service.using)?;
     let metrics = service.metrics.map(metrics_server::listen).transpose()?;
     let session = volume.attach(&service.directory, &service.mount)?;
     let daemon = Arc::new(Daemon {

@@ -10,7 +10,7 @@ use amphi_ssd::Ssd;
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::filesystem::{self, Volume};
+use crate::filesystem::{self, Use, Volume};
 use crate::mount::{self, Serving};
 
 /// Exports the SSD's block side as the file DIRECTORY/ssd.
@@ -55,7 +55,7 @@ pub fn run(options: &Options) -> Result<()> {
 /// An SSD without regard to what is on it.
 struct Raw(Arc<Ssd>);
 
-fn open(device: Arc<Ssd>, _read_only: bool) -> Result<Box<dyn Volume>> {
+fn open(device: Arc<Ssd>, _using: Use) -> Result<Box<dyn Volume>> {
     Ok(Box::new(Raw(device)))
 }
 

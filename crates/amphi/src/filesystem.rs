@@ -11,7 +11,7 @@ use amphi_fs_bytefs::format::FormatError;
 use amphi_fs_bytefs::fsck::{self, FsckError, Severity};
 use amphi_fs_bytefs::{ByteFs, FormatOptions};
 use amphi_ssd::Ssd;
-use amphi_vfs::{Cred, FileSystem, Ino, SetAttr};
+use amphi_vfs::{AccessTimes, Cred, FileSystem, Ino, SetAttr};
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
 
@@ -113,12 +113,23 @@ pub trait Volume: Send + Sync {
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
+/// What may be done with a file system that is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// When reading moves access times.
+    pub access_times: AccessTimes,
+}
+
 /// Opens the file system on a device; a crash before is recovered from here.
 ///
 /// # Errors
 /// If there is none that this program knows, or it is damaged.
-pub fn open(device: Arc<Ssd>, read_only: bool) -> Result<Box<dyn Volume>> {
-    let options = amphi_fs_bytefs::MountOptions { read_only, ..amphi_fs_bytefs::MountOptions::default() };
+pub fn open(device: Arc<Ssd>, using: Use) -> Result<Box<dyn Volume>> {
+    let Use { read_only, access_times } = using;
+    let options =
+        amphi_fs_bytefs::MountOptions { read_only, access_times, ..amphi_fs_bytefs::MountOptions::default() };
     match ByteFs::mount(device, options) {
         Ok(fs) => Ok(Box::new(Bytefs(Arc::new(fs)))),
         Err(amphi_fs_bytefs::MountError::Format(FormatError::NotByteFs)) => Err(nothing_known()),

@@ -15,6 +15,7 @@ mod mkfs;
 mod mount;
 mod mountinfo;
 mod power_cut;
+mod privileges;
 mod progress;
 mod runtime_dir;
 mod size;

@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use amphi_front_fuse::MountOptions;
 use amphi_ssd::Ssd;
+use amphi_vfs::AccessTimes;
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::daemon::{self, Service};
 use crate::device::Speed;
-use crate::filesystem::{self, Volume};
+use crate::filesystem::{self, Use, Volume};
 use crate::metrics_server;
 use crate::mountinfo;
 use crate::runtime_dir::RuntimeFiles;
@@ -42,7 +43,8 @@ pub struct Options {
 /// How to serve a mount, of whatever.
 #[derive(clap::Args)]
 pub struct Serving {
-    /// Mount options: ro, rw, allow_other (the default for root), private, suid, nosuid, dev, nodev.
+    /// Mount options: ro, rw, allow_other (other users may enter, within the files' permissions), private
+    /// (the default), suid, nosuid, dev, nodev, relatime (the default), noatime, strictatime.
     #[arg(short = 'o', value_name = "OPTION", value_delimiter = ',')]
     option: Vec<String>,
     /// Stay in the foreground; Ctrl-C unmounts.
@@ -112,15 +114,17 @@ impl Serving {
         &self,
         image: &Path,
         directory: &Path,
-        open: fn(Arc<Ssd>, bool) -> Result<Box<dyn Volume>>,
+        open: fn(Arc<Ssd>, Use) -> Result<Box<dyn Volume>>,
         is: &str,
     ) -> Result<()> {
         show_traces();
+        let (mount, using) = mount_options(image, &self.option)?;
         let service = Service {
             image: existing_image(image)?,
             directory: mountinfo::absolute(directory)?,
             speed: if self.free { Speed::Free } else { Speed::Dilated(self.dilate) },
-            mount: mount_options(image, &self.option)?,
+            using,
+            mount,
             open,
             metrics: self.metrics,
         };
@@ -197,20 +201,16 @@ pub fn existing_image(image: &Path) -> Result<PathBuf> {
         .with_context(|| format!("{} cannot be opened; make it with: amphi mkfs", image.display()))
 }
 
-/// Like other file systems, one that root mounts is for everybody, within its permissions.
-fn mount_options(image: &Path, words: &[String]) -> Result<MountOptions> {
+/// The `-o` words: how to mount, and how the file system is used.
+fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use)> {
     let is_root = rustix::process::geteuid().is_root();
     let image = existing_image(image)?;
     // Whoever asks by directory later finds the image by this name.
     let fsname =
         image.to_str().with_context(|| format!("{} is not valid UTF-8; rename it", image.display()))?;
-    let mut options = MountOptions {
-        fsname: fsname.to_owned(),
-        allow_other: is_root,
-        suid: is_root,
-        dev: is_root,
-        ..MountOptions::default()
-    };
+    let mut options =
+        MountOptions { fsname: fsname.to_owned(), suid: is_root, dev: is_root, ..MountOptions::default() };
+    let mut access_times = AccessTimes::default();
     for word in words {
         match word.as_str() {
             "ro" => options.read_only = true,
@@ -221,10 +221,14 @@ fn mount_options(image: &Path, words: &[String]) -> Result<MountOptions> {
             "nosuid" => options.suid = false,
             "dev" => options.dev = true,
             "nodev" => options.dev = false,
+            "relatime" => access_times = AccessTimes::Relative,
+            "noatime" => access_times = AccessTimes::Never,
+            "strictatime" => access_times = AccessTimes::Strict,
             other => bail!("`{other}` is not a mount option of Amphi; see amphi mount --help"),
         }
     }
-    Ok(options)
+    let using = Use { read_only: options.read_only, access_times };
+    Ok((options, using))
 }
 
 fn dilation(text: &str) -> Result<f64, String> {
@@ -241,8 +245,15 @@ mod tests {
     #[test]
     fn mount_options_are_read_and_unknown_ones_named() {
         let image = tempfile::NamedTempFile::new().unwrap();
-        let options = mount_options(image.path(), &["ro".into(), "private".into()]).unwrap();
-        assert!(options.read_only && !options.allow_other);
+        let read = |words: &[&str]| {
+            mount_options(image.path(), &words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
+        };
+        let (options, using) = read(&[]).unwrap();
+        assert!(!options.allow_other && !options.read_only, "nobody else enters unless asked");
+        assert_eq!(using, Use { read_only: false, access_times: AccessTimes::Relative });
+        let (options, using) = read(&["ro", "allow_other", "noatime"]).unwrap();
+        assert!(options.read_only && options.allow_other);
+        assert_eq!(using, Use { read_only: true, access_times: AccessTimes::Never });
         let error = mount_options(image.path(), &["fast".into()]).unwrap_err().to_string();
         assert!(error.contains("`fast`"), "{error}");
     }

@@ -59,7 +59,7 @@ fn pjdfstest() {
         return;
     }
     let rig = Rig::new("1G");
-    rig.mount();
+    rig.mount_for_all();
     let configuration = "[features]\nposix_fallocate = {}\nrename_ctime = {}\nutimensat = {}\nutime_now = {}\n\
         [settings]\nnaptime = 0.01\nallow_remount = false\n\
         [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n";
@@ -194,7 +194,7 @@ fn fsx() {
     let mut seed = 0;
     for processes in 1..=4 {
         let rig = Rig::new("256M");
-        rig.mount();
+        rig.mount_for_all();
         for mix in &MIXES {
             let configuration = mix.write(&rig);
             let children: Vec<_> = (0..processes)
@@ -288,7 +288,7 @@ fn stress_ng() {
     let seconds = if long() { "10s" } else { "1s" };
     let rig = Rig::new("1G");
     for stressor in STRESSORS {
-        rig.mount();
+        rig.mount_for_all();
         let mut command = limited(180, "stress-ng");
         command.args([&format!("--{stressor}"), "2", "--timeout", seconds, "--verify"]);
         command.args(["--temp-path", &rig.mount_point()]);
@@ -320,7 +320,7 @@ fn dbench() {
         return;
     }
     let rig = Rig::new("1G");
-    rig.mount();
+    rig.mount_for_all();
     let mut command = limited(180, "dbench");
     command.args(["-t", if long() { "60" } else { "10" }, "-D", &rig.mount_point(), "4"]);
     let output = command.output().unwrap();
@@ -346,7 +346,7 @@ fn many_cached_files_cost_little() {
         return;
     }
     let rig = Rig::new("4G");
-    rig.mount();
+    rig.mount_for_all();
     let pid = rig.daemon_pid();
     let memory = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

@@ -9,6 +9,8 @@
 //! - `traps` what FUSE file systems are known to get wrong
 //! - `external_suites` pjdfstest, fsx, stress-ng and dbench, run by `cargo xtask test --only suites`
 //! - `program_crashes` PostgreSQL, RocksDB, Redis, SQLite, git and a build over crashes, run by `cargo xtask test --only programs`
+//! - `promises` rarer things that programs ask: kept, or refused as docs/posix.md says
+//! - `security` what nobody else gets: mounts, images, privileges
 //! - `rig` an image and its mount
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives real processes in real time")]
 
@@ -20,7 +22,9 @@ mod mounted;
 mod oracle;
 mod program_crashes;
 mod programs;
+mod promises;
 mod rig;
+mod security;
 mod telemetry;
 mod traps;
 mod worker;

@@ -78,6 +78,11 @@ impl Rig {
         amphi_ok(&["mount", "--free", &self.image(), &self.mount_point()]);
     }
 
+    /// As [`mount`](Self::mount), and other users may enter.
+    pub fn mount_for_all(&self) {
+        amphi_ok(&["mount", "--free", "-o", "allow_other", &self.image(), &self.mount_point()]);
+    }
+
     /// Unmounts.
     pub fn umount(&self) {
         amphi_ok(&["umount", &self.mount_point()]);
