@@ -92,6 +92,10 @@ impl Rig {
     pub fn mount_as_child(&self, speed: &[&str]) -> Daemon {
         let mut command = Command::new(env!("CARGO_BIN_EXE_amphi"));
         command.args(["mount", "--foreground"]).args(speed).arg(self.image()).arg(self.mount_point());
+        if rustix::process::geteuid().is_root() {
+            // Some programs that the tests run refuse to be root.
+            command.args(["-o", "allow_other"]);
+        }
         let log =
             std::fs::File::options().create(true).append(true).open(self.path("daemon.log")).expect("a log");
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("amphi starts");
