@@ -461,7 +461,7 @@ impl Layout {
     /// dies at once, and room for mapping checkpoints.
     pub(crate) fn blocks_for(profile: &crate::Profile, capacity_pages: u64) -> u64 {
         let host = capacity_pages.div_ceil(profile.flash.pages_per_block);
-        let dies = profile.flash.channels * profile.flash.ways;
+        let dies = profile.flash.channels * profile.flash.ways * profile.media.planes;
         let spare = (host * profile.flash.over_provisioning_percent).div_ceil(100);
         let mapping = Self::mapping_blocks(profile.flash.pages_per_block, capacity_pages);
         host + spare.max(MIN_SPARE_BLOCKS + 2 * dies) + mapping

@@ -45,6 +45,7 @@ mod worker;
 
 pub use calibrate::{Calibration, calibrate};
 pub use error::ImageError;
+pub use flash::{GcPolicy, MediaProfile};
 pub use info::{Info, Shutdown};
 pub use ports::Ticket;
 pub use profile::{

@@ -29,6 +29,8 @@ use crate::{ImageError, Profile};
 pub(crate) struct Plan {
     pub(crate) layout: Layout,
     text: String,
+    /// Blocks that are bad from the factory.
+    bad: Vec<u64>,
 }
 
 impl Plan {
@@ -50,7 +52,13 @@ impl Plan {
         if text.len() as u64 > PROFILE_MAX {
             return Err(refuse("the profile's text is longer than 48 KiB"));
         }
-        Ok(Self { layout: Layout::new(profile, pages, Layout::blocks_for(profile, pages)), text })
+        let layout = Layout::new(profile, pages, Layout::blocks_for(profile, pages));
+        let bad: Vec<u64> =
+            (0..layout.blocks).filter(|&block| profile.media.is_bad_from_factory(block)).collect();
+        if !Layout::blocks_fit(profile, pages, layout.blocks - bad.len() as u64) {
+            return Err(refuse("too many of its blocks are bad from the factory; see media.factory_bad_ppm"));
+        }
+        Ok(Self { layout, text, bad })
     }
 
     /// Writes the new device into an image of zeros. The header comes last.
@@ -66,6 +74,10 @@ impl Plan {
         image.allocate(0, layout.txlog_ids).map_err(no_room)?;
         image.allocate(layout.trims, layout.cache - layout.trims).map_err(no_room)?;
         image.allocate(layout.block_headers, layout.oob - layout.block_headers).map_err(no_room)?;
+        for &block in &self.bad {
+            let bad = BlockHeader { bad: true, ..BlockHeader::from_word(0) };
+            image.word(layout.block_header(block)).store(bad.word(), Ordering::Relaxed);
+        }
         image.write(PROFILE_AT, self.text.as_bytes());
         image.word(control!(clock)).store(1, Ordering::Relaxed);
         let mut header = Header {
@@ -357,7 +369,7 @@ impl Core {
         let now = self.timing.now();
         let mut done = now;
         for (die, &pages) in (0..).zip(&self.read_at_power_up) {
-            done = (0..pages).fold(done, |done, _| done.max(self.time_read(Cause::Mapping, now, die)));
+            done = (0..pages).fold(done, |done, _| done.max(self.timing.read_page(now, die)));
         }
         self.count().flash_read(Cause::Mapping, self.read_at_power_up.iter().sum());
         self.timing.wait(done);

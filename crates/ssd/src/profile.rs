@@ -8,6 +8,8 @@ use std::path::Path;
 use amphi_device::{BlockDurability, ByteDurability, DurabilityContract, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
+use crate::flash::MediaProfile;
+
 /// The built-in profiles: name and text.
 const BUILT_IN: [(&str, &str); 3] = [
     ("mssd-pcie3", include_str!("../../../profiles/mssd-pcie3.toml")),
@@ -66,6 +68,9 @@ pub struct Profile {
     /// What the firmware does with the device's memory.
     #[serde(default)]
     pub firmware: FirmwareProfile,
+    /// Planes, garbage collection, failures.
+    #[serde(default)]
+    pub media: MediaProfile,
     /// What survives what.
     pub persistence: PersistenceProfile,
     /// Figures published about the device, which [`calibrate`](crate::calibrate) measures.
@@ -375,6 +380,7 @@ impl Profile {
                 "512, 1024, 2048 or 4096",
             ),
         ];
+        self.media.check()?;
         for point in &self.published {
             if !crate::calibrate::probe_names().any(|name| name == point.name) {
                 let known = crate::calibrate::probe_names().collect::<Vec<_>>().join(", ");

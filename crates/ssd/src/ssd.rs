@@ -135,6 +135,7 @@ impl Ssd {
         let core = &self.core;
         let mut stats = core.count().report();
         core.wear().report(&mut stats);
+        stats.bad_blocks = core.blocks.bad();
         core.meters.report(&mut stats);
         let active = core.active_region();
         stats.log_used = core.log_tail(active);

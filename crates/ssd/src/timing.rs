@@ -8,6 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Profile;
 
+mod dies;
+
+use dies::Die;
+
 /// A resource that serves one thing at a time.
 #[derive(Debug, Default)]
 struct Timeline(AtomicU64);
@@ -37,13 +41,14 @@ pub(crate) struct Timing {
     program_ns: u64,
     erase_ns: u64,
     transfer_ns: u64,
+    retry_ns: u64,
     /// ns per byte, times 2^20.
     to_host: u64,
     to_device: u64,
     link_to_host: Timeline,
     link_to_device: Timeline,
     channels: Box<[Timeline]>,
-    dies: Box<[Timeline]>,
+    dies: Box<[Die]>,
     buffer: Box<[AtomicU64]>,
     buffered: AtomicU64,
 }
@@ -67,12 +72,13 @@ impl Timing {
             program_ns: scale(flash.program_ns),
             erase_ns: scale(flash.erase_ns),
             transfer_ns: scale(flash.transfer_ns),
+            retry_ns: scale(profile.media.read_retry_ns),
             to_host: per_byte(link.read_mb_s),
             to_device: per_byte(link.write_mb_s),
             link_to_host: Timeline::default(),
             link_to_device: Timeline::default(),
             channels: timelines(flash.channels),
-            dies: timelines(flash.channels * flash.ways),
+            dies: (0..flash.channels * flash.ways).map(|_| Die::default()).collect(),
             buffer: (0..flash.write_buffer_pages).map(|_| AtomicU64::new(0)).collect(),
             buffered: AtomicU64::new(0),
         }
@@ -135,13 +141,23 @@ impl Timing {
         self.link_to_device.book(now, ns).max(now) + self.line_write_ns
     }
 
-    /// A die reads a page and the channel carries it.
+    /// The die of a plane. Planes are numbered through all dies: the first of each, then the second.
+    fn die(&self, plane: u64) -> &Die {
+        &self.dies[plane as usize % self.dies.len()]
+    }
+
+    /// A die reads a page and the channel carries it. `die` is the number of the plane.
     pub(crate) fn read_page(&self, from: u64, die: u64) -> u64 {
         if self.free {
             return 0;
         }
-        let read = self.dies[die as usize].book(from, self.read_ns);
+        let read = self.die(die).book(from, self.read_ns);
         self.over_channel(read, die)
+    }
+
+    /// A die reads a page once more, with other thresholds. Answers when it is done.
+    pub(crate) fn retry_read(&self, from: u64, die: u64) -> u64 {
+        if self.free { 0 } else { self.die(die).book(from, self.retry_ns) }
     }
 
     fn over_channel(&self, from: u64, die: u64) -> u64 {
@@ -158,7 +174,11 @@ impl Timing {
         }
         let slot = self.buffered.fetch_add(1, Ordering::Relaxed) as usize % self.buffer.len();
         let admitted = from.max(self.buffer[slot].load(Ordering::Relaxed));
-        let programmed = self.dies[die as usize].book(self.over_channel(admitted, die), self.program_ns);
+        let programmed = self.die(die).program(
+            self.over_channel(admitted, die),
+            self.program_ns,
+            die / self.dies.len() as u64,
+        );
         self.buffer[slot].store(programmed, Ordering::Relaxed);
         admitted
     }
@@ -173,7 +193,7 @@ impl Timing {
 
     /// A die erases a block. Answers when it is done.
     pub(crate) fn erase_block(&self, from: u64, die: u64) -> u64 {
-        if self.free { 0 } else { self.dies[die as usize].book(from, self.erase_ns) }
+        if self.free { 0 } else { self.die(die).book(from, self.erase_ns) }
     }
 }
 

@@ -45,6 +45,7 @@ enum Interrupted {
 fn small_device(dice: &mut Dice) -> Profile {
     // With time, cleaning and block commands overlap with what other tasks do.
     let mut profile = Profile::named(["free", "mssd-pcie3"][dice.below(2)]).expect("built in");
+    profile.media.planes = 1 + dice.below(2) as u64;
     profile.flash.channels = 2;
     profile.flash.ways = 1;
     profile.flash.pages_per_block = 4;
@@ -53,6 +54,11 @@ fn small_device(dice: &mut Dice) -> Profile {
     profile.log.txlog_bytes = 4096;
     profile.log.partition_bytes = 64 << 10;
     profile.log.clean_at_percent = [10, 50, 85][dice.below(3)];
+    if dice.below(3) == 0 {
+        profile.media.seed = dice.next();
+        profile.media.program_failure_ppb = 1_000_000;
+        profile.media.erase_failure_ppb = 1_000_000;
+    }
     profile.persistence.block_atomic_bytes = [512, 4096][dice.below(2)];
     if dice.below(3) == 0 {
         profile.persistence.byte_durability = ByteDurabilityName::Fence;

@@ -12,9 +12,10 @@ use amphi_rt::sync::Mutex;
 
 use crate::Profile;
 use crate::core::Core;
+use crate::flash::media::GcPolicy;
 use crate::format::{BlockHeader, Layout, OOB_BYTES, Oob, PAGE};
 use crate::image::Image;
-use crate::stats::{Cause, Wear};
+use crate::stats::{Cause, Counter, Wear};
 
 /// What a page is programmed for. Streams fill different blocks, so that long-lived pages gather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,10 @@ const FULL: u8 = 2;
 const ASIDE: u8 = 3;
 /// Holds pages of a mapping checkpoint.
 const MAPPING: u8 = 4;
+/// Failed to program: to be emptied, then bad.
+const RETIRED: u8 = 5;
+/// Not to be used.
+const BAD: u8 = 6;
 /// Blocks whose erase counts differ by less than this count as equally worn.
 const WEAR_STEP: u32 = 16;
 
@@ -75,6 +80,8 @@ pub(crate) struct Blocks {
     cold_turn: AtomicUsize,
     /// Blocks erased since power-up.
     erases: AtomicU64,
+    /// Retired blocks that are not empty yet.
+    retired: AtomicUsize,
     /// Blocks opened since the last mapping checkpoint began.
     opened: AtomicU64,
     programmed: AtomicBool,
@@ -91,11 +98,15 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// Rebuilds the blocks' state, given how many live pages the mapping table puts in each.
     pub(crate) fn new(image: &Image, layout: &Layout, profile: &Profile, live: Box<[AtomicU32]>) -> Self {
-        let dies = (profile.flash.channels * profile.flash.ways) as u32;
+        let dies = (profile.flash.channels * profile.flash.ways * profile.media.planes) as u32;
         let pages_per_block = layout.pages_per_block as u32;
         let host_blocks = layout.capacity_pages.div_ceil(layout.pages_per_block);
         let mapping_share = Layout::mapping_blocks(layout.pages_per_block, layout.capacity_pages) as usize;
-        let spare = (layout.blocks - host_blocks) as usize - mapping_share;
+        let is_bad = |block: &u64| {
+            BlockHeader::from_word(image.word(layout.block_header(*block)).load(Ordering::Relaxed)).bad
+        };
+        let bad = (0..layout.blocks).filter(is_bad).count();
+        let spare = ((layout.blocks - host_blocks) as usize).saturating_sub(mapping_share + bad);
         let fresh = (spare.saturating_sub(8) / 2).clamp(1, dies as usize);
         let cold = (spare / 16).clamp(1, 8);
         let reserve = cold + 2;
@@ -119,6 +130,7 @@ impl Blocks {
             turn: AtomicUsize::new(0),
             cold_turn: AtomicUsize::new(0),
             erases: AtomicU64::new(0),
+            retired: AtomicUsize::new(0),
             opened: AtomicU64::new(0),
             programmed: AtomicBool::new(false),
             mapping_share,
@@ -143,13 +155,21 @@ impl Blocks {
         let stored = header.erases > 0 || header.in_use;
         self.has_storage[block as usize].store(stored, Ordering::Relaxed);
         let state = &self.state[block as usize];
-        if !header.in_use {
-            self.put_free(pool, block, header.erases);
-            return;
-        }
-        if header.mapping {
+        if header.in_use && header.mapping {
             state.store(MAPPING, Ordering::Relaxed);
             self.mapping_held.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if header.bad {
+            if header.in_use {
+                self.retire(block);
+            } else {
+                state.store(BAD, Ordering::Relaxed);
+            }
+            return;
+        }
+        if !header.in_use {
+            self.put_free(pool, block, header.erases);
             return;
         }
         let first = number * layout.pages_per_block;
@@ -178,7 +198,7 @@ impl Blocks {
         block % self.dies
     }
 
-    /// The die of a flash page.
+    /// The plane of a flash page, counted through all dies; with one plane, its die.
     pub(crate) fn die_of(&self, page: u64) -> u64 {
         u64::from(self.die((page / u64::from(self.pages_per_block)) as u32))
     }
@@ -192,7 +212,7 @@ impl Blocks {
         self.turn.fetch_add(pages, Ordering::Relaxed)
     }
 
-    /// The die that a turn of the fresh stream will most likely program.
+    /// The plane that a turn of the fresh stream will most likely program.
     pub(crate) fn die_of_turn(&self, turn: usize) -> u64 {
         (turn % self.fresh.len()) as u64 * u64::from(self.dies) / self.fresh.len() as u64
     }
@@ -281,24 +301,67 @@ impl Blocks {
         self.free() > self.reserve
     }
 
-    /// The full block with the fewest live pages, if it has any that are not.
-    pub(crate) fn victim(&self) -> Option<u64> {
+    /// The full block to empty next, by the policy, if any has pages that are not live. `age` says how long ago a block was opened.
+    pub(crate) fn victim(&self, policy: GcPolicy, age: impl Fn(u64) -> u64) -> Option<u64> {
         let mut best = None;
-        let mut fewest = self.pages_per_block;
+        let mut most = 0.0;
         for (block, live) in self.live.iter().enumerate() {
             let live = live.load(Ordering::Relaxed);
-            if live < fewest
-                && self.state[block].load(Ordering::Relaxed) == FULL
-                && self.pending[block].load(Ordering::Acquire) == 0
+            if live >= self.pages_per_block
+                || self.state[block].load(Ordering::Relaxed) != FULL
+                || self.pending[block].load(Ordering::Acquire) > 0
             {
-                fewest = live;
+                continue;
+            }
+            if live == 0 {
+                return Some(block as u64);
+            }
+            let free = f64::from(self.pages_per_block - live);
+            let worth = match policy {
+                GcPolicy::Greedy => free,
+                GcPolicy::CostBenefit => free / f64::from(2 * live) * age(block as u64).max(1) as f64,
+            };
+            if worth > most {
+                most = worth;
                 best = Some(block as u64);
-                if live == 0 {
-                    break;
-                }
             }
         }
         best
+    }
+
+    /// Takes a block that failed to program out of use.
+    pub(crate) fn retire(&self, block: u32) {
+        self.state[block as usize].store(RETIRED, Ordering::Release);
+        self.retired.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether a block was retired.
+    pub(crate) fn is_retired(&self, block: u64) -> bool {
+        self.state[block as usize].load(Ordering::Acquire) == RETIRED
+    }
+
+    /// A retired block that can be emptied now.
+    pub(crate) fn next_retired(&self) -> Option<u64> {
+        if self.retired.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let ready = |block: &u64| {
+            self.is_retired(*block) && self.pending[*block as usize].load(Ordering::Acquire) == 0
+        };
+        (0..self.state.len() as u64).find(ready)
+    }
+
+    /// A retired block is empty, or a block failed to erase.
+    pub(crate) fn set_bad(&self, block: u64) {
+        if self.state[block as usize].swap(BAD, Ordering::AcqRel) == RETIRED {
+            self.retired.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Blocks that are bad or about to be.
+    pub(crate) fn bad(&self) -> u64 {
+        let bad = |state: &&AtomicU8| matches!(state.load(Ordering::Relaxed), RETIRED | BAD);
+        self.state.iter().filter(bad).count() as u64
     }
 
     /// Whether a block is erased.
@@ -357,14 +420,14 @@ impl Core {
         self.image.word(self.layout.block_header(u64::from(block)))
     }
 
-    fn block_header(&self, block: u32) -> BlockHeader {
+    pub(crate) fn block_header(&self, block: u32) -> BlockHeader {
         BlockHeader::from_word(self.block_word(block).load(Ordering::Relaxed))
     }
 
     /// Hands out the next page to program. `turn` chooses among the write points.
     ///
     /// # Errors
-    /// No free block is left, even after collecting; or the host's disk is full.
+    /// No free block is left, even after collecting; the host's disk is full; or power was lost.
     pub(crate) fn take_page(&self, stream: Stream, turn: Option<usize>) -> Result<u64> {
         let blocks = &self.blocks;
         let (points, turns) = match stream {
@@ -373,26 +436,32 @@ impl Core {
         };
         let at = turn.unwrap_or_else(|| turns.fetch_add(1, Ordering::Relaxed)) % points.len();
         let mut point = points[at].lock();
-        let block = match point.block {
-            Some(block) => block,
-            None => {
-                let (block, next) = self.open_block(at, points.len(), stream)?;
-                point.next = next;
-                *point.block.insert(block)
-            }
-        };
-        let page = u64::from(block) * self.layout.pages_per_block + u64::from(point.next);
-        blocks.live[block as usize].fetch_add(1, Ordering::AcqRel);
-        blocks.pending[block as usize].fetch_add(1, Ordering::AcqRel);
         if !blocks.programmed.load(Ordering::Relaxed) {
             blocks.programmed.store(true, Ordering::Relaxed);
         }
-        point.next += 1;
-        if point.next == blocks.pages_per_block {
-            blocks.state[block as usize].store(FULL, Ordering::Release);
-            point.block = None;
+        loop {
+            let block = match point.block {
+                Some(block) => block,
+                None => {
+                    let (block, next) = self.open_block(at, points.len(), stream)?;
+                    point.next = next;
+                    *point.block.insert(block)
+                }
+            };
+            let page = u64::from(block) * self.layout.pages_per_block + u64::from(point.next);
+            if !self.can_program(page)? {
+                point.block = None;
+                continue;
+            }
+            blocks.live[block as usize].fetch_add(1, Ordering::AcqRel);
+            blocks.pending[block as usize].fetch_add(1, Ordering::AcqRel);
+            point.next += 1;
+            if point.next == blocks.pages_per_block {
+                blocks.state[block as usize].store(FULL, Ordering::Release);
+                point.block = None;
+            }
+            return Ok(page);
         }
-        Ok(page)
     }
 
     fn open_block(&self, point: usize, points: usize, stream: Stream) -> Result<(u32, u32)> {
@@ -406,7 +475,9 @@ impl Core {
                 if let Some(partial) = blocks.pool.lock().partial.pop() {
                     break partial;
                 }
-                return Err(Error::NoSpace("every flash block is full of live pages; trim some".to_owned()));
+                return Err(Error::NoSpace(
+                    "every good flash block is full of live pages; trim some".to_owned(),
+                ));
             }
         };
         if stream == Stream::Fresh && blocks.is_low() {
@@ -468,6 +539,13 @@ impl Core {
         self.image.zero(self.layout.oob_record(first), (self.layout.pages_per_block * OOB_BYTES) as usize);
         self.power.step()?;
         let header = self.block_header(block as u32);
+        let fails = self.profile.media.fails_to_erase(block, header.erases);
+        self.count().add(Counter::EraseFailures, u64::from(fails));
+        if fails || header.bad {
+            self.mark_bad(block as u32, false)?;
+            self.blocks.set_bad(block);
+            return Ok(());
+        }
         let erases = header.erases.saturating_add(1);
         let erased = BlockHeader { erases, in_use: false, mapping: false, bad: false };
         self.block_word(block as u32).store(erased.word(), Ordering::Release);

@@ -74,13 +74,19 @@ impl Writer<'_> {
     fn write_page(&mut self, total: u32) -> Result<()> {
         let core = self.core;
         let pages_per_block = core.layout.pages_per_block;
-        if self.next == pages_per_block || self.blocks.is_empty() {
-            let block = core.open_mapping_block()?;
-            self.blocks.push(block);
-            self.next = 0;
-        }
-        let block = u64::from(*self.blocks.last().expect("opened above"));
-        let page = block * pages_per_block + self.next;
+        let page = loop {
+            if self.next == pages_per_block || self.blocks.is_empty() {
+                let block = core.open_mapping_block()?;
+                self.blocks.push(block);
+                self.next = 0;
+            }
+            let block = u64::from(*self.blocks.last().expect("opened above"));
+            let page = block * pages_per_block + self.next;
+            if core.can_program(page)? {
+                break page;
+            }
+            self.next += 1;
+        };
         let mut header = MapPage {
             magic: U32::new(MapPage::MAGIC),
             crc: U32::ZERO,

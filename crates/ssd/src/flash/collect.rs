@@ -1,5 +1,5 @@
-//! Garbage collection: empties the block with the fewest live pages (greedy), so that it can be erased; and now and then, to level the wear,
-//! the block that was erased least.
+//! Garbage collection: empties the block that the profile's policy chooses (greedy or cost-benefit), so that it can be erased; blocks that were
+//! retired; and now and then, to level the wear, the block that was erased least.
 //!
 //! It runs in the background when free blocks run low, and in the foreground when a write finds none.
 
@@ -7,7 +7,7 @@ use amphi_device::Result;
 
 use crate::core::Core;
 use crate::flash::Stream;
-use crate::format::{Mapping, Oob, PAGE};
+use crate::format::{Mapping, Oob, PAGE, control};
 use crate::stats::{Activity, Cause, Counter};
 
 impl Core {
@@ -18,6 +18,9 @@ impl Core {
             amphi_rt::task::spawn("ssd-collector", move || {
                 core.collect_bell.serve(|| {
                     let collecting = core.blocks.collecting.lock();
+                    while let Some(retired) = core.blocks.next_retired() {
+                        core.empty(retired)?;
+                    }
                     while !core.blocks.is_relaxed() && core.collect_one()? {}
                     drop(collecting);
                     Ok(())
@@ -45,7 +48,12 @@ impl Core {
 
     /// Empties and erases one block. Answers whether there was one worth it.
     fn collect_one(&self) -> Result<bool> {
-        let Some(victim) = self.blocks.victim() else { return Ok(false) };
+        let now = self.image.word(control!(clock)).load(std::sync::atomic::Ordering::Relaxed);
+        let age = |block: u64| {
+            let opened_at = self.image.word(self.layout.block_header(block) + 8);
+            now.saturating_sub(opened_at.load(std::sync::atomic::Ordering::Relaxed))
+        };
+        let Some(victim) = self.blocks.victim(self.profile.media.gc, age) else { return Ok(false) };
         self.empty(victim)?;
         // A full block costs a whole block of moves; there is room for that once another was emptied.
         if self.blocks.has_spare()
@@ -71,8 +79,13 @@ impl Core {
             self.blocks.set_aside(block);
             return Ok(());
         }
-        self.erase(block)?;
         self.count().add(Counter::GcRuns, 1);
+        if self.blocks.is_retired(block) {
+            self.mark_bad(block as u32, false)?;
+            self.blocks.set_bad(block);
+            return Ok(());
+        }
+        self.erase(block)?;
         self.count().add(Counter::BlocksErased, 1);
         Ok(())
     }
@@ -86,7 +99,7 @@ impl Core {
         }
         let to = self.take_page(Stream::Cold, None)?;
         let now = self.timing.now();
-        let read = self.time_read(Cause::GarbageCollection, now, self.blocks.die_of(page));
+        let read = self.time_page_read(Cause::GarbageCollection, now, page);
         self.time_program(Cause::GarbageCollection, read, self.blocks.die_of(to));
         self.count().flash_read(Cause::GarbageCollection, 1);
         self.count().flash_write(Cause::GarbageCollection, 1);
@@ -99,7 +112,9 @@ impl Core {
         let index = partition.index.write();
         if self.mapping(lpa) == current {
             let oob: Oob = self.oob(page);
-            self.publish(lpa, to, &oob.moved())?;
+            // What cannot be read cannot be moved, but whose it was can be kept.
+            let moved = if self.is_correctable(page, &oob) { oob.moved() } else { oob.unreadable().moved() };
+            self.publish(lpa, to, &moved)?;
         } else {
             self.image.write_struct(self.layout.oob_record(to), &Oob::spent());
             self.blocks.abandon(to);

@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::flash::Stream;
 use crate::format::{LEAF, Mapping, Oob, PAGE};
 use crate::log::PageIndex;
+use crate::stats::Counter;
 
 /// What a logical page's flash contents already contain of the log (see [`Oob`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +56,8 @@ impl Core {
             Mapping::Never | Mapping::Trimmed(_) => into.fill(0),
             Mapping::At(page) => {
                 let oob = self.oob(page);
-                if !oob.is_of(lpa as u32) || !oob.is_readable() {
+                if !oob.is_of(lpa as u32) || !self.is_correctable(page, &oob) {
+                    self.count().add(Counter::UncorrectableReads, 1);
                     return Err(Error::Media(Lpa(lpa)));
                 }
                 self.image.read(self.layout.flash_page(page) + offset as u64, into);

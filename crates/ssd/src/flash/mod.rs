@@ -3,7 +3,9 @@
 mod blocks;
 mod checkpoint;
 mod collect;
+mod failures;
 mod mapping;
+mod media;
 mod rebuild;
 mod table;
 mod trims;
@@ -11,6 +13,7 @@ mod volatile;
 
 pub(crate) use blocks::{Blocks, Stream};
 pub(crate) use checkpoint::Checkpoints;
+pub use media::{GcPolicy, MediaProfile};
 pub(crate) use rebuild::rebuild;
 pub(crate) use table::MapTable;
 pub(crate) use trims::TrimLog;

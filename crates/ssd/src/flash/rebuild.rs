@@ -104,10 +104,14 @@ impl Rebuild<'_> {
         for &block in blocks {
             let first = u64::from(block) * self.layout.pages_per_block;
             for page in first..first + self.layout.pages_per_block {
-                if self.oob(page).mark.get() == 0 {
+                let oob = self.oob(page);
+                if oob.mark.get() == 0 {
                     break;
                 }
                 self.read(block, 1);
+                if !oob.is_of(Oob::NOT_DATA) {
+                    continue;
+                }
                 if let Some((header, _)) = self.checkpoint_page(page, &mut buffer) {
                     generations.entry(header.generation.get()).or_default().push(Part {
                         position: header.position.get(),

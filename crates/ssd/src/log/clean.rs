@@ -191,7 +191,7 @@ impl Core {
                             outcome => outcome?,
                         }
                         if let Mapping::At(page) = base {
-                            cleaned.done_at = self.time_read(cause, now, self.blocks.die_of(page));
+                            cleaned.done_at = self.time_page_read(cause, now, page);
                             self.count().flash_read(cause, 1);
                         }
                     }

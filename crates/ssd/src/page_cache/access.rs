@@ -52,7 +52,7 @@ impl Core {
                 if let Mapping::At(at) = self.mapping(lpa) {
                     self.count().flash_read(Cause::Host, 1);
                     if !booked && !self.timing.is_free() {
-                        let read = self.time_read(Cause::Host, self.timing.now(), self.blocks.die_of(at));
+                        let read = self.time_page_read(Cause::Host, self.timing.now(), at);
                         ready_at = ready_at.max(read);
                     }
                 }

@@ -103,14 +103,6 @@ impl Drop for Ticket<'_> {
 }
 
 impl Core {
-    /// The die that holds a logical page, or would.
-    pub(crate) fn die_of_lpa(&self, lpa: u64) -> u64 {
-        match self.mapping(lpa) {
-            Mapping::At(page) => self.blocks.die_of(page),
-            Mapping::Never | Mapping::Trimmed(_) => 0,
-        }
-    }
-
     /// A block read's page: from flash, merged with the log's newer chunks (ByteFS §4.4).
     fn read_merged(&self, lpa: u64, into: &mut [u8]) -> Result<()> {
         if let Some(cache) = &self.cache {
@@ -131,7 +123,7 @@ impl Core {
                 ready = ready.max(cached);
             } else if let Mapping::At(page) = self.mapping(lpa) {
                 mapped += 1;
-                ready = ready.max(self.time_read(Cause::Host, start, self.blocks.die_of(page)));
+                ready = ready.max(self.time_page_read(Cause::Host, start, page));
             }
         }
         if mapped > 0 && self.cache.is_none() {

@@ -24,7 +24,7 @@ impl BytePort for Ssd {
                 done = done.max(ready + (done - start));
             } else if core.read_newest(lpa, offset, part)? && !core.timing.is_free() {
                 // The lines wait for their flash page.
-                let flash = core.time_read(Cause::Host, start, core.die_of_lpa(lpa));
+                let flash = core.time_lpa_read(Cause::Host, start, lpa);
                 done = done.max(flash + (done - start));
             }
             at_byte += part.len() as u64;

@@ -66,6 +66,10 @@ pub(crate) enum Counter {
     CacheMisses,
     CacheEvictions,
     CacheWriteBacks,
+    ReadRetries,
+    UncorrectableReads,
+    ProgramFailures,
+    EraseFailures,
 }
 
 const TRAFFIC_WORDS: u64 = 4 * 8 * 2;
@@ -149,6 +153,10 @@ impl Counters<'_> {
             cache_misses: self.get(Counter::CacheMisses),
             cache_evictions: self.get(Counter::CacheEvictions),
             cache_write_backs: self.get(Counter::CacheWriteBacks),
+            read_retries: self.get(Counter::ReadRetries),
+            uncorrectable_reads: self.get(Counter::UncorrectableReads),
+            program_failures: self.get(Counter::ProgramFailures),
+            erase_failures: self.get(Counter::EraseFailures),
             ..Stats::default()
         };
         // Saturating: a damaged image may hold any counts.

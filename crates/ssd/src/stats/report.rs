@@ -55,6 +55,16 @@ pub struct Stats {
     pub erase_count_mean: f64,
     /// How many blocks were erased how often, in ranges that double.
     pub erase_counts: Vec<EraseBucket>,
+    /// Reads that ECC corrected only after a retry.
+    pub read_retries: u64,
+    /// Reads that ECC could not correct.
+    pub uncorrectable_reads: u64,
+    /// Programs that failed, each of which retired a block.
+    pub program_failures: u64,
+    /// Erases that failed, each of which retired a block.
+    pub erase_failures: u64,
+    /// Blocks that are not used because they are bad, from the factory or since; 0 when the device is not powered up.
+    pub bad_blocks: u64,
     /// Pages the host trimmed.
     pub pages_trimmed: u64,
     /// COMMIT commands.
