@@ -22,6 +22,10 @@ mod mount;
 mod namespace;
 mod orphans;
 mod page;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod radix;
 mod rename;
 mod setattr;

@@ -13,6 +13,7 @@ use crate::extent::ExtentTree;
 use crate::file::FileBody;
 use crate::format::{INLINE_TARGET_MAX, ROOT_INO, mode};
 use crate::inode::{Body, Inode, State, type_bits};
+use crate::planted::{self, Bug};
 use crate::symlink;
 use crate::truncate::{delete, deletes_in_steps};
 use crate::tx::Tx;
@@ -117,7 +118,9 @@ pub fn tmpfile<D: BlockPort + WriteLog>(core: &Core<D>, dir: Ino, mode: u16, cre
     let ino = tx.allocate_inode()?;
     state.xattrs = Xattrs::of_new(attributes, ino, &mut tx)?;
     let slot = core.orphans.take_slot().ok_or(Error::NoSpace)?;
-    tx.set_orphan(slot, ino);
+    if !planted::has(Bug::OrphanNotRecorded) {
+        tx.set_orphan(slot, ino);
+    }
     state.nlink = 0;
     state.unnamed = true;
     state.orphan_slot = Some(slot);
@@ -251,7 +254,9 @@ pub fn link<D: BlockPort + WriteLog>(core: &Core<D>, ino: Ino, dir: Ino, name: N
     if let Some(slot) = slot {
         tx.set_orphan(slot, 0);
     }
-    inode.write_changed(core, &mut state, &mut tx);
+    if !planted::has(Bug::LinkCountNotWritten) {
+        inode.write_changed(core, &mut state, &mut tx);
+    }
     parent.write_changed(core, &mut parent_state, &mut tx);
     tx.commit()?;
     if let Some(slot) = slot {
@@ -302,7 +307,7 @@ pub fn rmdir<D: BlockPort + WriteLog>(core: &Core<D>, dir: Ino, name: Name<'_>) 
     let links = state.nlink;
     let slot = orphan_slot_for(core, &inode, &state, links)?;
     parent_state.dir_mut()?.remove(found, &mut tx);
-    parent_state.nlink = parent_state.nlink.saturating_sub(1);
+    parent_state.nlink = parent_state.nlink.saturating_sub(u32::from(!planted::has(Bug::LinkCountInRmdir)));
     touch(core, &mut parent_state);
     parent.write_changed(core, &mut parent_state, &mut tx);
     drop_link(core, &inode, &mut state, links, slot, tx)

@@ -15,6 +15,7 @@ use crate::dir::Found;
 use crate::format::ROOT_INO;
 use crate::inode::{Inode, State};
 use crate::namespace::{LINKS_MAX, add_entry, drop_link, entry_inode, lock_dir, orphan_slot_for, touch};
+use crate::planted::{self, Bug};
 use crate::tx::Tx;
 
 type Guard<'a> = RwLockWriteGuard<'a, State>;
@@ -153,9 +154,11 @@ impl Pair<'_> {
     ) {
         if self.across && self.source.file_type == FileType::Directory {
             self.source_inode.parent.store(u64::from(self.to.ino), Ordering::Release);
-            self.source_inode.write_upper(core, source, tx);
+            if !planted::has(Bug::ParentNotMoved) {
+                self.source_inode.write_upper(core, source, tx);
+            }
             dirs.from.nlink = dirs.from.nlink.saturating_sub(1);
-            dirs.to().nlink += 1;
+            dirs.to().nlink += u32::from(!planted::has(Bug::LinkCountInRename));
         }
         source.ctime = core.now();
         self.source_inode.write_lower(core, source, tx);
@@ -184,6 +187,11 @@ fn move_to_new<D: BlockPort + WriteLog>(
     let mut source = pair.source_inode.state.write();
     let mut tx = Tx::new(core, dirs.to().dir()?.insert_needs(new_name))?;
     add_entry(dirs.to(), new_name, pair.source.ino, pair.source.file_type, &mut tx)?;
+    if planted::has(Bug::RenameInTwoSteps) {
+        pair.write_dirs(core, &mut dirs, &mut tx);
+        tx.commit()?;
+        tx = Tx::new(core, 0)?;
+    }
     dirs.from.dir_mut()?.remove(pair.source, &mut tx);
     pair.reparent(core, &mut dirs, &mut source, &mut tx);
     pair.write_dirs(core, &mut dirs, &mut tx);

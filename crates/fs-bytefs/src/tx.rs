@@ -19,6 +19,7 @@ use crate::bitmap::{Bitmap, GroupBits, Run, change, line};
 use crate::core::{Core, io_error};
 use crate::format::{LINE, ORPHANS_PER_LINE, PAGE};
 use crate::orphans::SlotLine;
+use crate::planted::{self, Bug};
 
 /// Assigns transaction numbers and knows how many are in flight: the host's TxTable (§4.3).
 pub struct TxTable {
@@ -46,7 +47,8 @@ impl TxTable {
         loop {
             {
                 let _open = self.gate.read();
-                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                let step = u64::from(!planted::has(Bug::TransactionNumberReused));
+                let number = self.next.fetch_add(step, Ordering::Relaxed);
                 if let Some(id) = u32::try_from(number).ok().and_then(TxId::new) {
                     return body(id);
                 }
@@ -220,12 +222,21 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
                 device.persist(only.at, &self.bytes[only.bytes.clone()], None, only.tag)
             }
             updates => self.core.txs.run(device, |id| {
-                for update in updates {
-                    device.store(update.at, &self.bytes[update.bytes.clone()], Some(id), update.tag)?;
-                    device.flush_lines(update.at, update.bytes.len());
+                for (number, update) in updates.iter().enumerate() {
+                    let outside = planted::has(Bug::BitmapOutsideTransaction) && update.tag == Structure::Bitmap
+                        || planted::has(Bug::EntryOutsideTransaction) && update.tag == Structure::Dentry;
+                    let tx = (!outside).then_some(id);
+                    device.store(update.at, &self.bytes[update.bytes.clone()], tx, update.tag)?;
+                    if !(planted::has(Bug::LastStoreNotFlushed) && number + 1 == updates.len()) {
+                        device.flush_lines(update.at, update.bytes.len());
+                    }
                 }
-                device.fence();
-                device.verify_read()?;
+                if !planted::has(Bug::FenceMissing) {
+                    device.fence();
+                }
+                if !planted::has(Bug::VerifyMissing) {
+                    device.verify_read()?;
+                }
                 device.commit(id)
             }),
         }

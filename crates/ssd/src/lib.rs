@@ -33,6 +33,10 @@ mod image;
 mod info;
 mod log;
 mod page_cache;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod ports;
 mod power;
 mod power_fork;

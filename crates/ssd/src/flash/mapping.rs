@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::flash::Stream;
 use crate::format::{LEAF, Mapping, Oob, PAGE};
 use crate::log::PageIndex;
+use crate::planted::{self, Bug};
 use crate::stats::Counter;
 
 /// What a logical page's flash contents already contain of the log (see [`Oob`]).
@@ -92,6 +93,10 @@ impl Core {
             self.blocks.abandon(page);
             return Err(lost);
         }
+        if planted::has(Bug::MappedBeforeRecord) {
+            self.set_mapping(lpa, Mapping::At(page));
+            self.power.step()?;
+        }
         self.image.write_struct(self.layout.oob_record(page), oob);
         if let Err(lost) = self.power.step() {
             self.blocks.abandon(page);
@@ -118,6 +123,9 @@ impl Core {
         let mut index = partition.index.write();
         let now = self.tick();
         let before = self.mapping(lpa);
+        if planted::has(Bug::StaleEntryAfterBlockWrite) {
+            return self.publish(lpa, page, &Oob::new(lpa as u32, 0, 0));
+        }
         self.publish(lpa, page, &Oob::new(lpa as u32, now, now))?;
         self.remember_unflushed(lpa, before, page);
         index.remove(in_partition);

@@ -16,6 +16,7 @@ use crate::flash::Stream;
 use crate::format::{Mapping, Oob, PAGE, control};
 use crate::log::skiplist::PageIndex;
 use crate::log::space::region_of;
+use crate::planted::{self, Bug};
 use crate::log::versions::{Version, cover};
 use crate::stats::{Activity, Cause, Counter};
 
@@ -217,8 +218,9 @@ impl Core {
                 }
                 continue;
             }
+            let far = if planted::has(Bug::MergedTooFar) { horizon + 1000 } else { horizon };
             if let Some(page) = page {
-                self.publish(lpa, page, &Oob::new(lpa as u32, marks.written_at, horizon))?;
+                self.publish(lpa, page, &Oob::new(lpa as u32, marks.written_at, far))?;
                 cleaned.pages = 1;
             }
             let merged_to = if page.is_some() { horizon } else { marks.merged_to };

@@ -5,6 +5,7 @@ use amphi_device::{RecoverReport, Result};
 use crate::core::Core;
 use crate::log::chunks::Chunk;
 use crate::log::skiplist::PageIndex;
+use crate::planted::{self, Bug};
 use crate::stats::{Cause, Counter};
 
 /// What a scan of the log found.
@@ -70,11 +71,16 @@ impl Core {
         let mut scratch = self.cleaning.0.lock();
         let transactions = self.txlog_used();
         let scan = self.replay(true)?;
+        if planted::has(Bug::LogClearedEarly) {
+            self.clear_region(0)?;
+        }
         let cleaned = self.clean_pages(&mut scratch, None, Cause::Recovery)?;
         self.clear_region(0)?;
         self.clear_region(1)?;
         // Only now: while an entry is left, its transaction must be known to be committed.
-        self.trim_txlog(u64::MAX)?;
+        if !planted::has(Bug::CommitsOutliveRecovery) {
+            self.trim_txlog(u64::MAX)?;
+        }
         self.count().add(Counter::Recoveries, 1);
         Ok(RecoverReport {
             entries_scanned: scan.entries,

@@ -13,6 +13,7 @@ use zerocopy::little_endian::U32;
 use crate::core::Core;
 use crate::dice::mix;
 use crate::format::control;
+use crate::planted::{self, Bug};
 
 /// Hashes a transaction number so that consecutive ones lie side by side: the table's slot comes from the low bits, its tag from the high ones, and the
 /// numbers in the log are a window of consecutive ones.
@@ -93,7 +94,14 @@ impl Core {
             self.image.allocate(self.layout.txlog_clock + slot * 8, run * 8)?;
         }
         self.power.step()?;
+        if planted::has(Bug::CommitNotRecorded) {
+            return Ok(true);
+        }
         let at = self.tick();
+        if planted::has(Bug::CommitPublishedEarly) {
+            self.image.word(control!(txlog_tail)).store(tail + 1, Ordering::Release);
+            self.power.step()?;
+        }
         self.image.word(self.layout.txlog_clock + slot * 8).store(at, Ordering::Relaxed);
         self.image.write_struct(self.layout.txlog_ids + slot * 4, &U32::new(tx.get()));
         self.power.step()?;

@@ -7,6 +7,7 @@
 use crate::core::Core;
 use crate::log::chunks::Chunk;
 use crate::log::skiplist::PageIndex;
+use crate::planted::{self, Bug};
 
 /// A chunk and when it took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +41,10 @@ impl Core {
         let committed = match tx {
             0 => Some(seq),
             // A number below the store's own is of an earlier transaction of the same name.
-            tx => self.txlog.committed_at(tx).filter(|&at| at > seq),
+            tx => self.txlog.committed_at(tx).filter(|&at| at > seq || planted::has(Bug::CommitsOutliveRecovery)),
         };
-        Version { effect: committed.unwrap_or(seq), seq, tx, lasting: committed.is_some(), chunk }
+        let lasting = committed.is_some() || planted::has(Bug::UncommittedReplayed);
+        Version { effect: committed.unwrap_or(seq), seq, tx, lasting, chunk }
     }
 
     fn copy_chunk(&self, chunk: Chunk, start: usize, into: &mut [u8]) {
@@ -100,6 +102,9 @@ impl Core {
     /// Lays versions, whatever their order, over a whole page.
     pub(crate) fn apply(&self, versions: &mut [Version], page: &mut [u8]) {
         versions.sort_unstable_by_key(Version::order);
+        if planted::has(Bug::CleaningOutOfOrder) {
+            versions.reverse();
+        }
         for version in versions {
             self.copy_chunk(version.chunk, 0, page);
         }

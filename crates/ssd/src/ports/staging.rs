@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::dice::Dice;
 use crate::format::PAGE;
 use crate::log::Store;
+use crate::planted::{self, Bug};
 use crate::power::Loss;
 
 const SHARDS: usize = 64;
@@ -139,7 +140,10 @@ impl Core {
     pub(crate) fn flush_staged(&self, at: u64, len: usize) {
         let end = at.saturating_add(len as u64);
         self.stages.with_mine(|stage| {
-            let (first_line, last_line) = (at / 64 * 64, end.div_ceil(64).saturating_mul(64));
+            let (first_line, mut last_line) = (at / 64 * 64, end.div_ceil(64).saturating_mul(64));
+            if planted::has(Bug::LastLineNotFlushed) {
+                last_line -= 64;
+            }
             for store in &mut stage.stores[stage.dirty_from..] {
                 let (from, to) = (first_line.max(store.at), last_line.min(store.end()));
                 if from < to {

@@ -1,0 +1,107 @@
+//! Bugs that the crash laboratory plants in ByteFS, to prove that it finds them.
+//!
+//! They exist only with the feature `planted-bugs`, which nothing but the laboratory's tests enables; without it every question here is answered "no" when
+//! the program is compiled. A planted bug holds for the thread that planted it.
+
+/// A bug of ByteFS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// The lines of a transaction's last store are not flushed.
+    LastStoreNotFlushed,
+    /// No fence between a transaction's stores and the write-verify read.
+    FenceMissing,
+    /// No write-verify read before `COMMIT`.
+    VerifyMissing,
+    /// Bitmap lines are stored outside the transaction.
+    BitmapOutsideTransaction,
+    /// Directory entries are stored outside the transaction.
+    EntryOutsideTransaction,
+    /// Every transaction has the same number.
+    TransactionNumberReused,
+    /// A rename adds the new name in one transaction and takes the old one away in another.
+    RenameInTwoSteps,
+    /// Moving a directory does not count its `..` in the new parent.
+    LinkCountInRename,
+    /// Moving a directory leaves the old parent in its inode.
+    ParentNotMoved,
+    /// Linking does not write the inode's new link count.
+    LinkCountNotWritten,
+    /// Removing a directory leaves the parent's link count.
+    LinkCountInRmdir,
+    /// A file without a name does not stand in the orphan table.
+    OrphanNotRecorded,
+    /// Deleting a file does not free its inode in the bitmap.
+    InodeLeaked,
+    /// Deleting or cutting a file does not free its blocks in the bitmap.
+    ExtentLeaked,
+    /// Mounting does not `RECOVER`.
+    RecoverSkipped,
+    /// Mounting leaves files in the orphan table alone.
+    OrphansNotFinished,
+    /// Write-back commits the inode before the data have arrived.
+    CommitBeforeData,
+    /// Write-back commits the new size in a transaction before the data and their extents.
+    SizeBeforeData,
+    /// Data written back by bytes are not flushed.
+    DataLinesNotFlushed,
+    /// Data written back by bytes are not verified.
+    DataNotVerified,
+    /// `fsync` forgets attributes where there are no new blocks.
+    AttributesForgotten,
+    /// `fdatasync` forgets that the file has grown.
+    SizeForgotten,
+    /// `sync` does nothing.
+    SyncForgotten,
+    /// A file that grows uncovers what was hidden behind its old end.
+    HiddenBytesUncovered,
+}
+
+/// Every bug, so that none is forgotten.
+#[cfg(feature = "planted-bugs")]
+pub const BUGS: [Bug; 24] = [
+    Bug::LastStoreNotFlushed,
+    Bug::FenceMissing,
+    Bug::VerifyMissing,
+    Bug::BitmapOutsideTransaction,
+    Bug::EntryOutsideTransaction,
+    Bug::TransactionNumberReused,
+    Bug::RenameInTwoSteps,
+    Bug::LinkCountInRename,
+    Bug::ParentNotMoved,
+    Bug::LinkCountNotWritten,
+    Bug::LinkCountInRmdir,
+    Bug::OrphanNotRecorded,
+    Bug::InodeLeaked,
+    Bug::ExtentLeaked,
+    Bug::RecoverSkipped,
+    Bug::OrphansNotFinished,
+    Bug::CommitBeforeData,
+    Bug::SizeBeforeData,
+    Bug::DataLinesNotFlushed,
+    Bug::DataNotVerified,
+    Bug::AttributesForgotten,
+    Bug::SizeForgotten,
+    Bug::SyncForgotten,
+    Bug::HiddenBytesUncovered,
+];
+
+#[cfg(feature = "planted-bugs")]
+thread_local!(static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) });
+
+/// Plants a bug for the calling thread, or takes it away.
+#[cfg(feature = "planted-bugs")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether the bug is planted.
+#[cfg(feature = "planted-bugs")]
+pub(crate) fn has(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// Whether the bug is planted: never, in this build.
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) const fn has(_bug: Bug) -> bool {
+    false
+}

@@ -1,0 +1,68 @@
+//! Bugs that the crash laboratory plants in the firmware, to prove that it finds them.
+//!
+//! They exist only with the feature `planted-bugs`, which nothing but the laboratory's tests enables; without it every question here is answered "no" when
+//! the program is compiled. A planted bug holds for the thread that planted it.
+
+/// A bug of the device or its firmware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A write-verify read returns although posted stores have not arrived.
+    VerifyReadReturnsEarly,
+    /// Flushing lines leaves out the last line of the range.
+    LastLineNotFlushed,
+    /// `COMMIT` returns without the commit in the transaction log.
+    CommitNotRecorded,
+    /// The transaction log's tail moves before the commit that it makes valid is written.
+    CommitPublishedEarly,
+    /// A block write leaves older log entries of its page valid.
+    StaleEntryAfterBlockWrite,
+    /// Cleaning merges the versions of a page in the wrong order.
+    CleaningOutOfOrder,
+    /// Recovery takes stores of uncommitted transactions for committed ones.
+    UncommittedReplayed,
+    /// Recovery empties the log before what it held has reached flash.
+    LogClearedEarly,
+    /// Recovery keeps old commits, whose numbers the host uses again.
+    CommitsOutliveRecovery,
+    /// A merged page claims to contain log entries that come later.
+    MergedTooFar,
+    /// A page becomes current before its out-of-band record is written.
+    MappedBeforeRecord,
+}
+
+/// Every bug, so that none is forgotten.
+#[cfg(feature = "planted-bugs")]
+pub const BUGS: [Bug; 11] = [
+    Bug::VerifyReadReturnsEarly,
+    Bug::LastLineNotFlushed,
+    Bug::CommitNotRecorded,
+    Bug::CommitPublishedEarly,
+    Bug::StaleEntryAfterBlockWrite,
+    Bug::CleaningOutOfOrder,
+    Bug::UncommittedReplayed,
+    Bug::LogClearedEarly,
+    Bug::CommitsOutliveRecovery,
+    Bug::MergedTooFar,
+    Bug::MappedBeforeRecord,
+];
+
+#[cfg(feature = "planted-bugs")]
+thread_local!(static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) });
+
+/// Plants a bug for the calling thread, or takes it away.
+#[cfg(feature = "planted-bugs")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether the bug is planted.
+#[cfg(feature = "planted-bugs")]
+pub(crate) fn has(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// Whether the bug is planted: never, in this build.
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) const fn has(_bug: Bug) -> bool {
+    false
+}
