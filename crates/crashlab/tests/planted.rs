@@ -48,7 +48,9 @@ fn survey() {
             .find_map(|(kind, count, step)| find(&session, kind, (0..count).step_by(step as usize)));
         plant(None);
         match found {
-            Some(violation) => println!("{bug:?}: {} [{}] {}", violation.id, violation.operation, violation.what),
+            Some(violation) => {
+                println!("{bug:?}: {} [{}] {}", violation.id, violation.operation, violation.what)
+            }
             None => println!("{bug:?}: NOT FOUND"),
         }
     }

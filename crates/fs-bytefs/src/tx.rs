@@ -223,7 +223,8 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
             }
             updates => self.core.txs.run(device, |id| {
                 for (number, update) in updates.iter().enumerate() {
-                    let outside = planted::has(Bug::BitmapOutsideTransaction) && update.tag == Structure::Bitmap
+                    let outside = planted::has(Bug::BitmapOutsideTransaction)
+                        && update.tag == Structure::Bitmap
                         || planted::has(Bug::EntryOutsideTransaction) && update.tag == Structure::Dentry;
                     let tx = (!outside).then_some(id);
                     device.store(update.at, &self.bytes[update.bytes.clone()], tx, update.tag)?;

@@ -16,8 +16,8 @@ use crate::flash::Stream;
 use crate::format::{Mapping, Oob, PAGE, control};
 use crate::log::skiplist::PageIndex;
 use crate::log::space::region_of;
-use crate::planted::{self, Bug};
 use crate::log::versions::{Version, cover};
+use crate::planted::{self, Bug};
 use crate::stats::{Activity, Cause, Counter};
 
 /// Buffers that cleaning reuses from page to page.

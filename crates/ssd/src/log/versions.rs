@@ -41,7 +41,10 @@ impl Core {
         let committed = match tx {
             0 => Some(seq),
             // A number below the store's own is of an earlier transaction of the same name.
-            tx => self.txlog.committed_at(tx).filter(|&at| at > seq || planted::has(Bug::CommitsOutliveRecovery)),
+            tx => self
+                .txlog
+                .committed_at(tx)
+                .filter(|&at| at > seq || planted::has(Bug::CommitsOutliveRecovery)),
         };
         let lasting = committed.is_some() || planted::has(Bug::UncommittedReplayed);
         Version { effect: committed.unwrap_or(seq), seq, tx, lasting, chunk }
