@@ -1,11 +1,14 @@
 //! The `amphi` command: the only place that joins names to devices and file systems. One module per subcommand.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod completions;
 mod control;
 mod crash;
 mod daemon;
 mod device;
+#[cfg(test)]
+mod documented_fields;
 mod export;
 mod filesystem;
 mod fsck;
@@ -56,6 +59,7 @@ enum Command {
     Stats(stats::Options),
     PowerCut(power_cut::Options),
     Crash(crash::Options),
+    Bench(bench::Options),
     Completions(completions::Options),
 }
 
@@ -80,6 +84,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Stats(options) => stats::run(&options)?,
         Command::Crash(options) => return crash::run(&options),
         Command::PowerCut(options) => power_cut::run(&options)?,
+        Command::Bench(options) => bench::run(&options)?,
         Command::Completions(options) => completions::run(&options),
     }
     Ok(ExitCode::SUCCESS)

@@ -10,7 +10,7 @@ fn allowed(from: &str, to: &str) -> bool {
         "vfs" => to == "rt",
         "model" => matches!(to, "vfs" | "rt"),
         "conformance" => matches!(to, "vfs" | "rt" | "model"),
-        "amphi" | "sqlite-driver" | "hostile" => true,
+        "amphi" | "sqlite-driver" | "hostile" | "benchlab" => true,
         // The laboratory composes, as the command does: file systems by name on the emulated SSD.
         "crashlab" => matches!(to, "device" | "vfs" | "rt" | "ssd" | "model") || to.starts_with("fs-"),
         "xtask" => false,

@@ -85,51 +85,11 @@ fn interval(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use amphi_device::{BlockPort, BytePortExt, Lpa, Structure};
     use amphi_ssd::Profile;
 
     use super::*;
-
-    /// Every field's path, with `[]` for the elements of a list of objects.
-    fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
-        match value {
-            Value::Object(fields) => {
-                for (name, value) in fields {
-                    let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
-                    paths(value, &at, found);
-                }
-            }
-            Value::Array(values) if values.first().is_some_and(Value::is_object) => {
-                for value in values {
-                    paths(value, &format!("{at}[]"), found);
-                }
-            }
-            _ => {
-                found.insert(at.to_owned());
-            }
-        }
-    }
-
-    /// The fields that docs/stats.md lists: code spans in the first column of its tables, with `*` for the latency fields.
-    fn documented() -> BTreeSet<String> {
-        let page = include_str!("../../../../docs/stats.md");
-        let mut fields = BTreeSet::new();
-        for line in page.lines().filter(|line| line.starts_with("| `")) {
-            let column = line.split('|').nth(1).expect("a first column");
-            fields.extend(column.split('`').skip(1).step_by(2).map(str::to_owned));
-        }
-        let (latency, mut fields): (BTreeSet<_>, BTreeSet<_>) =
-            fields.into_iter().partition(|field| field.starts_with("*."));
-        let latencies: Vec<_> = fields.iter().filter(|field| field.ends_with(".*")).cloned().collect();
-        for prefix in latencies {
-            fields.remove(&prefix);
-            let prefix = prefix.trim_end_matches(".*");
-            fields.extend(latency.iter().map(|field| format!("{prefix}{}", &field[1..])));
-        }
-        fields
-    }
+    use crate::documented_fields;
 
     #[test]
     fn every_field_is_documented_and_every_documented_field_is_there() {
@@ -140,13 +100,7 @@ mod tests {
             serde_json::to_value(ssd.stats()).expect("JSON")
         });
         let target = Target { image: "/ssd.img".into(), mounted_at: None };
-        let mut found = BTreeSet::new();
-        paths(&document(&target, &device), "", &mut found);
-        let documented = documented();
-        let undocumented: Vec<_> = found.difference(&documented).collect();
-        assert!(undocumented.is_empty(), "docs/stats.md lacks {undocumented:?}");
-        let gone: Vec<_> = documented.difference(&found).collect();
-        assert!(gone.is_empty(), "docs/stats.md lists what is not there: {gone:?}");
+        documented_fields::compare(&document(&target, &device), include_str!("../../../../docs/stats.md"));
         assert_eq!(document(&target, &device)["schema"], SCHEMA);
     }
 

@@ -3,6 +3,7 @@
 //! - `command` what needs no mount: arguments, refusals, exit codes
 //! - `mounted` mounting, looking, unmounting, dying, coming back
 //! - `telemetry` what a mount says of its device: JSON, lines, Prometheus
+//! - `bench` a measurement, complete, interrupted, killed
 //! - `export` the kernel's ext4, XFS and Btrfs on an exported SSD
 //! - `programs` SQLite, git, tar and a compiler
 //! - `crash_loops` hundreds of crashes under load, with `worker` and `oracle`
@@ -14,6 +15,7 @@
 //! - `rig` an image and its mount
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives real processes in real time")]
 
+mod bench;
 mod command;
 mod crash_loops;
 mod export;

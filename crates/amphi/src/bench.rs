@@ -1,0 +1,183 @@
+//! `amphi bench`: measurements that anybody can repeat.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use amphi_benchlab::operation;
+use amphi_benchlab::report::Report;
+use amphi_benchlab::software::{self, Progress, Settings};
+use anyhow::{Context, Result, bail};
+use clap::Subcommand;
+use signal_hook::consts::TERM_SIGNALS;
+
+/// Runs measurements.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  amphi bench list
+  amphi bench run software
+  amphi bench run software --only create --only overwrite --threads 1 --rounds 15 --json results.json")]
+pub struct Options {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Lists the measurements.
+    List,
+    /// Runs one.
+    Run(Run),
+}
+
+/// Runs a measurement.
+#[derive(clap::Args)]
+struct Run {
+    /// Its name.
+    name: String,
+    /// Numbers of threads.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 2], value_parser = threads)]
+    threads: Vec<usize>,
+    /// Rounds: in each, every file system gets one batch of the operation, in turn.
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    rounds: u64,
+    /// Only operations whose names contain WORD; can be given several times.
+    #[arg(long, value_name = "WORD")]
+    only: Vec<String>,
+    /// Write the results to FILE as JSON, described in docs/bench.md; `-` is standard output, without the table.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+const SOFTWARE: &str = "software";
+/// Says to a process that it is alone in its mount namespace.
+const ALONE: &str = "AMPHI_BENCH_ALONE";
+
+pub fn run(options: &Options) -> Result<()> {
+    match &options.what {
+        What::List => {
+            println!(
+                "software   what operations cost in software: ByteFS as a library and through FUSE, on an SSD without delays, beside the"
+            );
+            println!(
+                "           kernel's ext4, XFS and Btrfs on a loop device and on zram, and tmpfs; p50, in one interleaved run"
+            );
+            for operation in operation::ALL {
+                println!("             {}", operation.name());
+            }
+            Ok(())
+        }
+        What::Run(run) if run.name == SOFTWARE => software_path(run),
+        What::Run(run) => bail!("`{}` is not a measurement; see amphi bench list", run.name),
+    }
+}
+
+fn software_path(run: &Run) -> Result<()> {
+    if software::chosen(&run.only).next().is_none() {
+        bail!("no operation is called {}; see amphi bench list", run.only.join(" or "));
+    }
+    be_alone();
+    let ended = Arc::new(AtomicBool::new(false));
+    for &signal in TERM_SIGNALS {
+        signal_hook::flag::register(signal, Arc::clone(&ended)).context("signals cannot be caught")?;
+    }
+    let settings = Settings {
+        amphi: std::env::current_exe().context("this program's own file cannot be found")?,
+        threads: run.threads.clone(),
+        rounds: run.rounds as usize,
+        only: run.only.clone(),
+    };
+    let is_quiet = run.json.as_ref().is_some_and(|file| file.as_os_str() == "-");
+    let mut tell = |progress: Progress<'_>| match progress {
+        _ if is_quiet => {}
+        Progress::Begun(report) => introduce(report),
+        // Whoever stopped reading has the JSON, or does not want to know.
+        Progress::Done(line) => drop(writeln!(std::io::stdout(), "{}", line.text())),
+    };
+    let report = software::run(&settings, &|| !ended.load(Ordering::Relaxed), &mut tell)?;
+    if let Some(file) = &run.json {
+        let text = serde_json::to_string(&report)? + "\n";
+        if is_quiet {
+            print!("{text}");
+        } else {
+            std::fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))?;
+        }
+    }
+    if report.interrupted {
+        bail!("interrupted; mounts and devices are taken away");
+    }
+    Ok(())
+}
+
+fn introduce(report: &Report) {
+    for peer in &report.peers {
+        println!("{:<11} {}", peer.name, peer.description);
+    }
+    for peer in &report.unavailable {
+        println!("{:<11} not available: {}", peer.name, peer.reason);
+    }
+    println!(
+        "\nEach p50 is over {} interleaved rounds; (…) is the spread of the rounds' ratios.\n{}",
+        report.rounds,
+        report.head()
+    );
+}
+
+/// Becomes this same command in a mount namespace of its own, where every mount goes with the last process. Returns where that is so already, or where it cannot
+/// be had.
+fn be_alone() {
+    if std::env::var_os(ALONE).is_some() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let private = ["--mount", "--propagation", "private"];
+    let probe = Command::new("unshare").args(private).arg("true").output();
+    if let (Ok(program), true) = (std::env::current_exe(), probe.is_ok_and(|probe| probe.status.success())) {
+        let mut command = Command::new("unshare");
+        command.args(private).arg(program).args(std::env::args_os().skip(1)).env(ALONE, "1");
+        // It returns only if it fails; the run then takes place here.
+        let _ = command.exec();
+    }
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads) if (1..=64).contains(&threads) => Ok(threads),
+        _ => Err("a number of threads from 1 to 64 is needed".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use amphi_benchlab::interleave::Samples;
+    use amphi_benchlab::operation::Operation;
+    use amphi_benchlab::report::{Line, Peer, SCHEMA, Unavailable};
+
+    use super::*;
+    use crate::documented_fields;
+
+    #[test]
+    fn every_field_of_the_json_is_documented_and_the_other_way_round() {
+        let peer = |name: &str, ours| Peer {
+            name: name.to_owned(),
+            description: String::new(),
+            ours,
+            durable: true,
+        };
+        let peers = vec![peer("library", true), peer("ext4-zram", false)];
+        let samples = [7, 70].map(|ns| Samples { rounds: vec![vec![ns]], failure: None });
+        let report = Report {
+            schema: SCHEMA,
+            rounds: 1,
+            interrupted: false,
+            operations: vec![Line::of(Operation::Create, 1, &peers, &samples)],
+            unavailable: vec![Unavailable { name: String::new(), reason: String::new() }],
+            peers,
+        };
+        let printed = serde_json::to_value(report).expect("JSON");
+        documented_fields::compare(&printed, include_str!("../../../docs/bench.md"));
+    }
+}

@@ -1,0 +1,82 @@
+//! A measurement from end to end: what it prints, and that nothing of it is left, whether it ends, is interrupted or is killed.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::rig::{amphi_ok, wait_until};
+
+/// What runs have left: loop devices over their files, and mounts that this process sees.
+fn leftovers() -> Vec<String> {
+    let devices = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let files =
+        devices.filter_map(|device| std::fs::read_to_string(device.path().join("loop/backing_file")).ok());
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc");
+    files.chain(mounts.lines().map(str::to_owned)).filter(|text| text.contains("amphi-bench-")).collect()
+}
+
+/// zram devices that this process's run has written down and not removed.
+fn claims(pid: u32) -> usize {
+    let claims = std::fs::read_dir("/run/amphi/bench").into_iter().flatten().flatten();
+    let owners = claims.filter_map(|claim| std::fs::read_to_string(claim.path()).ok());
+    owners.filter(|owner| *owner == pid.to_string()).count()
+}
+
+/// A long run, in which something has been measured already.
+fn measuring() -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_amphi"));
+    let many = "1,".repeat(200) + "1";
+    command.args(["bench", "run", "software", "--only", "stat", "--rounds", "2", "--threads", &many]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("amphi starts");
+    let lines = BufReader::new(child.stdout.as_mut().expect("piped")).lines();
+    let measured = lines.map_while(Result::ok).any(|line| line.starts_with("stat by path"));
+    assert!(measured, "it ended before it measured anything: {:?}", child.wait_with_output());
+    child
+}
+
+/// One test, so that no two runs look at each other's devices.
+#[test]
+fn a_measurement_prints_its_results_and_leaves_nothing() {
+    let only = ["--only", "stat", "--only", "overwrite 64 B", "--threads", "1", "--rounds", "2"];
+    let printed = amphi_ok(&[&["bench", "run", "software", "--json", "-"], &only[..]].concat());
+    let report: Value = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
+    let names = |list: &str| -> Vec<_> {
+        report[list].as_array().expect("a list").iter().filter_map(|peer| peer["name"].as_str()).collect()
+    };
+    let (here, missing) = (names("peers"), names("unavailable"));
+    assert!(here.len() + missing.len() == 9 && here.contains(&"library"), "{here:?} and {missing:?}");
+    let operations = report["operations"].as_array().expect("a list");
+    assert_eq!(operations.len(), 2, "{report}");
+    let has_rival = here.iter().any(|name| name.ends_with("-loop") || name.ends_with("-zram"));
+    for operation in operations {
+        let results = operation["results"].as_array().expect("a list");
+        assert_eq!(results.len(), here.len());
+        for result in results {
+            assert!(result["p50_ns"].as_u64() > Some(0) && result["failure"].is_null(), "{result}");
+        }
+        assert!(!has_rival || !operation["ratios"].as_array().expect("a list").is_empty(), "{operation}");
+    }
+    assert_eq!(leftovers(), [""; 0]);
+
+    let mut interrupted = measuring();
+    let pid = interrupted.id();
+    assert!(Command::new("kill").args(["-INT", &pid.to_string()]).status().expect("kill starts").success());
+    // Whoever stops reading must not hold it up.
+    drop(interrupted.stdout.take());
+    let said = interrupted.wait_with_output().expect("it ends");
+    let complaint = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.status.code() == Some(1) && complaint.contains("interrupted"), "{said:?}");
+    assert_eq!((leftovers(), claims(pid)), (Vec::new(), 0));
+
+    let mut killed = measuring();
+    killed.kill().expect("a child can be killed");
+    killed.wait().expect("it ends");
+    wait_until("mounts and loop devices have gone with the run", || leftovers().is_empty());
+    // The kernel takes the killed run's mounts away when it comes to it; a run before that finds the devices in use.
+    let is_gone = (0..5).any(|_| {
+        amphi_ok(&["bench", "run", "software", "--only", "stat", "--threads", "1", "--rounds", "1"]);
+        claims(killed.id()) == 0
+    });
+    assert!(is_gone, "a later run removes what was left");
+}

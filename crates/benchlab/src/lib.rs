@@ -1,0 +1,14 @@
+//! Workloads and measurements: the same operations on several file systems in one interleaved run, so that what disturbs the machine disturbs all of them,
+//! and ratios mean something where single figures do not.
+//!
+//! Start at [`software::run`]: it makes the [`peers`], has [`interleave`] run every [`operation`](operation::Operation) on each of them in turn, and hands back a
+//! [`report::Report`].
+#![forbid(unsafe_code)]
+
+pub mod interleave;
+pub mod kernel;
+pub mod library;
+pub mod operation;
+pub mod peers;
+pub mod report;
+pub mod software;

@@ -1,0 +1,15 @@
+//! The file systems that are measured beside each other, made for the run and taken away after it, however it ends.
+//!
+//! - `program` runs `mkfs` and `mount`
+//! - `workspace` memory for backing files and mount points; tmpfs
+//! - `disk` a loop device or zram with a file system of the kernel's on it
+//! - `ours` ByteFS as a library, and through FUSE from a daemon of its own
+
+mod disk;
+mod ours;
+mod program;
+mod workspace;
+
+pub use disk::{Backing, Disk, reclaim};
+pub use ours::{Daemon, library};
+pub use workspace::{Tmpfs, Workspace};

@@ -1,0 +1,234 @@
+//! What a run found: medians with their spread, and how many times longer others take than ours.
+
+use serde::Serialize;
+
+use crate::interleave::Samples;
+use crate::operation::Operation;
+
+/// Version of the JSON: another number if a field goes away or changes its meaning.
+pub const SCHEMA: u32 = 1;
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Rounds that count.
+    pub rounds: usize,
+    /// Whether somebody ended the run early.
+    pub interrupted: bool,
+    /// Who took part.
+    pub peers: Vec<Peer>,
+    /// What this machine does not have, and why.
+    pub unavailable: Vec<Unavailable>,
+    /// One entry for each operation and number of threads.
+    pub operations: Vec<Line>,
+}
+
+/// A file system that took part.
+#[derive(Clone, Debug, Serialize)]
+pub struct Peer {
+    /// A short name.
+    pub name: String,
+    /// What it is.
+    pub description: String,
+    /// Whether it is ours; the others are compared with it.
+    pub ours: bool,
+    /// Whether what it calls durable survives a power failure. tmpfs calls everything so.
+    pub durable: bool,
+}
+
+/// A file system that could not take part.
+#[derive(Clone, Debug, Serialize)]
+pub struct Unavailable {
+    /// Its name.
+    pub name: String,
+    /// Why not.
+    pub reason: String,
+}
+
+/// One operation, with one number of threads, on every peer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    /// The operation.
+    pub operation: String,
+    /// Threads at once.
+    pub threads: usize,
+    /// In the order of the peers.
+    pub results: Vec<Outcome>,
+    /// Ours against the best peer of the kernel's.
+    pub ratios: Vec<Ratio>,
+}
+
+/// One operation on one peer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// The peer.
+    pub peer: String,
+    /// Median over all samples, in ns a call.
+    pub p50_ns: Option<u64>,
+    /// 99 of 100 samples took at most this.
+    pub p99_ns: Option<u64>,
+    /// The lowest median of a round.
+    pub round_p50_min_ns: Option<u64>,
+    /// The highest median of a round.
+    pub round_p50_max_ns: Option<u64>,
+    /// Samples.
+    pub samples: usize,
+    /// Why there are none.
+    pub failure: Option<String>,
+}
+
+/// How many times longer the best of the kernel's file systems takes than ours.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ratio {
+    /// Ours.
+    pub ours: String,
+    /// The fastest of the others, by median.
+    pub best: String,
+    /// The quotient of the medians.
+    pub p50: f64,
+    /// The lowest quotient of one round's medians.
+    pub min: f64,
+    /// The highest.
+    pub max: f64,
+}
+
+/// The median, and any other quantile in hundredths, of unsorted samples.
+fn quantile(samples: &mut [u64], hundredths: usize) -> Option<u64> {
+    samples.sort_unstable();
+    samples.get(samples.len().checked_sub(1)? * hundredths / 100).copied()
+}
+
+fn round_medians(samples: &Samples) -> Vec<u64> {
+    samples.rounds.iter().filter_map(|round| quantile(&mut round.clone(), 50)).collect()
+}
+
+impl Outcome {
+    fn of(peer: &Peer, samples: &Samples) -> Self {
+        let mut all = samples.rounds.concat();
+        let medians = round_medians(samples);
+        Self {
+            peer: peer.name.clone(),
+            p50_ns: quantile(&mut all, 50),
+            p99_ns: quantile(&mut all, 99),
+            round_p50_min_ns: medians.iter().min().copied(),
+            round_p50_max_ns: medians.iter().max().copied(),
+            samples: all.len(),
+            failure: samples.failure.clone(),
+        }
+    }
+}
+
+impl Line {
+    /// What all peers' samples say.
+    #[must_use]
+    pub fn of(operation: Operation, threads: usize, peers: &[Peer], samples: &[Samples]) -> Self {
+        let results: Vec<_> =
+            peers.iter().zip(samples).map(|(peer, samples)| Outcome::of(peer, samples)).collect();
+        let rivals = peers
+            .iter()
+            .enumerate()
+            .filter(|(_, peer)| !peer.ours && (peer.durable || !operation.is_durable()));
+        let best = rivals.filter_map(|(at, _)| Some((results[at].p50_ns?, at))).min();
+        let ratio = |(at, peer): (usize, &Peer)| {
+            let ((theirs, best), ours) = (best?, results[at].p50_ns?);
+            let (mine, others) = (round_medians(&samples[at]), round_medians(&samples[best]));
+            let quotient = |(theirs, ours): (u64, u64)| theirs as f64 / ours.max(1) as f64;
+            let rounds: Vec<_> = others.into_iter().zip(mine).map(quotient).collect();
+            Some(Ratio {
+                ours: peer.name.clone(),
+                best: peers[best].name.clone(),
+                p50: quotient((theirs, ours)),
+                min: rounds.iter().copied().fold(f64::INFINITY, f64::min),
+                max: rounds.iter().copied().fold(0.0, f64::max),
+            })
+        };
+        let ratios = peers.iter().enumerate().filter(|(_, peer)| peer.ours).filter_map(ratio).collect();
+        Self { operation: operation.name(), threads, results, ratios }
+    }
+
+    /// The line as text: medians in µs, then the ratios with their spread over the rounds.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let cell = |outcome: &Outcome| match outcome.p50_ns {
+            Some(ns) => format!("{:>11}", micros(ns)),
+            None => format!("{:>11}", if outcome.failure.is_some() { "failed" } else { "-" }),
+        };
+        let ratio = |ratio: &Ratio| {
+            let spread = format!("({:.1}-{:.1})", ratio.min, ratio.max);
+            format!("{:>8.2} {spread:<12}", ratio.p50)
+        };
+        let cells: String = self.results.iter().map(cell).collect();
+        let ratios: String = self.ratios.iter().map(ratio).collect();
+        let best = self.ratios.first().map_or("", |ratio| ratio.best.as_str());
+        format!("{:<27}{:>3}{cells} {ratios} {best}", self.operation, self.threads)
+    }
+}
+
+impl Report {
+    /// The head of the lines.
+    #[must_use]
+    pub fn head(&self) -> String {
+        let names: String = self.peers.iter().map(|peer| format!("{:>11}", peer.name)).collect();
+        let ours = self.peers.iter().filter(|peer| peer.ours);
+        let ratios: String = ours.map(|peer| format!("{:<21}", format!("   best / {}", peer.name))).collect();
+        format!("{:<27}{:>3}{names} {ratios} best", "p50 in µs", "thr")
+    }
+}
+
+/// Nanoseconds as µs with three digits.
+fn micros(ns: u64) -> String {
+    let us = ns as f64 / 1e3;
+    let decimals = if us < 10.0 { 2 } else { usize::from(us < 100.0) };
+    format!("{us:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(name: &str, ours: bool, durable: bool) -> Peer {
+        Peer { name: name.to_owned(), description: String::new(), ours, durable }
+    }
+
+    fn samples(rounds: &[&[u64]]) -> Samples {
+        Samples { rounds: rounds.iter().map(|round| round.to_vec()).collect(), failure: None }
+    }
+
+    #[test]
+    fn ours_is_compared_with_the_best_that_is_durable() {
+        let peers = [
+            peer("library", true, true),
+            peer("xfs", false, true),
+            peer("tmpfs", false, false),
+            peer("none", false, true),
+        ];
+        let failed = Samples { rounds: Vec::new(), failure: Some("no room".to_owned()) };
+        let all = [
+            samples(&[&[10, 12, 11], &[20, 22, 21]]),
+            samples(&[&[110, 100], &[84, 84]]),
+            samples(&[&[2], &[2]]),
+            failed,
+        ];
+        let durable = Line::of(Operation::CreateDurable, 1, &peers, &all);
+        let [ratio] = &durable.ratios[..] else { panic!("one is ours: {durable:?}") };
+        assert_eq!((ratio.best.as_str(), ratio.p50), ("xfs", 84.0 / 12.0));
+        assert_eq!((ratio.min, ratio.max), (84.0 / 21.0, 100.0 / 11.0));
+        let ours = &durable.results[0];
+        assert_eq!(
+            (ours.p50_ns, ours.round_p50_min_ns, ours.round_p50_max_ns),
+            (Some(12), Some(11), Some(21))
+        );
+        assert_eq!((ours.samples, durable.results[3].p50_ns), (6, None));
+        assert!(durable.text().contains("failed"), "{}", durable.text());
+        let volatile = Line::of(Operation::Create, 1, &peers, &all);
+        assert_eq!(volatile.ratios[0].best, "tmpfs", "nobody asked for durability");
+    }
+
+    #[test]
+    fn without_a_rival_there_is_no_ratio() {
+        let line = Line::of(Operation::Stat, 2, &[peer("library", true, true)], &[samples(&[&[5]])]);
+        assert!(line.ratios.is_empty() && line.text().starts_with("stat by path"), "{}", line.text());
+    }
+}
