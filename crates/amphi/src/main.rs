@@ -22,6 +22,7 @@ mod privileges;
 mod progress;
 mod runtime_dir;
 mod size;
+mod ssd;
 mod stats;
 mod target;
 mod umount;
@@ -60,6 +61,7 @@ enum Command {
     PowerCut(power_cut::Options),
     Crash(crash::Options),
     Bench(bench::Options),
+    Ssd(ssd::Options),
     Completions(completions::Options),
 }
 
@@ -85,6 +87,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Crash(options) => return crash::run(&options),
         Command::PowerCut(options) => power_cut::run(&options)?,
         Command::Bench(options) => bench::run(&options)?,
+        Command::Ssd(options) => return ssd::run(&options),
         Command::Completions(options) => completions::run(&options),
     }
     Ok(ExitCode::SUCCESS)

@@ -18,6 +18,15 @@ pub trait BytePort: Device {
     /// Range or media errors.
     fn load(&self, at: u64, into: &mut [u8], tag: Structure) -> Result<()>;
 
+    /// Copies `into.len()` bytes at `at` to the host by the device's DMA engine, where it has one: what the device holds, as for a block
+    /// read, without what this thread has stored and not posted. It costs more than a load to begin and less for each byte.
+    ///
+    /// # Errors
+    /// Range or media errors; [`Error::Unsupported`](crate::Error::Unsupported) on a device without such an engine.
+    fn load_dma(&self, _at: u64, _into: &mut [u8], _tag: Structure) -> Result<()> {
+        Err(crate::Error::Unsupported("reads of byte ranges by DMA"))
+    }
+
     /// Stores `data` at `at`. Volatile until the lines are flushed, fenced and verified.
     ///
     /// With `tx`, the bytes belong to that transaction: [`recover`](crate::WriteLog::recover) keeps them only if the transaction was

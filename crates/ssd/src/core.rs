@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use amphi_device::{DurabilityContract, Error, LINE_BYTES, Lpa, PAGE_BYTES, Result};
+use amphi_device::{DurabilityContract, Error, Lpa, PAGE_BYTES, Result};
 use amphi_rt::sync::RwLock;
 
 use crate::Profile;
@@ -121,10 +121,4 @@ impl Core {
             }),
         }
     }
-}
-
-/// Lines touched by `len` bytes at `at`.
-pub(crate) fn lines(at: u64, len: usize) -> u64 {
-    const { assert!(LINE_BYTES == 64) };
-    amphi_device::lines_covering(at, len).1 as u64
 }

@@ -47,14 +47,14 @@ mod stats;
 mod timing;
 mod worker;
 
-pub use calibrate::{Calibration, calibrate};
+pub use calibrate::{Calibration, RealTime, calibrate, real_time};
 pub use error::ImageError;
 pub use flash::{GcPolicy, MediaProfile};
 pub use info::{Info, Shutdown};
 pub use ports::Ticket;
 pub use profile::{
-    BlockDurabilityName, ByteDurabilityName, Firmware, FirmwareProfile, FlashProfile, LinkProfile,
-    LogProfile, PersistenceProfile, Profile, ProfileError,
+    BlockDurabilityName, ByteDurabilityName, CompletionKind, Firmware, FirmwareProfile, FlashProfile,
+    LinkKind, LinkProfile, LogProfile, PersistenceProfile, Profile, ProfileError, Published, QueueProfile,
 };
 pub use ssd::{OpenOptions, Ssd};
 pub use stats::{

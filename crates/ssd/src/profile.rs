@@ -3,19 +3,35 @@
 //! A profile is copied into every image made with it, so that an image keeps behaving as the device it was made as. The built-in
 //! ones are the files of `profiles/`; each value there carries its source.
 
+mod built_in;
+mod firmware;
+mod link;
+
 use std::path::Path;
 
 use amphi_device::{BlockDurability, ByteDurability, DurabilityContract, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
 use crate::flash::MediaProfile;
+use built_in::BUILT_IN;
+pub use firmware::{Firmware, FirmwareProfile};
+pub use link::{CompletionKind, LinkKind, LinkProfile, QueueProfile};
 
-/// The built-in profiles: name and text.
-const BUILT_IN: [(&str, &str); 3] = [
-    ("mssd-pcie3", include_str!("../../../profiles/mssd-pcie3.toml")),
-    ("mssd-cxl", include_str!("../../../profiles/mssd-cxl.toml")),
-    ("free", include_str!("../../../profiles/free.toml")),
-];
+/// A key, its value, whether that is in range, and the range in words.
+type Rule = (&'static str, u64, bool, &'static str);
+
+/// The range of every time.
+struct Time {
+    most: u64,
+}
+
+const TIME: Time = Time { most: 1_000_000_000 };
+
+impl Time {
+    const fn rule(&self, key: &'static str, ns: u64) -> Rule {
+        (key, ns, ns <= self.most, "at most 1000000000 ns")
+    }
+}
 
 /// Why a profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,12 +81,15 @@ pub struct Profile {
     pub flash: FlashProfile,
     /// The firmware's write log.
     pub log: LogProfile,
-    /// What the firmware does with the device's memory.
+    /// What the firmware does with the device's memory, and the processors it runs on.
     #[serde(default)]
     pub firmware: FirmwareProfile,
     /// Planes, garbage collection, failures.
     #[serde(default)]
     pub media: MediaProfile,
+    /// The queues that commands travel through.
+    #[serde(default)]
+    pub queue: QueueProfile,
     /// What survives what.
     pub persistence: PersistenceProfile,
     /// Figures published about the device, which [`calibrate`](crate::calibrate) measures.
@@ -82,7 +101,7 @@ pub struct Profile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// The probe that measures it.
+    /// The probe that measures it, with `@` and a number of bytes where it takes one.
     pub name: String,
     /// The figure.
     pub value: f64,
@@ -90,22 +109,9 @@ pub struct Published {
     pub unit: String,
     /// Where it was published.
     pub source: String,
-}
-
-/// The link between host and device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LinkProfile {
-    /// Device-to-host bandwidth in MB/s (10^6 bytes); 0 is unlimited.
-    pub read_mb_s: u64,
-    /// Host-to-device bandwidth in MB/s; 0 is unlimited.
-    pub write_mb_s: u64,
-    /// Latency of a load of one 64 B line, in ns. Loads of several lines follow one another.
-    pub line_read_ns: u64,
-    /// Latency of making one stored line durable, in ns.
-    pub line_write_ns: u64,
-    /// Fixed part of a block or vendor command, in ns.
-    pub command_ns: u64,
+    /// Why the emulator does not meet it, where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmet: Option<String>,
 }
 
 /// Flash chips and the translation layer above them.
@@ -156,44 +162,6 @@ pub struct LogProfile {
     pub txlog_bytes: u64,
     /// Bytes of one partition of the log's index: a multiple of 4096, 64 KiB to 64 MiB.
     pub partition_bytes: u64,
-}
-
-/// What the firmware does with the device's memory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FirmwareProfile {
-    /// Which firmware the device runs.
-    pub kind: Firmware,
-    /// Bytes of the page cache: a multiple of 4096, 64 KiB to 16 GiB. Default 256 MiB, as much as a log region (ByteFS §5.1).
-    pub cache_bytes: u64,
-    /// Dirty share of the page cache, in percent, above which it is written back in the background, 1 to 95.
-    pub write_back_at_percent: u64,
-}
-
-impl Default for FirmwareProfile {
-    fn default() -> Self {
-        Self { kind: Firmware::Log, cache_bytes: 256 << 20, write_back_at_percent: 50 }
-    }
-}
-
-impl FirmwareProfile {
-    /// Frames of the page cache; none where the firmware keeps a write log.
-    pub(crate) fn cache_frames(&self) -> u64 {
-        match self.kind {
-            Firmware::Log => 0,
-            Firmware::PageCache => self.cache_bytes / PAGE_BYTES as u64,
-        }
-    }
-}
-
-/// A firmware, as profiles spell it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Firmware {
-    /// A transactional write log (ByteFS §4.3).
-    Log,
-    /// A page cache with write-back (what ByteFS §5.1 runs its peers on).
-    PageCache,
 }
 
 /// What survives what.
@@ -287,17 +255,10 @@ impl Profile {
     /// # Errors
     /// [`ProfileError::Value`] naming the first key that is out of range.
     pub fn check(&self) -> Result<(), ProfileError> {
-        const SECOND: u64 = 1_000_000_000;
-        let time = "at most 1000000000 ns";
-        let (link, flash, log, persistence) = (&self.link, &self.flash, &self.log, &self.persistence);
+        let (flash, log, persistence) = (&self.flash, &self.log, &self.persistence);
         let firmware = &self.firmware;
         let page = PAGE_BYTES as u64;
-        let rules: [(&'static str, u64, bool, &'static str); 24] = [
-            ("link.read_mb_s", link.read_mb_s, link.read_mb_s <= 10_000_000, "at most 10000000 MB/s"),
-            ("link.write_mb_s", link.write_mb_s, link.write_mb_s <= 10_000_000, "at most 10000000 MB/s"),
-            ("link.line_read_ns", link.line_read_ns, link.line_read_ns <= SECOND, time),
-            ("link.line_write_ns", link.line_write_ns, link.line_write_ns <= SECOND, time),
-            ("link.command_ns", link.command_ns, link.command_ns <= SECOND, time),
+        let rules: [Rule; 17] = [
             ("flash.page_bytes", flash.page_bytes, flash.page_bytes == page, "4096"),
             ("flash.channels", flash.channels, (1..=64).contains(&flash.channels), "1 to 64"),
             ("flash.ways", flash.ways, (1..=64).contains(&flash.ways), "1 to 64"),
@@ -307,10 +268,10 @@ impl Profile {
                 (4..=4096).contains(&flash.pages_per_block),
                 "4 to 4096",
             ),
-            ("flash.read_ns", flash.read_ns, flash.read_ns <= SECOND, time),
-            ("flash.program_ns", flash.program_ns, flash.program_ns <= SECOND, time),
-            ("flash.erase_ns", flash.erase_ns, flash.erase_ns <= SECOND, time),
-            ("flash.transfer_ns", flash.transfer_ns, flash.transfer_ns <= SECOND, time),
+            TIME.rule("flash.read_ns", flash.read_ns),
+            TIME.rule("flash.program_ns", flash.program_ns),
+            TIME.rule("flash.erase_ns", flash.erase_ns),
+            TIME.rule("flash.transfer_ns", flash.transfer_ns),
             (
                 "flash.over_provisioning_percent",
                 flash.over_provisioning_percent,
@@ -355,19 +316,6 @@ impl Profile {
                 "a multiple of 4096 from 64 KiB to 64 MiB",
             ),
             (
-                "firmware.cache_bytes",
-                firmware.cache_bytes,
-                firmware.cache_bytes.is_multiple_of(page)
-                    && (64 << 10..=16 << 30).contains(&firmware.cache_bytes),
-                "a multiple of 4096 from 64 KiB to 16 GiB",
-            ),
-            (
-                "firmware.write_back_at_percent",
-                firmware.write_back_at_percent,
-                (1..=95).contains(&firmware.write_back_at_percent),
-                "1 to 95",
-            ),
-            (
                 "persistence.store_atomic_bytes",
                 u64::from(persistence.store_atomic_bytes),
                 persistence.store_atomic_bytes == 8,
@@ -382,10 +330,8 @@ impl Profile {
         ];
         self.media.check()?;
         for point in &self.published {
-            if !crate::calibrate::probe_names().any(|name| name == point.name) {
-                let known = crate::calibrate::probe_names().collect::<Vec<_>>().join(", ");
-                let message = format!("published: no probe is called '{}'; there are {known}", point.name);
-                return Err(ProfileError::Syntax(message));
+            if point.unmet.is_none() {
+                crate::calibrate::check_probe(&point.name).map_err(ProfileError::Syntax)?;
             }
         }
         if firmware.kind == Firmware::PageCache
@@ -395,6 +341,8 @@ impl Profile {
                            its memory is protected";
             return Err(ProfileError::Syntax(message.to_owned()));
         }
+        let rules =
+            rules.into_iter().chain(self.link.rules()).chain(self.queue.rules()).chain(firmware.rules());
         for (key, value, fine, expected) in rules {
             if !fine {
                 return Err(ProfileError::Value { key, value, expected });
@@ -423,11 +371,13 @@ impl Profile {
 
     /// Whether no command takes any time.
     pub(crate) fn is_free(&self) -> bool {
-        let (link, flash) = (&self.link, &self.flash);
-        [link.read_mb_s, link.write_mb_s, link.line_read_ns, link.line_write_ns, link.command_ns]
-            .into_iter()
-            .chain([flash.read_ns, flash.program_ns, flash.erase_ns, flash.transfer_ns])
-            .all(|value| value == 0)
+        let flash = &self.flash;
+        self.link.is_free()
+            && self.firmware.is_free()
+            && self.queue.completion_ns() == 0
+            && [flash.read_ns, flash.program_ns, flash.erase_ns, flash.transfer_ns]
+                .into_iter()
+                .all(|value| value == 0)
     }
 }
 

@@ -4,13 +4,19 @@
 //! command is known when it is submitted, in real and in virtual time alike. With a free profile no clock is read at all, and
 //! every moment is 0, which has always passed.
 
+mod dies;
+mod link;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Profile;
-
-mod dies;
-
 use dies::Die;
+use link::Link;
+
+/// A time of the profile, dilated.
+fn scaled(value: u64, dilation: f64) -> u64 {
+    (value as f64 * dilation) as u64
+}
 
 /// A resource that serves one thing at a time.
 #[derive(Debug, Default)]
@@ -34,19 +40,16 @@ impl Timeline {
 #[derive(Debug)]
 pub(crate) struct Timing {
     free: bool,
-    line_read_ns: u64,
-    line_write_ns: u64,
-    command_ns: u64,
+    link: Link,
+    command_cpu_ns: u64,
+    entry_cpu_ns: u64,
+    page_cpu_ns: u64,
+    firmware: Box<[Timeline]>,
     read_ns: u64,
     program_ns: u64,
     erase_ns: u64,
     transfer_ns: u64,
     retry_ns: u64,
-    /// ns per byte, times 2^20.
-    to_host: u64,
-    to_device: u64,
-    link_to_host: Timeline,
-    link_to_device: Timeline,
     channels: Box<[Timeline]>,
     dies: Box<[Die]>,
     buffer: Box<[AtomicU64]>,
@@ -56,27 +59,22 @@ pub(crate) struct Timing {
 impl Timing {
     /// The times of a profile, multiplied by `dilation`; none at all if `free` or the profile is.
     pub(crate) fn new(profile: &Profile, dilation: f64, free: bool) -> Self {
-        let scale = |ns: u64| (ns as f64 * dilation) as u64;
-        let per_byte = |mb_s: u64| match mb_s {
-            0 => 0,
-            mb_s => (1000.0 / mb_s as f64 * dilation * f64::from(1 << 20)) as u64,
-        };
-        let (link, flash) = (&profile.link, &profile.flash);
+        let scale = |ns: u64| scaled(ns, dilation);
+        let (firmware, flash) = (&profile.firmware, &profile.flash);
+        let free = free || profile.is_free();
         let timelines = |count: u64| (0..count).map(|_| Timeline::default()).collect();
         Self {
-            free: free || profile.is_free(),
-            line_read_ns: scale(link.line_read_ns),
-            line_write_ns: scale(link.line_write_ns),
-            command_ns: scale(link.command_ns),
+            free,
+            link: Link::new(profile, dilation, free),
+            command_cpu_ns: scale(firmware.command_cpu_ns),
+            entry_cpu_ns: scale(firmware.entry_cpu_ns),
+            page_cpu_ns: scale(firmware.page_cpu_ns),
+            firmware: timelines(firmware.cores),
             read_ns: scale(flash.read_ns),
             program_ns: scale(flash.program_ns),
             erase_ns: scale(flash.erase_ns),
             transfer_ns: scale(flash.transfer_ns),
             retry_ns: scale(profile.media.read_retry_ns),
-            to_host: per_byte(link.read_mb_s),
-            to_device: per_byte(link.write_mb_s),
-            link_to_host: Timeline::default(),
-            link_to_device: Timeline::default(),
             channels: timelines(flash.channels),
             dies: (0..flash.channels * flash.ways).map(|_| Die::default()).collect(),
             buffer: (0..flash.write_buffer_pages).map(|_| AtomicU64::new(0)).collect(),
@@ -101,44 +99,18 @@ impl Timing {
         }
     }
 
-    /// Bytes travel to the host, after a command's fixed part.
-    pub(crate) fn to_host(&self, from: u64, bytes: u64) -> u64 {
-        if self.free {
-            return 0;
+    /// The firmware works for `ns` on the processor that is free first; answers when it is done.
+    fn firmware(&self, from: u64, ns: u64) -> u64 {
+        if ns == 0 {
+            return from;
         }
-        self.link_to_host.book(from, (bytes * self.to_host) >> 20) + self.command_ns
+        let free_first = self.firmware.iter().min_by_key(|core| core.0.load(Ordering::Relaxed));
+        free_first.map_or(from, |core| core.book(from, ns))
     }
 
-    /// Bytes travel to the device, after a command's fixed part.
-    pub(crate) fn to_device(&self, from: u64, bytes: u64) -> u64 {
-        if self.free {
-            return 0;
-        }
-        self.link_to_device.book(from, (bytes * self.to_device) >> 20) + self.command_ns
-    }
-
-    /// A command without data.
-    pub(crate) fn command(&self) -> u64 {
-        if self.free { 0 } else { self.now() + self.command_ns }
-    }
-
-    /// Lines are loaded one after the other.
-    pub(crate) fn load_lines(&self, from: u64, lines: u64) -> u64 {
-        if self.free {
-            return 0;
-        }
-        self.link_to_host.book(from, (lines * 64 * self.to_host) >> 20);
-        from + lines * self.line_read_ns
-    }
-
-    /// Posted lines arrive and a write-verify read returns: the latency of one line, and the link's time for the others.
-    pub(crate) fn verify_lines(&self, lines: u64) -> u64 {
-        if self.free {
-            return 0;
-        }
-        let now = self.now();
-        let ns = (lines.saturating_sub(1) * 64 * self.to_device) >> 20;
-        self.link_to_device.book(now, ns).max(now) + self.line_write_ns
+    /// When the firmware has prepared a page for flash.
+    pub(crate) fn prepare_page(&self) -> u64 {
+        if self.free { 0 } else { self.firmware(self.now(), self.page_cpu_ns) }
     }
 
     /// The die of a plane. Planes are numbered through all dies: the first of each, then the second.
@@ -214,15 +186,6 @@ mod tests {
     }
 
     #[test]
-    fn the_link_carries_its_bandwidth() {
-        let timing = timing();
-        let one = timing.to_device(0, 1 << 20);
-        let two = timing.to_device(0, 1 << 20);
-        let ns = (two - one) as f64;
-        assert!(((1 << 20) as f64 / ns * 1000.0 - 2500.0).abs() < 1.0, "{ns} ns a MiB");
-    }
-
-    #[test]
     fn a_full_write_buffer_admits_at_the_pace_of_programs() {
         let timing = timing();
         let pages = timing.buffer.len() as u64;
@@ -235,6 +198,6 @@ mod tests {
     #[test]
     fn a_free_device_never_asks_the_clock() {
         let timing = Timing::new(&Profile::named("free").expect("valid"), 1.0, false);
-        assert_eq!((timing.now(), timing.verify_lines(9), timing.to_host(0, 4096)), (0, 0, 0));
+        assert_eq!((timing.now(), timing.verify_lines(9, 9), timing.to_host(0, 4096)), (0, 0, 0));
     }
 }

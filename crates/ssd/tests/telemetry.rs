@@ -43,7 +43,8 @@ fn latencies_are_those_of_the_profile() {
         assert_eq!((verify.device.count, verify.device.sum_ns), (100, 100 * line));
         assert!(is_about(verify.device.p50_ns, line) && is_about(verify.device.max_ns, line), "{verify:?}");
         assert_eq!(verify.wait.sum_ns, verify.device.sum_ns, "nothing else held the host");
-        assert_eq!(latency(&stats, "commit", None).device.sum_ns, profile().link.command_ns);
+        let commit = profile().firmware.command_cpu_ns + profile().link.command_ns;
+        assert_eq!(latency(&stats, "commit", None).device.sum_ns, commit);
         let read = latency(&stats, "read", Some("data"));
         assert!(read.device.sum_ns >= profile().flash.read_ns, "{read:?}");
         let flash =

@@ -41,6 +41,41 @@ fn mkfs_makes_a_sparse_private_image_and_refuses_to_replace_it() {
 }
 
 #[test]
+fn calibrating_twice_prints_the_same_bytes() {
+    let first = amphi_ok(&["ssd", "calibrate", "--json"]);
+    assert_eq!(first, amphi_ok(&["ssd", "calibrate", "--json"]), "two processes, one seed");
+    let report = json(&first);
+    let profiles = report["profiles"].as_array().expect("a list");
+    let listed = json(&amphi_ok(&["ssd", "profiles", "--json"]));
+    assert_eq!(profiles.len(), listed["profiles"].as_array().expect("a list").len());
+    let mssd = &profiles[0];
+    assert_eq!(mssd["profile"], "mssd-pcie3");
+    let line = &mssd["points"][0];
+    assert_eq!(
+        (&line["name"], &line["measured"], &line["published"]),
+        (&"line-read-us".into(), &4.8.into(), &4.8.into())
+    );
+    assert!(line["source"].as_str().is_some_and(|source| source.contains("table 4")));
+    let people = amphi_ok(&["ssd", "calibrate", "2b-ssd"]);
+    assert!(people.contains("dma-read-us@4096") && people.contains("is not in the emulator"), "{people}");
+    fails_saying(&["ssd", "calibrate", "fastest"], 1, &["fastest", "mssd-pcie3"]);
+}
+
+#[test]
+fn a_profile_that_misses_what_it_claims_fails_calibration() {
+    let rig = Rig::empty();
+    let path = rig.path("mine.toml");
+    let text = include_str!("../../../../profiles/mssd-pcie3.toml");
+    std::fs::write(&path, text.replace("line_read_ns = 4800", "line_read_ns = 6000")).unwrap();
+    let output = amphi(&["ssd", "calibrate", &path]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("+25.0 %, NOT MET"), "{said}");
+    std::fs::write(&path, text.replace("line-read-us", "line-speed")).unwrap();
+    fails_saying(&["ssd", "calibrate", &path], 1, &["line-speed"]);
+}
+
+#[test]
 fn an_ssd_with_a_page_cache_takes_no_bytefs() {
     let rig = Rig::empty();
     let page_cache = ["mkfs", &rig.image(), "--size", "64M", "--firmware", "page-cache"];

@@ -204,7 +204,7 @@ impl Core {
                 None
             } else {
                 let page = self.take_page(Stream::Fresh, None)?;
-                let from = cleaned.done_at.max(self.timing.now());
+                let from = cleaned.done_at.max(self.timing.prepare_page());
                 cleaned.done_at = self.time_program(cause, from, self.blocks.die_of(page));
                 self.program(page, &scratch.page)?;
                 self.count().flash_write(cause, 1);

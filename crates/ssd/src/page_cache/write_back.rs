@@ -116,7 +116,7 @@ impl Core {
             it.changes()
         };
         let page = self.take_page(Stream::Fresh, None)?;
-        let admitted = self.time_program(Cause::Host, self.timing.now(), self.blocks.die_of(page));
+        let admitted = self.time_program(Cause::Host, self.timing.prepare_page(), self.blocks.die_of(page));
         self.program(page, &data)?;
         self.count().flash_write(Cause::Host, 1);
         let _index = partition.index.write();

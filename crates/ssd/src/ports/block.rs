@@ -189,7 +189,9 @@ impl BlockPort for Ssd {
         core.power.command()?;
         core.check_pages("block read", at, into.len())?;
         let began = core.timing.now();
-        let done_at = core.book_read(began, at, (into.len() / PAGE_BYTES) as u64);
+        let slot = core.timing.enter_queue();
+        let read_at = core.book_read(core.timing.fetch_command(), at, (into.len() / PAGE_BYTES) as u64);
+        let done_at = core.timing.complete(slot, read_at);
         core.meters.submitted();
         let work = Some(Work::Read(into));
         Ok(Ticket { core, at, tag, number: core.power.ticket(), began, done_at, work })
@@ -206,7 +208,9 @@ impl BlockPort for Ssd {
         core.check_pages("block write", at, bytes)?;
         let turn = core.blocks.take_turns(bytes / PAGE_BYTES);
         let began = core.timing.now();
-        let done_at = core.book_write(began, (bytes / PAGE_BYTES) as u64, turn)?;
+        let slot = core.timing.enter_queue();
+        let admitted = core.book_write(core.timing.fetch_command(), (bytes / PAGE_BYTES) as u64, turn)?;
+        let done_at = core.timing.complete(slot, admitted);
         core.meters.submitted();
         let work = Some(Work::Write { bufs, turn });
         Ok(Ticket { core, at, tag, number: core.power.ticket(), began, done_at, work })

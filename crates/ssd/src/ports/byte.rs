@@ -2,7 +2,7 @@
 
 use amphi_device::{ByteDurability, BytePort, Error, PAGE_BYTES, Result, Structure, TxId};
 
-use crate::core::{Core, lines};
+use crate::core::Core;
 use crate::format::PAGE;
 use crate::planted::{self, Bug};
 use crate::ssd::Ssd;
@@ -14,27 +14,28 @@ impl BytePort for Ssd {
         core.power.command()?;
         core.check_bytes("load", at, into.len())?;
         let start = core.timing.now();
-        let mut done = core.timing.load_lines(start, lines(at, into.len()));
-        let (mut at_byte, mut rest) = (at, &mut *into);
-        while !rest.is_empty() {
-            let offset = (at_byte % PAGE) as usize;
-            let (part, after) = rest.split_at_mut((PAGE_BYTES - offset).min(rest.len()));
-            let lpa = at_byte / PAGE;
-            if let Some(cache) = &core.cache {
-                let ready = core.load_cached(cache, lpa, offset, part, false)?;
-                done = done.max(ready + (done - start));
-            } else if core.read_newest(lpa, offset, part)? && !core.timing.is_free() {
-                // The lines wait for their flash page.
-                let flash = core.time_lpa_read(Cause::Host, start, lpa);
-                done = done.max(flash + (done - start));
-            }
-            at_byte += part.len() as u64;
-            rest = after;
-        }
+        let done = core.load_pages(start, at, into)?;
+        let done = done.max(core.timing.load(start, at, into.len() as u64) + (done - start));
         core.overlay_staged(at, into);
         core.count().transfer(Path::ByteRead, tag, into.len() as u64);
         core.wait_for(Command::Load, Some(tag), start, done);
         Ok(())
+    }
+
+    fn load_dma(&self, at: u64, into: &mut [u8], tag: Structure) -> Result<()> {
+        let core = self.core();
+        core.power.command()?;
+        core.check_bytes("DMA read", at, into.len())?;
+        if core.profile.link.dma_read_ns == 0 {
+            return Err(Error::Unsupported("reads of byte ranges by DMA"));
+        }
+        let began = core.timing.now();
+        let slot = core.timing.enter_queue();
+        let ready = core.load_pages(core.timing.fetch_command(), at, into)?;
+        let done = core.timing.complete(slot, core.timing.dma_to_host(ready, into.len() as u64));
+        core.count().transfer(Path::ByteRead, tag, into.len() as u64);
+        core.wait_for(Command::Load, Some(tag), began, done);
+        core.power.check()
     }
 
     fn store(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> Result<()> {
@@ -70,7 +71,8 @@ impl BytePort for Ssd {
         if core.power.command().is_err() {
             return;
         }
-        core.post_staged();
+        let lines = core.post_staged();
+        core.timing.wait(core.timing.post_lines(lines));
         if core.contract.byte_durability == ByteDurability::Fence {
             // Global persistent flush: the fence itself waits for the device, and has nobody to tell of a failure.
             if let Err(cause) = drain(core, Command::Fence) {
@@ -91,6 +93,28 @@ impl BytePort for Ssd {
     }
 }
 
+impl Core {
+    /// Reads bytes as the device holds them. Answers when those that had to come from flash have come, at least `start`.
+    fn load_pages(&self, start: u64, at: u64, into: &mut [u8]) -> Result<u64> {
+        let mut done = start;
+        let (mut at_byte, mut rest) = (at, into);
+        while !rest.is_empty() {
+            let offset = (at_byte % PAGE) as usize;
+            let (part, after) = rest.split_at_mut((PAGE_BYTES - offset).min(rest.len()));
+            let lpa = at_byte / PAGE;
+            if let Some(cache) = &self.cache {
+                done = done.max(self.load_cached(cache, lpa, offset, part, false)?);
+            } else if self.read_newest(lpa, offset, part)? && !self.timing.is_free() {
+                // The lines wait for their flash page.
+                done = done.max(self.time_lpa_read(Cause::Host, start, lpa));
+            }
+            at_byte += part.len() as u64;
+            rest = after;
+        }
+        Ok(done)
+    }
+}
+
 /// Waits until what the calling task has posted arrives, and takes it into the log.
 fn drain(core: &Core, command: Command) -> Result<()> {
     if planted::has(Bug::VerifyReadReturnsEarly) {
@@ -101,7 +125,8 @@ fn drain(core: &Core, command: Command) -> Result<()> {
         return core.drain();
     }
     let began = core.timing.now();
-    let done = core.timing.verify_lines(core.posted_lines());
+    let (lines, stores) = core.posted();
+    let done = core.timing.verify_lines(lines, stores);
     core.timing.wait(done);
     core.power.check()?;
     let outcome = core.drain();

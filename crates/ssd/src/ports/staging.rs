@@ -131,6 +131,9 @@ impl Core {
                     store.posted = store.lines();
                 }
             });
+            let (lines, stores) = self.posted();
+            self.timing.wait(self.timing.post_lines(lines));
+            self.timing.wait(self.timing.verify_lines(lines, stores));
             self.drain()?;
         }
         Ok(())
@@ -156,19 +159,26 @@ impl Core {
         });
     }
 
-    /// Posts the calling task's flushed lines.
-    pub(crate) fn post_staged(&self) {
+    /// Posts the calling task's flushed lines. Answers how many that are.
+    pub(crate) fn post_staged(&self) -> u64 {
         self.stages.with_mine(|stage| {
+            let mut lines = 0;
             for store in &mut stage.stores {
+                lines += u64::from((store.flushed & !store.posted).count_ones());
                 store.posted |= store.flushed;
             }
-        });
+            lines
+        })
     }
 
-    /// Lines the calling task has posted.
-    pub(crate) fn posted_lines(&self) -> u64 {
-        self.stages
-            .with_mine(|stage| stage.stores.iter().map(|store| u64::from(store.posted.count_ones())).sum())
+    /// Lines the calling task has posted, and stores they are of.
+    pub(crate) fn posted(&self) -> (u64, u64) {
+        self.stages.with_mine(|stage| {
+            stage.stores.iter().fold((0, 0), |(lines, stores), store| {
+                let posted = store.posted.count_ones();
+                (lines + u64::from(posted), stores + u64::from(posted > 0))
+            })
+        })
     }
 
     /// Keeps a failure for the calling task's next write-verify read.

@@ -1,0 +1,243 @@
+//! The probes: how each kind of published figure is measured on the emulator.
+
+use amphi_device::{BlockPort, BytePort, Completion, Error, Lpa, PAGE_BYTES, Result, Structure};
+use amphi_rt::time::{now_ns, sleep_ns, sleep_until_ns};
+
+use crate::{Profile, Ssd};
+
+const TAG: Structure = Structure::Other;
+const CAPACITY: u64 = 64 << 20;
+const SECOND: u64 = 1_000_000_000;
+/// Most bytes of one access that a probe makes.
+const MOST: usize = 16 << 20;
+
+/// A way to measure a figure at an access size.
+#[derive(Clone, Copy)]
+pub(super) struct Probe {
+    measure: fn(&Profile, usize) -> Result<f64>,
+    bytes: usize,
+}
+
+impl Probe {
+    /// Measures. Called inside a Sim.
+    pub(super) fn measure(self, profile: &Profile) -> Result<f64> {
+        (self.measure)(profile, self.bytes)
+    }
+}
+
+/// A probe's name, the access size it takes where none is given, the sizes' granularity, and how it measures.
+type Row = (&'static str, usize, usize, fn(&Profile, usize) -> Result<f64>);
+
+const PROBES: [Row; 14] = [
+    ("line-read-us", 64, 64, load),
+    ("line-write-us", 64, 64, persist),
+    ("load-us", 64, 1, load),
+    ("store-us", 64, 1, post),
+    ("persist-us", 64, 1, persist),
+    ("dma-read-us", PAGE_BYTES, 1, dma_read),
+    ("flash-read-us", 64, 64, flash_read),
+    ("flash-write-us", PAGE_BYTES, PAGE_BYTES, flash_write),
+    ("block-read-us", PAGE_BYTES, PAGE_BYTES, |profile, bytes| Ok(1e6 / read_rate(profile, bytes, 1)?)),
+    ("block-write-us", PAGE_BYTES, PAGE_BYTES, |profile, bytes| Ok(1e6 / write_rate(profile, bytes, 1)?)),
+    ("block-read-gb-s", 128 << 10, PAGE_BYTES, |profile, bytes| {
+        Ok(gb_s(bytes, read_rate(profile, bytes, 32)?))
+    }),
+    ("block-write-gb-s", 128 << 10, PAGE_BYTES, |profile, bytes| {
+        Ok(gb_s(bytes, write_rate(profile, bytes, 32)?))
+    }),
+    ("block-read-qd1-gb-s", 4 << 20, PAGE_BYTES, |profile, bytes| {
+        Ok(gb_s(bytes, read_rate(profile, bytes, 1)?))
+    }),
+    ("block-write-qd1-gb-s", 4 << 20, PAGE_BYTES, |profile, bytes| {
+        Ok(gb_s(bytes, write_rate(profile, bytes, 1)?))
+    }),
+];
+
+fn gb_s(bytes: usize, rate: f64) -> f64 {
+    rate * bytes as f64 / 1e9
+}
+
+/// The probe that a published point names.
+///
+/// # Errors
+/// There is none; says which there are, or which sizes it takes.
+pub(super) fn find(name: &str) -> std::result::Result<Probe, String> {
+    let (base, size) = name.split_once('@').map_or((name, None), |(base, size)| (base, Some(size)));
+    let Some(&(_, default, unit, measure)) = PROBES.iter().find(|(known, ..)| *known == base) else {
+        let known: Vec<&str> = PROBES.iter().map(|(known, ..)| *known).collect();
+        return Err(format!("published: no probe is called '{base}'; there are {}", known.join(", ")));
+    };
+    let bytes = match size {
+        None => default,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|bytes: &usize| (1..=MOST).contains(bytes) && bytes.is_multiple_of(unit))
+            .ok_or_else(|| {
+                format!("published: '{name}' must end in a multiple of {unit}, at most {MOST}, after the @")
+            })?,
+    };
+    Ok(Probe { measure, bytes })
+}
+
+/// Whether a published point names a probe.
+///
+/// # Errors
+/// As for [`find`].
+pub(crate) fn check_probe(name: &str) -> std::result::Result<(), String> {
+    find(name).map(|_| ())
+}
+
+fn device(profile: &Profile) -> Ssd {
+    Ssd::in_memory(profile, CAPACITY)
+}
+
+/// Mean time of `work`, in us, over some rounds; what `between` rounds happens is not counted.
+fn mean_us(
+    rounds: u64,
+    mut work: impl FnMut(u64) -> Result<()>,
+    mut between: impl FnMut() -> Result<()>,
+) -> Result<f64> {
+    let mut spent = 0;
+    for round in 0..rounds {
+        let start = now_ns();
+        work(round)?;
+        spent += now_ns() - start;
+        between()?;
+    }
+    Ok(spent as f64 / rounds as f64 / 1e3)
+}
+
+/// Stores bytes and posts them, page by page as the port wants it.
+fn store(ssd: &Ssd, at: u64, bytes: &[u8]) -> Result<()> {
+    let mut from = at;
+    for part in bytes.chunks(PAGE_BYTES) {
+        ssd.store(from, part, None, TAG)?;
+        ssd.flush_lines(from, part.len());
+        from += part.len() as u64;
+    }
+    ssd.fence();
+    Ok(())
+}
+
+fn rounds(bytes: usize) -> u64 {
+    ((4 << 20) / bytes as u64).clamp(4, 100)
+}
+
+/// A load of bytes that the device's memory holds.
+fn load(profile: &Profile, bytes: usize) -> Result<f64> {
+    let ssd = device(profile);
+    let mut buffer = vec![1; bytes];
+    store(&ssd, 0, &buffer)?;
+    ssd.verify_read()?;
+    mean_us(rounds(bytes), |_| ssd.load(0, &mut buffer, TAG), || Ok(()))
+}
+
+/// The same by the device's DMA engine.
+fn dma_read(profile: &Profile, bytes: usize) -> Result<f64> {
+    let ssd = device(profile);
+    let mut buffer = vec![1; bytes];
+    store(&ssd, 0, &buffer)?;
+    ssd.verify_read()?;
+    mean_us(rounds(bytes), |_| ssd.load_dma(0, &mut buffer, TAG), || Ok(()))
+}
+
+/// A store of bytes until they are posted.
+fn post(profile: &Profile, bytes: usize) -> Result<f64> {
+    let ssd = device(profile);
+    let data = vec![1; bytes];
+    mean_us(rounds(bytes), |_| store(&ssd, 0, &data), || ssd.verify_read())
+}
+
+/// A store of bytes until they are durable.
+fn persist(profile: &Profile, bytes: usize) -> Result<f64> {
+    let ssd = device(profile);
+    let data = vec![1; bytes];
+    // Pages that a page cache would have to fetch first are there already.
+    store(&ssd, 0, &data)?;
+    ssd.verify_read()?;
+    mean_us(rounds(bytes), |_| store(&ssd, 0, &data).and_then(|()| ssd.verify_read()), || Ok(()))
+}
+
+/// What a load of one line takes more when the line is in flash.
+fn flash_read(profile: &Profile, bytes: usize) -> Result<f64> {
+    let from_memory = load(profile, bytes)?;
+    let mut profile = profile.clone();
+    // Where memory caches pages, the loads are of pages that were evicted.
+    profile.firmware.cache_bytes = 64 << 10;
+    let ssd = device(&profile);
+    for page in 0..400 {
+        ssd.write(Lpa(page), &[1; PAGE_BYTES], TAG)?;
+    }
+    sleep_ns(SECOND);
+    let mut buffer = vec![0; bytes];
+    Ok(mean_us(100, |page| ssd.load(Lpa(page).byte(0), &mut buffer, TAG), || Ok(()))? - from_memory)
+}
+
+/// The pace of writes to a single die once all its buffers are full.
+fn flash_write(profile: &Profile, _bytes: usize) -> Result<f64> {
+    let mut profile = profile.clone();
+    (profile.flash.channels, profile.flash.ways) = (1, 1);
+    profile.firmware.cache_bytes = 64 << 10;
+    let ssd = device(&profile);
+    let page = [1; PAGE_BYTES];
+    let full = profile.flash.write_buffer_pages + 256;
+    for round in 0..full {
+        ssd.write(Lpa(round), &page, TAG)?;
+    }
+    mean_us(1000, |round| ssd.write(Lpa(full + round), &page, TAG), || Ok(()))
+}
+
+/// Commands a second, `depth` of them in flight; those under way for longest are waited for first.
+fn rate(commands: u64, depth: usize, mut submit: impl FnMut(u64) -> Result<u64>) -> Result<f64> {
+    let start = now_ns();
+    let mut done = vec![0_u64; depth];
+    for command in 0..commands {
+        let slot = command as usize % depth;
+        sleep_until_ns(done[slot]);
+        done[slot] = submit(command)?;
+    }
+    let end = done.into_iter().max().unwrap_or(start);
+    if end <= start {
+        return Err(Error::Unsupported("being timed: its profile gives commands no time"));
+    }
+    Ok(commands as f64 * 1e9 / (end - start) as f64)
+}
+
+fn commands(bytes: usize) -> u64 {
+    (CAPACITY / bytes as u64).min(4096)
+}
+
+/// Reads a second of consecutive pages that are in flash.
+fn read_rate(profile: &Profile, bytes: usize, depth: usize) -> Result<f64> {
+    let mut profile = profile.clone();
+    profile.firmware.cache_bytes = 64 << 10;
+    let ssd = device(&profile);
+    let mut buffer = vec![1; bytes];
+    let pages = (bytes / PAGE_BYTES) as u64;
+    for command in 0..commands(bytes) {
+        ssd.write(Lpa(command * pages), &buffer, TAG)?;
+    }
+    sleep_ns(SECOND);
+    // The ticket is not waited for: its completion time is known, and reads change nothing.
+    rate(commands(bytes), depth, |command| {
+        let ticket = ssd.submit_read(Lpa(command * pages), &mut buffer, TAG)?;
+        let done = ticket.done_at_ns();
+        std::mem::forget(ticket);
+        Ok(done)
+    })
+}
+
+/// Writes a second of consecutive pages, on an empty device.
+fn write_rate(profile: &Profile, bytes: usize, depth: usize) -> Result<f64> {
+    let ssd = device(profile);
+    let buffer = vec![1; bytes];
+    let buffers = [&buffer[..]];
+    let pages = (bytes / PAGE_BYTES) as u64;
+    rate(commands(bytes), depth, |command| {
+        let ticket = ssd.submit_write(Lpa(command * pages), &buffers, TAG)?;
+        let done = ticket.done_at_ns();
+        std::mem::forget(ticket);
+        Ok(done)
+    })
+}

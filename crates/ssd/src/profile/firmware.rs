@@ -1,0 +1,88 @@
+//! What the firmware does with the device's memory, and the processors it runs on.
+
+use amphi_device::PAGE_BYTES;
+use serde::{Deserialize, Serialize};
+
+use super::{Rule, TIME};
+
+/// What the firmware does with the device's memory, and the processors it runs on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FirmwareProfile {
+    /// Which firmware the device runs.
+    pub kind: Firmware,
+    /// Bytes of the page cache: a multiple of 4096, 64 KiB to 16 GiB. Default 256 MiB, as much as a log region (ByteFS §5.1).
+    pub cache_bytes: u64,
+    /// Dirty share of the page cache, in percent, above which it is written back in the background, 1 to 95.
+    pub write_back_at_percent: u64,
+    /// Processors, 0 to 64; 0: the firmware's work takes no time.
+    pub cores: u64,
+    /// What a block or vendor command takes one of them, in ns.
+    pub command_cpu_ns: u64,
+    /// What taking in a byte write takes one of them, in ns.
+    pub entry_cpu_ns: u64,
+    /// What cleaning a page of the log or writing back a page of the cache takes one of them, in ns.
+    pub page_cpu_ns: u64,
+}
+
+impl Default for FirmwareProfile {
+    fn default() -> Self {
+        Self {
+            kind: Firmware::Log,
+            cache_bytes: 256 << 20,
+            write_back_at_percent: 50,
+            cores: 0,
+            command_cpu_ns: 0,
+            entry_cpu_ns: 0,
+            page_cpu_ns: 0,
+        }
+    }
+}
+
+impl FirmwareProfile {
+    /// Frames of the page cache; none where the firmware keeps a write log.
+    pub(crate) fn cache_frames(&self) -> u64 {
+        match self.kind {
+            Firmware::Log => 0,
+            Firmware::PageCache => self.cache_bytes / PAGE_BYTES as u64,
+        }
+    }
+
+    /// The ranges of its values.
+    pub(super) fn rules(&self) -> [Rule; 6] {
+        [
+            (
+                "firmware.cache_bytes",
+                self.cache_bytes,
+                self.cache_bytes.is_multiple_of(PAGE_BYTES as u64)
+                    && (64 << 10..=16 << 30).contains(&self.cache_bytes),
+                "a multiple of 4096 from 64 KiB to 16 GiB",
+            ),
+            (
+                "firmware.write_back_at_percent",
+                self.write_back_at_percent,
+                (1..=95).contains(&self.write_back_at_percent),
+                "1 to 95",
+            ),
+            ("firmware.cores", self.cores, self.cores <= 64, "0 to 64"),
+            TIME.rule("firmware.command_cpu_ns", self.command_cpu_ns),
+            TIME.rule("firmware.entry_cpu_ns", self.entry_cpu_ns),
+            TIME.rule("firmware.page_cpu_ns", self.page_cpu_ns),
+        ]
+    }
+
+    /// Whether its work takes no time.
+    pub(super) fn is_free(&self) -> bool {
+        self.cores == 0 || self.command_cpu_ns + self.entry_cpu_ns + self.page_cpu_ns == 0
+    }
+}
+
+/// A firmware, as profiles spell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Firmware {
+    /// A transactional write log (ByteFS §4.3).
+    Log,
+    /// A page cache with write-back (what ByteFS §5.1 runs its peers on).
+    PageCache,
+}
