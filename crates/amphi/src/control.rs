@@ -18,6 +18,11 @@ pub enum Request {
     Stats,
     /// What the device and the file system are.
     Info,
+    /// Discard what is free.
+    Trim {
+        /// Runs shorter than this, in bytes, are left alone.
+        shortest: u64,
+    },
     /// Cut the device's power and exit without flushing.
     PowerCut {
         /// Decides what happens to what was not yet durable.

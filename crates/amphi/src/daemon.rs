@@ -23,6 +23,9 @@ use crate::privileges;
 use crate::runtime_dir::{self, RuntimeFiles};
 use crate::stats::metrics;
 
+/// Opens what is to be mounted.
+pub type Open = fn(Arc<Ssd>, &Use) -> Result<Box<dyn Volume>>;
+
 /// What to serve.
 pub struct Service {
     /// The image's absolute path.
@@ -36,7 +39,7 @@ pub struct Service {
     /// What may be done with what is mounted.
     pub using: Use,
     /// Opens what is to be mounted.
-    pub open: fn(Arc<Ssd>, Use) -> Result<Box<dyn Volume>>,
+    pub open: Open,
     /// Where to answer Prometheus, if anywhere.
     pub metrics: Option<SocketAddr>,
 }
@@ -63,7 +66,7 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
     privileges::drop_unneeded(&service.image, &service.directory)?;
     let device = Arc::new(device::open(&service.image, service.speed)?);
     let files = runtime_dir::for_daemon(&service.image)?;
-    let volume = (service.open)(Arc::clone(&device), service.using)?;
+    let volume = (service.open)(Arc::clone(&device), &service.using)?;
     let metrics = service.metrics.map(metrics_server::listen).transpose()?;
     let session = volume.attach(&service.directory, &service.mount)?;
     let daemon = Arc::new(Daemon {
@@ -131,6 +134,7 @@ impl Daemon {
         let answer = match request {
             Request::Stats => to_value(self.device.stats()),
             Request::Info => self.info(),
+            Request::Trim { shortest } => self.trim(*shortest),
             Request::PowerCut { seed } => self.cut_power(&stream, *seed),
             Request::AwaitExit => {
                 send(&stream, &Answer::Done(Value::Null));
@@ -149,6 +153,12 @@ impl Daemon {
             "device": self.device.info(),
             "filesystem": filesystem,
         }))
+    }
+
+    fn trim(&self, shortest: u64) -> Result<Value> {
+        let volume = self.volume.lock();
+        let volume = volume.as_ref().context("the file system is being closed; try again")?;
+        Ok(json!(volume.trim_free(shortest)?))
     }
 
     /// Dies as a machine does that loses power: nothing is flushed, nobody is told but the one who asked.

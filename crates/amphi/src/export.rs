@@ -7,7 +7,7 @@ use amphi_device::BlockPort;
 use amphi_front_export::FILE_NAME;
 use amphi_front_fuse::{MountError, MountOptions, Session};
 use amphi_ssd::Ssd;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::Value;
 
 use crate::filesystem::{self, Use, Volume};
@@ -55,7 +55,10 @@ pub fn run(options: &Options) -> Result<()> {
 /// An SSD without regard to what is on it.
 struct Raw(Arc<Ssd>);
 
-fn open(device: Arc<Ssd>, _using: Use) -> Result<Box<dyn Volume>> {
+fn open(device: Arc<Ssd>, using: &Use) -> Result<Box<dyn Volume>> {
+    if let Some(word) = using.words.first() {
+        bail!("`{word}` is not an option of an export; see amphi export --help");
+    }
     Ok(Box::new(Raw(device)))
 }
 
@@ -70,6 +73,10 @@ impl Volume for Raw {
 
     fn flush(&self) -> Result<()> {
         Ok(self.0.flush()?)
+    }
+
+    fn trim_free(&self, _shortest: u64) -> Result<u64> {
+        bail!("what is free is known to the file system on the disk; run fstrim on that")
     }
 
     fn finish(self: Box<Self>) -> Result<()> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use amphi_front_fuse::{MountError, MountOptions, Session};
 use amphi_fs_bytefs::format::FormatError;
 use amphi_fs_bytefs::fsck::{self, FsckError, Severity};
+use amphi_fs_bytefs::tune::{self, Changes};
 use amphi_fs_bytefs::{ByteFs, FormatOptions};
 use amphi_ssd::Ssd;
 use amphi_vfs::{AccessTimes, Cred, FileSystem, Ino, SetAttr};
@@ -36,14 +37,31 @@ impl Kind {
     }
 }
 
+/// What a new file system is to be like.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// Its name.
+    pub label: String,
+    /// Bytes, if not all of the device.
+    pub size: Option<u64>,
+    /// Bytes of its data journal, if not as many as usual.
+    pub journal: Option<u64>,
+}
+
 /// Makes a file system on a new device. Its root directory belongs to `owner` (user and group).
 ///
 /// # Errors
 /// If the device cannot carry it.
-pub fn format(kind: Kind, device: Ssd, label: &str, owner: (u32, u32)) -> Result<()> {
+pub fn format(kind: Kind, device: Ssd, wishes: &Wishes, owner: (u32, u32)) -> Result<()> {
     match kind {
         Kind::Bytefs => {
-            let options = FormatOptions { label: label.to_owned(), ..FormatOptions::default() };
+            let pages = |bytes: u64| bytes / amphi_fs_bytefs::format::PAGE as u64;
+            let options = FormatOptions {
+                label: wishes.label.clone(),
+                pages: wishes.size.map(pages),
+                journal_pages: wishes.journal.map(|bytes| u32::try_from(pages(bytes)).unwrap_or(u32::MAX)),
+                ..FormatOptions::default()
+            };
             ByteFs::format(&device, &options).context("the file system cannot be made")?;
             if owner != (0, 0) {
                 give_root_to(device, owner)?;
@@ -72,6 +90,9 @@ fn describe_bytefs(info: &amphi_fs_bytefs::Info) -> Value {
         "label": info.label,
         "uuid": shown_uuid(info.uuid),
         "size_bytes": info.bytes,
+        "size_max_bytes": info.bytes_max,
+        "journal_bytes": info.journal_bytes,
+        "mount_options": info.options,
         "inodes": info.inodes,
         "mounts": info.mounts,
         "clean": info.clean,
@@ -106,6 +127,12 @@ pub trait Volume: Send + Sync {
     /// If the device fails.
     fn flush(&self) -> Result<()>;
 
+    /// Tells the device which pages hold nothing: the free runs of at least `shortest` bytes. Returns the bytes of all of them.
+    ///
+    /// # Errors
+    /// If the device fails, or nothing may be changed.
+    fn trim_free(&self, shortest: u64) -> Result<u64>;
+
     /// Makes everything durable and closes it. The session has ended.
     ///
     /// # Errors
@@ -114,23 +141,28 @@ pub trait Volume: Send + Sync {
 }
 
 /// What may be done with a file system that is opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     /// Nothing may be changed.
     pub read_only: bool,
     /// When reading moves access times.
     pub access_times: AccessTimes,
+    /// Mount options that are the file system's own business; what they do not say, its superblock says.
+    pub words: Vec<String>,
 }
 
 /// Opens the file system on a device; a crash before is recovered from here.
 ///
 /// # Errors
 /// If there is none that this program knows, or it is damaged.
-pub fn open(device: Arc<Ssd>, using: Use) -> Result<Box<dyn Volume>> {
-    let Use { read_only, access_times } = using;
-    let options =
-        amphi_fs_bytefs::MountOptions { read_only, access_times, ..amphi_fs_bytefs::MountOptions::default() };
-    match ByteFs::mount(device, options) {
+pub fn open(device: Arc<Ssd>, using: &Use) -> Result<Box<dyn Volume>> {
+    let mounted = ByteFs::default_options(&*device).and_then(|mut options| {
+        options.read_only = using.read_only;
+        options.access_times = using.access_times;
+        options.set_all(&using.words.join(",")).map_err(amphi_fs_bytefs::MountError::Options)?;
+        ByteFs::mount(device, options)
+    });
+    match mounted {
         Ok(fs) => Ok(Box::new(Bytefs(Arc::new(fs)))),
         Err(amphi_fs_bytefs::MountError::Format(FormatError::NotByteFs)) => Err(nothing_known()),
         Err(error) => Err(error.into()),
@@ -156,9 +188,58 @@ impl Volume for Bytefs {
         Ok(self.0.sync()?)
     }
 
+    fn trim_free(&self, shortest: u64) -> Result<u64> {
+        Ok(self.0.trim_free(shortest)?)
+    }
+
     fn finish(self: Box<Self>) -> Result<()> {
         let fs = Arc::into_inner(self.0).ok_or_else(|| anyhow!("the file system is still being served"))?;
         Ok(fs.unmount()?)
+    }
+}
+
+/// Changes an unmounted file system's superblock; what it says then.
+///
+/// # Errors
+/// If there is none that this program knows, or a change is impossible.
+pub fn tune(device: &Ssd, changes: &Changes) -> Result<Value> {
+    match tune::tune(device, changes) {
+        Ok(info) => Ok(describe_bytefs(&info)),
+        Err(amphi_fs_bytefs::MountError::Format(FormatError::NotByteFs)) => Err(nothing_known()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Lets an unmounted file system grow to `bytes`, or to all of its device. Returns its size before and now.
+///
+/// # Errors
+/// If there is none that this program knows, or it cannot have that size.
+pub fn grow(device: &Ssd, bytes: Option<u64>) -> Result<(u64, u64)> {
+    let pages = bytes.map(|bytes| bytes / amphi_fs_bytefs::format::PAGE as u64);
+    match tune::grow(device, pages) {
+        Ok(grown) => Ok((grown.before, grown.after)),
+        Err(amphi_fs_bytefs::MountError::Format(FormatError::NotByteFs)) => Err(nothing_known()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads a UUID as it is usually written, with or without dashes; `random` makes one.
+///
+/// # Errors
+/// A sentence that says what is wrong, for clap to show.
+pub fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
+    let mut uuid = [0; 16];
+    if text == "random" {
+        for half in uuid.as_chunks_mut::<8>().0 {
+            *half = amphi_rt::random::u64().to_le_bytes();
+        }
+        return Ok(uuid);
+    }
+    let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
+    let number = std::str::from_utf8(&digits).ok().filter(|digits| digits.len() == 32);
+    match number.map(|digits| u128::from_str_radix(digits, 16)) {
+        Some(Ok(number)) => Ok(number.to_be_bytes()),
+        _ => Err(format!("`{text}` is no UUID; write 32 hexadecimal digits, or random")),
     }
 }
 
@@ -271,5 +352,10 @@ mod tests {
     fn a_uuid_is_shown_in_the_usual_groups() {
         let uuid = std::array::from_fn(|index| index as u8 + 0xa0);
         assert_eq!(shown_uuid(uuid), "a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf");
+        assert_eq!(parse_uuid(&shown_uuid(uuid)), Ok(uuid));
+        assert_ne!(parse_uuid("random"), parse_uuid("random"));
+        for bad in ["", "a0", "a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeag", "+0a1a2a3-a4a5-a6a7-a8a9-aaabacadaea"] {
+            assert!(parse_uuid(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -12,6 +12,7 @@ mod documented_fields;
 mod export;
 mod filesystem;
 mod fsck;
+mod fstrim;
 mod info;
 mod metrics_server;
 mod mkfs;
@@ -20,11 +21,13 @@ mod mountinfo;
 mod power_cut;
 mod privileges;
 mod progress;
+mod resize;
 mod runtime_dir;
 mod size;
 mod ssd;
 mod stats;
 mod target;
+mod tune;
 mod umount;
 
 use std::process::ExitCode;
@@ -56,6 +59,9 @@ enum Command {
     Umount(umount::Options),
     Export(export::Options),
     Fsck(fsck::Options),
+    Tune(tune::Options),
+    Resize(resize::Options),
+    Fstrim(fstrim::Options),
     Info(info::Options),
     Stats(stats::Options),
     PowerCut(power_cut::Options),
@@ -82,6 +88,9 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Umount(options) => umount::run(&options)?,
         Command::Export(options) => export::run(&options)?,
         Command::Fsck(options) => return Ok(fsck::run(&options)),
+        Command::Tune(options) => tune::run(&options)?,
+        Command::Resize(options) => resize::run(&options)?,
+        Command::Fstrim(options) => fstrim::run(&options)?,
         Command::Info(options) => info::run(&options)?,
         Command::Stats(options) => stats::run(&options)?,
         Command::Crash(options) => return crash::run(&options),

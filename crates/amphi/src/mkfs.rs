@@ -6,7 +6,7 @@ use amphi_ssd::{Firmware, Ssd};
 use anyhow::{Context, Result, bail};
 
 use crate::device::{self, Speed};
-use crate::filesystem::{self, Kind};
+use crate::filesystem::{self, Kind, Wishes};
 use crate::size;
 
 /// Creates an emulated SSD and a file system on it.
@@ -34,6 +34,12 @@ pub struct Options {
     /// The file system's name, shown by `amphi info`.
     #[arg(long, default_value = "")]
     label: String,
+    /// The file system's size, if it is not to take the whole SSD yet (see `amphi resize`).
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    fs_size: Option<u64>,
+    /// The size of the data journal, which -o data=journal needs; 0 for none. A thirty-second part, and 64M at the most, unless given.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    journal: Option<u64>,
     /// Replace an existing image. Its contents are lost.
     #[arg(long)]
     force: bool,
@@ -79,7 +85,8 @@ fn format(options: &Options) -> Result<()> {
     let device = device::open(&options.image, Speed::Free)?;
     // Whoever makes a file system can write to it.
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    filesystem::format(options.fs, device, &options.label, owner)
+    let wishes = Wishes { label: options.label.clone(), size: options.fs_size, journal: options.journal };
+    filesystem::format(options.fs, device, &wishes, owner)
 }
 
 /// Removes an old image, if that is wanted and nobody uses it.

@@ -6,16 +6,14 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 use amphi_front_fuse::MountOptions;
-use amphi_ssd::Ssd;
 use amphi_vfs::AccessTimes;
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::daemon::{self, Service};
+use crate::daemon::{self, Open, Service};
 use crate::device::Speed;
-use crate::filesystem::{self, Use, Volume};
+use crate::filesystem::{self, Use};
 use crate::metrics_server;
 use crate::mountinfo;
 use crate::runtime_dir::RuntimeFiles;
@@ -44,7 +42,8 @@ pub struct Options {
 #[derive(clap::Args)]
 pub struct Serving {
     /// Mount options: ro, rw, allow_other (other users may enter, within the files' permissions), private
-    /// (the default), suid, nosuid, dev, nodev, relatime (the default), noatime, strictatime.
+    /// (the default), suid, nosuid, dev, nodev, relatime (the default), noatime, strictatime; and of ByteFS
+    /// data=ordered|journal, variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, inodes=N, commit=SECONDS.
     #[arg(short = 'o', value_name = "OPTION", value_delimiter = ',')]
     option: Vec<String>,
     /// Stay in the foreground; Ctrl-C unmounts.
@@ -110,13 +109,7 @@ impl Serving {
     ///
     /// # Errors
     /// As [`daemon::serve`].
-    pub fn serve(
-        &self,
-        image: &Path,
-        directory: &Path,
-        open: fn(Arc<Ssd>, Use) -> Result<Box<dyn Volume>>,
-        is: &str,
-    ) -> Result<()> {
+    pub fn serve(&self, image: &Path, directory: &Path, open: Open, is: &str) -> Result<()> {
         show_traces();
         let (mount, using) = mount_options(image, &self.option)?;
         let service = Service {
@@ -210,7 +203,7 @@ fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use)> 
         image.to_str().with_context(|| format!("{} is not valid UTF-8; rename it", image.display()))?;
     let mut options =
         MountOptions { fsname: fsname.to_owned(), suid: is_root, dev: is_root, ..MountOptions::default() };
-    let mut access_times = AccessTimes::default();
+    let mut using = Use::default();
     for word in words {
         match word.as_str() {
             "ro" => options.read_only = true,
@@ -221,13 +214,15 @@ fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use)> 
             "nosuid" => options.suid = false,
             "dev" => options.dev = true,
             "nodev" => options.dev = false,
-            "relatime" => access_times = AccessTimes::Relative,
-            "noatime" => access_times = AccessTimes::Never,
-            "strictatime" => access_times = AccessTimes::Strict,
+            "relatime" => using.access_times = AccessTimes::Relative,
+            "noatime" => using.access_times = AccessTimes::Never,
+            "strictatime" => using.access_times = AccessTimes::Strict,
+            "" => {}
+            other if other.contains('=') => using.words.push(other.to_owned()),
             other => bail!("`{other}` is not a mount option of Amphi; see amphi mount --help"),
         }
     }
-    let using = Use { read_only: options.read_only, access_times };
+    using.read_only = options.read_only;
     Ok((options, using))
 }
 
@@ -250,10 +245,11 @@ mod tests {
         };
         let (options, using) = read(&[]).unwrap();
         assert!(!options.allow_other && !options.read_only, "nobody else enters unless asked");
-        assert_eq!(using, Use { read_only: false, access_times: AccessTimes::Relative });
-        let (options, using) = read(&["ro", "allow_other", "noatime"]).unwrap();
+        assert_eq!(using, Use { access_times: AccessTimes::Relative, ..Use::default() });
+        let (options, using) = read(&["ro", "allow_other", "data=journal", "noatime"]).unwrap();
         assert!(options.read_only && options.allow_other);
-        assert_eq!(using, Use { read_only: true, access_times: AccessTimes::Never });
+        let words = vec!["data=journal".to_owned()];
+        assert_eq!(using, Use { read_only: true, access_times: AccessTimes::Never, words });
         let error = mount_options(image.path(), &["fast".into()]).unwrap_err().to_string();
         assert!(error.contains("`fast`"), "{error}");
     }

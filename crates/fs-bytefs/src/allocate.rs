@@ -13,7 +13,7 @@ use crate::format::{Extent, PAGE};
 use crate::inode::{Inode, State};
 use crate::truncate::set_size;
 use crate::tx::Tx;
-use crate::writeback::write_back;
+use crate::writeback::{write_back, write_back_in};
 use crate::xattr;
 
 /// Most pages reserved by one transaction: 256 MB.
@@ -94,6 +94,10 @@ fn clear<D: BlockPort + WriteLog>(
     offset: u64,
     end: u64,
 ) -> Result<()> {
+    if core.journals_data() && !state.file()?.dirty.is_empty() {
+        // What follows counts when it is committed, so what was written before must count by then.
+        write_back(core, inode, state, false)?;
+    }
     let size_on_device = state.size_on_device;
     let (first, last) = (offset.div_ceil(PAGE as u64), end / PAGE as u64);
     let (head, tail) = ((offset % PAGE as u64) as usize, (end % PAGE as u64) as usize);
@@ -115,6 +119,10 @@ fn clear<D: BlockPort + WriteLog>(
     file.forget(core, first, last);
     let gone = file.tree.remove(first, last, &mut || tx.allocate_block());
     state.data_pages = state.data_pages.saturating_sub(gone.free(&mut tx));
+    if core.journals_data() {
+        // The zeroed ends together with the middle.
+        return write_back_in(core, inode, state, tx, true);
+    }
     inode.write_changed(core, state, &mut tx);
     tx.commit()
 }

@@ -191,6 +191,30 @@ impl Bitmap {
         }
     }
 
+    /// Number of groups.
+    pub const fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Takes all free bits of a group, as runs to be [`release`](Self::release)d; none if too few are left for others.
+    pub fn take_free(&self, group: usize) -> Vec<Run> {
+        let start = group as u64 * GROUP_BITS;
+        let group = &self.groups[group];
+        let mut used = group.used.lock();
+        let free = used.iter().map(|word| u64::from(word.count_zeros())).sum::<u64>();
+        if free == 0 || !self.reserve(free) {
+            return Vec::new();
+        }
+        let mut runs = Vec::new();
+        while let Some((from, len)) = first_clear(&used, 0, GROUP_BITS) {
+            let run = Run { start: start + from, len };
+            change(&mut used, run, true);
+            runs.push(run);
+        }
+        group.free.fetch_sub(free as u32, Ordering::Relaxed);
+        runs
+    }
+
     fn allocate_in(&self, group: usize, from: u64, want: u64) -> Option<Run> {
         let group_start = group as u64 * GROUP_BITS;
         let group = &self.groups[group];

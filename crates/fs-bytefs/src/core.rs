@@ -12,15 +12,14 @@ use crate::bitmap::Bitmap;
 use crate::extent::Limits;
 use crate::format::{Layout, SuperState, Superblock};
 use crate::icache::InodeCache;
-use crate::inode::{Body, Inode, State};
+use crate::inode::{Inode, State};
 use crate::inode_pages::InodePages;
-use crate::mount::MountOptions;
+use crate::journal::Journal;
+use crate::options::{DataMode, MountOptions, Variant};
 use crate::orphans::Orphans;
 use crate::page::PageBudget;
+use crate::pressure::DirtyFiles;
 use crate::tx::{Tx, TxTable};
-use crate::writeback::write_back;
-
-const DIRTY_SHARDS: usize = 16;
 
 /// Access times written by one transaction, a line each.
 const ATIMES_PER_COMMIT: usize = 32;
@@ -50,6 +49,8 @@ pub struct Core<D: BlockPort + WriteLog> {
     pub inodes: Bitmap,
     /// Orphan table.
     pub orphans: Orphans,
+    /// The data journal.
+    pub journal: Journal,
     /// Transaction numbers.
     pub txs: TxTable,
     /// Pages of the inode table.
@@ -60,10 +61,11 @@ pub struct Core<D: BlockPort + WriteLog> {
     pub pages: PageBudget,
     /// Serialises renames between directories, so that ancestry stands still.
     pub rename: Mutex<()>,
-    dirty: [Mutex<Vec<u32>>; DIRTY_SHARDS],
+    /// Files with writes to come.
+    pub dirty: DirtyFiles,
     sweep: AtomicUsize,
     /// The time at the last background write-back: near enough to tell days apart, and cheaper than a clock.
-    recent: AtomicI64,
+    pub recent: AtomicI64,
     failed: AtomicBool,
     failure: Mutex<Option<String>>,
 }
@@ -86,6 +88,7 @@ impl<D: BlockPort + WriteLog> Core<D> {
         blocks: Bitmap,
         inodes: Bitmap,
         orphans: Orphans,
+        journal: Journal,
     ) -> Self {
         Self {
             contract: device.contract(),
@@ -94,21 +97,32 @@ impl<D: BlockPort + WriteLog> Core<D> {
             state,
             layout,
             limits: Limits { data: u64::from(layout.data), pages: layout.pages },
-            pages: PageBudget::new(options.page_cache_pages),
+            pages: PageBudget::new(options.page_cache_pages, options.dirty_limit()),
             options,
             blocks,
             inodes,
             orphans,
+            journal,
             txs: TxTable::default(),
             inode_pages: InodePages::default(),
             icache: InodeCache::default(),
             rename: Mutex::new(()),
-            dirty: Default::default(),
+            dirty: DirtyFiles::default(),
             sweep: AtomicUsize::new(0),
             recent: AtomicI64::new(amphi_rt::time::wall_ns()),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
+    }
+
+    /// Whether modified pages keep a duplicate, to choose between bytes and block by (BY-14, BY-18).
+    pub fn keeps_duplicates(&self) -> bool {
+        self.options.variant == Variant::Full
+    }
+
+    /// Whether file data counts all at once with its transaction.
+    pub fn journals_data(&self) -> bool {
+        self.options.data == DataMode::Journal
     }
 
     /// The current time for time stamps, ns since 1970.
@@ -164,6 +178,8 @@ impl<D: BlockPort + WriteLog> Core<D> {
             *failure = Some(error.to_string());
         }
         self.failed.store(true, Ordering::Release);
+        drop(failure);
+        self.journal.wake_all();
     }
 
     /// A device error that left host and device apart, as the file system's: turns it read-only.
@@ -226,78 +242,6 @@ impl<D: BlockPort + WriteLog> Core<D> {
         Ok(())
     }
 
-    /// Puts an inode on the list of those with writes to come.
-    pub fn note_dirty(&self, inode: &Inode) {
-        if !inode.listed.swap(true, Ordering::AcqRel) {
-            self.dirty[inode.ino as usize % DIRTY_SHARDS].lock().push(inode.ino);
-        }
-    }
-
-    /// Writes back every inode on the list.
-    ///
-    /// # Errors
-    /// The first failure; the rest is tried all the same.
-    pub fn write_back_all(&self) -> Result<()> {
-        self.recent.store(self.now(), Ordering::Relaxed);
-        let mut outcome = Ok(());
-        for shard in &self.dirty {
-            let listed = std::mem::take(&mut *shard.lock());
-            for ino in listed {
-                let Some(inode) = self.icache.get(ino) else { continue };
-                // Taken off the list first: a write from now on lists it again.
-                inode.listed.store(false, Ordering::Release);
-                let mut state = inode.state.write();
-                if !state.gone && matches!(state.body, Body::File(_)) {
-                    let written = write_back(self, &inode, &mut state, false);
-                    if written.is_err() {
-                        self.note_dirty(&inode);
-                    }
-                    outcome = outcome.and(written);
-                }
-            }
-        }
-        outcome
-    }
-
-    /// Makes a writer with many dirty pages write its own back.
-    ///
-    /// # Errors
-    /// As [`write_back`].
-    pub fn throttle(&self, inode: &Inode, state: &mut State) -> Result<()> {
-        let dirty = state.file().map_or(0, |file| file.dirty.len());
-        if dirty > self.options.page_cache_pages / 4 || (dirty > 0 && self.pages.exceeded()) {
-            write_back(self, inode, state, false)?;
-            if self.pages.exceeded()
-                && let Ok(file) = state.file_mut()
-            {
-                self.pages.remove(file.drop_clean());
-            }
-        }
-        Ok(())
-    }
-
-    /// Brings the page cache back under its limit: drops clean pages, then writes back dirty ones and drops them. Skips inodes in use.
-    pub fn shrink_caches(&self) {
-        for write_dirty in [false, true] {
-            if !self.pages.exceeded() {
-                return;
-            }
-            self.icache.for_each(|inode| {
-                if !self.pages.exceeded() {
-                    return;
-                }
-                let Some(mut state) = inode.state.try_write() else { return };
-                // A failed write-back keeps its pages and has already turned the file system read-only.
-                if write_dirty && write_back(self, inode, &mut state, false).is_err() {
-                    return;
-                }
-                if let Ok(file) = state.file_mut() {
-                    self.pages.remove(file.drop_clean());
-                }
-            });
-        }
-    }
-
     /// Keeps the inode cache near its limit.
     fn shrink_inodes(&self) {
         if self.icache.len() <= self.options.inode_cache {
@@ -317,7 +261,7 @@ impl<D: BlockPort + WriteLog> Core<D> {
                 if !file.dirty.is_empty() {
                     return false;
                 }
-                self.pages.remove(file.drop_clean());
+                file.drop_clean(&self.pages, usize::MAX, true);
             }
             if state.atime_dirty {
                 lately_read.push(inode.ino);

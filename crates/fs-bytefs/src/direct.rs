@@ -39,7 +39,7 @@ pub fn read<D: BlockPort + WriteLog>(
         let rest = &mut into[done..len];
         done += match (file.pages.get(index), file.tree.map(index)) {
             (Some(page), _) => {
-                rest[..in_page].copy_from_slice(&page.data[from..from + in_page]);
+                rest[..in_page].copy_from_slice(&page.data()[from..from + in_page]);
                 in_page
             }
             (None, Mapped::At { lba, pages }) => {
@@ -100,7 +100,8 @@ pub fn write<D: BlockPort + WriteLog>(
     core.writable()?;
     {
         let mut state = inode.state.write();
-        if in_place(&state, offset, data.len(), how)? {
+        // In place would not be all at once: with data journaling a direct write is a cached one, written back at once.
+        if !core.journals_data() && in_place(&state, offset, data.len(), how)? {
             xattr::shed_capability(core, inode, &mut state)?;
             let stored = store(core, &state, offset, data);
             stored.map_err(|error| core.broken(error))?;

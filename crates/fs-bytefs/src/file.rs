@@ -12,15 +12,20 @@ use crate::core::{Core, io_error};
 use crate::extent::{ExtentTree, FILE_PAGES_MAX, Mapped};
 use crate::format::PAGE;
 use crate::inode::{Inode, State};
-use crate::page::CachedPage;
+use crate::page::{CachedPage, PageBudget};
 use crate::planted::{self, Bug};
 use crate::radix::Radix;
+use crate::writeback::write_back;
 use crate::xattr;
 
 /// Largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = FILE_PAGES_MAX * PAGE as u64 - 1;
 /// Most pages read by one command.
 const READ_RUN_MAX: u64 = 64;
+/// Fewest pages that a write takes into the cache at once.
+const WRITE_PART_MIN: usize = 16;
+/// Most pages that a read brings into the cache before it hands them out: 4 MB.
+const READ_PART_MAX: usize = 1024;
 
 /// Pages that a write needs blocks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,13 +70,23 @@ impl FileBody {
             let len = (PAGE - from).min(into.len() - done);
             let part = &mut into[done..done + len];
             match self.pages.get(index) {
-                Some(page) => part.copy_from_slice(&page.data[from..from + len]),
+                Some(page) => part.copy_from_slice(&page.data()[from..from + len]),
                 None if matches!(self.tree.map(index), Mapped::At { .. }) => return false,
                 None => part.fill(0),
             }
             done += len;
         }
         true
+    }
+
+    /// Adds a page to the cache.
+    fn keep<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, index: u64, page: CachedPage) {
+        core.pages.add(page.frames());
+        if page.dirty {
+            core.pages.dirtied();
+            self.dirty.push(index);
+        }
+        self.pages.insert(index, page);
     }
 
     /// Brings the pages `first ..= last` that the device holds into the cache.
@@ -101,16 +116,15 @@ impl FileBody {
             if wanted == 1 {
                 let mut data = Box::new([0; PAGE]);
                 core.device.read(Lpa(lba), &mut data[..], Structure::Data).map_err(io_error)?;
-                self.pages.insert(index, CachedPage::read(data, valid(index)));
+                self.keep(core, index, CachedPage::read(data, valid(index)));
             } else {
                 let mut bytes = vec![0; wanted as usize * PAGE];
                 core.device.read(Lpa(lba), &mut bytes, Structure::Data).map_err(io_error)?;
                 for (i, data) in bytes.as_chunks::<PAGE>().0.iter().enumerate() {
                     let index = index + i as u64;
-                    self.pages.insert(index, CachedPage::read(Box::new(*data), valid(index)));
+                    self.keep(core, index, CachedPage::read(Box::new(*data), valid(index)));
                 }
             }
-            core.pages.add(wanted as usize);
             index += wanted;
         }
         Ok(())
@@ -157,11 +171,12 @@ impl FileBody {
     }
 
     /// Makes a page dirty, once.
-    pub fn mark_dirty(&mut self, index: u64) {
+    pub fn mark_dirty<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, index: u64) {
         if let Some(page) = self.pages.get_mut(index)
             && !page.dirty
         {
             page.dirty = true;
+            core.pages.dirtied();
             self.dirty.push(index);
         }
     }
@@ -178,7 +193,7 @@ impl FileBody {
         let last = size_on_device / PAGE as u64;
         self.load(core, size_on_device, last, last)?;
         if self.pages.get(last).is_some_and(CachedPage::hides_bytes) {
-            self.mark_dirty(last);
+            self.mark_dirty(core, last);
         }
         Ok(())
     }
@@ -187,17 +202,21 @@ impl FileBody {
     pub fn forget<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, first: u64, end: u64) {
         let forgotten = first..end;
         let tree = &self.tree;
-        let mut unmapped = 0;
-        let before = self.pages.len();
+        let (mut unmapped, mut frames, mut cleaned) = (0, 0, 0);
         self.pages.retain(|index, page| {
             let keep = !forgotten.contains(&index);
+            if !keep {
+                frames += page.frames();
+                cleaned += usize::from(page.dirty);
+            }
             if !keep && page.dirty && matches!(tree.map(index), Mapped::Hole { .. }) {
                 unmapped += 1;
             }
             keep
         });
         self.dirty.retain(|index| !forgotten.contains(index));
-        core.pages.remove(before - self.pages.len());
+        core.pages.remove(frames);
+        core.pages.cleaned(cleaned);
         self.unmapped -= unmapped;
         core.blocks.unreserve(unmapped);
         if self.dirty.is_empty() {
@@ -217,8 +236,8 @@ impl FileBody {
         if let Some(page) = self.pages.get_mut(index)
             && page.data[bytes.clone()].iter().any(|&byte| byte != 0)
         {
-            page.data_mut()[bytes].fill(0);
-            self.mark_dirty(index);
+            page.data_mut(core.keeps_duplicates(), &core.pages)[bytes].fill(0);
+            self.mark_dirty(core, index);
         }
         Ok(())
     }
@@ -238,16 +257,24 @@ impl FileBody {
         if let Some(page) = self.pages.get_mut(index)
             && page.data[from..].iter().any(|&byte| byte != 0)
         {
-            page.data_mut()[from..].fill(0);
+            // The duplicate says what must be overwritten before the file grows again.
+            page.data_mut(true, &core.pages)[from..].fill(0);
         }
         Ok(())
     }
 
-    /// Drops clean pages; returns how many.
-    pub fn drop_clean(&mut self) -> usize {
-        let before = self.pages.len();
-        self.pages.retain(|_, page| page.dirty);
-        before - self.pages.len()
+    /// Frees about `frames` frames of clean pages, those not used of late first; all of them if `also_used`. Returns how many frames it freed.
+    pub fn drop_clean(&mut self, budget: &PageBudget, frames: usize, also_used: bool) -> usize {
+        let mut freed = 0;
+        self.pages.retain(|_, page| {
+            let keep = page.dirty || freed >= frames || (page.was_used() && !also_used);
+            if !keep {
+                freed += page.frames();
+            }
+            keep
+        });
+        budget.remove(freed);
+        freed
     }
 }
 
@@ -278,15 +305,23 @@ pub fn read<D: BlockPort + WriteLog>(
     }
     let mut state = inode.state.write();
     let len = clip(&state);
-    if len == 0 {
-        return Ok(0);
+    // In parts, so that one long read does not take more of the cache than there is.
+    let part = READ_PART_MAX.min(core.options.page_cache_pages.div_ceil(2)) * PAGE;
+    let mut done = 0;
+    while done < len {
+        let at = offset + done as u64;
+        let end = (at / PAGE as u64 * PAGE as u64 + part as u64).min(offset + len as u64);
+        let part = (end - at) as usize;
+        let size_on_device = state.size_on_device;
+        let file = state.file_mut()?;
+        file.load(core, size_on_device, at / PAGE as u64, (end - 1) / PAGE as u64)?;
+        let complete = file.copy_cached(at, &mut into[done..done + part]);
+        debug_assert!(complete, "every mapped page of the range was loaded");
+        done += part;
+        if done < len && core.pages.exceeded() {
+            file.drop_clean(&core.pages, usize::MAX, true);
+        }
     }
-    let size_on_device = state.size_on_device;
-    let file = state.file_mut()?;
-    let (first, last) = (offset / PAGE as u64, (offset + len as u64 - 1) / PAGE as u64);
-    file.load(core, size_on_device, first, last)?;
-    let complete = file.copy_cached(offset, &mut into[..len]);
-    debug_assert!(complete, "every mapped page of the range was loaded");
     if core.read_moves_atime(&state) {
         core.move_atime(&mut state);
     }
@@ -314,9 +349,64 @@ pub fn write<D: BlockPort + WriteLog>(
         return Ok(0);
     }
     let offset = if how.append { state.size } else { offset };
-    let end =
-        offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Error::TooLarge)?;
+    let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
+    let end = end.ok_or(Error::TooLarge)?;
     xattr::shed_capability(core, inode, &mut state)?;
+    let part = atomic_part(core, inode, &mut state, offset, end)?;
+    let mut done = 0;
+    for part in data.chunks(part) {
+        if done > 0 {
+            core.throttle(inode, &mut state)?;
+            if core.journals_data() {
+                // Longer than the journal: all that can be had is one part after the other.
+                write_back(core, inode, &mut state, false)?;
+            }
+        }
+        if let Err(error) = write_part(core, inode, &mut state, offset + done as u64, part, cred) {
+            return if done > 0 { Ok(done) } else { Err(error) };
+        }
+        done += part.len();
+    }
+    if how.sync_data || how.direct {
+        write_back(core, inode, &mut state, !how.sync_metadata)?;
+    }
+    core.throttle(inode, &mut state)?;
+    drop(state);
+    core.relieve()?;
+    Ok(data.len())
+}
+
+/// How many bytes of a write are taken into the cache at once, so that what is longer than the cache does not fill it. With data journaling, one record must hold all pages that the next write-back overwrites: a file that is close
+/// to that is written back first.
+fn atomic_part<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode,
+    state: &mut State,
+    offset: u64,
+    end: u64,
+) -> Result<usize> {
+    let capacity = core.journal.capacity() as u64;
+    // One more for the tail of the file that a write beyond its end uncovers.
+    let pages = (end - 1) / PAGE as u64 - offset / PAGE as u64 + 2;
+    if !core.journals_data() {
+        return Ok(core.options.dirty_limit().max(WRITE_PART_MIN) * PAGE);
+    }
+    if state.file()?.dirty.len() as u64 + pages <= capacity {
+        return Ok(usize::MAX);
+    }
+    write_back(core, inode, state, false)?;
+    Ok(if pages <= capacity { usize::MAX } else { (capacity as usize - 2) * PAGE })
+}
+
+fn write_part<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode,
+    state: &mut State,
+    offset: u64,
+    data: &[u8],
+    cred: &Cred,
+) -> Result<()> {
+    let end = offset + data.len() as u64;
     let size_on_device = state.size_on_device;
     let file = state.file_mut()?;
     let (first, last) = (offset / PAGE as u64, (end - 1) / PAGE as u64);
@@ -329,14 +419,8 @@ pub fn write<D: BlockPort + WriteLog>(
     }
     copy_in(core, file, offset, data);
     state.size = state.size.max(end);
-    note_write(core, inode, &mut state, cred);
-    if how.sync_data || how.direct {
-        crate::writeback::write_back(core, inode, &mut state, !how.sync_metadata)?;
-    }
-    core.throttle(inode, &mut state)?;
-    drop(state);
-    core.shrink_caches();
-    Ok(data.len())
+    note_write(core, inode, state, cred);
+    Ok(())
 }
 
 /// Loads what the write needs of the device's contents: pages covered in part, and the tail that the file grows over.
@@ -369,16 +453,14 @@ fn copy_in<D: BlockPort + WriteLog>(core: &Core<D>, file: &mut FileBody, offset:
         let part = &data[done..done + len];
         done += len;
         if let Some(page) = file.pages.get_mut(index) {
-            page.data_mut()[from..from + len].copy_from_slice(part);
-            file.mark_dirty(index);
+            page.data_mut(core.keeps_duplicates(), &core.pages)[from..from + len].copy_from_slice(part);
+            file.mark_dirty(core, index);
             continue;
         }
         let mut page = if len == PAGE { CachedPage::overwritten() } else { CachedPage::hole() };
         page.data[from..from + len].copy_from_slice(part);
         page.dirty = true;
-        file.pages.insert(index, page);
-        file.dirty.push(index);
-        core.pages.add(1);
+        file.keep(core, index, page);
     }
 }
 

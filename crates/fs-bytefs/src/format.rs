@@ -1,6 +1,14 @@
 //! What ByteFS puts on the device: superblock, bitmaps, inodes in two 64 B halves, 16 B extents, extent nodes, directory entries,
-//! orphan slots. Little-endian, sizes fixed at compile time, each structure versioned by the superblock and checksummed with CRC-32C.
-//! The byte diagrams are in docs/format/bytefs.md. This module imports no sibling.
+//! orphan slots, journal records. Little-endian, sizes fixed at compile time, each structure versioned by the superblock and checksummed with CRC-32C.
+//! The byte diagrams are in docs/format/bytefs.md. This module and those below it import no sibling.
+
+mod journal;
+mod superblock;
+
+pub use journal::{
+    JOURNAL_MAGIC, JOURNAL_SLOTS, JournalHeader, JournalSlot, RECORD_TARGETS, record_descriptors,
+};
+pub use superblock::{Layout, OPTION_BYTES, ORPHAN_PAGES, SuperState, Superblock};
 
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -33,7 +41,7 @@ pub const LABEL_BYTES: usize = 32;
 /// First bytes of page 0.
 pub const MAGIC: [u8; 8] = *b"AMPHI-BY";
 /// Version of everything in this module.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// First bytes of an extent node.
 pub const NODE_MAGIC: u32 = 0x5458_4542;
 /// The root directory's inode number. Number 0 is never used.
@@ -42,60 +50,6 @@ pub const ROOT_INO: u32 = 1;
 pub const SUPER_STATE_OFFSET: usize = 256;
 /// Fewest pages ByteFS can be made on.
 pub const MIN_PAGES: u64 = 512;
-
-/// The unchanging part of the superblock: page 0, offset 0.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct Superblock {
-    /// [`MAGIC`].
-    pub magic: [u8; 8],
-    /// [`VERSION`].
-    pub version: U32,
-    /// [`PAGE`].
-    pub page_bytes: U32,
-    /// Pages of the file system, all metadata included.
-    pub pages: U64,
-    /// Inodes, number 0 included.
-    pub inodes: U32,
-    /// First page of the inode bitmap.
-    pub inode_bitmap: U32,
-    /// First page of the block bitmap.
-    pub block_bitmap: U32,
-    /// First page of the orphan table.
-    pub orphans: U32,
-    /// First page of the inode table.
-    pub inode_table: U32,
-    /// First page that files may use.
-    pub data: U32,
-    /// Creation time, ns since 1970.
-    pub created_ns: I64,
-    /// Random name of this file system.
-    pub uuid: [u8; 16],
-    /// Label, padded with NUL.
-    pub label: [u8; LABEL_BYTES],
-    /// Zero.
-    pub reserved: [u8; 148],
-    /// CRC-32C of all before.
-    pub crc: U32,
-}
-
-/// The changing part of the superblock, one line: page 0, offset 256.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct SuperState {
-    /// How often it was mounted.
-    pub mounts: U64,
-    /// Time of the last mount, ns since 1970.
-    pub mounted_ns: I64,
-    /// Time of the last clean unmount, ns since 1970.
-    pub unmounted_ns: I64,
-    /// 1 after a clean unmount, 0 while mounted.
-    pub clean: U32,
-    /// Zero.
-    pub reserved: [u8; 32],
-    /// CRC-32C of all before.
-    pub crc: U32,
-}
 
 /// The often-updated half of an inode: one line, written as one byte-port update (BY-9).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -266,8 +220,6 @@ pub const XATTR_MAGIC: u32 = 0x5841_5942;
 
 const _: () = assert!(size_of::<XattrHeader>() == 16);
 const _: () = assert!(size_of::<XattrEntry>() == 4);
-const _: () = assert!(size_of::<Superblock>() == SUPER_STATE_OFFSET);
-const _: () = assert!(size_of::<SuperState>() == LINE);
 const _: () = assert!(size_of::<InodeLower>() == LINE);
 const _: () = assert!(size_of::<InodeUpper>() == LINE);
 const _: () = assert!(size_of::<Extent>() == 16);
@@ -316,170 +268,6 @@ pub enum FormatError {
     /// A field is out of its range.
     #[error("{0} has an impossible {1}")]
     Field(&'static str, &'static str),
-}
-
-impl Superblock {
-    /// Reads page 0 and checks every field against the others and against the device's size.
-    ///
-    /// # Errors
-    /// The first thing found wrong.
-    pub fn decode(page: &[u8; PAGE], device_pages: u64) -> Result<Self, FormatError> {
-        let (sb, _) = Self::read_from_prefix(page).map_err(|_| FormatError::NotByteFs)?;
-        if sb.magic != MAGIC {
-            return Err(FormatError::NotByteFs);
-        }
-        if sb.version.get() != VERSION {
-            return Err(FormatError::Version(sb.version.get()));
-        }
-        if sb.crc.get() != sb.checksum() {
-            return Err(FormatError::Checksum("the superblock"));
-        }
-        let what = "the superblock";
-        let pages = sb.pages.get();
-        if sb.page_bytes.get() as usize != PAGE {
-            return Err(FormatError::Field(what, "page size"));
-        }
-        if pages < MIN_PAGES || pages > device_pages || pages > u64::from(u32::MAX) {
-            return Err(FormatError::Field(what, "size"));
-        }
-        let layout = Layout::of(&sb);
-        if layout != Layout::plan(pages, sb.inodes.get()) || u64::from(layout.data) >= pages {
-            return Err(FormatError::Field(what, "layout"));
-        }
-        Ok(sb)
-    }
-
-    /// The checksum that belongs into `crc`.
-    #[must_use]
-    pub fn checksum(&self) -> u32 {
-        let bytes = self.as_bytes();
-        crc32c::crc32c(&bytes[..bytes.len() - 4])
-    }
-
-    /// The label without its padding.
-    #[must_use]
-    pub fn label_text(&self) -> String {
-        let end = self.label.iter().position(|&b| b == 0).unwrap_or(LABEL_BYTES);
-        String::from_utf8_lossy(&self.label[..end]).into_owned()
-    }
-}
-
-impl SuperState {
-    /// Reads the line; a damaged one reads as "never mounted, not clean".
-    #[must_use]
-    pub fn decode(page: &[u8; PAGE]) -> Self {
-        let line = &page[SUPER_STATE_OFFSET..SUPER_STATE_OFFSET + LINE];
-        match Self::read_from_bytes(line) {
-            Ok(state) if state.crc.get() == state.checksum() => state,
-            _ => Self::new_zeroed_state(),
-        }
-    }
-
-    fn new_zeroed_state() -> Self {
-        Self {
-            mounts: U64::ZERO,
-            mounted_ns: I64::ZERO,
-            unmounted_ns: I64::ZERO,
-            clean: U32::ZERO,
-            reserved: [0; 32],
-            crc: U32::ZERO,
-        }
-    }
-
-    /// The line with its checksum.
-    #[must_use]
-    pub fn encode(mut self) -> [u8; LINE] {
-        self.crc = self.checksum().into();
-        zerocopy::transmute!(self)
-    }
-
-    fn checksum(&self) -> u32 {
-        crc32c::crc32c(&self.as_bytes()[..LINE - 4])
-    }
-}
-
-/// Where everything is, in pages from the start of the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// Pages in all.
-    pub pages: u64,
-    /// Inodes, number 0 included.
-    pub inodes: u32,
-    /// First page of the inode bitmap, one bit per inode.
-    pub inode_bitmap: u32,
-    /// First page of the block bitmap, one bit per page of the device.
-    pub block_bitmap: u32,
-    /// First page of the orphan table, 4 B per slot.
-    pub orphans: u32,
-    /// First page of the inode table.
-    pub inode_table: u32,
-    /// First page that files may use.
-    pub data: u32,
-}
-
-/// Pages of the orphan table: room for 16,384 files that are open or cached but have no name.
-pub const ORPHAN_PAGES: u32 = 16;
-
-impl Layout {
-    /// The layout of a file system of `pages` pages with room for `inodes` inodes.
-    #[must_use]
-    pub fn plan(pages: u64, inodes: u32) -> Self {
-        let bits_per_page = (PAGE * 8) as u64;
-        let inode_bitmap = 1;
-        let block_bitmap = inode_bitmap + u64::from(inodes).div_ceil(bits_per_page);
-        let orphans = block_bitmap + pages.div_ceil(bits_per_page);
-        let inode_table = orphans + u64::from(ORPHAN_PAGES);
-        let data = inode_table + u64::from(inodes).div_ceil(INODES_PER_PAGE as u64);
-        let page = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        Self {
-            pages,
-            inodes,
-            inode_bitmap: page(inode_bitmap),
-            block_bitmap: page(block_bitmap),
-            orphans: page(orphans),
-            inode_table: page(inode_table),
-            data: page(data),
-        }
-    }
-
-    /// What the superblock says.
-    #[must_use]
-    pub fn of(sb: &Superblock) -> Self {
-        Self {
-            pages: sb.pages.get(),
-            inodes: sb.inodes.get(),
-            inode_bitmap: sb.inode_bitmap.get(),
-            block_bitmap: sb.block_bitmap.get(),
-            orphans: sb.orphans.get(),
-            inode_table: sb.inode_table.get(),
-            data: sb.data.get(),
-        }
-    }
-
-    /// Byte address of an inode's lower half; the upper half is the next line.
-    #[must_use]
-    pub fn inode_address(&self, ino: u32) -> u64 {
-        u64::from(self.inode_table) * PAGE as u64 + u64::from(ino) * INODE_BYTES as u64
-    }
-
-    /// Page that holds an inode, and its byte offset in it.
-    #[must_use]
-    pub fn inode_page(&self, ino: u32) -> (u64, usize) {
-        let at = self.inode_address(ino);
-        (at / PAGE as u64, (at % PAGE as u64) as usize)
-    }
-
-    /// Whether a byte address lies in the inode table.
-    #[must_use]
-    pub fn in_inode_table(&self, at: u64) -> bool {
-        (u64::from(self.inode_table)..u64::from(self.data)).contains(&(at / PAGE as u64))
-    }
-
-    /// Slots in the orphan table.
-    #[must_use]
-    pub const fn orphan_slots() -> u32 {
-        ORPHAN_PAGES * (PAGE / 4) as u32
-    }
 }
 
 fn inode_crc(ino: u32, parts: &[&[u8]]) -> u32 {

@@ -1,11 +1,10 @@
 //! [`ByteFs`]: the mounted file system, and its operations as `vfs` names them.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use amphi_device::{BlockPort, RecoverReport, WriteLog};
-use amphi_rt::sync::{Condvar, Mutex};
 use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::{
     AccessTimes, Allocate, Attr, Cred, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags,
@@ -15,14 +14,16 @@ use amphi_vfs::{
 use crate::core::{Core, io_error};
 use crate::format::PAGE;
 use crate::inode::{Body, Inode};
-use crate::mount::{self, FormatOptions, Info, MountError, MountOptions};
+use crate::mount::{self, FormatOptions, Info, MountError};
 use crate::namespace::{self, NewInode, lock_dir};
+use crate::options::MountOptions;
+use crate::page::CacheUse;
 use crate::planted::{self, Bug};
 use crate::symlink::TARGET_BYTES_MAX;
 use crate::truncate::delete;
 use crate::tx::Tx;
 use crate::writeback::write_back;
-use crate::{allocate, direct, file, rename, setattr, xattr};
+use crate::{allocate, direct, discard, file, rename, setattr, xattr};
 
 /// A mounted ByteFS.
 ///
@@ -30,38 +31,8 @@ use crate::{allocate, direct, file, rename, setattr, xattr};
 pub struct ByteFs<D: BlockPort + WriteLog + 'static> {
     core: Arc<Core<D>>,
     recovered: RecoverReport,
-    flusher: Option<Flusher>,
-}
-
-/// The background task that writes dirty files back.
-struct Flusher {
-    stop: Arc<(Mutex<bool>, Condvar)>,
-    task: JoinHandle<()>,
-}
-
-impl Flusher {
-    fn start<D: BlockPort + WriteLog + 'static>(core: Arc<Core<D>>, interval_ns: u64) -> Self {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let stopped = Arc::clone(&stop);
-        let task = task::spawn("bytefs-write-back", move || {
-            let (flag, changed) = &*stopped;
-            let mut stop = flag.lock();
-            while !*stop {
-                changed.wait_for(&mut stop, Duration::from_nanos(interval_ns));
-                drop(stop);
-                // A failure has turned the file system read-only, which the next operation reports.
-                let _reported_by_the_next_operation = core.write_back_all();
-                stop = flag.lock();
-            }
-        });
-        Self { stop, task }
-    }
-
-    fn stop(self) {
-        *self.stop.0.lock() = true;
-        self.stop.1.notify_all();
-        self.task.join();
-    }
+    /// The background task that writes dirty files back.
+    flusher: Option<JoinHandle<()>>,
 }
 
 impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
@@ -73,6 +44,37 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
         mount::format(device, options)
     }
 
+    /// The mount options that the file system on `device` asks for: the defaults but for what its superblock says. Options there that
+    /// this version does not know are passed over, and fsck finds them.
+    ///
+    /// # Errors
+    /// [`MountError::Format`], [`MountError::Device`].
+    pub fn default_options(device: &D) -> std::result::Result<MountOptions, MountError> {
+        mount::recognise(device)?;
+        let wanted = match mount::probe(device) {
+            // A change that was never committed lies over it.
+            Err(MountError::Format(_)) => {
+                device.recover()?;
+                mount::probe(device)?.options
+            }
+            found => found?.options,
+        };
+        let mut options = MountOptions::default();
+        for word in wanted.split(',') {
+            // An error leaves the option as it is.
+            let _known = options.set(word);
+        }
+        Ok(options)
+    }
+
+    /// Tells the device which pages hold nothing: the free runs of at least `shortest` bytes. Returns the bytes of all of them.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::ReadOnly`].
+    pub fn trim_free(&self, shortest: u64) -> Result<u64> {
+        discard::trim_free(&self.core, shortest.div_ceil(PAGE as u64))
+    }
+
     /// Mounts the file system on `device`: `RECOVER()`s it, which is what makes a crashed one whole, and starts background write-back.
     ///
     /// # Errors
@@ -82,7 +84,15 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
         let read_only = options.read_only;
         let (core, recovered) = mount::open(device, options)?;
         let core = Arc::new(core);
-        let flusher = (interval_ns > 0 && !read_only).then(|| Flusher::start(Arc::clone(&core), interval_ns));
+        let flusher = (interval_ns > 0 && !read_only).then(|| {
+            let core = Arc::clone(&core);
+            task::spawn("bytefs-write-back", move || {
+                while core.dirty.wait(interval_ns) {
+                    // A failure has turned the file system read-only, which the next operation reports.
+                    let _reported_by_the_next_operation = core.write_back_all();
+                }
+            })
+        });
         Ok(Self { core, recovered, flusher })
     }
 
@@ -111,19 +121,18 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
     /// # Errors
     /// [`Error::Io`]; the file system is then as after a crash.
     pub fn unmount(mut self) -> Result<()> {
-        if let Some(flusher) = self.flusher.take() {
-            flusher.stop();
-        }
+        self.stop_flusher();
         let core = &self.core;
         if core.options.read_only {
             return Ok(());
         }
         core.write_back_all()?;
         let mut lately_read = Vec::new();
-        core.icache.for_each(|inode| {
+        core.icache.visit(0, |inode| {
             if inode.state.read().atime_dirty {
                 lately_read.push(Arc::clone(inode));
             }
+            ControlFlow::Continue(())
         });
         core.write_atimes(&lately_read)?;
         for (_, ino) in core.orphans.filled() {
@@ -138,6 +147,18 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
         state.unmounted_ns = core.now().into();
         state.clean = 1.into();
         mount::write_state(core, state)
+    }
+
+    fn stop_flusher(&mut self) {
+        if let Some(flusher) = self.flusher.take() {
+            self.core.dirty.stop();
+            flusher.join();
+        }
+    }
+
+    /// What the page cache takes.
+    pub fn cache_use(&self) -> CacheUse {
+        self.core.pages.usage()
     }
 
     fn dir_entry(&self, dir: Ino, name: Name<'_>) -> Result<Entry> {
@@ -178,15 +199,17 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
 
 impl<D: BlockPort + WriteLog + 'static> Drop for ByteFs<D> {
     fn drop(&mut self) {
-        if let Some(flusher) = self.flusher.take() {
-            flusher.stop();
-        }
+        self.stop_flusher();
     }
 }
 
 impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
     fn promise(&self) -> Promise {
-        Promise { metadata_durable_on_return: true, atomic_writes: false, data_durable_on_return: false }
+        Promise {
+            metadata_durable_on_return: true,
+            atomic_writes: self.core.journals_data(),
+            data_durable_on_return: false,
+        }
     }
 
     fn access_times(&self) -> AccessTimes {

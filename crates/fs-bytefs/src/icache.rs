@@ -3,6 +3,7 @@
 //! An inode leaves the cache only under its shard's lock and only when nobody else holds it; each departure counts up the shard's
 //! generation, so that a loader whose bytes may predate a departed inode's last update notices and loads again.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -92,17 +93,23 @@ impl InodeCache {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Calls `visit` with every cached inode, without holding a lock of the cache meanwhile.
-    pub fn for_each(&self, mut visit: impl FnMut(&Arc<Inode>)) {
-        for shard in &self.shards {
+    /// Calls `visit` with the cached inodes, those of shard `start` first, once round or until it breaks; without holding a lock of the cache meanwhile. Returns the shard to
+    /// go on with.
+    pub fn visit(&self, start: usize, mut visit: impl FnMut(&Arc<Inode>) -> ControlFlow<()>) -> usize {
+        for offset in 0..SHARDS {
+            let number = (start + offset) % SHARDS;
+            let shard = &self.shards[number];
             let mut from = 0;
             loop {
                 let next = shard.inodes.read().next(from).map(|(key, inode)| (key, Arc::clone(inode)));
                 let Some((key, inode)) = next else { break };
-                visit(&inode);
+                if visit(&inode).is_break() {
+                    return number;
+                }
                 from = key + 1;
             }
         }
+        start
     }
 
     /// Drops inodes that nobody refers to and for which `clean` holds, in up to `shards` shards starting at `start`. Returns the number dropped.

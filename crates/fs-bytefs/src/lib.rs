@@ -10,6 +10,7 @@ mod core;
 pub mod diff;
 mod dir;
 mod direct;
+mod discard;
 mod extent;
 mod file;
 pub mod format;
@@ -18,22 +19,28 @@ pub mod fsck;
 mod icache;
 mod inode;
 mod inode_pages;
+mod journal;
 mod mount;
 mod namespace;
+mod options;
 mod orphans;
 mod page;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+mod pressure;
 mod radix;
 mod rename;
 mod setattr;
 mod symlink;
 mod truncate;
+pub mod tune;
 mod tx;
 mod writeback;
 mod xattr;
 
 pub use fs::ByteFs;
-pub use mount::{FormatOptions, Info, MountError, MountOptions, probe};
+pub use mount::{FormatOptions, Info, MountError, probe};
+pub use options::{DataMode, MountOptions, Variant};
+pub use page::CacheUse;

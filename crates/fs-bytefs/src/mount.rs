@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, Lpa, RecoverReport, Structure, WriteLog};
-use amphi_vfs::{AccessTimes, Ino};
+use amphi_vfs::Ino;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -13,12 +13,21 @@ use crate::format::{
     FormatError, GROUP_BITS, INODE_BYTES, InodeLower, InodeUpper, LABEL_BYTES, LINE, Layout, MAGIC,
     MIN_PAGES, PAGE, ROOT_INO, SUPER_STATE_OFFSET, SuperState, Superblock, VERSION, mode,
 };
+use crate::journal::{self, Journal};
+use crate::options::{DataMode, MountOptions, Variant};
 use crate::orphans::Orphans;
 use crate::truncate::finish_orphan;
 use crate::tx::Tx;
 
 /// Bytes of device per inode unless told otherwise, as ext4 has it.
 const BYTES_PER_INODE: u64 = 16_384;
+/// The data journal's part of the device unless told otherwise, and its limit, 64 MB.
+const JOURNAL_SHARE: u64 = 32;
+const JOURNAL_PAGES_MAX: u64 = 16_384;
+/// Fewest pages of a data journal: slots, a descriptor, and some pages.
+const JOURNAL_PAGES_MIN: u32 = 8;
+/// How many times its first size a file system can grow to.
+const GROWTH: u64 = 16;
 
 /// How to make a file system.
 #[derive(Clone, Debug, Default)]
@@ -27,35 +36,24 @@ pub struct FormatOptions {
     pub label: String,
     /// Number of inodes; `None`: one per 16 KB.
     pub inodes: Option<u32>,
+    /// Pages of the file system; `None`: all that the device has. The rest can be had later, with [`crate::tune::grow`].
+    pub pages: Option<u64>,
+    /// Pages of the data journal; 0: none; `None`: a thirty-second part, 64 MB at the most.
+    pub journal_pages: Option<u32>,
 }
 
-/// How a mount behaves.
-#[derive(Clone, Debug)]
-pub struct MountOptions {
-    /// Refuse every change.
-    pub read_only: bool,
-    /// A page goes by bytes if fewer than one in so many of its lines were modified (BY-14: 8).
-    pub byte_threshold: u32,
-    /// Pages of file data to cache in host DRAM; duplicates of modified ones come on top.
-    pub page_cache_pages: usize,
-    /// Inodes to cache in host DRAM.
-    pub inode_cache: usize,
-    /// How often dirty files are written back in the background, ns; 0: never.
-    pub write_back_interval_ns: u64,
-    /// When reading moves access times.
-    pub access_times: AccessTimes,
-}
-
-impl Default for MountOptions {
-    fn default() -> Self {
-        Self {
-            read_only: false,
-            byte_threshold: 8,
-            page_cache_pages: 65_536,
-            inode_cache: 262_144,
-            write_back_interval_ns: 5_000_000_000,
-            access_times: AccessTimes::default(),
-        }
+impl FormatOptions {
+    /// Where everything goes on a device of `device_pages` pages.
+    fn layout(&self, device_pages: u64) -> Layout {
+        let pages = self.pages.unwrap_or(u64::MAX).min(device_pages).min(u64::from(u32::MAX));
+        let wanted = self.inodes.map_or(pages * PAGE as u64 / BYTES_PER_INODE, u64::from);
+        let most = u64::from(u32::MAX) / GROUP_BITS * GROUP_BITS;
+        let inodes = wanted.max(64).next_multiple_of(GROUP_BITS).min(most) as u32;
+        let journal = self.journal_pages.unwrap_or((pages / JOURNAL_SHARE).min(JOURNAL_PAGES_MAX) as u32);
+        let bits_per_page = (PAGE * 8) as u64;
+        // Room in the bitmap costs a thirty-two-thousandth part of what it allows for.
+        let bitmap_pages = (pages * GROWTH).min(u64::from(u32::MAX)).div_ceil(bits_per_page) as u32;
+        Layout::plan(pages, inodes, bitmap_pages, journal)
     }
 }
 
@@ -71,6 +69,9 @@ pub enum MountError {
     /// The device cannot carry a ByteFS.
     #[error("ByteFS cannot use this device: {0}")]
     Unsuitable(String),
+    /// A mount option is unknown or impossible.
+    #[error("{0}")]
+    Options(String),
     /// Something beyond the superblock is damaged.
     #[error(transparent)]
     Damaged(#[from] amphi_vfs::Error),
@@ -95,6 +96,12 @@ pub struct Info {
     pub mounted_ns: i64,
     /// Whether the last mount ended cleanly.
     pub clean: bool,
+    /// Bytes that it can grow to.
+    pub bytes_max: u64,
+    /// Bytes of the data journal, 0 for none.
+    pub journal_bytes: u64,
+    /// Mount options that hold unless a mount says otherwise.
+    pub options: String,
 }
 
 /// Reads the superblock, changing nothing.
@@ -118,15 +125,34 @@ impl Info {
             mounts: state.mounts.get(),
             mounted_ns: state.mounted_ns.get(),
             clean: state.clean.get() == 1,
+            bytes_max: Layout::of(sb).pages_max() * PAGE as u64,
+            journal_bytes: u64::from(sb.journal_pages.get()) * PAGE as u64,
+            options: sb.option_text(),
         }
     }
 }
 
-fn read_super<D: BlockPort>(device: &D) -> Result<(Superblock, SuperState), MountError> {
+/// Reads both parts of the superblock.
+///
+/// # Errors
+/// [`MountError::Format`], [`MountError::Device`].
+pub fn read_super<D: BlockPort>(device: &D) -> Result<(Superblock, SuperState), MountError> {
     let mut page = Box::new([0; PAGE]);
     device.read(Lpa(0), &mut page[..], Structure::Superblock)?;
     let sb = Superblock::decode(&page, device.capacity_pages())?;
     Ok((sb, SuperState::decode(&page)))
+}
+
+/// Looks at the superblock before `RECOVER`, so that a device that holds something else is left alone. More than the first bytes cannot be trusted yet: they
+/// may be those of a change that was never committed.
+///
+/// # Errors
+/// [`MountError::Format`], [`MountError::Device`].
+pub fn recognise<D: BlockPort>(device: &D) -> Result<(), MountError> {
+    match read_super(device) {
+        Ok(_) | Err(MountError::Format(FormatError::Checksum(_) | FormatError::Field(..))) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Makes an empty file system on `device`, over whatever was there.
@@ -137,9 +163,13 @@ fn read_super<D: BlockPort>(device: &D) -> Result<(Superblock, SuperState), Moun
 /// [`MountError::Unsuitable`] if the device is too small or the label too long; [`MountError::Device`].
 pub fn format<D: BlockPort + WriteLog>(device: &D, options: &FormatOptions) -> Result<(), MountError> {
     let unsuitable = |why: String| Err(MountError::Unsuitable(why));
-    let pages = device.capacity_pages().min(u64::from(u32::MAX));
+    let layout = options.layout(device.capacity_pages());
+    let pages = layout.pages;
     if !device.contract().transactions {
         return unsuitable("its firmware has no transactions (COMMIT, RECOVER)".into());
+    }
+    if options.pages.is_some_and(|wanted| wanted > pages) {
+        return unsuitable(format!("it has {pages} pages, fewer than asked for"));
     }
     if pages < MIN_PAGES {
         return unsuitable(format!("it has {pages} pages, fewer than {MIN_PAGES}"));
@@ -147,16 +177,16 @@ pub fn format<D: BlockPort + WriteLog>(device: &D, options: &FormatOptions) -> R
     if options.label.len() > LABEL_BYTES {
         return unsuitable(format!("the label is longer than {LABEL_BYTES} bytes"));
     }
-    let wanted = options.inodes.map_or(pages * PAGE as u64 / BYTES_PER_INODE, u64::from);
-    let inodes =
-        wanted.max(64).next_multiple_of(GROUP_BITS).min(u64::from(u32::MAX) / GROUP_BITS * GROUP_BITS) as u32;
-    let layout = Layout::plan(pages, inodes);
+    if (1..JOURNAL_PAGES_MIN).contains(&layout.journal_pages) {
+        return unsuitable(format!("a data journal needs at least {JOURNAL_PAGES_MIN} pages"));
+    }
     if u64::from(layout.data) + 16 > pages {
+        let inodes = layout.inodes;
         return unsuitable(format!("{inodes} inodes leave no room for data; ask for fewer"));
     }
     device.recover()?;
     device.write(Lpa(0), &[0; PAGE], Structure::Superblock)?;
-    device.trim(Lpa(1), pages - 1)?;
+    device.trim(Lpa(1), device.capacity_pages() - 1)?;
     device.flush()?;
     write_bitmap(device, layout.inode_bitmap, u64::from(ROOT_INO) + 1)?;
     write_bitmap(device, layout.block_bitmap, u64::from(layout.data))?;
@@ -168,13 +198,7 @@ pub fn format<D: BlockPort + WriteLog>(device: &D, options: &FormatOptions) -> R
     sb.magic = MAGIC;
     sb.version = VERSION.into();
     sb.page_bytes = (PAGE as u32).into();
-    sb.pages = pages.into();
-    sb.inodes = inodes.into();
-    sb.inode_bitmap = layout.inode_bitmap.into();
-    sb.block_bitmap = layout.block_bitmap.into();
-    sb.orphans = layout.orphans.into();
-    sb.inode_table = layout.inode_table.into();
-    sb.data = layout.data.into();
+    sb.set_layout(&layout);
     sb.created_ns = now.into();
     for half in sb.uuid.as_chunks_mut::<8>().0 {
         *half = amphi_rt::random::u64().to_le_bytes();
@@ -246,14 +270,29 @@ pub fn open<D: BlockPort + WriteLog>(
     if !device.contract().transactions {
         return Err(MountError::Unsuitable("its firmware has no transactions (COMMIT, RECOVER)".into()));
     }
+    if options.variant == Variant::Dual {
+        return Err(MountError::Unsuitable(
+            "variant=dual is for firmware that caches pages and has no write log".into(),
+        ));
+    }
     if options.byte_threshold == 0 || options.page_cache_pages == 0 {
         return Err(MountError::Unsuitable("a threshold and a cache of zero are not possible".into()));
     }
-    // Looked at before RECOVER, so that a device that holds something else is left alone.
-    read_super(&*device)?;
+    recognise(&*device)?;
     let report = device.recover()?;
     let (sb, mut state) = read_super(&*device)?;
     let layout = Layout::of(&sb);
+    if options.data == DataMode::Journal && layout.journal_pages == 0 {
+        return Err(MountError::Unsuitable(
+            "it was made without a data journal, which data=journal needs; mount it with data=ordered".into(),
+        ));
+    }
+    let replayed = journal::replay(&*device, &layout)?;
+    if let Some((slot, reason)) = replayed.bad.first() {
+        let what =
+            format!("slot {slot} of the data journal cannot be replayed ({reason}); run amphi fsck --repair");
+        return Err(MountError::Damaged(amphi_vfs::Error::Corrupt(what)));
+    }
     let bitmap_pages = |bits: u64| bits.div_ceil((PAGE * 8) as u64);
     let inode_bytes =
         read_pages(&*device, layout.inode_bitmap, bitmap_pages(u64::from(layout.inodes)), Structure::Bitmap)?;
@@ -275,7 +314,8 @@ pub fn open<D: BlockPort + WriteLog>(
     state.mounted_ns = amphi_rt::time::wall_ns().into();
     state.clean = 0.into();
     let read_only = options.read_only;
-    let core = Core::new(device, sb, state, layout, options, blocks, inodes, orphans);
+    let journal = Journal::new(&layout, state.mounts.get());
+    let core = Core::new(device, sb, state, layout, options, blocks, inodes, orphans, journal);
     core.inode(Ino::ROOT)?.state.read().dir()?;
     if !read_only {
         for (slot, ino) in core.orphans.filled() {

@@ -3,7 +3,7 @@
 //! The first modification of a page that the device holds keeps a duplicate of what is there. At write-back the two are compared line by line,
 //! and the difference decides between bytes and block.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::format::PAGE;
 
@@ -17,12 +17,15 @@ pub struct CachedPage {
     pub dirty: bool,
     /// Whether the device holds a version of this page at all.
     on_device: bool,
+    /// Used since the last time that room was looked for: then it stays this time.
+    used: AtomicBool,
 }
 
 impl CachedPage {
     /// A page as read from the device, of which the first `valid` bytes belong to the file. The rest reads as zeros, whatever the device has there.
     pub fn read(data: Box<[u8; PAGE]>, valid: usize) -> Self {
-        let mut page = Self { data, original: None, dirty: false, on_device: true };
+        let mut page =
+            Self { data, original: None, dirty: false, on_device: true, used: AtomicBool::new(true) };
         if page.data[valid..].iter().any(|&byte| byte != 0) {
             page.original = Some(page.data.clone());
             page.data[valid..].fill(0);
@@ -32,20 +35,52 @@ impl CachedPage {
 
     /// A page of zeros that the device does not hold.
     pub fn hole() -> Self {
-        Self { data: Box::new([0; PAGE]), original: None, dirty: false, on_device: false }
+        Self {
+            data: Box::new([0; PAGE]),
+            original: None,
+            dirty: false,
+            on_device: false,
+            used: AtomicBool::new(true),
+        }
     }
 
     /// A page about to be overwritten as a whole, whose old contents nobody has read.
     pub fn overwritten() -> Self {
-        Self { data: Box::new([0; PAGE]), original: None, dirty: true, on_device: false }
+        Self {
+            data: Box::new([0; PAGE]),
+            original: None,
+            dirty: true,
+            on_device: false,
+            used: AtomicBool::new(true),
+        }
     }
 
-    /// The page's bytes, to change: keeps the duplicate first.
-    pub fn data_mut(&mut self) -> &mut [u8; PAGE] {
-        if self.on_device && self.original.is_none() {
+    /// The page's bytes, to change: keeps the duplicate first, if duplicates are wanted.
+    pub fn data_mut(&mut self, duplicate: bool, budget: &PageBudget) -> &mut [u8; PAGE] {
+        if duplicate && self.on_device && self.original.is_none() {
             self.original = Some(self.data.clone());
+            budget.add(1);
         }
         &mut self.data
+    }
+
+    /// Frames of host DRAM that it takes: the duplicate is one too.
+    pub const fn frames(&self) -> usize {
+        if self.original.is_some() { 2 } else { 1 }
+    }
+
+    /// The page's bytes, to read.
+    pub fn data(&self) -> &[u8; PAGE] {
+        // Tested first: readers on other processors share the line.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        &self.data
+    }
+
+    /// Whether it was used since this was asked the last time.
+    pub fn was_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
     }
 
     /// The duplicate to compare with; `None` if the whole page must be written.
@@ -67,38 +102,92 @@ impl CachedPage {
     }
 
     /// Notes that the device now holds `data`.
-    pub fn written(&mut self) {
-        self.original = None;
-        self.dirty = false;
+    pub fn written(&mut self, budget: &PageBudget) {
+        if self.original.take().is_some() {
+            budget.remove(1);
+        }
+        if std::mem::replace(&mut self.dirty, false) {
+            budget.cleaned(1);
+        }
         self.on_device = true;
     }
 }
 
-/// Counts the pages cached by all files against a limit.
+/// What the page cache takes, and may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Frames of 4 KB in use, duplicates included.
+    pub frames: usize,
+    /// Frames that it may take; one operation may go beyond by what it is about.
+    pub frames_max: usize,
+    /// Dirty pages.
+    pub dirty: usize,
+    /// Dirty pages from which on writers wait.
+    pub dirty_max: usize,
+}
+
+/// Counts the frames and dirty pages of all files against their limits.
 #[derive(Debug)]
 pub struct PageBudget {
-    cached: AtomicUsize,
-    limit: usize,
+    frames: AtomicUsize,
+    frames_max: usize,
+    dirty: AtomicUsize,
+    dirty_max: usize,
 }
 
 impl PageBudget {
-    /// A budget of `limit` pages.
-    pub const fn new(limit: usize) -> Self {
-        Self { cached: AtomicUsize::new(0), limit }
+    /// A budget of so many frames and dirty pages.
+    pub const fn new(frames_max: usize, dirty_max: usize) -> Self {
+        Self { frames: AtomicUsize::new(0), frames_max, dirty: AtomicUsize::new(0), dirty_max }
     }
 
-    /// Counts `pages` more.
-    pub fn add(&self, pages: usize) {
-        self.cached.fetch_add(pages, Ordering::Relaxed);
+    /// Counts `frames` more.
+    pub fn add(&self, frames: usize) {
+        self.frames.fetch_add(frames, Ordering::Relaxed);
     }
 
-    /// Counts `pages` fewer.
-    pub fn remove(&self, pages: usize) {
-        self.cached.fetch_sub(pages, Ordering::Relaxed);
+    /// Counts `frames` fewer.
+    pub fn remove(&self, frames: usize) {
+        self.frames.fetch_sub(frames, Ordering::Relaxed);
+    }
+
+    /// Counts one more dirty page.
+    pub fn dirtied(&self) {
+        self.dirty.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts `pages` fewer dirty ones.
+    pub fn cleaned(&self, pages: usize) {
+        self.dirty.fetch_sub(pages, Ordering::Relaxed);
     }
 
     /// Whether more is cached than allowed.
     pub fn exceeded(&self) -> bool {
-        self.cached.load(Ordering::Relaxed) > self.limit
+        self.frames.load(Ordering::Relaxed) > self.frames_max
+    }
+
+    /// Frames to free once the limit is passed: down to fifteen sixteenths, so that it is not looked for room at every page.
+    pub fn excess(&self) -> usize {
+        self.frames.load(Ordering::Relaxed).saturating_sub(self.frames_max - self.frames_max / 16)
+    }
+
+    /// Whether writers must wait.
+    pub fn too_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed) > self.dirty_max
+    }
+
+    /// Whether writing back should start: half of what makes writers wait.
+    pub fn rather_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed) > self.dirty_max / 2
+    }
+
+    /// All of it.
+    pub fn usage(&self) -> CacheUse {
+        CacheUse {
+            frames: self.frames.load(Ordering::Relaxed),
+            frames_max: self.frames_max,
+            dirty: self.dirty.load(Ordering::Relaxed),
+            dirty_max: self.dirty_max,
+        }
     }
 }

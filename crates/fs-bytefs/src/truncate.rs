@@ -21,7 +21,7 @@ const STEP_PAGES: u64 = 65_536;
 /// Sets the size of a regular file. Times are the caller's; the inode is durable on return.
 ///
 /// # Errors
-/// [`Error::TooLarge`], [`Error::Io`], and [`Error::NoSpace`] if the orphan table is full.
+/// [`Error::TooLarge`], [`Error::Io`], and [`Error::NoSpace`] if the orphan table is full; then nothing has changed.
 pub fn set_size<D: BlockPort + WriteLog>(
     core: &Core<D>,
     inode: &Inode,
@@ -32,8 +32,37 @@ pub fn set_size<D: BlockPort + WriteLog>(
     if size > FILE_BYTES_MAX {
         return Err(Error::TooLarge);
     }
-    if size > state.size_on_device {
-        let size_on_device = state.size_on_device;
+    let from = size.div_ceil(PAGE as u64);
+    // Everything that can fail comes before the first change in DRAM, the slot first of all.
+    let slot =
+        if needs_slot(state, from) { Some(core.orphans.take_slot().ok_or(Error::NoSpace)?) } else { None };
+    if let Err(error) = prepare(core, inode, state, size) {
+        slot.into_iter().for_each(|slot| core.orphans.return_slot(slot));
+        return Err(error);
+    }
+    state.size = size;
+    state.size_on_device = size;
+    match slot {
+        Some(slot) => free_in_steps(core, inode, state, from, slot)?,
+        None => free_from(core, inode, state, from)?,
+    }
+    state.attributes_dirty = false;
+    Ok(())
+}
+
+/// Makes the cached pages and what the device holds fit for the new size.
+fn prepare<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode,
+    state: &mut State,
+    size: u64,
+) -> Result<()> {
+    if core.journals_data() && !state.file()?.dirty.is_empty() {
+        // The new size counts when it is committed, so what was written before must count by then.
+        write_back(core, inode, state, false)?;
+    }
+    let size_on_device = state.size_on_device;
+    if size > size_on_device {
         state.file_mut()?.uncover_tail(core, size_on_device)?;
         if !state.file()?.dirty.is_empty() {
             write_back(core, inode, state, false)?;
@@ -45,29 +74,23 @@ pub fn set_size<D: BlockPort + WriteLog>(
         file.clear_behind(core, size, size_on_device)?;
         file.forget(core, size.div_ceil(PAGE as u64), u64::MAX);
     }
-    state.size = size;
-    state.size_on_device = size;
-    free_from(core, inode, state, size.div_ceil(PAGE as u64))?;
-    state.attributes_dirty = false;
     Ok(())
 }
 
+/// Whether freeing the pages from `from` on takes several transactions, and a place in the orphan table that the inode does not have yet.
+fn needs_slot(state: &State, from: u64) -> bool {
+    state.orphan_slot.is_none()
+        && deletes_in_steps(state)
+        && state.tree().is_some_and(|tree| tree.pages_from(from) > STEP_PAGES)
+}
+
 /// Commits the inode as it stands and frees its pages from `from` on.
-///
-/// # Errors
-/// [`Error::NoSpace`] if the orphan table is full, before anything changed; [`Error::Io`].
 fn free_from<D: BlockPort + WriteLog>(
     core: &Core<D>,
     inode: &Inode,
     state: &mut State,
     from: u64,
 ) -> Result<()> {
-    let in_steps =
-        deletes_in_steps(state) && state.tree().is_some_and(|tree| tree.pages_from(from) > STEP_PAGES);
-    if in_steps && state.orphan_slot.is_none() {
-        let slot = core.orphans.take_slot().ok_or(Error::NoSpace)?;
-        return free_in_steps(core, inode, state, from, slot);
-    }
     loop {
         let mut tx = Tx::new(core, 0)?;
         let more = free_step(state, from, &mut tx);

@@ -125,6 +125,21 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         self.updates.push(Update { at, bytes: start..self.bytes.len(), tag });
     }
 
+    /// Whether nothing would change.
+    pub fn is_empty(&self) -> bool {
+        self.updates.is_empty()
+            && self.blocks_taken.is_empty()
+            && self.blocks_freed.is_empty()
+            && self.inodes_taken.is_empty()
+            && self.inodes_freed.is_empty()
+            && self.orphans.is_empty()
+    }
+
+    /// Bytes of updates so far.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Allocates 1 to `want` blocks of the reservation.
     pub fn allocate_blocks(&mut self, want: u64, goal: Option<u64>) -> Run {
         let want = want.min(self.blocks_reserved);

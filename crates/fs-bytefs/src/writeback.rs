@@ -1,8 +1,9 @@
-//! Write-back: brings a file's dirty pages and attributes to the device, in ordered mode (BY-14, BY-16, figure 5).
+//! Write-back: brings a file's dirty pages and attributes to the device (BY-14, BY-16, figure 5).
 //!
-//! First the data: pages without a block get extents; new pages and pages modified in an eighth or more go by block, in commands as long as
-//! the pages are contiguous; of the others only the modified lines go, by bytes. All of it is durable before the transaction that makes it count,
-//! with the new extents, bitmap lines and the inode, commits.
+//! Pages without a block get extents; they, and pages modified in an eighth or more, go by block, in commands as long as the pages are contiguous;
+//! of the others only the modified lines go, by bytes. In ordered mode all of it is durable before the transaction that makes it count, with the new
+//! extents, bitmap lines and the inode, commits. With data journaling, what overwrites something counts with that transaction too: modified lines are
+//! stores of the transaction, pages that go by block are first written to the journal (`journal.rs`).
 
 use amphi_device::{BlockPort, Completion, Lpa, Structure, WriteLog};
 use amphi_vfs::Result;
@@ -11,12 +12,15 @@ use crate::core::Core;
 use crate::diff::{changed_lines, goes_by_bytes, runs};
 use crate::extent::Mapped;
 use crate::file::FileBody;
-use crate::format::{LINE, PAGE};
+use crate::format::LINE;
 use crate::inode::{Inode, State};
+use crate::journal::{self, Record};
 use crate::tx::Tx;
 
 /// Most pages written by one command: 1 MB.
-const WRITE_RUN_MAX: usize = 256;
+pub const WRITE_RUN_MAX: usize = 256;
+/// Most bytes of file data in one transaction, far below the smallest log; with data journaling the rest goes through the journal.
+const TX_DATA_MAX: usize = 32 << 10;
 
 /// Makes the file's data durable, and its attributes too unless `data_only` and they are not needed to read the data.
 ///
@@ -28,41 +32,79 @@ pub fn write_back<D: BlockPort + WriteLog>(
     state: &mut State,
     data_only: bool,
 ) -> Result<()> {
-    let grows = state.size != state.size_on_device;
-    if state.file()?.dirty.is_empty() && !grows && (data_only || !state.attributes_dirty) {
+    let attributes = state.attributes_dirty && !data_only;
+    if state.file()?.dirty.is_empty() && state.size == state.size_on_device && !attributes {
         return Ok(());
     }
     core.writable()?;
     let file = state.file_mut()?;
+    let reserved = std::mem::take(&mut file.unmapped) + std::mem::take(&mut file.reserved_nodes);
+    write_back_in(core, inode, state, Tx::with_reserved(core, reserved), attributes)
+}
+
+/// As [`write_back`], as part of `tx`, which may already change the file; `attributes`: the inode is written in any case.
+///
+/// # Errors
+/// As there.
+pub fn write_back_in<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode,
+    state: &mut State,
+    mut tx: Tx<'_, D>,
+    attributes: bool,
+) -> Result<()> {
+    let grows = state.size != state.size_on_device;
+    let file = state.file_mut()?;
     let mut dirty = std::mem::take(&mut file.dirty);
     dirty.sort_unstable();
-    let reserved = std::mem::take(&mut file.unmapped) + std::mem::take(&mut file.reserved_nodes);
-    let mut tx = Tx::with_reserved(core, reserved);
     let (new_pages, fresh) = map_pages(file, &dirty, &mut tx);
-    let stored = write_data(core, file, &dirty, &fresh).map_err(|error| core.broken(error))?;
-    let metadata = grows || !fresh.is_empty() || (state.attributes_dirty && !data_only);
+    let sent = write_data(core, inode.ino, file, &dirty, &fresh, &mut tx)?;
+    let metadata = grows || !fresh.is_empty() || attributes;
     if metadata {
         state.data_pages += new_pages;
         state.size_on_device = state.size;
         inode.write_changed(core, state, &mut tx);
-        tx.commit()?;
-        state.attributes_dirty = false;
-    } else {
+    }
+    if tx.is_empty() {
         drop(tx);
-        if stored {
+        if sent.stored {
             core.device.fence();
             core.device.verify_read().map_err(|error| core.broken(error))?;
         }
+    } else {
+        tx.commit()?;
+    }
+    if metadata {
+        state.attributes_dirty = false;
     }
     let file = state.file_mut()?;
+    if let Some((record, overwritten)) = sent.journaled {
+        put_in_place(core, file, &record, &overwritten).map_err(|error| core.broken(error))?;
+    }
     for index in dirty.iter() {
         if let Some(page) = file.pages.get_mut(*index) {
-            page.written();
+            page.written(&core.pages);
         }
     }
     dirty.clear();
     file.dirty = dirty;
     Ok(())
+}
+
+/// Writes the pages of a record that counts to where they belong, and retires it.
+fn put_in_place<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    file: &FileBody,
+    record: &Record,
+    overwritten: &[u64],
+) -> amphi_device::Result<()> {
+    let place = |index: &u64| match (file.pages.get(*index), file.tree.map(*index)) {
+        (Some(page), Mapped::At { lba, .. }) => Some((lba, &page.data[..])),
+        _ => None,
+    };
+    let blocks: Vec<(u64, &[u8])> = overwritten.iter().filter_map(place).collect();
+    write_blocks(core, &blocks)?;
+    journal::retire(core, record)
 }
 
 /// Gives every dirty page a block, or puts the one reserved for it to use. Returns how many pages had none, and the pages, ascending, of which the device
@@ -98,34 +140,78 @@ fn map_pages<D: BlockPort + WriteLog>(
     (added, fresh)
 }
 
-/// Writes the dirty pages by block or by bytes and waits for the blocks. Returns whether bytes were stored, which a verify read must still follow.
+/// What [`write_data`] did.
+struct Sent {
+    /// Bytes were stored outside the transaction, which a verify read must still follow.
+    stored: bool,
+    /// The record of pages, of the file, that are to be written in place once the transaction has committed.
+    journaled: Option<(Record, Vec<u64>)>,
+}
+
+/// Sends the dirty pages by block or by bytes and waits for the blocks.
 fn write_data<D: BlockPort + WriteLog>(
     core: &Core<D>,
+    ino: u32,
     file: &FileBody,
     dirty: &[u64],
     fresh: &[u64],
-) -> amphi_device::Result<bool> {
+    tx: &mut Tx<'_, D>,
+) -> Result<Sent> {
     let device = &*core.device;
-    let mut stored = false;
+    let journals = core.journals_data();
+    let mut sent = Sent { stored: false, journaled: None };
     let mut blocks: Vec<(u64, &[u8])> = Vec::with_capacity(dirty.len());
+    let mut overwrites: Vec<(u64, &[u8])> = Vec::new();
+    let mut overwritten = Vec::new();
     for index in dirty {
         let (Some(page), Mapped::At { lba, .. }) = (file.pages.get(*index), file.tree.map(*index)) else {
             continue;
         };
-        let original = page.original().filter(|_| fresh.binary_search(index).is_err());
+        if fresh.binary_search(index).is_ok() {
+            blocks.push((lba, &page.data[..]));
+            continue;
+        }
+        let original = page.original().filter(|_| core.keeps_duplicates());
         let mask = original.map(|original| changed_lines(original, &page.data));
         match mask {
-            Some(mask) if goes_by_bytes(mask, core.options.byte_threshold) => {
+            Some(mask)
+                if goes_by_bytes(mask, core.options.byte_threshold)
+                    && (!journals || tx.bytes() < TX_DATA_MAX) =>
+            {
                 for (line, lines) in runs(mask) {
                     let (from, len) = (line * LINE, lines * LINE);
-                    let at = Lpa(lba).byte(from);
-                    device.store(at, &page.data[from..from + len], None, Structure::Data)?;
+                    let (at, bytes) = (Lpa(lba).byte(from), &page.data[from..from + len]);
+                    if journals {
+                        tx.write(at, bytes, Structure::Data);
+                        continue;
+                    }
+                    device.store(at, bytes, None, Structure::Data).map_err(|error| core.broken(error))?;
                     device.flush_lines(at, len);
-                    stored = true;
+                    sent.stored = true;
                 }
+            }
+            _ if journals => {
+                overwrites.push((lba, &page.data[..]));
+                overwritten.push(*index);
             }
             _ => blocks.push((lba, &page.data[..])),
         }
+    }
+    write_blocks(core, &blocks).map_err(|error| core.broken(error))?;
+    if !overwrites.is_empty() {
+        let record = journal::write_record(core, ino, &overwrites, tx)?;
+        sent.journaled = Some((record, overwritten));
+    }
+    Ok(sent)
+}
+
+/// Writes pages, in commands as long as they are contiguous, and waits until they are durable.
+fn write_blocks<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    blocks: &[(u64, &[u8])],
+) -> amphi_device::Result<()> {
+    if blocks.is_empty() {
+        return Ok(());
     }
     let pages: Vec<&[u8]> = blocks.iter().map(|(_, data)| *data).collect();
     let mut tickets = Vec::new();
@@ -135,16 +221,11 @@ fn write_data<D: BlockPort + WriteLog>(
         while to < blocks.len() && to - from < WRITE_RUN_MAX && blocks[to].0 == blocks[to - 1].0 + 1 {
             to += 1;
         }
-        tickets.push(device.submit_write(Lpa(blocks[from].0), &pages[from..to], Structure::Data)?);
+        tickets.push(core.device.submit_write(Lpa(blocks[from].0), &pages[from..to], Structure::Data)?);
         from = to;
     }
-    let wrote = !tickets.is_empty();
     for ticket in tickets {
         ticket.wait()?;
     }
-    if wrote {
-        core.settle_blocks()?;
-    }
-    debug_assert!(blocks.iter().all(|(_, data)| data.len() == PAGE), "pages are whole");
-    Ok(stored)
+    core.settle_blocks()
 }

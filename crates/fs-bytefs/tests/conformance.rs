@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use amphi_conformance::random;
-use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
+use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, Variant};
 use amphi_rt::Sim;
 
 #[path = "fsck_image/memory.rs"]
@@ -18,6 +18,16 @@ fn roomy() -> MountOptions {
 /// So little memory that pages and inodes come and go all the time.
 fn cramped() -> MountOptions {
     MountOptions { page_cache_pages: 6, inode_cache: 3, ..roomy() }
+}
+
+/// Data journaling, under memory pressure too.
+fn journaled() -> MountOptions {
+    MountOptions { data: DataMode::Journal, ..cramped() }
+}
+
+/// The paper's ablation without the choice of interface.
+fn log_only() -> MountOptions {
+    MountOptions { variant: Variant::Log, ..cramped() }
 }
 
 fn make_with(options: MountOptions) -> ByteFs<Memory> {
@@ -43,6 +53,37 @@ fn keeps_the_promises() {
 #[test]
 fn keeps_the_promises_under_memory_pressure() {
     amphi_conformance::check_all(|| make_with(cramped()));
+}
+
+#[test]
+fn keeps_the_promises_with_data_journaling() {
+    amphi_conformance::check_all(|| make_with(journaled()));
+}
+
+#[test]
+fn keeps_the_promises_as_the_log_variant() {
+    amphi_conformance::check_all(|| make_with(log_only()));
+}
+
+#[test]
+fn random_operations_match_the_model_with_data_journaling() {
+    for seed in 300..330 {
+        random::run_with_remounts(|| make_with(journaled()), |fs| remount(fs, journaled()), seed, 1000, 50);
+    }
+}
+
+#[test]
+fn random_operations_match_the_model_as_the_log_variant() {
+    for seed in 400..420 {
+        random::run_with_remounts(|| make_with(log_only()), |fs| remount(fs, log_only()), seed, 1000, 50);
+    }
+}
+
+#[test]
+fn concurrent_tasks_with_data_journaling_match_their_models_in_virtual_time() {
+    for seed in 0..50 {
+        Sim::new(seed).run(move || random::run_tasks(|| make_with(journaled()), seed, 100, 16));
+    }
 }
 
 #[test]

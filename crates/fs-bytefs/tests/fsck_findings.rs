@@ -7,6 +7,7 @@ use amphi_device::Error as DeviceError;
 use amphi_fs_bytefs::format::*;
 use amphi_fs_bytefs::fsck::{self, FindingKind as F, FsckError, Half, Severity};
 use fsck_image::*;
+use zerocopy::{FromBytes, IntoBytes};
 
 #[test]
 fn a_sound_image_is_clean_and_counted() {
@@ -53,6 +54,81 @@ fn an_unclean_unmount_is_information() {
     assert!(report.is_clean());
     assert_eq!(report.findings[0].severity, Severity::Info);
     assert_eq!(report.findings[0].kind, F::NotCleanlyUnmounted);
+}
+
+#[test]
+fn mount_options() {
+    let options = |image: &mut Image, text: &str| {
+        let (mut sb, _) = Superblock::read_from_prefix(&image.bytes[..]).expect("a page is long enough");
+        sb.options[..text.len()].copy_from_slice(text.as_bytes());
+        sb.crc = sb.checksum().into();
+        image.bytes[..size_of::<Superblock>()].copy_from_slice(sb.as_bytes());
+    };
+    expect(|i| options(i, "data=journal,threshold=4"), |_| vec![]);
+    let mut image = Image::sample();
+    options(&mut image, "data=sideways");
+    let found = image.findings();
+    assert!(
+        matches!(&found[..], [F::MountOptionsBad { reason }] if reason.contains("sideways")),
+        "{found:?}"
+    );
+}
+
+/// A record of page `target` with these contents, and its slot.
+fn journal_record(image: &mut Image, slot: usize, target: u32, contents: u8) {
+    let journal = image.layout.journal;
+    JournalHeader::encode(image.page_mut(journal + 1), 7, FILE, &[target.into()]);
+    image.page_mut(journal + 2).fill(contents);
+    let line = JournalSlot::encode(1, 1, 7, FILE);
+    image.page_mut(journal)[slot * LINE..][..LINE].copy_from_slice(&line);
+}
+
+#[test]
+fn journal() {
+    let first_page = |i: &Image| i.layout.data + 1;
+    // A sound record is put in place, which is nothing to find.
+    let mut image = Image::sample();
+    let target = image.layout.pages as u32 - 1;
+    journal_record(&mut image, 5, target, b'j');
+    let device = image.device();
+    assert_eq!(fsck::check(&device, &mut |_| ()).expect("the device does not fail").findings, []);
+    let after = device.contents();
+    assert_eq!(after[target as usize * PAGE..][..PAGE], [b'j'; PAGE]);
+    assert_eq!(after[image.layout.journal as usize * PAGE..][5 * LINE..][..8], [0; 8], "the slot is empty");
+
+    let bad = |slot, reason: &str| vec![F::JournalSlotBad { slot, reason: reason.into() }];
+    let slot_at = |i: &Image, slot: usize| i.layout.journal as usize * PAGE + slot * LINE;
+    expect(
+        |i| {
+            journal_record(i, 5, first_page(i), 0);
+            let at = slot_at(i, 5);
+            i.bytes[at + 9] ^= 1;
+        },
+        |_| bad(5, "a journal slot has a wrong checksum"),
+    );
+    expect(
+        |i| {
+            let at = slot_at(i, 63);
+            i.bytes[at..at + LINE].copy_from_slice(&JournalSlot::encode(10, 2, 7, FILE));
+        },
+        |_| bad(63, "a journal slot has an impossible place"),
+    );
+    // Records that make no sense change nothing.
+    for spoil in [
+        (|i: &mut Image| i.page_mut(i.layout.journal + 1)[9] ^= 1) as fn(&mut Image),
+        |i| i.page_mut(i.layout.journal + 1)[25] ^= 1,
+        |i| journal_record(i, 5, 0, 0),
+        |i| journal_record(i, 5, i.layout.pages as u32, 0),
+        |i| JournalHeader::encode(i.page_mut(i.layout.journal + 1), 7, FILE, &[600.into(), 601.into()]),
+    ] {
+        expect(
+            |i| {
+                journal_record(i, 5, first_page(i), 0);
+                spoil(i);
+            },
+            |_| bad(5, "its record makes no sense"),
+        );
+    }
 }
 
 #[test]

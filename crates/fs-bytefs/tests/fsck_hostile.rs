@@ -74,18 +74,12 @@ fn a_huge_empty_geometry_costs_little() {
 #[test]
 fn a_superblock_cannot_claim_more_than_the_device() {
     for (pages, inodes) in [(u64::from(u32::MAX), u32::MAX), (1 << 20, 1 << 30), (640, u32::MAX), (0, 0)] {
-        let layout = Layout::plan(pages, inodes);
+        let layout = Layout::plan(pages, inodes, pages.div_ceil(32_768) as u32, 12);
         let mut sb = Superblock::new_zeroed();
         sb.magic = MAGIC;
         sb.version = VERSION.into();
         sb.page_bytes = (PAGE as u32).into();
-        sb.pages = pages.into();
-        sb.inodes = inodes.into();
-        sb.inode_bitmap = layout.inode_bitmap.into();
-        sb.block_bitmap = layout.block_bitmap.into();
-        sb.orphans = layout.orphans.into();
-        sb.inode_table = layout.inode_table.into();
-        sb.data = layout.data.into();
+        sb.set_layout(&layout);
         sb.crc = sb.checksum().into();
         let mut bytes = vec![0; 640 * PAGE];
         bytes[..size_of::<Superblock>()].copy_from_slice(sb.as_bytes());

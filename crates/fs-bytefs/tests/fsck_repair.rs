@@ -17,6 +17,7 @@ use fsck_image::corrupt::{Random, corrupt};
 use fsck_image::memory::Memory;
 use fsck_image::usage::use_it;
 use fsck_image::*;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// The seeds that the environment asks for.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
@@ -110,6 +111,12 @@ fn what_only_contradicts_itself_is_set_right() {
         let page = i.free_page();
         i.set_block_bit(page, true);
         i.bytes[SUPER_STATE_OFFSET] ^= 1;
+        let slot = i.layout.journal as usize * PAGE + 3 * LINE;
+        i.bytes[slot..slot + LINE].fill(9);
+        let (mut sb, _) = Superblock::read_from_prefix(&i.bytes[..]).expect("a page is long enough");
+        sb.options[..4].copy_from_slice(b"fast");
+        sb.crc = sb.checksum().into();
+        i.bytes[..SUPER_STATE_OFFSET].copy_from_slice(sb.as_bytes());
     });
     assert_eq!(tree(&device), sample_but(&[]));
 }

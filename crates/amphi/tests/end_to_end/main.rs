@@ -29,4 +29,5 @@ mod rig;
 mod security;
 mod telemetry;
 mod traps;
+mod tuning;
 mod worker;

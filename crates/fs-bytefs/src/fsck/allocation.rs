@@ -1,4 +1,4 @@
-//! Bitmaps and the orphan table: loads them before the first pass and compares the bitmaps with what the passes found at the end.
+//! Bitmaps, the data journal's slots and the orphan table: loads them before the first pass and compares the bitmaps with what the passes found at the end.
 
 use amphi_device::{BlockPort, Structure};
 
@@ -7,7 +7,7 @@ use super::bits::{Bits, CHUNK_BITS};
 use super::finding::FindingKind;
 use super::read::{Reader, Run};
 use super::state::State;
-use crate::format::{INODES_PER_PAGE, ORPHAN_PAGES, PAGE, ROOT_INO};
+use crate::format::{INODES_PER_PAGE, JournalSlot, LINE, Layout, ORPHAN_PAGES, PAGE, ROOT_INO};
 
 /// Loads both bitmaps and the orphan table.
 pub(super) fn load<D: BlockPort>(state: &mut State, reader: &mut Reader<'_, D>) -> Result<(), FsckError> {
@@ -31,7 +31,34 @@ pub(super) fn load<D: BlockPort>(state: &mut State, reader: &mut Reader<'_, D>) 
     if !state.inode_bits.get(0) {
         state.findings.add(FindingKind::InodeZeroFree);
     }
+    journal(state, reader)?;
     orphans(state, reader)
+}
+
+/// Every record that made sense has been replayed: what is left makes none.
+fn journal<D: BlockPort>(state: &mut State, reader: &mut Reader<'_, D>) -> Result<(), FsckError> {
+    let Layout { journal, journal_pages, .. } = state.layout;
+    if journal_pages == 0 {
+        return Ok(());
+    }
+    match reader.page(journal, Structure::Journal)? {
+        Ok(page) => {
+            for (slot, line) in (0..).zip(page.as_chunks::<LINE>().0) {
+                let reason = match JournalSlot::decode(line, journal_pages) {
+                    Ok(None) => continue,
+                    Ok(Some(_)) => "its record makes no sense".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                state.findings.add(FindingKind::JournalSlotBad { slot, reason });
+            }
+        }
+        Err(error) => state.findings.add(FindingKind::PageUnreadable {
+            page: journal,
+            structure: "the data journal",
+            reason: error.to_string(),
+        }),
+    }
+    Ok(())
 }
 
 fn orphans<D: BlockPort>(state: &mut State, reader: &mut Reader<'_, D>) -> Result<(), FsckError> {

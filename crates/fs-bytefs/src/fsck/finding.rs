@@ -98,6 +98,20 @@ pub enum FindingKind {
     /// The last mount did not end with an unmount.
     #[error("the file system was not cleanly unmounted; the device's log was replayed")]
     NotCleanlyUnmounted,
+    /// The superblock's mount options are none that this version knows.
+    #[error("the default mount options cannot be used: {reason}")]
+    MountOptionsBad {
+        /// What is wrong.
+        reason: String,
+    },
+    /// A slot of the data journal is in use, but neither it nor its record can be.
+    #[error("slot {slot} of the data journal cannot be replayed: {reason}")]
+    JournalSlotBad {
+        /// The slot.
+        slot: u32,
+        /// What is wrong.
+        reason: String,
+    },
     /// The device reports a media error.
     #[error("page {page} ({structure}) cannot be read: {reason}")]
     PageUnreadable {
@@ -417,9 +431,10 @@ impl FindingKind {
     pub const fn severity(&self) -> Severity {
         match self {
             Self::NotCleanlyUnmounted => Severity::Info,
-            Self::SuperStateDamaged | Self::BlocksLeaked { .. } | Self::OrphanNotInTable { .. } => {
-                Severity::Warning
-            }
+            Self::SuperStateDamaged
+            | Self::MountOptionsBad { .. }
+            | Self::BlocksLeaked { .. }
+            | Self::OrphanNotInTable { .. } => Severity::Warning,
             _ => Severity::Error,
         }
     }

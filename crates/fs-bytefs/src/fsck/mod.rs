@@ -29,12 +29,14 @@ pub use repair::{Repaired, repair};
 pub use report::{FsckError, Phase, Progress, Report};
 
 use crate::format::{FormatError, LINE, Layout, SUPER_STATE_OFFSET, SuperState, Superblock};
+use crate::journal;
+use crate::options::MountOptions;
 use finding::Findings;
 use read::{Overlay, Reader};
 use state::State;
 
 /// Checks the file system on `device`, which nobody else uses meanwhile, and changes nothing but what mounting would: the device's log is
-/// replayed first, as a journal is (§4.7).
+/// recovered and the data journal replayed first (§4.7).
 ///
 /// # Errors
 /// [`FsckError`] if there is no ByteFS or the device fails. Damage is not an error but a finding.
@@ -49,12 +51,18 @@ pub fn check<D: BlockPort + WriteLog>(
     Ok(report)
 }
 
-/// Replays the device's log, unless the device holds something else: then its log is none of our business.
+/// Recovers the device's log and replays the data journal, unless the device holds something else: then its log is none of our business.
 fn recover<D: BlockPort + WriteLog>(device: &D) -> Result<RecoverReport, FsckError> {
     let page = Reader::new(device, &Overlay::new()).page(0, Structure::Superblock)??;
     match Superblock::decode(&page, device.capacity_pages()) {
         Err(error @ (FormatError::NotByteFs | FormatError::Version(_))) => Err(error.into()),
-        _ => Ok(device.recover()?),
+        Err(_) => Ok(device.recover()?),
+        Ok(superblock) => {
+            let recovered = device.recover()?;
+            // Slots that make no sense stay, and are found.
+            journal::replay(device, &Layout::of(&superblock))?;
+            Ok(recovered)
+        }
     }
 }
 
@@ -84,6 +92,9 @@ fn examine<D: BlockPort>(
         state.findings.add(FindingKind::SuperStateDamaged);
     } else if super_state.clean.get() != 1 {
         state.findings.add(FindingKind::NotCleanlyUnmounted);
+    }
+    if let Err(reason) = MountOptions::default().set_all(&superblock.option_text()) {
+        state.findings.add(FindingKind::MountOptionsBad { reason });
     }
     allocation::load(&mut state, &mut reader)?;
     inodes::check_table(&mut state, &mut reader, progress)?;

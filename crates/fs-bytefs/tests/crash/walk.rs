@@ -1,4 +1,5 @@
 //! The tree of a file system as plain data, to compare what a crash left with what was promised.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! A random workload that knows, at every moment, what a crash may leave: the model does what ByteFS does, and a set says whose contents are not yet
 //! synced.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_model::Model;
 use amphi_vfs::{
@@ -156,6 +156,23 @@ impl Op {
         }
     }
 
+    /// The contents of the file it is about once it has been done, given those before; `None` if it may be seen half done.
+    fn effect(&self, before: &[u8]) -> Option<Vec<u8>> {
+        let mut after = before.to_vec();
+        let mut write = |at: usize, len: usize, byte: u8| {
+            after.resize(after.len().max(at + len), 0);
+            after[at..at + len].fill(byte);
+        };
+        match self {
+            Self::Write(_, offset, len, byte) => write(*offset as usize, *len, *byte),
+            Self::UnlinkOpen(_) => write(0, 5000, 9),
+            Self::Truncate(_, size) => after.resize(*size as usize, 0),
+            Self::Allocate(..) => return None,
+            _ => {}
+        }
+        Some(after)
+    }
+
     fn touched(&self) -> Option<&str> {
         match self {
             Self::Write(path, ..)
@@ -199,12 +216,14 @@ pub struct Expected {
     model: Model,
     /// Inodes (of the model) whose contents are not promised.
     pub unsynced: BTreeSet<u64>,
+    /// What each of them has held since it was last synced, oldest first.
+    moments: BTreeMap<u64, Vec<Vec<u8>>>,
 }
 
 impl Expected {
     /// An empty file system.
     pub fn new() -> Self {
-        Self { model: Model::new(), unsynced: BTreeSet::new() }
+        Self { model: Model::new(), unsynced: BTreeSet::new(), moments: BTreeMap::new() }
     }
 
     /// The promised tree as of now.
@@ -215,6 +234,7 @@ impl Expected {
     /// Does to the model what ByteFS just did, and compares the answers.
     pub fn follow(&mut self, op: &Op, answer: &Result<()>) {
         let touched = op.touched().and_then(|path| at(&self.model, path, |ino| Ok(ino.0)).ok());
+        let before = touched.map(|ino| self.contents(ino));
         let due = op.apply(&self.model);
         assert_eq!(answer.is_ok(), due.is_ok(), "{op:?}: answered {answer:?}, the model {due:?}");
         if due.is_err() {
@@ -235,6 +255,52 @@ impl Expected {
             (Op::SyncAll, _) => self.unsynced.clear(),
             _ => {}
         }
+        match (op, touched) {
+            (Op::Sync(..), Some(ino)) => drop(self.moments.remove(&ino)),
+            (Op::SyncAll, _) => self.moments.clear(),
+            (_, Some(ino)) => {
+                let after = self.contents(ino);
+                let moments = self.moments.entry(ino).or_insert_with(|| before.into_iter().collect());
+                moments.push(after);
+            }
+            _ => {}
+        }
+    }
+
+    /// What a file of the model holds; nothing if it is none, or gone.
+    fn contents(&self, ino: u64) -> Vec<u8> {
+        let size = self.model.getattr(Ino(ino)).map_or(0, |attr| attr.size);
+        let mut bytes = vec![0; size as usize];
+        match self.model.read(Ino(ino), 0, &mut bytes, false) {
+            Ok(_) => bytes,
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// With data journaling: a file that is found with contents that it never had, not even by `interrupted`.
+    pub fn torn(&self, found: &Tree, interrupted: Option<&Op>) -> Option<String> {
+        let due = self.tree();
+        for (path, seen) in found.iter().filter(|(_, seen)| seen.file_type == FileType::Regular) {
+            let Some(ino) = due.get(path).map(|due| due.ino).filter(|ino| self.unsynced.contains(ino)) else {
+                continue;
+            };
+            let moments = self.moments.get(&ino).map_or(&[][..], |moments| &moments[..]);
+            if moments.contains(&seen.data) {
+                continue;
+            }
+            let about = interrupted.filter(|op| {
+                op.touched().and_then(|path| at(&self.model, path, |ino| Ok(ino.0)).ok()) == Some(ino)
+            });
+            let Some(op) = about else {
+                return Some(format!("{path} never held these {} bytes", seen.data.len()));
+            };
+            match op.effect(&self.contents(ino)) {
+                None => {}
+                Some(after) if after == seen.data => {}
+                Some(_) => return Some(format!("{path} holds a part of {op:?}, or what it never held")),
+            }
+        }
+        None
     }
 
     /// Takes what a crash left of unsynced contents as given.
@@ -251,5 +317,6 @@ impl Expected {
             assert_eq!(outcome, Ok(()), "the model has every name that was found");
         }
         self.unsynced.clear();
+        self.moments.clear();
     }
 }

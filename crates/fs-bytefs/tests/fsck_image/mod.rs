@@ -17,6 +17,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 /// Pages and inodes of every image made here.
 pub const PAGES: u64 = 640;
 pub const INODES: u32 = 256;
+/// Pages of their data journal.
+pub const JOURNAL: u32 = 12;
 
 /// Inode numbers in [`Image::sample`].
 pub const DOCS: u32 = 2;
@@ -65,7 +67,7 @@ impl Image {
 
     /// The same with `pages` pages and `inodes` inodes.
     pub fn empty_of(pages: u64, inodes: u32) -> Self {
-        let layout = Layout::plan(pages, inodes);
+        let layout = Layout::plan(pages, inodes, pages.div_ceil(32_768) as u32, JOURNAL);
         let mut image = Self {
             bytes: vec![0; pages as usize * PAGE],
             layout,
@@ -76,13 +78,7 @@ impl Image {
         sb.magic = MAGIC;
         sb.version = VERSION.into();
         sb.page_bytes = (PAGE as u32).into();
-        sb.pages = pages.into();
-        sb.inodes = inodes.into();
-        sb.inode_bitmap = layout.inode_bitmap.into();
-        sb.block_bitmap = layout.block_bitmap.into();
-        sb.orphans = layout.orphans.into();
-        sb.inode_table = layout.inode_table.into();
-        sb.data = layout.data.into();
+        sb.set_layout(&layout);
         sb.label[..6].copy_from_slice(b"sample");
         sb.crc = sb.checksum().into();
         image.bytes[..size_of::<Superblock>()].copy_from_slice(sb.as_bytes());

@@ -10,8 +10,8 @@ use super::super::finding::EntryAt;
 use super::super::read::{Overlay, Page};
 use super::super::state::State;
 use crate::format::{
-    DIRENT_HEADER, DirentHeader, INODE_BYTES, InodeLower, InodeUpper, LINE, Layout, PAGE, SUPER_STATE_OFFSET,
-    SuperState,
+    DIRENT_HEADER, DirentHeader, INODE_BYTES, InodeLower, InodeUpper, LINE, Layout, OPTION_BYTES, PAGE,
+    SUPER_STATE_OFFSET, SuperState, Superblock,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -130,6 +130,23 @@ impl<'d, D: BlockPort + WriteLog> Edit<'d, D> {
         let Some(bytes) = self.page(self.layout.orphans + slot / per_page)? else { return Ok(false) };
         let at = (slot % per_page) as usize * 4;
         bytes[at..at + 4].fill(0);
+        Ok(true)
+    }
+
+    /// Takes the mount options out of the superblock, which is sound otherwise.
+    pub fn clear_mount_options(&mut self) -> Result<bool, FsckError> {
+        let Some(bytes) = self.page(0)? else { return Ok(false) };
+        let Ok((superblock, _)) = Superblock::mut_from_prefix(&mut bytes[..]) else { return Ok(false) };
+        superblock.options = [0; OPTION_BYTES];
+        superblock.crc = superblock.checksum().into();
+        Ok(true)
+    }
+
+    /// Empties a slot of the data journal.
+    pub fn clear_journal_slot(&mut self, slot: u32) -> Result<bool, FsckError> {
+        let Some(bytes) = self.page(self.layout.journal)? else { return Ok(false) };
+        let at = slot as usize * LINE;
+        bytes[at..at + LINE].fill(0);
         Ok(true)
     }
 

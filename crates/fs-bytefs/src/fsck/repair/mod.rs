@@ -98,6 +98,8 @@ const fn stage_of(kind: &FindingKind) -> Option<u8> {
         | F::NotCleanlyUnmounted
         | F::ClaimsNotListed => return None,
         F::SuperStateDamaged
+        | F::MountOptionsBad { .. }
+        | F::JournalSlotBad { .. }
         | F::InodeZeroFree
         | F::InodeMarkedFree { .. }
         | F::OrphanSlotInvalid { .. }
@@ -217,6 +219,8 @@ fn mend_one<D: BlockPort + WriteLog>(
     use FindingKind as F;
     match kind {
         F::SuperStateDamaged => edit.reset_super_state(),
+        F::MountOptionsBad { .. } => edit.clear_mount_options(),
+        F::JournalSlotBad { slot, .. } => edit.clear_journal_slot(*slot),
         F::InodeZeroFree => edit.mark_inode(0),
         F::InodeMarkedFree { ino } => edit.mark_inode(*ino),
         F::OrphanSlotInvalid { slot, .. } | F::OrphanSlotDuplicate { slot, .. } => edit.clear_slot(*slot),

@@ -1,0 +1,90 @@
+//! `amphi tune`, `resize` and `fstrim`, and the file system's own mount options, as a user meets them.
+
+use serde_json::Value;
+
+use crate::rig::{Rig, amphi, amphi_ok, can_mount, complaint};
+
+fn filesystem(image: &str) -> Value {
+    let info: Value = serde_json::from_str(&amphi_ok(&["info", image, "--json"])).expect("it is JSON");
+    info["filesystem"].clone()
+}
+
+#[track_caller]
+fn refused(arguments: &[&str], words: &str) {
+    let output = amphi(arguments);
+    assert!(!output.status.success(), "amphi {arguments:?} should fail");
+    assert!(complaint(&output).contains(words), "amphi {arguments:?}: {}", complaint(&output));
+}
+
+#[test]
+fn tune_changes_what_it_is_told_and_refuses_the_rest() {
+    let rig = Rig::new("64M");
+    let image = rig.image();
+    let before = filesystem(&image);
+    amphi_ok(&["tune", &image, "--label", "renamed", "-o", "threshold=16"]);
+    let after = filesystem(&image);
+    assert_eq!((&after["label"], &after["uuid"]), (&Value::from("renamed"), &before["uuid"]));
+    assert_eq!(after["mount_options"], "threshold=16");
+    amphi_ok(&["tune", &image, "--uuid", "00112233-4455-6677-8899-aabbccddeeff"]);
+    assert_eq!(filesystem(&image)["uuid"], "00112233-4455-6677-8899-aabbccddeeff");
+    refused(&["tune", &image], "nothing to change");
+    refused(&["tune", &image, "--uuid", "7"], "32 hexadecimal digits");
+    refused(&["tune", &image, "-o", "fast"], "`fast`");
+    refused(&["tune", &image, "--label", &"x".repeat(33)], "32 bytes");
+    amphi_ok(&["fsck", &image]);
+}
+
+#[test]
+fn resize_grows_to_the_whole_ssd_and_never_shrinks() {
+    let rig = Rig::empty();
+    let image = rig.image();
+    amphi_ok(&["mkfs", &image, "--size", "256M", "--fs-size", "32M"]);
+    assert_eq!(filesystem(&image)["size_bytes"], 32 << 20);
+    amphi_ok(&["resize", &image, "100M"]);
+    assert_eq!(filesystem(&image)["size_bytes"], 100 << 20);
+    refused(&["resize", &image, "50M"], "not shrink");
+    refused(&["resize", &image, "300M"], "the device has");
+    amphi_ok(&["resize", &image]);
+    assert_eq!(filesystem(&image)["size_bytes"], 256 << 20);
+    amphi_ok(&["fsck", &image]);
+}
+
+#[test]
+fn fstrim_discards_what_is_free_at_rest_and_under_a_mount() {
+    let rig = Rig::new("64M");
+    let said = amphi_ok(&["fstrim", &rig.image()]);
+    assert!(said.contains("MiB discarded"), "{said}");
+    amphi_ok(&["fsck", &rig.image()]);
+    if !can_mount() {
+        return;
+    }
+    rig.mount();
+    std::fs::write(rig.on_mount("file"), vec![7; 1 << 20]).expect("it can be written");
+    let said = amphi_ok(&["fstrim", &rig.mount_point()]);
+    assert!(said.contains("MiB discarded"), "{said}");
+    assert_eq!(std::fs::read(rig.on_mount("file")).expect("it can be read"), vec![7; 1 << 20]);
+    amphi_ok(&["umount", &rig.mount_point()]);
+    amphi_ok(&["fsck", &rig.image()]);
+}
+
+#[test]
+fn a_mount_takes_the_file_systems_options_and_names_those_that_cannot_be() {
+    let rig = Rig::new("64M");
+    let mount = |options: &str| amphi(&["mount", "--free", &rig.image(), &rig.mount_point(), "-o", options]);
+    if !can_mount() {
+        return;
+    }
+    let said = mount("data=sideways");
+    assert!(
+        !said.status.success() && complaint(&said).contains("data=ordered or journal"),
+        "{}",
+        complaint(&said)
+    );
+    let said = mount("speed=9");
+    assert!(!said.status.success() && complaint(&said).contains("`speed=9`"), "{}", complaint(&said));
+    let said = mount("data=journal,cache=1M,dirty=256K,threshold=4");
+    assert!(said.status.success(), "{}", complaint(&said));
+    std::fs::write(rig.on_mount("file"), vec![7; 3 << 20]).expect("it can be written");
+    amphi_ok(&["umount", &rig.mount_point()]);
+    amphi_ok(&["fsck", &rig.image()]);
+}

@@ -1,0 +1,165 @@
+//! The page cache within its limits: which files have writes to come, who writes them back and when, and which clean pages make room.
+//!
+//! Half of the dirty limit wakes the background write-back; at the limit a writer writes its own file back, and others' if that is not enough. When
+//! the cache is full, clean pages go, those not used since the last round first (the clock algorithm, file by file); then dirty ones are written back and
+//! go. An operation may exceed the limits by what it is about, and no file is kept from being used meanwhile: one in use is passed over.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use amphi_device::{BlockPort, WriteLog};
+use amphi_rt::sync::{Condvar, Mutex};
+use amphi_vfs::Result;
+
+use crate::core::Core;
+use crate::inode::{Body, Inode, State};
+use crate::writeback::write_back;
+
+const SHARDS: usize = 16;
+
+/// The files with writes to come, and the bell of who writes them back in the background.
+#[derive(Default)]
+pub struct DirtyFiles {
+    listed: [Mutex<Vec<u32>>; SHARDS],
+    /// Where the next round for clean pages starts.
+    hand: AtomicUsize,
+    /// The bell has been rung and not yet been heard.
+    rung: AtomicBool,
+    stop: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl DirtyFiles {
+    /// Waits for the bell, at most `interval_ns`. False once it is time to stop.
+    pub fn wait(&self, interval_ns: u64) -> bool {
+        let mut stop = self.stop.lock();
+        if !*stop && !self.rung.load(Ordering::Acquire) {
+            self.bell.wait_for(&mut stop, Duration::from_nanos(interval_ns));
+        }
+        self.rung.store(false, Ordering::Release);
+        !*stop
+    }
+
+    /// Tells whoever waits to stop.
+    pub fn stop(&self) {
+        *self.stop.lock() = true;
+        self.bell.notify_all();
+    }
+
+    fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            drop(self.stop.lock());
+            self.bell.notify_all();
+        }
+    }
+}
+
+impl<D: BlockPort + WriteLog> Core<D> {
+    /// Puts an inode on the list of those with writes to come.
+    pub fn note_dirty(&self, inode: &Inode) {
+        if !inode.listed.swap(true, Ordering::AcqRel) {
+            self.dirty.listed[inode.ino as usize % SHARDS].lock().push(inode.ino);
+        }
+    }
+
+    /// Writes back every inode on the list.
+    ///
+    /// # Errors
+    /// The first failure; the rest is tried all the same.
+    pub fn write_back_all(&self) -> Result<()> {
+        self.recent.store(self.now(), Ordering::Relaxed);
+        let mut outcome = Ok(());
+        for shard in &self.dirty.listed {
+            let listed = std::mem::take(&mut *shard.lock());
+            for ino in listed {
+                outcome = outcome.and(self.write_back_listed(ino));
+            }
+        }
+        outcome
+    }
+
+    /// Writes back an inode that was on the list.
+    fn write_back_listed(&self, ino: u32) -> Result<()> {
+        let Some(inode) = self.icache.get(ino) else { return Ok(()) };
+        // Taken off the list first: a write from now on lists it again.
+        inode.listed.store(false, Ordering::Release);
+        let mut state = inode.state.write();
+        if state.gone || !matches!(state.body, Body::File(_)) {
+            return Ok(());
+        }
+        let written = write_back(self, &inode, &mut state, false);
+        if written.is_err() {
+            self.note_dirty(&inode);
+        }
+        written
+    }
+
+    /// Makes a writer write its own file back where too much is dirty or cached.
+    ///
+    /// # Errors
+    /// As [`write_back`].
+    pub fn throttle(&self, inode: &Inode, state: &mut State) -> Result<()> {
+        let full = self.pages.exceeded();
+        if !full && !self.pages.too_dirty() {
+            return Ok(());
+        }
+        if state.file().is_ok_and(|file| !file.dirty.is_empty()) {
+            write_back(self, inode, state, false)?;
+        }
+        if full && let Ok(file) = state.file_mut() {
+            file.drop_clean(&self.pages, self.pages.excess(), false);
+        }
+        Ok(())
+    }
+
+    /// After a write, with no lock held: has what is dirty written back, and brings the cache under its limit.
+    ///
+    /// # Errors
+    /// As [`write_back`], of another file; the file system has then turned read-only.
+    pub fn relieve(&self) -> Result<()> {
+        if self.pages.rather_dirty() {
+            self.dirty.ring();
+            let mut shards = self.dirty.listed.iter();
+            while self.pages.too_dirty() {
+                let Some(shard) = shards.next() else { break };
+                loop {
+                    let next = shard.lock().pop();
+                    let Some(ino) = next.filter(|_| self.pages.too_dirty()) else {
+                        shard.lock().extend(next);
+                        break;
+                    };
+                    self.write_back_listed(ino)?;
+                }
+            }
+        }
+        self.shrink_caches();
+        Ok(())
+    }
+
+    /// Brings the page cache back under its limit: drops clean pages, then writes back dirty ones and drops them. Skips inodes in use.
+    pub fn shrink_caches(&self) {
+        for (also_used, write_dirty) in [(false, false), (true, false), (true, true)] {
+            if !self.pages.exceeded() {
+                return;
+            }
+            let hand = self.dirty.hand.load(Ordering::Relaxed);
+            let hand = self.icache.visit(hand, |inode| {
+                if self.pages.excess() == 0 {
+                    return ControlFlow::Break(());
+                }
+                let Some(mut state) = inode.state.try_write() else { return ControlFlow::Continue(()) };
+                // A failed write-back keeps its pages and has already turned the file system read-only.
+                if write_dirty && state.file().is_ok() && write_back(self, inode, &mut state, false).is_err()
+                {
+                    return ControlFlow::Continue(());
+                }
+                if let Ok(file) = state.file_mut() {
+                    file.drop_clean(&self.pages, self.pages.excess(), also_used);
+                }
+                ControlFlow::Continue(())
+            });
+            self.dirty.hand.store(hand, Ordering::Relaxed);
+        }
+    }
+}

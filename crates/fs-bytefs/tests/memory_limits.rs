@@ -1,0 +1,159 @@
+//! The page cache keeps to its limits under load: frames, duplicates included, and dirty pages; what is used often stays; the background writes back
+//! before writers must wait.
+
+use std::sync::Arc;
+
+use amphi_fs_bytefs::{ByteFs, CacheUse, DataMode, FormatOptions, MountOptions, Variant};
+use amphi_rt::{Sim, task, time};
+use amphi_ssd::{Profile, Ssd};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+
+const PAGE: usize = 4096;
+/// Pages that one operation below is about.
+const OPERATION: usize = 16;
+
+fn options() -> MountOptions {
+    MountOptions {
+        page_cache_pages: 256,
+        dirty_pages: Some(64),
+        write_back_interval_ns: 0,
+        ..MountOptions::default()
+    }
+}
+
+fn mounted(options: MountOptions, profile: &str) -> Arc<ByteFs<Ssd>> {
+    let profile = Profile::named(profile).expect("the profile is built in");
+    let device = Arc::new(Ssd::in_memory(&profile, 128 << 20));
+    ByteFs::format(&*device, &FormatOptions::default()).expect("it can be formatted");
+    Arc::new(ByteFs::mount(device, options).expect("it can be mounted"))
+}
+
+fn create(fs: &ByteFs<Ssd>, number: usize) -> Ino {
+    let name = format!("f{number}");
+    let name = Name::new(name.as_bytes()).expect("a plain name");
+    let entry = fs.create(Ino::ROOT, name, FileType::Regular, 0o644, 0, &Cred::ROOT);
+    entry.expect("there is room for a file").attr.ino
+}
+
+fn write(fs: &ByteFs<Ssd>, ino: Ino, page: usize, data: &[u8]) {
+    let written = fs.write(ino, (page * PAGE) as u64, data, WriteMode::default(), &Cred::ROOT);
+    assert_eq!(written, Ok(data.len()));
+}
+
+fn read(fs: &ByteFs<Ssd>, ino: Ino, page: usize, into: &mut [u8]) {
+    assert_eq!(fs.read(ino, (page * PAGE) as u64, into, false), Ok(into.len()));
+}
+
+/// Each operation may be beyond the limits by what it is about, its duplicates included, when it ends.
+#[track_caller]
+fn assert_within(usage: CacheUse, tasks: usize) {
+    assert!(usage.frames <= usage.frames_max + 2 * OPERATION * tasks, "{usage:?}");
+    assert!(usage.dirty <= usage.dirty_max + OPERATION * tasks, "{usage:?}");
+}
+
+#[test]
+fn writing_and_overwriting_many_files_stays_within_the_limits() {
+    for options in [
+        options(),
+        MountOptions { data: DataMode::Journal, ..options() },
+        MountOptions { variant: Variant::Log, ..options() },
+    ] {
+        let fs = mounted(options, "free");
+        let files: Vec<Ino> = (0..20).map(|number| create(&fs, number)).collect();
+        for round in 0..3_u8 {
+            for page in (0..128).step_by(OPERATION) {
+                for ino in &files {
+                    write(&fs, *ino, page, &[round + 1; OPERATION * PAGE - 100]);
+                    assert_within(fs.cache_use(), 1);
+                }
+            }
+        }
+        let mut bytes = vec![0; 60];
+        for ino in &files {
+            for page in 0..128 {
+                read(&fs, *ino, page, &mut bytes);
+                assert_eq!(bytes, [3; 60]);
+                assert_within(fs.cache_use(), 1);
+            }
+        }
+        fs.sync().expect("it can be synced");
+        assert_eq!(fs.cache_use().dirty, 0);
+        for (number, ino) in files.iter().enumerate() {
+            let name = format!("f{number}");
+            fs.forget(*ino, 1);
+            fs.unlink(Ino::ROOT, Name::new(name.as_bytes()).expect("a plain name"))
+                .expect("it can be removed");
+        }
+        assert_eq!((fs.cache_use().frames, fs.cache_use().dirty), (0, 0), "nothing is counted that is gone");
+    }
+}
+
+#[test]
+fn one_operation_larger_than_the_cache_does_not_fill_it() {
+    let fs = mounted(options(), "free");
+    let ino = create(&fs, 0);
+    let large: Vec<u8> = (0..2000 * PAGE).map(|i| (i / 1000) as u8).collect();
+    write(&fs, ino, 0, &large);
+    assert_within(fs.cache_use(), 4);
+    let mut found = vec![0; large.len()];
+    read(&fs, ino, 0, &mut found);
+    assert_within(fs.cache_use(), 4);
+    assert!(found == large, "what was written is read");
+}
+
+#[test]
+fn pages_in_use_outlast_a_scan() {
+    let fs = mounted(options(), "free");
+    let (hot, cold) = (create(&fs, 0), create(&fs, 1));
+    write(&fs, hot, 0, &[1; 8 * PAGE]);
+    for page in (0..4096).step_by(OPERATION) {
+        write(&fs, cold, page, &[2; OPERATION * PAGE]);
+    }
+    fs.sync().expect("it can be synced");
+    let pages_read = || fs.device().stats().block_read.bytes() / PAGE as u64;
+    let mut bytes = vec![0; 8 * PAGE];
+    read(&fs, hot, 0, &mut bytes);
+    let mut reread = 0;
+    for page in 0..4096 {
+        read(&fs, cold, page, &mut bytes[..PAGE]);
+        let before = pages_read();
+        read(&fs, hot, page % 8, &mut bytes[..PAGE]);
+        reread += pages_read() - before;
+    }
+    assert!(reread < 40, "of 4096 reads of 8 hot pages {reread} went to the device");
+}
+
+#[test]
+fn writers_of_many_tasks_stay_within_the_limits_in_virtual_time() {
+    Sim::new(3).run(|| {
+        let fs = mounted(MountOptions { write_back_interval_ns: 5_000_000_000, ..options() }, "mssd-pcie3");
+        let tasks: Vec<_> = (0..8)
+            .map(|number| {
+                let fs = Arc::clone(&fs);
+                task::spawn("writer", move || {
+                    let ino = create(&fs, number);
+                    for page in 0..200 {
+                        write(&fs, ino, page * 7 % 130, &[number as u8; OPERATION * PAGE]);
+                        assert_within(fs.cache_use(), 8);
+                    }
+                })
+            })
+            .collect();
+        tasks.into_iter().for_each(task::JoinHandle::join);
+    });
+}
+
+#[test]
+fn the_background_starts_long_before_its_interval_when_much_is_dirty() {
+    Sim::new(4).run(|| {
+        let hour = 3_600_000_000_000;
+        let fs = mounted(MountOptions { write_back_interval_ns: hour, ..options() }, "mssd-pcie3");
+        let ino = create(&fs, 0);
+        write(&fs, ino, 0, &[1; 20 * PAGE]);
+        time::sleep_ns(1_000_000_000);
+        assert_eq!(fs.cache_use().dirty, 20, "a little that is dirty waits for the interval");
+        write(&fs, ino, 20, &[1; 20 * PAGE]);
+        time::sleep_ns(1_000_000_000);
+        assert_eq!(fs.cache_use().dirty, 0, "half of the limit does not");
+    });
+}
