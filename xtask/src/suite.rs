@@ -36,6 +36,8 @@ enum Part {
     Docs,
     /// Unit, property and end-to-end tests of every crate, without the crash loops, external suites and programs.
     Tests,
+    /// A million power cuts and host crashes of the emulated SSD, and violations of its contract planted to be noticed.
+    PowerCuts,
     /// pjdfstest, fsx, stress-ng and dbench on a mount.
     Suites,
     /// PostgreSQL, RocksDB, Redis, SQLite, git and a C build on a mount whose daemon is killed and whose device loses its power.
@@ -46,8 +48,16 @@ enum Part {
     PowerLoop,
 }
 
-const PARTS: [Part; 7] =
-    [Part::Lint, Part::Docs, Part::Tests, Part::Suites, Part::Programs, Part::KillLoop, Part::PowerLoop];
+const PARTS: [Part; 8] = [
+    Part::Lint,
+    Part::Docs,
+    Part::Tests,
+    Part::PowerCuts,
+    Part::Suites,
+    Part::Programs,
+    Part::KillLoop,
+    Part::PowerLoop,
+];
 
 /// Runs the parts asked for.
 ///
@@ -97,6 +107,18 @@ fn run_part(root: &Path, part: Part, options: &Options) -> Result<()> {
             ]);
             step::run(&mut test)
         }),
+        Part::PowerCuts => {
+            step("violations planted in the SSD", || {
+                let mut test = cargo_test(root, options);
+                step::run(test.args(["-p", "amphi-ssd", "--features", "planted-bugs", "--test", "planted"]))
+            })?;
+            step("a million power cuts of the SSD", || {
+                let mut test = cargo_test(root, options);
+                let cuts = if options.long { "10000000" } else { "1000000" };
+                test.args(["--release", "-p", "amphi-ssd", "--test", "power_cuts"]).env("AMPHI_CUTS", cuts);
+                step::run(&mut test)
+            })
+        }
         Part::Suites => external_suites::run(root, cargo_test(root, options)),
         Part::Programs => programs(root, options),
         Part::KillLoop => step("kill -9 loop", || crash_loop(root, options, "crash_loops::kill_loop")),

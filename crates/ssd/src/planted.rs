@@ -28,9 +28,53 @@ pub enum Bug {
     MergedTooFar,
     /// A page becomes current before its out-of-band record is written.
     MappedBeforeRecord,
+    /// A crash tears what the CPU cache never tears.
+    TornStore,
+    /// A fence does not post what was flushed.
+    FenceWithoutEffect,
+    /// A host crash takes posted stores, which the device should still receive.
+    PostedLostInHostCrash,
+    /// An entry of the log is not found again.
+    LogEntryForgotten,
+    /// A dirty page of the page cache is not found again.
+    CachedPageForgotten,
+    /// A block write in flight is torn within the declared unit.
+    TornSector,
+    /// A completed write is volatile although the contract says that completion is durability.
+    VolatileCompletion,
+    /// The mapping takes the record met last, not the newest.
+    SequenceIgnored,
+    /// Blocks filled since the mapping checkpoint are not scanned.
+    CheckpointTrusted,
+    /// Trims since the mapping checkpoint are forgotten.
+    TrimForgotten,
 }
 
-/// Every bug, so that none is forgotten.
+/// Violations of the durability contract, at least one in each stage of the persistence domain, which the power-cut traffic must notice.
+#[cfg(feature = "planted-bugs")]
+pub const VIOLATIONS: [Bug; 14] = [
+    // CPU cache and write-combining buffer.
+    Bug::TornStore,
+    Bug::LastLineNotFlushed,
+    Bug::FenceWithoutEffect,
+    // Posted.
+    Bug::VerifyReadReturnsEarly,
+    Bug::PostedLostInHostCrash,
+    // Device memory.
+    Bug::LogEntryForgotten,
+    Bug::CommitNotRecorded,
+    Bug::UncommittedReplayed,
+    Bug::CachedPageForgotten,
+    // Block writes in flight, and the write buffer.
+    Bug::TornSector,
+    Bug::VolatileCompletion,
+    // Flash.
+    Bug::SequenceIgnored,
+    Bug::CheckpointTrusted,
+    Bug::TrimForgotten,
+];
+
+/// Every bug that a file system on the device may suffer from, for the crash laboratory, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
 pub const BUGS: [Bug; 11] = [
     Bug::VerifyReadReturnsEarly,

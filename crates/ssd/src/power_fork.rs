@@ -110,10 +110,9 @@ impl Ssd {
     /// There is no memory; the image is damaged.
     pub fn forkable(self) -> Result<Self, ImageError> {
         let mut image = powerup::copy(self.core())?;
-        let options = self.options();
+        let (options, parts) = (self.options(), self.core().parts());
         drop(self);
         image.found_lineage();
-        let parts = powerup::read(&image)?;
         Self::power_up(Arc::new(image), &parts, options)
     }
 
@@ -126,8 +125,7 @@ impl Ssd {
             Some(fork) => fork?,
             None => powerup::copy(self.core())?,
         };
-        let parts = powerup::read(&image)?;
-        Self::power_up(Arc::new(image), &parts, self.options())
+        Self::power_up(Arc::new(image), &self.core().parts(), self.options())
     }
 
     /// Lets bytes that were on their way arrive while the power goes: part of a store, or of a block write in flight. They are in the

@@ -105,7 +105,7 @@ impl Plan {
 /// What an image's header and profile say.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    header: Header,
+    image_id: u64,
     profile: Profile,
     layout: Layout,
 }
@@ -156,7 +156,7 @@ fn parse(header: Header, text: &[u8]) -> Result<Parts, ImageError> {
     if layout.image_bytes != header.image_bytes.get() {
         return Err(ImageError::Corrupt("its length does not fit its regions".to_owned()));
     }
-    Ok(Parts { header, profile, layout })
+    Ok(Parts { image_id: header.image_id.get(), profile, layout })
 }
 
 /// Reads and checks a mapped image's header and profile.
@@ -332,7 +332,7 @@ pub(crate) fn power_up(
     let core = Arc::new_cyclic(|itself| Core {
         itself: itself.clone(),
         layout,
-        image_id: parts.header.image_id.get(),
+        image_id: parts.image_id,
         contract: profile.contract(),
         timing: Timing::new(&profile, dilation, free),
         meters: Meters::new(free || profile.is_free()),
@@ -364,6 +364,11 @@ pub(crate) fn power_up(
 }
 
 impl Core {
+    /// What the image's header and profile say, which never changes: another power-up need not read it again.
+    pub(crate) fn parts(&self) -> Parts {
+        Parts { image_id: self.image_id, profile: self.profile.clone(), layout: self.layout }
+    }
+
     /// Spends the time that finding the mapping took: each die reads its pages, all of them at once.
     pub(crate) fn wait_for_power_up(&self) {
         let now = self.timing.now();

@@ -273,9 +273,8 @@ impl Ssd {
     pub fn restart(self) -> Result<Self, ImageError> {
         self.core.power.cut(Loss::HostCrash, 0);
         let image = Arc::clone(&self.core.image);
-        let options = self.options;
+        let (options, parts) = (self.options, self.core.parts());
         drop(self);
-        let parts = powerup::read(&image)?;
         let ssd = Self::power_up(image, &parts, options)?;
         ssd.core.wait_for_power_up();
         Ok(ssd)

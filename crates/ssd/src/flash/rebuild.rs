@@ -15,6 +15,7 @@ use crate::flash::table::MapTable;
 use crate::flash::trims::TrimRanges;
 use crate::format::{BlockHeader, LEAF, Layout, MapPage, Mapping, Oob, PAGE, control};
 use crate::image::Image;
+use crate::planted::{self, Bug};
 
 /// What power-up found in flash.
 #[derive(Debug)]
@@ -64,7 +65,9 @@ pub(crate) fn rebuild(image: &Image, layout: &Layout, dies: u64) -> Result<Rebui
     let (start, unsettled) = rebuild.load_checkpoint(&mapping)?;
     for block in data {
         let opened_at = image.word(layout.block_header(u64::from(block)) + 8).load(Ordering::Relaxed);
-        if opened_at > start || unsettled.contains(&block) {
+        if opened_at > start && !(start > 0 && planted::has(Bug::CheckpointTrusted))
+            || unsettled.contains(&block)
+        {
             rebuild.scan(block);
         }
     }
@@ -213,7 +216,8 @@ impl Rebuild<'_> {
             let lpa = u64::from(oob.lpa.get());
             if lpa < self.layout.capacity_pages
                 && oob.is_whole()
-                && self.order(lpa).is_none_or(|order| order < oob.order())
+                && (planted::has(Bug::SequenceIgnored)
+                    || self.order(lpa).is_none_or(|order| order < oob.order()))
             {
                 self.found.table.set(lpa, Mapping::At(page));
             }
@@ -222,7 +226,7 @@ impl Rebuild<'_> {
     }
 
     fn apply_trims(&self) {
-        if self.found.trims.is_empty() {
+        if self.found.trims.is_empty() || planted::has(Bug::TrimForgotten) {
             return;
         }
         for (lpa, _) in self.found.table.entries() {

@@ -10,6 +10,7 @@ use amphi_rt::sync::Mutex;
 use crate::core::Core;
 use crate::dice::Dice;
 use crate::format::{Mapping, Oob, PAGE};
+use crate::planted::{self, Bug};
 
 /// A write that a power cut may still revert.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,8 @@ pub(crate) struct VolatileCache(Mutex<Vec<Unflushed>>);
 impl Core {
     /// Notes that a write replaced a page. Called with the partition's write lock held, so that the order is that of publication.
     pub(crate) fn remember_unflushed(&self, lpa: u64, before: Mapping, page: u64) {
-        if self.contract.block_durability == BlockDurability::Completion {
+        let durable = self.contract.block_durability == BlockDurability::Completion;
+        if durable && !planted::has(Bug::VolatileCompletion) {
             return;
         }
         if let Mapping::At(old) = before {

@@ -29,6 +29,9 @@ impl Core {
         for region in 0..2 {
             self.scan_region(region, |place, header| {
                 scan.entries += 1;
+                if header.seq.get() % 8 == 0 && planted::has(Bug::LogEntryForgotten) {
+                    return Ok(());
+                }
                 let chunk = Chunk { place, offset: header.offset.get(), len: header.len.get() };
                 let lpa = u64::from(header.lpa.get());
                 let (partition, page) = self.partition(lpa);

@@ -8,6 +8,7 @@ use crate::core::Core;
 use crate::format::CacheRecord;
 use crate::page_cache::PageCache;
 use crate::page_cache::frames::State;
+use crate::planted::{self, Bug};
 
 impl Core {
     /// Reads the frames' records. Two frames may claim one page if the firmware died while one took the other's place: the newer one holds it.
@@ -19,7 +20,7 @@ impl Core {
         for frame in 0..self.layout.cache_frames as u32 {
             let record = self.layout.cache_record(frame);
             let holds = self.image.word(record + CacheRecord::HOLDS).load(Ordering::Acquire);
-            if holds == 0 {
+            if holds == 0 || frame % 4 == 1 && planted::has(Bug::CachedPageForgotten) {
                 continue;
             }
             let seq = self.image.word(record + CacheRecord::SEQ).load(Ordering::Acquire);

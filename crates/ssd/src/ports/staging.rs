@@ -161,6 +161,9 @@ impl Core {
 
     /// Posts the calling task's flushed lines. Answers how many that are.
     pub(crate) fn post_staged(&self) -> u64 {
+        if planted::has(Bug::FenceWithoutEffect) {
+            return 0;
+        }
         self.stages.with_mine(|stage| {
             let mut lines = 0;
             for store in &mut stage.stores {
@@ -300,14 +303,18 @@ impl Core {
             for (position, stage) in std::mem::take(&mut *shard.lock()).iter().enumerate() {
                 let mut dice = Dice::part(seed, (number * 1_000_003 + position) as u64);
                 for store in &stage.stores {
-                    let arrived = if loss == Loss::HostCrash { store.posted } else { 0 };
+                    let lost = loss == Loss::PowerCut || planted::has(Bug::PostedLostInHostCrash);
+                    let arrived = if lost { 0 } else { store.posted };
                     for (first, last) in runs(arrived) {
                         let (at, start, len) = store.part(first, last);
                         self.append_after_host_crash(&logged(store, at, &stage.bytes[start..start + len]));
                     }
                     for (first, last) in runs(store.lines() & !arrived) {
                         let (at, start, len) = store.part(first, last);
-                        let unit = u64::from(self.contract.store_atomic_bytes);
+                        let unit = match planted::has(Bug::TornStore) {
+                            true => 4,
+                            false => u64::from(self.contract.store_atomic_bytes),
+                        };
                         for (from, to) in survivors(&mut dice, at, len as u64, unit) {
                             let start = start + (from - at) as usize;
                             let bytes = &stage.bytes[start..start + (to - from) as usize];
@@ -323,7 +330,10 @@ impl Core {
     pub(crate) fn tear(&self, mut dice: Dice, at: u64, data: &[u8], seq: u64) {
         for (position, page) in data.chunks_exact(PAGE_BYTES).enumerate() {
             let at = at + position as u64 * PAGE;
-            let unit = u64::from(self.contract.block_atomic_bytes);
+            let unit = match planted::has(Bug::TornSector) {
+                true => 64,
+                false => u64::from(self.contract.block_atomic_bytes),
+            };
             for (from, to) in survivors(&mut dice, at, PAGE, unit) {
                 let bytes = &page[(from - at) as usize..(to - at) as usize];
                 let (lpa, offset) = (from / PAGE, (from % PAGE) as usize);

@@ -4,6 +4,10 @@
 //! what loads see, and the latest effect without open transactions is what a crash leaves; of what has not reached the device, any
 //! cell may have.
 
+mod traffic;
+
+pub use traffic::run;
+
 /// Bytes of a cell: the unit that a crash never tears.
 pub const CELL: usize = 8;
 /// Cells of a page.
