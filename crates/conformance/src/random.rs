@@ -4,6 +4,7 @@
 //! [`Model`](amphi_model::Model). Every answer must agree, and at the end the whole tree: names, attributes, data byte by byte. What fails is shrunk
 //! to a minimal sequence and printed with the seed.
 
+mod adopt;
 mod apply;
 mod compare;
 mod generate;
@@ -19,6 +20,7 @@ use amphi_rt::task;
 use amphi_vfs::{FileSystem, Ino};
 
 use crate::harness::{Fs, message};
+pub use adopt::adopt;
 use apply::Pair;
 pub use operation::{Data, Object, Operation, Path};
 
@@ -131,6 +133,33 @@ pub fn check<F: FileSystem + 'static>(
         compare::trees(&Fs::new(Arc::clone(&fs) as Arc<dyn FileSystem>), &model, Ino::ROOT)
             .map_err(|what| Mismatch { at: end, what: format!("after remounting: {what}") })?;
     }
+}
+
+/// Applies `count` random operations to a file system that holds what `model` holds, and to the model; returns the model as it is afterwards.
+///
+/// # Errors
+/// The first [`Mismatch`]; a panic of the file system is one too.
+pub fn run_on<F: FileSystem + 'static>(
+    fs: &Arc<F>,
+    model: Model,
+    seed: u64,
+    count: usize,
+) -> Result<Model, Mismatch> {
+    let operations = sequence(seed, count);
+    let shared = Fs::new(Arc::clone(fs) as Arc<dyn FileSystem>);
+    let mut pair = Pair::new(shared, model, None);
+    match catch_unwind(AssertUnwindSafe(|| apply_all(&mut pair, &operations))) {
+        Ok(outcome) => outcome.map(|()| pair.into_model()),
+        Err(cause) => Err(Mismatch { at: pair.applied(), what: format!("panic: {}", message(&*cause)) }),
+    }
+}
+
+/// Compares everything a file system holds with the model.
+///
+/// # Errors
+/// The first difference, in words.
+pub fn compare<F: FileSystem + 'static>(fs: &Arc<F>, model: &Model) -> Result<(), String> {
+    compare::trees(&Fs::new(Arc::clone(fs) as Arc<dyn FileSystem>), model, Ino::ROOT)
 }
 
 fn no_remount<F>(fs: F) -> F {

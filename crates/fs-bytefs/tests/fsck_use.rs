@@ -3,6 +3,8 @@
 //! `AMPHI_SEEDS=20000` runs more seeds, `AMPHI_SEED=n` replays one.
 
 mod fsck_image;
+#[path = "fsck_image/truth.rs"]
+mod truth;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -120,8 +122,9 @@ fn directories_that_hold_themselves_are_survived() {
 }
 
 #[test]
-fn damaged_images_are_survived() {
+fn damaged_images_are_survived_and_never_called_clean() {
     let sample = Image::sample();
+    let before = truth::tree_of(&sample);
     let (sender, outcomes) = channel(16);
     let all = seeds(20_000);
     let (first, last) = (all.start, all.end);
@@ -130,17 +133,27 @@ fn damaged_images_are_survived() {
         for seed in all {
             let mut image = sample.clone();
             corrupt(&mut image, &mut Random(seed));
-            let outcome = catch_unwind(AssertUnwindSafe(|| mount_and_use(&image, seed)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                let answer = truth::clean_and_true(&image, &before, seed);
+                (mount_and_use(&image, seed), answer)
+            }));
             if sender.send((seed, outcome.ok())).is_err() {
                 return;
             }
         }
     });
     let mut counts = std::collections::BTreeMap::new();
-    let mut panics = Vec::new();
+    let (mut panics, mut wrong) = (Vec::new(), Vec::new());
     for seed in first..last {
         match outcomes.receive_for(Duration::from_secs(120)) {
-            Ok((_, Some(outcome))) => *counts.entry(outcome).or_insert(0) += 1,
+            Ok((seed, Some((outcome, answer)))) => {
+                *counts.entry(outcome).or_insert(0) += 1;
+                match answer {
+                    None => *counts.entry("was found to be damaged").or_insert(0) += 1,
+                    Some(Ok(())) => *counts.entry("was said to be clean, and is").or_insert(0) += 1,
+                    Some(Err(why)) => wrong.push(format!("AMPHI_SEED={seed}: {why}")),
+                }
+            }
             Ok((seed, None)) => panics.push(seed),
             Err(ReceiveError::Empty) => panic!("a hang: replay with AMPHI_SEED={seed}"),
             Err(ReceiveError::Closed) => panic!("the worker ended at seed {seed}"),
@@ -148,5 +161,7 @@ fn damaged_images_are_survived() {
     }
     worker.join();
     println!("{counts:?}");
+    let shown: Vec<&String> = wrong.iter().take(10).collect();
+    assert!(wrong.is_empty(), "said to be clean {} times and is not: {shown:#?}", wrong.len());
     assert!(panics.is_empty(), "{} panics, seeds {panics:?}: replay one with AMPHI_SEED=", panics.len());
 }

@@ -9,6 +9,7 @@ use super::finding::FindingKind;
 use super::read::{Page, Reader, Run};
 use super::state::State;
 use crate::format::XattrHeader;
+use amphi_vfs::acl::{self, Acl};
 
 /// Reads the targets of symbolic links that are not in their inodes.
 pub(super) fn check_long_targets<D: BlockPort>(
@@ -72,5 +73,10 @@ pub(super) fn attributes_problem(page: &Page, ino: u32) -> Option<String> {
         return Some("it holds no attribute".into());
     }
     let mut names = BTreeSet::new();
-    attributes.iter().any(|(name, _)| !names.insert(name)).then(|| "a name occurs twice".into())
+    if attributes.iter().any(|(name, _)| !names.insert(name)) {
+        return Some("a name occurs twice".into());
+    }
+    let no_list =
+        |(name, value): &(Vec<u8>, Vec<u8>)| acl::is_name(name) && !matches!(Acl::decode(value), Ok(Some(_)));
+    attributes.iter().any(no_list).then(|| "an access control list is none".into())
 }
