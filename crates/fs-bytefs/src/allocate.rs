@@ -115,7 +115,7 @@ fn clear<D: BlockPort + WriteLog>(
     if first == last {
         return Ok(());
     }
-    let mut tx = Tx::new(core, file.tree.insert_needs())?;
+    let mut tx = Tx::freeing(core, file.tree.insert_needs())?;
     file.forget(core, first, last);
     let gone = file.tree.remove(first, last, &mut || tx.allocate_block());
     state.data_pages = state.data_pages.saturating_sub(gone.free(&mut tx));

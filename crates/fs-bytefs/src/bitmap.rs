@@ -112,6 +112,8 @@ pub struct Bitmap {
     bits: u64,
     /// Free bits that nobody has reserved.
     unreserved: AtomicI64,
+    /// How many of them only [`reserve_last`](Bitmap::reserve_last) promises.
+    held_back: i64,
     cursors: Box<[AtomicU64]>,
 }
 
@@ -139,12 +141,22 @@ impl Bitmap {
         let cpus = cpu::count().max(1);
         let cursors =
             (0..cpus).map(|i| AtomicU64::new((groups.len() * i / cpus) as u64 * GROUP_BITS)).collect();
-        Self { groups, first_page, bits, unreserved: AtomicI64::new(free_total), cursors }
+        Self { groups, first_page, bits, unreserved: AtomicI64::new(free_total), held_back: 0, cursors }
+    }
+
+    /// Holds `bits` back for [`reserve_last`](Self::reserve_last).
+    pub fn hold_back(self, bits: u64) -> Self {
+        Self { held_back: bits as i64, ..self }
     }
 
     /// Free bits that nobody has reserved.
-    pub fn available(&self) -> u64 {
+    pub fn free(&self) -> u64 {
         self.unreserved.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Those of them that are not held back.
+    pub fn available(&self) -> u64 {
+        self.free().saturating_sub(self.held_back as u64)
     }
 
     /// Bits in all.
@@ -154,8 +166,17 @@ impl Bitmap {
 
     /// Promises `count` bits to the caller, who later allocates or [`unreserve`](Self::unreserve)s them. False if there are not as many.
     pub fn reserve(&self, count: u64) -> bool {
+        self.promise(count, self.held_back)
+    }
+
+    /// As [`reserve`](Self::reserve), down to the last bit: for what must not fail for lack of space.
+    pub fn reserve_last(&self, count: u64) -> bool {
+        self.promise(count, 0)
+    }
+
+    fn promise(&self, count: u64, left: i64) -> bool {
         let count = count as i64;
-        if self.unreserved.fetch_sub(count, Ordering::AcqRel) >= count {
+        if self.unreserved.fetch_sub(count, Ordering::AcqRel) >= count + left {
             return true;
         }
         self.unreserved.fetch_add(count, Ordering::AcqRel);

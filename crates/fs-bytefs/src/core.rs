@@ -176,6 +176,9 @@ impl<D: BlockPort + WriteLog> Core<D> {
         let mut failure = self.failure.lock();
         if failure.is_none() {
             *failure = Some(error.to_string());
+            tracing::error!(
+                "{error}; the file system is read-only from now on: unmount it and run `amphi fsck`"
+            );
         }
         self.failed.store(true, Ordering::Release);
         drop(failure);

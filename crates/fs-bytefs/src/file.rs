@@ -162,7 +162,14 @@ impl FileBody {
         let pages = self.unmapped + wanted + 2 * (self.dirty.len() as u64 + unwritten);
         let nodes = self.tree.insert_needs() + 4 + pages.div_ceil(128);
         let more_nodes = nodes.saturating_sub(self.reserved_nodes);
-        if !core.blocks.reserve(wanted + more_nodes) {
+        // Space that was reserved for the file is there: nodes to put it to use are found even on a full file system.
+        let only_reserved = wanted == 0;
+        let found = if only_reserved {
+            core.blocks.reserve_last(more_nodes)
+        } else {
+            core.blocks.reserve(wanted + more_nodes)
+        };
+        if !found {
             return Err(Error::NoSpace);
         }
         self.unmapped += wanted;

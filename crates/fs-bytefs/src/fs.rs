@@ -407,12 +407,11 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
 
     fn statfs(&self) -> Result<StatFs> {
         let core = &self.core;
-        let free = core.blocks.available();
         Ok(StatFs {
             block_bytes: PAGE as u32,
             blocks: core.layout.pages - u64::from(core.layout.data),
-            blocks_free: free,
-            blocks_available: free,
+            blocks_free: core.blocks.free(),
+            blocks_available: core.blocks.available(),
             inodes: core.inodes.bits() - 1,
             inodes_free: core.inodes.available(),
             name_bytes_max: amphi_vfs::NAME_BYTES_MAX as u32,

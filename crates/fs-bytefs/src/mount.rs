@@ -29,6 +29,9 @@ const JOURNAL_PAGES_MIN: u32 = 8;
 /// How many times its first size a file system can grow to.
 const GROWTH: u64 = 16;
 
+/// Most blocks held back for extent nodes: 16 MB.
+const HELD_BACK_MAX: u64 = 4096;
+
 /// How to make a file system.
 #[derive(Clone, Debug, Default)]
 pub struct FormatOptions {
@@ -301,7 +304,10 @@ pub fn open<D: BlockPort + WriteLog>(
     let orphan_bytes =
         read_pages(&*device, layout.orphans, u64::from(crate::format::ORPHAN_PAGES), Structure::Inode)?;
     let inodes = Bitmap::load(u64::from(layout.inodes), u64::from(layout.inode_bitmap), &inode_bytes);
-    let blocks = Bitmap::load(layout.pages, u64::from(layout.block_bitmap), &block_bytes);
+    // As ext4 has it: what splits reserved extents, or cuts a hole, finds a block however full the rest is.
+    let held_back = (layout.pages / 50).min(HELD_BACK_MAX);
+    let blocks =
+        Bitmap::load(layout.pages, u64::from(layout.block_bitmap), &block_bytes).hold_back(held_back);
     let damaged = |what: &str| MountError::Damaged(amphi_vfs::Error::Corrupt(what.into()));
     if !(0..=u64::from(ROOT_INO)).all(|ino| inodes.is_used(ino)) {
         return Err(damaged("the inode bitmap marks the root directory as free"));

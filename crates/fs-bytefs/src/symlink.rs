@@ -5,7 +5,7 @@ use amphi_vfs::{Error, Result};
 
 use crate::core::{Core, io_error};
 use crate::extent::{ExtentTree, Mapped};
-use crate::format::PAGE;
+use crate::format::{INLINE_TARGET_MAX, PAGE};
 use crate::tx::Tx;
 
 /// Longest target in bytes, as Linux's PATH_MAX has it.
@@ -24,8 +24,9 @@ pub fn read_target<D: BlockPort + WriteLog>(
     let Mapped::At { lba, .. } = tree.map(0) else {
         return Err(Error::Corrupt(format!("symlink {ino} has no block")));
     };
-    if size == 0 || size > TARGET_BYTES_MAX as u64 {
-        return Err(Error::Corrupt(format!("symlink {ino} cannot have a target of {size} bytes")));
+    // A shorter one is in the inode, and would be written there.
+    if size <= INLINE_TARGET_MAX as u64 || size > TARGET_BYTES_MAX as u64 {
+        return Err(Error::Corrupt(format!("symlink {ino} cannot have a target of {size} bytes in a block")));
     }
     let mut page = Box::new([0; PAGE]);
     core.device.read(Lpa(lba), &mut page[..], Structure::Data).map_err(io_error)?;

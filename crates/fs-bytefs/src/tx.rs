@@ -94,6 +94,18 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         Ok(Self::with_reserved(core, blocks))
     }
 
+    /// As [`new`](Self::new), for what frees more than it takes: the blocks may be the last ones.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn freeing(core: &'a Core<D>, blocks: u64) -> Result<Self> {
+        core.writable()?;
+        if blocks > 0 && !core.blocks.reserve_last(blocks) {
+            return Err(Error::NoSpace);
+        }
+        Ok(Self::with_reserved(core, blocks))
+    }
+
     /// As [`new`](Self::new), taking over `blocks` that the caller has reserved.
     pub fn with_reserved(core: &'a Core<D>, blocks: u64) -> Self {
         Self {

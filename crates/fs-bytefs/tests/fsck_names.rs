@@ -224,9 +224,36 @@ fn symlink_targets() {
         |i| i.edit_lower(LONG_LINK, |l| l.size = 4096.into()),
         |_| bad(LONG_LINK, "it is longer than 4095 bytes"),
     );
+    expect(
+        |i| i.edit_lower(LONG_LINK, |l| l.size = 48.into()),
+        |_| bad(LONG_LINK, "it is short and not in the inode"),
+    );
     let mut image = Image::sample();
     image.edit_upper(LONG_LINK, |u| u.count = 0.into());
     assert_eq!(image.findings()[0], bad(LONG_LINK, "its page is missing")[0]);
+}
+
+#[test]
+fn access_control_lists() {
+    let with = |value: &'static str| {
+        let mut image = Image::sample();
+        image.put_attributes(LEAF, &[("system.posix_acl_access", value)]);
+        image.findings()
+    };
+    // Version 2, then nothing or half an entry.
+    for value in ["", "\u{2}\0\0\0", "\u{2}\0\0\0\u{1}\0", "no list"] {
+        let found = with(value);
+        let no_list = |reason: &str| reason == "an access control list is none";
+        assert!(
+            matches!(&found[..], [F::AttributesBad { ino: LEAF, reason, .. }] if no_list(reason)),
+            "{value:?}: {found:?}"
+        );
+    }
+    let entry = |tag: char, permissions: char, id: &str| format!("{tag}\0{permissions}\0{id}");
+    let nobody = "\u{1}\0\0\0";
+    let list = ["\u{2}\0\0\0", &entry('\u{1}', '\u{6}', nobody), &entry('\u{4}', '\u{4}', nobody)].concat()
+        + &entry('\u{20}', '\0', nobody);
+    assert_eq!(with(list.leak()), []);
 }
 
 #[test]

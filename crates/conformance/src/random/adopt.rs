@@ -17,7 +17,7 @@ const CHUNK: usize = 1 << 16;
 /// # Errors
 /// The first failure to read `fs`. The model fails only for lack of room.
 pub fn adopt(fs: &dyn FileSystem) -> Result<Model> {
-    let model = Model::with_limits(Limits { file_bytes: 1 << 44, ..Limits::default() });
+    let model = Model::with_limits(Limits { file_bytes: 1 << 52, ..Limits::default() });
     model.set_access_times(amphi_vfs::AccessTimes::Never);
     let mut copy = Copy { fs, model: &model, known: BTreeMap::new() };
     let root = fs.getattr(Ino::ROOT)?;

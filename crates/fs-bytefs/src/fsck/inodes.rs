@@ -257,6 +257,8 @@ fn long_target(state: &mut State, tree: &mut Tree, size: u64, upper: &InodeUpper
     let first = upper.root[0];
     let reason = if size == 0 {
         "it is empty"
+    } else if size <= INLINE_TARGET_MAX as u64 {
+        "it is short and not in the inode"
     } else if size > TARGET_MAX {
         "it is longer than 4095 bytes"
     } else if upper.depth.get() != 0 || upper.count.get() == 0 || first.file_page.get() != 0 {
