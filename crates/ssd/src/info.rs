@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::Firmware;
+
 /// How the last session with a device ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -46,6 +48,8 @@ pub struct Info {
     pub profile: String,
     /// That profile's one-line description.
     pub description: String,
+    /// What the firmware does with the device's memory: `log` or `page-cache`.
+    pub firmware: Firmware,
     /// Bytes the host may address.
     pub capacity_bytes: u64,
     /// Bytes of flash, over-provisioning included.
@@ -54,6 +58,8 @@ pub struct Info {
     pub image_bytes: u64,
     /// Bytes of each of the two log regions.
     pub log_region_bytes: u64,
+    /// Bytes of the page cache; 0 where the firmware keeps a write log.
+    pub cache_bytes: u64,
     /// Bytes of the transaction log.
     pub txlog_bytes: u64,
     /// Flash channels and dies per channel.

@@ -179,6 +179,52 @@ fn what_is_cached_survives_closing_killing_and_power_cuts() {
     assert_eq!(bytes, [0; 4096]);
 }
 
+/// `golden/ssd-v2-page-cache.img` was written by the first program that had this firmware, and closed with dirty pages in its cache.
+#[test]
+fn the_golden_image_stays_readable() {
+    let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/ssd-v2-page-cache.img");
+    if std::env::var("AMPHI_WRITE_GOLDEN").is_ok() {
+        write_golden(&golden);
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("golden.img");
+    std::fs::copy(&golden, &path).expect("copied");
+    let ssd = Ssd::open(&path, &Default::default()).expect("opens");
+    assert_eq!((ssd.info().firmware, ssd.info().cache_bytes), (Firmware::PageCache, 64 << 10));
+    assert!(ssd.stats().cache_dirty > 0);
+    for page in 0..24_u64 {
+        let mut expected = [page as u8 + 1; 4096];
+        match page {
+            3 => expected[10..30].fill(0xaa),
+            5 => expected.fill(0),
+            23 => expected[64..128].fill(0xbb),
+            _ => {}
+        }
+        let mut bytes = [0; 4096];
+        ssd.read(Lpa(page), &mut bytes, TAG).expect("reads");
+        assert!(bytes == expected, "page {page}");
+    }
+}
+
+/// Twenty-four pages through a cache of sixteen, the sixth trimmed, stores into one that was evicted and one that was not.
+fn write_golden(path: &std::path::Path) {
+    let mut profile = Profile::named("free").expect("built in");
+    profile.name = "golden".to_owned();
+    (profile.flash.channels, profile.flash.ways, profile.flash.pages_per_block) = (1, 1, 4);
+    (profile.log.region_bytes, profile.log.txlog_bytes, profile.log.partition_bytes) =
+        (64 << 10, 4096, 64 << 10);
+    profile.firmware.kind = Firmware::PageCache;
+    (profile.firmware.cache_bytes, profile.firmware.write_back_at_percent) = (64 << 10, 95);
+    Ssd::create(path, &profile, 256 << 10).expect("creates");
+    let ssd = Ssd::open(path, &Default::default()).expect("opens");
+    for page in 0..24_u64 {
+        ssd.write(Lpa(page), &[page as u8 + 1; 4096], TAG).expect("writes");
+    }
+    ssd.persist(Lpa(3).byte(10), &[0xaa; 20], None, TAG).expect("stores");
+    ssd.persist(Lpa(23).byte(64), &[0xbb; 64], None, TAG).expect("stores");
+    ssd.trim(Lpa(5), 1).expect("trims");
+}
+
 #[test]
 fn several_threads_share_a_small_cache() {
     let mut profile = Profile::named("free").expect("built in");

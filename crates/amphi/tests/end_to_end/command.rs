@@ -81,6 +81,11 @@ fn an_ssd_with_a_page_cache_takes_no_bytefs() {
     let page_cache = ["mkfs", &rig.image(), "--size", "64M", "--firmware", "page-cache"];
     fails_saying(&page_cache, 1, &["ByteFS cannot use this device", "no transactions"]);
     amphi_ok(&[&page_cache[..], &["--fs", "none"]].concat());
+    let info = json(&amphi_ok(&["info", &rig.image(), "--json"]));
+    assert_eq!(
+        (&info["device"]["firmware"], &info["device"]["cache_bytes"]),
+        (&"page-cache".into(), &(256 << 20).into())
+    );
     let stats = amphi_ok(&["stats", &rig.image(), "--json"]);
     assert!(stats.contains("\"cache_capacity\":65536"), "256 MiB of pages: {stats}");
 }
