@@ -213,10 +213,10 @@ impl Lab {
         let mut states = state::subsets(units.len(), &self.bound, self.seed(point));
         let steps = state::command_steps(device, next).map_err(memory)?;
         let midway = if self.bound.recovery == usize::MAX { usize::MAX } else { 4 };
-        states.extend(state::spread(steps, midway).into_iter().map(State::Midway));
+        states.extend(state::spread(steps, midway, self.seed(point)).into_iter().map(State::Midway));
         if self.bound.cleaning > 0 {
             let steps = state::cleaning_steps(device).map_err(memory)?;
-            let cuts = state::spread(steps, self.bound.cleaning);
+            let cuts = state::spread(steps, self.bound.cleaning, self.seed(point) >> 3);
             states.extend(cuts.iter().map(|step| State::Cleaning(*step, false)));
             if !units.is_empty() {
                 states.extend(cuts.iter().map(|step| State::Cleaning(*step, true)));
@@ -246,7 +246,7 @@ impl Lab {
         drop(first);
         let cuts = match again {
             Some(only) => only.into_iter().collect(),
-            None => state::spread(steps, self.bound.recovery),
+            None => state::spread(steps, self.bound.recovery, contents),
         };
         for step in cuts {
             let second = |what: String| Wrong::Violated(what, Some(step));

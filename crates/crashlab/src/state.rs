@@ -120,6 +120,16 @@ impl Bound {
     /// The same subsets; fewer torn states, and a few steps of cleaning and recovery for each state instead of all of them.
     pub const SUBSETS: Self = Self { torn: 2, cleaning: 2, recovery: 2, ..Self::EXHAUSTIVE };
 
+    /// What finds most: all subsets of up to 4 units, single units of more, and a few of everything else.
+    pub const BRISK: Self = Self {
+        all_subsets_up_to: 4,
+        subset_size: 1,
+        torn: 1,
+        cleaning: 2,
+        recovery: 2,
+        one_point_in: 1,
+    };
+
     /// The two ends of every crash point, and a few states between.
     pub const LINEAR: Self =
         Self { all_subsets_up_to: 1, subset_size: 0, torn: 2, cleaning: 1, recovery: 1, one_point_in: 1 };
@@ -151,15 +161,13 @@ pub fn subsets(units: usize, bound: &Bound, seed: u64) -> Vec<State> {
     states
 }
 
-/// So many of the steps `0..all`, spread evenly: both ends, if there are as many as two.
+/// So many of the steps `0..all`, spread evenly; which ones, where not all are wanted, is the seed's.
 #[must_use]
-pub fn spread(all: u32, count: usize) -> Vec<u32> {
-    let count = count.min(all as usize) as u32;
-    match count {
-        0 => Vec::new(),
-        1 => vec![all / 2],
-        _ => (0..count).map(|i| (u64::from(i) * u64::from(all - 1) / u64::from(count - 1)) as u32).collect(),
-    }
+pub fn spread(all: u32, count: usize, seed: u64) -> Vec<u32> {
+    let count = count.min(all as usize) as u64;
+    let all = u64::from(all);
+    let offset = if all > 0 { (seed >> 11) % all } else { 0 };
+    (0..count).map(|i| ((i * all + offset) / count) as u32).collect()
 }
 
 /// Why a state cannot be made.
@@ -329,8 +337,11 @@ mod tests {
         assert_eq!(subsets(8, &bound, 1).len(), 256);
         // None, all, 20 alone, 20 complements, 190 pairs.
         assert_eq!(subsets(20, &bound, 1).len(), 2 + 40 + 190);
-        assert_eq!(spread(10, 3), [0, 4, 9]);
-        assert_eq!(spread(3, usize::MAX), [0, 1, 2]);
-        assert_eq!(spread(0, 5), [0; 0]);
+        assert_eq!(spread(10, 3, 0), [0, 3, 6]);
+        for seed in 0..50 {
+            assert_eq!(spread(3, usize::MAX, seed << 11), [0, 1, 2]);
+            assert!(spread(10, 3, seed << 11).windows(2).all(|pair| pair[0] < pair[1] && pair[1] < 10));
+        }
+        assert_eq!(spread(0, 5, 1), [0; 0]);
     }
 }

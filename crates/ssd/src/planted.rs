@@ -12,8 +12,6 @@ pub enum Bug {
     LastLineNotFlushed,
     /// `COMMIT` returns without the commit in the transaction log.
     CommitNotRecorded,
-    /// The transaction log's tail moves before the commit that it makes valid is written.
-    CommitPublishedEarly,
     /// A block write leaves older log entries of its page valid.
     StaleEntryAfterBlockWrite,
     /// Cleaning merges the versions of a page in the wrong order.
@@ -26,8 +24,6 @@ pub enum Bug {
     CommitsOutliveRecovery,
     /// A merged page claims to contain log entries that come later.
     MergedTooFar,
-    /// A page becomes current before its out-of-band record is written.
-    MappedBeforeRecord,
     /// A crash tears what the CPU cache never tears.
     TornStore,
     /// A fence does not post what was flushed.
@@ -76,18 +72,16 @@ pub const VIOLATIONS: [Bug; 14] = [
 
 /// Every bug that a file system on the device may suffer from, for the crash laboratory, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 11] = [
+pub const BUGS: [Bug; 9] = [
     Bug::VerifyReadReturnsEarly,
     Bug::LastLineNotFlushed,
     Bug::CommitNotRecorded,
-    Bug::CommitPublishedEarly,
     Bug::StaleEntryAfterBlockWrite,
     Bug::CleaningOutOfOrder,
     Bug::UncommittedReplayed,
     Bug::LogClearedEarly,
     Bug::CommitsOutliveRecovery,
     Bug::MergedTooFar,
-    Bug::MappedBeforeRecord,
 ];
 
 #[cfg(feature = "planted-bugs")]

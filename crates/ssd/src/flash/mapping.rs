@@ -93,10 +93,6 @@ impl Core {
             self.blocks.abandon(page);
             return Err(lost);
         }
-        if planted::has(Bug::MappedBeforeRecord) {
-            self.set_mapping(lpa, Mapping::At(page));
-            self.power.step()?;
-        }
         self.image.write_struct(self.layout.oob_record(page), oob);
         if let Err(lost) = self.power.step() {
             self.blocks.abandon(page);

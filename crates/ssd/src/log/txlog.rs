@@ -98,10 +98,6 @@ impl Core {
             return Ok(true);
         }
         let at = self.tick();
-        if planted::has(Bug::CommitPublishedEarly) {
-            self.image.word(control!(txlog_tail)).store(tail + 1, Ordering::Release);
-            self.power.step()?;
-        }
         self.image.word(self.layout.txlog_clock + slot * 8).store(at, Ordering::Relaxed);
         self.image.write_struct(self.layout.txlog_ids + slot * 4, &U32::new(tx.get()));
         self.power.step()?;

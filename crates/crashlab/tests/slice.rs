@@ -1,0 +1,112 @@
+//! The part of the laboratory's work that continuous integration does: all sequences of one operation, and samples of everything else. `AMPHI_TEST_LONG=1` makes
+//! the samples ten times as large; everything there is, is a matter of `amphi crash run` (docs/crashlab.md).
+
+use amphi_crashlab::{Bound, CrashId, Kind, Looking, Session, Tally, WorkloadId, days, session, subject};
+
+fn session_on(profile: &str, name: &str) -> Session {
+    Session::new(subject::named(name).expect("the subject exists"), profile).expect("it can be made")
+}
+
+fn long() -> u64 {
+    if std::env::var_os("AMPHI_TEST_LONG").is_some() { 10 } else { 1 }
+}
+
+/// Runs workloads and fails with every violation's ID.
+fn run(session: &Session, kind: Kind, numbers: impl Iterator<Item = u64>, bound: Bound) -> Tally {
+    let looking = Looking { bound, only: None, most_violations: 2, record: false };
+    let mut tally = Tally::default();
+    let mut wrong = Vec::new();
+    for number in numbers {
+        let outcome = session.run(WorkloadId { kind, number }, &looking);
+        tally.add(&outcome.tally);
+        wrong.extend(outcome.violations.into_iter().map(|violation| {
+            format!("amphi crash replay '{}': {}: {}", violation.id, violation.operation, violation.what)
+        }));
+        assert!(wrong.len() < 10, "{}", wrong.join("\n"));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(tally.points > 0 && tally.distinct > 0, "nothing was looked at: {tally:?}");
+    println!("{kind}: {tally:?}");
+    tally
+}
+
+fn every(step: u64, count: u64) -> impl Iterator<Item = u64> {
+    (0..count).step_by((step / long()).max(1) as usize)
+}
+
+#[test]
+fn all_sequences_of_one_operation() {
+    for name in subject::NAMES {
+        let session = session_on("free", name);
+        let tally = run(&session, Kind::Seq1, 0..435, Bound::BRISK);
+        assert_eq!(tally.workloads, 435);
+    }
+}
+
+#[test]
+fn every_step_of_recovery_after_a_few_sequences() {
+    let session = session_on("free", "bytefs");
+    run(&session, Kind::Seq1, every(29, 435), Bound { recovery: usize::MAX, ..Bound::BRISK });
+}
+
+#[test]
+fn what_the_published_sequences_lack() {
+    let session = session_on("free", "bytefs");
+    let count = session.count(Kind::Extra1).expect("they are numbered");
+    run(&session, Kind::Extra1, every(3, count), Bound::BRISK);
+    let count = session.count(Kind::Extra2).expect("they are numbered");
+    run(&session, Kind::Extra2, every(1999, count), Bound::BRISK);
+}
+
+#[test]
+fn sequences_of_two_and_three_operations() {
+    for name in subject::NAMES {
+        let session = session_on("free", name);
+        run(&session, Kind::Seq2, every(3001, 466_382), Bound::BRISK);
+        run(&session, Kind::Seq3, 0..30 * long(), Bound::BRISK);
+    }
+}
+
+#[test]
+fn two_operations_at_a_time() {
+    let session = session_on("free", "bytefs");
+    run(&session, Kind::Pairs, 0..60 * long(), Bound::BRISK);
+}
+
+#[test]
+fn long_runs_with_the_log_cleaned_and_flash_collected() {
+    for name in subject::NAMES {
+        let session = session_on("free", name);
+        run(&session, Kind::Random, 0..3 * long(), Bound { one_point_in: 6, ..Bound::LINEAR });
+    }
+}
+
+#[test]
+fn a_device_whose_fences_make_stores_durable() {
+    let session = session_on("mssd-cxl", "bytefs");
+    run(&session, Kind::Seq1, every(7, 435), Bound::BRISK);
+}
+
+#[test]
+fn half_an_hour_with_a_power_cut_every_minute() {
+    for name in subject::NAMES {
+        let subject = subject::named(name).expect("the subject exists");
+        let days = days::run(&*subject, "mssd-pcie3", 1, 30 * long(), &|_minute| {}).expect("it can be run");
+        assert_eq!(days.violation, None, "amphi crash run --fs {name} --workload days --seed 1");
+        assert!(days.log_cleanings > 0 && days.interrupted > 10, "{days:?}");
+    }
+}
+
+/// The crash that an ID names finds nothing wrong any more, and still happens.
+fn is_mended(id: &str) {
+    let id: CrashId = id.parse().expect("a valid ID");
+    let outcome = session::replay(&session_on("free", &id.subject), &id);
+    assert_eq!(outcome.violations, []);
+    assert_eq!(outcome.tally.points, 1, "the crash point exists");
+}
+
+#[test]
+fn a_growing_truncate_is_all_or_nothing() {
+    is_mended("bytefs/seq1-415@3:none");
+    is_mended("bytefs/seq1-434@3:none");
+}
