@@ -146,7 +146,9 @@ impl Lab {
         only: Option<Only>,
         most_violations: usize,
     ) -> Self {
-        Self { subject, workload, room, bound, only, most_violations, inner: Mutex::new(Inner::default()) }
+        let moment = Moment { operation: "the first mount".to_owned(), ..Moment::default() };
+        let inner = Mutex::new(Inner { moment, ..Inner::default() });
+        Self { subject, workload, room, bound, only, most_violations, inner }
     }
 
     /// Says what is being done from now on, what a crash may leave meanwhile, and whether crashes are looked at.

@@ -22,6 +22,8 @@ pub struct Range {
     pub mtimes: Vec<i64>,
     /// The same for change times.
     pub ctimes: Vec<i64>,
+    /// Whether an operation since then promises less than a write: `fallocate` may be found half done, byte by byte.
+    pub torn: bool,
 }
 
 impl Range {
@@ -30,6 +32,7 @@ impl Range {
             versions: vec![Arc::clone(&node.data)],
             mtimes: vec![node.times[1]],
             ctimes: vec![node.times[2]],
+            torn: false,
         }
     }
 
@@ -42,7 +45,7 @@ impl Range {
     }
 
     fn widened(&self, other: &Self) -> Self {
-        let mut wide = self.clone();
+        let mut wide = Self { torn: self.torn || other.torn, ..self.clone() };
         for version in &other.versions {
             if !wide.versions.contains(version) {
                 wide.versions.push(Arc::clone(version));
@@ -194,6 +197,7 @@ impl Oracle {
                 if let Operation::Allocate(..) = operation {
                     // The new size is a promised attribute; what the range held may still be there.
                     resize_all(&mut range.versions, new.data.len());
+                    range.torn = true;
                 }
                 range.versions.push(Arc::clone(&new.data));
             }
@@ -248,7 +252,7 @@ impl Oracle {
             return;
         };
         if data_only {
-            range.versions = vec![Arc::clone(&node.data)];
+            (range.versions, range.torn) = (vec![Arc::clone(&node.data)], false);
         } else {
             *range = Range::exactly(node);
         }
@@ -309,7 +313,7 @@ fn node_difference(there: &Node, due: &Node, range: Option<&Range>, legal: &Lega
         }
     }
     match range {
-        Some(range) => contents_difference(&there.data, &range.versions, atomic_writes),
+        Some(range) => contents_difference(&there.data, &range.versions, atomic_writes && !range.torn),
         None if there.data != due.data => Some("holds something else than it should".to_owned()),
         None => None,
     }

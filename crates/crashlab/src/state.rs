@@ -121,14 +121,8 @@ impl Bound {
     pub const SUBSETS: Self = Self { torn: 2, cleaning: 2, recovery: 2, ..Self::EXHAUSTIVE };
 
     /// What finds most: all subsets of up to 4 units, single units of more, and a few of everything else.
-    pub const BRISK: Self = Self {
-        all_subsets_up_to: 4,
-        subset_size: 1,
-        torn: 1,
-        cleaning: 2,
-        recovery: 2,
-        one_point_in: 1,
-    };
+    pub const BRISK: Self =
+        Self { all_subsets_up_to: 4, subset_size: 1, torn: 1, cleaning: 2, recovery: 2, one_point_in: 1 };
 
     /// The two ends of every crash point, and a few states between.
     pub const LINEAR: Self =

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amphi_device::Lpa;
-use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions, fsck};
+use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, fsck};
 use amphi_ssd::{OpenOptions, Profile, Ssd};
 use amphi_vfs::{AccessTimes, FileSystem};
 
@@ -36,13 +36,18 @@ pub trait Subject: Send + Sync {
     fn bookkeeping(&self) -> &'static [Lpa];
 }
 
-/// ByteFS.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ByteFsSubject;
+/// ByteFS, in one of its two ways of making data durable.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteFsSubject {
+    data: DataMode,
+}
 
 impl Subject for ByteFsSubject {
     fn name(&self) -> &'static str {
-        "bytefs"
+        match self.data {
+            DataMode::Ordered => NAMES[0],
+            DataMode::Journal => NAMES[1],
+        }
     }
 
     fn format(&self, device: &Rig) -> Result<(), String> {
@@ -54,6 +59,7 @@ impl Subject for ByteFsSubject {
         let options = MountOptions {
             write_back_interval_ns: 0,
             access_times: AccessTimes::Never,
+            data: self.data,
             ..MountOptions::default()
         };
         match ByteFs::mount(device, options) {
@@ -76,12 +82,14 @@ impl Subject for ByteFsSubject {
 /// The subjects by name.
 #[must_use]
 pub fn named(name: &str) -> Option<Arc<dyn Subject>> {
-    let all: [Arc<dyn Subject>; 1] = [Arc::new(ByteFsSubject)];
-    all.into_iter().find(|subject| subject.name() == name)
+    let all = [DataMode::Ordered, DataMode::Journal].map(|data| ByteFsSubject { data });
+    all.into_iter()
+        .find(|subject| subject.name() == name)
+        .map(|subject| Arc::new(subject) as Arc<dyn Subject>)
 }
 
 /// The names there are.
-pub const NAMES: [&str; 1] = ["bytefs"];
+pub const NAMES: [&str; 2] = ["bytefs", "bytefs-journal"];
 
 /// How large the device is that a file system is crashed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,61 +1,156 @@
 //! The laboratory can fail: bugs planted in the device, the firmware and ByteFS, each found by a small part of the workloads that continuous integration
 //! runs, in a report that names the right operation. The same workloads find nothing where nothing is planted.
 
-use amphi_crashlab::{Bound, CrashId, Kind, Looking, Session, Violation, WorkloadId, session, subject};
+use amphi_crashlab::workload::Operation;
+use amphi_crashlab::{Bound, Kind, Looking, Session, Violation, WorkloadId, session, subject};
 use amphi_fs_bytefs::planted::{self as in_bytefs, Bug as InByteFs};
 use amphi_ssd::planted::{self as in_ssd, Bug as InSsd};
 
-/// A bug of one of the crates.
+/// Where a bug is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bug {
-    Ssd(InSsd),
-    ByteFs(InByteFs),
+enum Place {
+    /// In this sequence of one operation.
+    Seq1(u64),
+    /// In these operations, one a line.
+    Script(&'static str),
 }
+use Place::{Script, Seq1};
 
-fn plant(bug: Option<Bug>) {
-    in_ssd::plant(match bug {
-        Some(Bug::Ssd(bug)) => Some(bug),
-        _ => None,
-    });
-    in_bytefs::plant(match bug {
-        Some(Bug::ByteFs(bug)) => Some(bug),
-        _ => None,
-    });
-}
+/// Bugs of the device and its firmware, where each is found, and what the report has to say.
+const IN_SSD: [(InSsd, Place, &str); 9] = [
+    (InSsd::VerifyReadReturnsEarly, Seq1(0), "create foo"),
+    (InSsd::LastLineNotFlushed, Seq1(0), "create foo"),
+    (InSsd::CommitNotRecorded, Seq1(0), "create foo"),
+    (InSsd::StaleEntryAfterBlockWrite, Seq1(18), "fsync foo"),
+    (InSsd::CleaningOutOfOrder, Seq1(4), "create A/foo"),
+    (InSsd::UncommittedReplayed, Seq1(0), "create foo"),
+    (InSsd::LogClearedEarly, Seq1(0), "create foo"),
+    (InSsd::CommitsOutliveRecovery, Seq1(0), "the first mount"),
+    (InSsd::MergedTooFar, Script("tmpfile foo"), "tmpfile foo"),
+];
 
-/// Looks at workloads from `first` on until one shows something wrong.
-fn find(session: &Session, kind: Kind, numbers: impl Iterator<Item = u64>) -> Option<Violation> {
-    let looking = Looking { bound: Bound::BRISK, only: None, most_violations: 1, record: false };
-    numbers
-        .map(|number| session.run(WorkloadId { kind, number }, &looking))
-        .find_map(|outcome| outcome.violations.into_iter().next())
-}
+const OVERWRITE: &str = "create foo\nwrite foo 0 8192\nfsync foo\nwrite foo 100 50\nfsync foo";
 
-/// Prints where each bug is found first: how the table in `EXPECTED` is made.
-#[test]
-#[ignore = "a search of minutes, for whoever adds a bug"]
-fn survey() {
-    let wanted = std::env::var("AMPHI_BUG").unwrap_or_default();
-    let all = in_ssd::BUGS.into_iter().map(Bug::Ssd).chain(in_bytefs::BUGS.into_iter().map(Bug::ByteFs));
-    for bug in all.filter(|bug| format!("{bug:?}").contains(&wanted)) {
-        plant(None);
-        let session = Session::new(subject::named("bytefs").expect("known"), "free").expect("possible");
-        plant(Some(bug));
-        let stages: [(Kind, u64, u64); 4] =
-            [(Kind::Seq1, 435, 1), (Kind::Extra1, 330, 1), (Kind::Seq2, 466_382, 997), (Kind::Random, 5, 1)];
-        let found = stages
-            .into_iter()
-            .find_map(|(kind, count, step)| find(&session, kind, (0..count).step_by(step as usize)));
-        plant(None);
-        match found {
-            Some(violation) => {
-                println!("{bug:?}: {} [{}] {}", violation.id, violation.operation, violation.what)
-            }
-            None => println!("{bug:?}: NOT FOUND"),
+/// The same for ByteFS.
+const IN_BYTEFS: [(InByteFs, Place, &str); 24] = [
+    (InByteFs::LastStoreNotFlushed, Seq1(0), "create foo"),
+    (InByteFs::FenceMissing, Seq1(0), "create foo"),
+    (InByteFs::VerifyMissing, Seq1(0), "create foo"),
+    (InByteFs::BitmapOutsideTransaction, Seq1(0), "create foo"),
+    (InByteFs::EntryOutsideTransaction, Seq1(266), "rename foo bar"),
+    (InByteFs::TransactionNumberReused, Seq1(0), "create foo"),
+    (InByteFs::RenameInTwoSteps, Seq1(266), "rename foo bar"),
+    (InByteFs::LinkCountInRename, Seq1(353), "rename B A/C"),
+    (InByteFs::ParentNotMoved, Seq1(353), "rename B A/C"),
+    (InByteFs::LinkCountNotWritten, Seq1(188), "link foo bar"),
+    // Found when what was there after the first crash is removed.
+    (InByteFs::LinkCountInRmdir, Script("mkdir A\nrmdir A"), "after everything was removed"),
+    (InByteFs::OrphanNotRecorded, Script("tmpfile foo"), "tmpfile foo"),
+    (InByteFs::InodeLeaked, Script("create foo\nunlink foo"), "after removing everything"),
+    (
+        InByteFs::ExtentLeaked,
+        Script("create foo\nwrite-mapped foo 0 8192\nunlink foo"),
+        "after removing everything",
+    ),
+    (InByteFs::RecoverSkipped, Seq1(0), "the first mount"),
+    (InByteFs::OrphansNotFinished, Script("tmpfile foo"), "tmpfile foo"),
+    (InByteFs::CommitBeforeData, Seq1(12), "fallocate foo zero"),
+    (InByteFs::SizeBeforeData, Script("create foo\nwrite foo 0 8192\nfsync foo"), "fsync foo"),
+    (InByteFs::DataLinesNotFlushed, Script(OVERWRITE), "operation 4: fsync foo"),
+    (
+        InByteFs::DataNotVerified,
+        Script("create foo\nwrite foo 0 8192\nfsync foo\nwrite foo 100 50\nfdatasync foo"),
+        "fdatasync foo",
+    ),
+    (InByteFs::AttributesForgotten, Script(OVERWRITE), "operation 4: fsync foo"),
+    (
+        InByteFs::SizeForgotten,
+        Script("create foo\nwrite foo 0 100\nfsync foo\nwrite foo 100 50\nfdatasync foo"),
+        "fdatasync foo",
+    ),
+    (InByteFs::SyncForgotten, Seq1(19), "sync"),
+    (
+        InByteFs::HiddenBytesUncovered,
+        Script("create foo\nwrite foo 0 8192\nfsync foo\ntruncate foo 2500\nwrite foo 5000 100\nfsync foo"),
+        "operation 5: fsync foo",
+    ),
+];
+
+fn new_session(place: Place) -> Session {
+    let session = Session::new(subject::named("bytefs").expect("known"), "free").expect("it can be made");
+    match place {
+        Seq1(_) => session,
+        Script(text) => {
+            let operations: Vec<Operation> =
+                text.lines().map(|line| line.parse().expect("an operation")).collect();
+            session.with_trace(operations)
         }
     }
 }
 
-fn replayed(session: &Session, id: &CrashId) -> Option<Violation> {
-    session::replay(session, id).violations.into_iter().next()
+/// The first thing that is wrong at a place.
+fn find(session: &Session, place: Place) -> Option<Violation> {
+    let looking = Looking {
+        bound: Bound { recovery: 24, ..Bound::BRISK },
+        only: None,
+        most_violations: 1,
+        record: false,
+    };
+    let workload = match place {
+        Seq1(number) => WorkloadId { kind: Kind::Seq1, number },
+        Script(_) => WorkloadId { kind: Kind::Trace, number: 0 },
+    };
+    session.run(workload, &looking).violations.into_iter().next()
+}
+
+fn is_found(bug: &str, place: Place, says: &str, plant: &dyn Fn(bool)) -> Result<(), String> {
+    let session = new_session(place);
+    plant(false);
+    if let Some(violation) = find(&session, place) {
+        return Err(format!("{place:?} finds {violation:?} where nothing is planted"));
+    }
+    plant(true);
+    let found = find(&session, place);
+    let again = found.as_ref().map(|violation| session::replay(&session, &violation.id));
+    plant(false);
+    let (Some(violation), Some(again)) = (found, again) else {
+        return Err(format!("{bug} is not found in {place:?}"));
+    };
+    let report = format!("{}: {}", violation.operation, violation.what);
+    if !report.contains(says) {
+        return Err(format!("{bug} is reported as '{report}', without '{says}'"));
+    }
+    println!("{bug}: {} {report}", violation.id);
+    // What shows at a crash shows again when that crash alone is done again.
+    let without_crash = violation.what.contains("answers") || violation.operation == "the first mount";
+    if again.violations.is_empty() && !without_crash {
+        return Err(format!("{bug}: the replay of {} shows nothing wrong", violation.id));
+    }
+    Ok(())
+}
+
+fn all_are_found(outcomes: impl Iterator<Item = Result<(), String>>) {
+    let missed: Vec<String> = outcomes.filter_map(Result::err).collect();
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+#[test]
+fn bugs_of_the_device_and_its_firmware_are_found() {
+    let listed: Vec<InSsd> = IN_SSD.iter().map(|(bug, ..)| *bug).collect();
+    assert_eq!(listed, in_ssd::BUGS, "every bug is looked for");
+    all_are_found(IN_SSD.into_iter().map(|(bug, place, says)| {
+        is_found(&format!("{bug:?}"), place, says, &|on| in_ssd::plant(on.then_some(bug)))
+    }));
+}
+
+#[test]
+fn bugs_of_bytefs_are_found() {
+    let mut listed: Vec<String> = IN_BYTEFS.iter().map(|(bug, ..)| format!("{bug:?}")).collect();
+    let mut there: Vec<String> = in_bytefs::BUGS.iter().map(|bug| format!("{bug:?}")).collect();
+    listed.sort();
+    there.sort();
+    assert_eq!(listed, there, "every bug is looked for");
+    all_are_found(IN_BYTEFS.into_iter().map(|(bug, place, says)| {
+        is_found(&format!("{bug:?}"), place, says, &|on| in_bytefs::plant(on.then_some(bug)))
+    }));
 }

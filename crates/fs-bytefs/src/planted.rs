@@ -30,6 +30,26 @@ pub enum Bug {
     LinkCountInRmdir,
     /// A file without a name does not stand in the orphan table.
     OrphanNotRecorded,
+    /// Deleting a file does not free its inode in the bitmap.
+    InodeLeaked,
+    /// Deleting or cutting a file does not free its blocks in the bitmap.
+    ExtentLeaked,
+    /// Mounting does not `RECOVER`.
+    RecoverSkipped,
+    /// Mounting leaves files in the orphan table alone.
+    OrphansNotFinished,
+    /// Write-back commits the inode before the data have arrived.
+    CommitBeforeData,
+    /// Write-back commits the new size in a transaction before the data and their extents.
+    SizeBeforeData,
+    /// Data written back by bytes are not flushed.
+    DataLinesNotFlushed,
+    /// Data written back by bytes are not verified.
+    DataNotVerified,
+    /// `fsync` forgets attributes where there are no new blocks.
+    AttributesForgotten,
+    /// `fdatasync` forgets that the file has grown.
+    SizeForgotten,
     /// `sync` does nothing.
     SyncForgotten,
     /// A file that grows uncovers what was hidden behind its old end.
@@ -38,7 +58,7 @@ pub enum Bug {
 
 /// Every bug, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 14] = [
+pub const BUGS: [Bug; 24] = [
     Bug::LastStoreNotFlushed,
     Bug::FenceMissing,
     Bug::VerifyMissing,
@@ -51,6 +71,16 @@ pub const BUGS: [Bug; 14] = [
     Bug::LinkCountNotWritten,
     Bug::LinkCountInRmdir,
     Bug::OrphanNotRecorded,
+    Bug::InodeLeaked,
+    Bug::ExtentLeaked,
+    Bug::RecoverSkipped,
+    Bug::OrphansNotFinished,
+    Bug::CommitBeforeData,
+    Bug::SizeBeforeData,
+    Bug::DataLinesNotFlushed,
+    Bug::DataNotVerified,
+    Bug::AttributesForgotten,
+    Bug::SizeForgotten,
     Bug::SyncForgotten,
     Bug::HiddenBytesUncovered,
 ];

@@ -39,9 +39,9 @@ pub fn setattr<D: BlockPort + WriteLog>(
         Some(mode) => state.xattrs.follow_mode(core, inode.ino, mode)?,
         None => None,
     };
-    if change.size.is_some_and(|size| size > state.size_on_device) {
-        // Growing writes back what was written before, in a transaction of its own: not with the times of this change, which is
-        // all or nothing (crash lab: bytefs/seq1-415@3:none).
+    if change.size.is_some_and(|size| size > state.size_on_device || core.journals_data()) {
+        // Growing, and any cut where data are journaled, writes back what was written before, in a transaction of its own: not with
+        // the times of this change, which is all or nothing (crash lab: bytefs/seq1-415@3:none, bytefs-journal/seq1-411@3:none).
         write_back(core, &inode, &mut state, false)?;
     }
     let before = (state.mode, state.uid, state.gid, state.atime, state.mtime, state.ctime);

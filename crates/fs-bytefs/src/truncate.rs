@@ -11,6 +11,7 @@ use crate::extent::FILE_PAGES_MAX;
 use crate::file::FILE_BYTES_MAX;
 use crate::format::PAGE;
 use crate::inode::{Inode, State};
+use crate::planted::{self, Bug};
 use crate::tx::Tx;
 use crate::writeback::write_back;
 use crate::xattr;
@@ -139,7 +140,9 @@ fn free_step<D: BlockPort + WriteLog>(state: &mut State, from: u64, tx: &mut Tx<
         }
         let cut = from.max(first + pages.saturating_sub(STEP_PAGES - freed)).max(first);
         let gone = tree.remove(cut, FILE_PAGES_MAX, &mut || unreachable!("a cut at the end adds no extent"));
-        freed += gone.free(tx);
+        if !planted::has(Bug::ExtentLeaked) {
+            freed += gone.free(tx);
+        }
     }
     state.data_pages = state.data_pages.saturating_sub(freed);
     false
@@ -171,7 +174,9 @@ pub fn delete<'a, D: BlockPort + WriteLog>(
         tx = Tx::new(core, 0)?;
     }
     xattr::free(state, &mut tx);
-    tx.free_inode(inode.ino);
+    if !planted::has(Bug::InodeLeaked) {
+        tx.free_inode(inode.ino);
+    }
     let slot = state.orphan_slot.take();
     if let Some(slot) = slot {
         tx.set_orphan(slot, 0);

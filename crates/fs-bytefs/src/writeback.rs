@@ -15,6 +15,7 @@ use crate::file::FileBody;
 use crate::format::LINE;
 use crate::inode::{Inode, State};
 use crate::journal::{self, Record};
+use crate::planted::{self, Bug};
 use crate::tx::Tx;
 
 /// Most pages written by one command: 1 MB.
@@ -46,19 +47,36 @@ pub fn write_back<D: BlockPort + WriteLog>(
 ///
 /// # Errors
 /// As there.
-pub fn write_back_in<D: BlockPort + WriteLog>(
-    core: &Core<D>,
+pub fn write_back_in<'a, D: BlockPort + WriteLog>(
+    core: &'a Core<D>,
     inode: &Inode,
     state: &mut State,
-    mut tx: Tx<'_, D>,
+    mut tx: Tx<'a, D>,
     attributes: bool,
 ) -> Result<()> {
     let grows = state.size != state.size_on_device;
     let file = state.file_mut()?;
     let mut dirty = std::mem::take(&mut file.dirty);
     dirty.sort_unstable();
+    if grows && planted::has(Bug::SizeBeforeData) {
+        let mut early = Tx::new(core, 0)?;
+        let size_on_device = std::mem::replace(&mut state.size_on_device, state.size);
+        inode.write_lower(core, state, &mut early);
+        early.commit()?;
+        state.size_on_device = size_on_device;
+    }
+    let file = state.file_mut()?;
     let (new_pages, fresh) = map_pages(file, &dirty, &mut tx);
+    if planted::has(Bug::CommitBeforeData) {
+        state.size_on_device = state.size;
+        inode.write_changed(core, state, &mut tx);
+        tx.commit()?;
+        tx = Tx::new(core, 0)?;
+    }
+    let file = state.file_mut()?;
     let sent = write_data(core, inode.ino, file, &dirty, &fresh, &mut tx)?;
+    let grows = grows && !(planted::has(Bug::SizeForgotten) && !attributes);
+    let attributes = attributes && !planted::has(Bug::AttributesForgotten);
     let metadata = grows || !fresh.is_empty() || attributes;
     if metadata {
         state.data_pages += new_pages;
@@ -67,7 +85,7 @@ pub fn write_back_in<D: BlockPort + WriteLog>(
     }
     if tx.is_empty() {
         drop(tx);
-        if sent.stored {
+        if sent.stored && !planted::has(Bug::DataNotVerified) {
             core.device.fence();
             core.device.verify_read().map_err(|error| core.broken(error))?;
         }
@@ -186,7 +204,9 @@ fn write_data<D: BlockPort + WriteLog>(
                         continue;
                     }
                     device.store(at, bytes, None, Structure::Data).map_err(|error| core.broken(error))?;
-                    device.flush_lines(at, len);
+                    if !planted::has(Bug::DataLinesNotFlushed) {
+                        device.flush_lines(at, len);
+                    }
                     sent.stored = true;
                 }
             }
