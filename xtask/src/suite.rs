@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::step::{self, step};
-use crate::{external_suites, lint, packages};
+use crate::{crash_lab, external_suites, lint, packages};
 
 /// What `cargo xtask test` takes.
 #[derive(clap::Args)]
@@ -38,6 +38,8 @@ enum Part {
     Tests,
     /// A million power cuts and host crashes of the emulated SSD, and violations of its contract planted to be noticed.
     PowerCuts,
+    /// A slice of the crash laboratory's workloads; with --long, all sequences of two operations, which takes hours and can be gone on with.
+    CrashLab,
     /// pjdfstest, fsx, stress-ng and dbench on a mount.
     Suites,
     /// PostgreSQL, RocksDB, Redis, SQLite, git and a C build on a mount whose daemon is killed and whose device loses its power.
@@ -48,11 +50,12 @@ enum Part {
     PowerLoop,
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     Part::Lint,
     Part::Docs,
     Part::Tests,
     Part::PowerCuts,
+    Part::CrashLab,
     Part::Suites,
     Part::Programs,
     Part::KillLoop,
@@ -119,6 +122,7 @@ fn run_part(root: &Path, part: Part, options: &Options) -> Result<()> {
                 step::run(&mut test)
             })
         }
+        Part::CrashLab => crash_lab::run(root, options.long),
         Part::Suites => external_suites::run(root, cargo_test(root, options)),
         Part::Programs => programs(root, options),
         Part::KillLoop => step("kill -9 loop", || crash_loop(root, options, "crash_loops::kill_loop")),

@@ -25,6 +25,8 @@ pub struct Campaign {
     pub kind: Kind,
     /// Numbers of the workloads: from this one on, up to but without that one.
     pub numbers: std::ops::Range<u64>,
+    /// Only numbers that are multiples of this.
+    pub every: u64,
     /// How many states of each.
     pub bound: Bound,
     /// Processors used.
@@ -127,7 +129,7 @@ fn work(shared: &Shared<'_>, progress: &(dyn Fn(&Report) + Sync)) -> Result<(), 
         }
         let to = (from + CHUNK).min(campaign.numbers.end);
         let mut chunk = Tally::default();
-        for number in from..to {
+        for number in (from..to).filter(|number| number % campaign.every.max(1) == 0) {
             let left = campaign.most_violations.saturating_sub(shared.state.lock().report.violations.len());
             if left == 0 {
                 shared.stop.store(true, Ordering::Relaxed);
@@ -170,8 +172,8 @@ fn finish(shared: &Shared<'_>, from: u64, to: u64, chunk: Tally) -> Result<(), S
 
 /// What a checkpoint has to have in common with the campaign that goes on with it.
 fn terms(campaign: &Campaign) -> String {
-    let Campaign { subject, profile, kind, numbers, bound, .. } = campaign;
-    format!("{} {profile} {kind} {}..{} {bound:?}", subject.name(), numbers.start, numbers.end)
+    let Campaign { subject, profile, kind, numbers, every, bound, .. } = campaign;
+    format!("{} {profile} {kind} {}..{} every {every} {bound:?}", subject.name(), numbers.start, numbers.end)
 }
 
 fn save(campaign: &Campaign, report: &Report, kept: &Tally) -> Result<(), String> {

@@ -109,4 +109,5 @@ fn is_mended(id: &str) {
 fn a_growing_truncate_is_all_or_nothing() {
     is_mended("bytefs/seq1-415@3:none");
     is_mended("bytefs/seq1-434@3:none");
+    is_mended("bytefs-journal/seq1-411@3:none");
 }

@@ -76,6 +76,9 @@ pub struct Options {
     /// How many workloads; without it, all that are numbered, or 100 seeds.
     #[arg(long)]
     count: Option<u64>,
+    /// Only workloads whose number is a multiple of this.
+    #[arg(long, default_value_t = 1)]
+    every: u64,
     /// Only one crash point in so many is looked at.
     #[arg(long, default_value_t = 1)]
     one_point_in: u64,
@@ -118,6 +121,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         profile: options.profile.clone().unwrap_or_else(|| "free".to_owned()),
         kind,
         numbers: numbers_of(options, kind),
+        every: options.every,
         bound: bound_of(options),
         jobs: options.jobs,
         most_violations: options.violations,
@@ -125,7 +129,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         checkpoint: options.checkpoint.clone(),
     };
     let (from, to) = (campaign.numbers.start, campaign.numbers.end);
-    let bar = bar(to - from);
+    let bar = bar((to - from).div_ceil(options.every.max(1)));
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot wait for signals")?;
