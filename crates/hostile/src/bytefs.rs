@@ -6,7 +6,7 @@ use amphi_device::{BlockPort, Device, Lpa, PAGE_BYTES, Structure};
 use amphi_fs_bytefs::format::{
     InodeLower, InodeUpper, LINE, Layout, NODE_MAGIC, SUPER_STATE_OFFSET, SuperState, Superblock, XATTR_MAGIC,
 };
-use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions, fsck};
+use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, fsck};
 use amphi_rt::sync::OnceCell;
 use amphi_ssd::{OpenOptions, Ssd};
 use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, RenameMode, WriteMode, XattrMode};
@@ -30,7 +30,8 @@ fn origin() -> &'static Ssd {
         ByteFs::format(&device, &FormatOptions { inodes: Some(256), ..FormatOptions::default() })
             .expect("the device is large enough");
         let device = Arc::new(device);
-        let fs = ByteFs::mount(Arc::clone(&device), mount_options()).expect("what was just formatted mounts");
+        let fs =
+            ByteFs::mount(Arc::clone(&device), mount_options(true)).expect("what was just formatted mounts");
         furnish(&fs).expect("an empty file system has room");
         fs.unmount().expect("an idle file system unmounts");
         let device = Arc::into_inner(device).expect("nobody else has it");
@@ -38,8 +39,10 @@ fn origin() -> &'static Ssd {
     })
 }
 
-fn mount_options() -> MountOptions {
+fn mount_options(journal: bool) -> MountOptions {
+    let data = if journal { DataMode::Journal } else { DataMode::Ordered };
     MountOptions {
+        data,
         write_back_interval_ns: 0,
         page_cache_pages: 64,
         inode_cache: 32,
@@ -73,11 +76,12 @@ fn furnish(fs: &dyn FileSystem) -> amphi_vfs::Result<()> {
 /// Damages the file system as the input says, then does with it what people do with file systems.
 pub fn bytefs_image(input: &[u8]) {
     let device = origin().fork().expect("memory");
+    let journal = input.len() % 2 == 1;
     damage(&device, &mut Input::new(input));
     let checked = fsck::check(&device, &mut |_| ());
     let is_sound = checked.as_ref().is_ok_and(|report| report.errors == 0);
     let device = Arc::new(device);
-    match ByteFs::mount(Arc::clone(&device), mount_options()) {
+    match ByteFs::mount(Arc::clone(&device), mount_options(journal)) {
         Ok(fs) => use_it(fs, is_sound),
         Err(error) => assert!(!is_sound, "the check found nothing, and yet: {error}"),
     }
@@ -85,7 +89,7 @@ pub fn bytefs_image(input: &[u8]) {
     if let Ok(repaired) = fsck::repair(&device, &mut |_| ()) {
         assert!(repaired.after.errors <= repaired.before.errors, "a repair makes nothing worse");
         if repaired.after.errors == 0 {
-            let fs = ByteFs::mount(Arc::new(device), mount_options()).expect("what was mended mounts");
+            let fs = ByteFs::mount(Arc::new(device), mount_options(journal)).expect("what was mended mounts");
             use_it(fs, true);
         }
     }

@@ -5,7 +5,7 @@ use amphi_device::{
     BlockPort, BytePort, Completion, Error, Lpa, PAGE_BYTES, Result, Structure, TxId, WriteLog,
 };
 use amphi_rt::Sim;
-use amphi_ssd::{OpenOptions, Ssd};
+use amphi_ssd::{Firmware, OpenOptions, Ssd};
 
 use crate::input::Input;
 
@@ -16,8 +16,15 @@ pub fn commands(input: &[u8]) {
     Sim::new(1).run(|| {
         let mut input = Input::new(input);
         let options = OpenOptions { free: input.one_in(2), ..OpenOptions::default() };
-        let ssd = Ssd::try_in_memory(&crate::tiny(), CAPACITY as u64, &options).expect("a valid profile");
-        let mut run = Run { ssd: Some(ssd), expected: vec![0; CAPACITY], transactions: 1 };
+        let mut profile = crate::tiny();
+        profile.link.dma_read_ns = u64::from(input.u8()) * 4;
+        let has_log = !input.one_in(3);
+        if !has_log {
+            profile.firmware.kind = Firmware::PageCache;
+            profile.firmware.cache_bytes = 64 << 10;
+        }
+        let ssd = Ssd::try_in_memory(&profile, CAPACITY as u64, &options).expect("a valid profile");
+        let mut run = Run { ssd: Some(ssd), has_log, expected: vec![0; CAPACITY], transactions: 1 };
         for _ in 0..300 {
             if input.is_empty() {
                 break;
@@ -31,6 +38,8 @@ pub fn commands(input: &[u8]) {
 struct Run {
     /// Taken only while it is powered up again.
     ssd: Option<Ssd>,
+    /// Whether the firmware keeps a write log; else a page cache, and refuses what belongs to the log.
+    has_log: bool,
     /// What loads must find.
     expected: Vec<u8>,
     /// The next transaction number that was never used.
@@ -62,7 +71,7 @@ impl Run {
             10 => self.commit(input),
             11 => {
                 self.post();
-                self.ssd().recover().expect("a sound device recovers");
+                self.recover();
                 // What open transactions stored is gone; numbers may start again.
                 self.transactions = 1;
                 self.look();
@@ -100,17 +109,28 @@ impl Run {
             }
             Err(Error::OutOfRange { what: "store", .. }) => assert!(!inside),
             Err(Error::Misaligned { what: "store", .. }) => assert!(inside && !in_page),
+            Err(Error::Unsupported(_)) => assert!(!self.has_log && tx.is_some()),
             // Lines left the cache early, and the log could not take them.
             Err(_) => self.may_have_lost(&outcome),
         }
     }
 
-    fn load(&self, input: &mut Input<'_>, tag: Structure) {
+    fn load(&mut self, input: &mut Input<'_>, tag: Structure) {
         let at = address(input);
         let mut into = vec![0xa5; usize::from(input.u16() % 9000)];
-        match self.ssd().load(at, &mut into, tag) {
+        let by_dma = input.one_in(4);
+        if by_dma {
+            // The engine copies what the device holds, not what is on its way.
+            self.post();
+        }
+        let outcome = match by_dma {
+            true => self.ssd().load_dma(at, &mut into, tag),
+            false => self.ssd().load(at, &mut into, tag),
+        };
+        match outcome {
             Ok(()) => assert!(into == self.expected[at as usize..at as usize + into.len()], "a load at {at}"),
-            Err(Error::OutOfRange { what: "load", .. }) => assert!(!is_inside(at, into.len())),
+            Err(Error::OutOfRange { .. }) => assert!(!is_inside(at, into.len())),
+            Err(Error::Unsupported(_)) => assert!(by_dma),
             Err(other) => panic!("a load at {at}: {other}"),
         }
     }
@@ -171,6 +191,7 @@ impl Run {
         match self.ssd().commit(tx) {
             Ok(()) => self.transactions = self.transactions.max(number + 1),
             Err(Error::AlreadyCommitted(_) | Error::NoSpace(_)) => {}
+            Err(Error::Unsupported(_)) => assert!(!self.has_log),
             Err(other) => panic!("a commit of {tx:?}: {other}"),
         }
         // A commit gives its stores effect once more, over newer ones of others.
@@ -191,10 +212,17 @@ impl Run {
         let _ = self.ssd().clean_log();
         let ssd =
             self.ssd.take().expect("there is always a device").restart().expect("a sound image powers up");
-        ssd.recover().expect("a sound device recovers");
         self.ssd = Some(ssd);
+        self.recover();
         self.transactions = 1;
         self.look();
+    }
+
+    fn recover(&self) {
+        match self.ssd().recover() {
+            Ok(_) => assert!(self.has_log),
+            Err(error) => assert!(!self.has_log && matches!(error, Error::Unsupported(_)), "{error}"),
+        }
     }
 
     /// Lets everything stored so far arrive.
@@ -210,6 +238,7 @@ impl Run {
         match outcome {
             Ok(()) => {}
             Err(Error::AlreadyCommitted(_) | Error::NoSpace(_)) => self.look(),
+            Err(Error::Unsupported(_)) => assert!(!self.has_log),
             Err(other) => panic!("{other}"),
         }
     }

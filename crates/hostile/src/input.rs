@@ -46,9 +46,9 @@ impl<'a> Input<'a> {
         self.number(4) as u32
     }
 
-    /// A number below `bound`, which is not 0.
+    /// A number below `bound`; 0 if that is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.number(if bound > 1 << 16 { 4 } else { 2 }) % bound
+        self.number(if bound > 1 << 16 { 4 } else { 2 }) % bound.max(1)
     }
 
     /// A number that is likely to be a limit of something: small, huge, a power of two, near `limit`, or any.

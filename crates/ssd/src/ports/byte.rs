@@ -34,7 +34,7 @@ impl BytePort for Ssd {
         let ready = core.load_pages(core.timing.fetch_command(), at, into)?;
         let done = core.timing.complete(slot, core.timing.dma_to_host(ready, into.len() as u64));
         core.count().transfer(Path::ByteRead, tag, into.len() as u64);
-        core.wait_for(Command::Load, Some(tag), began, done);
+        core.wait_for(Command::DmaRead, Some(tag), began, done);
         core.power.check()
     }
 
