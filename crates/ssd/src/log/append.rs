@@ -86,12 +86,19 @@ impl Core {
                         offset: store.offset as u16,
                         len: store.data.len() as u16,
                     };
-                    if !index.insert(page, chunk) {
-                        return Err(Error::NoSpace(
-                            "a page has 65535 stores of open transactions in the log; commit some".to_owned(),
-                        ));
+                    // The usual overwrite: a store without transaction replaces the one of the same bytes for good.
+                    match index.same_bytes(page, chunk).filter(|_| store.tx == 0) {
+                        Some(old) if self.entry(old.place).tx.get() == 0 => *old = chunk,
+                        _ => {
+                            if !index.insert(page, chunk) {
+                                return Err(Error::NoSpace(
+                                    "a page has 65535 stores of open transactions in the log; commit some"
+                                        .to_owned(),
+                                ));
+                            }
+                            self.prune(&mut index, page, chunk);
+                        }
                     }
-                    self.prune(&mut index, page, chunk);
                     drop(index);
                     let count = self.count();
                     count.transfer(Path::ByteWrite, store.tag, store.data.len() as u64);

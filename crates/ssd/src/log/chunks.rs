@@ -40,9 +40,14 @@ const CLASSES: usize = 17;
 /// run, while the second slot's `place` is the one before.
 #[derive(Debug)]
 pub(crate) struct ChunkArena {
+    /// Runs are counted from `base`, which lies on a line of the processor's cache, so that a run of up to eight chunks is in one line.
     slots: Vec<Chunk>,
+    base: usize,
     free: [u32; CLASSES],
 }
+
+/// Chunks in a line of the processor's cache.
+const IN_LINE: usize = 64 / size_of::<Chunk>();
 
 /// What a slot of a taken run holds before a chunk does: nothing that looks like a free run.
 const TAKEN: Chunk = Chunk { place: NONE, offset: 0, len: 1 };
@@ -50,7 +55,7 @@ const TAKEN: Chunk = Chunk { place: NONE, offset: 0, len: 1 };
 impl ChunkArena {
     /// An arena without storage.
     pub(crate) const fn new() -> Self {
-        Self { slots: Vec::new(), free: [NONE; CLASSES] }
+        Self { slots: Vec::new(), base: 0, free: [NONE; CLASSES] }
     }
 
     /// The size class that holds `count` chunks, at least two.
@@ -58,30 +63,34 @@ impl ChunkArena {
         count.next_power_of_two().trailing_zeros() as u16
     }
 
+    fn slot(&mut self, at: u32) -> &mut Chunk {
+        &mut self.slots[self.base + at as usize]
+    }
+
     fn link(&mut self, run: u32, class: u16) {
         let next = self.free[usize::from(class)];
-        self.slots[run as usize] = Chunk { place: next, offset: class, len: 0 };
-        self.slots[run as usize + 1] = TAKEN;
+        *self.slot(run) = Chunk { place: next, offset: class, len: 0 };
+        *self.slot(run + 1) = TAKEN;
         if next != NONE {
-            self.slots[next as usize + 1].place = run;
+            self.slot(next + 1).place = run;
         }
         self.free[usize::from(class)] = run;
     }
 
     fn unlink(&mut self, run: u32, class: u16) {
-        let (next, before) = (self.slots[run as usize].place, self.slots[run as usize + 1].place);
+        let (next, before) = (self.slot(run).place, self.slot(run + 1).place);
         if before == NONE {
             self.free[usize::from(class)] = next;
         } else {
-            self.slots[before as usize].place = next;
+            self.slot(before).place = next;
         }
         if next != NONE {
-            self.slots[next as usize + 1].place = before;
+            self.slot(next + 1).place = before;
         }
     }
 
     fn is_free(&self, run: u32, class: u16) -> bool {
-        self.slots.get(run as usize).is_some_and(|slot| slot.len == 0 && slot.offset == class)
+        self.slots.get(self.base + run as usize).is_some_and(|slot| slot.len == 0 && slot.offset == class)
     }
 
     /// Takes a run of `1 << class` slots.
@@ -99,19 +108,19 @@ impl ChunkArena {
             }
             None => self.grow(class),
         };
-        self.slots[run as usize..run as usize + (1 << class)].fill(TAKEN);
+        self.run_mut(run, 1 << class).fill(TAKEN);
         run
     }
 
     fn grow(&mut self, class: u16) -> u32 {
         let size = 1_usize << class;
-        let end = self.slots.len();
+        let end = self.slots.len() - self.base;
         let run = end.next_multiple_of(size);
-        if self.slots.capacity() < run + size {
+        if self.slots.capacity() < self.base + run + size {
             // An eighth of slack, not a doubling: the index is the log's memory overhead.
-            self.slots.reserve_exact((run + size - end).max(end / 8));
+            self.move_to(end + (run + size - end).max(end / 8));
         }
-        self.slots.resize(run + size, TAKEN);
+        self.slots.resize(self.base + run + size, TAKEN);
         // What alignment skipped is free, in runs of their own alignment.
         let mut at = end;
         while at < run {
@@ -120,6 +129,15 @@ impl ChunkArena {
             at += 1 << skipped;
         }
         run as u32
+    }
+
+    /// Moves everything to new storage, for so many slots.
+    fn move_to(&mut self, capacity: usize) {
+        let mut slots: Vec<Chunk> = Vec::with_capacity(capacity + IN_LINE - 1);
+        let base = slots.as_ptr().align_offset(64).min(IN_LINE - 1);
+        slots.resize(base, TAKEN);
+        slots.extend_from_slice(&self.slots[self.base..]);
+        (self.slots, self.base) = (slots, base);
     }
 
     /// Returns a run.
@@ -131,8 +149,8 @@ impl ChunkArena {
             }
             self.unlink(buddy, class);
             // Neither half may look free on its own any more.
-            self.slots[run as usize] = TAKEN;
-            self.slots[buddy as usize] = TAKEN;
+            *self.slot(run) = TAKEN;
+            *self.slot(buddy) = TAKEN;
             run = run.min(buddy);
             class += 1;
         }
@@ -141,17 +159,18 @@ impl ChunkArena {
 
     /// The first `count` chunks of a run.
     pub(crate) fn run(&self, run: u32, count: usize) -> &[Chunk] {
-        &self.slots[run as usize..run as usize + count]
+        &self.slots[self.base + run as usize..][..count]
     }
 
     /// The first `count` chunks of a run, to be changed.
     pub(crate) fn run_mut(&mut self, run: u32, count: usize) -> &mut [Chunk] {
-        &mut self.slots[run as usize..run as usize + count]
+        &mut self.slots[self.base + run as usize..][..count]
     }
 
     /// Copies `count` chunks from one run to another.
     pub(crate) fn move_run(&mut self, from: u32, to: u32, count: usize) {
-        self.slots.copy_within(from as usize..from as usize + count, to as usize);
+        let from = self.base + from as usize;
+        self.slots.copy_within(from..from + count, self.base + to as usize);
     }
 
     /// Bytes of memory held.

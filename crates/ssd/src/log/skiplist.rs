@@ -334,6 +334,21 @@ impl PageIndex {
         true
     }
 
+    /// The chunk of a page that covers the same bytes as `like`, to be given another place. If there are several, one of them.
+    pub(crate) fn same_bytes(&mut self, page: u16, like: Chunk) -> Option<&mut Chunk> {
+        let at = usize::from(self.find(page)?);
+        let node = self.nodes[at];
+        let chunks = match node.count {
+            1 => std::slice::from_mut(&mut self.nodes[at].chunks),
+            count => self.arena.run_mut(node.chunks.place, usize::from(count)),
+        };
+        let from = chunks.partition_point(|chunk| chunk.offset < like.offset);
+        chunks[from..]
+            .iter_mut()
+            .take_while(|chunk| chunk.offset == like.offset)
+            .find(|chunk| chunk.len == like.len)
+    }
+
     /// Keeps the chunks of a page for which `keep` says so; `keep` may change a chunk's place. Answers how many were dropped.
     pub(crate) fn retain(&mut self, page: u16, mut keep: impl FnMut(&mut Chunk) -> bool) -> usize {
         let at = self.seek(page);
