@@ -75,7 +75,7 @@ pub fn write_back_in<'a, D: BlockPort + WriteLog>(
     }
     let file = state.file_mut()?;
     let sent = write_data(core, inode.ino, file, &dirty, &fresh, &mut tx)?;
-    let grows = grows && !(planted::has(Bug::SizeForgotten) && !attributes);
+    let grows = grows && (attributes || !planted::has(Bug::SizeForgotten));
     let attributes = attributes && !planted::has(Bug::AttributesForgotten);
     let metadata = grows || !fresh.is_empty() || attributes;
     if metadata {
