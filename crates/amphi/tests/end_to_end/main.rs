@@ -10,6 +10,7 @@
 //! - `traps` what FUSE file systems are known to get wrong
 //! - `external_suites` pjdfstest, fsx, stress-ng and dbench, run by `cargo xtask test --only suites`
 //! - `program_crashes` PostgreSQL, RocksDB, Redis, SQLite, git and a build over crashes, run by `cargo xtask test --only programs`
+//! - `mixed_io` direct and buffered I/O, holes and copies in one file, byte by byte
 //! - `promises` rarer things that programs ask: kept, or refused as docs/posix.md says
 //! - `security` what nobody else gets: mounts, images, privileges
 //! - `rig` an image and its mount
@@ -20,6 +21,7 @@ mod command;
 mod crash_loops;
 mod export;
 mod external_suites;
+mod mixed_io;
 mod mounted;
 mod oracle;
 mod program_crashes;

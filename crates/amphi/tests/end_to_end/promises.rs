@@ -238,3 +238,32 @@ fn an_unmount_waits_for_nobody_and_loses_nothing() {
     assert_eq!(fs::read_dir(rig.mount_point()).unwrap().count(), 1, "what had no name is gone");
     leave(&rig);
 }
+
+#[test]
+fn the_tests_that_docs_posix_names_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut sources = String::new();
+    let mut directories = vec![root.join("crates")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                sources += &fs::read_to_string(&path).unwrap();
+            }
+        }
+    }
+    let text = fs::read_to_string(root.join("docs/posix.md")).unwrap();
+    let mut named = 0;
+    for row in text.lines().filter(|line| line.starts_with("| ") && line.contains('`')) {
+        let last = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        let tests: Vec<_> = last.split('`').skip(1).step_by(2).collect();
+        assert!(!tests.is_empty(), "no test holds: {row}");
+        for test in tests {
+            assert!(sources.contains(&format!("fn {test}(")), "docs/posix.md names {test}, which is nowhere");
+            named += 1;
+        }
+    }
+    assert!(named > 40, "{named} tests named");
+}

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use amphi_front_fuse::MountOptions;
 use amphi_model::Limits;
+use amphi_vfs::acl::{ACCESS, Acl, AclEntry, Tag};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, listxattr, makedev, mknodat, setxattr};
 use rustix::io::Errno;
 
@@ -147,6 +148,36 @@ fn special_files() {
     let socket = std::os::unix::net::UnixListener::bind(mounted.path("socket")).unwrap();
     std::os::unix::net::UnixStream::connect(mounted.path("socket")).unwrap();
     drop(socket);
+}
+
+#[test]
+fn lists_decide_who_opens_fifos_and_devices() {
+    let Some(mounted) = mounted_as_root() else { return };
+    let entry = |tag, permissions| AclEntry { tag, permissions };
+    let list = |user| {
+        let entries = vec![
+            entry(Tag::Owner, 6),
+            entry(Tag::User(USER), user),
+            entry(Tag::OwningGroup, 0),
+            entry(Tag::Mask, 6),
+            entry(Tag::Other, 0),
+        ];
+        Acl::new(entries).unwrap().encode()
+    };
+    mknodat(CWD, mounted.path("fifo"), FileType::Fifo, Mode::from(0o600), 0).unwrap();
+    mknodat(CWD, mounted.path("null"), FileType::CharacterDevice, Mode::from(0o600), makedev(1, 3)).unwrap();
+    let root = mounted.root();
+    for name in ["fifo", "null"] {
+        // Opened to read and write, a FIFO waits for nobody.
+        let opens = format!(": <> {name}");
+        assert!(!as_user(root, &opens), "{name} by its mode");
+        setxattr(mounted.path(name), ACCESS, &list(6), XattrFlags::empty()).unwrap();
+        assert!(as_user(root, &opens), "{name}, granted by a list");
+        setxattr(mounted.path(name), ACCESS, &list(4), XattrFlags::empty()).unwrap();
+        assert!(!as_user(root, &opens), "{name}, to read only");
+        set_mode(&mounted.path(name), 0o600);
+        assert_eq!(mode(&mounted.path(name)), 0o600, "the mask follows");
+    }
 }
 
 #[test]
