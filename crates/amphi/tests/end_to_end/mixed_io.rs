@@ -11,7 +11,7 @@ use crate::rig::{Rig, can_mount};
 
 /// Largest size of a file, and operations on it.
 const SIZE_MAX: usize = 256 << 10;
-const OPERATIONS: u32 = 2_500;
+const OPERATIONS: u32 = 5_000;
 
 /// Alignment of direct I/O: offsets and lengths, and where the memory lies.
 const SECTOR: usize = 512;
