@@ -27,7 +27,7 @@ const ATIMES_PER_COMMIT: usize = 32;
 /// The heart of a mounted file system.
 ///
 /// Lock order: `rename` → a directory's inode → its descendants' inodes → (bitmap groups and orphan lines, inside a commit). Two directories are
-/// locked ancestor first; inodes not related are locked by ascending number.
+/// locked ancestor first; inodes not related are locked by ascending number, directories before others.
 pub struct Core<D: BlockPort + WriteLog> {
     /// The device.
     pub device: Arc<D>,

@@ -6,7 +6,8 @@ mod journal;
 mod superblock;
 
 pub use journal::{
-    JOURNAL_MAGIC, JOURNAL_SLOTS, JournalHeader, JournalSlot, RECORD_TARGETS, record_descriptors,
+    JOURNAL_MAGIC, JOURNAL_SLOTS, JournalHeader, JournalSlot, RECORD_PAGES, RECORD_TARGETS, RECORD_UPDATES,
+    RedoUpdate, record_descriptors,
 };
 pub use superblock::{Layout, OPTION_BYTES, ORPHAN_PAGES, SuperState, Superblock};
 

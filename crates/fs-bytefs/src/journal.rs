@@ -15,8 +15,9 @@ use zerocopy::little_endian::U32;
 use crate::core::Core;
 use crate::format::{
     FormatError, JOURNAL_SLOTS, JournalHeader, JournalSlot, LINE, Layout, PAGE, RECORD_TARGETS,
-    record_descriptors,
+    RECORD_UPDATES, record_descriptors,
 };
+use crate::redo;
 use crate::tx::Tx;
 use crate::writeback::WRITE_RUN_MAX;
 
@@ -79,7 +80,16 @@ impl Journal {
     /// `failed`: what then fills the journal may have to be replayed.
     fn take(&self, blocks: usize, failed: impl Fn() -> bool) -> Option<Record> {
         debug_assert!(blocks <= self.capacity(), "a write-back has no more pages than a record holds");
-        let pages = (record_descriptors(blocks) + blocks) as u32;
+        self.take_pages((record_descriptors(blocks) + blocks) as u32, failed)
+    }
+
+    /// Whether an empty journal has room for so many pages.
+    pub const fn holds(&self, pages: u32) -> bool {
+        pages < self.pages
+    }
+
+    /// As [`take`](Self::take), for `pages` pages in all, which an empty journal [`holds`](Self::holds).
+    pub fn take_pages(&self, pages: u32, failed: impl Fn() -> bool) -> Option<Record> {
         let mut space = self.space.lock();
         loop {
             if failed() {
@@ -102,6 +112,17 @@ impl Journal {
     pub fn wake_all(&self) {
         drop(self.space.lock());
         self.freed.notify_all();
+    }
+
+    /// The record's first page.
+    pub const fn page(&self, record: &Record) -> Lpa {
+        Lpa(self.first + record.first as u64)
+    }
+
+    /// The slot's address, and the line that makes a record of updates of so many bytes count.
+    pub fn updates_slot(&self, record: &Record, bytes: u32) -> (u64, [u8; LINE]) {
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        (self.slot_address(record.slot), JournalSlot::encode_updates(record.first, bytes, sequence))
     }
 
     const fn slot_address(&self, slot: usize) -> u64 {
@@ -196,7 +217,10 @@ pub fn replay<D: BlockPort + WriteLog>(device: &D, layout: &Layout) -> amphi_dev
     for (number, line) in slots.as_chunks::<LINE>().0.iter().enumerate() {
         let outcome = match JournalSlot::decode(line, layout.journal_pages) {
             Ok(None) => continue,
+            Ok(Some(slot)) if slot.kind.get() == RECORD_UPDATES => redo::replay(device, layout, &slot)?,
             Ok(Some(slot)) => put_in_place(device, layout, &slot)?,
+            // Without transactions of the firmware a crash can tear a slot, which then does not count.
+            Err(FormatError::Checksum(_)) if !device.contract().transactions => Ok(0),
             Err(error) => Err(error),
         };
         match outcome {
@@ -217,8 +241,11 @@ pub fn replay<D: BlockPort + WriteLog>(device: &D, layout: &Layout) -> amphi_dev
     Ok(replay)
 }
 
-/// Reads a page; one with a media error is no use to a record, every other error is the device's.
-fn read_page<D: BlockPort>(
+/// Reads a page; one with a media error is no use to a record.
+///
+/// # Errors
+/// Every other error of the device.
+pub fn read_page<D: BlockPort>(
     device: &D,
     at: Lpa,
     into: &mut [u8; PAGE],

@@ -31,6 +31,7 @@ mod planted;
 pub mod planted;
 mod pressure;
 mod radix;
+mod redo;
 mod rename;
 mod setattr;
 mod symlink;

@@ -159,6 +159,14 @@ pub fn recognise<D: BlockPort>(device: &D) -> Result<(), MountError> {
     }
 }
 
+/// `RECOVER`, where the firmware has a log; without one there is nothing to recover.
+///
+/// # Errors
+/// The device's.
+pub fn recover_log<D: WriteLog>(device: &D) -> amphi_device::Result<RecoverReport> {
+    if device.contract().transactions { device.recover() } else { Ok(RecoverReport::default()) }
+}
+
 /// Makes an empty file system on `device`, over whatever was there.
 ///
 /// The superblock is cleared first and written last: an interrupted format leaves no file system.
@@ -169,9 +177,6 @@ pub fn format<D: BlockPort + WriteLog>(device: &D, options: &FormatOptions) -> R
     let unsuitable = |why: String| Err(MountError::Unsuitable(why));
     let layout = options.layout(device.capacity_pages());
     let pages = layout.pages;
-    if !device.contract().transactions {
-        return unsuitable("its firmware has no transactions (COMMIT, RECOVER)".into());
-    }
     if options.pages.is_some_and(|wanted| wanted > pages) {
         return unsuitable(format!("it has {pages} pages, fewer than asked for"));
     }
@@ -188,7 +193,7 @@ pub fn format<D: BlockPort + WriteLog>(device: &D, options: &FormatOptions) -> R
         let inodes = layout.inodes;
         return unsuitable(format!("{inodes} inodes leave no room for data; ask for fewer"));
     }
-    device.recover()?;
+    recover_log(device)?;
     device.write(Lpa(0), &[0; PAGE], Structure::Superblock)?;
     device.trim(Lpa(1), device.capacity_pages() - 1)?;
     device.flush()?;
@@ -271,25 +276,37 @@ pub fn open<D: BlockPort + WriteLog>(
     device: Arc<D>,
     options: MountOptions,
 ) -> Result<(Core<D>, RecoverReport), MountError> {
-    if !device.contract().transactions {
-        return Err(MountError::Unsuitable("its firmware has no transactions (COMMIT, RECOVER)".into()));
-    }
-    if options.variant == Variant::Dual {
-        return Err(MountError::Unsuitable(
-            "variant=dual is for firmware that caches pages and has no write log".into(),
-        ));
+    let mut options = options;
+    match (device.contract().transactions, options.variant) {
+        (true, Variant::Dual) => {
+            return Err(MountError::Unsuitable(
+                "variant=dual is for firmware without a write log (amphi mkfs --firmware page-cache)".into(),
+            ));
+        }
+        (true, _) => {}
+        (false, _) if options.data == DataMode::Journal => {
+            return Err(MountError::Unsuitable(
+                "data=journal needs firmware with a write log; mount it with data=ordered".into(),
+            ));
+        }
+        (false, _) => options.variant = Variant::Dual,
     }
     if options.byte_threshold == 0 || options.page_cache_pages == 0 {
         return Err(MountError::Unsuitable("a threshold and a cache of zero are not possible".into()));
     }
     recognise(&*device)?;
     let report =
-        if planted::has(Bug::RecoverSkipped) { RecoverReport::default() } else { device.recover()? };
+        if planted::has(Bug::RecoverSkipped) { RecoverReport::default() } else { recover_log(&*device)? };
     let (sb, mut state) = read_super(&*device)?;
     let layout = Layout::of(&sb);
     if options.data == DataMode::Journal && layout.journal_pages == 0 {
         return Err(MountError::Unsuitable(
             "it was made without a data journal, which data=journal needs; mount it with data=ordered".into(),
+        ));
+    }
+    if options.variant == Variant::Dual && layout.journal_pages == 0 {
+        return Err(MountError::Unsuitable(
+            "it was made without a journal, which firmware without a write log needs; make it anew".into(),
         ));
     }
     let replayed = journal::replay(&*device, &layout)?;

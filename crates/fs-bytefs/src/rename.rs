@@ -254,9 +254,10 @@ fn exchange<D: BlockPort + WriteLog>(
     tx.commit()
 }
 
-/// Locks two inodes that are not related, by ascending number.
+/// Locks two inodes that are not related: directories first, since a file may have another name in the directory; else by ascending number.
 fn lock_children<'a>(a: &'a Inode, b: &'a Inode) -> (Guard<'a>, Guard<'a>) {
-    if a.ino < b.ino {
+    let rank = |inode: &Inode| (inode.file_type != FileType::Directory, inode.ino);
+    if rank(a) < rank(b) {
         let first = a.state.write();
         (first, b.state.write())
     } else {

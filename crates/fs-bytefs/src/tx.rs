@@ -20,6 +20,7 @@ use crate::core::{Core, io_error};
 use crate::format::{LINE, ORPHANS_PER_LINE, PAGE};
 use crate::orphans::SlotLine;
 use crate::planted::{self, Bug};
+use crate::redo;
 
 /// Assigns transaction numbers and knows how many are in flight: the host's TxTable (§4.3).
 pub struct TxTable {
@@ -227,7 +228,7 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
             &mut self.bytes,
             &mut self.updates,
         )?;
-        self.store_and_commit().map_err(io_error)?;
+        self.store_and_commit()?;
         drop((orphan_lines, inode_groups, block_groups));
         for update in self.updates.iter().filter(|update| core.layout.in_inode_table(update.at)) {
             core.inode_pages.note(update.at, &self.bytes[update.bytes.clone()]);
@@ -237,7 +238,7 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         if sound { Ok(()) } else { Err(Error::Corrupt("blocks or inodes are claimed twice".into())) }
     }
 
-    fn store_and_commit(&self) -> amphi_device::Result<()> {
+    fn store_and_commit(&self) -> Result<()> {
         let device = &*self.core.device;
         let atomic = self.core.contract.store_atomic_bytes as usize;
         match &self.updates[..] {
@@ -246,28 +247,41 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
                 if only.bytes.len() <= atomic
                     && only.at % atomic as u64 + only.bytes.len() as u64 <= atomic as u64 =>
             {
-                device.persist(only.at, &self.bytes[only.bytes.clone()], None, only.tag)
+                device.persist(only.at, &self.bytes[only.bytes.clone()], None, only.tag).map_err(io_error)
             }
-            updates => self.core.txs.run(device, |id| {
-                for (number, update) in updates.iter().enumerate() {
-                    let outside = planted::has(Bug::BitmapOutsideTransaction)
-                        && update.tag == Structure::Bitmap
-                        || planted::has(Bug::EntryOutsideTransaction) && update.tag == Structure::Dentry;
-                    let tx = (!outside).then_some(id);
-                    device.store(update.at, &self.bytes[update.bytes.clone()], tx, update.tag)?;
-                    if !(planted::has(Bug::LastStoreNotFlushed) && number + 1 == updates.len()) {
-                        device.flush_lines(update.at, update.bytes.len());
-                    }
-                }
-                if !planted::has(Bug::FenceMissing) {
-                    device.fence();
-                }
-                if !planted::has(Bug::VerifyMissing) {
-                    device.verify_read()?;
-                }
-                device.commit(id)
-            }),
+            updates if !self.core.contract.transactions => {
+                let bytes = |update: &Update| &self.bytes[update.bytes.clone()];
+                let updates: SmallVec<[redo::Update<'_>; 8]> =
+                    updates.iter().map(|update| (update.at, bytes(update), update.tag)).collect();
+                redo::commit(self.core, &updates)
+            }
+            updates => {
+                let committed = self.core.txs.run(device, |id| self.store_under(updates, id));
+                committed.map_err(io_error)
+            }
         }
+    }
+
+    /// Stores the updates under a number, and commits it.
+    fn store_under(&self, updates: &[Update], id: TxId) -> amphi_device::Result<()> {
+        let device = &*self.core.device;
+
+        for (number, update) in updates.iter().enumerate() {
+            let outside = planted::has(Bug::BitmapOutsideTransaction) && update.tag == Structure::Bitmap
+                || planted::has(Bug::EntryOutsideTransaction) && update.tag == Structure::Dentry;
+            let tx = (!outside).then_some(id);
+            device.store(update.at, &self.bytes[update.bytes.clone()], tx, update.tag)?;
+            if !(planted::has(Bug::LastStoreNotFlushed) && number + 1 == updates.len()) {
+                device.flush_lines(update.at, update.bytes.len());
+            }
+        }
+        if !planted::has(Bug::FenceMissing) {
+            device.fence();
+        }
+        if !planted::has(Bug::VerifyMissing) {
+            device.verify_read()?;
+        }
+        device.commit(id)
     }
 
     /// Locks the orphan lines that change, in order, and adds their updates.

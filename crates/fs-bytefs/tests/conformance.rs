@@ -25,6 +25,14 @@ fn journaled() -> MountOptions {
     MountOptions { data: DataMode::Journal, ..cramped() }
 }
 
+/// The paper's ablation on firmware that caches pages: the host makes the transactions.
+fn make_dual() -> ByteFs<Memory> {
+    let device = Arc::new(Memory::without_transactions(vec![0; 64 << 20]));
+    let format = FormatOptions { inodes: Some(20_480), ..FormatOptions::default() };
+    ByteFs::format(&*device, &format).expect("a 64 MB device can be formatted");
+    ByteFs::mount(device, cramped()).expect("what was just formatted can be mounted")
+}
+
 /// The paper's ablation without the choice of interface.
 fn log_only() -> MountOptions {
     MountOptions { variant: Variant::Log, ..cramped() }
@@ -63,6 +71,18 @@ fn keeps_the_promises_with_data_journaling() {
 #[test]
 fn keeps_the_promises_as_the_log_variant() {
     amphi_conformance::check_all(|| make_with(log_only()));
+}
+
+#[test]
+fn keeps_the_promises_as_the_dual_variant() {
+    amphi_conformance::check_all(make_dual);
+}
+
+#[test]
+fn random_operations_match_the_model_as_the_dual_variant() {
+    for seed in 500..520 {
+        random::run_with_remounts(make_dual, |fs| remount(fs, cramped()), seed, 1000, 50);
+    }
 }
 
 #[test]

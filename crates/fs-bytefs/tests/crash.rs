@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, fsck};
 use amphi_rt::Sim;
-use amphi_ssd::{Profile, Ssd};
+use amphi_ssd::{Firmware, Profile, Ssd};
 use amphi_vfs::Error;
 
 #[path = "crash/walk.rs"]
@@ -19,10 +19,18 @@ use workload::{Expected, Numbers, Op};
 
 /// A device whose log is so small that it is cleaned all the time.
 fn device(profile: &str) -> Ssd {
+    let (dual, profile) = match profile.strip_prefix("page-cache:") {
+        Some(profile) => (true, profile),
+        None => (false, profile),
+    };
     let mut profile = Profile::named(profile).expect("the profile is built in");
     profile.log.region_bytes = 128 << 10;
     profile.log.txlog_bytes = 8 << 10;
     profile.flash.pages_per_block = 16;
+    // "page-cache:" asks for the firmware of the ablation Dual.
+    if dual {
+        profile.firmware.kind = Firmware::PageCache;
+    }
     Ssd::in_memory(&profile, 24 << 20)
 }
 
@@ -170,6 +178,28 @@ fn journaled_data_survives_host_crashes_whole() {
 fn journaled_data_survives_power_cuts_during_recovery_whole() {
     let name = "journaled_data_survives_power_cuts_during_recovery_whole";
     run_all(name, 400, End::CutTwice, "free", DataMode::Journal);
+}
+
+#[test]
+fn the_dual_variant_survives_power_cuts() {
+    run_all("the_dual_variant_survives_power_cuts", 300, End::PowerCut, "page-cache:free", DataMode::Ordered);
+}
+
+#[test]
+fn the_dual_variant_survives_host_crashes() {
+    run_all(
+        "the_dual_variant_survives_host_crashes",
+        300,
+        End::HostCrash,
+        "page-cache:free",
+        DataMode::Ordered,
+    );
+}
+
+#[test]
+fn the_dual_variant_survives_power_cuts_during_recovery() {
+    let name = "the_dual_variant_survives_power_cuts_during_recovery";
+    run_all(name, 300, End::CutTwice, "page-cache:free", DataMode::Ordered);
 }
 
 fn run_all_in_virtual_time(name: &str, data: DataMode) {

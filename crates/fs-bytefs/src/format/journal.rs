@@ -16,20 +16,41 @@ pub const JOURNAL_SLOTS: usize = LINES_PER_PAGE;
 /// Places that one descriptor page has room for.
 pub const RECORD_TARGETS: usize = (PAGE - size_of::<JournalHeader>()) / 4;
 
+/// The record is descriptors and pages.
+pub const RECORD_PAGES: u32 = 0;
+/// The record is updates of metadata, of a transaction that the host makes (`variant=dual`): each a [`RedoUpdate`] and its bytes, padded to 8.
+pub const RECORD_UPDATES: u32 = 1;
+
+/// Start of one update in a record of them.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RedoUpdate {
+    /// Byte address on the device.
+    pub at: U64,
+    /// Bytes, 1 to 4096, within one page.
+    pub len: U32,
+    /// Zero.
+    pub reserved: U32,
+}
+
+const _: () = assert!(size_of::<RedoUpdate>() == 16);
+
 /// One record that counts; a line whose first 8 bytes are zero is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct JournalSlot {
     /// First page of the record, counted from the journal's first page; 0: the slot is empty.
     pub first: U32,
-    /// Pages to be put in place.
+    /// Pages to be put in place; of a record of updates its bytes.
     pub blocks: U32,
     /// Number of the record, never twice the same.
     pub sequence: U64,
-    /// The file that the pages belong to.
+    /// The file that the pages belong to, 0 of a record of updates.
     pub ino: U32,
+    /// [`RECORD_PAGES`] or [`RECORD_UPDATES`].
+    pub kind: U32,
     /// Zero.
-    pub reserved: [u8; 40],
+    pub reserved: [u8; 36],
     /// CRC-32C of all before.
     pub crc: U32,
 }
@@ -75,22 +96,38 @@ impl JournalSlot {
             return Err(FormatError::Checksum(what));
         }
         let blocks = slot.blocks.get() as usize;
-        let end = u64::from(slot.first.get()) + (record_descriptors(blocks) + blocks) as u64;
+        let pages = match slot.kind.get() {
+            RECORD_PAGES => record_descriptors(blocks) + blocks,
+            RECORD_UPDATES => blocks.div_ceil(PAGE),
+            _ => return Err(FormatError::Field(what, "kind")),
+        };
+        let end = u64::from(slot.first.get()) + pages as u64;
         if slot.first.get() == 0 || blocks == 0 || end > u64::from(journal_pages) {
             return Err(FormatError::Field(what, "place"));
         }
         Ok(Some(slot))
     }
 
-    /// The line of a record.
+    /// The line of a record of pages.
     #[must_use]
     pub fn encode(first: u32, blocks: u32, sequence: u64, ino: u32) -> [u8; LINE] {
+        Self::encode_as(RECORD_PAGES, first, blocks, sequence, ino)
+    }
+
+    /// The line of a record of updates of so many bytes.
+    #[must_use]
+    pub fn encode_updates(first: u32, bytes: u32, sequence: u64) -> [u8; LINE] {
+        Self::encode_as(RECORD_UPDATES, first, bytes, sequence, 0)
+    }
+
+    fn encode_as(kind: u32, first: u32, blocks: u32, sequence: u64, ino: u32) -> [u8; LINE] {
         let mut slot = Self {
             first: first.into(),
             blocks: blocks.into(),
             sequence: sequence.into(),
             ino: ino.into(),
-            reserved: [0; 40],
+            kind: kind.into(),
+            reserved: [0; 36],
             crc: U32::ZERO,
         };
         slot.crc = slot.checksum().into();

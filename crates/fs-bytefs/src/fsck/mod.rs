@@ -30,6 +30,7 @@ pub use report::{FsckError, Phase, Progress, Report};
 
 use crate::format::{FormatError, LINE, Layout, SUPER_STATE_OFFSET, SuperState, Superblock};
 use crate::journal;
+use crate::mount::recover_log;
 use crate::options::MountOptions;
 use finding::Findings;
 use read::{Overlay, Reader};
@@ -56,9 +57,9 @@ fn recover<D: BlockPort + WriteLog>(device: &D) -> Result<RecoverReport, FsckErr
     let page = Reader::new(device, &Overlay::new()).page(0, Structure::Superblock)??;
     match Superblock::decode(&page, device.capacity_pages()) {
         Err(error @ (FormatError::NotByteFs | FormatError::Version(_))) => Err(error.into()),
-        Err(_) => Ok(device.recover()?),
+        Err(_) => Ok(recover_log(device)?),
         Ok(superblock) => {
-            let recovered = device.recover()?;
+            let recovered = recover_log(device)?;
             // Slots that make no sense stay, and are found.
             journal::replay(device, &Layout::of(&superblock))?;
             Ok(recovered)

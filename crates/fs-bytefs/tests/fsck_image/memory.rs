@@ -17,6 +17,7 @@ pub struct Memory {
     bad_pages: Mutex<Vec<u64>>,
     /// Changes until the power goes.
     changes_left: Mutex<u64>,
+    transactions: bool,
 }
 
 /// A command that is done already.
@@ -40,7 +41,13 @@ impl Memory {
             undo: Mutex::default(),
             bad_pages: Mutex::default(),
             changes_left: Mutex::new(u64::MAX),
+            transactions: true,
         }
+    }
+
+    /// The same, of firmware that has neither log nor transactions.
+    pub fn without_transactions(bytes: Vec<u8>) -> Self {
+        Self { transactions: false, ..Self::new(bytes) }
     }
 
     /// Everything on the device.
@@ -94,7 +101,7 @@ impl Device for Memory {
             byte_durability: ByteDurability::VerifyRead,
             block_atomic_bytes: 4096,
             block_durability: BlockDurability::Completion,
-            transactions: true,
+            transactions: self.transactions,
         }
     }
 }
@@ -141,6 +148,9 @@ impl BytePort for Memory {
 
     fn store(&self, at: u64, data: &[u8], tx: Option<TxId>, _: Structure) -> Result<()> {
         self.change()?;
+        if tx.is_some() && !self.transactions {
+            return Err(Error::Unsupported("this firmware has no transactions"));
+        }
         let range = self.range("store", at, data.len())?;
         let mut bytes = self.bytes.lock();
         if let Some(tx) = tx {
