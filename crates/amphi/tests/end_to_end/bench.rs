@@ -18,7 +18,7 @@ fn leftovers() -> Vec<String> {
 
 /// zram devices that this process's run has written down and not removed.
 fn claims(pid: u32) -> usize {
-    let claims = std::fs::read_dir("/run/amphi/bench").into_iter().flatten().flatten();
+    let claims = std::fs::read_dir("/run/amphi-bench").into_iter().flatten().flatten();
     let owners = claims.filter_map(|claim| std::fs::read_to_string(claim.path()).ok());
     owners.filter(|owner| *owner == pid.to_string()).count()
 }

@@ -23,7 +23,7 @@ pub enum Backing {
 /// Bytes of each disk. Memory is used as it is written.
 const DISK_BYTES: u64 = 1 << 30;
 /// Where zram devices of running benchmarks are written down.
-const CLAIMS: &str = "/run/amphi/bench";
+const CLAIMS: &str = "/run/amphi-bench";
 
 /// A mounted file system of the kernel's. Unmounted, and its disk removed, when dropped.
 #[derive(Debug)]
