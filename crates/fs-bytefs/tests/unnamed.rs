@@ -10,7 +10,7 @@ use amphi_vfs::{Cred, Error, FileSystem, Ino, Name, WriteMode};
 mod memory;
 use memory::Memory;
 
-const CONTENTS: [u8; 20_000] = [7; 20_000];
+static CONTENTS: [u8; 20_000] = [7; 20_000];
 
 fn mount(device: &Arc<Memory>) -> ByteFs<Memory> {
     let options = MountOptions { write_back_interval_ns: 0, ..MountOptions::default() };
