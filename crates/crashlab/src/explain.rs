@@ -54,13 +54,9 @@ pub fn text(id: &CrashId, outcome: &Outcome) -> String {
         text += "\nthe crash did not happen: there is no such crash point or state\n";
         return text;
     };
-    if shown.wrong.is_none() {
-        text += "\nnothing is wrong after this crash\n";
-        return text;
-    }
     let _infallible = write!(
         text,
-        "\ncrash during or after {}\n  before: {}\n  on its way: {} units\n",
+        "\ncrash during or after {}\n  the device's next step: {}\n  on its way: {} units\n",
         shown.operation,
         shown.next,
         shown.units.len()
@@ -95,7 +91,10 @@ pub fn text(id: &CrashId, outcome: &Outcome) -> String {
     if let Some(found) = &shown.found {
         let _infallible = write!(text, "\nfound:\n{}", listing(found));
     }
-    let _infallible = writeln!(text, "\nwrong: {}", shown.wrong.as_deref().unwrap_or_default());
+    match &shown.wrong {
+        Some(wrong) => text += &format!("\nwrong: {wrong}\n"),
+        None => text += "\nnothing is wrong after this crash\n",
+    }
     text
 }
 

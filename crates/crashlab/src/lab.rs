@@ -279,8 +279,11 @@ impl Lab {
         Ok(())
     }
 
+    /// Notes what a replay shows; nothing where many crashes are looked at.
     fn show(&self, how: impl FnOnce(&mut Shown)) {
-        how(self.inner.lock().shown.get_or_insert_default());
+        if self.only.is_some() {
+            how(self.inner.lock().shown.get_or_insert_default());
+        }
     }
 
     fn look(&self, device: &Ssd, next: &Next<'_>, units: &[Unit], moment: &Moment, point: u64) {
@@ -299,6 +302,7 @@ impl Lab {
                     Err(Wrong::Violated(format!("the device does not power up: {error}"), None))
                 }
             };
+            self.show_crash(next, units, &state, moment);
             let again = self.only.as_ref().map(|only| only.again);
             let judged = catch_unwind(AssertUnwindSafe(|| self.judge(&make, moment, again)));
             let judged = judged.unwrap_or_else(|cause| {
@@ -315,7 +319,7 @@ impl Lab {
                 Ok(distinct) => inner.tally.distinct += u64::from(distinct),
                 Err(Wrong::Violated(what, again)) => {
                     drop(inner);
-                    self.show_wrong(next, units, &state, moment, &what);
+                    self.show(|shown| shown.wrong = Some(what.clone()));
                     self.note(moment, point, state, again, what);
                     inner = self.inner.lock();
                     if inner.violations.len() >= self.most_violations {
@@ -328,18 +332,14 @@ impl Lab {
         }
     }
 
-    fn show_wrong(&self, next: &Next<'_>, units: &[Unit], state: &State, moment: &Moment, what: &str) {
-        if self.only.is_none() {
-            return;
-        }
+    fn show_crash(&self, next: &Next<'_>, units: &[Unit], state: &State, moment: &Moment) {
         self.show(|shown| {
             shown.operation.clone_from(&moment.operation);
             shown.events = moment.events;
-            shown.next = format!("{next:?}").chars().take(60).collect();
+            shown.next = next.to_string();
             shown.legal = Arc::clone(&moment.legal);
             shown.units =
                 units.iter().enumerate().map(|(number, unit)| (unit.clone(), state.keeps(number))).collect();
-            shown.wrong = Some(what.to_owned());
         });
     }
 }

@@ -162,6 +162,24 @@ pub enum Next<'a> {
     Flush,
 }
 
+impl std::fmt::Display for Next<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Idle => f.write_str("nothing: the operation has returned"),
+            Self::Arrival => f.write_str("a write-verify read or fence, by which what is posted arrives"),
+            Self::Write(at, bufs) => {
+                let bytes: usize = bufs.iter().map(|buf| buf.len()).sum();
+                write!(f, "the completion of a block write of {} pages at {}", bytes / PAGE_BYTES, at.0)
+            }
+            Self::Trim(at, pages) => write!(f, "a trim of {pages} pages at {}", at.0),
+            Self::Commit(tx) => write!(f, "COMMIT {}", tx.get()),
+            Self::CleanLog => f.write_str("cleaning"),
+            Self::Recover => f.write_str("RECOVER"),
+            Self::Flush => f.write_str("a flush"),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Recording {
     events: Vec<Event>,

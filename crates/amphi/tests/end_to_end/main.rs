@@ -4,6 +4,7 @@
 //! - `mounted` mounting, looking, unmounting, dying, coming back
 //! - `telemetry` what a mount says of its device: JSON, lines, Prometheus
 //! - `bench` a measurement, complete, interrupted, killed
+//! - `crash_lab` the crash laboratory's command
 //! - `export` the kernel's ext4, XFS and Btrfs on an exported SSD
 //! - `programs` SQLite, git, tar and a compiler
 //! - `crash_loops` hundreds of crashes under load, with `worker` and `oracle`
@@ -18,6 +19,7 @@
 
 mod bench;
 mod command;
+mod crash_lab;
 mod crash_loops;
 mod export;
 mod external_suites;
