@@ -88,3 +88,26 @@ fn a_mount_takes_the_file_systems_options_and_names_those_that_cannot_be() {
     amphi_ok(&["umount", &rig.mount_point()]);
     amphi_ok(&["fsck", &rig.image()]);
 }
+
+#[test]
+fn an_ssd_that_caches_pages_carries_the_dual_variant() {
+    let rig = Rig::empty();
+    let image = rig.image();
+    amphi_ok(&["mkfs", &image, "--size", "64M", "--firmware", "page-cache"]);
+    amphi_ok(&["fsck", &image]);
+    if !can_mount() {
+        return;
+    }
+    let refused_options = amphi(&["mount", "--free", &image, &rig.mount_point(), "-o", "data=journal"]);
+    assert!(complaint(&refused_options).contains("data=ordered"), "{}", complaint(&refused_options));
+    rig.mount();
+    for number in 0..50 {
+        std::fs::create_dir(rig.on_mount(&format!("d{number}"))).expect("it can be made");
+    }
+    amphi_ok(&["power-cut", &image, "--seed", "3"]);
+    amphi_ok(&["fsck", &image]);
+    rig.mount();
+    assert_eq!(std::fs::read_dir(rig.on_mount("")).expect("it can be listed").count(), 50);
+    amphi_ok(&["umount", &rig.mount_point()]);
+    amphi_ok(&["fsck", &image]);
+}
