@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 
-use crate::operation::{DATA_BYTES, Desk, FILES, LARGE, Names, Operation, PAGE, Place, large_place, place};
+use crate::operation::{
+    DATA_BYTES, Desk, FILES, LARGE, Names, Operation, PAGE, Place, contents, fill, large_place, place,
+};
 
 /// A mounted directory.
 #[derive(Clone, Debug)]
@@ -35,7 +37,7 @@ impl Place for Mounted {
             drop(openat(&inner, format!("file-{number:06}"), CREATE, FILE_MODE)?);
         }
         let data: File = openat(&directory, "data", OFlags::RDWR | OFlags::CREATE, FILE_MODE)?.into();
-        let buffer = vec![1; LARGE];
+        let buffer = contents(0);
         for number in 0..DATA_BYTES / LARGE {
             data.write_all_at(&buffer, large_place(number))?;
         }
@@ -94,7 +96,7 @@ impl Calls {
 impl Desk for Calls {
     fn prepare(&mut self, operation: Operation, calls: usize) -> Result<()> {
         self.round = self.round.wrapping_add(1);
-        self.buffer.fill(self.round);
+        fill(&mut self.buffer, self.round);
         match operation {
             Operation::Rename | Operation::RenameDurable | Operation::Unlink | Operation::UnlinkDurable => {
                 for name in &self.names.old[..calls] {

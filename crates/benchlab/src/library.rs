@@ -5,7 +5,9 @@ use std::sync::Arc;
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, WriteMode};
 use anyhow::{Context, Result, bail};
 
-use crate::operation::{DATA_BYTES, Desk, FILES, LARGE, Names, Operation, PAGE, Place, large_place, place};
+use crate::operation::{
+    DATA_BYTES, Desk, FILES, LARGE, Names, Operation, PAGE, Place, contents, fill, large_place, place,
+};
 
 /// A file system in this process.
 #[derive(Clone)]
@@ -37,7 +39,7 @@ impl Place for Library {
             appended: None,
             names: Names::default(),
             inner_names: (0..FILES).map(|number| format!("file-{number:06}")).collect(),
-            buffer: vec![1; LARGE],
+            buffer: contents(0),
             page: vec![0; PAGE],
             round: 0,
             cred,
@@ -114,7 +116,7 @@ impl Calls {
 impl Desk for Calls {
     fn prepare(&mut self, operation: Operation, calls: usize) -> Result<()> {
         self.round = self.round.wrapping_add(1);
-        self.buffer.fill(self.round);
+        fill(&mut self.buffer, self.round);
         match operation {
             Operation::Rename | Operation::RenameDurable | Operation::Unlink | Operation::UnlinkDurable => {
                 self.names.old[..calls].iter().try_for_each(|name| self.make(self.directory, name))?;

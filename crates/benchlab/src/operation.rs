@@ -1,5 +1,6 @@
 //! The operations that are timed, what they mean on every kind of file system, and where they take place.
 
+use amphi_rt::random::Generator;
 use anyhow::Result;
 
 /// One timed operation. *Durable* means that it survives a power failure when it returns: through system calls an `fsync` of the directory follows, unless the
@@ -71,6 +72,26 @@ pub const DATA_BYTES: usize = 8 << 20;
 pub const LARGE: usize = 1 << 20;
 /// Files that [`Operation::Stat`] and [`Operation::Open`] look for.
 pub const FILES: usize = 1000;
+
+/// What a large write of a round writes: see [`fill`].
+pub(crate) fn contents(round: u8) -> Vec<u8> {
+    let mut contents = vec![0; LARGE];
+    fill(&mut contents, round);
+    contents
+}
+
+/// Fills `buffer` with what a round writes. Half of each 64 B line is noise, the other half one byte, so that compression halves it at best: of a page of one byte's
+/// repetition zram keeps a word, which no copy can compete with. Every line differs from round to round: equal bytes would be nothing to write.
+pub(crate) fn fill(buffer: &mut [u8], round: u8) {
+    let mut noise = Generator::new(u64::from(round));
+    for line in buffer.chunks_exact_mut(64) {
+        let (random, rest) = line.split_at_mut(32);
+        for word in random.chunks_exact_mut(8) {
+            word.copy_from_slice(&noise.next().to_le_bytes());
+        }
+        rest.fill(round);
+    }
+}
 
 impl Operation {
     /// The name in reports and on the command line.
