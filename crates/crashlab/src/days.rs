@@ -176,7 +176,8 @@ fn pass_a_minute(
             rig.ssd().cut_after_steps(dice.below(60), cut_seed);
         }
         for _burst in 0..if last { 40 } else { 1 } {
-            let operation = random::operation(dice).resolved(&oracle.model);
+            let room_maker = oracle.room_maker(fs);
+            let operation = room_maker.unwrap_or_else(|| random::operation(dice)).resolved(&oracle.model);
             let number = days.operations;
             days.operations += 1;
             let mut after = oracle.clone();

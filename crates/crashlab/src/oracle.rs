@@ -247,6 +247,23 @@ impl Oracle {
         Ok(())
     }
 
+    /// On a device that is nearly full, the operation that makes room: cutting the largest file to nothing. The model knows no such limits, so a
+    /// random run must keep away from them.
+    #[must_use]
+    pub fn room_maker(&self, fs: &dyn FileSystem) -> Option<Operation> {
+        const ENOUGH_PAGES: u64 = 250;
+        if fs.statfs().is_ok_and(|stat| stat.blocks_free >= ENOUGH_PAGES) {
+            return None;
+        }
+        let sized = |path: &&String| {
+            self.tree
+                .get(path)
+                .map_or(0, |node| if node.file_type == FileType::Regular { node.data.len() } else { 0 })
+        };
+        let largest = self.tree.names.keys().max_by_key(sized)?;
+        (sized(&largest) > 0).then(|| Operation::Truncate(largest.clone(), 0))
+    }
+
     fn synced(&mut self, ino: u64, data_only: bool) {
         let (Some(node), Some(range)) = (self.tree.nodes.get(&ino), self.ranges.get_mut(&ino)) else {
             return;

@@ -194,7 +194,12 @@ impl Session {
             Kind::Extra2 => run.sequence(self.extra2.get(id.number), 1),
             Kind::Seq3 => run.sequence(Sequences::sample_of_three(id.number), 2),
             Kind::Random => {
-                random::operations(id.number).iter().for_each(|operation| run.step(operation, true))
+                for operation in &random::operations(id.number) {
+                    if let Some(room_maker) = run.oracle.room_maker(&*fs) {
+                        run.step(&room_maker, true);
+                    }
+                    run.step(operation, true);
+                }
             }
             Kind::Trace => self.trace.iter().for_each(|operation| run.step(operation, true)),
             Kind::Pairs => run.pair(id.number),
