@@ -247,12 +247,21 @@ impl Oracle {
         Ok(())
     }
 
-    /// On a device that is nearly full, the operation that makes room: cutting the largest file to nothing. The model knows no such limits, so a
+    /// On a device that is nearly full, the operation that makes room: cutting the largest file to nothing, or removing what lies deepest. The model knows no such limits, so a
     /// random run must keep away from them.
     #[must_use]
     pub fn room_maker(&self, fs: &dyn FileSystem) -> Option<Operation> {
         const ENOUGH_PAGES: u64 = 250;
-        if fs.statfs().is_ok_and(|stat| stat.blocks_free >= ENOUGH_PAGES) {
+        const ENOUGH_INODES: u64 = 100;
+        let stat = fs.statfs().ok()?;
+        if stat.inodes_free < ENOUGH_INODES {
+            // Directories moved into directories pile up. What lies deepest is a file or an empty directory.
+            let deepest = self.tree.names.keys().max_by_key(|path| path.matches('/').count())?;
+            let is_dir = self.tree.get(deepest).is_some_and(|node| node.file_type == FileType::Directory);
+            let remove = if is_dir { Operation::Rmdir } else { Operation::Unlink };
+            return Some(remove(deepest.clone()));
+        }
+        if stat.blocks_free >= ENOUGH_PAGES {
             return None;
         }
         let sized = |path: &&String| {
