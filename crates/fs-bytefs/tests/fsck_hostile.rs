@@ -30,6 +30,9 @@ fn peak_mib() -> u64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()).map_or(0, |kib| kib / 1024)
 }
 
+/// Checks of these images take milliseconds; one that is led astray counts to 2^30 and more. A loaded machine stops us for seconds.
+const TOOK_MS_MAX: u64 = 20_000;
+
 #[test]
 fn random_damage_ends_in_a_report() {
     let sample = Image::sample();
@@ -45,7 +48,7 @@ fn random_damage_ends_in_a_report() {
             Err(_) => panic!("the check panicked: replay with AMPHI_SEED={seed}"),
         };
         let took = (now_ns() - start) / 1_000_000;
-        assert!(took < 2000, "the check took {took} ms: replay with AMPHI_SEED={seed}");
+        assert!(took < TOOK_MS_MAX, "the check took {took} ms: replay with AMPHI_SEED={seed}");
         slowest = slowest.max(took);
         damaged += u64::from(!report.is_clean());
         assert!(image.bytes == device.contents(), "a check changed the image: replay with AMPHI_SEED={seed}");
@@ -67,7 +70,7 @@ fn a_huge_empty_geometry_costs_little() {
     let took = (now_ns() - start) / 1_000_000;
     println!("{took} ms, peak {} MiB", peak_mib());
     assert_eq!((report.errors, report.warnings), (1, 0), "{:?}", report.findings);
-    assert!(took < 2000, "the check took {took} ms");
+    assert!(took < TOOK_MS_MAX, "the check took {took} ms");
     assert!(peak_mib() < 200, "the check took {} MiB", peak_mib());
 }
 
