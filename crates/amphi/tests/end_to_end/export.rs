@@ -267,7 +267,13 @@ impl Disk {
     }
 
     fn umount(&self) {
-        run_ok("umount", &[&self.media()]);
+        // As in `Rig::umount`.
+        wait_until("nobody uses the disk's mount", || {
+            let output = Command::new("umount").arg(self.media()).output().expect("umount starts");
+            let busy = complaint(&output).contains("busy");
+            assert!(output.status.success() || busy, "umount: {}", complaint(&output));
+            output.status.success()
+        });
     }
 
     /// One of the SSD's counters.

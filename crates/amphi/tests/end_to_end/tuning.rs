@@ -63,7 +63,7 @@ fn fstrim_discards_what_is_free_at_rest_and_under_a_mount() {
     let said = amphi_ok(&["fstrim", &rig.mount_point()]);
     assert!(said.contains("MiB discarded"), "{said}");
     assert_eq!(std::fs::read(rig.on_mount("file")).expect("it can be read"), vec![7; 1 << 20]);
-    amphi_ok(&["umount", &rig.mount_point()]);
+    rig.umount();
     amphi_ok(&["fsck", &rig.image()]);
 }
 
@@ -85,7 +85,7 @@ fn a_mount_takes_the_file_systems_options_and_names_those_that_cannot_be() {
     let said = mount("data=journal,cache=1M,dirty=256K,threshold=4");
     assert!(said.status.success(), "{}", complaint(&said));
     std::fs::write(rig.on_mount("file"), vec![7; 3 << 20]).expect("it can be written");
-    amphi_ok(&["umount", &rig.mount_point()]);
+    rig.umount();
     amphi_ok(&["fsck", &rig.image()]);
 }
 
@@ -108,6 +108,6 @@ fn an_ssd_that_caches_pages_carries_the_dual_variant() {
     amphi_ok(&["fsck", &image]);
     rig.mount();
     assert_eq!(std::fs::read_dir(rig.on_mount("")).expect("it can be listed").count(), 50);
-    amphi_ok(&["umount", &rig.mount_point()]);
+    rig.umount();
     amphi_ok(&["fsck", &image]);
 }
