@@ -42,8 +42,7 @@ pub struct Options {
 #[derive(clap::Args)]
 pub struct Serving {
     /// Mount options: ro, rw, allow_other (other users may enter, within the files' permissions), private
-    /// (the default), suid, nosuid, dev, nodev, relatime (the default), noatime, strictatime, nofollow (requests are served
-    /// wherever the kernel puts the serving threads, not on the processor of a lone caller); and of ByteFS
+    /// (the default), suid, nosuid, dev, nodev, relatime (the default), noatime, strictatime; and of ByteFS
     /// data=ordered|journal, variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, inodes=N, commit=SECONDS.
     #[arg(short = 'o', value_name = "OPTION", value_delimiter = ',')]
     option: Vec<String>,
@@ -215,7 +214,6 @@ fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use)> 
             "nosuid" => options.suid = false,
             "dev" => options.dev = true,
             "nodev" => options.dev = false,
-            "nofollow" => options.follow_callers = false,
             "relatime" => using.access_times = AccessTimes::Relative,
             "noatime" => using.access_times = AccessTimes::Never,
             "strictatime" => using.access_times = AccessTimes::Strict,

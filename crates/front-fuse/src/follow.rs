@@ -41,18 +41,18 @@ pub(crate) struct Follow {
     taken: AtomicU32,
     /// Where the threads should be.
     place: AtomicU32,
-    /// Where this process may run; none if nobody is followed.
+    /// Where this process may run; none if it has no choice.
     allowed: Option<CpuSet>,
 }
 
 impl Follow {
-    /// Nobody is followed yet, nor ever unless `enabled`.
-    pub(crate) fn new(enabled: bool) -> Self {
+    /// Nobody is followed yet.
+    pub(crate) fn new() -> Self {
         Self {
             looks: [const { AtomicU64::new(u64::MAX) }; LOOKS],
             taken: AtomicU32::new(0),
             place: AtomicU32::new(ANYWHERE),
-            allowed: sched_getaffinity(None).ok().filter(|allowed| enabled && allowed.count() > 1),
+            allowed: sched_getaffinity(None).ok().filter(|allowed| allowed.count() > 1),
         }
     }
 
@@ -178,13 +178,13 @@ mod tests {
 
     #[test]
     fn a_thread_goes_where_its_caller_is() {
-        let Some(allowed) = Follow::new(true).allowed else { return };
+        let Some(allowed) = Follow::new().allowed else { return };
         let homes: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect();
         for home in [homes[0], homes[1]] {
             bind(home as u32, &allowed);
             let mut caller = std::process::Command::new("sleep").arg("600").spawn().unwrap();
             bind(ANYWHERE, &allowed);
-            let follow = Follow::new(true);
+            let follow = Follow::new();
             BEFORE_LOOK.set(0);
             follow.serve(caller.id());
             let bound = sched_getaffinity(None).unwrap();

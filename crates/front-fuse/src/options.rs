@@ -15,8 +15,6 @@ pub struct MountOptions {
     pub dev: bool,
     /// Threads that serve requests; zero is one per CPU.
     pub threads: usize,
-    /// These threads go to the processor of a lone caller, instead of staying where the kernel puts them.
-    pub follow_callers: bool,
     /// A mount whose server died at the same place is taken away first, instead of refusing to mount.
     pub replace_dead: bool,
 }
@@ -30,7 +28,6 @@ impl Default for MountOptions {
             suid: false,
             dev: false,
             threads: 0,
-            follow_callers: true,
             replace_dead: true,
         }
     }

@@ -48,9 +48,9 @@ pub(crate) struct Server<F> {
 }
 
 impl<F: FileSystem> Server<F> {
-    pub(crate) fn new(fs: Arc<F>, answered: Arc<Answered>, follow: Follow) -> Self {
+    pub(crate) fn new(fs: Arc<F>, answered: Arc<Answered>) -> Self {
         let absent = matches!(fs.getxattr(Ino::ROOT, b"user.amphi"), Err(Error::Unsupported(_)));
-        Self { fs, answered, has_xattrs: !absent, follow }
+        Self { fs, answered, has_xattrs: !absent, follow: Follow::new() }
     }
 
     /// The result of a change to `inodes`, to be answered to the thread of `request`.

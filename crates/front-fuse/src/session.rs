@@ -10,7 +10,6 @@ use fuser::{Config, SessionACL};
 
 use crate::answered::Answered;
 use crate::attach::{self, MountError};
-use crate::follow::Follow;
 use crate::options::MountOptions;
 use crate::serve::Server;
 
@@ -34,8 +33,7 @@ pub fn mount<F: FileSystem + 'static>(
 ) -> Result<Session, MountError> {
     let answered = Arc::new(Answered::new());
     let kernel = Arc::clone(&answered);
-    let follow = Follow::new(options.follow_callers);
-    begin(Server::new(fs, answered, follow), mountpoint, options, |session| kernel.tell(session.notifier()))
+    begin(Server::new(fs, answered), mountpoint, options, |session| kernel.tell(session.notifier()))
 }
 
 /// As [`mount`], for a front end that answers the kernel's requests itself.
