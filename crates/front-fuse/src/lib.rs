@@ -11,7 +11,6 @@
 //! - `serve` kernel requests to file-system operations
 //! - `negotiate` what the kernel may do by itself
 //! - `answers` results as answers
-//! - `follow` serving threads go where their callers are
 //! - `listing` the two ways to list a directory
 //! - `caller` who asks
 //! - `attributes` and `errno` the translations, one table each
@@ -23,7 +22,6 @@ mod attach;
 mod attributes;
 mod caller;
 mod errno;
-mod follow;
 mod listing;
 mod negotiate;
 mod options;

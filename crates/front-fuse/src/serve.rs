@@ -28,7 +28,6 @@ use crate::answers::{answer_attr, answer_empty, answer_entry, answer_lookup, ans
 use crate::attributes::{node_type, set_time, time_spec};
 use crate::caller;
 use crate::errno::{errno, errno_of_seek, errno_or_absent};
-use crate::follow::Follow;
 use crate::listing;
 use crate::negotiate::negotiate;
 
@@ -44,13 +43,12 @@ pub(crate) struct Server<F> {
     answered: Arc<Answered>,
     /// Whether there are extended attributes at all. Before most writes the kernel asks for one; if not, it can be told to stop.
     has_xattrs: bool,
-    follow: Follow,
 }
 
 impl<F: FileSystem> Server<F> {
     pub(crate) fn new(fs: Arc<F>, answered: Arc<Answered>) -> Self {
         let absent = matches!(fs.getxattr(Ino::ROOT, b"user.amphi"), Err(Error::Unsupported(_)));
-        Self { fs, answered, has_xattrs: !absent, follow: Follow::new() }
+        Self { fs, answered, has_xattrs: !absent }
     }
 
     /// The result of a change to `inodes`, to be answered to the thread of `request`.
@@ -133,7 +131,6 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.follow.serve(request.pid());
         // With FUSE_EXPORT_SUPPORT the kernel asks for these when it has a file handle and no longer the inode.
         match name.as_bytes() {
             b"." => return answer_entry(reply, self.reference(ino(parent), request.pid())),
@@ -155,7 +152,6 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
     }
 
     fn getattr(&self, request: &Request, number: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
-        self.follow.serve(request.pid());
         self.answered.note(ino(number), request.pid());
         answer_attr(reply, self.fs.getattr(ino(number)));
     }
@@ -178,7 +174,6 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        self.follow.serve(request.pid());
         let change = SetAttr {
             mode: mode.map(permissions),
             uid,
@@ -215,7 +210,6 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        self.follow.serve(request.pid());
         let created = Self::with_name(name, |name| {
             let file_type = node_type(mode).ok_or(Error::Invalid("a type that mknod does not make"))?;
             self.fs.create(
@@ -239,7 +233,6 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        self.follow.serve(request.pid());
         let created = Self::with_name(name, |name| {
             self.fs.mkdir(ino(parent), name, permissions(mode), &caller::permitted(request, umask))
         });
@@ -247,7 +240,6 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.follow.serve(request.pid());
         let removed = Self::with_name(name, |name| self.fs.unlink(ino(parent), name));
         answer_empty(reply, self.changed(request, &[parent], removed));
     }
@@ -274,7 +266,6 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        self.follow.serve(request.pid());
         let mode = if flags.is_empty() {
             RenameMode::Replace
         } else if flags == RenameFlags::RENAME_NOREPLACE {
@@ -357,7 +348,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
 
     fn read(
         &self,
-        request: &Request,
+        _request: &Request,
         number: INodeNo,
         _file: FileHandle,
         offset: u64,
@@ -366,7 +357,6 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.follow.serve(request.pid());
         READ_BUFFER.with_borrow_mut(|buffer| {
             let size = size as usize;
             if buffer.len() < size {
@@ -391,7 +381,6 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.follow.serve(request.pid());
         // The kernel has turned O_APPEND into an offset under the file's lock, and sends an fsync of its own after an O_SYNC write.
         let mode = WriteMode { direct: is_direct(flags), ..WriteMode::default() };
         let mut caller = caller::permitted(request, 0);
@@ -409,13 +398,12 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
 
     fn fsync(
         &self,
-        request: &Request,
+        _request: &Request,
         number: INodeNo,
         _file: FileHandle,
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.follow.serve(request.pid());
         answer_empty(reply, self.fs.fsync(ino(number), data_only));
     }
 
