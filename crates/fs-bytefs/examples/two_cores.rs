@@ -42,7 +42,9 @@ fn writes(fs: &ByteFs<Ssd>, dir: Ino, round: usize, bytes: usize, pages: usize) 
     let ino = fs.create(dir, Name::new(name.as_bytes())?, FileType::Regular, 0o644, 0, &Cred::ROOT)?.attr.ino;
     for number in 0..WRITES {
         let at = (number % pages * PAGE) as u64;
-        fs.write(ino, at, &[number as u8; PAGE][..bytes], WriteMode::default(), &Cred::ROOT)?;
+        // Not what was there before: a page that is not modified is not written.
+        let byte = (number + number / pages) as u8;
+        fs.write(ino, at, &[byte; PAGE][..bytes], WriteMode::default(), &Cred::ROOT)?;
         fs.fsync(ino, false)?;
     }
     fs.forget(ino, 1);
