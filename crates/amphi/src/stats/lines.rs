@@ -33,7 +33,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the columns of [`line`] are.
+/// What the columns of [`line()`] are.
 fn head() -> String {
     format!(
         "{:>11}{:>11}{:>11}{:>11}{:>11}{:>7}{:>6}{:>7}{:>10}{:>12}{:>10}",
