@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -50,6 +50,13 @@ impl Image {
             .map_anon()
             .map_err(|cause| system("map", &path, &cause))?;
         Ok(Self { map: Some(map.into()), file: None, path, lineage: None })
+    }
+
+    /// Expects the bytes from `at` on to be filled one after the other: memory then comes in huge pages, where the system has them. Touching
+    /// memory for the first time is most of what a write of pages costs otherwise.
+    pub(crate) fn expect_filling(&self, at: u64) {
+        let _without_it_all_works_as_well =
+            self.mapping().advise_range(Advice::HugePage, at as usize, (self.bytes() - at) as usize);
     }
 
     /// Creates a sparse file of `bytes` zero bytes, readable and writable by its owner only, and locks it.
