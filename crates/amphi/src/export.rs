@@ -1,13 +1,15 @@
 //! `amphi export`: the emulated SSD's block side as a file, from which `losetup` makes a disk for the kernel's own file systems.
 
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
-use amphi_front_export::FILE_NAME;
+use amphi_front_export::{FILE_NAME, Recorded};
 use amphi_front_fuse::{MountError, MountOptions, Session};
 use amphi_ssd::Ssd;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::filesystem::{self, Use, Volume};
@@ -16,7 +18,8 @@ use crate::mount::{self, Serving};
 /// Exports the SSD's block side as the file DIRECTORY/ssd.
 ///
 /// With `losetup` it becomes a disk on which the kernel's ext4, XFS and Btrfs run. Flush, FUA and discard reach the SSD. `amphi stats`,
-/// `power-cut` and `umount` work on an export as on a mount; detach the loop device before `umount`.
+/// `power-cut` and `umount` work on an export as on a mount; detach the loop device before `umount`. `-o record=/FILE` writes down every
+/// request that reaches the SSD.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -53,26 +56,46 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// An SSD without regard to what is on it.
-struct Raw(Arc<Ssd>);
+struct Raw {
+    device: Arc<Ssd>,
+    /// The same one, its requests written down, if that was asked for.
+    recorded: Option<Arc<Recorded<Ssd>>>,
+}
 
 fn open(device: Arc<Ssd>, using: &Use) -> Result<Box<dyn Volume>> {
-    if let Some(word) = using.words.first() {
-        bail!("`{word}` is not an option of an export; see amphi export --help");
+    let mut record = None;
+    for word in &using.words {
+        match word.split_once('=') {
+            Some(("record", file)) if file.starts_with('/') => record = Some(create(file)?),
+            Some(("record", _)) => bail!("`{word}`: the record needs a path that begins with /"),
+            _ => bail!("`{word}` is not an option of an export; see amphi export --help"),
+        }
     }
-    Ok(Box::new(Raw(device)))
+    let recorded = record.map(|file| Arc::new(Recorded::new(Arc::clone(&device), file)));
+    Ok(Box::new(Raw { device, recorded }))
+}
+
+/// A file of its own for each export: its owner's traffic is nobody else's business.
+fn create(file: &str) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create_new(true).mode(0o600);
+    options.open(file).with_context(|| format!("the record {file} cannot be created"))
 }
 
 impl Volume for Raw {
     fn attach(&self, directory: &Path, options: &MountOptions) -> Result<Session, MountError> {
-        amphi_front_export::export(Arc::clone(&self.0), directory, options)
+        match &self.recorded {
+            Some(port) => amphi_front_export::export(Arc::clone(port), directory, options),
+            None => amphi_front_export::export(Arc::clone(&self.device), directory, options),
+        }
     }
 
     fn describe(&self) -> Value {
-        filesystem::describe(&self.0)
+        filesystem::describe(&self.device)
     }
 
     fn flush(&self) -> Result<()> {
-        Ok(self.0.flush()?)
+        Ok(self.device.flush()?)
     }
 
     fn trim_free(&self, _shortest: u64) -> Result<u64> {

@@ -7,6 +7,7 @@
 //!
 //! - `disk` any bytes of a device that knows pages only
 //! - `pages` locks that let a change to a part of a page be read, changed and written undisturbed
+//! - `record` what reached the device, request by request
 //! - `serve` the kernel's requests
 //! - `errno` device errors as programs see them
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@
 mod disk;
 mod errno;
 mod pages;
+mod record;
 mod serve;
 
 use std::path::Path;
@@ -22,6 +24,7 @@ use std::sync::Arc;
 use amphi_device::BlockPort;
 use amphi_front_fuse::{MountError, MountOptions, Session};
 
+pub use record::Recorded;
 pub use serve::FILE_NAME;
 
 use crate::disk::Disk;

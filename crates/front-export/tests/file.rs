@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{BlockPort, Device, DurabilityContract, Lpa, PAGE_BYTES, Result, Structure};
-use amphi_front_export::{FILE_NAME, export};
+use amphi_front_export::{FILE_NAME, Recorded, export};
 use amphi_front_fuse::{MountOptions, Session};
 use amphi_ssd::{Profile, Ssd};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
@@ -206,4 +206,24 @@ fn direct_io_reads_and_writes() {
     let mut back = vec![0; data.len()];
     file.read_exact_at(&mut back, 8192).unwrap();
     assert!(back == data && exported.on_device(8192, data.len()) == data);
+}
+
+/// Its lines are what an analysis of the kernel's traffic goes by.
+#[test]
+fn a_record_has_a_line_for_each_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("record");
+    let record = OpenOptions::new().append(true).create_new(true).open(&path).unwrap();
+    let ssd = Arc::new(Ssd::in_memory(&Profile::named("free").unwrap(), SIZE));
+    let port = Recorded::new(ssd, record);
+    let two = vec![7; 2 * PAGE_BYTES];
+    port.write(Lpa(5), &two, Structure::Journal).unwrap();
+    port.flush().unwrap();
+    port.trim(Lpa(9), 4).unwrap();
+    let mut found = vec![0; 2 * PAGE_BYTES];
+    port.read(Lpa(5), &mut found, Structure::Other).unwrap();
+    assert_eq!(found, two, "the requests reach the device");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<_> = text.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+    assert_eq!(lines, ["W 5 2 journal", "F 0 0 other", "T 9 4 other", "R 5 2 other"]);
 }
