@@ -5,6 +5,8 @@
 //! [`report::Report`].
 #![forbid(unsafe_code)]
 
+pub mod figure;
+pub mod files;
 pub mod interleave;
 pub mod kernel;
 pub mod library;
@@ -12,3 +14,4 @@ pub mod operation;
 pub mod peers;
 pub mod report;
 pub mod software;
+pub mod workload;
