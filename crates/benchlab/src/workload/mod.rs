@@ -13,6 +13,7 @@ mod thread;
 
 pub use driver::{Settings, Window, prepare, run};
 pub use fileset::Prepared;
+pub(crate) use outcome::empty as empty_histogram;
 pub use outcome::{LatencySummary, Outcome, StepOutcome};
 pub use personality::{Fileset, Group, Kind, Operation, Personality, PersonalityError, Run, Scaled, Step};
 pub use plan::Plan;

@@ -88,6 +88,6 @@ impl LatencySummary {
 }
 
 /// An empty histogram: two significant digits, from 1 ns on.
-pub(super) fn empty() -> Histogram<u64> {
+pub(crate) fn empty() -> Histogram<u64> {
     Histogram::new(2).expect("two significant digits are possible")
 }
