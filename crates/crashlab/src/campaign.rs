@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use amphi_rt::sync::Mutex;
 
 use crate::id::{Kind, WorkloadId};
+use crate::known::Known;
 use crate::lab::{Tally, Violation};
 use crate::session::{Looking, Session};
 use crate::state::Bound;
@@ -54,16 +55,30 @@ pub struct Report {
     pub complete: bool,
 }
 
-/// Workloads that one processor takes at a time.
+/// Workloads that one processor takes at a time, at least; families are not divided.
 const CHUNK: u64 = 32;
 
 struct Shared<'a> {
     campaign: &'a Campaign,
-    next: AtomicU64,
+    /// The first workload that nobody has taken.
+    next: Mutex<u64>,
     stop: &'a AtomicBool,
     state: Mutex<State>,
     /// When it began, so that former parts' time is counted.
     began_ns: u64,
+}
+
+impl Shared<'_> {
+    /// Takes whole families of workloads, so that what is judged does not depend on who does it or when: the first number, and the first that is left.
+    fn take(&self, session: &Session) -> (u64, u64) {
+        let end = self.campaign.numbers.end;
+        let mut next = self.next.lock();
+        let from = *next;
+        while *next < end && *next < from + CHUNK {
+            *next = session.after_family(self.campaign.kind, *next).min(end);
+        }
+        (from, *next)
+    }
 }
 
 #[derive(Default)]
@@ -94,7 +109,7 @@ pub fn run(
     let kept = first.tally;
     let shared = Shared {
         campaign,
-        next: AtomicU64::new(first.next),
+        next: Mutex::new(first.next),
         stop,
         state: Mutex::new(State { report: first, kept, ..State::default() }),
         began_ns,
@@ -123,13 +138,17 @@ fn work(shared: &Shared<'_>, progress: &(dyn Fn(&Report) + Sync)) -> Result<(), 
     let session =
         Session::new(Arc::clone(&campaign.subject), &campaign.profile)?.with_trace(campaign.trace.clone());
     loop {
-        let from = shared.next.fetch_add(CHUNK, Ordering::Relaxed);
+        let (from, to) = shared.take(&session);
         if from >= campaign.numbers.end || shared.stop.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let to = (from + CHUNK).min(campaign.numbers.end);
         let mut chunk = Tally::default();
+        let (mut known, mut family_ends) = (Arc::new(Known::default()), from);
         for number in (from..to).filter(|number| number % campaign.every.max(1) == 0) {
+            if number >= family_ends {
+                known = Arc::default();
+                family_ends = session.after_family(campaign.kind, number);
+            }
             let left = campaign.most_violations.saturating_sub(shared.state.lock().report.violations.len());
             if left == 0 {
                 shared.stop.store(true, Ordering::Relaxed);
@@ -137,7 +156,8 @@ fn work(shared: &Shared<'_>, progress: &(dyn Fn(&Report) + Sync)) -> Result<(), 
             }
             let looking =
                 Looking { bound: campaign.bound, only: None, most_violations: left.min(3), record: false };
-            let outcome = session.run(WorkloadId { kind: campaign.kind, number }, &looking);
+            let id = WorkloadId { kind: campaign.kind, number };
+            let outcome = session.run_beyond(&known, id, &looking);
             chunk.add(&outcome.tally);
             let report = {
                 let mut state = shared.state.lock();
@@ -179,7 +199,7 @@ fn terms(campaign: &Campaign) -> String {
 fn save(campaign: &Campaign, report: &Report, kept: &Tally) -> Result<(), String> {
     let Some(path) = &campaign.checkpoint else { return Ok(()) };
     let mut text = format!(
-        "amphi crash campaign 1\n{}\nnext {}\nelapsed_ns {}\n",
+        "amphi crash campaign 2\n{}\nnext {}\nelapsed_ns {}\n",
         terms(campaign),
         report.next,
         report.elapsed_ns
@@ -201,10 +221,11 @@ fn save(campaign: &Campaign, report: &Report, kept: &Tally) -> Result<(), String
         .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-fn fields(tally: &Tally) -> [(&'static str, u64); 7] {
+fn fields(tally: &Tally) -> [(&'static str, u64); 8] {
     [
         ("workloads", tally.workloads),
         ("points", tally.points),
+        ("repeated", tally.repeated),
         ("states", tally.states),
         ("distinct", tally.distinct),
         ("recoveries", tally.recoveries),
@@ -217,7 +238,7 @@ fn load(campaign: &Campaign, path: &Path, report: &mut Report) -> Result<(), Str
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
     let mut lines = text.lines();
-    if lines.next() != Some("amphi crash campaign 1") {
+    if lines.next() != Some("amphi crash campaign 2") {
         return Err(format!("{shown} is not the state of a campaign; choose another file"));
     }
     if lines.next() != Some(&terms(campaign)) {
@@ -241,6 +262,7 @@ fn load(campaign: &Campaign, path: &Path, report: &mut Report) -> Result<(), Str
             "elapsed_ns" => report.elapsed_ns = value,
             "workloads" => tally.workloads = value,
             "points" => tally.points = value,
+            "repeated" => tally.repeated = value,
             "states" => tally.states = value,
             "distinct" => tally.distinct = value,
             "recoveries" => tally.recoveries = value,

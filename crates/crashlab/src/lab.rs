@@ -9,8 +9,10 @@ use hashbrown::HashSet;
 
 use crate::id::{CrashId, WorkloadId};
 use crate::judge::{self, Room};
+use crate::known::{self, Known};
 use crate::oracle::Legal;
 use crate::rig::{Next, Unit, Watcher};
+use crate::session::Looking;
 use crate::state::{self, Bound, MakeError, State};
 use crate::subject::Subject;
 
@@ -21,6 +23,8 @@ pub struct Tally {
     pub workloads: u64,
     /// Crash points looked at.
     pub points: u64,
+    /// Of these, points that were in everything equal to an earlier one, so that nothing was to be made again: device, next command, what is on its way, what is legal.
+    pub repeated: u64,
     /// Crash states made and recovered.
     pub states: u64,
     /// Of these, states that recovered to something not seen before at the same moment: each was compared, checked, used again.
@@ -38,6 +42,7 @@ impl Tally {
     pub const fn add(&mut self, other: &Self) {
         self.workloads += other.workloads;
         self.points += other.points;
+        self.repeated += other.repeated;
         self.states += other.states;
         self.distinct += other.distinct;
         self.recoveries += other.recoveries;
@@ -80,6 +85,8 @@ pub struct Only {
 #[derive(Clone, Default)]
 struct Moment {
     legal: Arc<Legal>,
+    /// Tells what is legal.
+    legal_hash: u64,
     operation: String,
     watched: bool,
     events: usize,
@@ -124,6 +131,8 @@ pub struct Lab {
     bound: Bound,
     only: Option<Only>,
     most_violations: usize,
+    known: Arc<Known>,
+    origin: Arc<Ssd>,
     inner: Mutex<Inner>,
 }
 
@@ -136,19 +145,19 @@ enum Wrong {
 }
 
 impl Lab {
-    /// Work on a workload. `room` is what a new file system of the subject has.
+    /// Work on a workload, whose device is a fork of `origin`. `room` is what a new file system of the subject has, `known` what need not be looked at again.
     #[must_use]
     pub fn new(
         subject: Arc<dyn Subject>,
         workload: WorkloadId,
-        room: Room,
-        bound: Bound,
-        only: Option<Only>,
-        most_violations: usize,
+        (origin, room): (Arc<Ssd>, Room),
+        looking: &Looking,
+        known: Arc<Known>,
     ) -> Self {
         let moment = Moment { operation: "the first mount".to_owned(), ..Moment::default() };
         let inner = Mutex::new(Inner { moment, ..Inner::default() });
-        Self { subject, workload, room, bound, only, most_violations, inner }
+        let Looking { bound, most_violations, .. } = *looking;
+        Self { subject, workload, room, bound, only: looking.only.clone(), most_violations, known, origin, inner }
     }
 
     /// Says what is being done from now on, what a crash may leave meanwhile, and whether crashes are looked at.
@@ -157,8 +166,10 @@ impl Lab {
         let serial = inner.moment.serial + 1;
         let events = inner.moment.events;
         operation.clone_into(&mut inner.moment.operation);
+        let legal_hash = if watched && self.only.is_none() { known::legal(&legal) } else { 0 };
+        let legal = Arc::new(legal);
         inner.moment =
-            Moment { legal: Arc::new(legal), watched, serial, events, ..std::mem::take(&mut inner.moment) };
+            Moment { legal, legal_hash, watched, serial, events, ..std::mem::take(&mut inner.moment) };
     }
 
     /// Whether there is any use in going on.
@@ -200,6 +211,7 @@ impl Lab {
         });
     }
 
+    /// Decides whether a crash point is looked at, where not all are.
     fn seed(&self, point: u64) -> u64 {
         self.workload.number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ point.wrapping_mul(0xd6e8_feb8_6659_fd93)
     }
@@ -209,16 +221,16 @@ impl Lab {
         device: &Ssd,
         next: &Next<'_>,
         units: &[Unit],
-        point: u64,
+        seed: u64,
     ) -> Result<Vec<State>, String> {
         let memory = |error: amphi_ssd::ImageError| format!("the emulator: {error}");
-        let mut states = state::subsets(units.len(), &self.bound, self.seed(point));
+        let mut states = state::subsets(units.len(), &self.bound, seed);
         let steps = state::command_steps(device, next).map_err(memory)?;
         let midway = if self.bound.recovery == usize::MAX { usize::MAX } else { 4 };
-        states.extend(state::spread(steps, midway, self.seed(point)).into_iter().map(State::Midway));
+        states.extend(state::spread(steps, midway, seed).into_iter().map(State::Midway));
         if self.bound.cleaning > 0 {
             let steps = state::cleaning_steps(device).map_err(memory)?;
-            let cuts = state::spread(steps, self.bound.cleaning, self.seed(point) >> 3);
+            let cuts = state::spread(steps, self.bound.cleaning, seed >> 3);
             states.extend(cuts.iter().map(|step| State::Cleaning(*step, false)));
             if !units.is_empty() {
                 states.extend(cuts.iter().map(|step| State::Cleaning(*step, true)));
@@ -289,10 +301,18 @@ impl Lab {
     fn look(&self, device: &Ssd, next: &Next<'_>, units: &[Unit], moment: &Moment, point: u64) {
         let states = match &self.only {
             Some(only) => vec![only.state.clone()],
-            None => match self.states(device, next, units, point) {
-                Ok(states) => states,
-                Err(what) => return self.note(moment, point, State::Nothing, None, what),
-            },
+            None => {
+                // What decides which states are drawn is what the point is like, so that points that are alike have the same.
+                let like = known::point(device, &self.origin, next, units);
+                if !self.known.is_new(moment.legal_hash, like) {
+                    self.inner.lock().tally.repeated += 1;
+                    return;
+                }
+                match self.states(device, next, units, like) {
+                    Ok(states) => states,
+                    Err(what) => return self.note(moment, point, State::Nothing, None, what),
+                }
+            }
         };
         for state in states {
             let make = || match state::make(device, next, units, &state) {

@@ -11,6 +11,7 @@ pub mod days;
 pub mod explain;
 pub mod id;
 pub mod judge;
+pub mod known;
 pub mod lab;
 pub mod oracle;
 pub mod rig;
@@ -22,6 +23,7 @@ pub mod tree;
 pub mod workload;
 
 pub use id::{CrashId, Kind, WorkloadId};
+pub use known::Known;
 pub use lab::{Tally, Violation};
 pub use session::{Looking, Outcome, Session};
 pub use state::Bound;

@@ -14,7 +14,7 @@ use crate::tree::{Node, Tree};
 use crate::workload::{How, Operation, at};
 
 /// What of a regular file a crash may leave.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Range {
     /// Contents the file had since it was last synced, oldest first; the last are what a reader sees.
     pub versions: Vec<Arc<Vec<u8>>>,
@@ -63,7 +63,7 @@ impl Range {
 }
 
 /// A tree that is legal, but for regular files that may be within a range.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Candidate {
     /// Names and everything that is exactly promised.
     pub tree: Tree,
@@ -72,7 +72,7 @@ pub struct Candidate {
 }
 
 /// Every tree that a crash may leave at one moment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Legal {
     /// The candidates; one of them must match.
     pub candidates: Vec<Candidate>,

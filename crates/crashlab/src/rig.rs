@@ -108,7 +108,7 @@ impl std::fmt::Display for Event {
 }
 
 /// The smallest thing that a crash keeps or drops as a whole but for tearing: a line of a store, or a page of a block write.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Unit {
     /// Byte address.
     pub at: u64,
@@ -142,7 +142,7 @@ pub trait Watcher: Send + Sync {
 }
 
 /// What the device is about to carry out at a crash point.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub enum Next<'a> {
     /// Nothing.
     Idle,

@@ -9,6 +9,7 @@ use amphi_vfs::{FileSystem, Ino};
 
 use crate::id::{Kind, WorkloadId};
 use crate::judge::Room;
+use crate::known::Known;
 use crate::lab::{Lab, Only, Shown, Tally, Violation, Watching};
 use crate::oracle::{Legal, Oracle};
 use crate::rig::{Event, Rig};
@@ -19,6 +20,8 @@ use crate::workload::{Operation, Sequences, additions, operations, prerequisites
 
 /// Virtual time between two operations, so that each has a time stamp of its own.
 const BETWEEN_NS: u64 = 1000;
+/// Numbers that an operation of a sequence has for itself and what must be done before it, and its sync as many.
+const NUMBERS_APART: u64 = 64;
 
 /// What came of one workload.
 #[derive(Clone, Debug, Default)]
@@ -38,8 +41,8 @@ pub struct Outcome {
 /// Everything that workloads of one subject share: a formatted device to fork, and the numbered sequences.
 pub struct Session {
     subject: Arc<dyn Subject>,
-    origin: Ssd,
-    cramped: Ssd,
+    origin: Arc<Ssd>,
+    cramped: Arc<Ssd>,
     root: Node,
     room: [Room; 2],
     seq1: Sequences,
@@ -90,8 +93,8 @@ impl Session {
         let (cramped, _, cramped_room) = prepare(Size::Cramped)?;
         Ok(Self {
             subject,
-            origin,
-            cramped,
+            origin: Arc::new(origin),
+            cramped: Arc::new(cramped),
             root,
             room: [room, cramped_room],
             seq1: Sequences::published(1),
@@ -130,27 +133,51 @@ impl Session {
 
     /// Runs operations as they are, without prerequisites, as if they were workload `id`; crashes are looked at from the last but one on.
     pub fn run_script(&self, id: WorkloadId, script: &[Operation], looking: &Looking) -> Outcome {
-        self.observe(id, looking, Some(script))
+        self.observe(id, looking, Some(script), &Arc::default())
     }
 
     /// Runs one workload.
     pub fn run(&self, id: WorkloadId, looking: &Looking) -> Outcome {
-        self.observe(id, looking, None)
+        self.observe(id, looking, None, &Arc::default())
     }
 
-    fn observe(&self, id: WorkloadId, looking: &Looking, script: Option<&[Operation]>) -> Outcome {
+    /// Runs one workload but for the crash points that are `known`, and adds its own to them.
+    pub fn run_beyond(&self, known: &Arc<Known>, id: WorkloadId, looking: &Looking) -> Outcome {
+        self.observe(id, looking, None, known)
+    }
+
+    /// The first number after those of the workloads of a kind that do the same operations as number `number`, with other syncs.
+    #[must_use]
+    pub fn after_family(&self, kind: Kind, number: u64) -> u64 {
+        match kind {
+            Kind::Seq1 => self.seq1.after_family(number),
+            Kind::Seq2 => self.seq2.after_family(number),
+            Kind::Extra1 => self.extra1.after_family(number),
+            Kind::Extra2 => self.extra2.after_family(number),
+            Kind::Seq3 | Kind::Pairs | Kind::Random | Kind::Trace => number + 1,
+        }
+    }
+
+    fn observe(
+        &self,
+        id: WorkloadId,
+        looking: &Looking,
+        script: Option<&[Operation]>,
+        known: &Arc<Known>,
+    ) -> Outcome {
         let cramped = matches!(id.kind, Kind::Random | Kind::Trace);
         let (origin, room) =
             if cramped { (&self.cramped, self.room[1]) } else { (&self.origin, self.room[0]) };
         let lab = Arc::new(Lab::new(
             Arc::clone(&self.subject),
             id,
-            room,
-            looking.bound,
-            looking.only.clone(),
-            looking.most_violations,
+            (Arc::clone(origin), room),
+            looking,
+            Arc::clone(known),
         ));
-        let outcome = world(id.number ^ (id.kind as u64) << 56)
+        // Sequences draw nothing: those of one family differ in nothing but their syncs.
+        let drawn = matches!(id.kind, Kind::Seq3 | Kind::Pairs | Kind::Random);
+        let outcome = world(if drawn { id.number ^ (id.kind as u64) << 56 } else { 0 })
             .try_run(|| self.within(origin, &lab, id, looking, script));
         let (script, events) = match outcome {
             Ok(Ok(done)) => done,
@@ -179,7 +206,7 @@ impl Session {
         let rig = Arc::new(Rig::watched(ssd, Box::new(Watching(Arc::clone(lab)))));
         let fs = self.subject.mount(Arc::clone(&rig))?;
         let oracle = Oracle::new(fs.promise(), &self.root).map_err(|error| error.to_string())?;
-        let mut run = Run { lab, rig: &rig, fs: &*fs, oracle, script: Vec::new() };
+        let mut run = Run { lab, rig: &rig, fs: &*fs, oracle, script: Vec::new(), next_number: 0 };
         if let Some(script) = script {
             for (place, operation) in script.iter().enumerate() {
                 run.step(operation, place + 2 >= script.len());
@@ -217,13 +244,18 @@ struct Run<'a> {
     fs: &'a dyn FileSystem,
     oracle: Oracle,
     script: Vec<Operation>,
+    /// Of the next step: decides when it is done, and what it writes.
+    next_number: u64,
 }
 
 impl Run<'_> {
     /// Does a sequence; crashes are looked at from operation `watched_from` on.
     fn sequence(&mut self, steps: Vec<(Operation, Option<Operation>)>, watched_from: usize) {
         for (position, (operation, sync)) in steps.into_iter().enumerate() {
-            for operation in [Some(operation), sync].into_iter().flatten() {
+            for (part, operation) in [Some(operation), sync].into_iter().enumerate() {
+                let Some(operation) = operation else { continue };
+                // Whatever went before, so that a sync that had nothing to do leaves no trace of it.
+                self.next_number = (2 * position + part) as u64 * NUMBERS_APART;
                 for needed in prerequisites(&operation, &self.oracle.model) {
                     self.step(&needed, false);
                 }
@@ -236,11 +268,14 @@ impl Run<'_> {
         if self.lab.is_done() {
             return;
         }
-        amphi_rt::time::sleep_ns(BETWEEN_NS);
+        let number = self.next_number;
+        self.next_number += 1;
+        let now = amphi_rt::time::now_ns();
+        amphi_rt::time::sleep_until_ns(((number + 1) * BETWEEN_NS).max(now + BETWEEN_NS));
         let place = self.script.len();
         let operation = operation.resolved(&self.oracle.model);
         let mut after = self.oracle.clone();
-        let due = after.apply(&operation, place as u64);
+        let due = after.apply(&operation, number);
         let text = format!("operation {place}: {operation}");
         let legal = match (&due, watched) {
             (_, false) => Legal::default(),
@@ -249,7 +284,7 @@ impl Run<'_> {
         };
         self.lab.moment(&text, legal, watched);
         self.rig.begin(place);
-        let answer = operation.apply(self.fs, place as u64);
+        let answer = operation.apply(self.fs, number);
         self.script.push(operation);
         if answer.is_ok() != due.is_ok() {
             self.lab.wrong_without_crash(format!("{text} answers {answer:?}, and the model {due:?}"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use amphi_vfs::{FileSystem, FileType, Ino, Name};
 
 /// What is known of one file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     /// Type.
     pub file_type: FileType,
@@ -27,7 +27,7 @@ pub struct Node {
 }
 
 /// All names of a file system, and what they name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tree {
     /// Inode numbers, by path; the root is `.`.
     pub names: BTreeMap<String, u64>,

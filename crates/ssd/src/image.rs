@@ -161,6 +161,14 @@ impl Image {
         Some(Ok(fork))
     }
 
+    /// Where the pages begin in which this image and another of its lineage may differ, ascending; nothing if they are not of one lineage.
+    pub(crate) fn differing<'a>(&'a self, other: &'a Self) -> Option<impl Iterator<Item = u64> + 'a> {
+        let (mine, theirs) = (self.lineage.as_ref()?, other.lineage.as_ref()?);
+        mine.is_kin(theirs).then(|| {
+            mine.differing(theirs).map(|page| page * PAGE).take_while(|at| *at < self.bytes())
+        })
+    }
+
     /// Notes that these bytes may change.
     fn touch(&self, at: u64, len: usize) {
         if let Some(lineage) = &self.lineage {

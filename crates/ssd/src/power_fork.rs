@@ -14,7 +14,7 @@ use foldhash::fast::FixedState;
 use memmap2::MmapRaw;
 
 use crate::ImageError;
-use crate::format::{Mapping, PAGE};
+use crate::format::{COUNTERS_AT, Mapping, PAGE};
 use crate::log::Store;
 use crate::powerup;
 use crate::ssd::Ssd;
@@ -93,6 +93,11 @@ impl Lineage {
         })
     }
 
+    /// Whether the two descend from the same origin.
+    pub(crate) fn is_kin(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.idle, &other.idle)
+    }
+
     /// This image has just become a copy of another of the lineage.
     pub(crate) fn follow(&self, other: &Self) {
         for (mine, theirs) in self.touched.iter().zip(&other.touched) {
@@ -146,6 +151,26 @@ impl Ssd {
     #[must_use]
     pub fn steps_before_cut(&self) -> Option<u64> {
         self.core().power.steps_left()
+    }
+
+    /// A number that two devices of one lineage share, as good as certainly, exactly if they hold the same, down to the last bit of log and flash: the pages of the image in which
+    /// each differs from `origin`, the device that [`forkable`](Self::forkable) made, counters apart. What powers up from either is the same. Of devices of no lineage, or not
+    /// of `origin`'s, there is no such number.
+    #[must_use]
+    pub fn difference_from(&self, origin: &Self) -> Option<u64> {
+        let (mine, theirs) = (&self.core().image, &origin.core().image);
+        let (mut page, mut was) = ([0; PAGE as usize], [0; PAGE as usize]);
+        let mut hash = FixedState::with_seed(0).build_hasher();
+        for at in mine.differing(theirs)? {
+            let len = PAGE.min(mine.bytes() - at) as usize;
+            mine.read(at, &mut page[..len]);
+            theirs.read(at, &mut was[..len]);
+            if at != COUNTERS_AT && page[..len] != was[..len] {
+                hash.write_u64(at);
+                hash.write(&page[..len]);
+            }
+        }
+        Some(hash.finish())
     }
 
     /// A number that two devices of one lineage share, as good as certainly, exactly if every page reads the same on both, but for pages in `except`.
@@ -222,5 +247,24 @@ mod tests {
         assert_eq!(one.contents(&[]), other.contents(&[]), "the same bytes, one in the log, one in flash");
         assert_ne!(one.contents(&[]), Ok(before));
         assert_eq!(one.contents(&[Lpa(3)]), Ok(before));
+    }
+
+    #[test]
+    fn devices_that_hold_the_same_bits_are_told_from_those_that_only_read_the_same() {
+        let origin = device().forkable().expect("forkable");
+        let fork = || origin.fork_device().expect("a fork");
+        let (one, same, other) = (fork(), fork(), fork());
+        let untouched = one.difference_from(&origin);
+        assert_eq!(byte(&one, Lpa(1)), 0, "reading changes counters only");
+        assert_eq!(one.difference_from(&origin), untouched);
+        for device in [&one, &same] {
+            device.persist(Lpa(1).byte(0), &[5], None, Structure::Data).expect("stored");
+        }
+        other.write(Lpa(1), &[&[5][..], &[0; 4095]].concat(), Structure::Data).expect("written");
+        assert_eq!(one.contents(&[]), other.contents(&[]));
+        assert_eq!(one.difference_from(&origin), same.difference_from(&origin));
+        assert_ne!(one.difference_from(&origin), other.difference_from(&origin));
+        assert_ne!(one.difference_from(&origin), untouched);
+        assert_eq!(one.difference_from(&device()), None);
     }
 }

@@ -259,6 +259,7 @@ fn print(options: &Options, campaign: &Campaign, report: &Report, processor: f64
             "complete": report.complete,
             "workloads": tally.workloads,
             "crash_points": tally.points,
+            "repeated_points": tally.repeated,
             "states": tally.states,
             "distinct_states": tally.distinct,
             "recovery_crashes": tally.recoveries,
@@ -292,6 +293,7 @@ fn print(options: &Options, campaign: &Campaign, report: &Report, processor: f64
 fn print_tally(tally: &Tally) {
     println!("  workloads           {}", tally.workloads);
     println!("  crash points        {}", tally.points);
+    println!("  equal to another    {}", tally.repeated);
     println!("  states              {}", tally.states);
     println!("  of them distinct    {}", tally.distinct);
     println!("  crashes in recovery {}", tally.recoveries);

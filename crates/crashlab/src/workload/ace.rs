@@ -195,6 +195,13 @@ impl Sequences {
         self.len() == 0
     }
 
+    /// The first number after those of the sequences of the same operations as number `number`, with other syncs.
+    #[must_use]
+    pub fn after_family(&self, number: u64) -> u64 {
+        let next = self.starts.partition_point(|start| *start <= number);
+        self.starts.get(next).copied().unwrap_or(number + 1)
+    }
+
     fn members(&self, combination: u64) -> Vec<&Bounded> {
         let count = self.operations.len() as u64;
         (0..self.length)
