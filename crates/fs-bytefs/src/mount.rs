@@ -343,9 +343,7 @@ pub fn open<D: BlockPort + WriteLog>(
     let core = Core::new(device, sb, state, layout, options, blocks, inodes, orphans, journal);
     core.inode(Ino::ROOT)?.state.read().dir()?;
     if !read_only {
-        for (slot, ino) in
-            core.orphans.filled().into_iter().filter(|_| !planted::has(Bug::OrphansNotFinished))
-        {
+        for &(slot, ino) in core.orphans.found().iter().filter(|_| !planted::has(Bug::OrphansNotFinished)) {
             let inode = core.inode(Ino(u64::from(ino))).map_err(|error| {
                 damaged(&format!("the orphan table names inode {ino}, which cannot be read: {error}"))
             })?;

@@ -185,12 +185,14 @@ impl Ssd {
             if except.iter().any(|skipped| skipped.0 == lpa) {
                 continue;
             }
-            let (partition, in_partition) = core.partition(lpa);
-            let logged = !partition.index.read().chunks(in_partition).is_empty();
-            let cached = core.cached_at(lpa).is_some();
-            if logged || cached || matches!(core.mapping(lpa), Mapping::At(_)) {
+            let exists = matches!(core.mapping(lpa), Mapping::At(_)) || core.cached_at(lpa).is_some() || {
+                let (partition, in_partition) = core.partition(lpa);
+                let index = partition.index.read();
+                index.pages() > 0 && !index.chunks(in_partition).is_empty()
+            };
+            if exists {
                 core.read_newest(lpa, 0, &mut page)?;
-                if page.iter().any(|byte| *byte != 0) {
+                if page != [0; PAGE as usize] {
                     hash.write_u64(lpa);
                     hash.write(&page);
                 }

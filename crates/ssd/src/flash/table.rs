@@ -1,7 +1,7 @@
 //! The mapping table: where each logical page is, in the controller's volatile memory.
 //!
 //! Two levels, so that a few pages spread over a terabyte take little: a directory word for every 64 logical pages, and leaves of 64 words
-//! that are made when they are first written. Both lie in anonymous memory of which only what is touched exists. A look-up is two loads,
+//! that are made when they are first written. Both lie in memory of which, unless it is little, only what is touched exists. A look-up is two loads,
 //! without a lock; changes are ordered by the lock of the page's partition. Power-up rebuilds the table from flash
 //! ([`super::rebuild`]), so nothing of it is in the image.
 
@@ -16,13 +16,41 @@ use crate::image::Image;
 /// The mapping table.
 #[derive(Debug)]
 pub(crate) struct MapTable {
-    memory: Image,
+    memory: Memory,
     /// Where the leaves begin: 64 words each. Before them are a directory word per possible leaf, its slot plus one, and a word per slot, its leaf.
     leaves_at: u64,
     directory: u64,
     /// Slots taken.
     taken: AtomicU64,
     growing: Mutex<()>,
+}
+
+/// Words that are zero at first.
+#[derive(Debug)]
+enum Memory {
+    /// Few: the crash laboratory powers up thousands of small devices a second, and each mapping would cost it two system calls and its page faults.
+    Heap(Box<[AtomicU64]>),
+    Mapped(Image),
+}
+
+impl Memory {
+    /// Bytes up to which memory is the heap's.
+    const HEAP_MAX: u64 = 64 << 10;
+
+    fn new(bytes: u64) -> Result<Self, ImageError> {
+        if bytes <= Self::HEAP_MAX {
+            return Ok(Self::Heap((0..bytes / 8).map(|_| AtomicU64::new(0)).collect()));
+        }
+        Image::in_memory(bytes).map(Self::Mapped)
+    }
+
+    #[inline]
+    fn word(&self, at: u64) -> &AtomicU64 {
+        match self {
+            Self::Heap(words) => &words[(at / 8) as usize],
+            Self::Mapped(image) => image.word(at),
+        }
+    }
 }
 
 impl MapTable {
@@ -34,7 +62,7 @@ impl MapTable {
         let directory = capacity_pages.div_ceil(LEAF);
         let leaves_at = (2 * directory * 8).next_multiple_of(4096);
         Ok(Self {
-            memory: Image::in_memory(leaves_at + directory * LEAF * 8)?,
+            memory: Memory::new(leaves_at + directory * LEAF * 8)?,
             leaves_at,
             directory,
             taken: AtomicU64::new(0),
@@ -118,6 +146,9 @@ mod tests {
     #[test]
     fn what_is_set_is_found_and_the_rest_was_never_written() {
         let table = MapTable::new((1 << 40) / 4096).expect("address space");
+        let small = MapTable::new(65).expect("memory");
+        small.set(64, Mapping::At(9));
+        assert_eq!((small.get(64), small.get(0), small.leaves()), (Mapping::At(9), Mapping::Never, 1));
         let pages = [0, 63, 64, 1 << 20, (1 << 28) - 1];
         for &page in &pages {
             table.set(page, Mapping::At(page + 7));
