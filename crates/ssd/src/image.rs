@@ -164,9 +164,19 @@ impl Image {
     /// Where the pages begin in which this image and another of its lineage may differ, ascending; nothing if they are not of one lineage.
     pub(crate) fn differing<'a>(&'a self, other: &'a Self) -> Option<impl Iterator<Item = u64> + 'a> {
         let (mine, theirs) = (self.lineage.as_ref()?, other.lineage.as_ref()?);
-        mine.is_kin(theirs).then(|| {
-            mine.differing(theirs).map(|page| page * PAGE).take_while(|at| *at < self.bytes())
-        })
+        mine.is_kin(theirs)
+            .then(|| mine.differing(theirs).map(|page| page * PAGE).take_while(|at| *at < self.bytes()))
+    }
+
+    /// The number that tells what the page at `at` holds, found out by `find` unless it is as in the origin, where somebody found out before.
+    ///
+    /// # Errors
+    /// Those of `find`.
+    pub(crate) fn told<E>(&self, at: u64, find: impl FnOnce() -> Result<u64, E>) -> Result<u64, E> {
+        match &self.lineage {
+            Some(lineage) => lineage.told(at / PAGE, find),
+            None => find(),
+        }
     }
 
     /// Notes that these bytes may change.

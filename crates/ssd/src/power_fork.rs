@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use amphi_device::{Structure, TxId};
 use amphi_rt::sync::Mutex;
 use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
 use memmap2::MmapRaw;
 
 use crate::ImageError;
@@ -22,9 +23,14 @@ use crate::ssd::Ssd;
 /// One bit per page of an image.
 type Pages = Box<[AtomicU64]>;
 
-/// Memory of forks that are gone, with the pages in which it may differ from the origin.
+/// What all of a lineage share.
 #[derive(Debug, Default)]
-struct Idle(Mutex<Vec<(MmapRaw, Pages)>>);
+struct Family {
+    /// Memory of forks that are gone, with the pages in which it may differ from the origin.
+    idle: Mutex<Vec<(MmapRaw, Pages)>>,
+    /// Numbers that tell what pages of the origin hold, as far as somebody wanted to know.
+    told: Mutex<HashMap<u64, u64>>,
+}
 
 /// What an image knows of the origin it descends from: the pages in which the two may differ.
 #[derive(Debug)]
@@ -32,7 +38,7 @@ pub(crate) struct Lineage {
     touched: Pages,
     /// The origin is the one member that never changes, so that everybody can be compared with it.
     origin: bool,
-    idle: Arc<Idle>,
+    family: Arc<Family>,
 }
 
 fn blank(words: usize, value: u64) -> Pages {
@@ -43,24 +49,24 @@ impl Lineage {
     /// The lineage of a new origin of `bytes` bytes.
     pub(crate) fn found(bytes: u64) -> Self {
         let words = bytes.div_ceil(PAGE).div_ceil(64) as usize;
-        Self { touched: blank(words, 0), origin: true, idle: Arc::default() }
+        Self { touched: blank(words, 0), origin: true, family: Arc::default() }
     }
 
     /// Of fresh memory, which may differ from the origin anywhere.
     pub(crate) fn stranger(&self) -> Self {
-        Self { touched: blank(self.touched.len(), u64::MAX), origin: false, idle: Arc::clone(&self.idle) }
+        Self { touched: blank(self.touched.len(), u64::MAX), origin: false, family: Arc::clone(&self.family) }
     }
 
     /// Memory of a fork that is gone.
     pub(crate) fn take_idle(&self) -> Option<(MmapRaw, Self)> {
-        let (map, touched) = self.idle.0.lock().pop()?;
-        Some((map, Self { touched, origin: false, idle: Arc::clone(&self.idle) }))
+        let (map, touched) = self.family.idle.lock().pop()?;
+        Some((map, Self { touched, origin: false, family: Arc::clone(&self.family) }))
     }
 
     /// Keeps the memory of a fork that is gone.
     pub(crate) fn retire(self, map: MmapRaw) {
         if !self.origin {
-            self.idle.0.lock().push((map, self.touched));
+            self.family.idle.lock().push((map, self.touched));
         }
     }
 
@@ -93,9 +99,23 @@ impl Lineage {
         })
     }
 
+    /// The number that tells what a page holds, found out by `find` unless this image has it from the origin and somebody found out before.
+    pub(crate) fn told<E>(&self, page: u64, find: impl FnOnce() -> Result<u64, E>) -> Result<u64, E> {
+        let touched = self.touched[(page / 64) as usize].load(Ordering::Relaxed) >> (page % 64) & 1 == 1;
+        if touched && !self.origin {
+            return find();
+        }
+        if let Some(told) = self.family.told.lock().get(&page) {
+            return Ok(*told);
+        }
+        let told = find()?;
+        self.family.told.lock().insert(page, told);
+        Ok(told)
+    }
+
     /// Whether the two descend from the same origin.
     pub(crate) fn is_kin(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.idle, &other.idle)
+        Arc::ptr_eq(&self.family, &other.family)
     }
 
     /// This image has just become a copy of another of the lineage.
@@ -104,6 +124,16 @@ impl Lineage {
             mine.store(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
+}
+
+/// A number that tells what a page holds: 0 of one that holds only zeros.
+fn tell(page: &[u8; PAGE as usize]) -> u64 {
+    if *page == [0; PAGE as usize] {
+        return 0;
+    }
+    let mut hash = FixedState::with_seed(0).build_hasher();
+    hash.write(page);
+    hash.finish() | 1
 }
 
 /// Powers that belong to the crash laboratory.
@@ -181,20 +211,33 @@ impl Ssd {
         let core = self.core();
         let mut page = [0; PAGE as usize];
         let mut hash = FixedState::with_seed(0).build_hasher();
-        for lpa in 0..core.layout.capacity_pages {
-            if except.iter().any(|skipped| skipped.0 == lpa) {
-                continue;
-            }
-            let exists = matches!(core.mapping(lpa), Mapping::At(_)) || core.cached_at(lpa).is_some() || {
-                let (partition, in_partition) = core.partition(lpa);
+        for (partition, first) in
+            core.partitions.iter().zip((0..).step_by(core.layout.partition_pages as usize))
+        {
+            let pages = first..(first + core.layout.partition_pages).min(core.layout.capacity_pages);
+            let logged: HashSet<u64> = {
                 let index = partition.index.read();
-                index.pages() > 0 && !index.chunks(in_partition).is_empty()
+                let found =
+                    std::iter::successors(index.next_page(0), |page| index.next_page(page.checked_add(1)?));
+                found.map(|page| first + u64::from(page)).collect()
             };
-            if exists {
-                core.read_newest(lpa, 0, &mut page)?;
-                if page != [0; PAGE as usize] {
+            for lpa in pages.filter(|lpa| except.iter().all(|skipped| skipped.0 != *lpa)) {
+                let tells = if logged.contains(&lpa) || core.cached_at(lpa).is_some() {
+                    core.read_newest(lpa, 0, &mut page)?;
+                    tell(&page)
+                } else if let Mapping::At(at) = core.mapping(lpa) {
+                    // Most of what there is after a recovery is in flash where the origin has it too. Whether it can be read is asked of each.
+                    core.read_flash(lpa, 0, &mut [])?;
+                    core.image.told(core.layout.flash_page(at), || {
+                        core.read_flash(lpa, 0, &mut page)?;
+                        Ok(tell(&page))
+                    })?
+                } else {
+                    0
+                };
+                if tells != 0 {
                     hash.write_u64(lpa);
-                    hash.write(&page);
+                    hash.write_u64(tells);
                 }
             }
         }

@@ -65,6 +65,7 @@ fn orphans<D: BlockPort>(state: &mut State, reader: &mut Reader<'_, D>) -> Resul
     let first = state.layout.orphans;
     let run = Run { first, pages: ORPHAN_PAGES };
     reader.read(&[run], Structure::Inode, &mut |_, page, bytes| match bytes {
+        Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => {}
         Ok(bytes) => {
             let slots = (page - first) * (PAGE / 4) as u32..;
             for (slot, ino) in

@@ -135,15 +135,22 @@ impl Blocks {
         };
         {
             let mut pool = blocks.pool.lock();
+            let mut free = vec![Vec::new(); dies as usize];
             for block in 0..layout.blocks as u32 {
-                blocks.find(image, layout, &mut pool, block);
+                if let Some(key) = blocks.find(image, layout, &mut pool, block) {
+                    pool.stored += usize::from(!key.1);
+                    free[blocks.die(block) as usize].push(key);
+                }
             }
+            blocks.free.store(free.iter().map(Vec::len).sum(), Ordering::Relaxed);
+            // A set made of all at once is made much faster than one by one.
+            pool.free = free.into_iter().map(BTreeSet::from_iter).collect();
         }
         blocks
     }
 
-    /// Finds out the state of one block at power-up.
-    fn find(&self, image: &Image, layout: &Layout, pool: &mut Pool, block: u32) {
+    /// Finds out the state of one block at power-up: its place among the free ones if it is free.
+    fn find(&self, image: &Image, layout: &Layout, pool: &mut Pool, block: u32) -> Option<FreeKey> {
         let number = u64::from(block);
         let header = BlockHeader::from_word(image.word(layout.block_header(number)).load(Ordering::Relaxed));
         let stored = header.erases > 0 || header.in_use;
@@ -152,7 +159,7 @@ impl Blocks {
         if header.in_use && header.mapping {
             state.store(MAPPING, Ordering::Relaxed);
             self.mapping_held.fetch_add(1, Ordering::Relaxed);
-            return;
+            return None;
         }
         if header.bad {
             if header.in_use {
@@ -160,11 +167,11 @@ impl Blocks {
             } else {
                 state.store(BAD, Ordering::Relaxed);
             }
-            return;
+            return None;
         }
         if !header.in_use {
-            self.put_free(pool, block, header.erases);
-            return;
+            state.store(FREE, Ordering::Relaxed);
+            return Some((header.erases / WEAR_STEP, !stored, header.erases, block));
         }
         let first = number * layout.pages_per_block;
         let programmed = |page: &u64| {
@@ -178,6 +185,7 @@ impl Blocks {
         } else {
             state.store(FULL, Ordering::Relaxed);
         }
+        None
     }
 
     fn put_free(&self, pool: &mut Pool, block: u32, erases: u32) {
