@@ -134,18 +134,22 @@ fn settle(
     interrupted: Option<(Operation, Oracle)>,
 ) -> Result<Tree, String> {
     // The model does at once what takes the file system some time, so their time stamps differ.
-    let Some((operation, after)) = interrupted else {
-        return judge::compare(fs, &Legal { times: false, ..oracle.legal() });
+    let legal = match &interrupted {
+        Some((operation, after)) => oracle.legal_until(after, operation),
+        None => oracle.legal(),
     };
-    let legal = Legal { times: false, ..oracle.legal_until(&after, &operation) };
+    let legal = Legal { times: false, ..legal };
     let mut wrong = Vec::new();
-    for (candidate, then) in legal.candidates.iter().zip([None, Some(after)]) {
+    // The likeliest, and where nothing changed the one that keeps most, is the last.
+    for (moment, candidate) in legal.candidates.iter().enumerate().rev() {
         let one = Legal { candidates: vec![candidate.clone()], ..legal.clone() };
         match judge::compare(fs, &one) {
             Ok(found) => {
-                if let Some(then) = then {
-                    *oracle = then;
-                }
+                let then = match interrupted {
+                    Some((_, after)) if moment >= oracle.moments() => after,
+                    _ => oracle.clone(),
+                };
+                *oracle = then.at_moment(moment);
                 return Ok(found);
             }
             Err(what) => wrong.push(what),

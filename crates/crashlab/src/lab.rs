@@ -157,7 +157,17 @@ impl Lab {
         let moment = Moment { operation: "the first mount".to_owned(), ..Moment::default() };
         let inner = Mutex::new(Inner { moment, ..Inner::default() });
         let Looking { bound, most_violations, .. } = *looking;
-        Self { subject, workload, room, bound, only: looking.only.clone(), most_violations, known, origin, inner }
+        Self {
+            subject,
+            workload,
+            room,
+            bound,
+            only: looking.only.clone(),
+            most_violations,
+            known,
+            origin,
+            inner,
+        }
     }
 
     /// Says what is being done from now on, what a crash may leave meanwhile, and whether crashes are looked at.
@@ -216,13 +226,7 @@ impl Lab {
         self.workload.number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ point.wrapping_mul(0xd6e8_feb8_6659_fd93)
     }
 
-    fn states(
-        &self,
-        device: &Ssd,
-        next: &Next<'_>,
-        units: &[Unit],
-        seed: u64,
-    ) -> Result<Vec<State>, String> {
+    fn states(&self, device: &Ssd, next: &Next<'_>, units: &[Unit], seed: u64) -> Result<Vec<State>, String> {
         let memory = |error: amphi_ssd::ImageError| format!("the emulator: {error}");
         let mut states = state::subsets(units.len(), &self.bound, seed);
         let steps = state::command_steps(device, next).map_err(memory)?;

@@ -14,6 +14,7 @@ pub mod judge;
 pub mod known;
 pub mod lab;
 pub mod oracle;
+mod past;
 pub mod rig;
 pub mod session;
 pub mod shrink;

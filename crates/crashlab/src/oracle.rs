@@ -10,6 +10,7 @@ use std::sync::Arc;
 use amphi_model::Model;
 use amphi_vfs::{AccessTimes, FileSystem, FileType, Promise, Result};
 
+use crate::past::{self, Past};
 use crate::tree::{Node, Tree};
 use crate::workload::{How, Operation, at};
 
@@ -18,6 +19,8 @@ use crate::workload::{How, Operation, at};
 pub struct Range {
     /// Contents the file had since it was last synced, oldest first; the last are what a reader sees.
     pub versions: Vec<Arc<Vec<u8>>>,
+    /// Contents it was given later than the tree of which this is said. Bytes of them may be in place already, or be zero where one of them is too short to have any.
+    pub later: Vec<Arc<Vec<u8>>>,
     /// Modification times that it had since they were last promised.
     pub mtimes: Vec<i64>,
     /// The same for change times.
@@ -30,6 +33,7 @@ impl Range {
     fn exactly(node: &Node) -> Self {
         Self {
             versions: vec![Arc::clone(&node.data)],
+            later: Vec::new(),
             mtimes: vec![node.times[1]],
             ctimes: vec![node.times[2]],
             torn: false,
@@ -46,6 +50,7 @@ impl Range {
 
     fn widened(&self, other: &Self) -> Self {
         let mut wide = Self { torn: self.torn || other.torn, ..self.clone() };
+        wide.later.extend(other.later.iter().cloned());
         for version in &other.versions {
             if !wide.versions.contains(version) {
                 wide.versions.push(Arc::clone(version));
@@ -90,6 +95,8 @@ pub struct Oracle {
     promise: Promise,
     tree: Tree,
     ranges: BTreeMap<u64, Range>,
+    /// Earlier moments to which a crash may lead back, oldest first: none where operations are durable when they return.
+    past: Vec<Past>,
 }
 
 impl Oracle {
@@ -110,7 +117,8 @@ impl Oracle {
             ..amphi_vfs::SetAttr::default()
         };
         model.setattr(amphi_vfs::Ino::ROOT, &change, &amphi_vfs::Cred::ROOT)?;
-        let mut oracle = Self { model, promise, tree: Tree::default(), ranges: BTreeMap::new() };
+        let mut oracle =
+            Self { model, promise, tree: Tree::default(), ranges: BTreeMap::new(), past: Vec::new() };
         oracle.tree = oracle.walk();
         Ok(oracle)
     }
@@ -122,16 +130,34 @@ impl Oracle {
     /// What is legal while nothing is being done.
     #[must_use]
     pub fn legal(&self) -> Legal {
-        Legal { candidates: vec![self.candidate()], atomic_writes: self.promise.atomic_writes, times: true }
+        let candidates = self.past.iter().map(Past::candidate).chain([self.candidate()]).collect();
+        Legal { candidates, atomic_writes: self.promise.atomic_writes, times: true }
     }
 
-    /// The one candidate of this moment.
+    /// What is legal now, of past moments too: how many.
+    #[must_use]
+    pub const fn moments(&self) -> usize {
+        self.past.len() + 1
+    }
+
+    /// The oracle as it was at one of its [`moments`](Self::moments), the oldest being 0: for when a crash has led back to it.
+    #[must_use]
+    pub fn at_moment(mut self, moment: usize) -> Self {
+        if moment < self.past.len() {
+            let Past { model, tree, ranges } = self.past.swap_remove(moment);
+            (self.model, self.tree, self.ranges) = (model, tree, ranges);
+        }
+        self.past.clear();
+        self
+    }
+
+    /// The candidate of this moment itself.
     #[must_use]
     pub fn candidate(&self) -> Candidate {
         Candidate { tree: self.tree.clone(), ranges: self.ranges.clone() }
     }
 
-    /// What is legal while an operation turns `self` into `after`.
+    /// What is legal while an operation turns `self` into `after`: first what is legal of each of the [`moments`](Self::moments) of `self`, then, unless the operation only persists, of `after`.
     #[must_use]
     pub fn legal_until(&self, after: &Self, operation: &Operation) -> Legal {
         let (mut before, mut after) = (self.candidate(), after.candidate());
@@ -144,8 +170,33 @@ impl Oracle {
                 }
             }
         }
-        let candidates = if operation.persists() { vec![before] } else { vec![before, after] };
+        let mut candidates: Vec<Candidate> = self.past.iter().map(Past::candidate).collect();
+        candidates.push(before);
+        if !self.promise.metadata_durable_on_return {
+            for candidate in &mut candidates {
+                past::overwrite(&mut candidate.ranges, &self.tree, &after.tree);
+            }
+        }
+        if !operation.persists() {
+            candidates.push(after);
+        }
         Legal { candidates, atomic_writes: self.promise.atomic_writes, times: true }
+    }
+
+    /// What is legal once the oracle has become `after`, while `operation`, which changes data and may or may not be part of that, is under way.
+    #[must_use]
+    pub fn legal_overlapped(&self, after: &Self, operation: &Operation) -> Legal {
+        let mut legal = self.legal_until(after, operation);
+        // What it was before is legal only where nothing is promised yet; of `after`, its past is legal too.
+        legal.candidates.drain(..legal.candidates.len() - 1);
+        if !self.promise.metadata_durable_on_return {
+            let mut earlier: Vec<Candidate> = after.past.iter().map(Past::candidate).collect();
+            for candidate in &mut earlier {
+                past::overwrite(&mut candidate.ranges, &self.tree, &after.tree);
+            }
+            legal.candidates.splice(..0, earlier);
+        }
+        legal
     }
 
     /// Does an operation, `number` of the workload.
@@ -153,15 +204,19 @@ impl Oracle {
     /// # Errors
     /// What the model answers; then nothing has changed.
     pub fn apply(&mut self, operation: &Operation, number: u64) -> Result<()> {
+        let remembers = !self.promise.metadata_durable_on_return && !operation.persists();
+        let before = remembers.then(|| self.model.clone());
         operation.apply(&self.model, number)?;
         if operation.persists() {
             match operation {
                 Operation::Fsync(path, data_only) => {
                     if let Ok(ino) = at(&self.model, path, |ino| Ok(ino.0)) {
+                        self.forget_past(ino, *data_only);
                         self.synced(ino, *data_only);
                     }
                 }
                 _ => {
+                    self.past.clear();
                     for ino in self.ranges.keys().copied().collect::<Vec<_>>() {
                         self.synced(ino, false);
                     }
@@ -170,6 +225,12 @@ impl Oracle {
             return Ok(());
         }
         let tree = self.walk();
+        if let Some(model) = before {
+            self.past.push(Past { model, tree: self.tree.clone(), ranges: self.ranges.clone() });
+            for past in &mut self.past {
+                past::overwrite(&mut past.ranges, &self.tree, &tree);
+            }
+        }
         let mut ranges = BTreeMap::new();
         for (ino, node) in tree.nodes.iter().filter(|(_, node)| node.file_type == FileType::Regular) {
             let range = match (self.tree.nodes.get(ino), self.ranges.remove(ino)) {
@@ -186,6 +247,17 @@ impl Oracle {
             self.apply(&Operation::Fsync(path.clone(), false), number)?;
         }
         Ok(())
+    }
+
+    /// Forgets the moments before what `fsync` or `fdatasync` of a file has just promised.
+    fn forget_past(&mut self, ino: u64, data_only: bool) {
+        let trees = self.past.iter().map(|past| &past.tree).chain([&self.tree]);
+        let pairs = trees.clone().zip(trees.skip(1));
+        let last =
+            pairs.enumerate().filter(|(_, (old, new))| past::concerns(ino, old, new, data_only)).last();
+        if let Some((moment, _)) = last {
+            self.past.drain(..=moment);
+        }
     }
 
     fn follow(&self, mut range: Range, old: &Node, new: &Node, operation: &Operation) -> Range {
@@ -241,6 +313,7 @@ impl Oracle {
                 self.model.setattr(ino, &change, cred).map(drop)
             })?;
         }
+        self.past.clear();
         self.tree = self.walk();
         let regular = self.tree.nodes.iter().filter(|(_, node)| node.file_type == FileType::Regular);
         self.ranges = regular.map(|(ino, node)| (*ino, Range::exactly(node))).collect();
@@ -274,13 +347,15 @@ impl Oracle {
     }
 
     fn synced(&mut self, ino: u64, data_only: bool) {
-        let (Some(node), Some(range)) = (self.tree.nodes.get(&ino), self.ranges.get_mut(&ino)) else {
-            return;
-        };
-        if data_only {
-            (range.versions, range.torn) = (vec![Arc::clone(&node.data)], false);
-        } else {
-            *range = Range::exactly(node);
+        let Some(node) = self.tree.nodes.get(&ino) else { return };
+        let past = self.past.iter_mut().map(|past| &mut past.ranges);
+        for range in past.chain([&mut self.ranges]).filter_map(|ranges| ranges.get_mut(&ino)) {
+            if data_only {
+                (range.versions, range.later) = (vec![Arc::clone(&node.data)], Vec::new());
+                range.torn = false;
+            } else {
+                *range = Range::exactly(node);
+            }
         }
     }
 }
@@ -339,13 +414,14 @@ fn node_difference(there: &Node, due: &Node, range: Option<&Range>, legal: &Lega
         }
     }
     match range {
-        Some(range) => contents_difference(&there.data, &range.versions, atomic_writes && !range.torn),
+        Some(range) => contents_difference(&there.data, range, atomic_writes && !range.torn),
         None if there.data != due.data => Some("holds something else than it should".to_owned()),
         None => None,
     }
 }
 
-fn contents_difference(found: &[u8], versions: &[Arc<Vec<u8>>], atomic_writes: bool) -> Option<String> {
+fn contents_difference(found: &[u8], range: &Range, atomic_writes: bool) -> Option<String> {
+    let Range { versions, later, .. } = range;
     // What a reader last saw and what was last synced are by far the likeliest.
     if versions.iter().rev().any(|version| version[..] == *found) {
         return None;
@@ -366,13 +442,13 @@ fn contents_difference(found: &[u8], versions: &[Arc<Vec<u8>>], atomic_writes: b
             found.len()
         ));
     }
-    let wrong = found
-        .iter()
-        .enumerate()
-        .skip(nearest)
-        .find(|(at, byte)| !versions.iter().any(|version| version.get(*at) == Some(byte)));
+    let wrong = found.iter().enumerate().skip(nearest).find(|(at, byte)| {
+        !versions.iter().any(|version| version.get(*at) == Some(byte))
+            && !later.iter().any(|version| version.get(*at).unwrap_or(&0) == *byte)
+    });
     wrong.map(|(at, byte)| {
-        let legal: Vec<u8> = versions.iter().filter_map(|version| version.get(at).copied()).collect();
+        let legal: Vec<u8> =
+            versions.iter().chain(later).filter_map(|version| version.get(at).copied()).collect();
         format!("has byte {byte:#04x} at {at} of {} and should have one of {legal:02x?}", found.len())
     })
 }

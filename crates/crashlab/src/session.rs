@@ -349,13 +349,9 @@ impl Overlap {
                 done.push((*who, answer.is_ok()));
             }
             // While they run, contents may be anything between.
-            let legal = if two.iter().any(Operation::changes_data) {
-                before.legal_until(
-                    &oracle,
-                    two.iter().find(|operation| operation.changes_data()).unwrap_or(&two[0]),
-                )
-            } else {
-                oracle.legal()
+            let legal = match two.iter().find(|operation| operation.changes_data()) {
+                Some(operation) => before.legal_overlapped(&oracle, operation),
+                None => oracle.legal(),
             };
             outcomes.push((done, legal));
         }
@@ -375,8 +371,7 @@ impl Overlap {
         let mut all = Legal::default();
         for (done, legal) in &self.outcomes {
             if fits(done) {
-                // The last of a pair of candidates is the one after.
-                all.candidates.extend(legal.candidates.last().cloned());
+                all.candidates.extend(legal.candidates.iter().cloned());
                 all.atomic_writes = legal.atomic_writes;
             }
         }
