@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +13,9 @@ use amphi_benchlab::software::{self, Progress, Settings};
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use signal_hook::consts::TERM_SIGNALS;
+use signal_hook::iterator::Signals;
+
+use crate::trivial;
 
 /// Runs measurements.
 #[derive(clap::Args)]
@@ -32,6 +35,12 @@ enum What {
     List,
     /// Runs one.
     Run(Run),
+    /// Serves the file system that our mount is compared with, until SIGTERM or Ctrl-C.
+    #[command(hide = true)]
+    ServeTrivial {
+        /// Where to mount it.
+        directory: PathBuf,
+    },
 }
 
 /// Runs a measurement.
@@ -71,9 +80,19 @@ pub fn run(options: &Options) -> Result<()> {
             }
             Ok(())
         }
+        What::ServeTrivial { directory } => serve_trivial(directory),
         What::Run(run) if run.name == SOFTWARE => software_path(run),
         What::Run(run) => bail!("`{}` is not a measurement; see amphi bench list", run.name),
     }
+}
+
+fn serve_trivial(directory: &Path) -> Result<()> {
+    let mut signals = Signals::new(TERM_SIGNALS).context("signals cannot be caught")?;
+    let session = trivial::mount(directory)?;
+    println!("the trivial file system is mounted on {}; Ctrl-C unmounts", directory.display());
+    signals.forever().next();
+    session.unmount()?;
+    Ok(session.wait()?)
 }
 
 fn software_path(run: &Run) -> Result<()> {
@@ -166,9 +185,10 @@ mod tests {
             description: String::new(),
             ours,
             durable: true,
+            trivial: name == "trivial",
         };
-        let peers = vec![peer("library", true), peer("ext4-zram", false)];
-        let samples = [7, 70].map(|ns| Samples { rounds: vec![vec![ns]], failure: None });
+        let peers = vec![peer("fuse", true), peer("trivial", false), peer("ext4-zram", false)];
+        let samples = [7, 6, 70].map(|ns| Samples { rounds: vec![vec![ns]], failure: None });
         let report = Report {
             schema: SCHEMA,
             rounds: 1,

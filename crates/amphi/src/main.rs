@@ -27,6 +27,7 @@ mod size;
 mod ssd;
 mod stats;
 mod target;
+mod trivial;
 mod tune;
 mod umount;
 

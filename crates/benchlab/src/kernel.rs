@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat, unlin
 
 use crate::operation::{
     DATA_BYTES, Desk, FILES, LARGE, Names, Operation, PAGE, Place, contents, fill, large_place, place,
+    place_of,
 };
 
 /// A mounted directory.
@@ -45,7 +46,7 @@ impl Place for Mounted {
         directory.sync_all()?;
         let direct = openat(&directory, "data", OFlags::RDONLY | OFlags::DIRECT, Mode::empty()).ok();
         let inner_paths = (0..FILES).map(|number| format!("inner/file-{number:06}")).collect();
-        let page = Box::new(Page([0; PAGE]));
+        let room = Room::new();
         let names = Names::default();
         Ok(Box::new(Calls {
             directory,
@@ -55,7 +56,7 @@ impl Place for Mounted {
             inner_paths,
             names,
             buffer,
-            page,
+            room,
             round: 0,
         }))
     }
@@ -64,9 +65,23 @@ impl Place for Mounted {
 const CREATE: OFlags = OFlags::CREATE.union(OFlags::EXCL).union(OFlags::WRONLY).union(OFlags::CLOEXEC);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 
-/// A page where the kernel's direct reads can put it.
-#[repr(align(4096))]
-struct Page([u8; PAGE]);
+/// [`LARGE`] bytes where the kernel's direct reads can put them: at the beginning of a page.
+struct Room {
+    bytes: Vec<u8>,
+    begin: usize,
+}
+
+impl Room {
+    fn new() -> Self {
+        let bytes = vec![0_u8; LARGE + PAGE];
+        let begin = bytes.as_ptr().align_offset(PAGE);
+        Self { bytes, begin }
+    }
+
+    fn first(&mut self, bytes: usize) -> &mut [u8] {
+        &mut self.bytes[self.begin..][..bytes]
+    }
+}
 
 struct Calls {
     directory: File,
@@ -78,7 +93,7 @@ struct Calls {
     inner_paths: Vec<String>,
     names: Names,
     buffer: Vec<u8>,
-    page: Box<Page>,
+    room: Room,
     /// Changes what is written from batch to batch: equal bytes would be nothing to write.
     round: u8,
 }
@@ -111,10 +126,10 @@ impl Desk for Calls {
             }
             Operation::CachedRead(_) => {
                 for number in 0..DATA_BYTES / PAGE {
-                    self.data.read_exact_at(&mut self.page.0, place(number))?;
+                    self.data.read_exact_at(self.room.first(PAGE), place(number))?;
                 }
             }
-            Operation::DirectRead if self.direct.is_none() => {
+            Operation::DirectRead(_) if self.direct.is_none() => {
                 anyhow::bail!("this file system has no direct reads")
             }
             _ => {}
@@ -167,13 +182,14 @@ impl Desk for Calls {
                 self.data.write_all_at(&self.buffer[..bytes], place(number))?;
                 self.data.sync_all()?;
             }
+            Operation::Write(bytes) => self.data.write_all_at(&self.buffer[..bytes], place(number))?,
             Operation::CachedRead(bytes) => {
-                self.data.read_exact_at(&mut self.page.0[..bytes], place(number))?
+                self.data.read_exact_at(self.room.first(bytes), place_of(bytes, number))?;
             }
-            Operation::DirectRead => {
+            Operation::DirectRead(bytes) => {
                 let direct = self.direct.as_ref().context("direct reads were not prepared")?;
-                let read = rustix::io::pread(direct, &mut self.page.0, place(number))?;
-                anyhow::ensure!(read == PAGE, "a direct read returned {read} bytes");
+                let read = rustix::io::pread(direct, self.room.first(bytes), place_of(bytes, number))?;
+                anyhow::ensure!(read == bytes, "a direct read returned {read} bytes");
             }
             Operation::LargeWriteSync => {
                 self.data.write_all_at(&self.buffer, large_place(number))?;
@@ -200,6 +216,7 @@ impl Desk for Calls {
                 self.appended = None;
                 self.remove("appended")
             }
+            Operation::Write(_) => Ok(self.data.sync_all()?),
             _ => Ok(()),
         }
     }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::operation::{
     DATA_BYTES, Desk, FILES, LARGE, Names, Operation, PAGE, Place, contents, fill, large_place, place,
+    place_of,
 };
 
 /// A file system in this process.
@@ -40,7 +41,7 @@ impl Place for Library {
             names: Names::default(),
             inner_names: (0..FILES).map(|number| format!("file-{number:06}")).collect(),
             buffer: contents(0),
-            page: vec![0; PAGE],
+            room: vec![0; LARGE],
             round: 0,
             cred,
             fs,
@@ -67,7 +68,7 @@ struct Calls {
     names: Names,
     inner_names: Vec<String>,
     buffer: Vec<u8>,
-    page: Vec<u8>,
+    room: Vec<u8>,
     /// Changes what is written from batch to batch: equal bytes would be nothing to write.
     round: u8,
 }
@@ -92,7 +93,7 @@ impl Calls {
     }
 
     fn read(&mut self, at: u64, bytes: usize, direct: bool) -> Result<()> {
-        let read = self.fs.read(self.data, at, &mut self.page[..bytes], direct)?;
+        let read = self.fs.read(self.data, at, &mut self.room[..bytes], direct)?;
         anyhow::ensure!(read == bytes, "{read} of {bytes} bytes were read");
         Ok(())
     }
@@ -166,8 +167,9 @@ impl Desk for Calls {
                 self.write(self.data, place(number), bytes)?;
                 self.fs.fsync(self.data, false)?;
             }
-            Operation::CachedRead(bytes) => self.read(place(number), bytes, false)?,
-            Operation::DirectRead => self.read(place(number), PAGE, true)?,
+            Operation::Write(bytes) => self.write(self.data, place(number), bytes)?,
+            Operation::CachedRead(bytes) => self.read(place_of(bytes, number), bytes, false)?,
+            Operation::DirectRead(bytes) => self.read(place_of(bytes, number), bytes, true)?,
             Operation::LargeWriteSync => {
                 self.write(self.data, large_place(number), LARGE)?;
                 self.fs.fsync(self.data, false)?;
@@ -193,6 +195,7 @@ impl Desk for Calls {
                 self.fs.forget(file, 1);
                 Ok(())
             }
+            Operation::Write(_) => Ok(self.fs.fsync(self.data, false)?),
             _ => Ok(()),
         }
     }

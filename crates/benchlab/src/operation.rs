@@ -33,16 +33,18 @@ pub enum Operation {
     AppendSync,
     /// Writes so many bytes into an existing page, `fsync`. Pages are visited in no simple order.
     OverwriteSync(usize),
+    /// Writes so many bytes into an existing page, and leaves it at that.
+    Write(usize),
     /// Reads so many bytes that are cached.
     CachedRead(usize),
-    /// Reads 4 KiB past the page cache.
-    DirectRead,
+    /// Reads so many bytes past the page cache.
+    DirectRead(usize),
     /// Writes 1 MiB over existing data, `fsync`.
     LargeWriteSync,
 }
 
 /// Every operation, in the order of the report.
-pub const ALL: [Operation; 19] = [
+pub const ALL: [Operation; 22] = [
     Operation::Create,
     Operation::CreateDurable,
     Operation::Mkdir,
@@ -58,9 +60,12 @@ pub const ALL: [Operation; 19] = [
     Operation::OverwriteSync(64),
     Operation::OverwriteSync(1024),
     Operation::OverwriteSync(4096),
+    Operation::Write(4096),
     Operation::CachedRead(64),
     Operation::CachedRead(4096),
-    Operation::DirectRead,
+    Operation::CachedRead(LARGE),
+    Operation::DirectRead(4096),
+    Operation::DirectRead(LARGE),
     Operation::LargeWriteSync,
 ];
 
@@ -112,7 +117,8 @@ impl Operation {
             Self::AppendSync => "append 4 KiB, fsync".to_owned(),
             Self::OverwriteSync(bytes) => format!("overwrite {}, fsync", size(bytes)),
             Self::CachedRead(bytes) => format!("cached read {}", size(bytes)),
-            Self::DirectRead => "direct read 4 KiB".to_owned(),
+            Self::Write(bytes) => format!("write {}", size(bytes)),
+            Self::DirectRead(bytes) => format!("direct read {}", size(bytes)),
             Self::LargeWriteSync => "write 1 MiB, fsync".to_owned(),
         }
     }
@@ -121,9 +127,10 @@ impl Operation {
     #[must_use]
     pub const fn calls(self) -> usize {
         match self {
-            Self::Stat | Self::Open | Self::CachedRead(_) => 4096,
             Self::LargeWriteSync => 16,
-            Self::DirectRead => 512,
+            Self::CachedRead(LARGE) | Self::DirectRead(LARGE) => 64,
+            Self::Stat | Self::Open | Self::CachedRead(_) => 4096,
+            Self::DirectRead(_) => 512,
             _ => 256,
         }
     }
@@ -132,6 +139,7 @@ impl Operation {
     #[must_use]
     pub const fn calls_per_sample(self) -> usize {
         match self {
+            Self::CachedRead(LARGE) => 1,
             Self::Stat | Self::Open | Self::CachedRead(_) => 16,
             _ => 1,
         }
@@ -148,20 +156,31 @@ impl Operation {
                 | Self::Unlink
                 | Self::Stat
                 | Self::Open
+                | Self::Write(_)
                 | Self::CachedRead(_)
-                | Self::DirectRead
+                | Self::DirectRead(_)
         )
     }
 }
 
 fn size(bytes: usize) -> String {
-    if bytes >= 1024 { format!("{} KiB", bytes / 1024) } else { format!("{bytes} B") }
+    match bytes {
+        0x10_0000.. => format!("{} MiB", bytes >> 20),
+        0x400..0x10_0000 => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} B"),
+    }
 }
 
 /// Where in the data file call `number` takes place: a stride coprime to the number of pages visits all of them in no simple order.
 #[must_use]
 pub const fn place(number: usize) -> u64 {
     (number * 797 % (DATA_BYTES / PAGE) * PAGE) as u64
+}
+
+/// Where in the data file call `number` takes place if it is about so many bytes.
+#[must_use]
+pub(crate) const fn place_of(bytes: usize, number: usize) -> u64 {
+    if bytes <= PAGE { place(number) } else { large_place(number) }
 }
 
 /// Where large write `number` goes.

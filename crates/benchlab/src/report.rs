@@ -8,6 +8,9 @@ use crate::operation::Operation;
 /// Version of the JSON: another number if a field goes away or changes its meaning.
 pub const SCHEMA: u32 = 1;
 
+/// The name of ours through FUSE.
+pub const MOUNTED: &str = "fuse";
+
 /// A whole run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -36,6 +39,8 @@ pub struct Peer {
     pub ours: bool,
     /// Whether what it calls durable survives a power failure. tmpfs calls everything so.
     pub durable: bool,
+    /// Whether it only shows what FUSE costs: no rival, but our mount is compared with it.
+    pub trivial: bool,
 }
 
 /// A file system that could not take part.
@@ -58,6 +63,8 @@ pub struct Line {
     pub results: Vec<Outcome>,
     /// Ours against the best peer of the kernel's.
     pub ratios: Vec<Ratio>,
+    /// Our mount against the trivial one, if both took part.
+    pub share: Option<Share>,
 }
 
 /// One operation on one peer.
@@ -94,6 +101,17 @@ pub struct Ratio {
     pub max: f64,
 }
 
+/// How many operations per second our mount does for each one of the trivial file system: 1 means that nothing but FUSE costs anything.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Share {
+    /// The quotient of the medians.
+    pub p50: f64,
+    /// The lowest quotient of one round's medians.
+    pub min: f64,
+    /// The highest.
+    pub max: f64,
+}
+
 /// The median, and any other quantile in hundredths, of unsorted samples.
 fn quantile(samples: &mut [u64], hundredths: usize) -> Option<u64> {
     samples.sort_unstable();
@@ -120,6 +138,18 @@ impl Outcome {
     }
 }
 
+/// How many times longer `theirs` take than `ours`; none if one of them has no samples.
+fn times_longer(theirs: &Samples, ours: &Samples) -> Option<Share> {
+    let quotient = |(theirs, ours): (u64, u64)| theirs as f64 / ours.max(1) as f64;
+    let median = |samples: &Samples| quantile(&mut samples.rounds.concat(), 50);
+    let rounds: Vec<_> = round_medians(theirs).into_iter().zip(round_medians(ours)).map(quotient).collect();
+    Some(Share {
+        p50: quotient((median(theirs)?, median(ours)?)),
+        min: rounds.iter().copied().fold(f64::INFINITY, f64::min),
+        max: rounds.iter().copied().fold(0.0, f64::max),
+    })
+}
+
 impl Line {
     /// What all peers' samples say.
     #[must_use]
@@ -129,23 +159,20 @@ impl Line {
         let rivals = peers
             .iter()
             .enumerate()
-            .filter(|(_, peer)| !peer.ours && (peer.durable || !operation.is_durable()));
+            .filter(|(_, peer)| !peer.ours && !peer.trivial && (peer.durable || !operation.is_durable()));
         let best = rivals.filter_map(|(at, _)| Some((results[at].p50_ns?, at))).min();
         let ratio = |(at, peer): (usize, &Peer)| {
-            let ((theirs, best), ours) = (best?, results[at].p50_ns?);
-            let (mine, others) = (round_medians(&samples[at]), round_medians(&samples[best]));
-            let quotient = |(theirs, ours): (u64, u64)| theirs as f64 / ours.max(1) as f64;
-            let rounds: Vec<_> = others.into_iter().zip(mine).map(quotient).collect();
-            Some(Ratio {
-                ours: peer.name.clone(),
-                best: peers[best].name.clone(),
-                p50: quotient((theirs, ours)),
-                min: rounds.iter().copied().fold(f64::INFINITY, f64::min),
-                max: rounds.iter().copied().fold(0.0, f64::max),
-            })
+            let (_, best) = best?;
+            let Share { p50, min, max } = times_longer(&samples[best], &samples[at])?;
+            Some(Ratio { ours: peer.name.clone(), best: peers[best].name.clone(), p50, min, max })
         };
         let ratios = peers.iter().enumerate().filter(|(_, peer)| peer.ours).filter_map(ratio).collect();
-        Self { operation: operation.name(), threads, results, ratios }
+        let trivial = peers.iter().position(|peer| peer.trivial);
+        let mounted = peers.iter().position(|peer| peer.ours && peer.name == MOUNTED);
+        let share = trivial
+            .zip(mounted)
+            .and_then(|(trivial, mounted)| times_longer(&samples[trivial], &samples[mounted]));
+        Self { operation: operation.name(), threads, results, ratios, share }
     }
 
     /// The line as text: medians in µs, then the ratios with their spread over the rounds.
@@ -161,8 +188,17 @@ impl Line {
         };
         let cells: String = self.results.iter().map(cell).collect();
         let ratios: String = self.ratios.iter().map(ratio).collect();
+        let share = self.share.as_ref().map(|share| {
+            let spread = format!("({:.2}-{:.2})", share.min, share.max);
+            format!("{:>6.2} {spread:<13}", share.p50)
+        });
         let best = self.ratios.first().map_or("", |ratio| ratio.best.as_str());
-        format!("{:<27}{:>3}{cells} {ratios} {best}", self.operation, self.threads)
+        format!(
+            "{:<27}{:>3}{cells} {ratios} {}{best}",
+            self.operation,
+            self.threads,
+            share.unwrap_or_default()
+        )
     }
 }
 
@@ -173,7 +209,8 @@ impl Report {
         let names: String = self.peers.iter().map(|peer| format!("{:>11}", peer.name)).collect();
         let ours = self.peers.iter().filter(|peer| peer.ours);
         let ratios: String = ours.map(|peer| format!("{:<21}", format!("   best / {}", peer.name))).collect();
-        format!("{:<27}{:>3}{names} {ratios} best", "p50 in µs", "thr")
+        let share = if self.peers.iter().any(|peer| peer.trivial) { "trivial / fuse      " } else { "" };
+        format!("{:<27}{:>3}{names} {ratios} {share}best", "p50 in µs", "thr")
     }
 }
 
@@ -189,7 +226,7 @@ mod tests {
     use super::*;
 
     fn peer(name: &str, ours: bool, durable: bool) -> Peer {
-        Peer { name: name.to_owned(), description: String::new(), ours, durable }
+        Peer { name: name.to_owned(), description: String::new(), ours, durable, trivial: name == "trivial" }
     }
 
     fn samples(rounds: &[&[u64]]) -> Samples {
@@ -224,6 +261,16 @@ mod tests {
         assert!(durable.text().contains("failed"), "{}", durable.text());
         let volatile = Line::of(Operation::Create, 1, &peers, &all);
         assert_eq!(volatile.ratios[0].best, "tmpfs", "nobody asked for durability");
+    }
+
+    #[test]
+    fn our_mount_is_compared_with_the_trivial_one_which_is_nobodys_rival() {
+        let peers = [peer(MOUNTED, true, true), peer("trivial", false, false), peer("tmpfs", false, false)];
+        let all = [samples(&[&[20], &[40]]), samples(&[&[18], &[20]]), samples(&[&[60], &[60]])];
+        let line = Line::of(Operation::Create, 1, &peers, &all);
+        assert_eq!(line.ratios[0].best, "tmpfs");
+        assert_eq!(line.share, Some(Share { p50: 18.0 / 20.0, min: 0.5, max: 0.9 }));
+        assert!(line.text().contains("0.90 (0.50-0.90)"), "{}", line.text());
     }
 
     #[test]

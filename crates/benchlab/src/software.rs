@@ -8,7 +8,7 @@ use crate::interleave::{self, Seat};
 use crate::kernel::Mounted;
 use crate::operation::{ALL, Operation};
 use crate::peers::{self, Backing, Daemon, Disk, Tmpfs, Workspace};
-use crate::report::{Line, Peer, Report, SCHEMA, Unavailable};
+use crate::report::{Line, MOUNTED, Peer, Report, SCHEMA, Unavailable};
 
 /// How to run it.
 #[derive(Clone, Debug)]
@@ -31,6 +31,9 @@ pub enum Progress<'a> {
     Done(&'a Line),
 }
 
+/// The name of the file system that shows what FUSE costs.
+const TRIVIAL: &str = "trivial";
+
 /// The kernel's file systems, each on what.
 const DISKS: [(&str, &str, Backing); 6] = [
     ("ext4-loop", "ext4", Backing::Loop),
@@ -46,7 +49,7 @@ struct Made {
     seats: Vec<Option<Seat>>,
     _disks: Vec<Disk>,
     _tmpfs: Vec<Tmpfs>,
-    _daemon: Vec<Daemon>,
+    _daemons: Vec<Daemon>,
     _workspace: Workspace,
 }
 
@@ -109,9 +112,12 @@ fn make(settings: &Settings, go_on: &dyn Fn() -> bool, report: &mut Report) -> R
             Err(reason) => report.unavailable.push(Unavailable { name: name.to_owned(), reason }),
         }
     };
-    let daemon = Daemon::new(&workspace, &settings.amphi);
+    let daemon = peers::mounted(&workspace, &settings.amphi);
     let what = "ByteFS mounted through FUSE, on an SSD without delays".to_owned();
-    take("fuse", what, true, true, daemon.as_ref().map(Daemon::directory));
+    take(MOUNTED, what, true, true, daemon.as_ref().map(Daemon::directory));
+    let trivial = peers::trivial(&workspace, &settings.amphi);
+    let what = "the least a file system can do behind FUSE: memory, nothing durable".to_owned();
+    take(TRIVIAL, what, false, false, trivial.as_ref().map(Daemon::directory));
     let mut disks = Vec::new();
     for (name, kind, backing) in DISKS {
         if !go_on() {
@@ -129,11 +135,17 @@ fn make(settings: &Settings, go_on: &dyn Fn() -> bool, report: &mut Report) -> R
         seats,
         _disks: disks,
         _tmpfs: tmpfs.into_iter().collect(),
-        _daemon: daemon.into_iter().collect(),
+        _daemons: daemon.into_iter().chain(trivial).collect(),
         _workspace: workspace,
     })
 }
 
 fn peer(name: &str, description: &str, ours: bool, durable: bool) -> Peer {
-    Peer { name: name.to_owned(), description: description.to_owned(), ours, durable }
+    Peer {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        ours,
+        durable,
+        trivial: name == TRIVIAL,
+    }
 }

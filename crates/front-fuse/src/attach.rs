@@ -148,7 +148,7 @@ fn mount_directly(path: &Path, options: &MountOptions, device: File) -> Result<O
     flags.set(MountFlags::NOSUID, !options.suid);
     flags.set(MountFlags::NODEV, !options.dev);
     let data = format!(
-        "fd={},rootmode=40000,user_id={},group_id={},{}",
+        "fd={},rootmode=40000,user_id={},group_id={}{}",
         device.as_raw_fd(),
         rustix::process::getuid().as_raw(),
         rustix::process::getgid().as_raw(),
@@ -169,7 +169,7 @@ fn mount_by_helper(path: &Path, options: &MountOptions) -> Result<OwnedFd, Mount
     fcntl_setfd(&theirs, FdFlags::empty()).map_err(|cause| refused(cause.to_string()))?;
     let mode = if options.read_only { "ro" } else { "rw" };
     let arguments = format!(
-        "{},{mode},nosuid,nodev,subtype=amphi,fsname={}",
+        "{mode}{},nosuid,nodev,subtype=amphi,fsname={}",
         options.kernel_options(),
         options.escaped_fsname()
     );

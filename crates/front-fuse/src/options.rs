@@ -13,6 +13,8 @@ pub struct MountOptions {
     pub suid: bool,
     /// Device nodes work. Only root can have this.
     pub dev: bool,
+    /// The kernel decides by owner and mode who may do what. Without that the server has to.
+    pub kernel_permissions: bool,
     /// Threads that serve requests; zero is one per CPU.
     pub threads: usize,
     /// A mount whose server died at the same place is taken away first, instead of refusing to mount.
@@ -27,6 +29,7 @@ impl Default for MountOptions {
             read_only: false,
             suid: false,
             dev: false,
+            kernel_permissions: true,
             threads: 0,
             replace_dead: true,
         }
@@ -34,12 +37,13 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Options of `mount(2)` and `fusermount3` alike, `,`-separated, without those that are flags of `mount(2)`.
+    /// Options of `mount(2)` and `fusermount3` alike, each after a `,`, without those that are flags of `mount(2)`.
     ///
     /// The kernel checks permissions (`default_permissions`): it has the caller's groups and capabilities, a request does not.
     pub(crate) fn kernel_options(&self) -> String {
+        let permissions = if self.kernel_permissions { ",default_permissions" } else { "" };
         let other = if self.allow_other { ",allow_other" } else { "" };
-        format!("default_permissions{other}")
+        format!("{permissions}{other}")
     }
 
     /// [`fsname`](Self::fsname) with what separates options escaped, as `fusermount3` wants it.
@@ -55,9 +59,11 @@ mod tests {
     #[test]
     fn only_what_was_asked_for_is_allowed() {
         let mut options = MountOptions::default();
-        assert_eq!(options.kernel_options(), "default_permissions");
+        assert_eq!(options.kernel_options(), ",default_permissions");
         options.allow_other = true;
-        assert_eq!(options.kernel_options(), "default_permissions,allow_other");
+        assert_eq!(options.kernel_options(), ",default_permissions,allow_other");
+        let unchecked = MountOptions { kernel_permissions: false, ..MountOptions::default() };
+        assert_eq!(unchecked.kernel_options(), "");
         options.fsname = r"a,b\c".to_owned();
         assert_eq!(options.escaped_fsname(), r"a\,b\\c");
     }

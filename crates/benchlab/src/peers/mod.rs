@@ -4,12 +4,18 @@
 //! - `workspace` memory for backing files and mount points; tmpfs
 //! - `disk` a loop device or zram with a file system of the kernel's on it
 //! - `ours` ByteFS as a library, and through FUSE from a daemon of its own
+//! - `trivial` what FUSE itself costs: a file system that does nothing else, from a daemon like ours
+//! - `daemon` a process that serves a mount
 
+mod daemon;
 mod disk;
 mod ours;
 mod program;
+mod trivial;
 mod workspace;
 
+pub use daemon::Daemon;
 pub use disk::{Backing, Disk, reclaim};
-pub use ours::{Daemon, library};
+pub use ours::{library, mounted};
+pub use trivial::served as trivial;
 pub use workspace::{Tmpfs, Workspace};
