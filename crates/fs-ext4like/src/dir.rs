@@ -1,0 +1,271 @@
+//! Directories: linear blocks of entries and, from the second block on, an index of hashes over them, as on ext4 (`index.rs`).
+//!
+//! A lookup reads the index and one leaf, nothing else, and lists run in the order of hashes, so that a cookie means the same whatever came or went.
+
+mod index;
+mod leaf;
+
+use amphi_device::BlockPort;
+use amphi_vfs::{DirEntry, DirSink, Error, FileType, Ino, Name, Result};
+use smallvec::SmallVec;
+
+use crate::buffers::{Block, Kind};
+use crate::core::Core;
+use crate::extent::{Extents, Mapped, Run};
+use crate::format::{BLOCK, name_hash};
+use crate::inode::{Body, State, file_type};
+use crate::journal::Handle;
+use leaf::Entry;
+
+/// Most blocks that an insertion adds: a leaf, an index block, a level of them.
+pub const INSERT_BLOCKS: u64 = 3;
+/// Most blocks that an insertion changes: those, the leaf and the index blocks above it, bitmaps and descriptors, extent blocks.
+pub const INSERT_CREDITS: usize = 14;
+/// Cookies below this stand for the start, `.` and `..`.
+const FIRST_COOKIE: u64 = 2;
+
+/// An entry found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Block of the directory.
+    block: u32,
+    /// Byte in it.
+    at: usize,
+    /// Its inode.
+    pub ino: u32,
+    /// Its type.
+    pub file_type: FileType,
+}
+
+/// Where a name will go, decided before anything is changed.
+pub struct Place {
+    path: SmallVec<[index::Step; 2]>,
+    leaf: u32,
+    full: bool,
+}
+
+/// The device's block for a block of a directory.
+fn lba(extents: &Extents, block: u32) -> Result<u64> {
+    match extents.map(block) {
+        Mapped::At { lba, unwritten: false, .. } => Ok(u64::from(lba)),
+        _ => Err(Error::Corrupt(format!("a directory has no block {block}"))),
+    }
+}
+
+fn hash<D: BlockPort>(core: &Core<D>, name: &[u8]) -> u64 {
+    name_hash(core.superblock.hash_seed.get(), name)
+}
+
+/// The part of a hash that the index goes by.
+const fn upper(hash: u64) -> u32 {
+    (hash >> 31) as u32
+}
+
+fn place_of<D: BlockPort>(
+    core: &Core<D>,
+    state: &State,
+    hash: u64,
+) -> Result<(SmallVec<[index::Step; 2]>, u32)> {
+    if state.dir()? { index::walk(core, &state.extents, upper(hash)) } else { Ok((SmallVec::new(), 0)) }
+}
+
+/// Finds a name.
+///
+/// # Errors
+/// [`Error::NotDirectory`], [`Error::Corrupt`], [`Error::Io`].
+pub fn find<D: BlockPort>(core: &Core<D>, state: &State, name: Name<'_>) -> Result<Option<Found>> {
+    let (_, leaf) = place_of(core, state, hash(core, name.bytes()))?;
+    let block = core.block(lba(&state.extents, leaf)?, Kind::Directory)?;
+    for entry in leaf::entries(&block) {
+        let entry = entry?;
+        if entry.name == name.bytes() {
+            return found(core, leaf, &entry).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+fn found<D: BlockPort>(core: &Core<D>, block: u32, entry: &Entry<'_>) -> Result<Found> {
+    let file_type = file_type(u16::from(entry.file_type) << 12);
+    match file_type.filter(|_| entry.ino < core.layout.inodes()) {
+        Some(file_type) => Ok(Found { block, at: entry.at, ino: entry.ino, file_type }),
+        None => Err(Error::Corrupt("a directory entry has an impossible inode or type".to_owned())),
+    }
+}
+
+/// Decides where a name that is not there will go.
+///
+/// # Errors
+/// [`Error::NoSpace`] if the index is full; [`Error::Corrupt`], [`Error::Io`].
+pub fn place<D: BlockPort>(core: &Core<D>, state: &State, name: Name<'_>) -> Result<Place> {
+    let (path, leaf) = place_of(core, state, hash(core, name.bytes()))?;
+    let block = core.block(lba(&state.extents, leaf)?, Kind::Directory)?;
+    let full = !leaf::has_room(&block, name.bytes().len())?;
+    if full {
+        index::check_room(core, &state.extents, &path)?;
+        let seed = core.superblock.hash_seed.get();
+        leaf::split_point(&leaf::sorted(&block, seed)?)?;
+    }
+    Ok(Place { path, leaf, full })
+}
+
+/// Inserts an entry where [`place`] said; [`INSERT_BLOCKS`] blocks have been reserved, of which those taken are returned. The inode is written afterwards.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn insert<D: BlockPort>(
+    handle: &mut Handle<'_, D>,
+    ino: u32,
+    state: &mut State,
+    place: Place,
+    name: Name<'_>,
+    child: (u32, FileType),
+) -> Result<u64> {
+    let before = state.dir_blocks();
+    let mut target = place.leaf;
+    if place.full {
+        target = index::split(handle, ino, state, &place, upper(hash(handle.core, name.bytes())))?;
+    }
+    let at = lba(&state.extents, target)?;
+    handle.modify(at, Kind::Directory, |block| leaf::put(block, name.bytes(), child.0, child.1))??;
+    Ok(u64::from(state.dir_blocks() - before))
+}
+
+/// Adds a block at the end of a directory, and returns its number there and on the device.
+fn add_block<D: BlockPort>(handle: &mut Handle<'_, D>, ino: u32, state: &mut State) -> Result<(u32, u64)> {
+    let number = state.dir_blocks();
+    let groups = &handle.core.groups;
+    let goal = state.extents.goal(number).unwrap_or_else(|| groups.goal(ino));
+    let (start, _) = groups.allocate(handle, goal, 1)?;
+    state.extents.insert(Run { file_block: number, start, len: 1, unwritten: false });
+    state.blocks += 1;
+    state.size += BLOCK as u64;
+    state.size_on_disk = state.size;
+    Ok((number, u64::from(start)))
+}
+
+/// Gives a new directory its first block, with the dots; one block has been reserved.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn begin<D: BlockPort>(
+    handle: &mut Handle<'_, D>,
+    ino: u32,
+    parent: u32,
+    state: &mut State,
+) -> Result<()> {
+    let (_, lba) = add_block(handle, ino, state)?;
+    handle.fill(lba, Kind::Directory, |block| leaf::begin(block, ino, parent))
+}
+
+/// The first block of a directory without entries, but for its checksum.
+pub fn first_block(ino: u32, parent: u32) -> Block {
+    let mut block = [0; BLOCK];
+    leaf::begin(&mut block, ino, parent);
+    block
+}
+
+/// Removes an entry.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn remove<D: BlockPort>(handle: &mut Handle<'_, D>, state: &State, found: Found) -> Result<()> {
+    let at = lba(&state.extents, found.block)?;
+    handle.modify(at, Kind::Directory, |block| leaf::remove(block, found.at))?
+}
+
+/// Makes an entry point to another inode: a rename over it, or an exchange.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn replace<D: BlockPort>(
+    handle: &mut Handle<'_, D>,
+    state: &State,
+    found: Found,
+    child: (u32, FileType),
+) -> Result<()> {
+    let at = lba(&state.extents, found.block)?;
+    handle.modify(at, Kind::Directory, |block| leaf::point(block, found.at, child.0, child.1))
+}
+
+/// The directory above, as `..` says.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn parent_of<D: BlockPort>(core: &Core<D>, ino: u32, extents: &Extents) -> Result<u32> {
+    let block = core.block(lba(extents, 0)?, Kind::Directory)?;
+    leaf::dots(&block)
+        .filter(|(this, parent)| *this == ino && *parent != 0 && *parent < core.layout.inodes())
+        .map(|(_, parent)| parent)
+        .ok_or_else(|| Error::Corrupt(format!("directory {ino} does not start with its dots")))
+}
+
+/// Changes `..`.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn set_parent<D: BlockPort>(handle: &mut Handle<'_, D>, state: &State, parent: u32) -> Result<()> {
+    let at = lba(&state.extents, 0)?;
+    handle
+        .modify(at, Kind::Directory, |block| leaf::point(block, leaf::DOTDOT_AT, parent, FileType::Directory))
+}
+
+/// Whether a directory has no entries but the dots. As on ext4, all its blocks are looked at.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn is_empty<D: BlockPort>(core: &Core<D>, state: &State) -> Result<bool> {
+    for number in 0..state.dir_blocks() {
+        let block = core.block(lba(&state.extents, number)?, Kind::Directory)?;
+        for entry in leaf::entries(&block) {
+            if !entry?.is_dot() {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Lists entries from `cookie` on until `sink` declines one, in the order of their hashes.
+///
+/// # Errors
+/// [`Error::NotDirectory`], [`Error::Corrupt`], [`Error::Io`].
+pub fn list<D: BlockPort>(
+    core: &Core<D>,
+    ino: u32,
+    parent: u32,
+    state: &State,
+    cookie: u64,
+    sink: &mut DirSink<'_>,
+) -> Result<()> {
+    let indexed = state.dir()?;
+    let dots: [(&[u8], u32); 2] = [(b".", ino), (b"..", parent)];
+    for (i, (name, ino)) in dots.into_iter().enumerate().skip(cookie.min(FIRST_COOKIE) as usize) {
+        let ino = Ino(u64::from(ino));
+        if !sink(DirEntry { ino, file_type: FileType::Directory, name, next_cookie: i as u64 + 1 }) {
+            return Ok(());
+        }
+    }
+    let from = cookie.saturating_sub(FIRST_COOKIE);
+    let leaves = if indexed { index::leaves_from(core, &state.extents, upper(from))? } else { vec![0] };
+    let seed = core.superblock.hash_seed.get();
+    for number in leaves {
+        let block = core.block(lba(&state.extents, number)?, Kind::Directory)?;
+        for (hash, entry) in leaf::sorted(&block, seed)?.iter().filter(|(hash, _)| *hash >= from) {
+            let found = found(core, number, entry)?;
+            let next_cookie = hash + 1 + FIRST_COOKIE;
+            let ino = Ino(u64::from(found.ino));
+            if !sink(DirEntry { ino, file_type: found.file_type, name: entry.name, next_cookie }) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes a directory an indexed one.
+const fn set_indexed(state: &mut State) {
+    if let Body::Dir { indexed } = &mut state.body {
+        *indexed = true;
+    }
+}

@@ -1,0 +1,217 @@
+//! Shrinking, growing and deleting: what frees blocks. What does not fit one handle goes in steps, last blocks first, with the inode in the list of orphans until
+//! it is done, as on ext4.
+
+use std::sync::Arc;
+
+use amphi_device::BlockPort;
+use amphi_rt::sync::RwLockWriteGuard;
+use amphi_vfs::{Error, Result};
+
+use crate::core::Core;
+use crate::extent::Mapped;
+use crate::file::{FILE_BYTES_MAX, load, zero_in_page};
+use crate::format::{BLOCK, BLOCK_EXTENTS};
+use crate::inode::{Body, Inode, State};
+use crate::journal::Handle;
+use crate::writeback::{settled, write_back};
+use crate::xattr;
+
+/// Most extents freed in one handle.
+const STEP_EXTENTS: usize = 32;
+
+/// Blocks that a step may change: bitmaps and descriptors of the groups, extent blocks, inode, superblock, neighbours in the list of orphans.
+pub fn step_credits<D: BlockPort>(core: &Core<D>) -> usize {
+    let groups = core.layout.groups as usize;
+    10 + groups.min(2 * STEP_EXTENTS)
+        + groups.div_ceil(64).min(2 * STEP_EXTENTS)
+        + STEP_EXTENTS / BLOCK_EXTENTS
+}
+
+/// First block of the file that the next step frees, of those at or behind `from`, and whether that is all.
+fn step_start(state: &State, from: u32) -> (u32, bool) {
+    let behind: Vec<u32> = state
+        .extents
+        .iter()
+        .filter(|run| run.file_block + run.len > from)
+        .map(|run| run.file_block.max(from))
+        .collect();
+    match behind.len().checked_sub(STEP_EXTENTS) {
+        Some(at) if at > 0 => (behind[at], false),
+        _ => (from, true),
+    }
+}
+
+/// Frees what a handle may of the blocks at or behind `from`; false if there is more.
+fn free_step<D: BlockPort>(handle: &mut Handle<'_, D>, state: &mut State, from: u32) -> Result<bool> {
+    let (start, all) = step_start(state, from);
+    free_range(handle, state, start, u32::MAX)?;
+    Ok(all)
+}
+
+/// Frees the blocks `from .. to` of the file.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn free_range<D: BlockPort>(
+    handle: &mut Handle<'_, D>,
+    state: &mut State,
+    from: u32,
+    to: u32,
+) -> Result<()> {
+    // The journal may hold copies of directories, long symlinks and, if they are journaled, file data.
+    let revoke = !matches!(state.body, Body::File(_)) || handle.core.journals_data();
+    for run in state.extents.remove(from, to) {
+        handle.core.groups.free_blocks(handle, run.start, run.len, revoke)?;
+        state.blocks -= run.len;
+    }
+    Ok(())
+}
+
+/// Locks an inode for a change of its size to `size`: nothing is in flight, and what a larger size would uncover has been overwritten.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn lock_for_size<'a, D: BlockPort>(
+    core: &Core<D>,
+    inode: &'a Arc<Inode>,
+    size: u64,
+) -> Result<RwLockWriteGuard<'a, State>> {
+    loop {
+        let mut state = settled(inode);
+        let old = state.size_on_disk;
+        state.file()?;
+        if size <= old || old.is_multiple_of(BLOCK as u64) {
+            return Ok(state);
+        }
+        let last = (old / BLOCK as u64) as u32;
+        load(core, inode, &mut state, last, last)?;
+        let is_hole = matches!(state.extents.map(last), Mapped::Hole { .. });
+        if is_hole || !state.file()?.dirty.contains(&last) {
+            return Ok(state);
+        }
+        drop(state);
+        write_back(core, inode)?;
+    }
+}
+
+/// Gives a file, locked by [`lock_for_size`], another size; `apply` changes its attributes in the same handle.
+///
+/// # Errors
+/// [`Error::TooLarge`], [`Error::Io`].
+pub fn set_size<D: BlockPort>(
+    core: &Core<D>,
+    inode: &Arc<Inode>,
+    state: &mut RwLockWriteGuard<'_, State>,
+    size: u64,
+    apply: impl FnOnce(&mut Handle<'_, D>, &mut State) -> Result<()>,
+) -> Result<()> {
+    if size > FILE_BYTES_MAX {
+        return Err(Error::TooLarge);
+    }
+    let shrinks = size < state.size;
+    let from = size.div_ceil(BLOCK as u64) as u32;
+    if shrinks && !size.is_multiple_of(BLOCK as u64) {
+        zero_in_page(
+            core,
+            inode,
+            state,
+            (size / BLOCK as u64) as u32,
+            (size % BLOCK as u64) as usize..BLOCK,
+        )?;
+    }
+    let mut handle = core.handle(step_credits(core) + 6)?;
+    apply(&mut handle, state)?;
+    state.size = size;
+    if shrinks {
+        // What was written below it and not written back is a hole until then.
+        state.size_on_disk = size;
+        let State { body: Body::File(file), extents, .. } = &mut **state else { return Ok(()) };
+        file.forget(core, extents, from, u32::MAX);
+        file.version += 1;
+        if file.is_clean() {
+            core.dirty.remove(inode);
+        }
+        let listed = state.orphan;
+        if !listed {
+            core.orphans.add(&mut handle, inode.ino)?;
+        }
+        let all = free_step(&mut handle, state, from)?;
+        inode.write(&mut handle, state, true)?;
+        return finish_steps(core, inode, state, handle, from, all, listed);
+    }
+    state.size_on_disk = size;
+    inode.write(&mut handle, state, true)?;
+    handle.finish();
+    Ok(())
+}
+
+/// Goes on freeing blocks at or behind `from` until there are none, and takes the inode out of the list of orphans unless it `stays`.
+fn finish_steps<'a, D: BlockPort>(
+    core: &'a Core<D>,
+    inode: &Inode,
+    state: &mut State,
+    mut handle: Handle<'a, D>,
+    from: u32,
+    mut all: bool,
+    stays: bool,
+) -> Result<()> {
+    while !all {
+        handle.finish();
+        handle = core.handle(step_credits(core))?;
+        all = free_step(&mut handle, state, from)?;
+        inode.write(&mut handle, state, true)?;
+    }
+    if !stays {
+        core.orphans.remove(&mut handle, inode.ino)?;
+    }
+    handle.finish();
+    Ok(())
+}
+
+/// Deletes an inode that has neither names nor references: it is in the list of orphans. Nothing is in flight.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Corrupt`].
+pub fn delete<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &mut State) -> Result<()> {
+    if let State { body: Body::File(file), extents, .. } = &mut *state {
+        file.forget(core, extents, 0, u32::MAX);
+        core.dirty.remove(inode);
+    }
+    loop {
+        let mut handle = core.handle(step_credits(core) + 8)?;
+        if !free_step(&mut handle, state, 0)? {
+            inode.write(&mut handle, state, true)?;
+            handle.finish();
+            continue;
+        }
+        for node in std::mem::take(&mut state.extents).node_blocks() {
+            core.groups.free_blocks(&mut handle, node, 1, true)?;
+        }
+        xattr::free(&mut handle, state)?;
+        core.orphans.remove(&mut handle, inode.ino)?;
+        state.orphan = false;
+        state.gone = true;
+        core.groups.free_inode(&mut handle, inode.ino, matches!(state.body, Body::Dir { .. }))?;
+        core.icache.remove(inode);
+        handle.finish();
+        return Ok(());
+    }
+}
+
+/// Finishes what the list of orphans of the last mount asks for.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Corrupt`].
+pub fn finish_orphan<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()> {
+    let mut state = inode.state.write();
+    state.orphan = true;
+    if state.nlink == 0 {
+        return delete(core, inode, &mut state);
+    }
+    state.orphan = false;
+    let from = state.size.div_ceil(BLOCK as u64) as u32;
+    let mut handle = core.handle(step_credits(core))?;
+    let all = free_step(&mut handle, &mut state, from)?;
+    inode.write(&mut handle, &mut state, true)?;
+    finish_steps(core, inode, &mut state, handle, from, all, false)
+}

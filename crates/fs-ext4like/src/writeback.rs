@@ -1,0 +1,225 @@
+//! Write-back: dirty pages to the device, `fsync`.
+//!
+//! Blocks are allocated and entered in the extent tree in one handle, before the data are written; the transaction waits for the data before it
+//! commits (ordered mode). While the data are on their way the file can be read and written: the pages' contents are shared with the write.
+
+use std::sync::Arc;
+
+use amphi_device::{BlockPort, Structure};
+use amphi_rt::sync::RwLockWriteGuard;
+use amphi_vfs::{Error, Result};
+
+use crate::buffers::{Block, Kind};
+use crate::commit::COMMAND_BLOCKS;
+use crate::core::Core;
+use crate::extent::{Mapped, Run};
+use crate::format::{BLOCK, BLOCK_EXTENTS};
+use crate::inode::{Body, Inode, State};
+use crate::journal::{Handle, InFlight};
+
+/// Most pages written in one round, as ext4 maps at a time.
+const ROUND_PAGES: usize = 2048;
+
+/// Locks an inode of which nothing is on its way to the device.
+pub fn settled(inode: &Inode) -> RwLockWriteGuard<'_, State> {
+    loop {
+        let mut state = inode.state.write();
+        let Body::File(file) = &mut state.body else { return state };
+        let Some(in_flight) = file.in_flight.clone() else { return state };
+        drop(state);
+        // Whoever started it reports its failure; the file system is then read-only.
+        let _reported_there = in_flight.wait();
+        forget_in_flight(&mut inode.state.write(), &in_flight);
+    }
+}
+
+fn forget_in_flight(state: &mut State, in_flight: &Arc<InFlight>) {
+    if let Body::File(file) = &mut state.body
+        && file.in_flight.as_ref().is_some_and(|other| Arc::ptr_eq(other, in_flight))
+    {
+        file.in_flight = None;
+    }
+}
+
+/// Blocks that mapping `pages` pages may change.
+fn credits<D: BlockPort>(core: &Core<D>, pages: usize) -> usize {
+    10 + 2 * (core.layout.groups as usize).min(8) + pages.div_ceil(BLOCK_EXTENTS) * 3
+}
+
+/// Gives the dirty pages `batch` blocks. Returns whether anything changed.
+fn map_pages<D: BlockPort>(
+    handle: &mut Handle<'_, D>,
+    inode: &Inode,
+    state: &mut State,
+    batch: &[u32],
+) -> Result<bool> {
+    let core = handle.core;
+    let mut changed = false;
+    let mut at = 0;
+    while at < batch.len() {
+        let first = batch[at];
+        let run = batch[at..].iter().zip(first..).take_while(|(index, due)| **index == *due).count() as u32;
+        match state.extents.map(first) {
+            Mapped::At { blocks, unwritten, .. } => {
+                let len = run.min(blocks);
+                if unwritten {
+                    state.extents.mark(first, first + len, false);
+                    changed = true;
+                }
+                at += len as usize;
+            }
+            Mapped::Hole { blocks } => {
+                let goal = state.extents.goal(first).unwrap_or_else(|| core.groups.goal(inode.ino));
+                let (start, len) = core.groups.allocate(handle, goal, run.min(blocks))?;
+                state.extents.insert(Run { file_block: first, start, len, unwritten: false });
+                state.blocks += len;
+                state.file_mut()?.unmapped -= len;
+                changed = true;
+                at += len as usize;
+            }
+        }
+    }
+    Ok(changed)
+}
+
+/// Whether a batch needs a transaction: a page without a written block, or a larger size.
+fn needs_handle(state: &State, batch: &[u32], size: u64) -> bool {
+    size > state.size_on_disk
+        || batch.iter().any(|index| !matches!(state.extents.map(*index), Mapped::At { unwritten: false, .. }))
+}
+
+/// The length that is safe once a batch is written.
+fn size_with(state: &State, batch: &[u32], all: bool) -> u64 {
+    let written = batch.last().map_or(0, |last| (u64::from(*last) + 1) * BLOCK as u64);
+    if all { state.size } else { state.size.min(written).max(state.size_on_disk) }
+}
+
+/// Writes a file's dirty pages and waits for them. The transaction that maps them is not committed.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::ReadOnly`].
+pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()> {
+    loop {
+        let mut state = settled(inode);
+        let Body::File(file) = &state.body else { return Ok(()) };
+        if file.dirty.is_empty() {
+            core.dirty.remove(inode);
+            return Ok(());
+        }
+        core.writable()?;
+        if core.journals_data() {
+            return journal_dirty(core, inode, &mut state);
+        }
+        let batch: Vec<u32> = file.dirty.iter().take(ROUND_PAGES).copied().collect();
+        let size = size_with(&state, &batch, batch.len() == file.dirty.len());
+        let in_flight = Arc::new(InFlight::default());
+        if needs_handle(&state, &batch, size) {
+            let mut handle = core.handle(credits(core, batch.len()))?;
+            map_pages(&mut handle, inode, &mut state, &batch)?;
+            state.size_on_disk = size;
+            inode.write(&mut handle, &mut state, true)?;
+            handle.order(&in_flight);
+            handle.finish();
+        }
+        let leaving = take_pages(core, &mut state, &batch)?;
+        let file = state.file_mut()?;
+        file.in_flight = Some(Arc::clone(&in_flight));
+        file.version += 1;
+        drop(state);
+        let outcome = write_pages(core, &leaving);
+        in_flight.complete(outcome.clone());
+        if let Err(error) = &outcome {
+            core.fail(error);
+        }
+        forget_in_flight(&mut inode.state.write(), &in_flight);
+        outcome?;
+    }
+}
+
+/// Makes the pages of a batch clean and returns their contents, with the blocks they go to.
+fn take_pages<D: BlockPort>(
+    core: &Core<D>,
+    state: &mut State,
+    batch: &[u32],
+) -> Result<Vec<(u32, Arc<Block>)>> {
+    let State { body: Body::File(file), extents, .. } = state else { return Ok(Vec::new()) };
+    let mut leaving = Vec::with_capacity(batch.len());
+    for index in batch {
+        let (Some(page), Mapped::At { lba, .. }) = (file.pages.get_mut(index), extents.map(*index)) else {
+            return Err(Error::Corrupt("a dirty page has no block".to_owned()));
+        };
+        page.dirty = false;
+        file.dirty.remove(index);
+        leaving.push((lba, Arc::clone(&page.data)));
+    }
+    core.pages.cleaned(batch.len());
+    Ok(leaving)
+}
+
+fn write_pages<D: BlockPort>(core: &Core<D>, leaving: &[(u32, Arc<Block>)]) -> Result<()> {
+    let mut runs: Vec<(u64, Vec<&[u8]>)> = Vec::new();
+    for (lba, data) in leaving {
+        let lba = u64::from(*lba);
+        match runs.last_mut() {
+            Some((first, run)) if *first + run.len() as u64 == lba && run.len() < COMMAND_BLOCKS => {
+                run.push(&data[..]);
+            }
+            _ => runs.push((lba, vec![&data[..]])),
+        }
+    }
+    core.write_runs(&runs, |_| Structure::Data)
+}
+
+/// Puts a file's dirty pages into the running transaction (data journaling). Nothing is in flight.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::ReadOnly`].
+pub fn journal_dirty<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &mut State) -> Result<()> {
+    let round = (core.journal.transaction_max / 2).min(ROUND_PAGES);
+    loop {
+        let batch: Vec<u32> = state.file()?.dirty.iter().take(round).copied().collect();
+        if batch.is_empty() {
+            core.dirty.remove(inode);
+            return Ok(());
+        }
+        let size = size_with(state, &batch, batch.len() == state.file()?.dirty.len());
+        let mapping = if needs_handle(state, &batch, size) { credits(core, batch.len()) } else { 1 };
+        let mut handle = core.handle(batch.len() + mapping)?;
+        map_pages(&mut handle, inode, state, &batch)?;
+        let leaving = take_pages(core, state, &batch)?;
+        state.file_mut()?.version += 1;
+        for (lba, data) in &leaving {
+            handle.put(u64::from(*lba), Kind::Data, data)?;
+        }
+        state.size_on_disk = size;
+        inode.write(&mut handle, state, true)?;
+        handle.finish();
+    }
+}
+
+/// Makes a file's data durable, and its attributes unless `data_only` and they are not needed to read them.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
+    if core.options.read_only {
+        return Ok(());
+    }
+    write_back(core, inode)?;
+    if core.has_failed() {
+        return Err(Error::Io(core.failure().unwrap_or_default()));
+    }
+    let tid = {
+        let state = inode.state.read();
+        if data_only { state.datasync_tid } else { state.sync_tid }
+    };
+    let (covered, committed) = {
+        let state = core.journal.state.lock();
+        (state.flushing >= tid, state.committed >= tid)
+    };
+    if !committed {
+        core.commit_to(tid)?;
+    }
+    // A commit flushes the device, and the data with it, unless it had begun to before they were there.
+    if covered { core.barrier() } else { Ok(()) }
+}
