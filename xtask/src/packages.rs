@@ -29,6 +29,9 @@ pub const ALL: [Needed; 6] = [
     needed("cc", "gcc"),
 ];
 
+/// What looks at the report's page as a reader would.
+pub const BROWSER: [Needed; 1] = [needed("chromium", "chromium")];
+
 /// The kernel's file systems, which the tests put on an exported SSD.
 const KERNEL_FS: [Needed; 3] =
     [needed("mkfs.ext4", "e2fsprogs"), needed("mkfs.xfs", "xfsprogs"), needed("mkfs.btrfs", "btrfs-progs")];

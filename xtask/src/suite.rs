@@ -95,6 +95,7 @@ fn run_part(root: &Path, part: Part, options: &Options) -> Result<()> {
             step::run(&mut doc)
         }),
         Part::Tests => step("unit, property and end-to-end tests", || {
+            packages::ensure(&packages::BROWSER)?;
             let mut test = cargo_test(root, options);
             test.args([
                 "--workspace",

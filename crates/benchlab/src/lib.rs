@@ -7,6 +7,7 @@
 
 pub mod figure;
 pub mod files;
+pub mod html;
 pub mod interleave;
 pub mod kernel;
 pub mod library;

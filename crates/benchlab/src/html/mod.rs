@@ -1,0 +1,63 @@
+//! Results as one HTML page: figures beside the published numbers, drawn from [`Figure`]s alone.
+//!
+//! The page is a single file without any reference to another one, which its own content security policy holds it to; it needs no network, and its script only shows
+//! what is behind a bar. Text is HTML and bars are SVG that stretches, so nothing shrinks on a narrow screen.
+
+mod axis;
+mod chart;
+mod latencies;
+mod number;
+mod section;
+mod text;
+
+use crate::figure::Figure;
+use section::Compared;
+use text::escape;
+
+pub use number::number;
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// A page with all of `figures`, in their order, under a heading.
+#[must_use]
+pub fn page(heading: &str, figures: &[Figure]) -> String {
+    let heading = escape(heading);
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{heading}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{heading}</h1>\n\
+         <p>Every value was measured in virtual time on an emulated SSD: the command below a figure makes the same digits on any machine. Filled bars are ours; outlined ones were published.</p>\n\
+         </header>\n"
+    );
+    contents(figures, &mut page);
+    page.push_str("<main>\n");
+    for figure in figures {
+        section::draw(figure, &mut page);
+    }
+    page.push_str("</main>\n<div id=\"more\" role=\"tooltip\" hidden></div>\n<script>\n");
+    page.push_str(SCRIPT);
+    page.push_str("</script>\n</body>\n</html>\n");
+    page
+}
+
+/// The list of figures, each with how it compares.
+fn contents(figures: &[Figure], page: &mut String) {
+    if figures.len() < 2 {
+        return;
+    }
+    page.push_str("<nav aria-label=\"Figures\">\n<ul>\n");
+    for figure in figures {
+        let name = escape(&figure.name);
+        page.push_str(&format!(
+            "<li><a href=\"#{name}\"><b>{name}</b> {}</a> <span class=\"mark\">{}</span></li>\n",
+            escape(&figure.title),
+            Compared::of(figure),
+        ));
+    }
+    page.push_str("</ul>\n</nav>\n");
+}
+
+#[cfg(test)]
+mod tests;
