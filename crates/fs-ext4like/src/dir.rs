@@ -263,6 +263,32 @@ pub fn list<D: BlockPort>(
     Ok(())
 }
 
+/// Calls `visit` with every entry but the dots; for the check.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn visit_all<D: BlockPort>(
+    core: &Core<D>,
+    state: &State,
+    mut visit: impl FnMut(&[u8], u32, Option<FileType>),
+) -> Result<()> {
+    let seed = core.superblock.hash_seed.get();
+    let leaves = if state.dir()? { index::leaves_from(core, &state.extents, 0)? } else { vec![0] };
+    for number in leaves {
+        let block = core.block(lba(&state.extents, number)?, Kind::Directory)?;
+        for (hash, entry) in leaf::sorted(&block, seed)? {
+            let (_, due) = place_of(core, state, hash)?;
+            if due != number {
+                return Err(Error::Corrupt(
+                    "a directory entry stands in another block than its hash says".to_owned(),
+                ));
+            }
+            visit(entry.name, entry.ino, file_type(u16::from(entry.file_type) << 12));
+        }
+    }
+    Ok(())
+}
+
 /// Makes a directory an indexed one.
 const fn set_indexed(state: &mut State) {
     if let Body::Dir { indexed } = &mut state.body {

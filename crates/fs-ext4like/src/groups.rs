@@ -163,6 +163,26 @@ impl Groups {
         Ok((guard, bitmap))
     }
 
+    /// Both bitmaps of a group as read from the device, if their checksums and the number of free blocks are right; for the check.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn check_bitmaps<D: BlockPort>(
+        &self,
+        core: &Core<D>,
+        group: u32,
+    ) -> Result<(Arc<Block>, Arc<Block>)> {
+        let busy = self.group(core, group)?.busy.clone();
+        let blocks = busy.ok_or_else(|| Error::Corrupt(format!("group {group} has no bitmap")))?;
+        Ok((blocks, self.inode_group(core, group)?.1))
+    }
+
+    /// Free inodes and directories that a group's descriptor says.
+    pub fn inode_counts(&self, group: u32) -> (u32, u32) {
+        let descriptor = self.list[group as usize].lock().descriptor;
+        (descriptor.inodes_free.get(), descriptor.directories.get())
+    }
+
     /// Whether an inode number is in use.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ mod extent;
 mod file;
 pub mod format;
 mod fs;
+pub mod fsck;
 mod groups;
 mod icache;
 mod inode;

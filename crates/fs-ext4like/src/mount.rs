@@ -251,7 +251,13 @@ fn write_root<D: BlockPort>(device: &D, layout: &Layout, now: i64) -> Result<(),
 }
 
 /// Reads and checks all group descriptors.
-fn read_descriptors<D: BlockPort>(device: &D, layout: &Layout) -> Result<Vec<GroupDescriptor>, MountError> {
+///
+/// # Errors
+/// [`MountError::Damaged`], [`MountError::Device`].
+pub fn read_descriptors<D: BlockPort>(
+    device: &D,
+    layout: &Layout,
+) -> Result<Vec<GroupDescriptor>, MountError> {
     let damaged =
         |group: u32, what: &str| MountError::Damaged(Error::Corrupt(format!("group {group}: {what}")));
     let mut bytes = vec![0; layout.groups.div_ceil(DESCRIPTORS_PER_BLOCK) as usize * BLOCK];

@@ -51,6 +51,11 @@ impl Xattrs {
         Self { block: 0, list: Some(list) }
     }
 
+    /// The block that holds them.
+    pub const fn block(&self) -> Option<u32> {
+        if self.block == 0 { None } else { Some(self.block) }
+    }
+
     /// Puts the part that is in the inode there.
     pub fn put_into(&self, disk: &mut DiskInode) {
         disk.xattr = self.block.into();

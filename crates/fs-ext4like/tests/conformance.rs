@@ -42,6 +42,8 @@ fn make_with(options: MountOptions) -> Ext4Like<Ssd> {
 fn remount(fs: Ext4Like<Ssd>, options: MountOptions) -> Ext4Like<Ssd> {
     let device = Arc::clone(fs.device());
     fs.unmount().expect("an idle file system unmounts");
+    let report = amphi_fs_ext4like::fsck::check(&*device).expect("the image can be checked");
+    assert!(report.findings.is_empty(), "fsck after unmount: {:#?}", report.findings);
     let fs = Ext4Like::mount(device, options).expect("what was cleanly unmounted can be mounted");
     assert_eq!(fs.replayed(), 0, "a clean journal is empty");
     fs

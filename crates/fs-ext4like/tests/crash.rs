@@ -20,6 +20,8 @@ fn device() -> Arc<Ssd> {
 }
 
 fn mount(device: &Arc<Ssd>, data: DataMode) -> Ext4Like<Ssd> {
+    let report = amphi_fs_ext4like::fsck::check(&**device).expect("the image can be checked");
+    assert!(report.is_clean(), "fsck before mounting: {:#?}", report.findings);
     Ext4Like::mount(Arc::clone(device), quiet(data)).expect("it can be mounted")
 }
 

@@ -1,0 +1,412 @@
+//! The file system check: rebuilds from the device alone what bitmaps, link counts and directories must be, and compares. It changes nothing: it reads
+//! the device as it would be with the journal replayed, with the same code that a mount reads with, which trusts no number it reads.
+//!
+//! There is no repair of damage: mounting replays the journal and deletes orphans, and nothing else goes wrong by crashes.
+
+mod finding;
+mod overlay;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use amphi_device::BlockPort;
+use amphi_vfs::{Error, FileType, Ino};
+use serde::Serialize;
+
+pub use finding::{Finding, Severity};
+
+use crate::bits;
+use crate::buffers::Kind;
+use crate::core::Core;
+use crate::dir;
+use crate::extent::Run;
+use crate::format::{
+    DiskInode, FIRST_INO, FormatError, GROUP_BLOCKS, INODE_BYTES, Layout, ROOT_INO, Superblock,
+};
+use crate::groups::Groups;
+use crate::inode::Inode;
+use crate::journal::Journal;
+use crate::mount::{MountError, read_descriptors, read_super};
+use crate::options::MountOptions;
+use crate::replay;
+use overlay::Overlay;
+
+/// Findings kept; more are counted only.
+const FINDINGS_MAX: usize = 100_000;
+
+/// The outcome of a check.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// The file system's label.
+    pub label: String,
+    /// Regular files.
+    pub files: u64,
+    /// Directories, the root included.
+    pub directories: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Device files, FIFOs and sockets.
+    pub special: u64,
+    /// Inodes in the file system.
+    pub inodes: u64,
+    /// Inodes that the next mount deletes, or whose cutting it finishes.
+    pub orphans: u64,
+    /// Blocks in the file system.
+    pub pages: u64,
+    /// Blocks in use, metadata included.
+    pub pages_used: u64,
+    /// Whether the last mount ended with an unmount.
+    pub cleanly_unmounted: bool,
+    /// Errors found, also those not listed.
+    pub errors: u64,
+    /// Warnings found, also those not listed.
+    pub warnings: u64,
+    /// What was found.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Neither errors nor warnings.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.errors == 0 && self.warnings == 0
+    }
+
+    fn add(&mut self, finding: Finding) {
+        match finding.severity() {
+            Severity::Info => {}
+            Severity::Warning => self.warnings += 1,
+            Severity::Error => self.errors += 1,
+        }
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        }
+    }
+}
+
+/// Why a check could not run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FsckError {
+    /// There is no such file system of a version that this program knows.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The device failed.
+    #[error("the device failed during the check: {0}")]
+    Device(String),
+}
+
+/// Checks the file system on `device`, which nobody else uses meanwhile, and changes nothing.
+///
+/// # Errors
+/// [`FsckError`] if there is none or the device fails. Damage is not an error but a finding.
+pub fn check<D: BlockPort>(device: &D) -> Result<Report, FsckError> {
+    let mut report = Report::default();
+    let sb = match read_super(device) {
+        Ok(sb) => sb,
+        Err(MountError::Device(error)) => return Err(FsckError::Device(error.to_string())),
+        Err(MountError::Format(error @ (FormatError::NotExt4Like | FormatError::Version(_)))) => {
+            return Err(error.into());
+        }
+        Err(error) => {
+            report.add(Finding::SuperblockDamaged { reason: error.to_string() });
+            return Ok(report);
+        }
+    };
+    let layout = Layout::of(&sb);
+    let log = match replay::read(device, &layout, sb.journal_seed()) {
+        Ok(log) => log,
+        Err(MountError::Device(error)) => return Err(FsckError::Device(error.to_string())),
+        Err(error) => {
+            report.add(Finding::JournalDamaged { reason: error.to_string() });
+            return Ok(report);
+        }
+    };
+    if sb.clean.get() != 1 || log.transactions > 0 {
+        report.add(Finding::NotCleanlyUnmounted { transactions: log.transactions });
+    }
+    report.cleanly_unmounted = sb.clean.get() == 1;
+    let overlay = Arc::new(Overlay::new(device, layout, log));
+    let opened =
+        read_super(&*overlay).and_then(|sb| Ok((sb, read_descriptors(&*overlay, &Layout::of(&sb))?)));
+    let (sb, descriptors) = match opened {
+        Ok((sb, descriptors)) if Layout::of(&sb) == layout => (sb, descriptors),
+        Ok(_) => {
+            report.add(Finding::SuperblockDamaged { reason: "the journal's has another size".to_owned() });
+            return Ok(report);
+        }
+        Err(MountError::Device(error)) => return Err(FsckError::Device(error.to_string())),
+        Err(error) => {
+            report.add(Finding::SuperblockDamaged { reason: error.to_string() });
+            return Ok(report);
+        }
+    };
+    report.label = sb.label_text();
+    let options = MountOptions { read_only: true, buffer_blocks: 16_384, ..MountOptions::default() };
+    let groups = Groups::new(layout, descriptors);
+    let core = Core::new(overlay, sb, options, groups, Journal::new(&layout, sb.journal_seed(), 1));
+    let mut check = Check::new(&core, report);
+    check.inodes()?;
+    check.orphans(&sb)?;
+    check.tree()?;
+    check.links();
+    check.bitmaps()?;
+    Ok(check.report)
+}
+
+/// What is known of an inode.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    file_type: Option<FileType>,
+    nlink: u32,
+    /// Names found; for a directory, its subdirectories.
+    names: u32,
+    subdirectories: u32,
+    reached: bool,
+    orphan: bool,
+}
+
+struct Check<'a, D: BlockPort> {
+    core: &'a Core<D>,
+    report: Report,
+    seen: Vec<Seen>,
+    /// Blocks that belong to something, a bit each.
+    claimed: Vec<u64>,
+}
+
+/// A failure of the device ends the check; anything else is damage, in words.
+fn damage(error: Error) -> Result<String, FsckError> {
+    match error {
+        Error::Io(text) => Err(FsckError::Device(text)),
+        Error::Corrupt(text) => Ok(text),
+        other => Ok(other.to_string()),
+    }
+}
+
+impl<'a, D: BlockPort> Check<'a, D> {
+    fn new(core: &'a Core<D>, report: Report) -> Self {
+        let layout = &core.layout;
+        let mut check = Self {
+            core,
+            report,
+            seen: vec![Seen::default(); layout.inodes() as usize],
+            claimed: vec![0; (layout.blocks as usize).div_ceil(64)],
+        };
+        check.report.inodes = u64::from(layout.inodes());
+        check.report.pages = u64::from(layout.blocks);
+        for block in 0..layout.data {
+            check.claim(block);
+        }
+        check
+    }
+
+    /// Whether the block was free.
+    fn claim(&mut self, block: u32) -> bool {
+        let (word, bit) = (block as usize / 64, 1 << (block % 64));
+        let free = self.claimed[word] & bit == 0;
+        self.claimed[word] |= bit;
+        self.report.pages_used += u64::from(free);
+        free
+    }
+
+    /// Reads every inode in use and claims its blocks.
+    fn inodes(&mut self) -> Result<(), FsckError> {
+        let layout = self.core.layout;
+        for group in 0..layout.groups {
+            let bitmap = match self.core.groups.check_bitmaps(self.core, group) {
+                Ok((_, inodes)) => inodes,
+                Err(error) => {
+                    self.report.add(Finding::GroupDamaged { group, reason: damage(error)? });
+                    continue;
+                }
+            };
+            let (mut used, mut directories) = (0, 0);
+            for bit in 0..layout.inodes_per_group {
+                if !bits::is_set(&bitmap, bit) {
+                    continue;
+                }
+                used += 1;
+                let ino = group * layout.inodes_per_group + bit;
+                if ino == ROOT_INO || ino >= FIRST_INO {
+                    self.inode(ino)?;
+                }
+                directories += u32::from(self.seen[ino as usize].file_type == Some(FileType::Directory));
+            }
+            let said = self.core.groups.inode_counts(group);
+            if said != (layout.inodes_per_group - used, directories) {
+                let reason = format!(
+                    "it says {} inodes free and {} directories, and has {} and {directories}",
+                    said.0,
+                    said.1,
+                    layout.inodes_per_group - used
+                );
+                self.report.add(Finding::GroupDamaged { group, reason });
+            }
+        }
+        Ok(())
+    }
+
+    fn inode(&mut self, ino: u32) -> Result<(), FsckError> {
+        let inode = match Inode::load(self.core, ino) {
+            Ok(inode) => inode,
+            Err(error) => {
+                self.report.add(Finding::InodeDamaged { ino, reason: damage(error)? });
+                return Ok(());
+            }
+        };
+        let state = inode.state.read();
+        self.seen[ino as usize] =
+            Seen { file_type: Some(inode.file_type), nlink: state.nlink, ..Seen::default() };
+        match inode.file_type {
+            FileType::Regular => self.report.files += 1,
+            FileType::Directory => self.report.directories += 1,
+            FileType::Symlink => self.report.symlinks += 1,
+            _ => self.report.special += 1,
+        }
+        let mut due = 0;
+        let nodes = state.extents.node_blocks().chain(state.xattrs.block()).map(|block| (block, 1));
+        let runs = state.extents.iter().map(|Run { start, len, .. }| (start, len));
+        for (start, len) in nodes.chain(runs) {
+            due += len;
+            for block in start..start + len {
+                if !self.claim(block) {
+                    self.report.add(Finding::BlockClaimedTwice { block, ino });
+                }
+            }
+        }
+        if due != state.blocks {
+            self.report.add(Finding::BlockCount { ino, said: state.blocks, due });
+        }
+        drop(state);
+        if let Err(error) = inode.state.write().xattrs.load(self.core) {
+            self.report.add(Finding::InodeDamaged { ino, reason: damage(error)? });
+        }
+        Ok(())
+    }
+
+    fn orphans(&mut self, sb: &Superblock) -> Result<(), FsckError> {
+        let mut next = sb.last_orphan.get();
+        while next != 0 {
+            let known =
+                self.seen.get(next as usize).is_some_and(|seen| seen.file_type.is_some() && !seen.orphan);
+            if !known {
+                self.report.add(Finding::OrphansDamaged { ino: next });
+                break;
+            }
+            self.seen[next as usize].orphan = true;
+            self.report.orphans += 1;
+            let (lba, at) = self.core.layout.inode_place(next);
+            let block = match self.core.block(lba, Kind::Inodes) {
+                Ok(block) => block,
+                Err(error) => {
+                    self.report.add(Finding::InodeDamaged { ino: next, reason: damage(error)? });
+                    break;
+                }
+            };
+            next = DiskInode::decode(&block[at..at + INODE_BYTES], next)
+                .map_or(0, |inode| inode.next_orphan.get());
+        }
+        Ok(())
+    }
+
+    /// Walks the directories from the root on.
+    fn tree(&mut self) -> Result<(), FsckError> {
+        if self.seen[ROOT_INO as usize].file_type != Some(FileType::Directory) {
+            self.report.add(Finding::DirectoryDamaged {
+                ino: ROOT_INO,
+                reason: "it is the root and no directory".to_owned(),
+            });
+            return Ok(());
+        }
+        self.seen[ROOT_INO as usize].reached = true;
+        let mut waiting = vec![ROOT_INO];
+        while let Some(dir) = waiting.pop() {
+            if let Err(error) = self.directory(dir, &mut waiting) {
+                self.report.add(Finding::DirectoryDamaged { ino: dir, reason: damage(error)? });
+            }
+        }
+        Ok(())
+    }
+
+    fn directory(&mut self, dir: u32, waiting: &mut Vec<u32>) -> Result<(), Error> {
+        let inode = self.core.inode(Ino(u64::from(dir)))?;
+        let state = inode.state.read();
+        let mut entries = Vec::new();
+        dir::visit_all(self.core, &state, |name, ino, file_type| {
+            entries.push((name.to_vec(), ino, file_type))
+        })?;
+        let mut names = BTreeSet::new();
+        for (name, ino, file_type) in entries {
+            let is_new = names.insert(name.clone());
+            let seen = self.seen.get(ino as usize).copied().unwrap_or_default();
+            let is_dir = seen.file_type == Some(FileType::Directory);
+            let parent = |ino: u32| {
+                let child = self.core.inode(Ino(u64::from(ino)))?;
+                Ok::<u64, Error>(child.parent.load(std::sync::atomic::Ordering::Acquire))
+            };
+            let reason = match seen.file_type {
+                _ if !is_new => "the directory has the name twice",
+                None => "it is free or damaged",
+                found if found != file_type => "it has another type",
+                _ if is_dir && seen.reached => "it is a directory and has a name already",
+                _ if is_dir && parent(ino)? != u64::from(dir) => "its parent is another directory",
+                _ => {
+                    self.seen[ino as usize].names += 1;
+                    self.seen[ino as usize].reached = true;
+                    if is_dir {
+                        self.seen[dir as usize].subdirectories += 1;
+                        waiting.push(ino);
+                    }
+                    continue;
+                }
+            };
+            let name = name.escape_ascii().to_string();
+            self.report.add(Finding::EntryWrong { dir, name, ino, reason });
+        }
+        Ok(())
+    }
+
+    fn links(&mut self) {
+        for ino in (ROOT_INO..).take(self.seen.len().saturating_sub(1)) {
+            let seen = self.seen[ino as usize];
+            let Some(file_type) = seen.file_type else { continue };
+            let due = match file_type {
+                FileType::Directory if seen.reached => 2 + seen.subdirectories,
+                _ => seen.names,
+            };
+            if due == 0 && !seen.orphan {
+                self.report.add(Finding::Unreachable { ino });
+            } else if seen.nlink != due {
+                self.report.add(Finding::LinkCount { ino, said: seen.nlink, due });
+            }
+        }
+    }
+
+    fn bitmaps(&mut self) -> Result<(), FsckError> {
+        let layout = self.core.layout;
+        for group in 0..layout.groups {
+            // One that cannot be read was found before.
+            let Ok((marked, _)) = self.core.groups.check_bitmaps(self.core, group) else { continue };
+            let first = group * GROUP_BLOCKS;
+            let claimed = |block: u32| self.claimed[block as usize / 64] & (1 << (block % 64)) != 0;
+            let mut runs: Vec<(bool, u32, u32)> = Vec::new();
+            for block in first..first + layout.group_blocks(group) {
+                let (is_marked, is_claimed) = (bits::is_set(&marked, block - first), claimed(block));
+                if is_marked == is_claimed {
+                    continue;
+                }
+                match runs.last_mut() {
+                    Some((leaked, start, len)) if *leaked == is_marked && *start + *len == block => *len += 1,
+                    _ => runs.push((is_marked, block, 1)),
+                }
+            }
+            for (leaked, start, blocks) in runs {
+                self.report.add(if leaked {
+                    Finding::BlocksLeaked { start, blocks }
+                } else {
+                    Finding::BlocksNotMarked { start, blocks }
+                });
+            }
+        }
+        Ok(())
+    }
+}
