@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use amphi_device::Lpa;
 use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, fsck};
+use amphi_fs_ext4like::{self as ext4like, Ext4Like};
 use amphi_ssd::{OpenOptions, Profile, Ssd};
 use amphi_vfs::{AccessTimes, FileSystem};
 
@@ -45,8 +46,8 @@ pub struct ByteFsSubject {
 impl Subject for ByteFsSubject {
     fn name(&self) -> &'static str {
         match self.data {
-            DataMode::Ordered => NAMES[0],
-            DataMode::Journal => NAMES[1],
+            DataMode::Ordered => BYTEFS[0],
+            DataMode::Journal => BYTEFS[1],
         }
     }
 
@@ -79,17 +80,68 @@ impl Subject for ByteFsSubject {
     }
 }
 
+/// The ext4-like file system, in one of its two ways of making data durable.
+#[derive(Clone, Copy, Debug)]
+pub struct Ext4LikeSubject {
+    data: ext4like::DataMode,
+}
+
+impl Subject for Ext4LikeSubject {
+    fn name(&self) -> &'static str {
+        match self.data {
+            ext4like::DataMode::Ordered => EXT4LIKE[0],
+            ext4like::DataMode::Journal => EXT4LIKE[1],
+        }
+    }
+
+    fn format(&self, device: &Rig) -> Result<(), String> {
+        let options = ext4like::FormatOptions { inodes: Some(512), ..ext4like::FormatOptions::default() };
+        Ext4Like::format(device, &options).map_err(|error| error.to_string())
+    }
+
+    fn mount(&self, device: Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
+        let options = ext4like::MountOptions {
+            commit_interval_ns: 0,
+            access_times: AccessTimes::Never,
+            data: self.data,
+            // The model's clock shows every ns.
+            tick_ns: 1,
+            ..ext4like::MountOptions::default()
+        };
+        match Ext4Like::mount(device, options) {
+            Ok(fs) => Ok(Box::new(fs)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn check(&self, device: &Rig) -> Result<Vec<String>, String> {
+        let report = ext4like::fsck::check(device).map_err(|error| error.to_string())?;
+        let wrong =
+            report.findings.iter().filter(|finding| finding.severity() != ext4like::fsck::Severity::Info);
+        Ok(wrong.map(ToString::to_string).collect())
+    }
+
+    fn bookkeeping(&self) -> &'static [Lpa] {
+        &[Lpa(0)]
+    }
+}
+
 /// The subjects by name.
 #[must_use]
 pub fn named(name: &str) -> Option<Arc<dyn Subject>> {
-    let all = [DataMode::Ordered, DataMode::Journal].map(|data| ByteFsSubject { data });
-    all.into_iter()
-        .find(|subject| subject.name() == name)
-        .map(|subject| Arc::new(subject) as Arc<dyn Subject>)
+    let bytefs = [DataMode::Ordered, DataMode::Journal]
+        .map(|data| Arc::new(ByteFsSubject { data }) as Arc<dyn Subject>);
+    let ext4like = [ext4like::DataMode::Ordered, ext4like::DataMode::Journal]
+        .map(|data| Arc::new(Ext4LikeSubject { data }) as Arc<dyn Subject>);
+    bytefs.into_iter().chain(ext4like).find(|subject| subject.name() == name)
 }
 
+/// The names of ByteFS.
+pub const BYTEFS: [&str; 2] = ["bytefs", "bytefs-journal"];
+/// The names of the ext4-like file system.
+pub const EXT4LIKE: [&str; 2] = ["ext4like", "ext4like-journal"];
 /// The names there are.
-pub const NAMES: [&str; 2] = ["bytefs", "bytefs-journal"];
+pub const NAMES: [&str; 4] = [BYTEFS[0], BYTEFS[1], EXT4LIKE[0], EXT4LIKE[1]];
 
 /// How large the device is that a file system is crashed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,7 @@ fn every(step: u64, count: u64) -> impl Iterator<Item = u64> {
 
 #[test]
 fn all_sequences_of_one_operation() {
-    for name in subject::NAMES {
+    for name in subject::BYTEFS {
         let session = session_on("free", name);
         let tally = run(&session, Kind::Seq1, 0..435, Bound::BRISK);
         assert_eq!(tally.workloads, 435);
@@ -60,7 +60,7 @@ fn what_the_published_sequences_lack() {
 
 #[test]
 fn sequences_of_two_and_three_operations() {
-    for name in subject::NAMES {
+    for name in subject::BYTEFS {
         let session = session_on("free", name);
         run(&session, Kind::Seq2, every(3001, 466_382), Bound::BRISK);
         run(&session, Kind::Seq3, 0..30 * long(), Bound::BRISK);
@@ -75,7 +75,7 @@ fn two_operations_at_a_time() {
 
 #[test]
 fn long_runs_with_the_log_cleaned_and_flash_collected() {
-    for name in subject::NAMES {
+    for name in subject::BYTEFS {
         let session = session_on("free", name);
         run(&session, Kind::Random, 0..3 * long(), Bound { one_point_in: 6, ..Bound::LINEAR });
     }
@@ -88,8 +88,18 @@ fn a_device_whose_fences_make_stores_durable() {
 }
 
 #[test]
+fn the_ext4_like_file_system() {
+    for name in subject::EXT4LIKE {
+        let session = session_on("free", name);
+        run(&session, Kind::Seq1, every(5, 435), Bound::BRISK);
+        run(&session, Kind::Seq2, every(30_011, 466_382), Bound::BRISK);
+        run(&session, Kind::Random, 0..long(), Bound { one_point_in: 24, ..Bound::LINEAR });
+    }
+}
+
+#[test]
 fn half_an_hour_with_a_power_cut_every_minute() {
-    for name in subject::NAMES {
+    for name in subject::BYTEFS {
         let subject = subject::named(name).expect("the subject exists");
         let days = days::run(&*subject, "mssd-pcie3", 1, 30 * long(), &|_minute| {}).expect("it can be run");
         assert_eq!(days.violation, None, "amphi crash run --fs {name} --workload days --seed 1");

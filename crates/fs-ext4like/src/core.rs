@@ -19,9 +19,6 @@ use crate::orphans::Orphans;
 use crate::page::PageBudget;
 use crate::pressure::DirtyFiles;
 
-/// Time stamps move in steps of so many ns, as those of a kernel with 250 ticks a second: of many writes within a step only the first changes the inode.
-const TICK_NS: i64 = 4_000_000;
-
 /// The heart of a mounted file system.
 ///
 /// Lock order: `rename` → a directory's inode → its descendants' inodes → a handle → (group, orphans, buffers). Whoever has a handle waits for no inode:
@@ -100,7 +97,7 @@ impl<D: BlockPort> Core<D> {
     /// The current time for time stamps, ns since 1970, in steps of a tick.
     pub fn now(&self) -> i64 {
         let now = amphi_rt::time::wall_ns();
-        let now = now - now.rem_euclid(TICK_NS);
+        let now = now - now.rem_euclid(self.options.tick_ns.max(1));
         // The clock of the system may be set back; time stamps of one mount are not.
         self.last_now.fetch_max(now, Ordering::Relaxed).max(now)
     }

@@ -41,6 +41,9 @@ pub struct MountOptions {
     pub inode_cache: usize,
     /// Most blocks read ahead.
     pub read_ahead_blocks: u32,
+    /// Time stamps move in steps of so many ns, as those of a kernel with 250 ticks a second: of many writes within a step only the first changes the
+    /// inode.
+    pub tick_ns: i64,
 }
 
 impl Default for MountOptions {
@@ -58,6 +61,7 @@ impl Default for MountOptions {
             buffer_blocks: 65_536,
             inode_cache: 65_536,
             read_ahead_blocks: 32,
+            tick_ns: 4_000_000,
         }
     }
 }
