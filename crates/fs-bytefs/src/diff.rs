@@ -11,16 +11,33 @@ use crate::format::{LINE, LINES_PER_PAGE, PAGE};
 /// One bit per line of a page; bit 0 is the first line.
 pub type LineMask = u64;
 
+/// Lines compared between two looks at how many differ.
+const STRETCH: usize = 8;
+
 /// The lines in which `now` differs from `before`.
 #[must_use]
 pub fn changed_lines(before: &[u8; PAGE], now: &[u8; PAGE]) -> LineMask {
+    dispatch(Compare { before, now, threshold: 0 })
+}
+
+/// The lines in which `now` differs from `before`, if the page [goes by bytes](goes_by_bytes). As soon as so many differ that it does not, the rest of
+/// it need not be looked at.
+#[must_use]
+pub fn lines_by_bytes(before: &[u8; PAGE], now: &[u8; PAGE], threshold: u32) -> Option<LineMask> {
+    let mask = dispatch(Compare { before, now, threshold });
+    goes_by_bytes(mask, threshold).then_some(mask)
+}
+
+fn dispatch(compare: Compare<'_>) -> LineMask {
     static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
-    ARCH.dispatch(Compare { before, now })
+    ARCH.dispatch(compare)
 }
 
 struct Compare<'a> {
     before: &'a [u8; PAGE],
     now: &'a [u8; PAGE],
+    /// The comparison may end once the page does not go by bytes by this threshold; never if 0.
+    threshold: u32,
 }
 
 impl pulp::NullaryFnOnce for Compare<'_> {
@@ -28,7 +45,17 @@ impl pulp::NullaryFnOnce for Compare<'_> {
 
     #[inline(always)]
     fn call(self) -> LineMask {
-        compare(self.before, self.now)
+        let mut mask = 0;
+        let (before, now) = (self.before.as_chunks::<LINE>().0, self.now.as_chunks::<LINE>().0);
+        for from in (0..LINES_PER_PAGE).step_by(STRETCH) {
+            for line in from..from + STRETCH {
+                mask |= u64::from(before[line] != now[line]) << line;
+            }
+            if !goes_by_bytes(mask, self.threshold) {
+                break;
+            }
+        }
+        mask
     }
 }
 
@@ -83,6 +110,26 @@ mod tests {
         }
         assert_eq!(changed_lines(&before, &before), 0);
         assert_eq!(changed_lines(&before, &[8; PAGE]), u64::MAX);
+    }
+
+    #[test]
+    fn a_comparison_that_may_end_early_decides_as_a_whole_one_does() {
+        let before = [7; PAGE];
+        for threshold in [0, 1, 2, 7, 8, 64, 65] {
+            for step in 1..=LINES_PER_PAGE {
+                for first in [0, 1, 7, 8, 40] {
+                    let mut now = before;
+                    (first..LINES_PER_PAGE).step_by(step).for_each(|line| now[line * LINE + line] = 0);
+                    let mask = changed_lines(&before, &now);
+                    let expected = goes_by_bytes(mask, threshold).then_some(mask);
+                    assert_eq!(
+                        lines_by_bytes(&before, &now, threshold),
+                        expected,
+                        "{mask:x} by 1/{threshold}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

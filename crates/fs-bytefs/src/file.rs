@@ -459,14 +459,28 @@ fn copy_in<D: BlockPort + WriteLog>(core: &Core<D>, file: &mut FileBody, offset:
         let len = (PAGE - from).min(data.len() - done);
         let part = &data[done..done + len];
         done += len;
+        let whole: Option<&[u8; PAGE]> = part.try_into().ok();
         if let Some(page) = file.pages.get_mut(index) {
-            page.data_mut(core.keeps_duplicates(), &core.pages)[from..from + len].copy_from_slice(part);
-            file.mark_dirty(core, index);
+            let duplicate = core.keeps_duplicates();
+            match whole {
+                Some(now) => page.overwrite(now, duplicate, &core.pages),
+                None => page.data_mut(duplicate, &core.pages)[from..from + len].copy_from_slice(part),
+            }
+            if !std::mem::replace(&mut page.dirty, true) {
+                core.pages.dirtied();
+                file.dirty.push(index);
+            }
             continue;
         }
-        let mut page = if len == PAGE { CachedPage::overwritten() } else { CachedPage::hole() };
-        page.data[from..from + len].copy_from_slice(part);
-        page.dirty = true;
+        let page = match whole {
+            Some(now) => CachedPage::overwritten(core.pages.frame(now)),
+            None => {
+                let mut page = CachedPage::hole();
+                page.data[from..from + len].copy_from_slice(part);
+                page.dirty = true;
+                page
+            }
+        };
         file.keep(core, index, page);
     }
 }

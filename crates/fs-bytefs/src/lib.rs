@@ -14,6 +14,7 @@ mod discard;
 mod extent;
 mod file;
 pub mod format;
+mod frames;
 mod fs;
 pub mod fsck;
 mod icache;

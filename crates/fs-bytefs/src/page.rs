@@ -6,13 +6,14 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::format::PAGE;
+use crate::frames::{Frame, FramePool};
 
 /// A page of file data in host DRAM.
 pub struct CachedPage {
     /// What readers see.
-    pub data: Box<[u8; PAGE]>,
+    pub data: Frame,
     /// What the device holds, where that is known and may differ from `data`.
-    original: Option<Box<[u8; PAGE]>>,
+    original: Option<Frame>,
     /// Whether the device lacks something of `data` that a reader could miss.
     pub dirty: bool,
     /// Whether the device holds a version of this page at all.
@@ -23,7 +24,7 @@ pub struct CachedPage {
 
 impl CachedPage {
     /// A page as read from the device, of which the first `valid` bytes belong to the file. The rest reads as zeros, whatever the device has there.
-    pub fn read(data: Box<[u8; PAGE]>, valid: usize) -> Self {
+    pub fn read(data: Frame, valid: usize) -> Self {
         let mut page =
             Self { data, original: None, dirty: false, on_device: true, used: AtomicBool::new(true) };
         if page.data[valid..].iter().any(|&byte| byte != 0) {
@@ -44,24 +45,28 @@ impl CachedPage {
         }
     }
 
-    /// A page about to be overwritten as a whole, whose old contents nobody has read.
-    pub fn overwritten() -> Self {
-        Self {
-            data: Box::new([0; PAGE]),
-            original: None,
-            dirty: true,
-            on_device: false,
-            used: AtomicBool::new(true),
-        }
+    /// A page written as a whole, whose old contents nobody has read.
+    pub const fn overwritten(data: Frame) -> Self {
+        Self { data, original: None, dirty: true, on_device: false, used: AtomicBool::new(true) }
     }
 
     /// The page's bytes, to change: keeps the duplicate first, if duplicates are wanted.
     pub fn data_mut(&mut self, duplicate: bool, budget: &PageBudget) -> &mut [u8; PAGE] {
         if duplicate && self.on_device && self.original.is_none() {
-            self.original = Some(self.data.clone());
+            self.original = Some(budget.pool.copy_of(&self.data));
             budget.add(1);
         }
         &mut self.data
+    }
+
+    /// Gives the page other contents as a whole. What it held becomes the duplicate as it is, if there is to be one: nothing is copied but what is new.
+    pub fn overwrite(&mut self, now: &[u8; PAGE], duplicate: bool, budget: &PageBudget) {
+        if duplicate && self.on_device && self.original.is_none() {
+            self.original = Some(std::mem::replace(&mut self.data, budget.pool.copy_of(now)));
+            budget.add(1);
+        } else {
+            self.data.copy_from_slice(now);
+        }
     }
 
     /// Frames of host DRAM that it takes: the duplicate is one too.
@@ -103,8 +108,9 @@ impl CachedPage {
 
     /// Notes that the device now holds `data`.
     pub fn written(&mut self, budget: &PageBudget) {
-        if self.original.take().is_some() {
+        if let Some(duplicate) = self.original.take() {
             budget.remove(1);
+            budget.pool.give(duplicate);
         }
         if std::mem::replace(&mut self.dirty, false) {
             budget.cleaned(1);
@@ -133,12 +139,20 @@ pub struct PageBudget {
     frames_max: usize,
     dirty: AtomicUsize,
     dirty_max: usize,
+    /// Frames that are nobody's, and count as nobody's.
+    pool: FramePool,
 }
 
 impl PageBudget {
     /// A budget of so many frames and dirty pages.
-    pub const fn new(frames_max: usize, dirty_max: usize) -> Self {
-        Self { frames: AtomicUsize::new(0), frames_max, dirty: AtomicUsize::new(0), dirty_max }
+    pub fn new(frames_max: usize, dirty_max: usize) -> Self {
+        let (frames, dirty) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { frames, frames_max, dirty, dirty_max, pool: FramePool::default() }
+    }
+
+    /// A frame that holds a copy of `page`, not yet counted.
+    pub fn frame(&self, page: &[u8; PAGE]) -> Frame {
+        self.pool.copy_of(page)
     }
 
     /// Counts `frames` more.

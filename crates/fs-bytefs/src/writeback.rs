@@ -7,9 +7,10 @@
 
 use amphi_device::{BlockPort, Completion, Lpa, Structure, WriteLog};
 use amphi_vfs::Result;
+use smallvec::SmallVec;
 
 use crate::core::Core;
-use crate::diff::{changed_lines, goes_by_bytes, runs};
+use crate::diff::{lines_by_bytes, runs};
 use crate::extent::Mapped;
 use crate::file::FileBody;
 use crate::format::LINE;
@@ -20,6 +21,8 @@ use crate::tx::Tx;
 
 /// Most pages written by one command: 1 MB.
 pub const WRITE_RUN_MAX: usize = 256;
+/// Pages that a write-back handles without touching the heap.
+const FEW: usize = 8;
 /// Most bytes of file data in one transaction, far below the smallest log; with data journaling the rest goes through the journal.
 const TX_DATA_MAX: usize = 32 << 10;
 
@@ -178,7 +181,7 @@ fn write_data<D: BlockPort + WriteLog>(
     let device = &*core.device;
     let journals = core.journals_data();
     let mut sent = Sent { stored: false, journaled: None };
-    let mut blocks: Vec<(u64, &[u8])> = Vec::with_capacity(dirty.len());
+    let mut blocks: SmallVec<[(u64, &[u8]); FEW]> = SmallVec::new();
     let mut overwrites: Vec<(u64, &[u8])> = Vec::new();
     let mut overwritten = Vec::new();
     for index in dirty {
@@ -190,12 +193,10 @@ fn write_data<D: BlockPort + WriteLog>(
             continue;
         }
         let original = page.original().filter(|_| core.keeps_duplicates());
-        let mask = original.map(|original| changed_lines(original, &page.data));
+        let threshold = core.options.byte_threshold;
+        let mask = original.and_then(|original| lines_by_bytes(original, &page.data, threshold));
         match mask {
-            Some(mask)
-                if goes_by_bytes(mask, core.options.byte_threshold)
-                    && (!journals || tx.bytes() < TX_DATA_MAX) =>
-            {
+            Some(mask) if !journals || tx.bytes() < TX_DATA_MAX => {
                 for (line, lines) in runs(mask) {
                     let (from, len) = (line * LINE, lines * LINE);
                     let (at, bytes) = (Lpa(lba).byte(from), &page.data[from..from + len]);
@@ -233,8 +234,8 @@ fn write_blocks<D: BlockPort + WriteLog>(
     if blocks.is_empty() {
         return Ok(());
     }
-    let pages: Vec<&[u8]> = blocks.iter().map(|(_, data)| *data).collect();
-    let mut tickets = Vec::new();
+    let pages: SmallVec<[&[u8]; FEW]> = blocks.iter().map(|(_, data)| *data).collect();
+    let mut tickets: SmallVec<[_; 1]> = SmallVec::new();
     let mut from = 0;
     while from < blocks.len() {
         let mut to = from + 1;
