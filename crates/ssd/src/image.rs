@@ -29,6 +29,29 @@ pub(crate) struct Image {
     lineage: Option<Lineage>,
 }
 
+/// # Safety
+/// `to` is aligned to 64 bytes, and as many bytes as `from` has may be written there that are not `from`'s own.
+#[cfg(target_arch = "x86_64")]
+unsafe fn copy_past_caches(from: &[u8], to: *mut u8) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    let (words, rest) = from.as_chunks::<16>();
+    assert!(rest.is_empty(), "pages are copied");
+    for (number, word) in words.iter().enumerate() {
+        // SAFETY: loads are from `word`, unaligned; stores are inside the destination and aligned. SSE2 is part of the architecture.
+        unsafe { _mm_stream_si128(to.cast::<__m128i>().add(number), _mm_loadu_si128(word.as_ptr().cast())) }
+    }
+    // SAFETY: SSE is part of the architecture. Such stores are not ordered with others until here.
+    unsafe { _mm_sfence() }
+}
+
+/// # Safety
+/// As many bytes as `from` has may be written at `to` that are not `from`'s own.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn copy_past_caches(from: &[u8], to: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
+}
+
 fn system(action: &'static str, path: &str, cause: &std::io::Error) -> ImageError {
     match cause.kind() {
         ErrorKind::StorageFull => ImageError::NoSpace { path: path.to_owned() },
@@ -209,6 +232,16 @@ impl Image {
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) }
     }
 
+    /// Copies whole pages into the image at `at`, a page's address, past the processor's caches: memory that flash is emulated in is cold, and what is
+    /// programmed is seldom read soon. All of it is visible to others when this returns.
+    pub(crate) fn stream(&self, at: u64, pages: &[u8]) {
+        assert!(at.is_multiple_of(PAGE), "{at} is no page's address");
+        self.touch(at, pages.len());
+        let to = self.window(at, pages.len());
+        // SAFETY: `window` checked that the destination lies inside the mapping, and both it and `at` are page-aligned.
+        unsafe { copy_past_caches(pages, to) }
+    }
+
     /// Copies bytes within the image.
     pub(crate) fn copy(&self, from: u64, to: u64, len: usize) {
         self.touch(to, len);
@@ -330,6 +363,8 @@ mod tests {
         image.write(8, &7_u64.to_le_bytes());
         assert_eq!(image.word(8).fetch_add(1, Ordering::Relaxed), 7);
         assert_eq!(image.read_struct::<[u8; 8]>(8), 8_u64.to_le_bytes());
+        image.stream(4096, &[5; 4096]);
+        assert_eq!(image.read_struct::<[u8; 4096]>(4096), [5; 4096]);
         image.copy(8, 100, 8);
         image.zero(8, 8);
         assert_eq!(image.read_struct::<[u8; 8]>(100), 8_u64.to_le_bytes());

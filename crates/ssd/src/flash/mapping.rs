@@ -76,7 +76,7 @@ impl Core {
             self.blocks.abandon(page);
             return Err(lost);
         }
-        self.image.write(self.layout.flash_page(page), data);
+        self.image.stream(self.layout.flash_page(page), data);
         // Mark only: a record without checksum belongs to no logical page, but the flash page is not blank any more.
         let mark = u64::from(Oob::PROGRAMMED);
         self.image.word(self.layout.oob_record(page)).store(mark, Ordering::Release);
