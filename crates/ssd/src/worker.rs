@@ -2,14 +2,14 @@
 //!
 //! The task is started at the first ring, so that a device which never needs it costs nothing.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use amphi_rt::sync::{Condvar, Mutex};
 
 #[derive(Debug, Default)]
 struct State {
     rung: bool,
     closed: bool,
-    /// Rounds finished, for those who wait for one.
-    rounds: u64,
     /// What the last round ended with.
     outcome: Option<amphi_device::Error>,
     task: Option<amphi_rt::task::JoinHandle<()>>,
@@ -19,6 +19,8 @@ struct State {
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     state: Mutex<State>,
+    /// Rounds finished, for those who wait for one. Changed under the lock, read before every append.
+    rounds: AtomicU64,
     rings: Condvar,
     ends: Condvar,
 }
@@ -51,7 +53,7 @@ impl Bell {
             let outcome = work().err();
             state = self.state.lock();
             state.rung = false;
-            state.rounds += 1;
+            self.rounds.fetch_add(1, Ordering::Release);
             state.outcome = outcome;
             self.ends.notify_all();
         }
@@ -59,7 +61,7 @@ impl Bell {
 
     /// Rounds finished so far.
     pub(crate) fn rounds(&self) -> u64 {
-        self.state.lock().rounds
+        self.rounds.load(Ordering::Acquire)
     }
 
     /// Waits until a round has ended after the first `seen` ones.
@@ -68,7 +70,7 @@ impl Bell {
     /// What that round met.
     pub(crate) fn wait_beyond(&self, seen: u64) -> amphi_device::Result<()> {
         let mut state = self.state.lock();
-        while state.rounds <= seen && !state.closed {
+        while self.rounds.load(Ordering::Relaxed) <= seen && !state.closed {
             self.ends.wait(&mut state);
         }
         state.outcome.clone().map_or(Ok(()), Err)

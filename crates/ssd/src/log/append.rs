@@ -86,18 +86,15 @@ impl Core {
                         offset: store.offset as u16,
                         len: store.data.len() as u16,
                     };
-                    // The usual overwrite: a store without transaction replaces the one of the same bytes for good.
-                    match index.same_bytes(page, chunk).filter(|_| store.tx == 0) {
-                        Some(old) if self.entry(old.place).tx.get() == 0 => *old = chunk,
-                        _ => {
-                            if !index.insert(page, chunk) {
-                                return Err(Error::NoSpace(
-                                    "a page has 65535 stores of open transactions in the log; commit some"
-                                        .to_owned(),
-                                ));
-                            }
-                            self.prune(&mut index, page, chunk);
+                    // The usual overwrite is of the same bytes as before.
+                    if !self.supersede(&mut index, page, chunk, store.tx) {
+                        if !index.insert(page, chunk) {
+                            return Err(Error::NoSpace(
+                                "a page has 65535 stores of open transactions in the log; commit some"
+                                    .to_owned(),
+                            ));
                         }
+                        self.prune(&mut index, page, chunk);
                     }
                     drop(index);
                     let count = self.count();

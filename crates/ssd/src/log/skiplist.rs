@@ -193,7 +193,7 @@ impl PageIndex {
         self.nodes.get(usize::from(self.seek(page))).map(|node| node.page)
     }
 
-    /// The chunks of a page, by offset; equal offsets in the order they were inserted.
+    /// The chunks of a page, by offset; of equal offsets, in no order that means anything.
     pub(crate) fn chunks(&self, page: u16) -> &[Chunk] {
         self.find(page).map_or(&[], |at| self.node_chunks(&self.nodes[usize::from(at)]))
     }
@@ -334,27 +334,28 @@ impl PageIndex {
         true
     }
 
-    /// The chunk of a page that covers the same bytes as `like`, to be given another place. If there are several, one of them.
-    pub(crate) fn same_bytes(&mut self, page: u16, like: Chunk) -> Option<&mut Chunk> {
-        let at = usize::from(self.find(page)?);
-        let node = self.nodes[at];
-        let chunks = match node.count {
-            1 => std::slice::from_mut(&mut self.nodes[at].chunks),
-            count => self.arena.run_mut(node.chunks.place, usize::from(count)),
-        };
+    /// The chunks of a page that cover the same bytes as `like`, each to be given another place.
+    pub(crate) fn same_bytes(&mut self, page: u16, like: Chunk) -> impl Iterator<Item = &mut Chunk> {
+        let chunks = self.find(page).map_or(&mut [][..], |at| self.node_chunks_mut(usize::from(at)));
         let from = chunks.partition_point(|chunk| chunk.offset < like.offset);
         chunks[from..]
             .iter_mut()
-            .take_while(|chunk| chunk.offset == like.offset)
-            .find(|chunk| chunk.len == like.len)
+            .take_while(move |chunk| chunk.offset == like.offset)
+            .filter(move |chunk| chunk.len == like.len)
+    }
+
+    fn node_chunks_mut(&mut self, at: usize) -> &mut [Chunk] {
+        let node = self.nodes[at];
+        match node.count {
+            1 => std::slice::from_mut(&mut self.nodes[at].chunks),
+            count => self.arena.run_mut(node.chunks.place, usize::from(count)),
+        }
     }
 
     /// Keeps the chunks of a page for which `keep` says so; `keep` may change a chunk's place. Answers how many were dropped.
     pub(crate) fn retain(&mut self, page: u16, mut keep: impl FnMut(&mut Chunk) -> bool) -> usize {
-        let at = self.seek(page);
-        let Some(node) = self.nodes.get(usize::from(at)).copied().filter(|node| node.page == page) else {
-            return 0;
-        };
+        let Some(at) = self.find(page) else { return 0 };
+        let node = self.nodes[usize::from(at)];
         let count = usize::from(node.count);
         if count == 1 {
             let mut chunk = node.chunks;

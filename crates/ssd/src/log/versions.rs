@@ -113,6 +113,35 @@ impl Core {
         }
     }
 
+    /// Puts a new chunk of transaction `tx` (0: none) in the place of one of the same bytes that is replaced for good, by the rule of
+    /// [`prune`](Self::prune): by the new one, or by a third. Answers whether there was such a chunk.
+    pub(crate) fn supersede(&self, index: &mut PageIndex, page: u16, new: Chunk, tx: u32) -> bool {
+        let mut newest: Option<(Version, &mut Chunk)> = None;
+        for chunk in index.same_bytes(page, new) {
+            let version = self.version(*chunk);
+            let replaced = match (&mut newest, version.lasting) {
+                // Of the same transaction, neither of them committed.
+                (_, false) if tx != 0 && version.tx == tx => chunk,
+                (_, false) => continue,
+                (_, true) if tx == 0 => chunk,
+                (Some((other, place)), true) => {
+                    if other.order() < version.order() {
+                        place
+                    } else {
+                        chunk
+                    }
+                }
+                (None, true) => {
+                    newest = Some((version, chunk));
+                    continue;
+                }
+            };
+            *replaced = new;
+            return true;
+        }
+        false
+    }
+
     /// Drops from the index what the new chunk, or another, has replaced for good.
     ///
     /// A version is replaced if one later in effect covers it that a crash keeps as well as it; or a later store of its own transaction does.
