@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use amphi_rt::cpu;
-use amphi_rt::sync::{Mutex, MutexGuard};
+use amphi_rt::sync::{Mutex, MutexGuard, Padded};
 
 use crate::format::{GROUP_BITS, LINE};
 
@@ -111,10 +111,11 @@ pub struct Bitmap {
     first_page: u64,
     bits: u64,
     /// Free bits that nobody has reserved.
-    unreserved: AtomicI64,
+    unreserved: Padded<AtomicI64>,
     /// How many of them only [`reserve_last`](Bitmap::reserve_last) promises.
     held_back: i64,
-    cursors: Box<[AtomicU64]>,
+    /// Where each processor allocates.
+    cursors: Box<[Padded<AtomicU64>]>,
 }
 
 impl Bitmap {
@@ -139,9 +140,17 @@ impl Bitmap {
             })
             .collect();
         let cpus = cpu::count().max(1);
-        let cursors =
-            (0..cpus).map(|i| AtomicU64::new((groups.len() * i / cpus) as u64 * GROUP_BITS)).collect();
-        Self { groups, first_page, bits, unreserved: AtomicI64::new(free_total), held_back: 0, cursors }
+        let cursors = (0..cpus)
+            .map(|i| Padded(AtomicU64::new((groups.len() * i / cpus) as u64 * GROUP_BITS)))
+            .collect();
+        Self {
+            groups,
+            first_page,
+            bits,
+            unreserved: Padded(AtomicI64::new(free_total)),
+            held_back: 0,
+            cursors,
+        }
     }
 
     /// Holds `bits` back for [`reserve_last`](Self::reserve_last).
@@ -185,6 +194,9 @@ impl Bitmap {
 
     /// Gives back what was reserved and not allocated.
     pub fn unreserve(&self, count: u64) {
+        if count == 0 {
+            return;
+        }
         self.unreserved.fetch_add(count as i64, Ordering::AcqRel);
     }
 

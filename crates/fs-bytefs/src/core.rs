@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use amphi_device::{BlockDurability, BlockPort, DurabilityContract, WriteLog};
-use amphi_rt::sync::Mutex;
+use amphi_rt::sync::{Mutex, Padded};
 use amphi_vfs::{AccessTimes, Error, Ino, Result};
 use smallvec::SmallVec;
 
@@ -58,7 +58,7 @@ pub struct Core<D: BlockPort + WriteLog> {
     /// Inodes.
     pub icache: InodeCache,
     /// Count of cached file pages.
-    pub pages: PageBudget,
+    pub pages: Padded<PageBudget>,
     /// Serialises renames between directories, so that ancestry stands still.
     pub rename: Mutex<()>,
     /// Files with writes to come.
@@ -97,7 +97,7 @@ impl<D: BlockPort + WriteLog> Core<D> {
             state,
             layout,
             limits: Limits { data: u64::from(layout.data), pages: layout.pages },
-            pages: PageBudget::new(options.page_cache_pages, options.dirty_limit()),
+            pages: Padded(PageBudget::new(options.page_cache_pages, options.dirty_limit())),
             options,
             blocks,
             inodes,

@@ -3,7 +3,7 @@
 //! Each `fsync` gives duplicates back and each overwrite takes some: without the heap in between, and while the processor's cache still holds them.
 
 use amphi_rt::cpu;
-use amphi_rt::sync::Mutex;
+use amphi_rt::sync::{Mutex, Padded};
 
 use crate::format::PAGE;
 
@@ -15,11 +15,11 @@ const KEPT: usize = 256;
 
 /// Frames that nobody uses just now, per processor.
 #[derive(Debug)]
-pub struct FramePool(Box<[Mutex<Vec<Frame>>]>);
+pub struct FramePool(Box<[Padded<Mutex<Vec<Frame>>>]>);
 
 impl Default for FramePool {
     fn default() -> Self {
-        Self((0..cpu::count().max(1)).map(|_| Mutex::default()).collect())
+        Self((0..cpu::count().max(1)).map(|_| Padded::default()).collect())
     }
 }
 

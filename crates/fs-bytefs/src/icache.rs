@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use amphi_rt::sync::RwLock;
+use amphi_rt::sync::{Padded, RwLock};
 
 use crate::inode::Inode;
 use crate::radix::Radix;
@@ -22,13 +22,13 @@ struct Shard {
 
 /// The cache.
 pub struct InodeCache {
-    shards: Box<[Shard]>,
-    len: AtomicUsize,
+    shards: Box<[Padded<Shard>]>,
+    len: Padded<AtomicUsize>,
 }
 
 impl Default for InodeCache {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect(), len: AtomicUsize::new(0) }
+        Self { shards: (0..SHARDS).map(|_| Padded::default()).collect(), len: Padded::default() }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_rt::hash::HashMap;
-use amphi_rt::sync::Mutex;
+use amphi_rt::sync::{Mutex, Padded};
 use amphi_vfs::Result;
 
 use crate::core::io_error;
@@ -23,7 +23,7 @@ type Page = Arc<Mutex<Option<Box<[u8; PAGE]>>>>;
 /// The cache.
 #[derive(Default)]
 pub struct InodePages {
-    shards: [Mutex<HashMap<u64, Page>>; SHARDS],
+    shards: [Padded<Mutex<HashMap<u64, Page>>>; SHARDS],
 }
 
 impl InodePages {

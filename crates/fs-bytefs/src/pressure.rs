@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use amphi_device::{BlockPort, WriteLog};
-use amphi_rt::sync::{Condvar, Mutex};
+use amphi_rt::sync::{Condvar, Mutex, Padded};
 use amphi_vfs::Result;
 
 use crate::core::Core;
@@ -21,7 +21,7 @@ const SHARDS: usize = 16;
 /// The files with writes to come, and the bell of who writes them back in the background.
 #[derive(Default)]
 pub struct DirtyFiles {
-    listed: [Mutex<Vec<u32>>; SHARDS],
+    listed: [Padded<Mutex<Vec<u32>>>; SHARDS],
     /// Where the next round for clean pages starts.
     hand: AtomicUsize,
     /// The bell has been rung and not yet been heard.

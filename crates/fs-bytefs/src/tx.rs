@@ -11,7 +11,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{BlockPort, BytePortExt, Structure, TxId, WriteLog};
-use amphi_rt::sync::{MutexGuard, RwLock};
+use amphi_rt::cpu;
+use amphi_rt::sync::{MutexGuard, Padded, RwLock};
 use amphi_vfs::{Error, Result};
 use smallvec::SmallVec;
 
@@ -24,14 +25,15 @@ use crate::redo;
 
 /// Assigns transaction numbers and knows how many are in flight: the host's TxTable (§4.3).
 pub struct TxTable {
-    next: AtomicU64,
-    /// Held shared from a number's assignment to its commit; exclusively when the numbers start again.
-    gate: RwLock<()>,
+    next: Padded<AtomicU64>,
+    /// A processor's own is held shared from a number's assignment to its commit; all are held exclusively when the numbers start again.
+    gates: Box<[Padded<RwLock<()>>]>,
 }
 
 impl Default for TxTable {
     fn default() -> Self {
-        Self { next: AtomicU64::new(1), gate: RwLock::new(()) }
+        let gates = (0..cpu::count().max(1)).map(|_| Padded::default()).collect();
+        Self { next: Padded(AtomicU64::new(1)), gates }
     }
 }
 
@@ -47,14 +49,14 @@ impl TxTable {
     ) -> amphi_device::Result<()> {
         loop {
             {
-                let _open = self.gate.read();
+                let _open = self.gates[cpu::current() % self.gates.len()].read();
                 let step = u64::from(!planted::has(Bug::TransactionNumberReused));
                 let number = self.next.fetch_add(step, Ordering::Relaxed);
                 if let Some(id) = u32::try_from(number).ok().and_then(TxId::new) {
                     return body(id);
                 }
             }
-            let _closed = self.gate.write();
+            let _closed: Vec<_> = self.gates.iter().map(|gate| gate.write()).collect();
             if self.next.load(Ordering::Relaxed) > u64::from(u32::MAX) {
                 device.clean_log()?;
                 self.next.store(1, Ordering::Relaxed);

@@ -112,18 +112,21 @@ pub enum Work {
 /// Number of host processors that tasks run on.
 #[must_use]
 pub fn count() -> usize {
+    in_sim(|core| core.settings.host.cores.max(1)).unwrap_or_else(real_count)
+}
+
+fn real_count() -> usize {
     // Asking the system reads control-group files: 20 us, too long for an allocator to do each time.
     static REAL: OnceLock<usize> = OnceLock::new();
-    in_sim(|core| core.settings.host.cores.max(1))
-        .unwrap_or_else(|| *REAL.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from)))
+    *REAL.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// An index below [`count`] that tasks running at the same time tend not to share: the key of per-CPU structures.
 #[must_use]
 pub fn current() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static SLOT: usize = NEXT.fetch_add(1, Ordering::Relaxed));
-    in_sim(Core::current_processor).unwrap_or_else(|| SLOT.with(|slot| *slot) % count())
+    thread_local!(static SLOT: usize = NEXT.fetch_add(1, Ordering::Relaxed) % real_count());
+    in_sim(Core::current_processor).unwrap_or_else(|| SLOT.with(|slot| *slot))
 }
 
 /// Charges `ns` of host CPU time to this task: it occupies a processor for so long, after waiting for one if all are busy. Free in

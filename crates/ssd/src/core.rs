@@ -70,7 +70,7 @@ impl Core {
 
     /// The image's counters.
     pub(crate) fn count(&self) -> Counters<'_> {
-        Counters(&self.image)
+        Counters::of(&self.image)
     }
 
     /// The partition of a page, and the page's number within it.

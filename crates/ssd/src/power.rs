@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use amphi_device::{Error, Result};
+use amphi_rt::sync::Padded;
 
 /// How the device went down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,8 @@ pub(crate) struct Power {
     armed: AtomicBool,
     commands_left: AtomicU64,
     steps_left: AtomicU64,
-    tickets: AtomicU64,
+    /// Away from what every command reads.
+    tickets: Padded<AtomicU64>,
 }
 
 impl Power {
@@ -44,7 +46,7 @@ impl Power {
             armed: AtomicBool::new(false),
             commands_left: AtomicU64::new(NOT_ARMED),
             steps_left: AtomicU64::new(NOT_ARMED),
-            tickets: AtomicU64::new(0),
+            tickets: Padded(AtomicU64::new(0)),
         }
     }
 

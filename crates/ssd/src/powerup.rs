@@ -283,7 +283,7 @@ pub(crate) fn inspect(path: &Path) -> Result<(Info, Stats), ImageError> {
     // A small image in memory with the same first pages answers as the device would.
     let image = Image::in_memory(head.len() as u64)?;
     image.write(0, &head);
-    let mut stats = Counters(&image).report();
+    let mut stats = Counters::of(&image).report();
     read_wear(&file, path, &parts.layout)?.report(&mut stats);
     let active = image.word(control!(active)).load(Ordering::Relaxed) & 1;
     stats.log_used = image.word(control!(tail[active])).load(Ordering::Relaxed);

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use amphi_device::{Error, Result, TxId};
-use amphi_rt::sync::{Mutex, RwLock};
+use amphi_rt::sync::{Mutex, Padded, RwLock};
 use hashbrown::HashMap;
 use zerocopy::little_endian::U32;
 
@@ -41,8 +41,8 @@ const SHARDS: usize = 16;
 /// The commits that log entries may still refer to, by transaction.
 #[derive(Debug, Default)]
 pub(crate) struct TxLog {
-    order: Mutex<()>,
-    shards: [RwLock<Commits>; SHARDS],
+    order: Padded<Mutex<()>>,
+    shards: [Padded<RwLock<Commits>>; SHARDS],
 }
 
 impl TxLog {

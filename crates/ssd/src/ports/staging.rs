@@ -5,7 +5,7 @@
 //! which parts had left early or arrived: any aligned 8 B of what the contract does not protect.
 
 use amphi_device::{Error, LINE_BYTES, PAGE_BYTES, Result, Structure};
-use amphi_rt::sync::Mutex;
+use amphi_rt::sync::{Mutex, Padded};
 
 use crate::core::Core;
 use crate::dice::Dice;
@@ -77,24 +77,25 @@ struct Stage {
 /// Every task's stage.
 #[derive(Debug)]
 pub(crate) struct Stages {
-    shards: Box<[Mutex<Vec<Stage>>]>,
+    /// Each on lines of its own: consecutive tasks are in neighbouring shards, and each store locks one.
+    shards: Box<[Padded<Mutex<Vec<Stage>>>]>,
 }
 
 impl Stages {
     /// No task has stored anything.
     pub(crate) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::new(Vec::new())).collect() }
+        Self { shards: (0..SHARDS).map(|_| Padded::default()).collect() }
     }
 
     /// A copy of what is staged.
     pub(crate) fn copy(&self) -> Self {
-        Self { shards: self.shards.iter().map(|shard| Mutex::new(shard.lock().clone())).collect() }
+        Self { shards: self.shards.iter().map(|shard| Padded(Mutex::new(shard.lock().clone()))).collect() }
     }
 
     /// Takes over what another device's host threads have staged.
     pub(crate) fn take_from(&self, other: Self) {
         for (mine, theirs) in self.shards.iter().zip(other.shards) {
-            *mine.lock() = theirs.into_inner();
+            *mine.lock() = theirs.0.into_inner();
         }
     }
 

@@ -1,7 +1,7 @@
 //! Counters kept in the image, so that they survive with it: host traffic by path and structure, flash traffic by cause, and single
 //! counts.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::Structure;
 
@@ -75,17 +75,37 @@ pub(crate) enum Counter {
 const TRAFFIC_WORDS: u64 = 4 * 8 * 2;
 const FLASH_WORDS: u64 = 5 * 2;
 
+/// Copies of the counters in the image: processors count in one of them, so that they do not wait for each other's cache lines.
+const COPIES: u64 = 4;
+/// Words from one copy to the next.
+const COPY_WORDS: u64 = format::COUNTERS as u64 / COPIES;
+const _: () = assert!(TRAFFIC_WORDS + FLASH_WORDS + Counter::EraseFailures as u64 <= COPY_WORDS);
+
 /// The counters of an image.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counters<'a>(pub(crate) &'a Image);
+pub(crate) struct Counters<'a> {
+    image: &'a Image,
+    /// The copy in which this processor counts.
+    copy: u64,
+}
 
-impl Counters<'_> {
+impl<'a> Counters<'a> {
+    /// The counters of an image, for the processor that asks.
+    pub(crate) fn of(image: &'a Image) -> Self {
+        Self { image, copy: amphi_rt::cpu::current() as u64 % COPIES }
+    }
+
     fn add_at(self, word: u64, by: u64) {
-        self.0.word(format::COUNTERS_AT + word * 8).fetch_add(by, Ordering::Relaxed);
+        self.word(self.copy, word).fetch_add(by, Ordering::Relaxed);
+    }
+
+    fn word(&self, copy: u64, word: u64) -> &AtomicU64 {
+        self.image.word(format::COUNTERS_AT + (copy * COPY_WORDS + word) * 8)
     }
 
     fn at(self, word: u64) -> u64 {
-        self.0.word(format::COUNTERS_AT + word * 8).load(Ordering::Relaxed)
+        // A damaged image may hold any counts.
+        (0..COPIES).map(|copy| self.word(copy, word).load(Ordering::Relaxed)).fold(0, u64::saturating_add)
     }
 
     /// One transfer between host and device.
