@@ -27,7 +27,8 @@ const ATIMES_PER_COMMIT: usize = 32;
 /// The heart of a mounted file system.
 ///
 /// Lock order: `rename` → a directory's inode → its descendants' inodes → (bitmap groups and orphan lines, inside a commit). Two directories are
-/// locked ancestor first; inodes not related are locked by ascending number, directories before others.
+/// locked in the order of their paths: an ancestor first, else by the number of where the paths part; what is in them by ascending number,
+/// directories before others.
 pub struct Core<D: BlockPort + WriteLog> {
     /// The device.
     pub device: Arc<D>,

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use amphi_device::{BlockPort, WriteLog};
 use amphi_rt::sync::RwLockWriteGuard;
 use amphi_vfs::{Error, FileType, Ino, Name, RenameMode, Result};
+use smallvec::SmallVec;
 
 use crate::core::Core;
 use crate::dir::Found;
@@ -50,6 +51,26 @@ fn is_ancestor<D: BlockPort + WriteLog>(core: &Core<D>, ancestor: u32, dir: &Ino
     Err(Error::Corrupt(format!("the ancestors of directory {} form a cycle", dir.ino)))
 }
 
+/// The directories from the root down to `dir`. The caller holds the rename lock.
+fn path<D: BlockPort + WriteLog>(core: &Core<D>, dir: &Inode) -> Result<SmallVec<[u32; 16]>> {
+    let mut path = SmallVec::from_slice(&[dir.ino]);
+    let mut at = dir.ino;
+    let mut parent = dir.parent.load(Ordering::Acquire) as u32;
+    while at != ROOT_INO && parent != at {
+        if path.len() > core.layout.inodes as usize {
+            return Err(Error::Corrupt(format!("the ancestors of directory {} form a cycle", dir.ino)));
+        }
+        at = parent;
+        path.push(at);
+        parent = core.inode(Ino(u64::from(at)))?.parent.load(Ordering::Acquire) as u32;
+    }
+    path.reverse();
+    Ok(path)
+}
+
+/// Locks two directories in the order of their paths: an ancestor first, else by the number of where the paths part. By their own numbers would not do: with
+/// `z` between `x` and its parent `y`, this task would hold `x` and want `z`, a rename within the directory of `z` and `y` hold `z` and want `y`, and a lookup hold
+/// `y` and want `x`.
 fn lock_both<'a, D: BlockPort + WriteLog>(
     core: &Core<D>,
     from: &'a Inode,
@@ -62,14 +83,7 @@ fn lock_both<'a, D: BlockPort + WriteLog>(
         // Only directories have parents to walk.
         inode.state.read().dir()?;
     }
-    let from_first = if is_ancestor(core, from.ino, to)? {
-        true
-    } else if is_ancestor(core, to.ino, from)? {
-        false
-    } else {
-        from.ino < to.ino
-    };
-    if from_first {
+    if path(core, from)? < path(core, to)? {
         let from = lock_dir(core, from)?;
         Ok(Dirs { from, to: Some(lock_dir(core, to)?) })
     } else {
@@ -254,7 +268,8 @@ fn exchange<D: BlockPort + WriteLog>(
     tx.commit()
 }
 
-/// Locks two inodes that are not related: directories first, since a file may have another name in the directory; else by ascending number.
+/// Locks two inodes of which neither is above the other: directories first, since a file may have another name in the directory; else by ascending number. Whoever
+/// holds one of them and not its directory, which is locked, wants only what is below it.
 fn lock_children<'a>(a: &'a Inode, b: &'a Inode) -> (Guard<'a>, Guard<'a>) {
     let rank = |inode: &Inode| (inode.file_type != FileType::Directory, inode.ino);
     if rank(a) < rank(b) {
