@@ -77,6 +77,15 @@ fn a_durable_update_waits_for_the_device_and_others_do_not() {
     assert!(p50(&durable) > p50(&other) + 3_000, "{} and {} ns", p50(&durable), p50(&other));
 }
 
+/// The store compacts files by samples that it takes at moments drawn by the crate `rand`, version 0.8: they must be the Sim's.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "what the store draws is what is looked at")]
+fn the_store_s_chance_is_the_seed_s() {
+    let drawn = |seed| Sim::new(seed).run(|| [rand::random::<usize>(), rand::random(), rand::random()]);
+    assert_eq!(drawn(1), drawn(1), "two runs with one seed would differ");
+    assert_ne!(drawn(1), drawn(2));
+}
+
 /// Everything that was put is there after the store was opened again, the newest value of each key, in the order of the keys.
 #[test]
 fn a_store_on_bytefs_is_there_after_it_was_closed() {
