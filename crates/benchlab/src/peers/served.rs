@@ -1,0 +1,60 @@
+//! An emulated SSD in memory, mounted or exported by a daemon of the program `amphi`, as any user would do it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::daemon::Daemon;
+use super::program::output;
+use super::workspace::{Workspace, text};
+
+/// What is to be served, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Service<'a> {
+    /// A name of its own in the workspace.
+    pub name: &'a str,
+    /// `mount` or `export`.
+    pub verb: &'a str,
+    /// Options of `amphi mkfs`.
+    pub mkfs: &'a [&'a str],
+    /// Options of `amphi mount` or `amphi export`.
+    pub options: &'a [&'a str],
+}
+
+/// A directory that a daemon serves. Unmounted when dropped.
+#[derive(Debug)]
+pub struct Served {
+    daemon: Daemon,
+    program: PathBuf,
+}
+
+impl Served {
+    /// Makes an image in memory and serves it with the program `amphi`.
+    ///
+    /// # Errors
+    /// What the program complains of.
+    pub fn new(workspace: &Workspace, amphi: &Path, service: &Service<'_>) -> Result<Self> {
+        let directory = workspace.directory(service.name)?;
+        let image = workspace.path(&format!("{}.img", service.name));
+        output(Command::new(amphi).arg("mkfs").args(service.mkfs).arg(&image))?;
+        let what = ["--foreground", text(&image)?, text(&directory)?];
+        let arguments = [&[service.verb], service.options, &what].concat();
+        Ok(Self { daemon: Daemon::new(amphi, &arguments, directory)?, program: amphi.to_owned() })
+    }
+
+    /// What it serves.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.daemon.directory()
+    }
+
+    /// What the device counts: the JSON of `amphi stats`.
+    ///
+    /// # Errors
+    /// The daemon is gone.
+    pub fn stats(&self) -> Result<serde_json::Value> {
+        let printed = output(Command::new(&self.program).arg("stats").arg(self.directory()).arg("--json"))?;
+        serde_json::from_str(&printed).context("amphi stats printed no JSON")
+    }
+}
