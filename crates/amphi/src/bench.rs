@@ -1,15 +1,17 @@
 //! `amphi bench`: measurements that anybody can repeat.
 
+mod kernel;
+mod session;
+
 use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amphi_benchlab::operation;
 use amphi_benchlab::report::Report;
 use amphi_benchlab::software::{self, Progress, Settings};
+use amphi_benchlab::workload::PRESETS;
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use signal_hook::consts::TERM_SIGNALS;
@@ -41,6 +43,7 @@ enum What {
         /// Where to mount it.
         directory: PathBuf,
     },
+    Kernel(kernel::Options),
 }
 
 /// Runs a measurement.
@@ -63,8 +66,6 @@ struct Run {
 }
 
 const SOFTWARE: &str = "software";
-/// Says to a process that it is alone in its mount namespace.
-const ALONE: &str = "AMPHI_BENCH_ALONE";
 
 pub fn run(options: &Options) -> Result<()> {
     match &options.what {
@@ -78,9 +79,16 @@ pub fn run(options: &Options) -> Result<()> {
             for operation in operation::ALL {
                 println!("             {}", operation.name());
             }
+            println!(
+                "amphi bench kernel   the kernel's file systems beside ours on equal emulated SSDs; workloads:"
+            );
+            for preset in PRESETS {
+                println!("             {}", preset.name);
+            }
             Ok(())
         }
         What::ServeTrivial { directory } => serve_trivial(directory),
+        What::Kernel(options) => kernel::run(options),
         What::Run(run) if run.name == SOFTWARE => software_path(run),
         What::Run(run) => bail!("`{}` is not a measurement; see amphi bench list", run.name),
     }
@@ -99,18 +107,16 @@ fn software_path(run: &Run) -> Result<()> {
     if software::chosen(&run.only).next().is_none() {
         bail!("no operation is called {}; see amphi bench list", run.only.join(" or "));
     }
-    be_alone();
+    session::be_alone();
     let ended = Arc::new(AtomicBool::new(false));
-    for &signal in TERM_SIGNALS {
-        signal_hook::flag::register(signal, Arc::clone(&ended)).context("signals cannot be caught")?;
-    }
+    session::end_on_signals(&ended)?;
     let settings = Settings {
         amphi: std::env::current_exe().context("this program's own file cannot be found")?,
         threads: run.threads.clone(),
         rounds: run.rounds as usize,
         only: run.only.clone(),
     };
-    let is_quiet = run.json.as_ref().is_some_and(|file| file.as_os_str() == "-");
+    let is_quiet = session::is_stdout(run.json.as_deref());
     let mut tell = |progress: Progress<'_>| match progress {
         _ if is_quiet => {}
         Progress::Begun(report) => introduce(report),
@@ -119,12 +125,7 @@ fn software_path(run: &Run) -> Result<()> {
     };
     let report = software::run(&settings, &|| !ended.load(Ordering::Relaxed), &mut tell)?;
     if let Some(file) = &run.json {
-        let text = serde_json::to_string(&report)? + "\n";
-        if is_quiet {
-            print!("{text}");
-        } else {
-            std::fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))?;
-        }
+        session::write(file, &(serde_json::to_string(&report)? + "\n"))?;
     }
     if report.interrupted {
         bail!("interrupted; mounts and devices are taken away");
@@ -144,22 +145,6 @@ fn introduce(report: &Report) {
         report.rounds,
         report.head()
     );
-}
-
-/// Becomes this same command in a mount namespace of its own, where every mount goes with the last process. Returns where that is so already, or where it cannot
-/// be had.
-fn be_alone() {
-    if std::env::var_os(ALONE).is_some() || !rustix::process::geteuid().is_root() {
-        return;
-    }
-    let private = ["--mount", "--propagation", "private"];
-    let probe = Command::new("unshare").args(private).arg("true").output();
-    if let (Ok(program), true) = (std::env::current_exe(), probe.is_ok_and(|probe| probe.status.success())) {
-        let mut command = Command::new("unshare");
-        command.args(private).arg(program).args(std::env::args_os().skip(1)).env(ALONE, "1");
-        // It returns only if it fails; the run then takes place here.
-        let _ = command.exec();
-    }
 }
 
 fn threads(text: &str) -> Result<usize, String> {

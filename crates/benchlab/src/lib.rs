@@ -10,6 +10,7 @@ pub mod files;
 pub mod html;
 pub mod interleave;
 pub mod kernel;
+pub mod kernel_ssd;
 pub mod library;
 pub mod lsm;
 pub mod operation;

@@ -2,10 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use crate::rig::{amphi_ok, wait_until};
+use crate::rig::{amphi_ok, can_mount, wait_until};
 
 /// What runs have left: loop devices over their files, and mounts that this process sees.
 fn leftovers() -> Vec<String> {
@@ -35,9 +36,12 @@ fn measuring() -> Child {
     child
 }
 
-/// One test, so that no two runs look at each other's devices.
+/// No two runs at once: each would see the other's devices.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 #[test]
 fn a_measurement_prints_its_results_and_leaves_nothing() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let only = ["--only", "stat", "--only", "overwrite 64 B", "--threads", "1", "--rounds", "2"];
     let printed = amphi_ok(&[&["bench", "run", "software", "--json", "-"], &only[..]].concat());
     let report: Value = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
@@ -79,4 +83,73 @@ fn a_measurement_prints_its_results_and_leaves_nothing() {
         claims(killed.id()) == 0
     });
     assert!(is_gone, "a later run removes what was left");
+}
+
+/// A run over all of the kernel's file systems and ours, short and not much dilated.
+const KERNEL: [&str; 8] = ["bench", "kernel", "--dilate", "20", "--scale", "0.0001", "--threads", "2"];
+
+/// A longer one, which has already come to the kernel's file systems.
+fn exporting() -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_amphi"));
+    command.args(KERNEL).args(["--only", "ext4", "--operations", "3000"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("amphi starts");
+    let lines = BufReader::new(child.stdout.as_mut().expect("piped")).lines();
+    let measures = lines.map_while(Result::ok).any(|line| line == "varmail");
+    assert!(measures, "it ended before it measured anything: {:?}", child.wait_with_output());
+    wait_until("an export is in use", || leftovers().iter().any(|text| text.contains("ext4")));
+    child
+}
+
+#[test]
+fn the_kernels_file_systems_are_measured_beside_ours_and_nothing_is_left() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can make disks");
+        return;
+    }
+    let printed = amphi_ok(&[&KERNEL[..], &["--operations", "200", "--json", "-"]].concat());
+    let report: Value = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
+    let cells = report["workloads"][0]["cells"].as_array().expect("a list");
+    assert_eq!(cells.len(), 6, "{report}");
+    let mut measured = 0;
+    for cell in cells {
+        let name = cell["name"].as_str().expect("a name");
+        if let Some(failure) = cell["failure"].as_str() {
+            assert!(!name.starts_with("bytefs"), "{name}: {failure}");
+            println!("SKIPPED: {name}: {failure}");
+            continue;
+        }
+        measured += 1;
+        let number = |field: &str| cell[field].as_u64().unwrap_or_else(|| panic!("{field}: {cell}"));
+        assert!(number("operations") >= 200 && cell["operations_per_second"].as_f64() > Some(0.0), "{cell}");
+        // Each mail that was synced is on the SSD.
+        assert!(number("fsyncs") > 10 && number("host_bytes_written") > 100_000, "{cell}");
+        let structures = cell["structures"].as_array().expect("a list");
+        let has = |name: &str| structures.iter().any(|each| each["structure"] == name);
+        if name.starts_with("bytefs") {
+            assert!(has("dentry") && has("inode") && has("data"), "{cell}");
+        } else {
+            assert!(number("flushes") > 0 && number("block_bytes_written") == number("host_bytes_written"));
+        }
+    }
+    assert!(measured >= 2, "{report}");
+    assert_eq!(leftovers(), [""; 0]);
+    if measured < 6 {
+        return;
+    }
+
+    let interrupted = exporting();
+    let pid = interrupted.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill starts").success());
+    let said = interrupted.wait_with_output().expect("it ends");
+    assert!(
+        said.status.code() == Some(1) && String::from_utf8_lossy(&said.stderr).contains("interrupted"),
+        "{said:?}"
+    );
+    assert_eq!(leftovers(), [""; 0]);
+
+    let mut killed = exporting();
+    killed.kill().expect("a child can be killed");
+    killed.wait().expect("it ends");
+    wait_until("mounts and loop devices have gone with the run", || leftovers().is_empty());
 }

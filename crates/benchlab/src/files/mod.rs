@@ -3,10 +3,12 @@
 
 mod costs;
 mod library;
+mod syscalls;
 
 pub use amphi_vfs::{Error, Result};
 pub use costs::HostCosts;
 pub use library::LibraryFiles;
+pub use syscalls::SyscallFiles;
 
 /// An open file: what [`Files::open`] gave, and how it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

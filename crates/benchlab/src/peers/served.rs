@@ -40,7 +40,7 @@ impl Served {
         output(Command::new(amphi).arg("mkfs").args(service.mkfs).arg(&image))?;
         let what = ["--foreground", text(&image)?, text(&directory)?];
         let arguments = [&[service.verb], service.options, &what].concat();
-        Ok(Self { daemon: Daemon::new(amphi, &arguments, directory)?, program: amphi.to_owned() })
+        Ok(Self { daemon: Daemon::new(amphi, &arguments, directory.clone())?, program: amphi.to_owned() })
     }
 
     /// What it serves.
