@@ -1,5 +1,6 @@
 //! `amphi bench`: measurements that anybody can repeat.
 
+mod applications;
 mod kernel;
 mod session;
 
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use amphi_benchlab::applications as databases;
 use amphi_benchlab::operation;
 use amphi_benchlab::report::Report;
 use amphi_benchlab::software::{self, Progress, Settings};
@@ -44,6 +46,7 @@ enum What {
         directory: PathBuf,
     },
     Kernel(kernel::Options),
+    Applications(applications::Options),
 }
 
 /// Runs a measurement.
@@ -85,10 +88,15 @@ pub fn run(options: &Options) -> Result<()> {
             for preset in PRESETS {
                 println!("             {}", preset.name);
             }
+            println!("amphi bench applications   databases on ours and on the kernel's file systems:");
+            for (name, description) in databases::list() {
+                println!("             {name:<9} {description}");
+            }
             Ok(())
         }
         What::ServeTrivial { directory } => serve_trivial(directory),
         What::Kernel(options) => kernel::run(options),
+        What::Applications(options) => applications::run(options),
         What::Run(run) if run.name == SOFTWARE => software_path(run),
         What::Run(run) => bail!("`{}` is not a measurement; see amphi bench list", run.name),
     }

@@ -5,6 +5,7 @@
 //! [`report::Report`].
 #![forbid(unsafe_code)]
 
+pub mod applications;
 pub mod figure;
 pub mod files;
 pub mod html;

@@ -1,0 +1,78 @@
+//! Real applications beside each other in one run: databases that make each write durable, on ByteFS through FUSE and on the kernel's file systems, over emulated SSDs with the
+//! device's own times and over memory.
+//!
+//! - `place` the file systems
+//! - `programs` the applications that are one program each: RocksDB, LevelDB, SQLite
+//! - `servers` those that are a server and a client: Redis, PostgreSQL
+//! - `run` rounds in which every file system gets its turn
+//! - `report` what came of it
+
+mod place;
+mod programs;
+mod report;
+mod run;
+mod servers;
+
+use std::path::Path;
+
+use anyhow::Result;
+
+pub use report::{Application, Outcome, PlaceReport, Ratio, Report, SCHEMA};
+pub use run::{Progress, Settings, run};
+
+/// An application that can be started in a directory.
+pub trait Program {
+    /// Its name on the command line and in reports.
+    fn name(&self) -> &'static str;
+
+    /// What one round does.
+    fn description(&self) -> &'static str;
+
+    /// Makes what the rounds need in an empty directory.
+    ///
+    /// # Errors
+    /// It is not installed, or fails.
+    fn start(&self, at: &Site<'_>) -> Result<Box<dyn Rounds>>;
+}
+
+/// Where an application works.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// An empty directory on the file system.
+    pub directory: &'a Path,
+    /// An empty directory in memory, for sockets and logs.
+    pub scratch: &'a Path,
+}
+
+/// An application that works.
+pub trait Rounds {
+    /// One round of about `operations` durable writes; how many it did a second.
+    ///
+    /// # Errors
+    /// It fails.
+    fn round(&mut self, operations: u64) -> Result<f64>;
+}
+
+/// Every application, with the writes of a round.
+fn all() -> Vec<(Box<dyn Program>, u64)> {
+    vec![
+        (Box::new(programs::RocksDb), 2000),
+        (Box::new(programs::LevelDb), 2000),
+        (Box::new(programs::Sqlite), 1000),
+        (Box::new(servers::Redis), 2000),
+        (Box::new(servers::Postgres), 400),
+    ]
+}
+
+/// The names of all applications, and what each does.
+#[must_use]
+pub fn list() -> Vec<(&'static str, &'static str)> {
+    all().iter().map(|(program, _)| (program.name(), program.description())).collect()
+}
+
+/// The number before `unit` in what a program printed.
+fn number_before(printed: &str, unit: &str) -> Option<f64> {
+    let words: Vec<&str> = printed.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == unit)?;
+    words.get(at.checked_sub(1)?)?.parse().ok()
+}

@@ -1,0 +1,98 @@
+//! The file systems under the applications: ours through FUSE and the kernel's, on SSDs with the device's own times and on memory.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::peers::{Backing, Disk, Exported, KernelFs, Served, Service, Workspace};
+
+/// Bytes of each SSD. Memory is used as it is written.
+const SSD_BYTES: &str = "2147483648";
+
+/// What stands below a file system. Only what stands on the same is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Below {
+    /// An emulated SSD with the times of its profile; the kernel's file systems reach it through the export.
+    Ssd,
+    /// Memory: zram for the kernel's, an SSD without delays for ours.
+    Memory,
+}
+
+/// One of the file systems.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) name: &'static str,
+    pub(super) description: &'static str,
+    /// The kernel's name; none for ours.
+    kind: Option<&'static str>,
+    pub(super) below: Below,
+}
+
+pub(super) const PLACES: [Place; 8] = [
+    place("fuse-ssd", "ByteFS through FUSE, device times as they are", None, Below::Ssd),
+    place("ext4-ssd", "ext4 on the exported SSD, device times as they are", Some("ext4"), Below::Ssd),
+    place("xfs-ssd", "XFS on the exported SSD, device times as they are", Some("xfs"), Below::Ssd),
+    place("btrfs-ssd", "Btrfs on the exported SSD, device times as they are", Some("btrfs"), Below::Ssd),
+    place("fuse-memory", "ByteFS through FUSE, an SSD without delays", None, Below::Memory),
+    place("ext4-zram", "ext4 on zram", Some("ext4"), Below::Memory),
+    place("xfs-zram", "XFS on zram", Some("xfs"), Below::Memory),
+    place("btrfs-zram", "Btrfs on zram", Some("btrfs"), Below::Memory),
+];
+
+const fn place(
+    name: &'static str,
+    description: &'static str,
+    kind: Option<&'static str>,
+    below: Below,
+) -> Place {
+    Place { name, description, kind, below }
+}
+
+/// A mounted file system. Unmounted when dropped.
+pub(super) enum Mounted {
+    Ours(Served),
+    Exported(Exported),
+    Disk(Disk),
+}
+
+impl Place {
+    pub(super) const fn is_ours(&self) -> bool {
+        self.kind.is_none()
+    }
+
+    /// Makes it.
+    ///
+    /// # Errors
+    /// The machine lacks what it needs.
+    pub(super) fn mount(&self, workspace: &Workspace, amphi: &Path) -> Result<Mounted> {
+        let speed: &[&str] = if self.below == Below::Memory { &["--free"] } else { &[] };
+        let mkfs = ["--size", SSD_BYTES];
+        match (self.kind, self.below) {
+            // PostgreSQL is not root.
+            (None, _) => {
+                let options = [speed, &["-o", "allow_other"]].concat();
+                let service = Service { name: self.name, verb: "mount", mkfs: &mkfs, options: &options };
+                Ok(Mounted::Ours(Served::new(workspace, amphi, &service)?))
+            }
+            (Some(kind), Below::Memory) => {
+                Ok(Mounted::Disk(Disk::new(workspace, self.name, kind, Backing::Zram)?))
+            }
+            (Some(kind), Below::Ssd) => {
+                let mkfs = [&mkfs[..], &["--fs", "none", "--firmware", "page-cache"]].concat();
+                let service = Service { name: self.name, verb: "export", mkfs: &mkfs, options: speed };
+                let kernel_fs = KernelFs { kind, mkfs: &[], options: "" };
+                Ok(Mounted::Exported(Exported::new(workspace, amphi, &service, &kernel_fs)?))
+            }
+        }
+    }
+}
+
+impl Mounted {
+    pub(super) fn directory(&self) -> &Path {
+        match self {
+            Self::Ours(served) => served.directory(),
+            Self::Exported(exported) => exported.directory(),
+            Self::Disk(disk) => disk.directory(),
+        }
+    }
+}

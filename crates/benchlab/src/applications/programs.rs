@@ -1,0 +1,137 @@
+//! Applications that are one program: it makes its database in the first round and goes on with a new one in each.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use amphi_rt::time;
+use anyhow::{Context, Result, ensure};
+
+use super::{Program, Rounds, Site, number_before};
+use crate::peers::output;
+
+/// RocksDB's own benchmark.
+pub(super) struct RocksDb;
+
+/// LevelDB, by a small program of ours that does what its benchmark does: Debian has the library, not the benchmark.
+pub(super) struct LevelDb;
+
+/// SQLite's shell.
+pub(super) struct Sqlite;
+
+impl Program for RocksDb {
+    fn name(&self) -> &'static str {
+        "rocksdb"
+    }
+
+    fn description(&self) -> &'static str {
+        "RocksDB, db_bench fillsync: 16 B keys in random order, 100 B values, each synced"
+    }
+
+    fn start(&self, at: &Site<'_>) -> Result<Box<dyn Rounds>> {
+        Ok(Box::new(FillSync {
+            program: PathBuf::from("db_bench"),
+            database: at.directory.join("rocksdb"),
+            // It divides the number of keys by a thousand.
+            arguments: |operations, database| {
+                vec![
+                    "--benchmarks=fillsync".to_owned(),
+                    format!("--num={}", operations * 1000),
+                    "--compression_type=none".to_owned(),
+                    format!("--db={database}"),
+                ]
+            },
+        }))
+    }
+}
+
+/// What [`LevelDb`] compiles.
+const LEVELDB_SOURCE: &str = include_str!("leveldb_fillsync.c");
+
+impl Program for LevelDb {
+    fn name(&self) -> &'static str {
+        "leveldb"
+    }
+
+    fn description(&self) -> &'static str {
+        "LevelDB, as its db_bench fillsync: 16 B keys in random order, 100 B values, each synced"
+    }
+
+    fn start(&self, at: &Site<'_>) -> Result<Box<dyn Rounds>> {
+        let (source, program) = (at.scratch.join("fillsync.c"), at.scratch.join("fillsync"));
+        std::fs::write(&source, LEVELDB_SOURCE)?;
+        output(Command::new("cc").arg("-O2").arg("-o").arg(&program).arg(&source).arg("-lleveldb"))
+            .context("LevelDB's library is needed (Debian: libleveldb-dev), and a C compiler")?;
+        Ok(Box::new(FillSync {
+            program,
+            database: at.directory.join("leveldb"),
+            arguments: |operations, database| vec![database.to_owned(), operations.to_string()],
+        }))
+    }
+}
+
+/// Rounds of a program that makes a new database and prints `… ops/sec`.
+struct FillSync {
+    program: PathBuf,
+    database: PathBuf,
+    arguments: fn(u64, &str) -> Vec<String>,
+}
+
+impl Rounds for FillSync {
+    fn round(&mut self, operations: u64) -> Result<f64> {
+        if self.database.exists() {
+            std::fs::remove_dir_all(&self.database)?;
+        }
+        let database = self.database.to_str().context("the path is not valid UTF-8")?;
+        let printed = output(Command::new(&self.program).args((self.arguments)(operations, database)))?;
+        number_before(&printed, "ops/sec").with_context(|| format!("no rate in: {}", printed.trim()))
+    }
+}
+
+impl Program for Sqlite {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn description(&self) -> &'static str {
+        "SQLite, journal_mode=WAL synchronous=FULL: one insert of 100 B a transaction"
+    }
+
+    fn start(&self, at: &Site<'_>) -> Result<Box<dyn Rounds>> {
+        let shell = Shell { database: at.directory.join("sqlite.db") };
+        shell.run("PRAGMA journal_mode=WAL; CREATE TABLE t(a INTEGER PRIMARY KEY, b BLOB);")?;
+        Ok(Box::new(shell))
+    }
+}
+
+struct Shell {
+    database: PathBuf,
+}
+
+impl Shell {
+    fn run(&self, script: &str) -> Result<()> {
+        let mut child = Command::new("sqlite3")
+            .arg(&self.database)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("sqlite3 cannot be run; install it")?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(script.as_bytes())?;
+        }
+        let said = child.wait_with_output()?;
+        ensure!(said.status.success(), "sqlite3: {}", String::from_utf8_lossy(&said.stderr).trim());
+        Ok(())
+    }
+}
+
+impl Rounds for Shell {
+    fn round(&mut self, operations: u64) -> Result<f64> {
+        let insert = "INSERT INTO t(b) VALUES (randomblob(100));\n".repeat(operations as usize);
+        let script = format!("PRAGMA synchronous=FULL;\n{insert}");
+        let begin = time::now_ns();
+        self.run(&script)?;
+        Ok(operations as f64 * 1e9 / (time::now_ns() - begin) as f64)
+    }
+}
