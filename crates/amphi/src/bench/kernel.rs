@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use amphi_benchlab::html;
 use amphi_benchlab::kernel_ssd::{self, CONTESTANTS, Cell, Progress, Settings};
 use amphi_benchlab::workload::{self, Personality, Run};
 use anyhow::{Result, bail};
@@ -21,7 +22,7 @@ use crate::size;
 Examples:
   amphi bench kernel
   amphi bench kernel --workload varmail --only ext4 --only fuse --operations 2000
-  amphi bench kernel --workload varmail --scale 0.01 --dilate 400 --json kernel.json")]
+  amphi bench kernel --workload varmail --scale 0.01 --dilate 400 --json kernel.json --html kernel.html")]
 pub struct Options {
     /// A workload, see amphi bench list; can be given several times.
     #[arg(long, value_name = "NAME", default_values_t = DEFAULT.map(str::to_owned))]
@@ -53,7 +54,13 @@ pub struct Options {
     /// Write the results to FILE as JSON, described in docs/kernel.md; `-` is standard output, without the table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the throughput as a chart to FILE, one page that opens offline.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
+
+/// How the chart's values were measured.
+const MEASURED: &str = "Measured in dilated real time on the machine of whoever ran the command below; nothing was published to stand beside it.";
 
 /// What is run unless something is asked for.
 const DEFAULT: [&str; 1] = ["varmail"];
@@ -152,6 +159,11 @@ pub fn run(options: &Options) -> Result<()> {
     }
     if let Some(file) = &options.json {
         session::write(file, &(serde_json::to_string(&report)? + "\n"))?;
+    }
+    if let Some(file) = &options.html {
+        let command: Vec<_> = std::env::args().collect();
+        let figure = report.figure(&command.join(" "));
+        session::write(file, &html::page_of(&figure.title.clone(), MEASURED, &[figure]))?;
     }
     if report.interrupted {
         bail!("interrupted; mounts and devices are taken away");

@@ -19,16 +19,26 @@ pub use number::number;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
+/// What most pages begin with.
+const VIRTUAL_TIME: &str = "Every value was measured in virtual time on an emulated SSD: the command below a figure makes the same digits on any machine. Filled \
+                            bars are ours; outlined ones were published.";
+
 /// A page with all of `figures`, in their order, under a heading.
 #[must_use]
 pub fn page(heading: &str, figures: &[Figure]) -> String {
-    let heading = escape(heading);
+    page_of(heading, VIRTUAL_TIME, figures)
+}
+
+/// The same, with what is to be said of how the values were measured.
+#[must_use]
+pub fn page_of(heading: &str, introduction: &str, figures: &[Figure]) -> String {
+    let (heading, introduction) = (escape(heading), escape(introduction));
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{heading}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{heading}</h1>\n\
-         <p>Every value was measured in virtual time on an emulated SSD: the command below a figure makes the same digits on any machine. Filled bars are ours; outlined ones were published.</p>\n\
+         <p>{introduction}</p>\n\
          </header>\n"
     );
     contents(figures, &mut page);
