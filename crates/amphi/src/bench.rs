@@ -3,6 +3,7 @@
 mod applications;
 mod kernel;
 mod session;
+mod validate;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,7 @@ enum What {
     },
     Kernel(kernel::Options),
     Applications(applications::Options),
+    Validate(validate::Options),
 }
 
 /// Runs a measurement.
@@ -92,11 +94,15 @@ pub fn run(options: &Options) -> Result<()> {
             for (name, description) in databases::list() {
                 println!("             {name:<9} {description}");
             }
+            println!(
+                "amphi bench validate   whether the baseline fs-ext4like writes what the kernel's ext4 writes"
+            );
             Ok(())
         }
         What::ServeTrivial { directory } => serve_trivial(directory),
         What::Kernel(options) => kernel::run(options),
         What::Applications(options) => applications::run(options),
+        What::Validate(options) => validate::run(options),
         What::Run(run) if run.name == SOFTWARE => software_path(run),
         What::Run(run) => bail!("`{}` is not a measurement; see amphi bench list", run.name),
     }

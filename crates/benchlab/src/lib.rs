@@ -18,5 +18,6 @@ pub mod operation;
 pub mod peers;
 pub mod report;
 pub mod software;
+pub mod validation;
 pub mod workload;
 pub mod ycsb;

@@ -80,7 +80,7 @@ fn dilation(text: &str) -> Result<Dilation, String> {
     }
 }
 
-fn scale(text: &str) -> Result<f64, String> {
+pub fn scale(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(scale) if scale > 0.0 && scale <= 1.0 => Ok(scale),
         _ => Err("a number above 0, and 1 at the most, is needed".to_owned()),

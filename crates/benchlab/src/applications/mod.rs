@@ -14,6 +14,7 @@ mod run;
 mod servers;
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Result;
 
@@ -75,4 +76,14 @@ fn number_before(printed: &str, unit: &str) -> Option<f64> {
     let words: Vec<&str> = printed.split_whitespace().collect();
     let at = words.iter().position(|word| *word == unit)?;
     words.get(at.checked_sub(1)?)?.parse().ok()
+}
+
+/// A program that is killed when this process is; as another user, if `user` is one.
+fn dying_with_us(program: &Path, user: Option<&str>) -> Command {
+    let mut command = Command::new("setpriv");
+    if let Some(user) = user {
+        command.args(["--reuid", user, "--regid", user, "--clear-groups"]);
+    }
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command
 }

@@ -1,13 +1,13 @@
 //! Applications that are one program: it makes its database in the first round and goes on with a new one in each.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use amphi_rt::time;
 use anyhow::{Context, Result, ensure};
 
-use super::{Program, Rounds, Site, number_before};
+use super::{Program, Rounds, Site, dying_with_us, number_before};
 use crate::peers::output;
 
 /// RocksDB's own benchmark.
@@ -32,11 +32,12 @@ impl Program for RocksDb {
         Ok(Box::new(FillSync {
             program: PathBuf::from("db_bench"),
             database: at.directory.join("rocksdb"),
-            // It divides the number of keys by a thousand.
+            // It divides the number of keys by a thousand, but not that of the writes.
             arguments: |operations, database| {
                 vec![
                     "--benchmarks=fillsync".to_owned(),
                     format!("--num={}", operations * 1000),
+                    format!("--writes={operations}"),
                     "--compression_type=none".to_owned(),
                     format!("--db={database}"),
                 ]
@@ -83,7 +84,8 @@ impl Rounds for FillSync {
             std::fs::remove_dir_all(&self.database)?;
         }
         let database = self.database.to_str().context("the path is not valid UTF-8")?;
-        let printed = output(Command::new(&self.program).args((self.arguments)(operations, database)))?;
+        let printed =
+            output(dying_with_us(&self.program, None).args((self.arguments)(operations, database)))?;
         number_before(&printed, "ops/sec").with_context(|| format!("no rate in: {}", printed.trim()))
     }
 }
@@ -110,7 +112,7 @@ struct Shell {
 
 impl Shell {
     fn run(&self, script: &str) -> Result<()> {
-        let mut child = Command::new("sqlite3")
+        let mut child = dying_with_us(Path::new("sqlite3"), None)
             .arg(&self.database)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

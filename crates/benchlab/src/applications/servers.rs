@@ -9,7 +9,7 @@ use amphi_rt::time;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Program, Rounds, Site};
+use super::{Program, Rounds, Site, dying_with_us};
 use crate::peers::output;
 
 /// Redis, its log synced at each write.
@@ -59,16 +59,6 @@ impl Drop for Server {
         }
         let _ = self.child.wait();
     }
-}
-
-/// A program that is killed when this process is; as another user, if `user` is one.
-fn dying_with_us(program: &Path, user: Option<&str>) -> Command {
-    let mut command = Command::new("setpriv");
-    if let Some(user) = user {
-        command.args(["--reuid", user, "--regid", user, "--clear-groups"]);
-    }
-    command.args(["--pdeathsig", "KILL"]).arg(program);
-    command
 }
 
 impl Program for Redis {

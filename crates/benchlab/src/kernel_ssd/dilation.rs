@@ -121,8 +121,8 @@ fn time_requests(workspace: &Workspace, amphi: &Path, ssds: &Ssds<'_>) -> Result
         .read(true)
         .write(true)
         .custom_flags(flags)
-        .open(&attached.0)
-        .with_context(|| format!("{} cannot be opened", attached.0))?;
+        .open(attached.path())
+        .with_context(|| format!("{} cannot be opened", attached.path()))?;
     let page = Box::new(Page([0x5a; 4096]));
     let timed = |request: u64| -> Result<u64> {
         let begin = time::now_ns();

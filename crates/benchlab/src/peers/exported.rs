@@ -1,8 +1,9 @@
 //! The kernel's file systems on the block side of an emulated SSD: a daemon exports it as a file, a loop device makes a disk of that.
 //!
-//! The loop device is told to go with its last user as soon as the file system is mounted, so it goes with the mount, also when the run is killed. The daemon dies with
+//! The loop device is told to go with its last user as soon as it is there, so it goes with the mount, also when the run is killed. The daemon dies with
 //! the run too; what the kernel still wants to write then fails, and nobody waits for it.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -48,7 +49,7 @@ impl Exported {
         let media = workspace.directory(&format!("{}-media", service.name))?;
         let served = Served::new(workspace, amphi, service)?;
         let attached = Attached::new(&served.directory().join("ssd"))?;
-        let device = attached.0.clone();
+        let device = attached.path().to_owned();
         let quiet: &[&str] = if kernel_fs.kind == "ext4" { &["-q", "-F"] } else { &["-q", "-f"] };
         run(&format!("mkfs.{}", kernel_fs.kind), &[quiet, kernel_fs.mkfs, &[&device]].concat())?;
         let options = if kernel_fs.options.is_empty() { "defaults" } else { kernel_fs.options };
@@ -99,9 +100,12 @@ fn wait_until_detached(device: &str, directory: &Path) {
     }
 }
 
-/// A loop device. Detached, as soon as nobody uses it, when dropped.
+/// A loop device, held open. It goes with its last user: with this, unless something on it is mounted by then.
 #[derive(Debug)]
-pub struct Attached(pub String);
+pub struct Attached {
+    path: String,
+    _held: File,
+}
 
 impl Attached {
     /// Attaches one to a file.
@@ -120,14 +124,17 @@ impl Attached {
             }
             attached = output(&mut attach);
         }
-        Ok(Self(attached.context("no loop device can be had")?.trim().to_owned()))
+        let path = attached.context("no loop device can be had")?.trim().to_owned();
+        let held = File::open(&path);
+        // From here on the kernel detaches it by itself when nobody has it open, also when we are killed.
+        run("losetup", &["--detach", &path])?;
+        let held = held.with_context(|| format!("{path} cannot be opened"))?;
+        Ok(Self { path, _held: held })
     }
-}
 
-impl Drop for Attached {
-    fn drop(&mut self) {
-        if let Err(error) = run("losetup", &["--detach", &self.0]) {
-            eprintln!("amphi: {} stays: {error:#}", self.0);
-        }
+    /// The block device.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
     }
 }

@@ -25,4 +25,4 @@ pub use ours::{library, mounted};
 pub use program::{output, run};
 pub use served::{Served, Service};
 pub use trivial::served as trivial;
-pub use workspace::{Tmpfs, Workspace};
+pub use workspace::{Tmpfs, Workspace, text};
