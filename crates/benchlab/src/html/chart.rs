@@ -7,22 +7,54 @@ use super::number::{number, times, with_unit};
 use super::text::escape;
 use crate::figure::{Bar, Figure, Group};
 
+/// How far the largest values of groups on one linear axis may be apart.
+const APART: f64 = 10.0;
+
 /// Colours that the style sheet has for series.
 pub(super) const COLOURS: usize = 8;
 
 /// Draws the chart.
 pub(super) fn draw(figure: &Figure, page: &mut String) {
-    let values = figure.groups.iter().flat_map(|group| &group.bars);
-    let values = values.flat_map(|bar| [Some(bar.ours), bar.published]).flatten();
-    let axis = Axis::of(values, figure.logarithmic, figure.unit.is_empty());
     let series = series(figure);
     legend(&series, figure, page);
     page.push_str("<div class=\"chart\">\n");
-    scale(&axis, figure, page);
-    for group in &figure.groups {
-        draw_group(figure, group, &axis, &series, page);
+    for groups in alike(figure) {
+        let axis = Axis::of(values(groups), figure.logarithmic, figure.unit.is_empty());
+        scale(&axis, figure, page);
+        for group in groups {
+            draw_group(figure, group, &axis, &series, page);
+        }
     }
     page.push_str("</div>\n");
+}
+
+fn values(groups: &[Group]) -> impl Iterator<Item = f64> + Clone {
+    let bars = groups.iter().flat_map(|group| &group.bars);
+    bars.flat_map(|bar| [Some(bar.ours), bar.published]).flatten().filter(|value| value.is_finite())
+}
+
+/// The groups that share an axis: all on a logarithmic one; on a linear one those that follow each other and whose largest values are within a factor of [`APART`], for a bar of
+/// a hundredth of the axis says nothing.
+fn alike(figure: &Figure) -> Vec<&[Group]> {
+    let groups = &figure.groups;
+    if figure.logarithmic {
+        return vec![groups];
+    }
+    let mut runs = Vec::new();
+    let (mut first, mut low, mut high) = (0, f64::INFINITY, 0.0_f64);
+    for (at, group) in groups.iter().enumerate() {
+        let largest = values(std::slice::from_ref(group)).fold(0.0, f64::max);
+        if largest == 0.0 {
+            continue;
+        }
+        if high > 0.0 && high.max(largest) / low.min(largest) > APART {
+            runs.push(&groups[first..at]);
+            (first, low, high) = (at, f64::INFINITY, 0.0);
+        }
+        (low, high) = (low.min(largest), high.max(largest));
+    }
+    runs.push(&groups[first..]);
+    runs
 }
 
 /// The series of a figure, in the order in which they appear. `ByteFS, inodes` and `ByteFS, data` are one: the row says which it is, the colour says whose.
@@ -104,10 +136,8 @@ fn draw_bar(figure: &Figure, group: &Group, bar: &Bar, axis: &Axis, colour: usiz
             .map(|value| format!(", published {}", escape(&with_unit(value, &figure.unit))))
             .unwrap_or_default(),
     );
-    for tick in axis.ticks() {
-        let class = if tick == axis.base() { "base" } else { "tick" };
-        let _ = write!(page, "<path class=\"{class}\" d=\"M{:.1} -8V{}\"/>", axis.at(tick), height + 8);
-    }
+    ticks(axis, -8, height + 8, page);
+    let _ = write!(page, "<path class=\"base\" d=\"M{:.0} -8V{}\"/>", axis.at(axis.base()), height + 8);
     draw_value("ours", axis, bar.ours, 2, 12, page);
     if let Some(published) = bar.published {
         draw_value("published", axis, published, 16, 8, page);
@@ -120,6 +150,15 @@ fn draw_bar(figure: &Figure, group: &Group, bar: &Bar, axis: &Axis, colour: usiz
     page.push_str("</span>");
     behind(figure, group, bar, page);
     page.push_str("</li>\n");
+}
+
+/// Lines through the axis's values, from `top` to `bottom` of an SVG.
+pub(super) fn ticks(axis: &Axis, top: i32, bottom: i32, page: &mut String) {
+    page.push_str("<path class=\"tick\" d=\"");
+    for tick in axis.ticks() {
+        let _ = write!(page, "M{:.0} {top}V{bottom}", axis.at(tick));
+    }
+    page.push_str("\"/>");
 }
 
 /// A bar with a mark at its end, which is there even where the bar has no length.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::axis::{Axis, WIDTH};
+use super::chart;
 use super::number::{duration, number};
 use super::text::escape;
 use crate::figure::{Figure, Latency};
@@ -35,9 +36,7 @@ fn row(latency: &Latency, axis: &Axis, page: &mut String) {
         escape(&latency.series),
         escape(&latency.operation),
     );
-    for tick in axis.ticks() {
-        let _ = write!(page, "<path class=\"tick\" d=\"M{:.1} 0V14\"/>", axis.at(tick));
-    }
+    chart::ticks(axis, 0, 14, page);
     let _ = write!(
         page,
         "<rect class=\"ours\" x=\"{low:.1}\" y=\"5\" width=\"{:.1}\" height=\"4\"/>",

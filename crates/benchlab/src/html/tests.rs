@@ -93,6 +93,21 @@ fn what_is_not_explained_is_said() {
     assert!(page("Results", &[figure]).contains("<b>create / ByteFS</b> not explained yet"));
 }
 
+/// On one axis with a quotient of 28, shares below 1 would be invisible.
+#[test]
+fn groups_of_another_order_have_their_own_axis() {
+    let mut figure = sample();
+    figure.logarithmic = false;
+    let group = |label: &str, ours| Group { label: label.into(), bars: vec![bar("ByteFS", ours, None)] };
+    figure.groups =
+        vec![group("a", 0.9), group("none", 0.0), group("b", 0.3), group("quotient", 28.0), group("c", 30.0)];
+    let axes =
+        |figure: &Figure| page("Results", std::slice::from_ref(figure)).matches("class=\"scale\"").count();
+    assert_eq!(axes(&figure), 2);
+    figure.logarithmic = true;
+    assert_eq!(axes(&figure), 1);
+}
+
 #[test]
 fn hostile_text_is_shown_and_not_obeyed() {
     let hostile = "<script>alert(1)</script>\"' onfocus='x' &lt; </style>";
