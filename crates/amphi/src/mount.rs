@@ -42,7 +42,8 @@ pub struct Options {
 #[derive(clap::Args)]
 pub struct Serving {
     /// Mount options: ro, rw, allow_other (other users may enter, within the files' permissions), private
-    /// (the default), suid, nosuid, dev, nodev, relatime (the default), noatime, strictatime; and of ByteFS
+    /// (the default), suid, nosuid, dev, nodev, relatime (the default), noatime, strictatime, async (the default),
+    /// sync (every write is durable when it returns, and fsync costs nothing); and of ByteFS
     /// data=ordered|journal, variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, inodes=N, commit=SECONDS.
     #[arg(short = 'o', value_name = "OPTION", value_delimiter = ',')]
     option: Vec<String>,
@@ -217,6 +218,8 @@ fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use)> 
             "relatime" => using.access_times = AccessTimes::Relative,
             "noatime" => using.access_times = AccessTimes::Never,
             "strictatime" => using.access_times = AccessTimes::Strict,
+            // What the kernel would do about it is an `fsync` request after each write.
+            "sync" | "async" => using.words.push(format!("writes={word}")),
             "" => {}
             other if other.contains('=') => using.words.push(other.to_owned()),
             other => bail!("`{other}` is not a mount option of Amphi; see amphi mount --help"),
@@ -246,9 +249,9 @@ mod tests {
         let (options, using) = read(&[]).unwrap();
         assert!(!options.allow_other && !options.read_only, "nobody else enters unless asked");
         assert_eq!(using, Use { access_times: AccessTimes::Relative, ..Use::default() });
-        let (options, using) = read(&["ro", "allow_other", "data=journal", "noatime"]).unwrap();
+        let (options, using) = read(&["ro", "allow_other", "data=journal", "noatime", "sync"]).unwrap();
         assert!(options.read_only && options.allow_other);
-        let words = vec!["data=journal".to_owned()];
+        let words = vec!["data=journal".to_owned(), "writes=sync".to_owned()];
         assert_eq!(using, Use { read_only: true, access_times: AccessTimes::Never, words });
         let error = mount_options(image.path(), &["fast".into()]).unwrap_err().to_string();
         assert!(error.contains("`fast`"), "{error}");

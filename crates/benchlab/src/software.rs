@@ -31,6 +31,9 @@ pub enum Progress<'a> {
     Done(&'a Line),
 }
 
+/// The name of ours where writes need no `fsync`.
+const SYNC: &str = "fuse-sync";
+
 /// The name of the file system that shows what FUSE costs.
 const TRIVIAL: &str = "trivial";
 
@@ -112,9 +115,12 @@ fn make(settings: &Settings, go_on: &dyn Fn() -> bool, report: &mut Report) -> R
             Err(reason) => report.unavailable.push(Unavailable { name: name.to_owned(), reason }),
         }
     };
-    let daemon = peers::mounted(&workspace, &settings.amphi);
+    let daemon = peers::mounted(&workspace, &settings.amphi, MOUNTED, "async");
     let what = "ByteFS mounted through FUSE, on an SSD without delays".to_owned();
     take(MOUNTED, what, true, true, daemon.as_ref().map(Daemon::directory));
+    let sync = peers::mounted(&workspace, &settings.amphi, SYNC, "sync");
+    let what = "the same, mounted with -o sync: every write is durable when it returns".to_owned();
+    take(SYNC, what, true, true, sync.as_ref().map(Daemon::directory));
     let trivial = peers::trivial(&workspace, &settings.amphi);
     let what = "the least a file system can do behind FUSE: memory, nothing durable".to_owned();
     take(TRIVIAL, what, false, false, trivial.as_ref().map(Daemon::directory));
@@ -135,7 +141,7 @@ fn make(settings: &Settings, go_on: &dyn Fn() -> bool, report: &mut Report) -> R
         seats,
         _disks: disks,
         _tmpfs: tmpfs.into_iter().collect(),
-        _daemons: daemon.into_iter().chain(trivial).collect(),
+        _daemons: daemon.into_iter().chain(sync).chain(trivial).collect(),
         _workspace: workspace,
     })
 }

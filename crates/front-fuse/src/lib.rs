@@ -12,6 +12,7 @@
 //! - `negotiate` what the kernel may do by itself
 //! - `answers` results as answers
 //! - `listing` the two ways to list a directory
+//! - `trim` the request behind `fstrim`
 //! - `caller` who asks
 //! - `attributes` and `errno` the translations, one table each
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ mod negotiate;
 mod options;
 mod serve;
 mod session;
+mod trim;
 
 pub use attach::{MountError, detach, unmount};
 pub use options::MountOptions;

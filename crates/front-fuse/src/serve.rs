@@ -12,14 +12,15 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use amphi_vfs::{
-    Allocate, Capabilities, Entry, Error, FileSystem, Ino, Name, RenameMode, Result, Seek, SetAttr,
+    Allocate, Capabilities, Entry, Error, FileSystem, Ino, Name, Promise, RenameMode, Result, Seek, SetAttr,
     WriteMode, XattrMode, acl,
     permission::{may_change, may_list_attribute, without_foreign_group},
 };
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, FopenFlags, INodeNo, KernelConfig, LockOwner, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, FopenFlags, INodeNo, IoctlFlags, KernelConfig, LockOwner, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
 
@@ -30,6 +31,7 @@ use crate::caller;
 use crate::errno::{errno, errno_of_seek, errno_or_absent};
 use crate::listing;
 use crate::negotiate::negotiate;
+use crate::trim;
 
 thread_local! {
     /// Where `read` puts data on its way to the kernel: one per serving thread, as large as its largest read so far.
@@ -43,12 +45,15 @@ pub(crate) struct Server<F> {
     answered: Arc<Answered>,
     /// Whether there are extended attributes at all. Before most writes the kernel asks for one; if not, it can be told to stop.
     has_xattrs: bool,
+    /// What is durable without being asked for.
+    promise: Promise,
 }
 
 impl<F: FileSystem> Server<F> {
     pub(crate) fn new(fs: Arc<F>, answered: Arc<Answered>) -> Self {
         let absent = matches!(fs.getxattr(Ino::ROOT, b"user.amphi"), Err(Error::Unsupported(_)));
-        Self { fs, answered, has_xattrs: !absent }
+        let promise = fs.promise();
+        Self { fs, answered, has_xattrs: !absent, promise }
     }
 
     /// The result of a change to `inodes`, to be answered to the thread of `request`.
@@ -404,6 +409,10 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
+        if self.promise.data_durable_on_return {
+            // The kernel still writes back what is mapped, and waits for that; it need not ask for more.
+            return reply.error(Errno::ENOSYS);
+        }
         answer_empty(reply, self.fs.fsync(ino(number), data_only));
     }
 
@@ -415,6 +424,10 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
+        if self.promise.metadata_durable_on_return {
+            // There is nothing left to do, and the kernel stops asking.
+            return reply.error(Errno::ENOSYS);
+        }
         answer_empty(reply, self.fs.fsync(ino(number), data_only));
     }
 
@@ -550,6 +563,26 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         }
         let allocated = self.fs.allocate(ino(number), offset, length, what, &caller);
         answer_empty(reply, self.changed(request, &[number], allocated));
+    }
+
+    fn ioctl(
+        &self,
+        request: &Request,
+        _number: INodeNo,
+        _file: FileHandle,
+        _flags: IoctlFlags,
+        command: u32,
+        argument: &[u8],
+        _room: u32,
+        reply: ReplyIoctl,
+    ) {
+        if command != trim::FITRIM {
+            return reply.error(Errno::ENOTTY);
+        }
+        match trim::trim(&*self.fs, request, argument) {
+            Ok(argument) => reply.ioctl(0, &argument),
+            Err(error) => reply.error(errno(&error)),
+        }
     }
 
     fn lseek(

@@ -1,26 +1,33 @@
 //! Discarding free blocks: tells the device which pages hold nothing, so that its garbage collection need not move them (`amphi fstrim`).
 
+use std::ops::Range;
+
 use amphi_device::{BlockPort, Lpa, WriteLog};
-use amphi_vfs::Result;
+use amphi_vfs::{Error, Result};
 
 use crate::core::{Core, io_error};
 use crate::format::PAGE;
 
-/// Trims the free runs of at least `shortest` pages; returns how many bytes were trimmed. Others go on using the file system: of one group of 512 pages at a
+/// Of the pages `range`, trims the free runs of at least `shortest`; returns how many bytes were trimmed. Others go on using the file system: of one group of 512 pages at a
 /// time the free ones are taken meanwhile.
 ///
 /// # Errors
-/// [`amphi_vfs::Error::Io`], [`amphi_vfs::Error::ReadOnly`].
-pub fn trim_free<D: BlockPort + WriteLog>(core: &Core<D>, shortest: u64) -> Result<u64> {
+/// [`Error::Io`], [`Error::ReadOnly`]; [`Error::Invalid`] if nothing of the file system can be in the range.
+pub fn trim_free<D: BlockPort + WriteLog>(core: &Core<D>, range: Range<u64>, shortest: u64) -> Result<u64> {
+    if range.is_empty() || range.start >= core.layout.pages {
+        return Err(Error::Invalid("nothing of the file system is in this range"));
+    }
     core.writable()?;
     let mut trimmed = 0;
     for group in 0..core.blocks.groups() {
         let taken = core.blocks.take_free(group);
         let mut outcome = Ok(());
         for run in &taken {
-            if outcome.is_ok() && run.len >= shortest {
-                outcome = core.device.trim(Lpa(run.start), run.len).map_err(io_error);
-                trimmed += run.len * PAGE as u64;
+            let (start, end) = (run.start.max(range.start), (run.start + run.len).min(range.end));
+            let pages = end.saturating_sub(start);
+            if outcome.is_ok() && pages > 0 && pages >= shortest {
+                outcome = core.device.trim(Lpa(start), pages).map_err(io_error);
+                trimmed += pages * PAGE as u64;
             }
         }
         // They were free when they were taken.

@@ -1,6 +1,6 @@
 //! [`ByteFs`]: the mounted file system, and its operations as `vfs` names them.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -72,7 +72,7 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
     /// # Errors
     /// [`Error::Io`], [`Error::ReadOnly`].
     pub fn trim_free(&self, shortest: u64) -> Result<u64> {
-        discard::trim_free(&self.core, shortest.div_ceil(PAGE as u64))
+        self.discard_free(0..u64::MAX, shortest)
     }
 
     /// Mounts the file system on `device`: `RECOVER()`s it, which is what makes a crashed one whole, and starts background write-back.
@@ -208,7 +208,7 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
         Promise {
             metadata_durable_on_return: true,
             atomic_writes: self.core.journals_data(),
-            data_durable_on_return: false,
+            data_durable_on_return: self.core.options.sync_writes,
         }
     }
 
@@ -360,7 +360,9 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
         file::read(&self.core, &*self.core.inode(ino)?, offset, into)
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], mut mode: WriteMode, cred: &Cred) -> Result<usize> {
+        mode.sync_data |= self.core.options.sync_writes;
+        mode.sync_metadata |= self.core.options.sync_writes;
         if mode.direct {
             return direct::write(&self.core, &*self.core.inode(ino)?, offset, data, mode, cred);
         }
@@ -423,7 +425,14 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
     }
 
     fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
-        allocate::allocate(&self.core, ino, offset, length, what, cred)
+        allocate::allocate(&self.core, ino, offset, length, what, cred)?;
+        // Parts of pages were zeroed in the cache.
+        if self.core.options.sync_writes { self.fsync(ino, false) } else { Ok(()) }
+    }
+
+    fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
+        let page = PAGE as u64;
+        discard::trim_free(&self.core, range.start.div_ceil(page)..range.end / page, shortest.div_ceil(page))
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {

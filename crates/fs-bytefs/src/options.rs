@@ -44,6 +44,8 @@ pub struct MountOptions {
     pub inode_cache: usize,
     /// How often dirty files are written back in the background, ns; 0: never.
     pub write_back_interval_ns: u64,
+    /// Every write is durable when it returns, attributes included, as if each were followed by `fsync`.
+    pub sync_writes: bool,
     /// When reading moves access times.
     pub access_times: AccessTimes,
 }
@@ -59,6 +61,7 @@ impl Default for MountOptions {
             dirty_pages: None,
             inode_cache: 262_144,
             write_back_interval_ns: 5_000_000_000,
+            sync_writes: false,
             access_times: AccessTimes::default(),
         }
     }
@@ -70,7 +73,7 @@ const PAGE: u64 = crate::format::PAGE as u64;
 impl MountOptions {
     /// The words that [`set`](Self::set) understands, for people.
     pub const WORDS: &'static str = "data=ordered|journal, variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, inodes=N, \
-                                     commit=SECONDS";
+                                     commit=SECONDS, writes=async|sync";
 
     /// Takes over one option as people write it. False if it is none of ByteFS.
     ///
@@ -118,6 +121,13 @@ impl MountOptions {
                 self.write_back_interval_ns =
                     seconds.ok_or_else(|| one_of("SECONDS, at most 86400; 0 for never"))? * 1_000_000_000;
             }
+            "writes" => {
+                self.sync_writes = match value {
+                    "async" => false,
+                    "sync" => true,
+                    _ => return Err(one_of("async or sync")),
+                };
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -164,7 +174,9 @@ mod tests {
     fn options_are_read_as_people_write_them() {
         let mut options = MountOptions::default();
         options
-            .set_all("data=journal,variant=log,threshold=16,cache=64M,dirty=1M,inodes=100,commit=0")
+            .set_all(
+                "data=journal,variant=log,threshold=16,cache=64M,dirty=1M,inodes=100,commit=0,writes=sync",
+            )
             .unwrap();
         let due = MountOptions {
             read_only: false,
@@ -175,6 +187,7 @@ mod tests {
             dirty_pages: Some(256),
             inode_cache: 100,
             write_back_interval_ns: 0,
+            sync_writes: true,
             ..MountOptions::default()
         };
         assert_eq!(options, due);
@@ -192,6 +205,7 @@ mod tests {
             "cache=99999999999G",
             "dirty=x",
             "commit=-1",
+            "writes=",
         ] {
             let error = MountOptions::default().set_all(bad).unwrap_err();
             assert!(error.contains(bad), "{error}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
 use amphi_ssd::{Profile, Ssd, Stats};
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, WriteMode};
 
 fn mounted() -> ByteFs<Ssd> {
     let device = Arc::new(Ssd::in_memory(&Profile::named("free").expect("built in"), 64 << 20));
@@ -105,6 +105,28 @@ fn less_than_an_eighth_of_a_page_goes_by_bytes_and_more_by_block() {
         let lines = modified.div_ceil(64) as u64;
         let expected = if by_bytes { (lines * 64, 0) } else { (0, 1) };
         assert_eq!((bytes, pages), expected, "{modified} bytes modified");
+    }
+}
+
+#[test]
+fn with_sync_writes_nothing_is_left_to_fsync() {
+    let device = Arc::clone(mounted().device());
+    let options = MountOptions { write_back_interval_ns: 0, sync_writes: true, ..MountOptions::default() };
+    let fs = ByteFs::mount(device, options).expect("it can be mounted");
+    assert!(fs.promise().data_durable_on_return);
+    let ino = file(&fs, "f");
+    write(&fs, ino, 0, &[1; 4096 * 4]);
+    let zero = Allocate::Zero { keep_size: true };
+    let changes: [(&str, &dyn Fn()); 3] = [
+        ("an overwrite", &|| write(&fs, ino, 4096, &[2; 64])),
+        ("an append", &|| write(&fs, ino, 4096 * 4, &[3; 10])),
+        ("zeros", &|| fs.allocate(ino, 100, 1000, zero, &Cred::ROOT).expect("it can be zeroed")),
+    ];
+    for (what, change) in changes {
+        let (bytes, pages, _) = traffic(&fs, change);
+        assert!(bytes + pages > 0, "{what} travels");
+        let left = traffic(&fs, || fs.fsync(ino, false).expect("it can be synced"));
+        assert_eq!(left, (0, 0, 0), "{what} has travelled");
     }
 }
 

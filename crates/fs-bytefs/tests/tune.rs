@@ -197,6 +197,14 @@ fn what_is_free_is_discarded_and_what_is_not_stays() {
     assert!(device.stats().pages_trimmed - before >= 5 << 8, "at least what the removed file had");
     assert_eq!(fs.statfs().expect("it is mounted").blocks_free, free);
     assert_eq!(fs.trim_free(device.capacity_pages() * PAGE), Ok(0), "no run is that long");
+    let parts: u64 = [0..8 << 20, 8 << 20..u64::MAX]
+        .map(|range| fs.discard_free(range, 0).expect("a range of the file system"))
+        .iter()
+        .sum();
+    assert_eq!(parts, free * PAGE, "two halves are the whole");
+    for nothing in [PAGE..PAGE, device.capacity_pages() * PAGE..u64::MAX] {
+        assert!(matches!(fs.discard_free(nothing, 0), Err(Error::Invalid(_))));
+    }
     fs.unmount().expect("it can be unmounted");
     let fs = ByteFs::mount(Arc::clone(&device), options()).expect("it can be mounted");
     let mut bytes = vec![0; 5 << 20];

@@ -1,5 +1,7 @@
 //! The `FileSystem` trait: inode-level operations with their atomicity, their durability on return, and their errors.
 
+use std::ops::Range;
+
 use crate::{AccessTimes, Attr, Cred, FileType, Ino, Name, Result, SetAttr, StatFs, error::Error};
 
 /// A looked-up name: the inode's attributes, with one more reference held on it (see [`FileSystem::forget`]).
@@ -307,6 +309,15 @@ pub trait FileSystem: Send + Sync {
     fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
         let _ = (ino, offset, length, what, cred);
         Err(Error::Unsupported("allocation of space"))
+    }
+
+    /// Tells the device which parts of it hold nothing: of the bytes `range` of it the free runs of at least `shortest`. Returns the bytes of all of them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a range that is empty or begins beyond the device; [`Error::ReadOnly`]; [`Error::Unsupported`].
+    fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
+        let _ = (range, shortest);
+        Err(Error::Unsupported("discarding what is free"))
     }
 
     /// Value of extended attribute `name`.

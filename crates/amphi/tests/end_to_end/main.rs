@@ -12,6 +12,7 @@
 //! - `external_suites` pjdfstest, fsx, stress-ng and dbench, run by `cargo xtask test --only suites`
 //! - `program_crashes` PostgreSQL, RocksDB, Redis, SQLite, git and a build over crashes, run by `cargo xtask test --only programs`
 //! - `mixed_io` direct and buffered I/O, holes and copies in one file, byte by byte
+//! - `mapped` memory-mapped files, and what of them travels
 //! - `promises` rarer things that programs ask: kept, or refused as docs/posix.md says
 //! - `security` what nobody else gets: mounts, images, privileges
 //! - `rig` an image and its mount
@@ -23,6 +24,7 @@ mod crash_lab;
 mod crash_loops;
 mod export;
 mod external_suites;
+mod mapped;
 mod mixed_io;
 mod mounted;
 mod oracle;

@@ -1,5 +1,7 @@
 //! `amphi tune`, `resize` and `fstrim`, and the file system's own mount options, as a user meets them.
 
+use std::process::Command;
+
 use serde_json::Value;
 
 use crate::rig::{Rig, amphi, amphi_ok, can_mount, complaint};
@@ -64,6 +66,55 @@ fn fstrim_discards_what_is_free_at_rest_and_under_a_mount() {
     assert!(said.contains("MiB discarded"), "{said}");
     assert_eq!(std::fs::read(rig.on_mount("file")).expect("it can be read"), vec![7; 1 << 20]);
     rig.umount();
+    amphi_ok(&["fsck", &rig.image()]);
+}
+
+#[test]
+fn the_fstrim_of_the_system_reaches_the_ssd() {
+    let rig = Rig::new("64M");
+    if !can_mount() || Command::new("fstrim").arg("--version").output().is_err() {
+        return;
+    }
+    rig.mount();
+    let trimmed_pages = || {
+        let stats = amphi_ok(&["stats", &rig.mount_point(), "--json"]);
+        let stats: Value = serde_json::from_str(&stats).expect("it is JSON");
+        stats["device"]["pages_trimmed"].as_u64().expect("a number")
+    };
+    let fstrim = |arguments: &[&str]| {
+        let before = trimmed_pages();
+        let output = Command::new("fstrim").arg("-v").args(arguments).arg(rig.mount_point()).output();
+        let output = output.expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), said, complaint(&output), trimmed_pages() - before)
+    };
+    let (done, said, complaint, pages) = fstrim(&[]);
+    assert!(done && pages > 0, "{said}{complaint}");
+    assert!(said.contains(&format!("({} bytes)", pages * 4096)), "it says what it did: {said}");
+    let (done, said, complaint, part) = fstrim(&["--offset", "32M", "--length", "8M"]);
+    assert!(done && part == 2048, "{part} pages of a free range of 8 MiB: {said}{complaint}");
+    let (done, _, complaint, pages) = fstrim(&["--offset", "1G"]);
+    assert!(!done && pages == 0 && complaint.contains("Invalid argument"), "{complaint}");
+    rig.umount();
+    amphi_ok(&["fsck", &rig.image()]);
+}
+
+#[test]
+fn with_sync_a_write_survives_a_power_loss_without_fsync() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("64M");
+    for (option, survives) in [("sync,commit=0", true), ("async,commit=0", false)] {
+        amphi_ok(&["mount", "--free", "-o", option, &rig.image(), &rig.mount_point()]);
+        let name = rig.on_mount(option);
+        std::fs::write(&name, b"contents").expect("it can be written");
+        amphi_ok(&["power-cut", &rig.mount_point()]);
+        rig.mount();
+        let found = std::fs::read(&name).expect("the file is there in any case");
+        assert_eq!(found == b"contents", survives, "{option}: {found:?}");
+        rig.umount();
+    }
     amphi_ok(&["fsck", &rig.image()]);
 }
 

@@ -25,13 +25,13 @@ pub fn library() -> Result<Library> {
     Ok(Library::new(Arc::new(ByteFs::mount(device, MountOptions::default())?)))
 }
 
-/// Makes an image in memory and mounts it with the program `amphi`.
+/// Makes an image in memory and mounts it with the program `amphi` and the mount option `option`; `name` tells it from others of the run.
 ///
 /// # Errors
 /// What the program complains of.
-pub fn mounted(workspace: &Workspace, amphi: &Path) -> Result<Daemon> {
-    let directory = workspace.directory("bytefs")?;
-    let image = workspace.path("bytefs.img");
+pub fn mounted(workspace: &Workspace, amphi: &Path, name: &str, option: &str) -> Result<Daemon> {
+    let directory = workspace.directory(name)?;
+    let image = workspace.path(&format!("{name}.img"));
     let made = Command::new(amphi)
         .args(["mkfs", "--profile", "free", "--size", &SSD_BYTES.to_string(), text(&image)?])
         .output()
@@ -39,6 +39,7 @@ pub fn mounted(workspace: &Workspace, amphi: &Path) -> Result<Daemon> {
     if !made.status.success() {
         bail!("{}", String::from_utf8_lossy(&made.stderr).trim());
     }
-    let mount = ["mount", "--free", "--foreground", text(&image)?, text(&directory)?].map(str::to_owned);
+    let mount = ["mount", "--free", "--foreground", "-o", option, text(&image)?, text(&directory)?]
+        .map(str::to_owned);
     Daemon::new(amphi, &mount.each_ref().map(String::as_str), directory)
 }

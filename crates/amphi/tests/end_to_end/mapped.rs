@@ -1,0 +1,59 @@
+//! Memory-mapped files: what is stored reaches the device at `msync`, by bytes where it is little and by block where it is much (BY-14, BY-15).
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::rig::{Rig, amphi_ok, can_mount};
+
+/// Bytes of file data that the device was sent by the byte port and by the block port.
+fn data_sent(rig: &Rig) -> (u64, u64) {
+    let stats = amphi_ok(&["stats", &rig.mount_point(), "--json"]);
+    let stats: Value = serde_json::from_str(&stats).expect("it is JSON");
+    let sent = |port: &str| {
+        let structures = stats["device"][port]["structures"].as_array().expect("a list");
+        let data = structures.iter().find(|entry| entry["structure"] == "data");
+        data.map_or(0, |entry| entry["bytes"].as_u64().expect("a number"))
+    };
+    (sent("byte_write"), sent("block_write"))
+}
+
+#[test]
+fn what_msync_sends_goes_by_bytes_where_it_is_little_and_by_block_where_it_is_much() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("64M");
+    let program = rig.path("mapped");
+    std::fs::write(rig.path("mapped.c"), include_str!("mapped.c")).expect("it can be written");
+    let built = Command::new("cc").args(["-O1", "-o", &program, &rig.path("mapped.c")]).status();
+    if built.is_err() {
+        println!("skipped: cc is not installed");
+        return;
+    }
+    assert!(built.is_ok_and(|status| status.success()), "the program is built");
+    // Nothing goes to the device in the background.
+    amphi_ok(&["mount", "--free", "-o", "commit=0", &rig.image(), &rig.mount_point()]);
+    let file = rig.on_mount("file");
+    std::fs::write(&file, vec![1; 4 * 4096]).expect("it can be written");
+    std::fs::File::open(&file).and_then(|file| file.sync_all()).expect("it can be synced");
+    for (page, lines, value) in [(1, 1, 2), (1, 7, 3), (2, 7, 4), (2, 8, 5), (3, 64, 6)] {
+        let before = data_sent(&rig);
+        let words = [page, lines, value].map(|number| number.to_string());
+        let stored = Command::new(&program).arg(Path::new(&file)).args(words).status();
+        assert!(stored.is_ok_and(|status| status.success()), "the program stores");
+        let after = data_sent(&rig);
+        let sent = (after.0 - before.0, after.1 - before.1);
+        let expected = if lines < 8 { (lines * 64, 0) } else { (0, 4096) };
+        assert_eq!(sent, expected, "bytes by byte and by block, {lines} lines of page {page} modified");
+    }
+    amphi_ok(&["power-cut", &rig.mount_point()]);
+    rig.mount();
+    let bytes = std::fs::read(&file).expect("it can be read");
+    let first = |page: usize, line: usize| bytes[page * 4096 + line * 64];
+    assert_eq!([first(0, 0), first(1, 0), first(1, 6), first(1, 7)], [1, 3, 3, 1]);
+    assert_eq!([first(2, 0), first(2, 7), first(2, 8), first(3, 63)], [5, 5, 1, 6]);
+    rig.umount();
+    amphi_ok(&["fsck", &rig.image()]);
+}
