@@ -1,14 +1,16 @@
 //! The file systems by name: making one on a device, finding out which one is there, checking it, opening it to be mounted.
 //!
 //! A new file system is one more [`Kind`], one more [`Volume`], and one more arm in each function here; nothing else of the command
-//! changes.
+//! changes. Checks are in `check.rs`.
+
+mod check;
+mod ext4like;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use amphi_front_fuse::{MountError, MountOptions, Session};
 use amphi_fs_bytefs::format::FormatError;
-use amphi_fs_bytefs::fsck::{self, FsckError, Severity};
 use amphi_fs_bytefs::tune::{self, Changes};
 use amphi_fs_bytefs::{ByteFs, FormatOptions};
 use amphi_ssd::Ssd;
@@ -16,13 +18,15 @@ use amphi_vfs::{AccessTimes, Cred, FileSystem, Ino, SetAttr};
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
 
-use crate::progress::CheckBar;
+pub use check::{CheckReport, check, repair};
 
 /// The file systems that can be put on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// ByteFS: small updates travel by bytes, large ones by blocks.
     Bytefs,
+    /// A block-only journaling file system of ext4's kind: the baseline.
+    Ext4like,
     /// None: the device alone.
     None,
 }
@@ -32,6 +36,7 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bytefs => "bytefs",
+            Self::Ext4like => "ext4like",
             Self::None => "none",
         }
     }
@@ -68,20 +73,41 @@ pub fn format(kind: Kind, device: Ssd, wishes: &Wishes, owner: (u32, u32)) -> Re
             }
             Ok(())
         }
+        Kind::Ext4like => ext4like::format(device, wishes, owner),
         Kind::None => Ok(()),
     }
 }
 
 fn give_root_to(device: Ssd, (uid, gid): (u32, u32)) -> Result<()> {
     let fs = ByteFs::mount(Arc::new(device), amphi_fs_bytefs::MountOptions::default())?;
+    give_root(&fs, (uid, gid))?;
+    Ok(fs.unmount()?)
+}
+
+fn give_root(fs: &dyn FileSystem, (uid, gid): (u32, u32)) -> Result<()> {
     let change = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
     fs.setattr(Ino::ROOT, &change, &Cred::ROOT)?;
-    Ok(fs.unmount()?)
+    Ok(())
 }
 
 /// What is on a device, for people and as JSON; null if it is nothing that this program knows.
 pub fn describe(device: &Ssd) -> Value {
-    amphi_fs_bytefs::probe(device).map_or(Value::Null, |info| describe_bytefs(&info))
+    amphi_fs_bytefs::probe(device)
+        .map(|info| describe_bytefs(&info))
+        .or_else(|_| amphi_fs_ext4like::probe(device).map(|info| ext4like::describe(&info)))
+        .unwrap_or(Value::Null)
+}
+
+/// Which file system is on a device, damaged or not.
+fn known(device: &Ssd) -> Option<Kind> {
+    use amphi_fs_ext4like::MountError as Ext4Error;
+    use amphi_fs_ext4like::format::FormatError as Ext4Format;
+    match amphi_fs_bytefs::probe(device) {
+        Err(amphi_fs_bytefs::MountError::Format(FormatError::NotByteFs)) => {}
+        _ => return Some(Kind::Bytefs),
+    }
+    let none = matches!(amphi_fs_ext4like::probe(device), Err(Ext4Error::Format(Ext4Format::NotExt4Like)));
+    (!none).then_some(Kind::Ext4like)
 }
 
 fn describe_bytefs(info: &amphi_fs_bytefs::Info) -> Value {
@@ -156,6 +182,9 @@ pub struct Use {
 /// # Errors
 /// If there is none that this program knows, or it is damaged.
 pub fn open(device: Arc<Ssd>, using: &Use) -> Result<Box<dyn Volume>> {
+    if known(&device) == Some(Kind::Ext4like) {
+        return ext4like::open(device, using);
+    }
     let mounted = ByteFs::default_options(&*device).and_then(|mut options| {
         options.read_only = using.read_only;
         options.access_times = using.access_times;
@@ -166,6 +195,14 @@ pub fn open(device: Arc<Ssd>, using: &Use) -> Result<Box<dyn Volume>> {
         Ok(fs) => Ok(Box::new(Bytefs(Arc::new(fs)))),
         Err(amphi_fs_bytefs::MountError::Format(FormatError::NotByteFs)) => Err(nothing_known()),
         Err(error) => Err(error.into()),
+    }
+}
+
+fn only_bytefs(device: &Ssd, what: &str) -> anyhow::Error {
+    if known(device) == Some(Kind::Ext4like) {
+        anyhow!("the SSD holds an ext4-like file system, which cannot be {what}; only ByteFS can")
+    } else {
+        nothing_known()
     }
 }
 
@@ -205,7 +242,7 @@ impl Volume for Bytefs {
 pub fn tune(device: &Ssd, changes: &Changes) -> Result<Value> {
     match tune::tune(device, changes) {
         Ok(info) => Ok(describe_bytefs(&info)),
-        Err(amphi_fs_bytefs::MountError::Format(FormatError::NotByteFs)) => Err(nothing_known()),
+        Err(amphi_fs_bytefs::MountError::Format(FormatError::NotByteFs)) => Err(only_bytefs(device, "tuned")),
         Err(error) => Err(error.into()),
     }
 }
@@ -218,7 +255,9 @@ pub fn grow(device: &Ssd, bytes: Option<u64>) -> Result<(u64, u64)> {
     let pages = bytes.map(|bytes| bytes / amphi_fs_bytefs::format::PAGE as u64);
     match tune::grow(device, pages) {
         Ok(grown) => Ok((grown.before, grown.after)),
-        Err(amphi_fs_bytefs::MountError::Format(FormatError::NotByteFs)) => Err(nothing_known()),
+        Err(amphi_fs_bytefs::MountError::Format(FormatError::NotByteFs)) => {
+            Err(only_bytefs(device, "resized"))
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -241,107 +280,6 @@ pub fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
         Some(Ok(number)) => Ok(number.to_be_bytes()),
         _ => Err(format!("`{text}` is no UUID; write 32 hexadecimal digits, or random")),
     }
-}
-
-/// What a check found.
-pub struct CheckReport {
-    /// After a repair, if there was one.
-    report: fsck::Report,
-    /// Before it.
-    repaired: Option<fsck::Report>,
-}
-
-/// Checks the file system on an unmounted device.
-///
-/// # Errors
-/// If there is none that this program knows, or the device fails.
-pub fn check(device: &Ssd) -> Result<CheckReport> {
-    let mut bar = CheckBar::new();
-    let outcome = fsck::check(device, &mut |progress| bar.show(progress));
-    drop(bar);
-    match outcome {
-        Ok(report) => Ok(CheckReport { report, repaired: None }),
-        Err(FsckError::Format(FormatError::NotByteFs)) => Err(nothing_known()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Checks the file system on an unmounted device and mends what it finds.
-///
-/// # Errors
-/// As [`check`].
-pub fn repair(device: &Ssd) -> Result<CheckReport> {
-    let mut bar = CheckBar::new();
-    let outcome = fsck::repair(device, &mut |progress| bar.show(progress));
-    drop(bar);
-    match outcome {
-        Ok(outcome) => Ok(CheckReport { report: outcome.after, repaired: Some(outcome.before) }),
-        Err(FsckError::Format(FormatError::NotByteFs)) => Err(nothing_known()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-impl CheckReport {
-    /// Neither errors nor warnings.
-    pub fn is_clean(&self) -> bool {
-        self.report.is_clean()
-    }
-
-    /// Whether something was wrong and less is now.
-    pub fn was_repaired(&self) -> bool {
-        let wrong = |report: &fsck::Report| report.errors + report.warnings;
-        self.repaired.as_ref().is_some_and(|before| wrong(before) > wrong(&self.report))
-    }
-
-    /// The report as one stable JSON object.
-    pub fn json(&self, image: &Path) -> Value {
-        let mut object = json!({
-            "image": image.display().to_string(),
-            "filesystem": Kind::Bytefs.name(),
-            "clean": self.is_clean(),
-            "report": self.report,
-        });
-        if let Some(before) = &self.repaired {
-            object["repaired"] = json!(before.findings);
-        }
-        object
-    }
-
-    /// The report for people: what was found, then one line that sums it up.
-    pub fn print(&self, image: &Path) {
-        let report = &self.report;
-        if self.was_repaired() {
-            for finding in self.repaired.iter().flat_map(|before| &before.findings) {
-                print_finding(finding);
-            }
-            println!("{}: repaired the above", image.display());
-        }
-        for finding in &report.findings {
-            print_finding(finding);
-        }
-        let used = report.pages_used as f64 / report.pages.max(1) as f64 * 100.0;
-        let outcome = match (report.errors, report.warnings) {
-            (0, 0) => "clean".to_owned(),
-            (errors, warnings) => format!("{errors} errors, {warnings} warnings"),
-        };
-        println!(
-            "{}: {outcome}; {} files, {} directories, {} symlinks, {used:.1} % of {} pages used",
-            image.display(),
-            report.files,
-            report.directories,
-            report.symlinks,
-            report.pages
-        );
-    }
-}
-
-fn print_finding(finding: &fsck::Finding) {
-    let severity = match finding.severity {
-        Severity::Info => "note",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
-    };
-    println!("{severity}: {finding}");
 }
 
 #[cfg(test)]

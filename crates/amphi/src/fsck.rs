@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> ExitCode {
 /// Checks, repairs if asked, and prints the outcome.
 fn check(options: &Options) -> Result<CheckReport> {
     let device = device::open(&options.image, Speed::Free)?;
-    let report = if options.repair { filesystem::repair(&device)? } else { filesystem::check(&device)? };
+    let report = if options.repair { filesystem::repair(device)? } else { filesystem::check(&device)? };
     let image = mountinfo::absolute(&options.image)?;
     if options.json {
         println!("{}", report.json(&image));
