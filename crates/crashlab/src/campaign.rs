@@ -64,8 +64,9 @@ struct Shared<'a> {
     next: Mutex<u64>,
     stop: &'a AtomicBool,
     state: Mutex<State>,
-    /// When it began, so that former parts' time is counted.
+    /// When this part began, and the time that former parts took.
     began_ns: u64,
+    former_ns: u64,
 }
 
 impl Shared<'_> {
@@ -105,7 +106,7 @@ pub fn run(
     if let Some(path) = campaign.checkpoint.as_deref().filter(|path| path.exists()) {
         load(campaign, path, &mut first)?;
     }
-    let began_ns = amphi_rt::time::now_ns().saturating_sub(first.elapsed_ns);
+    let (began_ns, former_ns) = (amphi_rt::time::now_ns(), first.elapsed_ns);
     let kept = first.tally;
     let shared = Shared {
         campaign,
@@ -113,6 +114,7 @@ pub fn run(
         stop,
         state: Mutex::new(State { report: first, kept, ..State::default() }),
         began_ns,
+        former_ns,
     };
     amphi_rt::task::scope(|scope| {
         for _job in 0..campaign.jobs.max(1) {
@@ -127,7 +129,7 @@ pub fn run(
     if let Some(what) = state.failure {
         return Err(what);
     }
-    state.report.elapsed_ns = amphi_rt::time::now_ns() - began_ns;
+    state.report.elapsed_ns = former_ns + amphi_rt::time::now_ns() - began_ns;
     state.report.complete = state.report.next >= campaign.numbers.end;
     save(campaign, &state.report, &state.kept)?;
     Ok(state.report)
@@ -163,7 +165,7 @@ fn work(shared: &Shared<'_>, progress: &(dyn Fn(&Report) + Sync)) -> Result<(), 
                 let mut state = shared.state.lock();
                 state.report.tally.add(&outcome.tally);
                 state.report.violations.extend(outcome.violations);
-                state.report.elapsed_ns = amphi_rt::time::now_ns() - shared.began_ns;
+                state.report.elapsed_ns = shared.former_ns + amphi_rt::time::now_ns() - shared.began_ns;
                 state.report.clone()
             };
             progress(&report);

@@ -115,18 +115,28 @@ pub fn clean(subject: &dyn Subject, device: &Rig) -> Result<(), String> {
     if findings.is_empty() { Ok(()) } else { Err(format!("the check finds: {}", findings.join("; "))) }
 }
 
-/// Makes and reads new files, then takes everything away, and compares what is free with `room`, what a new file system has.
+/// Looks at a file system after an operation that is described to it.
+pub type AfterEach<'a> = &'a mut dyn FnMut(&str) -> Result<(), String>;
+
+/// Makes and reads new files, then takes everything away, and compares what is free with `room`, what a new file system has. `after_each` is told
+/// of each operation that has been done.
 ///
 /// # Errors
-/// What does not work.
-pub fn use_again(fs: &dyn FileSystem, tree: &Tree, room: Room) -> Result<(), String> {
-    make_new(fs).map_err(|error| format!("it cannot be used again: {error}"))?;
+/// What does not work; what `after_each` says.
+pub fn use_again(
+    fs: &dyn FileSystem,
+    tree: &Tree,
+    room: Room,
+    after_each: AfterEach<'_>,
+) -> Result<(), String> {
+    make_new(fs, after_each)?;
     // Deeper names first: a directory is empty when its turn comes.
     let mut paths: Vec<&String> = tree.names.keys().filter(|path| *path != ".").collect();
     paths.sort_by_key(|path| std::cmp::Reverse(path.matches('/').count()));
     for path in paths {
         let is_dir = tree.get(path).is_some_and(|node| node.file_type == FileType::Directory);
         remove(fs, path, is_dir).map_err(|error| format!("{path} cannot be removed: {error}"))?;
+        after_each(&format!("{} {path}", if is_dir { "rmdir" } else { "unlink" }))?;
     }
     let left = Tree::of(fs)?;
     if left.names.len() > 1 {
@@ -147,23 +157,48 @@ fn remove(fs: &dyn FileSystem, path: &str, is_dir: bool) -> amphi_vfs::Result<()
     })
 }
 
-fn make_new(fs: &dyn FileSystem) -> amphi_vfs::Result<()> {
+const NEW_DIR: &str = "made-after-the-crash";
+const NEW_FILE: &str = "file";
+
+fn make_new(fs: &dyn FileSystem, after_each: AfterEach<'_>) -> Result<(), String> {
     const BYTES: usize = 5000;
+    let unusable = |error: amphi_vfs::Error| format!("it cannot be used again: {error}");
     let cred = &Cred::ROOT;
-    let (dir_name, file_name) = (Name::new(b"made after the crash")?, Name::new(b"file")?);
-    let dir = fs.mkdir(Ino::ROOT, dir_name, 0o755, cred)?.attr.ino;
-    let file = fs.create(dir, file_name, FileType::Regular, 0o644, 0, cred)?.attr.ino;
+    let (dir_name, file_name) = Name::new(NEW_DIR.as_bytes())
+        .and_then(|dir| Ok((dir, Name::new(NEW_FILE.as_bytes())?)))
+        .map_err(unusable)?;
+    let dir = fs.mkdir(Ino::ROOT, dir_name, 0o755, cred).map_err(unusable)?.attr.ino;
+    after_each(&format!("mkdir {NEW_DIR}"))?;
+    let file = fs.create(dir, file_name, FileType::Regular, 0o644, 0, cred).map_err(unusable)?.attr.ino;
+    after_each(&format!("create {NEW_DIR}/{NEW_FILE}"))?;
     let mut data = vec![0; BYTES];
     pattern(u64::MAX / 2, 0, &mut data);
-    fs.write(file, 0, &data, WriteMode::default(), cred)?;
-    fs.fsync(file, false)?;
+    fs.write(file, 0, &data, WriteMode::default(), cred).map_err(unusable)?;
+    fs.fsync(file, false).map_err(unusable)?;
+    after_each(&format!("write and fsync {NEW_DIR}/{NEW_FILE}"))?;
     let mut back = vec![0; BYTES];
-    let read = fs.read(file, 0, &mut back, false)?;
+    let read = fs.read(file, 0, &mut back, false).map_err(unusable)?;
     if read != BYTES || back != data {
-        return Err(amphi_vfs::Error::Corrupt("a new file does not read as it was written".to_owned()));
+        return Err("it cannot be used again: a new file does not read as it was written".to_owned());
     }
-    fs.unlink(dir, file_name)?;
+    fs.unlink(dir, file_name).map_err(unusable)?;
     fs.forget(file, 1);
+    after_each(&format!("unlink {NEW_DIR}/{NEW_FILE}"))?;
     fs.forget(dir, 1);
-    fs.rmdir(Ino::ROOT, dir_name)
+    fs.rmdir(Ino::ROOT, dir_name).map_err(unusable)?;
+    after_each(&format!("rmdir {NEW_DIR}"))
+}
+
+/// Which of the operations of [`use_again`] is the first to leave something that the check finds, in a file system that was as it should be before them; nothing if
+/// none does, or if it was not.
+#[must_use]
+pub fn blamed(subject: &dyn Subject, recovered: &Recovered, legal: &Legal, room: Room) -> Option<String> {
+    let tree = compare(&*recovered.fs, legal).ok()?;
+    clean(subject, &recovered.rig).ok()?;
+    let mut first = None;
+    // What is wrong besides is known already.
+    let _known = use_again(&*recovered.fs, &tree, room, &mut |operation| {
+        clean(subject, &recovered.rig).inspect_err(|what| first = Some(format!("{operation}, {what}")))
+    });
+    first
 }

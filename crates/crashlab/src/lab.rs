@@ -259,7 +259,7 @@ impl Lab {
         }
         let (contents, steps) = (first.contents, first.steps);
         if !matches!(again, Some(Some(_))) {
-            self.examine(&first, moment).map_err(violated)?;
+            self.examine(&first, moment).map_err(|what| violated(self.with_blame(what, make, moment)))?;
         }
         drop(first);
         let cuts = match again {
@@ -286,13 +286,23 @@ impl Lab {
             }
         })?;
         judge::clean(subject, &recovered.rig)?;
-        judge::use_again(&*recovered.fs, &tree, self.room)?;
+        judge::use_again(&*recovered.fs, &tree, self.room, &mut |_| Ok(()))?;
         judge::clean(subject, &recovered.rig)
             .map_err(|what| format!("after everything was removed, {what}"))?;
         if self.only.is_some() {
             self.show(|shown| shown.found = Some(tree));
         }
         Ok(())
+    }
+
+    /// What is wrong, and if it came of what the laboratory did after the crash, of which operation.
+    fn with_blame(&self, what: String, make: &dyn Fn() -> Result<Ssd, Wrong>, moment: &Moment) -> String {
+        let again = make().ok().and_then(|device| judge::recover(&*self.subject, device).ok());
+        let blamed = again.and_then(|again| judge::blamed(&*self.subject, &again, &moment.legal, self.room));
+        match blamed {
+            Some(first) => format!("{what}; it began after the crash: after {first}"),
+            None => what,
+        }
     }
 
     /// Notes what a replay shows; nothing where many crashes are looked at.

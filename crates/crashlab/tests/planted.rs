@@ -43,14 +43,14 @@ const IN_BYTEFS: [(InByteFs, Place, &str); 24] = [
     (InByteFs::LinkCountInRename, Seq1(353), "rename B A/C"),
     (InByteFs::ParentNotMoved, Seq1(353), "rename B A/C"),
     (InByteFs::LinkCountNotWritten, Seq1(188), "link foo bar"),
-    // Found when what was there after the first crash is removed.
-    (InByteFs::LinkCountInRmdir, Script("mkdir A\nrmdir A"), "after everything was removed"),
+    // Found when what was there after the first crash is removed, or what was made after it.
+    (InByteFs::LinkCountInRmdir, Script("mkdir A\nrmdir A"), "it began after the crash: after rmdir"),
     (InByteFs::OrphanNotRecorded, Script("tmpfile foo"), "tmpfile foo"),
-    (InByteFs::InodeLeaked, Script("create foo\nunlink foo"), "after removing everything"),
+    (InByteFs::InodeLeaked, Script("create foo\nunlink foo"), "it began after the crash: after unlink"),
     (
         InByteFs::ExtentLeaked,
         Script("create foo\nwrite-mapped foo 0 8192\nunlink foo"),
-        "after removing everything",
+        "it began after the crash: after unlink",
     ),
     (InByteFs::RecoverSkipped, Seq1(0), "the first mount"),
     (InByteFs::OrphansNotFinished, Script("tmpfile foo"), "tmpfile foo"),
