@@ -84,7 +84,7 @@ fn live(
 ) -> Result<(), Trouble> {
     let impossible = Trouble::Impossible;
     let mut dice = Generator::new(seed);
-    let ssd = subject::timed_device(profile, Size::Cramped).map_err(impossible)?;
+    let ssd = subject::timed_device(profile, subject.firmware(), Size::Cramped).map_err(impossible)?;
     let mut rig = Arc::new(Rig::plain(ssd));
     subject.format(&rig).map_err(impossible)?;
     let mut fs = subject.mount(Arc::clone(&rig)).map_err(impossible)?;

@@ -44,13 +44,17 @@ pub fn point(device: &Ssd, origin: &Ssd, next: &Next<'_>, units: &[Unit]) -> u64
 #[cfg(test)]
 mod tests {
     use amphi_device::{BytePortExt, Lpa, Structure};
+    use amphi_ssd::Firmware;
 
     use super::*;
     use crate::subject::{self, Size};
 
     #[test]
     fn a_point_is_known_again_by_everything_that_decides_what_comes_of_it() {
-        let origin = subject::device("free", Size::Small).expect("a device").forkable().expect("forkable");
+        let origin = subject::device("free", Firmware::Log, Size::Small)
+            .expect("a device")
+            .forkable()
+            .expect("forkable");
         let fork = || origin.fork_device().expect("a fork");
         let (one, same, other) = (fork(), fork(), fork());
         for (device, byte) in [(&one, 1), (&same, 1), (&other, 2)] {

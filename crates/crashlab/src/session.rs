@@ -77,7 +77,7 @@ impl Session {
     pub fn new(subject: Arc<dyn Subject>, profile: &str) -> Result<Self, String> {
         let prepare = |size: Size| -> Result<(Ssd, Node, Room), String> {
             world(0).run(|| {
-                let rig = Arc::new(Rig::plain(subject::device(profile, size)?));
+                let rig = Arc::new(Rig::plain(subject::device(profile, subject.firmware(), size)?));
                 subject.format(&rig)?;
                 let fs = subject.mount(Arc::clone(&rig))?;
                 let room = Room::of(&*fs)?;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use amphi_device::Lpa;
-use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, fsck};
+use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, Variant, fsck};
 use amphi_fs_ext4like::{self as ext4like, Ext4Like};
+use amphi_ssd::Firmware;
 use amphi_ssd::{OpenOptions, Profile, Ssd};
 use amphi_vfs::{AccessTimes, FileSystem};
 
@@ -35,20 +36,28 @@ pub trait Subject: Send + Sync {
 
     /// Pages that differ from mount to mount: counts of mounts, times.
     fn bookkeeping(&self) -> &'static [Lpa];
+
+    /// The firmware of the SSD it is for.
+    fn firmware(&self) -> Firmware {
+        Firmware::Log
+    }
 }
 
-/// ByteFS, in one of its two ways of making data durable.
+/// ByteFS, in one of its two ways of making data durable or one of the paper's variants.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteFsSubject {
+    name: &'static str,
     data: DataMode,
+    variant: Variant,
 }
 
 impl Subject for ByteFsSubject {
     fn name(&self) -> &'static str {
-        match self.data {
-            DataMode::Ordered => BYTEFS[0],
-            DataMode::Journal => BYTEFS[1],
-        }
+        self.name
+    }
+
+    fn firmware(&self) -> Firmware {
+        if self.variant == Variant::Dual { Firmware::PageCache } else { Firmware::Log }
     }
 
     fn format(&self, device: &Rig) -> Result<(), String> {
@@ -61,6 +70,7 @@ impl Subject for ByteFsSubject {
             write_back_interval_ns: 0,
             access_times: AccessTimes::Never,
             data: self.data,
+            variant: self.variant,
             ..MountOptions::default()
         };
         match ByteFs::mount(device, options) {
@@ -129,19 +139,25 @@ impl Subject for Ext4LikeSubject {
 /// The subjects by name.
 #[must_use]
 pub fn named(name: &str) -> Option<Arc<dyn Subject>> {
-    let bytefs = [DataMode::Ordered, DataMode::Journal]
-        .map(|data| Arc::new(ByteFsSubject { data }) as Arc<dyn Subject>);
+    let bytefs = BYTEFS_SUBJECTS.map(|subject| Arc::new(subject) as Arc<dyn Subject>);
     let ext4like = [ext4like::DataMode::Ordered, ext4like::DataMode::Journal]
         .map(|data| Arc::new(Ext4LikeSubject { data }) as Arc<dyn Subject>);
     bytefs.into_iter().chain(ext4like).find(|subject| subject.name() == name)
 }
 
+const BYTEFS_SUBJECTS: [ByteFsSubject; 4] = [
+    ByteFsSubject { name: BYTEFS[0], data: DataMode::Ordered, variant: Variant::Full },
+    ByteFsSubject { name: BYTEFS[1], data: DataMode::Journal, variant: Variant::Full },
+    ByteFsSubject { name: BYTEFS[2], data: DataMode::Ordered, variant: Variant::Log },
+    ByteFsSubject { name: BYTEFS[3], data: DataMode::Ordered, variant: Variant::Dual },
+];
+
 /// The names of ByteFS.
-pub const BYTEFS: [&str; 2] = ["bytefs", "bytefs-journal"];
+pub const BYTEFS: [&str; 4] = ["bytefs", "bytefs-journal", "bytefs-log", "bytefs-dual"];
 /// The names of the ext4-like file system.
 pub const EXT4LIKE: [&str; 2] = ["ext4like", "ext4like-journal"];
 /// The names there are.
-pub const NAMES: [&str; 4] = [BYTEFS[0], BYTEFS[1], EXT4LIKE[0], EXT4LIKE[1]];
+pub const NAMES: [&str; 6] = [BYTEFS[0], BYTEFS[1], BYTEFS[2], BYTEFS[3], EXT4LIKE[0], EXT4LIKE[1]];
 
 /// How large the device is that a file system is crashed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,19 +172,19 @@ pub enum Size {
 ///
 /// # Errors
 /// The profile does not exist, or is one whose crash states cannot be enumerated.
-pub fn device(profile: &str, size: Size) -> Result<Ssd, String> {
-    sized(profile, size, true)
+pub fn device(profile: &str, firmware: Firmware, size: Size) -> Result<Ssd, String> {
+    sized(profile, firmware, size, true)
 }
 
 /// A new device of a profile, which takes the time that the profile says.
 ///
 /// # Errors
 /// As [`device`].
-pub fn timed_device(profile: &str, size: Size) -> Result<Ssd, String> {
-    sized(profile, size, false)
+pub fn timed_device(profile: &str, firmware: Firmware, size: Size) -> Result<Ssd, String> {
+    sized(profile, firmware, size, false)
 }
 
-fn sized(profile: &str, size: Size, free: bool) -> Result<Ssd, String> {
+fn sized(profile: &str, firmware: Firmware, size: Size, free: bool) -> Result<Ssd, String> {
     let mut profile = Profile::named(profile).map_err(|error| error.to_string())?;
     if profile.contract().block_durability == amphi_device::BlockDurability::Flush {
         return Err(format!(
@@ -179,11 +195,13 @@ fn sized(profile: &str, size: Size, free: bool) -> Result<Ssd, String> {
     (profile.flash.channels, profile.flash.ways, profile.flash.pages_per_block) = (1, 1, 16);
     profile.log.txlog_bytes = 4096;
     profile.log.partition_bytes = 4 << 20;
-    let (region, bytes) = match size {
+    // Of the log, or of the page cache where there is one instead.
+    let (memory, bytes) = match size {
         Size::Small => (512 << 10, 4 << 20),
         Size::Cramped => (64 << 10, 4 << 20),
     };
-    profile.log.region_bytes = region;
+    profile.firmware.kind = firmware;
+    (profile.log.region_bytes, profile.firmware.cache_bytes) = (memory, memory);
     let options = OpenOptions { free, ..OpenOptions::default() };
     Ssd::try_in_memory(&profile, bytes, &options).map_err(|error| error.to_string())
 }
