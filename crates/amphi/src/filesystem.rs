@@ -6,9 +6,11 @@
 mod check;
 mod ext4like;
 
-use std::path::Path;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use amphi_crashlab::recording::Recording;
 use amphi_front_fuse::{MountError, MountOptions, Session};
 use amphi_fs_bytefs::format::FormatError;
 use amphi_fs_bytefs::tune::{self, Changes};
@@ -175,6 +177,8 @@ pub struct Use {
     pub access_times: AccessTimes,
     /// Mount options that are the file system's own business; what they do not say, its superblock says.
     pub words: Vec<String>,
+    /// Where a trace of everything that is done goes.
+    pub trace: Option<PathBuf>,
 }
 
 /// Opens the file system on a device; a crash before is recovered from here.
@@ -192,7 +196,11 @@ pub fn open(device: Arc<Ssd>, using: &Use) -> Result<Box<dyn Volume>> {
         ByteFs::mount(device, options)
     });
     match mounted {
-        Ok(fs) => Ok(Box::new(Bytefs(Arc::new(fs)))),
+        Ok(fs) => {
+            let fs = Arc::new(fs);
+            let recorded = using.trace.as_deref().map(|trace| record(&fs, trace)).transpose()?;
+            Ok(Box::new(Bytefs { fs, recorded }))
+        }
         Err(amphi_fs_bytefs::MountError::Format(FormatError::NotByteFs)) => Err(nothing_known()),
         Err(error) => Err(error.into()),
     }
@@ -210,27 +218,52 @@ fn nothing_known() -> anyhow::Error {
     anyhow!("the SSD holds no file system that this program knows; make one with: amphi mkfs --force")
 }
 
-struct Bytefs(Arc<ByteFs<Ssd>>);
+/// Writes down what is done to a file system, line by line, so that a killed daemon leaves what it has.
+fn record<F: FileSystem>(fs: &Arc<F>, trace: &Path) -> Result<Arc<Recording<F>>> {
+    let mut file = std::fs::File::create(trace)
+        .with_context(|| format!("the trace {} cannot be written", trace.display()))?;
+    let shown = trace.display().to_string();
+    let mut failed = false;
+    let sink = Box::new(move |line: &str| {
+        if let Err(error) = file.write_all(format!("{line}\n").as_bytes())
+            && !std::mem::replace(&mut failed, true)
+        {
+            eprintln!("amphi: the trace {shown} is not complete: {error}");
+        }
+    });
+    Ok(Arc::new(Recording::begin(Arc::clone(fs), sink)?))
+}
+
+struct Bytefs {
+    fs: Arc<ByteFs<Ssd>>,
+    /// The same, recorded.
+    recorded: Option<Arc<Recording<ByteFs<Ssd>>>>,
+}
 
 impl Volume for Bytefs {
     fn attach(&self, directory: &Path, options: &MountOptions) -> Result<Session, MountError> {
-        amphi_front_fuse::mount(Arc::clone(&self.0), directory, options)
+        match &self.recorded {
+            Some(recorded) => amphi_front_fuse::mount(Arc::clone(recorded), directory, options),
+            None => amphi_front_fuse::mount(Arc::clone(&self.fs), directory, options),
+        }
     }
 
     fn describe(&self) -> Value {
-        describe_bytefs(&self.0.info())
+        describe_bytefs(&self.fs.info())
     }
 
     fn flush(&self) -> Result<()> {
-        Ok(self.0.sync()?)
+        Ok(self.fs.sync()?)
     }
 
     fn trim_free(&self, shortest: u64) -> Result<u64> {
-        Ok(self.0.trim_free(shortest)?)
+        Ok(self.fs.trim_free(shortest)?)
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        let fs = Arc::into_inner(self.0).ok_or_else(|| anyhow!("the file system is still being served"))?;
+        let Self { fs, recorded } = *self;
+        drop(recorded);
+        let fs = Arc::into_inner(fs).ok_or_else(|| anyhow!("the file system is still being served"))?;
         Ok(fs.unmount()?)
     }
 }

@@ -44,7 +44,8 @@ pub struct Serving {
     /// Mount options: ro, rw, allow_other (other users may enter, within the files' permissions), private
     /// (the default), suid, nosuid, dev, nodev, relatime (the default), noatime, strictatime, async (the default),
     /// sync (every write is durable when it returns, and fsync costs nothing); and of ByteFS
-    /// data=ordered|journal, variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, inodes=N, commit=SECONDS.
+    /// data=ordered|journal, variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, inodes=N, commit=SECONDS;
+    /// trace=FILE records what is done, for amphi crash run --workload trace.
     #[arg(short = 'o', value_name = "OPTION", value_delimiter = ',')]
     option: Vec<String>,
     /// Stay in the foreground; Ctrl-C unmounts.
@@ -221,6 +222,11 @@ fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use)> 
             // What the kernel would do about it is an `fsync` request after each write.
             "sync" | "async" => using.words.push(format!("writes={word}")),
             "" => {}
+            other if other.starts_with("trace=") => {
+                // The daemon leaves the current directory.
+                let path = std::path::absolute(&other["trace=".len()..]);
+                using.trace = Some(path.with_context(|| format!("`{other}` names no file"))?);
+            }
             other if other.contains('=') => using.words.push(other.to_owned()),
             other => bail!("`{other}` is not a mount option of Amphi; see amphi mount --help"),
         }
@@ -252,7 +258,9 @@ mod tests {
         let (options, using) = read(&["ro", "allow_other", "data=journal", "noatime", "sync"]).unwrap();
         assert!(options.read_only && options.allow_other);
         let words = vec!["data=journal".to_owned(), "writes=sync".to_owned()];
-        assert_eq!(using, Use { read_only: true, access_times: AccessTimes::Never, words });
+        assert_eq!(using, Use { read_only: true, access_times: AccessTimes::Never, words, trace: None });
+        let trace = read(&["trace=ops.txt"]).unwrap().1.trace.expect("a file");
+        assert!(trace.is_absolute() && trace.ends_with("ops.txt"), "{}", trace.display());
         let error = mount_options(image.path(), &["fast".into()]).unwrap_err().to_string();
         assert!(error.contains("`fast`"), "{error}");
     }

@@ -138,7 +138,7 @@ pub fn run(
 fn work(shared: &Shared<'_>, progress: &(dyn Fn(&Report) + Sync)) -> Result<(), String> {
     let campaign = shared.campaign;
     let session =
-        Session::new(Arc::clone(&campaign.subject), &campaign.profile)?.with_trace(campaign.trace.clone());
+        Session::new(Arc::clone(&campaign.subject), &campaign.profile)?.with_trace(campaign.trace.clone())?;
     loop {
         let (from, to) = shared.take(&session);
         if from >= campaign.numbers.end || shared.stop.load(Ordering::Relaxed) {

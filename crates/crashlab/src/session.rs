@@ -41,6 +41,7 @@ pub struct Outcome {
 /// Everything that workloads of one subject share: a formatted device to fork, and the numbered sequences.
 pub struct Session {
     subject: Arc<dyn Subject>,
+    profile: String,
     origin: Arc<Ssd>,
     cramped: Arc<Ssd>,
     root: Node,
@@ -69,30 +70,37 @@ fn world(number: u64) -> Sim {
     Sim::new(number).stack_bytes(4 << 20).blocking_limit(None)
 }
 
+/// A new device with a new file system, to fork; the file system's root, and what room it has.
+fn prepared(subject: &dyn Subject, profile: &str, size: Size) -> Result<(Ssd, Node, Room), String> {
+    world(0).run(|| {
+        let rig = Arc::new(Rig::plain(subject::device(profile, subject.firmware(), size)?));
+        subject.format(&rig)?;
+        let fs = subject.mount(Arc::clone(&rig))?;
+        let room = Room::of(&*fs)?;
+        let tree = Tree::of(&*fs)?;
+        let root = tree.nodes.get(&Ino::ROOT.0).ok_or("a new file system has no root")?.clone();
+        drop(fs);
+        let ssd = Arc::into_inner(rig).ok_or("a mount that is gone still holds the device")?.into_ssd();
+        Ok((ssd.forkable().map_err(|error| error.to_string())?, root, room))
+    })
+}
+
+/// What a trace may write at most on the cramped device, in bytes and in operations, and on the roomy one, in bytes.
+const CRAMPED_BYTES: u64 = 1 << 20;
+const CRAMPED_OPERATIONS: usize = 300;
+const ROOMY_BYTES: u64 = 40 << 20;
+
 impl Session {
     /// Prepares a subject on devices of a profile.
     ///
     /// # Errors
     /// The profile or the file system is not possible, in words.
     pub fn new(subject: Arc<dyn Subject>, profile: &str) -> Result<Self, String> {
-        let prepare = |size: Size| -> Result<(Ssd, Node, Room), String> {
-            world(0).run(|| {
-                let rig = Arc::new(Rig::plain(subject::device(profile, subject.firmware(), size)?));
-                subject.format(&rig)?;
-                let fs = subject.mount(Arc::clone(&rig))?;
-                let room = Room::of(&*fs)?;
-                let tree = Tree::of(&*fs)?;
-                let root = tree.nodes.get(&Ino::ROOT.0).ok_or("a new file system has no root")?.clone();
-                drop(fs);
-                let ssd =
-                    Arc::into_inner(rig).ok_or("a mount that is gone still holds the device")?.into_ssd();
-                Ok((ssd.forkable().map_err(|error| error.to_string())?, root, room))
-            })
-        };
-        let (origin, root, room) = prepare(Size::Small)?;
-        let (cramped, _, cramped_room) = prepare(Size::Cramped)?;
+        let (origin, root, room) = prepared(&*subject, profile, Size::Small)?;
+        let (cramped, _, cramped_room) = prepared(&*subject, profile, Size::Cramped)?;
         Ok(Self {
             subject,
+            profile: profile.to_owned(),
             origin: Arc::new(origin),
             cramped: Arc::new(cramped),
             root,
@@ -105,11 +113,23 @@ impl Session {
         })
     }
 
-    /// The operations that the one workload of kind [`Kind::Trace`] does.
-    #[must_use]
-    pub fn with_trace(mut self, operations: Vec<Operation>) -> Self {
+    /// The operations that the one workload of kind [`Kind::Trace`] does: on the cramped device, unless they need more room than that has.
+    ///
+    /// # Errors
+    /// They need more room than any has.
+    pub fn with_trace(mut self, operations: Vec<Operation>) -> Result<Self, String> {
+        let bytes: u64 = operations.iter().map(Operation::bytes).sum();
+        if bytes > ROOMY_BYTES {
+            return Err(format!(
+                "the trace writes {bytes} bytes, and the laboratory's device takes {ROOMY_BYTES}; shorten it"
+            ));
+        }
+        if bytes > CRAMPED_BYTES || operations.len() > CRAMPED_OPERATIONS {
+            let (roomy, _, room) = prepared(&*self.subject, &self.profile, Size::Roomy)?;
+            (self.cramped, self.room[1]) = (Arc::new(roomy), room);
+        }
         self.trace = operations;
-        self
+        Ok(self)
     }
 
     /// The subject.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amphi_device::Lpa;
+use amphi_device::{Device, Lpa};
 use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, Variant, fsck};
 use amphi_fs_ext4like::{self as ext4like, Ext4Like};
 use amphi_ssd::Firmware;
@@ -61,7 +61,9 @@ impl Subject for ByteFsSubject {
     }
 
     fn format(&self, device: &Rig) -> Result<(), String> {
-        let options = FormatOptions { inodes: Some(512), ..FormatOptions::default() };
+        // The small devices have had 512 since IDs name crashes on them.
+        let inodes = (device.capacity_pages() / 4).max(512) as u32;
+        let options = FormatOptions { inodes: Some(inodes), ..FormatOptions::default() };
         ByteFs::format(device, &options).map_err(|error| error.to_string())
     }
 
@@ -166,6 +168,8 @@ pub enum Size {
     Small,
     /// A log that is cleaned and flash that is collected all the time.
     Cramped,
+    /// Room for what programs do in a minute.
+    Roomy,
 }
 
 /// A new device of a profile, which takes no time.
@@ -199,6 +203,7 @@ fn sized(profile: &str, firmware: Firmware, size: Size, free: bool) -> Result<Ss
     let (memory, bytes) = match size {
         Size::Small => (512 << 10, 4 << 20),
         Size::Cramped => (64 << 10, 4 << 20),
+        Size::Roomy => (1 << 20, 64 << 20),
     };
     profile.firmware.kind = firmware;
     (profile.log.region_bytes, profile.firmware.cache_bytes) = (memory, memory);

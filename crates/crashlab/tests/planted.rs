@@ -83,7 +83,7 @@ fn new_session(place: Place) -> Session {
         Script(text) => {
             let operations: Vec<Operation> =
                 text.lines().map(|line| line.parse().expect("an operation")).collect();
-            session.with_trace(operations)
+            session.with_trace(operations).expect("it is short")
         }
     }
 }

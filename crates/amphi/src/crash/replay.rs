@@ -50,7 +50,7 @@ struct With {
 fn session(id: &CrashId, with: &With) -> Result<Session> {
     let trace = with.trace.as_deref().map(read_trace).transpose()?.unwrap_or_default();
     let session = Session::new(subject_named(&id.subject)?, &with.profile).map_err(|what| anyhow!(what))?;
-    let session = session.with_trace(trace);
+    let session = session.with_trace(trace).map_err(|what| anyhow!(what))?;
     if session.count(id.workload.kind).is_some_and(|count| id.workload.number >= count) {
         return Err(anyhow!("there is no workload {}", id.workload));
     }

@@ -1,8 +1,10 @@
 //! `amphi crash`: what it prints, how it goes on, what a replay and an explanation show.
 
+use std::process::Command;
+
 use serde_json::Value;
 
-use crate::rig::{amphi, amphi_ok, complaint};
+use crate::rig::{Rig, amphi, amphi_ok, can_mount, complaint};
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -66,4 +68,45 @@ fn a_trace_is_run_as_it_is_written() {
     std::fs::write(&trace, "create a\nfly away\n").unwrap();
     let refused = amphi(&["crash", "run", "--workload", "trace", "--trace", &trace]);
     assert!(complaint(&refused).contains("line 2"), "{}", complaint(&refused));
+}
+
+/// What a shell does on a mount is recorded, and crashed everywhere in memory, without a violation.
+#[test]
+fn what_programs_do_on_a_mount_is_recorded_and_crashed() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("64M");
+    rig.mount();
+    std::fs::write(rig.on_mount("there before"), [7; 3000]).unwrap();
+    rig.umount();
+    let trace = rig.path("ops");
+    amphi_ok(&["mount", "--free", "-o", &format!("trace={trace}"), &rig.image(), &rig.mount_point()]);
+    let script = "set -e; cd \"$1\"; mkdir d; echo words > d/a; sync d/a; mv d/a d/b; ln d/b c; \
+        dd if=/dev/zero of=big bs=9000 count=2 conv=fsync 2>/dev/null; truncate -s 40 c; \
+        ln -s nowhere s; chmod 600 c; rm d/b; cat 'there before' >> c; sync";
+    let shell = Command::new("sh").args(["-c", script, "sh", &rig.mount_point()]).status().unwrap();
+    assert!(shell.success());
+    rig.umount();
+    let recorded = std::fs::read_to_string(&trace).unwrap();
+    for line in [
+        "create there%20before",
+        "write there%20before 0 3000",
+        "mkdir d",
+        "create d/a",
+        "fsync d/a",
+        "rename d/a d/b",
+        "link d/b c",
+        "fsync big",
+        "symlink nowhere s",
+        "chmod c 600",
+        "unlink d/b",
+        "sync",
+    ] {
+        assert!(recorded.lines().any(|there| there == line), "{line:?} is not in\n{recorded}");
+    }
+    let run = ["crash", "run", "--workload", "trace", "--trace", &trace, "--crash", "subsets", "--json"];
+    let report = json(&amphi_ok(&run));
+    assert_eq!(report["violations"], Value::Array(Vec::new()), "{report}\n{recorded}");
+    assert!(report["crash_points"].as_u64().unwrap() > 40, "{report}");
 }

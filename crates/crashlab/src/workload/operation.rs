@@ -197,6 +197,15 @@ impl Operation {
         matches!(self, Self::Write(..) | Self::Allocate(..))
     }
 
+    /// Bytes that it may need room for.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        match self {
+            Self::Write(_, _, _, len) | Self::Allocate(_, _, _, len) | Self::SetXattr(_, len) => *len as u64,
+            _ => 0,
+        }
+    }
+
     /// Whether it only makes durable what was done before.
     #[must_use]
     pub const fn persists(&self) -> bool {
