@@ -5,6 +5,7 @@
 //! Operations that overlap are recorded in the order in which they returned.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_rt::sync::Mutex;
@@ -328,6 +329,10 @@ impl<F: FileSystem> FileSystem for Recording<F> {
             let len = u32::try_from(length).unwrap_or(u32::MAX);
             scribe.on(ino, |path| Operation::Allocate(path, what, Place::At(offset), len));
         })
+    }
+
+    fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
+        self.fs.discard_free(range, shortest)
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
