@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask lint | test | demo`. They run real programs in real time, so the rule that keeps clocks and
+//! Developer tasks: `cargo xtask lint | test | demo | figures`. They run real programs in real time, so the rule that keeps clocks and
 //! threads behind `amphi_rt` does not bind them.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -6,6 +6,7 @@
 mod crash_lab;
 mod demo;
 mod external_suites;
+mod figures;
 mod lint;
 mod packages;
 mod step;
@@ -30,6 +31,8 @@ enum Task {
     Lint(lint::Options),
     /// Runs SQLite, git and tar on a mounted emulated SSD, kills and cuts its power, and shows what it cost.
     Demo(demo::Options),
+    /// Regenerates the figures in docs/results from experiments in virtual time.
+    Figures(figures::Options),
     /// Runs everything that continuous integration runs.
     Test(suite::Options),
 }
@@ -37,6 +40,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Demo(options) => demo::run(&root(), &options),
+        Task::Figures(options) => figures::run(&root(), &options),
         Task::Lint(options) => lint::run(&root(), &options),
         Task::Test(options) => suite::run(&root(), &options),
     };

@@ -20,7 +20,7 @@ use clap::Subcommand;
 use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::iterator::Signals;
 
-use crate::trivial;
+use crate::{experiments, trivial};
 
 /// Runs measurements.
 #[derive(clap::Args)]
@@ -28,6 +28,9 @@ use crate::trivial;
 Examples:
   amphi bench list
   amphi bench run software
+  amphi bench run fig6 --scale 0.01 --json fig6.json
+  amphi bench run varmail --fs bytefs --threads 12 --scale 0.01
+  amphi bench run random-write --set io=64 --set every=8 --scale 0.001
   amphi bench run software --only create --only overwrite --threads 1 --rounds 15 --json results.json")]
 pub struct Options {
     #[command(subcommand)]
@@ -49,6 +52,10 @@ enum What {
     Kernel(kernel::Options),
     Applications(applications::Options),
     Validate(validate::Options),
+    /// Runs every experiment and writes their results, one JSON file for each.
+    Figures(experiments::Figures),
+    /// Compares a small set of virtual-time results with stored ones, exactly.
+    Guard(experiments::Guard),
 }
 
 /// Runs a measurement.
@@ -56,9 +63,11 @@ enum What {
 struct Run {
     /// Its name.
     name: String,
-    /// Numbers of threads.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 2], value_parser = threads)]
+    /// Numbers of threads; for `software` 1 and 2 unless given. An experiment or workload takes one, for its largest group of threads.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = threads)]
     threads: Vec<usize>,
+    #[command(flatten)]
+    virtual_time: experiments::Options,
     /// Rounds: in each, every file system gets one batch of the operation, in turn.
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
@@ -97,14 +106,23 @@ pub fn run(options: &Options) -> Result<()> {
             println!(
                 "amphi bench validate   whether the baseline fs-ext4like writes what the kernel's ext4 writes"
             );
-            Ok(())
+            experiments::list()
         }
         What::ServeTrivial { directory } => serve_trivial(directory),
         What::Kernel(options) => kernel::run(options),
         What::Applications(options) => applications::run(options),
         What::Validate(options) => validate::run(options),
+        What::Figures(figures) => experiments::figures(figures),
+        What::Guard(guard) => experiments::guard(guard),
         What::Run(run) if run.name == SOFTWARE => software_path(run),
-        What::Run(run) => bail!("`{}` is not a measurement; see amphi bench list", run.name),
+        What::Run(run) => {
+            let threads = match run.threads[..] {
+                [] => None,
+                [threads] => Some(threads),
+                _ => bail!("one number of threads is needed for {}", run.name),
+            };
+            experiments::run(&run.name, threads, run.json.as_deref(), &run.virtual_time)
+        }
     }
 }
 
@@ -126,7 +144,7 @@ fn software_path(run: &Run) -> Result<()> {
     session::end_on_signals(&ended)?;
     let settings = Settings {
         amphi: std::env::current_exe().context("this program's own file cannot be found")?,
-        threads: run.threads.clone(),
+        threads: if run.threads.is_empty() { vec![1, 2] } else { run.threads.clone() },
         rounds: run.rounds as usize,
         only: run.only.clone(),
     };
@@ -163,8 +181,8 @@ fn introduce(report: &Report) {
 
 fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(threads) if (1..=64).contains(&threads) => Ok(threads),
-        _ => Err("a number of threads from 1 to 64 is needed".to_owned()),
+        Ok(threads) if (1..=4096).contains(&threads) => Ok(threads),
+        _ => Err("a number of threads from 1 to 4096 is needed".to_owned()),
     }
 }
 

@@ -9,6 +9,7 @@ mod daemon;
 mod device;
 #[cfg(test)]
 mod documented_fields;
+mod experiments;
 mod export;
 mod filesystem;
 mod fsck;

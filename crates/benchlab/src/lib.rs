@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod applications;
+pub mod experiment;
 pub mod figure;
 pub mod files;
 pub mod html;

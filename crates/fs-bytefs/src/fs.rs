@@ -185,7 +185,18 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
     }
 
     fn new_inode(&self, dir: Ino, name: Name<'_>, new: &NewInode<'_>, cred: &Cred) -> Result<Entry> {
-        namespace::create(&self.core, dir, name, new, cred)
+        self.with_room(|| namespace::create(&self.core, dir, name, new, cred))
+    }
+
+    /// Tries once more where no space is left: files with writes to come hold more than they will take, extent nodes above all, and writing them back sets that free.
+    fn with_room<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
+        match attempt() {
+            Err(Error::NoSpace) => {
+                self.core.write_back_all()?;
+                attempt()
+            }
+            outcome => outcome,
+        }
     }
 
     fn drop_reference(&self, inode: &Inode) {
@@ -363,10 +374,11 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
     fn write(&self, ino: Ino, offset: u64, data: &[u8], mut mode: WriteMode, cred: &Cred) -> Result<usize> {
         mode.sync_data |= self.core.options.sync_writes;
         mode.sync_metadata |= self.core.options.sync_writes;
-        if mode.direct {
-            return direct::write(&self.core, &*self.core.inode(ino)?, offset, data, mode, cred);
-        }
-        file::write(&self.core, &*self.core.inode(ino)?, offset, data, mode, cred)
+        let inode = &*self.core.inode(ino)?;
+        self.with_room(|| {
+            let write = if mode.direct { direct::write } else { file::write };
+            write(&self.core, inode, offset, data, mode, cred)
+        })
     }
 
     fn fsync(&self, ino: Ino, data_only: bool) -> Result<()> {

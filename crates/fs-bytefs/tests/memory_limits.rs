@@ -157,3 +157,19 @@ fn the_background_starts_long_before_its_interval_when_much_is_dirty() {
         assert_eq!(fs.cache_use().dirty, 0, "half of the limit does not");
     });
 }
+
+/// Each file with writes to come holds some blocks beyond its data, for extent nodes. Many small files held far more than the device has, and a write failed on a device
+/// that was nearly empty.
+#[test]
+fn what_dirty_files_hold_beyond_their_data_does_not_fill_the_device() {
+    Sim::new(1).run(|| {
+        let fs = mounted(
+            MountOptions { page_cache_pages: 65_536, dirty_pages: Some(32_768), ..options() },
+            "free",
+        );
+        // 6,000 pages of 32,768, and as many times five held beyond them.
+        for file in 0..6000 {
+            write(&fs, create(&fs, file), 0, &[1; PAGE]);
+        }
+    });
+}

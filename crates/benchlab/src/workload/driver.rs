@@ -135,19 +135,27 @@ fn merge(into: &mut Vec<Tally>, from: Vec<Tally>) {
     }
     for (sum, tally) in into.iter_mut().zip(from) {
         sum.bytes += tally.bytes;
+        sum.done += tally.done;
         // Both were made alike.
         let _ = sum.latency.add(&tally.latency);
     }
 }
 
 fn outcome(plan: &Plan, tallies: Vec<Vec<Tally>>, elapsed_ns: u64) -> Outcome {
-    let mut outcome =
-        Outcome { operations: 0, bytes_read: 0, bytes_written: 0, elapsed_ns, steps: Vec::new() };
+    let mut outcome = Outcome {
+        operations: 0,
+        operations_in_all: 0,
+        bytes_read: 0,
+        bytes_written: 0,
+        elapsed_ns,
+        steps: Vec::new(),
+    };
     for (group, tallies) in plan.groups.iter().zip(tallies) {
         for (step, tally) in group.steps.iter().zip(tallies) {
             let counts = step.op.counts();
             if counts {
                 outcome.operations += tally.latency.len();
+                outcome.operations_in_all += tally.done;
             }
             match step.op.name() {
                 "read" | "read-whole" => outcome.bytes_read += tally.bytes,
@@ -174,6 +182,6 @@ fn contents(seed: u64) -> Vec<u8> {
 
 impl Tally {
     pub(super) fn new() -> Self {
-        Self { bytes: 0, latency: empty() }
+        Self { bytes: 0, done: 0, latency: empty() }
     }
 }

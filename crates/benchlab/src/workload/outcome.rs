@@ -8,6 +8,8 @@ use serde::Serialize;
 pub struct Outcome {
     /// Operations on files that were completed.
     pub operations: u64,
+    /// The same, warm-up included.
+    pub operations_in_all: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
     /// Bytes written to files.

@@ -158,6 +158,9 @@ pub struct Step {
     /// At a random multiple of the size rather than after the last transfer.
     #[serde(default)]
     pub random: bool,
+    /// With a fileset in place of an open file: always the same file of the set, each thread another one.
+    #[serde(default)]
+    pub own: bool,
     /// The files opened are opened past the page cache.
     #[serde(default)]
     pub direct: bool,

@@ -20,7 +20,25 @@ macro_rules! presets {
     };
 }
 
-presets!["varmail"];
+presets![
+    "create",
+    "create-sync",
+    "delete",
+    "mkdir",
+    "rmdir",
+    "stat",
+    "random-read",
+    "sequential-read",
+    "random-write",
+    "sequential-write",
+    "append",
+    "varmail",
+    "fileserver",
+    "webproxy",
+    "webserver",
+    "oltp",
+    "oltp-sync",
+];
 
 /// A built-in personality, with some of its parameters changed.
 ///

@@ -15,6 +15,8 @@ use crate::files::{Creation, Files, Handle, OpenMode, Result};
 /// What one step of one thread came to.
 pub(super) struct Tally {
     pub(super) bytes: u64,
+    /// How often it was done, warm-up included.
+    pub(super) done: u64,
     pub(super) latency: Histogram<u64>,
 }
 
@@ -101,6 +103,7 @@ impl<'a> Thread<'a> {
                     match self.step(step)? {
                         Done::Moved(bytes) => {
                             let ended = time::now_ns();
+                            tally.done += 1;
                             if begun >= window.begin_ns && ended <= window.end_ns {
                                 tally.bytes += bytes;
                                 // The histogram grows as needed.
@@ -285,12 +288,12 @@ impl<'a> Thread<'a> {
             files.resize(length, None);
             *next = self.number % length;
         }
-        let at = *next;
-        // A sync belongs to what was written before it.
-        if step.op != Operation::Fsync {
-            *next = (at + 1) % length;
-        }
-        let at = if step.op == Operation::Fsync { (at + length - 1) % length } else { at };
+        let at = match step.op {
+            _ if step.own => self.number % length,
+            // A sync belongs to what was written before it.
+            Operation::Fsync => (*next + length - 1) % length,
+            _ => std::mem::replace(next, (*next + 1) % length),
+        };
         if let Some(opened) = files[at] {
             return Ok(Some((at, opened)));
         }
@@ -334,6 +337,8 @@ impl<'a> Thread<'a> {
                 let places = size / step.size.longest();
                 let offset = if step.random {
                     if places == 0 { 0 } else { self.chance.below(places) * step.size.longest() }
+                } else if step.op == Operation::Write && opened.position + bytes > size {
+                    0
                 } else {
                     opened.position
                 };

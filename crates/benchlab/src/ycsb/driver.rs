@@ -150,10 +150,11 @@ pub fn run(
         ended.into_iter().collect()
     });
     let elapsed_ns = time::now_ns() - shared.begin_ns.load(Ordering::Relaxed);
-    Ok(outcome(&workload.name, done?, elapsed_ns))
+    Ok(outcome(workload, done?, elapsed_ns))
 }
 
-fn outcome(name: &str, clients: Vec<Tallies>, elapsed_ns: u64) -> Outcome {
+fn outcome(workload: &Ycsb, clients: Vec<Tallies>, elapsed_ns: u64) -> Outcome {
+    let (name, warm_up_operations) = (&workload.name, workload.store.warm_up_operations);
     let mut steps: Vec<StepOutcome> = KINDS
         .iter()
         .map(|kind| StepOutcome {
@@ -176,8 +177,10 @@ fn outcome(name: &str, clients: Vec<Tallies>, elapsed_ns: u64) -> Outcome {
         let of = steps.iter().filter(|step| matches!(step.operation, "read" | "scan") == reads);
         of.map(|step| step.bytes).sum()
     };
+    let operations = steps.iter().map(|step| step.latency.len()).sum();
     Outcome {
-        operations: steps.iter().map(|step| step.latency.len()).sum(),
+        operations,
+        operations_in_all: operations + warm_up_operations,
         bytes_read: bytes(true),
         bytes_written: bytes(false),
         elapsed_ns,

@@ -1,0 +1,393 @@
+//! `amphi bench run` for what runs in virtual time: the paper's figures and single workloads.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use amphi_benchlab::experiment::lab::{self, Progress, Wishes};
+use amphi_benchlab::experiment::state::State;
+use amphi_benchlab::experiment::{Definition, EXPERIMENTS, System, Variation, cell, experiment, guard};
+use amphi_benchlab::figure::Figure;
+use amphi_benchlab::html;
+use amphi_benchlab::workload::{PRESETS, preset};
+use amphi_benchlab::ycsb;
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::TERM_SIGNALS;
+
+/// Options of experiments and workloads.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Share of the published number of files, with capacity, device memory, page cache, background intervals and run length to match; above 0, at most 1.
+    #[arg(long, value_name = "S", value_parser = scale)]
+    scale: Option<f64>,
+    /// Seed: decides everything that is left to chance.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// The file system of a single workload.
+    #[arg(long, value_name = "NAME", value_parser = system, default_value = "bytefs")]
+    fs: System,
+    /// The SSD of a single workload; see amphi ssd profiles.
+    #[arg(long, value_name = "NAME", default_value = "mssd-pcie3")]
+    profile: String,
+    /// A parameter of a single workload; can be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
+    set: Vec<(String, u64)>,
+    /// Cells of an experiment to run at once.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    jobs: usize,
+    /// Write an experiment's figure to FILE as a page that opens in a browser, without a network.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Where finished cells of experiments are kept, so that an interrupted one goes on and figures share cells; `none` for nowhere.
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+}
+
+/// Runs every experiment.
+#[derive(clap::Args)]
+pub struct Figures {
+    /// Where the results go.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// As for `run`.
+    #[arg(long, value_name = "S", value_parser = scale)]
+    scale: Option<f64>,
+    /// As for `run`.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    jobs: usize,
+    /// As for `run`.
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+}
+
+/// Compares results with stored ones.
+#[derive(clap::Args)]
+pub struct Guard {
+    /// The stored results.
+    #[arg(long, value_name = "FILE", default_value = "docs/results/guard.json")]
+    file: PathBuf,
+    /// Store what is found now, after showing how it differs.
+    #[arg(long)]
+    accept: bool,
+}
+
+/// Runs every experiment and writes the results.
+///
+/// # Errors
+/// One failed or was interrupted.
+pub fn figures(options: &Figures) -> Result<()> {
+    let mut state = open_state(options.state.as_deref())?;
+    std::fs::create_dir_all(&options.directory)
+        .with_context(|| format!("{} cannot be made", options.directory.display()))?;
+    let mut all = Vec::new();
+    for listed in EXPERIMENTS {
+        let definition = experiment(listed.name)?;
+        // What the paper gives for its full size is measured at its full size.
+        let scale = options.scale.filter(|_| definition.scale < 1.0);
+        let wishes = Wishes { scale, seed: None, threads: None, jobs: options.jobs };
+        let begun = Instant::now();
+        let figure = figure(&definition, &wishes, &mut state)?;
+        let file = options.directory.join(format!("{}.json", listed.name));
+        write_json(Some(&file), &serde_json::to_value(&figure)?)?;
+        println!("{:<9} {:>6.1} s  {}", listed.name, begun.elapsed().as_secs_f64(), file.display());
+        all.push(figure);
+    }
+    write_page(&options.directory.join("index.html"), &all)
+}
+
+fn write_page(file: &Path, figures: &[Figure]) -> Result<()> {
+    let page = html::page("Amphi: the paper's figures, measured in virtual time", figures);
+    std::fs::write(file, page).with_context(|| format!("{} cannot be written", file.display()))
+}
+
+/// Runs the guard.
+///
+/// # Errors
+/// Results differ, unless that is accepted.
+pub fn guard(options: &Guard) -> Result<()> {
+    let now = guard::run()?;
+    let before = std::fs::read_to_string(&options.file).ok();
+    let stored = before.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let stored = stored.unwrap_or(guard::Stored { results: Vec::new() });
+    let differences = guard::differences(&stored, &now)?;
+    for line in &differences {
+        println!("{line}");
+    }
+    if differences.is_empty() {
+        println!("{} results are as stored in {}", now.results.len(), options.file.display());
+    } else if options.accept {
+        write_json(Some(&options.file), &serde_json::to_value(&now)?)?;
+        println!("accepted: {} is written", options.file.display());
+    } else {
+        bail!("virtual-time results have changed; if that is meant: amphi bench guard --accept");
+    }
+    Ok(())
+}
+
+/// Lists experiments and workloads.
+pub fn list() -> Result<()> {
+    println!("\nExperiments in virtual time, ours beside the published values:");
+    for listed in EXPERIMENTS {
+        println!("{:<18} {}", listed.name, experiment(listed.name)?.title);
+    }
+    println!("\nWorkloads in virtual time:");
+    for listed in PRESETS {
+        let personality = preset(listed.name, &[])?;
+        let parameters: Vec<String> =
+            personality.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        println!("{:<18} {} {}", listed.name, personality.description, parameters.join(" "));
+    }
+    for (name, _) in ycsb::PRESETS {
+        println!("{name:<18} {}", ycsb::preset(name)?.description);
+    }
+    Ok(())
+}
+
+/// Runs the experiment or workload of a name.
+pub fn run(name: &str, threads: Option<usize>, json: Option<&Path>, options: &Options) -> Result<()> {
+    if EXPERIMENTS.iter().any(|known| known.name == name) {
+        let definition = experiment(name)?;
+        let wishes = Wishes { scale: options.scale, seed: options.seed, threads, jobs: options.jobs };
+        let mut state = open_state(options.state.as_deref())?;
+        let figure = figure(&definition, &wishes, &mut state)?;
+        let to_stdout = json.is_some_and(|file| file.as_os_str() == "-");
+        if !to_stdout {
+            print(&figure);
+        }
+        if let Some(file) = &options.html {
+            write_page(file, std::slice::from_ref(&figure))?;
+        }
+        return write_json(json, &serde_json::to_value(&figure)?);
+    }
+    if PRESETS.iter().any(|known| known.name == name) || ycsb::PRESETS.iter().any(|known| known.0 == name) {
+        return workload(name, threads, json, options);
+    }
+    bail!("`{name}` is not a measurement; see amphi bench list")
+}
+
+/// Runs an experiment with a progress bar.
+///
+/// # Errors
+/// A cell failed, or the run was interrupted.
+pub fn figure(definition: &Definition, wishes: &Wishes, state: &mut State) -> Result<Figure> {
+    let ended = Arc::new(AtomicBool::new(false));
+    for &signal in TERM_SIGNALS {
+        // The second one ends the program at once: a cell may take long.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&ended))?;
+        signal_hook::flag::register(signal, Arc::clone(&ended)).context("signals cannot be caught")?;
+    }
+    let bar = ProgressBar::new(0);
+    let style = "{prefix} [{bar:30}] {pos}/{len} cells, {elapsed} gone, about {eta} left  {msg}";
+    bar.set_style(ProgressStyle::with_template(style)?.progress_chars("=> "));
+    bar.set_prefix(definition.name.clone());
+    let tell = |progress: Progress<'_>| match progress {
+        Progress::Begun { cells, finished } => {
+            bar.set_length(cells as u64);
+            if finished > 0 {
+                bar.set_message(format!("({finished} finished before)"));
+            }
+            bar.tick();
+        }
+        Progress::Done(cell) => {
+            bar.set_message(format!("{} on {}", cell.workload, cell.system.title()));
+            bar.inc(1);
+        }
+    };
+    let figure = lab::run(definition, wishes, state, &|| !ended.load(Ordering::Relaxed), &tell)?;
+    bar.finish_and_clear();
+    figure.context("interrupted; the same command goes on where this one stopped")
+}
+
+/// Prints a figure as a table: ours, the paper's, the ratio.
+fn print(figure: &Figure) {
+    println!(
+        "{}: {}\n{}\nClaim ({}): {}",
+        figure.name, figure.title, figure.question, figure.claim_row, figure.claim
+    );
+    println!("Scale {}, seed {}.\n", figure.scale, figure.seed);
+    let unit = if figure.unit.is_empty() { "x" } else { &figure.unit };
+    println!("{:<44} {:<34} {:>12} {:>10} {:>7}", "", "", format!("ours, {unit}"), "paper", "ratio");
+    for group in &figure.groups {
+        for bar in &group.bars {
+            let shown = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
+            println!(
+                "{:<44} {:<34} {:>12.3} {:>10} {:>7}{}",
+                group.label,
+                bar.series,
+                bar.ours,
+                shown(bar.published),
+                shown(bar.ratio()),
+                if bar.differs() { " *" } else { "" },
+            );
+        }
+    }
+    if !figure.differences.is_empty() {
+        println!("\n* more than a fifth off:");
+    }
+    for difference in &figure.differences {
+        println!("  {} ({:.2} of the published): {}", difference.place, difference.ratio, difference.why);
+    }
+    for place in figure.unexplained() {
+        println!("  {place}: not explained");
+    }
+}
+
+fn workload(name: &str, threads: Option<usize>, json: Option<&Path>, options: &Options) -> Result<()> {
+    let cell = cell::Cell {
+        workload: name.to_owned(),
+        parameters: options.set.iter().cloned().collect(),
+        threads,
+        system: options.fs,
+        profile: options.profile.clone(),
+        variation: Variation::default(),
+        scale: options.scale.unwrap_or(0.01),
+        seed: options.seed.unwrap_or(1),
+    };
+    let begun = Instant::now();
+    let (result, speed) = cell::run_timed(&cell)?;
+    let real = begun.elapsed().as_secs_f64();
+    if json.is_none_or(|file| file.as_os_str() != "-") {
+        println!(
+            "{name} on {}, {} threads, scale {}: {} operations in {:.3} virtual s, {:.0} a second",
+            cell.system.title(),
+            result.threads,
+            cell.scale,
+            result.operations,
+            result.elapsed_ns as f64 / 1e9,
+            result.operations_per_second(),
+        );
+        println!("{:<14} {:>10} {:>10} {:>10} {:>10} {:>10}  us", "", "count", "mean", "p50", "p99", "p99.9");
+        for of in &result.latencies {
+            let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
+            println!(
+                "{:<14} {:>10} {:>10.1} {:>10} {:>10} {:>10}",
+                of.operation,
+                of.count,
+                of.mean_ns / 1e3,
+                us(of.p50_ns),
+                us(of.p99_ns),
+                us(of.p999_ns)
+            );
+        }
+        let counters = &result.counters;
+        println!(
+            "host wrote {} KB, read {} KB; flash written {} KB, read {} KB; {} flushes, {} commits",
+            counters.bytes("write", |_| true) >> 10,
+            counters.bytes("read", |_| true) >> 10,
+            counters.flash_written() >> 10,
+            counters.flash_read() >> 10,
+            counters.flushes,
+            counters.commits,
+        );
+        println!(
+            "simulated in {:.2} s, {:.2} s of it the run: {:.0} operations per real second",
+            real,
+            speed.seconds,
+            speed.operations as f64 / speed.seconds.max(1e-9),
+        );
+    }
+    write_json(json, &serde_json::to_value(&result)?)
+}
+
+fn write_json(json: Option<&Path>, value: &serde_json::Value) -> Result<()> {
+    let Some(file) = json else { return Ok(()) };
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    if file.as_os_str() == "-" {
+        print!("{text}");
+        return Ok(());
+    }
+    std::fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))
+}
+
+/// Finished cells of this very program.
+fn open_state(wished: Option<&Path>) -> Result<State> {
+    let path = match wished {
+        Some(path) if path.as_os_str() == "none" => return Ok(State::in_memory()),
+        Some(path) => path.to_owned(),
+        None => {
+            let home =
+                |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+            let cache = home("XDG_CACHE_HOME").or_else(|| home("HOME").map(|home| home.join(".cache")));
+            let Some(cache) = cache else { return Ok(State::in_memory()) };
+            cache.join("amphi").join("experiments.jsonl")
+        }
+    };
+    let program = std::env::current_exe().and_then(std::fs::read).context("this program cannot be read")?;
+    State::in_file(&path, &format!("{:08x}-{}", crc32c::crc32c(&program), program.len()))
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if scale > 0.0 && scale <= 1.0 => Ok(scale),
+        _ => Err("a number above 0 and at most 1 is needed".to_owned()),
+    }
+}
+
+fn system(text: &str) -> Result<System, String> {
+    System::named(text).ok_or_else(|| format!("write one of {}", System::NAMES.join(", ")))
+}
+
+fn parameter(text: &str) -> Result<(String, u64), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.parse().map_err(|_| format!("{value} is not a whole number"))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use amphi_benchlab::figure::{Bar, Detail, Explanation, Group, Latency, SCHEMA};
+
+    use super::*;
+    use crate::documented_fields;
+
+    #[test]
+    fn every_field_of_a_figure_is_documented_and_the_other_way_round() {
+        let text = String::new;
+        let bar = Bar {
+            series: text(),
+            ours: 1.0,
+            published: Some(2.0),
+            note: Some(text()),
+            details: vec![Detail { name: text(), value: 1.0, unit: text() }],
+        };
+        let figure = Figure {
+            schema: SCHEMA,
+            name: text(),
+            title: text(),
+            question: text(),
+            claim: text(),
+            claim_row: text(),
+            command: text(),
+            seed: 1,
+            scale: 1.0,
+            unit: text(),
+            logarithmic: false,
+            method: text(),
+            groups: vec![Group { label: text(), bars: vec![bar] }],
+            differences: vec![Explanation { place: text(), ratio: 0.5, why: text() }],
+            latencies: vec![Latency {
+                label: text(),
+                series: text(),
+                operation: text(),
+                count: 1,
+                mean_ns: 1.0,
+                p50_ns: 1,
+                p95_ns: 1,
+                p99_ns: 1,
+                p999_ns: 1,
+            }],
+        };
+        let printed = serde_json::to_value(figure).expect("JSON");
+        documented_fields::compare(&printed, include_str!("../../../docs/experiments.md"));
+    }
+
+    #[test]
+    fn a_scale_is_a_share() {
+        assert_eq!(scale("0.01"), Ok(0.01));
+        for bad in ["0", "-1", "1.5", "NaN", "much"] {
+            assert!(scale(bad).is_err(), "{bad}");
+        }
+        assert!(system("ext5").unwrap_err().contains("ext4"));
+    }
+}

@@ -1,0 +1,215 @@
+//! One cell of an experiment: a workload on a file system on a device, in virtual time, from an empty device to counters.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use amphi_rt::Sim;
+use amphi_rt::sync::Mutex;
+use amphi_ssd::{OpenOptions, Ssd};
+use anyhow::{Context, Result, anyhow};
+use serde::{Deserialize, Serialize};
+
+use super::counters::Counters;
+use super::definition::Variation;
+use super::machine::Machine;
+use super::system::System;
+use crate::files::{Files, LibraryFiles};
+use crate::workload::{LatencySummary, Outcome, Plan, Settings, prepare, preset, run as run_workload};
+use crate::ycsb::{self, Ycsb};
+
+/// What one cell runs. Two cells that are equal come to the same result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The personality.
+    pub workload: String,
+    /// Its parameters that are changed.
+    pub parameters: BTreeMap<String, u64>,
+    /// Threads in its largest group, if not as many as it says.
+    pub threads: Option<usize>,
+    /// The file system.
+    pub system: System,
+    /// The device's profile.
+    pub profile: String,
+    /// What is changed of the device.
+    pub variation: Variation,
+    /// Scale.
+    pub scale: f64,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// What a cell came to. All of it is virtual: it is the same on every machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CellResult {
+    /// Operations on files in the window that counts.
+    pub operations: u64,
+    /// Length of that window, ns.
+    pub elapsed_ns: u64,
+    /// Bytes that the workload read.
+    pub bytes_read: u64,
+    /// Bytes that the workload wrote.
+    pub bytes_written: u64,
+    /// What the device counted from the beginning of the window until a `sync` after its end.
+    pub counters: Counters,
+    /// How long operations took.
+    pub latencies: Vec<OperationLatency>,
+    /// Threads of the workload.
+    pub threads: usize,
+}
+
+/// How long one operation took in the window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperationLatency {
+    /// The operation.
+    pub operation: String,
+    /// How many.
+    pub count: u64,
+    /// The mean, ns.
+    pub mean_ns: f64,
+    /// The median, ns.
+    pub p50_ns: u64,
+    /// The 95th percentile, ns.
+    pub p95_ns: u64,
+    /// The 99th percentile, ns.
+    pub p99_ns: u64,
+    /// The 99.9th percentile, ns.
+    pub p999_ns: u64,
+}
+
+impl CellResult {
+    /// Operations a second.
+    #[must_use]
+    pub fn operations_per_second(&self) -> f64 {
+        self.operations as f64 * 1e9 / self.elapsed_ns.max(1) as f64
+    }
+}
+
+/// How fast a cell was simulated, which depends on the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Speed {
+    /// Operations on files, warm-up included.
+    pub operations: u64,
+    /// Real time of the workload's run, making its files not included, s.
+    pub seconds: f64,
+}
+
+/// Runs a cell.
+///
+/// # Errors
+/// What it asks for does not exist, or the workload failed on the file system.
+pub fn run(cell: &Cell) -> Result<CellResult> {
+    run_timed(cell).map(|(result, _)| result)
+}
+
+/// As [`run`], and how fast that was.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_timed(cell: &Cell) -> Result<(CellResult, Speed)> {
+    let machine = Machine::new(&cell.profile, cell.system.firmware(), cell.scale, &cell.variation)
+        .map_err(|message| anyhow!("{message}"))?;
+    let work = Work::of(cell)?;
+    // Days: how long a workload takes is its own business. No watchdog: a batch of work may take a busy machine seconds.
+    let sim = Sim::new(cell.seed)
+        .host(machine.host.clone())
+        .time_limit_ns(30 * 86_400 * 1_000_000_000)
+        .blocking_limit(None);
+    sim.try_run(|| in_sim(cell, &machine, &work)).map_err(|failure| anyhow!("{failure}"))?
+}
+
+/// What a cell does.
+enum Work {
+    Files(Plan),
+    Store(Ycsb),
+}
+
+impl Work {
+    fn of(cell: &Cell) -> Result<Self> {
+        if cell.workload.starts_with("ycsb-") {
+            anyhow::ensure!(cell.parameters.is_empty(), "{} has no parameters", cell.workload);
+            let workload = ycsb::preset(&cell.workload)?.scaled(cell.scale);
+            return Ok(Self::Store(match cell.threads {
+                Some(clients) => workload.with_clients(clients),
+                None => workload,
+            }));
+        }
+        let parameters: Vec<(String, u64)> =
+            cell.parameters.iter().map(|(name, value)| (name.clone(), *value)).collect();
+        let mut personality = preset(&cell.workload, &parameters)?.scaled(cell.scale);
+        if let Some(threads) = cell.threads {
+            personality = personality.with_threads(threads);
+        }
+        Ok(Self::Files(Plan::new(&personality)?))
+    }
+
+    fn threads(&self) -> usize {
+        match self {
+            Self::Files(plan) => plan.threads(),
+            Self::Store(workload) => workload.store.clients,
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "how long a simulation takes is not the simulation's business")]
+fn in_sim(cell: &Cell, machine: &Machine, work: &Work) -> Result<(CellResult, Speed)> {
+    let ssd = Ssd::try_in_memory(&machine.device, machine.capacity_bytes, &OpenOptions::default())?;
+    let ssd = Arc::new(ssd);
+    cell.system.format(&ssd, machine)?;
+    let settings = Settings { seed: cell.seed };
+    let mut mounted = cell.system.mount(&ssd, machine)?;
+    let begun = Mutex::new(Counters::default());
+    let begin = || *begun.lock() = Counters::of(&ssd.stats());
+    let files = || LibraryFiles::new(mounted.file_system(), machine.costs);
+    let (outcome, seconds, counters) = match work {
+        Work::Files(plan) => {
+            let prepared =
+                prepare(&files(), plan, settings).context("the workload's files cannot be made")?;
+            // The run begins with nothing in the host's memory.
+            mounted.unmount()?;
+            mounted = cell.system.mount(&ssd, machine)?;
+            let files = LibraryFiles::new(mounted.file_system(), machine.costs);
+            let real = std::time::Instant::now();
+            let outcome =
+                run_workload(&files, &prepared, plan, settings, &begin).context("the workload failed")?;
+            let seconds = real.elapsed().as_secs_f64();
+            // What the workload left to be written later belongs to it.
+            files.sync()?;
+            (outcome, seconds, Counters::of(&ssd.stats()).since(&begun.lock()))
+        }
+        Work::Store(workload) => {
+            let files: Arc<dyn Files> = Arc::new(files());
+            let loaded = ycsb::load(Arc::clone(&files), "store", workload, settings)
+                .context("the store cannot be loaded")?;
+            let real = std::time::Instant::now();
+            let outcome = ycsb::run(&loaded, workload, settings, &begin).context("the workload failed")?;
+            let seconds = real.elapsed().as_secs_f64();
+            files.sync()?;
+            (outcome, seconds, Counters::of(&ssd.stats()).since(&begun.lock()))
+        }
+    };
+    mounted.unmount()?;
+    let speed = Speed { operations: outcome.operations_in_all, seconds };
+    Ok((result(work.threads(), &outcome, counters), speed))
+}
+
+fn result(threads: usize, outcome: &Outcome, counters: Counters) -> CellResult {
+    let mut operations: Vec<&str> =
+        outcome.steps.iter().filter(|step| step.counts).map(|step| step.operation).collect();
+    operations.sort_unstable();
+    operations.dedup();
+    let latency = |operation: &str| {
+        let LatencySummary { count, mean_ns, p50_ns, p95_ns, p99_ns, p999_ns, .. } =
+            outcome.latency(operation);
+        let operation = operation.to_owned();
+        OperationLatency { operation, count, mean_ns, p50_ns, p95_ns, p99_ns, p999_ns }
+    };
+    CellResult {
+        operations: outcome.operations,
+        elapsed_ns: outcome.elapsed_ns,
+        bytes_read: outcome.bytes_read,
+        bytes_written: outcome.bytes_written,
+        counters,
+        latencies: operations.into_iter().map(latency).filter(|latency| latency.count > 0).collect(),
+        threads,
+    }
+}

@@ -1,0 +1,229 @@
+//! An experiment as it is written down: question, configuration, claim, published values with their places, explanations.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::system::System;
+use crate::workload::preset;
+use crate::ycsb;
+
+/// Why an experiment cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DefinitionError {
+    /// None has this name.
+    #[error("no experiment is called {name}; there are {known}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// It is not TOML, or has a key or value that none has.
+    #[error("experiment {name} cannot be read: {why}")]
+    Syntax {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// An experiment.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// Short name: `fig6`.
+    pub name: String,
+    /// Title.
+    pub title: String,
+    /// What it answers.
+    pub question: String,
+    /// What was published.
+    pub claim: String,
+    /// The row in `docs/papers.md` that it belongs to.
+    pub claim_row: String,
+    /// What is measured, and how.
+    pub method: String,
+    /// How cells become bars.
+    pub measure: Measure,
+    /// Unit of the bars; empty for ratios.
+    #[serde(default)]
+    pub unit: String,
+    /// Whether bars span decades.
+    #[serde(default)]
+    pub logarithmic: bool,
+    /// Seed unless told otherwise.
+    pub seed: u64,
+    /// Scale unless told otherwise.
+    pub scale: f64,
+    /// The device's profile.
+    pub profile: String,
+    /// The file systems; the first one is what the others are compared with.
+    pub systems: Vec<System>,
+    /// The workloads.
+    #[serde(rename = "case", default)]
+    pub cases: Vec<Case>,
+    /// What is changed of the device; nothing, if there is none.
+    #[serde(rename = "variation", default)]
+    pub variations: Vec<Variation>,
+    /// The published values.
+    #[serde(default)]
+    pub published: Vec<Published>,
+    /// Explanations of differences, for those that the counters alone do not give.
+    #[serde(rename = "explained", default)]
+    pub explained: Vec<Explained>,
+}
+
+/// How cells become bars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Operations a second, as a multiple of the first file system's.
+    Throughput,
+    /// Bytes between host and device for an operation, metadata and data apart, as a share of all of the first file system's.
+    HostTraffic,
+    /// Bytes read from and written to flash for an operation, as a share of all of the first file system's.
+    FlashTraffic,
+    /// Bytes between host and device for each byte that the workload reads and writes.
+    Amplification,
+    /// Bytes between host and device by structure, in percent.
+    Structures,
+    /// Operations a second, as a multiple of those with the first variation.
+    Sensitivity,
+    /// The published points of the device's profile.
+    DevicePoints,
+    /// RECOVER of a full log.
+    Recovery,
+}
+
+/// A workload of an experiment.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// Its name in the figure; the workload's if there is none.
+    #[serde(default)]
+    pub label: Option<String>,
+    /// The personality.
+    pub workload: String,
+    /// Parameters of it to change.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, u64>,
+}
+
+impl Case {
+    /// Its name in the figure.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        self.label.as_deref().unwrap_or(&self.workload)
+    }
+}
+
+/// What is changed of the device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variation {
+    /// Its name in the figure.
+    #[serde(default)]
+    pub label: String,
+    /// Another profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Bytes of a log region, at scale 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_bytes: Option<u64>,
+    /// Time of a flash read, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flash_read_ns: Option<u64>,
+    /// Time of a flash program, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flash_program_ns: Option<u64>,
+}
+
+/// A published value.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The group of bars.
+    pub group: String,
+    /// The bar.
+    pub series: String,
+    /// The value; none where the paper says something in words only.
+    #[serde(default)]
+    pub value: Option<f64>,
+    /// Figure, table or page.
+    pub source: String,
+    /// Whether it was read off a drawing rather than printed.
+    #[serde(default)]
+    pub read_off: bool,
+}
+
+/// An explanation.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explained {
+    /// Group and series, as `varmail / ByteFS`.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// Why.
+    pub why: String,
+}
+
+/// An experiment that is built in.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// Its name.
+    pub name: &'static str,
+    /// Its text.
+    pub toml: &'static str,
+}
+
+macro_rules! experiments {
+    ($($name:literal),* $(,)?) => {
+        /// Every experiment that is built in, in the order of the paper.
+        pub const EXPERIMENTS: &[Experiment] = &[
+            $(Experiment { name: $name, toml: include_str!(concat!("../../../../experiments/", $name, ".toml")) }),*
+        ];
+    };
+}
+
+experiments![
+    "table1", "table2", "fig1", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13", "fig14",
+    "recovery",
+];
+
+/// A built-in experiment.
+///
+/// # Errors
+/// There is none of that name.
+pub fn experiment(name: &str) -> Result<Definition, DefinitionError> {
+    let found = EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| {
+        let known = EXPERIMENTS.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ");
+        DefinitionError::Unknown { name: name.to_owned(), known }
+    })?;
+    Definition::from_toml(found.toml).map_err(|why| DefinitionError::Syntax { name: name.to_owned(), why })
+}
+
+impl Definition {
+    /// Reads an experiment.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_toml(text: &str) -> Result<Self, String> {
+        let mut read: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        for case in &read.cases {
+            let parameters: Vec<_> =
+                case.parameters.iter().map(|(name, value)| (name.clone(), *value)).collect();
+            if !ycsb::PRESETS.iter().any(|(name, _)| *name == case.workload) {
+                preset(&case.workload, &parameters).map_err(|error| error.to_string())?;
+            }
+        }
+        if read.systems.is_empty() {
+            return Err("it names no file system".to_owned());
+        }
+        if read.variations.is_empty() {
+            read.variations.push(Variation::default());
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,247 @@
+//! Runs an experiment: its cells, as far as they are not finished yet, and then its figure.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use amphi_rt::sync::Mutex;
+use amphi_rt::task;
+use amphi_ssd::{Profile, calibrate};
+use anyhow::{Context, Result, anyhow};
+
+use super::cell::{self, Cell, CellResult};
+use super::definition::{Definition, Measure};
+use super::explain::from_counters;
+use super::measure::{Results, bar};
+use super::recovery;
+use super::state::State;
+use crate::figure::{Explanation, Figure, Group, Latency, SCHEMA};
+
+/// What of an experiment is to be different.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Wishes {
+    /// Another scale.
+    pub scale: Option<f64>,
+    /// Another seed.
+    pub seed: Option<u64>,
+    /// Other numbers of threads, in each workload's largest group.
+    pub threads: Option<usize>,
+    /// Cells at once; 0 counts as 1.
+    pub jobs: usize,
+}
+
+/// What a run tells while it goes on.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// So many cells are to be run, beside those that were finished before.
+    Begun {
+        /// Cells to be run.
+        cells: usize,
+        /// Cells finished before.
+        finished: usize,
+    },
+    /// A cell is finished.
+    Done(&'a Cell),
+}
+
+/// The cells of an experiment, by variation, case and system.
+#[must_use]
+pub fn cells(definition: &Definition, wishes: &Wishes) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for variation in &definition.variations {
+        for case in &definition.cases {
+            for system in &definition.systems {
+                let mut variation = variation.clone();
+                // It names a group of bars, and does nothing to the cell.
+                variation.label.clear();
+                cells.push(Cell {
+                    workload: case.workload.clone(),
+                    parameters: case.parameters.clone(),
+                    threads: wishes.threads,
+                    system: *system,
+                    profile: definition.profile.clone(),
+                    variation,
+                    scale: wishes.scale.unwrap_or(definition.scale),
+                    seed: wishes.seed.unwrap_or(definition.seed),
+                });
+            }
+        }
+    }
+    cells
+}
+
+/// Runs what is not finished of an experiment and draws up its figure. `None` if `proceed` became false before; what was finished by then is in `state`.
+///
+/// # Errors
+/// A cell failed, or the state cannot be written.
+pub fn run(
+    definition: &Definition,
+    wishes: &Wishes,
+    state: &mut State,
+    proceed: &(dyn Fn() -> bool + Sync),
+    tell: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<Option<Figure>> {
+    let cells = cells(definition, wishes);
+    let missing: Vec<&Cell> = cells.iter().filter(|cell| state.get(cell).is_none()).collect();
+    tell(Progress::Begun { cells: missing.len(), finished: cells.len() - missing.len() });
+    run_cells(&missing, wishes.jobs, state, proceed, tell)?;
+    let results: Option<Vec<CellResult>> = cells.iter().map(|cell| state.get(cell)).collect();
+    // Without all of them, it was interrupted.
+    results.map(|results| figure(definition, wishes, &results)).transpose()
+}
+
+fn run_cells(
+    missing: &[&Cell],
+    jobs: usize,
+    state: &mut State,
+    proceed: &(dyn Fn() -> bool + Sync),
+    tell: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let state = Mutex::new(state);
+    let work = || -> Result<()> {
+        while proceed() {
+            let Some(cell) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+            let named = || format!("{} on {}", cell.workload, cell.system.title());
+            let result = cell::run(cell).with_context(named);
+            if result.is_err() {
+                // The others need not go on.
+                next.store(missing.len(), Ordering::Relaxed);
+            }
+            state.lock().put(cell, result?)?;
+            tell(Progress::Done(cell));
+        }
+        Ok(())
+    };
+    task::scope(|scope| {
+        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn("cells", work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join())
+    })
+}
+
+fn figure(definition: &Definition, wishes: &Wishes, cells: &[CellResult]) -> Result<Figure> {
+    let scale = wishes.scale.unwrap_or(definition.scale);
+    let seed = wishes.seed.unwrap_or(definition.seed);
+    let results = Results { definition, cells };
+    let mut groups = match definition.measure {
+        Measure::DevicePoints => device_points(definition)?,
+        Measure::Recovery => recovery::groups(&definition.profile, scale, seed)?,
+        _ => results.bars(),
+    };
+    publish(definition, &mut groups)?;
+    let mut figure = Figure {
+        schema: SCHEMA,
+        name: definition.name.clone(),
+        title: definition.title.clone(),
+        question: definition.question.clone(),
+        claim: definition.claim.clone(),
+        claim_row: definition.claim_row.clone(),
+        command: command(definition, wishes),
+        seed,
+        scale,
+        unit: definition.unit.clone(),
+        logarithmic: definition.logarithmic,
+        method: definition.method.clone(),
+        groups,
+        differences: Vec::new(),
+        latencies: latencies(&results),
+    };
+    figure.differences = differences(definition, &results, &figure);
+    Ok(figure)
+}
+
+/// The command that makes the same figure again.
+fn command(definition: &Definition, wishes: &Wishes) -> String {
+    let mut command = format!("amphi bench run {}", definition.name);
+    if let Some(scale) = wishes.scale {
+        command += &format!(" --scale {scale}");
+    }
+    if let Some(seed) = wishes.seed {
+        command += &format!(" --seed {seed}");
+    }
+    if let Some(threads) = wishes.threads {
+        command += &format!(" --threads {threads}");
+    }
+    command
+}
+
+/// Puts the published values beside ours.
+fn publish(definition: &Definition, groups: &mut [Group]) -> Result<()> {
+    for published in &definition.published {
+        let group = groups.iter_mut().find(|group| group.label == published.group);
+        let bar = group.and_then(|group| group.bars.iter_mut().find(|bar| bar.series == published.series));
+        let bar = bar.ok_or_else(|| {
+            anyhow!(
+                "{}: nothing is measured for the published {} / {}",
+                definition.name,
+                published.group,
+                published.series
+            )
+        })?;
+        bar.published = published.value;
+        let how = if published.read_off { ", read off the drawing" } else { "" };
+        bar.note = Some(format!("{}{how}", published.source));
+    }
+    Ok(())
+}
+
+fn differences(definition: &Definition, results: &Results<'_>, figure: &Figure) -> Vec<Explanation> {
+    let mut differences = Vec::new();
+    for group in &figure.groups {
+        for bar in &group.bars {
+            let (true, Some(ratio)) = (bar.differs(), bar.ratio()) else { continue };
+            let place = format!("{} / {}", group.label, bar.series);
+            let written = definition.explained.iter().find(|explained| explained.place == place);
+            let counted = results.behind(&group.label, &bar.series).map(from_counters);
+            let why: Vec<String> =
+                written.map(|explained| explained.why.clone()).into_iter().chain(counted).collect();
+            if !why.is_empty() {
+                differences.push(Explanation { place, ratio, why: why.join(" ") });
+            }
+        }
+    }
+    differences
+}
+
+fn latencies(results: &Results<'_>) -> Vec<Latency> {
+    let definition = results.definition;
+    let mut latencies = Vec::new();
+    if definition.measure != Measure::Throughput {
+        return latencies;
+    }
+    for (variation, case) in
+        (0..definition.variations.len()).flat_map(|v| (0..definition.cases.len()).map(move |c| (v, c)))
+    {
+        for (system, named) in definition.systems.iter().enumerate() {
+            for of in &results.of(variation, case, system).latencies {
+                latencies.push(Latency {
+                    label: results.label(variation, case),
+                    series: named.title().to_owned(),
+                    operation: of.operation.clone(),
+                    count: of.count,
+                    mean_ns: of.mean_ns,
+                    p50_ns: of.p50_ns,
+                    p95_ns: of.p95_ns,
+                    p99_ns: of.p99_ns,
+                    p999_ns: of.p999_ns,
+                });
+            }
+        }
+    }
+    latencies
+}
+
+/// The published points of the device, one group for each unit.
+fn device_points(definition: &Definition) -> Result<Vec<Group>> {
+    let profile = Profile::named(&definition.profile)?;
+    let mut groups: Vec<Group> = Vec::new();
+    for point in calibrate(&profile)? {
+        let mut bar = bar(&point.name, point.measured.unwrap_or(0.0));
+        bar.published = Some(point.published);
+        bar.note = Some(point.source);
+        let label = format!("M-SSD, {}", point.unit);
+        match groups.iter_mut().find(|group| group.label == label) {
+            Some(group) => group.bars.push(bar),
+            None => groups.push(Group { label, bars: vec![bar] }),
+        }
+    }
+    Ok(groups)
+}

@@ -1,0 +1,102 @@
+//! The machine of an experiment: host, device and their memory, all made small together by a scale.
+//!
+//! A scaled machine is the published one made small: capacity, the device's log, cache and transaction log, the host's page cache, background intervals and run length are
+//! multiplied by the scale, as the number of files is. Latencies, bandwidths, processors and what follows from parallelism (the write buffer in front of the dies) stay, so
+//! that what one operation meets is the same.
+
+use amphi_rt::cpu::HostProfile;
+use amphi_ssd::{Firmware, Profile};
+use serde::Deserialize;
+
+use super::definition::Variation;
+use crate::files::HostCosts;
+
+/// A machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The host's processors.
+    pub host: HostProfile,
+    /// What file operations cost them.
+    pub costs: HostCosts,
+    /// The device.
+    pub device: Profile,
+    /// Its capacity.
+    pub capacity_bytes: u64,
+    /// Pages of the host's page cache.
+    pub cache_pages: usize,
+    /// Of those, dirty ones from which on writers wait.
+    pub dirty_pages: usize,
+    /// Inodes of a new file system.
+    pub inodes: u32,
+    /// Pages of a new file system's journal.
+    pub journal_pages: u32,
+    /// How often what is dirty is written back, ns.
+    pub commit_interval_ns: u64,
+    /// Age at which a dirty page is written back where that is done by age, ns.
+    pub dirty_expire_ns: u64,
+}
+
+/// `experiments/machine.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    capacity_bytes: u64,
+    memory_bytes: u64,
+    dirty_percent: u64,
+    inodes: u64,
+    journal_bytes: u64,
+    commit_interval_ns: u64,
+    dirty_expire_ns: u64,
+    host: toml::Table,
+    costs: HostCosts,
+}
+
+const TEXT: &str = include_str!("../../../../experiments/machine.toml");
+const PAGE: u64 = 4096;
+/// The smallest values with which everything still works: room for a few transactions, and for what all threads do at once.
+const CAPACITY_MIN: u64 = 192 << 20;
+const LOG_MIN: u64 = 256 << 10;
+const CACHE_MIN: u64 = 16 << 20;
+const JOURNAL_MIN: u64 = 4 << 20;
+const INODES_MIN: u64 = 16_384;
+
+impl Machine {
+    /// The machine of the paper's evaluation with a device profile, at `scale`, with what a variation changes.
+    ///
+    /// # Errors
+    /// A sentence about the profile that does not exist or the value that is out of range.
+    pub fn new(profile: &str, firmware: Firmware, scale: f64, variation: &Variation) -> Result<Self, String> {
+        let text: Text = toml::from_str(TEXT).map_err(|error| error.to_string())?;
+        let host = HostProfile::from_toml(&text.host.to_string()).map_err(|error| error.to_string())?;
+        let scaled = |value: u64| (value as f64 * scale) as u64;
+        let pages = |bytes: u64, least: u64| scaled(bytes).max(least).next_multiple_of(PAGE);
+        let mut device = Profile::named(variation.profile.as_deref().unwrap_or(profile))
+            .map_err(|error| error.to_string())?;
+        if let Some(read_ns) = variation.flash_read_ns {
+            device.flash.read_ns = read_ns;
+        }
+        if let Some(program_ns) = variation.flash_program_ns {
+            device.flash.program_ns = program_ns;
+        }
+        device.firmware.kind = firmware;
+        let log_bytes = variation.log_bytes.unwrap_or(device.log.region_bytes);
+        device.log.region_bytes = pages(log_bytes, LOG_MIN);
+        device.log.txlog_bytes = pages(device.log.txlog_bytes, LOG_MIN / 4);
+        device.firmware.cache_bytes = pages(device.firmware.cache_bytes, LOG_MIN);
+        device.flash.checkpoint_pages = scaled(device.flash.checkpoint_pages).max(1024);
+        device.check().map_err(|error| error.to_string())?;
+        let memory = pages(text.memory_bytes, CACHE_MIN) / PAGE;
+        Ok(Self {
+            host,
+            costs: text.costs,
+            device,
+            capacity_bytes: pages(text.capacity_bytes, CAPACITY_MIN),
+            cache_pages: memory as usize,
+            dirty_pages: (memory * text.dirty_percent / 100) as usize,
+            inodes: scaled(text.inodes).max(INODES_MIN) as u32,
+            journal_pages: (pages(text.journal_bytes, JOURNAL_MIN) / PAGE) as u32,
+            commit_interval_ns: scaled(text.commit_interval_ns),
+            dirty_expire_ns: scaled(text.dirty_expire_ns),
+        })
+    }
+}

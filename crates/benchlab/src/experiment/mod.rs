@@ -1,0 +1,24 @@
+//! Experiments: a figure or table of a paper as data (`experiments/*.toml`), the cells that it is made of, each a workload on a file system on a device in virtual time, and
+//! how their counters become bars beside the published ones.
+//!
+//! Start at [`Definition`], then [`cell::run`] (one cell) and [`lab::run`] (all of an experiment).
+
+pub mod cell;
+mod counters;
+mod definition;
+mod explain;
+pub mod guard;
+pub mod lab;
+mod machine;
+mod measure;
+mod recovery;
+pub mod state;
+mod system;
+
+pub use counters::{Counters, FlashCount, Transfers};
+pub use definition::{
+    Case, Definition, DefinitionError, EXPERIMENTS, Experiment, Explained, Measure, Published, Variation,
+    experiment,
+};
+pub use machine::Machine;
+pub use system::System;

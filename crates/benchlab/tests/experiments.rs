@@ -1,0 +1,114 @@
+//! Experiments: the built-in ones are well-formed, an interrupted one goes on, its figure does not depend on how it was run, and stored results hold.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use amphi_benchlab::experiment::lab::{self, Progress, Wishes};
+use amphi_benchlab::experiment::state::State;
+use amphi_benchlab::experiment::{Definition, EXPERIMENTS, Measure, experiment, guard};
+use amphi_benchlab::figure::Figure;
+
+/// Two workloads on two variants of ByteFS, in a second.
+const SMALL: &str = r#"
+name = "small"
+title = "Small"
+question = "Does it work?"
+claim = "It does"
+claim_row = "12, 13, 14"
+method = "Small."
+measure = "throughput"
+seed = 1
+scale = 0.0003
+profile = "mssd-pcie3"
+systems = ["bytefs-dual", "bytefs"]
+case = [{ workload = "varmail" }, { label = "making directories", workload = "mkdir" }]
+published = [{ group = "varmail", series = "ByteFS", value = 1000.0, source = "nowhere" }]
+"#;
+
+fn run(
+    definition: &Definition,
+    jobs: usize,
+    state: &mut State,
+    most_cells: usize,
+) -> (Option<Figure>, usize) {
+    let done = AtomicUsize::new(0);
+    let tell = |progress: Progress<'_>| {
+        if let Progress::Done(_) = progress {
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let wishes = Wishes { jobs, ..Wishes::default() };
+    let proceed = || done.load(Ordering::Relaxed) < most_cells;
+    let figure = lab::run(definition, &wishes, state, &proceed, &tell).unwrap();
+    (figure, done.into_inner())
+}
+
+#[test]
+fn every_experiment_is_well_formed() {
+    for listed in EXPERIMENTS {
+        let definition = experiment(listed.name).unwrap();
+        assert_eq!(definition.name, listed.name);
+        let cells = lab::cells(&definition, &Wishes::default());
+        let made_of_cells = !matches!(definition.measure, Measure::DevicePoints | Measure::Recovery);
+        assert_eq!(made_of_cells, !cells.is_empty(), "{}", listed.name);
+        for (name, text) in
+            [("question", &definition.question), ("claim", &definition.claim), ("method", &definition.method)]
+        {
+            assert!(text.len() > 10, "{} has no {name}", listed.name);
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_experiment_goes_on_and_comes_to_the_same_figure() {
+    let definition = Definition::from_toml(SMALL).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("cells.jsonl");
+    let (none, done) = run(&definition, 1, &mut State::in_file(&file, "a").unwrap(), 1);
+    assert!(none.is_none());
+    assert_eq!(done, 1);
+    // The process died in the middle of a line.
+    std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + "{\"program\":\"a\",\"ce").unwrap();
+    std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + "\n").unwrap();
+    let (continued, done) = run(&definition, 1, &mut State::in_file(&file, "a").unwrap(), 100);
+    assert_eq!(done, 3, "the first cell was finished before");
+    let (_, done) = run(&definition, 1, &mut State::in_file(&file, "a").unwrap(), 100);
+    assert_eq!(done, 0);
+    // Two at once, from the beginning; and nothing from another program's file.
+    let (whole, done) = run(&definition, 2, &mut State::in_file(&file, "b").unwrap(), 100);
+    assert_eq!(done, 4);
+    assert_eq!(continued, whole);
+    let figure = whole.unwrap();
+    let labels: Vec<&str> = figure.groups.iter().map(|group| group.label.as_str()).collect();
+    assert_eq!(labels, ["varmail", "making directories"]);
+    assert!(
+        (figure.groups[0].bars[0].ours - 1.0).abs() < 1e-12,
+        "the first file system is what is compared with"
+    );
+    assert_eq!(figure.differences.len(), 1, "{:?}", figure.differences);
+    assert!(figure.differences[0].why.contains("ByteFS, for an operation"), "{:?}", figure.differences);
+    assert!(figure.unexplained().is_empty());
+}
+
+#[test]
+fn a_published_value_without_a_measurement_is_an_error() {
+    let text = SMALL.replace("group = \"varmail\"", "group = \"vermail\"");
+    let definition = Definition::from_toml(&text).unwrap();
+    let refused = lab::run(&definition, &Wishes::default(), &mut State::in_memory(), &|| true, &|_| {});
+    assert!(refused.unwrap_err().to_string().contains("vermail / ByteFS"));
+}
+
+/// The regression guard. Where a change is meant: `cargo run --release -p amphi -- bench guard --accept`.
+#[test]
+fn stored_results_hold_to_the_digit() {
+    let text = include_str!("../../../docs/results/guard.json");
+    let stored: guard::Stored = serde_json::from_str(text).unwrap();
+    let differences = guard::differences(&stored, &guard::run().unwrap()).unwrap();
+    let workloads: BTreeSet<&str> =
+        differences.iter().filter_map(|line| line.split_once(':')).map(|(name, _)| name).collect();
+    assert!(
+        differences.is_empty(),
+        "virtual-time results have changed, of {workloads:?}:\n{}\nIf that is meant: cargo run --release -p amphi -- bench guard --accept",
+        differences.join("\n")
+    );
+}
