@@ -1,0 +1,99 @@
+//! One operation again and again, which is what a profiler is pointed at: ByteFS as a library on the emulated SSD without delays, one task.
+//!
+//! `cargo run --release -p amphi-fs-bytefs --example one_operation -- overwrite 64 20000` prints percentiles of 20,000 overwrites of 64 B, each with its `fsync`. Others:
+//! `append`, `read` and bytes, `create`, `rename`, `unlink` (their second argument is 0). What one call costs in instructions is the difference of two runs:
+//! `valgrind --tool=callgrind target/release/examples/one_operation overwrite 64 8000` and the same with 2000, by function with `callgrind_annotate --inclusive=yes`.
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock around each operation")]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
+use amphi_ssd::{Profile, Ssd};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, Result, WriteMode};
+
+/// The file that is overwritten and read, as `amphi bench run software` has it.
+const FILE_BYTES: usize = 8 << 20;
+const PAGE: usize = 4096;
+const LARGE: usize = 1 << 20;
+
+struct Bench {
+    fs: ByteFs<Ssd>,
+    file: Ino,
+    buffer: Vec<u8>,
+    bytes: usize,
+}
+
+impl Bench {
+    fn create(&self, name: &str) -> Result<Ino> {
+        let name = Name::new(name.as_bytes())?;
+        Ok(self.fs.create(Ino::ROOT, name, FileType::Regular, 0o644, 0, &Cred::ROOT)?.attr.ino)
+    }
+
+    fn write(&self, at: usize) -> Result<()> {
+        self.fs.write(self.file, at as u64, &self.buffer[..self.bytes], WriteMode::default(), &Cred::ROOT)?;
+        self.fs.fsync(self.file, false)
+    }
+
+    /// Where call `number` takes place: all pages in no simple order, or one large piece after the other.
+    const fn place(&self, number: usize) -> usize {
+        if self.bytes >= LARGE {
+            number % (FILE_BYTES / LARGE) * LARGE
+        } else {
+            number * 797 % (FILE_BYTES / PAGE) * PAGE
+        }
+    }
+
+    fn call(&mut self, operation: &str, number: usize, names: &[String]) -> Result<()> {
+        let name = Name::new(names[number].as_bytes())?;
+        match operation {
+            "overwrite" => self.write(self.place(number)),
+            "append" => self.write(FILE_BYTES + number * self.bytes),
+            "read" => {
+                let (at, bytes) = (self.place(number) as u64, self.bytes);
+                self.fs.read(self.file, at, &mut self.buffer[..bytes], false).map(drop)
+            }
+            "create" => self.create(&names[number]).map(|ino| self.fs.forget(ino, 1)),
+            "rename" => {
+                let new = format!("renamed-{number}");
+                self.fs.rename(Ino::ROOT, name, Ino::ROOT, Name::new(new.as_bytes())?, RenameMode::Replace)
+            }
+            "unlink" => self.fs.unlink(Ino::ROOT, name),
+            _ => panic!("no such operation: {operation}"),
+        }
+    }
+}
+
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [operation, bytes, calls] = &arguments[..] else {
+        return Err("three arguments are wanted: operation, bytes, calls".into());
+    };
+    let (bytes, calls): (usize, usize) = (bytes.parse()?, calls.parse()?);
+    let device = Arc::new(Ssd::in_memory(&Profile::named("free")?, 4 << 30));
+    ByteFs::format(&*device, &FormatOptions { inodes: Some(400_000), ..FormatOptions::default() })?;
+    let fs = ByteFs::mount(device, MountOptions { write_back_interval_ns: 0, ..MountOptions::default() })?;
+    let mut bench = Bench { fs, file: Ino::ROOT, buffer: vec![1; LARGE], bytes: LARGE };
+    bench.file = bench.create("data")?;
+    (0..FILE_BYTES / LARGE).try_for_each(|number| bench.write(number * LARGE))?;
+    bench.bytes = bytes;
+    let names: Vec<String> = (0..calls).map(|number| format!("file-{number}")).collect();
+    if ["rename", "unlink"].contains(&&operation[..]) {
+        names.iter().try_for_each(|name| bench.create(name).map(|ino| bench.fs.forget(ino, 1)))?;
+    }
+    let round = FILE_BYTES / PAGE.max(bytes);
+    let mut latencies_ns = Vec::with_capacity(calls);
+    for number in 0..calls {
+        if number % round == 0 {
+            // Not what was there before: a page that is not modified is not written.
+            bench.buffer[..bytes].fill(((number / round) as u8).wrapping_add(2));
+        }
+        let start = Instant::now();
+        bench.call(operation, number, &names)?;
+        latencies_ns.push(start.elapsed().as_nanos());
+    }
+    latencies_ns.sort_unstable();
+    let percentile = |percent: usize| latencies_ns[(calls - 1) * percent / 100];
+    println!("{operation} {bytes}: p10 {} p50 {} p90 {} ns", percentile(10), percentile(50), percentile(90));
+    Ok(())
+}
