@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use amphi_device::BlockPort;
 use amphi_rt::sync::Mutex;
-use amphi_rt::task;
 use amphi_vfs::{AccessTimes, Error, Ino, Result};
 
 use crate::buffers::{Block, Buffers, Kind};
@@ -191,11 +190,7 @@ impl<D: BlockPort> Core<D> {
     /// # Errors
     /// [`Error::Io`].
     pub fn write_back_files(&self, before_ns: u64) -> Result<()> {
-        for inode in self.dirty.since_before(before_ns) {
-            crate::writeback::write_back(self, &inode)?;
-            task::yield_now();
-        }
-        Ok(())
+        crate::writeback::write_back_many(self, &self.dirty.since_before(before_ns))
     }
 
     /// Makes everything durable as `syncfs` does on ext4: data, then the journal, then what the journal holds in place.

@@ -207,6 +207,20 @@ impl<D: BlockPort> Core<D> {
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Io`].
     pub fn handle(&self, credits: usize) -> Result<Handle<'_, D>> {
+        loop {
+            match self.handle_now(credits)? {
+                Ok(handle) => return Ok(handle),
+                Err(Full::Transaction(tid)) => self.commit_to(tid)?,
+                Err(Full::Log) => self.make_room_in_log()?,
+            }
+        }
+    }
+
+    /// As [`handle`](Self::handle), if that takes no commit: for those on whose data a commit would wait.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn handle_now(&self, credits: usize) -> Result<std::result::Result<Handle<'_, D>, Full>> {
         let journal = &self.journal;
         loop {
             self.writable()?;
@@ -218,20 +232,25 @@ impl<D: BlockPort> Core<D> {
             let others = state.running.blocks.len() + state.running.credits;
             let tid = state.running.tid;
             if others > 0 && others + credits > journal.transaction_max {
-                drop(state);
-                self.commit_to(tid)?;
-                continue;
+                return Ok(Err(Full::Transaction(tid)));
             }
             if state.free < state.running.log_blocks(credits) {
-                drop(state);
-                self.make_room_in_log()?;
-                continue;
+                return Ok(Err(Full::Log));
             }
             state.running.handles += 1;
             state.running.credits += credits;
-            return Ok(Handle { core: self, tid, credits, changed: false });
+            return Ok(Ok(Handle { core: self, tid, credits, changed: false }));
         }
     }
+}
+
+/// Why there is no handle now.
+#[derive(Clone, Copy, Debug)]
+pub enum Full {
+    /// The running transaction, with its number, has as many blocks as one may have.
+    Transaction(u32),
+    /// The log has no room for more.
+    Log,
 }
 
 impl<D: BlockPort> Handle<'_, D> {

@@ -94,6 +94,69 @@ fn size_with(state: &State, batch: &[u32], all: bool) -> u64 {
     if all { state.size } else { state.size.min(written).max(state.size_on_disk) }
 }
 
+/// Pages of a file that have left the cache for the device.
+struct Departure {
+    inode: Arc<Inode>,
+    in_flight: Arc<InFlight>,
+    leaving: Vec<(u32, Arc<Block>)>,
+}
+
+/// Maps a batch of a file's dirty pages and takes them, to be written. None if that took a commit and the caller `cannot_wait` for one.
+fn depart<D: BlockPort>(
+    core: &Core<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
+    cannot_wait: bool,
+) -> Result<Option<Departure>> {
+    let file = state.file()?;
+    let batch: Vec<u32> = file.dirty.iter().take(ROUND_PAGES).copied().collect();
+    let size = size_with(state, &batch, batch.len() == file.dirty.len());
+    let in_flight = Arc::new(InFlight::default());
+    if needs_handle(state, &batch, size) {
+        let credits = credits(core, batch.len());
+        let mut handle = if cannot_wait {
+            let Ok(handle) = core.handle_now(credits)? else { return Ok(None) };
+            handle
+        } else {
+            core.handle(credits)?
+        };
+        map_pages(&mut handle, inode, state, &batch)?;
+        state.size_on_disk = size;
+        inode.write(&mut handle, state, true)?;
+        handle.order(&in_flight);
+        handle.finish();
+    }
+    let leaving = match take_pages(core, state, &batch) {
+        Ok(leaving) => leaving,
+        Err(error) => {
+            in_flight.complete(Err(error.clone()));
+            return Err(error);
+        }
+    };
+    let file = state.file_mut()?;
+    file.in_flight = Some(Arc::clone(&in_flight));
+    file.version += 1;
+    Ok(Some(Departure { inode: Arc::clone(inode), in_flight, leaving }))
+}
+
+/// Writes the pages of all departures, neighbours on the device by one command, and waits for them.
+fn arrive<D: BlockPort>(core: &Core<D>, departures: Vec<Departure>) -> Result<()> {
+    let mut leaving: Vec<&(u32, Arc<Block>)> = departures.iter().flat_map(|d| &d.leaving).collect();
+    leaving.sort_by_key(|(lba, _)| *lba);
+    let outcome = write_pages(core, &leaving);
+    if let Err(error) = &outcome {
+        core.fail(error);
+    }
+    // All of them first: who holds one of the inodes may wait for a commit, which waits for the others.
+    for departure in &departures {
+        departure.in_flight.complete(outcome.clone());
+    }
+    for departure in &departures {
+        forget_in_flight(&mut departure.inode.state.write(), &departure.in_flight);
+    }
+    outcome
+}
+
 /// Writes a file's dirty pages and waits for them. The transaction that maps them is not committed.
 ///
 /// # Errors
@@ -110,30 +173,50 @@ pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()
         if core.journals_data() {
             return journal_dirty(core, inode, &mut state);
         }
-        let batch: Vec<u32> = file.dirty.iter().take(ROUND_PAGES).copied().collect();
-        let size = size_with(&state, &batch, batch.len() == file.dirty.len());
-        let in_flight = Arc::new(InFlight::default());
-        if needs_handle(&state, &batch, size) {
-            let mut handle = core.handle(credits(core, batch.len()))?;
-            map_pages(&mut handle, inode, &mut state, &batch)?;
-            state.size_on_disk = size;
-            inode.write(&mut handle, &mut state, true)?;
-            handle.order(&in_flight);
-            handle.finish();
-        }
-        let leaving = take_pages(core, &mut state, &batch)?;
-        let file = state.file_mut()?;
-        file.in_flight = Some(Arc::clone(&in_flight));
-        file.version += 1;
+        let departure = depart(core, inode, &mut state, false)?;
         drop(state);
-        let outcome = write_pages(core, &leaving);
-        in_flight.complete(outcome.clone());
-        if let Err(error) = &outcome {
-            core.fail(error);
-        }
-        forget_in_flight(&mut inode.state.write(), &in_flight);
-        outcome?;
+        arrive(core, departure.into_iter().collect())?;
     }
+}
+
+/// Writes the dirty pages of many files, with neighbours on the device written by one command, as the kernel's flusher has it. What cannot be done so is done
+/// one file after the other.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::ReadOnly`].
+pub fn write_back_many<D: BlockPort>(core: &Core<D>, inodes: &[Arc<Inode>]) -> Result<()> {
+    let mut waiting = inodes.iter();
+    while !core.journals_data() {
+        let mut departures: Vec<Departure> = Vec::new();
+        let mut pages = 0;
+        let mut outcome = Ok(());
+        for inode in waiting.by_ref() {
+            // While ours have not been sent, waiting for an inode, for another's write or for a commit could be waiting for ourselves.
+            let Some(mut state) = inode.state.try_write() else { continue };
+            if !matches!(&state.body, Body::File(file) if file.in_flight.is_none() && !file.dirty.is_empty())
+            {
+                continue;
+            }
+            match depart(core, inode, &mut state, true) {
+                Ok(departure) => {
+                    pages += departure.as_ref().map_or(0, |departure| departure.leaving.len());
+                    departures.extend(departure);
+                }
+                Err(error) => outcome = Err(error),
+            }
+            if pages >= ROUND_PAGES || outcome.is_err() {
+                break;
+            }
+        }
+        if outcome.is_err() {
+            return arrive(core, departures).and(outcome);
+        }
+        if departures.is_empty() {
+            break;
+        }
+        arrive(core, departures)?;
+    }
+    inodes.iter().try_for_each(|inode| write_back(core, inode))
 }
 
 /// Makes the pages of a batch clean and returns their contents, with the blocks they go to.
@@ -156,7 +239,7 @@ fn take_pages<D: BlockPort>(
     Ok(leaving)
 }
 
-fn write_pages<D: BlockPort>(core: &Core<D>, leaving: &[(u32, Arc<Block>)]) -> Result<()> {
+fn write_pages<D: BlockPort>(core: &Core<D>, leaving: &[&(u32, Arc<Block>)]) -> Result<()> {
     let mut runs: Vec<(u64, Vec<&[u8]>)> = Vec::new();
     for (lba, data) in leaving {
         let lba = u64::from(*lba);
