@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amphi_benchlab::html;
-use amphi_benchlab::kernel_ssd::{self, CONTESTANTS, Cell, Progress, Settings};
+use amphi_benchlab::kernel_ssd::{self, CONTESTANTS, Cell, OVERHEAD_MAX, Progress, Settings};
 use amphi_benchlab::workload::{self, Personality, Run};
 use anyhow::{Result, bail};
 
@@ -135,6 +135,12 @@ pub fn run(options: &Options) -> Result<()> {
                 calibration.request_ns as f64 / 1e3,
                 calibration.overhead * 100.0
             );
+            if calibration.overhead >= OVERHEAD_MAX {
+                println!(
+                    "that is more than {:.0} %: believe no times of this run; something else uses the processors, or --dilate is too low",
+                    OVERHEAD_MAX * 100.0
+                );
+            }
             for contestant in CONTESTANTS {
                 println!("{:<15} {}", contestant.name, contestant.description);
             }

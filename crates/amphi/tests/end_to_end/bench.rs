@@ -155,3 +155,64 @@ fn the_kernels_file_systems_are_measured_beside_ours_and_nothing_is_left() {
     killed.wait().expect("it ends");
     wait_until("mounts and loop devices have gone with the run", || leftovers().is_empty());
 }
+
+/// The JSON of a run that leaves nothing; none where disks cannot be made.
+fn report_of(arguments: &[&str]) -> Option<Value> {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can make disks");
+        return None;
+    }
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let printed = amphi_ok(&[arguments, &["--json", "-"]].concat());
+    assert_eq!(leftovers(), [""; 0]);
+    Some(serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}")))
+}
+
+#[test]
+fn a_database_is_measured_on_every_file_system() {
+    let arguments = ["bench", "applications", "--only", "sqlite", "--rounds", "1", "--scale", "0.02"];
+    let Some(report) = report_of(&arguments) else { return };
+    assert_eq!(report["places"].as_array().map(Vec::len), Some(8), "{report}");
+    let sqlite = &report["applications"][0];
+    let rate = |place: &str| {
+        let results = sqlite["results"].as_array().expect("a list");
+        let found = results.iter().find(|result| result["place"] == place)?;
+        assert!(found["failure"].is_null(), "{found}");
+        found["per_second"].as_f64()
+    };
+    assert!(rate("fuse-ssd") > Some(0.0) && rate("fuse-memory") > Some(0.0), "{report}");
+    for (ours, rivals) in [("fuse-ssd", "-ssd"), ("fuse-memory", "-zram")] {
+        let ratios = sqlite["ratios"].as_array().expect("a list");
+        let Some(ratio) = ratios.iter().find(|ratio| ratio["ours"] == ours) else {
+            println!("SKIPPED: nothing to compare {ours} with");
+            continue;
+        };
+        let best = ratio["best"].as_str().expect("a name");
+        assert!(best.ends_with(rivals), "compared with what stands on something else: {ratio}");
+        let due = rate(ours).zip(rate(best)).map(|(ours, best)| ours / best);
+        assert!((ratio["ratio"].as_f64().expect("a number") / due.expect("rates") - 1.0).abs() < 1e-9);
+    }
+}
+
+/// The kernel's ext4 writes in these steps what jbd2 does: a descriptor, the changed metadata blocks, a commit block between two flushes.
+#[test]
+fn the_baseline_is_held_against_the_kernels_ext4() {
+    let arguments = ["bench", "validate", "--operations", "300"];
+    let Some(report) = report_of(&arguments) else { return };
+    let rows = report["rows"].as_array().expect("a list");
+    let row = |step: &str| rows.iter().find(|row| row["step"] == step).unwrap_or_else(|| panic!("{step}"));
+    let count = |step: &str, field: &str| row(step)[field].as_u64().expect("a number");
+    for side in ["kernel", "baseline"] {
+        let [blocks, flushes] = [format!("{side}_blocks"), format!("{side}_flushes")];
+        // One page in place and one flush, no journal.
+        assert_eq!(count("overwrite 4 KiB, fdatasync", &blocks), 50, "{side}");
+        assert_eq!(count("overwrite 4 KiB, fdatasync", &flushes), 50, "{side}");
+        assert_eq!(count("create, fsync", &flushes), 100, "{side}");
+        assert!((300..=360).contains(&count("create, fsync", &blocks)), "{side}: {}", row("create, fsync"));
+        assert!(
+            count("1000 x create, write 4 KiB, one sync", &blocks) < 1250,
+            "{side}: compound transactions"
+        );
+    }
+    assert!(rows.iter().any(|row| row["step"].as_str().is_some_and(|step| step.starts_with("varmail"))));
+}

@@ -18,6 +18,6 @@ mod run;
 
 pub use contestant::{CONTESTANTS, Contestant};
 pub use counters::Counters;
-pub use dilation::Calibration;
+pub use dilation::{Calibration, OVERHEAD_MAX};
 pub use report::{Cell, Latency, Report, SCHEMA, StructureBytes, Workload};
 pub use run::{Progress, Settings, run};
