@@ -74,21 +74,36 @@ fn what_was_synced_survives_and_what_was_not_is_gone_as_a_whole() {
 
 #[test]
 fn a_freed_directory_block_does_not_come_back_over_the_data_that_has_it_now() {
+    const FIRST: usize = 500;
     let device = device();
     let fs = mount(&device, DataMode::Ordered);
-    // The directory's block is in the journal; it is freed, and a file gets it.
+    let fill = |text: &str, blocks: usize| {
+        let file = make(&fs, text);
+        put(&fs, file, 0, &vec![9; blocks * 4096]);
+        fs.fsync(file, false).unwrap();
+        fs.forget(file, 1);
+    };
+    // The directory's block, whose copy is in the journal, lies before a file's; the rest of the device is full, so that what is freed is used again.
     let dir = fs.mkdir(Ino::ROOT, name("d"), 0o755, &Cred::ROOT).unwrap().attr.ino;
     fs.fsync(dir, false).unwrap();
     fs.forget(dir, 1);
+    fill("first", FIRST);
+    fill("rest", fs.statfs().unwrap().blocks_available as usize);
+    let held_back = fs.statfs().unwrap().blocks_free as usize;
+    fs.unlink(Ino::ROOT, name("first")).unwrap();
+    fs.fsync(Ino::ROOT, false).unwrap();
+    fill("end", held_back);
     fs.rmdir(Ino::ROOT, name("d")).unwrap();
     fs.fsync(Ino::ROOT, false).unwrap();
-    let file = make(&fs, "f");
-    let all = fs.statfs().unwrap().blocks_available as usize - 64;
-    put(&fs, file, 0, &vec![9; all * 4096]);
-    fs.fsync(file, false).unwrap();
+    fill("again", FIRST - held_back);
     drop(fs);
     let fs = mount(&device, DataMode::Ordered);
-    assert!(contents(&fs, "f").iter().all(|&byte| byte == 9), "a revoked block was written back");
+    for text in ["rest", "end", "again"] {
+        assert!(
+            contents(&fs, text).iter().all(|&byte| byte == 9),
+            "a revoked block was written back over {text}"
+        );
+    }
 }
 
 #[test]
