@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use amphi_benchlab::experiment::lab::{self, Progress, Wishes};
 use amphi_benchlab::experiment::state::State;
@@ -12,6 +11,7 @@ use amphi_benchlab::figure::Figure;
 use amphi_benchlab::html;
 use amphi_benchlab::workload::{PRESETS, preset};
 use amphi_benchlab::ycsb;
+use amphi_rt::time;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::TERM_SIGNALS;
@@ -87,11 +87,11 @@ pub fn figures(options: &Figures) -> Result<()> {
         // What the paper gives for its full size is measured at its full size.
         let scale = options.scale.filter(|_| definition.scale < 1.0);
         let wishes = Wishes { scale, seed: None, threads: None, jobs: options.jobs };
-        let begun = Instant::now();
+        let begun = time::now_ns();
         let figure = figure(&definition, &wishes, &mut state)?;
         let file = options.directory.join(format!("{}.json", listed.name));
         write_json(Some(&file), &serde_json::to_value(&figure)?)?;
-        println!("{:<9} {:>6.1} s  {}", listed.name, begun.elapsed().as_secs_f64(), file.display());
+        println!("{:<9} {:>6.1} s  {}", listed.name, seconds_since(begun), file.display());
         all.push(figure);
     }
     write_page(&options.directory.join("index.html"), &all)
@@ -245,9 +245,9 @@ fn workload(name: &str, threads: Option<usize>, json: Option<&Path>, options: &O
         scale: options.scale.unwrap_or(0.01),
         seed: options.seed.unwrap_or(1),
     };
-    let begun = Instant::now();
+    let begun = time::now_ns();
     let (result, speed) = cell::run_timed(&cell)?;
-    let real = begun.elapsed().as_secs_f64();
+    let real = seconds_since(begun);
     if json.is_none_or(|file| file.as_os_str() != "-") {
         println!(
             "{name} on {}, {} threads, scale {}: {} operations in {:.3} virtual s, {:.0} a second",
@@ -332,6 +332,11 @@ fn system(text: &str) -> Result<System, String> {
 fn parameter(text: &str) -> Result<(String, u64), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.to_owned(), value.parse().map_err(|_| format!("{value} is not a whole number"))?))
+}
+
+/// Real seconds since a moment of [`time::now_ns`].
+fn seconds_since(begun_ns: u64) -> f64 {
+    (time::now_ns() - begun_ns) as f64 / 1e9
 }
 
 #[cfg(test)]

@@ -101,7 +101,9 @@ impl<'a> Results<'a> {
     }
 
     fn host_traffic(&self) -> Vec<Group> {
-        let parts: [(&str, &str, fn(&str) -> bool); 4] = [
+        /// A bar: its name, a direction, and the structures that it sums up.
+        type Part = (&'static str, &'static str, fn(&str) -> bool);
+        let parts: [Part; 4] = [
             ("metadata written", "write", |structure| !is_data(structure)),
             ("metadata read", "read", |structure| !is_data(structure)),
             ("data written", "write", is_data),
