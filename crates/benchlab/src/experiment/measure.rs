@@ -247,9 +247,13 @@ impl<'a> Results<'a> {
         for (variation, case) in self.pairs() {
             let label = self.label(variation, case);
             for (system, named) in systems.iter().enumerate() {
-                let own = group.starts_with(&label) && series.starts_with(named.title())
-                    || series == label && group.ends_with(named.title());
-                if own && (system > 0 || systems.len() == 1) {
+                let title = named.title();
+                // A bar of one file system, a part of one, or a case in a group that compares two.
+                let part =
+                    series.strip_prefix(title).is_some_and(|rest| rest.is_empty() || rest.starts_with(", "));
+                let compared =
+                    series == label && group.ends_with(title) && (system > 0 || systems.len() == 1);
+                if group == label && part || compared {
                     let at = |system: usize| (systems[system], self.of(variation, case, system));
                     return Some([at(0), at(system)]);
                 }
