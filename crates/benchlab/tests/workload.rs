@@ -19,7 +19,7 @@ const COSTS: HostCosts = HostCosts {
 };
 
 fn small(name: &str) -> Plan {
-    let personality = preset(name, &[]).unwrap().scaled(0.00003);
+    let personality = preset(name, &[]).unwrap().scaled(0.0003);
     Plan::new(&personality).unwrap()
 }
 

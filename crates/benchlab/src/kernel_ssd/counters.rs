@@ -93,7 +93,7 @@ impl Counters {
 
 #[cfg(test)]
 mod tests {
-    use amphi_device::{BlockPort, BytePort, Lpa, Structure};
+    use amphi_device::{BlockPort, BytePortExt, Lpa, Structure};
     use amphi_ssd::{Profile, Ssd};
 
     use super::*;
@@ -106,9 +106,8 @@ mod tests {
         let before = look();
         ssd.write(Lpa(3), &[7; 8192], Structure::Journal).unwrap();
         ssd.flush().unwrap();
-        ssd.store(40_960, &[1; 64], None, Structure::Inode).unwrap();
-        ssd.flush_lines(40_960, 64);
-        ssd.fence();
+        // Counted is what has arrived, which only a write-verify read makes certain.
+        ssd.persist(40_960, &[1; 64], None, Structure::Inode).unwrap();
         let mut page = [0; 4096];
         ssd.read(Lpa(3), &mut page, Structure::Other).unwrap();
         let counted = look().since(&before);

@@ -18,6 +18,10 @@ pub struct Chromium {
     loaded: bool,
 }
 
+/// Resolves when what has been done so far can be seen.
+const FRAMES: &str =
+    "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))";
+
 const FLAGS: [&str; 10] = [
     "--headless",
     "--disable-gpu",
@@ -55,7 +59,7 @@ impl Chromium {
         browser
     }
 
-    /// Opens a file and waits until it is loaded.
+    /// Opens a file and waits until it is loaded and painted: of a page that nobody can see yet the browser drops what the pointer does.
     pub fn open(&mut self, file: &Path) {
         self.loaded = false;
         self.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
@@ -63,6 +67,8 @@ impl Chromium {
             let message = self.receive();
             self.note(&message);
         }
+        self.run("new Promise(done => new PerformanceObserver(done).observe({ type: 'paint', buffered: true })).then(() => true)");
+        self.run(FRAMES);
         self.run("globalThis.inside = box => box.left >= 0 && box.top >= 0 && box.right <= innerWidth && box.bottom <= innerHeight");
     }
 
@@ -83,6 +89,7 @@ impl Chromium {
     /// Moves the pointer.
     pub fn point_at(&mut self, x: f64, y: f64) {
         self.call("Input.dispatchMouseEvent", json!({ "type": "mouseMoved", "x": x, "y": y }));
+        self.run(FRAMES);
     }
 
     /// Presses a key and lets it go.
@@ -122,6 +129,8 @@ impl Chromium {
         self.run(&format!(
             "document.querySelector('{selector}').scrollIntoView({{ block: 'center', behavior: 'instant' }})"
         ));
+        // The page hears of the scrolling with the next frame, and takes away what is beside the pointer.
+        self.run(FRAMES);
         let mut side = |from: &str, length: &str| {
             self.number(&format!("(b => b.{from} + b.{length} / 2)(document.querySelector('{selector}').getBoundingClientRect())"))
         };
