@@ -328,7 +328,12 @@ fn dbench() {
     let throughput = report.lines().find(|line| line.starts_with("Throughput")).unwrap_or("no throughput");
     println!("dbench: {throughput}");
     assert!(output.status.success() && throughput.contains("MB/sec"), "{report}");
-    let complaint = report.lines().find(|line| line.contains("failed") || line.contains("ERROR"));
+    // The first semaphore of a machine's life has the number 0, which dbench takes for none; its clients then begin unevenly.
+    let harmless = "failed to create barrier semaphore";
+    let complaint = report
+        .lines()
+        .filter(|line| line.trim() != harmless)
+        .find(|line| line.contains("failed") || line.contains("ERROR"));
     assert_eq!(complaint, None, "{report}");
     leave(&rig, "dbench");
 }
