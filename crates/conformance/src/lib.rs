@@ -3,6 +3,7 @@
 //! - [`check_all`] runs every [`Case`]: one promise each, errors included, some with several tasks at once.
 //! - [`random`] applies random operations to a file system and to [`amphi_model::Model`], compares every answer and the whole tree,
 //!   and shrinks what fails to a minimal sequence; with remounts in between, and with several tasks.
+//! - [`one_tree`] has tasks meddle with each other's names in one small tree.
 //!
 //! A file system runs it from a test of its own:
 //!
@@ -16,6 +17,7 @@
 
 mod cases;
 mod harness;
+pub mod one_tree;
 pub mod random;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -20,7 +20,7 @@ use crate::pressure::DirtyFiles;
 
 /// The heart of a mounted file system.
 ///
-/// Lock order: `rename` → a directory's inode → its descendants' inodes → a handle → (group, orphans, buffers). Whoever has a handle waits for no inode:
+/// Lock order: `rename` → a directory's inode → its descendants' inodes (unrelated directories in the order of their paths) → a handle → (group, orphans, buffers). Whoever has a handle waits for no inode:
 /// a commit waits for handles, and those who wait for a handle hold inodes.
 pub struct Core<D: BlockPort> {
     /// The device.

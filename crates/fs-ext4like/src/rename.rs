@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use amphi_device::BlockPort;
 use amphi_rt::sync::RwLockWriteGuard;
 use amphi_vfs::{Error, FileType, Ino, Name, RenameMode, Result};
+use smallvec::SmallVec;
 
 use crate::core::Core;
 use crate::dir::{self, Found, INSERT_BLOCKS, INSERT_CREDITS};
@@ -38,9 +39,12 @@ impl Dirs<'_> {
     }
 }
 
+fn parent_of(dir: &Inode) -> u32 {
+    dir.parent.load(Ordering::Acquire) as u32
+}
+
 /// Whether `ancestor` is `dir` or above it. The caller holds the rename lock.
 fn is_ancestor<D: BlockPort>(core: &Core<D>, ancestor: u32, dir: &Inode) -> Result<bool> {
-    let parent_of = |inode: &Inode| inode.parent.load(Ordering::Acquire) as u32;
     let (mut at, mut parent) = (dir.ino, parent_of(dir));
     // A damaged image may have a cycle of parents: no path has more steps than there are inodes.
     for _ in 0..core.layout.inodes() {
@@ -53,7 +57,24 @@ fn is_ancestor<D: BlockPort>(core: &Core<D>, ancestor: u32, dir: &Inode) -> Resu
     Err(Error::Corrupt(format!("the ancestors of directory {} form a cycle", dir.ino)))
 }
 
-/// Locks both directories, the one above the other first.
+/// The directories from the root down to `dir`. The caller holds the rename lock.
+fn path<D: BlockPort>(core: &Core<D>, dir: &Inode) -> Result<SmallVec<[u32; 16]>> {
+    let mut path = SmallVec::from_slice(&[dir.ino]);
+    let (mut at, mut parent) = (dir.ino, parent_of(dir));
+    while at != ROOT_INO && parent != at {
+        if path.len() > core.layout.inodes() as usize {
+            return Err(Error::Corrupt(format!("the ancestors of directory {} form a cycle", dir.ino)));
+        }
+        at = parent;
+        path.push(at);
+        parent = parent_of(&*core.inode(Ino(u64::from(at)))?);
+    }
+    path.reverse();
+    Ok(path)
+}
+
+/// Locks both directories in the order of their paths: the one above the other first, else by the number of where the paths part. By their own numbers a
+/// rename across two directories, one within a directory above them and a lookup could wait for one another in a circle.
 fn lock_both<'a, D: BlockPort>(core: &Core<D>, from: &'a Inode, to: &'a Inode) -> Result<Dirs<'a>> {
     if from.ino == to.ino {
         return Ok(Dirs { from: lock_dir(from)?, to: None });
@@ -62,8 +83,7 @@ fn lock_both<'a, D: BlockPort>(core: &Core<D>, from: &'a Inode, to: &'a Inode) -
     if from.file_type != FileType::Directory || to.file_type != FileType::Directory {
         return Err(Error::NotDirectory);
     }
-    let to_is_above = is_ancestor(core, to.ino, from)?;
-    if !to_is_above && (from.ino < to.ino || is_ancestor(core, from.ino, to)?) {
+    if path(core, from)? < path(core, to)? {
         let from = lock_dir(from)?;
         return Ok(Dirs { from, to: Some(lock_dir(to)?) });
     }

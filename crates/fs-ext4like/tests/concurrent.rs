@@ -1,0 +1,60 @@
+//! Sixteen tasks that get in each other's way in one small tree, in virtual time, interleaved as the seed decides; `data=ordered` and `data=journal` in turn.
+//!
+//! 100 seeds, or 1,000 with `AMPHI_TEST_LONG=1`. `AMPHI_SEED=n cargo test -p amphi-fs-ext4like --test concurrent NAME` replays one.
+
+use std::sync::Arc;
+
+use amphi_conformance::one_tree;
+use amphi_fs_ext4like::{DataMode, Ext4Like, FormatOptions, MountOptions, fsck};
+use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
+
+fn for_all_seeds(name: &str, body: fn(u64)) {
+    let seeds = if std::env::var_os("AMPHI_TEST_LONG").is_some() { 1_000 } else { 100 };
+    one_tree::for_seeds(0..seeds, &format!("cargo test -p amphi-fs-ext4like --test concurrent {name}"), body);
+}
+
+/// Formats, mounts with so little memory that pages, metadata and inodes come and go all the time, runs `body`, unmounts and checks.
+fn checked(seed: u64, body: impl Fn(&Arc<Ext4Like<Ssd>>)) {
+    let mut profile = Profile::named("mssd-pcie3").expect("a built-in profile");
+    profile.firmware.kind = Firmware::PageCache;
+    let options = OpenOptions { free: true, ..OpenOptions::default() };
+    let device = Arc::new(Ssd::try_in_memory(&profile, 64 << 20, &options).expect("64 MB in memory"));
+    let format = FormatOptions { inodes: Some(20_480), ..FormatOptions::default() };
+    Ext4Like::format(&*device, &format).expect("a 64 MB device can be formatted");
+    let data = if seed.is_multiple_of(2) { DataMode::Ordered } else { DataMode::Journal };
+    let options = MountOptions {
+        data,
+        page_cache_pages: 16,
+        buffer_blocks: 8,
+        inode_cache: 3,
+        commit_interval_ns: 1_000_000,
+        ..MountOptions::default()
+    };
+    let fs = Arc::new(Ext4Like::mount(Arc::clone(&device), options).expect("it can be mounted"));
+    body(&fs);
+    let fs = Arc::into_inner(fs).expect("every task has ended");
+    fs.unmount().expect("it can be unmounted");
+    let report = fsck::check(&*device).expect("it can be checked");
+    assert!(report.findings.is_empty(), "seed {seed}: {:#?}", report.findings);
+}
+
+#[test]
+fn a_rename_across_one_within_and_a_lookup_do_not_wait_in_a_circle() {
+    for_all_seeds("a_rename_across_one_within_and_a_lookup_do_not_wait_in_a_circle", |seed| {
+        checked(seed, one_tree::circle);
+    });
+}
+
+#[test]
+fn tasks_in_one_small_tree_leave_it_a_tree() {
+    for_all_seeds("tasks_in_one_small_tree_leave_it_a_tree", |seed| {
+        checked(seed, |fs| one_tree::meddle_together(fs, seed));
+    });
+}
+
+#[test]
+fn crossing_moves_lose_no_directory() {
+    for_all_seeds("crossing_moves_lose_no_directory", |seed| {
+        checked(seed, |fs| one_tree::crossing_moves(fs, seed));
+    });
+}
