@@ -10,12 +10,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use amphi_crashlab::recording::Recording;
 use amphi_front_fuse::{MountError, MountOptions, Session};
 use amphi_fs_bytefs::format::FormatError;
 use amphi_fs_bytefs::tune::{self, Changes};
 use amphi_fs_bytefs::{ByteFs, FormatOptions};
 use amphi_ssd::Ssd;
+use amphi_trace::Recording;
 use amphi_vfs::{AccessTimes, Cred, FileSystem, Ino, SetAttr};
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};

@@ -15,7 +15,6 @@ pub mod known;
 pub mod lab;
 pub mod oracle;
 mod past;
-pub mod recording;
 pub mod rig;
 pub mod session;
 pub mod shrink;

@@ -9,10 +9,13 @@ fn allowed(from: &str, to: &str) -> bool {
         "ssd" => matches!(to, "device" | "rt"),
         "vfs" => to == "rt",
         "model" => matches!(to, "vfs" | "rt"),
+        "trace" => matches!(to, "vfs" | "rt"),
         "conformance" => matches!(to, "vfs" | "rt" | "model"),
         "amphi" | "sqlite-driver" | "hostile" | "benchlab" => true,
         // The laboratory composes, as the command does: file systems by name on the emulated SSD.
-        "crashlab" => matches!(to, "device" | "vfs" | "rt" | "ssd" | "model") || to.starts_with("fs-"),
+        "crashlab" => {
+            matches!(to, "device" | "vfs" | "rt" | "ssd" | "model" | "trace") || to.starts_with("fs-")
+        }
         "xtask" => false,
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
         _ if from.starts_with("fs-") => matches!(to, "device" | "vfs" | "rt"),
@@ -23,7 +26,8 @@ fn allowed(from: &str, to: &str) -> bool {
 
 /// The rooms that `from` may name only in `[dev-dependencies]`: a file system is tested on the emulator, everything against the model.
 fn allowed_in_tests(from: &str, to: &str) -> bool {
-    let tested_on_something_real = from.starts_with("fs-") || from.starts_with("front-") || from == "model";
+    let tested_on_something_real =
+        from.starts_with("fs-") || from.starts_with("front-") || matches!(from, "model" | "trace");
     allowed(from, to) || tested_on_something_real && matches!(to, "ssd" | "device" | "model" | "conformance")
 }
 

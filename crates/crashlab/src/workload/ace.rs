@@ -5,9 +5,8 @@
 //! at the end. That gives 435 sequences of one operation and 466,382 of two, as published. Prerequisites are inserted where an
 //! operation needs them.
 
+use amphi_trace::{How, Operation, Place};
 use amphi_vfs::Allocate;
-
-use super::operation::{How, Operation, Place};
 
 /// The place within a file that an operation works on, as ACE has them: append 32 KiB, 5,000 B at 0, 5,000 B from 2,000 B before the end.
 const RANGES: [(Place, u32); 3] =

@@ -1,9 +1,8 @@
 //! What must be there before an operation makes sense: parents, files with contents, attributes to remove, free names. As ACE does, it is
 //! made just before the operation.
 
+use amphi_trace::{How, Operation, Place, XATTR, at};
 use amphi_vfs::{FileSystem, FileType, Ino, Name};
-
-use super::operation::{How, Operation, Place, XATTR, at};
 
 /// Whether a path that does not exist yet is to be a directory.
 fn is_directory_name(path: &str) -> bool {

@@ -2,9 +2,8 @@
 //! log is cleaned and flash is collected all the time.
 
 use amphi_rt::random::Generator;
+use amphi_trace::{How, Operation, Place};
 use amphi_vfs::Allocate;
-
-use super::operation::{How, Operation, Place};
 
 const DIRS: [&str; 4] = ["", "a/", "b/", "a/c/"];
 const NAMES: [&str; 5] =
