@@ -4,6 +4,7 @@
 //! first lines. What a trace does not have is not recorded: contents (those of a replay tell who wrote them), who did it, permissions at creation, names and values of extended attributes.
 //! Operations that overlap are recorded in the order in which they returned.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,8 +29,43 @@ pub struct Recording<F> {
 
 /// Knows the names and writes.
 struct Scribe {
-    names: HashMap<(Ino, Vec<u8>), Ino>,
+    names: Names,
     sink: Sink,
+}
+
+/// Every name, from both sides: a mount may have a million files, and each operation asks for a path.
+#[derive(Default)]
+struct Names {
+    named: HashMap<(Ino, Vec<u8>), Ino>,
+    /// The names of each file, in order.
+    of: HashMap<Ino, BTreeSet<(Ino, Vec<u8>)>>,
+}
+
+impl Names {
+    fn get(&self, place: &(Ino, Vec<u8>)) -> Option<Ino> {
+        self.named.get(place).copied()
+    }
+
+    /// Of several names any will do; the first in order, so that the same is taken each time.
+    fn first_of(&self, ino: Ino) -> Option<&(Ino, Vec<u8>)> {
+        self.of.get(&ino)?.first()
+    }
+
+    fn insert(&mut self, place: (Ino, Vec<u8>), ino: Ino) {
+        self.remove(&place);
+        self.of.entry(ino).or_default().insert(place.clone());
+        self.named.insert(place, ino);
+    }
+
+    fn remove(&mut self, place: &(Ino, Vec<u8>)) {
+        let Some(ino) = self.named.remove(place) else { return };
+        if let Some(places) = self.of.get_mut(&ino) {
+            places.remove(place);
+            if places.is_empty() {
+                self.of.remove(&ino);
+            }
+        }
+    }
 }
 
 /// A name as a trace can have it: what is not a visible ASCII character becomes `%` and its number.
@@ -50,9 +86,7 @@ impl Scribe {
         if ino == Ino::ROOT {
             return Some(".".to_owned());
         }
-        // Of several names any will do; the first in order, so that the same is taken each time.
-        let own = self.names.iter().filter(|(_, named)| **named == ino).map(|(place, _)| place);
-        let (dir, name) = own.min()?;
+        let (dir, name) = self.names.first_of(ino)?;
         self.path_in(*dir, name)
     }
 
@@ -98,7 +132,7 @@ impl<F: FileSystem> Recording<F> {
         sink(
             "# operations recorded on a mount; crash them with: amphi crash run --workload trace --trace FILE",
         );
-        let mut scribe = Scribe { names: HashMap::new(), sink };
+        let mut scribe = Scribe { names: Names::default(), sink };
         let mut dirs = vec![Ino::ROOT];
         while let Some(dir) = dirs.pop() {
             let mut names = Vec::new();
@@ -125,7 +159,7 @@ impl<F: FileSystem> Recording<F> {
                 fs.forget(attr.ino, 1);
             }
         }
-        if !scribe.names.is_empty() {
+        if !scribe.names.named.is_empty() {
             scribe.note(&Operation::Sync);
         }
         Ok(Self { fs, scribe: Mutex::new(scribe) })
@@ -258,11 +292,13 @@ impl<F: FileSystem> FileSystem for Recording<F> {
         self.noted(self.fs.rename(from, name, to, new_name, mode), |scribe, ()| {
             let (old, new) = ((from, name.bytes().to_vec()), (to, new_name.bytes().to_vec()));
             let paths = scribe.path_in(from, &old.1).zip(scribe.path_in(to, &new.1));
-            let (moved, replaced) = (scribe.names.get(&old).copied(), scribe.names.get(&new).copied());
+            let (moved, replaced) = (scribe.names.get(&old), scribe.names.get(&new));
             let Some(((old_path, new_path), moved)) = paths.zip(moved) else { return };
             if mode == RenameMode::Exchange {
                 scribe.note(&Operation::Exchange(old_path, new_path));
-                scribe.names.extend(replaced.map(|replaced| (old, replaced)));
+                if let Some(replaced) = replaced {
+                    scribe.names.insert(old, replaced);
+                }
                 scribe.names.insert(new, moved);
                 return;
             }
@@ -453,6 +489,23 @@ mod tests {
         let shape = shape(&lines);
         assert!(shape.contains(&"d/a Regular 1 100 644".to_owned()), "{shape:?}");
         assert_eq!(shape.len(), 4, "d, d/a, d/s, d/t: {shape:?}");
+    }
+
+    #[test]
+    fn what_took_the_place_of_a_file_is_followed_from_there() {
+        let work = [
+            "create a",
+            "create b",
+            "link a c",
+            "rename b a",
+            "write a 0 7",
+            "write c 0 9",
+            "unlink c",
+            "create c",
+            "exchange a c",
+            "write c 7 1",
+        ];
+        assert_eq!(recorded(&Model::new(), &work), work);
     }
 
     #[test]
