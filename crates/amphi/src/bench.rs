@@ -74,6 +74,9 @@ struct Run {
     /// Only operations whose names contain WORD; can be given several times.
     #[arg(long, value_name = "WORD")]
     only: Vec<String>,
+    /// On a virtual machine whose idle processors halt at once, have them poll first, as the kernel's default says; only root can. What was set before is set again.
+    #[arg(long)]
+    poll_idle: bool,
     /// Write the results to FILE as JSON, described in docs/bench.md; `-` is standard output, without the table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -147,6 +150,7 @@ fn software_path(run: &Run) -> Result<()> {
         threads: if run.threads.is_empty() { vec![1, 2] } else { run.threads.clone() },
         rounds: run.rounds as usize,
         only: run.only.clone(),
+        poll_idle: run.poll_idle,
     };
     let is_quiet = session::is_stdout(run.json.as_deref());
     let mut tell = |progress: Progress<'_>| match progress {
@@ -171,6 +175,11 @@ fn introduce(report: &Report) {
     }
     for peer in &report.unavailable {
         println!("{:<11} not available: {}", peer.name, peer.reason);
+    }
+    if report.idle_polling_ns == Some(0) {
+        println!(
+            "\nIdle processors of this virtual machine halt at once: a request to another process takes 8 or 30 µs by where the\nscheduler puts the two. --poll-idle has them poll first, as the kernel's default says."
+        );
     }
     println!(
         "\nEach p50 is over {} interleaved rounds; (…) is the spread of the rounds' ratios.\n{}",
@@ -210,6 +219,7 @@ mod tests {
             schema: SCHEMA,
             rounds: 1,
             interrupted: false,
+            idle_polling_ns: Some(0),
             operations: vec![Line::of(Operation::Create, 1, &peers, &samples)],
             unavailable: vec![Unavailable { name: String::new(), reason: String::new() }],
             peers,

@@ -10,6 +10,7 @@ pub mod experiment;
 pub mod figure;
 pub mod files;
 pub mod html;
+pub mod idle;
 pub mod interleave;
 pub mod kernel;
 pub mod kernel_ssd;

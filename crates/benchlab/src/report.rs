@@ -20,6 +20,8 @@ pub struct Report {
     pub rounds: usize,
     /// Whether somebody ended the run early.
     pub interrupted: bool,
+    /// How long idle processors polled before they halted, in ns, if this is a virtual machine where that is known.
+    pub idle_polling_ns: Option<u64>,
     /// Who took part.
     pub peers: Vec<Peer>,
     /// What this machine does not have, and why.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result};
 
+use crate::idle::{self, IdlePolling};
 use crate::interleave::{self, Seat};
 use crate::kernel::Mounted;
 use crate::operation::{ALL, Operation};
@@ -21,6 +22,8 @@ pub struct Settings {
     pub rounds: usize,
     /// The operations whose names contain one of these words; none means all.
     pub only: Vec<String>,
+    /// Whether idle processors of a virtual machine poll before they halt, for as long as the run takes.
+    pub poll_idle: bool,
 }
 
 /// What a run tells while it goes on.
@@ -59,16 +62,18 @@ struct Made {
 /// Runs the operations on every file system that this machine has.
 ///
 /// # Errors
-/// Ours cannot be made. What else cannot is in the report.
+/// Ours cannot be made, or idle processors cannot be told to poll. What else cannot is in the report.
 pub fn run(
     settings: &Settings,
     go_on: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Report> {
+    let _polling = settings.poll_idle.then(IdlePolling::begin).transpose()?;
     let mut report = Report {
         schema: SCHEMA,
         rounds: settings.rounds,
         interrupted: false,
+        idle_polling_ns: idle::polling_ns(),
         peers: Vec::new(),
         unavailable: Vec::new(),
         operations: Vec::new(),
