@@ -6,7 +6,7 @@
 use super::clock::Timer;
 use super::ending::run_task;
 use super::failure::{Failure, FailureKind};
-use super::queue::{Hold, LockId, Queues};
+use super::queue::{Hold, LockId, LockWaiters, Queues};
 use super::schedule::Policy;
 use super::stacks;
 use super::watchdog::Watched;
@@ -120,7 +120,7 @@ pub(crate) struct Core {
     pub(super) switches: Cell<u64>,
     /// Points passed, once the main task has ended.
     pub(super) points: Cell<u64>,
-    pub(crate) lock_waiters: Cell<usize>,
+    pub(crate) lock_waiters: LockWaiters,
     pub(crate) state: RefCell<State>,
     pub(super) fibers: RefCell<Vec<Option<Box<Fiber>>>>,
     pub(super) user_random: RefCell<Generator>,
@@ -145,7 +145,7 @@ impl Core {
             spins: Cell::new(0),
             switches: Cell::new(0),
             points: Cell::new(0),
-            lock_waiters: Cell::new(0),
+            lock_waiters: LockWaiters::default(),
             state: RefCell::new(State {
                 tasks: Vec::new(),
                 free: Vec::new(),

@@ -7,6 +7,7 @@ use super::core::{Core, Slot, State, Wait, Woken};
 use super::failure::FailureKind;
 use crate::time::Deadline;
 use hashbrown::HashMap;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,6 +18,41 @@ pub(crate) struct LockId(usize);
 impl LockId {
     pub(crate) fn of<T>(object: &T) -> Self {
         Self(std::ptr::from_ref(object) as usize)
+    }
+}
+
+/// How many tasks wait for locks, by a hash of the lock: nearly every lock that is taken or released has nobody waiting, while some other lock has. Who waits for a
+/// lock counts in its place, so a place with nobody says that nobody waits; one with somebody says that the queue must be looked at.
+pub(crate) struct LockWaiters([Cell<u32>; 256]);
+
+impl Default for LockWaiters {
+    fn default() -> Self {
+        Self([const { Cell::new(0) }; 256])
+    }
+}
+
+impl LockWaiters {
+    #[inline]
+    fn place(&self, id: LockId) -> &Cell<u32> {
+        // Locks lie side by side, on lines of their own or several in one.
+        let hash = (id.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+        &self.0[hash as usize]
+    }
+
+    /// Whether somebody may wait for this lock.
+    #[inline]
+    fn may_be(&self, id: LockId) -> bool {
+        self.place(id).get() > 0
+    }
+
+    fn one_more(&self, id: LockId) {
+        let place = self.place(id);
+        place.set(place.get() + 1);
+    }
+
+    fn one_fewer(&self, id: LockId) {
+        let place = self.place(id);
+        place.set(place.get() - 1);
     }
 }
 
@@ -88,7 +124,7 @@ impl Queues {
 
 impl State {
     /// Takes a task out of the queue in which it waits, if any.
-    pub(crate) fn leave_queue(&mut self, slot: Slot, lock_waiters: &std::cell::Cell<usize>) {
+    pub(crate) fn leave_queue(&mut self, slot: Slot, lock_waiters: &LockWaiters) {
         let (id, is_lock) = match self.tasks[slot as usize].wait {
             Wait::Lock { id, .. } => (id, true),
             Wait::Condvar { id, .. } => (id, false),
@@ -98,7 +134,7 @@ impl State {
         if let Some(index) = index {
             self.queues.remove(id, index);
             if is_lock {
-                lock_waiters.set(lock_waiters.get() - 1);
+                lock_waiters.one_fewer(id);
             }
         }
     }
@@ -170,7 +206,7 @@ impl State {
 impl Core {
     /// Whether the task must wait although the lock could be taken: a writer is before it in the queue.
     pub(crate) fn must_queue(&self, id: LockId, hold: Hold) -> bool {
-        self.lock_waiters.get() > 0
+        self.lock_waiters.may_be(id)
             && !matches!(hold, Hold::Upgrade | Hold::SharedRecursive)
             && self.state.borrow().queues.len(id) > 0
     }
@@ -200,14 +236,14 @@ impl Core {
         {
             task.held.swap_remove(index);
         }
-        if self.lock_waiters.get() > 0 {
+        if self.lock_waiters.may_be(id) {
             self.hand_over(id, hint, take, block);
         }
     }
 
     /// Notes that the current task holds a lock less strictly than before, and lets in who may now enter.
     pub(crate) fn weakened(&self, id: LockId, hint: &AtomicU32, take: &dyn Fn(Hold) -> bool) {
-        if self.lock_waiters.get() > 0 {
+        if self.lock_waiters.may_be(id) {
             self.hand_over(id, hint, take, &|_| ());
         }
     }
@@ -217,7 +253,7 @@ impl Core {
         if self.searching() {
             let state = &mut *self.state.borrow_mut();
             while let Some((slot, _)) = state.queues.remove(id, 0) {
-                self.lock_waiters.set(self.lock_waiters.get() - 1);
+                self.lock_waiters.one_fewer(id);
                 self.wake(state, slot, Woken::Notified);
             }
             return;
@@ -232,7 +268,7 @@ impl Core {
                 block(hold);
             }
             state.queues.remove(id, 0);
-            self.lock_waiters.set(self.lock_waiters.get() - 1);
+            self.lock_waiters.one_fewer(id);
             state.note_held(slot, id, hold, hint);
             self.wake(state, slot, Woken::Handed);
         }
@@ -256,7 +292,7 @@ impl Core {
                 let foreign = state.queues.len(id) == 0 && !state.held_by_a_task(id, hint);
                 if !foreign {
                     state.queues.join(id, slot, hold);
-                    self.lock_waiters.set(self.lock_waiters.get() + 1);
+                    self.lock_waiters.one_more(id);
                 }
                 let deadlock = !foreign
                     && deadline == Deadline::NEVER
@@ -283,7 +319,7 @@ impl Core {
                 Woken::Handed => return true,
                 woken @ (Woken::TimedOut | Woken::Cancelled) => {
                     // Readers may have waited only because this task, as a writer, was before them.
-                    if self.lock_waiters.get() > 0 {
+                    if self.lock_waiters.may_be(id) {
                         self.hand_over(id, hint, take, block);
                     }
                     if woken == Woken::TimedOut {
