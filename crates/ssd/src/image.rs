@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
@@ -27,6 +27,30 @@ pub(crate) struct Image {
     path: String,
     /// Of an image that is forked again and again: which of its pages may differ from the origin of all its forks.
     lineage: Option<Lineage>,
+    /// Of memory: where pages were programmed already.
+    reached: Reached,
+}
+
+/// Bytes of memory that are asked of the system at once when the first page in them is programmed: flash is filled in order, and each page that is touched for the first
+/// time by itself costs an exception.
+const STRETCH: u64 = 128 << 10;
+
+/// Which stretches were asked for, one bit each. Empty if none are.
+#[derive(Debug, Default)]
+struct Reached(Box<[AtomicU64]>);
+
+impl Reached {
+    fn of(bytes: u64) -> Self {
+        Self((0..bytes.div_ceil(STRETCH * 64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Whether the stretch at `at` is reached for the first time.
+    fn is_new(&self, at: u64) -> bool {
+        let number = at / STRETCH;
+        let Some(word) = self.0.get((number / 64) as usize) else { return false };
+        let bit = 1 << (number % 64);
+        word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
 }
 
 /// # Safety
@@ -72,7 +96,7 @@ impl Image {
             .no_reserve_swap()
             .map_anon()
             .map_err(|cause| system("map", &path, &cause))?;
-        Ok(Self { map: Some(map.into()), file: None, path, lineage: None })
+        Ok(Self { map: Some(map.into()), file: None, path, lineage: None, reached: Reached::of(bytes) })
     }
 
     /// Expects the bytes from `at` on to be filled one after the other: memory then comes in huge pages, where the system has them. Touching
@@ -136,7 +160,7 @@ impl Image {
             .len(bytes as usize)
             .map_raw(&file)
             .map_err(|cause| system("map", &path, &cause))?;
-        Ok(Self { map: Some(map), file: Some(file), path, lineage: None })
+        Ok(Self { map: Some(map), file: Some(file), path, lineage: None, reached: Reached::default() })
     }
 
     /// Whether the image is memory, not a file.
@@ -145,10 +169,12 @@ impl Image {
     }
 
     /// Length in bytes.
+    #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         self.mapping().len() as u64
     }
 
+    #[inline]
     fn mapping(&self) -> &MmapRaw {
         self.map.as_ref().expect("only a dropped image has no mapping")
     }
@@ -157,6 +183,8 @@ impl Image {
     /// pages it has changed.
     pub(crate) fn found_lineage(&mut self) {
         self.lineage = Some(Lineage::found(self.bytes()));
+        // There may be many forks, of which each fills little.
+        self.reached = Reached::default();
     }
 
     /// A fork of an image that has a lineage: only pages that it or a former fork has changed are copied.
@@ -172,7 +200,13 @@ impl Image {
                 Err(cause) => return Some(Err(cause)),
             },
         };
-        let mut fork = Self { map: Some(map), file: None, path: self.path.clone(), lineage: None };
+        let mut fork = Self {
+            map: Some(map),
+            file: None,
+            path: self.path.clone(),
+            lineage: None,
+            reached: Reached::default(),
+        };
         for page in lineage.differing(self.lineage.as_ref()?) {
             let at = page * PAGE;
             if at < self.bytes() {
@@ -203,6 +237,7 @@ impl Image {
     }
 
     /// Notes that these bytes may change.
+    #[inline]
     fn touch(&self, at: u64, len: usize) {
         if let Some(lineage) = &self.lineage {
             lineage.touch(at, len);
@@ -210,6 +245,7 @@ impl Image {
     }
 
     /// The address of `len` bytes at `at`, after checking that they are inside.
+    #[inline]
     fn window(&self, at: u64, len: usize) -> *mut u8 {
         let end = at.checked_add(len as u64).expect("an address inside the image");
         assert!(end <= self.bytes(), "bytes {at}..{end} are outside the image of {} bytes", self.bytes());
@@ -238,6 +274,12 @@ impl Image {
         assert!(at.is_multiple_of(PAGE), "{at} is no page's address");
         self.touch(at, pages.len());
         let to = self.window(at, pages.len());
+        if self.reached.is_new(at) {
+            let start = at / STRETCH * STRETCH;
+            let len = STRETCH.min(self.bytes() - start);
+            let _without_it_all_works_as_well =
+                self.mapping().advise_range(Advice::PopulateWrite, start as usize, len as usize);
+        }
         // SAFETY: `window` checked that the destination lies inside the mapping, and both it and `at` are page-aligned.
         unsafe { copy_past_caches(pages, to) }
     }
@@ -279,6 +321,7 @@ impl Image {
     }
 
     /// An atomic word of the image; `at` is a multiple of 8.
+    #[inline]
     pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at.is_multiple_of(8), "word {at} is not aligned");
         self.touch(at, 8);
@@ -353,8 +396,6 @@ impl Drop for Image {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use super::*;
 
     #[test]
@@ -368,6 +409,23 @@ mod tests {
         image.copy(8, 100, 8);
         image.zero(8, 8);
         assert_eq!(image.read_struct::<[u8; 8]>(100), 8_u64.to_le_bytes());
+    }
+
+    #[test]
+    fn memory_is_asked_for_once_a_stretch_and_not_for_forks() {
+        let bytes = 3 * STRETCH + PAGE;
+        let mut image = Image::in_memory(bytes).expect("memory");
+        image.stream(STRETCH + PAGE, &[7; 4096]);
+        assert!(image.reached.is_new(0) && !image.reached.is_new(2 * STRETCH - PAGE));
+        image.stream(3 * STRETCH, &[8; 4096]);
+        assert!(!image.reached.is_new(3 * STRETCH), "the last one is short");
+        assert_eq!(
+            image.read_struct::<[u8; 2]>(STRETCH + 2 * PAGE - 1),
+            [7, 0],
+            "what is beside a page stays as it was"
+        );
+        image.found_lineage();
+        assert!(!image.reached.is_new(2 * STRETCH));
     }
 
     #[test]
