@@ -53,13 +53,15 @@ pub struct Window {
 pub fn prepare(files: &dyn Files, plan: &Plan, settings: Settings) -> Result<Prepared> {
     let mut chance = Generator::new(settings.seed ^ 0x7072_6570);
     let sets: Vec<Set> = plan.filesets.iter().map(|set| Set::new(set, &mut chance)).collect();
-    let contents = contents(settings.seed);
+    let mut contents = contents(settings.seed);
     let tasks = plan.threads().clamp(1, 16);
     for set in &sets {
         set.make(files, tasks, chance.next(), &contents)?;
     }
     files.sync()?;
-    Ok(Prepared { sets })
+    // The run writes something else.
+    fill(&mut contents, (settings.seed ^ 1) as u8);
+    Ok(Prepared { sets, contents })
 }
 
 /// Runs a plan whose files are prepared. `begin` is called when the window that counts begins: to read counters.
@@ -74,7 +76,6 @@ pub fn run(
     begin: &(dyn Fn() + Sync),
 ) -> Result<Outcome> {
     let ns = |seconds: f64| (seconds * 1e9) as u64;
-    let contents = contents(settings.seed ^ 1);
     let started = time::now_ns();
     let begin_ns = started + ns(plan.run.warm_up_seconds);
     let end_ns = plan.run.seconds.map_or(u64::MAX, |seconds| begin_ns + ns(seconds));
@@ -83,7 +84,7 @@ pub fn run(
         prepared,
         semaphores: plan.semaphores.iter().map(|_| Semaphore::default()).collect(),
         plan,
-        contents: &contents,
+        contents: &prepared.contents,
         window: Window { begin_ns, end_ns },
         over: AtomicBool::new(false),
         left: plan.run.operations.map(AtomicU64::new),

@@ -13,6 +13,8 @@ use crate::files::{Files, OpenMode, Result};
 /// The filesets of a workload, made.
 pub struct Prepared {
     pub(super) sets: Vec<Set>,
+    /// What the run writes: noise, of which parts are taken at random places.
+    pub(super) contents: Vec<u8>,
 }
 
 /// One fileset.
