@@ -37,6 +37,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+/// Small objects from pages of their size, and memory in huge pages where the system has them: a look-up in a cache of millions of inodes does not wait for
+/// address translation.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// File systems for SSDs that speak bytes and blocks, on an emulated one.
 #[derive(Parser)]
 #[command(name = "amphi", version, disable_help_subcommand = true, after_help = EXAMPLES)]

@@ -11,6 +11,10 @@ use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
 use amphi_ssd::{Profile, Ssd};
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, Result};
 
+/// As the command has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const SMALL: usize = 1000;
 const LARGE: usize = 1_000_000;
 /// Operations per sample; the two directories take turns, so that the machine's noise meets both.

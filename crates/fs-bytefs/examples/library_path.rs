@@ -11,6 +11,10 @@ use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
 use amphi_ssd::{Profile, Ssd};
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, Result, WriteMode};
 
+/// As the command has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const FILES: usize = 100_000;
 const PAGES: usize = 20_000;
 const COMPARISONS: usize = 1_000_000;

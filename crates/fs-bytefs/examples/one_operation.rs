@@ -12,6 +12,10 @@ use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
 use amphi_ssd::{Profile, Ssd};
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, Result, WriteMode};
 
+/// As the command has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The file that is overwritten and read, as `amphi bench run software` has it.
 const FILE_BYTES: usize = 8 << 20;
 const PAGE: usize = 4096;

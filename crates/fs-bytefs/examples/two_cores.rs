@@ -13,6 +13,10 @@ use amphi_rt::task;
 use amphi_ssd::{Profile, Ssd};
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, Result, WriteMode};
 
+/// As the command has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ROUNDS: usize = 7;
 const FILES: usize = 4000;
 const WRITES: usize = 20_000;

@@ -83,7 +83,7 @@ impl FileBody {
     fn keep<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, index: u64, page: CachedPage) {
         core.pages.add(page.frames());
         if page.dirty {
-            core.pages.dirtied();
+            core.pages.dirtied(1);
             self.dirty.push(index);
         }
         self.pages.insert(index, page);
@@ -183,7 +183,7 @@ impl FileBody {
             && !page.dirty
         {
             page.dirty = true;
-            core.pages.dirtied();
+            core.pages.dirtied(1);
             self.dirty.push(index);
         }
     }
@@ -452,6 +452,9 @@ fn prepare_pages<D: BlockPort + WriteLog>(
 }
 
 fn copy_in<D: BlockPort + WriteLog>(core: &Core<D>, file: &mut FileBody, offset: u64, data: &[u8]) {
+    // Counted once for all pages, as the frames are taken: a count shared by processors waits for the copy before it.
+    let mut frames = core.pages.stock(data.len() / PAGE);
+    let (mut added, mut dirtied) = (0, 0);
     let mut done = 0;
     while done < data.len() {
         let at = offset + done as u64;
@@ -463,17 +466,17 @@ fn copy_in<D: BlockPort + WriteLog>(core: &Core<D>, file: &mut FileBody, offset:
         if let Some(page) = file.pages.get_mut(index) {
             let duplicate = core.keeps_duplicates();
             match whole {
-                Some(now) => page.overwrite(now, duplicate, &core.pages),
+                Some(now) => added += page.overwrite(now, duplicate, &mut frames),
                 None => page.data_mut(duplicate, &core.pages)[from..from + len].copy_from_slice(part),
             }
             if !std::mem::replace(&mut page.dirty, true) {
-                core.pages.dirtied();
+                dirtied += 1;
                 file.dirty.push(index);
             }
             continue;
         }
         let page = match whole {
-            Some(now) => CachedPage::overwritten(core.pages.frame(now)),
+            Some(now) => CachedPage::overwritten(frames.copy_of(now)),
             None => {
                 let mut page = CachedPage::hole();
                 page.data[from..from + len].copy_from_slice(part);
@@ -481,8 +484,17 @@ fn copy_in<D: BlockPort + WriteLog>(core: &Core<D>, file: &mut FileBody, offset:
                 page
             }
         };
-        file.keep(core, index, page);
+        added += page.frames();
+        dirtied += 1;
+        file.dirty.push(index);
+        file.pages.insert(index, page);
     }
+    let rest = frames.rest();
+    if rest.len() > 0 {
+        core.pages.give(rest);
+    }
+    core.pages.add(added);
+    core.pages.dirtied(dirtied);
 }
 
 /// Moves the times, clears set-id bits unless a privileged caller wrote, and has the inode written back some time.

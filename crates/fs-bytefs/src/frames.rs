@@ -4,6 +4,7 @@
 
 use amphi_rt::cpu;
 use amphi_rt::sync::{Mutex, Padded};
+use smallvec::SmallVec;
 
 use crate::format::PAGE;
 
@@ -12,6 +13,8 @@ pub type Frame = Box<[u8; PAGE]>;
 
 /// Frames kept per processor: 1 MB, as much as one write-back gives back at a time.
 const KEPT: usize = 256;
+/// Frames that a task has in hand without touching the heap.
+const FEW: usize = 4;
 
 /// Frames that nobody uses just now, per processor.
 #[derive(Debug)]
@@ -30,8 +33,35 @@ impl FramePool {
 
     /// A frame that holds a copy of `page`.
     pub fn copy_of(&self, page: &[u8; PAGE]) -> Frame {
-        let kept = self.mine().lock().pop();
-        match kept {
+        self.stock(1).copy_of(page)
+    }
+
+    /// Up to `count` frames at once: between two copies the pool would be locked, and a processor waits at each lock until all it has written is in its cache.
+    pub fn stock(&self, count: usize) -> Stock {
+        if count == 0 {
+            return Stock(SmallVec::new());
+        }
+        let mut kept = self.mine().lock();
+        let rest = kept.len().saturating_sub(count);
+        Stock(kept.drain(rest..).collect())
+    }
+
+    /// Takes frames back.
+    pub fn give(&self, frames: impl IntoIterator<Item = Frame>) {
+        let mut kept = self.mine().lock();
+        let room = KEPT - kept.len();
+        kept.extend(frames.into_iter().take(room));
+    }
+}
+
+/// Frames in the hand of one task.
+#[derive(Debug)]
+pub struct Stock(SmallVec<[Frame; FEW]>);
+
+impl Stock {
+    /// A frame that holds a copy of `page`, from the heap once the stock is used up.
+    pub fn copy_of(&mut self, page: &[u8; PAGE]) -> Frame {
+        match self.0.pop() {
             Some(mut frame) => {
                 frame.copy_from_slice(page);
                 frame
@@ -40,12 +70,9 @@ impl FramePool {
         }
     }
 
-    /// Takes a frame back.
-    pub fn give(&self, frame: Frame) {
-        let mut kept = self.mine().lock();
-        if kept.len() < KEPT {
-            kept.push(frame);
-        }
+    /// What is left of it.
+    pub fn rest(self) -> impl ExactSizeIterator<Item = Frame> {
+        self.0.into_iter()
     }
 }
 
@@ -58,10 +85,17 @@ mod tests {
         let pool = FramePool::default();
         let frame = pool.copy_of(&[1; PAGE]);
         let at = frame.as_ptr();
-        pool.give(frame);
+        pool.give([frame]);
         let again = pool.copy_of(&[2; PAGE]);
         assert_eq!((again.as_ptr(), again[0], again[PAGE - 1]), (at, 2, 2));
-        (0..2 * KEPT).for_each(|_| pool.give(Box::new([0; PAGE])));
+        pool.give((0..2 * KEPT).map(|_| Frame::new([0; PAGE])));
         assert_eq!(pool.mine().lock().len(), KEPT, "and what is kept is bounded");
+        let mut stock = pool.stock(2);
+        let copies: Vec<Frame> = (1..=3).map(|byte| stock.copy_of(&[byte; PAGE])).collect();
+        assert_eq!((stock.rest().len(), pool.mine().lock().len()), (0, KEPT - 2));
+        assert!(
+            copies.iter().zip(1..).all(|(copy, byte)| **copy == [byte; PAGE]),
+            "the third is from the heap"
+        );
     }
 }

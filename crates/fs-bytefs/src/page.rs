@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::format::PAGE;
-use crate::frames::{Frame, FramePool};
+use crate::frames::{Frame, FramePool, Stock};
 
 /// A page of file data in host DRAM.
 pub struct CachedPage {
@@ -60,13 +60,15 @@ impl CachedPage {
     }
 
     /// Gives the page other contents as a whole. What it held becomes the duplicate as it is, if there is to be one: nothing is copied but what is new.
-    pub fn overwrite(&mut self, now: &[u8; PAGE], duplicate: bool, budget: &PageBudget) {
-        if duplicate && self.on_device && self.original.is_none() {
-            self.original = Some(std::mem::replace(&mut self.data, budget.pool.copy_of(now)));
-            budget.add(1);
+    /// Answers how many frames it takes more than before, which are not yet counted.
+    pub fn overwrite(&mut self, now: &[u8; PAGE], duplicate: bool, frames: &mut Stock) -> usize {
+        let duplicate = duplicate && self.on_device && self.original.is_none();
+        if duplicate {
+            self.original = Some(std::mem::replace(&mut self.data, frames.copy_of(now)));
         } else {
             self.data.copy_from_slice(now);
         }
+        usize::from(duplicate)
     }
 
     /// Frames of host DRAM that it takes: the duplicate is one too.
@@ -106,16 +108,11 @@ impl CachedPage {
         }
     }
 
-    /// Notes that the device now holds `data`.
-    pub fn written(&mut self, budget: &PageBudget) {
-        if let Some(duplicate) = self.original.take() {
-            budget.remove(1);
-            budget.pool.give(duplicate);
-        }
-        if std::mem::replace(&mut self.dirty, false) {
-            budget.cleaned(1);
-        }
+    /// Notes that the device now holds `data`. Answers the duplicate, which is not the page's any more but still counted, and whether it was dirty,
+    /// which is still counted too.
+    pub fn written(&mut self) -> (Option<Frame>, bool) {
         self.on_device = true;
+        (self.original.take(), std::mem::replace(&mut self.dirty, false))
     }
 }
 
@@ -150,29 +147,42 @@ impl PageBudget {
         Self { frames, frames_max, dirty, dirty_max, pool: FramePool::default() }
     }
 
-    /// A frame that holds a copy of `page`, not yet counted.
-    pub fn frame(&self, page: &[u8; PAGE]) -> Frame {
-        self.pool.copy_of(page)
+    /// Frames to fill, not yet counted.
+    pub fn stock(&self, frames: usize) -> Stock {
+        self.pool.stock(frames)
+    }
+
+    /// Takes frames back that are not counted any more, or never were.
+    pub fn give(&self, frames: impl IntoIterator<Item = Frame>) {
+        self.pool.give(frames);
     }
 
     /// Counts `frames` more.
     pub fn add(&self, frames: usize) {
-        self.frames.fetch_add(frames, Ordering::Relaxed);
+        if frames > 0 {
+            self.frames.fetch_add(frames, Ordering::Relaxed);
+        }
     }
 
     /// Counts `frames` fewer.
     pub fn remove(&self, frames: usize) {
-        self.frames.fetch_sub(frames, Ordering::Relaxed);
+        if frames > 0 {
+            self.frames.fetch_sub(frames, Ordering::Relaxed);
+        }
     }
 
-    /// Counts one more dirty page.
-    pub fn dirtied(&self) {
-        self.dirty.fetch_add(1, Ordering::Relaxed);
+    /// Counts `pages` more dirty ones.
+    pub fn dirtied(&self, pages: usize) {
+        if pages > 0 {
+            self.dirty.fetch_add(pages, Ordering::Relaxed);
+        }
     }
 
     /// Counts `pages` fewer dirty ones.
     pub fn cleaned(&self, pages: usize) {
-        self.dirty.fetch_sub(pages, Ordering::Relaxed);
+        if pages > 0 {
+            self.dirty.fetch_sub(pages, Ordering::Relaxed);
+        }
     }
 
     /// Whether more is cached than allowed.

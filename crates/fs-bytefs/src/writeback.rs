@@ -102,10 +102,19 @@ pub fn write_back_in<'a, D: BlockPort + WriteLog>(
     if let Some((record, overwritten)) = sent.journaled {
         put_in_place(core, file, &record, &overwritten).map_err(|error| core.broken(error))?;
     }
+    let mut duplicates: SmallVec<[_; FEW]> = SmallVec::new();
+    let mut cleaned = 0;
     for index in dirty.iter() {
         if let Some(page) = file.pages.get_mut(*index) {
-            page.written(&core.pages);
+            let (duplicate, was_dirty) = page.written();
+            duplicates.extend(duplicate);
+            cleaned += usize::from(was_dirty);
         }
+    }
+    core.pages.cleaned(cleaned);
+    if !duplicates.is_empty() {
+        core.pages.remove(duplicates.len());
+        core.pages.give(duplicates);
     }
     dirty.clear();
     file.dirty = dirty;

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use amphi_device::{Error, Lpa, Result};
+use smallvec::SmallVec;
 
 use crate::core::Core;
 use crate::flash::Stream;
@@ -13,6 +14,9 @@ use crate::format::{LEAF, Mapping, Oob, PAGE};
 use crate::log::PageIndex;
 use crate::planted::{self, Bug};
 use crate::stats::Counter;
+
+/// Most pages of a block write that are programmed before the first of them becomes current.
+const TOGETHER: usize = 16;
 
 /// What a logical page's flash contents already contain of the log (see [`Oob`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,15 +76,31 @@ impl Core {
     /// # Errors
     /// Power was lost; the page is then spent.
     pub(crate) fn program(&self, page: u64, data: &[u8]) -> Result<()> {
-        if let Err(lost) = self.power.step() {
-            self.blocks.abandon(page);
-            return Err(lost);
+        self.program_all([(page, data)].into_iter())
+    }
+
+    /// As [`program`](Self::program), pages one after the other, waiting for the memory once.
+    ///
+    /// # Errors
+    /// Power was lost; all of the pages are then spent.
+    fn program_all<'a>(&self, pages: impl Iterator<Item = (u64, &'a [u8])> + Clone) -> Result<()> {
+        let mut programmed = 0;
+        let outcome = pages.clone().try_for_each(|(page, data)| {
+            self.power.step()?;
+            self.image.stream(self.layout.flash_page(page), data);
+            programmed += 1;
+            Ok(())
+        });
+        self.image.settle_streams();
+        for (page, _) in pages.clone().take(programmed) {
+            // Mark only: a record without checksum belongs to no logical page, but the flash page is not blank any more.
+            let mark = u64::from(Oob::PROGRAMMED);
+            self.image.word(self.layout.oob_record(page)).store(mark, Ordering::Release);
         }
-        self.image.stream(self.layout.flash_page(page), data);
-        // Mark only: a record without checksum belongs to no logical page, but the flash page is not blank any more.
-        let mark = u64::from(Oob::PROGRAMMED);
-        self.image.word(self.layout.oob_record(page)).store(mark, Ordering::Release);
-        Ok(())
+        if outcome.is_err() {
+            pages.for_each(|(page, _)| self.blocks.abandon(page));
+        }
+        outcome
     }
 
     /// Makes a programmed flash page the current contents of a logical page. Called with the partition's write lock held.
@@ -107,16 +127,49 @@ impl Core {
         Ok(())
     }
 
-    /// Writes a page for the host: programs it, makes it current, and voids the log's entries for it (ByteFS §4.4).
-    ///
-    /// # Errors
-    /// No room, or power lost; the old contents stay current.
-    pub(crate) fn write_page(&self, lpa: u64, data: &[u8], turn: usize) -> Result<()> {
-        debug_assert_eq!(data.len() as u64, PAGE);
-        let page = self.take_page(Stream::Fresh, Some(turn))?;
-        self.program(page, data)?;
-        let (partition, in_partition) = self.partition(lpa);
-        let mut index = partition.index.write();
+    /// Writes pages for the host, from `lpa` on: programs them, makes them current, and voids the log's entries for them (ByteFS §4.4). Page i goes to
+    /// turn + i. Answers how many, the first ones, are current now, at least one and at most [`TOGETHER`] unless it failed; and how it failed: no room, or power
+    /// lost. The old contents of the others stay.
+    pub(crate) fn write_pages<'a>(
+        &self,
+        lpa: u64,
+        pages: impl Iterator<Item = &'a [u8]>,
+        turn: usize,
+    ) -> (usize, Result<()>) {
+        // A page handed out and not yet current keeps its block from being collected: not where free blocks are few.
+        let most = if self.blocks.is_low() { 1 } else { TOGETHER };
+        let mut taken: SmallVec<[(u64, &[u8]); TOGETHER]> = SmallVec::new();
+        for data in pages.take(most) {
+            debug_assert_eq!(data.len() as u64, PAGE);
+            match self.take_page(Stream::Fresh, Some(turn.wrapping_add(taken.len()))) {
+                Ok(page) => taken.push((page, data)),
+                Err(cause) if taken.is_empty() => return (0, Err(cause)),
+                // The next call meets it, with none of these in the way.
+                Err(_) => break,
+            }
+        }
+        if let Err(lost) = self.program_all(taken.iter().copied()) {
+            return (0, Err(lost));
+        }
+        let mut current = 0;
+        while current < taken.len() {
+            let first = lpa + current as u64;
+            let (partition, number) = self.partition(first);
+            let here = (self.layout.partition_pages - u64::from(number)) as usize;
+            let mut index = partition.index.write();
+            for (page, _) in taken[current..].iter().take(here) {
+                if let Err(lost) = self.make_current(&mut index, lpa + current as u64, *page) {
+                    taken[current + 1..].iter().for_each(|(page, _)| self.blocks.abandon(*page));
+                    return (current, Err(lost));
+                }
+                current += 1;
+            }
+        }
+        (current, Ok(()))
+    }
+
+    /// Makes a page that the host wrote current. Called with the partition's write lock held.
+    fn make_current(&self, index: &mut PageIndex, lpa: u64, page: u64) -> Result<()> {
         let now = self.tick();
         let before = self.mapping(lpa);
         if planted::has(Bug::StaleEntryAfterBlockWrite) {
@@ -124,7 +177,7 @@ impl Core {
         }
         self.publish(lpa, page, &Oob::new(lpa as u32, now, now))?;
         self.remember_unflushed(lpa, before, page);
-        index.remove(in_partition);
+        index.remove((lpa % self.layout.partition_pages) as u16);
         Ok(())
     }
 

@@ -54,34 +54,48 @@ impl Ticket<'_> {
                 core.count().transfer(Path::BlockRead, self.tag, into.len() as u64);
                 Ok(())
             }
-            Work::Write { bufs, turn } => {
-                let mut bytes = 0;
-                let mut late = 0;
-                for (position, page) in bufs.iter().flat_map(|buf| buf.chunks_exact(PAGE_BYTES)).enumerate() {
-                    let lpa = self.at.0 + position as u64;
-                    let outcome = core.power.check().and_then(|()| match &core.cache {
-                        Some(cache) => core.write_page_cached(cache, lpa, page).map(|at| late = late.max(at)),
-                        None => core.write_page(lpa, page, turn.wrapping_add(position)),
-                    });
-                    if let Err(cause) = outcome {
-                        if let Some((_, seed)) = core.power.loss() {
-                            let part = self.number.wrapping_add((position as u64) << 32) ^ 1 << 63;
-                            core.tear(Dice::part(seed, part), lpa * PAGE, page, core.tick());
-                            continue;
-                        }
-                        return Err(cause);
-                    }
-                    bytes += PAGE;
-                }
-                if core.cache.is_none() {
-                    core.count().flash_write(Cause::Host, bytes / PAGE);
-                }
-                core.timing.wait(late);
-                core.power.check()?;
-                core.count().transfer(Path::BlockWrite, self.tag, bytes);
-                Ok(())
-            }
+            Work::Write { bufs, turn } => self.write(bufs, turn),
         }
+    }
+
+    fn write(&self, bufs: &[&[u8]], turn: usize) -> Result<()> {
+        let core = self.core;
+        let mut rest = bufs.iter().flat_map(|buf| buf.chunks_exact(PAGE_BYTES));
+        let (mut position, mut written, mut late) = (0, 0, 0);
+        while let Some(page) = rest.clone().next() {
+            let lpa = self.at.0 + position as u64;
+            let (mut done, outcome) = match (core.power.check(), &core.cache) {
+                (Err(lost), _) => (0, Err(lost)),
+                (Ok(()), Some(cache)) => match core.write_page_cached(cache, lpa, page) {
+                    Ok(at) => {
+                        late = late.max(at);
+                        (1, Ok(()))
+                    }
+                    Err(cause) => (0, Err(cause)),
+                },
+                (Ok(()), None) => core.write_pages(lpa, rest.clone(), turn.wrapping_add(position)),
+            };
+            written += done as u64;
+            if let Err(cause) = outcome {
+                let Some((_, seed)) = core.power.loss() else { return Err(cause) };
+                // The first page that did not come through is torn, each its own way.
+                if let Some(page) = rest.clone().nth(done) {
+                    let torn = position + done;
+                    let dice = Dice::part(seed, self.number.wrapping_add((torn as u64) << 32) ^ 1 << 63);
+                    core.tear(dice, (self.at.0 + torn as u64) * PAGE, page, core.tick());
+                }
+                done += 1;
+            }
+            position += done;
+            rest.by_ref().take(done).for_each(drop);
+        }
+        if core.cache.is_none() {
+            core.count().flash_write(Cause::Host, written);
+        }
+        core.timing.wait(late);
+        core.power.check()?;
+        core.count().transfer(Path::BlockWrite, self.tag, written * PAGE);
+        Ok(())
     }
 }
 
