@@ -254,7 +254,7 @@ impl<D: BlockPort + WriteLog> Core<D> {
         let start = self.sweep.fetch_add(4, Ordering::Relaxed);
         let mut lately_read = Vec::new();
         self.icache.evict(start, 4, |inode| {
-            if inode.listed.load(Ordering::Acquire) {
+            if inode.listed_ns.load(Ordering::Acquire) != 0 {
                 return false;
             }
             let Some(mut state) = inode.state.try_write() else { return false };

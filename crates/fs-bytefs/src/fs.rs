@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, RecoverReport, WriteLog};
 use amphi_rt::task::{self, JoinHandle};
+use amphi_rt::time;
 use amphi_vfs::{
     AccessTimes, Allocate, Attr, Cred, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags,
     Promise, RenameMode, Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
@@ -87,9 +88,12 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
         let flusher = (interval_ns > 0 && !read_only).then(|| {
             let core = Arc::clone(&core);
             task::spawn("bytefs-write-back", move || {
-                while core.dirty.wait(interval_ns) {
+                while let Some(rung) = core.dirty.wait(interval_ns) {
+                    // Too much is dirty, or its time has come.
+                    let expired_ns = time::now_ns().saturating_sub(core.options.dirty_expire_ns);
+                    let before_ns = if rung { u64::MAX } else { expired_ns };
                     // A failure has turned the file system read-only, which the next operation reports.
-                    let _reported_by_the_next_operation = core.write_back_all();
+                    let _reported_by_the_next_operation = core.write_back_since(before_ns);
                 }
             })
         });

@@ -1,6 +1,6 @@
 //! Inodes in host DRAM: attributes, what hangs below them, and how both become the two halves on the device (BY-9).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{BlockPort, Structure, WriteLog};
 use amphi_rt::sync::RwLock;
@@ -27,8 +27,8 @@ pub struct Inode {
     pub opens: AtomicU64,
     /// A directory's parent, readable without the lock: renames walk ancestors by it.
     pub parent: AtomicU64,
-    /// Whether the inode is on the list of those with writes to come.
-    pub listed: AtomicBool,
+    /// When the inode was put on the list of those with writes to come, ns; 0: it is not there.
+    pub listed_ns: AtomicU64,
     /// Everything else.
     pub state: RwLock<State>,
 }
@@ -200,7 +200,7 @@ impl Inode {
             lookups: AtomicU64::new(0),
             opens: AtomicU64::new(0),
             parent: AtomicU64::new(parent as u64),
-            listed: AtomicBool::new(false),
+            listed_ns: AtomicU64::new(0),
             state: RwLock::new(state),
         }
     }

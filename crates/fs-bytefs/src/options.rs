@@ -44,6 +44,8 @@ pub struct MountOptions {
     pub inode_cache: usize,
     /// How often dirty files are written back in the background, ns; 0: never.
     pub write_back_interval_ns: u64,
+    /// Age at which a dirty file is written back then, ns; 0: whatever its age.
+    pub dirty_expire_ns: u64,
     /// Every write is durable when it returns, attributes included, as if each were followed by `fsync`.
     pub sync_writes: bool,
     /// When reading moves access times.
@@ -61,6 +63,7 @@ impl Default for MountOptions {
             dirty_pages: None,
             inode_cache: 262_144,
             write_back_interval_ns: 5_000_000_000,
+            dirty_expire_ns: 0,
             sync_writes: false,
             access_times: AccessTimes::default(),
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use amphi_device::{BlockPort, WriteLog};
 use amphi_rt::sync::{Condvar, Mutex, Padded};
+use amphi_rt::time;
 use amphi_vfs::Result;
 
 use crate::core::Core;
@@ -18,10 +19,13 @@ use crate::writeback::write_back;
 
 const SHARDS: usize = 16;
 
+/// A file with writes to come, and since when, ns: a file that is gone stays on the list, and its number may be another's by then.
+type Listed = (u32, u64);
+
 /// The files with writes to come, and the bell of who writes them back in the background.
 #[derive(Default)]
 pub struct DirtyFiles {
-    listed: [Padded<Mutex<Vec<u32>>>; SHARDS],
+    listed: [Padded<Mutex<Vec<Listed>>>; SHARDS],
     /// Where the next round for clean pages starts.
     hand: AtomicUsize,
     /// The bell has been rung and not yet been heard.
@@ -31,14 +35,14 @@ pub struct DirtyFiles {
 }
 
 impl DirtyFiles {
-    /// Waits for the bell, at most `interval_ns`. False once it is time to stop.
-    pub fn wait(&self, interval_ns: u64) -> bool {
+    /// Waits for the bell, at most `interval_ns`. Whether it rang; none once it is time to stop.
+    pub fn wait(&self, interval_ns: u64) -> Option<bool> {
         let mut stop = self.stop.lock();
         if !*stop && !self.rung.load(Ordering::Acquire) {
             self.bell.wait_for(&mut stop, Duration::from_nanos(interval_ns));
         }
-        self.rung.store(false, Ordering::Release);
-        !*stop
+        let rung = self.rung.swap(false, Ordering::AcqRel);
+        (!*stop).then_some(rung)
     }
 
     /// Tells whoever waits to stop.
@@ -58,8 +62,12 @@ impl DirtyFiles {
 impl<D: BlockPort + WriteLog> Core<D> {
     /// Puts an inode on the list of those with writes to come.
     pub fn note_dirty(&self, inode: &Inode) {
-        if !inode.listed.swap(true, Ordering::AcqRel) {
-            self.dirty.listed[inode.ino as usize % SHARDS].lock().push(inode.ino);
+        if inode.listed_ns.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        let since_ns = time::now_ns().max(1);
+        if inode.listed_ns.compare_exchange(0, since_ns, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.dirty.listed[inode.ino as usize % SHARDS].lock().push((inode.ino, since_ns));
         }
     }
 
@@ -68,22 +76,35 @@ impl<D: BlockPort + WriteLog> Core<D> {
     /// # Errors
     /// The first failure; the rest is tried all the same.
     pub fn write_back_all(&self) -> Result<()> {
+        self.write_back_since(u64::MAX)
+    }
+
+    /// Writes back every inode that has been on the list since `before_ns` or longer.
+    ///
+    /// # Errors
+    /// As [`write_back_all`](Self::write_back_all).
+    pub fn write_back_since(&self, before_ns: u64) -> Result<()> {
         self.recent.store(self.now(), Ordering::Relaxed);
         let mut outcome = Ok(());
         for shard in &self.dirty.listed {
-            let listed = std::mem::take(&mut *shard.lock());
-            for ino in listed {
-                outcome = outcome.and(self.write_back_listed(ino));
+            let (due, young): (Vec<Listed>, Vec<Listed>) = std::mem::take(&mut *shard.lock())
+                .into_iter()
+                .partition(|(_, since_ns)| *since_ns <= before_ns);
+            shard.lock().extend(young);
+            for listed in due {
+                outcome = outcome.and(self.write_back_listed(listed));
             }
         }
         outcome
     }
 
     /// Writes back an inode that was on the list.
-    fn write_back_listed(&self, ino: u32) -> Result<()> {
+    fn write_back_listed(&self, (ino, since_ns): Listed) -> Result<()> {
         let Some(inode) = self.icache.get(ino) else { return Ok(()) };
-        // Taken off the list first: a write from now on lists it again.
-        inode.listed.store(false, Ordering::Release);
+        // Taken off the list first: a write from now on lists it again. A later file of this number stands on the list for itself.
+        if inode.listed_ns.compare_exchange(since_ns, 0, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Ok(());
+        }
         let mut state = inode.state.write();
         if state.gone || !matches!(state.body, Body::File(_)) {
             return Ok(());
@@ -125,11 +146,11 @@ impl<D: BlockPort + WriteLog> Core<D> {
                 let Some(shard) = shards.next() else { break };
                 loop {
                     let next = shard.lock().pop();
-                    let Some(ino) = next.filter(|_| self.pages.too_dirty()) else {
+                    let Some(listed) = next.filter(|_| self.pages.too_dirty()) else {
                         shard.lock().extend(next);
                         break;
                     };
-                    self.write_back_listed(ino)?;
+                    self.write_back_listed(listed)?;
                 }
             }
         }

@@ -158,6 +158,45 @@ fn the_background_starts_long_before_its_interval_when_much_is_dirty() {
     });
 }
 
+/// What is deleted before it is old never travels, and a new file that gets its number is as young as it is.
+#[test]
+fn young_files_wait_until_they_are_old() {
+    Sim::new(5).run(|| {
+        let second = 1_000_000_000;
+        let fs = mounted(
+            MountOptions { write_back_interval_ns: second, dirty_expire_ns: 10 * second, ..options() },
+            "mssd-pcie3",
+        );
+        write(&fs, create(&fs, 0), 0, &[1; PAGE]);
+        time::sleep_ns(5 * second);
+        assert_eq!(fs.cache_use().dirty, 1, "it is young");
+        let gone = create(&fs, 1);
+        write(&fs, gone, 0, &[2; PAGE]);
+        time::sleep_ns(second);
+        fs.forget(gone, 1);
+        fs.unlink(Ino::ROOT, Name::new(b"f1").unwrap()).unwrap();
+        time::sleep_ns(5 * second + second / 2);
+        assert_eq!(fs.cache_use().dirty, 0, "the first one is old");
+        let next = (2..100_000)
+            .find_map(|number| {
+                let ino = create(&fs, number);
+                let name = format!("f{number}");
+                if ino != gone {
+                    fs.forget(ino, 1);
+                    fs.unlink(Ino::ROOT, Name::new(name.as_bytes()).unwrap()).unwrap();
+                }
+                (ino == gone).then_some(ino)
+            })
+            .expect("the number of the one that is gone is given again");
+        write(&fs, next, 0, &[3; PAGE]);
+        time::sleep_ns(6 * second);
+        assert_eq!(fs.cache_use().dirty, 1, "its number was old, it is not");
+        time::sleep_ns(6 * second);
+        assert_eq!(fs.cache_use().dirty, 0);
+        fs.sync().unwrap();
+    });
+}
+
 /// Each file with writes to come holds some blocks beyond its data, for extent nodes. Many small files held far more than the device has, and a write failed on a device
 /// that was nearly empty.
 #[test]
