@@ -163,42 +163,58 @@ const NEW_FILE: &str = "file";
 fn make_new(fs: &dyn FileSystem, after_each: AfterEach<'_>) -> Result<(), String> {
     const BYTES: usize = 5000;
     let unusable = |error: amphi_vfs::Error| format!("it cannot be used again: {error}");
+    let cannot = |what: &str| {
+        let what = what.to_owned();
+        move |error: amphi_vfs::Error| format!("it cannot be used again: {what}: {error}")
+    };
     let cred = &Cred::ROOT;
     let (dir_name, file_name) = Name::new(NEW_DIR.as_bytes())
         .and_then(|dir| Ok((dir, Name::new(NEW_FILE.as_bytes())?)))
         .map_err(unusable)?;
-    let dir = fs.mkdir(Ino::ROOT, dir_name, 0o755, cred).map_err(unusable)?.attr.ino;
+    let dir = fs.mkdir(Ino::ROOT, dir_name, 0o755, cred).map_err(cannot("mkdir"))?.attr.ino;
     after_each(&format!("mkdir {NEW_DIR}"))?;
-    let file = fs.create(dir, file_name, FileType::Regular, 0o644, 0, cred).map_err(unusable)?.attr.ino;
+    let file =
+        fs.create(dir, file_name, FileType::Regular, 0o644, 0, cred).map_err(cannot("create"))?.attr.ino;
     after_each(&format!("create {NEW_DIR}/{NEW_FILE}"))?;
     let mut data = vec![0; BYTES];
     pattern(u64::MAX / 2, 0, &mut data);
-    fs.write(file, 0, &data, WriteMode::default(), cred).map_err(unusable)?;
-    fs.fsync(file, false).map_err(unusable)?;
+    fs.write(file, 0, &data, WriteMode::default(), cred).map_err(cannot("write"))?;
+    fs.fsync(file, false).map_err(cannot("fsync"))?;
     after_each(&format!("write and fsync {NEW_DIR}/{NEW_FILE}"))?;
     let mut back = vec![0; BYTES];
-    let read = fs.read(file, 0, &mut back, false).map_err(unusable)?;
+    let read = fs.read(file, 0, &mut back, false).map_err(cannot("read"))?;
     if read != BYTES || back != data {
         return Err("it cannot be used again: a new file does not read as it was written".to_owned());
     }
-    fs.unlink(dir, file_name).map_err(unusable)?;
+    fs.unlink(dir, file_name).map_err(cannot("unlink"))?;
     fs.forget(file, 1);
     after_each(&format!("unlink {NEW_DIR}/{NEW_FILE}"))?;
     fs.forget(dir, 1);
-    fs.rmdir(Ino::ROOT, dir_name).map_err(unusable)?;
+    fs.rmdir(Ino::ROOT, dir_name).map_err(cannot("rmdir"))?;
     after_each(&format!("rmdir {NEW_DIR}"))
 }
 
-/// Which of the operations of [`use_again`] is the first to leave something that the check finds, in a file system that was as it should be before them; nothing if
-/// none does, or if it was not.
+/// Which is the first to leave something wrong: the recovery, inodes that are neither free nor have a name, which a check takes for files that are still open; or one of the
+/// operations of [`use_again`], something that the check finds. Nothing if none does, or if the file system was not as it should be before.
 #[must_use]
 pub fn blamed(subject: &dyn Subject, recovered: &Recovered, legal: &Legal, room: Room) -> Option<String> {
     let tree = compare(&*recovered.fs, legal).ok()?;
     clean(subject, &recovered.rig).ok()?;
+    if let Some(left) = left_by_recovery(&*recovered.fs, &tree, room) {
+        return Some(left);
+    }
     let mut first = None;
     // What is wrong besides is known already.
     let _known = use_again(&*recovered.fs, &tree, room, &mut |operation| {
         clean(subject, &recovered.rig).inspect_err(|what| first = Some(format!("{operation}, {what}")))
     });
     first
+}
+
+fn left_by_recovery(fs: &dyn FileSystem, tree: &Tree, room: Room) -> Option<String> {
+    let free = Room::of(fs).ok()?.inodes;
+    // The root is no room of a new file system's either.
+    let named = tree.nodes.len() as u64 - 1;
+    let left = room.inodes.checked_sub(free + named).filter(|left| *left > 0)?;
+    Some(format!("the recovery, {left} of the inodes are neither free nor have a name"))
 }

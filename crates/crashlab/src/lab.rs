@@ -62,7 +62,7 @@ impl Tally {
 pub struct Violation {
     /// Does it again.
     pub id: CrashId,
-    /// The operation that was being done, or had just been done.
+    /// The operation that was being done, or had just been done; where the power failed again, the recovery from a crash in it.
     pub operation: String,
     /// What is wrong.
     pub what: String,
@@ -211,14 +211,13 @@ impl Lab {
     fn note(&self, moment: &Moment, point: u64, state: State, again: Option<u32>, what: String) {
         let id =
             CrashId { subject: self.subject.name().to_owned(), workload: self.workload, point, state, again };
+        let operation = match again {
+            Some(_) => format!("the recovery from a crash in {}", moment.operation),
+            None => moment.operation.clone(),
+        };
         let mut inner = self.inner.lock();
         inner.tally.violations += 1;
-        inner.violations.push(Violation {
-            id,
-            operation: moment.operation.clone(),
-            what,
-            events: moment.events,
-        });
+        inner.violations.push(Violation { id, operation, what, events: moment.events });
     }
 
     /// Decides whether a crash point is looked at, where not all are.
@@ -295,7 +294,7 @@ impl Lab {
         Ok(())
     }
 
-    /// What is wrong, and if it came of what the laboratory did after the crash, of which operation.
+    /// What is wrong, and if it came of what was done after the crash, of which operation: the recovery, or one of the laboratory's.
     fn with_blame(&self, what: String, make: &dyn Fn() -> Result<Ssd, Wrong>, moment: &Moment) -> String {
         let again = make().ok().and_then(|device| judge::recover(&*self.subject, device).ok());
         let blamed = again.and_then(|again| judge::blamed(&*self.subject, &again, &moment.legal, self.room));
