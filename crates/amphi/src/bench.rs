@@ -30,6 +30,7 @@ Examples:
   amphi bench run software
   amphi bench run fig6 --scale 0.01 --json fig6.json
   amphi bench run varmail --fs bytefs --threads 12 --scale 0.01
+  amphi bench run trace --trace ops.txt --fs ext4
   amphi bench run random-write --set io=64 --set every=8 --scale 0.001
   amphi bench run software --only create --only overwrite --threads 1 --rounds 15 --json results.json")]
 pub struct Options {

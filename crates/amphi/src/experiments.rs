@@ -6,15 +6,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use amphi_benchlab::experiment::lab::{self, Progress, Wishes};
 use amphi_benchlab::experiment::state::State;
-use amphi_benchlab::experiment::{Definition, EXPERIMENTS, System, Variation, cell, experiment, guard};
+use amphi_benchlab::experiment::{
+    Definition, EXPERIMENTS, System, Variation, cell, experiment, guard, replay,
+};
 use amphi_benchlab::figure::Figure;
 use amphi_benchlab::html;
 use amphi_benchlab::workload::{PRESETS, preset};
 use amphi_benchlab::ycsb;
 use amphi_rt::time;
+use amphi_trace::Trace;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::TERM_SIGNALS;
+
+/// The workload that is a recorded trace.
+const TRACE: &str = "trace";
+
+/// The scale of single workloads.
+const DEFAULT_SCALE: f64 = 0.01;
 
 /// Options of experiments and workloads.
 #[derive(clap::Args)]
@@ -34,6 +43,12 @@ pub struct Options {
     /// A parameter of a single workload; can be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
     set: Vec<(String, u64)>,
+    /// What `trace` replays: a file of operations, as `amphi mount -o trace=FILE` records them; docs/crashlab.md lists them.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Replay a trace in real time: the device takes the time that its profile says, and software the time that it takes.
+    #[arg(long, requires = "trace")]
+    real: bool,
     /// Cells of an experiment to run at once.
     #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
@@ -133,6 +148,7 @@ pub fn list() -> Result<()> {
         println!("{:<18} {}", listed.name, experiment(listed.name)?.title);
     }
     println!("\nWorkloads in virtual time:");
+    println!("{TRACE:<18} what was recorded on a mount, done again: --trace FILE");
     for listed in PRESETS {
         let personality = preset(listed.name, &[])?;
         let parameters: Vec<String> =
@@ -147,6 +163,12 @@ pub fn list() -> Result<()> {
 
 /// Runs the experiment or workload of a name.
 pub fn run(name: &str, threads: Option<usize>, json: Option<&Path>, options: &Options) -> Result<()> {
+    match (&options.trace, name == TRACE) {
+        (Some(file), true) => return replay(file, json, options),
+        (None, true) => bail!("{TRACE} needs --trace FILE"),
+        (Some(_), false) => bail!("--trace is for {TRACE}"),
+        (None, false) => {}
+    }
     if EXPERIMENTS.iter().any(|known| known.name == name) {
         let definition = experiment(name)?;
         let wishes = Wishes { scale: options.scale, seed: options.seed, threads, jobs: options.jobs };
@@ -242,53 +264,81 @@ fn workload(name: &str, threads: Option<usize>, json: Option<&Path>, options: &O
         system: options.fs,
         profile: options.profile.clone(),
         variation: Variation::default(),
-        scale: options.scale.unwrap_or(0.01),
+        scale: options.scale.unwrap_or(DEFAULT_SCALE),
         seed: options.seed.unwrap_or(1),
     };
     let begun = time::now_ns();
     let (result, speed) = cell::run_timed(&cell)?;
     let real = seconds_since(begun);
     if json.is_none_or(|file| file.as_os_str() != "-") {
+        let threads = format!("{} threads, scale {}", result.threads, cell.scale);
+        print_result(&format!("{name} on {}, {threads}", cell.system.title()), "virtual s", &result);
         println!(
-            "{name} on {}, {} threads, scale {}: {} operations in {:.3} virtual s, {:.0} a second",
-            cell.system.title(),
-            result.threads,
-            cell.scale,
-            result.operations,
-            result.elapsed_ns as f64 / 1e9,
-            result.operations_per_second(),
-        );
-        println!("{:<14} {:>10} {:>10} {:>10} {:>10} {:>10}  us", "", "count", "mean", "p50", "p99", "p99.9");
-        for of in &result.latencies {
-            let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
-            println!(
-                "{:<14} {:>10} {:>10.1} {:>10} {:>10} {:>10}",
-                of.operation,
-                of.count,
-                of.mean_ns / 1e3,
-                us(of.p50_ns),
-                us(of.p99_ns),
-                us(of.p999_ns)
-            );
-        }
-        let counters = &result.counters;
-        println!(
-            "host wrote {} KB, read {} KB; flash written {} KB, read {} KB; {} flushes, {} commits",
-            counters.bytes("write", |_| true) >> 10,
-            counters.bytes("read", |_| true) >> 10,
-            counters.flash_written() >> 10,
-            counters.flash_read() >> 10,
-            counters.flushes,
-            counters.commits,
-        );
-        println!(
-            "simulated in {:.2} s, {:.2} s of it the run: {:.0} operations per real second",
+            "simulated in {:.2} s; the run took {:.2} s of one core, that is {:.0} operations a second",
             real,
             speed.seconds,
             speed.operations as f64 / speed.seconds.max(1e-9),
         );
     }
     write_json(json, &serde_json::to_value(&result)?)
+}
+
+/// Replays a trace.
+fn replay(file: &Path, json: Option<&Path>, options: &Options) -> Result<()> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let trace: Trace = text.parse().with_context(|| file.display().to_string())?;
+    let settings = replay::Settings {
+        system: options.fs,
+        profile: options.profile.clone(),
+        scale: options.scale.unwrap_or(DEFAULT_SCALE),
+        seed: options.seed.unwrap_or(1),
+        real_time: options.real,
+    };
+    let (result, not_offered) = replay::run(&trace, &settings)?;
+    if json.is_none_or(|file| file.as_os_str() != "-") {
+        let what = format!("{} on {}, scale {}", file.display(), settings.system.title(), settings.scale);
+        print_result(&what, if options.real { "s" } else { "virtual s" }, &result);
+        if not_offered > 0 {
+            println!(
+                "{not_offered} operations are left out: {} does not offer them",
+                settings.system.title()
+            );
+        }
+    }
+    write_json(json, &serde_json::to_value(&result)?)
+}
+
+/// Prints throughput, latencies and traffic; `seconds` says of which kind its seconds are.
+fn print_result(what: &str, seconds: &str, result: &cell::CellResult) {
+    println!(
+        "{what}: {} operations in {:.3} {seconds}, {:.0} a second",
+        result.operations,
+        result.elapsed_ns as f64 / 1e9,
+        result.operations_per_second(),
+    );
+    println!("{:<14} {:>10} {:>10} {:>10} {:>10} {:>10}  us", "", "count", "mean", "p50", "p99", "p99.9");
+    for of in &result.latencies {
+        let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
+        println!(
+            "{:<14} {:>10} {:>10.1} {:>10} {:>10} {:>10}",
+            of.operation,
+            of.count,
+            of.mean_ns / 1e3,
+            us(of.p50_ns),
+            us(of.p99_ns),
+            us(of.p999_ns)
+        );
+    }
+    let counters = &result.counters;
+    println!(
+        "host wrote {} KB, read {} KB; flash written {} KB, read {} KB; {} flushes, {} commits",
+        counters.bytes("write", |_| true) >> 10,
+        counters.bytes("read", |_| true) >> 10,
+        counters.flash_written() >> 10,
+        counters.flash_read() >> 10,
+        counters.flushes,
+        counters.commits,
+    );
 }
 
 fn write_json(json: Option<&Path>, value: &serde_json::Value) -> Result<()> {

@@ -45,7 +45,7 @@ pub struct Serving {
     /// (the default), suid, nosuid, dev, nodev, relatime (the default), noatime, strictatime, async (the default),
     /// sync (every write is durable when it returns, and fsync costs nothing); and of ByteFS
     /// data=ordered|journal, variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, inodes=N, commit=SECONDS;
-    /// trace=FILE records what is done, for amphi crash run --workload trace.
+    /// trace=FILE records what is done, for amphi crash run --workload trace and amphi bench run trace.
     #[arg(short = 'o', value_name = "OPTION", value_delimiter = ',')]
     option: Vec<String>,
     /// Stay in the foreground; Ctrl-C unmounts.

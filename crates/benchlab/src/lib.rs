@@ -18,6 +18,7 @@ pub mod library;
 pub mod lsm;
 pub mod operation;
 pub mod peers;
+pub mod replay;
 pub mod report;
 pub mod software;
 pub mod validation;

@@ -191,6 +191,36 @@ impl Operation {
         }
     }
 
+    /// What it is called: the first word of its line.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "create",
+            Self::Tmpfile(_) => "tmpfile",
+            Self::Mknod(_) => "mknod",
+            Self::Mkdir(_) => "mkdir",
+            Self::Symlink(..) => "symlink",
+            Self::Link(..) => "link",
+            Self::Unlink(_) => "unlink",
+            Self::Rmdir(_) => "rmdir",
+            Self::Rename(..) => "rename",
+            Self::Exchange(..) => "exchange",
+            Self::Write(_, How::Buffered, ..) => "write",
+            Self::Write(_, How::Direct, ..) => "write-direct",
+            Self::Write(_, How::Mapped, ..) => "write-mapped",
+            Self::Allocate(..) => "fallocate",
+            Self::Truncate(..) => "truncate",
+            Self::SetXattr(..) => "setxattr",
+            Self::RemoveXattr(_) => "removexattr",
+            Self::Chmod(..) => "chmod",
+            Self::Chown(..) => "chown",
+            Self::Utimens(..) => "utimens",
+            Self::Fsync(_, false) => "fsync",
+            Self::Fsync(_, true) => "fdatasync",
+            Self::Sync => "sync",
+        }
+    }
+
     /// Whether it changes contents of a file, which a crash may leave half done, and no other metadata.
     #[must_use]
     pub const fn changes_data(&self) -> bool {
@@ -272,39 +302,31 @@ const ALLOCATE: [(&str, Allocate); 5] = [
 
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
         match self {
-            Self::Create(path) => write!(f, "create {path}"),
-            Self::Tmpfile(path) => write!(f, "tmpfile {path}"),
-            Self::Mknod(path) => write!(f, "mknod {path}"),
-            Self::Mkdir(path) => write!(f, "mkdir {path}"),
-            Self::Symlink(target, path) => write!(f, "symlink {target} {path}"),
-            Self::Link(from, to) => write!(f, "link {from} {to}"),
-            Self::Unlink(path) => write!(f, "unlink {path}"),
-            Self::Rmdir(path) => write!(f, "rmdir {path}"),
-            Self::Rename(from, to) => write!(f, "rename {from} {to}"),
-            Self::Exchange(from, to) => write!(f, "exchange {from} {to}"),
-            Self::Write(path, how, place, len) => {
-                let name = match how {
-                    How::Buffered => "write",
-                    How::Direct => "write-direct",
-                    How::Mapped => "write-mapped",
-                };
-                write!(f, "{name} {path} {place} {len}")
-            }
+            Self::Create(path)
+            | Self::Tmpfile(path)
+            | Self::Mknod(path)
+            | Self::Mkdir(path)
+            | Self::Unlink(path)
+            | Self::Rmdir(path)
+            | Self::RemoveXattr(path)
+            | Self::Fsync(path, _) => write!(f, "{name} {path}"),
+            Self::Symlink(one, other)
+            | Self::Link(one, other)
+            | Self::Rename(one, other)
+            | Self::Exchange(one, other) => write!(f, "{name} {one} {other}"),
+            Self::Write(path, _, place, len) => write!(f, "{name} {path} {place} {len}"),
             Self::Allocate(path, what, place, len) => {
-                let name = ALLOCATE.iter().find(|(_, known)| known == what).map_or("?", |(name, _)| name);
-                write!(f, "fallocate {path} {name} {place} {len}")
+                let what = ALLOCATE.iter().find(|(_, known)| known == what).map_or("?", |(name, _)| name);
+                write!(f, "{name} {path} {what} {place} {len}")
             }
-            Self::Truncate(path, size) => write!(f, "truncate {path} {size}"),
-            Self::SetXattr(path, len) => write!(f, "setxattr {path} {len}"),
-            Self::RemoveXattr(path) => write!(f, "removexattr {path}"),
-            Self::Chmod(path, mode) => write!(f, "chmod {path} {mode:o}"),
-            Self::Chown(path, uid, gid) => write!(f, "chown {path} {uid} {gid}"),
-            Self::Utimens(path, ns) => write!(f, "utimens {path} {ns}"),
-            Self::Fsync(path, data_only) => {
-                write!(f, "{} {path}", if *data_only { "fdatasync" } else { "fsync" })
-            }
-            Self::Sync => f.write_str("sync"),
+            Self::Truncate(path, size) => write!(f, "{name} {path} {size}"),
+            Self::SetXattr(path, len) => write!(f, "{name} {path} {len}"),
+            Self::Chmod(path, mode) => write!(f, "{name} {path} {mode:o}"),
+            Self::Chown(path, uid, gid) => write!(f, "{name} {path} {uid} {gid}"),
+            Self::Utimens(path, ns) => write!(f, "{name} {path} {ns}"),
+            Self::Sync => f.write_str(name),
         }
     }
 }

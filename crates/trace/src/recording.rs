@@ -16,6 +16,7 @@ use amphi_vfs::{
 };
 use hashbrown::HashMap;
 
+use crate::file::BEGUN;
 use crate::operation::{How, Operation, Place};
 
 /// Takes a line of the trace.
@@ -130,7 +131,7 @@ impl<F: FileSystem> Recording<F> {
     /// The file system's, if it cannot be listed.
     pub fn begin(fs: Arc<F>, mut sink: Sink) -> Result<Self> {
         sink(
-            "# operations recorded on a mount; crash them with: amphi crash run --workload trace --trace FILE",
+            "# operations recorded on a mount; crash them with: amphi crash run --workload trace --trace FILE; replay them with: amphi bench run trace --trace FILE",
         );
         let mut scribe = Scribe { names: Names::default(), sink };
         let mut dirs = vec![Ino::ROOT];
@@ -161,6 +162,7 @@ impl<F: FileSystem> Recording<F> {
         }
         if !scribe.names.named.is_empty() {
             scribe.note(&Operation::Sync);
+            (scribe.sink)(BEGUN);
         }
         Ok(Self { fs, scribe: Mutex::new(scribe) })
     }

@@ -9,6 +9,7 @@ use amphi_crashlab::campaign::{self, Campaign, Report};
 use amphi_crashlab::subject::Subject;
 use amphi_crashlab::workload::{Operation, Sequences};
 use amphi_crashlab::{Bound, Kind, Tally, Violation, days};
+use amphi_trace::Trace;
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::time::{ClockId, clock_gettime};
@@ -214,13 +215,8 @@ fn trace_of(options: &Options) -> Result<Vec<Operation>> {
 /// Reads a file of operations.
 pub(super) fn read_trace(path: &std::path::Path) -> Result<Vec<Operation>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    text.lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
-        .map(|(number, line)| {
-            line.parse().with_context(|| format!("{}, line {}: '{line}'", path.display(), number + 1))
-        })
-        .collect()
+    let trace: Trace = text.parse().with_context(|| path.display().to_string())?;
+    Ok(trace.whole())
 }
 
 fn bar(length: u64) -> ProgressBar {

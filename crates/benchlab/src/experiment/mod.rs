@@ -12,6 +12,7 @@ pub mod lab;
 mod machine;
 mod measure;
 mod recovery;
+pub mod replay;
 pub mod state;
 mod system;
 

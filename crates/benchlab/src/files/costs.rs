@@ -23,20 +23,20 @@ pub struct HostCosts {
 
 impl HostCosts {
     /// Charges a call that walks `path` and does `more_ns` besides.
-    pub(super) fn walk(&self, path: &str, more_ns: u64) {
+    pub(crate) fn walk(&self, path: &str, more_ns: u64) {
         let names = 1 + path.bytes().filter(|byte| *byte == b'/').count() as u64;
         charge(self.call_ns + names * self.name_ns + more_ns);
     }
 
     /// Charges a call on an open file that moves `bytes`.
-    pub(super) fn transfer(&self, bytes: usize) {
+    pub(crate) fn transfer(&self, bytes: usize) {
         let bytes = bytes as u64;
         let pages = bytes.div_ceil(4096);
         charge(self.call_ns + pages * self.page_ns + bytes * self.copy_ps_per_byte / 1000);
     }
 
     /// Charges a call on an open file that moves nothing.
-    pub(super) fn call(&self, more_ns: u64) {
+    pub(crate) fn call(&self, more_ns: u64) {
         charge(self.call_ns + more_ns);
     }
 }
