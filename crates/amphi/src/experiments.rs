@@ -16,7 +16,7 @@ use amphi_benchlab::ycsb;
 use amphi_rt::time;
 use amphi_trace::Trace;
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::TERM_SIGNALS;
 
 /// The workload that is a recorded trace.
@@ -200,26 +200,40 @@ pub fn figure(definition: &Definition, wishes: &Wishes, state: &mut State) -> Re
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&ended))?;
         signal_hook::flag::register(signal, Arc::clone(&ended)).context("signals cannot be caught")?;
     }
-    let bar = ProgressBar::new(0);
-    let style = "{prefix} [{bar:30}] {pos}/{len} cells, {elapsed} gone, about {eta} left  {msg}";
-    bar.set_style(ProgressStyle::with_template(style)?.progress_chars("=> "));
-    bar.set_prefix(definition.name.clone());
-    let tell = |progress: Progress<'_>| match progress {
-        Progress::Begun { cells, finished } => {
-            bar.set_length(cells as u64);
-            if finished > 0 {
-                bar.set_message(format!("({finished} finished before)"));
-            }
-            bar.tick();
-        }
-        Progress::Done(cell) => {
-            bar.set_message(format!("{} on {}", cell.workload, cell.system.title()));
-            bar.inc(1);
-        }
-    };
-    let figure = lab::run(definition, wishes, state, &|| !ended.load(Ordering::Relaxed), &tell)?;
-    bar.finish_and_clear();
+    let bar = CellBar::on(ProgressDrawTarget::stderr(), &definition.name)?;
+    let proceed = || !ended.load(Ordering::Relaxed);
+    let figure = lab::run(definition, wishes, state, &proceed, &|progress| bar.show(progress))?;
+    bar.0.finish_and_clear();
     figure.context("interrupted; the same command goes on where this one stopped")
+}
+
+/// How far an experiment is: cells finished, time gone and time left.
+struct CellBar(ProgressBar);
+
+impl CellBar {
+    fn on(target: ProgressDrawTarget, name: &str) -> Result<Self> {
+        let bar = ProgressBar::with_draw_target(Some(0), target);
+        let style = "{prefix} [{bar:30}] {pos}/{len} cells, {elapsed} gone, about {eta} left  {msg}";
+        bar.set_style(ProgressStyle::with_template(style)?.progress_chars("=> "));
+        bar.set_prefix(name.to_owned());
+        Ok(Self(bar))
+    }
+
+    fn show(&self, progress: Progress<'_>) {
+        match progress {
+            Progress::Begun { cells, finished } => {
+                self.0.set_length(cells as u64);
+                if finished > 0 {
+                    self.0.set_message(format!("({finished} finished before)"));
+                }
+                self.0.tick();
+            }
+            Progress::Done(cell) => {
+                self.0.set_message(format!("{} on {}", cell.workload, cell.system.title()));
+                self.0.inc(1);
+            }
+        }
+    }
 }
 
 /// Prints a figure as a table: ours, the paper's, the ratio.
@@ -392,6 +406,7 @@ fn seconds_since(begun_ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use amphi_benchlab::figure::{Bar, Detail, Explanation, Group, Latency, SCHEMA};
+    use indicatif::InMemoryTerm;
 
     use super::*;
     use crate::documented_fields;
@@ -435,6 +450,29 @@ mod tests {
         };
         let printed = serde_json::to_value(figure).expect("JSON");
         documented_fields::compare(&printed, include_str!("../../../docs/experiments.md"));
+    }
+
+    #[test]
+    fn a_terminal_sees_how_many_cells_are_finished_and_how_long_the_rest_may_take() {
+        let terminal = InMemoryTerm::new(5, 160);
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let bar = CellBar::on(target, "fig6").unwrap();
+        bar.show(Progress::Begun { cells: 8, finished: 4 });
+        let seen = terminal.contents();
+        assert!(seen.contains("fig6") && seen.contains("0/8 cells") && seen.contains("(4 finished before)"));
+        let cell = lab::cells(&experiment("fig6").unwrap(), &Wishes::default()).remove(0);
+        for _ in 0..6 {
+            time::sleep_ns(700_000_000);
+            bar.show(Progress::Done(&cell));
+        }
+        bar.0.force_draw();
+        let seen = terminal.contents();
+        let left = seen.split("about ").nth(1).and_then(|rest| rest.split(" left").next());
+        assert!(seen.contains("6/8 cells, ") && seen.contains("on "), "{seen}");
+        assert!(
+            left.is_some_and(|left| left.ends_with('s') && left != "0s"),
+            "two cells of 0.7 s or more are left: {seen}"
+        );
     }
 
     #[test]
