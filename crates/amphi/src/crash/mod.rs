@@ -1,5 +1,6 @@
 //! `amphi crash`: pulls the plug on a file system everywhere, does one crash again, explains it.
 
+mod bench;
 mod replay;
 mod run;
 
@@ -20,6 +21,7 @@ Examples:
   amphi crash run --fs bytefs --workload seq2 --checkpoint seq2.state --jobs 4
   amphi crash run --fs bytefs --workload random --seed 7 --count 100
   amphi crash run --fs bytefs --workload days --minutes 1440     a power cut every minute of a day
+  amphi crash run --fs bytefs --workload varmail --seed 1 --count 200
   amphi crash replay bytefs/seq1-17@3:m5
   amphi crash explain bytefs/seq1-17@3:m5 --html crash.html")]
 pub struct Options {

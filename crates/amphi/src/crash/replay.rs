@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use amphi_crashlab::session::{Outcome, replay as replay_crash};
-use amphi_crashlab::{CrashId, Session, explain as explained, shrink};
+use amphi_crashlab::{Session, explain as explained, shrink};
 use anyhow::{Context, Result, anyhow};
 
-use super::run::{print_violation, read_trace};
+use super::bench::CrashName;
+use super::run::{Shown, USUAL_PROFILE, print_violation, read_trace};
 use super::subject_named;
 
 /// Most runs spent on making a violation small.
@@ -17,7 +18,7 @@ const SHRINK_RUNS: u32 = 200;
 #[derive(clap::Args)]
 pub struct ReplayOptions {
     /// What `amphi crash run` printed.
-    id: CrashId,
+    id: CrashName,
     #[command(flatten)]
     with: With,
     /// Only the crash itself: does not look for fewer operations that show something wrong.
@@ -29,7 +30,7 @@ pub struct ReplayOptions {
 #[derive(clap::Args)]
 pub struct ExplainOptions {
     /// What `amphi crash run` printed.
-    id: CrashId,
+    id: CrashName,
     #[command(flatten)]
     with: With,
     /// The page to write.
@@ -43,12 +44,17 @@ struct With {
     #[arg(long)]
     trace: Option<PathBuf>,
     /// Profile of the SSD that it was found on.
-    #[arg(long, default_value = "free")]
+    #[arg(long, default_value = USUAL_PROFILE)]
     profile: String,
 }
 
-fn session(id: &CrashId, with: &With) -> Result<Session> {
-    let trace = with.trace.as_deref().map(read_trace).transpose()?.unwrap_or_default();
+fn session(name: &CrashName, with: &With) -> Result<Session> {
+    let id = &name.id;
+    let trace = match (&name.bench, with.trace.as_deref()) {
+        (Some(bench), _) => bench.trace()?,
+        (None, Some(path)) => read_trace(path)?,
+        (None, None) => Vec::new(),
+    };
     let session = Session::new(subject_named(&id.subject)?, &with.profile).map_err(|what| anyhow!(what))?;
     let session = session.with_trace(trace).map_err(|what| anyhow!(what))?;
     if session.count(id.workload.kind).is_some_and(|count| id.workload.number >= count) {
@@ -63,8 +69,9 @@ fn session(id: &CrashId, with: &With) -> Result<Session> {
 /// There is no such workload.
 pub fn replay(options: &ReplayOptions) -> Result<ExitCode> {
     let session = session(&options.id, &options.with)?;
-    let outcome = replay_crash(&session, &options.id);
-    print!("{}", explained::text(&options.id, &outcome));
+    let id = &options.id.id;
+    let outcome = replay_crash(&session, id);
+    print!("{}", explained::text(id, &outcome));
     let Some(violation) = outcome.violations.first() else { return Ok(ExitCode::SUCCESS) };
     if !options.no_shrink {
         match shrink::shrink(&session, violation, &outcome.script, SHRINK_RUNS) {
@@ -78,7 +85,9 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode> {
             None => println!("\nit cannot be made smaller"),
         }
     }
-    print_violation(violation);
+    let With { trace, profile } = &options.with;
+    let bench = options.id.bench.as_ref();
+    print_violation(violation, &Shown { bench, profile, trace: trace.as_deref() });
     Ok(ExitCode::FAILURE)
 }
 
@@ -88,8 +97,9 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode> {
 /// There is no such workload; the file cannot be written.
 pub fn explain(options: &ExplainOptions) -> Result<ExitCode> {
     let session = session(&options.id, &options.with)?;
-    let outcome: Outcome = replay_crash(&session, &options.id);
-    std::fs::write(&options.html, explained::html(&options.id, &outcome))
+    let id = &options.id.id;
+    let outcome: Outcome = replay_crash(&session, id);
+    std::fs::write(&options.html, explained::html(id, &outcome))
         .with_context(|| format!("cannot write {}", options.html.display()))?;
     println!("{}: {} events", options.html.display(), outcome.events.len());
     Ok(ExitCode::SUCCESS)

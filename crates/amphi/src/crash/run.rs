@@ -1,21 +1,27 @@
 //! `amphi crash run`: a campaign, with a bar while it works and an honest summary at the end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use amphi_benchlab::workload::PRESETS;
 use amphi_crashlab::campaign::{self, Campaign, Report};
 use amphi_crashlab::subject::Subject;
 use amphi_crashlab::workload::{Operation, Sequences};
-use amphi_crashlab::{Bound, Kind, Tally, Violation, days};
+use amphi_crashlab::{Bound, CrashId, Kind, Tally, Violation, days};
 use amphi_trace::Trace;
 use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
+use super::bench::{self, Bench};
 use super::subject_named;
+
+/// The profile of devices where no other is asked for.
+pub(super) const USUAL_PROFILE: &str = "free";
 
 /// How many of the legal device states are made at each crash point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -31,8 +37,36 @@ enum Crash {
 }
 
 /// What is done to the file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Workload {
+    /// The laboratory's.
+    Own(Own),
+    /// A benchmark's.
+    Bench(String),
+}
+
+/// Reads the name of a workload.
+fn workload(name: &str) -> std::result::Result<Workload, String> {
+    if let Ok(own) = Own::from_str(name, false) {
+        return Ok(Workload::Own(own));
+    }
+    if bench::is_known(name) {
+        return Ok(Workload::Bench(name.to_owned()));
+    }
+    let own: Vec<String> = Own::value_variants()
+        .iter()
+        .filter_map(|own| own.to_possible_value().map(|value| value.get_name().to_owned()))
+        .collect();
+    Err(format!(
+        "there are {}; of `amphi bench`: {}; and any FILE.toml",
+        own.join(", "),
+        PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")
+    ))
+}
+
+/// The laboratory's own workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Own {
     /// The 435 sequences of one operation within ACE's bounds.
     Seq1,
     /// The 466,382 sequences of two.
@@ -59,22 +93,24 @@ pub struct Options {
     /// The file system.
     #[arg(long, default_value = "bytefs")]
     fs: String,
-    /// What it does.
-    #[arg(long)]
+    /// What it does: seq1, seq2 (the sequences of one and two operations within ACE's bounds), extra1, extra2 (with what ACE lacks), seq3 (three operations, drawn by
+    /// seeds), pairs (two at the same time, drawn by seeds), random (long runs on a device whose log and flash are cleaned all the time, drawn by seeds), trace (the operations of
+    /// --trace), days (simulated time with a power cut every minute), or a workload of `amphi bench` such as varmail, or FILE.toml.
+    #[arg(long, value_parser = workload)]
     workload: Workload,
-    /// How it is crashed; without it, exhaustive for seq1 and extra1, linear for random and trace, else subsets.
+    /// How it is crashed; without it, exhaustive for seq1 and extra1, linear for random, trace and what is a benchmark's, else subsets.
     #[arg(long)]
     crash: Option<Crash>,
     /// Where more than 8 units are on their way: all subsets of up to so many of them, 0 to 2.
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=2))]
     bound: Option<u8>,
-    /// The first seed of workloads that are drawn by one.
+    /// The first seed of workloads that are drawn by one; the seed of a workload of `amphi bench`.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The first workload of those that are numbered.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// How many workloads; without it, all that are numbered, or 100 seeds.
+    /// How many workloads; without it, all that are numbered, or 100 seeds. Of a workload of `amphi bench`, how many operations; without it, 200.
     #[arg(long)]
     count: Option<u64>,
     /// Only workloads whose number is a multiple of this.
@@ -112,14 +148,21 @@ pub struct Options {
 /// It cannot be run.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let subject = subject_named(&options.fs)?;
-    if options.workload == Workload::Days {
+    if options.workload == Workload::Own(Own::Days) {
         return days_of(options, &*subject);
     }
-    let kind = kind_of(options.workload);
-    let trace = trace_of(options)?;
+    let bench = match &options.workload {
+        Workload::Own(_) => None,
+        Workload::Bench(name) => {
+            let operations = options.count.unwrap_or(bench::OPERATIONS);
+            Some(Bench { name: name.clone(), operations, seed: options.seed })
+        }
+    };
+    let kind = kind_of(&options.workload);
+    let trace = trace_of(options, bench.as_ref())?;
     let campaign = Campaign {
         subject: Arc::clone(&subject),
-        profile: options.profile.clone().unwrap_or_else(|| "free".to_owned()),
+        profile: options.profile.clone().unwrap_or_else(|| USUAL_PROFILE.to_owned()),
         kind,
         numbers: numbers_of(options, kind),
         every: options.every,
@@ -147,20 +190,21 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     );
     bar.finish_and_clear();
     let report = outcome.map_err(|what| anyhow!(what))?;
-    print(options, &campaign, &report, processor_seconds() - began);
+    let shown = Shown { bench: bench.as_ref(), profile: &campaign.profile, trace: options.trace.as_deref() };
+    print(options, &campaign, &report, processor_seconds() - began, &shown);
     Ok(if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-const fn kind_of(workload: Workload) -> Kind {
+const fn kind_of(workload: &Workload) -> Kind {
     match workload {
-        Workload::Seq1 => Kind::Seq1,
-        Workload::Seq2 => Kind::Seq2,
-        Workload::Extra1 => Kind::Extra1,
-        Workload::Extra2 => Kind::Extra2,
-        Workload::Seq3 => Kind::Seq3,
-        Workload::Pairs => Kind::Pairs,
-        Workload::Random => Kind::Random,
-        Workload::Trace | Workload::Days => Kind::Trace,
+        Workload::Own(Own::Seq1) => Kind::Seq1,
+        Workload::Own(Own::Seq2) => Kind::Seq2,
+        Workload::Own(Own::Extra1) => Kind::Extra1,
+        Workload::Own(Own::Extra2) => Kind::Extra2,
+        Workload::Own(Own::Seq3) => Kind::Seq3,
+        Workload::Own(Own::Pairs) => Kind::Pairs,
+        Workload::Own(Own::Random) => Kind::Random,
+        Workload::Own(Own::Trace | Own::Days) | Workload::Bench(_) => Kind::Trace,
     }
 }
 
@@ -170,7 +214,7 @@ fn numbers_of(options: &Options, kind: Kind) -> std::ops::Range<u64> {
         Kind::Seq2 => Some(Sequences::published(2).len()),
         Kind::Extra1 => Some(Sequences::extended(1).len()),
         Kind::Extra2 => Some(Sequences::extended(2).len()),
-        Kind::Trace => Some(1),
+        Kind::Trace => return 0..1,
         Kind::Seq3 | Kind::Pairs | Kind::Random => None,
     };
     match all {
@@ -183,9 +227,9 @@ fn numbers_of(options: &Options, kind: Kind) -> std::ops::Range<u64> {
 }
 
 fn bound_of(options: &Options) -> Bound {
-    let usual = match options.workload {
-        Workload::Seq1 | Workload::Extra1 => Crash::Exhaustive,
-        Workload::Random | Workload::Trace => Crash::Linear,
+    let usual = match &options.workload {
+        Workload::Own(Own::Seq1 | Own::Extra1) => Crash::Exhaustive,
+        Workload::Own(Own::Random | Own::Trace) | Workload::Bench(_) => Crash::Linear,
         _ => Crash::Subsets,
     };
     let mut bound = match options.crash.unwrap_or(usual) {
@@ -203,17 +247,17 @@ fn bound_of(options: &Options) -> Bound {
     bound
 }
 
-fn trace_of(options: &Options) -> Result<Vec<Operation>> {
-    match (&options.trace, options.workload) {
-        (Some(path), Workload::Trace) => read_trace(path),
-        (None, Workload::Trace) => bail!("the workload trace needs --trace FILE"),
+fn trace_of(options: &Options, bench: Option<&Bench>) -> Result<Vec<Operation>> {
+    match (&options.trace, &options.workload) {
+        (Some(path), Workload::Own(Own::Trace)) => read_trace(path),
+        (None, Workload::Own(Own::Trace)) => bail!("the workload trace needs --trace FILE"),
         (Some(_), _) => bail!("--trace is for the workload trace"),
-        (None, _) => Ok(Vec::new()),
+        (None, _) => bench.map_or_else(|| Ok(Vec::new()), Bench::trace),
     }
 }
 
 /// Reads a file of operations.
-pub(super) fn read_trace(path: &std::path::Path) -> Result<Vec<Operation>> {
+pub(super) fn read_trace(path: &Path) -> Result<Vec<Operation>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let trace: Trace = text.parse().with_context(|| path.display().to_string())?;
     Ok(trace.whole())
@@ -232,7 +276,35 @@ fn processor_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-fn print(options: &Options, campaign: &Campaign, report: &Report, processor: f64) {
+/// What a violation's ID needs beside it to be done again.
+pub(super) struct Shown<'a> {
+    /// The benchmark's workload of which it is.
+    pub(super) bench: Option<&'a Bench>,
+    /// The profile of the device.
+    pub(super) profile: &'a str,
+    /// The file of operations.
+    pub(super) trace: Option<&'a Path>,
+}
+
+impl Shown<'_> {
+    fn id(&self, id: &CrashId) -> String {
+        self.bench.map_or_else(|| id.to_string(), |bench| bench.name_of(id))
+    }
+
+    fn replay(&self, id: &CrashId) -> String {
+        let mut command = format!("amphi crash replay '{}'", self.id(id));
+        if self.profile != USUAL_PROFILE {
+            command += &format!(" --profile {}", self.profile);
+        }
+        if let Some(trace) = self.trace {
+            command += &format!(" --trace '{}'", trace.display());
+        }
+        command
+    }
+}
+
+fn print(options: &Options, campaign: &Campaign, report: &Report, processor: f64, shown: &Shown<'_>) {
+    let workload = shown.bench.map_or_else(|| campaign.kind.to_string(), Bench::to_string);
     let seconds = report.elapsed_ns as f64 / 1e9;
     if options.json {
         let violations: Vec<_> = report
@@ -240,7 +312,7 @@ fn print(options: &Options, campaign: &Campaign, report: &Report, processor: f64
             .iter()
             .map(|violation| {
                 json!({
-                    "id": violation.id.to_string(),
+                    "id": shown.id(&violation.id),
                     "operation": violation.operation,
                     "what": violation.what,
                 })
@@ -249,7 +321,7 @@ fn print(options: &Options, campaign: &Campaign, report: &Report, processor: f64
         let tally = &report.tally;
         let object = json!({
             "filesystem": campaign.subject.name(),
-            "workload": campaign.kind.to_string(),
+            "workload": workload,
             "from": campaign.numbers.start,
             "to": report.next,
             "complete": report.complete,
@@ -268,10 +340,10 @@ fn print(options: &Options, campaign: &Campaign, report: &Report, processor: f64
         return;
     }
     for violation in &report.violations {
-        print_violation(violation);
+        print_violation(violation, shown);
     }
-    let Campaign { subject, kind, numbers, .. } = campaign;
-    println!("{} {kind}: {}", subject.name(), if report.complete { "complete" } else { "not complete" });
+    let Campaign { subject, numbers, .. } = campaign;
+    println!("{} {workload}: {}", subject.name(), if report.complete { "complete" } else { "not complete" });
     if !report.complete {
         println!("  done up to number {} of {}", report.next, numbers.end);
     }
@@ -298,11 +370,11 @@ fn print_tally(tally: &Tally) {
 }
 
 /// One violation, with what does it again.
-pub(super) fn print_violation(violation: &Violation) {
-    println!("violation {}", violation.id);
+pub(super) fn print_violation(violation: &Violation, shown: &Shown<'_>) {
+    println!("violation {}", shown.id(&violation.id));
     println!("  {}", violation.operation);
     println!("  {}", violation.what);
-    println!("  replay: amphi crash replay '{}'", violation.id);
+    println!("  replay: {}", shown.replay(&violation.id));
 }
 
 fn days_of(options: &Options, subject: &dyn Subject) -> Result<ExitCode> {
