@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn an_id_is_read_as_it_was_written() {
-        for text in ["bytefs/seq2-41233@7:m3f+12", "bytefs/random-1@0:none", "bytefs/pairs-9@3:o1.22"] {
+        for text in ["bytefs/seq2-41233@7:m3f+12", "bytefs/random-1@0:g17", "bytefs/pairs-9@3:o1.22"] {
             let id: CrashId = text.parse().expect("a valid ID");
             assert_eq!(id.to_string(), text);
         }

@@ -232,12 +232,15 @@ impl Lab {
         let midway = if self.bound.recovery == usize::MAX { usize::MAX } else { 4 };
         states.extend(state::spread(steps, midway, seed).into_iter().map(State::Midway));
         if self.bound.cleaning > 0 {
-            let steps = state::cleaning_steps(device).map_err(memory)?;
-            let cuts = state::spread(steps, self.bound.cleaning, seed >> 3);
-            states.extend(cuts.iter().map(|step| State::Cleaning(*step, false)));
-            if !units.is_empty() {
-                states.extend(cuts.iter().map(|step| State::Cleaning(*step, true)));
-            }
+            let mut add_cuts = |steps: u32, seed: u64, cut_at: &dyn Fn(u32, bool) -> State| {
+                let cuts = state::spread(steps, self.bound.cleaning, seed);
+                states.extend(cuts.iter().map(|step| cut_at(*step, false)));
+                if !units.is_empty() {
+                    states.extend(cuts.iter().map(|step| cut_at(*step, true)));
+                }
+            };
+            add_cuts(state::cleaning_steps(device).map_err(memory)?, seed >> 3, &State::Cleaning);
+            add_cuts(state::collection_steps(device).map_err(memory)?, seed >> 5, &State::Collecting);
         }
         Ok(states)
     }

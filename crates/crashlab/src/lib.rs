@@ -6,6 +6,7 @@
 //! number, so a violation is one short text ([`id`]) that does it again. How it is used is in `docs/crashlab.md`.
 #![forbid(unsafe_code)]
 
+mod aged;
 pub mod campaign;
 pub mod days;
 pub mod explain;

@@ -12,6 +12,7 @@ use amphi_device::{
 use amphi_rt::random::Generator;
 use amphi_rt::sync::Mutex;
 use amphi_ssd::{Ssd, Ticket as SsdTicket};
+use hashbrown::HashSet;
 
 /// Something the host asked of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +121,8 @@ pub struct Unit {
     pub tag: Structure,
     /// Bytes, aligned, that are never torn.
     pub atom: usize,
+    /// Whether it is of a block write that has completed: it is in a volatile write buffer, until a flush that begins from now on has ended.
+    pub buffered: bool,
 }
 
 #[derive(Debug)]
@@ -187,6 +190,30 @@ struct Recording {
     commands: u64,
     /// Decides how long a task waits before each command, so that those of others come in between.
     interleave: Option<Generator>,
+}
+
+impl Recording {
+    /// A block write has completed, which makes it durable or puts it into the write buffer, in which the order is that of completion.
+    fn complete(&mut self, number: u64, durable: bool) {
+        let of_command = |pending: &mut Pending| pending.by == By::Block { command: number };
+        let completed: Vec<Pending> = self.pending.extract_if(.., of_command).collect();
+        if !durable {
+            self.pending.extend(
+                completed
+                    .into_iter()
+                    .map(|pending| Pending { unit: Unit { buffered: true, ..pending.unit }, ..pending }),
+            );
+        }
+    }
+
+    /// The block writes that are in the write buffer.
+    fn buffered(&self) -> HashSet<u64> {
+        let commands = self.pending.iter().filter_map(|pending| match pending.by {
+            By::Block { command } if pending.unit.buffered => Some(command),
+            _ => None,
+        });
+        commands.collect()
+    }
 }
 
 /// Longest wait before a command where operations overlap, in ns of virtual time: so long that two tasks seldom wake at once.
@@ -309,7 +336,8 @@ impl BytePort for Rig {
             while from < data.len() {
                 let start = at + from as u64;
                 let len = (LINE_BYTES - start as usize % LINE_BYTES).min(data.len() - from);
-                let unit = Unit { at: start, data: data[from..from + len].to_vec(), tx, tag, atom };
+                let data = data[from..from + len].to_vec();
+                let unit = Unit { at: start, data, tx, tag, atom, buffered: false };
                 recording
                     .pending
                     .push(Pending { unit, by: By::Bytes { task, flushed: false, posted: false } });
@@ -390,9 +418,8 @@ impl Ticket<'_> {
         }
         inner.wait()?;
         if let Some((number, ..)) = self.write {
-            self.rig.note(|recording| {
-                recording.pending.retain(|pending| pending.by != By::Block { command: number });
-            });
+            let durable = self.rig.contract().block_durability == BlockDurability::Completion;
+            self.rig.note(|recording| recording.complete(number, durable));
         }
         Ok(())
     }
@@ -434,8 +461,8 @@ impl BlockPort for Rig {
         let pages = bufs.iter().flat_map(|buf| buf.chunks_exact(PAGE_BYTES));
         let mut count = 0;
         for (position, page) in pages.enumerate() {
-            let unit =
-                Unit { at: at.plus(position as u64).byte(0), data: page.to_vec(), tx: None, tag, atom };
+            let at = at.plus(position as u64).byte(0);
+            let unit = Unit { at, data: page.to_vec(), tx: None, tag, atom, buffered: false };
             recording.pending.push(Pending { unit, by: By::Block { command: number } });
             count += 1;
         }
@@ -446,10 +473,18 @@ impl BlockPort for Rig {
 
     fn flush(&self) -> Result<()> {
         self.event(|| Event::Flush);
+        let mut covered = HashSet::new();
         if self.contract().block_durability == BlockDurability::Flush {
             self.point(&Next::Flush);
+            self.note(|recording| covered = recording.buffered());
         }
-        self.ssd.flush()
+        self.ssd.flush()?;
+        self.note(|recording| {
+            recording
+                .pending
+                .retain(|pending| !matches!(pending.by, By::Block { command } if covered.contains(&command)));
+        });
+        Ok(())
     }
 
     fn trim(&self, at: Lpa, pages: u64) -> Result<()> {

@@ -7,6 +7,7 @@ use amphi_rt::random::Generator;
 use amphi_ssd::Ssd;
 use amphi_vfs::{FileSystem, Ino};
 
+use crate::aged;
 use crate::id::{Kind, WorkloadId};
 use crate::judge::Room;
 use crate::known::Known;
@@ -76,6 +77,9 @@ fn prepared(subject: &dyn Subject, profile: &str, size: Size) -> Result<(Ssd, No
         let rig = Arc::new(Rig::plain(subject::device(profile, subject.firmware(), size)?));
         subject.format(&rig)?;
         let fs = subject.mount(Arc::clone(&rig))?;
+        if size == Size::Cramped {
+            aged::age(&*fs, &rig)?;
+        }
         let room = Room::of(&*fs)?;
         let tree = Tree::of(&*fs)?;
         let root = tree.nodes.get(&Ino::ROOT.0).ok_or("a new file system has no root")?.clone();

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use amphi_device::{BlockPort, PAGE_BYTES, Structure, WriteLog};
 use amphi_rt::random::Generator;
-use amphi_ssd::{ImageError, Ssd};
+use amphi_ssd::{Fate, ImageError, Ssd};
+use hashbrown::HashMap;
 
 use crate::rig::{Next, Unit};
 
@@ -28,6 +29,8 @@ pub enum State {
     Midway(u32),
     /// Cleaning in the background had got so many firmware steps far; what was on its way arrived, or nothing did.
     Cleaning(u32, bool),
+    /// Garbage collection in the background had got so many firmware steps far; what was on its way arrived, or nothing did.
+    Collecting(u32, bool),
 }
 
 impl fmt::Display for State {
@@ -43,6 +46,8 @@ impl fmt::Display for State {
             Self::Midway(steps) => write!(f, "s{steps}"),
             Self::Cleaning(steps, false) => write!(f, "c{steps}"),
             Self::Cleaning(steps, true) => write!(f, "d{steps}"),
+            Self::Collecting(steps, false) => write!(f, "g{steps}"),
+            Self::Collecting(steps, true) => write!(f, "h{steps}"),
         }
     }
 }
@@ -69,6 +74,8 @@ impl FromStr for State {
             "s" => Self::Midway(number(rest)?),
             "c" => Self::Cleaning(number(rest)?, false),
             "d" => Self::Cleaning(number(rest)?, true),
+            "g" => Self::Collecting(number(rest)?, false),
+            "h" => Self::Collecting(number(rest)?, true),
             _ => return Err(()),
         })
     }
@@ -79,8 +86,10 @@ impl State {
     #[must_use]
     pub fn keeps(&self, unit: usize) -> Option<bool> {
         match self {
-            Self::Nothing | Self::Midway(_) | Self::Cleaning(_, false) => Some(false),
-            Self::Everything | Self::Cleaning(_, true) => Some(true),
+            Self::Nothing | Self::Midway(_) | Self::Cleaning(_, false) | Self::Collecting(_, false) => {
+                Some(false)
+            }
+            Self::Everything | Self::Cleaning(_, true) | Self::Collecting(_, true) => Some(true),
             Self::Mask(mask) => Some(unit < 64 && mask >> unit & 1 == 1),
             Self::Only(kept) => Some(kept.contains(&(unit as u16))),
             Self::But(lost) => Some(!lost.contains(&(unit as u16))),
@@ -98,7 +107,7 @@ pub struct Bound {
     pub subset_size: usize,
     /// Torn states drawn by the seed at every crash point.
     pub torn: usize,
-    /// Firmware steps at which background cleaning is cut, at every crash point, spread over all there are; 0: none.
+    /// Firmware steps at which background cleaning is cut, at every crash point, spread over all there are; and as many of garbage collection, where it is due; 0: none.
     pub cleaning: usize,
     /// Firmware steps at which recovery is cut again, for every distinct state, spread over all there are; `usize::MAX`: every step.
     pub recovery: usize,
@@ -184,7 +193,8 @@ pub enum MakeError {
 /// [`MakeError`].
 pub fn make(device: &Ssd, next: &Next<'_>, units: &[Unit], state: &State) -> Result<Ssd, MakeError> {
     let fork = device.fork_device()?;
-    if *state == State::Nothing || (units.is_empty() && *state == State::Everything) {
+    let nothing_arrives = units.is_empty() && *state == State::Everything || *state == State::Nothing;
+    if nothing_arrives && !units.iter().any(|unit| unit.buffered) {
         // Making a fork is powering up what the device has.
         return Ok(fork);
     }
@@ -200,30 +210,45 @@ pub fn make(device: &Ssd, next: &Next<'_>, units: &[Unit], state: &State) -> Res
             // The cut is what is wanted; it shows in the power.
             let _cut = fork.clean_log();
         })?,
+        State::Collecting(steps, _) => cut(&fork, *steps, &Ssd::collect_garbage)?,
         _ => {}
     }
     fork.power_cut(0);
-    let all = |keep: &dyn Fn(usize) -> bool| {
-        units
-            .iter()
-            .enumerate()
-            .filter(|(number, _)| keep(*number))
-            .try_for_each(|(_, unit)| arrive(&fork, unit, 0, unit.data.len()))
-    };
-    match state {
-        State::Nothing | State::Midway(_) | State::Cleaning(_, false) => {}
-        State::Everything | State::Cleaning(_, true) => all(&|_| true)?,
-        State::Mask(mask) => all(&|number| number < 64 && mask >> number & 1 == 1)?,
-        State::Only(kept) => all(&|number| kept.contains(&(number as u16)))?,
-        State::But(lost) => all(&|number| !lost.contains(&(number as u16)))?,
-        State::Torn(seed) => {
-            let mut dice = Generator::new(*seed);
-            for unit in units {
-                tear(&fork, unit, &mut dice)?;
-            }
+    let mut dice = Generator::new(if let State::Torn(seed) = state { *seed } else { 0 });
+    let mut buffered = Vec::new();
+    for (number, unit) in units.iter().enumerate() {
+        let fate = match state.keeps(number) {
+            Some(true) => Fate::Kept,
+            Some(false) => Fate::Lost,
+            None => match dice.below(4) {
+                0 => Fate::Lost,
+                1 => Fate::Kept,
+                _ => Fate::Torn(if unit.buffered { dice.next() } else { 0 }),
+            },
+        };
+        match fate {
+            _ if unit.buffered => buffered.push((unit, fate)),
+            Fate::Lost => {}
+            Fate::Kept => arrive(&fork, unit, 0, unit.data.len())?,
+            Fate::Torn(_) => tear(&fork, unit, &mut dice)?,
         }
     }
+    lose_buffered(device, &fork, &buffered);
     Ok(fork.restart()?)
+}
+
+/// Lets the fork, whose power is off, lose what is to be lost of its write buffer.
+fn lose_buffered(device: &Ssd, fork: &Ssd, buffered: &[(&Unit, Fate)]) {
+    let mut written = device.unflushed();
+    let mut fates = HashMap::new();
+    // Of several writes of one page the recorder and the device have the same order; the device may have put the oldest into flash already.
+    for (unit, fate) in buffered.iter().rev() {
+        if let Some(last) = written.iter().rposition(|(_, page)| page.byte(0) == unit.at) {
+            fates.insert(written.remove(last).0, *fate);
+        }
+    }
+    // What a command that was cut midway has written is no unit: that is how far it had come.
+    fork.lose_unflushed(&mut |number| fates.get(&number).copied().unwrap_or(Fate::Kept));
 }
 
 fn arrive(fork: &Ssd, unit: &Unit, from: usize, to: usize) -> Result<(), MakeError> {
@@ -231,13 +256,9 @@ fn arrive(fork: &Ssd, unit: &Unit, from: usize, to: usize) -> Result<(), MakeErr
     if arrived { Ok(()) } else { Err(MakeError::NoRoom) }
 }
 
+/// Lets each part of a unit that is never torn arrive or not.
 fn tear(fork: &Ssd, unit: &Unit, dice: &mut Generator) -> Result<(), MakeError> {
     let len = unit.data.len();
-    match dice.below(4) {
-        0 => return Ok(()),
-        1 => return arrive(fork, unit, 0, len),
-        _ => {}
-    }
     let atoms = |at: u64| at / unit.atom as u64;
     let mut from = 0;
     while from < len {
@@ -280,6 +301,14 @@ pub fn cleaning_steps(device: &Ssd) -> Result<u32, ImageError> {
     })
 }
 
+/// How many firmware steps garbage collection in the background takes on this device: none where it is not due.
+///
+/// # Errors
+/// There is no memory.
+pub fn collection_steps(device: &Ssd) -> Result<u32, ImageError> {
+    if device.is_collection_due() { steps_of(device, &Ssd::collect_garbage) } else { Ok(0) }
+}
+
 /// How many firmware steps the command takes that is next.
 ///
 /// # Errors
@@ -301,7 +330,11 @@ fn steps_of(device: &Ssd, work: &dyn Fn(&Ssd)) -> Result<u32, ImageError> {
 
 #[cfg(test)]
 mod tests {
+    use amphi_device::{BytePort, BytePortExt, Device, Lpa};
+    use amphi_ssd::Firmware;
+
     use super::*;
+    use crate::subject::{self, Size};
 
     #[test]
     fn states_are_read_as_they_were_written() {
@@ -315,6 +348,8 @@ mod tests {
             State::Midway(2),
             State::Cleaning(7, false),
             State::Cleaning(7, true),
+            State::Collecting(7, false),
+            State::Collecting(7, true),
         ];
         for state in all {
             assert_eq!(state.to_string().parse(), Ok(state));
@@ -322,6 +357,70 @@ mod tests {
         for bad in ["", "x1", "mzz", "o", "t", "nothing"] {
             assert_eq!(bad.parse::<State>(), Err(()), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn collection_is_cut_at_every_step_where_it_is_due_and_loses_nothing() {
+        let cramped = subject::device("free", Firmware::Log, Size::Cramped).expect("a device");
+        let device = cramped.forkable().expect("forkable").fork_device().expect("a fork");
+        assert_eq!(collection_steps(&device), Ok(0), "nobody collects on a new device");
+        let mut dice = Generator::new(7);
+        for round in 0..20_000_u64 {
+            let at = Lpa(dice.below(device.capacity_pages()));
+            device.write(at, &[round as u8; PAGE_BYTES], Structure::Data).expect("written");
+            if round > 1000 && device.is_collection_due() {
+                break;
+            }
+        }
+        let before = device.contents(&[]).expect("readable");
+        let steps = collection_steps(&device).expect("counted");
+        assert!(steps >= 5, "a move and an erase: {steps}");
+        for step in 0..steps {
+            let state = State::Collecting(step, false);
+            let left = make(&device, &Next::Idle, &[], &state).expect("the state can be made");
+            assert_eq!(left.contents(&[]), Ok(before), "{state}");
+        }
+        let beyond = make(&device, &Next::Idle, &[], &State::Collecting(steps, false));
+        assert_eq!(beyond.map(drop), Err(MakeError::Ended));
+    }
+
+    #[test]
+    fn a_write_buffer_loses_any_of_what_no_flush_has_covered() {
+        let device = subject::device("nvme", Firmware::Log, Size::Small).expect("a device");
+        let device = device.forkable().expect("forkable").fork_device().expect("a fork");
+        let byte_at = |device: &Ssd, at: Lpa| {
+            let mut page = [0; PAGE_BYTES];
+            device.read(at, &mut page, Structure::Data).expect("readable");
+            page[0]
+        };
+        let mut units = Vec::new();
+        for (at, byte) in [(1, 1), (2, 2), (1, 3)] {
+            device.write(Lpa(at), &[byte; PAGE_BYTES], Structure::Data).expect("written");
+            if byte == 1 {
+                device.flush().expect("flushed");
+                continue;
+            }
+            let (at, data) = (Lpa(at).byte(0), vec![byte; PAGE_BYTES]);
+            units.push(Unit { at, data, tx: None, tag: Structure::Data, atom: 512, buffered: true });
+        }
+        // Newer than what is in the buffer, and not in it.
+        device.persist(Lpa(2).byte(64), &[9], None, Structure::Data).expect("stored");
+        for (state, first, second) in [
+            (State::Nothing, 1, 0),
+            (State::Everything, 3, 2),
+            (State::Mask(1), 1, 2),
+            (State::Mask(2), 3, 0),
+            (State::Cleaning(0, false), 1, 0),
+        ] {
+            let left = make(&device, &Next::Idle, &units, &state).expect("the state can be made");
+            assert_eq!((byte_at(&left, Lpa(1)), byte_at(&left, Lpa(2))), (first, second), "{state}");
+            let mut stored = [0];
+            left.load(Lpa(2).byte(64), &mut stored, Structure::Data).expect("readable");
+            assert_eq!(stored, [9], "{state}");
+        }
+        device.flush().expect("flushed");
+        let left = make(&device, &Next::Idle, &[], &State::Nothing).expect("the state can be made");
+        assert_eq!((byte_at(&left, Lpa(1)), byte_at(&left, Lpa(2))), (3, 2));
     }
 
     #[test]

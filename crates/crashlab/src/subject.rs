@@ -175,7 +175,7 @@ pub enum Size {
 /// A new device of a profile, which takes no time.
 ///
 /// # Errors
-/// The profile does not exist, or is one whose crash states cannot be enumerated.
+/// The profile does not exist, or does not go with the firmware.
 pub fn device(profile: &str, firmware: Firmware, size: Size) -> Result<Ssd, String> {
     sized(profile, firmware, size, true)
 }
@@ -190,9 +190,10 @@ pub fn timed_device(profile: &str, firmware: Firmware, size: Size) -> Result<Ssd
 
 fn sized(profile: &str, firmware: Firmware, size: Size, free: bool) -> Result<Ssd, String> {
     let mut profile = Profile::named(profile).map_err(|error| error.to_string())?;
-    if profile.contract().block_durability == amphi_device::BlockDurability::Flush {
+    let volatile = profile.contract().block_durability == amphi_device::BlockDurability::Flush;
+    if volatile && firmware == Firmware::PageCache {
         return Err(format!(
-            "profile '{}' has a volatile write buffer, whose states are not enumerated; choose another",
+            "profile '{}' has a volatile write buffer, and an SSD whose firmware caches pages has none; choose another",
             profile.name
         ));
     }

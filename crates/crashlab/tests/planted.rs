@@ -13,11 +13,15 @@ enum Place {
     Seq1(u64),
     /// In these operations, one a line.
     Script(&'static str),
+    /// In these, on a device whose write buffer is volatile.
+    Buffered(&'static str),
+    /// Where one file grows by a page while another is written over, so that garbage collection finds an erase block with one page in it that is current, and moves it.
+    Growing,
 }
-use Place::{Script, Seq1};
+use Place::{Buffered, Growing, Script, Seq1};
 
 /// Bugs of the device and its firmware, where each is found, and what the report has to say.
-const IN_SSD: [(InSsd, Place, &str); 9] = [
+const IN_SSD: [(InSsd, Place, &str); 10] = [
     (InSsd::VerifyReadReturnsEarly, Seq1(0), "create foo"),
     (InSsd::LastLineNotFlushed, Seq1(0), "create foo"),
     (InSsd::CommitNotRecorded, Seq1(0), "create foo"),
@@ -27,12 +31,13 @@ const IN_SSD: [(InSsd, Place, &str); 9] = [
     (InSsd::LogClearedEarly, Seq1(0), "the recovery from a crash in operation 0: create foo"),
     (InSsd::CommitsOutliveRecovery, Seq1(0), "the first mount"),
     (InSsd::MergedTooFar, Script("tmpfile foo"), "tmpfile foo"),
+    (InSsd::CopyVoidedEarly, Growing, "fsync b"),
 ];
 
 const OVERWRITE: &str = "create foo\nwrite foo 0 8192\nfsync foo\nwrite foo 100 50\nfsync foo";
 
 /// The same for ByteFS.
-const IN_BYTEFS: [(InByteFs, Place, &str); 24] = [
+const IN_BYTEFS: [(InByteFs, Place, &str); 25] = [
     (InByteFs::LastStoreNotFlushed, Seq1(0), "create foo"),
     (InByteFs::FenceMissing, Seq1(0), "create foo"),
     (InByteFs::VerifyMissing, Seq1(0), "create foo"),
@@ -55,6 +60,7 @@ const IN_BYTEFS: [(InByteFs, Place, &str); 24] = [
     (InByteFs::RecoverSkipped, Seq1(0), "the first mount"),
     (InByteFs::OrphansNotFinished, Script("tmpfile foo"), "it began after the crash: after the recovery"),
     (InByteFs::CommitBeforeData, Seq1(12), "fallocate foo zero"),
+    (InByteFs::BlocksNotFlushed, Buffered("create foo\nwrite foo 0 8192\nfsync foo"), "fsync foo"),
     (InByteFs::SizeBeforeData, Script("create foo\nwrite foo 0 8192\nfsync foo"), "fsync foo"),
     (InByteFs::DataLinesNotFlushed, Script(OVERWRITE), "operation 4: fsync foo"),
     (
@@ -77,28 +83,34 @@ const IN_BYTEFS: [(InByteFs, Place, &str); 24] = [
 ];
 
 fn new_session(place: Place) -> Session {
-    let session = Session::new(subject::named("bytefs").expect("known"), "free").expect("it can be made");
+    let profile = if let Buffered(_) = place { "nvme" } else { "free" };
+    let session = Session::new(subject::named("bytefs").expect("known"), profile).expect("it can be made");
     match place {
         Seq1(_) => session,
-        Script(text) => {
-            let operations: Vec<Operation> =
-                text.lines().map(|line| line.parse().expect("an operation")).collect();
-            session.with_trace(operations).expect("it is short")
+        Script(text) | Buffered(text) => with_script(session, text),
+        Growing => {
+            let round = "write a end 4096\nfsync a\nwrite b 0 61440\nfsync b\n";
+            with_script(session, &format!("create a\ncreate b\n{}", round.repeat(15)))
         }
     }
 }
 
+fn with_script(session: Session, text: &str) -> Session {
+    let operations: Vec<Operation> = text.lines().map(|line| line.parse().expect("an operation")).collect();
+    session.with_trace(operations).expect("it is short")
+}
+
 /// The first thing that is wrong at a place.
 fn find(session: &Session, place: Place) -> Option<Violation> {
-    let looking = Looking {
-        bound: Bound { recovery: 24, ..Bound::BRISK },
-        only: None,
-        most_violations: 1,
-        record: false,
+    // Of many operations that are much the same, not every crash is needed.
+    let bound = match place {
+        Growing => Bound { one_point_in: 2, ..Bound::LINEAR },
+        _ => Bound { recovery: 24, ..Bound::BRISK },
     };
+    let looking = Looking { bound, only: None, most_violations: 1, record: false };
     let workload = match place {
         Seq1(number) => WorkloadId { kind: Kind::Seq1, number },
-        Script(_) => WorkloadId { kind: Kind::Trace, number: 0 },
+        Script(_) | Buffered(_) | Growing => WorkloadId { kind: Kind::Trace, number: 0 },
     };
     session.run(workload, &looking).violations.into_iter().next()
 }

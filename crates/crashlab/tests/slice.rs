@@ -103,6 +103,20 @@ fn a_device_whose_fences_make_stores_durable() {
 }
 
 #[test]
+fn a_device_whose_write_buffer_is_volatile() {
+    for name in USUAL {
+        let session = session_on("nvme", name);
+        run(&session, Kind::Seq1, every(5, 435), Bound::BRISK);
+        run(&session, Kind::Seq2, every(10_007, 466_382), Bound::BRISK);
+        run(&session, Kind::Random, 0..long(), Bound { one_point_in: 12, ..Bound::LINEAR });
+    }
+    for name in subject::EXT4LIKE {
+        let session = session_on("nvme", name);
+        run(&session, Kind::Seq1, every(15, 435), Bound::BRISK);
+    }
+}
+
+#[test]
 fn the_ext4_like_file_system() {
     for name in subject::EXT4LIKE {
         let session = session_on("free", name);

@@ -40,6 +40,8 @@ pub enum Bug {
     OrphansNotFinished,
     /// Write-back commits the inode before the data have arrived.
     CommitBeforeData,
+    /// Block writes that a commit relies on stay in the device's volatile write buffer.
+    BlocksNotFlushed,
     /// Write-back commits the new size in a transaction before the data and their extents.
     SizeBeforeData,
     /// Data written back by bytes are not flushed.
@@ -58,7 +60,7 @@ pub enum Bug {
 
 /// Every bug, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 24] = [
+pub const BUGS: [Bug; 25] = [
     Bug::LastStoreNotFlushed,
     Bug::FenceMissing,
     Bug::VerifyMissing,
@@ -76,6 +78,7 @@ pub const BUGS: [Bug; 24] = [
     Bug::RecoverSkipped,
     Bug::OrphansNotFinished,
     Bug::CommitBeforeData,
+    Bug::BlocksNotFlushed,
     Bug::SizeBeforeData,
     Bug::DataLinesNotFlushed,
     Bug::DataNotVerified,

@@ -17,6 +17,11 @@ impl Dice {
         Self(mix(seed ^ mix(part.wrapping_add(0x5851_f42d_4c95_7f2d))))
     }
 
+    /// The seed of the rest of the stream.
+    pub(crate) const fn seed(&self) -> u64 {
+        self.0
+    }
+
     /// The next number.
     pub(crate) const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -49,7 +49,7 @@ mod worker;
 
 pub use calibrate::{Calibration, RealTime, calibrate, real_time};
 pub use error::ImageError;
-pub use flash::{GcPolicy, MediaProfile};
+pub use flash::{Fate, GcPolicy, MediaProfile};
 pub use info::{Info, Shutdown};
 pub use ports::Ticket;
 pub use profile::{

@@ -24,6 +24,8 @@ pub enum Bug {
     CommitsOutliveRecovery,
     /// A merged page claims to contain log entries that come later.
     MergedTooFar,
+    /// Garbage collection voids a page where it was before it counts where it is moved.
+    CopyVoidedEarly,
     /// A crash tears what the CPU cache never tears.
     TornStore,
     /// A fence does not post what was flushed.
@@ -72,7 +74,7 @@ pub const VIOLATIONS: [Bug; 14] = [
 
 /// Every bug that a file system on the device may suffer from, for the crash laboratory, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 9] = [
+pub const BUGS: [Bug; 10] = [
     Bug::VerifyReadReturnsEarly,
     Bug::LastLineNotFlushed,
     Bug::CommitNotRecorded,
@@ -82,6 +84,7 @@ pub const BUGS: [Bug; 9] = [
     Bug::LogClearedEarly,
     Bug::CommitsOutliveRecovery,
     Bug::MergedTooFar,
+    Bug::CopyVoidedEarly,
 ];
 
 #[cfg(feature = "planted-bugs")]

@@ -15,6 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use memmap2::MmapRaw;
 
 use crate::ImageError;
+use crate::flash::Fate;
 use crate::format::{COUNTERS_AT, Mapping, PAGE};
 use crate::log::Store;
 use crate::powerup;
@@ -151,7 +152,8 @@ impl Ssd {
         Self::power_up(Arc::new(image), &parts, options)
     }
 
-    /// What the device alone has at this moment, powered up: what host threads have staged is not in it, and commands in flight have no effect.
+    /// What the device alone has at this moment, powered up: what host threads have staged is not in it, and commands in flight have no effect. What the origin could still lose from a
+    /// volatile write buffer, the fork can.
     ///
     /// # Errors
     /// There is no memory; the image is damaged.
@@ -160,7 +162,22 @@ impl Ssd {
             Some(fork) => fork?,
             None => powerup::copy(self.core())?,
         };
-        Self::power_up(Arc::new(image), &self.core().parts(), self.options())
+        let fork = Self::power_up(Arc::new(image), &self.core().parts(), self.options())?;
+        fork.core().take_unflushed_from(self.core());
+        Ok(fork)
+    }
+
+    /// The block writes that have completed and that no flush has covered yet, where the write buffer is volatile: a number that names each on this device and on forks
+    /// made from now on, and its page; oldest first.
+    #[must_use]
+    pub fn unflushed(&self) -> Vec<(u64, amphi_device::Lpa)> {
+        self.core().unflushed()
+    }
+
+    /// On a device whose power was cut: decides what has become of each [unflushed](Self::unflushed) write, by its number. Of several of one page the newest comes first.
+    /// It counts from the next [`restart`](Self::restart) on.
+    pub fn lose_unflushed(&self, fate: &mut dyn FnMut(u64) -> Fate) {
+        self.core().lose_unflushed(fate);
     }
 
     /// Lets bytes that were on their way arrive while the power goes: part of a store, or of a block write in flight. They are in the
@@ -175,6 +192,17 @@ impl Ssd {
         assert!(core.check_bytes("arrival", at, data.len()).is_ok(), "what arrives lies inside the device");
         let tx = tx.map_or(0, TxId::get);
         core.append_at_power_loss(&Store { lpa: at / PAGE, offset, data, tx, tag })
+    }
+
+    /// Whether garbage collection in the background has something to do: it may run at any time from when free blocks run low until enough are free again.
+    #[must_use]
+    pub fn is_collection_due(&self) -> bool {
+        self.core().is_collection_due()
+    }
+
+    /// Does what garbage collection in the background would do now. What it met shows in the device, as it does when it runs by itself.
+    pub fn collect_garbage(&self) {
+        let _nobody_waits_for_it = self.core().collect_round();
     }
 
     /// How many firmware steps are left before a cut armed by [`cut_after_steps`](Self::cut_after_steps); nothing if none is armed.

@@ -8,6 +8,7 @@ use amphi_device::Result;
 use crate::core::Core;
 use crate::flash::Stream;
 use crate::format::{Mapping, Oob, PAGE, control};
+use crate::planted::{self, Bug};
 use crate::stats::{Activity, Cause, Counter};
 
 impl Core {
@@ -16,17 +17,27 @@ impl Core {
         let Some(core) = self.itself.upgrade() else { return };
         self.collect_bell.ring(|| {
             amphi_rt::task::spawn("ssd-collector", move || {
-                core.collect_bell.serve(|| {
-                    let collecting = core.blocks.collecting.lock();
-                    while let Some(retired) = core.blocks.next_retired() {
-                        core.empty(retired)?;
-                    }
-                    while !core.blocks.is_relaxed() && core.collect_one()? {}
-                    drop(collecting);
-                    Ok(())
-                });
+                core.collect_bell.serve(|| core.collect_round());
             })
         });
+    }
+
+    /// Whether a round of the background collector would find something to do.
+    pub(crate) fn is_collection_due(&self) -> bool {
+        !self.blocks.is_relaxed() || self.blocks.next_retired().is_some()
+    }
+
+    /// One round of the background collector: empties retired blocks, then others until there is room enough.
+    ///
+    /// # Errors
+    /// As for the page moves.
+    pub(crate) fn collect_round(&self) -> Result<()> {
+        let _collecting = self.blocks.collecting.lock();
+        while let Some(retired) = self.blocks.next_retired() {
+            self.empty(retired)?;
+        }
+        while !self.blocks.is_relaxed() && self.collect_one()? {}
+        Ok(())
     }
 
     /// Collects until a host write can take a block. Answers whether it can.
@@ -114,6 +125,9 @@ impl Core {
             let oob: Oob = self.oob(page);
             // What cannot be read cannot be moved, but whose it was can be kept.
             let moved = if self.is_correctable(page, &oob) { oob.moved() } else { oob.unreadable().moved() };
+            if planted::has(Bug::CopyVoidedEarly) {
+                self.image.write_struct(self.layout.oob_record(page), &Oob::spent());
+            }
             self.publish(lpa, to, &moved)?;
         } else {
             self.image.write_struct(self.layout.oob_record(to), &Oob::spent());

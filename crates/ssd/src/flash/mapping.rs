@@ -176,7 +176,7 @@ impl Core {
             return self.publish(lpa, page, &Oob::new(lpa as u32, 0, 0));
         }
         self.publish(lpa, page, &Oob::new(lpa as u32, now, now))?;
-        self.remember_unflushed(lpa, before, page);
+        self.remember_unflushed(now, lpa, before, page);
         index.remove((lpa % self.layout.partition_pages) as u16);
         Ok(())
     }

@@ -17,4 +17,5 @@ pub use media::{GcPolicy, MediaProfile};
 pub(crate) use rebuild::rebuild;
 pub(crate) use table::MapTable;
 pub(crate) use trims::TrimLog;
+pub use volatile::Fate;
 pub(crate) use volatile::VolatileCache;

@@ -4,7 +4,7 @@
 //! put it back: the flash page is then taken to have never been programmed properly. The replaced page's block is not erased meanwhile, and no log region is emptied, since either could hold what a
 //! reverted write uncovers. A host crash takes nothing: the device keeps its power.
 
-use amphi_device::BlockDurability;
+use amphi_device::{BlockDurability, Lpa};
 use amphi_rt::sync::Mutex;
 
 use crate::core::Core;
@@ -12,9 +12,22 @@ use crate::dice::Dice;
 use crate::format::{Mapping, Oob, PAGE};
 use crate::planted::{self, Bug};
 
+/// What became of a completed write that no flush had covered when the power went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It had reached flash.
+    Kept,
+    /// It had not.
+    Lost,
+    /// Some of its parts had, as this seed says.
+    Torn(u64),
+}
+
 /// A write that a power cut may still revert.
 #[derive(Clone, Copy, Debug)]
 struct Unflushed {
+    /// Of the sequence clock: no two writes have the same.
+    number: u64,
     lpa: u64,
     before: Mapping,
     page: u64,
@@ -25,8 +38,8 @@ struct Unflushed {
 pub(crate) struct VolatileCache(Mutex<Vec<Unflushed>>);
 
 impl Core {
-    /// Notes that a write replaced a page. Called with the partition's write lock held, so that the order is that of publication.
-    pub(crate) fn remember_unflushed(&self, lpa: u64, before: Mapping, page: u64) {
+    /// Notes that a write, whose number of the sequence clock is `number`, replaced a page. Called with the partition's write lock held, so that the order is that of publication.
+    pub(crate) fn remember_unflushed(&self, number: u64, lpa: u64, before: Mapping, page: u64) {
         let durable = self.contract.block_durability == BlockDurability::Completion;
         if durable && !planted::has(Bug::VolatileCompletion) {
             return;
@@ -35,7 +48,7 @@ impl Core {
             self.blocks.pin(old);
         }
         let mut cache = self.volatile.0.lock();
-        cache.push(Unflushed { lpa, before, page });
+        cache.push(Unflushed { number, lpa, before, page });
         if cache.len() as u64 > self.profile.flash.write_buffer_pages {
             // The cache is full: its oldest half has been programmed.
             let half = cache.len() / 2;
@@ -63,11 +76,23 @@ impl Core {
     /// After a power cut: decides by the seed which unflushed writes had reached flash, and in which parts.
     pub(crate) fn revert_unflushed(&self, seed: u64) {
         let mut dice = Dice::part(seed, 2 << 62);
+        self.lose_unflushed(&mut |_| match dice.below(3) {
+            0 => Fate::Kept,
+            _ => Fate::Torn(Dice::part(seed, dice.next()).seed()),
+        });
+    }
+
+    /// After a power cut: what became of each unflushed write, the newest first, as `fate` says of its number.
+    pub(crate) fn lose_unflushed(&self, fate: &mut dyn FnMut(u64) -> Fate) {
         let mut page = vec![0; PAGE as usize];
         let writes = std::mem::take(&mut *self.volatile.0.lock());
         for write in writes.iter().rev() {
             // What garbage collection or cleaning has rewritten since is in flash.
-            if self.mapping(write.lpa) != Mapping::At(write.page) || dice.below(3) == 0 {
+            if self.mapping(write.lpa) != Mapping::At(write.page) {
+                continue;
+            }
+            let fate = fate(write.number);
+            if fate == Fate::Kept {
                 continue;
             }
             self.image.read(self.layout.flash_page(write.page), &mut page);
@@ -75,7 +100,25 @@ impl Core {
             let written_at = self.oob(write.page).written_at.get();
             self.set_mapping(write.lpa, write.before);
             self.image.write_struct(self.layout.oob_record(write.page), &Oob::spent());
-            self.tear(Dice::part(seed, dice.next()), write.lpa * PAGE, &page, written_at);
+            if let Fate::Torn(seed) = fate {
+                self.tear(Dice::new(seed), write.lpa * PAGE, &page, written_at);
+            }
         }
+    }
+
+    /// Takes over the unflushed writes of the device that this one is a copy of.
+    pub(crate) fn take_unflushed_from(&self, other: &Self) {
+        let writes = other.volatile.0.lock().clone();
+        for write in &writes {
+            if let Mapping::At(old) = write.before {
+                self.blocks.pin(old);
+            }
+        }
+        *self.volatile.0.lock() = writes;
+    }
+
+    /// The writes that no flush has covered yet: number and page of each, oldest first.
+    pub(crate) fn unflushed(&self) -> Vec<(u64, Lpa)> {
+        self.volatile.0.lock().iter().map(|write| (write.number, Lpa(write.lpa))).collect()
     }
 }
