@@ -1,14 +1,15 @@
 //! Bringing committed blocks to their places, and moving the tail of the log.
 //!
-//! As on ext4, that happens when blocks have waited for half a minute, on `sync`, and when the log is full. The journal's superblock is written only
+//! As on ext4, that happens when blocks have waited for half a minute, on `sync`, and when the log is full; to journaled file data also on `fsync` of their file. The journal's superblock is written only
 //! when a quarter of the log can be freed by it, so a recovery may write again what was in place.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_vfs::{Error, Result};
 
-use crate::buffers::{Block, Buffer};
+use crate::buffers::{Block, Buffer, BufferState, Committed, Kind};
 use crate::commit::COMMAND_BLOCKS;
 use crate::core::Core;
 
@@ -17,6 +18,19 @@ struct Leaving {
     buffer: Arc<Buffer>,
     data: Arc<Block>,
     structure: amphi_device::Structure,
+}
+
+impl Leaving {
+    /// A block, if something committed waits to be written in place and `goes` says so.
+    fn of(buffer: &Arc<Buffer>, goes: impl Fn(&BufferState, &Committed) -> bool) -> Option<Self> {
+        let state = buffer.state.lock();
+        let committed = state.committed.as_ref().filter(|committed| goes(&state, committed))?;
+        Some(Self {
+            buffer: Arc::clone(buffer),
+            data: Arc::clone(&committed.data),
+            structure: state.kind.structure(),
+        })
+    }
 }
 
 impl<D: BlockPort> Core<D> {
@@ -30,24 +44,46 @@ impl<D: BlockPort> Core<D> {
         self.write_in_place_alone(before_ns, also_changed)
     }
 
-    fn write_in_place_alone(&self, before_ns: u64, also_changed: bool) -> Result<()> {
+    /// Writes the journaled file data of `ranges` of blocks in place, but for those that a transaction not committed yet has changed again. Returns how
+    /// many blocks that were.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write_data_in_place(&self, ranges: &[Range<u64>]) -> Result<usize> {
+        let _alone = self.journal.in_place.lock();
         let mut leaving = Vec::new();
-        for buffer in self.journal.dirty.lock().values() {
-            let state = buffer.state.lock();
-            if let Some(committed) = &state.committed
-                && committed.since_ns <= before_ns
-                && (state.tid == 0 || also_changed)
-            {
-                leaving.push(Leaving {
-                    buffer: Arc::clone(buffer),
-                    data: Arc::clone(&committed.data),
-                    structure: state.kind.structure(),
-                });
+        let dirty = self.journal.dirty.lock();
+        for range in ranges {
+            for (_, buffer) in dirty.range(range.clone()) {
+                leaving.extend(Leaving::of(buffer, |state, _| state.kind == Kind::Data && state.tid == 0));
             }
         }
+        drop(dirty);
+        leaving.sort_by_key(|block| block.buffer.lba);
+        self.write_leaving(&leaving)?;
+        Ok(leaving.len())
+    }
+
+    fn write_in_place_alone(&self, before_ns: u64, also_changed: bool) -> Result<()> {
+        let leaving: Vec<Leaving> = self
+            .journal
+            .dirty
+            .lock()
+            .values()
+            .filter_map(|buffer| {
+                Leaving::of(buffer, |state, committed| {
+                    committed.since_ns <= before_ns && (state.tid == 0 || also_changed)
+                })
+            })
+            .collect();
+        self.write_leaving(&leaving)
+    }
+
+    /// The caller holds `in_place`.
+    fn write_leaving(&self, leaving: &[Leaving]) -> Result<()> {
         let mut runs: Vec<(u64, Vec<&[u8]>)> = Vec::new();
         let mut structures = Vec::new();
-        for block in &leaving {
+        for block in leaving {
             match runs.last_mut() {
                 Some((first, run))
                     if *first + run.len() as u64 == block.buffer.lba
@@ -66,7 +102,7 @@ impl<D: BlockPort> Core<D> {
             self.fail(&error);
             return Err(error);
         }
-        self.note_in_place(&leaving);
+        self.note_in_place(leaving);
         Ok(())
     }
 

@@ -109,7 +109,7 @@ impl<D: BlockPort> Core<D> {
     fn copy_blocks(&self, transaction: &Transaction) -> Result<Vec<Copied>> {
         self.seal_bitmaps(transaction)?;
         let mut copies = Vec::with_capacity(transaction.blocks.len());
-        let gone: BTreeSet<u64> = transaction.revoked.iter().copied().collect();
+        let gone: BTreeSet<u64> = transaction.gone().collect();
         for buffer in &transaction.blocks {
             // Freed again before anybody else could see it: not worth a copy.
             if gone.contains(&buffer.lba) {
@@ -259,11 +259,24 @@ impl<D: BlockPort> Core<D> {
         runs: &[(u64, Vec<&[u8]>)],
         structure: impl Fn(usize) -> Structure,
     ) -> Result<()> {
+        let tickets = self.submit_runs(runs, structure)?;
+        tickets.into_iter().try_for_each(Completion::wait).map_err(io_error)
+    }
+
+    /// Sends runs of blocks; each is written when its ticket has been waited for.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn submit_runs<'a>(
+        &'a self,
+        runs: &'a [(u64, Vec<&'a [u8]>)],
+        structure: impl Fn(usize) -> Structure,
+    ) -> Result<Vec<D::Ticket<'a>>> {
         let mut tickets = Vec::with_capacity(runs.len());
         for (index, (lba, run)) in runs.iter().enumerate() {
             tickets.push(self.device.submit_write(Lpa(*lba), run, structure(index)).map_err(io_error)?);
         }
-        tickets.into_iter().try_for_each(Completion::wait).map_err(io_error)
+        Ok(tickets)
     }
 
     /// Makes completed writes durable, unless the mount does without.
@@ -291,7 +304,7 @@ impl<D: BlockPort> Core<D> {
         let tid = transaction.tid;
         let now = now_ns();
         // Not while one of the blocks that go is on its way to its place, where another file's data may be next.
-        let quiet = (!transaction.revoked.is_empty()).then(|| self.journal.in_place.lock());
+        let quiet = transaction.gone().next().is_some().then(|| self.journal.in_place.lock());
         let mut superseded = Vec::new();
         let mut dirty = self.journal.dirty.lock();
         let left = copies.len();
@@ -306,11 +319,11 @@ impl<D: BlockPort> Core<D> {
             drop(state);
             dirty.insert(buffer.lba, buffer);
         }
-        for lba in &transaction.revoked {
-            if let Some(buffer) = dirty.remove(lba) {
+        for lba in transaction.gone() {
+            if let Some(buffer) = dirty.remove(&lba) {
                 superseded.extend(buffer.state.lock().committed.take().map(|before| before.tid));
             }
-            self.buffers.forget(*lba);
+            self.buffers.forget(lba);
         }
         drop(dirty);
         drop(quiet);

@@ -192,19 +192,4 @@ impl<D: BlockPort> Core<D> {
     pub fn write_back_files(&self, before_ns: u64) -> Result<()> {
         crate::writeback::write_back_many(self, &self.dirty.since_before(before_ns))
     }
-
-    /// Makes everything durable as `syncfs` does on ext4: data, then the journal, then what the journal holds in place.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn sync_all(&self) -> Result<()> {
-        if self.options.read_only {
-            return Ok(());
-        }
-        self.write_back_files(u64::MAX)?;
-        if !self.commit_running()? {
-            self.device.flush().map_err(io_error)?;
-        }
-        self.write_in_place(u64::MAX, false)
-    }
 }

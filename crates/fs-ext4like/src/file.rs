@@ -51,6 +51,8 @@ pub struct FileBody {
     pub unmapped: u32,
     /// A write-back on its way.
     pub in_flight: Option<Arc<InFlight>>,
+    /// Pages have gone to the journal since they were last written in place.
+    pub journaled: bool,
     /// Changes whenever what the device holds of the file changes.
     pub version: u64,
     ahead: ReadAhead,
@@ -505,10 +507,11 @@ pub fn seek(inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
     while index < end {
         let (is_data, run) = match state.extents.map(index) {
             Mapped::At { blocks, unwritten: false, .. } => (true, blocks),
-            _ if file.dirty.contains(&index) => (true, 1),
+            // What is cached and has no written block is dirty, or on its way to one.
+            _ if file.pages.contains_key(&index) => (true, 1),
             Mapped::At { blocks, .. } | Mapped::Hole { blocks } => {
-                let next_dirty = file.dirty.range(index..).next().copied().unwrap_or(u32::MAX);
-                (false, blocks.min(next_dirty - index))
+                let next_cached = file.pages.range(index..).next().map_or(u32::MAX, |(next, _)| *next);
+                (false, blocks.min(next_cached - index))
             }
         };
         if is_data == (what == Seek::Data) {

@@ -55,8 +55,12 @@ pub struct Transaction {
     pub credits: usize,
     /// Blocks changed.
     pub blocks: Vec<Arc<Buffer>>,
-    /// Blocks freed of which the journal may hold older copies.
+    /// Blocks freed of which the journal may hold older copies, which a replay must not bring back.
     pub revoked: Vec<u64>,
+    /// As `revoked`, where a replay may bring them back: whatever uses them again goes through the journal too.
+    pub forgotten: Vec<u64>,
+    /// It is committed even if nothing is in it.
+    pub wanted: bool,
     /// All blocks freed: runs of start and length.
     pub freed: Vec<(u32, u32)>,
     /// Data that must be in place first.
@@ -72,7 +76,12 @@ impl Transaction {
 
     /// Whether there is anything to commit.
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.revoked.is_empty() && self.freed.is_empty()
+        self.blocks.is_empty() && self.revoked.is_empty() && self.freed.is_empty() && !self.wanted
+    }
+
+    /// Blocks freed of which the journal may hold older copies.
+    pub fn gone(&self) -> impl Iterator<Item = u64> + '_ {
+        self.revoked.iter().chain(&self.forgotten).copied()
     }
 
     /// Blocks of the log that it takes, once its handles have added what they may.
@@ -296,7 +305,7 @@ impl<D: BlockPort> Handle<'_, D> {
         if block.tid != self.tid {
             block.tid = self.tid;
             let mut state = self.core.journal.state.lock();
-            if state.running.blocks.is_empty() {
+            if state.running.blocks.is_empty() && !state.running.wanted {
                 state.running.since_ns = now_ns();
             }
             state.running.blocks.push(Arc::clone(buffer));
@@ -314,8 +323,23 @@ impl<D: BlockPort> Handle<'_, D> {
         let mut state = self.core.journal.state.lock();
         state.running.freed.push((start, len));
         if revoke {
-            state.running.revoked.extend((start..start + len).map(u64::from));
+            let blocks = (start..start + len).map(u64::from);
+            // As ext4_forget() has it: with full data journaling nothing is revoked, because what is written to these blocks next is journaled as well.
+            if self.core.journals_data() {
+                state.running.forgotten.extend(blocks);
+            } else {
+                state.running.revoked.extend(blocks);
+            }
         }
+    }
+
+    /// The transaction is to be committed even if no handle changes anything in it.
+    pub fn want_commit(&mut self) {
+        let mut state = self.core.journal.state.lock();
+        if state.running.is_empty() {
+            state.running.since_ns = now_ns();
+        }
+        state.running.wanted = true;
     }
 
     /// The transaction does not commit before these data are in place.

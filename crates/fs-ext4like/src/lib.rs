@@ -30,6 +30,7 @@ mod pressure;
 mod rename;
 mod replay;
 mod setattr;
+mod sync;
 mod truncate;
 mod writeback;
 mod xattr;

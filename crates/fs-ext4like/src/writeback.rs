@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BlockPort, Structure};
+use amphi_device::{BlockPort, Completion, Structure};
 use amphi_rt::sync::RwLockWriteGuard;
 use amphi_vfs::{Error, Result};
 
 use crate::buffers::{Block, Kind};
 use crate::commit::COMMAND_BLOCKS;
-use crate::core::Core;
+use crate::core::{Core, io_error};
 use crate::extent::{Mapped, Run};
 use crate::format::{BLOCK, BLOCK_EXTENTS};
 use crate::inode::{Body, Inode, State};
@@ -46,15 +46,25 @@ fn credits<D: BlockPort>(core: &Core<D>, pages: usize) -> usize {
     10 + 2 * (core.layout.groups as usize).min(8) + pages.div_ceil(BLOCK_EXTENTS) * 3
 }
 
-/// Gives the dirty pages `batch` blocks. Returns whether anything changed.
+/// What the extents of new blocks say until their data are in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocation {
+    /// That they are written: the transaction waits for the data.
+    Written,
+    /// That they are unwritten: a second handle says otherwise once the data are there, and the transaction need not wait.
+    Unwritten,
+}
+
+/// Gives the dirty pages `batch` blocks.
 fn map_pages<D: BlockPort>(
     handle: &mut Handle<'_, D>,
     inode: &Inode,
     state: &mut State,
     batch: &[u32],
-) -> Result<bool> {
+    allocation: Allocation,
+) -> Result<()> {
     let core = handle.core;
-    let mut changed = false;
+    let is_unwritten = allocation == Allocation::Unwritten;
     let mut at = 0;
     while at < batch.len() {
         let first = batch[at];
@@ -62,24 +72,22 @@ fn map_pages<D: BlockPort>(
         match state.extents.map(first) {
             Mapped::At { blocks, unwritten, .. } => {
                 let len = run.min(blocks);
-                if unwritten {
+                if unwritten && !is_unwritten {
                     state.extents.mark(first, first + len, false);
-                    changed = true;
                 }
                 at += len as usize;
             }
             Mapped::Hole { blocks } => {
                 let goal = state.extents.goal(first).unwrap_or_else(|| core.groups.goal(inode.ino));
                 let (start, len) = core.groups.allocate(handle, goal, run.min(blocks))?;
-                state.extents.insert(Run { file_block: first, start, len, unwritten: false });
+                state.extents.insert(Run { file_block: first, start, len, unwritten: is_unwritten });
                 state.blocks += len;
                 state.file_mut()?.unmapped -= len;
-                changed = true;
                 at += len as usize;
             }
         }
     }
-    Ok(changed)
+    Ok(())
 }
 
 /// Whether a batch needs a transaction: a page without a written block, or a larger size.
@@ -95,10 +103,18 @@ fn size_with(state: &State, batch: &[u32], all: bool) -> u64 {
 }
 
 /// Pages of a file that have left the cache for the device.
-struct Departure {
+pub struct Departure {
     inode: Arc<Inode>,
     in_flight: Arc<InFlight>,
     leaving: Vec<(u32, Arc<Block>)>,
+    /// What a second handle has to say once they are there.
+    conversion: Option<Conversion>,
+}
+
+/// Pages whose blocks are unwritten ones until their data are in place, and the length that the file then has.
+struct Conversion {
+    pages: Vec<u32>,
+    size: u64,
 }
 
 /// Maps a batch of a file's dirty pages and takes them, to be written. None if that took a commit and the caller `cannot_wait` for one.
@@ -106,12 +122,14 @@ fn depart<D: BlockPort>(
     core: &Core<D>,
     inode: &Arc<Inode>,
     state: &mut State,
+    allocation: Allocation,
     cannot_wait: bool,
 ) -> Result<Option<Departure>> {
     let file = state.file()?;
     let batch: Vec<u32> = file.dirty.iter().take(ROUND_PAGES).copied().collect();
     let size = size_with(state, &batch, batch.len() == file.dirty.len());
     let in_flight = Arc::new(InFlight::default());
+    let mut conversion = None;
     if needs_handle(state, &batch, size) {
         let credits = credits(core, batch.len());
         let mut handle = if cannot_wait {
@@ -120,10 +138,15 @@ fn depart<D: BlockPort>(
         } else {
             core.handle(credits)?
         };
-        map_pages(&mut handle, inode, state, &batch)?;
-        state.size_on_disk = size;
+        map_pages(&mut handle, inode, state, &batch, allocation)?;
+        match allocation {
+            Allocation::Written => {
+                state.size_on_disk = size;
+                handle.order(&in_flight);
+            }
+            Allocation::Unwritten => conversion = Some(Conversion { pages: batch.clone(), size }),
+        }
         inode.write(&mut handle, state, true)?;
-        handle.order(&in_flight);
         handle.finish();
     }
     let leaving = match take_pages(core, state, &batch) {
@@ -136,25 +159,56 @@ fn depart<D: BlockPort>(
     let file = state.file_mut()?;
     file.in_flight = Some(Arc::clone(&in_flight));
     file.version += 1;
-    Ok(Some(Departure { inode: Arc::clone(inode), in_flight, leaving }))
+    Ok(Some(Departure { inode: Arc::clone(inode), in_flight, leaving, conversion }))
 }
 
-/// Writes the pages of all departures, neighbours on the device by one command, and waits for them.
-fn arrive<D: BlockPort>(core: &Core<D>, departures: Vec<Departure>) -> Result<()> {
+/// Writes the pages of all departures, neighbours on the device by one command, and waits for them; `meanwhile` runs when they have been sent.
+pub fn arrive<D: BlockPort>(
+    core: &Core<D>,
+    departures: &[Departure],
+    meanwhile: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     let mut leaving: Vec<&(u32, Arc<Block>)> = departures.iter().flat_map(|d| &d.leaving).collect();
     leaving.sort_by_key(|(lba, _)| *lba);
-    let outcome = write_pages(core, &leaving);
+    let runs = neighbours(&leaving);
+    let mut outcome = core.submit_runs(&runs, |_| Structure::Data).and_then(|sent| {
+        let done = meanwhile();
+        sent.into_iter().try_for_each(Completion::wait).map_err(io_error).and(done)
+    });
+    if outcome.is_ok() {
+        outcome = departures.iter().try_for_each(|departure| convert(core, departure));
+    }
     if let Err(error) = &outcome {
         core.fail(error);
     }
     // All of them first: who holds one of the inodes may wait for a commit, which waits for the others.
-    for departure in &departures {
+    for departure in departures {
         departure.in_flight.complete(outcome.clone());
     }
-    for departure in &departures {
+    for departure in departures {
         forget_in_flight(&mut departure.inode.state.write(), &departure.in_flight);
     }
     outcome
+}
+
+/// Says that a departure's blocks are written: what ext4_convert_unwritten_io_end_vec() does when a write has ended. Nobody who holds the inode waits for
+/// this departure: waiting for what is in flight is done without it, and no transaction has these data in order.
+fn convert<D: BlockPort>(core: &Core<D>, departure: &Departure) -> Result<()> {
+    let Some(Conversion { pages, size }) = &departure.conversion else { return Ok(()) };
+    let inode = &departure.inode;
+    let mut state = inode.state.write();
+    let mut handle = core.handle(credits(core, pages.len()))?;
+    let mut rest = &pages[..];
+    while let Some(first) = rest.first() {
+        let run = rest.iter().zip(*first..).take_while(|(index, due)| **index == *due).count();
+        state.extents.mark(*first, *first + run as u32, false);
+        rest = &rest[run..];
+    }
+    state.size_on_disk = state.size_on_disk.max(*size);
+    state.file_mut()?.version += 1;
+    inode.write(&mut handle, &mut state, true)?;
+    handle.finish();
+    Ok(())
 }
 
 /// Writes a file's dirty pages and waits for them. The transaction that maps them is not committed.
@@ -173,10 +227,54 @@ pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()
         if core.journals_data() {
             return journal_dirty(core, inode, &mut state);
         }
-        let departure = depart(core, inode, &mut state, false)?;
+        let departure = depart(core, inode, &mut state, Allocation::Written, false)?;
         drop(state);
-        arrive(core, departure.into_iter().collect())?;
+        arrive(core, departure.as_slice(), || Ok(()))?;
     }
+}
+
+/// Dirty pages of many files that go together.
+pub struct Round {
+    /// What goes.
+    pub departures: Vec<Departure>,
+    /// A file of them has more.
+    pub leaves_some: bool,
+}
+
+/// Takes dirty pages of `waiting` files, as many as make a round. What somebody else has, or would take a commit to map, stays.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::ReadOnly`], after which what had departed is written.
+pub fn depart_together<'a, D: BlockPort>(
+    core: &Core<D>,
+    waiting: impl Iterator<Item = &'a Arc<Inode>>,
+    allocation: Allocation,
+) -> Result<Round> {
+    let mut round = Round { departures: Vec::new(), leaves_some: false };
+    let mut pages = 0;
+    for inode in waiting {
+        // While ours have not been sent, waiting for an inode, for another's write or for a commit could be waiting for ourselves.
+        let Some(mut state) = inode.state.try_write() else { continue };
+        if !matches!(&state.body, Body::File(file) if file.in_flight.is_none() && !file.dirty.is_empty()) {
+            continue;
+        }
+        match depart(core, inode, &mut state, allocation, true) {
+            Ok(None) => {}
+            Ok(Some(departure)) => {
+                pages += departure.leaving.len();
+                round.departures.push(departure);
+                round.leaves_some |= matches!(&state.body, Body::File(file) if !file.dirty.is_empty());
+            }
+            Err(error) => {
+                drop(state);
+                return arrive(core, &round.departures, || Ok(())).and(Err(error));
+            }
+        }
+        if pages >= ROUND_PAGES {
+            break;
+        }
+    }
+    Ok(round)
 }
 
 /// Writes the dirty pages of many files, with neighbours on the device written by one command, as the kernel's flusher has it. What cannot be done so is done
@@ -187,34 +285,11 @@ pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()
 pub fn write_back_many<D: BlockPort>(core: &Core<D>, inodes: &[Arc<Inode>]) -> Result<()> {
     let mut waiting = inodes.iter();
     while !core.journals_data() {
-        let mut departures: Vec<Departure> = Vec::new();
-        let mut pages = 0;
-        let mut outcome = Ok(());
-        for inode in waiting.by_ref() {
-            // While ours have not been sent, waiting for an inode, for another's write or for a commit could be waiting for ourselves.
-            let Some(mut state) = inode.state.try_write() else { continue };
-            if !matches!(&state.body, Body::File(file) if file.in_flight.is_none() && !file.dirty.is_empty())
-            {
-                continue;
-            }
-            match depart(core, inode, &mut state, true) {
-                Ok(departure) => {
-                    pages += departure.as_ref().map_or(0, |departure| departure.leaving.len());
-                    departures.extend(departure);
-                }
-                Err(error) => outcome = Err(error),
-            }
-            if pages >= ROUND_PAGES || outcome.is_err() {
-                break;
-            }
-        }
-        if outcome.is_err() {
-            return arrive(core, departures).and(outcome);
-        }
-        if departures.is_empty() {
+        let round = depart_together(core, &mut waiting, Allocation::Written)?;
+        if round.departures.is_empty() {
             break;
         }
-        arrive(core, departures)?;
+        arrive(core, &round.departures, || Ok(()))?;
     }
     inodes.iter().try_for_each(|inode| write_back(core, inode))
 }
@@ -239,7 +314,8 @@ fn take_pages<D: BlockPort>(
     Ok(leaving)
 }
 
-fn write_pages<D: BlockPort>(core: &Core<D>, leaving: &[&(u32, Arc<Block>)]) -> Result<()> {
+/// Pages in the order of their blocks, as commands.
+fn neighbours<'a>(leaving: &[&'a (u32, Arc<Block>)]) -> Vec<(u64, Vec<&'a [u8]>)> {
     let mut runs: Vec<(u64, Vec<&[u8]>)> = Vec::new();
     for (lba, data) in leaving {
         let lba = u64::from(*lba);
@@ -250,7 +326,7 @@ fn write_pages<D: BlockPort>(core: &Core<D>, leaving: &[&(u32, Arc<Block>)]) -> 
             _ => runs.push((lba, vec![&data[..]])),
         }
     }
-    core.write_runs(&runs, |_| Structure::Data)
+    runs
 }
 
 /// Puts a file's dirty pages into the running transaction (data journaling). Nothing is in flight.
@@ -268,9 +344,10 @@ pub fn journal_dirty<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &m
         let size = size_with(state, &batch, batch.len() == state.file()?.dirty.len());
         let mapping = if needs_handle(state, &batch, size) { credits(core, batch.len()) } else { 1 };
         let mut handle = core.handle(batch.len() + mapping)?;
-        map_pages(&mut handle, inode, state, &batch)?;
+        map_pages(&mut handle, inode, state, &batch, Allocation::Written)?;
         let leaving = take_pages(core, state, &batch)?;
         state.file_mut()?.version += 1;
+        state.file_mut()?.journaled = true;
         for (lba, data) in &leaving {
             handle.put(u64::from(*lba), Kind::Data, data)?;
         }
@@ -292,6 +369,9 @@ pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, data_only: bool) 
     if core.has_failed() {
         return Err(Error::Io(core.failure().unwrap_or_default()));
     }
+    if core.journals_data() {
+        checkpoint_data(core, inode)?;
+    }
     let tid = {
         let state = inode.state.read();
         if data_only { state.datasync_tid } else { state.sync_tid }
@@ -305,4 +385,21 @@ pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, data_only: bool) 
     }
     // A commit flushes the device, and the data with it, unless it had begun to before they were there.
     if covered { core.barrier() } else { Ok(()) }
+}
+
+/// With data journaling, an `fsync` begins with what is done to write a file's pages: ext4_do_writepages() commits the transaction that has them in the
+/// journal, and writes them in place. ext4_fsync_journal() then finds its transaction committed, and flushes the device once more.
+fn checkpoint_data<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()> {
+    let (tid, ranges) = {
+        let mut state = inode.state.write();
+        let Body::File(file) = &mut state.body else { return Ok(()) };
+        if !std::mem::take(&mut file.journaled) {
+            return Ok(());
+        }
+        let blocks = |run: Run| u64::from(run.start)..u64::from(run.start) + u64::from(run.len);
+        (state.datasync_tid, state.extents.iter().map(blocks).collect::<Vec<_>>())
+    };
+    core.commit_to(tid)?;
+    core.write_data_in_place(&ranges)?;
+    Ok(())
 }
