@@ -32,6 +32,10 @@ struct Slots {
 const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
 
+/// `O_DSYNC`, as all architectures but the oldest have it. rustix, where it calls the kernel itself, gives the flags of `O_SYNC` that name, with which each write
+/// waits for its time stamps to be committed too.
+const DSYNC: OFlags = OFlags::from_bits_retain(0o10_000);
+
 /// What `statfs` says of a FUSE mount.
 const FUSE: i64 = 0x6573_5546;
 
@@ -109,7 +113,7 @@ impl Files for SyscallFiles {
             Creation::New => OFlags::CREATE | OFlags::EXCL,
         };
         for (is_wanted, flag) in
-            [(mode.truncate, OFlags::TRUNC), (mode.direct, OFlags::DIRECT), (mode.sync_data, OFlags::DSYNC)]
+            [(mode.truncate, OFlags::TRUNC), (mode.direct, OFlags::DIRECT), (mode.sync_data, DSYNC)]
         {
             flags.set(flag, is_wanted);
         }
@@ -273,6 +277,16 @@ mod tests {
         files.rmdir("a").unwrap();
         assert_eq!(files.stat("a"), Err(Error::NotFound));
         assert!(files.stat("").unwrap().is_directory);
+    }
+
+    /// `O_DSYNC` and not `O_SYNC`: the attributes are not asked for.
+    #[test]
+    fn what_is_opened_to_have_its_data_durable_has_no_more_than_that() {
+        let (_directory, files) = files();
+        let open = files.open("f", OpenMode { sync_data: true, ..OpenMode::NEW }).unwrap();
+        let flags = rustix::fs::fcntl_getfl(files.get(open).unwrap()).unwrap();
+        assert_eq!(flags.bits() & OFlags::SYNC.bits(), DSYNC.bits(), "{flags:?}");
+        files.write(open, 0, b"durable").unwrap();
     }
 
     /// A handle's number is used again only when it is closed.
