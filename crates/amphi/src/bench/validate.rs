@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use amphi_benchlab::validation::{self, Row, Settings};
 use amphi_benchlab::workload::{self, Personality, Run};
+use amphi_benchlab::ycsb::{self, Ycsb};
 use anyhow::{Result, bail};
 
 use super::session;
@@ -17,15 +18,23 @@ use super::session;
 #[command(after_help = "\
 Examples:
   amphi bench validate
-  amphi bench validate --journal-data --workload varmail --json validation.json")]
+  amphi bench validate --journal-data --workload varmail --json validation.json
+  amphi bench validate --workload oltp --workload ycsb-a --rounds 5
+  amphi bench validate --rounds 1 --trace kernel.trace")]
 pub struct Options {
     /// File data go through the journal, on both.
     #[arg(long)]
     journal_data: bool,
-    /// A workload to run besides the single operations, see amphi bench list; can be given several times.
+    /// A workload to run besides the single operations, see amphi bench list, or one of ycsb-a to ycsb-f; can be given several times.
     #[arg(long, value_name = "NAME", default_values_t = DEFAULT.map(str::to_owned))]
     workload: Vec<String>,
-    /// Share of the workloads' published number of files.
+    /// How often all of it is done; means are compared.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: u16,
+    /// Append what the kernel's ext4 and jbd2 do in each step of the first round to FILE, by their tracepoints; needs tracefs.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Share of the workloads' published number of files, and of the store's records.
     #[arg(long, value_name = "S", default_value_t = 0.001, value_parser = super::kernel::scale)]
     scale: f64,
     /// Operations of each workload.
@@ -42,6 +51,10 @@ pub struct Options {
 /// What is run unless something is asked for.
 const DEFAULT: [&str; 1] = ["varmail"];
 
+fn is_ycsb(name: &str) -> bool {
+    ycsb::PRESETS.iter().any(|preset| preset.0 == name)
+}
+
 pub fn run(options: &Options) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("only root can make disks and mount them; run this as root");
@@ -51,13 +64,22 @@ pub fn run(options: &Options) -> Result<()> {
         personality.run = Run { operations: Some(options.operations), ..Run::default() };
         Ok(personality)
     };
-    let workloads = options.workload.iter().map(make).collect::<Result<Vec<_>>>()?;
+    let (of_store, of_files): (Vec<_>, Vec<_>) = options.workload.iter().partition(|name| is_ycsb(name));
+    let workloads = of_files.into_iter().map(make).collect::<Result<Vec<_>>>()?;
+    let of_store = of_store.into_iter().map(|name| -> Result<Ycsb> {
+        let mut workload = ycsb::preset(name)?.scaled(options.scale);
+        (workload.store.operations, workload.store.warm_up_operations) = (options.operations, 0);
+        Ok(workload)
+    });
     session::be_alone();
     let ended = Arc::new(AtomicBool::new(false));
     session::end_on_signals(&ended)?;
     let settings = Settings {
         amphi: std::env::current_exe()?,
         workloads,
+        ycsb: of_store.collect::<Result<Vec<_>>>()?,
+        rounds: usize::from(options.rounds),
+        trace: options.trace.clone(),
         journal_data: options.journal_data,
         seed: options.seed,
     };
@@ -90,17 +112,20 @@ mod tests {
         let row = Row {
             step: String::new(),
             operations: 1,
-            kernel_blocks: 1,
-            baseline_blocks: 1,
-            kernel_flushes: 1,
-            baseline_flushes: 1,
-            kernel_writes: 1,
-            baseline_writes: 1,
+            kernel_blocks: 1.0,
+            baseline_blocks: 1.0,
+            kernel_flushes: 1.0,
+            baseline_flushes: 1.0,
+            kernel_flushes_least: 1,
+            kernel_flushes_most: 1,
+            kernel_writes: 1.0,
+            baseline_writes: 1.0,
             blocks_agree: true,
             flushes_agree: true,
             structures: vec![Share { structure: String::new(), kernel: 1, baseline: 1 }],
         };
-        let report = Report { schema: SCHEMA, journal_data: false, interrupted: false, rows: vec![row] };
+        let report =
+            Report { schema: SCHEMA, journal_data: false, rounds: 1, interrupted: false, rows: vec![row] };
         let printed = serde_json::to_value(report).expect("JSON");
         documented_fields::compare(&printed, include_str!("../../../../docs/validation.md"));
     }

@@ -3,7 +3,8 @@
 //! - `record` requests as they were written down, and their sums
 //! - `layout` which structure of the kernel's ext4 a block belongs to
 //! - `steps` what is done on both
-//! - `rivals` both file systems, each on an SSD without delays of the same size
+//! - `rivals` both file systems, each on an SSD of the same size
+//! - `trace` what the kernel did in each step, by its tracepoints
 //! - `report` the comparison
 
 mod layout;
@@ -12,6 +13,7 @@ mod report;
 mod rivals;
 mod run;
 mod steps;
+mod trace;
 
 pub use record::Traffic;
 pub use report::{Report, Row, SCHEMA, Share, TOLERANCE};

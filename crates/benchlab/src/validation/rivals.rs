@@ -1,4 +1,5 @@
-//! Both file systems on SSDs without delays: traffic is what is compared, not time.
+//! Both file systems on SSDs of the same size. Traffic is what is compared, not time; but the kernel's has a device that takes its time, because what its `sync`
+//! writes depends on whether a write takes longer than a thread's wake-up.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,16 +16,18 @@ use crate::peers::{Exported, KernelFs, Service, Workspace, text};
 
 /// Bytes of each SSD.
 const SSD_BYTES: u64 = 1 << 30;
+/// By how much the times of the kernel's SSD are multiplied: a request then takes about a millisecond, whatever else the machine does.
+const DILATION: u32 = 50;
 /// Blocks of each journal: what mke2fs chooses for that size.
 const JOURNAL_BLOCKS: u32 = 8192;
 
 /// A file system whose requests are written down.
 pub(super) struct Rival {
-    files: Box<dyn Files>,
+    files: Arc<dyn Files>,
     record: Record,
     /// Of the kernel's, whose requests do not say what they serve.
     layout: Option<Layout>,
-    _exported: Option<Exported>,
+    exported: Option<Exported>,
 }
 
 impl Rival {
@@ -36,11 +39,12 @@ impl Rival {
         let path = workspace.path("kernel.record");
         let option = format!("record={}", text(&path)?);
         let size = SSD_BYTES.to_string();
+        let dilation = DILATION.to_string();
         let service = Service {
             name: "kernel",
             verb: "export",
-            mkfs: &["--fs", "none", "--profile", "free", "--size", &size],
-            options: &["--free", "-o", &option],
+            mkfs: &["--fs", "none", "--profile", "mssd-pcie3", "--size", &size],
+            options: &["--dilate", &dilation, "-o", &option],
         };
         let journal = format!("size={}", JOURNAL_BLOCKS / 256);
         let kernel_fs = KernelFs {
@@ -53,10 +57,10 @@ impl Rival {
         };
         let exported = Exported::new(workspace, amphi, &service, &kernel_fs)?;
         Ok(Self {
-            files: Box::new(SyscallFiles::new(exported.directory())?),
+            files: Arc::new(SyscallFiles::new(exported.directory())?),
             record: Record::open(&path)?,
             layout: Some(Layout::of(exported.device())?),
-            _exported: Some(exported),
+            exported: Some(exported),
         })
     }
 
@@ -73,11 +77,16 @@ impl Rival {
         Ext4Like::format(&*device, &format)?;
         let fs = Arc::new(Ext4Like::mount(device, MountOptions { data, ..MountOptions::default() })?);
         Ok(Self {
-            files: Box::new(LibraryFiles::new(fs, HostCosts::default())),
+            files: Arc::new(LibraryFiles::new(fs, HostCosts::default())),
             record: Record::open(&path)?,
             layout: None,
-            _exported: None,
+            exported: None,
         })
+    }
+
+    /// The block device that it is on; none of the baseline.
+    pub(super) fn device(&self) -> &str {
+        self.exported.as_ref().map_or("", Exported::device)
     }
 
     /// What reached its SSD since the last call.
@@ -89,7 +98,7 @@ impl Rival {
     }
 
     /// Its parts, to be used beside each other.
-    pub(super) fn parts(&mut self) -> (&dyn Files, &mut Record, Option<&Layout>) {
-        (&*self.files, &mut self.record, self.layout.as_ref())
+    pub(super) fn parts(&mut self) -> (&Arc<dyn Files>, &mut Record, Option<&Layout>) {
+        (&self.files, &mut self.record, self.layout.as_ref())
     }
 }

@@ -1,11 +1,14 @@
 //! What is done on both file systems: single operations made durable one by one, many operations and then one `sync`, and whole workloads.
 
+use std::sync::Arc;
+
 use amphi_rt::time;
 use anyhow::{Context, Result};
 
 use crate::files::{Files, Handle, OpenMode};
 use crate::operation::contents;
-use crate::workload::{self, Personality, Plan};
+use crate::workload::{self, Group, Operation, Personality, Plan};
+use crate::ycsb::{self, Ycsb};
 
 /// A step: what it is called, how often, and what is done.
 pub(super) struct Step {
@@ -22,13 +25,15 @@ type Action = Box<dyn Fn(&mut Bench<'_>) -> Result<()>>;
 
 /// A file system at work.
 pub(super) struct Bench<'a> {
-    pub(super) files: &'a dyn Files,
+    pub(super) files: &'a Arc<dyn Files>,
     /// What is written.
     contents: Vec<u8>,
     /// The file that grows and is overwritten.
     file: Option<Handle>,
     /// The files of the workload that is next.
     prepared: Option<workload::Prepared>,
+    /// The store of the workload that is next.
+    loaded: Option<ycsb::Loaded>,
 }
 
 /// Where the single operations take place.
@@ -39,16 +44,31 @@ const SINGLE: u64 = 50;
 /// Operations before one `sync`.
 const MANY: u64 = 1000;
 
+/// Files that a round makes more than the one before, each with some blocks of the log.
+const ADVANCE: u64 = 60;
+
 /// The kernel's time stamps move at each tick; a change within one tick is none to an inode that has it already.
 const TICK_NS: u64 = 12_000_000;
 
 impl<'a> Bench<'a> {
     /// # Errors
     /// What the file system answers.
-    pub(super) fn new(files: &'a dyn Files) -> Result<Self> {
+    pub(super) fn new(files: &'a Arc<dyn Files>) -> Result<Self> {
         files.mkdir(DIRECTORY)?;
         files.sync()?;
-        Ok(Self { files, contents: contents(1), file: None, prepared: None })
+        Ok(Self { files, contents: contents(1), file: None, prepared: None, loaded: None })
+    }
+
+    /// Begins a round where no other did: in which step a quarter of the log is full, so that the journal's superblock is written and the device flushed once
+    /// more, is a matter of where the log begins.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub(super) fn advance_log(&self, round: usize) -> Result<()> {
+        for number in 0..round as u64 * ADVANCE {
+            self.create(number, 0, true)?;
+        }
+        (0..round as u64 * ADVANCE).try_for_each(|number| Ok(self.files.unlink(&name(number))?))
     }
 
     fn create(&self, number: u64, bytes: usize, is_synced: bool) -> Result<()> {
@@ -203,26 +223,72 @@ pub(super) fn micro() -> Vec<Step> {
     steps
 }
 
-/// A workload with one thread, so that both do the same in the same order, and a `sync`.
+/// A workload with one thread, so that both do the same in the same order, and a `sync`. One of several groups of threads becomes as many steps, a group each, with
+/// nobody to wait for: how often each of them comes would be a matter of time. Groups that write nothing are left out.
 ///
 /// # Errors
 /// It is impossible.
-pub(super) fn macro_step(personality: &Personality, seed: u64) -> Result<Step> {
-    let alone = personality.with_threads(1);
-    let plan = Plan::new(&alone)?;
+pub(super) fn macro_steps(personality: &Personality, seed: u64) -> Result<Vec<Step>> {
+    let reads = |op: Operation| {
+        use Operation::{Close, List, Open, Read, ReadWhole, Stat, Think};
+        matches!(op, Close | List | Open | Read | ReadWhole | Stat | Think)
+    };
+    let mut groups = personality.groups.clone();
+    for group in &mut groups {
+        group.threads = 1;
+        if personality.groups.len() > 1 {
+            group.steps.retain(|step| !matches!(step.op, Operation::Post | Operation::Wait));
+        }
+    }
+    groups.retain(|group| personality.groups.len() == 1 || group.steps.iter().any(|step| !reads(step.op)));
+    let alone = groups.len() == 1;
+    let step = |group: Group| {
+        let name = if alone { String::new() } else { format!(", {}", group.name) };
+        let name = format!("{}{name}, one thread, sync", personality.name);
+        let mut only = Personality { groups: vec![group], ..personality.clone() };
+        // Each has a tree of its own.
+        only.filesets
+            .retain(|set| only.groups[0].steps.iter().any(|s| s.fileset.as_ref() == Some(&set.name)));
+        macro_step(name, &only, seed)
+    };
+    groups.into_iter().map(step).collect()
+}
+
+fn macro_step(name: String, personality: &Personality, seed: u64) -> Result<Step> {
+    let plan = Plan::new(personality)?;
     let for_prepare = plan.clone();
     let settings = workload::Settings { seed };
     Ok(Step {
-        name: format!("{}, one thread, sync", alone.name),
-        operations: alone.run.operations.context("a workload of some operations is needed")?,
+        name,
+        operations: personality.run.operations.context("a workload of some operations is needed")?,
         prepare: Box::new(move |bench| {
-            bench.prepared = Some(workload::prepare(bench.files, &for_prepare, settings)?);
+            bench.prepared = Some(workload::prepare(&**bench.files, &for_prepare, settings)?);
             Ok(())
         }),
         act: Box::new(move |bench| {
             let prepared = bench.prepared.take().context("the workload was not prepared")?;
-            workload::run(bench.files, &prepared, &plan, settings, &|| {})?;
+            workload::run(&**bench.files, &prepared, &plan, settings, &|| {})?;
             Ok(bench.files.sync()?)
         }),
     })
+}
+
+/// A workload of the store with one client, and a `sync`.
+pub(super) fn ycsb_step(workload: &Ycsb, seed: u64) -> Step {
+    let (workload, settings) = (workload.with_clients(1), workload::Settings { seed });
+    let for_prepare = workload.clone();
+    Step {
+        name: format!("{}, one client, sync", workload.name),
+        operations: workload.store.operations,
+        prepare: Box::new(move |bench| {
+            let files = Arc::clone(bench.files);
+            bench.loaded = Some(ycsb::load(files, &for_prepare.name, &for_prepare, settings)?);
+            Ok(())
+        }),
+        act: Box::new(move |bench| {
+            let loaded = bench.loaded.take().context("the store was not loaded")?;
+            ycsb::run(&loaded, &workload, settings, &|| {})?;
+            Ok(bench.files.sync()?)
+        }),
+    }
 }
