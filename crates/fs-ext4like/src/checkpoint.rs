@@ -1,7 +1,7 @@
 //! Bringing committed blocks to their places, and moving the tail of the log.
 //!
 //! As on ext4, that happens when blocks have waited for half a minute, on `sync`, and when the log is full; to journaled file data also on `fsync` of their file. The journal's superblock is written only
-//! when a quarter of the log can be freed by it, so a recovery may write again what was in place.
+//! when a third of the log can be freed by it, so a recovery may write again what was in place.
 
 use std::ops::Range;
 use std::sync::Arc;

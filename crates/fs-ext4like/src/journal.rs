@@ -150,8 +150,9 @@ impl Journal {
     /// The journal of a file system whose log is empty and whose next transaction is number `tid`.
     pub fn new(layout: &Layout, seed: u32, tid: u32) -> Self {
         let blocks = layout.journal_blocks;
-        // jbd2 takes a quarter; a journal of a megabyte or two would then hold too little for a long directory operation.
-        let transaction_max = if blocks < 1024 { blocks / 2 } else { blocks / 4 };
+        // jbd2 takes a third (jbd2_journal_get_max_txn_bufs(), a quarter before Linux 6.11); a journal of a megabyte or two would then hold too little for a long directory
+        // operation.
+        let transaction_max = if blocks < 1024 { blocks / 2 } else { blocks / 3 };
         let state = JournalState {
             running: Transaction::numbered(tid),
             closing: false,

@@ -59,7 +59,7 @@ impl<'a> Bench<'a> {
         Ok(Self { files, contents: contents(1), file: None, prepared: None, loaded: None })
     }
 
-    /// Begins a round where no other did: in which step a quarter of the log is full, so that the journal's superblock is written and the device flushed once
+    /// Begins a round where no other did: in which step a third of the log is full, so that the journal's superblock is written and the device flushed once
     /// more, is a matter of where the log begins.
     ///
     /// # Errors
