@@ -246,9 +246,12 @@ pub(super) fn macro_steps(personality: &Personality, seed: u64) -> Result<Vec<St
         let name = if alone { String::new() } else { format!(", {}", group.name) };
         let name = format!("{}{name}, one thread, sync", personality.name);
         let mut only = Personality { groups: vec![group], ..personality.clone() };
-        // Each has a tree of its own.
         only.filesets
             .retain(|set| only.groups[0].steps.iter().any(|s| s.fileset.as_ref() == Some(&set.name)));
+        // Each has trees of its own: two workloads may call theirs `log`.
+        let own = |name: &mut String| *name = format!("{}-{name}", personality.name);
+        only.filesets.iter_mut().for_each(|set| own(&mut set.name));
+        only.groups[0].steps.iter_mut().filter_map(|step| step.fileset.as_mut()).for_each(own);
         macro_step(name, &only, seed)
     };
     groups.into_iter().map(step).collect()
