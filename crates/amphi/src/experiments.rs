@@ -49,6 +49,9 @@ pub struct Options {
     /// Replay a trace in real time: the device takes the time that its profile says, and software the time that it takes.
     #[arg(long, requires = "trace")]
     real: bool,
+    /// Something of machine or device to change in all cells, as in --change memory_bytes=8589934592 or --change computing=free; can be given several times. docs/experiments.md names them.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = change)]
+    change: Vec<String>,
     /// Cells of an experiment to run at once.
     #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
@@ -101,7 +104,7 @@ pub fn figures(options: &Figures) -> Result<()> {
         let definition = experiment(listed.name)?;
         // What the paper gives for its full size is measured at its full size.
         let scale = options.scale.filter(|_| definition.scale < 1.0);
-        let wishes = Wishes { scale, seed: None, threads: None, jobs: options.jobs };
+        let wishes = Wishes { scale, jobs: options.jobs, ..Wishes::default() };
         let begun = time::now_ns();
         let figure = figure(&definition, &wishes, &mut state)?;
         let file = options.directory.join(format!("{}.json", listed.name));
@@ -171,7 +174,8 @@ pub fn run(name: &str, threads: Option<usize>, json: Option<&Path>, options: &Op
     }
     if EXPERIMENTS.iter().any(|known| known.name == name) {
         let definition = experiment(name)?;
-        let wishes = Wishes { scale: options.scale, seed: options.seed, threads, jobs: options.jobs };
+        let change = changes(&options.change)?;
+        let wishes = Wishes { scale: options.scale, seed: options.seed, threads, change, jobs: options.jobs };
         let mut state = open_state(options.state.as_deref())?;
         let figure = figure(&definition, &wishes, &mut state)?;
         let to_stdout = json.is_some_and(|file| file.as_os_str() == "-");
@@ -270,15 +274,25 @@ fn print(figure: &Figure) {
     }
 }
 
+/// All of `--change` together.
+fn changes(words: &[String]) -> Result<Variation> {
+    let mut all = Variation::default();
+    for word in words {
+        all.set(word).map_err(anyhow::Error::msg)?;
+    }
+    Ok(all)
+}
+
 fn workload(name: &str, threads: Option<usize>, json: Option<&Path>, options: &Options) -> Result<()> {
+    let mut variation = changes(&options.change)?;
     let cell = cell::Cell {
         workload: name.to_owned(),
         parameters: options.set.iter().cloned().collect(),
-        threads,
+        threads: variation.threads.take().or(threads),
         system: options.fs,
         profile: options.profile.clone(),
-        variation: Variation::default(),
-        scale: options.scale.unwrap_or(DEFAULT_SCALE),
+        scale: variation.scale.take().or(options.scale).unwrap_or(DEFAULT_SCALE),
+        variation,
         seed: options.seed.unwrap_or(1),
     };
     let begun = time::now_ns();
@@ -393,6 +407,11 @@ fn system(text: &str) -> Result<System, String> {
     System::named(text).ok_or_else(|| format!("write one of {}", System::NAMES.join(", ")))
 }
 
+fn change(text: &str) -> Result<String, String> {
+    Variation::default().set(text)?;
+    Ok(text.to_owned())
+}
+
 fn parameter(text: &str) -> Result<(String, u64), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.to_owned(), value.parse().map_err(|_| format!("{value} is not a whole number"))?))
@@ -405,7 +424,7 @@ fn seconds_since(begun_ns: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use amphi_benchlab::figure::{Bar, Detail, Explanation, Group, Latency, SCHEMA};
+    use amphi_benchlab::figure::{Ablated, Bar, Detail, Explanation, Group, Latency, SCHEMA};
     use indicatif::InMemoryTerm;
 
     use super::*;
@@ -435,7 +454,12 @@ mod tests {
             logarithmic: false,
             method: text(),
             groups: vec![Group { label: text(), bars: vec![bar] }],
-            differences: vec![Explanation { place: text(), ratio: 0.5, why: text() }],
+            differences: vec![Explanation {
+                place: text(),
+                ratio: 0.5,
+                why: text(),
+                ablations: vec![Ablated { name: text(), ours: 1.0, ratio: 0.5 }],
+            }],
             latencies: vec![Latency {
                 label: text(),
                 series: text(),

@@ -93,6 +93,20 @@ pub struct Explanation {
     pub ratio: f64,
     /// From counters or an ablation, not from a guess.
     pub why: String,
+    /// The value with one thing changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ablations: Vec<Ablated>,
+}
+
+/// A value of ours with one thing of the experiment changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ablated {
+    /// What is different.
+    pub name: String,
+    /// Ours with it.
+    pub ours: f64,
+    /// That divided by the published one.
+    pub ratio: f64,
 }
 
 /// How long an operation took in one cell of the experiment.

@@ -93,25 +93,26 @@ fn step<'a>(steps: &'a mut Vec<StepOutcome>, operation: &'static str) -> &'a mut
 
 /// Charges an operation as the workloads charge theirs: a walk for what has a path, a call for what works on an open file, and copies.
 fn charge(costs: &HostCosts, operation: &Operation) {
+    let computing = &costs.computing;
     match operation {
         Operation::Create(path)
         | Operation::Tmpfile(path)
         | Operation::Mknod(path)
-        | Operation::Mkdir(path)
         | Operation::Symlink(_, path)
-        | Operation::Link(_, path)
-        | Operation::Unlink(path)
-        | Operation::Rmdir(path)
-        | Operation::Rename(path, _)
-        | Operation::Exchange(path, _) => costs.walk(path, costs.namespace_ns),
+        | Operation::Link(_, path) => costs.walk(path, costs.namespace_ns + computing.create_ns),
+        Operation::Mkdir(path) => costs.walk(path, costs.namespace_ns + computing.mkdir_ns),
+        Operation::Unlink(path) => costs.walk(path, costs.namespace_ns + computing.unlink_ns),
+        Operation::Rmdir(path) => costs.walk(path, costs.namespace_ns + computing.rmdir_ns),
+        Operation::Rename(path, _) | Operation::Exchange(path, _) => {
+            costs.walk(path, costs.namespace_ns + computing.rename_ns);
+        }
         Operation::SetXattr(path, _)
         | Operation::RemoveXattr(path)
         | Operation::Chmod(path, _)
         | Operation::Chown(path, ..)
         | Operation::Utimens(path, _) => costs.walk(path, 0),
-        Operation::Write(_, _, _, len) => costs.transfer(*len as usize),
-        Operation::Allocate(..) | Operation::Truncate(..) | Operation::Fsync(..) | Operation::Sync => {
-            costs.call(0);
-        }
+        Operation::Write(_, _, _, len) => costs.write(*len as usize, false),
+        Operation::Fsync(..) => costs.call(computing.fsync_ns),
+        Operation::Allocate(..) | Operation::Truncate(..) | Operation::Sync => costs.call(0),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amphi_benchlab::files::{Files, HostCosts, LibraryFiles};
+use amphi_benchlab::files::{Computing, Files, HostCosts, LibraryFiles};
 use amphi_benchlab::workload::{Outcome, PRESETS, Personality, Plan, Settings, prepare, preset, run};
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
 use amphi_model::Model;
@@ -16,6 +16,7 @@ const COSTS: HostCosts = HostCosts {
     namespace_ns: 1000,
     copy_ps_per_byte: 100,
     page_ns: 50,
+    computing: Computing::FREE,
 };
 
 fn small(name: &str) -> Plan {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amphi_benchlab::files::{Files, HostCosts, LibraryFiles};
+use amphi_benchlab::files::{Computing, Files, HostCosts, LibraryFiles};
 use amphi_benchlab::lsm::{Store, StoreCosts, StoreSettings};
 use amphi_benchlab::workload::{Outcome, Settings};
 use amphi_benchlab::ycsb::{PRESETS, Ycsb, load, preset, run};
@@ -18,6 +18,7 @@ const COSTS: HostCosts = HostCosts {
     namespace_ns: 1000,
     copy_ps_per_byte: 100,
     page_ns: 50,
+    computing: Computing::FREE,
 };
 
 fn drive(files: Arc<dyn Files>, workload: &Ycsb, seed: u64) -> Outcome {

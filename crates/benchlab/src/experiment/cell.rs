@@ -111,7 +111,7 @@ pub fn run(cell: &Cell) -> Result<CellResult> {
 /// # Errors
 /// As [`run`].
 pub fn run_timed(cell: &Cell) -> Result<(CellResult, Speed)> {
-    let machine = Machine::new(&cell.profile, cell.system.firmware(), cell.scale, &cell.variation)
+    let machine = Machine::new(&cell.profile, cell.system, cell.scale, &cell.variation)
         .map_err(|message| anyhow!("{message}"))?;
     let work = Work::of(cell)?;
     // No watchdog: a batch of work may take a busy machine seconds.

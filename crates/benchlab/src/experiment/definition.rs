@@ -70,9 +70,31 @@ pub struct Definition {
     /// The published values.
     #[serde(default)]
     pub published: Vec<Published>,
-    /// Explanations of differences, for those that the counters alone do not give.
+    /// What is changed, one thing at a time, to see what decides where ours differ.
+    #[serde(rename = "ablation", default)]
+    pub ablations: Vec<Ablation>,
+    /// What else there is to say about a difference.
     #[serde(rename = "explained", default)]
     pub explained: Vec<Explained>,
+}
+
+/// One thing that is changed of an experiment, and the values that are measured again with it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ablation {
+    /// What is different, as it stands after "with".
+    pub name: String,
+    /// The values of the figure that are measured again, each as `varmail / ByteFS`.
+    pub places: Vec<String>,
+    /// The cases that it is run with, by label. None: those whose group is in `places`, or all for what sums up several.
+    #[serde(default)]
+    pub cases: Vec<String>,
+    /// Another workload, for all of these cases.
+    #[serde(default)]
+    pub workload: Option<String>,
+    /// What of machine and device is changed, in all cells.
+    #[serde(default)]
+    pub change: Variation,
 }
 
 /// How cells become bars.
@@ -119,13 +141,49 @@ impl Case {
     }
 }
 
-/// What is changed of the device.
+/// Which table of `experiments/machine.toml` says what a file system computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ComputingOf {
+    /// Nothing is charged.
+    Free,
+    /// The kernel's ext4 for every file system.
+    Kernel,
+    /// The kernel's ext4 for the block-only one, our library for ByteFS.
+    Own,
+}
+
+/// What is changed of the machine and its device. What is given of sizes and times is at scale 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variation {
     /// Its name in the figure.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
+    /// Another scale, for files and machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
+    /// Other numbers of threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// What is charged for computing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computing: Option<ComputingOf>,
+    /// Processors of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_cores: Option<usize>,
+    /// Memory of the host that the page cache may take, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Time between commits and between looks for what is to be written back, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit_interval_ns: Option<u64>,
+    /// Age at which dirty pages are written back, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dirty_expire_ns: Option<u64>,
+    /// Bytes of a new file system's journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal_bytes: Option<u64>,
     /// Another profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
@@ -138,6 +196,53 @@ pub struct Variation {
     /// Time of a flash program, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flash_program_ns: Option<u64>,
+    /// Time of a block command on the link, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_ns: Option<u64>,
+    /// Time of writing a cache line by bytes, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_write_ns: Option<u64>,
+    /// Bytes of the page cache of the peers' firmware.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_bytes: Option<u64>,
+}
+
+impl Variation {
+    /// Both changes; where both say something, `other` holds.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            label: if other.label.is_empty() { self.label.clone() } else { other.label.clone() },
+            scale: other.scale.or(self.scale),
+            threads: other.threads.or(self.threads),
+            computing: other.computing.or(self.computing),
+            host_cores: other.host_cores.or(self.host_cores),
+            memory_bytes: other.memory_bytes.or(self.memory_bytes),
+            commit_interval_ns: other.commit_interval_ns.or(self.commit_interval_ns),
+            dirty_expire_ns: other.dirty_expire_ns.or(self.dirty_expire_ns),
+            journal_bytes: other.journal_bytes.or(self.journal_bytes),
+            profile: other.profile.clone().or_else(|| self.profile.clone()),
+            log_bytes: other.log_bytes.or(self.log_bytes),
+            flash_read_ns: other.flash_read_ns.or(self.flash_read_ns),
+            flash_program_ns: other.flash_program_ns.or(self.flash_program_ns),
+            command_ns: other.command_ns.or(self.command_ns),
+            line_write_ns: other.line_write_ns.or(self.line_write_ns),
+            cache_bytes: other.cache_bytes.or(self.cache_bytes),
+        }
+    }
+
+    /// Takes over one change as it is written on the command line, `memory_bytes=1073741824` or `computing=free`.
+    ///
+    /// # Errors
+    /// A sentence about the name or value that there is not.
+    pub fn set(&mut self, text: &str) -> Result<(), String> {
+        let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is not NAME=VALUE"))?;
+        let quoted = if value.parse::<f64>().is_ok() { value.to_owned() } else { format!("{value:?}") };
+        let change: Self =
+            toml::from_str(&format!("{name} = {quoted}")).map_err(|error| error.message().to_owned())?;
+        *self = self.and(&change);
+        Ok(())
+    }
 }
 
 /// A published value.
@@ -223,6 +328,19 @@ impl Definition {
         }
         if read.variations.is_empty() {
             read.variations.push(Variation::default());
+        }
+        for ablation in &read.ablations {
+            if let Some(workload) = &ablation.workload {
+                preset(workload, &[]).map_err(|error| error.to_string())?;
+            }
+            if let Some(unknown) =
+                ablation.cases.iter().find(|label| !read.cases.iter().any(|case| case.label() == *label))
+            {
+                return Err(format!(
+                    "the ablation `{}` names the case {unknown}, which is none",
+                    ablation.name
+                ));
+            }
         }
         Ok(read)
     }

@@ -7,16 +7,17 @@ use amphi_rt::task;
 use amphi_ssd::{Profile, calibrate};
 use anyhow::{Context, Result, anyhow};
 
+use super::ablation;
 use super::cell::{self, Cell, CellResult};
-use super::definition::{Definition, Measure};
+use super::definition::{Definition, Measure, Variation};
 use super::explain::from_counters;
 use super::measure::{Results, bar};
 use super::recovery;
 use super::state::State;
-use crate::figure::{Explanation, Figure, Group, Latency, SCHEMA};
+use crate::figure::{Bar, Explanation, Figure, Group, Latency, SCHEMA};
 
 /// What of an experiment is to be different.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wishes {
     /// Another scale.
     pub scale: Option<f64>,
@@ -24,6 +25,8 @@ pub struct Wishes {
     pub seed: Option<u64>,
     /// Other numbers of threads, in each workload's largest group.
     pub threads: Option<usize>,
+    /// What of machine and device is changed, in all cells.
+    pub change: Variation,
     /// Cells at once; 0 counts as 1.
     pub jobs: usize,
 }
@@ -49,17 +52,19 @@ pub fn cells(definition: &Definition, wishes: &Wishes) -> Vec<Cell> {
     for variation in &definition.variations {
         for case in &definition.cases {
             for system in &definition.systems {
-                let mut variation = variation.clone();
-                // It names a group of bars, and does nothing to the cell.
+                let mut variation = variation.and(&wishes.change);
+                // It names a group of bars, and does nothing to the cell; the others have fields of their own.
                 variation.label.clear();
+                let threads = variation.threads.take().or(wishes.threads);
+                let scale = variation.scale.take().or(wishes.scale).unwrap_or(definition.scale);
                 cells.push(Cell {
                     workload: case.workload.clone(),
                     parameters: case.parameters.clone(),
-                    threads: wishes.threads,
+                    threads,
                     system: *system,
                     profile: definition.profile.clone(),
                     variation,
-                    scale: wishes.scale.unwrap_or(definition.scale),
+                    scale,
                     seed: wishes.seed.unwrap_or(definition.seed),
                 });
             }
@@ -80,12 +85,20 @@ pub fn run(
     tell: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<Option<Figure>> {
     let cells = cells(definition, wishes);
-    let missing: Vec<&Cell> = cells.iter().filter(|cell| state.get(cell).is_none()).collect();
-    tell(Progress::Begun { cells: missing.len(), finished: cells.len() - missing.len() });
+    let ablated = ablation::all_cells(definition, wishes);
+    let mut needed: Vec<&Cell> = Vec::new();
+    for cell in cells.iter().chain(&ablated) {
+        if !needed.contains(&cell) {
+            needed.push(cell);
+        }
+    }
+    let missing: Vec<&Cell> = needed.iter().filter(|cell| state.get(cell).is_none()).copied().collect();
+    tell(Progress::Begun { cells: missing.len(), finished: needed.len() - missing.len() });
     run_cells(&missing, wishes.jobs, state, proceed, tell)?;
     let results: Option<Vec<CellResult>> = cells.iter().map(|cell| state.get(cell)).collect();
     // Without all of them, it was interrupted.
-    results.map(|results| figure(definition, wishes, &results)).transpose()
+    let all_finished = ablated.iter().all(|cell| state.get(cell).is_some());
+    results.filter(|_| all_finished).map(|results| figure(definition, wishes, &results, state)).transpose()
 }
 
 fn run_cells(
@@ -117,7 +130,7 @@ fn run_cells(
     })
 }
 
-fn figure(definition: &Definition, wishes: &Wishes, cells: &[CellResult]) -> Result<Figure> {
+fn figure(definition: &Definition, wishes: &Wishes, cells: &[CellResult], state: &State) -> Result<Figure> {
     let scale = wishes.scale.unwrap_or(definition.scale);
     let seed = wishes.seed.unwrap_or(definition.seed);
     let results = Results { definition, cells };
@@ -144,7 +157,7 @@ fn figure(definition: &Definition, wishes: &Wishes, cells: &[CellResult]) -> Res
         differences: Vec::new(),
         latencies: latencies(&results),
     };
-    figure.differences = differences(definition, &results, &figure);
+    figure.differences = differences(&results, wishes, state, &figure)?;
     Ok(figure)
 }
 
@@ -183,22 +196,41 @@ fn publish(definition: &Definition, groups: &mut [Group]) -> Result<()> {
     Ok(())
 }
 
-fn differences(definition: &Definition, results: &Results<'_>, figure: &Figure) -> Vec<Explanation> {
+fn differences(
+    results: &Results<'_>,
+    wishes: &Wishes,
+    state: &State,
+    figure: &Figure,
+) -> Result<Vec<Explanation>> {
+    let definition = results.definition;
     let mut differences = Vec::new();
     for group in &figure.groups {
         for bar in &group.bars {
             let (true, Some(ratio)) = (bar.differs(), bar.ratio()) else { continue };
             let place = format!("{} / {}", group.label, bar.series);
+            let ablations = ablation::values(definition, wishes, state, group, bar)?;
+            let ablated = ablation::told(bar, &ablations, &figure.unit);
             let written = definition.explained.iter().find(|explained| explained.place == place);
+            let written = written.map(|explained| explained.why.trim().to_owned());
             let counted = results.behind(&group.label, &bar.series).map(from_counters);
-            let why: Vec<String> =
-                written.map(|explained| explained.why.clone()).into_iter().chain(counted).collect();
+            let counted = counted.or_else(|| behind(bar));
+            let why: Vec<String> = ablated.into_iter().chain(written).chain(counted).collect();
             if !why.is_empty() {
-                differences.push(Explanation { place, ratio, why: why.join(" ") });
+                differences.push(Explanation { place, ratio, why: why.join(" "), ablations });
             }
         }
     }
-    differences
+    Ok(differences)
+}
+
+/// The numbers behind a bar that is not made of cells, in words.
+fn behind(bar: &Bar) -> Option<String> {
+    let each: Vec<String> = bar
+        .details
+        .iter()
+        .map(|of| format!("{} {}{}{}", of.name, of.value, if of.unit.is_empty() { "" } else { " " }, of.unit))
+        .collect();
+    (!each.is_empty()).then(|| format!("Behind it: {}.", each.join(", ")))
 }
 
 fn latencies(results: &Results<'_>) -> Vec<Latency> {

@@ -5,11 +5,12 @@
 //! that what one operation meets is the same.
 
 use amphi_rt::cpu::HostProfile;
-use amphi_ssd::{Firmware, Profile};
+use amphi_ssd::Profile;
 use serde::Deserialize;
 
-use super::definition::Variation;
-use crate::files::HostCosts;
+use super::definition::{ComputingOf, Variation};
+use super::system::System;
+use crate::files::{Computing, HostCosts};
 
 /// A machine.
 #[derive(Clone, Debug)]
@@ -47,8 +48,11 @@ struct Text {
     journal_bytes: u64,
     commit_interval_ns: u64,
     dirty_expire_ns: u64,
+    computing: ComputingOf,
     host: toml::Table,
     costs: HostCosts,
+    kernel: Computing,
+    library: Computing,
 }
 
 const TEXT: &str = include_str!("../../../../experiments/machine.toml");
@@ -61,13 +65,13 @@ const JOURNAL_MIN: u64 = 4 << 20;
 const INODES_MIN: u64 = 16_384;
 
 impl Machine {
-    /// The machine of the paper's evaluation with a device profile, at `scale`, with what a variation changes.
+    /// The machine of the paper's evaluation with a device profile, for a file system, at `scale`, with what a variation changes.
     ///
     /// # Errors
     /// A sentence about the profile that does not exist or the value that is out of range.
-    pub fn new(profile: &str, firmware: Firmware, scale: f64, variation: &Variation) -> Result<Self, String> {
+    pub fn new(profile: &str, system: System, scale: f64, variation: &Variation) -> Result<Self, String> {
         let text: Text = toml::from_str(TEXT).map_err(|error| error.to_string())?;
-        let host = HostProfile::from_toml(&text.host.to_string()).map_err(|error| error.to_string())?;
+        let mut host = HostProfile::from_toml(&text.host.to_string()).map_err(|error| error.to_string())?;
         let scaled = |value: u64| (value as f64 * scale) as u64;
         let pages = |bytes: u64, least: u64| scaled(bytes).max(least).next_multiple_of(PAGE);
         let mut device = Profile::named(variation.profile.as_deref().unwrap_or(profile))
@@ -78,25 +82,41 @@ impl Machine {
         if let Some(program_ns) = variation.flash_program_ns {
             device.flash.program_ns = program_ns;
         }
-        device.firmware.kind = firmware;
+        if let Some(command_ns) = variation.command_ns {
+            device.link.command_ns = command_ns;
+        }
+        if let Some(line_write_ns) = variation.line_write_ns {
+            device.link.line_write_ns = line_write_ns;
+        }
+        if let Some(cores) = variation.host_cores {
+            host.cores = cores;
+        }
+        device.firmware.kind = system.firmware();
         let log_bytes = variation.log_bytes.unwrap_or(device.log.region_bytes);
         device.log.region_bytes = pages(log_bytes, LOG_MIN);
         device.log.txlog_bytes = pages(device.log.txlog_bytes, LOG_MIN / 4);
-        device.firmware.cache_bytes = pages(device.firmware.cache_bytes, LOG_MIN);
+        let cache_bytes = variation.cache_bytes.unwrap_or(device.firmware.cache_bytes);
+        device.firmware.cache_bytes = pages(cache_bytes, LOG_MIN);
         device.flash.checkpoint_pages = scaled(device.flash.checkpoint_pages).max(1024);
         device.check().map_err(|error| error.to_string())?;
-        let memory = pages(text.memory_bytes, CACHE_MIN) / PAGE;
+        let memory = pages(variation.memory_bytes.unwrap_or(text.memory_bytes), CACHE_MIN) / PAGE;
+        let computing = match (variation.computing.unwrap_or(text.computing), system) {
+            (ComputingOf::Free, _) => Computing::FREE,
+            (ComputingOf::Kernel, _) | (ComputingOf::Own, System::Ext4) => text.kernel,
+            (ComputingOf::Own, _) => text.library,
+        };
         Ok(Self {
             host,
-            costs: text.costs,
+            costs: HostCosts { computing, ..text.costs },
             device,
             capacity_bytes: pages(text.capacity_bytes, CAPACITY_MIN),
             cache_pages: memory as usize,
             dirty_pages: (memory * text.dirty_percent / 100) as usize,
             inodes: scaled(text.inodes).max(INODES_MIN) as u32,
-            journal_pages: (pages(text.journal_bytes, JOURNAL_MIN) / PAGE) as u32,
-            commit_interval_ns: scaled(text.commit_interval_ns),
-            dirty_expire_ns: scaled(text.dirty_expire_ns),
+            journal_pages: (pages(variation.journal_bytes.unwrap_or(text.journal_bytes), JOURNAL_MIN) / PAGE)
+                as u32,
+            commit_interval_ns: scaled(variation.commit_interval_ns.unwrap_or(text.commit_interval_ns)),
+            dirty_expire_ns: scaled(variation.dirty_expire_ns.unwrap_or(text.dirty_expire_ns)),
         })
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Start at [`Definition`], then [`cell::run`] (one cell) and [`lab::run`] (all of an experiment).
 
+mod ablation;
 pub mod cell;
 mod counters;
 mod definition;
@@ -18,8 +19,8 @@ mod system;
 
 pub use counters::{Counters, FlashCount, Transfers};
 pub use definition::{
-    Case, Definition, DefinitionError, EXPERIMENTS, Experiment, Explained, Measure, Published, Variation,
-    experiment,
+    Ablation, Case, ComputingOf, Definition, DefinitionError, EXPERIMENTS, Experiment, Explained, Measure,
+    Published, Variation, experiment,
 };
 pub use machine::Machine;
 pub use system::System;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
 use amphi_rt::{Sim, time};
-use amphi_ssd::{Firmware, OpenOptions, Ssd};
+use amphi_ssd::{OpenOptions, Ssd};
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
 use anyhow::{Context, Result, anyhow};
 
 use super::definition::Variation;
 use super::machine::Machine;
 use super::measure::bar;
+use super::system::System;
 use crate::figure::Group;
 
 /// Bytes over which the small writes spread, at scale 1: 2 GB.
@@ -24,7 +25,7 @@ const PAGE: u64 = 4096;
 /// # Errors
 /// The device or the file system failed.
 pub(super) fn groups(profile: &str, scale: f64, seed: u64) -> Result<Vec<Group>> {
-    let machine = Machine::new(profile, Firmware::Log, scale, &Variation::default())
+    let machine = Machine::new(profile, System::Bytefs, scale, &Variation::default())
         .map_err(|message| anyhow!("{message}"))?;
     let pages = ((SPREAD as f64 * scale) as u64 / PAGE).max(4096).next_multiple_of(256);
     Sim::new(seed)

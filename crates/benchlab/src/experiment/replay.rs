@@ -35,9 +35,8 @@ pub struct Settings {
 /// # Errors
 /// The machine does not exist, or an operation failed.
 pub fn run(trace: &Trace, settings: &Settings) -> Result<(CellResult, u64)> {
-    let machine =
-        Machine::new(&settings.profile, settings.system.firmware(), settings.scale, &Variation::default())
-            .map_err(|message| anyhow!("{message}"))?;
+    let machine = Machine::new(&settings.profile, settings.system, settings.scale, &Variation::default())
+        .map_err(|message| anyhow!("{message}"))?;
     if settings.real_time {
         return on(trace, settings, &machine);
     }

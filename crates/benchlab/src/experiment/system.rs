@@ -107,6 +107,7 @@ impl System {
                     dirty_pages: Some(machine.dirty_pages),
                     inode_cache: machine.inodes as usize,
                     write_back_interval_ns: machine.commit_interval_ns,
+                    dirty_expire_ns: machine.dirty_expire_ns,
                     ..MountOptions::default()
                 };
                 let fs = ByteFs::mount(ssd, options).context("ByteFS cannot be mounted")?;

@@ -116,7 +116,9 @@ impl<F: FileSystem + ?Sized> Files for LibraryFiles<F> {
             self.fs.forget(ino, 1);
             return Err(error);
         }
-        self.costs.walk(path, self.costs.open_ns + if made { self.costs.namespace_ns } else { 0 });
+        let costs = &self.costs;
+        let made_ns = costs.namespace_ns + costs.computing.create_ns;
+        costs.walk(path, costs.open_ns + if made { made_ns } else { costs.computing.lookup_ns });
         Ok(Handle { id: ino.0, mode })
     }
 
@@ -135,14 +137,14 @@ impl<F: FileSystem + ?Sized> Files for LibraryFiles<F> {
 
     fn read(&self, file: Handle, offset: u64, into: &mut [u8]) -> Result<usize> {
         let read = self.fs.read(Ino(file.id), offset, into, file.mode.direct)?;
-        self.costs.transfer(read);
+        self.costs.transfer(read, self.costs.computing.read_page_ns);
         Ok(read)
     }
 
     fn write(&self, file: Handle, offset: u64, data: &[u8]) -> Result<()> {
         let mode =
             WriteMode { direct: file.mode.direct, sync_data: file.mode.sync_data, ..WriteMode::default() };
-        self.costs.transfer(data.len());
+        self.costs.write(data.len(), file.mode.sync_data);
         self.fs.write(Ino(file.id), offset, data, mode, &self.cred).map(drop)
     }
 
@@ -153,7 +155,7 @@ impl<F: FileSystem + ?Sized> Files for LibraryFiles<F> {
             sync_data: file.mode.sync_data,
             ..WriteMode::default()
         };
-        self.costs.transfer(data.len());
+        self.costs.write(data.len(), file.mode.sync_data);
         self.fs.write(Ino(file.id), 0, data, mode, &self.cred).map(drop)
     }
 
@@ -164,7 +166,7 @@ impl<F: FileSystem + ?Sized> Files for LibraryFiles<F> {
     }
 
     fn fsync(&self, file: Handle, data_only: bool) -> Result<()> {
-        self.costs.call(0);
+        self.costs.call(self.costs.computing.fsync_ns);
         self.fs.fsync(Ino(file.id), data_only)
     }
 
@@ -182,12 +184,12 @@ impl<F: FileSystem + ?Sized> Files for LibraryFiles<F> {
     }
 
     fn unlink(&self, path: &str) -> Result<()> {
-        self.costs.walk(path, self.costs.namespace_ns);
+        self.costs.walk(path, self.costs.namespace_ns + self.costs.computing.unlink_ns);
         self.at(path, |dir, name| self.fs.unlink(dir, name))
     }
 
     fn mkdir(&self, path: &str) -> Result<()> {
-        self.costs.walk(path, self.costs.namespace_ns);
+        self.costs.walk(path, self.costs.namespace_ns + self.costs.computing.mkdir_ns);
         self.at(path, |dir, name| {
             let made = self.fs.mkdir(dir, name, 0o755, &self.cred)?;
             self.fs.forget(made.attr.ino, 1);
@@ -196,14 +198,14 @@ impl<F: FileSystem + ?Sized> Files for LibraryFiles<F> {
     }
 
     fn rmdir(&self, path: &str) -> Result<()> {
-        self.costs.walk(path, self.costs.namespace_ns);
+        self.costs.walk(path, self.costs.namespace_ns + self.costs.computing.rmdir_ns);
         self.at(path, |dir, name| self.fs.rmdir(dir, name))?;
         self.leave(path);
         Ok(())
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.costs.walk(from, self.costs.namespace_ns);
+        self.costs.walk(from, self.costs.namespace_ns + self.costs.computing.rename_ns);
         let (to_parent, to_name) = split(to);
         let (to_dir, to_name) = (self.directory(to_parent)?, Name::new(to_name.as_bytes())?);
         self.at(from, |dir, name| self.fs.rename(dir, name, to_dir, to_name, RenameMode::Replace))?;
@@ -214,7 +216,7 @@ impl<F: FileSystem + ?Sized> Files for LibraryFiles<F> {
     }
 
     fn stat(&self, path: &str) -> Result<Status> {
-        self.costs.walk(path, 0);
+        self.costs.walk(path, self.costs.computing.lookup_ns);
         if path.is_empty() {
             return Ok(status(&self.fs.getattr(Ino::ROOT)?));
         }

@@ -6,7 +6,7 @@ mod library;
 mod syscalls;
 
 pub use amphi_vfs::{Error, Result};
-pub use costs::HostCosts;
+pub use costs::{Computing, HostCosts};
 pub use library::LibraryFiles;
 pub use syscalls::SyscallFiles;
 

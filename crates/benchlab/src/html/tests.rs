@@ -35,6 +35,7 @@ fn sample() -> Figure {
             place: "create / ByteFS".into(),
             ratio: 0.72,
             why: "a smaller device".into(),
+            ablations: Vec::new(),
         }],
         latencies: vec![Latency {
             label: "create".into(),

@@ -53,6 +53,7 @@ fn quotients() -> Figure {
             place: "fileserver / ByteFS".into(),
             ratio: 1.31 / 2.2,
             why: "a made-up reason of some length, so that one sees how a paragraph of it is broken into lines on a narrow screen and on a wide one".into(),
+            ablations: Vec::new(),
         }],
         latencies: latencies(),
     }

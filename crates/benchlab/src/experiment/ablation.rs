@@ -1,0 +1,164 @@
+//! What decides a difference: the experiment again with one thing changed, and what its value comes to then.
+
+use anyhow::{Result, anyhow};
+
+use super::cell::{Cell, CellResult};
+use super::definition::{Ablation, Case, Definition};
+use super::lab::{Wishes, cells};
+use super::measure::Results;
+use super::state::State;
+use crate::figure::{Ablated, Bar, Group, TOLERANCE};
+
+/// The experiment with this changed, cut down to the cases that the ablation's places need.
+pub(super) fn changed(definition: &Definition, ablation: &Ablation) -> Definition {
+    let group = |place: &str| place.split(" / ").next().unwrap_or_default().to_owned();
+    let of_one_case = |place: &String| {
+        let group = group(place);
+        definition.cases.iter().find(|case| {
+            group.strip_prefix(case.label()).is_some_and(|rest| rest.is_empty() || rest.starts_with(", "))
+        })
+    };
+    let of_cases: Option<Vec<&Case>> = ablation.places.iter().map(of_one_case).collect();
+    let is_needed = |case: &Case| match &of_cases {
+        _ if !ablation.cases.is_empty() => ablation.cases.iter().any(|label| label == case.label()),
+        Some(cases) => cases.contains(&case),
+        None => true,
+    };
+    let mut changed = definition.clone();
+    changed.cases.retain(is_needed);
+    for case in &mut changed.cases {
+        if let Some(workload) = &ablation.workload {
+            case.label = Some(case.label().to_owned());
+            case.workload.clone_from(workload);
+            case.parameters.clear();
+        }
+    }
+    for variation in &mut changed.variations {
+        let label = std::mem::take(&mut variation.label);
+        *variation = variation.and(&ablation.change);
+        variation.label = label;
+    }
+    changed
+}
+
+/// The cells of all ablations of an experiment.
+pub(super) fn all_cells(definition: &Definition, wishes: &Wishes) -> Vec<Cell> {
+    definition.ablations.iter().flat_map(|ablation| cells(&changed(definition, ablation), wishes)).collect()
+}
+
+/// What the value at a place comes to by each ablation that is about it.
+///
+/// # Errors
+/// An ablation's figure has no such value. All cells are finished.
+pub(super) fn values(
+    definition: &Definition,
+    wishes: &Wishes,
+    state: &State,
+    group: &Group,
+    bar: &Bar,
+) -> Result<Vec<Ablated>> {
+    let place = format!("{} / {}", group.label, bar.series);
+    let mut values = Vec::new();
+    for ablation in definition.ablations.iter().filter(|ablation| ablation.places.contains(&place)) {
+        let changed = changed(definition, ablation);
+        let results: Option<Vec<CellResult>> =
+            cells(&changed, wishes).iter().map(|cell| state.get(cell)).collect();
+        let results = results.ok_or_else(|| anyhow!("the ablation `{}` is not finished", ablation.name))?;
+        let groups = Results { definition: &changed, cells: &results }.bars();
+        let again = groups
+            .iter()
+            .find(|found| found.label == group.label)
+            .and_then(|found| found.bars.iter().find(|found| found.series == bar.series))
+            .ok_or_else(|| anyhow!("the ablation `{}` has no value for {place}", ablation.name))?;
+        let ratio = bar.published.filter(|published| *published != 0.0).map_or(0.0, |of| again.ours / of);
+        values.push(Ablated { name: ablation.name.clone(), ours: again.ours, ratio });
+    }
+    Ok(values)
+}
+
+/// The values in words: each, then which of them bring it near the published one, or which moves it most.
+pub(super) fn told(bar: &Bar, values: &[Ablated], unit: &str) -> Option<String> {
+    let published = bar.published.filter(|_| !values.is_empty())?;
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    let each: Vec<String> =
+        values.iter().map(|value| format!("with {} {}{unit}", value.name, shown(value.ours))).collect();
+    let near: Vec<&str> = values
+        .iter()
+        .filter(|value| (value.ratio - 1.0).abs() <= TOLERANCE)
+        .map(|value| value.name.as_str())
+        .collect();
+    let factor = |value: &Ablated| (value.ours / bar.ours).max(bar.ours / value.ours);
+    let most = values.iter().max_by(|a, b| factor(a).total_cmp(&factor(b)))?;
+    let verdict = if near.is_empty() && factor(most) <= 1.0 + TOLERANCE {
+        "None of these alone moves it by a fifth.".to_owned()
+    } else if near.is_empty() {
+        format!("None of these alone comes within a fifth of it; most depends on {}.", most.name)
+    } else {
+        format!("Within a fifth of it: {}.", near.join(", "))
+    };
+    Some(format!(
+        "Ours is {}{unit}, the published one {}{unit}. One thing changed at a time, ours is: {}. {verdict}",
+        shown(bar.ours),
+        shown(published),
+        each.join("; ")
+    ))
+}
+
+fn shown(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size < 0.095 => format!("{value:.3}"),
+        size if size < 9.95 => format!("{value:.2}"),
+        size if size < 99.5 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::measure::bar;
+
+    fn ablated(name: &str, ours: f64) -> Ablated {
+        Ablated { name: name.to_owned(), ours, ratio: ours / 6.0 }
+    }
+
+    #[test]
+    fn what_brings_a_value_near_the_published_one_is_said() {
+        let mut of = bar("ByteFS", 0.31);
+        of.published = Some(6.0);
+        let values = [ablated("half the memory", 0.3), ablated("an fsync for each file", 5.1)];
+        let text = told(&of, &values, "").unwrap();
+        assert!(text.contains("with half the memory 0.30; with an fsync for each file 5.10."), "{text}");
+        assert!(text.ends_with("Within a fifth of it: an fsync for each file."), "{text}");
+        let text = told(&of, &values[..1], "").unwrap();
+        assert!(text.ends_with("None of these alone moves it by a fifth."), "{text}");
+        let text = told(&of, &[ablated("half the memory", 0.1)], "").unwrap();
+        assert!(text.ends_with("most depends on half the memory."), "{text}");
+        assert_eq!(told(&of, &[], ""), None);
+    }
+
+    #[test]
+    fn an_ablation_runs_the_cases_that_its_places_need() {
+        let text = crate::experiment::EXPERIMENTS.iter().find(|listed| listed.name == "fig6").unwrap().toml;
+        let mut definition = Definition::from_toml(text).unwrap();
+        let ablation = |places: &[&str], cases: &[&str]| Ablation {
+            name: "another scale".to_owned(),
+            places: places.iter().map(|place| (*place).to_owned()).collect(),
+            cases: cases.iter().map(|case| (*case).to_owned()).collect(),
+            workload: None,
+            change: super::super::Variation { scale: Some(0.5), ..super::super::Variation::default() },
+        };
+        let run = |ablation: &Ablation| {
+            let changed = changed(&definition, ablation);
+            changed.cases.iter().map(|case| case.label().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(run(&ablation(&["create / ByteFS"], &[])), ["create"]);
+        assert_eq!(run(&ablation(&["average / ByteFS"], &[])).len(), definition.cases.len());
+        assert_eq!(run(&ablation(&["average / ByteFS"], &["mkdir", "rmdir"])), ["mkdir", "rmdir"]);
+        definition.ablations = vec![ablation(&["create / ByteFS"], &[])];
+        let cells = all_cells(&definition, &Wishes::default());
+        assert_eq!(cells.len(), 2);
+        assert!(cells.iter().all(|cell| cell.scale == 0.5 && cell.workload == "create"));
+    }
+}
