@@ -12,6 +12,7 @@
 //! - `negotiate` what the kernel may do by itself
 //! - `answers` results as answers
 //! - `listing` the two ways to list a directory
+//! - `room` what finds none is tried again, as a removed file may still be on its way out
 //! - `trim` the request behind `fstrim`
 //! - `caller` who asks
 //! - `attributes` and `errno` the translations, one table each
@@ -26,6 +27,7 @@ mod errno;
 mod listing;
 mod negotiate;
 mod options;
+mod room;
 mod serve;
 mod session;
 mod trim;

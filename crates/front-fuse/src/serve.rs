@@ -31,6 +31,7 @@ use crate::caller;
 use crate::errno::{errno, errno_of_seek, errno_or_absent};
 use crate::listing;
 use crate::negotiate::negotiate;
+use crate::room::with_room;
 use crate::trim;
 
 thread_local! {
@@ -217,14 +218,8 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
     ) {
         let created = Self::with_name(name, |name| {
             let file_type = node_type(mode).ok_or(Error::Invalid("a type that mknod does not make"))?;
-            self.fs.create(
-                ino(parent),
-                name,
-                file_type,
-                permissions(mode),
-                rdev,
-                &caller::permitted(request, umask),
-            )
+            let caller = caller::permitted(request, umask);
+            with_room(|| self.fs.create(ino(parent), name, file_type, permissions(mode), rdev, &caller))
         });
         answer_entry(reply, self.changed(request, &[parent], created));
     }
@@ -239,7 +234,8 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         reply: ReplyEntry,
     ) {
         let created = Self::with_name(name, |name| {
-            self.fs.mkdir(ino(parent), name, permissions(mode), &caller::permitted(request, umask))
+            let caller = caller::permitted(request, umask);
+            with_room(|| self.fs.mkdir(ino(parent), name, permissions(mode), &caller))
         });
         answer_entry(reply, self.changed(request, &[parent], created));
     }
@@ -256,7 +252,8 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let created = Self::with_name(name, |name| {
-            self.fs.symlink(ino(parent), name, target.as_os_str().as_bytes(), &caller::permitted(request, 0))
+            let caller = caller::permitted(request, 0);
+            with_room(|| self.fs.symlink(ino(parent), name, target.as_os_str().as_bytes(), &caller))
         });
         answer_entry(reply, self.changed(request, &[parent], created));
     }
@@ -395,7 +392,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         } else {
             caller.capabilities.with(Capabilities::FSETID)
         };
-        match self.fs.write(ino(number), offset, data, mode, &caller) {
+        match with_room(|| self.fs.write(ino(number), offset, data, mode, &caller)) {
             Ok(length) => reply.written(length as u32),
             Err(error) => reply.error(errno(&error)),
         }
@@ -561,7 +558,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         if self.may_lose_set_id(number) {
             caller = caller::at_least(request);
         }
-        let allocated = self.fs.allocate(ino(number), offset, length, what, &caller);
+        let allocated = with_room(|| self.fs.allocate(ino(number), offset, length, what, &caller));
         answer_empty(reply, self.changed(request, &[number], allocated));
     }
 
