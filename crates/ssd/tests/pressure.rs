@@ -270,7 +270,9 @@ fn an_unreadable_page_is_an_error_of_its_own_readers_only() {
     assert_eq!(ssd.read(Lpa(7), &mut page, TAG), unreadable);
     ssd.load(Lpa(7).byte(130), &mut page[..8], TAG).expect("the log still has these bytes");
     assert_eq!(page[..8], [1; 8]);
-    assert_eq!(ssd.recover(), Err(Error::Media(Lpa(7))), "recovery would lose the log's bytes");
+    ssd.recover().expect("one bad page is no reason to give up");
+    ssd.load(Lpa(7).byte(130), &mut page[..8], TAG).expect("the log still has these bytes");
+    assert_eq!(page[..8], [1; 8]);
     ssd.write(Lpa(7), &[9; 4096], TAG).expect("writes");
     ssd.read(Lpa(7), &mut page, TAG).expect("healed");
     assert_eq!(page, [9; 4096]);

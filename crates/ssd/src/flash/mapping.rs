@@ -16,7 +16,7 @@ use crate::planted::{self, Bug};
 use crate::stats::Counter;
 
 /// Most pages of a block write that are programmed before the first of them becomes current.
-const TOGETHER: usize = 16;
+const TOGETHER: usize = 64;
 
 /// What a logical page's flash contents already contain of the log (see [`Oob`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -24,8 +24,8 @@ use crate::stats::{Activity, Cause, Counter};
 #[derive(Debug)]
 pub(crate) struct Scratch {
     page: Box<[u8]>,
-    entry: Box<[u8]>,
-    versions: Vec<Version>,
+    pub(super) entry: Box<[u8]>,
+    pub(super) versions: Vec<Version>,
 }
 
 impl Default for Scratch {
@@ -47,6 +47,8 @@ pub(crate) struct Cleaned {
     carried: u64,
     /// Entries that found no room in the fresh region and stay where they are.
     stuck: u64,
+    /// A page that flash cannot give and the log does not cover, if there is one.
+    pub(crate) unreadable: Option<u64>,
     /// The earliest commit whose entries are still in the log.
     oldest_commit: u64,
     /// When the device is done with it.
@@ -55,7 +57,7 @@ pub(crate) struct Cleaned {
 
 impl Default for Cleaned {
     fn default() -> Self {
-        Self { pages: 0, carried: 0, stuck: 0, oldest_commit: u64::MAX, done_at: 0 }
+        Self { pages: 0, carried: 0, stuck: 0, unreadable: None, oldest_commit: u64::MAX, done_at: 0 }
     }
 }
 
@@ -145,6 +147,7 @@ impl Core {
                 total.pages += cleaned.pages;
                 total.carried += cleaned.carried;
                 total.stuck += cleaned.stuck;
+                total.unreadable = total.unreadable.or(cleaned.unreadable);
                 total.oldest_commit = total.oldest_commit.min(cleaned.oldest_commit);
                 total.done_at = total.done_at.max(cleaned.done_at);
                 batch += 1;
@@ -162,7 +165,7 @@ impl Core {
     /// Merges the committed data of one page into flash, and carries the rest of it out of region `old`.
     ///
     /// # Errors
-    /// The old page cannot be read, the new one not be placed, or power was lost; the log keeps the data.
+    /// The new page cannot be placed, or power was lost; the log keeps the data. So it does, without an error, if the old page cannot be read.
     fn clean_page(
         &self,
         scratch: &mut Scratch,
@@ -188,7 +191,10 @@ impl Core {
                     if !cover(scratch.versions.iter().map(|version| version.chunk), 0, PAGE as usize) {
                         match self.read_flash(lpa, 0, &mut scratch.page) {
                             // One bad page must not stop cleaning: what the log has of it moves on to the fresh region.
-                            Err(Error::Media(_)) if old.is_some() => scratch.versions.clear(),
+                            Err(Error::Media(_)) => {
+                                cleaned.unreadable = Some(lpa);
+                                scratch.versions.clear();
+                            }
                             outcome => outcome?,
                         }
                         if let Mapping::At(page) = base {
@@ -226,6 +232,10 @@ impl Core {
             let merged_to = if page.is_some() { horizon } else { marks.merged_to };
             self.drop_merged(&mut index, in_partition, merged_to, &mut scratch.versions);
             if let Some(old) = old {
+                if cleaned.unreadable.is_some() {
+                    let carried = self.carry_unreadable(scratch, &mut index, in_partition, lpa)?;
+                    cleaned.carried += carried.unwrap_or(0);
+                }
                 let mut outcome = Ok(());
                 index.retain(in_partition, |chunk| {
                     if region_of(chunk.place) == old && outcome.is_ok() {

@@ -8,6 +8,7 @@ mod recover;
 mod skiplist;
 mod space;
 mod txlog;
+mod unreadable;
 mod versions;
 
 pub(crate) use append::Store;

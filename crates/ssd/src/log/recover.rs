@@ -66,10 +66,10 @@ impl Core {
     }
 
     /// `RECOVER()`. Until the regions are cleared nothing is lost by stopping, and each page's record says what it has already, so
-    /// an interrupted recovery is simply begun again.
+    /// an interrupted recovery is simply begun again. Of pages that flash cannot give any more, the log keeps what it has.
     ///
     /// # Errors
-    /// A page cannot be read or written; the log is then kept.
+    /// A page cannot be written, or the log has no room to keep what it must; it is then left as it is.
     pub(crate) fn recover_log(&self) -> Result<RecoverReport> {
         let mut scratch = self.cleaning.0.lock();
         let transactions = self.txlog_used();
@@ -78,8 +78,12 @@ impl Core {
             self.clear_region(0)?;
         }
         let cleaned = self.clean_pages(&mut scratch, None, Cause::Recovery)?;
-        self.clear_region(0)?;
-        self.clear_region(1)?;
+        if let Some(lpa) = cleaned.unreadable {
+            self.keep_unreadable(&mut scratch, lpa)?;
+        } else {
+            self.clear_region(0)?;
+            self.clear_region(1)?;
+        }
         // Only now: while an entry is left, its transaction must be known to be committed.
         if !planted::has(Bug::CommitsOutliveRecovery) {
             self.trim_txlog(u64::MAX)?;
