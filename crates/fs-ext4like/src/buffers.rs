@@ -18,6 +18,14 @@ use crate::format::{self, BLOCK, is_sealed};
 /// A block's contents.
 pub type Block = [u8; BLOCK];
 
+/// A block's contents in host DRAM, for several to hold. The contents lie apart from the count: 4096 B are a size that allocators hand out without waste, 4112 B are not.
+pub type SharedBlock = Arc<Box<Block>>;
+
+/// A block of zeros.
+pub fn zeros() -> SharedBlock {
+    Arc::new(Box::new([0; BLOCK]))
+}
+
 /// What a block is used as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -74,7 +82,7 @@ impl Kind {
 #[derive(Clone)]
 pub struct Committed {
     /// The contents as committed.
-    pub data: Arc<Block>,
+    pub data: SharedBlock,
     /// The transaction.
     pub tid: u32,
     /// When the block began to wait, ns.
@@ -84,7 +92,7 @@ pub struct Committed {
 /// What is known of a cached block.
 pub struct BufferState {
     /// The newest contents.
-    pub data: Arc<Block>,
+    pub data: SharedBlock,
     /// What it is.
     pub kind: Kind,
     /// The transaction not yet committed that changed it last; 0: none.
@@ -103,7 +111,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    fn new(lba: u64, kind: Kind, data: Arc<Block>) -> Self {
+    fn new(lba: u64, kind: Kind, data: SharedBlock) -> Self {
         let state = BufferState { data, kind, tid: 0, committed: None };
         Self { lba, state: Mutex::new(state), used: AtomicBool::new(true) }
     }
@@ -151,7 +159,7 @@ impl Buffers {
         if let Some(buffer) = self.cached(lba) {
             return Ok(buffer);
         }
-        let mut data = Arc::new([0; BLOCK]);
+        let mut data = zeros();
         let bytes = Arc::make_mut(&mut data);
         device.read(Lpa(lba), &mut bytes[..], kind.structure()).map_err(io_error)?;
         if kind.is_sealed() && !is_sealed(lba, bytes) {
@@ -163,7 +171,7 @@ impl Buffers {
 
     /// The block as zeros, without reading it: it was just allocated. Whatever was cached in its place is from another life.
     pub fn fresh(&self, lba: u64, kind: Kind) -> Arc<Buffer> {
-        let data = Arc::new([0; BLOCK]);
+        let data = zeros();
         let buffer = self.insert(lba, kind, Arc::clone(&data));
         let mut state = buffer.state.lock();
         state.kind = kind;
@@ -172,7 +180,7 @@ impl Buffers {
         buffer
     }
 
-    fn insert(&self, lba: u64, kind: Kind, data: Arc<Block>) -> Arc<Buffer> {
+    fn insert(&self, lba: u64, kind: Kind, data: SharedBlock) -> Arc<Buffer> {
         let mut map = self.map.lock();
         let buffer = Arc::clone(map.entry(lba).or_insert_with(|| Arc::new(Buffer::new(lba, kind, data))));
         if map.len() > self.limit && self.until_sweep.fetch_sub(1, Ordering::Relaxed) == 0 {

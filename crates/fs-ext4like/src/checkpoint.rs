@@ -9,14 +9,14 @@ use std::sync::Arc;
 use amphi_device::BlockPort;
 use amphi_vfs::{Error, Result};
 
-use crate::buffers::{Block, Buffer, BufferState, Committed, Kind};
+use crate::buffers::{Buffer, BufferState, Committed, Kind, SharedBlock};
 use crate::commit::COMMAND_BLOCKS;
 use crate::core::Core;
 
 /// A block on its way to its place.
 struct Leaving {
     buffer: Arc<Buffer>,
-    data: Arc<Block>,
+    data: SharedBlock,
     structure: amphi_device::Structure,
 }
 

@@ -11,7 +11,7 @@ use amphi_rt::time::{now_ns, wall_ns};
 use amphi_vfs::{Error, Result};
 use zerocopy::IntoBytes;
 
-use crate::buffers::{Block, Buffer, Committed, Kind};
+use crate::buffers::{Buffer, Committed, Kind, SharedBlock};
 use crate::core::{Core, io_error};
 use crate::format::{
     BLOCK, COMMIT, CommitRecord, DESCRIPTOR, DESCRIPTOR_TAGS, GroupDescriptor, JOURNAL_MAGIC, JournalHeader,
@@ -25,7 +25,7 @@ pub const COMMAND_BLOCKS: usize = 256;
 /// A block of a transaction as it was when the transaction was closed.
 struct Copied {
     buffer: Arc<Buffer>,
-    data: Arc<Block>,
+    data: SharedBlock,
 }
 
 /// Where a commit's blocks go in the log.
@@ -117,7 +117,7 @@ impl<D: BlockPort> Core<D> {
             }
             let mut state = buffer.state.lock();
             let kind = state.kind;
-            kind.seal(buffer.lba, Arc::make_mut(&mut state.data));
+            kind.seal(buffer.lba, Arc::make_mut(&mut state.data).as_mut());
             copies.push(Copied { buffer: Arc::clone(buffer), data: Arc::clone(&state.data) });
         }
         Ok(copies)
@@ -206,12 +206,18 @@ impl<D: BlockPort> Core<D> {
     }
 
     /// All blocks of a transaction in the log but the commit record.
-    fn log_contents(&self, transaction: &Transaction, copies: &[Copied], place: &Place) -> Vec<Arc<Block>> {
+    fn log_contents(&self, transaction: &Transaction, copies: &[Copied], place: &Place) -> Vec<SharedBlock> {
         let (tid, seed) = (transaction.tid, self.journal.seed);
         let mut blocks = Vec::with_capacity(place.blocks as usize);
         for revoked in transaction.revoked.chunks(REVOKE_BLOCKS) {
             let body: Vec<u8> = revoked.iter().flat_map(|lba| lba.to_le_bytes()).collect();
-            blocks.push(Arc::new(JournalHeader::block(REVOKE, tid, revoked.len() as u32, &body, seed)));
+            blocks.push(Arc::new(Box::new(JournalHeader::block(
+                REVOKE,
+                tid,
+                revoked.len() as u32,
+                &body,
+                seed,
+            ))));
         }
         for part in copies.chunks(DESCRIPTOR_TAGS) {
             let at = blocks.len();
@@ -231,12 +237,12 @@ impl<D: BlockPort> Core<D> {
                 blocks.push(data);
             }
             let descriptor = JournalHeader::block(DESCRIPTOR, tid, part.len() as u32, &tags, seed);
-            blocks.insert(at, Arc::new(descriptor));
+            blocks.insert(at, Arc::new(Box::new(descriptor)));
         }
         blocks
     }
 
-    fn write_log(&self, start: u32, blocks: &[Arc<Block>]) -> Result<()> {
+    fn write_log(&self, start: u32, blocks: &[SharedBlock]) -> Result<()> {
         let mut runs: Vec<(u64, Vec<&[u8]>)> = Vec::new();
         for (index, block) in blocks.iter().enumerate() {
             let lba = self.log_block(start, index as u32);

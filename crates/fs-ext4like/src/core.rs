@@ -7,7 +7,7 @@ use amphi_device::BlockPort;
 use amphi_rt::sync::Mutex;
 use amphi_vfs::{AccessTimes, Error, Ino, Result};
 
-use crate::buffers::{Block, Buffers, Kind};
+use crate::buffers::{Buffers, Kind, SharedBlock};
 use crate::format::{Layout, Superblock};
 use crate::groups::Groups;
 use crate::icache::InodeCache;
@@ -105,7 +105,7 @@ impl<D: BlockPort> Core<D> {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Corrupt`].
-    pub fn block(&self, lba: u64, kind: Kind) -> Result<Arc<Block>> {
+    pub fn block(&self, lba: u64, kind: Kind) -> Result<SharedBlock> {
         let buffer = self.buffers.get(&*self.device, lba, kind)?;
         let state = buffer.lock(kind)?;
         Ok(Arc::clone(&state.data))

@@ -12,7 +12,7 @@ use amphi_rt::sync::RwLockWriteGuard;
 use amphi_vfs::permission::mode_after_change;
 use amphi_vfs::{Capabilities, Cred, Error, Ino, Result, Seek, WriteMode};
 
-use crate::buffers::{Block, Kind};
+use crate::buffers::{Kind, SharedBlock, zeros};
 use crate::core::Core;
 use crate::extent::{Extents, Mapped};
 use crate::format::BLOCK;
@@ -178,7 +178,7 @@ impl FileBody {
 }
 
 /// Reads runs of blocks, all in flight together.
-fn read_runs<D: BlockPort>(core: &Core<D>, wanted: &[Wanted]) -> Result<Vec<(u32, Arc<Block>)>> {
+fn read_runs<D: BlockPort>(core: &Core<D>, wanted: &[Wanted]) -> Result<Vec<(u32, SharedBlock)>> {
     let mut bytes: Vec<Vec<u8>> = wanted.iter().map(|run| vec![0; run.blocks as usize * BLOCK]).collect();
     let mut tickets = Vec::with_capacity(wanted.len());
     for (run, into) in wanted.iter().zip(&mut bytes) {
@@ -189,14 +189,14 @@ fn read_runs<D: BlockPort>(core: &Core<D>, wanted: &[Wanted]) -> Result<Vec<(u32
     let mut pages = Vec::new();
     for (run, bytes) in wanted.iter().zip(&bytes) {
         for (i, block) in bytes.as_chunks::<BLOCK>().0.iter().enumerate() {
-            pages.push((run.index + i as u32, Arc::new(*block)));
+            pages.push((run.index + i as u32, Arc::new(Box::new(*block))));
         }
     }
     Ok(pages)
 }
 
 /// With data journaling, the newest contents of a block may be on their way through the journal.
-fn newest<D: BlockPort>(core: &Core<D>, extents: &Extents, index: u32, read: Arc<Block>) -> Arc<Block> {
+fn newest<D: BlockPort>(core: &Core<D>, extents: &Extents, index: u32, read: SharedBlock) -> SharedBlock {
     if core.journals_data()
         && let Mapped::At { lba, .. } = extents.map(index)
         && let Some(buffer) = core.buffers.cached(u64::from(lba))
@@ -208,7 +208,7 @@ fn newest<D: BlockPort>(core: &Core<D>, extents: &Extents, index: u32, read: Arc
 }
 
 /// Adds pages that were read to the cache, unless they came there meanwhile.
-fn keep<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &mut State, read: Vec<(u32, Arc<Block>)>) {
+fn keep<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &mut State, read: Vec<(u32, SharedBlock)>) {
     let size = state.size_on_disk;
     let State { body: Body::File(file), extents, .. } = state else { return };
     for (index, data) in read {
@@ -461,7 +461,7 @@ fn copy_in<D: BlockPort>(core: &Core<D>, state: &mut State, offset: u64, data: &
         let part = &data[done..data.len().min(done + BLOCK - from)];
         let page = file.pages.entry(index).or_insert_with(|| {
             core.pages.add(1);
-            Page::clean(Arc::new([0; BLOCK]))
+            Page::clean(zeros())
         });
         Arc::make_mut(&mut page.data)[from..from + part.len()].copy_from_slice(part);
         page.used.store(true, Ordering::Relaxed);

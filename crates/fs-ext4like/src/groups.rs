@@ -10,7 +10,7 @@ use amphi_rt::sync::{Mutex, MutexGuard};
 use amphi_vfs::{Error, Result};
 
 use crate::bits;
-use crate::buffers::{Block, Kind};
+use crate::buffers::{Kind, SharedBlock};
 use crate::core::Core;
 use crate::format::{GROUP_BLOCKS, GroupDescriptor, INODE_BYTES, INODES_PER_BLOCK, Layout};
 use crate::journal::Handle;
@@ -22,7 +22,7 @@ const HELD_BACK_MAX: u64 = 4096;
 struct Group {
     descriptor: GroupDescriptor,
     /// Blocks in use or freed by a transaction that has not committed, once the bitmap was read.
-    busy: Option<Arc<Block>>,
+    busy: Option<SharedBlock>,
     /// Blocks that can be allocated: not busy.
     available: u32,
     /// Whether the inode bitmap was read and is sound.
@@ -117,7 +117,7 @@ impl Groups {
         for &(start, len) in freed {
             let mut group = self.list[(start / GROUP_BLOCKS) as usize].lock();
             if let Some(busy) = &mut group.busy {
-                bits::change(Arc::make_mut(busy), start % GROUP_BLOCKS, len, false);
+                bits::change(Arc::make_mut(busy).as_mut(), start % GROUP_BLOCKS, len, false);
             }
             group.available += len;
             blocks += u64::from(len);
@@ -150,7 +150,7 @@ impl Groups {
         &self,
         core: &Core<D>,
         group: u32,
-    ) -> Result<(MutexGuard<'_, Group>, Arc<Block>)> {
+    ) -> Result<(MutexGuard<'_, Group>, SharedBlock)> {
         let mut guard = self.list[group as usize].lock();
         let bitmap =
             core.block(u64::from(self.layout.inode_bitmaps) + u64::from(group), Kind::InodeBitmap)?;
@@ -171,7 +171,7 @@ impl Groups {
         &self,
         core: &Core<D>,
         group: u32,
-    ) -> Result<(Arc<Block>, Arc<Block>)> {
+    ) -> Result<(SharedBlock, SharedBlock)> {
         let busy = self.group(core, group)?.busy.clone();
         let blocks = busy.ok_or_else(|| Error::Corrupt(format!("group {group} has no bitmap")))?;
         Ok((blocks, self.inode_group(core, group)?.1))
@@ -219,7 +219,7 @@ impl Groups {
                 let end = self.layout.group_blocks(number);
                 let Some(busy) = &mut group.busy else { continue };
                 if let Some((at, len)) = bits::clear_run(busy, from, end, want, any) {
-                    bits::change(Arc::make_mut(busy), at, len, true);
+                    bits::change(Arc::make_mut(busy).as_mut(), at, len, true);
                     group.next = at + len;
                     group.available -= len;
                     self.write_blocks(handle, &mut group, number, at, len, true)?;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use amphi_device::BlockPort;
 use amphi_rt::hash::HashMap;
@@ -18,6 +18,8 @@ const SHARDS: usize = 16;
 #[derive(Default)]
 pub struct InodeCache {
     shards: [Mutex<HashMap<u32, Arc<Inode>>>; SHARDS],
+    /// Inodes in all shards: every operation asks, and must wait for no shard to be told.
+    len: AtomicUsize,
 }
 
 impl InodeCache {
@@ -36,12 +38,15 @@ impl InodeCache {
         }
         let inode = load()?;
         shard.insert(ino, Arc::clone(&inode));
+        self.len.fetch_add(1, Ordering::Relaxed);
         Ok(inode)
     }
 
     /// Adds an inode that was just made.
     pub fn insert(&self, inode: &Arc<Inode>) {
-        self.shard(inode.ino).lock().insert(inode.ino, Arc::clone(inode));
+        if self.shard(inode.ino).lock().insert(inode.ino, Arc::clone(inode)).is_none() {
+            self.len.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Drops an inode that was deleted, unless its number has a new one already.
@@ -49,12 +54,13 @@ impl InodeCache {
         let mut shard = self.shard(inode.ino).lock();
         if shard.get(&inode.ino).is_some_and(|cached| std::ptr::eq(&**cached, inode)) {
             shard.remove(&inode.ino);
+            self.len.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Inodes cached.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        self.len.load(Ordering::Relaxed)
     }
 
     /// Calls `visit` with the inodes, shard by shard from `start` on, until it breaks.
@@ -69,9 +75,10 @@ impl InodeCache {
 
     /// Drops inodes of one shard that `dispensable` accepts. Nobody else holds those that it is asked about, or gets hold of them meanwhile.
     fn evict(&self, shard: usize, mut dispensable: impl FnMut(&Inode) -> bool) {
-        self.shards[shard % SHARDS]
-            .lock()
-            .retain(|_, inode| Arc::strong_count(inode) > 1 || inode.referenced() || !dispensable(inode));
+        let mut inodes = self.shards[shard % SHARDS].lock();
+        let before = inodes.len();
+        inodes.retain(|_, inode| Arc::strong_count(inode) > 1 || inode.referenced() || !dispensable(inode));
+        self.len.fetch_sub(before - inodes.len(), Ordering::Relaxed);
     }
 }
 

@@ -12,7 +12,7 @@ use amphi_rt::sync::{Condvar, Mutex};
 use amphi_rt::time::now_ns;
 use amphi_vfs::{Error, Result};
 
-use crate::buffers::{Block, Buffer, Kind};
+use crate::buffers::{Block, Buffer, Kind, SharedBlock};
 use crate::core::Core;
 use crate::format::{DESCRIPTOR_TAGS, Layout, REVOKE_BLOCKS};
 
@@ -286,7 +286,7 @@ impl<D: BlockPort> Handle<'_, D> {
     ///
     /// # Errors
     /// [`Error::Corrupt`].
-    pub fn put(&mut self, lba: u64, kind: Kind, data: &Arc<Block>) -> Result<()> {
+    pub fn put(&mut self, lba: u64, kind: Kind, data: &SharedBlock) -> Result<()> {
         let buffer = match self.core.buffers.cached(lba) {
             Some(buffer) => buffer,
             None => self.core.buffers.fresh(lba, kind),
@@ -315,7 +315,7 @@ impl<D: BlockPort> Handle<'_, D> {
                 state.running.credits -= 1;
             }
         }
-        Ok(change(Arc::make_mut(&mut block.data)))
+        Ok(change(Arc::make_mut(&mut block.data).as_mut()))
     }
 
     /// Records that blocks are free when the transaction commits. `revoke`: the journal may hold copies of them.

@@ -1,14 +1,13 @@
 //! Pages of files in host DRAM, and how many there may be.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::buffers::Block;
+use crate::buffers::SharedBlock;
 
 /// A cached page of a file.
 pub struct Page {
     /// Contents. Shared with a write on its way; a later change copies them.
-    pub data: Arc<Block>,
+    pub data: SharedBlock,
     /// Changed and not handed to the device.
     pub dirty: bool,
     /// Used since the last sweep.
@@ -17,7 +16,7 @@ pub struct Page {
 
 impl Page {
     /// A page that holds what the device holds.
-    pub fn clean(data: Arc<Block>) -> Self {
+    pub fn clean(data: SharedBlock) -> Self {
         Self { data, dirty: false, used: std::sync::atomic::AtomicBool::new(true) }
     }
 

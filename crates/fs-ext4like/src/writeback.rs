@@ -9,7 +9,7 @@ use amphi_device::{BlockPort, Completion, Structure};
 use amphi_rt::sync::RwLockWriteGuard;
 use amphi_vfs::{Error, Result};
 
-use crate::buffers::{Block, Kind};
+use crate::buffers::{Kind, SharedBlock};
 use crate::commit::COMMAND_BLOCKS;
 use crate::core::{Core, io_error};
 use crate::extent::{Mapped, Run};
@@ -106,7 +106,7 @@ fn size_with(state: &State, batch: &[u32], all: bool) -> u64 {
 pub struct Departure {
     inode: Arc<Inode>,
     in_flight: Arc<InFlight>,
-    leaving: Vec<(u32, Arc<Block>)>,
+    leaving: Vec<(u32, SharedBlock)>,
     /// What a second handle has to say once they are there.
     conversion: Option<Conversion>,
 }
@@ -168,7 +168,7 @@ pub fn arrive<D: BlockPort>(
     departures: &[Departure],
     meanwhile: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    let mut leaving: Vec<&(u32, Arc<Block>)> = departures.iter().flat_map(|d| &d.leaving).collect();
+    let mut leaving: Vec<&(u32, SharedBlock)> = departures.iter().flat_map(|d| &d.leaving).collect();
     leaving.sort_by_key(|(lba, _)| *lba);
     let runs = neighbours(&leaving);
     let mut outcome = core.submit_runs(&runs, |_| Structure::Data).and_then(|sent| {
@@ -299,7 +299,7 @@ fn take_pages<D: BlockPort>(
     core: &Core<D>,
     state: &mut State,
     batch: &[u32],
-) -> Result<Vec<(u32, Arc<Block>)>> {
+) -> Result<Vec<(u32, SharedBlock)>> {
     let State { body: Body::File(file), extents, .. } = state else { return Ok(Vec::new()) };
     let mut leaving = Vec::with_capacity(batch.len());
     for index in batch {
@@ -315,7 +315,7 @@ fn take_pages<D: BlockPort>(
 }
 
 /// Pages in the order of their blocks, as commands.
-fn neighbours<'a>(leaving: &[&'a (u32, Arc<Block>)]) -> Vec<(u64, Vec<&'a [u8]>)> {
+fn neighbours<'a>(leaving: &[&'a (u32, SharedBlock)]) -> Vec<(u64, Vec<&'a [u8]>)> {
     let mut runs: Vec<(u64, Vec<&[u8]>)> = Vec::new();
     for (lba, data) in leaving {
         let lba = u64::from(*lba);
