@@ -1,7 +1,7 @@
 //! Random operations, compared with the model.
 //!
 //! [`run`] draws a sequence from a seed and applies each operation to the file system under test and to a
-//! [`Model`](amphi_model::Model). Every answer must agree, and at the end the whole tree: names, attributes, data byte by byte. What fails is shrunk
+//! [`Model`]. Every answer must agree, and at the end the whole tree: names, attributes, data byte by byte. What fails is shrunk
 //! to a minimal sequence and printed with the seed.
 
 mod adopt;

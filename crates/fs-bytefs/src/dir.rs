@@ -4,15 +4,18 @@
 //! needs no clearing. A removed entry keeps its length with inode number 0 and is used again for a name that takes as many lines.
 //! The first use of a directory loads all its blocks by block; lookups then touch no device, and updates write just the entry's lines.
 
+use std::sync::Arc;
+
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
 use amphi_vfs::{Error, FileType, Ino, NAME_BYTES_MAX, Name, Result};
-use hashbrown::HashTable;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::core::{Core, io_error};
+use crate::dir_index::{DirIndex, Slot};
 use crate::extent::{ExtentTree, Mapped};
 use crate::format::{DIRENT_HEADER, DirentHeader, LINE, LINES_PER_PAGE, PAGE, dirent_lines};
-use crate::inode::{file_type, type_bits};
+use crate::icache::InodeCache;
+use crate::inode::{Inode, file_type, type_bits};
 use crate::tx::Tx;
 
 /// Most lines an entry takes.
@@ -27,8 +30,8 @@ pub struct Dir {
     size: u64,
     loaded: bool,
     pages: Vec<Box<[u8; PAGE]>>,
-    /// Line numbers of the entries, by hashed name.
-    index: HashTable<u32>,
+    /// The entries, by hashed name.
+    index: DirIndex,
     /// Line numbers of free entries, by lines taken.
     free: [Vec<u32>; LINES_MAX + 1],
 }
@@ -45,7 +48,7 @@ pub struct Found {
 }
 
 fn hash(name: &[u8]) -> u64 {
-    // The table takes a slot from the low bits and a tag from the high ones; the product spreads the 32 bits over both.
+    // The index takes a bucket from the low bits and a tag from the high ones; the product spreads the 32 bits over both.
     (u64::from(crc32c::crc32c(name)) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
@@ -63,7 +66,7 @@ impl Dir {
             size,
             loaded: size == 0,
             pages: Vec::new(),
-            index: HashTable::new(),
+            index: DirIndex::default(),
             free: Default::default(),
         })
     }
@@ -141,16 +144,17 @@ impl Dir {
                 if Name::new(self.name(line as u32)).is_err() {
                     return Err(format!("the entry at line {line} has an impossible name"));
                 }
-                self.insert_index(line as u32);
+                self.insert_index(Slot { line: line as u32, ino: header.ino.get() });
             }
             line += lines as u64;
         }
         Ok(())
     }
 
-    fn insert_index(&mut self, line: u32) {
+    fn insert_index(&mut self, slot: Slot) {
         let Self { index, pages, .. } = self;
-        index.insert_unique(hash(name_at(pages, line)), line, |&line| hash(name_at(pages, line)));
+        let hash = |slot: Slot| hash(name_at(pages, slot.line));
+        index.insert(hash(slot), slot, hash);
     }
 
     fn header(&self, line: u32) -> DirentHeader {
@@ -172,8 +176,24 @@ impl Dir {
     pub fn find(&self, name: Name<'_>) -> Option<Found> {
         debug_assert!(self.loaded, "callers load the directory first");
         let name = name.bytes();
-        let line = self.index.find(hash(name), |&line| self.name(line) == name)?;
-        Some(self.found(*line))
+        let slot = self.index.find(hash(name), |slot| self.name(slot.line) == name)?;
+        Some(self.found(slot.line))
+    }
+
+    /// As [`find`](Self::find), with the entry's inode if it is cached. In a directory that no processor's cache holds, an entry and its inode come from
+    /// memory at the same time.
+    pub fn find_inode(&self, name: Name<'_>, cache: &InodeCache) -> Option<(Found, Option<Arc<Inode>>)> {
+        debug_assert!(self.loaded, "callers load the directory first");
+        let name = name.bytes();
+        let mut cached = None;
+        let slot = self.index.find(hash(name), |slot| {
+            let looked_up = cache.get_if(slot.ino, || self.name(slot.line) == name);
+            looked_up.is_some_and(|inode| {
+                cached = inode;
+                true
+            })
+        })?;
+        Some((self.found(slot.line), cached))
     }
 
     fn fits_in_place(&self, lines: usize) -> bool {
@@ -219,7 +239,7 @@ impl Dir {
         entry[..DIRENT_HEADER].copy_from_slice(header.as_bytes());
         entry[DIRENT_HEADER..DIRENT_HEADER + name.bytes().len()].copy_from_slice(name.bytes());
         self.write(line, lines, tx);
-        self.insert_index(line);
+        self.insert_index(Slot { line, ino });
         blocks
     }
 
@@ -255,9 +275,7 @@ impl Dir {
     pub fn remove<D: BlockPort + WriteLog>(&mut self, found: Found, tx: &mut Tx<'_, D>) {
         let line = found.line;
         let Self { index, pages, .. } = self;
-        if let Ok(entry) = index.find_entry(hash(name_at(pages, line)), |&at| at == line) {
-            entry.remove();
-        }
+        index.remove(hash(name_at(pages, line)), line);
         let lines = usize::from(self.header(line).lines);
         self.write_free(line, lines, tx);
         if lines <= LINES_MAX {
@@ -273,6 +291,8 @@ impl Dir {
         file_type: FileType,
         tx: &mut Tx<'_, D>,
     ) {
+        let Self { index, pages, .. } = self;
+        index.set_inode(hash(name_at(pages, found.line)), found.line, ino);
         let mut header = self.header(found.line);
         header.ino = ino.into();
         header.file_type = (type_bits(file_type) >> 12) as u8;

@@ -176,8 +176,15 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
                     return Err(Error::NotFound);
                 }
                 if body.loaded() {
-                    let found = body.find(name).ok_or(Error::NotFound)?;
-                    let inode = namespace::entry_inode(core, &parent, found)?;
+                    let (found, cached) = body.find_inode(name, &core.icache).ok_or(Error::NotFound)?;
+                    let inode = match cached {
+                        // What is cached is as good as looked up; an entry that was replaced names the inode it does now.
+                        Some(inode) if inode.ino == found.ino => {
+                            namespace::check_entry(&parent, found, &inode)?;
+                            inode
+                        }
+                        _ => namespace::entry_inode(core, &parent, found)?,
+                    };
                     // Under the directory's lock, so that nobody takes the name away before the reference counts.
                     inode.lookups.fetch_add(1, Ordering::AcqRel);
                     let attr = inode.attr(&inode.state.read());

@@ -47,6 +47,18 @@ impl InodeCache {
         shard.inodes.read().get(key).map(Arc::clone)
     }
 
+    /// None unless `wanted`; then the cached inode, if it is. The inode's first line is on its way from memory while `wanted` finds out, and what that looks at
+    /// too: a locked instruction in between, such as the one that counts a reference, would wait for either.
+    pub fn get_if(&self, ino: u32, wanted: impl FnOnce() -> bool) -> Option<Option<Arc<Inode>>> {
+        let (shard, key) = self.place(ino);
+        let inodes = shard.inodes.read();
+        let inode = inodes.get(key);
+        if let Some(inode) = inode {
+            std::hint::black_box(inode.lookups.load(Ordering::Relaxed));
+        }
+        wanted().then(|| inode.map(Arc::clone))
+    }
+
     /// To be called before reading an inode from the device.
     pub fn departures(&self, ino: u32) -> Departures {
         Departures(self.place(ino).0.departures.load(Ordering::Acquire))

@@ -359,10 +359,10 @@ impl Inode {
         state: &mut State,
         tx: &mut Tx<'_, D>,
     ) {
+        let freed_xattrs = state.xattrs.flush(tx);
         self.write_lower(core, state, tx);
         state.atime_dirty = false;
-        state.xattrs.flush(tx);
-        if state.tree().is_some_and(ExtentTree::dirty) {
+        if freed_xattrs || state.tree().is_some_and(ExtentTree::dirty) {
             self.write_upper(core, state, tx);
         }
     }

@@ -9,6 +9,7 @@ mod bitmap;
 mod core;
 pub mod diff;
 mod dir;
+mod dir_index;
 mod direct;
 mod discard;
 mod extent;

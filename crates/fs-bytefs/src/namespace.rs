@@ -325,6 +325,15 @@ pub fn entry_inode<D: BlockPort + WriteLog>(core: &Core<D>, dir: &Inode, found: 
         }
         other => other,
     })?;
+    check_entry(dir, found, &inode)?;
+    Ok(inode)
+}
+
+/// Whether an entry of `dir`, which is locked, may name this inode.
+///
+/// # Errors
+/// As [`entry_inode`].
+pub fn check_entry(dir: &Inode, found: Found, inode: &Inode) -> Result<()> {
     let sound = inode.file_type == found.file_type
         && (found.file_type != FileType::Directory
             || (inode.ino != dir.ino
@@ -336,7 +345,7 @@ pub fn entry_inode<D: BlockPort + WriteLog>(core: &Core<D>, dir: &Inode, found: 
             dir.ino, found.ino
         )));
     }
-    Ok(inode)
+    Ok(())
 }
 
 /// Takes an orphan slot if removing `links` names leaves an inode that cannot be deleted at once.

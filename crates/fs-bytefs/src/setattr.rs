@@ -10,7 +10,6 @@ use crate::inode::State;
 use crate::truncate::set_size;
 use crate::tx::Tx;
 use crate::writeback::write_back;
-use crate::xattr;
 
 /// Changes attributes; see [`amphi_vfs::FileSystem::setattr`].
 ///
@@ -31,19 +30,13 @@ pub fn setattr<D: BlockPort + WriteLog>(
     if change.size.is_some() {
         state.file()?;
     }
-    let owner_changes = change.uid.is_some() || change.gid.is_some();
-    if owner_changes || change.size.is_some() {
-        xattr::shed_capability(core, &inode, &mut state)?;
-    }
-    let acl_before = match change.mode {
-        Some(mode) => state.xattrs.follow_mode(core, inode.ino, mode)?,
-        None => None,
-    };
     if change.size.is_some_and(|size| size > state.size_on_device || core.journals_data()) {
         // Growing, and any cut where data are journaled, writes back what was written before, in a transaction of its own: not with
         // the times of this change, which is all or nothing (crash lab: bytefs/seq1-415@3:none, bytefs-journal/seq1-411@3:none).
         write_back(core, &inode, &mut state, false)?;
     }
+    let sheds = change.uid.is_some() || change.gid.is_some() || change.size.is_some();
+    let xattrs_before = state.xattrs.follow(core, inode.ino, change.mode, sheds)?;
     let before = (state.mode, state.uid, state.gid, state.atime, state.mtime, state.ctime);
     apply(core, &mut state, change, cred);
     let outcome = match change.size {
@@ -56,7 +49,7 @@ pub fn setattr<D: BlockPort + WriteLog>(
         }),
     };
     if let Err(error) = outcome {
-        state.xattrs.restore(acl_before);
+        state.xattrs.restore(xattrs_before);
         (state.mode, state.uid, state.gid, state.atime, state.mtime, state.ctime) = before;
         return Err(error);
     }

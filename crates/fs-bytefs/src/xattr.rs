@@ -33,8 +33,15 @@ pub struct Xattrs {
     /// Lines of `page` that are known; of a page fresh from the allocator those behind are whatever was there before.
     lines_known: usize,
     attributes: Attributes,
-    /// A page to write in the inode's next transaction, and the bytes of it in use.
-    staged: Option<(Box<[u8; PAGE]>, usize)>,
+    staged: Option<Staged>,
+}
+
+/// What the inode's next transaction does with the page.
+enum Staged {
+    /// Writes it; so many bytes of it are in use.
+    Page(Box<[u8; PAGE]>, usize),
+    /// Frees it: no attribute is left.
+    Free,
 }
 
 impl Xattrs {
@@ -99,11 +106,18 @@ impl Xattrs {
         Ok(xattrs)
     }
 
-    /// Adds what is staged to `tx`.
-    pub fn flush<D: BlockPort + WriteLog>(&mut self, tx: &mut Tx<'_, D>) {
-        if let Some((page, used)) = self.staged.take() {
-            self.write(page, used, tx);
+    /// Adds what is staged to `tx`. Returns whether the inode has no page any more.
+    pub fn flush<D: BlockPort + WriteLog>(&mut self, tx: &mut Tx<'_, D>) -> bool {
+        match self.staged.take() {
+            Some(Staged::Page(page, used)) => self.write(page, used, tx),
+            Some(Staged::Free) => {
+                tx.free_blocks(Run { start: u64::from(std::mem::take(&mut self.lba)), len: 1 });
+                (self.page, self.lines_known) = (None, 0);
+                return true;
+            }
+            None => {}
         }
+        false
     }
 
     /// Whether the inode may have capabilities, as far as is known without the device.
@@ -124,33 +138,50 @@ impl Xattrs {
         Ok(self.position(acl::DEFAULT).map(|at| &self.attributes[at].1[..]))
     }
 
-    /// Stages the access ACL, if there is one, as it is after a `chmod` to `mode`. Returns the value before, for [`restore`](Self::restore).
+    /// Stages what follows from a change of attributes: the access ACL as it is after a `chmod` to `mode`, and no capabilities if it `sheds` them.
+    /// Returns all attributes before, for [`restore`](Self::restore), if that changes any.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn follow_mode<D: BlockPort + WriteLog>(
+    pub fn follow<D: BlockPort + WriteLog>(
         &mut self,
         core: &Core<D>,
         ino: u32,
-        mode: u16,
-    ) -> Result<Option<Vec<u8>>> {
-        self.load(core, ino)?;
-        let Some(at) = self.position(acl::ACCESS) else { return Ok(None) };
-        let value = acl::after_chmod(&self.attributes[at].1, mode)?;
-        let before = std::mem::replace(&mut self.attributes[at].1, value);
-        let mut page = Box::new([0; PAGE]);
-        // As many entries as before, so it fits.
-        if let Some(used) = XattrHeader::encode(&mut page, ino, &self.attributes) {
-            self.staged = Some((page, used));
+        mode: Option<u16>,
+        sheds: bool,
+    ) -> Result<Option<Attributes>> {
+        let sheds = sheds && self.may_have_capability();
+        if self.lba == 0 || (mode.is_none() && !sheds) {
+            return Ok(None);
         }
-        Ok(Some(before))
+        self.load(core, ino)?;
+        let list = mode.and_then(|mode| Some((self.position(acl::ACCESS)?, mode)));
+        let capability = self.position(CAPABILITY).filter(|_| sheds);
+        if list.is_none() && capability.is_none() {
+            return Ok(None);
+        }
+        let mut attributes = self.attributes.clone();
+        if let Some((at, mode)) = list {
+            attributes[at].1 = acl::after_chmod(&attributes[at].1, mode)?;
+        }
+        if let Some(at) = capability {
+            attributes.remove(at);
+        }
+        self.staged = Some(if attributes.is_empty() {
+            Staged::Free
+        } else {
+            let mut page = Box::new([0; PAGE]);
+            let used = XattrHeader::encode(&mut page, ino, &attributes).ok_or(Error::NoSpace)?;
+            Staged::Page(page, used)
+        });
+        Ok(Some(std::mem::replace(&mut self.attributes, attributes)))
     }
 
-    /// Takes back what [`follow_mode`](Self::follow_mode) did.
-    pub fn restore(&mut self, before: Option<Vec<u8>>) {
+    /// Takes back what [`follow`](Self::follow) did.
+    pub fn restore(&mut self, before: Option<Attributes>) {
         self.staged = None;
-        if let (Some(before), Some(at)) = (before, self.position(acl::ACCESS)) {
-            self.attributes[at].1 = before;
+        if let Some(before) = before {
+            self.attributes = before;
         }
     }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use amphi_conformance::random;
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountError, MountOptions, fsck};
+use amphi_ssd::{Profile, Ssd};
 use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, SetAttr, WriteMode};
 
 #[path = "fsck_image/memory.rs"]
@@ -255,4 +256,45 @@ fn reserved_space_is_there_when_all_else_is_full() {
     fs.fsync(reserved, false).unwrap();
     fs.unmount().unwrap();
     assert!(fsck::check(&*device, &mut |_| ()).unwrap().is_clean());
+}
+
+/// A page that fails after some of its bytes were stored in the log costs its file that page, not the mount.
+#[test]
+fn a_power_cut_with_an_unreadable_page_in_the_log_leaves_a_file_system_that_mounts() {
+    let device = Arc::new(Ssd::in_memory(&Profile::named("free").expect("built in"), 64 << 20));
+    ByteFs::format(&*device, &FormatOptions::default()).unwrap();
+    let fs = ByteFs::mount(Arc::clone(&device), options()).unwrap();
+    let file = |text| {
+        let created = fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT).unwrap();
+        fs.write(created.attr.ino, 0, &[1; 8192], WriteMode::default(), &Cred::ROOT).unwrap();
+        fs.fsync(created.attr.ino, false).unwrap();
+        created.attr.ino
+    };
+    let whole = file("whole");
+    let known = device.mapped_pages();
+    let damaged = file("damaged");
+    let mut pages = device.mapped_pages();
+    pages.retain(|page| !known.contains(page));
+    assert_eq!(pages.len(), 2, "its data went by block");
+    fs.write(damaged, 100, &[2; 64], WriteMode::default(), &Cred::ROOT).unwrap();
+    fs.fsync(damaged, false).unwrap();
+    assert!(device.spoil(pages[0].0));
+    device.power_cut(1);
+    drop(fs);
+    let device = Arc::into_inner(device).expect("nobody else has it").restart().expect("it powers up");
+    let fs = ByteFs::mount(Arc::new(device), options()).expect("one bad page is no reason not to mount");
+    let mut page = [0; 4096];
+    assert!(matches!(fs.read(damaged, 0, &mut page, false), Err(Error::Io(_))));
+    for (ino, at) in [(damaged, 4096), (whole, 0), (whole, 4096)] {
+        assert_eq!(fs.read(ino, at, &mut page, false), Ok(4096));
+        assert_eq!(page, [1; 4096]);
+    }
+    fs.write(damaged, 0, &[3; 4096], WriteMode::default(), &Cred::ROOT)
+        .expect("a whole page needs none before it");
+    fs.fsync(damaged, false).unwrap();
+    let device = Arc::clone(fs.device());
+    fs.unmount().unwrap();
+    let fs = ByteFs::mount(device, options()).unwrap();
+    assert_eq!(fs.read(damaged, 0, &mut page, false), Ok(4096));
+    assert_eq!(page, [3; 4096]);
 }
