@@ -46,6 +46,9 @@ pub struct Serving {
     /// sync (every write is durable when it returns, and fsync costs nothing); and of ByteFS
     /// data=ordered|journal, variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, inodes=N, commit=SECONDS;
     /// trace=FILE records what is done, for amphi crash run --workload trace and amphi bench run trace.
+    /// transport=auto|ring|device is how requests come from the kernel: ring is FUSE over io_uring, which serves programs on
+    /// the processor they run on and needs Linux 6.14 with /sys/module/fuse/parameters/enable_uring set; device is /dev/fuse; auto
+    /// (the default) is ring where the kernel offers it.
     #[arg(short = 'o', value_name = "OPTION", value_delimiter = ',')]
     option: Vec<String>,
     /// Stay in the foreground; Ctrl-C unmounts.
@@ -227,6 +230,9 @@ fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use)> 
                 let path = std::path::absolute(&other["trace=".len()..]);
                 using.trace = Some(path.with_context(|| format!("`{other}` names no file"))?);
             }
+            other if other.starts_with("transport=") => {
+                options.transport = other["transport=".len()..].parse()?;
+            }
             other if other.contains('=') => using.words.push(other.to_owned()),
             other => bail!("`{other}` is not a mount option of Amphi; see amphi mount --help"),
         }
@@ -245,6 +251,7 @@ fn dilation(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use amphi_front_fuse::Transport;
 
     #[test]
     fn mount_options_are_read_and_unknown_ones_named() {
@@ -261,6 +268,9 @@ mod tests {
         assert_eq!(using, Use { read_only: true, access_times: AccessTimes::Never, words, trace: None });
         let trace = read(&["trace=ops.txt"]).unwrap().1.trace.expect("a file");
         assert!(trace.is_absolute() && trace.ends_with("ops.txt"), "{}", trace.display());
+        assert_eq!(read(&["transport=device"]).unwrap().0.transport, Transport::Device);
+        let error = read(&["transport=post"]).unwrap_err().to_string();
+        assert!(error.contains("`post`") && error.contains("ring"), "{error}");
         let error = mount_options(image.path(), &["fast".into()]).unwrap_err().to_string();
         assert!(error.contains("`fast`"), "{error}");
     }

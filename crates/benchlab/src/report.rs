@@ -8,8 +8,11 @@ use crate::operation::Operation;
 /// Version of the JSON: another number if a field goes away or changes its meaning.
 pub const SCHEMA: u32 = 1;
 
-/// The name of ours through FUSE.
+/// The name of ours through FUSE and `/dev/fuse`.
 pub const MOUNTED: &str = "fuse";
+
+/// The name of ours through FUSE and the kernel's rings.
+pub const RINGS: &str = "fuse-ring";
 
 /// A whole run.
 #[derive(Clone, Debug, Serialize)]
@@ -67,6 +70,8 @@ pub struct Line {
     pub ratios: Vec<Ratio>,
     /// Our mount against the trivial one, if both took part.
     pub share: Option<Share>,
+    /// Our mount through rings against the trivial one, which has none, if both took part.
+    pub ring_share: Option<Share>,
 }
 
 /// One operation on one peer.
@@ -170,11 +175,12 @@ impl Line {
         };
         let ratios = peers.iter().enumerate().filter(|(_, peer)| peer.ours).filter_map(ratio).collect();
         let trivial = peers.iter().position(|peer| peer.trivial);
-        let mounted = peers.iter().position(|peer| peer.ours && peer.name == MOUNTED);
-        let share = trivial
-            .zip(mounted)
-            .and_then(|(trivial, mounted)| times_longer(&samples[trivial], &samples[mounted]));
-        Self { operation: operation.name(), threads, results, ratios, share }
+        let share = |name: &str| {
+            let mounted = peers.iter().position(|peer| peer.ours && peer.name == name)?;
+            times_longer(&samples[trivial?], &samples[mounted])
+        };
+        let (share, ring_share) = (share(MOUNTED), share(RINGS));
+        Self { operation: operation.name(), threads, results, ratios, share, ring_share }
     }
 
     /// The line as text: medians in µs, then the ratios with their spread over the rounds.
@@ -190,17 +196,13 @@ impl Line {
         };
         let cells: String = self.results.iter().map(cell).collect();
         let ratios: String = self.ratios.iter().map(ratio).collect();
-        let share = self.share.as_ref().map(|share| {
+        let share = |share: &Share| {
             let spread = format!("({:.2}-{:.2})", share.min, share.max);
             format!("{:>6.2} {spread:<13}", share.p50)
-        });
+        };
+        let shares: String = self.share.iter().chain(&self.ring_share).map(share).collect();
         let best = self.ratios.first().map_or("", |ratio| ratio.best.as_str());
-        format!(
-            "{:<27}{:>3}{cells} {ratios} {}{best}",
-            self.operation,
-            self.threads,
-            share.unwrap_or_default()
-        )
+        format!("{:<27}{:>3}{cells} {ratios} {shares}{best}", self.operation, self.threads)
     }
 }
 
@@ -211,8 +213,17 @@ impl Report {
         let names: String = self.peers.iter().map(|peer| format!("{:>11}", peer.name)).collect();
         let ours = self.peers.iter().filter(|peer| peer.ours);
         let ratios: String = ours.map(|peer| format!("{:<21}", format!("   best / {}", peer.name))).collect();
-        let share = if self.peers.iter().any(|peer| peer.trivial) { "trivial / fuse      " } else { "" };
-        format!("{:<27}{:>3}{names} {ratios} {share}best", "p50 in µs", "thr")
+        let has = |wanted: &dyn Fn(&Peer) -> bool| self.peers.iter().any(wanted);
+        let has_trivial = has(&|peer| peer.trivial);
+        let share = |name: &str| {
+            if has_trivial && has(&|peer| peer.name == name) {
+                format!("{:<20}", format!("trivial / {name}"))
+            } else {
+                String::new()
+            }
+        };
+        let shares = share(MOUNTED) + &share(RINGS);
+        format!("{:<27}{:>3}{names} {ratios} {shares}best", "p50 in µs", "thr")
     }
 }
 
@@ -267,11 +278,22 @@ mod tests {
 
     #[test]
     fn our_mount_is_compared_with_the_trivial_one_which_is_nobodys_rival() {
-        let peers = [peer(MOUNTED, true, true), peer("trivial", false, false), peer("tmpfs", false, false)];
-        let all = [samples(&[&[20], &[40]]), samples(&[&[18], &[20]]), samples(&[&[60], &[60]])];
+        let peers = [
+            peer(MOUNTED, true, true),
+            peer(RINGS, true, true),
+            peer("trivial", false, false),
+            peer("tmpfs", false, false),
+        ];
+        let all = [
+            samples(&[&[20], &[40]]),
+            samples(&[&[9], &[10]]),
+            samples(&[&[18], &[20]]),
+            samples(&[&[60], &[60]]),
+        ];
         let line = Line::of(Operation::Create, 1, &peers, &all);
         assert_eq!(line.ratios[0].best, "tmpfs");
         assert_eq!(line.share, Some(Share { p50: 18.0 / 20.0, min: 0.5, max: 0.9 }));
+        assert_eq!(line.ring_share, Some(Share { p50: 18.0 / 9.0, min: 2.0, max: 2.0 }));
         assert!(line.text().contains("0.90 (0.50-0.90)"), "{}", line.text());
     }
 

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Error, Result};
+use anyhow::{Error, Result, anyhow};
 
-use crate::idle::{self, IdlePolling};
+use crate::idle;
 use crate::interleave::{self, Seat};
 use crate::kernel::Mounted;
 use crate::operation::{ALL, Operation};
 use crate::peers::{self, Backing, Daemon, Disk, Tmpfs, Workspace};
-use crate::report::{Line, MOUNTED, Peer, Report, SCHEMA, Unavailable};
+use crate::report::{Line, MOUNTED, Peer, RINGS, Report, SCHEMA, Unavailable};
+use crate::rings;
 
 /// How to run it.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct Settings {
     pub only: Vec<String>,
     /// Whether idle processors of a virtual machine poll before they halt, for as long as the run takes.
     pub poll_idle: bool,
+    /// Whether the kernel offers rings, for as long as the run takes.
+    pub offer_rings: bool,
 }
 
 /// What a run tells while it goes on.
@@ -62,13 +65,14 @@ struct Made {
 /// Runs the operations on every file system that this machine has.
 ///
 /// # Errors
-/// Ours cannot be made, or idle processors cannot be told to poll. What else cannot is in the report.
+/// Ours cannot be made, idle processors cannot be told to poll, or the kernel cannot be told to offer rings. What else cannot is in the report.
 pub fn run(
     settings: &Settings,
     go_on: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Report> {
-    let _polling = settings.poll_idle.then(IdlePolling::begin).transpose()?;
+    let _polling = settings.poll_idle.then(idle::begin_polling).transpose()?;
+    let _offer = settings.offer_rings.then(rings::offer).transpose()?;
     let mut report = Report {
         schema: SCHEMA,
         rounds: settings.rounds,
@@ -120,14 +124,22 @@ fn make(settings: &Settings, go_on: &dyn Fn() -> bool, report: &mut Report) -> R
             Err(reason) => report.unavailable.push(Unavailable { name: name.to_owned(), reason }),
         }
     };
-    let daemon = peers::mounted(&workspace, &settings.amphi, MOUNTED, "async");
-    let what = "ByteFS mounted through FUSE, on an SSD without delays".to_owned();
+    let daemon = peers::mounted(&workspace, &settings.amphi, MOUNTED, "transport=device");
+    let what =
+        "ByteFS mounted through FUSE, on an SSD without delays; requests come through /dev/fuse".to_owned();
     take(MOUNTED, what, true, true, daemon.as_ref().map(Daemon::directory));
-    let sync = peers::mounted(&workspace, &settings.amphi, SYNC, "sync");
-    let what = "the same, mounted with -o sync: every write is durable when it returns".to_owned();
+    let ring = if rings::are_offered() {
+        peers::mounted(&workspace, &settings.amphi, RINGS, "transport=ring")
+    } else {
+        Err(anyhow!("the kernel's FUSE driver offers no io_uring; --offer-rings has it do so for the run"))
+    };
+    let what = "the same; requests come through io_uring, to the processor they are made on".to_owned();
+    take(RINGS, what, true, true, ring.as_ref().map(Daemon::directory));
+    let sync = peers::mounted(&workspace, &settings.amphi, SYNC, "sync,transport=device");
+    let what = "as fuse, mounted with -o sync: every write is durable when it returns".to_owned();
     take(SYNC, what, true, true, sync.as_ref().map(Daemon::directory));
     let trivial = peers::trivial(&workspace, &settings.amphi);
-    let what = "the least a file system can do behind FUSE: memory, nothing durable".to_owned();
+    let what = "the least a file system can do behind FUSE: memory, nothing durable; requests come through /dev/fuse".to_owned();
     take(TRIVIAL, what, false, false, trivial.as_ref().map(Daemon::directory));
     let mut disks = Vec::new();
     for (name, kind, backing) in DISKS {
@@ -146,7 +158,7 @@ fn make(settings: &Settings, go_on: &dyn Fn() -> bool, report: &mut Report) -> R
         seats,
         _disks: disks,
         _tmpfs: tmpfs.into_iter().collect(),
-        _daemons: daemon.into_iter().chain(sync).chain(trivial).collect(),
+        _daemons: daemon.into_iter().chain(ring).chain(sync).chain(trivial).collect(),
         _workspace: workspace,
     })
 }

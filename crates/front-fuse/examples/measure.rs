@@ -1,7 +1,7 @@
 //! What the FUSE path itself costs: the model behind a mount, and how long single operations take on it.
 //!
-//! `cargo run --release -p amphi-front-fuse --example measure -- [THREADS [DIR]]`. With DIR, a directory that exists already is measured instead, for
-//! comparison: a tmpfs, an ext4.
+//! `cargo run --release -p amphi-front-fuse --example measure -- [auto|ring|device [DIR]]`. With DIR, a directory that exists already is measured instead,
+//! for comparison: a tmpfs, an ext4.
 
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use amphi_front_fuse::{MountOptions, mount};
+use amphi_front_fuse::{MountOptions, Transport, mount};
 use amphi_model::Model;
 use amphi_rt::time::now_ns;
 use amphi_vfs::{Cred, FileSystem, Ino, SetAttr};
@@ -18,7 +18,7 @@ const ROUNDS: usize = 5_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let threads = arguments.next().map_or(Ok(0), |text| text.parse())?;
+    let transport = arguments.next().map_or(Ok(Transport::Auto), |text| text.parse())?;
     if let Some(directory) = arguments.next() {
         return measure(&PathBuf::from(directory).join("measured"));
     }
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let model = Model::new();
     let uid = Some(rustix::process::geteuid().as_raw());
     model.setattr(Ino::ROOT, &SetAttr { uid, ..SetAttr::default() }, &Cred::ROOT)?;
-    let options = MountOptions { threads, ..MountOptions::default() };
+    let options = MountOptions { transport, ..MountOptions::default() };
     let session = mount(Arc::new(model), directory.path(), &options)?;
     let outcome = measure(&directory.path().join("measured"));
     session.unmount()?;

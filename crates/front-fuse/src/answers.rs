@@ -1,55 +1,51 @@
-//! Results of file-system operations as answers to the kernel.
+//! What requests are answered with, whichever way they came.
 
 use std::time::Duration;
 
-use amphi_vfs::{Attr, Entry, Error, Result};
-use fuser::{Generation, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr};
+use amphi_vfs::Result;
+use fuser::Errno;
 
-use crate::attributes::{absent, file_attr};
 use crate::errno::{errno, errno_or_absent};
 
 /// How long the kernel may believe names and attributes: as good as for ever, since all changes go through it.
 pub(crate) const VALID: Duration = Duration::from_secs(86_400);
 
-pub(crate) fn answer_entry(reply: ReplyEntry, result: Result<Entry>) {
+/// An answer, or the error that the program sees.
+pub(crate) type Answer<T> = std::result::Result<T, Errno>;
+
+/// The answer to a question for extended attributes.
+#[derive(Debug)]
+pub(crate) enum Xattr {
+    /// How long it is, in bytes, for who offered no room.
+    Size(u32),
+    /// What it is.
+    Value(Vec<u8>),
+}
+
+/// The value, or its size if the caller offers no room.
+pub(crate) fn xattr_that_fits(room: u32, result: Result<Vec<u8>>) -> Answer<Xattr> {
     match result {
-        Ok(entry) => {
-            let generation = Generation(u64::from(entry.attr.generation));
-            reply.entry(&VALID, &file_attr(&entry.attr), generation);
-        }
-        Err(error) => reply.error(errno(&error)),
+        Ok(value) if room == 0 => Ok(Xattr::Size(value.len() as u32)),
+        Ok(value) if value.len() <= room as usize => Ok(Xattr::Value(value)),
+        Ok(_) => Err(Errno::ERANGE),
+        Err(error) => Err(errno_or_absent(&error)),
     }
 }
 
-pub(crate) fn answer_empty(reply: ReplyEmpty, result: Result<()>) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(&error)),
-    }
+/// What became of an operation, for a program.
+pub(crate) trait OrErrno<T> {
+    /// Errors as [`errno`] has them.
+    fn or_errno(self) -> Answer<T>;
+    /// Errors as [`errno_or_absent`] has them.
+    fn or_absent(self) -> Answer<T>;
 }
 
-/// Answers with a value, or its size if the caller offers no room.
-pub(crate) fn answer_xattr(reply: ReplyXattr, room: u32, result: Result<Vec<u8>>) {
-    match result {
-        Ok(value) if room == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() <= room as usize => reply.data(&value),
-        Ok(_) => reply.error(errno(&Error::BufferTooSmall)),
-        Err(error) => reply.error(errno_or_absent(&error)),
+impl<T> OrErrno<T> for Result<T> {
+    fn or_errno(self) -> Answer<T> {
+        self.map_err(|error| errno(&error))
     }
-}
 
-/// Answers with attributes.
-pub(crate) fn answer_attr(reply: ReplyAttr, result: Result<Attr>) {
-    match result {
-        Ok(attr) => reply.attr(&VALID, &file_attr(&attr)),
-        Err(error) => reply.error(errno(&error)),
-    }
-}
-
-/// Answers a lookup; that a name is absent may be remembered, too.
-pub(crate) fn answer_lookup(reply: ReplyEntry, result: Result<Entry>) {
-    match result {
-        Err(Error::NotFound) => reply.entry(&VALID, &absent(), Generation(0)),
-        result => answer_entry(reply, result),
+    fn or_absent(self) -> Answer<T> {
+        self.map_err(|error| errno_or_absent(&error))
     }
 }

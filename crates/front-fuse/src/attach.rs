@@ -59,6 +59,16 @@ pub enum MountError {
         /// What the kernel or the helper said.
         reason: String,
     },
+    /// The kernel offers no rings, and nothing else was asked for.
+    #[error(
+        "the kernel's FUSE driver offers no io_uring: run `echo 1 > /sys/module/fuse/parameters/enable_uring` as root (Linux 6.14 or later), or mount with -o transport=device"
+    )]
+    NoRing,
+    /// This process may not have rings, and nothing else was asked for.
+    #[error(
+        "io_uring cannot be used ({0}): see /proc/sys/kernel/io_uring_disabled, or mount with -o transport=device"
+    )]
+    RingRefused(std::io::Error),
     /// The kernel's first request could not be answered.
     #[error("the kernel's FUSE driver does not agree: {0}")]
     Handshake(std::io::Error),
@@ -97,9 +107,10 @@ pub(crate) fn prepare(path: &Path, options: &MountOptions) -> Result<PathBuf, Mo
 
 /// Whether `path` is a FUSE mount whose server is gone ("Transport endpoint is not connected").
 ///
-/// `stat` may still answer from what the kernel remembers; `statfs` always asks.
+/// `stat` may still answer from what the kernel remembers; `statfs` always asks. While the rings of a killed server are taken down, requests are cancelled.
 fn is_dead(path: &Path) -> bool {
-    rustix::fs::statfs(path).is_err_and(|cause| matches!(cause, Errno::NOTCONN | Errno::CONNABORTED))
+    let of_the_dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
+    rustix::fs::statfs(path).is_err_and(|cause| of_the_dead.contains(&cause))
 }
 
 /// Whether a mount of this program is on top of `path`.

@@ -6,23 +6,40 @@
 use amphi_vfs::{Capabilities, Cred};
 use fuser::Request;
 
-/// The caller of a request that the kernel has permitted. `umask` are the permission bits that what it makes shall not have.
-pub(crate) fn permitted(request: &Request, umask: u32) -> Cred {
-    let capabilities = if request.uid() == 0 { Capabilities::ALL } else { Capabilities::NONE };
-    let umask = (umask & 0o777) as u16;
-    Cred { uid: request.uid(), gid: request.gid(), groups: Vec::new(), capabilities, umask }
+/// What a request says of its caller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Thread number; 0 for one that this process cannot see.
+    pub(crate) thread: u32,
 }
 
-/// The caller of a request with its supplementary groups and capabilities; none if this process cannot see the thread.
-pub(crate) fn in_full(request: &Request) -> Option<Cred> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", request.pid())).ok()?;
-    let (groups, capabilities) = parse(&status);
-    Some(Cred { uid: request.uid(), gid: request.gid(), groups, capabilities, umask: 0 })
+impl From<&Request> for Caller {
+    fn from(request: &Request) -> Self {
+        Self { uid: request.uid(), gid: request.gid(), thread: request.pid() }
+    }
 }
 
-/// As [`in_full`], without any group or capability if they cannot be known.
-pub(crate) fn at_least(request: &Request) -> Cred {
-    in_full(request).unwrap_or_else(|| permitted(request, 0).without_capabilities())
+impl Caller {
+    /// The caller of a request that the kernel has permitted. `umask` are the permission bits that what it makes shall not have.
+    pub(crate) fn permitted(self, umask: u32) -> Cred {
+        let capabilities = if self.uid == 0 { Capabilities::ALL } else { Capabilities::NONE };
+        let umask = (umask & 0o777) as u16;
+        Cred { uid: self.uid, gid: self.gid, groups: Vec::new(), capabilities, umask }
+    }
+
+    /// The caller with its supplementary groups and capabilities; none if this process cannot see the thread.
+    pub(crate) fn in_full(self) -> Option<Cred> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread)).ok()?;
+        let (groups, capabilities) = parse(&status);
+        Some(Cred { uid: self.uid, gid: self.gid, groups, capabilities, umask: 0 })
+    }
+
+    /// As [`in_full`](Self::in_full), without any group or capability if they cannot be known.
+    pub(crate) fn at_least(self) -> Cred {
+        self.in_full().unwrap_or_else(|| self.permitted(0).without_capabilities())
+    }
 }
 
 /// Bits of the kernel's capability sets and what they are here.

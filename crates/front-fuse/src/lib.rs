@@ -8,15 +8,17 @@
 //! - `options` what a mount can be asked for
 //! - `attach` `/dev/fuse`, `mount(2)` and `fusermount3`, dead mounts, unmounting
 //! - `session` a mount's life
-//! - `serve` kernel requests to file-system operations
+//! - `operations` kernel requests to file-system operations
+//! - `serve` requests and answers through `/dev/fuse`
+//! - `ring` requests and answers through io_uring
 //! - `negotiate` what the kernel may do by itself
-//! - `answers` results as answers
+//! - `answers` what requests are answered with
 //! - `listing` the two ways to list a directory
 //! - `room` what finds none is tried again, as a removed file may still be on its way out
 //! - `trim` the request behind `fstrim`
 //! - `caller` who asks
 //! - `attributes` and `errno` the translations, one table each
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod answered;
 mod answers;
@@ -26,12 +28,14 @@ mod caller;
 mod errno;
 mod listing;
 mod negotiate;
+mod operations;
 mod options;
+mod ring;
 mod room;
 mod serve;
 mod session;
 mod trim;
 
 pub use attach::{MountError, detach, unmount};
-pub use options::MountOptions;
-pub use session::{Session, mount, mount_server};
+pub use options::{MountOptions, Transport, UnknownTransport};
+pub use session::{Session, kernel_offers_rings, mount, mount_server};

@@ -1,17 +1,17 @@
 //! Listing a directory: names alone, or names with the attributes that a program usually asks for next.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
-use amphi_vfs::{DirEntry, Entry, FileSystem, FileType, Ino, Name, Result};
-use fuser::{Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use amphi_vfs::{Attr, DirEntry, Entry, FileSystem, FileType, Ino, Name, Result};
 
 use crate::answered::Answered;
-use crate::answers::VALID;
-use crate::attributes::{file_attr, kind};
 
 /// Names fetched at a time: about what fits one 4 KB answer with attributes.
 const BATCH: usize = 24;
+
+/// Takes an entry; true if it had no room for it.
+pub(crate) type AddName<'a> = dyn FnMut(&DirEntry<'_>) -> bool + 'a;
+
+/// Takes a name with the cookie of what comes after it and the attributes of what it names; true if it had no room for it.
+pub(crate) type AddAttr<'a> = dyn FnMut(&[u8], u64, &Attr) -> bool + 'a;
 
 /// A name remembered between listing the directory and looking the name up.
 struct Listed {
@@ -22,15 +22,8 @@ struct Listed {
 }
 
 /// Names, types and inode numbers.
-pub(crate) fn plain<F: FileSystem>(fs: &F, dir: Ino, cookie: u64, reply: &mut ReplyDirectory) -> Result<()> {
-    fs.readdir(dir, cookie, &mut |entry: DirEntry<'_>| {
-        !reply.add(
-            INodeNo(entry.ino.0),
-            entry.next_cookie,
-            kind(entry.file_type),
-            OsStr::from_bytes(entry.name),
-        )
-    })
+pub(crate) fn plain<F: FileSystem>(fs: &F, dir: Ino, cookie: u64, add: &mut AddName<'_>) -> Result<()> {
+    fs.readdir(dir, cookie, &mut |entry: DirEntry<'_>| !add(&entry))
 }
 
 /// Looks `name` up for `thread`, with attributes read after that was noted.
@@ -54,7 +47,7 @@ pub(crate) fn with_attributes<F: FileSystem>(
     dir: Ino,
     mut cookie: u64,
     thread: u32,
-    reply: &mut ReplyDirectoryPlus,
+    add: &mut AddAttr<'_>,
 ) -> Result<()> {
     let mut batch = Vec::with_capacity(BATCH);
     loop {
@@ -75,7 +68,7 @@ pub(crate) fn with_attributes<F: FileSystem>(
         let Some(last) = batch.last() else { return Ok(()) };
         cookie = last.next_cookie;
         for listed in &batch {
-            if !add_with_attributes(fs, answered, dir, listed, thread, reply) {
+            if !add_with_attributes(fs, answered, dir, listed, thread, add) {
                 return Ok(());
             }
         }
@@ -89,7 +82,7 @@ fn add_with_attributes<F: FileSystem>(
     dir: Ino,
     listed: &Listed,
     thread: u32,
-    reply: &mut ReplyDirectoryPlus,
+    add: &mut AddAttr<'_>,
 ) -> bool {
     // `.` and `..` are the only names that `Name` refuses. The kernel takes no reference on them.
     let (attr, referenced) = match Name::new(&listed.name) {
@@ -104,14 +97,7 @@ fn add_with_attributes<F: FileSystem>(
         },
         Err(_) => return true,
     };
-    let full = reply.add(
-        INodeNo(attr.ino.0),
-        listed.next_cookie,
-        OsStr::from_bytes(&listed.name),
-        &VALID,
-        &file_attr(&attr),
-        Generation(u64::from(attr.generation)),
-    );
+    let full = add(&listed.name, listed.next_cookie, &attr);
     if full && referenced {
         fs.forget(attr.ino, 1);
     }

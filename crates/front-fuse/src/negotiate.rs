@@ -1,9 +1,11 @@
 //! What is agreed with the kernel when a mount starts: what it may remember and do by itself, and how large requests get.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use fuser::{InitFlags, KernelConfig};
 
-/// Largest write request, in bytes.
-const WRITE_BYTES_MAX: u32 = 1 << 20;
+/// Largest request with data, in bytes.
+pub(crate) const WRITE_BYTES_MAX: u32 = 1 << 20;
 
 /// What we want of the kernel where it can.
 ///
@@ -33,21 +35,56 @@ const WANTED: [InitFlags; 14] = [
     InitFlags::FUSE_DONT_MASK,
 ];
 
-/// Asks for all that is wanted.
-///
-/// # Errors
-/// A kernel without what this front end is built on.
-pub(crate) fn negotiate(config: &mut KernelConfig) -> std::io::Result<()> {
-    for flag in WANTED {
-        if config.add_capabilities(flag).is_err() {
-            tracing::debug!("the kernel's FUSE driver lacks {flag:?}");
+/// What is to be agreed, and whether it was.
+#[derive(Debug)]
+pub(crate) struct Negotiation {
+    /// Whether requests shall come through rings.
+    wants_rings: bool,
+    /// Whether the kernel can do without them as well.
+    insists: bool,
+    has_rings: AtomicBool,
+}
+
+impl Negotiation {
+    pub(crate) const fn new(wants_rings: bool, insists: bool) -> Self {
+        Self { wants_rings, insists, has_rings: AtomicBool::new(false) }
+    }
+
+    /// Whether the kernel has agreed to use rings. It serves nobody before they are there.
+    pub(crate) fn has_rings(&self) -> bool {
+        self.has_rings.load(Ordering::Relaxed)
+    }
+
+    /// Whether rings were insisted on in vain.
+    pub(crate) fn lacks_rings(&self) -> bool {
+        self.insists && !self.has_rings()
+    }
+
+    /// Asks for all that is wanted.
+    ///
+    /// # Errors
+    /// A kernel without what this front end is built on, or without the rings that are insisted on.
+    pub(crate) fn negotiate(&self, config: &mut KernelConfig) -> std::io::Result<()> {
+        for flag in WANTED {
+            if config.add_capabilities(flag).is_err() {
+                tracing::debug!("the kernel's FUSE driver lacks {flag:?}");
+            }
         }
+        if !config.capabilities().contains(InitFlags::FUSE_NO_OPEN_SUPPORT) {
+            return Err(std::io::Error::other("it is too old: Linux 5.1 or newer is needed"));
+        }
+        if let Err(largest) = config.set_max_write(WRITE_BYTES_MAX) {
+            tracing::debug!("write requests are limited to {largest} bytes");
+        }
+        if self.wants_rings {
+            // The entries of rings have no room for more; where the kernel reads ahead less, there is nothing to limit.
+            let _ = config.set_max_readahead(WRITE_BYTES_MAX);
+            let agreed = config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok();
+            self.has_rings.store(agreed, Ordering::Relaxed);
+            if self.lacks_rings() {
+                return Err(std::io::Error::other("it offers no io_uring"));
+            }
+        }
+        Ok(())
     }
-    if !config.capabilities().contains(InitFlags::FUSE_NO_OPEN_SUPPORT) {
-        return Err(std::io::Error::other("it is too old: Linux 5.1 or newer is needed"));
-    }
-    if let Err(largest) = config.set_max_write(WRITE_BYTES_MAX) {
-        tracing::debug!("write requests are limited to {largest} bytes");
-    }
-    Ok(())
 }

@@ -1,5 +1,38 @@
 //! What a mount can be asked for.
 
+use std::str::FromStr;
+
+/// How requests get from the kernel to this process and answers back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Rings where the kernel offers them, else the device.
+    #[default]
+    Auto,
+    /// FUSE over io_uring: programs are served on the processor they run on. Needs Linux 6.14 and the kernel's permission
+    /// (`/sys/module/fuse/parameters/enable_uring`).
+    Ring,
+    /// Reads and writes of `/dev/fuse`, which every kernel has.
+    Device,
+}
+
+impl FromStr for Transport {
+    type Err = UnknownTransport;
+
+    fn from_str(name: &str) -> Result<Self, UnknownTransport> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "ring" => Ok(Self::Ring),
+            "device" => Ok(Self::Device),
+            other => Err(UnknownTransport(other.to_owned())),
+        }
+    }
+}
+
+/// A word that names no [`Transport`].
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no transport; there are auto, ring and device")]
+pub struct UnknownTransport(String);
+
 /// How to mount. [`MountOptions::default`] is a private read-write mount without device nodes and set-id programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
@@ -15,7 +48,9 @@ pub struct MountOptions {
     pub dev: bool,
     /// The kernel decides by owner and mode who may do what. Without that the server has to.
     pub kernel_permissions: bool,
-    /// Threads that serve requests; zero is one per CPU.
+    /// How requests come.
+    pub transport: Transport,
+    /// Threads that serve requests of the device; zero is one per CPU. Rings have their own.
     pub threads: usize,
     /// A mount whose server died at the same place is taken away first, instead of refusing to mount.
     pub replace_dead: bool,
@@ -30,6 +65,7 @@ impl Default for MountOptions {
             suid: false,
             dev: false,
             kernel_permissions: true,
+            transport: Transport::Auto,
             threads: 0,
             replace_dead: true,
         }
@@ -66,5 +102,12 @@ mod tests {
         assert_eq!(unchecked.kernel_options(), "");
         options.fsname = r"a,b\c".to_owned();
         assert_eq!(options.escaped_fsname(), r"a\,b\\c");
+    }
+
+    #[test]
+    fn transports_have_names() {
+        assert_eq!("ring".parse::<Transport>().unwrap(), Transport::Ring);
+        let error = "rings".parse::<Transport>().unwrap_err().to_string();
+        assert!(error.contains("`rings`") && error.contains("device"), "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! The life of a mount: attached, served, unmounted.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,14 +10,22 @@ use fuser::{Config, SessionACL};
 
 use crate::answered::Answered;
 use crate::attach::{self, MountError};
-use crate::options::MountOptions;
+use crate::negotiate::Negotiation;
+use crate::operations::Operations;
+use crate::options::{MountOptions, Transport};
+use crate::ring::Rings;
 use crate::serve::Server;
+
+/// What says whether the kernel offers rings.
+const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// A mounted file system. Dropping it detaches the mount and leaves what still runs on it to end by itself.
 #[derive(Debug)]
 pub struct Session {
     mountpoint: PathBuf,
     serving: Option<JoinHandle<std::io::Result<()>>>,
+    /// Threads of the rings, if requests come through such.
+    rings: Vec<JoinHandle<()>>,
 }
 
 /// Mounts `fs` on the directory `mountpoint` and serves it, from threads of its own, until it is unmounted.
@@ -32,11 +40,41 @@ pub fn mount<F: FileSystem + 'static>(
     options: &MountOptions,
 ) -> Result<Session, MountError> {
     let answered = Arc::new(Answered::new());
-    let kernel = Arc::clone(&answered);
-    begin(Server::new(fs, answered), mountpoint, options, |session| kernel.tell(session.notifier()))
+    let operations = Arc::new(Operations::new(fs, Arc::clone(&answered)));
+    let rings = wanted_rings(options.transport)?;
+    let negotiation = Arc::new(Negotiation::new(rings.is_some(), options.transport == Transport::Ring));
+    let server = Server::new(Arc::clone(&operations), Arc::clone(&negotiation));
+    // All that is left for the device are forgotten inodes and interrupts.
+    let threads = if rings.is_some() { 1 } else { options.threads };
+    let attached = attach(mountpoint, options)?;
+    let device = attached.device.try_clone().map_err(MountError::Handshake)?;
+    let begun = begin(server, attached, threads, |session| {
+        answered.tell(session.notifier());
+        match rings {
+            Some(rings) if negotiation.has_rings() => rings.serve(device, &operations),
+            _ => Vec::new(),
+        }
+    });
+    begun.map_err(|error| if negotiation.lacks_rings() { MountError::NoRing } else { error })
 }
 
-/// As [`mount`], for a front end that answers the kernel's requests itself.
+/// Rings, if they are wanted and to be had.
+fn wanted_rings(transport: Transport) -> Result<Option<Rings>, MountError> {
+    match transport {
+        Transport::Device => Ok(None),
+        Transport::Ring => Rings::new().map(Some).map_err(MountError::RingRefused),
+        Transport::Auto if !kernel_offers_rings() => Ok(None),
+        Transport::Auto => Ok(Rings::new().inspect_err(|cause| tracing::debug!("no rings: {cause}")).ok()),
+    }
+}
+
+/// Whether the kernel's FUSE driver offers to send requests through io_uring: it can, and may.
+#[must_use]
+pub fn kernel_offers_rings() -> bool {
+    std::fs::read(ENABLE_URING).is_ok_and(|text| text.starts_with(b"Y"))
+}
+
+/// As [`mount`], for a front end that answers the kernel's requests itself, through the device.
 ///
 /// # Errors
 /// As [`mount`].
@@ -45,21 +83,32 @@ pub fn mount_server<S: fuser::Filesystem + 'static>(
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<Session, MountError> {
-    begin(server, mountpoint, options, |_| ())
+    begin(server, attach(mountpoint, options)?, options.threads, |_| Vec::new())
 }
 
-/// Mounts and serves; `before_requests` sees the session before the first request is served.
-fn begin<S: fuser::Filesystem + 'static>(
-    server: S,
-    mountpoint: &Path,
-    options: &MountOptions,
-    before_requests: impl FnOnce(&fuser::Session<S>),
-) -> Result<Session, MountError> {
+/// A mount whose first request waits for an answer.
+struct Attached {
+    mountpoint: PathBuf,
+    device: OwnedFd,
+}
+
+fn attach(mountpoint: &Path, options: &MountOptions) -> Result<Attached, MountError> {
     let mountpoint = attach::prepare(mountpoint, options)?;
     let device = attach::mount(&mountpoint, options)?;
     tracing::debug!(fd = device.as_raw_fd(), mountpoint = %mountpoint.display(), "mounted");
+    Ok(Attached { mountpoint, device })
+}
+
+/// Serves what was attached; `before_requests` sees the session before the first request is served, and begins to serve rings.
+fn begin<S: fuser::Filesystem + 'static>(
+    server: S,
+    attached: Attached,
+    threads: usize,
+    before_requests: impl FnOnce(&fuser::Session<S>) -> Vec<JoinHandle<()>>,
+) -> Result<Session, MountError> {
+    let Attached { mountpoint, device } = attached;
     let mut config = Config::default();
-    config.n_threads = Some(match options.threads {
+    config.n_threads = Some(match threads {
         0 => amphi_rt::cpu::count(),
         threads => threads,
     });
@@ -71,9 +120,9 @@ fn begin<S: fuser::Filesystem + 'static>(
         let _ = attach::detach(&mountpoint);
         MountError::Handshake(cause)
     })?;
-    before_requests(&session);
+    let rings = before_requests(&session);
     let serving = task::spawn("fuse", move || session.run());
-    Ok(Session { mountpoint, serving: Some(serving) })
+    Ok(Session { mountpoint, serving: Some(serving), rings })
 }
 
 impl Session {
@@ -88,7 +137,25 @@ impl Session {
     /// # Errors
     /// What ended the serving threads other than an unmount.
     pub fn wait(mut self) -> std::io::Result<()> {
-        self.serving.take().map_or(Ok(()), JoinHandle::join)
+        let Some(serving) = self.serving.take() else { return Ok(()) };
+        let rings = std::mem::take(&mut self.rings);
+        if let Err(cause) = serving.join() {
+            // Nobody hears of forgotten inodes any more, which rings alone would go on without.
+            if !rings.is_empty()
+                && let Err(error) = self.detach()
+            {
+                tracing::warn!("{error}");
+            }
+            return Err(cause);
+        }
+        rings.into_iter().for_each(JoinHandle::join);
+        Ok(())
+    }
+
+    /// Whether requests come through rings.
+    #[must_use]
+    pub const fn has_rings(&self) -> bool {
+        !self.rings.is_empty()
     }
 
     /// Unmounts; programs that have files open or work in a directory there prevent it. [`wait`](Self::wait) returns afterwards.

@@ -3,27 +3,22 @@
 use std::ops::Range;
 
 use amphi_vfs::{Capabilities, Error, FileSystem, Result};
-use fuser::Request;
 
-use crate::caller;
+use crate::caller::Caller;
 
 /// `_IOWR('X', 121, struct fstrim_range)`
 pub(crate) const FITRIM: u32 = 0xc018_5879;
 
 /// `struct fstrim_range`: start, length and shortest run, in bytes, each a u64 of this machine's byte order. On return the length is what was discarded.
-const ARGUMENT_BYTES: usize = 24;
+pub(crate) const ARGUMENT_BYTES: usize = 24;
 
 /// Discards what the argument asks for. Answers the argument as the caller gets it back.
 ///
 /// # Errors
 /// [`Error::NotPermitted`] unless the caller may administer the system, or serves the mount; as [`FileSystem::discard_free`].
-pub(crate) fn trim<F: FileSystem>(
-    fs: &F,
-    request: &Request,
-    argument: &[u8],
-) -> Result<[u8; ARGUMENT_BYTES]> {
-    let serves = request.uid() == rustix::process::geteuid().as_raw();
-    if !serves && !caller::at_least(request).has(Capabilities::SYS_ADMIN) {
+pub(crate) fn trim<F: FileSystem>(fs: &F, caller: Caller, argument: &[u8]) -> Result<[u8; ARGUMENT_BYTES]> {
+    let serves = caller.uid == rustix::process::geteuid().as_raw();
+    if !serves && !caller.at_least().has(Capabilities::SYS_ADMIN) {
         return Err(Error::NotPermitted);
     }
     let (range, shortest) = asked_for(argument)?;

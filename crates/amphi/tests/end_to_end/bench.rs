@@ -49,7 +49,7 @@ fn a_measurement_prints_its_results_and_leaves_nothing() {
         report[list].as_array().expect("a list").iter().filter_map(|peer| peer["name"].as_str()).collect()
     };
     let (here, missing) = (names("peers"), names("unavailable"));
-    assert!(here.len() + missing.len() == 11 && here.contains(&"library"), "{here:?} and {missing:?}");
+    assert!(here.len() + missing.len() == 12 && here.contains(&"library"), "{here:?} and {missing:?}");
     let operations = report["operations"].as_array().expect("a list");
     assert_eq!(operations.len(), 2, "{report}");
     let has_rival = here.iter().any(|name| name.ends_with("-loop") || name.ends_with("-zram"));
@@ -61,6 +61,8 @@ fn a_measurement_prints_its_results_and_leaves_nothing() {
         }
         let is_mounted = here.contains(&"fuse") && here.contains(&"trivial");
         assert_eq!(operation["share"]["p50"].is_number(), is_mounted, "{operation}");
+        let has_rings = here.contains(&"fuse-ring") && here.contains(&"trivial");
+        assert_eq!(operation["ring_share"]["p50"].is_number(), has_rings, "{operation}");
         assert!(!has_rival || !operation["ratios"].as_array().expect("a list").is_empty(), "{operation}");
     }
     assert_eq!(leftovers(), [""; 0]);

@@ -15,6 +15,7 @@
 //! - `mapped` memory-mapped files, and what of them travels
 //! - `promises` rarer things that programs ask: kept, or refused as docs/posix.md says
 //! - `security` what nobody else gets: mounts, images, privileges
+//! - `rings` a mount whose requests come through io_uring
 //! - `rig` an image and its mount
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives real processes in real time")]
 
@@ -32,6 +33,7 @@ mod program_crashes;
 mod programs;
 mod promises;
 mod rig;
+mod rings;
 mod security;
 mod telemetry;
 mod traps;

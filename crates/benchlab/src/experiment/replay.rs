@@ -1,4 +1,4 @@
-//! A trace replayed on a scaled machine: from an empty device to counters, as a [`cell`](super::cell) is run.
+//! A trace replayed on a scaled machine: from an empty device to counters, as a [`cell`] is run.
 
 use std::sync::Arc;
 

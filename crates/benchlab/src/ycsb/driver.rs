@@ -243,10 +243,11 @@ impl Shared<'_> {
         name(chooser.draw(there, chance), key);
         if KINDS[kind] == "scan" {
             let records = 1 + chance.below(self.workload.scan_records_max);
-            return store.scan(key, records);
+            let bytes = key.len() + self.workload.store.value_bytes;
+            return Ok(store.scan(key, records)? * bytes as u64);
         }
         let get = || {
-            let found = store.get(key).map(|value| value.as_ref().len() as u64);
+            let found = store.get(key).map(|value| value.len() as u64);
             found.ok_or_else(|| StoreError::Lost(String::from_utf8_lossy(key).into_owned()))
         };
         // A change of one field begins with reading the record too, as in YCSB's binding for RocksDB: the store knows no fields.

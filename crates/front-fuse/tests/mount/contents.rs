@@ -180,3 +180,19 @@ fn ranges_are_reserved_punched_and_zeroed() {
     let collapse = fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4_096);
     assert_eq!(collapse, Err(rustix::io::Errno::OPNOTSUPP));
 }
+
+#[test]
+fn large_requests_arrive_whole() {
+    const MIB: usize = 1 << 20;
+    let Some(mounted) = Mounted::new() else { return };
+    let data: Vec<u8> = (0..5 * MIB + 4096).map(|at| (at * 7 % 253) as u8).collect();
+    let path = mounted.path("large");
+    write(&path, &data).unwrap();
+    assert!(read(&path).unwrap() == data);
+    let direct =
+        OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(&path).unwrap();
+    let mut buffer = vec![0; data.len() + 4096];
+    let aligned = buffer.as_ptr().align_offset(4096);
+    direct.read_exact_at(&mut buffer[aligned..aligned + data.len()], 0).unwrap();
+    assert!(buffer[aligned..aligned + data.len()] == data, "read directly");
+}

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use amphi_front_fuse::{MountError, MountOptions, Session, mount};
+use amphi_front_fuse::{MountError, MountOptions, Session, Transport};
 use amphi_model::{Limits, Model};
 use amphi_vfs::{Cred, FileSystem, Ino, SetAttr};
 use tempfile::TempDir;
+
+use crate::offered::{self, Offered};
 
 pub struct Mounted {
     session: Option<Session>,
@@ -21,11 +23,25 @@ pub fn can_mount() -> bool {
         "there is no /dev/fuse"
     } else if !is_root() && !Path::new("/usr/bin/fusermount3").exists() {
         "neither root nor fusermount3"
+    } else if crate::TRANSPORT == Transport::Ring && !offered::can_be() {
+        "the kernel's FUSE driver offers no io_uring"
     } else {
         return true;
     };
     println!("skipped: {reason}");
     false
+}
+
+/// Mounts as [`amphi_front_fuse::mount`] does; where requests shall come through rings the kernel is told to offer them for the moment.
+pub fn mount<F: FileSystem + 'static>(
+    fs: Arc<F>,
+    directory: &Path,
+    options: &MountOptions,
+) -> Result<Session, MountError> {
+    let _offered = Offered::to(options);
+    let session = amphi_front_fuse::mount(fs, directory, options)?;
+    assert_eq!(session.has_rings(), options.transport == Transport::Ring);
+    Ok(session)
 }
 
 pub fn is_root() -> bool {
@@ -34,7 +50,13 @@ pub fn is_root() -> bool {
 
 /// What the tests mount with: everything root may have.
 pub fn options() -> MountOptions {
-    MountOptions { allow_other: is_root(), suid: is_root(), dev: is_root(), ..MountOptions::default() }
+    MountOptions {
+        allow_other: is_root(),
+        suid: is_root(),
+        dev: is_root(),
+        transport: crate::TRANSPORT,
+        ..MountOptions::default()
+    }
 }
 
 /// A model whose root belongs to whoever runs the tests.

@@ -1,0 +1,129 @@
+//! The model, with somebody looking on at who serves a request, and able to keep it waiting.
+
+use std::sync::{Arc, Mutex};
+
+use amphi_model::Model;
+use amphi_vfs::{
+    Attr, Cred, DirSink, Entry, FileSystem, FileType, Ino, Name, OpenFlags, Promise, RenameMode, Result,
+    Seek, SetAttr, StatFs, WriteMode,
+};
+
+/// Looks on at writes: their inode and data.
+pub type Observer = Box<dyn Fn(Ino, &[u8]) + Send + Sync>;
+
+pub struct Observed {
+    model: Arc<Model>,
+    observer: Observer,
+    /// The processor that served the last `getattr`.
+    pub served_on: Mutex<usize>,
+}
+
+impl Observed {
+    pub fn new(model: Arc<Model>, observer: impl Fn(Ino, &[u8]) + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { model, observer: Box::new(observer), served_on: Mutex::new(usize::MAX) })
+    }
+}
+
+impl FileSystem for Observed {
+    fn promise(&self) -> Promise {
+        self.model.promise()
+    }
+
+    fn lookup(&self, dir: Ino, name: Name<'_>) -> Result<Entry> {
+        self.model.lookup(dir, name)
+    }
+
+    fn parent(&self, dir: Ino) -> Result<Ino> {
+        self.model.parent(dir)
+    }
+
+    fn forget(&self, ino: Ino, count: u64) {
+        self.model.forget(ino, count);
+    }
+
+    fn getattr(&self, ino: Ino) -> Result<Attr> {
+        *self.served_on.lock().unwrap() = rustix::thread::sched_getcpu();
+        self.model.getattr(ino)
+    }
+
+    fn setattr(&self, ino: Ino, change: &SetAttr, cred: &Cred) -> Result<Attr> {
+        self.model.setattr(ino, change, cred)
+    }
+
+    fn create(
+        &self,
+        dir: Ino,
+        name: Name<'_>,
+        file_type: FileType,
+        mode: u16,
+        rdev: u32,
+        cred: &Cred,
+    ) -> Result<Entry> {
+        self.model.create(dir, name, file_type, mode, rdev, cred)
+    }
+
+    fn mkdir(&self, dir: Ino, name: Name<'_>, mode: u16, cred: &Cred) -> Result<Entry> {
+        self.model.mkdir(dir, name, mode, cred)
+    }
+
+    fn symlink(&self, dir: Ino, name: Name<'_>, target: &[u8], cred: &Cred) -> Result<Entry> {
+        self.model.symlink(dir, name, target, cred)
+    }
+
+    fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.model.readlink(ino)
+    }
+
+    fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry> {
+        self.model.link(ino, dir, name)
+    }
+
+    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+        self.model.unlink(dir, name)
+    }
+
+    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+        self.model.rmdir(dir, name)
+    }
+
+    fn rename(&self, from: Ino, name: Name<'_>, to: Ino, new_name: Name<'_>, mode: RenameMode) -> Result<()> {
+        self.model.rename(from, name, to, new_name, mode)
+    }
+
+    fn open(&self, ino: Ino, flags: OpenFlags) -> Result<()> {
+        self.model.open(ino, flags)
+    }
+
+    fn release(&self, ino: Ino) {
+        self.model.release(ino);
+    }
+
+    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], direct: bool) -> Result<usize> {
+        self.model.read(ino, offset, into, direct)
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {
+        (self.observer)(ino, data);
+        self.model.write(ino, offset, data, mode, cred)
+    }
+
+    fn fsync(&self, ino: Ino, data_only: bool) -> Result<()> {
+        self.model.fsync(ino, data_only)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.model.sync()
+    }
+
+    fn readdir(&self, dir: Ino, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+        self.model.readdir(dir, cookie, sink)
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        self.model.statfs()
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        self.model.seek(ino, offset, what)
+    }
+}
