@@ -6,16 +6,21 @@
 //! Each queue has several threads, and each of them one entry. The kernel gives a request to the entry that became free last, so one program on a processor is served by one thread
 //! whose memory is in the cache; the others wake only while that one is busy: with a request that waits for the device, for room, or for a lock. What they wait for
 //! never waits for a request of the same queue: forgotten inodes, which give room back, come the other way, and a lock is held by who is being served already.
+//!
+//! The kernel lets requests in as soon as each queue has one entry, and a request that had to wait goes to an entry that has answered another one, never to one that is registered
+//! later. So a mount is not handed out before all entries are registered: else the first programs could fill the queue of one entry while three stand idle.
 
 pub(crate) mod dispatch;
 mod format;
 mod queue;
 
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use amphi_rt::sync::{Sender, channel};
 use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::FileSystem;
 use fuser::Errno;
@@ -72,23 +77,35 @@ impl Rings {
         Ok(Self { workers })
     }
 
-    /// Serves requests of the mount of `device` from threads that end with it.
+    /// Serves requests of the mount of `device` from threads that end with it. Returns when the kernel knows all their entries.
     pub(crate) fn serve<F: FileSystem + 'static>(
         self,
         device: OwnedFd,
         operations: &Arc<Operations<F>>,
     ) -> Vec<JoinHandle<()>> {
         let device = Arc::new(device);
+        let (registered, all_registered) = channel::<Infallible>(1);
         let begin = |worker: Worker| {
             let (device, operations) = (Arc::clone(&device), Arc::clone(operations));
-            task::spawn("fuse-ring", move || worker.run(&device, &operations))
+            let registered = registered.clone();
+            task::spawn("fuse-ring", move || worker.run(&device, &operations, registered))
         };
-        self.workers.into_iter().map(begin).collect()
+        let threads = self.workers.into_iter().map(begin).collect();
+        drop(registered);
+        // Nothing is ever sent: the channel closes when the last thread lets go of its end.
+        let _ = all_registered.receive();
+        threads
     }
 }
 
 impl Worker {
-    fn run<F: FileSystem>(mut self, device: &OwnedFd, operations: &Operations<F>) {
+    /// Lets go of `registered` when the kernel knows its entries, or never will.
+    fn run<F: FileSystem>(
+        mut self,
+        device: &OwnedFd,
+        operations: &Operations<F>,
+        registered: Sender<Infallible>,
+    ) {
         if let Some(processor) = self.processor {
             let mut only = CpuSet::new();
             only.set(processor);
@@ -96,10 +113,14 @@ impl Worker {
                 tracing::debug!("a thread for processor {processor} runs elsewhere: {cause}");
             }
         }
-        let ended = self.queue.serve(device.as_fd(), |header, fixed, payload, given| {
-            let serve = || dispatch::dispatch(operations, header, fixed, payload, given);
-            // The panic has said what it was about; the program that asked must not wait for ever.
-            catch_unwind(AssertUnwindSafe(serve)).unwrap_or(Err(Errno::EIO))
+        let begun = self.queue.register(device.as_fd());
+        drop(registered);
+        let ended = begun.and_then(|()| {
+            self.queue.serve(|header, fixed, payload, given| {
+                let serve = || dispatch::dispatch(operations, header, fixed, payload, given);
+                // The panic has said what it was about; the program that asked must not wait for ever.
+                catch_unwind(AssertUnwindSafe(serve)).unwrap_or(Err(Errno::EIO))
+            })
         });
         if let Err(cause) = ended {
             tracing::error!("a ring of the kernel's FUSE driver cannot be served any more: {cause}");

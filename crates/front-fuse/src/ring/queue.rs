@@ -63,6 +63,20 @@ impl Queue {
         Ok(Self { ring, slots })
     }
 
+    /// Makes the kernel know the entries: from now on there can be requests in them, for the calling thread to [`serve`](Self::serve).
+    ///
+    /// # Errors
+    /// The kernel has no memory. What it thinks of each entry is told by [`serve`](Self::serve).
+    pub(crate) fn register(&mut self, device: BorrowedFd<'_>) -> io::Result<()> {
+        self.ring.submitter().register_enable_rings()?;
+        self.ring.submitter().register_files(&[device.as_raw_fd()])?;
+        for index in 0..self.slots.len() {
+            let command = self.slots[index].registration(index);
+            self.push(&command)?;
+        }
+        self.ring.submit().map(drop)
+    }
+
     /// Passes requests to `serve` until the mount ends. `serve` gets header, operation, payload and the number of bytes in the payload, and returns the number of
     /// bytes of the answer there.
     ///
@@ -70,15 +84,8 @@ impl Queue {
     /// The kernel refuses an entry.
     pub(crate) fn serve(
         &mut self,
-        device: BorrowedFd<'_>,
         mut serve: impl FnMut(&InHeader, &[u8], &mut [u8], usize) -> Answer<usize>,
     ) -> io::Result<()> {
-        self.ring.submitter().register_enable_rings()?;
-        self.ring.submitter().register_files(&[device.as_raw_fd()])?;
-        for index in 0..self.slots.len() {
-            let command = self.slots[index].registration(index);
-            self.push(&command)?;
-        }
         let mut alive = self.slots.len();
         while alive > 0 {
             match self.ring.submit_and_wait(1) {
