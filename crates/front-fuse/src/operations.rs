@@ -21,7 +21,7 @@ use crate::attributes::node_type;
 use crate::caller::Caller;
 use crate::errno::errno_of_seek;
 use crate::listing;
-use crate::room::{Removals, with_room};
+use crate::room::Removals;
 use crate::trim;
 
 /// One file system, as requests see it.
@@ -33,7 +33,7 @@ pub(crate) struct Operations<F> {
     has_xattrs: bool,
     /// What is durable without being asked for.
     promise: Promise,
-    removals: Removals,
+    pub(crate) removals: Removals,
 }
 
 impl<F: FileSystem> Operations<F> {
@@ -62,14 +62,20 @@ impl<F: FileSystem> Operations<F> {
         }
     }
 
-    /// Removes a name, and notes it if it was the file's last.
-    fn unlink_and_note(&self, parent: Ino, name: Name<'_>) -> Result<()> {
-        let file = self.fs.lookup(parent, name)?.attr.ino;
-        let removed = self.fs.unlink(parent, name);
-        if removed.is_ok() && self.fs.getattr(file).is_ok_and(|attr| attr.nlink == 0) {
-            self.removals.note();
+    /// Removes a name by `remove`, and notes it if it was the last one of what it named.
+    fn remove_and_note(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        remove: impl FnOnce(&F, Name<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let name = Name::new(name)?;
+        let ino = self.fs.lookup(parent, name)?.attr.ino;
+        let removed = remove(&self.fs, name);
+        if removed.is_ok() && self.fs.getattr(ino).is_ok_and(|attr| attr.nlink == 0) {
+            self.removals.note(ino);
         }
-        self.fs.forget(file, 1);
+        self.fs.forget(ino, 1);
         removed
     }
 
@@ -146,8 +152,7 @@ impl<F: FileSystem> Operations<F> {
     }
 
     pub(crate) fn forget(&self, ino: Ino, count: u64) {
-        self.fs.forget(ino, count);
-        self.removals.note_forgotten();
+        self.removals.forgotten(ino, || self.fs.forget(ino, count));
     }
 
     pub(crate) fn getattr(&self, caller: Caller, ino: Ino) -> Answer<Attr> {
@@ -181,7 +186,8 @@ impl<F: FileSystem> Operations<F> {
         let created = Name::new(name).and_then(|name| {
             let file_type = node_type(mode).ok_or(Error::Invalid("a type that mknod does not make"))?;
             let cred = caller.permitted(umask);
-            with_room(|| self.fs.create(parent, name, file_type, permissions(mode), rdev, &cred))
+            self.removals
+                .with_room(|| self.fs.create(parent, name, file_type, permissions(mode), rdev, &cred))
         });
         self.changed(caller, &[parent], created).or_errno()
     }
@@ -196,28 +202,25 @@ impl<F: FileSystem> Operations<F> {
     ) -> Answer<Entry> {
         let created = Name::new(name).and_then(|name| {
             let cred = caller.permitted(umask);
-            with_room(|| self.fs.mkdir(parent, name, permissions(mode), &cred))
+            self.removals.with_room(|| self.fs.mkdir(parent, name, permissions(mode), &cred))
         });
         self.changed(caller, &[parent], created).or_errno()
     }
 
     pub(crate) fn unlink(&self, caller: Caller, parent: Ino, name: &[u8]) -> Answer<()> {
-        let removed = Name::new(name).and_then(|name| self.unlink_and_note(parent, name));
+        let removed = self.remove_and_note(parent, name, |fs, name| fs.unlink(parent, name));
         self.changed(caller, &[parent], removed).or_errno()
     }
 
     pub(crate) fn rmdir(&self, caller: Caller, parent: Ino, name: &[u8]) -> Answer<()> {
-        let removed = Name::new(name).and_then(|name| self.fs.rmdir(parent, name));
-        if removed.is_ok() {
-            self.removals.note();
-        }
+        let removed = self.remove_and_note(parent, name, |fs, name| fs.rmdir(parent, name));
         self.changed(caller, &[parent], removed).or_errno()
     }
 
     pub(crate) fn symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Answer<Entry> {
         let created = Name::new(name).and_then(|name| {
             let cred = caller.permitted(0);
-            with_room(|| self.fs.symlink(parent, name, target, &cred))
+            self.removals.with_room(|| self.fs.symlink(parent, name, target, &cred))
         });
         self.changed(caller, &[parent], created).or_errno()
     }
@@ -299,7 +302,7 @@ impl<F: FileSystem> Operations<F> {
         } else {
             cred.capabilities.with(Capabilities::FSETID)
         };
-        let written = with_room(|| self.fs.write(ino, offset, data, mode, &cred)).or_errno()?;
+        let written = self.removals.with_room(|| self.fs.write(ino, offset, data, mode, &cred)).or_errno()?;
         Ok(written as u32)
     }
 
@@ -337,7 +340,7 @@ impl<F: FileSystem> Operations<F> {
             _ => return Err(Errno::EOPNOTSUPP),
         };
         let cred = if self.may_lose_set_id(ino) { caller.at_least() } else { caller.permitted(0) };
-        let allocated = with_room(|| self.fs.allocate(ino, offset, length, what, &cred));
+        let allocated = self.removals.with_room(|| self.fs.allocate(ino, offset, length, what, &cred));
         self.changed(caller, &[ino], allocated).or_errno()
     }
 

@@ -84,6 +84,7 @@ impl Rings {
         operations: &Arc<Operations<F>>,
     ) -> Vec<JoinHandle<()>> {
         let device = Arc::new(device);
+        operations.removals.are_told_through(Arc::clone(&device));
         let (registered, all_registered) = channel::<Infallible>(1);
         let begin = |worker: Worker| {
             let (device, operations) = (Arc::clone(&device), Arc::clone(operations));

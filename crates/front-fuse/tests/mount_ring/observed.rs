@@ -1,6 +1,8 @@
 //! The model, with somebody looking on at who serves a request, and able to keep it waiting.
 
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use amphi_model::Model;
 use amphi_vfs::{
@@ -16,11 +18,22 @@ pub struct Observed {
     observer: Observer,
     /// The processor that served the last `getattr`.
     pub served_on: Mutex<usize>,
+    next_forget_takes: Mutex<Duration>,
 }
 
 impl Observed {
     pub fn new(model: Arc<Model>, observer: impl Fn(Ino, &[u8]) + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { model, observer: Box::new(observer), served_on: Mutex::new(usize::MAX) })
+        Arc::new(Self {
+            model,
+            observer: Box::new(observer),
+            served_on: Mutex::new(usize::MAX),
+            next_forget_takes: Mutex::default(),
+        })
+    }
+
+    /// Whoever tells of the next inode that the kernel has forgotten is kept for so long.
+    pub fn next_forget_takes(&self, duration: Duration) {
+        *self.next_forget_takes.lock().unwrap() = duration;
     }
 }
 
@@ -38,6 +51,11 @@ impl FileSystem for Observed {
     }
 
     fn forget(&self, ino: Ino, count: u64) {
+        // Threads of rings only give back what they have taken for a moment.
+        if thread::current().name() != Some("fuse-ring") {
+            let duration = std::mem::take(&mut *self.next_forget_takes.lock().unwrap());
+            thread::sleep(duration);
+        }
         self.model.forget(ino, count);
     }
 

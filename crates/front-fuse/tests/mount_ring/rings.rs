@@ -166,6 +166,26 @@ fn a_request_may_wait_for_one_that_comes_later_on_the_same_processor() {
     leave(session);
 }
 
+/// That a removed file is forgotten comes another way than the question how much room there is, to a thread that may be late.
+#[test]
+fn what_a_removed_file_took_is_free_for_who_asks_next() {
+    if !can_mount() {
+        return;
+    }
+    let fs = Observed::new(own_model(), |_, _| ());
+    let (session, directory) = mounted(&fs);
+    let free = || rustix::fs::statvfs(directory.path()).unwrap().f_ffree;
+    let (first, second) = (directory.path().join("first"), directory.path().join("second"));
+    let before = free();
+    fs::write(&first, b"x").unwrap();
+    fs::write(&second, b"x").unwrap();
+    fs.next_forget_takes(Duration::from_millis(200));
+    fs::remove_file(first).unwrap();
+    fs::remove_file(second).unwrap();
+    assert_eq!(free(), before);
+    leave(session);
+}
+
 #[test]
 fn a_panic_in_a_request_is_an_error_and_no_more() {
     if !can_mount() {
