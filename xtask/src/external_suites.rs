@@ -12,11 +12,11 @@ use crate::step::{self, step};
 /// Suites from crates.io and their versions, each in a directory of its own, so that another version is installed anew.
 const CRATES: [(&str, &str); 2] = [("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
 
-/// Runs the suites with `test`, a `cargo test` without a package. Where nothing can be mounted, says why and succeeds.
+/// Runs the suites with what `test` makes, a `cargo test` without a package. Where nothing can be mounted, says why and succeeds.
 ///
 /// # Errors
 /// If something cannot be installed, or a suite fails.
-pub fn run(root: &Path, mut test: Command) -> Result<()> {
+pub fn run(root: &Path, test: impl Fn() -> Command) -> Result<()> {
     let reason = packages::why_no_fuse()
         .or_else(|| (!packages::is_root()).then(|| "they have to run as root (try sudo)".to_owned()));
     if let Some(reason) = reason {
@@ -28,10 +28,28 @@ pub fn run(root: &Path, mut test: Command) -> Result<()> {
     for (name, version) in CRATES {
         directories.push(install(root, name, version)?);
     }
+    let path = path_with(directories)?;
     step("external suites on a mount", || {
-        test.env("PATH", path_with(directories)?);
+        let mut test = test();
+        test.env("PATH", &path);
         test.args(["--package", "amphi", "--test", "end_to_end", "--", "external_suites::"]);
         // One after the other: each says what it did, and none slows another down.
+        test.args(["--nocapture", "--test-threads=1"]);
+        step::run(&mut test)
+    })?;
+    step("external suites on a mount of the model", || {
+        let mut test = test();
+        test.env("PATH", &path);
+        test.args([
+            "--package",
+            "amphi-front-fuse",
+            "--test",
+            "mount",
+            "--test",
+            "mount_ring",
+            "--",
+            "suites::",
+        ]);
         test.args(["--nocapture", "--test-threads=1"]);
         step::run(&mut test)
     })

@@ -124,7 +124,7 @@ fn run_part(root: &Path, part: Part, options: &Options) -> Result<()> {
             })
         }
         Part::CrashLab => crash_lab::run(root, options.long),
-        Part::Suites => external_suites::run(root, cargo_test(root, options)),
+        Part::Suites => external_suites::run(root, || cargo_test(root, options)),
         Part::Programs => programs(root, options),
         Part::KillLoop => step("kill -9 loop", || crash_loop(root, options, "crash_loops::kill_loop")),
         Part::PowerLoop => step("power-cut loop", || crash_loop(root, options, "crash_loops::power_loop")),

@@ -1,21 +1,51 @@
 //! Suites of others on a ByteFS mount: pjdfstest (what POSIX promises), fsx (contents under random operations), stress-ng's file system
 //! class and dbench (load). They take minutes and need programs that `cargo xtask test --only suites` installs, so that they run there and
-//! not with the other tests. Each ends with an unmount and a check of the image.
+//! not with the other tests. Each ends with an unmount and a check of the image. They run through `/dev/fuse` and, where the kernel can be made to offer them, through its
+//! rings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
-use crate::rig::{Rig, can_mount};
+use crate::rig::{Rig, amphi_ok, can_mount};
+use crate::rings;
 
 /// Operations that fsx does in all, and with `--long`.
 const FSX_OPERATIONS: u64 = 1_000_000;
 const FSX_OPERATIONS_LONG: u64 = 4_000_000;
+/// Through rings without `--long`; with it, [`FSX_OPERATIONS`].
+const FSX_OPERATIONS_RINGS: u64 = 300_000;
 
 /// Whether the longer settings are asked for.
 fn long() -> bool {
     std::env::var_os("AMPHI_TEST_LONG").is_some()
+}
+
+/// How requests of a mount come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Device,
+    Rings,
+}
+
+impl Transport {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Device => "through /dev/fuse",
+            Self::Rings => "through rings",
+        }
+    }
+
+    /// Mounts for all users; false, and said, where the kernel has no rings.
+    fn mount(self, rig: &Rig) -> bool {
+        if self == Self::Rings {
+            return rings::mount(rig, ",allow_other");
+        }
+        let options = "transport=device,allow_other";
+        amphi_ok(&["mount", "--free", "-o", options, &rig.image(), &rig.mount_point()]);
+        true
+    }
 }
 
 /// Whether suites can run here; says so if not.
@@ -55,11 +85,22 @@ fn leave(rig: &Rig, after: &str) {
 
 #[test]
 fn pjdfstest() {
+    pjdfstest_by(Transport::Device);
+}
+
+#[test]
+fn pjdfstest_through_rings() {
+    pjdfstest_by(Transport::Rings);
+}
+
+fn pjdfstest_by(transport: Transport) {
     if !can_run(&["pjdfstest"]) {
         return;
     }
     let rig = Rig::new("1G");
-    rig.mount_for_all();
+    if !transport.mount(&rig) {
+        return;
+    }
     let configuration = "[features]\nposix_fallocate = {}\nrename_ctime = {}\nutimensat = {}\nutime_now = {}\n\
         [settings]\nnaptime = 0.01\nallow_remount = false\n\
         [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n";
@@ -68,7 +109,7 @@ fn pjdfstest() {
     command.args(["-c", &rig.path("pjdfstest.toml"), "-s", &rig.path(""), "-p", &rig.mount_point()]);
     let report = said(&command.output().unwrap());
     let summary = report.lines().rfind(|line| line.starts_with("Summary")).unwrap_or("no summary");
-    println!("pjdfstest: {summary}");
+    println!("pjdfstest {}: {summary}", transport.name());
     let failed: Vec<&str> = report.lines().filter(|line| line.contains("FAILED")).collect();
     assert!(summary.contains(": 0 failed"), "{summary}\n{}", failed.join("\n"));
     leave(&rig, "pjdfstest");
@@ -181,20 +222,30 @@ impl Mix {
     }
 }
 
-/// Every mix with 1, 2, 3 and 4 processes at once, each on its own file and with its own seed.
 #[test]
 fn fsx() {
+    fsx_by(Transport::Device, if long() { FSX_OPERATIONS_LONG } else { FSX_OPERATIONS });
+}
+
+#[test]
+fn fsx_through_rings() {
+    fsx_by(Transport::Rings, if long() { FSX_OPERATIONS } else { FSX_OPERATIONS_RINGS });
+}
+
+/// Every mix with 1, 2, 3 and 4 processes at once, each on its own file and with its own seed.
+fn fsx_by(transport: Transport, total: u64) {
     if !can_run(&["fsx"]) {
         return;
     }
-    let total = if long() { FSX_OPERATIONS_LONG } else { FSX_OPERATIONS };
     let runs = MIXES.len() as u64 * (1 + 2 + 3 + 4);
     let each = total.div_ceil(runs);
     let start = Instant::now();
     let mut seed = 0;
     for processes in 1..=4 {
         let rig = Rig::new("256M");
-        rig.mount_for_all();
+        if !transport.mount(&rig) {
+            return;
+        }
         for mix in &MIXES {
             let configuration = mix.write(&rig);
             let children: Vec<_> = (0..processes)
@@ -212,14 +263,16 @@ fn fsx() {
                 let output = child.wait_with_output().unwrap();
                 assert!(
                     output.status.success(),
-                    "fsx -N {each} -S {seed} with the mix {:?}, {processes} at once: {}\n{}",
+                    "fsx -N {each} -S {seed} with the mix {:?}, {processes} at once, {}: {}\n{}",
                     mix.name,
+                    transport.name(),
                     output.status,
                     said(&output)
                 );
             }
             println!(
-                "fsx: {} x {processes}: clean, {} operations so far, {:.0} s",
+                "fsx {}: {} x {processes}: clean, {} operations so far, {:.0} s",
+                transport.name(),
                 mix.name,
                 seed * each,
                 start.elapsed().as_secs_f64()
@@ -282,13 +335,24 @@ const NOT_OFFERED: [&str; 2] = ["fiemap", "verity"];
 
 #[test]
 fn stress_ng() {
+    stress_ng_by(Transport::Device);
+}
+
+#[test]
+fn stress_ng_through_rings() {
+    stress_ng_by(Transport::Rings);
+}
+
+fn stress_ng_by(transport: Transport) {
     if !can_run(&["stress-ng"]) {
         return;
     }
     let seconds = if long() { "10s" } else { "1s" };
     let rig = Rig::new("1G");
     for stressor in STRESSORS {
-        rig.mount_for_all();
+        if !transport.mount(&rig) {
+            return;
+        }
         let mut command = limited(180, "stress-ng");
         command.args([&format!("--{stressor}"), "2", "--timeout", seconds, "--verify"]);
         command.args(["--temp-path", &rig.mount_point()]);
@@ -298,14 +362,22 @@ fn stress_ng() {
         }
         let output = command.current_dir(rig.path("")).output().unwrap();
         let said = said(&output);
-        assert!(output.status.success(), "stress-ng --{stressor}: {}\n{said}", output.status);
+        assert!(
+            output.status.success(),
+            "stress-ng --{stressor} {}: {}\n{said}",
+            transport.name(),
+            output.status
+        );
         let skips = said.contains("skipping stress");
         assert!(!skips || NOT_OFFERED.contains(&stressor), "stress-ng --{stressor} did nothing:\n{said}");
         assert_empty(Path::new(&rig.mount_point()), stressor);
         leave(&rig, stressor);
     }
     let run = STRESSORS.len() - NOT_OFFERED.len();
-    println!("stress-ng: {run} stressors, {seconds} each, clean; not offered through FUSE: {NOT_OFFERED:?}");
+    let name = transport.name();
+    println!(
+        "stress-ng {name}: {run} stressors, {seconds} each, clean; not offered through FUSE: {NOT_OFFERED:?}"
+    );
 }
 
 /// Stressors remove what they made; what is left could not be removed.
@@ -316,17 +388,28 @@ fn assert_empty(directory: &Path, stressor: &str) {
 
 #[test]
 fn dbench() {
+    dbench_by(Transport::Device);
+}
+
+#[test]
+fn dbench_through_rings() {
+    dbench_by(Transport::Rings);
+}
+
+fn dbench_by(transport: Transport) {
     if !can_run(&["dbench"]) {
         return;
     }
     let rig = Rig::new("1G");
-    rig.mount_for_all();
+    if !transport.mount(&rig) {
+        return;
+    }
     let mut command = limited(180, "dbench");
     command.args(["-t", if long() { "60" } else { "10" }, "-D", &rig.mount_point(), "4"]);
     let output = command.output().unwrap();
     let report = said(&output);
     let throughput = report.lines().find(|line| line.starts_with("Throughput")).unwrap_or("no throughput");
-    println!("dbench: {throughput}");
+    println!("dbench {}: {throughput}", transport.name());
     assert!(output.status.success() && throughput.contains("MB/sec"), "{report}");
     // The first semaphore of a machine's life has the number 0, which dbench takes for none; its clients then begin unevenly.
     let harmless = "failed to create barrier semaphore";

@@ -41,10 +41,11 @@ impl Drop for Offer {
     }
 }
 
-/// Mounts through rings, if the kernel has any.
-fn mount(rig: &Rig) -> bool {
+/// Mounts through rings, with more `options` that each begin with a comma, if the kernel has any.
+pub fn mount(rig: &Rig, options: &str) -> bool {
     let Some(_offer) = Offer::new(true) else { return false };
-    amphi_ok(&["mount", "--free", "-o", "transport=ring", &rig.image(), &rig.mount_point()]);
+    let options = format!("transport=ring{options}");
+    amphi_ok(&["mount", "--free", "-o", &options, &rig.image(), &rig.mount_point()]);
     true
 }
 
@@ -58,7 +59,7 @@ fn threads(rig: &Rig, name: &str) -> usize {
 #[test]
 fn a_mount_through_rings_lives_dies_and_recovers() {
     let rig = Rig::new("256M");
-    if !mount(&rig) {
+    if !mount(&rig, "") {
         return;
     }
     assert!(threads(&rig, "fuse-ring") >= 4, "requests come through rings");
@@ -72,7 +73,7 @@ fn a_mount_through_rings_lives_dies_and_recovers() {
     rig.kill_daemon();
     assert!(file.write_all_at(b"lost", 0).is_err(), "the mount is dead");
     drop(file);
-    assert!(mount(&rig));
+    assert!(mount(&rig, ""));
     let read = fs::read(rig.on_mount("d/large")).unwrap();
     assert!(read[..100_000] == large[..100_000] && &read[100_000..100_007] == b"changed");
     rig.umount();

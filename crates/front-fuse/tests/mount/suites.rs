@@ -1,15 +1,21 @@
-//! The external suites, where they are installed: `cargo install pjdfstest fsx`.
+//! The external suites, where they are installed: `cargo xtask test --only suites` does that and runs them here too.
 
 use std::fs;
+use std::io::{Write, stderr};
 use std::process::{Command, Output};
 
 use crate::mounted::{Mounted, is_root};
 
-/// Runs `command` if its program is installed; prints that it is skipped if not.
-fn output(command: &mut Command) -> Option<Output> {
+/// Tells what was not run. What passing tests print is shown to nobody, but for what goes past the macros.
+fn skipped(suite: &str, reason: &str) {
+    writeln!(stderr(), "SKIPPED: {suite}, {:?}: {reason}", crate::TRANSPORT).unwrap();
+}
+
+/// Runs `command` if its program is installed, and tells if not.
+fn output(suite: &str, command: &mut Command) -> Option<Output> {
     let output = command.output();
-    if output.is_err() {
-        println!("skipped: {:?} is not installed", command.get_program());
+    if let Err(cause) = &output {
+        skipped(suite, &format!("{cause}; `cargo xtask test --only suites` installs and runs it"));
     }
     output.ok()
 }
@@ -17,10 +23,9 @@ fn output(command: &mut Command) -> Option<Output> {
 #[test]
 fn pjdfstest() {
     if !is_root() {
-        println!("skipped: pjdfstest has to be root");
-        return;
+        return skipped("pjdfstest", "it has to be root");
     }
-    let Some(mounted) = Mounted::new() else { return };
+    let Some(mounted) = Mounted::new() else { return skipped("pjdfstest", "nothing can be mounted") };
     let outside = tempfile::tempdir().unwrap();
     let configuration = outside.path().join("pjdfstest.toml");
     let text = "[features]\nposix_fallocate = {}\nrename_ctime = {}\nutimensat = {}\nutime_now = {}\n\
@@ -29,7 +34,7 @@ fn pjdfstest() {
     fs::write(&configuration, text).unwrap();
     let mut command = Command::new("pjdfstest");
     command.arg("-c").arg(&configuration).arg("-s").arg(outside.path()).arg("-p").arg(mounted.root());
-    let Some(output) = output(&mut command) else { return };
+    let Some(output) = output("pjdfstest", &mut command) else { return };
     let report = String::from_utf8_lossy(&output.stdout);
     let summary = report.lines().rfind(|line| line.starts_with("Summary")).unwrap_or("no summary");
     println!("{summary}");
@@ -39,7 +44,7 @@ fn pjdfstest() {
 
 #[test]
 fn fsx() {
-    let Some(mounted) = Mounted::new() else { return };
+    let Some(mounted) = Mounted::new() else { return skipped("fsx", "nothing can be mounted") };
     let outside = tempfile::tempdir().unwrap();
     let weights = |file: &str, names: &[&str], align: u32| {
         let path = outside.path().join(file);
@@ -63,7 +68,7 @@ fn fsx() {
         let mut command = Command::new("fsx");
         command.args(["-q", "-N", "4000", "-S", &(seed + 1).to_string(), "-P"]).arg(outside.path());
         command.arg("-f").arg(configuration).arg(mounted.path("fsx"));
-        let Some(output) = output(&mut command) else { return };
+        let Some(output) = output("fsx", &mut command) else { return };
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "seed {}, {}: {said}", seed + 1, configuration.display());
     }
