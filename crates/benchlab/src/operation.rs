@@ -127,8 +127,8 @@ impl Operation {
     #[must_use]
     pub const fn calls(self) -> usize {
         match self {
-            Self::LargeWriteSync => 16,
-            Self::CachedRead(LARGE) | Self::DirectRead(LARGE) => 64,
+            Self::LargeWriteSync => 64,
+            Self::CachedRead(LARGE) | Self::DirectRead(LARGE) => 256,
             Self::Stat | Self::Open | Self::CachedRead(_) => 4096,
             Self::DirectRead(_) => 512,
             _ => 256,
@@ -143,6 +143,12 @@ impl Operation {
             Self::Stat | Self::Open | Self::CachedRead(_) => 16,
             _ => 1,
         }
+    }
+
+    /// Whether the kernel answers it alone on any mount that lets it remember, so that what differs from one mount to another is chance.
+    #[must_use]
+    pub const fn is_the_kernels(self) -> bool {
+        matches!(self, Self::Stat | Self::CachedRead(_))
     }
 
     /// Whether the operation ends with everything on stable storage.

@@ -6,7 +6,7 @@ use crate::interleave::Samples;
 use crate::operation::Operation;
 
 /// Version of the JSON: another number if a field goes away or changes its meaning.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// The name of ours through FUSE and `/dev/fuse`.
 pub const MOUNTED: &str = "fuse";
@@ -64,6 +64,8 @@ pub struct Line {
     pub operation: String,
     /// Threads at once.
     pub threads: usize,
+    /// Whether no mount's server is asked: see [`Operation::is_the_kernels`].
+    pub kernel_alone: bool,
     /// In the order of the peers.
     pub results: Vec<Outcome>,
     /// Ours against the best peer of the kernel's.
@@ -100,7 +102,7 @@ pub struct Ratio {
     pub ours: String,
     /// The fastest of the others, by median.
     pub best: String,
-    /// The quotient of the medians.
+    /// The median of the quotients of the rounds' medians: what slows the machine down for a round or two does not count.
     pub p50: f64,
     /// The lowest quotient of one round's medians.
     pub min: f64,
@@ -111,7 +113,7 @@ pub struct Ratio {
 /// How many operations per second our mount does for each one of the trivial file system: 1 means that nothing but FUSE costs anything.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Share {
-    /// The quotient of the medians.
+    /// The median of the quotients of the rounds' medians: what slows the machine down for a round or two does not count.
     pub p50: f64,
     /// The lowest quotient of one round's medians.
     pub min: f64,
@@ -148,13 +150,11 @@ impl Outcome {
 /// How many times longer `theirs` take than `ours`; none if one of them has no samples.
 fn times_longer(theirs: &Samples, ours: &Samples) -> Option<Share> {
     let quotient = |(theirs, ours): (u64, u64)| theirs as f64 / ours.max(1) as f64;
-    let median = |samples: &Samples| quantile(&mut samples.rounds.concat(), 50);
-    let rounds: Vec<_> = round_medians(theirs).into_iter().zip(round_medians(ours)).map(quotient).collect();
-    Some(Share {
-        p50: quotient((median(theirs)?, median(ours)?)),
-        min: rounds.iter().copied().fold(f64::INFINITY, f64::min),
-        max: rounds.iter().copied().fold(0.0, f64::max),
-    })
+    let mut rounds: Vec<_> =
+        round_medians(theirs).into_iter().zip(round_medians(ours)).map(quotient).collect();
+    rounds.sort_unstable_by(f64::total_cmp);
+    let (min, max) = (*rounds.first()?, *rounds.last()?);
+    Some(Share { p50: rounds[(rounds.len() - 1) / 2], min, max })
 }
 
 impl Line {
@@ -180,7 +180,8 @@ impl Line {
             times_longer(&samples[trivial?], &samples[mounted])
         };
         let (share, ring_share) = (share(MOUNTED), share(RINGS));
-        Self { operation: operation.name(), threads, results, ratios, share, ring_share }
+        let kernel_alone = operation.is_the_kernels();
+        Self { operation: operation.name(), threads, kernel_alone, results, ratios, share, ring_share }
     }
 
     /// The line as text: medians in µs, then the ratios with their spread over the rounds.
@@ -202,7 +203,8 @@ impl Line {
         };
         let shares: String = self.share.iter().chain(&self.ring_share).map(share).collect();
         let best = self.ratios.first().map_or("", |ratio| ratio.best.as_str());
-        format!("{:<27}{:>3}{cells} {ratios} {shares}{best}", self.operation, self.threads)
+        let alone = if self.kernel_alone { "; on mounts the kernel alone" } else { "" };
+        format!("{:<27}{:>3}{cells} {ratios} {shares}{best}{alone}", self.operation, self.threads)
     }
 }
 
@@ -263,7 +265,7 @@ mod tests {
         ];
         let durable = Line::of(Operation::CreateDurable, 1, &peers, &all);
         let [ratio] = &durable.ratios[..] else { panic!("one is ours: {durable:?}") };
-        assert_eq!((ratio.best.as_str(), ratio.p50), ("xfs", 84.0 / 12.0));
+        assert_eq!((ratio.best.as_str(), ratio.p50), ("xfs", 84.0 / 21.0));
         assert_eq!((ratio.min, ratio.max), (84.0 / 21.0, 100.0 / 11.0));
         let ours = &durable.results[0];
         assert_eq!(
@@ -285,16 +287,16 @@ mod tests {
             peer("tmpfs", false, false),
         ];
         let all = [
-            samples(&[&[20], &[40]]),
-            samples(&[&[9], &[10]]),
-            samples(&[&[18], &[20]]),
-            samples(&[&[60], &[60]]),
+            samples(&[&[20], &[40], &[25]]),
+            samples(&[&[9], &[10], &[10]]),
+            samples(&[&[18], &[20], &[20]]),
+            samples(&[&[60], &[60], &[60]]),
         ];
         let line = Line::of(Operation::Create, 1, &peers, &all);
         assert_eq!(line.ratios[0].best, "tmpfs");
-        assert_eq!(line.share, Some(Share { p50: 18.0 / 20.0, min: 0.5, max: 0.9 }));
-        assert_eq!(line.ring_share, Some(Share { p50: 18.0 / 9.0, min: 2.0, max: 2.0 }));
-        assert!(line.text().contains("0.90 (0.50-0.90)"), "{}", line.text());
+        assert_eq!(line.share, Some(Share { p50: 0.8, min: 0.5, max: 0.9 }));
+        assert_eq!(line.ring_share, Some(Share { p50: 2.0, min: 2.0, max: 2.0 }));
+        assert!(line.text().contains("0.80 (0.50-0.90)"), "{}", line.text());
     }
 
     #[test]

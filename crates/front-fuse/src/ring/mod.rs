@@ -33,8 +33,8 @@ use queue::Queue;
 /// Threads of a queue, each with one entry. At most so many requests of one processor's programs are under way at once; more wait in the kernel.
 const THREADS_PER_QUEUE: usize = 4;
 
-/// What an entry has room for, in bytes: the largest write, which is no less than what the kernel asks for. It takes memory as far as requests have used it: at most
-/// 1 MiB for each thread, 4 MiB for each processor.
+/// What an entry has room for, in bytes: the largest write, which is no less than what the kernel asks for. It takes memory as far as requests have used it, and a huge
+/// page of 2 MiB once they were large: at most that for each thread, 8 MiB for each processor.
 const PAYLOAD_BYTES: usize = WRITE_BYTES_MAX as usize;
 
 /// Where the kernel says which processors it could ever have.

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use fuser::Errno;
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};
-use memmap2::MmapMut;
+use memmap2::{Advice, MmapMut, UncheckedAdvice};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::format::{Command, InHeader, OutHeader, RequestHeader};
@@ -21,10 +21,16 @@ use crate::answers::Answer;
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 
-/// Where in an entry's memory the two buffers are described that the kernel is told of, and where the second one begins, in bytes.
+/// Where in an entry's memory the two buffers are described that the kernel is told of, and how long that and the first buffer are at most, in bytes.
 const BUFFERS_AT: usize = 512;
-const PAYLOAD_AT: usize = 4096;
-const _: () = assert!(size_of::<RequestHeader>() <= BUFFERS_AT && BUFFERS_AT + 32 <= PAYLOAD_AT);
+const HEAD_BYTES: usize = 4096;
+const _: () = assert!(size_of::<RequestHeader>() <= BUFFERS_AT && BUFFERS_AT + 32 <= HEAD_BYTES);
+
+/// A huge page of x86-64 and of 64-bit ARM with small pages of 4 KiB, in bytes.
+const HUGE_BYTES: usize = 2 << 20;
+
+/// From so many bytes on a payload is worth a huge page: both copies, into it and out of it, look up one address instead of one for each 4 KiB.
+const LARGE_BYTES: usize = 128 << 10;
 
 /// The kernel's `struct iovec`.
 const IOVEC_BYTES: usize = 2 * size_of::<usize>();
@@ -41,6 +47,21 @@ struct Slot {
     qid: u16,
     /// Header, description of the buffers, payload. Pages that no request has needed yet take no memory.
     memory: MmapMut,
+    /// Where the payload begins and how long it is, in bytes.
+    payload_at: usize,
+    payload: usize,
+    pages: Pages,
+}
+
+/// What the payload lies in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pages {
+    /// Small pages: most programs move no more than names.
+    Small,
+    /// Small pages until the next request that brings nothing, since there was a large one.
+    HugeNext,
+    /// A huge page, if the kernel has one.
+    Huge,
 }
 
 /// Entries of some of the kernel's queues, served by one thread.
@@ -123,14 +144,33 @@ impl Queue {
 
 impl Slot {
     fn new(qid: u16, payload: usize) -> io::Result<Self> {
-        Ok(Self { qid, memory: MmapMut::map_anon(PAYLOAD_AT + payload)? })
+        let memory = MmapMut::map_anon(HEAD_BYTES + HUGE_BYTES + payload.next_multiple_of(HUGE_BYTES))?;
+        let begin = memory.as_ptr() as usize;
+        let payload_at = (begin + HEAD_BYTES).next_multiple_of(HUGE_BYTES) - begin;
+        // A kernel without huge pages refuses: so much the better.
+        let _ = memory.advise(Advice::NoHugePage);
+        Ok(Self { qid, memory, payload_at, payload, pages: Pages::Small })
+    }
+
+    /// Has the payload, in which there must be nothing, lie in a huge page from now on.
+    fn begin_huge(&mut self) {
+        self.pages = Pages::Huge;
+        let room = self.payload.next_multiple_of(HUGE_BYTES);
+        if self.memory.advise_range(Advice::HugePage, self.payload_at, room).is_ok() {
+            // SAFETY: the range is within this slot's own anonymous memory, borrowed by nobody; its bytes become zero, and there was nothing in them.
+            let emptied = unsafe {
+                self.memory.unchecked_advise_range(UncheckedAdvice::DontNeed, self.payload_at, room)
+            };
+            if let Err(cause) = emptied {
+                tracing::debug!("a payload stays in small pages: {cause}");
+            }
+        }
     }
 
     /// The command that makes the kernel use this entry.
     fn registration(&mut self, index: usize) -> Entry128 {
         let begin = self.memory.as_ptr() as usize;
-        let payload = self.memory.len() - PAYLOAD_AT;
-        let buffers = [begin, size_of::<RequestHeader>(), begin + PAYLOAD_AT, payload];
+        let buffers = [begin, size_of::<RequestHeader>(), begin + self.payload_at, self.payload];
         self.memory[BUFFERS_AT..BUFFERS_AT + 2 * IOVEC_BYTES].copy_from_slice(buffers.as_bytes());
         let described = opcode::UringCmd80::new(types::Fixed(0), REGISTER)
             .cmd(self.command(0))
@@ -151,15 +191,24 @@ impl Slot {
         index: usize,
         serve: &mut impl FnMut(&InHeader, &[u8], &mut [u8], usize) -> Answer<usize>,
     ) -> Entry128 {
-        let (head, payload) = self.memory.split_at_mut(PAYLOAD_AT);
+        let (header, _) =
+            RequestHeader::ref_from_prefix(&self.memory).expect("a page is large enough and aligned");
+        let given = header.ring.payload_sz as usize;
+        if self.pages == Pages::HugeNext && given == 0 {
+            self.begin_huge();
+        }
+        let (head, payload) = self.memory.split_at_mut(self.payload_at);
+        let payload = &mut payload[..self.payload];
         let (header, _) = RequestHeader::mut_from_prefix(head).expect("a page is large enough and aligned");
         let (request, _) = InHeader::read_from_prefix(&header.in_out).expect("it is shorter than its place");
-        let given = header.ring.payload_sz as usize;
         let (length, error) = match serve(&request, &header.op_in, payload, given) {
             Ok(length) => (length as u32, 0),
             Err(errno) => (0, -errno.code()),
         };
         let len = size_of::<OutHeader>() as u32 + length;
+        if self.pages == Pages::Small && given.max(length as usize) >= LARGE_BYTES {
+            self.pages = Pages::HugeNext;
+        }
         let answer = OutHeader { len, error, unique: request.unique };
         header.in_out[..size_of::<OutHeader>()].copy_from_slice(answer.as_bytes());
         header.ring.payload_sz = length;
