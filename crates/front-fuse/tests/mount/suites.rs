@@ -8,7 +8,8 @@ use crate::mounted::{Mounted, is_root};
 
 /// Tells what was not run. What passing tests print is shown to nobody, but for what goes past the macros.
 fn skipped(suite: &str, reason: &str) {
-    writeln!(stderr(), "SKIPPED: {suite}, {:?}: {reason}", crate::TRANSPORT).unwrap();
+    let line = format!("SKIPPED: {suite}, {:?}: {reason}\n", crate::TRANSPORT);
+    stderr().write_all(line.as_bytes()).unwrap();
 }
 
 /// Runs `command` if its program is installed, and tells if not.
