@@ -11,20 +11,23 @@ use crate::step::{self, step};
 const FILE_SYSTEMS: [&str; 2] = ["bytefs", "bytefs-journal"];
 
 /// The slice: what follows `amphi crash run --fs NAME`.
-const SLICE: [&[&str]; 6] = [
+const SLICE: [&[&str]; 7] = [
     &["--workload", "seq1", "--crash", "subsets"],
     &["--workload", "extra1", "--crash", "subsets"],
     &["--workload", "seq2", "--every", "401"],
+    &["--workload", "mixed2", "--every", "2003"],
     &["--workload", "pairs", "--count", "150"],
     &["--workload", "random", "--count", "12", "--one-point-in", "6"],
     &["--workload", "days", "--minutes", "120"],
 ];
 
 /// Everything that can be complete.
-const COMPLETE: [&[&str]; 6] = [
+const COMPLETE: [&[&str]; 8] = [
     &["--workload", "seq1"],
     &["--workload", "extra1"],
     &["--workload", "seq2"],
+    &["--workload", "extra2"],
+    &["--workload", "mixed2"],
     &["--workload", "seq3", "--count", "20000"],
     &["--workload", "random", "--count", "200"],
     &["--workload", "days", "--minutes", "1440"],

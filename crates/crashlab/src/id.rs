@@ -27,14 +27,17 @@ pub enum Kind {
     Random,
     /// A file of operations.
     Trace,
+    /// Sequences of a published operation and one that is lacking there. Last, because a kind's place is part of the seeds of those that draw.
+    Mixed2,
 }
 
 /// Their names.
-pub const KINDS: [(&str, Kind); 8] = [
+pub const KINDS: [(&str, Kind); 9] = [
     ("seq1", Kind::Seq1),
     ("seq2", Kind::Seq2),
     ("extra1", Kind::Extra1),
     ("extra2", Kind::Extra2),
+    ("mixed2", Kind::Mixed2),
     ("seq3", Kind::Seq3),
     ("pairs", Kind::Pairs),
     ("random", Kind::Random),

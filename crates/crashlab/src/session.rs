@@ -51,6 +51,7 @@ pub struct Session {
     seq2: Sequences,
     extra1: Sequences,
     extra2: Sequences,
+    mixed2: Sequences,
     trace: Vec<Operation>,
 }
 
@@ -113,6 +114,7 @@ impl Session {
             seq2: Sequences::published(2),
             extra1: Sequences::extended(1),
             extra2: Sequences::extended(2),
+            mixed2: Sequences::mixed(),
             trace: Vec::new(),
         })
     }
@@ -150,6 +152,7 @@ impl Session {
             Kind::Seq2 => Some(self.seq2.len()),
             Kind::Extra1 => Some(self.extra1.len()),
             Kind::Extra2 => Some(self.extra2.len()),
+            Kind::Mixed2 => Some(self.mixed2.len()),
             Kind::Trace => Some(1),
             Kind::Seq3 | Kind::Pairs | Kind::Random => None,
         }
@@ -178,6 +181,7 @@ impl Session {
             Kind::Seq2 => self.seq2.after_family(number),
             Kind::Extra1 => self.extra1.after_family(number),
             Kind::Extra2 => self.extra2.after_family(number),
+            Kind::Mixed2 => self.mixed2.after_family(number),
             Kind::Seq3 | Kind::Pairs | Kind::Random | Kind::Trace => number + 1,
         }
     }
@@ -243,6 +247,7 @@ impl Session {
             // What goes before the last operation is a shorter sequence, whose crashes are looked at there.
             Kind::Seq2 => run.sequence(self.seq2.get(id.number), 1),
             Kind::Extra2 => run.sequence(self.extra2.get(id.number), 1),
+            Kind::Mixed2 => run.sequence(self.mixed2.get(id.number), 1),
             Kind::Seq3 => run.sequence(Sequences::sample_of_three(id.number), 2),
             Kind::Random => {
                 for operation in &random::operations(id.number) {

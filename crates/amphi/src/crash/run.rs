@@ -75,6 +75,8 @@ enum Own {
     Extra1,
     /// Sequences of two operations that ACE lacks.
     Extra2,
+    /// Sequences of two operations, one within ACE's bounds and one that ACE lacks.
+    Mixed2,
     /// Sequences of three operations, drawn by seeds.
     Seq3,
     /// Two operations at the same time, drawn by seeds.
@@ -93,7 +95,7 @@ pub struct Options {
     /// The file system.
     #[arg(long, default_value = "bytefs")]
     fs: String,
-    /// What it does: seq1, seq2 (the sequences of one and two operations within ACE's bounds), extra1, extra2 (with what ACE lacks), seq3 (three operations, drawn by
+    /// What it does: seq1, seq2 (the sequences of one and two operations within ACE's bounds), extra1, extra2 (with what ACE lacks), mixed2 (one of each), seq3 (three operations, drawn by
     /// seeds), pairs (two at the same time, drawn by seeds), random (long runs on a device whose log and flash are cleaned all the time, drawn by seeds), trace (the operations of
     /// --trace), days (simulated time with a power cut every minute), or a workload of `amphi bench` such as varmail, or FILE.toml.
     #[arg(long, value_parser = workload)]
@@ -201,6 +203,7 @@ const fn kind_of(workload: &Workload) -> Kind {
         Workload::Own(Own::Seq2) => Kind::Seq2,
         Workload::Own(Own::Extra1) => Kind::Extra1,
         Workload::Own(Own::Extra2) => Kind::Extra2,
+        Workload::Own(Own::Mixed2) => Kind::Mixed2,
         Workload::Own(Own::Seq3) => Kind::Seq3,
         Workload::Own(Own::Pairs) => Kind::Pairs,
         Workload::Own(Own::Random) => Kind::Random,
@@ -214,6 +217,7 @@ fn numbers_of(options: &Options, kind: Kind) -> std::ops::Range<u64> {
         Kind::Seq2 => Some(Sequences::published(2).len()),
         Kind::Extra1 => Some(Sequences::extended(1).len()),
         Kind::Extra2 => Some(Sequences::extended(2).len()),
+        Kind::Mixed2 => Some(Sequences::mixed().len()),
         Kind::Trace => return 0..1,
         Kind::Seq3 | Kind::Pairs | Kind::Random => None,
     };

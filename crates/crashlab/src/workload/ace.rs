@@ -134,14 +134,15 @@ pub fn additions() -> Vec<Bounded> {
     all
 }
 
-/// All sequences of `length` operations with every choice of syncs, by number.
+/// Sequences of one or two operations with every choice of syncs, by number.
 #[derive(Clone, Debug)]
 pub struct Sequences {
     operations: Vec<Bounded>,
-    length: u32,
+    /// Which of the operations follow one another.
+    combinations: Vec<Vec<usize>>,
     /// Whether `fdatasync` is a choice wherever `fsync` is.
     fdatasync: bool,
-    /// For sequences of up to two operations: the number of the first one that starts with operations i.
+    /// The number of the first sequence of each combination, and at the end how many sequences there are.
     starts: Vec<u64>,
 }
 
@@ -155,8 +156,7 @@ impl Sequences {
         Self::of(operations(), length, false)
     }
 
-    /// Sequences of one or two operations, at least one of which ACE lacks or ends with `fdatasync`; those that are published ones too are
-    /// among them.
+    /// Sequences of one operation, ACE's or one that it lacks, or of two that it lacks; with `fdatasync` among the syncs.
     ///
     /// # Panics
     /// For other lengths.
@@ -169,12 +169,29 @@ impl Sequences {
         Self::of(all, length, true)
     }
 
+    /// Sequences of two operations, one of ACE's and one that it lacks, in either order; with `fdatasync` among the syncs.
+    #[must_use]
+    pub fn mixed() -> Self {
+        let mut all = additions();
+        let lacking = all.len();
+        all.extend(operations());
+        let pairs = pairs_of(all.len()).filter(|pair| (pair[0] < lacking) != (pair[1] < lacking)).collect();
+        Self::numbered(all, pairs, true)
+    }
+
     fn of(operations: Vec<Bounded>, length: u32, fdatasync: bool) -> Self {
-        assert!((1..=2).contains(&length), "sequences of {length} operations are too many to number");
-        let mut all = Self { operations, length, fdatasync, starts: Vec::new() };
+        let combinations = match length {
+            1 => (0..operations.len()).map(|one| vec![one]).collect(),
+            2 => pairs_of(operations.len()).collect(),
+            _ => panic!("sequences of {length} operations are too many to number"),
+        };
+        Self::numbered(operations, combinations, fdatasync)
+    }
+
+    fn numbered(operations: Vec<Bounded>, combinations: Vec<Vec<usize>>, fdatasync: bool) -> Self {
+        let mut all = Self { operations, combinations, fdatasync, starts: Vec::new() };
         let mut next = 0;
-        let count = (all.operations.len() as u64).pow(length);
-        for combination in 0..count {
+        for combination in 0..all.combinations.len() {
             all.starts.push(next);
             next += all.choices(combination);
         }
@@ -201,31 +218,14 @@ impl Sequences {
         self.starts.get(next).copied().unwrap_or(number + 1)
     }
 
-    fn members(&self, combination: u64) -> Vec<&Bounded> {
-        let count = self.operations.len() as u64;
-        (0..self.length)
-            .rev()
-            .map(|place| &self.operations[(combination / count.pow(place) % count) as usize])
-            .collect()
+    fn members(&self, combination: usize) -> Vec<&Bounded> {
+        self.combinations[combination].iter().map(|&one| &self.operations[one]).collect()
     }
 
-    fn syncs(&self, members: &[&Bounded]) -> Vec<Operation> {
-        let mut related: Vec<&str> =
-            members.iter().flat_map(|member| member.related.iter().copied()).collect();
-        related.sort_unstable();
-        related.dedup();
-        let mut syncs: Vec<Operation> =
-            related.iter().map(|path| Operation::Fsync((*path).to_owned(), false)).collect();
-        if self.fdatasync {
-            syncs.extend(related.iter().map(|path| Operation::Fsync((*path).to_owned(), true)));
-        }
-        syncs.push(Operation::Sync);
-        syncs
-    }
-
-    fn choices(&self, combination: u64) -> u64 {
-        let syncs = self.syncs(&self.members(combination)).len() as u64;
-        (syncs + 1).pow(self.length - 1) * syncs
+    fn choices(&self, combination: usize) -> u64 {
+        let members = self.members(combination);
+        let syncs = syncs(&members, self.fdatasync).len() as u64;
+        (syncs + 1).pow(members.len() as u32 - 1) * syncs
     }
 
     /// The sequence numbered `number`: its operations, each with the sync that follows it, if any.
@@ -240,13 +240,13 @@ impl Sequences {
             self.len()
         );
         let combination = self.starts.partition_point(|start| *start <= number) - 1;
-        let members = self.members(combination as u64);
-        let syncs = self.syncs(&members);
+        let members = self.members(combination);
+        let syncs = syncs(&members, self.fdatasync);
         let mut rest = number - self.starts[combination];
         let last = rest % syncs.len() as u64;
         rest /= syncs.len() as u64;
         let mut chosen = vec![Some(syncs[last as usize].clone())];
-        for _ in 1..self.length {
+        for _ in 1..members.len() {
             let choices = syncs.len() as u64 + 1;
             // The last choice is none.
             chosen.push(syncs.get((rest % choices) as usize).cloned());
@@ -261,10 +261,8 @@ impl Sequences {
     pub fn sample_of_three(seed: u64) -> Vec<(Operation, Option<Operation>)> {
         let mut dice = amphi_rt::random::Generator::new(seed ^ 0x3a5e_0003);
         let all: Vec<Bounded> = operations().into_iter().chain(additions()).collect();
-        let members: Vec<Bounded> =
-            (0..3).map(|_| all[dice.below(all.len() as u64) as usize].clone()).collect();
-        let space = Self { operations: Vec::new(), length: 3, fdatasync: true, starts: Vec::new() };
-        let syncs = space.syncs(&members.iter().collect::<Vec<_>>());
+        let members: Vec<&Bounded> = (0..3).map(|_| &all[dice.below(all.len() as u64) as usize]).collect();
+        let syncs = syncs(&members, true);
         let count = syncs.len() as u64;
         members
             .into_iter()
@@ -273,10 +271,29 @@ impl Sequences {
                 // As often none as any.
                 let none = place < 2 && dice.below(2) == 0;
                 let sync = syncs[dice.below(count) as usize].clone();
-                (member.operation, (!none).then_some(sync))
+                (member.operation.clone(), (!none).then_some(sync))
             })
             .collect()
     }
+}
+
+/// Every two of `count`, in either order and twice the same, the second one fastest.
+fn pairs_of(count: usize) -> impl Iterator<Item = Vec<usize>> {
+    (0..count).flat_map(move |first| (0..count).map(move |second| vec![first, second]))
+}
+
+/// The syncs of which one may follow each of these operations.
+fn syncs(members: &[&Bounded], fdatasync: bool) -> Vec<Operation> {
+    let mut related: Vec<&str> = members.iter().flat_map(|member| member.related.iter().copied()).collect();
+    related.sort_unstable();
+    related.dedup();
+    let fsync = |data_only| related.iter().map(move |path| Operation::Fsync((*path).to_owned(), data_only));
+    let mut syncs: Vec<Operation> = fsync(false).collect();
+    if fdatasync {
+        syncs.extend(fsync(true));
+    }
+    syncs.push(Operation::Sync);
+    syncs
 }
 
 #[cfg(test)]
@@ -288,6 +305,24 @@ mod tests {
         assert_eq!(operations().len(), 93);
         assert_eq!(Sequences::published(1).len(), 435);
         assert_eq!(Sequences::published(2).len(), 466_382);
+    }
+
+    #[test]
+    fn mixed_sequences_are_of_both_kinds_in_either_order() {
+        let mixed = Sequences::mixed();
+        assert_eq!(mixed.len(), 806_980);
+        let of = |kind: Vec<Bounded>| kind.into_iter().map(|one| one.operation).collect::<Vec<_>>();
+        let (lacking, published) = (of(additions()), of(operations()));
+        assert_eq!(mixed.combinations.len(), 2 * lacking.len() * published.len());
+        let mut orders = [0, 0];
+        for &start in &mixed.starts[..mixed.combinations.len()] {
+            let [(first, _), (second, sync)] = mixed.get(start).try_into().unwrap();
+            assert!(sync.is_some());
+            let lacking_first = lacking.contains(&first);
+            assert!(if lacking_first { published.contains(&second) } else { lacking.contains(&second) });
+            orders[usize::from(lacking_first)] += 1;
+        }
+        assert_eq!(orders[0], orders[1]);
     }
 
     #[test]
