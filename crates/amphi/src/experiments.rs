@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use amphi_benchlab::experiment::lab::{self, Progress, Wishes};
 use amphi_benchlab::experiment::state::State;
 use amphi_benchlab::experiment::{
-    Definition, EXPERIMENTS, System, Variation, cell, experiment, guard, replay,
+    Definition, EXPERIMENTS, LoadedDevices, System, Variation, cell, experiment, guard, replay,
 };
 use amphi_benchlab::figure::Figure;
 use amphi_benchlab::html;
@@ -296,7 +296,7 @@ fn workload(name: &str, threads: Option<usize>, json: Option<&Path>, options: &O
         seed: options.seed.unwrap_or(1),
     };
     let begun = time::now_ns();
-    let (result, speed) = cell::run_timed(&cell)?;
+    let (result, speed) = cell::run_timed(&cell, &LoadedDevices::default())?;
     let real = seconds_since(begun);
     if json.is_none_or(|file| file.as_os_str() != "-") {
         let threads = format!("{} threads, scale {}", result.threads, cell.scale);

@@ -43,6 +43,39 @@ fn run(
     (figure, done.into_inner())
 }
 
+/// Two workloads on the store, as many operations as records.
+const STORE: &str = r#"
+name = "store"
+title = "Store"
+question = "Does it matter who came before?"
+claim = "It does not"
+claim_row = "6"
+method = "Small."
+measure = "throughput"
+seed = 1
+scale = 0.0001
+profile = "mssd-pcie3"
+systems = ["ext4", "bytefs"]
+case = [{ workload = "ycsb-a" }, { workload = "ycsb-c" }]
+"#;
+
+/// Workloads that share a loaded device come to what each comes to on a device of its own.
+#[test]
+fn a_workload_on_the_store_does_not_notice_who_else_began_on_its_device() {
+    let both = Definition::from_toml(STORE).unwrap();
+    let alone = |workload: &str| {
+        let mut definition = both.clone();
+        definition.cases.retain(|case| case.workload == workload);
+        run(&definition, 1, &mut State::in_memory(), usize::MAX).0.unwrap()
+    };
+    let together = run(&both, 2, &mut State::in_memory(), usize::MAX).0.unwrap();
+    let apart = [alone("ycsb-c"), alone("ycsb-a")];
+    for group in apart.iter().flat_map(|figure| &figure.groups) {
+        assert!(together.groups.contains(group), "{group:?} is not in {:?}", together.groups);
+    }
+    assert_eq!(together.groups.len(), 2);
+}
+
 #[test]
 fn every_experiment_is_well_formed() {
     for listed in EXPERIMENTS {

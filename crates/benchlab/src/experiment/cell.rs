@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counters::Counters;
 use super::definition::Variation;
+use super::loaded::{LoadedDevices, STORE};
 use super::machine::Machine;
 use super::system::System;
 use crate::files::{Files, LibraryFiles};
@@ -98,26 +99,40 @@ pub struct Speed {
 /// Virtual time that a run may take: days, since how long it takes is its own business.
 pub(super) const TIME_LIMIT_NS: u64 = 30 * 86_400 * 1_000_000_000;
 
-/// Runs a cell.
+/// Runs a cell. Cells that begin with the same records of YCSB share `loaded`.
 ///
 /// # Errors
 /// What it asks for does not exist, or the workload failed on the file system.
-pub fn run(cell: &Cell) -> Result<CellResult> {
-    run_timed(cell).map(|(result, _)| result)
+pub fn run(cell: &Cell, loaded: &LoadedDevices) -> Result<CellResult> {
+    run_timed(cell, loaded).map(|(result, _)| result)
 }
 
 /// As [`run`], and how fast that was.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_timed(cell: &Cell) -> Result<(CellResult, Speed)> {
+pub fn run_timed(cell: &Cell, loaded: &LoadedDevices) -> Result<(CellResult, Speed)> {
     let machine = Machine::new(&cell.profile, cell.system, cell.scale, &cell.variation)
         .map_err(|message| anyhow!("{message}"))?;
     let work = Work::of(cell)?;
+    let measured = match &work {
+        Work::Files(plan) => simulate(cell, &machine, || on_files(cell, &machine, plan)),
+        Work::Store(workload) => {
+            let ssd = loaded.copy_for(cell, &machine, workload)?;
+            simulate(cell, &machine, || on_store(cell, &machine, workload, Arc::new(ssd)))
+        }
+    };
+    let Measured { outcome, seconds, counters } = measured?;
+    let speed = Speed { operations: outcome.operations_in_all, seconds };
+    Ok((result(work.threads(), &outcome, counters), speed))
+}
+
+/// Does some of a cell's work in virtual time, on its machine.
+pub(super) fn simulate<T>(cell: &Cell, machine: &Machine, work: impl FnOnce() -> Result<T>) -> Result<T> {
     // No watchdog: a batch of work may take a busy machine seconds.
     let sim =
         Sim::new(cell.seed).host(machine.host.clone()).time_limit_ns(TIME_LIMIT_NS).blocking_limit(None);
-    sim.try_run(|| in_sim(cell, &machine, &work)).map_err(|failure| anyhow!("{failure}"))?
+    sim.try_run(work).map_err(|failure| anyhow!("{failure}"))?
 }
 
 /// What a cell does.
@@ -159,45 +174,61 @@ fn processor_seconds() -> f64 {
     used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }
 
-fn in_sim(cell: &Cell, machine: &Machine, work: &Work) -> Result<(CellResult, Speed)> {
+/// A new device with the cell's file system.
+pub(super) fn format(cell: &Cell, machine: &Machine) -> Result<Ssd> {
     let ssd = Ssd::try_in_memory(&machine.device, machine.capacity_bytes, &OpenOptions::default())?;
-    let ssd = Arc::new(ssd);
     cell.system.format(&ssd, machine)?;
+    Ok(ssd)
+}
+
+/// What a workload's run came to.
+struct Measured {
+    outcome: Outcome,
+    /// Processor time that it took.
+    seconds: f64,
+    /// What the device counted in the window.
+    counters: Counters,
+}
+
+/// Makes the workload's files on a new device, and runs it on them.
+fn on_files(cell: &Cell, machine: &Machine, plan: &Plan) -> Result<Measured> {
+    let ssd = Arc::new(format(cell, machine)?);
     let settings = Settings { seed: cell.seed };
-    let mut mounted = cell.system.mount(&ssd, machine)?;
+    let mounted = cell.system.mount(&ssd, machine)?;
+    let prepared = prepare(&LibraryFiles::new(mounted.file_system(), machine.costs), plan, settings)
+        .context("the workload's files cannot be made")?;
+    mounted.unmount()?;
+    on_mounted(cell, machine, &ssd, &|files, begin| {
+        run_workload(&**files, &prepared, plan, settings, begin).context("the workload failed")
+    })
+}
+
+/// Runs a workload on the store that was loaded before.
+fn on_store(cell: &Cell, machine: &Machine, workload: &Ycsb, ssd: Arc<Ssd>) -> Result<Measured> {
+    on_mounted(cell, machine, &ssd, &|files, begin| {
+        let loaded = ycsb::open(Arc::clone(files), STORE, workload).context("the store cannot be opened")?;
+        ycsb::run(&loaded, workload, Settings { seed: cell.seed }, begin).context("the workload failed")
+    })
+}
+
+/// What is measured on mounted files. It calls its second argument when the window begins.
+type Measurable<'a> = dyn Fn(&Arc<dyn Files>, &(dyn Fn() + Sync)) -> Result<Outcome> + 'a;
+
+/// Mounts the file system, with nothing of it in the host's memory, measures `work` there, and unmounts.
+fn on_mounted(cell: &Cell, machine: &Machine, ssd: &Arc<Ssd>, work: &Measurable<'_>) -> Result<Measured> {
+    let mounted = cell.system.mount(ssd, machine)?;
+    let files: Arc<dyn Files> = Arc::new(LibraryFiles::new(mounted.file_system(), machine.costs));
     let begun = Mutex::new(Counters::default());
     let begin = || *begun.lock() = Counters::of(&ssd.stats());
-    let files = || LibraryFiles::new(mounted.file_system(), machine.costs);
-    let (outcome, seconds, counters) = match work {
-        Work::Files(plan) => {
-            let prepared =
-                prepare(&files(), plan, settings).context("the workload's files cannot be made")?;
-            // The run begins with nothing in the host's memory.
-            mounted.unmount()?;
-            mounted = cell.system.mount(&ssd, machine)?;
-            let files = LibraryFiles::new(mounted.file_system(), machine.costs);
-            let used = processor_seconds();
-            let outcome =
-                run_workload(&files, &prepared, plan, settings, &begin).context("the workload failed")?;
-            let seconds = processor_seconds() - used;
-            // What the workload left to be written later belongs to it.
-            files.sync()?;
-            (outcome, seconds, Counters::of(&ssd.stats()).since(&begun.lock()))
-        }
-        Work::Store(workload) => {
-            let files: Arc<dyn Files> = Arc::new(files());
-            let loaded = ycsb::load(Arc::clone(&files), "store", workload, settings)
-                .context("the store cannot be loaded")?;
-            let used = processor_seconds();
-            let outcome = ycsb::run(&loaded, workload, settings, &begin).context("the workload failed")?;
-            let seconds = processor_seconds() - used;
-            files.sync()?;
-            (outcome, seconds, Counters::of(&ssd.stats()).since(&begun.lock()))
-        }
-    };
+    let used = processor_seconds();
+    let outcome = work(&files, &begin)?;
+    let seconds = processor_seconds() - used;
+    // What the workload left to be written later belongs to it.
+    files.sync()?;
+    let counters = Counters::of(&ssd.stats()).since(&begun.lock());
+    drop(files);
     mounted.unmount()?;
-    let speed = Speed { operations: outcome.operations_in_all, seconds };
-    Ok((result(work.threads(), &outcome, counters), speed))
+    Ok(Measured { outcome, seconds, counters })
 }
 
 pub(super) fn result(threads: usize, outcome: &Outcome, counters: Counters) -> CellResult {

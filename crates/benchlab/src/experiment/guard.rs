@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::cell::{self, Cell, CellResult};
 use super::definition::Variation;
+use super::loaded::LoadedDevices;
 use super::system::System;
 
 /// The stored results: `docs/results/guard.json`.
@@ -54,8 +55,9 @@ pub fn cells() -> Vec<Cell> {
 /// One failed.
 pub fn run() -> Result<Stored> {
     let named = |cell: &Cell| format!("{} on {}", cell.workload, cell.system.title());
+    let loaded = LoadedDevices::default();
     let results = cells().into_iter().map(|cell| {
-        let result = cell::run(&cell).with_context(|| named(&cell))?;
+        let result = cell::run(&cell, &loaded).with_context(|| named(&cell))?;
         Ok(StoredResult { name: named(&cell), result })
     });
     Ok(Stored { results: results.collect::<Result<_>>()? })

@@ -11,6 +11,7 @@ use super::ablation;
 use super::cell::{self, Cell, CellResult};
 use super::definition::{Definition, Measure, Variation};
 use super::explain::from_counters;
+use super::loaded::LoadedDevices;
 use super::measure::{Results, bar};
 use super::recovery;
 use super::state::State;
@@ -110,11 +111,12 @@ fn run_cells(
 ) -> Result<()> {
     let next = AtomicUsize::new(0);
     let state = Mutex::new(state);
+    let loaded = LoadedDevices::default();
     let work = || -> Result<()> {
         while proceed() {
             let Some(cell) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             let named = || format!("{} on {}", cell.workload, cell.system.title());
-            let result = cell::run(cell).with_context(named);
+            let result = cell::run(cell, &loaded).with_context(named);
             if result.is_err() {
                 // The others need not go on.
                 next.store(missing.len(), Ordering::Relaxed);

@@ -10,6 +10,7 @@ mod definition;
 mod explain;
 pub mod guard;
 pub mod lab;
+mod loaded;
 mod machine;
 mod measure;
 mod recovery;
@@ -22,5 +23,6 @@ pub use definition::{
     Ablation, Case, ComputingOf, Definition, DefinitionError, EXPERIMENTS, Experiment, Explained, Measure,
     Published, Variation, experiment,
 };
+pub use loaded::LoadedDevices;
 pub use machine::Machine;
 pub use system::System;

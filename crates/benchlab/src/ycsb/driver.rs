@@ -55,18 +55,27 @@ pub fn load(
     workload: &Ycsb,
     settings: Settings,
 ) -> Result<Loaded, StoreError> {
-    let setup = workload.store.settings.as_ref();
-    let setup =
-        setup.ok_or_else(|| StoreError::Failed("the workload does not say how it is set up".into()))?;
-    let store = Store::open(files, directory, setup, workload.store.costs)?;
+    let loaded = open(files, directory, workload)?;
     let values = Values::new(workload, settings.seed);
     let mut chance = Generator::new(settings.seed);
     let mut key = Vec::new();
     for record in 0..workload.store.records {
         name(record, &mut key);
-        store.put(&key, values.one(&mut chance), false)?;
+        loaded.store.put(&key, values.one(&mut chance), false)?;
     }
-    store.sync()?;
+    loaded.store.sync()?;
+    Ok(loaded)
+}
+
+/// Opens the store in `directory` of `files`, into which [`load`] has put the workload's records, or will.
+///
+/// # Errors
+/// What the store says.
+pub fn open(files: Arc<dyn Files>, directory: &str, workload: &Ycsb) -> Result<Loaded, StoreError> {
+    let setup = workload.store.settings.as_ref();
+    let setup =
+        setup.ok_or_else(|| StoreError::Failed("the workload does not say how it is set up".into()))?;
+    let store = Store::open(files, directory, setup, workload.store.costs)?;
     let numbers =
         Numbers { next: workload.store.records, inserted: workload.store.records, beyond: BTreeSet::new() };
     Ok(Loaded { store, numbers: Mutex::new(numbers) })

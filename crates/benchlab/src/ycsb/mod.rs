@@ -7,5 +7,5 @@ mod chance;
 mod driver;
 mod workload;
 
-pub use driver::{Loaded, load, run};
+pub use driver::{Loaded, load, open, run};
 pub use workload::{Distribution, Mix, PRESETS, Store, Ycsb, YcsbError, preset};
