@@ -58,11 +58,34 @@ impl Reached {
 #[cfg(target_arch = "x86_64")]
 unsafe fn copy_past_caches(from: &[u8], to: *mut u8) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the caller's promise, and the processor has what it takes.
+        return unsafe { copy_lines_past_caches(from, to) };
+    }
     let (words, rest) = from.as_chunks::<16>();
     assert!(rest.is_empty(), "pages are copied");
     for (number, word) in words.iter().enumerate() {
         // SAFETY: loads are from `word`, unaligned; stores are inside the destination and aligned. SSE2 is part of the architecture.
         unsafe { _mm_stream_si128(to.cast::<__m128i>().add(number), _mm_loadu_si128(word.as_ptr().cast())) }
+    }
+}
+
+/// As [`copy_past_caches`], a whole line at a time: a line that comes in parts may leave in parts, which takes memory longer where neighbouring pages are far apart, as they are in
+/// flash of many dies (49 and 41 µs for 1 MiB).
+///
+/// # Safety
+/// As there; the processor has AVX-512.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn copy_lines_past_caches(from: &[u8], to: *mut u8) {
+    use std::arch::x86_64::{__m512i, _mm512_loadu_si512, _mm512_stream_si512};
+    let (lines, rest) = from.as_chunks::<64>();
+    assert!(rest.is_empty(), "pages are copied");
+    for (number, line) in lines.iter().enumerate() {
+        // SAFETY: loads are from `line`, unaligned; stores are inside the destination and aligned.
+        unsafe {
+            _mm512_stream_si512(to.cast::<__m512i>().add(number), _mm512_loadu_si512(line.as_ptr().cast()));
+        }
     }
 }
 
