@@ -65,7 +65,12 @@ pub(crate) struct Core {
 impl Core {
     /// The next number of the sequence clock, which orders stores, commits, block writes and trims.
     pub(crate) fn tick(&self) -> u64 {
-        self.image.word(control!(clock)).fetch_add(1, Ordering::AcqRel)
+        self.ticks(1)
+    }
+
+    /// The next `count` numbers of the clock; answers the first.
+    pub(crate) fn ticks(&self, count: u64) -> u64 {
+        self.image.word(control!(clock)).fetch_add(count, Ordering::AcqRel)
     }
 
     /// The image's counters.

@@ -31,9 +31,9 @@ impl Core {
         self.table.get(lpa)
     }
 
-    /// Changes the mapping, and nothing else.
-    pub(crate) fn set_mapping(&self, lpa: u64, mapping: Mapping) {
-        self.table.set(lpa, mapping);
+    /// Changes the mapping, and nothing else. Answers what it was.
+    pub(crate) fn set_mapping(&self, lpa: u64, mapping: Mapping) -> Mapping {
+        self.table.set(lpa, mapping)
     }
 
     /// The marks of a page as it is mapped. A damaged record has none, so that no log entry is dropped for it.
@@ -103,12 +103,12 @@ impl Core {
         outcome
     }
 
-    /// Makes a programmed flash page the current contents of a logical page. Called with the partition's write lock held.
+    /// Makes a programmed flash page the current contents of a logical page, and answers where those were before. Called with the partition's write lock held.
     ///
     /// # Errors
     /// Power was lost. Before the record was whole, the old contents stay current and the page is spent; else it is the power-up
     /// that makes the page current.
-    pub(crate) fn publish(&self, lpa: u64, page: u64, oob: &Oob) -> Result<()> {
+    pub(crate) fn publish(&self, lpa: u64, page: u64, oob: &Oob) -> Result<Mapping> {
         if let Err(lost) = self.power.step() {
             self.blocks.abandon(page);
             return Err(lost);
@@ -118,13 +118,12 @@ impl Core {
             self.blocks.abandon(page);
             return Err(lost);
         }
-        let old = self.mapping(lpa);
-        self.set_mapping(lpa, Mapping::At(page));
+        let old = self.set_mapping(lpa, Mapping::At(page));
         self.blocks.published(page);
         if let Mapping::At(old) = old {
             self.blocks.invalidate(old);
         }
-        Ok(())
+        Ok(old)
     }
 
     /// Writes pages for the host, from `lpa` on: programs them, makes them current, and voids the log's entries for them (ByteFS §4.4). Page i goes to
@@ -156,11 +155,20 @@ impl Core {
             let first = lpa + current as u64;
             let (partition, number) = self.partition(first);
             let here = (self.layout.partition_pages - u64::from(number)) as usize;
+            let here = &taken[current..taken.len().min(current + here)];
             let mut index = partition.index.write();
-            for (page, _) in taken[current..].iter().take(here) {
-                if let Err(lost) = self.make_current(&mut index, lpa + current as u64, *page) {
+            let began = self.ticks(here.len() as u64);
+            // Few of them are in the log.
+            let mut logged = index.next_page(number);
+            for ((page, _), number) in here.iter().zip(number..) {
+                let at = lpa + current as u64;
+                if let Err(lost) = self.make_current(at, *page, began + (at - first)) {
                     taken[current + 1..].iter().for_each(|(page, _)| self.blocks.abandon(*page));
                     return (current, Err(lost));
+                }
+                if logged == Some(number) && !planted::has(Bug::StaleEntryAfterBlockWrite) {
+                    index.remove(number);
+                    logged = number.checked_add(1).and_then(|next| index.next_page(next));
                 }
                 current += 1;
             }
@@ -168,16 +176,13 @@ impl Core {
         (current, Ok(()))
     }
 
-    /// Makes a page that the host wrote current. Called with the partition's write lock held.
-    fn make_current(&self, index: &mut PageIndex, lpa: u64, page: u64) -> Result<()> {
-        let now = self.tick();
-        let before = self.mapping(lpa);
+    /// Makes a page that the host wrote current. Called with the partition's write lock held, under which `now` was drawn.
+    fn make_current(&self, lpa: u64, page: u64, now: u64) -> Result<()> {
         if planted::has(Bug::StaleEntryAfterBlockWrite) {
-            return self.publish(lpa, page, &Oob::new(lpa as u32, 0, 0));
+            return self.publish(lpa, page, &Oob::new(lpa as u32, 0, 0)).map(drop);
         }
-        self.publish(lpa, page, &Oob::new(lpa as u32, now, now))?;
+        let before = self.publish(lpa, page, &Oob::new(lpa as u32, now, now))?;
         self.remember_unflushed(now, lpa, before, page);
-        index.remove((lpa % self.layout.partition_pages) as u16);
         Ok(())
     }
 
@@ -209,9 +214,7 @@ impl Core {
         let (Some(&first), Some(&last)) = (used.first(), used.last()) else { return Ok(true) };
         let Some(trimmed) = self.append_trim(first, last + 1 - first)? else { return Ok(false) };
         for lpa in used {
-            let old = self.mapping(lpa);
-            self.set_mapping(lpa, Mapping::Trimmed(trimmed));
-            if let Mapping::At(page) = old {
+            if let Mapping::At(page) = self.set_mapping(lpa, Mapping::Trimmed(trimmed)) {
                 self.blocks.invalidate(page);
             }
             index.remove(number(lpa));

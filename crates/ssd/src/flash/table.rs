@@ -87,13 +87,16 @@ impl MapTable {
         }
     }
 
-    /// Changes where a logical page is.
-    pub(crate) fn set(&self, lpa: u64, mapping: Mapping) {
+    /// Changes where a logical page is, and answers where it was. No one else changes the same page meanwhile.
+    pub(crate) fn set(&self, lpa: u64, mapping: Mapping) -> Mapping {
         let slot = match self.memory.word(lpa / LEAF * 8).load(Ordering::Acquire) {
             0 => self.grow(lpa / LEAF),
             slot => slot - 1,
         };
-        self.word(slot, lpa % LEAF).store(mapping.word(), Ordering::Release);
+        let word = self.word(slot, lpa % LEAF);
+        let before = word.load(Ordering::Acquire);
+        word.store(mapping.word(), Ordering::Release);
+        Mapping::from_word(before)
     }
 
     fn grow(&self, leaf: u64) -> u64 {
