@@ -2,6 +2,7 @@
 //!
 //! The comparison is compiled for AVX-512, for AVX2 and for any processor; the first call finds out which of them this one runs.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use pulp::Arch;
@@ -26,6 +27,38 @@ pub fn changed_lines(before: &[u8; PAGE], now: &[u8; PAGE]) -> LineMask {
 pub fn lines_by_bytes(before: &[u8; PAGE], now: &[u8; PAGE], threshold: u32) -> Option<LineMask> {
     let mask = dispatch(Compare { before, now, threshold });
     goes_by_bytes(mask, threshold).then_some(mask)
+}
+
+/// As [`lines_by_bytes`], of a page of which only the lines in `kept` can differ; whatever `before` has elsewhere means nothing.
+#[must_use]
+pub fn kept_lines_by_bytes(
+    before: &[u8; PAGE],
+    now: &[u8; PAGE],
+    kept: LineMask,
+    threshold: u32,
+) -> Option<LineMask> {
+    if kept == LineMask::MAX {
+        return lines_by_bytes(before, now, threshold);
+    }
+    let (before, now) = (before.as_chunks::<LINE>().0, now.as_chunks::<LINE>().0);
+    let mut mask = 0;
+    for line in runs(kept).flat_map(|(first, lines)| first..first + lines) {
+        mask |= u64::from(before[line] != now[line]) << line;
+        if !goes_by_bytes(mask, threshold) {
+            return None;
+        }
+    }
+    Some(mask)
+}
+
+/// The lines that bytes of a page lie in.
+#[must_use]
+pub const fn lines_of(bytes: &Range<usize>) -> LineMask {
+    if bytes.start >= bytes.end {
+        return 0;
+    }
+    let (first, last) = (bytes.start / LINE, (bytes.end - 1) / LINE);
+    (LineMask::MAX >> (LINES_PER_PAGE - 1 - (last - first))) << first
 }
 
 fn dispatch(compare: Compare<'_>) -> LineMask {
@@ -130,6 +163,32 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn only_kept_lines_are_compared() {
+        let (before, mut now) = ([7; PAGE], [7; PAGE]);
+        for line in [0, 5, 6, 63] {
+            now[line * LINE] = 8;
+        }
+        let all = changed_lines(&before, &now);
+        for kept in [0, 1, 1 << 63, 0b110_0000, 0b101_1110, all, !all, LineMask::MAX] {
+            assert_eq!(kept_lines_by_bytes(&before, &now, kept, 8), Some(all & kept), "{kept:x}");
+            assert_eq!(
+                kept_lines_by_bytes(&before, &now, kept, 32).is_some(),
+                (all & kept).count_ones() < 2,
+                "{kept:x}"
+            );
+        }
+    }
+
+    #[test]
+    fn bytes_lie_in_lines() {
+        assert_eq!((lines_of(&(0..PAGE)), lines_of(&(70..70))), (LineMask::MAX, 0));
+        assert_eq!(
+            (lines_of(&(63..65)), lines_of(&(64..128)), lines_of(&(4095..PAGE))),
+            (0b11, 0b10, 1 << 63)
+        );
     }
 
     #[test]

@@ -243,7 +243,7 @@ impl FileBody {
         if let Some(page) = self.pages.get_mut(index)
             && page.data[bytes.clone()].iter().any(|&byte| byte != 0)
         {
-            page.data_mut(core.keeps_duplicates(), &core.pages)[bytes].fill(0);
+            page.data_mut(bytes, core.keeps_duplicates(), &core.pages).fill(0);
             self.mark_dirty(core, index);
         }
         Ok(())
@@ -265,7 +265,7 @@ impl FileBody {
             && page.data[from..].iter().any(|&byte| byte != 0)
         {
             // The duplicate says what must be overwritten before the file grows again.
-            page.data_mut(true, &core.pages)[from..].fill(0);
+            page.data_mut(from..PAGE, true, &core.pages).fill(0);
         }
         Ok(())
     }
@@ -454,6 +454,7 @@ fn prepare_pages<D: BlockPort + WriteLog>(
 fn copy_in<D: BlockPort + WriteLog>(core: &Core<D>, file: &mut FileBody, offset: u64, data: &[u8]) {
     // Counted once for all pages, as the frames are taken: a count shared by processors waits for the copy before it.
     let mut frames = core.pages.stock(data.len() / PAGE);
+    let threshold = core.keeps_duplicates().then_some(core.options.byte_threshold);
     let (mut added, mut dirtied) = (0, 0);
     let mut done = 0;
     while done < data.len() {
@@ -464,10 +465,11 @@ fn copy_in<D: BlockPort + WriteLog>(core: &Core<D>, file: &mut FileBody, offset:
         done += len;
         let whole: Option<&[u8; PAGE]> = part.try_into().ok();
         if let Some(page) = file.pages.get_mut(index) {
-            let duplicate = core.keeps_duplicates();
             match whole {
-                Some(now) => added += page.overwrite(now, duplicate, &mut frames),
-                None => page.data_mut(duplicate, &core.pages)[from..from + len].copy_from_slice(part),
+                Some(now) => added += page.overwrite(now, threshold, &mut frames),
+                None => {
+                    page.data_mut(from..from + len, threshold.is_some(), &core.pages).copy_from_slice(part);
+                }
             }
             if !std::mem::replace(&mut page.dirty, true) {
                 dirtied += 1;
@@ -489,10 +491,7 @@ fn copy_in<D: BlockPort + WriteLog>(core: &Core<D>, file: &mut FileBody, offset:
         file.dirty.push(index);
         file.pages.insert(index, page);
     }
-    let rest = frames.rest();
-    if rest.len() > 0 {
-        core.pages.give(rest);
-    }
+    drop(frames);
     core.pages.add(added);
     core.pages.dirtied(dirtied);
 }

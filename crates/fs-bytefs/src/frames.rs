@@ -31,19 +31,16 @@ impl FramePool {
         &self.0[cpu::current() % self.0.len()]
     }
 
-    /// A frame that holds a copy of `page`.
-    pub fn copy_of(&self, page: &[u8; PAGE]) -> Frame {
-        self.stock(1).copy_of(page)
+    /// A frame that holds anything.
+    pub fn frame(&self) -> Frame {
+        let kept = self.mine().lock().pop();
+        kept.unwrap_or_else(|| Box::new([0; PAGE]))
     }
 
-    /// Up to `count` frames at once: between two copies the pool would be locked, and a processor waits at each lock until all it has written is in its cache.
-    pub fn stock(&self, count: usize) -> Stock {
-        if count == 0 {
-            return Stock(SmallVec::new());
-        }
-        let mut kept = self.mine().lock();
-        let rest = kept.len().saturating_sub(count);
-        Stock(kept.drain(rest..).collect())
+    /// Up to `count` frames, which are taken at once when the first is wanted: between two copies the pool would be locked, and a processor waits at each lock until all it has written
+    /// is in its cache.
+    pub fn stock(&self, count: usize) -> Stock<'_> {
+        Stock { pool: self, wanted: count, frames: SmallVec::new() }
     }
 
     /// Takes frames back.
@@ -54,14 +51,24 @@ impl FramePool {
     }
 }
 
-/// Frames in the hand of one task.
+/// Frames in the hand of one task. What is left of them in the end goes back.
 #[derive(Debug)]
-pub struct Stock(SmallVec<[Frame; FEW]>);
+pub struct Stock<'a> {
+    pool: &'a FramePool,
+    /// Frames to take from the pool; 0 once they were.
+    wanted: usize,
+    frames: SmallVec<[Frame; FEW]>,
+}
 
-impl Stock {
+impl Stock<'_> {
     /// A frame that holds a copy of `page`, from the heap once the stock is used up.
     pub fn copy_of(&mut self, page: &[u8; PAGE]) -> Frame {
-        match self.0.pop() {
+        if self.wanted > 0 {
+            let mut kept = self.pool.mine().lock();
+            let rest = kept.len().saturating_sub(std::mem::take(&mut self.wanted));
+            self.frames.extend(kept.drain(rest..));
+        }
+        match self.frames.pop() {
             Some(mut frame) => {
                 frame.copy_from_slice(page);
                 frame
@@ -69,10 +76,13 @@ impl Stock {
             None => Box::new(*page),
         }
     }
+}
 
-    /// What is left of it.
-    pub fn rest(self) -> impl ExactSizeIterator<Item = Frame> {
-        self.0.into_iter()
+impl Drop for Stock<'_> {
+    fn drop(&mut self) {
+        if !self.frames.is_empty() {
+            self.pool.give(self.frames.drain(..));
+        }
     }
 }
 
@@ -83,16 +93,20 @@ mod tests {
     #[test]
     fn a_frame_comes_back_with_other_contents() {
         let pool = FramePool::default();
-        let frame = pool.copy_of(&[1; PAGE]);
+        let frame = pool.frame();
         let at = frame.as_ptr();
         pool.give([frame]);
-        let again = pool.copy_of(&[2; PAGE]);
+        let again = pool.stock(1).copy_of(&[2; PAGE]);
         assert_eq!((again.as_ptr(), again[0], again[PAGE - 1]), (at, 2, 2));
         pool.give((0..2 * KEPT).map(|_| Frame::new([0; PAGE])));
         assert_eq!(pool.mine().lock().len(), KEPT, "and what is kept is bounded");
         let mut stock = pool.stock(2);
+        assert_eq!(pool.mine().lock().len(), KEPT, "none is wanted yet");
         let copies: Vec<Frame> = (1..=3).map(|byte| stock.copy_of(&[byte; PAGE])).collect();
-        assert_eq!((stock.rest().len(), pool.mine().lock().len()), (0, KEPT - 2));
+        drop(stock);
+        assert_eq!(pool.mine().lock().len(), KEPT - 2);
+        pool.stock(3).copy_of(&[4; PAGE]);
+        assert_eq!(pool.mine().lock().len(), KEPT - 3, "two of three have gone back");
         assert!(
             copies.iter().zip(1..).all(|(copy, byte)| **copy == [byte; PAGE]),
             "the third is from the heap"

@@ -1,22 +1,31 @@
 //! Cached pages of a file and their duplicates (BY-14).
 //!
-//! The first modification of a page that the device holds keeps a duplicate of what is there. At write-back the two are compared line by line,
-//! and the difference decides between bytes and block.
+//! The first modification of a line of a page that the device holds keeps a duplicate of what is there. At write-back the two are compared line by line,
+//! and the difference decides between bytes and block. Lines that nobody touched need no duplicate to be known as equal: a write of 64 B copies one line, not the page.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::format::PAGE;
+use crate::diff::{LineMask, kept_lines_by_bytes, lines_by_bytes, lines_of, runs};
+use crate::format::{LINE, PAGE};
 use crate::frames::{Frame, FramePool, Stock};
+
+/// What the device holds of a page.
+struct Duplicate {
+    frame: Frame,
+    /// The lines that may differ from the page's data. What the frame has in others means nothing.
+    kept: LineMask,
+}
 
 /// A page of file data in host DRAM.
 pub struct CachedPage {
     /// What readers see.
     pub data: Frame,
     /// What the device holds, where that is known and may differ from `data`.
-    original: Option<Frame>,
+    original: Option<Duplicate>,
     /// Whether the device lacks something of `data` that a reader could miss.
     pub dirty: bool,
-    /// Whether the device holds a version of this page at all.
+    /// Whether the device holds what `data` was before it was modified, so that a duplicate would say what is there.
     on_device: bool,
     /// Used since the last time that room was looked for: then it stays this time.
     used: AtomicBool,
@@ -28,7 +37,7 @@ impl CachedPage {
         let mut page =
             Self { data, original: None, dirty: false, on_device: true, used: AtomicBool::new(true) };
         if page.data[valid..].iter().any(|&byte| byte != 0) {
-            page.original = Some(page.data.clone());
+            page.original = Some(Duplicate { frame: page.data.clone(), kept: LineMask::MAX });
             page.data[valid..].fill(0);
         }
         page
@@ -50,25 +59,42 @@ impl CachedPage {
         Self { data, original: None, dirty: true, on_device: false, used: AtomicBool::new(true) }
     }
 
-    /// The page's bytes, to change: keeps the duplicate first, if duplicates are wanted.
-    pub fn data_mut(&mut self, duplicate: bool, budget: &PageBudget) -> &mut [u8; PAGE] {
+    /// These bytes of the page, to change: keeps a duplicate of their lines first, if duplicates are wanted.
+    pub fn data_mut(&mut self, bytes: Range<usize>, duplicate: bool, budget: &PageBudget) -> &mut [u8] {
         if duplicate && self.on_device && self.original.is_none() {
-            self.original = Some(budget.pool.copy_of(&self.data));
+            self.original = Some(Duplicate { frame: budget.pool.frame(), kept: 0 });
             budget.add(1);
         }
-        &mut self.data
+        self.keep(lines_of(&bytes));
+        &mut self.data[bytes]
     }
 
-    /// Gives the page other contents as a whole. What it held becomes the duplicate as it is, if there is to be one: nothing is copied but what is new.
-    /// Answers how many frames it takes more than before, which are not yet counted.
-    pub fn overwrite(&mut self, now: &[u8; PAGE], duplicate: bool, frames: &mut Stock) -> usize {
-        let duplicate = duplicate && self.on_device && self.original.is_none();
-        if duplicate {
-            self.original = Some(std::mem::replace(&mut self.data, frames.copy_of(now)));
-        } else {
-            self.data.copy_from_slice(now);
+    /// Has the duplicate, if there is one, keep these lines.
+    fn keep(&mut self, lines: LineMask) {
+        let Some(Duplicate { frame, kept }) = &mut self.original else { return };
+        for (line, lines) in runs(lines & !*kept) {
+            let bytes = line * LINE..(line + lines) * LINE;
+            frame[bytes.clone()].copy_from_slice(&self.data[bytes]);
         }
-        usize::from(duplicate)
+        *kept |= lines;
+    }
+
+    /// Gives the page other contents as a whole. Pages with few enough modified lines by `threshold` (none: all of them go by block) keep a duplicate, which is what the page
+    /// held, as it is. Of one that is modified in more already there is none: it goes by block, and what it held need not be kept to find that out later.
+    /// Answers how many frames it takes more than before, which are not yet counted.
+    pub fn overwrite(&mut self, now: &[u8; PAGE], threshold: Option<u32>, frames: &mut Stock<'_>) -> usize {
+        let first = threshold.filter(|_| self.on_device && self.original.is_none());
+        if first.is_some_and(|threshold| lines_by_bytes(&self.data, now, threshold).is_some()) {
+            let frame = std::mem::replace(&mut self.data, frames.copy_of(now));
+            self.original = Some(Duplicate { frame, kept: LineMask::MAX });
+            return 1;
+        }
+        if self.original.is_none() {
+            self.on_device = false;
+        }
+        self.keep(LineMask::MAX);
+        self.data.copy_from_slice(now);
+        0
     }
 
     /// Frames of host DRAM that it takes: the duplicate is one too.
@@ -90,9 +116,10 @@ impl CachedPage {
         self.used.swap(false, Ordering::Relaxed)
     }
 
-    /// The duplicate to compare with; `None` if the whole page must be written.
-    pub fn original(&self) -> Option<&[u8; PAGE]> {
-        self.original.as_deref()
+    /// The lines that differ from the duplicate, if the page goes by bytes by this threshold; `None` if it must be written whole.
+    pub fn lines_by_bytes(&self, threshold: u32) -> Option<LineMask> {
+        let Duplicate { frame, kept } = self.original.as_ref()?;
+        kept_lines_by_bytes(frame, &self.data, *kept, threshold)
     }
 
     /// Whether the device holds bytes beyond the end of the file that must be overwritten before the file grows over them.
@@ -103,8 +130,8 @@ impl CachedPage {
     /// Notes that `bytes` went to the device at byte `from` of this page, and shows them.
     pub fn stored(&mut self, from: usize, bytes: &[u8]) {
         self.data[from..from + bytes.len()].copy_from_slice(bytes);
-        if let Some(original) = &mut self.original {
-            original[from..from + bytes.len()].copy_from_slice(bytes);
+        if let Some(Duplicate { frame, .. }) = &mut self.original {
+            frame[from..from + bytes.len()].copy_from_slice(bytes);
         }
     }
 
@@ -112,7 +139,8 @@ impl CachedPage {
     /// which is still counted too.
     pub fn written(&mut self) -> (Option<Frame>, bool) {
         self.on_device = true;
-        (self.original.take(), std::mem::replace(&mut self.dirty, false))
+        let duplicate = self.original.take().map(|original| original.frame);
+        (duplicate, std::mem::replace(&mut self.dirty, false))
     }
 }
 
@@ -147,8 +175,8 @@ impl PageBudget {
         Self { frames, frames_max, dirty, dirty_max, pool: FramePool::default() }
     }
 
-    /// Frames to fill, not yet counted.
-    pub fn stock(&self, frames: usize) -> Stock {
+    /// Up to `frames` frames to fill, not counted.
+    pub fn stock(&self, frames: usize) -> Stock<'_> {
         self.pool.stock(frames)
     }
 
@@ -212,6 +240,94 @@ impl PageBudget {
             frames_max: self.frames_max,
             dirty: self.dirty.load(Ordering::Relaxed),
             dirty_max: self.dirty_max,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Write {
+            from: usize,
+            len: usize,
+            byte: u8,
+        },
+        /// Writes the whole page: what it holds, with so many lines changed.
+        Overwrite {
+            lines: usize,
+            byte: u8,
+        },
+        Direct {
+            from: usize,
+            len: usize,
+            byte: u8,
+        },
+        WriteBack,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let len = || prop_oneof![4 => 1..200_usize, 1 => 1..PAGE];
+        prop_oneof![
+            4 => (0..PAGE, len(), 0..4_u8).prop_map(|(from, len, byte)| Step::Write { from, len, byte }),
+            2 => (0..20_usize, 0..4_u8).prop_map(|(lines, byte)| Step::Overwrite { lines, byte }),
+            1 => (0..PAGE, len(), 0..4_u8).prop_map(|(from, len, byte)| Step::Direct { from, len, byte }),
+            2 => Just(Step::WriteBack),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_goes_by_bytes_is_all_that_the_device_lacks(
+            valid in 0..=PAGE,
+            threshold in prop_oneof![Just(8), Just(0), Just(64), Just(2)],
+            steps in proptest::collection::vec(step(), 1..30),
+        ) {
+            let budget = PageBudget::new(100, 100);
+            // Frames of the pool hold what they held before.
+            budget.give((0..3).map(|byte| Box::new([byte; PAGE])));
+            let mut device = [1; PAGE];
+            let mut page = CachedPage::read(Box::new(device), valid);
+            let mut expected = device;
+            expected[valid..].fill(0);
+            page.dirty = page.hides_bytes();
+            for step in steps {
+                match step {
+                    Step::Write { from, len, byte } => {
+                        let bytes = from..(from + len).min(PAGE);
+                        expected[bytes.clone()].fill(byte);
+                        page.data_mut(bytes, true, &budget).fill(byte);
+                        page.dirty = true;
+                    }
+                    Step::Overwrite { lines, byte } => {
+                        (0..lines).for_each(|line| expected[line * 3 * LINE] = byte);
+                        page.overwrite(&expected, Some(threshold), &mut budget.stock(1));
+                        page.dirty = true;
+                    }
+                    Step::Direct { from, len, byte } if !page.dirty => {
+                        let bytes = from..(from + len).min(PAGE);
+                        device[bytes.clone()].fill(byte);
+                        expected[bytes.clone()].fill(byte);
+                        page.stored(from, &vec![byte; bytes.len()]);
+                    }
+                    Step::Direct { .. } => {}
+                    Step::WriteBack => {
+                        match page.lines_by_bytes(threshold) {
+                            Some(mask) => (0..PAGE)
+                                .filter(|at| mask >> (at / LINE) & 1 == 1)
+                                .for_each(|at| device[at] = page.data[at]),
+                            None => device = *page.data,
+                        }
+                        budget.give(page.written().0);
+                        prop_assert!(device == expected, "the device has what readers see");
+                    }
+                }
+                prop_assert!(*page.data == expected);
+            }
         }
     }
 }

@@ -5,13 +5,15 @@
 //! extents, bitmap lines and the inode, commits. With data journaling, what overwrites something counts with that transaction too: modified lines are
 //! stores of the transaction, pages that go by block are first written to the journal (`journal.rs`).
 
+use std::ops::Range;
+
 use amphi_device::{BlockPort, Completion, Lpa, Structure, WriteLog};
 use amphi_vfs::Result;
 use smallvec::SmallVec;
 
 use crate::core::Core;
-use crate::diff::{lines_by_bytes, runs};
-use crate::extent::Mapped;
+use crate::diff::runs;
+use crate::extent::{ExtentTree, Mapped};
 use crate::file::FileBody;
 use crate::format::LINE;
 use crate::inode::{Inode, State};
@@ -107,7 +109,9 @@ pub fn write_back_in<'a, D: BlockPort + WriteLog>(
     for index in dirty.iter() {
         if let Some(page) = file.pages.get_mut(*index) {
             let (duplicate, was_dirty) = page.written();
-            duplicates.extend(duplicate);
+            if let Some(duplicate) = duplicate {
+                duplicates.push(duplicate);
+            }
             cleaned += usize::from(was_dirty);
         }
     }
@@ -144,8 +148,9 @@ fn map_pages<D: BlockPort + WriteLog>(
     dirty: &[u64],
     tx: &mut Tx<'_, D>,
 ) -> (u64, Vec<u64>) {
+    let mut extent = Extent::default();
     let fresh: Vec<u64> =
-        dirty.iter().copied().filter(|index| !matches!(file.tree.map(*index), Mapped::At { .. })).collect();
+        dirty.iter().copied().filter(|index| extent.block_of(&file.tree, *index).is_none()).collect();
     let mut added = 0;
     for run in fresh.chunk_by(|a, b| a + 1 == *b) {
         let mut index = run[0];
@@ -168,6 +173,24 @@ fn map_pages<D: BlockPort + WriteLog>(
         }
     }
     (added, fresh)
+}
+
+/// The extent in which the page before was found: the next one mostly is in it too.
+#[derive(Default)]
+struct Extent {
+    pages: Range<u64>,
+    lba: u64,
+}
+
+impl Extent {
+    /// The block of a page, if it has one that holds data.
+    fn block_of(&mut self, tree: &ExtentTree, index: u64) -> Option<u64> {
+        if !self.pages.contains(&index) {
+            let Mapped::At { lba, pages } = tree.map(index) else { return None };
+            *self = Self { pages: index..index + pages, lba };
+        }
+        Some(self.lba + (index - self.pages.start))
+    }
 }
 
 /// What [`write_data`] did.
@@ -193,17 +216,17 @@ fn write_data<D: BlockPort + WriteLog>(
     let mut blocks: SmallVec<[(u64, &[u8]); FEW]> = SmallVec::new();
     let mut overwrites: Vec<(u64, &[u8])> = Vec::new();
     let mut overwritten = Vec::new();
+    let mut extent = Extent::default();
     for index in dirty {
-        let (Some(page), Mapped::At { lba, .. }) = (file.pages.get(*index), file.tree.map(*index)) else {
+        let (Some(page), Some(lba)) = (file.pages.get(*index), extent.block_of(&file.tree, *index)) else {
             continue;
         };
         if fresh.binary_search(index).is_ok() {
             blocks.push((lba, &page.data[..]));
             continue;
         }
-        let original = page.original().filter(|_| core.keeps_duplicates());
-        let threshold = core.options.byte_threshold;
-        let mask = original.and_then(|original| lines_by_bytes(original, &page.data, threshold));
+        let threshold = core.keeps_duplicates().then_some(core.options.byte_threshold);
+        let mask = threshold.and_then(|threshold| page.lines_by_bytes(threshold));
         match mask {
             Some(mask) if !journals || tx.bytes() < TX_DATA_MAX => {
                 for (line, lines) in runs(mask) {

@@ -177,3 +177,38 @@ fn contiguous_pages_are_one_command() {
     fs.fsync(ino, false).expect("it can be synced");
     assert_eq!(fs.device().stats().block_write.commands() - before, 1);
 }
+
+#[test]
+fn a_page_written_as_a_whole_goes_by_bytes_only_if_it_is_almost_as_it_was() {
+    let fs = mounted();
+    let ino = file(&fs, "f");
+    write(&fs, ino, 0, &[1; 4096]);
+    fs.fsync(ino, false).expect("it can be synced");
+    for (lines, by_bytes) in [(1, true), (7, true), (8, false), (64, false)] {
+        let mut page = vec![1; 4096];
+        page[..lines * 64].fill(lines as u8 + 1);
+        write(&fs, ino, 0, &page);
+        let (bytes, pages, _) = traffic(&fs, || fs.fsync(ino, true).expect("it can be synced"));
+        let expected = if by_bytes { (lines as u64 * 64, 0) } else { (0, 1) };
+        assert_eq!((bytes, pages), expected, "{lines} lines modified");
+        write(&fs, ino, 0, &[1; 4096]);
+        fs.fsync(ino, true).expect("it can be synced");
+    }
+}
+
+#[test]
+fn a_page_written_as_a_whole_and_then_cut_short_is_written() {
+    let fs = mounted();
+    let ino = file(&fs, "f");
+    write(&fs, ino, 0, &[1; 4096]);
+    fs.fsync(ino, false).expect("it can be synced");
+    write(&fs, ino, 0, &[2; 4096]);
+    let shorter = amphi_vfs::SetAttr { size: Some(1000), ..amphi_vfs::SetAttr::default() };
+    fs.setattr(ino, &shorter, &Cred::ROOT).expect("it can be cut short");
+    fs.fsync(ino, false).expect("it can be synced");
+    let fs = fs.remount();
+    let ino = fs.lookup(Ino::ROOT, name("f")).expect("it is there").attr.ino;
+    let mut back = [0; 1000];
+    assert_eq!(fs.read(ino, 0, &mut back, false), Ok(1000));
+    assert_eq!(back, [2; 1000]);
+}
