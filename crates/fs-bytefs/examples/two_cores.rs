@@ -1,14 +1,16 @@
 //! How independent files scale over two real processors: create, append and fsync, overwrite and fsync, by one task and by two in directories of their own.
 //!
-//! `cargo run --release -p amphi-fs-bytefs --example two_cores`. The rounds of one and of two tasks take turns; the best of each counts, since a
-//! neighbour on the machine can only slow them down. Beside the rates stands the same by p50 latencies, which memory touched for the first time and tasks that lose their
-//! processor hardly change: on a busy machine only those mean something. Two tasks that share nothing, each in a file system of its own, show what the machine has to give.
+//! `cargo run --release -p amphi-fs-bytefs --example two_cores [ROUNDS]`. A round measures one task, two tasks in one file system, and two that share nothing, each in a file system on a
+//! device of its own, which shows what the machine has to give. Rounds are short and many, and of all that is printed the median counts, so that neighbours on the machine and a hypervisor that takes a
+//! processor away for a while decide nothing. A rate is that of the time in which all tasks of the round ran. What the devices do for themselves is kept out of it: their memory
+//! has been touched before, their logs are cleaned between rounds, files are made before and removed after; the last line says what of it took place all the same.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use amphi_device::WriteLog;
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
 use amphi_rt::task;
 use amphi_ssd::{Profile, Ssd};
@@ -18,57 +20,112 @@ use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, Result, WriteMode};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const ROUNDS: usize = 7;
-const FILES: usize = 4000;
-const WRITES: usize = 20_000;
+const ROUNDS: usize = 41;
+/// Rounds before those that count.
+const WARM_UP: usize = 3;
+const CALLS: usize = 2000;
 const PAGE: usize = 4096;
+/// Pages of the file that is overwritten.
+const PAGES: usize = 512;
+const DEVICE_BYTES: usize = 1 << 30;
 const HAND_OVERS: u64 = 20_000;
 
-/// One kind of work in one directory; returns the latency of each operation in ns.
-type Work = fn(&ByteFs<Ssd>, Ino, usize) -> Result<Vec<u64>>;
+/// A file system and a directory of it, for one task.
+struct Place {
+    fs: Arc<ByteFs<Ssd>>,
+    dir: Ino,
+}
+
+#[derive(Clone, Copy)]
+enum Work {
+    Create,
+    Append,
+    Overwrite(usize),
+}
 
 const WORKS: [(&str, Work); 4] = [
-    ("create", create),
-    ("append 4 KB + fsync", |fs, dir, round| writes(fs, dir, round, PAGE, WRITES)),
-    ("overwrite 64 B + fsync", |fs, dir, round| writes(fs, dir, round, 64, 512)),
-    ("overwrite 4 KB + fsync", |fs, dir, round| writes(fs, dir, round, PAGE, 512)),
+    ("create", Work::Create),
+    ("append 4 KB + fsync", Work::Append),
+    ("overwrite 64 B + fsync", Work::Overwrite(64)),
+    ("overwrite 4 KB + fsync", Work::Overwrite(PAGE)),
 ];
 
-fn timed(operation: impl FnOnce() -> Result<()>) -> Result<u64> {
-    let start = Instant::now();
-    operation()?;
-    Ok(start.elapsed().as_nanos() as u64)
+impl Place {
+    fn create(&self, name: &str) -> Result<Ino> {
+        let name = Name::new(name.as_bytes())?;
+        Ok(self.fs.create(self.dir, name, FileType::Regular, 0o644, 0, &Cred::ROOT)?.attr.ino)
+    }
+
+    fn unlink(&self, name: &str) -> Result<()> {
+        self.fs.unlink(self.dir, Name::new(name.as_bytes())?)
+    }
+
+    fn write(&self, ino: Ino, at: usize, data: &[u8]) -> Result<()> {
+        self.fs.write(ino, at as u64, data, WriteMode::default(), &Cred::ROOT)?;
+        self.fs.fsync(ino, false)
+    }
+
+    /// Does the work of a round once `ready` says that all tasks have come. Answers when it began, and when each call ended.
+    fn work(&self, work: Work, tasks: usize, ready: &AtomicUsize) -> Result<Vec<Instant>> {
+        let names: Vec<String> = (0..CALLS).map(|number| format!("file-{number}")).collect();
+        let data = self.create("data")?;
+        if matches!(work, Work::Overwrite(_)) {
+            self.write(data, 0, &vec![1; PAGES * PAGE])?;
+        }
+        let mut moments = Vec::with_capacity(CALLS + 1);
+        ready.fetch_add(1, Ordering::AcqRel);
+        while ready.load(Ordering::Acquire) < tasks {
+            std::hint::spin_loop();
+        }
+        moments.push(Instant::now());
+        for (number, name) in names.iter().enumerate() {
+            match work {
+                Work::Create => self.fs.forget(self.create(name)?, 1),
+                Work::Append => self.write(data, number * PAGE, &[1; PAGE])?,
+                // Not what was there before: a page that is not modified is not written.
+                Work::Overwrite(bytes) => {
+                    self.write(data, number % PAGES * PAGE, &[(number / PAGES) as u8 + 2; PAGE][..bytes])?
+                }
+            }
+            moments.push(Instant::now());
+        }
+        if matches!(work, Work::Create) {
+            names.iter().try_for_each(|name| self.unlink(name))?;
+        }
+        self.fs.forget(data, 1);
+        self.unlink("data")?;
+        Ok(moments)
+    }
 }
 
-fn create(fs: &ByteFs<Ssd>, dir: Ino, round: usize) -> Result<Vec<u64>> {
-    let one = |number: usize| {
-        let name = format!("r{round}-{number}");
-        let entry = fs.create(dir, Name::new(name.as_bytes())?, FileType::Regular, 0o644, 0, &Cred::ROOT)?;
-        fs.forget(entry.attr.ino, 1);
-        Ok(())
-    };
-    (0..FILES).map(|number| timed(|| one(number))).collect()
+/// Calls per second of a task for each place while all of them ran, and the p50 of a call, ns.
+fn measure(places: &[&Arc<Place>], work: Work) -> (f64, f64) {
+    let ready = Arc::new(AtomicUsize::new(0));
+    let running: Vec<_> = places
+        .iter()
+        .map(|place| {
+            let (place, ready, tasks) = (Arc::clone(place), Arc::clone(&ready), places.len());
+            let run = move || place.work(work, tasks, &ready);
+            task::spawn("work", move || run().expect("the device has room and does not fail"))
+        })
+        .collect();
+    let runs: Vec<Vec<Instant>> = running.into_iter().map(task::JoinHandle::join).collect();
+    let began = runs.iter().map(|run| run[0]).max().expect("there are tasks");
+    let ended = runs.iter().map(|run| run[CALLS]).min().expect("there are tasks");
+    let within = runs.iter().flatten().filter(|moment| **moment > began && **moment <= ended).count();
+    let latencies_ns =
+        runs.iter().flat_map(|run| run.windows(2)).map(|pair| (pair[1] - pair[0]).as_nanos() as f64);
+    (within as f64 / (ended - began).as_secs_f64(), median(latencies_ns))
 }
 
-/// Writes of `bytes` over a file of `pages` pages, which the first pass appends.
-fn writes(fs: &ByteFs<Ssd>, dir: Ino, round: usize, bytes: usize, pages: usize) -> Result<Vec<u64>> {
-    let name = format!("f{round}-{bytes}-{pages}");
-    let ino = fs.create(dir, Name::new(name.as_bytes())?, FileType::Regular, 0o644, 0, &Cred::ROOT)?.attr.ino;
-    let one = |number: usize| {
-        let at = (number % pages * PAGE) as u64;
-        // Not what was there before: a page that is not modified is not written.
-        let byte = (number + number / pages) as u8;
-        fs.write(ino, at, &[byte; PAGE][..bytes], WriteMode::default(), &Cred::ROOT)?;
-        fs.fsync(ino, false)
-    };
-    let latencies_ns = (0..WRITES).map(|number| timed(|| one(number))).collect();
-    fs.forget(ino, 1);
-    fs.unlink(dir, Name::new(name.as_bytes())?)?;
-    latencies_ns
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// How long a line of memory takes from one processor's cache to the other's, ns: in a virtual machine that depends on where the processors are just now.
-fn hand_over_ns() -> u64 {
+fn hand_over_ns() -> f64 {
     let line = Arc::new(AtomicU64::new(0));
     let theirs = Arc::clone(&line);
     let pass = |line: &AtomicU64, first: u64| {
@@ -83,70 +140,79 @@ fn hand_over_ns() -> u64 {
     let other = task::spawn("other", move || pass(&theirs, 1));
     pass(&line, 0);
     other.join();
-    start.elapsed().as_nanos() as u64 / (2 * HAND_OVERS)
+    start.elapsed().as_nanos() as f64 / (2 * HAND_OVERS) as f64
 }
 
-/// A file system and a directory of it, for one task.
-type Place = (Arc<ByteFs<Ssd>>, Ino);
-
-/// Operations per second of a task for each place, and their p50 in ns.
-fn rate(places: &[&Place], work: Work, round: usize) -> (f64, f64) {
-    let start = Instant::now();
-    let running: Vec<_> = places
-        .iter()
-        .map(|(fs, dir)| {
-            let (fs, dir) = (Arc::clone(fs), *dir);
-            task::spawn("work", move || work(&fs, dir, round).expect("the device has room and does not fail"))
-        })
-        .collect();
-    let mut latencies_ns: Vec<u64> = running.into_iter().flat_map(task::JoinHandle::join).collect();
-    let rate = latencies_ns.len() as f64 / start.elapsed().as_secs_f64();
-    latencies_ns.sort_unstable();
-    (rate, latencies_ns[latencies_ns.len() / 2] as f64)
-}
-
-/// A file system on a device of its own, and as many directories as named.
-fn mounted(names: &[&str]) -> std::result::Result<Vec<Place>, Box<dyn std::error::Error>> {
-    let device = Arc::new(Ssd::in_memory(&Profile::named("free")?, 2 << 30));
-    ByteFs::format(&*device, &FormatOptions { inodes: Some(400_000), ..FormatOptions::default() })?;
+/// A file system on a device whose memory has been touched, and as many directories as named.
+fn mounted(names: &[&str]) -> std::result::Result<Vec<Arc<Place>>, Box<dyn std::error::Error>> {
+    let device = Arc::new(Ssd::in_memory(&Profile::named("free")?, DEVICE_BYTES as u64));
+    ByteFs::format(&*device, &FormatOptions { inodes: Some(40_000), ..FormatOptions::default() })?;
     let options = MountOptions { write_back_interval_ns: 0, ..MountOptions::default() };
     let fs = Arc::new(ByteFs::mount(device, options)?);
+    let root = Place { fs: Arc::clone(&fs), dir: Ino::ROOT };
+    let fill = root.create("fill")?;
+    // Twice as much as the device shows reaches what it has besides.
+    for round in 1..=2 {
+        for at in (0..DEVICE_BYTES / 10 * 9).step_by(1 << 20) {
+            root.write(fill, at, &vec![round; 1 << 20])?;
+        }
+    }
+    fs.forget(fill, 1);
+    root.unlink("fill")?;
+    fs.trim_free(1)?;
     let place = |name: &&str| {
-        let made = fs.mkdir(Ino::ROOT, Name::new(name.as_bytes())?, 0o755, &Cred::ROOT)?;
-        Ok((Arc::clone(&fs), made.attr.ino))
+        let dir = fs.mkdir(Ino::ROOT, Name::new(name.as_bytes())?, 0o755, &Cred::ROOT)?.attr.ino;
+        Ok(Arc::new(Place { fs: Arc::clone(&fs), dir }))
     };
     names.iter().map(place).collect()
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let rounds = std::env::args().nth(1).map_or(Ok(ROUNDS), |rounds| rounds.parse())?;
     let (shared, apart) = (mounted(&["one", "two"])?, mounted(&["one"])?);
-    let ways: [(&str, Vec<&Place>); 3] = [
-        ("one task", vec![&shared[0]]),
-        ("two tasks", vec![&shared[0], &shared[1]]),
-        ("two apart", vec![&shared[0], &apart[0]]),
-    ];
+    let ways: [Vec<&Arc<Place>>; 3] =
+        [vec![&shared[0]], vec![&shared[0], &shared[1]], vec![&shared[0], &apart[0]]];
+    let devices = [shared[0].fs.device(), apart[0].fs.device()];
+    let counts = || {
+        devices.iter().fold((0, 0), |sum, device| {
+            let stats = device.stats();
+            (sum.0 + stats.log_cleanings, sum.1 + stats.blocks_erased)
+        })
+    };
     println!(
-        "two tasks: in one file system; two apart: each in its own, on a device of its own; ratios: to one task"
+        "median of {rounds} rounds; two in one: tasks in one file system; two apart: each in its own, on a device of its own"
     );
+    let mut own = (0, 0);
     for (what, work) in WORKS {
-        let mut best = [(0.0_f64, f64::MAX); 3];
-        let mut hand_overs_ns = Vec::new();
-        for round in 0..ROUNDS {
-            hand_overs_ns.push(hand_over_ns());
-            for (number, (_, places)) in ways.iter().enumerate() {
-                let now = rate(places, work, ways.len() * round + number);
-                best[number] = (best[number].0.max(now.0), best[number].1.min(now.1));
+        let mut of_rounds = Vec::new();
+        for round in 0..WARM_UP + rounds {
+            let before = counts();
+            let line_ns = hand_over_ns();
+            let measured = ways.each_ref().map(|places| measure(places, work));
+            let after = counts();
+            own = (own.0 + after.0 - before.0, own.1 + after.1 - before.1);
+            devices.iter().try_for_each(|device| device.clean_log())?;
+            if round >= WARM_UP {
+                of_rounds.push((line_ns, measured));
             }
         }
-        hand_overs_ns.sort_unstable();
-        println!("{what}: a line between processors in {} ns", hand_overs_ns[ROUNDS / 2]);
-        for ((name, places), (rate, p50_ns)) in ways.iter().zip(best) {
+        println!(
+            "{what}: a line between processors in {:.0} ns",
+            median(of_rounds.iter().map(|round| round.0))
+        );
+        for (way, name) in ["one task", "two in one", "two apart"].into_iter().enumerate() {
+            let of = |value: fn(&[(f64, f64); 3], usize) -> f64| {
+                median(of_rounds.iter().map(|(_, measured)| value(measured, way)))
+            };
             println!(
-                "    {name:10} {rate:10.0} a second {:6.2}x   p50 {p50_ns:6.0} ns {:6.2}x",
-                rate / best[0].0,
-                places.len() as f64 * best[0].1 / p50_ns
+                "    {name:10} {:10.0} a second {:5.2}x   p50 {:6.0} ns {:5.2}x",
+                of(|measured, way| measured[way].0),
+                of(|measured, way| measured[way].0 / measured[0].0),
+                of(|measured, way| measured[way].1),
+                ways[way].len() as f64 * of(|measured, way| measured[0].1 / measured[way].1),
             );
         }
     }
+    println!("meanwhile the devices cleaned their logs {} times and erased {} blocks", own.0, own.1);
     Ok(())
 }
