@@ -11,7 +11,7 @@ use crate::step::{self, step};
 const FILE_SYSTEMS: [&str; 2] = ["bytefs", "bytefs-journal"];
 
 /// The slice: what follows `amphi crash run --fs NAME`.
-const SLICE: [&[&str]; 7] = [
+const SLICE: &[&[&str]] = &[
     &["--workload", "seq1", "--crash", "subsets"],
     &["--workload", "extra1", "--crash", "subsets"],
     &["--workload", "seq2", "--every", "401"],
@@ -22,7 +22,7 @@ const SLICE: [&[&str]; 7] = [
 ];
 
 /// Everything that can be complete.
-const COMPLETE: [&[&str]; 8] = [
+const COMPLETE: &[&[&str]] = &[
     &["--workload", "seq1"],
     &["--workload", "extra1"],
     &["--workload", "seq2"],
@@ -42,7 +42,7 @@ pub fn run(root: &Path, long: bool) -> Result<()> {
     let kept = root.join("target/crash-lab");
     std::fs::create_dir_all(&kept).context("cannot make target/crash-lab")?;
     for fs in FILE_SYSTEMS {
-        for arguments in if long { COMPLETE } else { SLICE } {
+        for &arguments in if long { COMPLETE } else { SLICE } {
             let workload = arguments[1];
             step(&format!("crash lab: {fs}, {workload}"), || {
                 let mut command = step::cargo(root);
