@@ -16,7 +16,7 @@ use crate::format::{
 };
 use crate::image::Image;
 use crate::info::{Info, Shutdown};
-use crate::log::PageIndex;
+use crate::log::{PageIndex, TxLog};
 use crate::page_cache::PageCache;
 use crate::ports::Stages;
 use crate::power::Power;
@@ -341,7 +341,7 @@ pub(crate) fn power_up(
         power: Power::on(),
         partitions,
         log: Default::default(),
-        txlog: Default::default(),
+        txlog: TxLog::new(layout.txlog_entries),
         cleaning: Default::default(),
         blocks,
         table: found.table,

@@ -4,6 +4,7 @@
 mod append;
 mod chunks;
 mod clean;
+mod commits;
 mod recover;
 mod skiplist;
 mod space;

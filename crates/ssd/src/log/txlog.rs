@@ -6,53 +6,32 @@
 use std::sync::atomic::Ordering;
 
 use amphi_device::{Error, Result, TxId};
-use amphi_rt::sync::{Mutex, Padded, RwLock};
-use hashbrown::HashMap;
+use amphi_rt::sync::{Mutex, Padded};
 use zerocopy::little_endian::U32;
 
 use crate::core::Core;
-use crate::dice::mix;
 use crate::format::control;
+use crate::log::commits::Commits;
 use crate::planted::{self, Bug};
 
-/// Hashes a transaction number so that consecutive ones lie side by side: the table's slot comes from the low bits, its tag from the high ones, and the
-/// numbers in the log are a window of consecutive ones.
-#[derive(Clone, Copy, Debug, Default)]
-struct TxHasher(u64);
-
-impl std::hash::Hasher for TxHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = mix(self.0 ^ u64::from(*byte));
-        }
-    }
-    fn write_u32(&mut self, number: u32) {
-        let nth = u64::from(number) / SHARDS as u64;
-        self.0 = nth | nth << 57;
-    }
-}
-
-type Commits = HashMap<u32, u64, std::hash::BuildHasherDefault<TxHasher>>;
-const SHARDS: usize = 16;
-
 /// The commits that log entries may still refer to, by transaction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct TxLog {
+    /// Held by whoever changes log or table.
     order: Padded<Mutex<()>>,
-    shards: [Padded<RwLock<Commits>>; SHARDS],
+    commits: Commits,
 }
 
 impl TxLog {
-    fn shard(&self, tx: u32) -> &RwLock<Commits> {
-        &self.shards[tx as usize % SHARDS]
+    /// An empty one, for as many commits as the log holds.
+    pub(crate) fn new(entries: u64) -> Self {
+        Self { order: Padded::default(), commits: Commits::new(entries) }
     }
 
     /// When a transaction was committed, on the sequence clock.
+    #[inline]
     pub(crate) fn committed_at(&self, tx: u32) -> Option<u64> {
-        self.shard(tx).read().get(&tx).copied()
+        self.commits.get(tx)
     }
 }
 
@@ -102,7 +81,7 @@ impl Core {
         self.image.write_struct(self.layout.txlog_ids + slot * 4, &U32::new(tx.get()));
         self.power.step()?;
         self.image.word(control!(txlog_tail)).store(tail + 1, Ordering::Release);
-        self.txlog.shard(tx.get()).write().insert(tx.get(), at);
+        self.txlog.commits.insert(tx.get(), at);
         Ok(true)
     }
 
@@ -127,10 +106,7 @@ impl Core {
             self.power.step()?;
             head += 1;
             self.image.word(control!(txlog_head)).store(head, Ordering::Release);
-            let mut commits = self.txlog.shard(tx).write();
-            if commits.get(&tx) == Some(&at) {
-                commits.remove(&tx);
-            }
+            self.txlog.commits.remove(tx, at);
         }
         Ok(())
     }
@@ -149,7 +125,7 @@ impl Core {
         }
         for position in head..tail {
             let (tx, at) = self.txlog_at(position);
-            self.txlog.shard(tx).write().insert(tx, at);
+            self.txlog.commits.insert(tx, at);
         }
         Ok(())
     }

@@ -1,0 +1,167 @@
+//! When each transaction was committed: a table that is read without a lock.
+//!
+//! Every store asks it for its own transaction and for those of the versions it meets, mostly of numbers that lie close together, since the host counts
+//! them up. So a number's slot is its remainder: the numbers in use at a time, a window no longer than the transaction log, have slots of their own, consecutive ones
+//! beside each other, and a host that gives each processor a run of numbers keeps processors out of each other's cache lines. A host may count as it likes:
+//! what finds its slot taken goes into a map behind a lock.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use amphi_rt::sync::{Mutex, OnceCell};
+use hashbrown::HashMap;
+
+/// Slots of a part, 16 KB: the table grows with the numbers that are used.
+const PART_SLOTS: usize = 1024;
+
+/// One commit. `number` is the transaction's, or 0 while the slot is empty, and is written last.
+#[derive(Debug, Default)]
+struct Slot {
+    number: AtomicU32,
+    at: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Slot>() == 16);
+
+/// Commits by transaction number. One task at a time may change it; any number may read.
+#[derive(Debug)]
+pub(crate) struct Commits {
+    parts: Box<[OnceCell<Box<[Slot]>>]>,
+    /// Those whose slots were taken.
+    others: Mutex<HashMap<u32, u64>>,
+    others_count: AtomicUsize,
+}
+
+impl Commits {
+    /// An empty table for windows of `numbers` consecutive numbers.
+    pub(crate) fn new(numbers: u64) -> Self {
+        let parts = (numbers as usize).div_ceil(PART_SLOTS).next_power_of_two();
+        Self {
+            parts: (0..parts).map(|_| OnceCell::new()).collect(),
+            others: Mutex::default(),
+            others_count: AtomicUsize::new(0),
+        }
+    }
+
+    fn part(&self, number: u32) -> &OnceCell<Box<[Slot]>> {
+        &self.parts[number as usize / PART_SLOTS % self.parts.len()]
+    }
+
+    /// When the transaction was committed, on the sequence clock.
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Option<u64> {
+        if let Some(part) = self.part(number).get() {
+            let slot = &part[number as usize % PART_SLOTS];
+            if slot.number.load(Ordering::Acquire) == number {
+                let at = slot.at.load(Ordering::Acquire);
+                // Else the slot was emptied meanwhile, and perhaps given to another.
+                if slot.number.load(Ordering::Relaxed) == number {
+                    return Some(at);
+                }
+            }
+        }
+        if self.others_count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.others.lock().get(&number).copied()
+    }
+
+    /// Notes a commit.
+    pub(crate) fn insert(&self, number: u32, at: u64) {
+        let part = self.part(number).get_or_init(|| (0..PART_SLOTS).map(|_| Slot::default()).collect());
+        let slot = &part[number as usize % PART_SLOTS];
+        if [0, number].contains(&slot.number.load(Ordering::Relaxed)) {
+            // Whoever sees the new time sees the slot empty, or what it is of.
+            slot.number.store(0, Ordering::Relaxed);
+            slot.at.store(at, Ordering::Release);
+            slot.number.store(number, Ordering::Release);
+            return;
+        }
+        let mut others = self.others.lock();
+        others.insert(number, at);
+        self.others_count.store(others.len(), Ordering::Release);
+    }
+
+    /// Forgets a commit, unless the transaction has been committed again since.
+    pub(crate) fn remove(&self, number: u32, at: u64) {
+        if let Some(part) = self.part(number).get() {
+            let slot = &part[number as usize % PART_SLOTS];
+            if slot.number.load(Ordering::Relaxed) == number && slot.at.load(Ordering::Relaxed) == at {
+                return slot.number.store(0, Ordering::Relaxed);
+            }
+        }
+        if self.others_count.load(Ordering::Relaxed) > 0 {
+            let mut others = self.others.lock();
+            if others.get(&number) == Some(&at) {
+                others.remove(&number);
+            }
+            self.others_count.store(others.len(), Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn commits_are_found_until_they_are_removed() {
+        let commits = Commits::new(2048);
+        assert_eq!(commits.get(7), None);
+        commits.insert(7, 70);
+        commits.insert(8, 80);
+        assert_eq!((commits.get(7), commits.get(8), commits.get(9)), (Some(70), Some(80), None));
+        commits.remove(7, 71);
+        assert_eq!(commits.get(7), Some(70), "that was an earlier commit of the same number");
+        commits.remove(7, 70);
+        assert_eq!((commits.get(7), commits.get(8)), (None, Some(80)));
+        commits.insert(8, 81);
+        assert_eq!(commits.get(8), Some(81));
+    }
+
+    #[test]
+    fn numbers_far_apart_do_not_displace_each_other() {
+        let commits = Commits::new(2048);
+        let numbers = [5, 5 + 2048, 5 + 4096, u32::MAX, u32::MAX - 2048];
+        for (at, number) in numbers.into_iter().enumerate() {
+            commits.insert(number, at as u64);
+        }
+        for (at, number) in numbers.into_iter().enumerate() {
+            assert_eq!(commits.get(number), Some(at as u64), "{number}");
+        }
+        for (at, number) in numbers.into_iter().enumerate() {
+            commits.remove(number, at as u64);
+            assert_eq!(commits.get(number), None, "{number}");
+            let later = numbers.into_iter().enumerate().skip(at + 1);
+            later.for_each(|(at, number)| assert_eq!(commits.get(number), Some(at as u64), "{number}"));
+        }
+        assert_eq!(commits.others_count.load(Ordering::Relaxed), 0);
+    }
+
+    /// A reader never gets one transaction's time for another's, however often their slot changes hands.
+    #[test]
+    fn a_slot_that_changes_hands_is_read_whole() {
+        const READS: usize = 1_000_000;
+        let commits = Arc::new(Commits::new(1024));
+        let done = Arc::new(AtomicBool::new(false));
+        let (one, other) = (3, 3 + 1024);
+        let (theirs, ends) = (Arc::clone(&commits), Arc::clone(&done));
+        let writer = amphi_rt::task::spawn("writer", move || {
+            let mut at = 0;
+            while !ends.load(Ordering::Relaxed) {
+                let number = if at % 2 == 0 { one } else { other };
+                theirs.insert(number, at);
+                theirs.remove(number, at);
+                at += 1;
+            }
+        });
+        for _ in 0..READS {
+            assert!(commits.get(one).is_none_or(|at| at % 2 == 0));
+            assert!(commits.get(other).is_none_or(|at| at % 2 == 1));
+        }
+        done.store(true, Ordering::Relaxed);
+        writer.join();
+    }
+}
