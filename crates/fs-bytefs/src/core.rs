@@ -20,7 +20,8 @@ use crate::orphans::Orphans;
 use crate::page::PageBudget;
 use crate::planted::{self, Bug};
 use crate::pressure::DirtyFiles;
-use crate::tx::{Tx, TxTable};
+use crate::tx::Tx;
+use crate::txtable::TxTable;
 
 /// Access times written by one transaction, a line each.
 const ATIMES_PER_COMMIT: usize = 32;

@@ -40,6 +40,7 @@ mod symlink;
 mod truncate;
 pub mod tune;
 mod tx;
+mod txtable;
 mod writeback;
 mod xattr;
 

@@ -8,11 +8,8 @@
 //! A `Tx` dropped without commit gives back what it allocated. A commit that fails leaves host and device apart: the file system
 //! turns read-only.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use amphi_device::{BlockPort, BytePortExt, Structure, TxId, WriteLog};
-use amphi_rt::cpu;
-use amphi_rt::sync::{MutexGuard, Padded, RwLock};
+use amphi_rt::sync::MutexGuard;
 use amphi_vfs::{Error, Result};
 use smallvec::SmallVec;
 
@@ -22,48 +19,6 @@ use crate::format::{LINE, ORPHANS_PER_LINE, PAGE};
 use crate::orphans::SlotLine;
 use crate::planted::{self, Bug};
 use crate::redo;
-
-/// Assigns transaction numbers and knows how many are in flight: the host's TxTable (§4.3).
-pub struct TxTable {
-    next: Padded<AtomicU64>,
-    /// A processor's own is held shared from a number's assignment to its commit; all are held exclusively when the numbers start again.
-    gates: Box<[Padded<RwLock<()>>]>,
-}
-
-impl Default for TxTable {
-    fn default() -> Self {
-        let gates = (0..cpu::count().max(1)).map(|_| Padded::default()).collect();
-        Self { next: Padded(AtomicU64::new(1)), gates }
-    }
-}
-
-impl TxTable {
-    /// Runs `body` as the transaction with a fresh number.
-    ///
-    /// After 2³²−1 transactions the numbers start again: once no transaction is open, cleaning the log empties the firmware's
-    /// transaction log, and no entry carries an old number any more.
-    fn run<D: WriteLog>(
-        &self,
-        device: &D,
-        body: impl FnOnce(TxId) -> amphi_device::Result<()>,
-    ) -> amphi_device::Result<()> {
-        loop {
-            {
-                let _open = self.gates[cpu::current() % self.gates.len()].read();
-                let step = u64::from(!planted::has(Bug::TransactionNumberReused));
-                let number = self.next.fetch_add(step, Ordering::Relaxed);
-                if let Some(id) = u32::try_from(number).ok().and_then(TxId::new) {
-                    return body(id);
-                }
-            }
-            let _closed: Vec<_> = self.gates.iter().map(|gate| gate.write()).collect();
-            if self.next.load(Ordering::Relaxed) > u64::from(u32::MAX) {
-                device.clean_log()?;
-                self.next.store(1, Ordering::Relaxed);
-            }
-        }
-    }
-}
 
 struct Update {
     at: u64,
@@ -175,15 +130,16 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         self.blocks_freed.push(run);
     }
 
-    /// Allocates an inode number.
+    /// Allocates an inode number, near the last one of this processor or, `apart`, of each processor in turn.
     ///
     /// # Errors
     /// [`Error::NoInodes`].
-    pub fn allocate_inode(&mut self) -> Result<u32> {
-        if !self.core.inodes.reserve(1) {
+    pub fn allocate_inode(&mut self, apart: bool) -> Result<u32> {
+        let inodes = &self.core.inodes;
+        if !inodes.reserve(1) {
             return Err(Error::NoInodes);
         }
-        let run = self.core.inodes.allocate(1, None);
+        let run = if apart { inodes.allocate_in_turn() } else { inodes.allocate(1, None) };
         self.inodes_taken.push(run);
         Ok(run.start as u32)
     }
