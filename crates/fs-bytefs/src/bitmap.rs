@@ -7,7 +7,7 @@
 //! Every task allocates near the cursor of the processor it runs on, so that tasks on different processors work in different groups.
 //! `reserve` takes from one counter; whoever has reserved will find a free bit.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use amphi_rt::cpu;
 use amphi_rt::sync::{Mutex, MutexGuard, Padded};
@@ -116,6 +116,8 @@ pub struct Bitmap {
     held_back: i64,
     /// Where each processor allocates.
     cursors: Box<[Padded<AtomicU64>]>,
+    /// Whose turn it is in [`allocate_in_turn`](Bitmap::allocate_in_turn).
+    turn: AtomicUsize,
 }
 
 impl Bitmap {
@@ -150,6 +152,7 @@ impl Bitmap {
             unreserved: Padded(AtomicI64::new(free_total)),
             held_back: 0,
             cursors,
+            turn: AtomicUsize::new(0),
         }
     }
 
@@ -208,7 +211,17 @@ impl Bitmap {
         {
             return run;
         }
-        let cursor = &self.cursors[cpu::current() % self.cursors.len()];
+        self.allocate_at(cpu::current(), want)
+    }
+
+    /// As [`allocate`](Self::allocate), one bit, near the cursors of all processors in turn: for what tasks on any of them will work with.
+    pub fn allocate_in_turn(&self) -> Run {
+        self.allocate_at(self.turn.fetch_add(1, Ordering::Relaxed), 1)
+    }
+
+    /// Allocates 1 to `want` consecutive bits, of which the caller has reserved one, near the cursor of a processor.
+    fn allocate_at(&self, processor: usize, want: u64) -> Run {
+        let cursor = &self.cursors[processor % self.cursors.len()];
         let mut at = cursor.load(Ordering::Relaxed);
         loop {
             let group = (at / GROUP_BITS) as usize % self.groups.len();
@@ -338,6 +351,17 @@ mod tests {
         assert!(map.release(Run { start: 500, len: 30 }));
         assert!(map.reserve(30));
         assert_eq!(map.allocate(30, Some(500)), Run { start: 500, len: 12 }, "a run stays in its group");
+    }
+
+    #[test]
+    fn processors_take_turns_in_areas_of_their_own() {
+        let processors = cpu::count().max(1) as u64;
+        let area = 4 * GROUP_BITS;
+        let map = empty(processors * area);
+        assert!(map.reserve(2 * processors));
+        let starts: Vec<u64> = (0..2 * processors).map(|_| map.allocate_in_turn().start).collect();
+        let due: Vec<u64> = (0..2 * processors).map(|n| n % processors * area + n / processors).collect();
+        assert_eq!(starts, due);
     }
 
     #[test]
