@@ -1,9 +1,10 @@
 //! How independent files scale over two real processors: create, append and fsync, overwrite and fsync, by one task and by two in directories of their own.
 //!
-//! `cargo run --release -p amphi-fs-bytefs --example two_cores [ROUNDS]`. A round measures one task, two tasks in one file system, and two that share nothing, each in a file system on a
+//! `cargo run --release -p amphi-fs-bytefs --example two_cores [ROUNDS [INODES]]`. A round measures one task, two tasks in one file system, and two that share nothing, each in a file system on a
 //! device of its own, which shows what the machine has to give. Rounds are short and many, and of all that is printed the median counts, so that neighbours on the machine and a hypervisor that takes a
 //! processor away for a while decide nothing. A rate is that of the time in which all tasks of the round ran. What the devices do for themselves is kept out of it: their memory
 //! has been touched before, their logs are cleaned between rounds, files are made before and removed after; the last line says what of it took place all the same.
+//! The file systems have as many inodes as one of 4 GiB, from which size on two processors' inodes lie in different partitions of the log's index; `INODES` is another number.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
 use amphi_rt::task;
 use amphi_ssd::{Profile, Ssd};
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, Result, WriteMode};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// As the command has it.
 #[global_allocator]
@@ -29,6 +31,9 @@ const PAGE: usize = 4096;
 const PAGES: usize = 512;
 const DEVICE_BYTES: usize = 1 << 30;
 const HAND_OVERS: u64 = 20_000;
+
+/// As many as a file system of 4 GiB has by default.
+const INODES: u32 = 1 << 18;
 
 /// A file system and a directory of it, for one task.
 struct Place {
@@ -99,14 +104,18 @@ impl Place {
 }
 
 /// Calls per second of a task for each place while all of them ran, and the p50 of a call, ns.
-fn measure(places: &[&Arc<Place>], work: Work) -> (f64, f64) {
+fn measure(places: &[&Arc<Place>], work: Work, processors: &[CpuSet; 2]) -> (f64, f64) {
     let ready = Arc::new(AtomicUsize::new(0));
     let running: Vec<_> = places
         .iter()
-        .map(|place| {
+        .zip(processors)
+        .map(|(place, processor)| {
             let (place, ready, tasks) = (Arc::clone(place), Arc::clone(&ready), places.len());
-            let run = move || place.work(work, tasks, &ready);
-            task::spawn("work", move || run().expect("the device has room and does not fail"))
+            let processor = *processor;
+            task::spawn("work", move || {
+                sched_setaffinity(None, &processor).expect("it is one that this process may use");
+                place.work(work, tasks, &ready).expect("the device has room and does not fail")
+            })
         })
         .collect();
     let runs: Vec<Vec<Instant>> = running.into_iter().map(task::JoinHandle::join).collect();
@@ -122,6 +131,20 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);
     values[values.len() / 2]
+}
+
+/// Two processors that this process may use, each as a set of its own.
+fn processors() -> std::result::Result<[CpuSet; 2], Box<dyn std::error::Error>> {
+    let allowed = sched_getaffinity(None)?;
+    let mut each = (0..CpuSet::MAX_CPU).filter(|&number| allowed.is_set(number)).map(|number| {
+        let mut one = CpuSet::new();
+        one.set(number);
+        one
+    });
+    match (each.next(), each.next()) {
+        (Some(first), Some(second)) => Ok([first, second]),
+        _ => Err("two tasks on two processors are compared with one: this process may use only one".into()),
+    }
 }
 
 /// How long a line of memory takes from one processor's cache to the other's, ns: in a virtual machine that depends on where the processors are just now.
@@ -144,9 +167,9 @@ fn hand_over_ns() -> f64 {
 }
 
 /// A file system on a device whose memory has been touched, and as many directories as named.
-fn mounted(names: &[&str]) -> std::result::Result<Vec<Arc<Place>>, Box<dyn std::error::Error>> {
+fn mounted(names: &[&str], inodes: u32) -> std::result::Result<Vec<Arc<Place>>, Box<dyn std::error::Error>> {
     let device = Arc::new(Ssd::in_memory(&Profile::named("free")?, DEVICE_BYTES as u64));
-    ByteFs::format(&*device, &FormatOptions { inodes: Some(40_000), ..FormatOptions::default() })?;
+    ByteFs::format(&*device, &FormatOptions { inodes: Some(inodes), ..FormatOptions::default() })?;
     let options = MountOptions { write_back_interval_ns: 0, ..MountOptions::default() };
     let fs = Arc::new(ByteFs::mount(device, options)?);
     let root = Place { fs: Arc::clone(&fs), dir: Ino::ROOT };
@@ -169,7 +192,9 @@ fn mounted(names: &[&str]) -> std::result::Result<Vec<Arc<Place>>, Box<dyn std::
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let rounds = std::env::args().nth(1).map_or(Ok(ROUNDS), |rounds| rounds.parse())?;
-    let (shared, apart) = (mounted(&["one", "two"])?, mounted(&["one"])?);
+    let inodes = std::env::args().nth(2).map_or(Ok(INODES), |inodes| inodes.parse())?;
+    let processors = processors()?;
+    let (shared, apart) = (mounted(&["one", "two"], inodes)?, mounted(&["one"], inodes)?);
     let ways: [Vec<&Arc<Place>>; 3] =
         [vec![&shared[0]], vec![&shared[0], &shared[1]], vec![&shared[0], &apart[0]]];
     let devices = [shared[0].fs.device(), apart[0].fs.device()];
@@ -188,7 +213,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         for round in 0..WARM_UP + rounds {
             let before = counts();
             let line_ns = hand_over_ns();
-            let measured = ways.each_ref().map(|places| measure(places, work));
+            let measured = ways.each_ref().map(|places| measure(places, work, &processors));
             let after = counts();
             own = (own.0 + after.0 - before.0, own.1 + after.1 - before.1);
             devices.iter().try_for_each(|device| device.clean_log())?;
@@ -205,11 +230,12 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
                 median(of_rounds.iter().map(|(_, measured)| value(measured, way)))
             };
             println!(
-                "    {name:10} {:10.0} a second {:5.2}x   p50 {:6.0} ns {:5.2}x",
+                "    {name:10} {:10.0} a second {:5.2}x   p50 {:6.0} ns {:5.2}x   of two apart {:.2}",
                 of(|measured, way| measured[way].0),
                 of(|measured, way| measured[way].0 / measured[0].0),
                 of(|measured, way| measured[way].1),
                 ways[way].len() as f64 * of(|measured, way| measured[0].1 / measured[way].1),
+                of(|measured, way| measured[way].0 / measured[2].0),
             );
         }
     }
