@@ -7,13 +7,27 @@
 //! [`Bytes`] is as large as the original: the store counts it when it decides that its memory table is full, so results would change otherwise.
 #![forbid(unsafe_code)]
 
+use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::fmt;
-use std::num::NonZeroU8;
+use std::mem;
+use std::num::NonZeroU64;
 use std::ops::{Bound, Deref, RangeBounds};
 use std::rc::Rc;
 
+use zerocopy::{Immutable, IntoBytes};
+
 /// Up to so many bytes lie in the value itself: a YCSB key of 23 B and the 8 B that the store adds to it.
 const INLINE: usize = 31;
+
+/// So many spare buffers are kept by each thread, of up to so many bytes each.
+const SPARE: usize = 8;
+const SPARE_BYTES: usize = 16 << 10;
+
+thread_local! {
+    /// Buffers that nobody holds any more; the next copy is made in the one that was left last, which is in the processor's cache.
+    static SPARES: RefCell<Vec<Rc<Vec<u8>>>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Bytes that do not change, cheap to clone.
 #[derive(Clone)]
@@ -21,29 +35,179 @@ pub struct Bytes(Place);
 
 #[derive(Clone)]
 enum Place {
-    /// One more than the length, so that the zero tells this case from the other and nothing is spent on a tag.
-    Inline(NonZeroU8, [u8; INLINE]),
-    Shared {
-        whole: Rc<Vec<u8>>,
-        start: usize,
-        len: usize,
-    },
+    Inline(Inline),
+    Shared { whole: Rc<Vec<u8>>, start: usize, len: usize },
+}
+
+/// A few bytes. They are put together, moved and read as whole words: what is stored in other pieces than it is loaded in soon after keeps the processor waiting.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
+#[repr(C)]
+struct Inline {
+    first: [u64; 3],
+    /// Its last byte in memory is one more than the length, so that the zero tells this case from others and nothing is spent on a tag.
+    last: NonZeroU64,
 }
 
 const _: () = assert!(size_of::<Bytes>() == 32);
+
+impl Inline {
+    const EMPTY: Self = Self::new([0; 4], 0);
+
+    /// The first `len` bytes of `words`, little-endian ones, of which the last byte must be zero.
+    #[inline]
+    const fn new(words: [u64; 4], len: usize) -> Self {
+        let [first, second, third, last] = words;
+        match NonZeroU64::new((last | (len as u64 + 1) << 56).to_le()) {
+            Some(last) => Self { first: [first.to_le(), second.to_le(), third.to_le()], last },
+            None => unreachable!(),
+        }
+    }
+
+    #[inline]
+    fn of(data: &[u8]) -> Option<Self> {
+        (data.len() <= INLINE).then(|| Self::new(words(data), data.len()))
+    }
+
+    #[inline]
+    const fn len(&self) -> usize {
+        (u64::from_le(self.last.get()) >> 56) as usize - 1
+    }
+
+    #[inline]
+    fn data(&self) -> &[u8] {
+        &self.as_bytes()[..self.len()]
+    }
+
+    /// Adds `data` at the end; false if there is no room.
+    #[inline]
+    fn extend(&mut self, data: &[u8]) -> bool {
+        let (had, sum) = (self.len(), self.len() + data.len());
+        if sum > INLINE {
+            return false;
+        }
+        // The new bytes behind four words of zeros, to be taken from as far before them as they are to be moved.
+        let [first, second, third, fourth] = words(data);
+        let moved = [0, 0, 0, 0, first, second, third, fourth];
+        let (before, bits) = (had / 8, 8 * (had % 8) as u32);
+        let [first, second, third] = self.first;
+        let old = [first, second, third, self.last.get()].map(u64::from_le);
+        let new = std::array::from_fn(|at| {
+            let from = 4 + at - before;
+            let kept = match at.cmp(&before) {
+                Ordering::Less => old[at],
+                Ordering::Equal => old[at] & ((1 << bits) - 1),
+                Ordering::Greater => 0,
+            };
+            kept | moved[from] << bits | moved[from - 1] >> 1 >> (63 - bits)
+        });
+        *self = Self::new(new, sum);
+        true
+    }
+
+    /// Keeps the first `len`.
+    #[inline]
+    fn truncate(&mut self, len: usize) {
+        if len < self.len() {
+            let [first, second, third] = self.first.map(u64::from_le);
+            *self = Self::new([first, second, third, u64::from_le(self.last.get()) << 8 >> 8], len);
+        }
+    }
+}
+
+/// Up to [`INLINE`] bytes as little-endian words.
+#[inline]
+fn words(data: &[u8]) -> [u64; 4] {
+    let (whole, rest) = (data.len() / 8, data.len() % 8);
+    // The last bytes are the end of a whole word too, where there is one.
+    let end = match data.last_chunk() {
+        Some(_) if rest == 0 => 0,
+        Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest),
+        None => data.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
+    let word = |at: usize| match data.get(8 * at..).and_then(<[u8]>::first_chunk) {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None if at == whole => end,
+        None => 0,
+    };
+    [word(0), word(1), word(2), word(3)]
+}
+
+/// What can be copied.
+pub trait Source {
+    /// A copy of its bytes.
+    fn copied(&self) -> Bytes;
+}
+
+impl Source for [u8] {
+    #[inline]
+    fn copied(&self) -> Bytes {
+        Inline::of(self).map_or_else(|| Bytes::shared(in_spare(self)), Bytes::inline)
+    }
+}
+
+impl Source for Vec<u8> {
+    #[inline]
+    fn copied(&self) -> Bytes {
+        self[..].copied()
+    }
+}
+
+impl<const LEN: usize> Source for [u8; LEN] {
+    #[inline]
+    fn copied(&self) -> Bytes {
+        self[..].copied()
+    }
+}
+
+impl Source for Bytes {
+    /// They do not change, so holding them will do: where the store's iterators pass its memory table, they ask for a copy of the whole entry at every step.
+    #[inline]
+    fn copied(&self) -> Bytes {
+        self.clone()
+    }
+}
+
+/// A copy in a buffer that nobody holds.
+fn in_spare(data: &[u8]) -> Rc<Vec<u8>> {
+    let spare = SPARES.try_with(|spares| spares.borrow_mut().pop()).ok().flatten();
+    let mut whole = spare.unwrap_or_default();
+    match Rc::get_mut(&mut whole) {
+        Some(buffer) => {
+            buffer.clear();
+            buffer.extend_from_slice(data);
+            whole
+        }
+        None => Rc::new(data.to_vec()),
+    }
+}
+
+/// Keeps the buffer of what is let go by its last holder.
+fn keep(left: Place) {
+    if let Place::Shared { whole, .. } = left
+        && whole.capacity() <= SPARE_BYTES
+    {
+        // Where the thread is ending already, it goes.
+        let _ = SPARES.try_with(|spares| {
+            let mut spares = spares.borrow_mut();
+            if spares.len() < SPARE {
+                spares.push(whole);
+            }
+        });
+    }
+}
 
 impl Bytes {
     /// No bytes.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Place::Inline(NonZeroU8::MIN, [0; INLINE]))
+        Self(Place::Inline(Inline::EMPTY))
     }
 
     /// A copy of `data`.
     #[must_use]
     #[inline]
-    pub fn copy_from_slice(data: &[u8]) -> Self {
-        Self::inline(data).unwrap_or_else(|| Self::shared(data.to_vec()))
+    pub fn copy_from_slice<S: Source + ?Sized>(data: &S) -> Self {
+        data.copied()
     }
 
     /// A part of these bytes, without copying them where they are many.
@@ -65,7 +229,7 @@ impl Bytes {
         };
         assert!(from <= to && to <= self.len(), "{from}..{to} is not within {} bytes", self.len());
         match &self.0 {
-            Place::Inline(..) => Self::copy_from_slice(&self[from..to]),
+            Place::Inline(inline) => Self::copy_from_slice(&inline.data()[from..to]),
             Place::Shared { whole, start, .. } => {
                 Self(Place::Shared { whole: Rc::clone(whole), start: start + from, len: to - from })
             }
@@ -73,16 +237,25 @@ impl Bytes {
     }
 
     #[inline]
-    fn inline(data: &[u8]) -> Option<Self> {
-        let one_more = one_more_than(data.len())?;
-        let mut bytes = [0; INLINE];
-        bytes[..data.len()].copy_from_slice(data);
-        Some(Self(Place::Inline(one_more, bytes)))
+    const fn inline(inline: Inline) -> Self {
+        Self(Place::Inline(inline))
     }
 
-    fn shared(data: Vec<u8>) -> Self {
-        let len = data.len();
-        Self(Place::Shared { whole: Rc::new(data), start: 0, len })
+    #[inline]
+    fn shared(whole: Rc<Vec<u8>>) -> Self {
+        let len = whole.len();
+        Self(Place::Shared { whole, start: 0, len })
+    }
+}
+
+impl Drop for Bytes {
+    #[inline]
+    fn drop(&mut self) {
+        if let Place::Shared { whole, .. } = &self.0
+            && Rc::strong_count(whole) == 1
+        {
+            keep(mem::replace(&mut self.0, Place::Inline(Inline::EMPTY)));
+        }
     }
 }
 
@@ -98,7 +271,7 @@ impl Deref for Bytes {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Place::Inline(one_more, bytes) => &bytes[..len(*one_more)],
+            Place::Inline(inline) => inline.data(),
             Place::Shared { whole, start, len } => &whole[*start..*start + *len],
         }
     }
@@ -114,7 +287,7 @@ impl AsRef<[u8]> for Bytes {
 impl From<Vec<u8>> for Bytes {
     #[inline]
     fn from(data: Vec<u8>) -> Self {
-        Self::inline(&data).unwrap_or_else(|| Self::shared(data))
+        Inline::of(&data).map_or_else(|| Self::shared(Rc::new(data)), Self::inline)
     }
 }
 
@@ -140,13 +313,11 @@ impl fmt::Debug for Bytes {
 
 /// Bytes that are put together.
 #[derive(Clone, Debug)]
-pub struct BytesMut(Growing);
-
-#[derive(Clone, Debug)]
-enum Growing {
-    /// As [`Place::Inline`], so that freezing moves a few words.
-    Inline(NonZeroU8, [u8; INLINE]),
-    Long(Vec<u8>),
+pub struct BytesMut {
+    /// Up to [`INLINE`] of them: freezing moves a few words.
+    short: Inline,
+    /// All, if they are more.
+    long: Vec<u8>,
 }
 
 impl BytesMut {
@@ -154,36 +325,29 @@ impl BytesMut {
     #[must_use]
     #[inline]
     pub const fn new() -> Self {
-        Self(Growing::Inline(NonZeroU8::MIN, [0; INLINE]))
+        Self { short: Inline::EMPTY, long: Vec::new() }
     }
 
     /// Adds some at the end.
     #[inline]
     pub fn extend_from_slice(&mut self, data: &[u8]) {
-        match &mut self.0 {
-            Growing::Inline(one_more, bytes) => {
-                let had = len(*one_more);
-                match one_more_than(had + data.len()) {
-                    Some(sum) => {
-                        bytes[had..had + data.len()].copy_from_slice(data);
-                        *one_more = sum;
-                    }
-                    None => self.0 = Growing::Long([&bytes[..had], data].concat()),
-                }
-            }
-            Growing::Long(bytes) => bytes.extend_from_slice(data),
+        if !self.long.is_empty() || !self.short.extend(data) {
+            self.lengthen(data);
         }
+    }
+
+    #[cold]
+    fn lengthen(&mut self, data: &[u8]) {
+        self.long.extend_from_slice(self.short.data());
+        self.short = Inline::EMPTY;
+        self.long.extend_from_slice(data);
     }
 
     /// Keeps the first `len`.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
-        match &mut self.0 {
-            Growing::Inline(one_more, _) => {
-                *one_more = one_more_than(len).map_or(*one_more, |kept| kept.min(*one_more));
-            }
-            Growing::Long(bytes) => bytes.truncate(len),
-        }
+        self.short.truncate(len);
+        self.long.truncate(len);
     }
 
     /// Keeps none.
@@ -196,10 +360,7 @@ impl BytesMut {
     #[must_use]
     #[inline]
     pub fn freeze(self) -> Bytes {
-        match self.0 {
-            Growing::Inline(len, bytes) => Bytes(Place::Inline(len, bytes)),
-            Growing::Long(bytes) => Bytes::from(bytes),
-        }
+        if self.long.is_empty() { Bytes::inline(self.short) } else { Bytes::from(self.long) }
     }
 }
 
@@ -214,22 +375,8 @@ impl Deref for BytesMut {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        match &self.0 {
-            Growing::Inline(one_more, bytes) => &bytes[..len(*one_more)],
-            Growing::Long(bytes) => bytes,
-        }
+        if self.long.is_empty() { self.short.data() } else { &self.long }
     }
-}
-
-/// How an inline length is kept; none if it does not fit.
-#[inline]
-const fn one_more_than(len: usize) -> Option<NonZeroU8> {
-    if len <= INLINE { NonZeroU8::new(len as u8 + 1) } else { None }
-}
-
-#[inline]
-fn len(one_more: NonZeroU8) -> usize {
-    usize::from(one_more.get()) - 1
 }
 
 #[cfg(test)]
@@ -252,6 +399,36 @@ mod tests {
             assert!(built.is_empty());
             assert_eq!(*copy.freeze(), data);
         }
+    }
+
+    #[test]
+    fn bytes_are_put_together_from_parts_of_every_length() {
+        let data: Vec<u8> = (1..=80).collect();
+        for kept in 0..=40 {
+            for had in kept..=40 {
+                for added in 0..=40 {
+                    let mut built = BytesMut::new();
+                    built.extend_from_slice(&data[..had]);
+                    built.truncate(kept);
+                    built.extend_from_slice(&data[40..40 + added]);
+                    let expected = [&data[..kept], &data[40..40 + added]].concat();
+                    assert_eq!((&*built, &*built.clone().freeze()), (&expected[..], &expected[..]));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_of_bytes_shares_them_and_a_buffer_is_used_again_when_nobody_holds_it() {
+        let whole = Bytes::copy_from_slice(&[7; 100]);
+        let (place, copy) = (whole.as_ptr(), Bytes::copy_from_slice(&whole));
+        assert_eq!(copy.as_ptr(), place);
+        drop(whole);
+        let other = Bytes::copy_from_slice(&[8; 200]);
+        assert_eq!((&*copy, &*other), (&[7; 100][..], &[8; 200][..]));
+        drop(copy);
+        let next = Bytes::copy_from_slice(&[9; 50]);
+        assert_eq!((next.as_ptr(), &*next), (place, &[9; 50][..]));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! asks no clock but [`FilesEnv`]'s, so it runs in virtual time. What its own work costs there, [`StoreCosts`] says.
 
 mod env;
+mod order;
 mod store;
 
 pub use env::FilesEnv;

@@ -10,6 +10,7 @@ use rusty_leveldb::{DB, LdbIterator, Options, Status, WriteBatch};
 use serde::{Deserialize, Serialize};
 
 use super::FilesEnv;
+use super::order::ByBytes;
 use crate::files::Files;
 
 /// The store failed: what it says.
@@ -78,6 +79,7 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let env = FilesEnv::new(files, costs.table_ps_per_byte);
         let options = Options {
+            cmp: Rc::new(Box::new(ByBytes)),
             env: Rc::new(Box::new(env)),
             // Its diary of compactions would be some writes of a few bytes each, for nobody to read.
             log: Some(Rc::new(std::cell::RefCell::new(rusty_leveldb::infolog::Logger(Box::new(io::sink()))))),
