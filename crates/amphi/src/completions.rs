@@ -12,5 +12,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) {
-    clap_complete::generate(options.shell, &mut crate::Arguments::command(), "amphi", &mut std::io::stdout());
+    let mut words = Vec::new();
+    clap_complete::generate(options.shell, &mut crate::Arguments::command(), "amphi", &mut words);
+    print!("{}", String::from_utf8_lossy(&words));
 }

@@ -1,6 +1,9 @@
 //! The `amphi` command: the only place that joins names to devices and file systems. One module per subcommand.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod output;
+
 mod bench;
 mod completions;
 mod control;
@@ -79,13 +82,14 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
+    let command = Arguments::parse().command;
+    output::guarded(|| match run(command) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("amphi: {error:#}");
             ExitCode::FAILURE
         }
-    }
+    })
 }
 
 fn run(command: Command) -> Result<ExitCode> {

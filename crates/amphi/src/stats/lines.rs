@@ -1,7 +1,5 @@
 //! `--watch` where there is no terminal: a line for each interval, or a JSON object for each look.
 
-use std::io::Write;
-
 use anyhow::Result;
 
 use super::sample::{Interval, Sample};
@@ -10,7 +8,6 @@ use crate::size::shown;
 
 /// Prints until the count is reached, or for ever.
 pub fn run(options: &Options) -> Result<()> {
-    let mut out = std::io::stdout();
     let mut before: Option<Sample> = None;
     let mut left = options.count;
     while left != Some(0) {
@@ -19,14 +16,13 @@ pub fn run(options: &Options) -> Result<()> {
         }
         let (target, sample) = look(options)?;
         if options.json {
-            writeln!(out, "{}", document(&target, &sample.device))?;
+            println!("{}", document(&target, &sample.device));
         } else {
             match &before {
-                None => writeln!(out, "{}", head())?,
-                Some(before) => writeln!(out, "{}", line(&Interval::between(before, &sample)))?,
+                None => println!("{}", head()),
+                Some(before) => println!("{}", line(&Interval::between(before, &sample))),
             }
         }
-        out.flush()?;
         before = Some(sample);
         left = left.map(|left| left - 1);
     }

@@ -7,7 +7,7 @@ use amphi_fs_bytefs::format::{Layout, Superblock};
 use amphi_ssd::{OpenOptions, Ssd};
 use serde_json::Value;
 
-use crate::rig::{Rig, amphi, amphi_ok, complaint};
+use crate::rig::{Rig, amphi, amphi_ok, command, complaint};
 
 /// A failure is one line that starts with the command's name and holds `words`.
 fn fails_saying(arguments: &[&str], code: i32, words: &[&str]) {
@@ -22,6 +22,28 @@ fn fails_saying(arguments: &[&str], code: i32, words: &[&str]) {
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn a_reader_that_went_away_ends_a_command_quietly_and_a_full_disk_does_not() {
+    use std::os::unix::process::ExitStatusExt;
+    let broken_pipe = 13;
+    for arguments in [&["bench", "list"][..], &["completions", "bash"], &["ssd", "profiles", "--json"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command(arguments).stdout(writer).output().unwrap();
+        assert_eq!(complaint(&output), "", "{arguments:?}");
+        assert_eq!(output.status.signal(), Some(broken_pipe), "{arguments:?}: {}", output.status);
+    }
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = command(&["bench", "list"]).stdout(full).output().unwrap();
+    let said = complaint(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("amphi: standard output cannot be written: No space left"), "{said}");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let refused = command(&["info", "/nowhere"]).stderr(writer).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "nobody hears the complaint: {}", refused.status);
 }
 
 #[test]

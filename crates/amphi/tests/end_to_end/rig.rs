@@ -4,9 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+/// `amphi`, to be run.
+pub fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_amphi"));
+    command.args(arguments);
+    command
+}
+
 /// Runs `amphi` with `arguments`.
 pub fn amphi(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_amphi")).args(arguments).output().expect("amphi starts")
+    command(arguments).output().expect("amphi starts")
 }
 
 /// Runs `amphi`, which must succeed, and returns what it printed.
