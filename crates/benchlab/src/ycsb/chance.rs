@@ -16,14 +16,15 @@ const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
 struct Zipfian {
     items: f64,
     zeta: f64,
+    zeta_of_two: f64,
     eta: f64,
 }
 
 impl Zipfian {
-    fn new(items: u64) -> Self {
-        let (n, zeta) = (items as f64, zeta(items));
-        let eta = (1.0 - (2.0 / n).powf(1.0 - THETA)) / (1.0 - zeta_of_two() / zeta);
-        Self { items: n, zeta, eta }
+    fn new(items: u64, sums: &Zeta) -> Self {
+        let (n, zeta, zeta_of_two) = (items as f64, sums.of(items), 1.0 + 0.5_f64.powf(THETA));
+        let eta = (1.0 - (2.0 / n).powf(1.0 - THETA)) / (1.0 - zeta_of_two / zeta);
+        Self { items: n, zeta, zeta_of_two, eta }
     }
 
     fn draw(&self, chance: &mut Generator) -> u64 {
@@ -32,7 +33,7 @@ impl Zipfian {
         if mass < 1.0 {
             return 0;
         }
-        if mass < zeta_of_two() {
+        if mass < self.zeta_of_two {
             return 1;
         }
         let rank = self.items * (self.eta * u - self.eta + 1.0).powf(1.0 / (1.0 - THETA));
@@ -40,22 +41,35 @@ impl Zipfian {
     }
 }
 
-fn zeta_of_two() -> f64 {
-    1.0 + 0.5_f64.powf(THETA)
+/// Sums of `i^-THETA`.
+struct Zeta {
+    /// That of the terms that are added one by one: among the latest records it is needed again after each new one.
+    first: f64,
 }
 
-/// The sum of `i^-THETA` for `i` from 1 to `n`: its first terms one by one, the others by the formula of Euler and Maclaurin, whose error is below 1e-12 from there on.
-fn zeta(n: u64) -> f64 {
+impl Zeta {
+    /// So many terms are added one by one.
     const FIRST: u64 = 1000;
-    let sum: f64 = (1..=n.min(FIRST)).map(|i| (i as f64).powf(-THETA)).sum();
-    if n <= FIRST {
-        return sum;
+
+    fn new() -> Self {
+        Self { first: Self::sum(Self::FIRST) }
     }
-    let (a, b) = (FIRST as f64, n as f64);
-    let integral = (b.powf(1.0 - THETA) - a.powf(1.0 - THETA)) / (1.0 - THETA);
-    let ends = (b.powf(-THETA) - a.powf(-THETA)) / 2.0;
-    let slope = -THETA * (b.powf(-THETA - 1.0) - a.powf(-THETA - 1.0)) / 12.0;
-    sum + integral + ends + slope
+
+    fn sum(n: u64) -> f64 {
+        (1..=n).map(|i| (i as f64).powf(-THETA)).sum()
+    }
+
+    /// The sum for `i` from 1 to `n`: its first terms one by one, the others by the formula of Euler and Maclaurin, whose error is below 1e-12 from there on.
+    fn of(&self, n: u64) -> f64 {
+        if n <= Self::FIRST {
+            return Self::sum(n);
+        }
+        let (a, b) = (Self::FIRST as f64, n as f64);
+        let integral = (b.powf(1.0 - THETA) - a.powf(1.0 - THETA)) / (1.0 - THETA);
+        let ends = (b.powf(-THETA) - a.powf(-THETA)) / 2.0;
+        let slope = -THETA * (b.powf(-THETA - 1.0) - a.powf(-THETA - 1.0)) / 12.0;
+        self.first + integral + ends + slope
+    }
 }
 
 /// From 0 to below 1.
@@ -73,6 +87,7 @@ pub(super) fn spread(number: u64) -> u64 {
 /// Chooses records.
 pub(super) struct Chooser {
     distribution: Distribution,
+    sums: Zeta,
     zipfian: Zipfian,
     /// Scrambled ranks fall among so many records: those that there will be at most.
     upper: u64,
@@ -84,7 +99,9 @@ impl Chooser {
     /// A chooser for a run that begins with `records` and inserts `inserts` or so.
     pub(super) fn new(distribution: Distribution, records: u64, inserts: u64) -> Self {
         let items = if distribution == Distribution::Latest { records } else { SCRAMBLED_ITEMS };
-        Self { distribution, zipfian: Zipfian::new(items), upper: records + 2 * inserts, of: records }
+        let sums = Zeta::new();
+        let zipfian = Zipfian::new(items, &sums);
+        Self { distribution, sums, zipfian, upper: records + 2 * inserts, of: records }
     }
 
     /// One of the first `count` records.
@@ -99,7 +116,7 @@ impl Chooser {
             },
             Distribution::Latest => {
                 if self.of != count {
-                    (self.zipfian, self.of) = (Zipfian::new(count), count);
+                    (self.zipfian, self.of) = (Zipfian::new(count, &self.sums), count);
                 }
                 count - 1 - self.zipfian.draw(chance)
             }
@@ -124,17 +141,19 @@ mod tests {
 
     #[test]
     fn zeta_is_the_sum_it_stands_for() {
-        let sum: f64 = (1..=1_000_000_u64).map(|i| (i as f64).powf(-THETA)).sum();
-        assert!((zeta(1_000_000) - sum).abs() < 1e-9, "{} {sum}", zeta(1_000_000));
+        let zeta = Zeta::new();
+        let (found, sum) = (zeta.of(1_000_000), Zeta::sum(1_000_000));
+        assert!((found - sum).abs() < 1e-9, "{found} {sum}");
         // The constant in YCSB's source.
-        assert!((zeta(SCRAMBLED_ITEMS) - 26.469_028_201_783_02).abs() < 1e-6, "{}", zeta(SCRAMBLED_ITEMS));
+        let found = zeta.of(SCRAMBLED_ITEMS);
+        assert!((found - 26.469_028_201_783_02).abs() < 1e-6, "{found}");
     }
 
     #[test]
     fn popular_records_are_as_popular_as_zipf_says() {
         let latest = drawn(Distribution::Latest);
         // The share of the most popular rank is 1 / zeta, of the second 2^-theta of that.
-        let first = 100_000.0 / zeta(1000);
+        let first = 100_000.0 / Zeta::sum(1000);
         assert!((latest[999] as f64 / first - 1.0).abs() < 0.05, "{}", latest[999]);
         assert!((latest[998] as f64 / (first / 2_f64.powf(THETA)) - 1.0).abs() < 0.05, "{}", latest[998]);
         let mut zipfian = drawn(Distribution::Zipfian);
