@@ -7,18 +7,15 @@
 //! [`Bytes`] is as large as the original: the store counts it when it decides that its memory table is full, so results would change otherwise.
 #![forbid(unsafe_code)]
 
+mod format;
+
 use std::cell::RefCell;
-use std::cmp::Ordering;
 use std::fmt;
 use std::mem;
-use std::num::NonZeroU64;
 use std::ops::{Bound, Deref, RangeBounds};
 use std::rc::Rc;
 
-use zerocopy::{Immutable, IntoBytes};
-
-/// Up to so many bytes lie in the value itself: a YCSB key of 23 B and the 8 B that the store adds to it.
-const INLINE: usize = 31;
+use format::Inline;
 
 /// So many spare buffers are kept by each thread, of up to so many bytes each.
 const SPARE: usize = 8;
@@ -39,98 +36,7 @@ enum Place {
     Shared { whole: Rc<Vec<u8>>, start: usize, len: usize },
 }
 
-/// A few bytes. They are put together, moved and read as whole words: what is stored in other pieces than it is loaded in soon after keeps the processor waiting.
-#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
-#[repr(C)]
-struct Inline {
-    first: [u64; 3],
-    /// Its last byte in memory is one more than the length, so that the zero tells this case from others and nothing is spent on a tag.
-    last: NonZeroU64,
-}
-
 const _: () = assert!(size_of::<Bytes>() == 32);
-
-impl Inline {
-    const EMPTY: Self = Self::new([0; 4], 0);
-
-    /// The first `len` bytes of `words`, little-endian ones, of which the last byte must be zero.
-    #[inline]
-    const fn new(words: [u64; 4], len: usize) -> Self {
-        let [first, second, third, last] = words;
-        match NonZeroU64::new((last | (len as u64 + 1) << 56).to_le()) {
-            Some(last) => Self { first: [first.to_le(), second.to_le(), third.to_le()], last },
-            None => unreachable!(),
-        }
-    }
-
-    #[inline]
-    fn of(data: &[u8]) -> Option<Self> {
-        (data.len() <= INLINE).then(|| Self::new(words(data), data.len()))
-    }
-
-    #[inline]
-    const fn len(&self) -> usize {
-        (u64::from_le(self.last.get()) >> 56) as usize - 1
-    }
-
-    #[inline]
-    fn data(&self) -> &[u8] {
-        &self.as_bytes()[..self.len()]
-    }
-
-    /// Adds `data` at the end; false if there is no room.
-    #[inline]
-    fn extend(&mut self, data: &[u8]) -> bool {
-        let (had, sum) = (self.len(), self.len() + data.len());
-        if sum > INLINE {
-            return false;
-        }
-        // The new bytes behind four words of zeros, to be taken from as far before them as they are to be moved.
-        let [first, second, third, fourth] = words(data);
-        let moved = [0, 0, 0, 0, first, second, third, fourth];
-        let (before, bits) = (had / 8, 8 * (had % 8) as u32);
-        let [first, second, third] = self.first;
-        let old = [first, second, third, self.last.get()].map(u64::from_le);
-        let new = std::array::from_fn(|at| {
-            let from = 4 + at - before;
-            let kept = match at.cmp(&before) {
-                Ordering::Less => old[at],
-                Ordering::Equal => old[at] & ((1 << bits) - 1),
-                Ordering::Greater => 0,
-            };
-            kept | moved[from] << bits | moved[from - 1] >> 1 >> (63 - bits)
-        });
-        *self = Self::new(new, sum);
-        true
-    }
-
-    /// Keeps the first `len`.
-    #[inline]
-    fn truncate(&mut self, len: usize) {
-        if len < self.len() {
-            let [first, second, third] = self.first.map(u64::from_le);
-            *self = Self::new([first, second, third, u64::from_le(self.last.get()) << 8 >> 8], len);
-        }
-    }
-}
-
-/// Up to [`INLINE`] bytes as little-endian words.
-#[inline]
-fn words(data: &[u8]) -> [u64; 4] {
-    let (whole, rest) = (data.len() / 8, data.len() % 8);
-    // The last bytes are the end of a whole word too, where there is one.
-    let end = match data.last_chunk() {
-        Some(_) if rest == 0 => 0,
-        Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest),
-        None => data.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-    };
-    let word = |at: usize| match data.get(8 * at..).and_then(<[u8]>::first_chunk) {
-        Some(bytes) => u64::from_le_bytes(*bytes),
-        None if at == whole => end,
-        None => 0,
-    };
-    [word(0), word(1), word(2), word(3)]
-}
 
 /// What can be copied.
 pub trait Source {
@@ -381,6 +287,7 @@ impl Deref for BytesMut {
 
 #[cfg(test)]
 mod tests {
+    use super::format::INLINE;
     use super::*;
 
     #[test]
