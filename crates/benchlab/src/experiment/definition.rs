@@ -64,6 +64,9 @@ pub struct Definition {
     /// The workloads.
     #[serde(rename = "case", default)]
     pub cases: Vec<Case>,
+    /// The workloads that take longest, the longest first: they are begun in this order before the others, so that no job is left alone with one at the end.
+    #[serde(default)]
+    pub begin_with: Vec<String>,
     /// What is changed of the device; nothing, if there is none.
     #[serde(rename = "variation", default)]
     pub variations: Vec<Variation>,
@@ -325,6 +328,11 @@ impl Definition {
         }
         if read.systems.is_empty() {
             return Err("it names no file system".to_owned());
+        }
+        if let Some(unknown) =
+            read.begin_with.iter().find(|name| !read.cases.iter().any(|case| case.workload == **name))
+        {
+            return Err(format!("it begins with {unknown}, which is none of its cases"));
         }
         if read.variations.is_empty() {
             read.variations.push(Variation::default());

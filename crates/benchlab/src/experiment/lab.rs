@@ -93,7 +93,11 @@ pub fn run(
             needed.push(cell);
         }
     }
-    let missing: Vec<&Cell> = needed.iter().filter(|cell| state.get(cell).is_none()).copied().collect();
+    let mut missing: Vec<&Cell> = needed.iter().filter(|cell| state.get(cell).is_none()).copied().collect();
+    missing.sort_by_key(|cell| {
+        let place = definition.begin_with.iter().position(|workload| *workload == cell.workload);
+        place.unwrap_or(usize::MAX)
+    });
     tell(Progress::Begun { cells: missing.len(), finished: needed.len() - missing.len() });
     run_cells(&missing, wishes.jobs, state, proceed, tell)?;
     let results: Option<Vec<CellResult>> = cells.iter().map(|cell| state.get(cell)).collect();
