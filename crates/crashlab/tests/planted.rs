@@ -31,7 +31,7 @@ const IN_SSD: [(InSsd, Place, &str); 10] = [
     (InSsd::LogClearedEarly, Seq1(0), "the recovery from a crash in operation 0: create foo"),
     (InSsd::CommitsOutliveRecovery, Seq1(0), "the first mount"),
     (InSsd::MergedTooFar, Script("tmpfile foo"), "tmpfile foo"),
-    (InSsd::CopyVoidedEarly, Growing, "fsync b"),
+    (InSsd::CopyVoidedEarly, Growing, "fsync "),
 ];
 
 const OVERWRITE: &str = "create foo\nwrite foo 0 8192\nfsync foo\nwrite foo 100 50\nfsync foo";
