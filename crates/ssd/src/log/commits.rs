@@ -1,7 +1,7 @@
 //! When each transaction was committed: a table that is read without a lock.
 //!
 //! Every store asks it for its own transaction and for those of the versions it meets, mostly of numbers that lie close together, since the host counts
-//! them up. So a number's slot is its remainder: the numbers in use at a time, a window no longer than the transaction log, have slots of their own, consecutive ones
+//! them up. So a number's slot is its remainder: the numbers in use at a time, mostly a window as long as the transaction log, have slots of their own, consecutive ones
 //! beside each other, and a host that gives each processor a run of numbers keeps processors out of each other's cache lines. A host may count as it likes:
 //! what finds its slot taken goes into a map behind a lock.
 
@@ -46,7 +46,7 @@ impl Commits {
         &self.parts[number as usize / PART_SLOTS % self.parts.len()]
     }
 
-    /// When the transaction was committed, on the sequence clock.
+    /// When the transaction, which is not 0, was committed, on the sequence clock.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<u64> {
         if let Some(part) = self.part(number).get() {
