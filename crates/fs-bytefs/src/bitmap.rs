@@ -4,14 +4,16 @@
 //! and what committed ones have freed leaves it only after their commit. *disk* is what the device holds; it changes under the group's
 //! lock, which a transaction keeps from writing the line until its commit, so that one transaction's line never carries another's bits.
 //!
-//! Every task allocates near the cursor of the processor it runs on, so that tasks on different processors work in different groups.
+//! Every task allocates in the group of the processor it runs on, what lies lowest there, so that tasks on different processors work in
+//! different groups, and what was freed is used again before more of the device; which group comes next, `areas.rs` decides.
 //! `reserve` takes from one counter; whoever has reserved will find a free bit.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
 
 use amphi_rt::cpu;
 use amphi_rt::sync::{Mutex, MutexGuard, Padded};
 
+use crate::areas::{Areas, FITS};
 use crate::format::{GROUP_BITS, LINE};
 
 const WORDS: usize = LINE / 8;
@@ -74,6 +76,18 @@ pub fn change(bits: &mut GroupBits, run: Run, set: bool) -> bool {
     changed
 }
 
+/// The first run of clear bits at or after `from` (< 512) that has at least `least`, at most `want` long; `None` if there is none.
+fn first_clear_of(bits: &GroupBits, from: u64, least: u64, want: u64) -> Option<(u64, u64)> {
+    let mut from = from;
+    loop {
+        let (start, len) = first_clear(bits, from, want)?;
+        if len >= least {
+            return Some((start, len));
+        }
+        from = start + len;
+    }
+}
+
 /// The first run of clear bits at or after `from` (< 512), at most `want` long; `None` if there is none.
 fn first_clear(bits: &GroupBits, from: u64, want: u64) -> Option<(u64, u64)> {
     let mut bit = from;
@@ -104,6 +118,9 @@ fn first_clear(bits: &GroupBits, from: u64, want: u64) -> Option<(u64, u64)> {
     Some((start, (bit - start).min(want)))
 }
 
+/// In place of a processor's group before it first allocates.
+const NOWHERE: usize = usize::MAX;
+
 /// One of the two bitmaps.
 pub struct Bitmap {
     groups: Box<[Group]>,
@@ -114,8 +131,9 @@ pub struct Bitmap {
     unreserved: Padded<AtomicI64>,
     /// How many of them only [`reserve_last`](Bitmap::reserve_last) promises.
     held_back: i64,
-    /// Where each processor allocates.
-    cursors: Box<[Padded<AtomicU64>]>,
+    /// The group in which each processor allocates, or [`NOWHERE`].
+    cursors: Box<[Padded<AtomicUsize>]>,
+    areas: Areas,
     /// Whose turn it is in [`allocate_in_turn`](Bitmap::allocate_in_turn).
     turn: AtomicUsize,
 }
@@ -142,11 +160,15 @@ impl Bitmap {
             })
             .collect();
         let cpus = cpu::count().max(1);
-        let cursors = (0..cpus)
-            .map(|i| Padded(AtomicU64::new((groups.len() * i / cpus) as u64 * GROUP_BITS)))
-            .collect();
+        let cursors = (0..cpus).map(|_| Padded(AtomicUsize::new(NOWHERE))).collect();
+        let free = groups.iter().map(|group| {
+            let held = group.disk.lock().iter().any(|word| *word != 0);
+            held.then(|| u64::from(group.free.load(Ordering::Relaxed)))
+        });
+        let areas = Areas::new(cpus, groups.len(), free.enumerate());
         Self {
             groups,
+            areas,
             first_page,
             bits,
             unreserved: Padded(AtomicI64::new(free_total)),
@@ -206,35 +228,70 @@ impl Bitmap {
     /// Allocates 1 to `want` consecutive bits, at `goal` if that is free, of at least one that the caller has reserved.
     /// The run lies in one group. The caller's reservation shrinks by the run's length.
     pub fn allocate(&self, want: u64, goal: Option<u64>) -> Run {
-        if let Some(goal) = goal.filter(|goal| *goal < self.bits)
-            && let Some(run) = self.allocate_in((goal / GROUP_BITS) as usize, goal % GROUP_BITS, want)
+        // Where a file's last group ends another begins, which may never have been used: that is decided as for a new file.
+        let usable = |goal: &u64| {
+            *goal < self.bits
+                && !(goal.is_multiple_of(GROUP_BITS) && self.areas.is_untouched((goal / GROUP_BITS) as usize))
+        };
+        if let Some(goal) = goal.filter(usable)
+            && let Some(run) =
+                self.allocate_in((goal / GROUP_BITS) as usize, goal % GROUP_BITS, want, FITS.len() - 1)
         {
             return run;
         }
         self.allocate_at(cpu::current(), want)
     }
 
-    /// As [`allocate`](Self::allocate), one bit, near the cursors of all processors in turn: for what tasks on any of them will work with.
+    /// As [`allocate`](Self::allocate), one bit, in the groups of all processors in turn: for what tasks on any of them will work with.
     pub fn allocate_in_turn(&self) -> Run {
         self.allocate_at(self.turn.fetch_add(1, Ordering::Relaxed), 1)
     }
 
-    /// Allocates 1 to `want` consecutive bits, of which the caller has reserved one, near the cursor of a processor.
+    /// Allocates 1 to `want` consecutive bits, of which the caller has reserved one, in the group of a processor.
     fn allocate_at(&self, processor: usize, want: u64) -> Run {
-        let cursor = &self.cursors[processor % self.cursors.len()];
-        let mut at = cursor.load(Ordering::Relaxed);
+        let processor = processor % self.cursors.len();
+        let class = FITS.iter().position(|fit| *fit <= want).unwrap_or(FITS.len() - 1);
+        let mut group = self.cursors[processor].load(Ordering::Relaxed);
+        if group == NOWHERE {
+            group = self.areas.of(processor).start % self.groups.len();
+        } else if self.groups[group].free.load(Ordering::Relaxed) > 0
+            && let Some(run) = self.allocate_in(group, 0, want, class)
+        {
+            return run;
+        }
+        for class in class..FITS.len() {
+            while let Some(group) = self.areas.claim(class, processor, self.free_in_used(), self.bits) {
+                if let Some(run) = self.allocate_in(group, 0, want, class) {
+                    self.move_to(processor, group);
+                    return run;
+                }
+                self.areas.leave(group);
+            }
+        }
+        // What is left is scattered, or where others allocate.
         loop {
-            let group = (at / GROUP_BITS) as usize % self.groups.len();
             if self.groups[group].free.load(Ordering::Relaxed) > 0
-                && let Some(run) = self
-                    .allocate_in(group, at % GROUP_BITS, want)
-                    .or_else(|| self.allocate_in(group, 0, want))
+                && let Some(run) = self.allocate_in(group, 0, want, FITS.len() - 1)
             {
-                cursor.store(run.start + run.len, Ordering::Relaxed);
+                self.areas.share(group);
+                self.move_to(processor, group);
                 return run;
             }
-            at = (group as u64 + 1) * GROUP_BITS;
+            group = (group + 1) % self.groups.len();
         }
+    }
+
+    /// A processor allocates in this group from now on, which it has claimed.
+    fn move_to(&self, processor: usize, group: usize) {
+        let before = self.cursors[processor].swap(group, Ordering::Relaxed);
+        if before != NOWHERE && before != group {
+            self.areas.leave(before);
+        }
+    }
+
+    /// Free bits in groups that were used.
+    fn free_in_used(&self) -> u64 {
+        self.areas.used_bits().saturating_sub(self.bits - self.free().min(self.bits))
     }
 
     /// Number of groups.
@@ -243,9 +300,9 @@ impl Bitmap {
     }
 
     /// Takes all free bits of a group, as runs to be [`release`](Self::release)d; none if too few are left for others.
-    pub fn take_free(&self, group: usize) -> Vec<Run> {
-        let start = group as u64 * GROUP_BITS;
-        let group = &self.groups[group];
+    pub fn take_free(&self, index: usize) -> Vec<Run> {
+        let start = index as u64 * GROUP_BITS;
+        let group = &self.groups[index];
         let mut used = group.used.lock();
         let free = used.iter().map(|word| u64::from(word.count_zeros())).sum::<u64>();
         if free == 0 || !self.reserve(free) {
@@ -258,17 +315,36 @@ impl Bitmap {
             runs.push(run);
         }
         group.free.fetch_sub(free as u32, Ordering::Relaxed);
+        if self.areas.is_untouched(index) {
+            self.areas.touched(index, 0);
+        }
         runs
     }
 
-    fn allocate_in(&self, group: usize, from: u64, want: u64) -> Option<Run> {
-        let group_start = group as u64 * GROUP_BITS;
-        let group = &self.groups[group];
+    /// The device no longer holds anything of what is free in a group.
+    pub fn trimmed(&self, index: usize) {
+        let used = self.groups[index].used.lock();
+        if used.iter().all(|word| *word == 0) {
+            self.areas.emptied(index);
+        }
+    }
+
+    /// Allocates in a group, from a bit on, a run that has at least the `class`th of [`FITS`].
+    fn allocate_in(&self, index: usize, from: u64, want: u64, class: usize) -> Option<Run> {
+        let group = &self.groups[index];
         let mut used = group.used.lock();
-        let (start, len) = first_clear(&used, from, want)?;
-        let run = Run { start: group_start + start, len };
+        let Some((start, len)) = first_clear_of(&used, from, FITS[class], want) else {
+            if from == 0 {
+                self.areas.misfits(index, class, u64::from(group.free.load(Ordering::Relaxed)));
+            }
+            return None;
+        };
+        let run = Run { start: index as u64 * GROUP_BITS + start, len };
         change(&mut used, run, true);
-        group.free.fetch_sub(len as u32, Ordering::Relaxed);
+        let free = group.free.fetch_sub(len as u32, Ordering::Relaxed) - len as u32;
+        if self.areas.is_untouched(index) {
+            self.areas.touched(index, u64::from(free));
+        }
         Some(run)
     }
 
@@ -283,7 +359,8 @@ impl Bitmap {
             let mut after = *used;
             if change(&mut after, part, false) {
                 *used = after;
-                group.free.fetch_add(part.len as u32, Ordering::Relaxed);
+                let free = group.free.fetch_add(part.len as u32, Ordering::Relaxed) + part.len as u32;
+                self.areas.freed(index, u64::from(free));
                 self.unreserve(part.len);
             } else {
                 sound = false;
@@ -362,6 +439,21 @@ mod tests {
         let starts: Vec<u64> = (0..2 * processors).map(|_| map.allocate_in_turn().start).collect();
         let due: Vec<u64> = (0..2 * processors).map(|n| n % processors * area + n / processors).collect();
         assert_eq!(starts, due);
+    }
+
+    #[test]
+    fn a_group_that_was_trimmed_counts_as_never_used() {
+        let map = empty(4 * GROUP_BITS);
+        assert!(map.reserve(GROUP_BITS));
+        let run = map.allocate(GROUP_BITS, None);
+        assert!(map.release(run));
+        let group = (run.start / GROUP_BITS) as usize;
+        assert!(!map.areas.is_untouched(group));
+        let taken = map.take_free(group);
+        assert!(taken.iter().all(|run| map.release(*run)));
+        map.trimmed(group);
+        assert!(map.areas.is_untouched(group));
+        assert_eq!(map.free_in_used(), 0);
     }
 
     #[test]

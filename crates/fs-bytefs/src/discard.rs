@@ -6,7 +6,7 @@ use amphi_device::{BlockPort, Lpa, WriteLog};
 use amphi_vfs::{Error, Result};
 
 use crate::core::{Core, io_error};
-use crate::format::PAGE;
+use crate::format::{GROUP_BITS, PAGE};
 
 /// Of the pages `range`, trims the free runs of at least `shortest`; returns how many bytes were trimmed. Others go on using the file system: of one group of 512 pages at a
 /// time the free ones are taken meanwhile.
@@ -22,6 +22,7 @@ pub fn trim_free<D: BlockPort + WriteLog>(core: &Core<D>, range: Range<u64>, sho
     for group in 0..core.blocks.groups() {
         let taken = core.blocks.take_free(group);
         let mut outcome = Ok(());
+        let before = trimmed;
         for run in &taken {
             let (start, end) = (run.start.max(range.start), (run.start + run.len).min(range.end));
             let pages = end.saturating_sub(start);
@@ -34,6 +35,9 @@ pub fn trim_free<D: BlockPort + WriteLog>(core: &Core<D>, range: Range<u64>, sho
         let sound = taken.iter().fold(true, |sound, run| core.blocks.release(*run) & sound);
         debug_assert!(sound, "nobody frees what another has taken");
         outcome?;
+        if trimmed - before == GROUP_BITS * PAGE as u64 {
+            core.blocks.trimmed(group);
+        }
     }
     Ok(trimmed)
 }

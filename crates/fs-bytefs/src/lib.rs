@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod allocate;
+mod areas;
 mod bitmap;
 mod core;
 pub mod diff;
