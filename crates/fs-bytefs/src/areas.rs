@@ -7,7 +7,8 @@
 //! Each processor has an area, an equal share of the groups, so that tasks on different ones work in different groups and in different partitions
 //! of the firmware's log. It takes groups of others before untouched ones of its own only when an eighth of all bits lie free in groups that were used.
 //!
-//! All of this is hints: whoever takes a group finds out under its lock what is free. They change under that lock, so that none stays wrong.
+//! All of this is hints: whoever takes a group finds out under its lock what is free. What is known of its room changes under that lock, so that none
+//! of it stays wrong.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
