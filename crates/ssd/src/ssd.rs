@@ -29,9 +29,6 @@ impl Default for OpenOptions {
     }
 }
 
-/// Bytes of a device in memory from which it takes huge pages: a small one would clear more than it ever uses.
-const HUGE_PAGES_FROM: u64 = 1 << 30;
-
 /// An emulated SSD with power on.
 ///
 /// It answers on the [block port](amphi_device::BlockPort), the [byte port](amphi_device::BytePort) and the
@@ -103,11 +100,7 @@ impl Ssd {
         options: &OpenOptions,
     ) -> Result<Self, ImageError> {
         let plan = powerup::Plan::new(profile, capacity_bytes.next_multiple_of(4096))?;
-        let image = Image::in_memory(plan.layout.image_bytes)?;
-        if capacity_bytes >= HUGE_PAGES_FROM {
-            // The log and every open block are filled from one end to the other.
-            image.expect_filling(plan.layout.log[0]);
-        }
+        let image = powerup::memory_for(&plan.layout)?;
         plan.write(&image)?;
         let parts = powerup::read(&image)?;
         Self::power_up(Arc::new(image), &parts, *options)
