@@ -76,6 +76,25 @@ fn a_workload_on_the_store_does_not_notice_who_else_began_on_its_device() {
     assert_eq!(together.groups.len(), 2);
 }
 
+/// `begin_with` says which cells come first, and names cases.
+#[test]
+fn an_experiment_begins_with_the_workloads_that_it_says() {
+    let begins_with = |workload: &str| {
+        Definition::from_toml(&STORE.replace("systems", &format!("begin_with = [\"{workload}\"]\nsystems")))
+    };
+    let definition = begins_with("ycsb-c").unwrap();
+    let order = amphi_rt::sync::Mutex::new(Vec::new());
+    let tell = |progress: Progress<'_>| {
+        if let Progress::Done(cell) = progress {
+            order.lock().push(cell.workload.clone());
+        }
+    };
+    lab::run(&definition, &Wishes::default(), &mut State::in_memory(), &|| true, &tell).unwrap();
+    assert_eq!(order.into_inner(), ["ycsb-c", "ycsb-c", "ycsb-a", "ycsb-a"]);
+    let refused = begins_with("ycsb-x").unwrap_err();
+    assert!(refused.contains("begins with ycsb-x, which is none of its cases"), "{refused}");
+}
+
 #[test]
 fn every_experiment_is_well_formed() {
     for listed in EXPERIMENTS {
