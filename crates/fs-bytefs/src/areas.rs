@@ -52,9 +52,11 @@ impl GroupSet {
     /// Whether it was not in the set before.
     fn insert(&self, group: usize) -> bool {
         let bit = 1 << (group % 64);
-        // Looked at first: nearly always it is there, and then the line stays shared.
+        // Looked at first: nearly always it is there, and then neither its line nor that of the count is written.
         let new = !self.contains(group) && self.words[group / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0;
-        self.members.fetch_add(usize::from(new), Ordering::Relaxed);
+        if new {
+            self.members.fetch_add(1, Ordering::Relaxed);
+        }
         new
     }
 
@@ -172,10 +174,12 @@ impl Areas {
         self.untouched.contains(group)
     }
 
-    /// A group that was untouched is used from now on; so many bits are still free.
+    /// A group is used from now on, if it was untouched; so many bits are still free.
     pub fn touched(&self, group: usize, free: u64) {
-        self.untouched.remove(group);
-        self.freed(group, free);
+        if self.is_untouched(group) {
+            self.untouched.remove(group);
+            self.freed(group, free);
+        }
     }
 
     /// The device no longer holds anything of a group.
@@ -197,9 +201,7 @@ impl Areas {
 
     /// A group with so many free bits was found to have no run of the `class`th of [`FITS`].
     pub fn misfits(&self, group: usize, class: usize, free: u64) {
-        if self.is_untouched(group) {
-            self.touched(group, free);
-        }
+        self.touched(group, free);
         let too_long = if free < ROOM { FITS.len() } else { class + 1 };
         for set in &self.fitting[..too_long] {
             set.remove(group);

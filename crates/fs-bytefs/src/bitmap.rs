@@ -315,9 +315,7 @@ impl Bitmap {
             runs.push(run);
         }
         group.free.fetch_sub(free as u32, Ordering::Relaxed);
-        if self.areas.is_untouched(index) {
-            self.areas.touched(index, 0);
-        }
+        self.areas.touched(index, 0);
         runs
     }
 
@@ -342,9 +340,7 @@ impl Bitmap {
         let run = Run { start: index as u64 * GROUP_BITS + start, len };
         change(&mut used, run, true);
         let free = group.free.fetch_sub(len as u32, Ordering::Relaxed) - len as u32;
-        if self.areas.is_untouched(index) {
-            self.areas.touched(index, u64::from(free));
-        }
+        self.areas.touched(index, u64::from(free));
         Some(run)
     }
 
