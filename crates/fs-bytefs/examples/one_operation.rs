@@ -1,7 +1,7 @@
 //! One operation again and again, which is what a profiler is pointed at: ByteFS as a library on the emulated SSD without delays, one task.
 //!
 //! `cargo run --release -p amphi-fs-bytefs --example one_operation -- overwrite 64 20000` prints percentiles of 20,000 overwrites of 64 B, each with its `fsync`. Others:
-//! `append`, `read` and bytes, `create`, `rename`, `unlink` (their second argument is 0). What one call costs in instructions is the difference of two runs:
+//! `append`, `read` and bytes, `file` and the bytes that are written into it when it is made, `create`, `rename`, `unlink` (their second argument is 0). What one call costs in instructions is the difference of two runs:
 //! `valgrind --tool=callgrind target/release/examples/one_operation overwrite 64 8000` and the same with 2000, by function with `callgrind_annotate --inclusive=yes`.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock around each operation")]
 
@@ -18,6 +18,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The file that is overwritten and read, as `amphi bench run software` has it.
 const FILE_BYTES: usize = 8 << 20;
+/// So many files made by `file` are removed together, which is not timed: what it uses was mostly used before, as in `amphi bench run software`.
+const BATCH: usize = 256;
 const PAGE: usize = 4096;
 const LARGE: usize = 1 << 20;
 
@@ -57,6 +59,13 @@ impl Bench {
                 let (at, bytes) = (self.place(number) as u64, self.bytes);
                 self.fs.read(self.file, at, &mut self.buffer[..bytes], false).map(drop)
             }
+            "file" => {
+                let ino = self.create(&names[number])?;
+                self.fs.write(ino, 0, &self.buffer[..self.bytes], WriteMode::default(), &Cred::ROOT)?;
+                self.fs.fsync(ino, false)?;
+                self.fs.forget(ino, 1);
+                Ok(())
+            }
             "create" => self.create(&names[number]).map(|ino| self.fs.forget(ino, 1)),
             "rename" => {
                 let new = format!("renamed-{number}");
@@ -65,6 +74,10 @@ impl Bench {
             "unlink" => self.fs.unlink(Ino::ROOT, name),
             _ => panic!("no such operation: {operation}"),
         }
+    }
+
+    fn remove(&self, names: &[String]) -> Result<()> {
+        names.iter().try_for_each(|name| self.fs.unlink(Ino::ROOT, Name::new(name.as_bytes())?))
     }
 }
 
@@ -95,6 +108,9 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         let start = Instant::now();
         bench.call(operation, number, &names)?;
         latencies_ns.push(start.elapsed().as_nanos());
+        if operation == "file" && (number + 1) % BATCH == 0 {
+            bench.remove(&names[number + 1 - BATCH..=number])?;
+        }
     }
     latencies_ns.sort_unstable();
     let percentile = |percent: usize| latencies_ns[(calls - 1) * percent / 100];

@@ -6,6 +6,8 @@
 //! A partition with many pages also has fingers: for each group of four pages its first node, so that the search for one page, which
 //! every load makes, starts next to its end.
 
+use std::ops::Range;
+
 use super::chunks::{Chunk, ChunkArena};
 use crate::format::PAGE;
 
@@ -207,30 +209,11 @@ impl PageIndex {
 
     /// The chunks of a page that may meet `start..end`; those at either edge may miss it.
     pub(crate) fn chunks_near(&self, page: u16, start: usize, end: usize) -> &[Chunk] {
-        let Some(at) = self.find(page) else { return &[] };
-        let node = &self.nodes[usize::from(at)];
-        let chunks = self.node_chunks(node);
-        if chunks.len() <= 4 {
-            return chunks;
-        }
-        let reach = usize::from(node.reach);
-        let before = |chunk: &Chunk| usize::from(chunk.offset) + reach <= start;
-        // Chunks tend to be spread evenly: look where the first would then be, and around it.
-        let mut from = start * chunks.len() / PAGE as usize;
-        let mut tries = 0;
-        while from > 0 && !before(&chunks[from - 1]) && tries < 8 {
-            from -= 1;
-            tries += 1;
-        }
-        while from < chunks.len() && before(&chunks[from]) && tries < 8 {
-            from += 1;
-            tries += 1;
-        }
-        if tries == 8 {
-            from = chunks.partition_point(before);
-        }
-        let length = chunks[from..].iter().take_while(|chunk| usize::from(chunk.offset) < end).count();
-        &chunks[from..from + length]
+        self.find(page).map_or(&[], |at| {
+            let node = &self.nodes[usize::from(at)];
+            let chunks = self.node_chunks(node);
+            &chunks[near(chunks, node.reach, start, end)]
+        })
     }
 
     fn random_height(&mut self) -> usize {
@@ -353,7 +336,18 @@ impl PageIndex {
     }
 
     /// Keeps the chunks of a page for which `keep` says so; `keep` may change a chunk's place. Answers how many were dropped.
-    pub(crate) fn retain(&mut self, page: u16, mut keep: impl FnMut(&mut Chunk) -> bool) -> usize {
+    pub(crate) fn retain(&mut self, page: u16, keep: impl FnMut(&mut Chunk) -> bool) -> usize {
+        self.retain_near(page, 0, PAGE as usize, keep)
+    }
+
+    /// The same, where nothing but what may meet `start..end` is asked about: what [`chunks_near`](Self::chunks_near) answers.
+    pub(crate) fn retain_near(
+        &mut self,
+        page: u16,
+        start: usize,
+        end: usize,
+        mut keep: impl FnMut(&mut Chunk) -> bool,
+    ) -> usize {
         let Some(at) = self.find(page) else { return 0 };
         let node = self.nodes[usize::from(at)];
         let count = usize::from(node.count);
@@ -367,14 +361,18 @@ impl PageIndex {
             return 1;
         }
         let chunks = self.arena.run_mut(node.chunks.place, count);
-        let mut kept = 0;
-        for position in 0..count {
+        let asked = near(chunks, node.reach, start, end);
+        let (mut kept, after) = (asked.start, asked.end);
+        for position in asked {
             let mut chunk = chunks[position];
             if keep(&mut chunk) {
                 chunks[kept] = chunk;
                 kept += 1;
             }
         }
+        let dropped = after - kept;
+        chunks.copy_within(after.., kept);
+        let kept = count - dropped;
         let (run, class) = (node.chunks.place, node.chunks.offset);
         let only = chunks[0];
         match kept {
@@ -403,7 +401,7 @@ impl PageIndex {
                 node.chunks = node_chunks;
             }
         }
-        count - kept
+        dropped
     }
 
     /// Drops all chunks of a page. Answers how many there were.
@@ -456,6 +454,30 @@ impl PageIndex {
     }
 }
 
+/// Which of a page's chunks, none longer than `reach`, may meet `start..end`.
+fn near(chunks: &[Chunk], reach: u16, start: usize, end: usize) -> Range<usize> {
+    if chunks.len() <= 4 {
+        return 0..chunks.len();
+    }
+    let before = |chunk: &Chunk| usize::from(chunk.offset) + usize::from(reach) <= start;
+    // Chunks tend to be spread evenly: look where the first would then be, and around it.
+    let mut from = start * chunks.len() / PAGE as usize;
+    let mut tries = 0;
+    while from > 0 && !before(&chunks[from - 1]) && tries < 8 {
+        from -= 1;
+        tries += 1;
+    }
+    while from < chunks.len() && before(&chunks[from]) && tries < 8 {
+        from += 1;
+        tries += 1;
+    }
+    if tries == 8 {
+        from = chunks.partition_point(before);
+    }
+    let length = chunks[from..].iter().take_while(|chunk| usize::from(chunk.offset) < end).count();
+    from..from + length
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -482,9 +504,17 @@ mod tests {
                     }
                     1 => {
                         let parity = dice.below(2) as u32;
-                        index.retain(page, |chunk| chunk.place % 2 == parity);
+                        let (start, end) = match dice.below(2) {
+                            0 => (0, PAGE as usize),
+                            _ => {
+                                let start = dice.below(4000) as usize;
+                                (start, start + 1 + dice.below(96) as usize)
+                            }
+                        };
+                        let kept = |chunk: &Chunk| !chunk.meets(start, end) || chunk.place % 2 == parity;
+                        index.retain_near(page, start, end, |chunk| kept(chunk));
                         if let Some(chunks) = model.get_mut(&page) {
-                            chunks.retain(|chunk| chunk.place % 2 == parity);
+                            chunks.retain(kept);
                             if chunks.is_empty() {
                                 model.remove(&page);
                             }

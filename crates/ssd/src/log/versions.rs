@@ -146,8 +146,9 @@ impl Core {
     ///
     /// A version is replaced if one later in effect covers it that a crash keeps as well as it; or a later store of its own transaction does.
     pub(crate) fn prune(&self, index: &mut PageIndex, page: u16, new: Chunk) {
-        let near = index.chunks_near(page, usize::from(new.offset), new.end());
-        let meeting = near.iter().filter(|chunk| chunk.meets(usize::from(new.offset), new.end()));
+        let (start, end) = (usize::from(new.offset), new.end());
+        let near = index.chunks_near(page, start, end);
+        let meeting = near.iter().filter(|chunk| chunk.meets(start, end));
         // A page seldom has more than a few versions of one place: they are looked at without touching the heap.
         let blank = Version { effect: 0, seq: 0, tx: 0, lasting: false, chunk: new };
         let mut stack = [blank; FEW];
@@ -176,7 +177,7 @@ impl Core {
             })
         };
         if (0..count).any(replaced) {
-            index.retain(page, |chunk| {
+            index.retain_near(page, start, end, |chunk| {
                 versions
                     .iter()
                     .position(|version| version.chunk.place == chunk.place)
