@@ -12,9 +12,9 @@ pub struct Options {
     /// Share of the published number of files; each experiment's own unless given.
     #[arg(long, value_name = "S")]
     scale: Option<f64>,
-    /// Cells to run at once.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    jobs: usize,
+    /// Cells to run at once [default: one for each processor, if there is memory for so many]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
     /// Also accept what virtual-time results have become, after showing how they differ from those stored.
     #[arg(long)]
     accept: bool,
@@ -28,7 +28,10 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     };
     step("figures", || {
         let mut figures = amphi();
-        figures.args(["figures", "docs/results", "--jobs", &options.jobs.to_string()]);
+        figures.args(["figures", "docs/results"]);
+        if let Some(jobs) = options.jobs {
+            figures.args(["--jobs", &jobs.to_string()]);
+        }
         if let Some(scale) = options.scale {
             figures.args(["--scale", &scale.to_string()]);
         }

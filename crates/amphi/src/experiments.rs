@@ -52,9 +52,9 @@ pub struct Options {
     /// Something of machine or device to change in all cells, as in --change memory_bytes=8589934592 or --change computing=free; can be given several times. docs/experiments.md names them.
     #[arg(long, value_name = "NAME=VALUE", value_parser = change)]
     change: Vec<String>,
-    /// Cells of an experiment to run at once.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    jobs: usize,
+    /// Cells of an experiment to run at once [default: one for each processor, if there is memory for so many]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
     /// Write an experiment's figure to FILE as a page that opens in a browser, without a network.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -73,8 +73,8 @@ pub struct Figures {
     #[arg(long, value_name = "S", value_parser = scale)]
     scale: Option<f64>,
     /// As for `run`.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    jobs: usize,
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
     /// As for `run`.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,

@@ -37,7 +37,7 @@ fn run(
             done.fetch_add(1, Ordering::Relaxed);
         }
     };
-    let wishes = Wishes { jobs, ..Wishes::default() };
+    let wishes = Wishes { jobs: Some(jobs), ..Wishes::default() };
     let proceed = || done.load(Ordering::Relaxed) < most_cells;
     let figure = lab::run(definition, &wishes, state, &proceed, &tell).unwrap();
     (figure, done.into_inner())

@@ -11,6 +11,7 @@ use super::ablation;
 use super::cell::{self, Cell, CellResult};
 use super::definition::{Definition, Measure, Variation};
 use super::explain::from_counters;
+use super::jobs;
 use super::loaded::LoadedDevices;
 use super::measure::{Results, bar};
 use super::recovery;
@@ -28,8 +29,8 @@ pub struct Wishes {
     pub threads: Option<usize>,
     /// What of machine and device is changed, in all cells.
     pub change: Variation,
-    /// Cells at once; 0 counts as 1.
-    pub jobs: usize,
+    /// Cells at once, at least 1; if it is not said, one for each processor, as far as there is memory for them.
+    pub jobs: Option<usize>,
 }
 
 /// What a run tells while it goes on.
@@ -99,7 +100,9 @@ pub fn run(
         place.unwrap_or(usize::MAX)
     });
     tell(Progress::Begun { cells: missing.len(), finished: needed.len() - missing.len() });
-    run_cells(&missing, wishes.jobs, state, proceed, tell)?;
+    let scale_max = missing.iter().map(|cell| cell.scale).fold(0.0, f64::max);
+    let jobs = wishes.jobs.unwrap_or_else(|| jobs::that_fit(scale_max)).max(1);
+    run_cells(&missing, jobs, state, proceed, tell)?;
     let results: Option<Vec<CellResult>> = cells.iter().map(|cell| state.get(cell)).collect();
     // Without all of them, it was interrupted.
     let all_finished = ablated.iter().all(|cell| state.get(cell).is_some());
@@ -131,7 +134,7 @@ fn run_cells(
         Ok(())
     };
     task::scope(|scope| {
-        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn("cells", work)).collect();
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn("cells", work)).collect();
         workers.into_iter().try_for_each(|worker| worker.join())
     })
 }

@@ -9,6 +9,7 @@ mod counters;
 mod definition;
 mod explain;
 pub mod guard;
+mod jobs;
 pub mod lab;
 mod loaded;
 mod machine;
