@@ -436,6 +436,7 @@ mod tests {
         let bar = Bar {
             series: text(),
             ours: 1.0,
+            unit: Some(text()),
             published: Some(2.0),
             note: Some(text()),
             details: vec![Detail { name: text(), value: 1.0, unit: text() }],

@@ -61,6 +61,9 @@ pub struct Bar {
     pub series: String,
     /// Ours.
     pub ours: f64,
+    /// Of what, where a figure has values of several units; else it is the figure's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
     /// The published one, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<f64>,
@@ -147,6 +150,12 @@ impl Bar {
 }
 
 impl Figure {
+    /// What a bar's values are of; empty for quotients.
+    #[must_use]
+    pub fn unit_of<'a>(&'a self, bar: &'a Bar) -> &'a str {
+        bar.unit.as_deref().unwrap_or(&self.unit)
+    }
+
     /// The bars that differ and have no explanation, as `group / series`.
     #[must_use]
     pub fn unexplained(&self) -> Vec<String> {
@@ -172,6 +181,7 @@ mod tests {
         let bar = |ours| Bar {
             series: "ByteFS".into(),
             ours,
+            unit: None,
             published: Some(2.0),
             note: None,
             details: Vec::new(),

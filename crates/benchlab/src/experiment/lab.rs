@@ -218,7 +218,7 @@ fn differences(
             let (true, Some(ratio)) = (bar.differs(), bar.ratio()) else { continue };
             let place = format!("{} / {}", group.label, bar.series);
             let ablations = ablation::values(definition, wishes, state, group, bar)?;
-            let ablated = ablation::told(bar, &ablations, &figure.unit);
+            let ablated = ablation::told(bar, &ablations, figure.unit_of(bar));
             let written = definition.explained.iter().find(|explained| explained.place == place);
             let written = written.map(|explained| explained.why.trim().to_owned());
             let counted = results.behind(&group.label, &bar.series).map(from_counters);
@@ -279,6 +279,7 @@ fn device_points(definition: &Definition) -> Result<Vec<Group>> {
         bar.published = Some(point.published);
         bar.note = Some(point.source);
         let label = format!("M-SSD, {}", point.unit);
+        bar.unit = Some(point.unit);
         match groups.iter_mut().find(|group| group.label == label) {
             Some(group) => group.bars.push(bar),
             None => groups.push(Group { label, bars: vec![bar] }),

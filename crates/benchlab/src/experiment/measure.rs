@@ -265,7 +265,7 @@ impl<'a> Results<'a> {
 
 /// A bar of ours.
 pub(super) fn bar(series: &str, ours: f64) -> Bar {
-    Bar { series: series.to_owned(), ours, published: None, note: None, details: Vec::new() }
+    Bar { series: series.to_owned(), ours, unit: None, published: None, note: None, details: Vec::new() }
 }
 
 impl Bar {

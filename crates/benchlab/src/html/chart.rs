@@ -20,7 +20,7 @@ pub(super) fn draw(figure: &Figure, page: &mut String) {
     page.push_str("<div class=\"chart\">\n");
     for groups in alike(figure) {
         let axis = Axis::of(values(groups), figure.logarithmic, figure.unit.is_empty());
-        scale(&axis, figure, page);
+        scale(&axis, unit(figure, groups), figure.logarithmic, page);
         for group in groups {
             draw_group(figure, group, &axis, &series, page);
         }
@@ -33,8 +33,13 @@ fn values(groups: &[Group]) -> impl Iterator<Item = f64> + Clone {
     bars.flat_map(|bar| [Some(bar.ours), bar.published]).flatten().filter(|value| value.is_finite())
 }
 
-/// The groups that share an axis: all on a logarithmic one; on a linear one those that follow each other and whose largest values are within a factor of [`APART`], for a bar of
-/// a hundredth of the axis says nothing.
+/// What the values of some groups are of, as the first one says.
+fn unit<'a>(figure: &'a Figure, groups: &'a [Group]) -> &'a str {
+    groups.iter().flat_map(|group| &group.bars).next().map_or(&figure.unit, |bar| figure.unit_of(bar))
+}
+
+/// The groups that share an axis: all on a logarithmic one; on a linear one those that follow each other, are of one unit and whose largest values are within a factor of [`APART`],
+/// for a bar of a hundredth of the axis says nothing.
 fn alike(figure: &Figure) -> Vec<&[Group]> {
     let groups = &figure.groups;
     if figure.logarithmic {
@@ -47,7 +52,8 @@ fn alike(figure: &Figure) -> Vec<&[Group]> {
         if largest == 0.0 {
             continue;
         }
-        if high > 0.0 && high.max(largest) / low.min(largest) > APART {
+        let of_another = unit(figure, &groups[at..]) != unit(figure, &groups[first..]);
+        if high > 0.0 && (of_another || high.max(largest) / low.min(largest) > APART) {
             runs.push(&groups[first..at]);
             (first, low, high) = (at, f64::INFINITY, 0.0);
         }
@@ -91,7 +97,7 @@ fn legend(series: &[&str], figure: &Figure, page: &mut String) {
 }
 
 /// The numbers of the axis, above the bars.
-fn scale(axis: &Axis, figure: &Figure, page: &mut String) {
+fn scale(axis: &Axis, unit: &str, logarithmic: bool, page: &mut String) {
     page.push_str("<div class=\"scale\" aria-hidden=\"true\"><div>");
     for tick in axis.ticks() {
         let _ = write!(
@@ -101,13 +107,8 @@ fn scale(axis: &Axis, figure: &Figure, page: &mut String) {
             number(tick)
         );
     }
-    let unit = if figure.unit.is_empty() { "×" } else { &figure.unit };
-    let _ = writeln!(
-        page,
-        "</div><em>{}{}</em></div>",
-        escape(unit),
-        if figure.logarithmic { ", log" } else { "" }
-    );
+    let unit = if unit.is_empty() { "×" } else { unit };
+    let _ = writeln!(page, "</div><em>{}{}</em></div>", escape(unit), if logarithmic { ", log" } else { "" });
 }
 
 fn draw_group(figure: &Figure, group: &Group, axis: &Axis, series: &[&str], page: &mut String) {
@@ -119,7 +120,7 @@ fn draw_group(figure: &Figure, group: &Group, axis: &Axis, series: &[&str], page
 }
 
 fn draw_bar(figure: &Figure, group: &Group, bar: &Bar, axis: &Axis, colour: usize, page: &mut String) {
-    let ours = with_unit(bar.ours, &figure.unit);
+    let ours = with_unit(bar.ours, figure.unit_of(bar));
     let _ = write!(
         page,
         "<li class=\"row c{colour}\" tabindex=\"0\"><span class=\"series\">{}</span>",
@@ -133,7 +134,7 @@ fn draw_bar(figure: &Figure, group: &Group, bar: &Bar, axis: &Axis, colour: usiz
         escape(&bar.series),
         escape(&ours),
         bar.published
-            .map(|value| format!(", published {}", escape(&with_unit(value, &figure.unit))))
+            .map(|value| format!(", published {}", escape(&with_unit(value, figure.unit_of(bar)))))
             .unwrap_or_default(),
     );
     ticks(axis, -8, height + 8, page);
@@ -144,7 +145,7 @@ fn draw_bar(figure: &Figure, group: &Group, bar: &Bar, axis: &Axis, colour: usiz
     }
     let _ = write!(page, "</svg><span class=\"value\"><b>{}</b>", escape(&ours));
     if let Some(published) = bar.published {
-        let published = escape(&with_unit(published, &figure.unit));
+        let published = escape(&with_unit(published, figure.unit_of(bar)));
         let _ = write!(page, " <span class=\"paper\">published {published}</span>");
     }
     page.push_str("</span>");
@@ -176,9 +177,9 @@ fn behind(figure: &Figure, group: &Group, bar: &Bar, page: &mut String) {
     let mut line = |name: &str, value: &str| {
         let _ = write!(page, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
     };
-    line("ours", &with_unit(bar.ours, &figure.unit));
+    line("ours", &with_unit(bar.ours, figure.unit_of(bar)));
     if let Some(published) = bar.published {
-        line("published", &with_unit(published, &figure.unit));
+        line("published", &with_unit(published, figure.unit_of(bar)));
     }
     if let Some(ratio) = bar.ratio() {
         line("ours ÷ published", &times(ratio));

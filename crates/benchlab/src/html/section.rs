@@ -99,8 +99,8 @@ fn table(figure: &Figure, page: &mut String) {
                 "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
                 escape(&group.label),
                 escape(&bar.series),
-                escape(&with_unit(bar.ours, &figure.unit)),
-                bar.published.map(|value| escape(&with_unit(value, &figure.unit))).unwrap_or_default(),
+                escape(&with_unit(bar.ours, figure.unit_of(bar))),
+                bar.published.map(|value| escape(&with_unit(value, figure.unit_of(bar)))).unwrap_or_default(),
                 bar.ratio().map(times).unwrap_or_default(),
                 escape(&behind.join("; ")),
             );

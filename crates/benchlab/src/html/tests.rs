@@ -4,7 +4,7 @@ use super::*;
 use crate::figure::{Bar, Detail, Explanation, Group, Latency, SCHEMA};
 
 fn bar(series: &str, ours: f64, published: Option<f64>) -> Bar {
-    Bar { series: series.into(), ours, published, note: None, details: Vec::new() }
+    Bar { series: series.into(), ours, unit: None, published, note: None, details: Vec::new() }
 }
 
 fn sample() -> Figure {
@@ -109,6 +109,24 @@ fn groups_of_another_order_have_their_own_axis() {
     assert_eq!(axes(&figure), 1);
 }
 
+/// The SSD's latencies and bandwidths stand in one figure.
+#[test]
+fn values_of_another_unit_are_shown_with_it_on_an_axis_of_their_own() {
+    let mut figure = sample();
+    (figure.logarithmic, figure.unit) = (false, "us, GB/s".into());
+    let group = |unit: &str, ours| {
+        let value = Bar { unit: Some(unit.into()), ..bar("line-read", ours, Some(ours)) };
+        Group { label: unit.into(), bars: vec![value] }
+    };
+    figure.groups = vec![group("us", 4.8), group("GB/s", 3.5)];
+    figure.differences.clear();
+    let page = page("Results", &[figure]);
+    assert_eq!(page.matches("class=\"scale\"").count(), 2);
+    assert!(page.contains("<em>us</em>") && page.contains("<em>GB/s</em>"));
+    assert!(page.contains("<b>4.8\u{a0}us</b>") && page.contains("published 3.5\u{a0}GB/s"));
+    assert!(!page.contains("us, GB/s"));
+}
+
 #[test]
 fn hostile_text_is_shown_and_not_obeyed() {
     let hostile = "<script>alert(1)</script>\"' onfocus='x' &lt; </style>";
@@ -127,6 +145,7 @@ fn hostile_text_is_shown_and_not_obeyed() {
     bar.note = Some(hostile.into());
     bar.details[0].name = hostile.into();
     bar.details[0].unit = hostile.into();
+    bar.unit = Some(hostile.into());
     figure.differences[0].place = hostile.into();
     figure.differences[0].why = hostile.into();
     let latency = &mut figure.latencies[0];

@@ -255,6 +255,7 @@ impl Cell {
         Bar {
             series: self.name.clone(),
             ours: self.operations_per_second,
+            unit: None,
             published: None,
             note: None,
             details: vec![

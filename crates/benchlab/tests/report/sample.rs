@@ -3,7 +3,7 @@
 use amphi_benchlab::figure::{Bar, Detail, Explanation, Figure, Group, Latency, SCHEMA};
 
 fn bar(series: &str, ours: f64, published: Option<f64>) -> Bar {
-    Bar { series: series.into(), ours, published, note: None, details: Vec::new() }
+    Bar { series: series.into(), ours, unit: None, published, note: None, details: Vec::new() }
 }
 
 /// Two: quotients on a logarithmic axis, and shares of many series on a linear one.
