@@ -328,7 +328,7 @@ pub(crate) fn power_up(
         .collect();
     let dies = profile.flash.channels * profile.flash.ways;
     let found = rebuild(&image, &layout, dies)?;
-    let blocks = Blocks::new(&image, &layout, &profile, found.live);
+    let blocks = Blocks::new(&image, &layout, &profile, &found.live);
     let cache = (profile.firmware.kind == crate::profile::Firmware::PageCache)
         .then(|| PageCache::new(&layout, profile.firmware.write_back_at_percent));
     let core = Arc::new_cyclic(|itself| Core {

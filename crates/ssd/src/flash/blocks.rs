@@ -5,11 +5,14 @@
 //! the rest is rebuilt at power-up.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use amphi_rt::sync::Mutex;
+use amphi_rt::sync::{Mutex, Padded};
 
+mod counts;
 mod handing_out;
+
+use counts::Counts;
 
 use crate::Profile;
 use crate::flash::media::GcPolicy;
@@ -63,15 +66,14 @@ pub(crate) struct Blocks {
     pages_per_block: u32,
     dies: u32,
     state: Box<[AtomicU8]>,
-    live: Box<[AtomicU32]>,
-    pending: Box<[AtomicU32]>,
+    counts: Counts,
     has_storage: Box<[AtomicBool]>,
     pool: Mutex<Pool>,
     free: AtomicUsize,
-    fresh: Box<[Mutex<WritePoint>]>,
-    cold: Box<[Mutex<WritePoint>]>,
-    turn: AtomicUsize,
-    cold_turn: AtomicUsize,
+    fresh: Box<[Padded<Mutex<WritePoint>>]>,
+    cold: Box<[Padded<Mutex<WritePoint>>]>,
+    turn: Padded<AtomicUsize>,
+    cold_turn: Padded<AtomicUsize>,
     /// Blocks erased since power-up.
     erases: AtomicU64,
     /// Retired blocks that are not empty yet.
@@ -91,7 +93,7 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     /// Rebuilds the blocks' state, given how many live pages the mapping table puts in each.
-    pub(crate) fn new(image: &Image, layout: &Layout, profile: &Profile, live: Box<[AtomicU32]>) -> Self {
+    pub(crate) fn new(image: &Image, layout: &Layout, profile: &Profile, live: &[u32]) -> Self {
         let dies = (profile.flash.channels * profile.flash.ways * profile.media.planes) as u32;
         let pages_per_block = layout.pages_per_block as u32;
         let host_blocks = layout.capacity_pages.div_ceil(layout.pages_per_block);
@@ -104,15 +106,15 @@ impl Blocks {
         let fresh = (spare.saturating_sub(8) / 2).clamp(1, dies as usize);
         let cold = (spare / 16).clamp(1, 8);
         let reserve = cold + 2;
-        let points =
-            |count: usize| (0..count).map(|_| Mutex::new(WritePoint { block: None, next: 0 })).collect();
+        let points = |count: usize| {
+            (0..count).map(|_| Padded(Mutex::new(WritePoint { block: None, next: 0 }))).collect()
+        };
         let blocks = Self {
             pages_per_block,
             dies,
             state: (0..layout.blocks).map(|_| AtomicU8::new(FREE)).collect(),
-            pending: (0..layout.blocks).map(|_| AtomicU32::new(0)).collect(),
+            counts: Counts::new(live, dies as usize),
             has_storage: (0..layout.blocks).map(|_| AtomicBool::new(false)).collect(),
-            live,
             pool: Mutex::new(Pool {
                 free: vec![BTreeSet::new(); dies as usize],
                 partial: Vec::new(),
@@ -121,8 +123,8 @@ impl Blocks {
             free: AtomicUsize::new(0),
             fresh: points(fresh),
             cold: points(cold),
-            turn: AtomicUsize::new(0),
-            cold_turn: AtomicUsize::new(0),
+            turn: Padded(AtomicUsize::new(0)),
+            cold_turn: Padded(AtomicUsize::new(0)),
             erases: AtomicU64::new(0),
             retired: AtomicUsize::new(0),
             opened: AtomicU64::new(0),
@@ -221,23 +223,22 @@ impl Blocks {
 
     /// Keeps the page's block from being erased, until [`published`](Self::published) undoes it.
     pub(crate) fn pin(&self, page: u64) {
-        self.pending[self.block_of(page)].fetch_add(1, Ordering::AcqRel);
+        self.counts.pin(self.block_of(page));
     }
 
     /// The page just handed out holds the current contents of a logical page.
     pub(crate) fn published(&self, page: u64) {
-        self.pending[self.block_of(page)].fetch_sub(1, Ordering::AcqRel);
+        self.counts.settle(self.block_of(page));
     }
 
     /// The page just handed out will not be used.
     pub(crate) fn abandon(&self, page: u64) {
-        self.invalidate(page);
-        self.published(page);
+        self.counts.abandon(self.block_of(page));
     }
 
     /// The page's contents are no longer current.
     pub(crate) fn invalidate(&self, page: u64) {
-        self.live[self.block_of(page)].fetch_sub(1, Ordering::AcqRel);
+        self.counts.invalidate(self.block_of(page));
     }
 
     /// Free blocks that data may take.
@@ -267,7 +268,7 @@ impl Blocks {
     pub(crate) fn unsettled(&self) -> Vec<u32> {
         let unsettled = |block: &u32| {
             self.state[*block as usize].load(Ordering::Acquire) == OPEN
-                || self.pending[*block as usize].load(Ordering::Acquire) > 0
+                || self.counts.is_pending(*block as usize)
         };
         (0..self.state.len() as u32).filter(unsettled).collect()
     }
@@ -307,12 +308,12 @@ impl Blocks {
     pub(crate) fn victim(&self, policy: GcPolicy, age: impl Fn(u64) -> u64) -> Option<u64> {
         let mut best = None;
         let mut most = 0.0;
-        for (block, live) in self.live.iter().enumerate() {
-            let live = live.load(Ordering::Relaxed);
-            if live >= self.pages_per_block
-                || self.state[block].load(Ordering::Relaxed) != FULL
-                || self.pending[block].load(Ordering::Acquire) > 0
-            {
+        for (block, state) in self.state.iter().enumerate() {
+            if state.load(Ordering::Relaxed) != FULL || self.counts.is_pending(block) {
+                continue;
+            }
+            let live = self.counts.live(block);
+            if live >= self.pages_per_block {
                 continue;
             }
             if live == 0 {
@@ -347,9 +348,7 @@ impl Blocks {
         if self.retired.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let ready = |block: &u64| {
-            self.is_retired(*block) && self.pending[*block as usize].load(Ordering::Acquire) == 0
-        };
+        let ready = |block: &u64| self.is_retired(*block) && !self.counts.is_pending(*block as usize);
         (0..self.state.len() as u64).find(ready)
     }
 
@@ -378,7 +377,7 @@ impl Blocks {
 
     /// Live pages of a block.
     pub(crate) fn live_pages(&self, block: u64) -> u32 {
-        self.live[block as usize].load(Ordering::Acquire)
+        self.counts.live(block as usize)
     }
 
     fn take_free(&self, point: usize, points: usize, stream: Stream) -> Option<(u32, u32)> {

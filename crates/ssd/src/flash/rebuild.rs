@@ -6,7 +6,7 @@
 //! records older than the checkpoint are met again. A device that was closed, killed or cut comes up by the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use zerocopy::FromBytes;
 
@@ -22,7 +22,7 @@ use crate::planted::{self, Bug};
 pub(crate) struct Rebuilt {
     pub(crate) table: MapTable,
     /// Live pages of each block.
-    pub(crate) live: Box<[AtomicU32]>,
+    pub(crate) live: Box<[u32]>,
     pub(crate) trims: TrimRanges,
     /// Blocks that hold the checkpoint in force.
     pub(crate) checkpoint: Vec<u32>,
@@ -54,7 +54,7 @@ struct Rebuild<'a> {
 pub(crate) fn rebuild(image: &Image, layout: &Layout, dies: u64) -> Result<Rebuilt, ImageError> {
     let found = Rebuilt {
         table: MapTable::new(layout.capacity_pages)?,
-        live: (0..layout.blocks).map(|_| AtomicU32::new(0)).collect(),
+        live: vec![0; layout.blocks as usize].into(),
         trims: TrimRanges::read(image, layout)?,
         checkpoint: Vec::new(),
         stale: Vec::new(),
@@ -238,7 +238,7 @@ impl Rebuild<'_> {
         }
     }
 
-    fn count_live(&self) -> Result<(), ImageError> {
+    fn count_live(&mut self) -> Result<(), ImageError> {
         for (lpa, mapping) in self.found.table.entries() {
             let Mapping::At(page) = mapping else { continue };
             if page >= self.layout.flash_pages() {
@@ -246,7 +246,7 @@ impl Rebuild<'_> {
                     "page {lpa} is mapped outside the flash, to {page}"
                 )));
             }
-            self.found.live[(page / self.layout.pages_per_block) as usize].fetch_add(1, Ordering::Relaxed);
+            self.found.live[(page / self.layout.pages_per_block) as usize] += 1;
         }
         Ok(())
     }

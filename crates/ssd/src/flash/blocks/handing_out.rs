@@ -52,8 +52,7 @@ impl Core {
                 point.block = None;
                 continue;
             }
-            blocks.live[block as usize].fetch_add(1, Ordering::AcqRel);
-            blocks.pending[block as usize].fetch_add(1, Ordering::AcqRel);
+            blocks.counts.hand_out(block as usize);
             point.next += 1;
             if point.next == blocks.pages_per_block {
                 blocks.state[block as usize].store(FULL, Ordering::Release);
@@ -170,7 +169,7 @@ impl Core {
         let most = self.wear().max;
         let full = |block: &u32| {
             self.blocks.state[*block as usize].load(Ordering::Relaxed) == FULL
-                && self.blocks.pending[*block as usize].load(Ordering::Acquire) == 0
+                && !self.blocks.counts.is_pending(*block as usize)
         };
         (0..self.layout.blocks as u32)
             .filter(full)
