@@ -18,14 +18,29 @@ use crate::planted::{self, Bug};
 #[derive(Debug)]
 pub(crate) struct TxLog {
     /// Held by whoever changes log or table.
-    order: Padded<Mutex<()>>,
+    ends: Padded<Mutex<Ends>>,
     commits: Commits,
+}
+
+/// What the words in device memory say, on the lock's cache line: those words lie beside the clock, which whoever stores takes to his processor.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends {
+    /// Commits ever trimmed.
+    head: u64,
+    /// Commits ever appended.
+    tail: u64,
+}
+
+impl Ends {
+    fn used(self) -> u64 {
+        self.tail.saturating_sub(self.head)
+    }
 }
 
 impl TxLog {
     /// An empty one, for as many commits as the log holds.
     pub(crate) fn new(entries: u64) -> Self {
-        Self { order: Padded::default(), commits: Commits::new(entries) }
+        Self { ends: Padded::default(), commits: Commits::new(entries) }
     }
 
     /// When a transaction was committed, on the sequence clock.
@@ -36,15 +51,9 @@ impl TxLog {
 }
 
 impl Core {
-    fn txlog_ends(&self) -> (u64, u64) {
-        let head = self.image.word(control!(txlog_head)).load(Ordering::Acquire);
-        (head, self.image.word(control!(txlog_tail)).load(Ordering::Acquire))
-    }
-
     /// Commits in the transaction log.
     pub(crate) fn txlog_used(&self) -> u64 {
-        let (head, tail) = self.txlog_ends();
-        tail.saturating_sub(head)
+        self.txlog.ends.lock().used()
     }
 
     fn txlog_at(&self, position: u64) -> (u32, u64) {
@@ -53,20 +62,19 @@ impl Core {
         (tx.get(), self.image.word(self.layout.txlog_clock + slot * 8).load(Ordering::Relaxed))
     }
 
-    /// Appends a commit. Answers whether there was room.
+    /// Appends a commit. Answers how many the log holds now; none if there was no room.
     ///
     /// # Errors
     /// The transaction is in the log already; or power was lost.
-    pub(crate) fn append_commit(&self, tx: TxId) -> Result<bool> {
-        let _order = self.txlog.order.lock();
+    pub(crate) fn append_commit(&self, tx: TxId) -> Result<Option<u64>> {
+        let mut ends = self.txlog.ends.lock();
         if self.txlog.committed_at(tx.get()).is_some() {
             return Err(Error::AlreadyCommitted(tx));
         }
-        let (head, tail) = self.txlog_ends();
-        if tail.saturating_sub(head) >= self.layout.txlog_entries {
-            return Ok(false);
+        if ends.used() >= self.layout.txlog_entries {
+            return Ok(None);
         }
-        let slot = tail % self.layout.txlog_entries;
+        let slot = ends.tail % self.layout.txlog_entries;
         if slot.is_multiple_of(1024) {
             let run = 1024.min(self.layout.txlog_entries - slot);
             self.image.allocate(self.layout.txlog_ids + slot * 4, run * 4)?;
@@ -74,20 +82,21 @@ impl Core {
         }
         self.power.step()?;
         if planted::has(Bug::CommitNotRecorded) {
-            return Ok(true);
+            return Ok(Some(ends.used()));
         }
         let at = self.tick();
         self.image.word(self.layout.txlog_clock + slot * 8).store(at, Ordering::Relaxed);
         self.image.write_struct(self.layout.txlog_ids + slot * 4, &U32::new(tx.get()));
         self.power.step()?;
-        self.image.word(control!(txlog_tail)).store(tail + 1, Ordering::Release);
+        ends.tail += 1;
+        self.image.word(control!(txlog_tail)).store(ends.tail, Ordering::Release);
         self.txlog.commits.insert(tx.get(), at);
-        Ok(true)
+        Ok(Some(ends.used()))
     }
 
     /// A number of the sequence clock such that every commit numbered at or below it is visible.
     pub(crate) fn horizon(&self) -> u64 {
-        let _order = self.txlog.order.lock();
+        let _ends = self.txlog.ends.lock();
         self.tick()
     }
 
@@ -96,16 +105,15 @@ impl Core {
     /// # Errors
     /// Power was lost.
     pub(crate) fn trim_txlog(&self, upto: u64) -> Result<()> {
-        let _order = self.txlog.order.lock();
-        let (mut head, tail) = self.txlog_ends();
-        while head < tail {
-            let (tx, at) = self.txlog_at(head);
+        let mut ends = self.txlog.ends.lock();
+        while ends.head < ends.tail {
+            let (tx, at) = self.txlog_at(ends.head);
             if at > upto {
                 break;
             }
             self.power.step()?;
-            head += 1;
-            self.image.word(control!(txlog_head)).store(head, Ordering::Release);
+            ends.head += 1;
+            self.image.word(control!(txlog_head)).store(ends.head, Ordering::Release);
             self.txlog.commits.remove(tx, at);
         }
         Ok(())
@@ -116,7 +124,8 @@ impl Core {
     /// # Errors
     /// The log's ends are impossible.
     pub(crate) fn load_txlog(&self) -> Result<()> {
-        let (head, tail) = self.txlog_ends();
+        let head = self.image.word(control!(txlog_head)).load(Ordering::Acquire);
+        let tail = self.image.word(control!(txlog_tail)).load(Ordering::Acquire);
         if head > tail || tail - head > self.layout.txlog_entries || tail >= 1 << 62 {
             return Err(Error::Image(format!(
                 "the transaction log's head {head} and tail {tail} do not fit its {} entries",
@@ -127,6 +136,7 @@ impl Core {
             let (tx, at) = self.txlog_at(position);
             self.txlog.commits.insert(tx, at);
         }
+        *self.txlog.ends.lock() = Ends { head, tail };
         Ok(())
     }
 }

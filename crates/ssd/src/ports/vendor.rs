@@ -24,10 +24,10 @@ impl WriteLog for Ssd {
         core.timing.wait(done);
         for _ in 0..3 {
             let seen = core.clean_bell.rounds();
-            if core.append_commit(tx)? {
+            if let Some(used) = core.append_commit(tx)? {
                 core.count().add(Counter::Commits, 1);
                 core.meters.command(Command::Commit, None, done - began, began);
-                if core.txlog_used() * 100 > core.layout.txlog_entries * core.profile.log.clean_at_percent {
+                if used * 100 > core.layout.txlog_entries * core.profile.log.clean_at_percent {
                     core.ring_cleaner();
                 }
                 return Ok(());
