@@ -40,7 +40,11 @@ impl Counts {
 
     /// A page that was handed out will not be used.
     pub(super) fn abandon(&self, block: usize) {
-        self.word(block).fetch_sub(PENDING + LIVE, Ordering::AcqRel);
+        let had = self.word(block).fetch_sub(PENDING + LIVE, Ordering::AcqRel);
+        debug_assert!(
+            had >= PENDING && had % PENDING >= LIVE,
+            "block {block} has no page handed out: {had:#x}"
+        );
     }
 
     /// Keeps the block from being erased, until [`settle`](Self::settle).
@@ -50,12 +54,15 @@ impl Counts {
 
     /// A page that was handed out is current, or what pinned the block is done.
     pub(super) fn settle(&self, block: usize) {
-        self.word(block).fetch_sub(PENDING, Ordering::AcqRel);
+        let had = self.word(block).fetch_sub(PENDING, Ordering::AcqRel);
+        debug_assert!(had >= PENDING, "block {block} has no page that is not current: {had:#x}");
     }
 
     /// A live page is not any more.
     pub(super) fn invalidate(&self, block: usize) {
-        self.word(block).fetch_sub(LIVE, Ordering::AcqRel);
+        let had = self.word(block).fetch_sub(LIVE, Ordering::AcqRel);
+        // One more would take from the pages above, and the block would never be erased.
+        debug_assert!(had % PENDING >= LIVE, "block {block} has no live page: {had:#x}");
     }
 
     /// Live pages.
