@@ -19,8 +19,9 @@ pub(super) fn draw(figure: &Figure, page: &mut String) {
     legend(&series, figure, page);
     page.push_str("<div class=\"chart\">\n");
     for groups in alike(figure) {
-        let axis = Axis::of(values(groups), figure.logarithmic, figure.unit.is_empty());
-        scale(&axis, unit(figure, groups), figure.logarithmic, page);
+        let unit = unit(figure, groups);
+        let axis = Axis::of(values(groups), figure.logarithmic, unit.is_empty());
+        scale(&axis, unit, figure.logarithmic, page);
         for group in groups {
             draw_group(figure, group, &axis, &series, page);
         }

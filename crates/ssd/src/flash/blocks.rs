@@ -309,10 +309,10 @@ impl Blocks {
         let mut best = None;
         let mut most = 0.0;
         for (block, state) in self.state.iter().enumerate() {
-            if state.load(Ordering::Relaxed) != FULL || self.counts.is_pending(block) {
+            if state.load(Ordering::Relaxed) != FULL {
                 continue;
             }
-            let live = self.counts.live(block);
+            let Some(live) = self.counts.settled_live(block) else { continue };
             if live >= self.pages_per_block {
                 continue;
             }

@@ -24,7 +24,7 @@ impl Counts {
         let counts =
             Self { words: (0..of_a_die * dies).map(|_| AtomicU64::new(0)).collect(), dies, of_a_die };
         for (block, &live) in live.iter().enumerate() {
-            counts.word(block).store(u64::from(live) * LIVE, Ordering::Relaxed);
+            counts.word(block).store(u64::from(live), Ordering::Relaxed);
         }
         counts
     }
@@ -70,9 +70,14 @@ impl Counts {
         self.word(block).load(Ordering::Acquire) as u32
     }
 
+    /// Live pages, unless pages are not current yet or the block is pinned: by one look at the word, since whoever looks for a victim asks of every block.
+    pub(super) fn settled_live(&self, block: usize) -> Option<u32> {
+        u32::try_from(self.word(block).load(Ordering::Acquire)).ok()
+    }
+
     /// Whether pages are not current yet, or the block is pinned.
     pub(super) fn is_pending(&self, block: usize) -> bool {
-        self.word(block).load(Ordering::Acquire) >= PENDING
+        self.settled_live(block).is_none()
     }
 }
 
@@ -87,8 +92,9 @@ mod tests {
         for block in 0..11 {
             assert_eq!((counts.live(block), counts.is_pending(block)), (block as u32, false));
         }
+        assert_eq!(counts.settled_live(6), Some(6));
         counts.hand_out(6);
-        assert_eq!((counts.live(6), counts.is_pending(6)), (7, true));
+        assert_eq!((counts.live(6), counts.is_pending(6), counts.settled_live(6)), (7, true, None));
         counts.pin(6);
         counts.settle(6);
         assert!(counts.is_pending(6));
