@@ -77,7 +77,7 @@ impl Core {
                     return Err(Error::AlreadyCommitted(tx));
                 }
                 let region = self.active_region();
-                if let Some(at) = self.reserve(region, bytes, self.host_limit())? {
+                if let Some(at) = self.reserve_near(region, bytes, self.host_limit())? {
                     self.power.step()?;
                     let mut header = store.header(self.tick(), data_crc);
                     self.write_entry(region, at, &mut header, store.data);

@@ -97,7 +97,7 @@ impl Core {
             self.power.step()?;
             self.image.word(control!(switched_at)).store(self.tick(), Ordering::Release);
             self.power.step()?;
-            self.image.word(control!(active)).store(1 - active as u64, Ordering::Release);
+            self.switch_region();
             active
         };
         let _cleaning = self.meters.begin(Activity::LogCleaning);

@@ -2,11 +2,15 @@
 //!
 //! Entries are written by several tasks at once, so a crash can leave a gap below the tail. Each entry's checksum is salted with its
 //! region's epoch: a scan skips gaps line by line and takes no stale entry, nor data that looks like one.
+//!
+//! Since gaps do no harm, each processor takes room at the tail for many stores at once: the tail lies on a line that all of them would
+//! otherwise pass around at each store. Which of two entries is newer their numbers say, not their places.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{Error, Result};
-use amphi_rt::sync::Mutex;
+use amphi_rt::cpu;
+use amphi_rt::sync::{Mutex, Padded};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
@@ -32,18 +36,73 @@ const fn offset_of(place: u32) -> u64 {
     (place & !REGION_BIT) as u64 * LINE
 }
 
+/// Lines that a processor takes at a time.
+const PIECE_LINES: u64 = 64;
+/// Most lines of an entry that goes into a piece; a larger one would leave too much of it empty.
+const IN_PIECE_LINES: u64 = PIECE_LINES / 8;
+
 /// What the regions need besides their bytes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LogSpace {
     /// Bytes of each region that the host's disk has room for.
     room: [AtomicU64; 2],
     extending: Mutex<()>,
+    phase: Padded<Phase>,
+    /// Each processor's piece of the active region, as a [`Piece`].
+    pieces: Box<[Padded<AtomicU64>]>,
+}
+
+/// What each store asks of the words in device memory, which lie beside the clock: on a line that changes only with them.
+#[derive(Debug, Default)]
+struct Phase {
+    active: AtomicU64,
+    salts: [AtomicU64; 2],
+}
+
+/// The rest of what a processor has taken: none, or lines from `place` on.
+#[derive(Clone, Copy)]
+struct Piece {
+    place: u32,
+    lines: u32,
+}
+
+impl Piece {
+    const fn of(word: u64) -> Self {
+        Self { place: (word >> 32) as u32, lines: word as u32 }
+    }
+
+    const fn word(self) -> u64 {
+        (self.place as u64) << 32 | self.lines as u64
+    }
+
+    /// Without its first lines.
+    const fn behind(self, lines: u32) -> Self {
+        Self { place: self.place + lines, lines: self.lines - lines }
+    }
+}
+
+impl Default for LogSpace {
+    fn default() -> Self {
+        Self {
+            room: Default::default(),
+            extending: Mutex::default(),
+            phase: Padded::default(),
+            pieces: (0..cpu::count()).map(|_| Padded::default()).collect(),
+        }
+    }
 }
 
 impl Core {
     /// The region that takes appends.
     pub(crate) fn active_region(&self) -> usize {
-        (self.image.word(control!(active)).load(Ordering::Acquire) & 1) as usize
+        self.log.phase.active.load(Ordering::Acquire) as usize
+    }
+
+    /// Lets the other region take appends from now on. Who has found the old one active under a partition's lock may still append to it until he lets go.
+    pub(crate) fn switch_region(&self) {
+        let to = 1 - self.active_region() as u64;
+        self.image.word(control!(active)).store(to, Ordering::Release);
+        self.log.phase.active.store(to, Ordering::Release);
     }
 
     /// Bytes in use in a region.
@@ -52,8 +111,48 @@ impl Core {
     }
 
     fn salt(&self, region: usize) -> u64 {
+        self.log.phase.salts[region].load(Ordering::Acquire)
+    }
+
+    /// Notes a region's epoch, which has changed.
+    fn note_epoch(&self, region: usize) {
         let epoch = self.image.word(control!(epoch[region])).load(Ordering::Acquire);
-        mix(self.image_id ^ mix(epoch.wrapping_mul(2) ^ region as u64))
+        let salt = mix(self.image_id ^ mix(epoch.wrapping_mul(2) ^ region as u64));
+        self.log.phase.salts[region].store(salt, Ordering::Release);
+    }
+
+    /// As [`reserve`](Self::reserve), from what this processor has taken before, if it can be. The region is the active one, and the caller holds a partition.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn reserve_near(&self, region: usize, bytes: u64, limit: u64) -> Result<Option<u64>> {
+        let lines = (bytes / LINE) as u32;
+        if u64::from(lines) > IN_PIECE_LINES {
+            return self.reserve(region, bytes, limit);
+        }
+        let mine = &self.log.pieces[cpu::current() % self.log.pieces.len()];
+        let mut word = mine.load(Ordering::Relaxed);
+        loop {
+            let piece = Piece::of(word);
+            if piece.lines < lines || region_of(piece.place) != region {
+                break;
+            }
+            match mine.compare_exchange_weak(
+                word,
+                piece.behind(lines).word(),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Ok(Some(offset_of(piece.place))),
+                Err(now) => word = now,
+            }
+        }
+        let Some(at) = self.reserve(region, PIECE_LINES * LINE, limit)? else {
+            return self.reserve(region, bytes, limit);
+        };
+        let piece = Piece { place: place(region, at), lines: PIECE_LINES as u32 };
+        mine.store(piece.behind(lines).word(), Ordering::Release);
+        Ok(Some(at))
     }
 
     /// Takes `bytes` at the tail of a region, none of them beyond `limit`. Answers where they start, or nothing if they do not fit.
@@ -174,12 +273,15 @@ impl Core {
         // An unflushed write that is reverted uncovers log entries: they must be there.
         self.flush_cache();
         self.image.word(control!(tail[region])).store(0, Ordering::Release);
+        // What is left of pieces is behind the tail now. Nobody has begun a store there since the last of it was cleaned.
+        self.log.pieces.iter().for_each(|piece| piece.store(0, Ordering::Release));
         self.power.step()?;
         self.image.word(control!(epoch[region])).fetch_add(1, Ordering::AcqRel);
+        self.note_epoch(region);
         Ok(())
     }
 
-    /// At power-up: a region emptied without having got its new epoch gets it now.
+    /// At power-up, before anything else asks for the regions: one emptied without having got its new epoch gets it now.
     ///
     /// # Errors
     /// A tail lies outside its region.
@@ -199,7 +301,10 @@ impl Core {
             if tail == 0 {
                 self.image.word(control!(epoch[region])).fetch_add(1, Ordering::AcqRel);
             }
+            self.note_epoch(region);
         }
+        let active = self.image.word(control!(active)).load(Ordering::Relaxed) & 1;
+        self.log.phase.active.store(active, Ordering::Release);
         Ok(())
     }
 }
