@@ -5,6 +5,9 @@
 //! the log does not cover it, the newest committed version of every byte is merged in, and the result is programmed and published.
 //! What open transactions stored is carried over to the fresh region. A page's record says up to which commit it is merged
 //! (`merged_to`), which is what makes cleaning safe to interrupt and to repeat.
+//!
+//! Pages are cleaned in batches of as many as there are dies. The reads of a batch begin before its first program: a die that programs
+//! would keep a read waiting, and a page read late keeps its own program waiting, on and on where pages lie unluckily.
 
 use std::sync::atomic::Ordering;
 
@@ -26,12 +29,21 @@ pub(crate) struct Scratch {
     page: Box<[u8]>,
     pub(super) entry: Box<[u8]>,
     pub(super) versions: Vec<Version>,
+    batch: Vec<Ahead>,
+}
+
+/// A page to be cleaned.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    lpa: u64,
+    /// The flash page that is being read for it, and when that is there.
+    read: Option<(u64, u64)>,
 }
 
 impl Default for Scratch {
     fn default() -> Self {
         let page = || vec![0; PAGE as usize].into_boxed_slice();
-        Self { page: page(), entry: page(), versions: Vec::new() }
+        Self { page: page(), entry: page(), versions: Vec::new(), batch: Vec::new() }
     }
 }
 
@@ -124,9 +136,8 @@ impl Core {
         cause: Cause,
     ) -> Result<Cleaned> {
         let mut total = Cleaned::default();
-        // As many pages as there are dies keep all of them busy; then the cleaner waits for the flash to catch up.
-        let dies = self.profile.flash.channels * self.profile.flash.ways;
-        let mut batch = 0;
+        let dies = (self.profile.flash.channels * self.profile.flash.ways) as usize;
+        scratch.batch.clear();
         for (number, partition) in self.partitions.iter().enumerate() {
             let mut from = 0;
             loop {
@@ -143,23 +154,55 @@ impl Core {
                 };
                 let Some(page) = next else { break };
                 let lpa = number as u64 * self.layout.partition_pages + u64::from(page);
-                let cleaned = self.clean_page(scratch, lpa, old, cause)?;
-                total.pages += cleaned.pages;
-                total.carried += cleaned.carried;
-                total.stuck += cleaned.stuck;
-                total.unreadable = total.unreadable.or(cleaned.unreadable);
-                total.oldest_commit = total.oldest_commit.min(cleaned.oldest_commit);
-                total.done_at = total.done_at.max(cleaned.done_at);
-                batch += 1;
-                if batch % dies == 0 {
-                    self.timing.wait(total.done_at);
+                scratch.batch.push(Ahead { lpa, read: self.read_ahead(lpa, cause) });
+                if scratch.batch.len() == dies {
+                    self.clean_batch(scratch, old, cause, &mut total)?;
                 }
                 from = page + 1;
             }
         }
-        self.timing.wait(total.done_at);
+        self.clean_batch(scratch, old, cause, &mut total)?;
         self.count().add(Counter::EntriesCarried, total.carried);
         Ok(total)
+    }
+
+    /// Begins to read the flash page that committed data will be merged with, if it will be.
+    fn read_ahead(&self, lpa: u64, cause: Cause) -> Option<(u64, u64)> {
+        if self.timing.is_free() {
+            return None;
+        }
+        let (partition, in_partition) = self.partition(lpa);
+        let index = partition.index.read();
+        let Mapping::At(page) = self.mapping(lpa) else { return None };
+        let chunks = index.chunks(in_partition).iter().copied();
+        let mut lasting = chunks.filter(|&chunk| self.version(chunk).lasting).peekable();
+        if lasting.peek().is_none() || cover(lasting, 0, PAGE as usize) {
+            return None;
+        }
+        Some((page, self.time_page_read(cause, self.timing.now(), page)))
+    }
+
+    /// Cleans the pages of a batch, and waits for the flash.
+    fn clean_batch(
+        &self,
+        scratch: &mut Scratch,
+        old: Option<usize>,
+        cause: Cause,
+        total: &mut Cleaned,
+    ) -> Result<()> {
+        let mut batch = std::mem::take(&mut scratch.batch);
+        for page in batch.drain(..) {
+            let cleaned = self.clean_page(scratch, page, old, cause)?;
+            total.pages += cleaned.pages;
+            total.carried += cleaned.carried;
+            total.stuck += cleaned.stuck;
+            total.unreadable = total.unreadable.or(cleaned.unreadable);
+            total.oldest_commit = total.oldest_commit.min(cleaned.oldest_commit);
+            total.done_at = total.done_at.max(cleaned.done_at);
+        }
+        scratch.batch = batch;
+        self.timing.wait(total.done_at);
+        Ok(())
     }
 
     /// Merges the committed data of one page into flash, and carries the rest of it out of region `old`.
@@ -169,7 +212,7 @@ impl Core {
     fn clean_page(
         &self,
         scratch: &mut Scratch,
-        lpa: u64,
+        Ahead { lpa, read }: Ahead,
         old: Option<usize>,
         cause: Cause,
     ) -> Result<Cleaned> {
@@ -198,7 +241,8 @@ impl Core {
                             outcome => outcome?,
                         }
                         if let Mapping::At(page) = base {
-                            cleaned.done_at = self.time_page_read(cause, now, page);
+                            let ahead = read.filter(|&(of, _)| of == page).map(|(_, done_at)| done_at);
+                            cleaned.done_at = ahead.unwrap_or_else(|| self.time_page_read(cause, now, page));
                             self.count().flash_read(cause, 1);
                         }
                     }
