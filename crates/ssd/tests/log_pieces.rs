@@ -1,6 +1,6 @@
 //! Each processor fills a piece of the write log of its own: what is newer does not lie behind what is older, and pieces end with the region they are of.
 
-use amphi_device::{BytePort, BytePortExt, Structure, WriteLog};
+use amphi_device::{BytePort, BytePortExt, Error, Structure, TxId, WriteLog};
 use amphi_rt::task;
 use amphi_ssd::{Profile, Ssd};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -84,4 +84,52 @@ fn a_piece_is_a_page() {
     let before = ssd.stats().log_used;
     ssd.persist(1 << 20, &[7; 4096], None, TAG).expect("stores");
     assert_eq!(ssd.stats().log_used - before, 4096 + 64);
+}
+
+/// Processors commit in slots of their own: all commits count after a power cut.
+#[test]
+fn commits_count_wherever_they_lie() {
+    let mut profile = Profile::named("free").expect("built in");
+    // 1024 slots.
+    profile.log.txlog_bytes = 4096;
+    let ssd = Ssd::in_memory(&profile, 32 << 20);
+    let tx = |number: u32| TxId::new(number).expect("not zero");
+    let store = |ssd: &Ssd, number: u32| {
+        ssd.persist(u64::from(number) * 64, &[number as u8 | 1; 64], Some(tx(number)), TAG).expect("stores");
+        ssd.commit(tx(number)).expect("commits");
+    };
+    // Once round, and a few more.
+    (1..=1030).for_each(|number| {
+        store(&ssd, number);
+        if number % 200 == 0 {
+            ssd.clean_log().expect("cleans");
+            assert_eq!(ssd.stats().txlog_used, 0);
+        }
+    });
+    ssd.power_cut(1);
+    let ssd = ssd.restart().expect("powers up");
+    (1..=1030_u32).for_each(|number| assert_eq!(byte_at(&ssd, u64::from(number) * 64), number as u8 | 1));
+    assert!(matches!(ssd.commit(tx(1030)), Err(Error::AlreadyCommitted(_))));
+    let report = ssd.recover().expect("recovers");
+    assert_eq!(report.transactions, 30, "{report:?}");
+}
+
+#[test]
+fn slots_that_were_taken_and_not_used_are_empty_after_a_power_cut() {
+    let mut profile = Profile::named("free").expect("built in");
+    profile.log.txlog_bytes = 4096;
+    let tx = |number: u32| TxId::new(number).expect("not zero");
+    for more in 1..=16 {
+        let ssd = Ssd::in_memory(&profile, 32 << 20);
+        (1..=1024 + more).for_each(|number| {
+            ssd.commit(tx(number)).expect("commits");
+            if number % 400 == 0 {
+                ssd.clean_log().expect("cleans");
+            }
+        });
+        ssd.power_cut(1);
+        let ssd = ssd.restart().expect("powers up");
+        let again = (1..=64).filter(|&number| ssd.commit(tx(number)).is_ok()).count();
+        assert_eq!(again, 64, "none of the numbers of the first round counts");
+    }
 }

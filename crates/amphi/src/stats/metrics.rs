@@ -63,7 +63,7 @@ pub fn text(stats: &Stats) -> String {
         ("amphi_log_cleaning_bytes", "Bytes in the log region being cleaned.", stats.log_cleaning_used),
         ("amphi_log_capacity_bytes", "Bytes of one log region.", stats.log_capacity),
         ("amphi_log_index_bytes", "Memory of the log's index.", stats.index_bytes),
-        ("amphi_transaction_log_entries", "Commits in the transaction log.", stats.txlog_used),
+        ("amphi_transaction_log_entries", "Slots of the transaction log in use.", stats.txlog_used),
         ("amphi_queue_depth", "Block commands in flight.", stats.queue.depth),
     ] {
         page.single(name, "gauge", help, value);

@@ -5,7 +5,7 @@
 //! beside each other, and a host that gives each processor a run of numbers keeps processors out of each other's cache lines. A host may count as it likes:
 //! what finds its slot taken goes into a map behind a lock.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use amphi_rt::sync::{Mutex, OnceCell};
 use hashbrown::HashMap;
@@ -13,16 +13,84 @@ use hashbrown::HashMap;
 /// Slots of a part, 16 KB: the table grows with the numbers that are used.
 const PART_SLOTS: usize = 1024;
 
-/// One commit. `number` is the transaction's, or 0 while the slot is empty, and is written last.
+/// One commit. `number` is the transaction's, or 0 while the slot is empty.
 #[derive(Debug, Default)]
 struct Slot {
     number: AtomicU32,
+    /// Counts the changes, up before and after each: it is odd while one is under way. Whoever finds the same even count before and after reading has read one commit,
+    /// though the slot may have gone to another transaction and come back meanwhile.
+    changes: AtomicU32,
     at: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Slot>() == 16);
+impl Slot {
+    /// When transaction `number` was committed, if the slot is its.
+    #[inline]
+    fn get(&self, number: u32) -> Option<u64> {
+        let before = self.changes.load(Ordering::Acquire);
+        if self.number.load(Ordering::Relaxed) != number || before % 2 == 1 {
+            return None;
+        }
+        let at = self.at.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        // Else the slot is being emptied, or was, and perhaps given to another.
+        (self.changes.load(Ordering::Relaxed) == before).then_some(at)
+    }
 
-/// Commits by transaction number. One task at a time may change it; any number may read.
+    /// Changes the slot by `change`, unless somebody else does just now. Answers whether it is changed.
+    fn change(&self, change: impl FnOnce(&Self) -> bool) -> bool {
+        let before = self.changes.load(Ordering::Relaxed);
+        if before % 2 == 1
+            || self
+                .changes
+                .compare_exchange(before, before.wrapping_add(1), Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+        {
+            return false;
+        }
+        fence(Ordering::Release);
+        let changed = change(self);
+        self.changes.store(before.wrapping_add(2), Ordering::Release);
+        changed
+    }
+
+    /// Gives the slot to a transaction, if no other has it. Answers whether it is this one's.
+    fn insert(&self, number: u32, at: u64) -> bool {
+        self.change(|slot| {
+            let free = [0, number].contains(&slot.number.load(Ordering::Relaxed));
+            if free {
+                slot.number.store(number, Ordering::Relaxed);
+                slot.at.store(at, Ordering::Relaxed);
+            }
+            free
+        })
+    }
+
+    /// Whether the slot is of this commit.
+    fn is_of(&self, number: u32, at: u64) -> bool {
+        self.number.load(Ordering::Relaxed) == number && self.at.load(Ordering::Relaxed) == at
+    }
+
+    /// Empties the slot, if it is of this commit. Answers whether it was.
+    fn remove(&self, number: u32, at: u64) -> bool {
+        while self.is_of(number, at) {
+            let emptied = self.change(|slot| {
+                let its = slot.is_of(number, at);
+                if its {
+                    slot.number.store(0, Ordering::Relaxed);
+                }
+                its
+            });
+            if emptied {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+}
+
+/// Commits by transaction number. Any task may note one or read; a number is noted, and forgotten, by one task at a time.
 #[derive(Debug)]
 pub(crate) struct Commits {
     parts: Box<[OnceCell<Box<[Slot]>>]>,
@@ -50,13 +118,9 @@ impl Commits {
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<u64> {
         if let Some(part) = self.part(number).get() {
-            let slot = &part[number as usize % PART_SLOTS];
-            if slot.number.load(Ordering::Acquire) == number {
-                let at = slot.at.load(Ordering::Acquire);
-                // Else the slot was emptied meanwhile, and perhaps given to another.
-                if slot.number.load(Ordering::Relaxed) == number {
-                    return Some(at);
-                }
+            let at = part[number as usize % PART_SLOTS].get(number);
+            if at.is_some() {
+                return at;
             }
         }
         if self.others_count.load(Ordering::Acquire) == 0 {
@@ -68,12 +132,7 @@ impl Commits {
     /// Notes a commit.
     pub(crate) fn insert(&self, number: u32, at: u64) {
         let part = self.part(number).get_or_init(|| (0..PART_SLOTS).map(|_| Slot::default()).collect());
-        let slot = &part[number as usize % PART_SLOTS];
-        if [0, number].contains(&slot.number.load(Ordering::Relaxed)) {
-            // Whoever sees the new time sees the slot empty, or what it is of.
-            slot.number.store(0, Ordering::Relaxed);
-            slot.at.store(at, Ordering::Release);
-            slot.number.store(number, Ordering::Release);
+        if part[number as usize % PART_SLOTS].insert(number, at) {
             return;
         }
         let mut others = self.others.lock();
@@ -83,11 +142,10 @@ impl Commits {
 
     /// Forgets a commit, unless the transaction has been committed again since.
     pub(crate) fn remove(&self, number: u32, at: u64) {
-        if let Some(part) = self.part(number).get() {
-            let slot = &part[number as usize % PART_SLOTS];
-            if slot.number.load(Ordering::Relaxed) == number && slot.at.load(Ordering::Relaxed) == at {
-                return slot.number.store(0, Ordering::Relaxed);
-            }
+        if let Some(part) = self.part(number).get()
+            && part[number as usize % PART_SLOTS].remove(number, at)
+        {
+            return;
         }
         if self.others_count.load(Ordering::Relaxed) > 0 {
             let mut others = self.others.lock();

@@ -72,7 +72,7 @@ impl Core {
     /// A page cannot be written, or the log has no room to keep what it must; it is then left as it is.
     pub(crate) fn recover_log(&self) -> Result<RecoverReport> {
         let mut scratch = self.cleaning.0.lock();
-        let transactions = self.txlog_used();
+        let transactions = self.commits_logged();
         let scan = self.replay(true)?;
         if planted::has(Bug::LogClearedEarly) {
             self.clear_region(0)?;

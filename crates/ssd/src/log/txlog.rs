@@ -1,11 +1,15 @@
 //! The transaction log: the order of commits (ByteFS §4.3).
 //!
 //! A circular array of 4 B transaction numbers in protected device memory, with beside each the commit's number on the sequence clock,
-//! which orders it against stores without transaction. Moving the tail is the commit.
+//! which orders it against stores without transaction. Writing the transaction's number is the commit.
+//!
+//! Each processor takes up to 16 slots at a time, whose numbers are a cache line, and commits there without asking the others for more than a number of
+//! the clock. So commits do not lie in their order, and slots that were taken but not used hold 0.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{Error, Result, TxId};
+use amphi_rt::cpu;
 use amphi_rt::sync::{Mutex, Padded};
 use zerocopy::little_endian::U32;
 
@@ -14,20 +18,29 @@ use crate::format::control;
 use crate::log::commits::Commits;
 use crate::planted::{self, Bug};
 
+/// Most slots that a processor takes at a time: those whose numbers share a cache line.
+const RUN_SLOTS_MAX: u64 = 16;
+/// All processors' runs together take at most this part of the log.
+const RUNS_SHARE: u64 = 8;
+/// In place of the clock while a processor does not commit.
+const NONE: u64 = u64::MAX;
+
 /// The commits that log entries may still refer to, by transaction.
 #[derive(Debug)]
 pub(crate) struct TxLog {
-    /// Held by whoever changes log or table.
+    /// Held by whoever takes slots or gives them up. Taken after a processor's run.
     ends: Padded<Mutex<Ends>>,
+    runs: Box<[Padded<Committing>]>,
+    run_slots: u64,
     commits: Commits,
 }
 
-/// What the words in device memory say, on the lock's cache line: those words lie beside the clock, which whoever stores takes to his processor.
+/// What the words in device memory say.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ends {
-    /// Commits ever trimmed.
+    /// Slots ever given up.
     head: u64,
-    /// Commits ever appended.
+    /// Slots ever taken.
     tail: u64,
 }
 
@@ -37,10 +50,34 @@ impl Ends {
     }
 }
 
+/// Where a processor commits.
+#[derive(Debug)]
+struct Committing {
+    run: Mutex<Run>,
+    /// The clock before it numbers a commit, until that is visible; else [`NONE`].
+    since: AtomicU64,
+}
+
+/// What is left of the slots that a processor has taken, as positions in the log.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    next: u64,
+    end: u64,
+    /// Slots in use when it was taken.
+    used: u64,
+}
+
 impl TxLog {
     /// An empty one, for as many commits as the log holds.
     pub(crate) fn new(entries: u64) -> Self {
-        Self { ends: Padded::default(), commits: Commits::new(entries) }
+        let processors = cpu::count();
+        let committing = || Padded(Committing { run: Mutex::default(), since: AtomicU64::new(NONE) });
+        Self {
+            ends: Padded::default(),
+            runs: (0..processors).map(|_| committing()).collect(),
+            run_slots: (entries / (RUNS_SHARE * processors as u64)).clamp(1, RUN_SLOTS_MAX),
+            commits: Commits::new(entries),
+        }
     }
 
     /// When a transaction was committed, on the sequence clock.
@@ -51,9 +88,15 @@ impl TxLog {
 }
 
 impl Core {
-    /// Commits in the transaction log.
+    /// Slots of the transaction log in use.
     pub(crate) fn txlog_used(&self) -> u64 {
         self.txlog.ends.lock().used()
+    }
+
+    /// Commits in the transaction log.
+    pub(crate) fn commits_logged(&self) -> u64 {
+        let ends = *self.txlog.ends.lock();
+        (ends.head..ends.tail).filter(|&position| self.txlog_at(position).0 != 0).count() as u64
     }
 
     fn txlog_at(&self, position: u64) -> (u32, u64) {
@@ -62,59 +105,91 @@ impl Core {
         (tx.get(), self.image.word(self.layout.txlog_clock + slot * 8).load(Ordering::Relaxed))
     }
 
-    /// Appends a commit. Answers how many the log holds now; none if there was no room.
+    /// Records a commit. Answers how many slots the log had in use when this processor last took some; none if there was no room.
     ///
     /// # Errors
     /// The transaction is in the log already; or power was lost.
     pub(crate) fn append_commit(&self, tx: TxId) -> Result<Option<u64>> {
-        let mut ends = self.txlog.ends.lock();
+        let mine = &self.txlog.runs[cpu::current() % self.txlog.runs.len()];
+        let mut run = mine.run.lock();
         if self.txlog.committed_at(tx.get()).is_some() {
             return Err(Error::AlreadyCommitted(tx));
         }
-        if ends.used() >= self.layout.txlog_entries {
+        if run.next == run.end {
+            let Some(taken) = self.take_run()? else { return Ok(None) };
+            *run = taken;
+        }
+        self.power.step()?;
+        if planted::has(Bug::CommitNotRecorded) {
+            return Ok(Some(run.used));
+        }
+        let slot = run.next % self.layout.txlog_entries;
+        mine.since.store(self.image.word(control!(clock)).load(Ordering::Relaxed), Ordering::SeqCst);
+        let at = self.tick();
+        self.image.word(self.layout.txlog_clock + slot * 8).store(at, Ordering::Relaxed);
+        let powered = self.power.step();
+        if powered.is_ok() {
+            self.image.write_struct(self.layout.txlog_ids + slot * 4, &U32::new(tx.get()));
+            self.txlog.commits.insert(tx.get(), at);
+            run.next += 1;
+        }
+        mine.since.store(NONE, Ordering::Release);
+        powered.map(|()| Some(run.used))
+    }
+
+    /// Takes slots, up to the next whole line of numbers; none if there is no room. A crash finds them empty.
+    fn take_run(&self) -> Result<Option<Run>> {
+        let mut ends = self.txlog.ends.lock();
+        let slots = self.txlog.run_slots;
+        if ends.used() + slots > self.layout.txlog_entries {
             return Ok(None);
         }
-        let slot = ends.tail % self.layout.txlog_entries;
+        let (next, end) = (ends.tail, (ends.tail / slots + 1) * slots);
+        let slot = next % self.layout.txlog_entries;
         if slot.is_multiple_of(1024) {
             let run = 1024.min(self.layout.txlog_entries - slot);
             self.image.allocate(self.layout.txlog_ids + slot * 4, run * 4)?;
             self.image.allocate(self.layout.txlog_clock + slot * 8, run * 8)?;
         }
+        let empty = [0; 4 * RUN_SLOTS_MAX as usize];
+        self.image.write(self.layout.txlog_ids + slot * 4, &empty[..4 * (end - next) as usize]);
         self.power.step()?;
-        if planted::has(Bug::CommitNotRecorded) {
-            return Ok(Some(ends.used()));
-        }
-        let at = self.tick();
-        self.image.word(self.layout.txlog_clock + slot * 8).store(at, Ordering::Relaxed);
-        self.image.write_struct(self.layout.txlog_ids + slot * 4, &U32::new(tx.get()));
-        self.power.step()?;
-        ends.tail += 1;
-        self.image.word(control!(txlog_tail)).store(ends.tail, Ordering::Release);
-        self.txlog.commits.insert(tx.get(), at);
-        Ok(Some(ends.used()))
+        ends.tail = end;
+        self.image.word(control!(txlog_tail)).store(end, Ordering::Release);
+        Ok(Some(Run { next, end, used: ends.used() }))
     }
 
     /// A number of the sequence clock such that every commit numbered at or below it is visible.
     pub(crate) fn horizon(&self) -> u64 {
-        let _ends = self.txlog.ends.lock();
-        self.tick()
+        let now = self.tick();
+        // Whoever numbers a commit notes the clock before: one with a number below ours has noted it by now, or is done.
+        let since = self.txlog.runs.iter().map(|committing| committing.since.load(Ordering::SeqCst));
+        since.fold(now, |horizon, since| horizon.min(since.saturating_sub(1)))
     }
 
-    /// Forgets the commits numbered at or below `upto`: no log entry refers to them any more.
+    /// Forgets commits numbered at or below `upto`, to which no log entry refers any more: all but those behind a later one.
     ///
     /// # Errors
     /// Power was lost.
     pub(crate) fn trim_txlog(&self, upto: u64) -> Result<()> {
+        let limit = self.txlog.ends.lock().tail;
+        // Nobody commits below the limit from here on: what is left of slots taken before is given up with them.
+        for committing in &self.txlog.runs {
+            let mut run = committing.run.lock();
+            run.next = run.end;
+        }
         let mut ends = self.txlog.ends.lock();
-        while ends.head < ends.tail {
+        while ends.head < limit {
             let (tx, at) = self.txlog_at(ends.head);
-            if at > upto {
+            if tx != 0 && at > upto {
                 break;
             }
             self.power.step()?;
             ends.head += 1;
             self.image.word(control!(txlog_head)).store(ends.head, Ordering::Release);
-            self.txlog.commits.remove(tx, at);
+            if tx != 0 {
+                self.txlog.commits.remove(tx, at);
+            }
         }
         Ok(())
     }
@@ -132,8 +207,7 @@ impl Core {
                 self.layout.txlog_entries
             )));
         }
-        for position in head..tail {
-            let (tx, at) = self.txlog_at(position);
+        for (tx, at) in (head..tail).map(|position| self.txlog_at(position)).filter(|&(tx, _)| tx != 0) {
             self.txlog.commits.insert(tx, at);
         }
         *self.txlog.ends.lock() = Ends { head, tail };

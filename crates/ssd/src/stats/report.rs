@@ -89,7 +89,7 @@ pub struct Stats {
     pub log_capacity: u64,
     /// Bytes of memory the log's index holds; 0 when the device is not powered up.
     pub index_bytes: u64,
-    /// Commits in the transaction log.
+    /// Slots of the transaction log in use: its commits, and up to 16 for each processor that are taken for commits to come.
     pub txlog_used: u64,
     /// Simulated power cuts.
     pub power_cuts: u64,
