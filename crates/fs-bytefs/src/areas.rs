@@ -214,11 +214,12 @@ mod tests {
     use amphi_rt::{Sim, cpu};
 
     use super::*;
-    use crate::bitmap::{Bitmap, Run};
+    use crate::bitmap::{Bitmap, GroupPlace, Run};
     use crate::format::LINE;
 
     fn empty(bits: u64) -> Bitmap {
-        Bitmap::load(bits, 1, &vec![0; bits.div_ceil(GROUP_BITS) as usize * LINE])
+        let place = |group| GroupPlace { at: (group * LINE) as u64, fixed: 0 };
+        Bitmap::load(bits, (0..).map(|group| (place(group), [0; LINE])))
     }
 
     #[test]
@@ -264,6 +265,33 @@ mod tests {
             assert_eq!(take(&map, GROUP_BITS, None), rest[1], "the next");
             let new = take(&map, GROUP_BITS, None).start;
             assert!(new > rest[2].start && new < area, "and then one that was not used");
+        });
+    }
+
+    /// Bits of metadata at the head of a group do not make it one that was used, and freeing all else makes it untouched again.
+    #[test]
+    fn metadata_does_not_make_a_group_a_used_one() {
+        Sim::new(1).run(|| {
+            let groups = 16 * cpu::count() as u64;
+            let fixed = |group: usize| if group == 3 { 100 } else { 0 };
+            let lines = (0..).map(|group| {
+                let mut line = [0; LINE];
+                (0..fixed(group)).for_each(|bit: usize| line[bit / 8] |= 1 << (bit % 8));
+                (GroupPlace { at: 0, fixed: fixed(group) as u32 }, line)
+            });
+            let map = Bitmap::load(groups * GROUP_BITS, lines);
+            assert!(map.fixed_are_set());
+            for group in 0..3 {
+                assert_eq!(take(&map, GROUP_BITS, None).start, group * GROUP_BITS, "the lowest first");
+            }
+            let fourth = Run { start: 3 * GROUP_BITS + 100, len: GROUP_BITS - 100 };
+            assert_eq!(take(&map, GROUP_BITS, None), fourth, "behind the metadata");
+            assert_eq!(take(&map, GROUP_BITS, None).start, 4 * GROUP_BITS);
+            assert!(map.release(fourth));
+            map.trimmed(3);
+            assert!(map.release(Run { start: 0, len: GROUP_BITS }));
+            assert_eq!(take(&map, GROUP_BITS, None).start, 0, "the used one, not the one discarded");
+            assert_eq!(take(&map, GROUP_BITS, None), fourth);
         });
     }
 

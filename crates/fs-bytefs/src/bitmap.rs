@@ -1,5 +1,7 @@
 //! Block and inode bitmaps (BY-11). A bitmap is divided into 64 B groups of 512 bits, the unit of update by bytes.
 //!
+//! A group's line lies in the allocation group that it is of (`format/layout.rs`).
+//!
 //! Each group has two copies in host DRAM. *used* says what may be handed out: it also holds what unfinished transactions have taken,
 //! and what committed ones have freed leaves it only after their commit. *disk* is what the device holds; it changes under the group's
 //! lock, which a transaction keeps from writing the line until its commit, so that one transaction's line never carries another's bits.
@@ -26,6 +28,24 @@ struct Group {
     /// Free bits in `used`: a hint, read without the lock.
     free: AtomicU32,
     disk: Mutex<GroupBits>,
+    place: GroupPlace,
+}
+
+/// What a group is to the device.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupPlace {
+    /// Byte address of its line.
+    pub at: u64,
+    /// How many bits, the lowest of the group, are always set: those of metadata.
+    pub fixed: u32,
+}
+
+impl Group {
+    /// Whether none of `bits`, of this group, is set but those that always are, and there are others.
+    fn holds_nothing(&self, bits: &GroupBits) -> bool {
+        let set = bits.iter().map(|word| word.count_ones()).sum::<u32>();
+        set == self.place.fixed && u64::from(set) < GROUP_BITS
+    }
 }
 
 /// A run of bits: `start .. start + len`.
@@ -124,8 +144,6 @@ const NOWHERE: usize = usize::MAX;
 /// One of the two bitmaps.
 pub struct Bitmap {
     groups: Box<[Group]>,
-    /// First page of the bitmap on the device.
-    first_page: u64,
     bits: u64,
     /// Free bits that nobody has reserved.
     unreserved: Padded<AtomicI64>,
@@ -139,12 +157,12 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// A bitmap of `bits` bits whose contents, as read from the device starting at `first_page`, are `bytes`.
-    pub fn load(bits: u64, first_page: u64, bytes: &[u8]) -> Self {
+    /// A bitmap of `bits` bits. Each of its groups lies at a place, and reads so from the device.
+    pub fn load(bits: u64, lines: impl Iterator<Item = (GroupPlace, [u8; LINE])>) -> Self {
         let mut free_total = 0;
         let groups: Box<[Group]> = (0..bits.div_ceil(GROUP_BITS))
-            .map(|g| {
-                let line = &bytes[g as usize * LINE..][..LINE];
+            .zip(lines)
+            .map(|(g, (place, line))| {
                 let mut disk = [0; WORDS];
                 for (word, chunk) in disk.iter_mut().zip(line.as_chunks::<8>().0) {
                     *word = u64::from_le_bytes(*chunk);
@@ -156,20 +174,20 @@ impl Bitmap {
                 }
                 let free = used.iter().map(|word| word.count_zeros()).sum::<u32>();
                 free_total += i64::from(free);
-                Group { used: Mutex::new(used), free: AtomicU32::new(free), disk: Mutex::new(disk) }
+                Group { used: Mutex::new(used), free: AtomicU32::new(free), disk: Mutex::new(disk), place }
             })
             .collect();
+        debug_assert_eq!(groups.len() as u64, bits.div_ceil(GROUP_BITS), "there is a line for each group");
         let cpus = cpu::count().max(1);
         let cursors = (0..cpus).map(|_| Padded(AtomicUsize::new(NOWHERE))).collect();
         let free = groups.iter().map(|group| {
-            let held = group.disk.lock().iter().any(|word| *word != 0);
+            let held = !group.holds_nothing(&group.disk.lock());
             held.then(|| u64::from(group.free.load(Ordering::Relaxed)))
         });
         let areas = Areas::new(cpus, groups.len(), free.enumerate());
         Self {
             groups,
             areas,
-            first_page,
             bits,
             unreserved: Padded(AtomicI64::new(free_total)),
             held_back: 0,
@@ -289,7 +307,7 @@ impl Bitmap {
         }
     }
 
-    /// Free bits in groups that were used.
+    /// Free bits in groups that were used, less those that metadata has in others.
     fn free_in_used(&self) -> u64 {
         self.areas.used_bits().saturating_sub(self.bits - self.free().min(self.bits))
     }
@@ -321,8 +339,9 @@ impl Bitmap {
 
     /// The device no longer holds anything of what is free in a group.
     pub fn trimmed(&self, index: usize) {
-        let used = self.groups[index].used.lock();
-        if used.iter().all(|word| *word == 0) {
+        let group = &self.groups[index];
+        let used = group.used.lock();
+        if group.holds_nothing(&used) {
             self.areas.emptied(index);
         }
     }
@@ -380,7 +399,15 @@ impl Bitmap {
 
     /// Byte address of a group's line on the device.
     pub const fn address(&self, group: usize) -> u64 {
-        self.first_page * crate::format::PAGE as u64 + (group * LINE) as u64
+        self.groups[group].place.at
+    }
+
+    /// Whether every bit that is always set is set.
+    pub fn fixed_are_set(&self) -> bool {
+        self.groups.iter().all(|group| {
+            let fixed = Run { start: 0, len: u64::from(group.place.fixed) };
+            change(&mut group.used.lock().clone(), fixed, false)
+        })
     }
 }
 
@@ -399,8 +426,10 @@ mod tests {
 
     use super::*;
 
+    /// A bitmap without any bit set.
     fn empty(bits: u64) -> Bitmap {
-        Bitmap::load(bits, 1, &vec![0; (bits.div_ceil(GROUP_BITS) as usize) * LINE])
+        let place = |group| GroupPlace { at: (group * LINE) as u64, fixed: 0 };
+        Bitmap::load(bits, (0..).map(|group| (place(group), [0; LINE])))
     }
 
     #[test]

@@ -9,7 +9,6 @@ use amphi_vfs::{AccessTimes, Error, Ino, Result};
 use smallvec::SmallVec;
 
 use crate::bitmap::Bitmap;
-use crate::extent::Limits;
 use crate::format::{Layout, SuperState, Superblock};
 use crate::icache::InodeCache;
 use crate::inode::{Inode, State};
@@ -42,8 +41,6 @@ pub struct Core<D: BlockPort + WriteLog> {
     pub state: SuperState,
     /// Where everything is.
     pub layout: Layout,
-    /// Which pages files may use.
-    pub limits: Limits,
     /// How this mount behaves.
     pub options: MountOptions,
     /// Block bitmap.
@@ -99,7 +96,6 @@ impl<D: BlockPort + WriteLog> Core<D> {
             superblock,
             state,
             layout,
-            limits: Limits { data: u64::from(layout.data), pages: layout.pages },
             pages: Padded(PageBudget::new(options.page_cache_pages, options.dirty_limit())),
             options,
             blocks,

@@ -6,7 +6,7 @@ use amphi_device::{BlockPort, Lpa, WriteLog};
 use amphi_vfs::{Error, Result};
 
 use crate::core::{Core, io_error};
-use crate::format::{GROUP_BITS, PAGE};
+use crate::format::PAGE;
 
 /// Of the pages `range`, trims the free runs of at least `shortest`; returns how many bytes were trimmed. Others go on using the file system: of one group of 512 pages at a
 /// time the free ones are taken meanwhile.
@@ -35,7 +35,8 @@ pub fn trim_free<D: BlockPort + WriteLog>(core: &Core<D>, range: Range<u64>, sho
         let sound = taken.iter().fold(true, |sound, run| core.blocks.release(*run) & sound);
         debug_assert!(sound, "nobody frees what another has taken");
         outcome?;
-        if trimmed - before == GROUP_BITS * PAGE as u64 {
+        let taken_pages: u64 = taken.iter().map(|run| run.len).sum();
+        if taken_pages > 0 && trimmed - before == taken_pages * PAGE as u64 {
             core.blocks.trimmed(group);
         }
     }

@@ -12,7 +12,9 @@ use amphi_vfs::{Error, Result};
 
 use crate::bitmap::Run;
 use crate::core::io_error;
-use crate::format::{Extent, InodeUpper, LINE, NODE_ENTRIES, NodeHeader, PAGE, ROOT_ENTRIES, UNWRITTEN};
+use crate::format::{
+    Extent, InodeUpper, LINE, Layout, NODE_ENTRIES, NodeHeader, PAGE, ROOT_ENTRIES, UNWRITTEN,
+};
 use crate::tx::Tx;
 
 /// Where a page of a file is, and how far that holds.
@@ -86,12 +88,12 @@ impl Node {
         ino: u32,
         pointer: &Extent,
         depth: u16,
-        limits: &Limits,
+        layout: &Layout,
         end: u64,
         nodes: &mut u32,
     ) -> Result<Self> {
         let lba = pointer.lba.get();
-        if !limits.allow(lba, 1) || !pointer.is_empty() {
+        if !layout.holds_data(lba, 1) || !pointer.is_empty() {
             return Err(corrupt(ino, "a child pointer leads outside the data area"));
         }
         let mut page = Box::new([0; PAGE]);
@@ -103,7 +105,7 @@ impl Node {
         }
         *nodes += 1;
         let mut node = Self { lba, depth, entries, children: Vec::new(), dirty: false, disk: Some(page) };
-        node.check_and_descend(device, ino, limits, end, nodes)?;
+        node.check_and_descend(device, ino, layout, end, nodes)?;
         Ok(node)
     }
 
@@ -112,7 +114,7 @@ impl Node {
         &mut self,
         device: &D,
         ino: u32,
-        limits: &Limits,
+        layout: &Layout,
         end: u64,
         nodes: &mut u32,
     ) -> Result<()> {
@@ -123,11 +125,11 @@ impl Node {
                 return Err(corrupt(ino, "extents are out of order"));
             }
             if self.depth > 0 {
-                self.children.push(Self::load(device, ino, entry, self.depth - 1, limits, next, nodes)?);
+                self.children.push(Self::load(device, ino, entry, self.depth - 1, layout, next, nodes)?);
                 continue;
             }
             let pages = entry.len();
-            if pages == 0 || first + u64::from(pages) > next || !limits.allow(entry.lba.get(), pages) {
+            if pages == 0 || first + u64::from(pages) > next || !layout.holds_data(entry.lba.get(), pages) {
                 return Err(corrupt(ino, "an extent overlaps the next or leaves the data area"));
             }
         }
@@ -357,21 +359,6 @@ impl Removed {
     }
 }
 
-/// Which device pages a file may use: those from `data` up to `pages`.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// First page files may use.
-    pub data: u64,
-    /// First page they may not.
-    pub pages: u64,
-}
-
-impl Limits {
-    fn allow(&self, lba: u32, pages: u32) -> bool {
-        u64::from(lba) >= self.data && u64::from(lba) + u64::from(pages) <= self.pages
-    }
-}
-
 fn corrupt(ino: u32, what: &str) -> Error {
     Error::Corrupt(format!("inode {ino}: {what}"))
 }
@@ -384,7 +371,7 @@ impl ExtentTree {
     ///
     /// # Errors
     /// [`Error::Corrupt`] saying what is wrong; [`Error::Io`].
-    pub fn load<D: BlockPort>(device: &D, ino: u32, upper: &InodeUpper, limits: &Limits) -> Result<Self> {
+    pub fn load<D: BlockPort>(device: &D, ino: u32, upper: &InodeUpper, layout: &Layout) -> Result<Self> {
         let count = usize::from(upper.count.get());
         if count > ROOT_ENTRIES || (count == 0 && upper.depth.get() > 0) {
             return Err(corrupt(ino, "the extent root has an impossible entry count"));
@@ -392,7 +379,7 @@ impl ExtentTree {
         let mut nodes = 0;
         let mut root = Node::new(0, upper.depth.get());
         root.entries = upper.root[..count].to_vec();
-        root.check_and_descend(device, ino, limits, FILE_PAGES_MAX, &mut nodes)?;
+        root.check_and_descend(device, ino, layout, FILE_PAGES_MAX, &mut nodes)?;
         root.dirty = false;
         Ok(Self { root, nodes })
     }

@@ -3,13 +3,15 @@
 //! The byte diagrams are in docs/format/bytefs.md. This module and those below it import no sibling.
 
 mod journal;
+mod layout;
 mod superblock;
 
 pub use journal::{
     JOURNAL_MAGIC, JOURNAL_SLOTS, JournalHeader, JournalSlot, RECORD_PAGES, RECORD_TARGETS, RECORD_UPDATES,
     RedoUpdate, record_descriptors,
 };
-pub use superblock::{Layout, OPTION_BYTES, ORPHAN_PAGES, SuperState, Superblock};
+pub use layout::{AG_PAGES, Layout, ORPHAN_PAGES};
+pub use superblock::{OPTION_BYTES, SuperState, Superblock};
 
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -42,7 +44,7 @@ pub const LABEL_BYTES: usize = 32;
 /// First bytes of page 0.
 pub const MAGIC: [u8; 8] = *b"AMPHI-BY";
 /// Version of everything in this module.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// First bytes of an extent node.
 pub const NODE_MAGIC: u32 = 0x5458_4542;
 /// The root directory's inode number. Number 0 is never used.

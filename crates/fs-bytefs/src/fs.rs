@@ -434,7 +434,7 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
         let core = &self.core;
         Ok(StatFs {
             block_bytes: PAGE as u32,
-            blocks: core.layout.pages - u64::from(core.layout.data),
+            blocks: core.layout.pages - core.layout.metadata_pages(),
             blocks_free: core.blocks.free(),
             blocks_available: core.blocks.available(),
             inodes: core.inodes.bits() - 1,

@@ -242,13 +242,13 @@ impl Inode {
         let lower = InodeLower::decode(&bytes[..LINE], ino).map_err(|error| corrupt(&error.to_string()))?;
         let upper = InodeUpper::decode(&bytes[LINE..], ino).map_err(|error| corrupt(&error.to_string()))?;
         let kind = file_type(lower.mode.get()).ok_or_else(|| corrupt("unknown file type"))?;
-        let attributes = u64::from(upper.xattr.get());
-        if attributes != 0 && !(core.limits.data..core.limits.pages).contains(&attributes) {
+        let attributes = upper.xattr.get();
+        if attributes != 0 && !core.layout.holds_data(attributes, 1) {
             return Err(corrupt("the page of extended attributes is outside the data area"));
         }
         let inline = lower.flags.get() & FLAG_INLINE_TARGET != 0;
         let size = lower.size.get();
-        let load_tree = || ExtentTree::load(&*core.device, ino, &upper, &core.limits);
+        let load_tree = || ExtentTree::load(&*core.device, ino, &upper, &core.layout);
         let body = match kind {
             FileType::Regular => Body::File(FileBody::new(load_tree()?)),
             FileType::Directory => Body::Dir(Dir::new(load_tree()?, size).map_err(|what| corrupt(&what))?),

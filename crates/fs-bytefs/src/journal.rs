@@ -273,12 +273,11 @@ fn put_in_place<D: BlockPort>(
         let mut page = Box::new([0; PAGE]);
         let read = read_page(device, first.plus(index as u64), &mut page)?;
         match read.and_then(|()| JournalHeader::decode(&page, slot)) {
-            Ok(found) => targets.extend(found.iter().map(|target| u64::from(target.get()))),
+            Ok(found) => targets.extend(found.iter().map(|target| target.get())),
             Err(error) => return Ok(Err(error)),
         }
     }
-    let allowed = u64::from(layout.data)..layout.pages;
-    if targets.len() != blocks || !targets.iter().all(|target| allowed.contains(target)) {
+    if targets.len() != blocks || !targets.iter().all(|target| layout.holds_data(*target, 1)) {
         return Ok(Err(FormatError::Field("a journal record", "place of a page")));
     }
     let mut page = Box::new([0; PAGE]);
@@ -286,7 +285,7 @@ fn put_in_place<D: BlockPort>(
         if let Err(error) = read_page(device, first.plus((descriptors + index) as u64), &mut page)? {
             return Ok(Err(error));
         }
-        device.write(Lpa(*target), &page[..], Structure::Journal)?;
+        device.write(Lpa(u64::from(*target)), &page[..], Structure::Journal)?;
     }
     Ok(Ok(blocks as u64))
 }
@@ -301,7 +300,7 @@ mod tests {
 
     #[test]
     fn records_find_room_between_others() {
-        let journal = Journal::new(&Layout::plan(4096, 512, 1, 100), 1);
+        let journal = Journal::new(&Layout::plan(4096, 512, 100), 1);
         assert_eq!(journal.capacity(), 98);
         let (a, b, c) = (take(&journal, 9), take(&journal, 19), take(&journal, 29));
         assert_eq!((a.first, b.first, c.first), (1, 11, 31));
@@ -314,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_record_of_full_length_fits_an_empty_journal_only() {
-        let journal = Journal::new(&Layout::plan(4096, 512, 1, 100), 1);
+        let journal = Journal::new(&Layout::plan(4096, 512, 100), 1);
         let all = take(&journal, journal.capacity());
         assert!(journal.space.lock().find(2, 100).is_none());
         journal.give_back(&all);
@@ -323,7 +322,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_a_failed_file_system() {
-        let journal = Journal::new(&Layout::plan(4096, 512, 1, 100), 1);
+        let journal = Journal::new(&Layout::plan(4096, 512, 100), 1);
         take(&journal, journal.capacity());
         assert!(journal.take(1, || true).is_none());
     }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BlockPort, Lpa, RecoverReport, Structure, WriteLog};
+use amphi_device::{BlockPort, Completion, Lpa, RecoverReport, Structure, WriteLog};
 use amphi_vfs::Ino;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::bitmap::Bitmap;
+use crate::bitmap::{Bitmap, GroupPlace};
 use crate::core::Core;
 use crate::format::{
-    FormatError, GROUP_BITS, INODE_BYTES, InodeLower, InodeUpper, LABEL_BYTES, LINE, Layout, MAGIC,
-    MIN_PAGES, PAGE, ROOT_INO, SUPER_STATE_OFFSET, SuperState, Superblock, VERSION, mode,
+    AG_PAGES, FormatError, GROUP_BITS, INODE_BYTES, InodeLower, InodeUpper, LABEL_BYTES, LINE, Layout, MAGIC,
+    MIN_PAGES, ORPHAN_PAGES, PAGE, ROOT_INO, SUPER_STATE_OFFSET, SuperState, Superblock, VERSION, mode,
 };
 use crate::journal::{self, Journal};
 use crate::options::{DataMode, MountOptions, Variant};
@@ -27,8 +27,6 @@ const JOURNAL_SHARE: u64 = 32;
 const JOURNAL_PAGES_MAX: u64 = 16_384;
 /// Fewest pages of a data journal: slots, a descriptor, and some pages.
 const JOURNAL_PAGES_MIN: u32 = 8;
-/// How many times its first size a file system can grow to.
-const GROWTH: u64 = 16;
 
 /// Most blocks held back for extent nodes: 16 MB.
 const HELD_BACK_MAX: u64 = 4096;
@@ -38,7 +36,7 @@ const HELD_BACK_MAX: u64 = 4096;
 pub struct FormatOptions {
     /// Label, at most 32 bytes.
     pub label: String,
-    /// Number of inodes; `None`: one per 16 KB.
+    /// Number of inodes, which is rounded up so that every allocation group has as many; `None`: one per 16 KB.
     pub inodes: Option<u32>,
     /// Pages of the file system; `None`: all that the device has. The rest can be had later, with [`crate::tune::grow`].
     pub pages: Option<u64>,
@@ -52,12 +50,10 @@ impl FormatOptions {
         let pages = self.pages.unwrap_or(u64::MAX).min(device_pages).min(u64::from(u32::MAX));
         let wanted = self.inodes.map_or(pages * PAGE as u64 / BYTES_PER_INODE, u64::from);
         let most = u64::from(u32::MAX) / GROUP_BITS * GROUP_BITS;
-        let inodes = wanted.max(64).next_multiple_of(GROUP_BITS).min(most) as u32;
+        let each = wanted.div_ceil(pages.div_ceil(AG_PAGES).max(1));
+        let ag_inodes = each.max(1).next_multiple_of(GROUP_BITS).min(most) as u32;
         let journal = self.journal_pages.unwrap_or((pages / JOURNAL_SHARE).min(JOURNAL_PAGES_MAX) as u32);
-        let bits_per_page = (PAGE * 8) as u64;
-        // Room in the bitmap costs a thirty-two-thousandth part of what it allows for.
-        let bitmap_pages = (pages * GROWTH).min(u64::from(u32::MAX)).div_ceil(bits_per_page) as u32;
-        Layout::plan(pages, inodes, bitmap_pages, journal)
+        Layout::plan(pages, ag_inodes, journal)
     }
 }
 
@@ -129,7 +125,7 @@ impl Info {
             mounts: state.mounts.get(),
             mounted_ns: state.mounted_ns.get(),
             clean: state.clean.get() == 1,
-            bytes_max: Layout::of(sb).pages_max() * PAGE as u64,
+            bytes_max: Layout::of(sb).grown(u64::from(u32::MAX)).pages * PAGE as u64,
             journal_bytes: u64::from(sb.journal_pages.get()) * PAGE as u64,
             options: sb.option_text(),
         }
@@ -189,16 +185,22 @@ pub fn format<D: BlockPort + WriteLog>(device: &D, options: &FormatOptions) -> R
     if (1..JOURNAL_PAGES_MIN).contains(&layout.journal_pages) {
         return unsuitable(format!("a data journal needs at least {JOURNAL_PAGES_MIN} pages"));
     }
-    if u64::from(layout.data) + 16 > pages {
-        let inodes = layout.inodes;
-        return unsuitable(format!("{inodes} inodes leave no room for data; ask for fewer"));
+    if layout.ag_data(0) + 16 > layout.ag_end(0) || layout.check().is_err() {
+        let Layout { inodes, journal_pages, .. } = layout;
+        return unsuitable(format!(
+            "{inodes} inodes and a data journal of {journal_pages} pages leave no room for data; ask for fewer"
+        ));
     }
     recover_log(device)?;
     device.write(Lpa(0), &[0; PAGE], Structure::Superblock)?;
     device.trim(Lpa(1), device.capacity_pages() - 1)?;
     device.flush()?;
-    write_bitmap(device, layout.inode_bitmap, u64::from(ROOT_INO) + 1)?;
-    write_bitmap(device, layout.block_bitmap, u64::from(layout.data))?;
+    for ag in 0..layout.ags() {
+        write_block_bitmap(device, &layout, ag)?;
+    }
+    let mut first_inodes = [0; PAGE];
+    set_first(&mut first_inodes, ROOT_INO as usize + 1);
+    device.write(Lpa(layout.inode_bitmap(0)), &first_inodes, Structure::Bitmap)?;
     let now = amphi_rt::time::wall_ns();
     write_root(device, &layout, now)?;
     device.flush()?;
@@ -224,19 +226,22 @@ pub fn format<D: BlockPort + WriteLog>(device: &D, options: &FormatOptions) -> R
     Ok(())
 }
 
-/// Writes the pages of a bitmap whose first `set` bits are set; the rest was trimmed and reads as zeros.
-fn write_bitmap<D: BlockPort>(device: &D, first_page: u32, set: u64) -> Result<(), MountError> {
-    let bits_per_page = (PAGE * 8) as u64;
-    for page_index in 0..set.div_ceil(bits_per_page) {
-        let mut page = [0_u8; PAGE];
-        let here = (set - page_index * bits_per_page).min(bits_per_page) as usize;
-        page[..here / 8].fill(0xFF);
-        if !here.is_multiple_of(8) {
-            page[here / 8] = (1 << (here % 8)) - 1;
-        }
-        device.write(Lpa(u64::from(first_page) + page_index), &page, Structure::Bitmap)?;
+/// Sets the first `count` bits of a page.
+fn set_first(page: &mut [u8; PAGE], count: usize) {
+    page[..count / 8].fill(0xFF);
+    if !count.is_multiple_of(8) {
+        page[count / 8] = (1 << (count % 8)) - 1;
     }
-    Ok(())
+}
+
+/// Writes the block bitmap of an allocation group of which nothing is in use but its metadata.
+///
+/// # Errors
+/// The device's.
+pub fn write_block_bitmap<D: BlockPort>(device: &D, layout: &Layout, ag: u64) -> amphi_device::Result<()> {
+    let mut page = [0; PAGE];
+    set_first(&mut page, (layout.ag_data(ag) % AG_PAGES) as usize);
+    device.write(Lpa(layout.block_bitmap(ag)), &page, Structure::Bitmap)
 }
 
 fn write_root<D: BlockPort>(device: &D, layout: &Layout, now: i64) -> Result<(), MountError> {
@@ -254,18 +259,38 @@ fn write_root<D: BlockPort>(device: &D, layout: &Layout, now: i64) -> Result<(),
     Ok(())
 }
 
-fn read_pages<D: BlockPort>(
-    device: &D,
-    first: u32,
-    pages: u64,
-    tag: Structure,
-) -> Result<Vec<u8>, MountError> {
-    const COMMAND_PAGES: usize = 256;
-    let mut bytes = vec![0; pages as usize * PAGE];
-    for (i, chunk) in bytes.chunks_mut(COMMAND_PAGES * PAGE).enumerate() {
-        device.read(Lpa(u64::from(first)).plus((i * COMMAND_PAGES) as u64), chunk, tag)?;
+/// Commands in flight while the bitmaps are read.
+const READS: usize = 64;
+
+/// Both bitmaps, of pages and of inodes, as the device has them. A group's pages of either lie beside each other.
+fn read_bitmaps<D: BlockPort>(device: &D, layout: &Layout) -> amphi_device::Result<(Bitmap, Bitmap)> {
+    let ag_bytes = (1 + layout.inode_bitmap_pages()) as usize * PAGE;
+    let mut bytes = vec![0; layout.ags() as usize * ag_bytes];
+    let numbered: Vec<u64> = (0..layout.ags()).collect();
+    for (ags, window) in numbered.chunks(READS).zip(bytes.chunks_mut(READS * ag_bytes)) {
+        let submit = |(ag, into)| device.submit_read(Lpa(layout.block_bitmap(ag)), into, Structure::Bitmap);
+        let tickets: Vec<_> = ags.iter().copied().zip(window.chunks_mut(ag_bytes)).map(submit).collect();
+        tickets.into_iter().try_for_each(|ticket| ticket.and_then(Completion::wait))?;
     }
-    Ok(bytes)
+    let ag_inode_lines = (u64::from(layout.ag_inodes) / GROUP_BITS) as usize;
+    let lines = |from: usize, count: usize| {
+        let parts = bytes.chunks(ag_bytes).map(move |ag| &ag[from..from + count * LINE]);
+        parts.flat_map(|part| part.as_chunks::<LINE>().0).copied()
+    };
+    let blocks = (0..)
+        .map(|line| GroupPlace { at: layout.block_line(line), fixed: layout.fixed_in_line(line) as u32 });
+    let inodes = (0..).map(|line| GroupPlace { at: layout.inode_line(line), fixed: 0 });
+    Ok((
+        Bitmap::load(layout.pages, blocks.zip(lines(0, PAGE / LINE))),
+        Bitmap::load(u64::from(layout.inodes), inodes.zip(lines(PAGE, ag_inode_lines))),
+    ))
+}
+
+/// The orphan table as the device has it.
+fn read_orphans<D: BlockPort>(device: &D, layout: &Layout) -> amphi_device::Result<Orphans> {
+    let mut bytes = vec![0; ORPHAN_PAGES as usize * PAGE];
+    device.read(Lpa(u64::from(layout.orphans)), &mut bytes, Structure::Inode)?;
+    Ok(Orphans::load(u64::from(layout.orphans), &bytes))
 }
 
 /// Recovers the device, reads the bitmaps, deletes orphans, and notes that the file system is in use.
@@ -315,26 +340,18 @@ pub fn open<D: BlockPort + WriteLog>(
             format!("slot {slot} of the data journal cannot be replayed ({reason}); run amphi fsck --repair");
         return Err(MountError::Damaged(amphi_vfs::Error::Corrupt(what)));
     }
-    let bitmap_pages = |bits: u64| bits.div_ceil((PAGE * 8) as u64);
-    let inode_bytes =
-        read_pages(&*device, layout.inode_bitmap, bitmap_pages(u64::from(layout.inodes)), Structure::Bitmap)?;
-    let block_bytes =
-        read_pages(&*device, layout.block_bitmap, bitmap_pages(layout.pages), Structure::Bitmap)?;
-    let orphan_bytes =
-        read_pages(&*device, layout.orphans, u64::from(crate::format::ORPHAN_PAGES), Structure::Inode)?;
-    let inodes = Bitmap::load(u64::from(layout.inodes), u64::from(layout.inode_bitmap), &inode_bytes);
+    let (blocks, inodes) = read_bitmaps(&*device, &layout)?;
     // As ext4 has it: what splits reserved extents, or cuts a hole, finds a block however full the rest is.
     let held_back = (layout.pages / 50).min(HELD_BACK_MAX);
-    let blocks =
-        Bitmap::load(layout.pages, u64::from(layout.block_bitmap), &block_bytes).hold_back(held_back);
+    let blocks = blocks.hold_back(held_back);
+    let orphans = read_orphans(&*device, &layout)?;
     let damaged = |what: &str| MountError::Damaged(amphi_vfs::Error::Corrupt(what.into()));
     if !(0..=u64::from(ROOT_INO)).all(|ino| inodes.is_used(ino)) {
         return Err(damaged("the inode bitmap marks the root directory as free"));
     }
-    if !(0..u64::from(layout.data)).all(|page| blocks.is_used(page)) {
+    if !blocks.fixed_are_set() {
         return Err(damaged("the block bitmap marks metadata as free"));
     }
-    let orphans = Orphans::load(u64::from(layout.orphans), &orphan_bytes);
     state.mounts = state.mounts.get().saturating_add(1).into();
     state.mounted_ns = amphi_rt::time::wall_ns().into();
     state.clean = 0.into();

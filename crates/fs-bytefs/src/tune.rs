@@ -1,13 +1,13 @@
 //! Changing an unmounted file system's superblock: its label, UUID and default mount options, and its size, which can grow.
 //!
-//! Each is one transaction, after the device has recovered: a crash leaves the old superblock or the new one. Growing needs no more than that, because the block
-//! bitmap has had room for it since the file system was made; nothing moves.
+//! Each is one transaction, after the device has recovered: a crash leaves the old superblock or the new one. Growing needs no more than that, because new
+//! allocation groups bring their bitmaps and inodes with them; nothing moves.
 
 use amphi_device::{BlockPort, Lpa, Structure, TxId, WriteLog};
 use zerocopy::IntoBytes;
 
-use crate::format::{LABEL_BYTES, LINE, Layout, OPTION_BYTES, PAGE, Superblock};
-use crate::mount::{Info, MountError, read_super, recognise};
+use crate::format::{AG_PAGES, LABEL_BYTES, LINE, Layout, OPTION_BYTES, PAGE, Superblock};
+use crate::mount::{Info, MountError, read_super, recognise, write_block_bitmap};
 use crate::options::MountOptions;
 
 /// What to change; `None` stays.
@@ -67,55 +67,59 @@ fn padded<const N: usize>(text: &str) -> [u8; N] {
     bytes
 }
 
-/// Lets the file system on `device`, which nobody uses meanwhile, grow to `pages` pages, or to all that the device has.
+/// Lets the file system on `device`, which nobody uses meanwhile, grow to `pages` pages, or to all that the device has. A rest that is too short for an allocation group
+/// is left.
 ///
 /// # Errors
-/// [`MountError::Unsuitable`] if it has more pages already, or the device or the block bitmap has no room for as many; [`MountError::Format`],
+/// [`MountError::Unsuitable`] if it has more pages already, or the device or a file system has no room for as many; [`MountError::Format`],
 /// [`MountError::Device`].
 pub fn grow<D: BlockPort + WriteLog>(device: &D, pages: Option<u64>) -> Result<Grown, MountError> {
     recognise(device)?;
     device.recover()?;
     let (mut sb, _) = read_super(device)?;
-    let (before, most) = (sb.pages.get(), Layout::of(&sb).pages_max());
+    let old = Layout::of(&sb);
+    let most = u64::from(u32::MAX);
     let room = device.capacity_pages().min(most);
-    let pages = pages.unwrap_or_else(|| room.max(before));
+    let pages = pages.unwrap_or_else(|| room.max(old.pages));
     let bytes = |pages: u64| pages * PAGE as u64;
-    if pages < before {
-        let (now, wanted) = (bytes(before), bytes(pages));
+    if pages < old.pages {
+        let (now, wanted) = (bytes(old.pages), bytes(pages));
         return Err(MountError::Unsuitable(format!(
             "it has {now} bytes and would be cut to {wanted}; a ByteFS can grow but not shrink"
         )));
     }
     if pages > room {
-        let limit = if pages > most { "its block bitmap has room for" } else { "the device has" };
+        let limit = if pages > most { "a ByteFS has at most" } else { "the device has" };
         return Err(MountError::Unsuitable(format!("{limit} {} bytes, fewer than asked for", bytes(room))));
     }
-    let stores = clear_bits(device, &Layout::of(&sb), pages)?;
-    sb.pages = pages.into();
+    let new = old.grown(pages);
+    for ag in old.ags()..new.ags() {
+        write_block_bitmap(device, &new, ag)?;
+        for page in new.inode_bitmap(ag)..new.inode_table(ag) {
+            device.write(Lpa(page), &[0; PAGE], Structure::Bitmap)?;
+        }
+    }
+    device.flush()?;
+    let stores = clear_bits(device, &old)?;
+    sb.set_layout(&new);
     commit(device, sb, &stores)?;
-    Ok(Grown { before: bytes(before), after: bytes(pages) })
+    Ok(Grown { before: bytes(old.pages), after: bytes(new.pages) })
 }
 
 /// Lines to be stored at these byte addresses.
 type Lines = Vec<(u64, [u8; LINE])>;
 
-/// Clears the bits of the pages that come new, which mean nothing so far: at once where a bitmap page has no others, else as the lines returned.
-fn clear_bits<D: BlockPort + WriteLog>(device: &D, layout: &Layout, pages: u64) -> Result<Lines, MountError> {
-    let per_page = (PAGE * 8) as u64;
-    let first_whole = layout.pages.div_ceil(per_page);
-    for index in first_whole..pages.div_ceil(per_page) {
-        device.write(Lpa(u64::from(layout.block_bitmap) + index), &[0; PAGE], Structure::Bitmap)?;
-    }
-    device.flush()?;
+/// What clears the bits behind the end of the last allocation group, which mean nothing so far.
+fn clear_bits<D: BlockPort>(device: &D, layout: &Layout) -> Result<Lines, MountError> {
+    let used = (layout.pages % AG_PAGES) as usize;
     let mut lines = Lines::new();
-    if layout.pages.is_multiple_of(per_page) {
+    if used == 0 {
         return Ok(lines);
     }
-    let at = Lpa(u64::from(layout.block_bitmap) + first_whole - 1);
+    let at = Lpa(layout.block_bitmap(layout.ags() - 1));
     let mut page = Box::new([0; PAGE]);
     device.read(at, &mut page[..], Structure::Bitmap)?;
     let mut cleared = page.clone();
-    let used = (layout.pages % per_page) as usize;
     cleared[used.div_ceil(8)..].fill(0);
     if !used.is_multiple_of(8) {
         cleared[used / 8] &= (1 << (used % 8)) - 1;

@@ -17,7 +17,7 @@ fn a_sound_image_is_clean_and_counted() {
     assert_eq!(report.label, "sample");
     assert_eq!((report.files, report.directories), (5 + u64::from(SMALL_FILES), 4));
     assert_eq!((report.symlinks, report.special, report.orphans), (2, 1, 1));
-    let pages = Image::sample().layout.data as u64 + 3 + 302 + 7 + 1 + 1 + 2 + 1 + 2 + 1;
+    let pages = u64::from(Image::sample().data()) + 3 + 302 + 7 + 1 + 1 + 2 + 1 + 2 + 1;
     assert_eq!(report.pages_used, pages);
 }
 
@@ -85,7 +85,7 @@ fn journal_record(image: &mut Image, slot: usize, target: u32, contents: u8) {
 
 #[test]
 fn journal() {
-    let first_page = |i: &Image| i.layout.data + 1;
+    let first_page = |i: &Image| i.data() + 1;
     // A sound record is put in place, which is nothing to find.
     let mut image = Image::sample();
     let target = image.layout.pages as u32 - 1;
@@ -336,7 +336,7 @@ fn blocks_claimed_twice() {
 #[test]
 fn endless_shared_claims_end() {
     let mut image = Image::sample();
-    let data = image.layout.data;
+    let data = image.data();
     for ino in FIRST_SMALL..FIRST_SMALL + SMALL_FILES {
         image.edit_upper(ino, |u| {
             u.count = 1.into();
@@ -403,10 +403,10 @@ fn unreadable_pages_are_findings() {
     let image = Image::sample();
     let (leaf, docs) = (image.upper(BIG).root[0].lba.get(), image.upper(DOCS).root[0].lba.get());
     let structures = [
-        (image.layout.inode_bitmap, "the inode bitmap"),
-        (image.layout.block_bitmap, "the block bitmap"),
+        (image.layout.inode_bitmap(0) as u32, "the inode bitmap"),
+        (image.layout.block_bitmap(0) as u32, "the block bitmap"),
         (image.layout.orphans + 2, "the orphan table"),
-        (image.layout.inode_table + 3, "inodes"),
+        (image.layout.inode_table(0) as u32 + 3, "inodes"),
         (leaf, "an extent node"),
         (docs, "a directory"),
         (image.upper(FILE).xattr.get(), "extended attributes"),

@@ -279,7 +279,7 @@ fn unreadable_pages_are_left_alone() {
     let mut image = Image::sample();
     image.edit_lower(FILE, |l| l.nlink = 7.into());
     let device = image.device();
-    device.spoil(u64::from(image.layout.inode_table) + 3);
+    device.spoil(image.layout.inode_table(0) + 3);
     let outcome = fsck::repair(&device, &mut |_| ()).expect("a media error is a finding");
     let kinds: Vec<_> = outcome.after.findings.iter().map(|f| &f.kind).collect();
     assert!(kinds.iter().any(|kind| matches!(kind, F::PageUnreadable { .. })), "{kinds:?}");

@@ -111,17 +111,35 @@ fn a_grown_file_system_has_the_room_and_keeps_its_files() {
     let first = fill(&fs, "first");
     assert!(first < SMALL * PAGE);
     fs.unmount().expect("it can be unmounted");
-    // Sixteen times its first size is what its bitmap has room for.
-    const { assert!(SMALL * 16 < 32_768 && LARGE > 32_768) };
     let grown = grow(&*device, None).expect("it can grow");
-    assert_eq!(grown, Grown { before: SMALL * PAGE, after: 32_768 * PAGE });
-    assert_sound(&device, "grown");
+    assert_eq!(grown, Grown { before: SMALL * PAGE, after: LARGE * PAGE });
+    let info = assert_sound(&device, "grown");
+    assert_eq!((info.bytes, info.inodes), (LARGE * PAGE, 3 * 512), "two more allocation groups");
     let fs = ByteFs::mount(Arc::clone(&device), options()).expect("it can be mounted");
+    for number in 0..1400 {
+        let name = format!("file {number}");
+        let name = Name::new(name.as_bytes()).expect("a plain name");
+        let made = fs.create(Ino::ROOT, name, FileType::Regular, 0o644, 0, &Cred::ROOT);
+        fs.forget(made.expect("there are inodes for it").attr.ino, 1);
+    }
     let second = fill(&fs, "second");
-    assert!(second > 30_000 * PAGE, "{second} bytes fitted");
+    assert!(second > (LARGE - 4000) * PAGE, "{second} bytes fitted");
     fs.unmount().expect("it can be unmounted");
-    let info = assert_sound(&device, "full again");
-    assert_eq!((info.bytes, info.bytes_max), (32_768 * PAGE, 32_768 * PAGE));
+    assert_sound(&device, "full again");
+}
+
+#[test]
+fn a_rest_that_is_too_short_for_an_allocation_group_is_left() {
+    const GROUP: u64 = 32_768;
+    let device = Memory::new(vec![0xA5; ((GROUP + 50) * PAGE) as usize]);
+    small(&device);
+    for wanted in [Some(GROUP + 20), None] {
+        let grown = grow(&device, wanted).expect("it can grow");
+        assert_eq!(grown.after, GROUP * PAGE);
+    }
+    assert_eq!(assert_sound(&device, "grown").bytes, GROUP * PAGE);
+    ByteFs::format(&device, &FormatOptions::default()).expect("it can be formatted");
+    assert_eq!(assert_sound(&device, "made anew").bytes, GROUP * PAGE);
 }
 
 #[test]
@@ -129,7 +147,7 @@ fn a_crash_at_any_change_leaves_the_old_size_or_the_new() {
     let mut sizes = [0, 0];
     for changes in 0.. {
         let device = device();
-        // Three bitmap pages, all but the first of them new.
+        // Three allocation groups, all but the first of them new.
         let format = FormatOptions { inodes: Some(512), pages: Some(20_000), ..Default::default() };
         ByteFs::format(&device, &format).expect("it can be formatted");
         device.lose_power_after(changes);

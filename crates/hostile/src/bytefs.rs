@@ -183,16 +183,16 @@ fn damage(device: &Ssd, input: &mut Input<'_>) {
         let kind = input.u8();
         let number = match kind % 8 {
             0 => 0,
-            1 => layout.inode_bitmap,
-            2 => layout.block_bitmap,
-            3 => layout.orphans,
+            1 => layout.inode_bitmap(0),
+            2 => layout.block_bitmap(0),
+            3 => u64::from(layout.orphans),
             // The inodes that are in use come first.
-            4 | 5 => layout.inode_table + input.below(2) as u32,
-            6 => layout.data + input.below(PAGES - u64::from(layout.data)) as u32,
+            4 | 5 => layout.inode_table(0) + input.below(2),
+            6 => layout.ag_data(0) + input.below(PAGES - layout.ag_data(0)),
             // The data pages that are in use come first.
-            _ => layout.data + input.below(64) as u32,
+            _ => layout.ag_data(0) + input.below(64),
         };
-        let mut page = read(device, u64::from(number));
+        let mut page = read(device, number);
         let at = usize::from(input.u16()) % PAGE;
         let width = 1_usize << (input.u8() % 4);
         let at = at / width * width;
@@ -201,7 +201,7 @@ fn damage(device: &Ssd, input: &mut Input<'_>) {
         if kind < 224 {
             renew_checksums(&mut page, number, &layout);
         }
-        device.write(Lpa(u64::from(number)), &page, Structure::Other).expect("writes");
+        device.write(Lpa(number), &page, Structure::Other).expect("writes");
     }
 }
 
@@ -213,7 +213,7 @@ fn read(device: &Ssd, number: u64) -> [u8; PAGE] {
 }
 
 /// Makes the checksums of whatever is on a page those of what is there now.
-fn renew_checksums(page: &mut [u8; PAGE], number: u32, layout: &Layout) {
+fn renew_checksums(page: &mut [u8; PAGE], number: u64, layout: &Layout) {
     if number == 0 {
         let (mut superblock, _) = Superblock::read_from_prefix(&page[..]).expect("a page holds it");
         superblock.crc = superblock.checksum().into();
@@ -221,8 +221,7 @@ fn renew_checksums(page: &mut [u8; PAGE], number: u32, layout: &Layout) {
         let state = SUPER_STATE_OFFSET..SUPER_STATE_OFFSET + LINE;
         let (line, _) = SuperState::read_from_prefix(&page[state.clone()]).expect("a page holds it");
         page[state].copy_from_slice(&line.encode());
-    } else if (layout.inode_table..layout.data).contains(&number) {
-        let first = (number - layout.inode_table) * (PAGE / (2 * LINE)) as u32;
+    } else if let Some(first) = layout.first_inode(number) {
         for (slot, inode) in page.chunks_exact_mut(2 * LINE).enumerate() {
             let ino = first + slot as u32;
             let (lower, upper) = inode.split_at_mut(LINE);
@@ -260,14 +259,14 @@ mod tests {
         let device = origin().fork().expect("memory");
         let layout = Layout::of(&Superblock::decode(&read(&device, 0), PAGES).expect("sound"));
         let (mut nodes, mut attributes) = (0, 0);
-        for number in 0..PAGES as u32 {
-            let before = read(&device, u64::from(number));
+        for number in 0..PAGES {
+            let before = read(&device, number);
             let mut after = before;
             renew_checksums(&mut after, number, &layout);
             assert!(before == after, "page {number}");
             let magic = u32::from_le_bytes(before[..4].try_into().expect("four bytes"));
-            nodes += u32::from(number >= layout.data && magic == NODE_MAGIC);
-            attributes += u32::from(number >= layout.data && magic == XATTR_MAGIC);
+            nodes += u32::from(number >= layout.ag_data(0) && magic == NODE_MAGIC);
+            attributes += u32::from(number >= layout.ag_data(0) && magic == XATTR_MAGIC);
         }
         assert!(nodes > 0 && attributes > 0, "{nodes} extent nodes, {attributes} pages of attributes");
         bytefs_image(&[]);
@@ -277,12 +276,12 @@ mod tests {
     fn damage_behind_renewed_checksums_is_found() {
         let device = origin().fork().expect("memory");
         let layout = Layout::of(&Superblock::decode(&read(&device, 0), PAGES).expect("sound"));
-        let number = u64::from(layout.inode_table);
+        let number = layout.inode_table(0);
         let mut page = read(&device, number);
         // The root's number of names.
         let at = 2 * LINE + std::mem::offset_of!(InodeLower, nlink);
         page[at] = 77;
-        renew_checksums(&mut page, layout.inode_table, &layout);
+        renew_checksums(&mut page, number, &layout);
         device.write(Lpa(number), &page, Structure::Other).expect("writes");
         let report = fsck::check(&device, &mut |_| ()).expect("the device is sound");
         assert!(

@@ -183,7 +183,7 @@ fn damage(image: &str) {
     let mut page = [0; PAGE_BYTES];
     device.read(Lpa(0), &mut page, Structure::Superblock).unwrap();
     let layout = Layout::of(&Superblock::decode(&page, device.capacity_pages()).unwrap());
-    let bitmap = Lpa(u64::from(layout.inode_bitmap));
+    let bitmap = Lpa(layout.inode_bitmap(0));
     device.write(bitmap, &[0; PAGE_BYTES], Structure::Bitmap).unwrap();
 }
 

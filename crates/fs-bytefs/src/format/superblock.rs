@@ -1,12 +1,9 @@
-//! The superblock's two parts, and where everything is that it speaks of.
+//! The superblock's two parts.
 
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{
-    FormatError, INODE_BYTES, INODES_PER_PAGE, LABEL_BYTES, LINE, MAGIC, MIN_PAGES, PAGE, SUPER_STATE_OFFSET,
-    VERSION,
-};
+use super::{FormatError, LABEL_BYTES, LINE, Layout, MAGIC, PAGE, SUPER_STATE_OFFSET, VERSION};
 
 /// Longest text of mount options in the superblock.
 pub const OPTION_BYTES: usize = 96;
@@ -25,32 +22,26 @@ pub struct Superblock {
     pub pages: U64,
     /// Inodes, number 0 included.
     pub inodes: U32,
-    /// First page of the inode bitmap.
-    pub inode_bitmap: U32,
-    /// First page of the block bitmap.
-    pub block_bitmap: U32,
+    /// Inodes of each allocation group.
+    pub ag_inodes: U32,
     /// First page of the orphan table.
     pub orphans: U32,
-    /// First page of the inode table.
-    pub inode_table: U32,
-    /// First page that files may use.
-    pub data: U32,
+    /// First page of the data journal.
+    pub journal: U32,
+    /// Pages of the data journal, its page of slots included; 0: there is none.
+    pub journal_pages: U32,
+    /// First page of the first allocation group's header.
+    pub first_header: U32,
     /// Creation time, ns since 1970.
     pub created_ns: I64,
     /// Random name of this file system.
     pub uuid: [u8; 16],
     /// Label, padded with NUL.
     pub label: [u8; LABEL_BYTES],
-    /// Pages set aside for the block bitmap: what it can grow to (`amphi resize`).
-    pub bitmap_pages: U32,
-    /// First page of the data journal.
-    pub journal: U32,
-    /// Pages of the data journal, its page of slots included; 0: there is none.
-    pub journal_pages: U32,
     /// Mount options that hold unless a mount says otherwise (`amphi tune -o`), as text, padded with NUL.
     pub options: [u8; OPTION_BYTES],
     /// Zero.
-    pub reserved: [u8; 40],
+    pub reserved: [u8; 52],
     /// CRC-32C of all before.
     pub crc: U32,
 }
@@ -93,18 +84,13 @@ impl Superblock {
             return Err(FormatError::Checksum("the superblock"));
         }
         let what = "the superblock";
-        let pages = sb.pages.get();
         if sb.page_bytes.get() as usize != PAGE {
             return Err(FormatError::Field(what, "page size"));
         }
-        if pages < MIN_PAGES || pages > device_pages || pages > u64::from(u32::MAX) {
+        if sb.pages.get() > device_pages {
             return Err(FormatError::Field(what, "size"));
         }
-        let layout = Layout::of(&sb);
-        let due = Layout::plan(pages, sb.inodes.get(), sb.bitmap_pages.get(), sb.journal_pages.get());
-        if layout != due || u64::from(layout.data) >= pages || pages > layout.pages_max() {
-            return Err(FormatError::Field(what, "layout"));
-        }
+        Layout::of(&sb).check()?;
         Ok(sb)
     }
 
@@ -119,14 +105,11 @@ impl Superblock {
     pub fn set_layout(&mut self, layout: &Layout) {
         self.pages = layout.pages.into();
         self.inodes = layout.inodes.into();
-        self.inode_bitmap = layout.inode_bitmap.into();
-        self.block_bitmap = layout.block_bitmap.into();
-        self.bitmap_pages = layout.bitmap_pages.into();
+        self.ag_inodes = layout.ag_inodes.into();
         self.orphans = layout.orphans.into();
-        self.inode_table = layout.inode_table.into();
         self.journal = layout.journal.into();
         self.journal_pages = layout.journal_pages.into();
-        self.data = layout.data.into();
+        self.first_header = layout.first_header.into();
     }
 
     /// The mount options without their padding.
@@ -175,109 +158,5 @@ impl SuperState {
 
     fn checksum(&self) -> u32 {
         crc32c::crc32c(&self.as_bytes()[..LINE - 4])
-    }
-}
-
-/// Where everything is, in pages from the start of the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// Pages in all.
-    pub pages: u64,
-    /// Inodes, number 0 included.
-    pub inodes: u32,
-    /// First page of the inode bitmap, one bit per inode.
-    pub inode_bitmap: u32,
-    /// First page of the block bitmap, one bit per page of the device.
-    pub block_bitmap: u32,
-    /// Pages set aside for it, also for pages that the file system may grow by.
-    pub bitmap_pages: u32,
-    /// First page of the orphan table, 4 B per slot.
-    pub orphans: u32,
-    /// First page of the inode table.
-    pub inode_table: u32,
-    /// First page of the data journal.
-    pub journal: u32,
-    /// Pages of the data journal, 0 for none.
-    pub journal_pages: u32,
-    /// First page that files may use.
-    pub data: u32,
-}
-
-/// Pages of the orphan table: room for 16,384 files that are open or cached but have no name.
-pub const ORPHAN_PAGES: u32 = 16;
-
-impl Layout {
-    /// The layout of a file system of `pages` pages with room for `inodes` inodes, `bitmap_pages` pages for the block bitmap, and a data journal
-    /// of `journal_pages` pages.
-    #[must_use]
-    pub fn plan(pages: u64, inodes: u32, bitmap_pages: u32, journal_pages: u32) -> Self {
-        let bits_per_page = (PAGE * 8) as u64;
-        let inode_bitmap = 1;
-        let block_bitmap = inode_bitmap + u64::from(inodes).div_ceil(bits_per_page);
-        let orphans = block_bitmap + u64::from(bitmap_pages);
-        let inode_table = orphans + u64::from(ORPHAN_PAGES);
-        let journal = inode_table + u64::from(inodes).div_ceil(INODES_PER_PAGE as u64);
-        let data = journal + u64::from(journal_pages);
-        let page = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        Self {
-            pages,
-            inodes,
-            inode_bitmap: page(inode_bitmap),
-            block_bitmap: page(block_bitmap),
-            bitmap_pages,
-            orphans: page(orphans),
-            inode_table: page(inode_table),
-            journal: page(journal),
-            journal_pages,
-            data: page(data),
-        }
-    }
-
-    /// What the superblock says.
-    #[must_use]
-    pub fn of(sb: &Superblock) -> Self {
-        Self {
-            pages: sb.pages.get(),
-            inodes: sb.inodes.get(),
-            inode_bitmap: sb.inode_bitmap.get(),
-            block_bitmap: sb.block_bitmap.get(),
-            bitmap_pages: sb.bitmap_pages.get(),
-            orphans: sb.orphans.get(),
-            inode_table: sb.inode_table.get(),
-            journal: sb.journal.get(),
-            journal_pages: sb.journal_pages.get(),
-            data: sb.data.get(),
-        }
-    }
-
-    /// Byte address of an inode's lower half; the upper half is the next line.
-    #[must_use]
-    pub fn inode_address(&self, ino: u32) -> u64 {
-        u64::from(self.inode_table) * PAGE as u64 + u64::from(ino) * INODE_BYTES as u64
-    }
-
-    /// Page that holds an inode, and its byte offset in it.
-    #[must_use]
-    pub fn inode_page(&self, ino: u32) -> (u64, usize) {
-        let at = self.inode_address(ino);
-        (at / PAGE as u64, (at % PAGE as u64) as usize)
-    }
-
-    /// Whether a byte address lies in the inode table.
-    #[must_use]
-    pub fn in_inode_table(&self, at: u64) -> bool {
-        (u64::from(self.inode_table)..u64::from(self.journal)).contains(&(at / PAGE as u64))
-    }
-
-    /// Most pages that the block bitmap has room for.
-    #[must_use]
-    pub fn pages_max(&self) -> u64 {
-        (u64::from(self.bitmap_pages) * (PAGE * 8) as u64).min(u64::from(u32::MAX))
-    }
-
-    /// Slots in the orphan table.
-    #[must_use]
-    pub const fn orphan_slots() -> u32 {
-        ORPHAN_PAGES * (PAGE / 4) as u32
     }
 }

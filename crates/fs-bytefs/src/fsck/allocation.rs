@@ -7,16 +7,19 @@ use super::bits::{Bits, CHUNK_BITS};
 use super::finding::FindingKind;
 use super::read::{Reader, Run};
 use super::state::State;
-use crate::format::{INODES_PER_PAGE, JournalSlot, LINE, Layout, ORPHAN_PAGES, PAGE, ROOT_INO};
+use crate::format::{AG_PAGES, INODES_PER_PAGE, JournalSlot, LINE, Layout, ORPHAN_PAGES, PAGE, ROOT_INO};
 
 /// Loads both bitmaps and the orphan table.
 pub(super) fn load<D: BlockPort>(state: &mut State, reader: &mut Reader<'_, D>) -> Result<(), FsckError> {
     let layout = state.layout;
     let State { inode_bits, block_bits, findings, .. } = state;
-    let mut bitmap = |first: u32, bits: &mut Bits, len: u64, what| {
-        let run = Run { first, pages: len.div_ceil(CHUNK_BITS) as u32 };
-        reader.read(&[run], Structure::Bitmap, &mut |_, page, bytes| match bytes {
-            Ok(bytes) => bits.load_page(u64::from(page - first), bytes),
+    let mut bitmap = |runs: &[Run], bits: &mut Bits, ag_bits: u64, what| {
+        reader.read(runs, Structure::Bitmap, &mut |ag, page, bytes| match bytes {
+            Ok(bytes) => {
+                let skipped = u64::from(page - runs[ag].first) * CHUNK_BITS;
+                let (first, count) = (ag as u64 * ag_bits + skipped, (ag_bits - skipped).min(CHUNK_BITS));
+                bits.load(first, count, bytes);
+            }
             Err(error) => {
                 findings.add(FindingKind::PageUnreadable {
                     page,
@@ -26,8 +29,12 @@ pub(super) fn load<D: BlockPort>(state: &mut State, reader: &mut Reader<'_, D>) 
             }
         })
     };
-    bitmap(layout.inode_bitmap, inode_bits, u64::from(layout.inodes), "the inode bitmap")?;
-    bitmap(layout.block_bitmap, block_bits, layout.pages, "the block bitmap")?;
+    let run = |first: u64, pages: u64| Run { first: first as u32, pages: pages as u32 };
+    let of_inodes: Vec<Run> =
+        (0..layout.ags()).map(|ag| run(layout.inode_bitmap(ag), layout.inode_bitmap_pages())).collect();
+    bitmap(&of_inodes, inode_bits, u64::from(layout.ag_inodes), "the inode bitmap")?;
+    let of_blocks: Vec<Run> = (0..layout.ags()).map(|ag| run(layout.block_bitmap(ag), 1)).collect();
+    bitmap(&of_blocks, block_bits, AG_PAGES, "the block bitmap")?;
     if !state.inode_bits.get(0) {
         state.findings.add(FindingKind::InodeZeroFree);
     }

@@ -21,18 +21,17 @@ impl Bits {
         Self { chunks: (0..chunks).map(|_| None).collect(), len }
     }
 
-    /// Takes over one bitmap page as read from the device; bits beyond the end are dropped.
-    pub fn load_page(&mut self, index: u64, page: &[u8; PAGE]) {
-        let Some(slot) = usize::try_from(index).ok().and_then(|i| self.chunks.get_mut(i)) else { return };
-        let mut chunk = Box::new([0_u64; CHUNK_WORDS]);
-        for (word, bytes) in chunk.iter_mut().zip(page.chunks_exact(8)) {
-            *word = bytes.iter().rev().fold(0, |acc, &b| acc << 8 | u64::from(b));
+    /// Takes over the first `count` bits of a bitmap page as read from the device, as those from `first`, a multiple of 64, on. Bits beyond the end are dropped.
+    pub fn load(&mut self, first: u64, count: u64, page: &[u8; PAGE]) {
+        let count = count.min(self.len.saturating_sub(first));
+        for (index, bytes) in (0..).zip(page.as_chunks::<8>().0) {
+            let word = u64::from_le_bytes(*bytes) & low_mask(count.saturating_sub(index * 64));
+            if word != 0
+                && let Some(held) = self.word_mut(first / 64 + index)
+            {
+                *held = word;
+            }
         }
-        let valid = (self.len - index * CHUNK_BITS).min(CHUNK_BITS);
-        for (i, word) in chunk.iter_mut().enumerate() {
-            *word &= low_mask(valid.saturating_sub(i as u64 * 64));
-        }
-        *slot = chunk.iter().any(|&w| w != 0).then_some(chunk);
     }
 
     /// The 64 bits from bit `64 * index` on.
@@ -203,8 +202,17 @@ mod tests {
     #[test]
     fn bits_beyond_the_end_are_dropped_on_loading() {
         let mut bits = Bits::new(70);
-        bits.load_page(0, &[0xff; PAGE]);
+        bits.load(0, CHUNK_BITS, &[0xff; PAGE]);
         assert_eq!(bits.count(), 70);
         assert!(bits.get(69) && !bits.get(70));
+    }
+
+    #[test]
+    fn a_part_of_a_page_is_loaded_where_it_belongs() {
+        let mut bits = Bits::new(2 * CHUNK_BITS);
+        let first = CHUNK_BITS - 512;
+        bits.load(first, 1024, &[0xff; PAGE]);
+        assert_eq!(bits.count(), 1024);
+        assert!(bits.get(first) && bits.get(first + 1023) && !bits.get(first - 1) && !bits.get(first + 1024));
     }
 }

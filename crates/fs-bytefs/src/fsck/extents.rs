@@ -142,7 +142,7 @@ fn leaf(state: &mut State, tree: &mut Tree, entries: &[Extent], from: Option<u64
             continue;
         }
         let end = file_page.saturating_add(u64::from(pages));
-        if !state.in_data_area(lba, pages) || end > FILE_PAGES_MAX {
+        if !state.layout.holds_data(lba, pages) || end > FILE_PAGES_MAX {
             tree.broken = true;
             state.findings.add(FindingKind::ExtentOutOfRange {
                 ino,
@@ -223,7 +223,7 @@ fn inner(
             });
             continue;
         }
-        if !state.in_data_area(page, 1) {
+        if !state.layout.holds_data(page, 1) {
             tree.broken = true;
             state.findings.add(FindingKind::ExtentOutOfRange {
                 ino,

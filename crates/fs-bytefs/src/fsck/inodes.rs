@@ -31,7 +31,7 @@ pub(super) fn check_table<D: BlockPort>(
         .words()
         .flat_map(pages_of)
         .filter(|&page| used_in_page(state, page) != 0)
-        .map(|page| page + state.layout.inode_table)
+        .map(|page| state.layout.inode_page(page * INODES_PER_PAGE as u32).0 as u32)
         .collect();
     let mut walk = Walk::default();
     let mut done = 0;
@@ -62,7 +62,7 @@ pub(super) fn check_marked_free<D: BlockPort>(
     let mut walk = Walk::default();
     let runs: Vec<Run> = wanted
         .iter()
-        .map(|&(ino, _)| Run { first: state.layout.inode_table + ino / INODES_PER_PAGE as u32, pages: 1 })
+        .map(|&(ino, _)| Run { first: state.layout.inode_page(ino).0 as u32, pages: 1 })
         .collect();
     reader.read(&runs, Structure::Inode, &mut |i, _, page| {
         let (ino, kind) = wanted[i];
@@ -81,7 +81,7 @@ pub(super) fn check_marked_free<D: BlockPort>(
     walk.run(state, reader)
 }
 
-/// Bits of the inodes of one table page.
+/// Bits of the inodes of one page of the table; pages are counted without what lies between the parts of the table.
 fn used_in_page(state: &State, page: u32) -> u32 {
     let word = state.inode_bits.word(u64::from(page) / 2);
     if page.is_multiple_of(2) { word as u32 } else { (word >> 32) as u32 }
@@ -106,11 +106,11 @@ fn inode_bytes(page: &Page, ino: u32) -> &[u8] {
 
 /// Inodes in use, number 0 excluded, in a page of the table.
 fn used_inodes(state: &State, page: u32) -> impl Iterator<Item = u32> + use<> {
-    let index = page - state.layout.inode_table;
-    let used = used_in_page(state, index);
+    let first = state.layout.first_inode(u64::from(page)).unwrap_or_default();
+    let used = used_in_page(state, first / INODES_PER_PAGE as u32);
     (0..INODES_PER_PAGE as u32)
         .filter(move |i| used >> i & 1 == 1)
-        .map(move |i| index * INODES_PER_PAGE as u32 + i)
+        .map(move |i| first + i)
         .filter(|&ino| ino != 0)
 }
 
@@ -200,7 +200,7 @@ fn attribute_page(state: &mut State, tree: &mut Tree, page: u32) {
     if page == 0 {
         return;
     }
-    if !state.in_data_area(page, 1) {
+    if !state.layout.holds_data(page, 1) {
         tree.broken = true;
         state.findings.add(FindingKind::ExtentOutOfRange {
             ino,
@@ -264,7 +264,7 @@ fn long_target(state: &mut State, tree: &mut Tree, size: u64, upper: &InodeUpper
     } else if upper.depth.get() != 0 || upper.count.get() == 0 || first.file_page.get() != 0 {
         "its page is missing"
     } else {
-        if state.in_data_area(first.lba.get(), 1) && !first.is_empty() {
+        if state.layout.holds_data(first.lba.get(), 1) && !first.is_empty() {
             state.long_targets.push(LongTarget { ino, page: first.lba.get(), bytes: size as u16 });
         }
         return;

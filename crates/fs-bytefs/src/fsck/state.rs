@@ -3,7 +3,7 @@
 use super::bits::{Bits, Claims};
 use super::contested::Contested;
 use super::finding::{EntryAt, FindingKind, Findings};
-use crate::format::{Extent, Layout, ROOT_INO, mode};
+use crate::format::{AG_PAGES, Extent, Layout, ROOT_INO, mode};
 
 /// What is known of one inode.
 #[derive(Clone, Copy, Debug, Default)]
@@ -165,7 +165,10 @@ pub(super) struct State {
 impl State {
     pub fn new(layout: Layout) -> Self {
         let mut claims = Claims::new(layout.pages);
-        claims.claim(0, u64::from(layout.data), |_, _| ());
+        for ag in 0..layout.ags() {
+            let first = ag * AG_PAGES;
+            claims.claim(first, layout.ag_data(ag) - first, |_, _| ());
+        }
         Self {
             layout,
             findings: Findings::default(),
@@ -179,7 +182,7 @@ impl State {
             inode_bits: Bits::new(u64::from(layout.inodes)),
             block_bits: Bits::new(layout.pages),
             orphans: 0,
-            next_page: u64::from(layout.data),
+            next_page: layout.ag_data(0),
             next_inode: ROOT_INO + 1,
             files: 0,
             symlinks: 0,
@@ -217,7 +220,7 @@ impl State {
         if self.findings.unreadable {
             return None;
         }
-        let mut pages = u64::from(self.layout.data)..self.layout.pages;
+        let mut pages = self.layout.ag_data(0)..self.layout.pages;
         let page = pages.find(|&page| !kept.get(page) && self.claims.bits.set(page));
         page.map(|page| page as u32)
     }
@@ -228,11 +231,6 @@ impl State {
         let ino = (self.next_inode..self.layout.inodes).find(free)?;
         self.next_inode = ino + 1;
         Some(ino)
-    }
-
-    /// Whether a run of pages lies in the data area.
-    pub fn in_data_area(&self, lba: u32, pages: u32) -> bool {
-        lba >= self.layout.data && u64::from(lba) + u64::from(pages) <= self.layout.pages
     }
 }
 

@@ -55,7 +55,7 @@ pub fn corrupt(image: &mut Image, random: &mut Random) {
             6 => corrupt_directory(image, random, ino),
             7 => {
                 let page = image.upper(FILE).xattr.get();
-                if (u64::from(image.layout.data)..image.layout.pages).contains(&u64::from(page)) {
+                if (u64::from(image.data())..image.layout.pages).contains(&u64::from(page)) {
                     image.page_mut(page)[random.below(64)] = random.next() as u8;
                 }
             }
@@ -95,7 +95,7 @@ fn scribble(image: &Image, random: &mut Random, bytes: &mut [u8]) {
 /// Changes the header or an entry of an extent node.
 fn corrupt_node(image: &mut Image, random: &mut Random) {
     let nodes: Vec<u32> =
-        (image.layout.data..image.layout.pages as u32).filter(|&page| image.is_node(page)).collect();
+        (image.data()..image.layout.pages as u32).filter(|&page| image.is_node(page)).collect();
     if nodes.is_empty() {
         return;
     }
@@ -128,7 +128,7 @@ fn corrupt_directory(image: &mut Image, random: &mut Random, ino: u32) {
     let root = image.upper(ino).root[0];
     if image.lower(ino).mode.get() & mode::TYPE != mode::DIRECTORY
         || u64::from(root.lba.get()) >= image.layout.pages
-        || root.lba.get() < image.layout.data
+        || root.lba.get() < image.data()
     {
         return;
     }

@@ -14,9 +14,9 @@ use amphi_fs_bytefs::fsck::{self, FindingKind, Report};
 use memory::Memory;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// Pages and inodes of every image made here.
+/// Pages and inodes of most images made here.
 pub const PAGES: u64 = 640;
-pub const INODES: u32 = 256;
+pub const INODES: u32 = 512;
 /// Pages of their data journal.
 pub const JOURNAL: u32 = 12;
 
@@ -67,11 +67,15 @@ impl Image {
 
     /// The same with `pages` pages and `inodes` inodes.
     pub fn empty_of(pages: u64, inodes: u32) -> Self {
-        let layout = Layout::plan(pages, inodes, pages.div_ceil(32_768) as u32, JOURNAL);
+        let layout = Layout::plan(
+            pages,
+            inodes.div_ceil(pages.div_ceil(AG_PAGES) as u32).next_multiple_of(512),
+            JOURNAL,
+        );
         let mut image = Self {
             bytes: vec![0; pages as usize * PAGE],
             layout,
-            next_page: layout.data,
+            next_page: layout.ag_data(0) as u32,
             dirs: BTreeMap::new(),
         };
         let mut sb = Superblock::new_zeroed();
@@ -86,8 +90,8 @@ impl Image {
         state.clean = 1.into();
         image.bytes[SUPER_STATE_OFFSET..SUPER_STATE_OFFSET + LINE].copy_from_slice(&state.encode());
         image.set_inode_bit(0, true);
-        for page in 0..layout.data {
-            image.set_block_bit(page, true);
+        for ag in 0..layout.ags() {
+            (ag * AG_PAGES..layout.ag_data(ag)).for_each(|page| image.set_block_bit(page as u32, true));
         }
         image
     }
@@ -157,9 +161,13 @@ impl Image {
 
     /// Takes `pages` consecutive free pages.
     pub fn take(&mut self, pages: u32) -> u32 {
-        let first = self.next_page;
-        self.next_page += pages;
-        assert!(u64::from(self.next_page) <= self.layout.pages, "the image is full");
+        let ag = u64::from(self.next_page) / AG_PAGES;
+        let places = [self.next_page, self.layout.ag_data(ag) as u32, self.layout.ag_data(ag + 1) as u32];
+        let first = places
+            .into_iter()
+            .find(|first| *first >= self.next_page && self.layout.holds_data(*first, pages));
+        let first = first.expect("the image has room");
+        self.next_page = first + pages;
         (first..first + pages).for_each(|page| self.set_block_bit(page, true));
         first
     }
@@ -354,21 +362,27 @@ impl Image {
         edit(header, &mut rest[..len]);
     }
 
-    fn set_bit(&mut self, first_page: u32, bit: u32, on: bool) {
-        let byte = &mut self.bytes[first_page as usize * PAGE + bit as usize / 8];
+    fn set_bit(&mut self, (page, bit): (u64, u64), on: bool) {
+        let byte = &mut self.bytes[page as usize * PAGE + bit as usize / 8];
         *byte = if on { *byte | 1 << (bit % 8) } else { *byte & !(1 << (bit % 8)) };
     }
 
     pub fn inode_bit(&self, ino: u32) -> bool {
-        self.bytes[self.layout.inode_bitmap as usize * PAGE + ino as usize / 8] >> (ino % 8) & 1 == 1
+        let (page, bit) = self.layout.inode_bit(ino);
+        self.bytes[page as usize * PAGE + bit as usize / 8] >> (bit % 8) & 1 == 1
     }
 
     pub fn set_inode_bit(&mut self, ino: u32, on: bool) {
-        self.set_bit(self.layout.inode_bitmap, ino, on);
+        self.set_bit(self.layout.inode_bit(ino), on);
     }
 
     pub fn set_block_bit(&mut self, page: u32, on: bool) {
-        self.set_bit(self.layout.block_bitmap, page, on);
+        self.set_bit(self.layout.block_bit(u64::from(page)), on);
+    }
+
+    /// First page that a file may use.
+    pub fn data(&self) -> u32 {
+        self.layout.ag_data(0) as u32
     }
 
     pub fn set_orphan(&mut self, slot: u32, ino: u32) {

@@ -93,10 +93,9 @@ impl<'d, D: BlockPort + WriteLog> Edit<'d, D> {
         Ok(changes)
     }
 
-    fn set_bit(&mut self, first_page: u32, bit: u64, on: bool) -> Result<bool, FsckError> {
-        let bits = (PAGE * 8) as u64;
-        let Some(bytes) = self.page(first_page + (bit / bits) as u32)? else { return Ok(false) };
-        let byte = &mut bytes[(bit % bits) as usize / 8];
+    fn set_bit(&mut self, (page, bit): (u64, u64), on: bool) -> Result<bool, FsckError> {
+        let Some(bytes) = self.page(page as u32)? else { return Ok(false) };
+        let byte = &mut bytes[bit as usize / 8];
         let mask = 1 << (bit % 8);
         let changes = (*byte & mask != 0) != on;
         *byte = if on { *byte | mask } else { *byte & !mask };
@@ -105,21 +104,21 @@ impl<'d, D: BlockPort + WriteLog> Edit<'d, D> {
 
     /// Marks an inode used.
     pub fn mark_inode(&mut self, ino: u32) -> Result<bool, FsckError> {
-        self.set_bit(self.layout.inode_bitmap, u64::from(ino), true)
+        self.set_bit(self.layout.inode_bit(ino), true)
     }
 
     /// Frees an inode, and blots it out, so that an entry which still names it does not make it look in use.
     pub fn free_inode(&mut self, ino: u32) -> Result<bool, FsckError> {
         let Some(bytes) = self.bytes_of(ino)? else { return Ok(false) };
         bytes.fill(0);
-        self.set_bit(self.layout.inode_bitmap, u64::from(ino), false)
+        self.set_bit(self.layout.inode_bit(ino), false)
     }
 
     /// Marks pages used or free.
     pub fn mark_pages(&mut self, first: u32, pages: u32, used: bool) -> Result<bool, FsckError> {
         let mut changes = false;
         for page in u64::from(first)..u64::from(first) + u64::from(pages) {
-            changes |= self.set_bit(self.layout.block_bitmap, page, used)?;
+            changes |= self.set_bit(self.layout.block_bit(page), used)?;
         }
         Ok(changes)
     }

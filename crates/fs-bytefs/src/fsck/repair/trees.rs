@@ -182,14 +182,14 @@ pub(super) fn gather<D: BlockPort + WriteLog>(
             extents.extend(entries.iter().filter(|extent| {
                 let (file_page, lba, pages) = parts(extent);
                 pages > 0
-                    && state.in_data_area(lba, pages)
+                    && state.layout.holds_data(lba, pages)
                     && file_page.saturating_add(u64::from(pages)) <= FILE_PAGES_MAX
             }));
             continue;
         }
         for pointer in entries {
             let page = pointer.lba.get();
-            if !state.in_data_area(page, 1) || !seen.insert(page) {
+            if !state.layout.holds_data(page, 1) || !seen.insert(page) {
                 continue;
             }
             let Some(bytes) = edit.look(page)? else { continue };
@@ -268,7 +268,7 @@ fn keeps_attributes<D: BlockPort + WriteLog>(
     ino: u32,
     page: u32,
 ) -> Result<bool, FsckError> {
-    if !state.in_data_area(page, 1) {
+    if !state.layout.holds_data(page, 1) {
         return Ok(false);
     }
     // A page that cannot be read now may be readable another time.
