@@ -27,6 +27,9 @@ const ATIMES_PER_COMMIT: usize = 32;
 
 /// The heart of a mounted file system.
 ///
+/// Inodes read between two looks at how many are cached.
+const LOADS_PER_LOOK: usize = 16;
+
 /// Lock order: `rename` → a directory's inode → its descendants' inodes → (bitmap groups and orphan lines, inside a commit). Two directories are
 /// locked in the order of their paths: an ancestor first, else by the number of where the paths part; what is in them by ascending number,
 /// directories before others.
@@ -64,6 +67,8 @@ pub struct Core<D: BlockPort + WriteLog> {
     /// Files with writes to come.
     pub dirty: DirtyFiles,
     sweep: AtomicUsize,
+    /// Inodes read from the device.
+    loads: AtomicUsize,
     /// The time at the last background write-back: near enough to tell days apart, and cheaper than a clock.
     pub recent: AtomicI64,
     failed: AtomicBool,
@@ -108,6 +113,7 @@ impl<D: BlockPort + WriteLog> Core<D> {
             rename: Mutex::new(()),
             dirty: DirtyFiles::default(),
             sweep: AtomicUsize::new(0),
+            loads: AtomicUsize::new(0),
             recent: AtomicI64::new(amphi_rt::time::wall_ns()),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -247,7 +253,8 @@ impl<D: BlockPort + WriteLog> Core<D> {
 
     /// Keeps the inode cache near its limit.
     fn shrink_inodes(&self) {
-        if self.icache.len() <= self.options.inode_cache {
+        let loaded = self.loads.fetch_add(1, Ordering::Relaxed);
+        if !loaded.is_multiple_of(LOADS_PER_LOOK) || self.icache.len() <= self.options.inode_cache {
             return;
         }
         let start = self.sweep.fetch_add(4, Ordering::Relaxed);

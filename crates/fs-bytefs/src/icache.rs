@@ -1,5 +1,8 @@
 //! The inode cache: radix trees keyed by inode number, one per shard (BY-9).
 //!
+//! Inodes whose numbers are neighbours share a shard, since mostly one task made them and works with them: what a processor locks and counts then stays in its
+//! own cache, as long as no other works with the same files.
+//!
 //! An inode leaves the cache only under its shard's lock and only when nobody else holds it; each departure counts up the shard's
 //! generation, so that a loader whose bytes may predate a departed inode's last update notices and loads again.
 
@@ -13,22 +16,25 @@ use crate::inode::Inode;
 use crate::radix::Radix;
 
 const SHARDS: usize = 64;
+/// Consecutive inodes in one shard: as many as a leaf of its tree has.
+const NEIGHBOURS: u32 = 64;
 
 #[derive(Default)]
 struct Shard {
     inodes: RwLock<Radix<Arc<Inode>>>,
+    /// How many there are. Changes with the lock held for writing.
+    len: AtomicUsize,
     departures: AtomicU64,
 }
 
 /// The cache.
 pub struct InodeCache {
     shards: Box<[Padded<Shard>]>,
-    len: Padded<AtomicUsize>,
 }
 
 impl Default for InodeCache {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Padded::default()).collect(), len: Padded::default() }
+        Self { shards: (0..SHARDS).map(|_| Padded::default()).collect() }
     }
 }
 
@@ -36,9 +42,19 @@ impl Default for InodeCache {
 #[derive(Clone, Copy)]
 pub struct Departures(u64);
 
+/// The shard of an inode, and its key there. Runs of inodes as far apart as the processors' areas lie in different shards, also while tasks go through
+/// theirs at one pace.
+const fn shard_and_key(ino: u32) -> (usize, u64) {
+    let (run, within) = (ino / NEIGHBOURS, ino % NEIGHBOURS);
+    let (round, turn) = (run / SHARDS as u32, run % SHARDS as u32);
+    let shift = round.wrapping_mul(0x9E37_79B1) >> (u32::BITS - SHARDS.ilog2());
+    ((turn ^ shift) as usize, (round * NEIGHBOURS + within) as u64)
+}
+
 impl InodeCache {
     fn place(&self, ino: u32) -> (&Shard, u64) {
-        (&self.shards[ino as usize % SHARDS], u64::from(ino) / SHARDS as u64)
+        let (number, key) = shard_and_key(ino);
+        (&self.shards[number], key)
     }
 
     /// The cached inode.
@@ -76,7 +92,7 @@ impl InodeCache {
         }
         let inode = Arc::new(inode);
         inodes.insert(key, Arc::clone(&inode));
-        self.len.fetch_add(1, Ordering::Relaxed);
+        shard.len.store(inodes.len(), Ordering::Relaxed);
         Some(inode)
     }
 
@@ -84,9 +100,9 @@ impl InodeCache {
     pub fn insert_new(&self, inode: Inode) -> Arc<Inode> {
         let (shard, key) = self.place(inode.ino);
         let inode = Arc::new(inode);
-        if shard.inodes.write().insert(key, Arc::clone(&inode)).is_none() {
-            self.len.fetch_add(1, Ordering::Relaxed);
-        }
+        let mut inodes = shard.inodes.write();
+        inodes.insert(key, Arc::clone(&inode));
+        shard.len.store(inodes.len(), Ordering::Relaxed);
         inode
     }
 
@@ -94,15 +110,14 @@ impl InodeCache {
     pub fn remove(&self, ino: u32) {
         let (shard, key) = self.place(ino);
         let mut inodes = shard.inodes.write();
-        if inodes.remove(key).is_some() {
-            self.len.fetch_sub(1, Ordering::Relaxed);
-        }
+        inodes.remove(key);
+        shard.len.store(inodes.len(), Ordering::Relaxed);
         shard.departures.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Inodes cached.
+    /// Inodes cached. Looks at every shard.
     pub fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+        self.shards.iter().map(|shard| shard.len.load(Ordering::Relaxed)).sum()
     }
 
     /// Calls `visit` with the cached inodes, those of shard `start` first, once round or until it breaks; without holding a lock of the cache meanwhile. Returns the shard to
@@ -134,7 +149,7 @@ impl InodeCache {
             let gone = before - inodes.len();
             if gone > 0 {
                 shard.departures.fetch_add(1, Ordering::AcqRel);
-                self.len.fetch_sub(gone, Ordering::Relaxed);
+                shard.len.store(inodes.len(), Ordering::Relaxed);
                 dropped += gone;
             }
         }
