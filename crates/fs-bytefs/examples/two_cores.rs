@@ -65,6 +65,16 @@ impl Place {
         self.fs.unlink(self.dir, Name::new(name.as_bytes())?)
     }
 
+    /// Makes a file of so many bytes, and writes all of it twice, which reaches what the device has besides the room that it shows.
+    fn fill(&self, name: &str, bytes: usize) -> Result<()> {
+        let ino = self.create(name)?;
+        for round in 1..=2 {
+            (0..bytes).step_by(1 << 20).try_for_each(|at| self.write(ino, at, &vec![round; 1 << 20]))?;
+        }
+        self.fs.forget(ino, 1);
+        Ok(())
+    }
+
     fn write(&self, ino: Ino, at: usize, data: &[u8]) -> Result<()> {
         self.fs.write(ino, at as u64, data, WriteMode::default(), &Cred::ROOT)?;
         self.fs.fsync(ino, false)
@@ -167,21 +177,26 @@ fn hand_over_ns() -> f64 {
 }
 
 /// A file system on a device whose memory has been touched, and as many directories as named.
-fn mounted(names: &[&str], inodes: u32) -> std::result::Result<Vec<Arc<Place>>, Box<dyn std::error::Error>> {
+fn mounted(
+    names: &[&str],
+    inodes: u32,
+    processors: &[CpuSet; 2],
+) -> std::result::Result<Vec<Arc<Place>>, Box<dyn std::error::Error>> {
     let device = Arc::new(Ssd::in_memory(&Profile::named("free")?, DEVICE_BYTES as u64));
     ByteFs::format(&*device, &FormatOptions { inodes: Some(inodes), ..FormatOptions::default() })?;
     let options = MountOptions { write_back_interval_ns: 0, ..MountOptions::default() };
     let fs = Arc::new(ByteFs::mount(device, options)?);
-    let root = Place { fs: Arc::clone(&fs), dir: Ino::ROOT };
-    let fill = root.create("fill")?;
-    // Twice as much as the device shows reaches what it has besides.
-    for round in 1..=2 {
-        for at in (0..DEVICE_BYTES / 10 * 9).step_by(1 << 20) {
-            root.write(fill, at, &vec![round; 1 << 20])?;
-        }
+    let root = || Place { fs: Arc::clone(&fs), dir: Ino::ROOT };
+    // Each processor its half: whoever filled all of the device would go on allocating where the other does.
+    for (processor, name) in processors.iter().copied().zip(["one", "two"]) {
+        let place = root();
+        let filling = task::spawn("fill", move || {
+            sched_setaffinity(None, &processor).expect("it is one that this process may use");
+            place.fill(name, DEVICE_BYTES / 20 * 9)
+        });
+        filling.join()?;
     }
-    fs.forget(fill, 1);
-    root.unlink("fill")?;
+    ["one", "two"].iter().try_for_each(|name| root().unlink(name))?;
     fs.trim_free(1)?;
     let place = |name: &&str| {
         let dir = fs.mkdir(Ino::ROOT, Name::new(name.as_bytes())?, 0o755, &Cred::ROOT)?.attr.ino;
@@ -194,7 +209,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let rounds = std::env::args().nth(1).map_or(Ok(ROUNDS), |rounds| rounds.parse())?;
     let inodes = std::env::args().nth(2).map_or(Ok(INODES), |inodes| inodes.parse())?;
     let processors = processors()?;
-    let (shared, apart) = (mounted(&["one", "two"], inodes)?, mounted(&["one"], inodes)?);
+    let (shared, apart) =
+        (mounted(&["one", "two"], inodes, &processors)?, mounted(&["one"], inodes, &processors)?);
     let ways: [Vec<&Arc<Place>>; 3] =
         [vec![&shared[0]], vec![&shared[0], &shared[1]], vec![&shared[0], &apart[0]]];
     let devices = [shared[0].fs.device(), apart[0].fs.device()];
