@@ -38,7 +38,8 @@ pub struct FormatOptions {
     pub label: String,
     /// Number of inodes, which is rounded up so that every allocation group has as many; `None`: one per 16 KB.
     pub inodes: Option<u32>,
-    /// Pages of the file system; `None`: all that the device has. The rest can be had later, with [`crate::tune::grow`].
+    /// Pages of the file system; `None`: all that the device has. The rest can be had later, with [`crate::tune::grow`]. What is too short for an allocation group
+    /// at the end is left.
     pub pages: Option<u64>,
     /// Pages of the data journal; 0: none; `None`: a thirty-second part, 64 MB at the most.
     pub journal_pages: Option<u32>,
@@ -173,8 +174,9 @@ pub fn format<D: BlockPort + WriteLog>(device: &D, options: &FormatOptions) -> R
     let unsuitable = |why: String| Err(MountError::Unsuitable(why));
     let layout = options.layout(device.capacity_pages());
     let pages = layout.pages;
-    if options.pages.is_some_and(|wanted| wanted > pages) {
-        return unsuitable(format!("it has {pages} pages, fewer than asked for"));
+    let capacity = device.capacity_pages();
+    if options.pages.is_some_and(|wanted| wanted > capacity) {
+        return unsuitable(format!("it has {capacity} pages, fewer than asked for"));
     }
     if pages < MIN_PAGES {
         return unsuitable(format!("it has {pages} pages, fewer than {MIN_PAGES}"));

@@ -138,8 +138,12 @@ fn a_rest_that_is_too_short_for_an_allocation_group_is_left() {
         assert_eq!(grown.after, GROUP * PAGE);
     }
     assert_eq!(assert_sound(&device, "grown").bytes, GROUP * PAGE);
-    ByteFs::format(&device, &FormatOptions::default()).expect("it can be formatted");
-    assert_eq!(assert_sound(&device, "made anew").bytes, GROUP * PAGE);
+    for pages in [Some(GROUP + 20), None] {
+        ByteFs::format(&device, &FormatOptions { pages, ..Default::default() }).expect("it can be formatted");
+        assert_eq!(assert_sound(&device, "made anew").bytes, GROUP * PAGE);
+    }
+    let more = FormatOptions { pages: Some(GROUP + 51), ..Default::default() };
+    assert!(matches!(ByteFs::format(&device, &more), Err(MountError::Unsuitable(_))));
 }
 
 #[test]
