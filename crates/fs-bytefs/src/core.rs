@@ -25,11 +25,11 @@ use crate::txtable::TxTable;
 /// Access times written by one transaction, a line each.
 const ATIMES_PER_COMMIT: usize = 32;
 
-/// The heart of a mounted file system.
-///
 /// Inodes read between two looks at how many are cached.
 const LOADS_PER_LOOK: usize = 16;
 
+/// The heart of a mounted file system.
+///
 /// Lock order: `rename` → a directory's inode → its descendants' inodes → (bitmap groups and orphan lines, inside a commit). Two directories are
 /// locked in the order of their paths: an ancestor first, else by the number of where the paths part; what is in them by ascending number,
 /// directories before others.

@@ -172,9 +172,9 @@ pub fn recover_log<D: WriteLog>(device: &D) -> amphi_device::Result<RecoverRepor
 /// [`MountError::Unsuitable`] if the device is too small or the label too long; [`MountError::Device`].
 pub fn format<D: BlockPort + WriteLog>(device: &D, options: &FormatOptions) -> Result<(), MountError> {
     let unsuitable = |why: String| Err(MountError::Unsuitable(why));
-    let layout = options.layout(device.capacity_pages());
-    let pages = layout.pages;
     let capacity = device.capacity_pages();
+    let layout = options.layout(capacity);
+    let pages = layout.pages;
     if options.pages.is_some_and(|wanted| wanted > capacity) {
         return unsuitable(format!("it has {capacity} pages, fewer than asked for"));
     }
@@ -195,7 +195,7 @@ pub fn format<D: BlockPort + WriteLog>(device: &D, options: &FormatOptions) -> R
     }
     recover_log(device)?;
     device.write(Lpa(0), &[0; PAGE], Structure::Superblock)?;
-    device.trim(Lpa(1), device.capacity_pages() - 1)?;
+    device.trim(Lpa(1), capacity - 1)?;
     device.flush()?;
     for ag in 0..layout.ags() {
         write_block_bitmap(device, &layout, ag)?;

@@ -23,6 +23,8 @@ struct Slot {
     at: AtomicU64,
 }
 
+const _: () = assert!(size_of::<Slot>() == 16);
+
 impl Slot {
     /// When transaction `number` was committed, if the slot is its.
     #[inline]
