@@ -1,0 +1,36 @@
+//! How one side wakes the other: a futex between processes, which front ends bring, or tasks of one program.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use amphi_rt::sync::{Condvar, Mutex};
+
+/// Sleeping on a word of the shared memory.
+pub trait Bell: Send + Sync {
+    /// Sleeps while the word holds `seen`, for `limit_ns` at the most. May return early.
+    fn sleep(&self, word: &AtomicU32, seen: u32, limit_ns: u64);
+
+    /// Wakes all who sleep on the word. The caller has changed it.
+    fn wake(&self, word: &AtomicU32);
+}
+
+/// Wakes tasks of this program, in real or in virtual time.
+#[derive(Debug, Default)]
+pub struct TaskBell {
+    asleep: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Bell for TaskBell {
+    fn sleep(&self, word: &AtomicU32, seen: u32, limit_ns: u64) {
+        let mut asleep = self.asleep.lock();
+        if word.load(Ordering::SeqCst) == seen {
+            let _timed_out = self.woken.wait_for(&mut asleep, Duration::from_nanos(limit_ns));
+        }
+    }
+
+    fn wake(&self, _word: &AtomicU32) {
+        drop(self.asleep.lock());
+        self.woken.notify_all();
+    }
+}

@@ -1,0 +1,597 @@
+//! What each command does to the file system.
+
+use std::borrow::Cow;
+
+use amphi_vfs::{
+    Attr, Cred, DirEntry, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, SetAttr, SetTime,
+    TimeSpec, WriteMode,
+};
+use zerocopy::IntoBytes;
+
+use crate::command::{At, Command, Create, Malformed, OpenHow};
+use crate::format::{Attributes, Change, Completion, ListedName, Space, Span, Submission, change, kind};
+use crate::handles::OpenFile;
+use crate::memory::Payload;
+use crate::session::{Caller, Session, Watcher};
+use crate::status::{Refusal, status};
+use crate::walk::{Held, Walk};
+
+type Result<T> = std::result::Result<T, Refusal>;
+
+/// Bytes that a copy between two files moves at a time.
+const COPY_BYTES: usize = 128 << 10;
+
+/// What a command came to.
+#[derive(Default)]
+struct Done {
+    value: u64,
+    other: u64,
+    len: u32,
+    attr: Option<Attr>,
+}
+
+impl Done {
+    fn value(value: u64) -> Self {
+        Self { value, ..Self::default() }
+    }
+
+    fn bytes(len: usize) -> Self {
+        Self { value: len as u64, len: len as u32, ..Self::default() }
+    }
+
+    fn attr(attr: Attr) -> Self {
+        Self { attr: Some(attr), ..Self::default() }
+    }
+}
+
+impl<F: FileSystem, W: Watcher> Session<F, W> {
+    /// Carries out one command of `caller`, a copy of what the client submitted, whose names and data are in `payload`.
+    pub fn execute(&self, caller: &mut Caller, raw: &Submission, payload: Payload<'_>) -> Completion {
+        let decoded = Command::decode(raw, payload.len() as u32).map_err(Refusal::from);
+        match decoded.and_then(|command| self.carry_out(caller, command, payload)) {
+            Ok(done) => Completion {
+                value: done.value.into(),
+                other: done.other.into(),
+                len: done.len.into(),
+                attributes: done.attr.as_ref().map_or_else(Attributes::default, attributes),
+                ..Completion::default()
+            },
+            Err(refusal) => Completion { status: status(&refusal).into(), ..Completion::default() },
+        }
+    }
+
+    fn carry_out(&self, caller: &mut Caller, command: Command, payload: Payload<'_>) -> Result<Done> {
+        let Caller { cred, first, second } = caller;
+        let part = |span: Span| part(payload, span);
+        match command {
+            Command::Open { at, how } => {
+                take(part(at.path)?, first);
+                self.open(cred, at, first, how)
+            }
+            Command::Close { handle } => self.handles.remove(handle).map(|_closed| Done::default()),
+            Command::Read { handle, offset, data, direct } => {
+                let file = self.handles.get(handle)?;
+                if !file.read {
+                    return Err(Refusal::BadHandle);
+                }
+                Ok(Done::bytes(self.fs().read(file.ino, offset, part(data)?.data_mut(), direct)?))
+            }
+            Command::Write { handle, offset, data, mode } => {
+                let file = self.handles.get(handle)?;
+                if !file.write {
+                    return Err(Refusal::BadHandle);
+                }
+                let written = self.fs().write(file.ino, offset, part(data)?.data(), mode, cred);
+                self.watcher.inode(file.ino);
+                let end = if mode.append { self.fs().getattr(file.ino)?.size } else { 0 };
+                Ok(Done { other: end, ..Done::bytes(written?) })
+            }
+            Command::SyncFile { handle, data_only } => {
+                self.fs().fsync(self.handles.get(handle)?.ino, data_only)?;
+                Ok(Done::default())
+            }
+            Command::Attributes { at } => {
+                take(part(at.path)?, first);
+                self.with(cred, at, first, |_, attr| Ok(Done::attr(attr)))
+            }
+            Command::SetAttributes { at, change } => {
+                take(part(at.path)?, first);
+                let change = set_attr(part(change)?)?;
+                self.set_attributes(cred, at, first, &change)
+            }
+            Command::Unlink { at } => {
+                take(part(at.path)?, first);
+                self.remove(cred, at, first, |dir, name, cred| self.checked.unlink(dir, name, cred))
+            }
+            Command::RemoveDirectory { at } => {
+                take(part(at.path)?, first);
+                self.remove(cred, at, first, |dir, name, cred| self.checked.rmdir(dir, name, cred))
+            }
+            Command::Rename { from, to, mode } => {
+                take(part(from.path)?, first);
+                take(part(to.path)?, second);
+                self.rename(cred, (from, first), (to, second), mode)
+            }
+            Command::MakeDirectory { at, create } => {
+                take(part(at.path)?, first);
+                cred.umask = create.umask;
+                self.make(cred, at, first, true, |dir, name| {
+                    Ok(self.checked.mkdir(dir, name, create.mode, cred)?.attr)
+                })
+            }
+            Command::Symlink { at, target } => {
+                take(part(at.path)?, first);
+                take(part(target)?, second);
+                self.make(cred, at, first, false, |dir, name| {
+                    Ok(self.checked.symlink(dir, name, second, cred)?.attr)
+                })
+            }
+            Command::ReadLink { at, data } => {
+                take(part(at.path)?, first);
+                let into = part(data)?;
+                self.with(cred, at, first, |found, _| {
+                    let target = self.fs().readlink(found)?;
+                    let len = target.len().min(into.len());
+                    into.put(&target[..len]);
+                    Ok(Done::bytes(len))
+                })
+            }
+            Command::Link { from, to } => {
+                take(part(from.path)?, first);
+                take(part(to.path)?, second);
+                self.link(cred, (from, first), (to, second))
+            }
+            Command::List { handle, cookie, data } => {
+                let file = self.handles.get(handle)?;
+                if !file.read || file.file_type != FileType::Directory {
+                    return Err(Refusal::BadHandle);
+                }
+                self.list(file.ino, cookie, part(data)?)
+            }
+            Command::Allocate { handle, offset, length, what } => {
+                let file = self.handles.get(handle)?;
+                if !file.write {
+                    return Err(Refusal::BadHandle);
+                }
+                let allocated = self.fs().allocate(file.ino, offset, length, what, cred);
+                self.watcher.inode(file.ino);
+                Ok(allocated.map(|()| Done::default())?)
+            }
+            Command::Seek { handle, offset, what } => {
+                Ok(Done::value(self.fs().seek(self.handles.get(handle)?.ino, offset, what)?))
+            }
+            Command::Access { at, wanted } => {
+                take(part(at.path)?, first);
+                self.with(cred, at, first, |found, attr| {
+                    self.checked.access(found, wanted, cred)?;
+                    Ok(Done::attr(attr))
+                })
+            }
+            Command::GetXattr { at, name, data } => {
+                take(part(at.path)?, first);
+                take(part(name)?, second);
+                let into = part(data)?;
+                self.with(cred, at, first, |found, _| {
+                    answer(&self.checked.getxattr(found, second, cred)?, into)
+                })
+            }
+            Command::SetXattr { at, name, data, mode } => {
+                take(part(at.path)?, first);
+                take(part(name)?, second);
+                let value = part(data)?.to_vec();
+                self.with(cred, at, first, |found, _| {
+                    self.checked.setxattr(found, second, &value, mode, cred)?;
+                    self.watcher.inode(found);
+                    Ok(Done::default())
+                })
+            }
+            Command::ListXattr { at, data } => {
+                take(part(at.path)?, first);
+                let into = part(data)?;
+                self.with(cred, at, first, |found, _| {
+                    let mut list = Vec::new();
+                    for name in self.checked.listxattr(found, cred)? {
+                        list.extend_from_slice(&name);
+                        list.push(0);
+                    }
+                    answer(&list, into)
+                })
+            }
+            Command::RemoveXattr { at, name } => {
+                take(part(at.path)?, first);
+                take(part(name)?, second);
+                self.with(cred, at, first, |found, _| {
+                    self.checked.removexattr(found, second, cred)?;
+                    self.watcher.inode(found);
+                    Ok(Done::default())
+                })
+            }
+            Command::Space { data } => {
+                let space = self.fs().statfs()?;
+                let space = Space {
+                    blocks: space.blocks.into(),
+                    blocks_free: space.blocks_free.into(),
+                    blocks_available: space.blocks_available.into(),
+                    inodes: space.inodes.into(),
+                    inodes_free: space.inodes_free.into(),
+                    block_bytes: space.block_bytes.into(),
+                    name_bytes_max: space.name_bytes_max.into(),
+                };
+                answer(space.as_bytes(), part(data)?)
+            }
+            Command::Sync => Ok(self.fs().sync().map(|()| Done::default())?),
+            Command::Copy { from, offset, to, to_offset, length } => {
+                self.copy(cred, (from, offset), (to, to_offset), length)
+            }
+        }
+    }
+
+    fn open(&self, cred: &mut Cred, at: At, path: &[u8], how: OpenHow) -> Result<Done> {
+        if let Some(create) = how.create {
+            cred.umask = create.umask;
+        }
+        let mut opened = None;
+        let start = self.start(at.dir, &mut opened)?;
+        let mut walk = Walk::new(&self.checked, cred);
+        let (found, attr, made) = match how.create {
+            Some(create) if how.unnamed => {
+                let (dir, _) = walk.file(start, path, at.follow)?;
+                let attr = self.checked.tmpfile(dir.ino, create.mode, cred)?.attr;
+                (Held::found(&**self.fs(), attr.ino), attr, true)
+            }
+            Some(create) => self.find_or_make(&mut walk, start, path, at.follow, (how, create))?,
+            None => {
+                let (found, attr) = walk.file(start, path, at.follow)?;
+                (found, attr, false)
+            }
+        };
+        match attr.file_type {
+            FileType::Directory if how.write || how.truncate || how.create.is_some() => {
+                return Err(Error::IsDirectory.into());
+            }
+            FileType::Directory => {}
+            _ if how.directory => return Err(Error::NotDirectory.into()),
+            FileType::Symlink => return Err(Refusal::LinkLoop),
+            FileType::Regular => {}
+            // Pipes, sockets and devices are the kernel's to open.
+            _ => return Err(Refusal::Outside),
+        }
+        if made {
+            // Who makes a file may use it whatever its mode says.
+            return self.keep(found.ino, attr, how, true);
+        }
+        let truncate = how.truncate && attr.file_type == FileType::Regular;
+        let flags = OpenFlags { write: how.write, truncate, ..OpenFlags::default() };
+        self.checked.open(found.ino, how.read, flags, cred)?;
+        if truncate {
+            self.watcher.inode(found.ino);
+        }
+        let kept = self.fs().getattr(found.ino).map_err(Refusal::from);
+        let kept = kept.and_then(|attr| self.keep(found.ino, attr, how, false));
+        self.fs().release(found.ino);
+        kept
+    }
+
+    /// Puts a file that may be opened into the table.
+    fn keep(&self, ino: Ino, attr: Attr, how: OpenHow, made: bool) -> Result<Done> {
+        let file = OpenFile::new(self.fs(), ino, attr.file_type, how.read, how.write)?;
+        let value = self.handles.insert(file)?;
+        Ok(Done { value, other: u64::from(made), attr: Some(attr), ..Done::default() })
+    }
+
+    /// The file that `path` names, made if it is not there; and whether it was made.
+    fn find_or_make<'f>(
+        &'f self,
+        walk: &mut Walk<'f, F>,
+        mut start: Held<'f, F>,
+        path: &[u8],
+        follow: bool,
+        (how, create): (OpenHow, Create),
+    ) -> Result<(Held<'f, F>, Attr, bool)> {
+        let mut path = Cow::Borrowed(path);
+        loop {
+            let last = walk.last(start, &path)?;
+            if last.must_be_directory || last.is_dots() {
+                return Err(Error::IsDirectory.into());
+            }
+            let (dir, name) = (last.dir.ino, last.name()?);
+            let next = match self.checked.lookup(dir, name, walk.cred()) {
+                Ok(_) if how.exclusive => return Err(Error::Exists.into()),
+                Ok(entry) => {
+                    let found = Held::found(&**self.fs(), entry.attr.ino);
+                    if entry.attr.file_type != FileType::Symlink || !follow {
+                        return Ok((found, entry.attr, false));
+                    }
+                    walk.target(entry.attr.ino)?
+                }
+                Err(Error::NotFound) => {
+                    match self.checked.create(dir, name, FileType::Regular, create.mode, 0, walk.cred()) {
+                        Ok(entry) => {
+                            self.watcher.name(dir, name);
+                            return Ok((Held::found(&**self.fs(), entry.attr.ino), entry.attr, true));
+                        }
+                        // Somebody was faster.
+                        Err(Error::Exists) if !how.exclusive => name.bytes().to_vec(),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            };
+            start = last.into_dir();
+            path = Cow::Owned(next);
+        }
+    }
+
+    /// Does something with the file that a path names.
+    fn with(
+        &self,
+        cred: &Cred,
+        at: At,
+        path: &[u8],
+        act: impl FnOnce(Ino, Attr) -> Result<Done>,
+    ) -> Result<Done> {
+        let mut opened = None;
+        let start = self.start(at.dir, &mut opened)?;
+        let (found, attr) = Walk::new(&self.checked, cred).file(start, path, at.follow)?;
+        act(found.ino, attr)
+    }
+
+    fn set_attributes(&self, cred: &Cred, at: At, path: &[u8], change: &SetAttr) -> Result<Done> {
+        let cuts = SetAttr { size: change.size, ..SetAttr::default() };
+        if path.is_empty() && at.dir != 0 && *change == cuts {
+            // Whoever has a file open for writing may change its length.
+            let file = self.handles.get(at.dir)?;
+            if !file.write {
+                return Err(Refusal::BadHandle);
+            }
+            let changed = self.fs().setattr(file.ino, change, cred);
+            self.watcher.inode(file.ino);
+            return Ok(Done::attr(changed?));
+        }
+        self.with(cred, at, path, |found, _| {
+            let attr = self.checked.setattr(found, change, cred)?;
+            self.watcher.inode(found);
+            Ok(Done::attr(attr))
+        })
+    }
+
+    /// Removes a name by `remove`.
+    fn remove(
+        &self,
+        cred: &Cred,
+        at: At,
+        path: &[u8],
+        remove: impl FnOnce(Ino, Name<'_>, &Cred) -> amphi_vfs::Result<()>,
+    ) -> Result<Done> {
+        let mut opened = None;
+        let start = self.start(at.dir, &mut opened)?;
+        let last = Walk::new(&self.checked, cred).last(start, path)?;
+        let (dir, name) = (last.dir.ino, last.name()?);
+        let victim = self.fs().lookup(dir, name)?.attr;
+        let _held = Held::found(&**self.fs(), victim.ino);
+        if last.must_be_directory && victim.file_type != FileType::Directory {
+            return Err(Error::NotDirectory.into());
+        }
+        remove(dir, name, cred)?;
+        self.watcher.name(dir, name);
+        self.watcher.inode(victim.ino);
+        Ok(Done::default())
+    }
+
+    /// Makes something by `make`.
+    fn make(
+        &self,
+        cred: &Cred,
+        at: At,
+        path: &[u8],
+        directory: bool,
+        make: impl FnOnce(Ino, Name<'_>) -> amphi_vfs::Result<Attr>,
+    ) -> Result<Done> {
+        let mut opened = None;
+        let start = self.start(at.dir, &mut opened)?;
+        let last = Walk::new(&self.checked, cred).last(start, path)?;
+        if last.is_dots() {
+            return Err(Error::Exists.into());
+        }
+        if last.must_be_directory && !directory {
+            return Err(Error::NotFound.into());
+        }
+        let (dir, name) = (last.dir.ino, last.name()?);
+        let attr = make(dir, name)?;
+        // The command's answer names nothing that the client could hold on to.
+        self.fs().forget(attr.ino, 1);
+        self.watcher.name(dir, name);
+        Ok(Done::attr(attr))
+    }
+
+    fn rename(
+        &self,
+        cred: &Cred,
+        (from, first): (At, &[u8]),
+        (to, second): (At, &[u8]),
+        mode: RenameMode,
+    ) -> Result<Done> {
+        let (mut opened, mut other) = (None, None);
+        let start = self.start(from.dir, &mut opened)?;
+        let source = Walk::new(&self.checked, cred).last(start, first)?;
+        let start = self.start(to.dir, &mut other)?;
+        let target = Walk::new(&self.checked, cred).last(start, second)?;
+        let (from, name) = (source.dir.ino, source.name()?);
+        let (to, new_name) = (target.dir.ino, target.name()?);
+        let moved = self.fs().lookup(from, name)?.attr;
+        let _held = Held::found(&**self.fs(), moved.ino);
+        let must_be_directory = source.must_be_directory || target.must_be_directory;
+        if must_be_directory && moved.file_type != FileType::Directory {
+            return Err(Error::NotDirectory.into());
+        }
+        let replaced = self.fs().lookup(to, new_name).ok();
+        let _held_too = replaced.map(|entry| Held::found(&**self.fs(), entry.attr.ino));
+        self.checked.rename(from, name, to, new_name, mode, cred)?;
+        self.watcher.name(from, name);
+        self.watcher.name(to, new_name);
+        self.watcher.inode(moved.ino);
+        if let Some(replaced) = replaced {
+            self.watcher.inode(replaced.attr.ino);
+        }
+        Ok(Done::default())
+    }
+
+    fn link(&self, cred: &Cred, (from, first): (At, &[u8]), (to, second): (At, &[u8])) -> Result<Done> {
+        let (mut opened, mut other) = (None, None);
+        let start = self.start(from.dir, &mut opened)?;
+        let (source, attr) = Walk::new(&self.checked, cred).file(start, first, from.follow)?;
+        let start = self.start(to.dir, &mut other)?;
+        let target = Walk::new(&self.checked, cred).last(start, second)?;
+        if attr.file_type == FileType::Directory {
+            return Err(Error::NotPermitted.into());
+        }
+        if target.must_be_directory {
+            return Err(Error::NotFound.into());
+        }
+        let (dir, name) = (target.dir.ino, target.name()?);
+        let attr = self.checked.link(source.ino, dir, name, cred)?.attr;
+        self.fs().forget(attr.ino, 1);
+        self.watcher.name(dir, name);
+        self.watcher.inode(attr.ino);
+        Ok(Done::attr(attr))
+    }
+
+    fn list(&self, dir: Ino, cookie: u64, into: Payload<'_>) -> Result<Done> {
+        let (mut used, mut next, mut full) = (0, cookie, false);
+        self.fs().readdir(dir, cookie, &mut |entry: DirEntry<'_>| {
+            let head = ListedName {
+                ino: entry.ino.0.into(),
+                next: entry.next_cookie.into(),
+                kind: kind_of(entry.file_type).into(),
+                len: (entry.name.len() as u16).into(),
+                zero: 0.into(),
+            };
+            let len = (size_of::<ListedName>() + entry.name.len()).next_multiple_of(8);
+            let room = into.part(used as u32, len as u32);
+            full = room.is_none();
+            let Some(room) = room else { return false };
+            room.put(head.as_bytes());
+            let behind = (len - size_of::<ListedName>()) as u32;
+            if let Some(room) = room.part(size_of::<ListedName>() as u32, behind) {
+                room.put(entry.name);
+            }
+            used += len;
+            next = entry.next_cookie;
+            true
+        })?;
+        if full && used == 0 {
+            return Err(Error::BufferTooSmall.into());
+        }
+        Ok(Done { other: next, ..Done::bytes(used) })
+    }
+
+    fn copy(&self, cred: &Cred, from: (u64, u64), to: (u64, u64), length: u64) -> Result<Done> {
+        let (source, target) = (self.handles.get(from.0)?, self.handles.get(to.0)?);
+        if !source.read || !target.write {
+            return Err(Refusal::BadHandle);
+        }
+        let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(length).unwrap_or(COPY_BYTES))];
+        let mut copied = 0;
+        while copied < length {
+            let most = buffer.len().min(usize::try_from(length - copied).unwrap_or(COPY_BYTES));
+            let (Some(at), Some(there)) = (from.1.checked_add(copied), to.1.checked_add(copied)) else {
+                return Err(Error::TooLarge.into());
+            };
+            let got = self.fs().read(source.ino, at, &mut buffer[..most], false)?;
+            if got == 0 {
+                break;
+            }
+            match self.fs().write(target.ino, there, &buffer[..got], WriteMode::default(), cred) {
+                Ok(_) => copied += got as u64,
+                // What was copied counts, as for a write that runs out of room.
+                Err(_) if copied > 0 => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.watcher.inode(target.ino);
+        Ok(Done::value(copied))
+    }
+}
+
+/// A part of the payload. Spans were checked against all of it.
+fn part(payload: Payload<'_>, span: Span) -> Result<Payload<'_>> {
+    payload.part(span.at.get(), span.len.get()).ok_or(Malformed("a span outside the payload").into())
+}
+
+/// Copies names out, before anything of them is looked at.
+fn take(from: Payload<'_>, into: &mut Vec<u8>) {
+    into.clear();
+    into.resize(from.len(), 0);
+    from.take(into);
+}
+
+/// Answers with bytes, or with how many there are if there is no room at all.
+fn answer(bytes: &[u8], into: Payload<'_>) -> Result<Done> {
+    if into.is_empty() {
+        return Ok(Done::value(bytes.len() as u64));
+    }
+    if bytes.len() > into.len() {
+        return Err(Error::BufferTooSmall.into());
+    }
+    into.put(bytes);
+    Ok(Done::bytes(bytes.len()))
+}
+
+const fn kind_of(file_type: FileType) -> u16 {
+    match file_type {
+        FileType::Regular => kind::REGULAR,
+        FileType::Directory => kind::DIRECTORY,
+        FileType::Symlink => kind::SYMLINK,
+        FileType::Fifo => kind::FIFO,
+        FileType::Socket => kind::SOCKET,
+        FileType::CharDevice => kind::CHAR,
+        FileType::BlockDevice => kind::BLOCK,
+    }
+}
+
+fn attributes(attr: &Attr) -> Attributes {
+    Attributes {
+        ino: attr.ino.0.into(),
+        size: attr.size.into(),
+        blocks: attr.blocks.into(),
+        atime: attr.atime.ns.into(),
+        mtime: attr.mtime.ns.into(),
+        ctime: attr.ctime.ns.into(),
+        generation: attr.generation.into(),
+        nlink: attr.nlink.into(),
+        uid: attr.uid.into(),
+        gid: attr.gid.into(),
+        rdev: attr.rdev.into(),
+        mode: attr.mode.into(),
+        kind: kind_of(attr.file_type).into(),
+    }
+}
+
+/// The change that the data of a command ask for.
+fn set_attr(data: Payload<'_>) -> Result<SetAttr> {
+    let mut raw = [0; size_of::<Change>()];
+    if data.len() != raw.len() {
+        return Err(Malformed("a change of attributes is 40 bytes long").into());
+    }
+    data.take(&mut raw);
+    let asked: Change = zerocopy::transmute!(raw);
+    let which = asked.which.get();
+    let time = |given, now, ns: i64| match (which & given != 0, which & now != 0) {
+        (false, false) => Ok(None),
+        (true, false) => Ok(Some(SetTime::At(TimeSpec { ns }))),
+        (false, true) => Ok(Some(SetTime::Now)),
+        (true, true) => Err(Malformed("a time that is given and now")),
+    };
+    if which & !change::ALL != 0 || which & change::MODE != 0 && asked.mode.get() > 0o7777 {
+        return Err(Malformed("an unknown attribute").into());
+    }
+    Ok(SetAttr {
+        mode: (which & change::MODE != 0).then(|| asked.mode.get() as u16),
+        uid: (which & change::UID != 0).then(|| asked.uid.get()),
+        gid: (which & change::GID != 0).then(|| asked.gid.get()),
+        size: (which & change::SIZE != 0).then(|| asked.size.get()),
+        atime: time(change::ATIME, change::ATIME_NOW, asked.atime.get())?,
+        mtime: time(change::MTIME, change::MTIME_NOW, asked.mtime.get())?,
+        ctime: None,
+    })
+}
