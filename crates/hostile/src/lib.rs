@@ -9,10 +9,12 @@ mod bytefs;
 mod commands;
 mod image;
 mod input;
+mod queue;
 
 pub use bytefs::bytefs_image;
 pub use commands::commands;
 pub use image::image;
+pub use queue::queue;
 
 use amphi_ssd::Profile;
 

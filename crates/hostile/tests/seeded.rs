@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use amphi_hostile::{bytefs_image, commands, image};
+use amphi_hostile::{bytefs_image, commands, image, queue};
 
 /// Bytes of a seed (SplitMix64).
 fn bytes(seed: u64) -> Vec<u8> {
@@ -48,4 +48,9 @@ fn any_commands_are_refused_or_obeyed() {
 #[test]
 fn damaged_file_systems_are_refused_or_used() {
     run(bytefs_image, 600);
+}
+
+#[test]
+fn any_client_of_a_queue_is_answered_or_given_up() {
+    run(queue, 20_000);
 }

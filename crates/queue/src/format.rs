@@ -282,7 +282,8 @@ pub mod op {
     pub const SPACE: u16 = 23;
     /// Makes everything durable.
     pub const SYNC: u16 = 24;
-    /// Copies `length` bytes at `offset` of `handle` to `argument` of `other`.
+    /// Copies `length` bytes at `offset` of `handle` to `argument` of `other`. The answer says how many, fewer at the end of a file
+    /// and after 16 MiB.
     pub const COPY: u16 = 25;
 }
 

@@ -20,6 +20,8 @@ type Result<T> = std::result::Result<T, Refusal>;
 
 /// Bytes that a copy between two files moves at a time.
 const COPY_BYTES: usize = 128 << 10;
+/// Bytes that one command copies at the most, so that none keeps a server's thread: holes may be as long as a file can be.
+const COPY_BYTES_MAX: u64 = 16 << 20;
 
 /// What a command came to.
 #[derive(Default)]
@@ -490,6 +492,7 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         if !source.read || !target.write {
             return Err(Refusal::BadHandle);
         }
+        let length = length.min(COPY_BYTES_MAX);
         let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(length).unwrap_or(COPY_BYTES))];
         let mut copied = 0;
         while copied < length {

@@ -396,3 +396,15 @@ fn malformed_commands_are_refused() {
     assert_eq!(rig.raw(&stat).status.get(), code::DONE);
     assert!(noted.0.lock().is_empty(), "nothing was done");
 }
+
+#[test]
+fn a_copy_of_a_hole_as_long_as_a_file_can_be_keeps_no_thread() {
+    let noted = Noted::default();
+    let mut rig = Rig::new(&noted, Cred::ROOT);
+    let (from, to) = (rig.create(b"from"), rig.create(b"to"));
+    let long = Change { which: change::SIZE.into(), size: (1 << 42).into(), ..Change::default() };
+    let long = Ask { operation: op::SET_ATTRIBUTES, handle: from, data: long.as_bytes(), ..Ask::default() };
+    rig.done(long);
+    let copy = Ask { operation: op::COPY, handle: from, other: to, length: u64::MAX, ..Ask::default() };
+    assert_eq!(rig.done(copy).value.get(), 16 << 20);
+}
