@@ -3,7 +3,7 @@
 //!
 //! A command is an operation of POSIX with its arguments: open a path, write at an offset, rename. A program's call is then one
 //! round trip, however long its path. The server may be a mount's daemon, beside FUSE, or the firmware of an SSD that hosts its
-//! file system (DV-1).
+//! file system.
 //!
 //! Invariants:
 //! - The server trusts nothing in the memory. It copies an entry out once and checks every number of the copy; its own counters
@@ -13,6 +13,7 @@
 //!   changes them meanwhile gets a mixture in its own file. Names, targets and attributes are copied out before they are read.
 #![deny(unsafe_code)]
 
+mod attributes;
 mod bell;
 mod client;
 mod command;
