@@ -5,6 +5,7 @@
 //! is read, and before a file grows, hidden bytes of its last page are made dirty, so that they are overwritten before the new size counts.
 
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
+use amphi_radix::Radix;
 use amphi_vfs::permission::mode_after_change;
 use amphi_vfs::{Capabilities, Cred, Error, Result, Seek, WriteMode};
 
@@ -14,7 +15,6 @@ use crate::format::PAGE;
 use crate::inode::{Inode, State};
 use crate::page::{CachedPage, PageBudget};
 use crate::planted::{self, Bug};
-use crate::radix::Radix;
 use crate::writeback::write_back;
 use crate::xattr;
 

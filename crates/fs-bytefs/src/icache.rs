@@ -10,10 +10,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use amphi_radix::Radix;
 use amphi_rt::sync::{Padded, RwLock};
 
 use crate::inode::Inode;
-use crate::radix::Radix;
 
 const SHARDS: usize = 64;
 /// Consecutive inodes in one shard: as many as a leaf of its tree has.

@@ -33,7 +33,7 @@ mod planted;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod pressure;
-mod radix;
+
 mod redo;
 mod rename;
 mod setattr;

@@ -8,6 +8,7 @@ fn allowed(from: &str, to: &str) -> bool {
     match from {
         "ssd" => matches!(to, "device" | "rt"),
         "vfs" => to == "rt",
+        "names" => matches!(to, "vfs" | "rt" | "radix"),
         "model" => matches!(to, "vfs" | "rt"),
         "trace" => matches!(to, "vfs" | "rt"),
         "conformance" => matches!(to, "vfs" | "rt" | "model"),
@@ -19,7 +20,7 @@ fn allowed(from: &str, to: &str) -> bool {
         }
         "xtask" => false,
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
-        _ if from.starts_with("fs-") => matches!(to, "device" | "vfs" | "rt"),
+        _ if from.starts_with("fs-") => matches!(to, "device" | "vfs" | "rt" | "names" | "radix"),
         _ if from.starts_with("front-") => matches!(to, "vfs" | "rt" | "queue"),
         _ => false,
     }
@@ -27,8 +28,9 @@ fn allowed(from: &str, to: &str) -> bool {
 
 /// The rooms that `from` may name only in `[dev-dependencies]`: a file system is tested on the emulator, everything against the model.
 fn allowed_in_tests(from: &str, to: &str) -> bool {
-    let tested_on_something_real =
-        from.starts_with("fs-") || from.starts_with("front-") || matches!(from, "model" | "trace" | "queue");
+    let tested_on_something_real = from.starts_with("fs-")
+        || from.starts_with("front-")
+        || matches!(from, "model" | "trace" | "queue" | "names");
     allowed(from, to) || tested_on_something_real && matches!(to, "ssd" | "device" | "model" | "conformance")
 }
 

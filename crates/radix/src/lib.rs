@@ -1,5 +1,7 @@
-//! A radix tree from `u64` keys to values, 64 ways per level: the index of cached pages within a file and of inodes within a cache
-//! shard (BY-9, and the XArray of §4.6). Lookups touch one node per six bits of the largest key; keys are visited in order.
+//! A radix tree from `u64` keys to values, 64 ways per level: the index of cached pages within a file and of
+//! inodes within a cache shard (ByteFS's BY-9, and the XArray of its §4.6). Lookups touch one node per six
+//! bits of the largest key; keys are visited in order.
+#![forbid(unsafe_code)]
 
 const BITS: u32 = 6;
 const FANOUT: usize = 1 << BITS;
@@ -129,6 +131,11 @@ impl<T> Radix<T> {
     /// Number of keys.
     pub const fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether there are no keys.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// The value of `key`.
@@ -262,7 +269,7 @@ mod tests {
                         map.retain(|_, v| *v % 2 == 0);
                     }
                 }
-                prop_assert_eq!(radix.len(), map.len());
+                prop_assert_eq!((radix.len(), radix.is_empty()), (map.len(), map.is_empty()));
             }
         }
     }

@@ -1,0 +1,56 @@
+//! Whether a file system may still be changed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use amphi_rt::sync::Mutex;
+use amphi_vfs::{Error, Result};
+
+/// Read-only because it was mounted so, or because memory and device no longer agree.
+pub struct Health {
+    read_only: AtomicBool,
+    failed: AtomicBool,
+    failure: Mutex<Option<String>>,
+}
+
+impl Health {
+    /// That of a file system that is mounted to be changed, or `read_only`.
+    pub const fn new(read_only: bool) -> Self {
+        Self {
+            read_only: AtomicBool::new(read_only),
+            failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// Fails once the file system has turned read-only, or if it was mounted so.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    #[inline]
+    pub fn writable(&self) -> Result<()> {
+        if self.read_only.load(Ordering::Acquire) { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Turns the file system read-only; the first reason is kept.
+    pub fn fail(&self, error: &Error) {
+        let mut failure = self.failure.lock();
+        if failure.is_none() {
+            *failure = Some(error.to_string());
+            tracing::error!(
+                "{error}; the file system is read-only from now on: unmount it and run `amphi fsck`"
+            );
+        }
+        self.failed.store(true, Ordering::Release);
+        self.read_only.store(true, Ordering::Release);
+    }
+
+    /// Whether a change has failed half way.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Why the file system turned read-only, if it did.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+}

@@ -1,0 +1,138 @@
+//! Inodes in memory: what every file system's have, and room for what only one's do.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use amphi_rt::sync::RwLock;
+use amphi_vfs::acl::Attributes;
+use amphi_vfs::{Attr, FileType, Ino, TimeSpec};
+
+use crate::store::Store;
+
+/// A cached inode.
+pub struct Inode<S: Store> {
+    /// Its number.
+    pub ino: Ino,
+    /// Its type, which never changes: readable without the lock.
+    pub file_type: FileType,
+    /// References by lookup (`FileSystem::forget`).
+    pub(crate) lookups: AtomicU64,
+    /// References by open.
+    pub(crate) opens: AtomicU64,
+    /// A directory's parent, readable without the lock: renames walk ancestors by it.
+    parent: AtomicU64,
+    /// What the store keeps beside the lock.
+    pub beside: S::Beside,
+    /// Everything else.
+    pub state: RwLock<State<S>>,
+}
+
+/// What an inode's lock protects. The store's part reads as if its fields were here.
+pub struct State<S: Store> {
+    /// The inode's type.
+    pub file_type: FileType,
+    /// Permission bits, with set-id and sticky ones: `0o7777`.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Names.
+    pub nlink: u32,
+    /// Length in bytes, of writes not yet durable too.
+    pub size: u64,
+    /// Access time, ns since 1970.
+    pub atime: i64,
+    /// Modification time.
+    pub mtime: i64,
+    /// Change time.
+    pub ctime: i64,
+    /// Distinguishes successive files with one number.
+    pub generation: u32,
+    /// Device number of a device file.
+    pub rdev: u32,
+    /// Extended attributes in the order they were first set; none: they have not been read yet.
+    pub attributes: Option<Attributes>,
+    /// Among the orphans: without a name, and still used.
+    pub orphan: bool,
+    /// Made without a name, and has had none since.
+    pub unnamed: bool,
+    /// Deleted: the number may already be somebody else's.
+    pub gone: bool,
+    /// The access time changed in memory only, which is in no hurry.
+    pub atime_dirty: bool,
+    /// The store's own.
+    pub part: S::Part,
+}
+
+impl<S: Store> Deref for State<S> {
+    type Target = S::Part;
+
+    #[inline]
+    fn deref(&self) -> &S::Part {
+        &self.part
+    }
+}
+
+impl<S: Store> DerefMut for State<S> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut S::Part {
+        &mut self.part
+    }
+}
+
+impl<S: Store> Inode<S> {
+    /// An inode with no references yet; `parent` is a directory's, else without meaning.
+    pub fn new(ino: Ino, parent: Ino, state: State<S>) -> Self {
+        Self {
+            ino,
+            file_type: state.file_type,
+            lookups: AtomicU64::new(0),
+            opens: AtomicU64::new(0),
+            parent: AtomicU64::new(parent.0),
+            beside: S::Beside::default(),
+            state: RwLock::new(state),
+        }
+    }
+
+    /// Whether any caller may still use the number.
+    #[inline]
+    pub fn referenced(&self) -> bool {
+        self.lookups.load(Ordering::Acquire) > 0 || self.opens.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether it is a directory.
+    #[inline]
+    pub fn is_dir(&self) -> bool {
+        self.file_type == FileType::Directory
+    }
+
+    /// A directory's parent; the root's is itself.
+    #[inline]
+    pub fn parent(&self) -> Ino {
+        Ino(self.parent.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_parent(&self, parent: Ino) {
+        self.parent.store(parent.0, Ordering::Release);
+    }
+
+    /// The answer to `stat`.
+    pub fn attr(&self, state: &State<S>) -> Attr {
+        Attr {
+            ino: self.ino,
+            generation: state.generation,
+            file_type: self.file_type,
+            mode: state.mode,
+            nlink: state.nlink,
+            uid: state.uid,
+            gid: state.gid,
+            rdev: state.rdev,
+            size: state.size,
+            blocks: S::sectors(state),
+            atime: TimeSpec { ns: state.atime },
+            mtime: TimeSpec { ns: state.mtime },
+            ctime: TimeSpec { ns: state.ctime },
+        }
+    }
+}

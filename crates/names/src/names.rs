@@ -1,0 +1,197 @@
+//! What is kept for a store here: cached inodes, the lock of renames, the clock, the state of health; and
+//! finding, keeping and dropping inodes.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use amphi_rt::sync::{Mutex, Padded};
+use amphi_vfs::{AccessTimes, Ino, Result};
+use smallvec::SmallVec;
+
+use crate::cache::InodeCache;
+use crate::clock::Clock;
+use crate::health::Health;
+use crate::inode::{Inode, State};
+use crate::store::{Change, Changed, Need, Store};
+
+/// Access times written by one change.
+const ATIMES_PER_CHANGE: usize = 32;
+/// Inodes read between two looks at how many are cached.
+const LOADS_PER_LOOK: usize = 16;
+/// Shards of the cache that inodes leave at a time.
+const SHARDS_PER_LOOK: usize = 4;
+
+/// How names behave in one mount.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Nothing is changed.
+    pub read_only: bool,
+    /// When reading moves access times.
+    pub access_times: AccessTimes,
+    /// Cached inodes beyond which those that nobody uses leave.
+    pub cached_inodes: usize,
+    /// Time stamps are multiples of this, ns.
+    pub tick_ns: i64,
+}
+
+/// What is kept for a store.
+pub struct Names<S: Store> {
+    /// Inodes in memory.
+    pub cache: InodeCache<S>,
+    /// Whether the store may be changed.
+    pub health: Health,
+    /// What time stamps are taken from.
+    pub clock: Clock,
+    options: Options,
+    /// Serialises renames between directories, so that ancestry stands still.
+    pub(crate) rename: Padded<Mutex<()>>,
+    counts: Padded<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    /// Inodes read.
+    loads: AtomicUsize,
+    /// Shard of the cache to look at next.
+    sweep: AtomicUsize,
+}
+
+impl<S: Store> Names<S> {
+    /// For a store that is being mounted.
+    pub fn new(options: Options) -> Self {
+        Self {
+            cache: InodeCache::default(),
+            health: Health::new(options.read_only),
+            clock: Clock::new(options.tick_ns),
+            options,
+            rename: Padded(Mutex::new(())),
+            counts: Padded::default(),
+        }
+    }
+
+    /// When reading moves access times.
+    pub const fn access_times(&self) -> AccessTimes {
+        self.options.access_times
+    }
+}
+
+/// The inode, from the cache or the device.
+///
+/// # Errors
+/// [`amphi_vfs::Error::Stale`] if no inode has the number; [`amphi_vfs::Error::Corrupt`],
+/// [`amphi_vfs::Error::Io`].
+#[inline]
+pub fn inode<S: Store>(store: &S, ino: Ino) -> Result<Arc<Inode<S>>> {
+    match store.names().cache.get(ino) {
+        Some(inode) => Ok(inode),
+        None => load(store, ino),
+    }
+}
+
+fn load<S: Store>(store: &S, ino: Ino) -> Result<Arc<Inode<S>>> {
+    let cache = &store.names().cache;
+    loop {
+        let before = cache.departures(ino);
+        let inode = store.load(ino)?;
+        if let Some(inode) = cache.insert_loaded(inode, before) {
+            shrink(store);
+            return Ok(inode);
+        }
+        if let Some(inode) = cache.get(ino) {
+            return Ok(inode);
+        }
+    }
+}
+
+/// Keeps the inode cache near its limit.
+fn shrink<S: Store>(store: &S) {
+    let Names { cache, counts, options, .. } = store.names();
+    let loaded = counts.loads.fetch_add(1, Ordering::Relaxed);
+    if !loaded.is_multiple_of(LOADS_PER_LOOK) || cache.len() <= options.cached_inodes {
+        return;
+    }
+    let start = counts.sweep.fetch_add(SHARDS_PER_LOOK, Ordering::Relaxed);
+    let mut lately_read = Vec::new();
+    cache.evict(start, SHARDS_PER_LOOK, |inode| {
+        let Some(mut state) = inode.state.try_write() else { return false };
+        if state.orphan || !store.may_leave(inode, &mut state) {
+            return false;
+        }
+        if state.atime_dirty {
+            lately_read.push(inode.ino);
+        }
+        !state.atime_dirty
+    });
+    // They leave the next time round; if the device fails, that is noticed by whoever changes something.
+    let lately_read: Vec<_> = lately_read.into_iter().filter_map(|ino| cache.get(ino)).collect();
+    let _reported_by_the_next_operation = write_atimes(store, &lately_read);
+}
+
+/// Whether reading what has this state moves its access time.
+#[inline]
+pub fn read_moves_atime<S: Store>(store: &S, state: &State<S>) -> bool {
+    let names = store.names();
+    let now = match names.options.access_times {
+        AccessTimes::Strict => names.clock.now(),
+        _ => names.clock.recent(),
+    };
+    names.options.access_times.moves(state.atime, state.mtime, state.ctime, now)
+        && names.health.writable().is_ok()
+}
+
+/// Moves the access time: in memory, if the store has it travel with the inode's next change or when the
+/// inode leaves the cache. Whoever reads does not fail by it.
+pub fn move_atime<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>) {
+    state.atime = store.names().clock.now();
+    state.atime_dirty = true;
+    if !S::LAZY_TIMES
+        && let Ok(mut change) = store.begin(&Need::NOTHING)
+    {
+        let written = change.write(inode, state, Changed::Times).and_then(|()| change.commit());
+        let _reported_by_the_next_operation = written;
+    }
+}
+
+/// As [`move_atime`], of an inode that is not locked. One that others use just now has been read and is read
+/// again.
+pub fn note_read<S: Store>(store: &S, inode: &Inode<S>) {
+    let mut state = inode.state.write();
+    if !state.gone && read_moves_atime(store, &state) {
+        move_atime(store, inode, &mut state);
+    }
+}
+
+/// Brings access times that are in memory only to the device.
+///
+/// # Errors
+/// [`amphi_vfs::Error::Io`].
+pub fn write_atimes<S: Store>(store: &S, inodes: &[Arc<Inode<S>>]) -> Result<()> {
+    for some in inodes.chunks(ATIMES_PER_CHANGE) {
+        // Inodes in use keep theirs until the next time.
+        let mut locked: SmallVec<[_; ATIMES_PER_CHANGE]> =
+            some.iter().filter_map(|inode| Some((inode, inode.state.try_write()?))).collect();
+        locked.retain(|(_, state)| state.atime_dirty && !state.gone);
+        let mut change = store.begin(&Need::NOTHING)?;
+        for (inode, state) in &mut locked {
+            change.write(inode, state, Changed::Times)?;
+        }
+        change.commit()?;
+    }
+    Ok(())
+}
+
+/// Brings all access times that are in memory only to the device.
+///
+/// # Errors
+/// [`amphi_vfs::Error::Io`].
+pub fn write_all_atimes<S: Store>(store: &S) -> Result<()> {
+    let mut lately_read = Vec::new();
+    store.names().cache.visit(0, |inode| {
+        if inode.state.read().atime_dirty {
+            lately_read.push(Arc::clone(inode));
+        }
+        ControlFlow::Continue(())
+    });
+    write_atimes(store, &lately_read)
+}

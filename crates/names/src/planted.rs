@@ -1,0 +1,44 @@
+//! Bugs that the crash laboratory plants in operations on names, to prove that it finds them.
+//!
+//! They exist only with the feature `planted-bugs`, which nothing but the laboratory's tests enables; without
+//! it every question here is answered "no" when the program is compiled. A planted bug holds for the thread
+//! that planted it.
+
+/// A bug of operations on names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A rename adds the new name in one change and takes the old one away in another.
+    RenameInTwoSteps,
+    /// Moving a directory does not count its `..` in the new parent.
+    LinkCountInRename,
+    /// Linking does not write the inode's new link count.
+    LinkCountNotWritten,
+    /// Removing a directory leaves the parent's link count.
+    LinkCountInRmdir,
+}
+
+/// Every bug, so that none is forgotten.
+#[cfg(feature = "planted-bugs")]
+pub const BUGS: [Bug; 4] =
+    [Bug::RenameInTwoSteps, Bug::LinkCountInRename, Bug::LinkCountNotWritten, Bug::LinkCountInRmdir];
+
+#[cfg(feature = "planted-bugs")]
+thread_local!(static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) });
+
+/// Plants a bug for the calling thread, or takes it away.
+#[cfg(feature = "planted-bugs")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether the bug is planted.
+#[cfg(feature = "planted-bugs")]
+pub(crate) fn has(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// Whether the bug is planted: never, in this build.
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) const fn has(_bug: Bug) -> bool {
+    false
+}
