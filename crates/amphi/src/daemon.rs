@@ -17,6 +17,7 @@ use signal_hook::iterator::Signals;
 
 use crate::control::{self, Answer, Request};
 use crate::device::{self, Speed};
+use crate::doors::Doors;
 use crate::filesystem::{Use, Volume};
 use crate::metrics_server;
 use crate::privileges;
@@ -68,7 +69,7 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
     let files = runtime_dir::for_daemon(&service.image)?;
     let volume = (service.open)(Arc::clone(&device), &service.using)?;
     let metrics = service.metrics.map(metrics_server::listen).transpose()?;
-    let session = volume.attach(&service.directory, &service.mount)?;
+    let Doors { session, queue } = volume.attach(&service.directory, &service.mount)?;
     let daemon = Arc::new(Daemon {
         device,
         volume: Mutex::new(Some(volume)),
@@ -95,6 +96,9 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
         loop {
             time::sleep_ns(1_000_000_000);
         }
+    }
+    if let Some(queue) = queue {
+        queue.close();
     }
     let volume = daemon.volume.lock().take();
     let flushed = volume.map_or(Ok(()), |volume| volume.finish());

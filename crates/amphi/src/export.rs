@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_front_export::{FILE_NAME, Recorded};
-use amphi_front_fuse::{MountError, MountOptions, Session};
+use amphi_front_fuse::{MountError, MountOptions};
 use amphi_ssd::Ssd;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::doors::Doors;
 use crate::filesystem::{self, Use, Volume};
 use crate::mount::{self, Serving};
 
@@ -83,11 +84,12 @@ fn create(file: &str) -> Result<File> {
 }
 
 impl Volume for Raw {
-    fn attach(&self, directory: &Path, options: &MountOptions) -> Result<Session, MountError> {
-        match &self.recorded {
-            Some(port) => amphi_front_export::export(Arc::clone(port), directory, options),
-            None => amphi_front_export::export(Arc::clone(&self.device), directory, options),
-        }
+    fn attach(&self, directory: &Path, options: &MountOptions) -> Result<Doors, MountError> {
+        let session = match &self.recorded {
+            Some(port) => amphi_front_export::export(Arc::clone(port), directory, options)?,
+            None => amphi_front_export::export(Arc::clone(&self.device), directory, options)?,
+        };
+        Ok(session.into())
     }
 
     fn describe(&self) -> Value {

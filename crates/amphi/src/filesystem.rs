@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use amphi_front_fuse::{MountError, MountOptions, Session};
+use amphi_front_fuse::{MountError, MountOptions};
 use amphi_fs_bytefs::format::FormatError;
 use amphi_fs_bytefs::tune::{self, Changes};
 use amphi_fs_bytefs::{ByteFs, FormatOptions};
@@ -19,6 +19,8 @@ use amphi_trace::Recording;
 use amphi_vfs::{AccessTimes, Cred, FileSystem, Ino, SetAttr};
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
+
+use crate::doors::{self, Doors};
 
 pub use check::{CheckReport, check, repair};
 
@@ -144,7 +146,7 @@ pub trait Volume: Send + Sync {
     ///
     /// # Errors
     /// If the kernel or the directory does not allow it.
-    fn attach(&self, directory: &Path, options: &MountOptions) -> Result<Session, MountError>;
+    fn attach(&self, directory: &Path, options: &MountOptions) -> Result<Doors, MountError>;
 
     /// What it is, while it is in use.
     fn describe(&self) -> Value;
@@ -241,10 +243,10 @@ struct Bytefs {
 }
 
 impl Volume for Bytefs {
-    fn attach(&self, directory: &Path, options: &MountOptions) -> Result<Session, MountError> {
+    fn attach(&self, directory: &Path, options: &MountOptions) -> Result<Doors, MountError> {
         match &self.recorded {
-            Some(recorded) => amphi_front_fuse::mount(Arc::clone(recorded), directory, options),
-            None => amphi_front_fuse::mount(Arc::clone(&self.fs), directory, options),
+            Some(recorded) => doors::open(recorded, directory, options),
+            None => doors::open(&self.fs, directory, options),
         }
     }
 

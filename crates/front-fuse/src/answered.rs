@@ -10,12 +10,16 @@
 //! lately. A thread's own answers have arrived, else it would not ask for more.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use amphi_queue::Watcher;
 use amphi_rt::sync::OnceCell;
-use amphi_rt::time;
-use amphi_vfs::Ino;
+use amphi_rt::{task, time};
+use amphi_vfs::{Ino, Name};
 use fuser::{INodeNo, Notifier};
+
+use crate::known::Known;
 
 /// How long an answer may take from our hand to the kernel's memory, at most: the thread that asked may have to wait for a processor.
 const ARRIVED_AFTER_MS: u64 = 10_000;
@@ -40,11 +44,17 @@ pub(crate) struct Answered {
     slots: Box<[Slot]>,
     /// There is none before the session with the kernel has begun, and no request either.
     kernel: OnceCell<Notifier>,
+    /// What another door has to tell it.
+    pub(crate) known: Known,
 }
 
 impl Answered {
     pub(crate) fn new() -> Self {
-        Self { slots: (0..SLOTS).map(|_| Slot::default()).collect(), kernel: OnceCell::new() }
+        Self {
+            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            kernel: OnceCell::new(),
+            known: Known::new(),
+        }
     }
 
     /// Begins to tell the kernel.
@@ -54,6 +64,7 @@ impl Answered {
 
     /// The attributes of `ino` are about to be read for `thread`. To be called before they are read, so that whoever changes them later sees it.
     pub(crate) fn note(&self, ino: Ino, thread: u32) {
+        self.known.attributes(ino);
         let slot = self.slot(ino);
         let last = slot.last.swap(u64::from(thread) << TIME_BITS | now_ms(), Ordering::SeqCst);
         // Threads of processes that this one cannot see are all number 0.
@@ -75,6 +86,17 @@ impl Answered {
         }
     }
 
+    /// The kernel keeps data that it sends with this request at an offset where they are not. It is told so by another thread, since it may hold the
+    /// pages until the request is answered.
+    pub(crate) fn misplaced(&self, ino: Ino) {
+        let Some(kernel) = self.kernel.get().cloned() else { return };
+        task::spawn("fuse-misplaced", move || {
+            if let Err(error) = kernel.inval_inode(INodeNo(ino.0), 0, 0) {
+                tracing::warn!("the kernel may show inode {} as it was: {error}", ino.0);
+            }
+        });
+    }
+
     fn may_be_under_way(&self, ino: Ino, thread: u32) -> bool {
         let slot = self.slot(ino);
         let last = slot.last.load(Ordering::SeqCst);
@@ -85,6 +107,25 @@ impl Answered {
 
     fn slot(&self, ino: Ino) -> &Slot {
         &self.slots[(ino.0 % SLOTS as u64) as usize]
+    }
+}
+
+/// What the kernel remembers of a mount, for another door to the same file system: whoever changes something there says so here before it answers.
+#[derive(Clone, Debug)]
+pub struct KernelCaches(pub(crate) Arc<Answered>);
+
+impl Watcher for KernelCaches {
+    fn inode(&self, ino: Ino) {
+        if let Some(kernel) = self.0.kernel.get() {
+            self.0.known.inode_changed(ino, kernel);
+        }
+    }
+
+    fn name(&self, dir: Ino, name: Name<'_>) {
+        if let Some(kernel) = self.0.kernel.get() {
+            self.0.known.name_changed(dir, name, kernel);
+            self.0.known.inode_changed(dir, kernel);
+        }
     }
 }
 

@@ -16,6 +16,7 @@
 //! - `listing` the two ways to list a directory
 //! - `room` what finds none is tried again, as a removed file may still be on its way out
 //! - `trim` the request behind `fstrim`
+//! - `answered` and `known` what the kernel remembers, and how it is told what has overtaken that
 //! - `caller` who asks
 //! - `attributes` and `errno` the translations, one table each
 #![deny(unsafe_code)]
@@ -26,6 +27,7 @@ mod attach;
 mod attributes;
 mod caller;
 mod errno;
+mod known;
 mod listing;
 mod negotiate;
 mod operations;
@@ -36,6 +38,7 @@ mod serve;
 mod session;
 mod trim;
 
+pub use answered::KernelCaches;
 pub use attach::{MountError, detach, unmount};
 pub use options::{MountOptions, Transport, UnknownTransport};
 pub use session::{Session, kernel_offers_rings, mount, mount_server};

@@ -34,6 +34,7 @@ pub(crate) fn lookup<F: FileSystem>(
     name: Name<'_>,
     thread: u32,
 ) -> Result<Entry> {
+    answered.known.name(dir, name.bytes());
     let ino = fs.lookup(dir, name)?.attr.ino;
     answered.note(ino, thread);
     let attr = fs.getattr(ino).inspect_err(|_| fs.forget(ino, 1))?;

@@ -53,6 +53,14 @@ impl<F: FileSystem> Operations<F> {
         result
     }
 
+    /// The result of making an inode in `parent`, to be answered to the caller with attributes read after it was noted who gets them.
+    fn made(&self, caller: Caller, parent: Ino, result: Result<Entry>) -> Result<Entry> {
+        let made = self.changed(caller, &[parent], result)?;
+        self.answered.note(made.attr.ino, caller.thread);
+        let attr = self.fs.getattr(made.attr.ino).inspect_err(|_| self.fs.forget(made.attr.ino, 1))?;
+        Ok(Entry { attr })
+    }
+
     /// The inode that has come to be called `name` was changed, for the caller.
     fn changed_by_name(&self, caller: Caller, parent: Ino, name: &[u8]) {
         // By now it may be called something else; then whoever renamed it has seen to it.
@@ -161,6 +169,7 @@ impl<F: FileSystem> Operations<F> {
     }
 
     pub(crate) fn setattr(&self, caller: Caller, ino: Ino, change: &SetAttr) -> Answer<Attr> {
+        self.answered.known.attributes(ino);
         let mut cred = caller.permitted(0);
         let may_matter = change.size.is_some() || change.uid.is_some() || change.gid.is_some();
         if may_matter && self.may_lose_set_id(ino) {
@@ -171,6 +180,7 @@ impl<F: FileSystem> Operations<F> {
     }
 
     pub(crate) fn readlink(&self, ino: Ino) -> Answer<Vec<u8>> {
+        self.answered.known.contents(ino);
         self.fs.readlink(ino).or_errno()
     }
 
@@ -183,13 +193,14 @@ impl<F: FileSystem> Operations<F> {
         umask: u32,
         rdev: u32,
     ) -> Answer<Entry> {
+        self.answered.known.name(parent, name);
         let created = Name::new(name).and_then(|name| {
             let file_type = node_type(mode).ok_or(Error::Invalid("a type that mknod does not make"))?;
             let cred = caller.permitted(umask);
             self.removals
                 .with_room(|| self.fs.create(parent, name, file_type, permissions(mode), rdev, &cred))
         });
-        self.changed(caller, &[parent], created).or_errno()
+        self.made(caller, parent, created).or_errno()
     }
 
     pub(crate) fn mkdir(
@@ -200,29 +211,33 @@ impl<F: FileSystem> Operations<F> {
         mode: u32,
         umask: u32,
     ) -> Answer<Entry> {
+        self.answered.known.name(parent, name);
         let created = Name::new(name).and_then(|name| {
             let cred = caller.permitted(umask);
             self.removals.with_room(|| self.fs.mkdir(parent, name, permissions(mode), &cred))
         });
-        self.changed(caller, &[parent], created).or_errno()
+        self.made(caller, parent, created).or_errno()
     }
 
     pub(crate) fn unlink(&self, caller: Caller, parent: Ino, name: &[u8]) -> Answer<()> {
+        self.answered.known.name(parent, name);
         let removed = self.remove_and_note(parent, name, |fs, name| fs.unlink(parent, name));
         self.changed(caller, &[parent], removed).or_errno()
     }
 
     pub(crate) fn rmdir(&self, caller: Caller, parent: Ino, name: &[u8]) -> Answer<()> {
+        self.answered.known.name(parent, name);
         let removed = self.remove_and_note(parent, name, |fs, name| fs.rmdir(parent, name));
         self.changed(caller, &[parent], removed).or_errno()
     }
 
     pub(crate) fn symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Answer<Entry> {
+        self.answered.known.name(parent, name);
         let created = Name::new(name).and_then(|name| {
             let cred = caller.permitted(0);
             self.removals.with_room(|| self.fs.symlink(parent, name, target, &cred))
         });
-        self.changed(caller, &[parent], created).or_errno()
+        self.made(caller, parent, created).or_errno()
     }
 
     /// `flags` as `renameat2` has them.
@@ -239,6 +254,8 @@ impl<F: FileSystem> Operations<F> {
             flags if flags.is_empty() => RenameMode::Replace,
             _ => return Err(Errno::EINVAL),
         };
+        self.answered.known.name(parent, name);
+        self.answered.known.name(new_parent, new_name);
         let renamed = Name::new(name)
             .and_then(|from| self.fs.rename(parent, from, new_parent, Name::new(new_name)?, mode));
         if renamed.is_ok() {
@@ -251,6 +268,8 @@ impl<F: FileSystem> Operations<F> {
     }
 
     pub(crate) fn link(&self, caller: Caller, ino: Ino, new_parent: Ino, new_name: &[u8]) -> Answer<Entry> {
+        self.answered.known.name(new_parent, new_name);
+        self.answered.note(ino, caller.thread);
         let linked = Name::new(new_name).and_then(|name| self.fs.link(ino, new_parent, name));
         self.changed(caller, &[ino, new_parent], linked).or_errno()
     }
@@ -281,6 +300,9 @@ impl<F: FileSystem> Operations<F> {
 impl<F: FileSystem> Operations<F> {
     /// Reads into the start of `into`; how many bytes.
     pub(crate) fn read(&self, ino: Ino, offset: u64, into: &mut [u8], open_flags: u32) -> Answer<usize> {
+        if !is_direct(open_flags) {
+            self.answered.known.contents(ino);
+        }
         self.fs.read(ino, offset, into, is_direct(open_flags)).or_errno()
     }
 
@@ -294,8 +316,11 @@ impl<F: FileSystem> Operations<F> {
         kill_set_id: bool,
         open_flags: u32,
     ) -> Answer<u32> {
-        // The kernel has turned O_APPEND into an offset under the file's lock, and sends an fsync of its own after an O_SYNC write.
-        let mode = WriteMode { direct: is_direct(open_flags), ..WriteMode::default() };
+        // The kernel has turned O_APPEND into the offset where it believes the end is; another door may have moved that. After an O_SYNC write it sends an
+        // fsync of its own.
+        let append = OFlags::from_bits_retain(open_flags).contains(OFlags::APPEND);
+        let mode = WriteMode { direct: is_direct(open_flags), append, ..WriteMode::default() };
+        self.answered.known.contents(ino);
         let mut cred = caller.permitted(0);
         cred.capabilities = if kill_set_id {
             cred.capabilities.without(Capabilities::FSETID)
@@ -303,6 +328,9 @@ impl<F: FileSystem> Operations<F> {
             cred.capabilities.with(Capabilities::FSETID)
         };
         let written = self.removals.with_room(|| self.fs.write(ino, offset, data, mode, &cred)).or_errno()?;
+        if append && self.fs.getattr(ino).is_ok_and(|attr| attr.size != offset + written as u64) {
+            self.answered.misplaced(ino);
+        }
         Ok(written as u32)
     }
 

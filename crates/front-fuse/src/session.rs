@@ -8,7 +8,7 @@ use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::FileSystem;
 use fuser::{Config, SessionACL};
 
-use crate::answered::Answered;
+use crate::answered::{Answered, KernelCaches};
 use crate::attach::{self, MountError};
 use crate::negotiate::Negotiation;
 use crate::operations::Operations;
@@ -26,6 +26,7 @@ pub struct Session {
     serving: Option<JoinHandle<std::io::Result<()>>>,
     /// Threads of the rings, if requests come through such.
     rings: Vec<JoinHandle<()>>,
+    caches: Option<KernelCaches>,
 }
 
 /// Mounts `fs` on the directory `mountpoint` and serves it, from threads of its own, until it is unmounted.
@@ -55,7 +56,14 @@ pub fn mount<F: FileSystem + 'static>(
             _ => Vec::new(),
         }
     });
-    begun.map_err(|error| if negotiation.lacks_rings() { MountError::NoRing } else { error })
+    match begun {
+        Ok(mut session) => {
+            session.caches = Some(KernelCaches(answered));
+            Ok(session)
+        }
+        Err(_) if negotiation.lacks_rings() => Err(MountError::NoRing),
+        Err(error) => Err(error),
+    }
 }
 
 /// Rings, if they are wanted and to be had.
@@ -122,7 +130,7 @@ fn begin<S: fuser::Filesystem + 'static>(
     })?;
     let rings = before_requests(&session);
     let serving = task::spawn("fuse", move || session.run());
-    Ok(Session { mountpoint, serving: Some(serving), rings })
+    Ok(Session { mountpoint, serving: Some(serving), rings, caches: None })
 }
 
 impl Session {
@@ -130,6 +138,12 @@ impl Session {
     #[must_use]
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
+    }
+
+    /// What another door to the same file system has to tell its changes; none for a front end that answers requests itself.
+    #[must_use]
+    pub const fn caches(&self) -> Option<&KernelCaches> {
+        self.caches.as_ref()
     }
 
     /// Returns when the file system has been unmounted, by whomever, and the last request answered.

@@ -19,6 +19,7 @@ fn allowed(from: &str, to: &str) -> bool {
             matches!(to, "device" | "vfs" | "rt" | "ssd" | "model" | "trace") || to.starts_with("fs-")
         }
         "xtask" => false,
+        "front-preload" => matches!(to, "front-queue" | "queue" | "rt"),
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
         _ if from.starts_with("fs-") => matches!(to, "device" | "vfs" | "rt" | "names" | "radix"),
         _ if from.starts_with("front-") => matches!(to, "vfs" | "rt" | "queue"),

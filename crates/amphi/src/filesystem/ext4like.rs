@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use amphi_front_fuse::{MountError, MountOptions, Session};
+use amphi_front_fuse::{MountError, MountOptions};
 use amphi_fs_ext4like::{Ext4Like, FormatOptions, Info};
 use amphi_ssd::Ssd;
 use amphi_vfs::FileSystem;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
+
+use crate::doors::{self, Doors};
 
 use super::{Kind, Use, Volume, Wishes, give_root, shown_uuid};
 
@@ -66,8 +68,8 @@ pub fn open(device: Arc<Ssd>, using: &Use) -> Result<Box<dyn Volume>> {
 struct Opened(Arc<Ext4Like<Ssd>>);
 
 impl Volume for Opened {
-    fn attach(&self, directory: &Path, options: &MountOptions) -> Result<Session, MountError> {
-        amphi_front_fuse::mount(Arc::clone(&self.0), directory, options)
+    fn attach(&self, directory: &Path, options: &MountOptions) -> Result<Doors, MountError> {
+        doors::open(&self.0, directory, options)
     }
 
     fn describe(&self) -> Value {

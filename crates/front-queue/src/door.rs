@@ -1,0 +1,199 @@
+//! Where clients come in: a socket, and for each client memory and threads.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+
+use amphi_queue::{Geometry, Memory, Server, Session, Watcher};
+use amphi_rt::{cpu, task};
+use amphi_vfs::{Cred, FileSystem};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::workers::Work;
+use crate::{hello, peer};
+
+/// Lanes of a client: as many of its threads can have commands under way at once.
+const LANES: u32 = 32;
+/// Bytes of a lane's payload area: as much as one command moves. Pages that are not touched take no memory.
+const PAYLOAD_BYTES: u32 = 1 << 20;
+/// Most files that a client has open.
+const FILES_MAX: usize = 1 << 16;
+/// Most clients at a time, of all users. Others use the kernel.
+const CLIENTS_MAX: usize = 512;
+/// Most clients of one user but the mount's own.
+const CLIENTS_OF_A_USER_MAX: usize = 64;
+
+/// The socket of the mount that has the device number: an abstract one, so that it needs no directory and goes away with its server.
+#[must_use]
+pub fn socket_name(device: u64) -> String {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    format!("amphi-queue-{major}:{minor}")
+}
+
+/// Who may come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Whose mount it is.
+    pub owner: u32,
+    /// Other users too, within the files' permissions (`allow_other`).
+    pub others: bool,
+}
+
+/// An open door. [`close`](Self::close) it before the file system is unmounted.
+#[derive(Debug)]
+pub struct Door {
+    /// Closing it ends the task that listens.
+    end: Option<OwnedFd>,
+    listening: Option<task::JoinHandle<()>>,
+}
+
+impl Door {
+    /// Opens the door of the mount with the device number. `watcher` hears of each change that a client makes.
+    ///
+    /// # Errors
+    /// The socket cannot be made, or somebody has it.
+    pub fn open<F, W>(fs: Arc<F>, watcher: W, device: u64, admission: Admission) -> io::Result<Self>
+    where
+        F: FileSystem + 'static,
+        W: Watcher + Clone + 'static,
+    {
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(socket_name(device))?)?;
+        listener.set_nonblocking(true)?;
+        let (ended, end) = pipe_with(PipeFlags::CLOEXEC)?;
+        let hall = Hall { fs, watcher, admission, clients: BTreeMap::new(), next: 0 };
+        let listening = task::spawn("queue-door", move || hall.receive(&listener, &ended));
+        Ok(Self { end: Some(end), listening: Some(listening) })
+    }
+
+    /// Lets nobody in any more, ends all clients after the command that each is at, and lets go of the file system.
+    pub fn close(mut self) {
+        self.shut();
+    }
+
+    fn shut(&mut self) {
+        drop(self.end.take());
+        if let Some(listening) = self.listening.take() {
+            listening.join();
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+struct Client<F: FileSystem, W: Watcher> {
+    socket: UnixStream,
+    uid: u32,
+    work: Arc<Work<F, W>>,
+    threads: Vec<task::JoinHandle<()>>,
+}
+
+/// The task that listens, and who is inside.
+struct Hall<F: FileSystem, W: Watcher> {
+    fs: Arc<F>,
+    watcher: W,
+    admission: Admission,
+    clients: BTreeMap<u64, Client<F, W>>,
+    next: u64,
+}
+
+impl<F: FileSystem + 'static, W: Watcher + Clone + 'static> Hall<F, W> {
+    fn receive(mut self, listener: &UnixListener, ended: &OwnedFd) {
+        loop {
+            let (mut come, mut gone, mut end) = (false, Vec::new(), false);
+            {
+                let watched = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+                let mut fds = vec![watched(listener.as_fd()), watched(ended.as_fd())];
+                fds.extend(self.clients.values().map(|client| watched(client.socket.as_fd())));
+                match poll(&mut fds, None) {
+                    Ok(_) => {
+                        come = !fds[0].revents().is_empty();
+                        end = !fds[1].revents().is_empty();
+                        let closed = fds[2..].iter().map(|fd| !fd.revents().is_empty());
+                        // A client says nothing after its arrival: whatever is heard is its end.
+                        gone = self
+                            .clients
+                            .keys()
+                            .zip(closed)
+                            .filter(|(_, is)| *is)
+                            .map(|(id, _)| *id)
+                            .collect();
+                    }
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => {
+                        tracing::warn!("the door for queues closes: {error}");
+                        end = true;
+                    }
+                }
+            }
+            for id in gone {
+                self.see_off(id);
+            }
+            if end {
+                break;
+            }
+            if come && let Ok((socket, _)) = listener.accept() {
+                self.let_in(socket);
+            }
+        }
+        for client in self.clients.values() {
+            client.work.stop();
+        }
+        while let Some(id) = self.clients.keys().next().copied() {
+            self.see_off(id);
+        }
+    }
+
+    fn let_in(&mut self, socket: UnixStream) {
+        let entered = peer::credentials(&socket).map_err(io::Error::from).and_then(|cred| {
+            if !self.admits(&cred) {
+                hello::refuse(&socket);
+                return Ok(());
+            }
+            let (fd, memory) = shared_memory()?;
+            hello::welcome(&socket, fd.as_fd())?;
+            let session = Session::new(Arc::clone(&self.fs), self.watcher.clone(), FILES_MAX);
+            let work = Arc::new(Work::new(Server::new(Arc::new(memory)), session, &cred));
+            let threads = work.start(cpu::count().clamp(2, 8));
+            self.clients.insert(self.next, Client { socket, uid: cred.uid, work, threads });
+            self.next += 1;
+            Ok(())
+        });
+        if let Err(error) = entered {
+            tracing::debug!("a client of the queues did not get in: {error}");
+        }
+    }
+
+    fn admits(&self, cred: &Cred) -> bool {
+        let is_owner = cred.uid == self.admission.owner;
+        let of_user = self.clients.values().filter(|client| client.uid == cred.uid).count();
+        (is_owner || self.admission.others)
+            && self.clients.len() < CLIENTS_MAX
+            && (is_owner || of_user < CLIENTS_OF_A_USER_MAX)
+    }
+
+    /// Ends a client's threads; what it had open is closed with the last of them.
+    fn see_off(&mut self, id: u64) {
+        let Some(client) = self.clients.remove(&id) else { return };
+        client.work.stop();
+        client.threads.into_iter().for_each(task::JoinHandle::join);
+    }
+}
+
+/// Memory of a fixed size that nobody can change, with an empty queue in it.
+fn shared_memory() -> io::Result<(OwnedFd, Memory)> {
+    let geometry = Geometry::new(LANES, PAYLOAD_BYTES).expect("constants in range");
+    let fd = memfd_create("amphi-queue", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&fd, geometry.bytes() as u64)?;
+    fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    let memory = Memory::create(&fd, geometry)?;
+    Ok((fd, memory))
+}

@@ -1,0 +1,25 @@
+//! Sleeping on a word that two processes share.
+
+use std::sync::atomic::AtomicU32;
+
+use amphi_queue::Bell;
+use rustix::thread::futex::{self, Flags, Timespec};
+
+/// A futex. What it is asked to wake may be in another process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FutexBell;
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+impl Bell for FutexBell {
+    fn sleep(&self, word: &AtomicU32, seen: u32, limit_ns: u64) {
+        let limit = Timespec { tv_sec: (limit_ns / NS_PER_S) as i64, tv_nsec: (limit_ns % NS_PER_S) as i64 };
+        // A word that has changed, a signal and the end of the time all mean: look again.
+        let _ = futex::wait(word, Flags::empty(), seen, Some(&limit));
+    }
+
+    fn wake(&self, word: &AtomicU32) {
+        // Nobody asleep is no error.
+        let _ = futex::wake(word, Flags::empty(), i32::MAX as u32);
+    }
+}
