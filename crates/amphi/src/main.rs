@@ -12,6 +12,7 @@ mod daemon;
 mod device;
 #[cfg(test)]
 mod documented_fields;
+mod doors;
 mod experiments;
 mod export;
 mod filesystem;
@@ -26,7 +27,9 @@ mod power_cut;
 mod privileges;
 mod progress;
 mod resize;
+mod run;
 mod runtime_dir;
+
 mod size;
 mod ssd;
 mod stats;
@@ -67,6 +70,7 @@ enum Command {
     Mkfs(mkfs::Options),
     Mount(mount::Options),
     Umount(umount::Options),
+    Run(run::Options),
     Export(export::Options),
     Fsck(fsck::Options),
     Tune(tune::Options),
@@ -97,6 +101,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Mkfs(options) => mkfs::run(&options)?,
         Command::Mount(options) => mount::run(&options)?,
         Command::Umount(options) => umount::run(&options)?,
+        Command::Run(options) => run::run(&options)?,
         Command::Export(options) => export::run(&options)?,
         Command::Fsck(options) => return Ok(fsck::run(&options)),
         Command::Tune(options) => tune::run(&options)?,

@@ -16,9 +16,11 @@
 //! - `promises` rarer things that programs ask: kept, or refused as docs/posix.md says
 //! - `security` what nobody else gets: mounts, images, privileges
 //! - `rings` a mount whose requests come through io_uring
+//! - `accelerated` programs that are run by `amphi run`, beside programs that are not
 //! - `rig` an image and its mount
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives real processes in real time")]
 
+mod accelerated;
 mod bench;
 mod command;
 mod crash_lab;

@@ -1,0 +1,197 @@
+//! Calls that change names.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use amphi_queue::format::{Submission, flag, op};
+use amphi_rt::sync::OnceCell;
+use libc::{AT_FDCWD, c_char, c_int, c_uint, mode_t};
+
+use super::with_place;
+use crate::command::{self, Answer};
+use crate::errno::{Verdict, fail};
+use crate::mounts;
+use crate::next::next;
+use crate::report::{self, Call};
+
+/// The answer to a program, or none if the kernel is to give it.
+fn told(call: Call, answer: Option<Answer>) -> Option<c_int> {
+    let answer = answer?;
+    let told = match answer {
+        Ok(_) => Some(0),
+        Err(Verdict::Errno(errno)) => Some(fail(errno) as c_int),
+        Err(Verdict::AskKernel) => None,
+    };
+    report::count(call, told.is_some());
+    told
+}
+
+/// # Safety
+/// `path` is null or ends with a zero byte.
+unsafe fn bytes<'a>(path: *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: the caller's.
+    (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes())
+}
+
+fn remove(dir: c_int, path: Option<&[u8]>, operation: u16, call: Call) -> Option<c_int> {
+    let answer = with_place(dir, path?, |place| {
+        let remove =
+            Submission { operation: operation.into(), handle: place.handle.into(), ..Submission::default() };
+        command::plain(place.mount, place.path, b"", remove)
+    });
+    told(call, answer)
+}
+
+fn rename_flags(from: (c_int, Option<&[u8]>), to: (c_int, Option<&[u8]>), flags: c_uint) -> Option<c_int> {
+    let mode = match flags {
+        0 => 0,
+        libc::RENAME_NOREPLACE => flag::NO_REPLACE,
+        libc::RENAME_EXCHANGE => flag::EXCHANGE,
+        _ => return None,
+    };
+    let answer = with_place(from.0, from.1?, |first| {
+        with_place(to.0, to.1?, |second| {
+            if first.mount != second.mount {
+                return Err(Verdict::AskKernel);
+            }
+            let rename = Submission {
+                operation: op::RENAME.into(),
+                flags: mode.into(),
+                handle: first.handle.into(),
+                other: second.handle.into(),
+                ..Submission::default()
+            };
+            command::plain(first.mount, first.path, second.path, rename)
+        })
+    });
+    told(Call::Rename, answer.flatten())
+}
+
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
+    // SAFETY: as the program says; so in all of these.
+    remove(AT_FDCWD, unsafe { bytes(path) }, op::UNLINK, Call::Unlink)
+        .unwrap_or_else(|| next!(unlink(path: *const c_char) -> c_int))
+}
+
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rmdir(path: *const c_char) -> c_int {
+    // SAFETY: see `unlink`.
+    remove(AT_FDCWD, unsafe { bytes(path) }, op::REMOVE_DIRECTORY, Call::RemoveDirectory)
+        .unwrap_or_else(|| next!(rmdir(path: *const c_char) -> c_int))
+}
+
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: see `unlink`.
+    let path_bytes = unsafe { bytes(path) };
+    let done = match flags {
+        0 => remove(dir, path_bytes, op::UNLINK, Call::Unlink),
+        libc::AT_REMOVEDIR => remove(dir, path_bytes, op::REMOVE_DIRECTORY, Call::RemoveDirectory),
+        _ => None,
+    };
+    done.unwrap_or_else(|| next!(unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int))
+}
+
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
+    // SAFETY: see `unlink`.
+    let (first, second) = unsafe { (bytes(from), bytes(to)) };
+    rename_flags((AT_FDCWD, first), (AT_FDCWD, second), 0)
+        .unwrap_or_else(|| next!(rename(from: *const c_char, to: *const c_char) -> c_int))
+}
+
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn renameat(
+    from_dir: c_int,
+    from: *const c_char,
+    to_dir: c_int,
+    to: *const c_char,
+) -> c_int {
+    // SAFETY: see `unlink`.
+    let (first, second) = unsafe { (bytes(from), bytes(to)) };
+    rename_flags((from_dir, first), (to_dir, second), 0).unwrap_or_else(
+        || next!(renameat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int),
+    )
+}
+
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn renameat2(
+    from_dir: c_int,
+    from: *const c_char,
+    to_dir: c_int,
+    to: *const c_char,
+    flags: c_uint,
+) -> c_int {
+    // SAFETY: see `unlink`.
+    let (first, second) = unsafe { (bytes(from), bytes(to)) };
+    rename_flags((from_dir, first), (to_dir, second), flags).unwrap_or_else(|| {
+        next!(renameat2(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_uint) -> c_int)
+    })
+}
+
+/// Permission bits that what this process makes shall not have, from the kernel once; [`umask`] keeps it.
+static UMASK: OnceCell<AtomicU32> = OnceCell::new();
+
+fn mask() -> &'static AtomicU32 {
+    UMASK.get_or_init(|| {
+        let status = mounts::read_whole("/proc/self/status").unwrap_or_default();
+        let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"));
+        let text = line.and_then(|line| std::str::from_utf8(line).ok()).unwrap_or("022");
+        AtomicU32::new(u32::from_str_radix(text.trim(), 8).unwrap_or(0o022))
+    })
+}
+
+fn make_directory(dir: c_int, path: Option<&[u8]>, mode: mode_t) -> Option<c_int> {
+    let answer = with_place(dir, path?, |place| {
+        let umask = mask().load(Ordering::SeqCst);
+        let make = Submission {
+            operation: op::MAKE_DIRECTORY.into(),
+            handle: place.handle.into(),
+            argument: (u64::from(mode & 0o7777) | u64::from(umask & 0o777) << 16).into(),
+            ..Submission::default()
+        };
+        command::plain(place.mount, place.path, b"", make)
+    });
+    told(Call::MakeDirectory, answer)
+}
+
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
+    // SAFETY: see `unlink`.
+    make_directory(AT_FDCWD, unsafe { bytes(path) }, mode)
+        .unwrap_or_else(|| next!(mkdir(path: *const c_char, mode: mode_t) -> c_int))
+}
+
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mkdirat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
+    // SAFETY: see `unlink`.
+    make_directory(dir, unsafe { bytes(path) }, mode)
+        .unwrap_or_else(|| next!(mkdirat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int))
+}
+
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umask(mode: mode_t) -> mode_t {
+    let before = next!(umask(mode: mode_t) -> mode_t);
+    mask().store(mode & 0o777, Ordering::SeqCst);
+    before
+}

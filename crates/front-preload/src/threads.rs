@@ -1,0 +1,49 @@
+//! Each thread's lane: taken at its first command, given back when the thread ends.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering;
+
+use amphi_front_queue::LaneGuard;
+
+use crate::mounts::{self, GENERATION};
+
+/// A lane of one mount, and whose it was.
+struct Mine {
+    mount: usize,
+    generation: u32,
+    lane: LaneGuard<'static>,
+}
+
+thread_local! {
+    /// Lanes of this thread, mostly one.
+    static MINE: RefCell<Vec<Mine>> = const { RefCell::new(Vec::new()) };
+    /// A command of this thread is under way: a signal's handler that comes in between asks the kernel.
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does something with this thread's lane of the mount. None if there is none to be had: no daemon, all lanes taken, a signal in the middle of a call, the
+/// end of the thread.
+pub fn with_lane<T>(mount: usize, act: impl FnOnce(&mut LaneGuard<'static>) -> T) -> Option<T> {
+    if !mounts::is_on() || BUSY.try_with(|busy| busy.replace(true)).unwrap_or(true) {
+        return None;
+    }
+    let done = MINE.try_with(|mine| {
+        let mut mine = mine.try_borrow_mut().ok()?;
+        let generation = GENERATION.load(Ordering::SeqCst);
+        if mine.iter().any(|mine| mine.generation != generation) {
+            // They are another process's, or another user's: not even to be given back.
+            mine.drain(..).for_each(std::mem::forget);
+        }
+        let index = match mine.iter().position(|mine| mine.mount == mount) {
+            Some(index) => index,
+            None => {
+                let lane = mounts::all().get(mount)?.connection()?.lane()?;
+                mine.push(Mine { mount, generation, lane });
+                mine.len() - 1
+            }
+        };
+        Some(act(&mut mine[index].lane))
+    });
+    let _ = BUSY.try_with(|busy| busy.set(false));
+    done.ok().flatten()
+}
