@@ -15,7 +15,8 @@ use crate::size;
 Examples:
   amphi mkfs ssd.img
   amphi mkfs ssd.img --fs bytefs --size 32G --profile mssd-pcie3
-  amphi mkfs raw.img --fs none --firmware page-cache")]
+  amphi mkfs raw.img --fs none --firmware page-cache
+  amphi mkfs cxl.img --fs none --profile romefs-a --firmware memory --memory 1G")]
 pub struct Options {
     /// The image to create. It is sparse: it takes the room of what is written to it.
     image: PathBuf,
@@ -31,6 +32,9 @@ pub struct Options {
     /// What the SSD does with its memory, if not what the profile says.
     #[arg(long, value_enum)]
     firmware: Option<FirmwareChoice>,
+    /// How much memory the SSD has for its page cache or memory area, if not what the profile says.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory: Option<u64>,
     /// The file system's name, shown by `amphi info`.
     #[arg(long, default_value = "")]
     label: String,
@@ -51,6 +55,8 @@ enum FirmwareChoice {
     Log,
     /// A cache of whole pages with write-back, for block and memory file systems.
     PageCache,
+    /// A memory area that is reached by bytes alone, beside a block side without a cache.
+    Memory,
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -60,7 +66,16 @@ pub fn run(options: &Options) -> Result<()> {
         profile.firmware.kind = match choice {
             FirmwareChoice::Log => Firmware::Log,
             FirmwareChoice::PageCache => Firmware::PageCache,
+            FirmwareChoice::Memory => Firmware::Memory,
         };
+    }
+    if let Some(bytes) = options.memory {
+        if profile.firmware.kind == Firmware::Log {
+            bail!(
+                "--memory is for --firmware page-cache or memory; the size of a write log is its profile's log.region_bytes"
+            );
+        }
+        profile.firmware.memory_bytes = bytes;
     }
     if image.exists() {
         make_way(image, options.force)?;

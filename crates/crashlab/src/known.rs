@@ -47,6 +47,7 @@ mod tests {
     use amphi_ssd::Firmware;
 
     use super::*;
+    use crate::rig::Port;
     use crate::subject::{self, Size};
 
     #[test]
@@ -60,8 +61,15 @@ mod tests {
         for (device, byte) in [(&one, 1), (&same, 1), (&other, 2)] {
             device.persist(Lpa(3).byte(64), &[byte; 64], None, Structure::Data).expect("stored");
         }
-        let unit =
-            Unit { at: 0, data: vec![7; 64], tx: None, tag: Structure::Data, atom: 8, buffered: false };
+        let unit = Unit {
+            port: Port::Bytes,
+            at: 0,
+            data: vec![7; 64],
+            tx: None,
+            tag: Structure::Data,
+            atom: 8,
+            buffered: false,
+        };
         let longer = Unit { data: vec![7; 63], ..unit.clone() };
         let at = |device: &Ssd, next: Next<'_>, units: &[Unit]| point(device, &origin, &next, units);
         let first = at(&one, Next::Idle, &[]);

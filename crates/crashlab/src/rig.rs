@@ -7,7 +7,8 @@
 
 use amphi_device::{
     BlockDurability, BlockPort, ByteDurability, BytePort, Completion, Device, DurabilityContract, LINE_BYTES,
-    Lpa, PAGE_BYTES, RecoverReport, Result, Structure, TxId, WriteLog, lines_covering,
+    Lpa, MemoryArea, MemoryPromise, PAGE_BYTES, PageView, RecoverReport, Result, Structure, TxId, WriteLog,
+    lines_covering,
 };
 use amphi_rt::random::Generator;
 use amphi_rt::sync::Mutex;
@@ -111,7 +112,9 @@ impl std::fmt::Display for Event {
 /// The smallest thing that a crash keeps or drops as a whole but for tearing: a line of a store, or a page of a block write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Unit {
-    /// Byte address.
+    /// On which port it is on its way.
+    pub port: Port,
+    /// Byte address, on the byte port, or of the block side's pages one after the other.
     pub at: u64,
     /// The bytes.
     pub data: Vec<u8>,
@@ -123,6 +126,15 @@ pub struct Unit {
     pub atom: usize,
     /// Whether it is of a block write that has completed: it is in a volatile write buffer, until a flush that begins from now on has ended.
     pub buffered: bool,
+}
+
+/// A port of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Port {
+    /// Stores.
+    Bytes,
+    /// Block writes.
+    Blocks,
 }
 
 #[derive(Debug)]
@@ -320,7 +332,27 @@ impl Device for Rig {
     }
 }
 
+impl PageView for Rig {
+    fn check_page_view(&self) -> Result<()> {
+        self.ssd.check_page_view()
+    }
+}
+
+impl MemoryArea for Rig {
+    fn memory(&self) -> Result<MemoryPromise> {
+        self.ssd.memory()
+    }
+}
+
 impl BytePort for Rig {
+    fn bytes(&self) -> u64 {
+        self.ssd.bytes()
+    }
+
+    fn load_dma(&self, at: u64, into: &mut [u8], tag: Structure) -> Result<()> {
+        self.ssd.load_dma(at, into, tag)
+    }
+
     fn load(&self, at: u64, into: &mut [u8], tag: Structure) -> Result<()> {
         self.ssd.load(at, into, tag)
     }
@@ -337,7 +369,7 @@ impl BytePort for Rig {
                 let start = at + from as u64;
                 let len = (LINE_BYTES - start as usize % LINE_BYTES).min(data.len() - from);
                 let data = data[from..from + len].to_vec();
-                let unit = Unit { at: start, data, tx, tag, atom, buffered: false };
+                let unit = Unit { port: Port::Bytes, at: start, data, tx, tag, atom, buffered: false };
                 recording
                     .pending
                     .push(Pending { unit, by: By::Bytes { task, flushed: false, posted: false } });
@@ -462,7 +494,8 @@ impl BlockPort for Rig {
         let mut count = 0;
         for (position, page) in pages.enumerate() {
             let at = at.plus(position as u64).byte(0);
-            let unit = Unit { at, data: page.to_vec(), tx: None, tag, atom, buffered: false };
+            let (port, data) = (Port::Blocks, page.to_vec());
+            let unit = Unit { port, at, data, tx: None, tag, atom, buffered: false };
             recording.pending.push(Pending { unit, by: By::Block { command: number } });
             count += 1;
         }

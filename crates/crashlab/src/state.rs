@@ -3,12 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use amphi_device::{BlockPort, PAGE_BYTES, Structure, WriteLog};
+use amphi_device::{BlockPort, Lpa, PAGE_BYTES, Structure, WriteLog};
 use amphi_rt::random::Generator;
 use amphi_ssd::{Fate, ImageError, Ssd};
 use hashbrown::HashMap;
 
-use crate::rig::{Next, Unit};
+use crate::rig::{Next, Port, Unit};
 
 /// What had happened when the power went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -229,7 +229,7 @@ pub fn make(device: &Ssd, next: &Next<'_>, units: &[Unit], state: &State) -> Res
         match fate {
             _ if unit.buffered => buffered.push((unit, fate)),
             Fate::Lost => {}
-            Fate::Kept => arrive(&fork, unit, 0, unit.data.len())?,
+            Fate::Kept => arrive(&fork, unit, &[(0, unit.data.len())])?,
             Fate::Torn(_) => tear(&fork, unit, &mut dice)?,
         }
     }
@@ -251,8 +251,17 @@ fn lose_buffered(device: &Ssd, fork: &Ssd, buffered: &[(&Unit, Fate)]) {
     fork.lose_unflushed(&mut |number| fates.get(&number).copied().unwrap_or(Fate::Kept));
 }
 
-fn arrive(fork: &Ssd, unit: &Unit, from: usize, to: usize) -> Result<(), MakeError> {
-    let arrived = fork.arrive(unit.at + from as u64, &unit.data[from..to], unit.tx, unit.tag);
+/// Lets parts of a unit arrive, each from its first byte to that behind its last.
+fn arrive(fork: &Ssd, unit: &Unit, parts: &[(usize, usize)]) -> Result<(), MakeError> {
+    let arrived = match unit.port {
+        Port::Bytes => parts
+            .iter()
+            .all(|&(from, to)| fork.arrive(unit.at + from as u64, &unit.data[from..to], unit.tx, unit.tag)),
+        Port::Blocks => {
+            let parts: Vec<_> = parts.iter().map(|&(from, to)| (from, &unit.data[from..to])).collect();
+            fork.arrive_in_page(Lpa::of_byte(unit.at), &parts)
+        }
+    };
     if arrived { Ok(()) } else { Err(MakeError::NoRoom) }
 }
 
@@ -260,16 +269,16 @@ fn arrive(fork: &Ssd, unit: &Unit, from: usize, to: usize) -> Result<(), MakeErr
 fn tear(fork: &Ssd, unit: &Unit, dice: &mut Generator) -> Result<(), MakeError> {
     let len = unit.data.len();
     let atoms = |at: u64| at / unit.atom as u64;
-    let mut from = 0;
+    let (mut from, mut parts) = (0, Vec::new());
     while from < len {
         let at = unit.at + from as u64;
         let to = (from + ((atoms(at) + 1) * unit.atom as u64 - at) as usize).min(len);
         if dice.below(2) == 0 {
-            arrive(fork, unit, from, to)?;
+            parts.push((from, to));
         }
         from = to;
     }
-    Ok(())
+    arrive(fork, unit, &parts)
 }
 
 /// Has the fork carry out the command that is next on the device, so that it can be cut midway.
@@ -401,7 +410,8 @@ mod tests {
                 continue;
             }
             let (at, data) = (Lpa(at).byte(0), vec![byte; PAGE_BYTES]);
-            units.push(Unit { at, data, tx: None, tag: Structure::Data, atom: 512, buffered: true });
+            let (port, tag) = (Port::Blocks, Structure::Data);
+            units.push(Unit { port, at, data, tx: None, tag, atom: 512, buffered: true });
         }
         // Newer than what is in the buffer, and not in it.
         device.persist(Lpa(2).byte(64), &[9], None, Structure::Data).expect("stored");

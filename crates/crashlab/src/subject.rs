@@ -207,7 +207,7 @@ fn sized(profile: &str, firmware: Firmware, size: Size, free: bool) -> Result<Ss
         Size::Roomy => (1 << 20, 64 << 20),
     };
     profile.firmware.kind = firmware;
-    (profile.log.region_bytes, profile.firmware.cache_bytes) = (memory, memory);
+    (profile.log.region_bytes, profile.firmware.memory_bytes) = (memory, memory);
     let options = OpenOptions { free, ..OpenOptions::default() };
     Ssd::try_in_memory(&profile, bytes, &options).map_err(|error| error.to_string())
 }

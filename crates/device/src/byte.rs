@@ -1,17 +1,23 @@
-//! The byte port: loads and stores over the whole device, as a mapped BAR or CXL.mem range offers them.
+//! The byte port: loads and stores on a window of the device, as a mapped BAR or CXL.mem range offers them.
 //!
 //! A store moves through *CPU cache or write-combining buffer → posted on the link → device memory*. It becomes
 //! durable when the device has it: the host flushes the lines, fences, and issues a zero-byte *write-verify read*,
 //! which the link orders behind every posted write (ByteFS §4.2, 2B-SSD §III-B).
 
-use crate::{Device, Result, Structure, TxId};
+use crate::{BlockPort, Device, Result, Structure, TxId};
 
-/// The byte interface of an SSD. Addresses are bytes from the start of the device.
+/// The byte interface of an SSD: a window with an address space of its own. Addresses are bytes from its start.
+///
+/// What lies behind the window is the device's: the pages of its block port ([`PageView`]), or memory of its own
+/// ([`MemoryArea`](crate::MemoryArea)).
 ///
 /// Stores of one host thread are seen by its own loads at once. Ordering and durability are as the
-/// [`DurabilityContract`](crate::DurabilityContract) states and no better. Every method refuses a range outside the device with
+/// [`DurabilityContract`](crate::DurabilityContract) states and no better. Every method refuses a range outside the window with
 /// [`Error::OutOfRange`](crate::Error::OutOfRange) and then has no effect.
 pub trait BytePort: Device {
+    /// Size of the window in bytes. Constant for the life of the device.
+    fn bytes(&self) -> u64;
+
     /// Loads `into.len()` bytes at `at`. The newest stored bytes are returned, committed or not.
     ///
     /// # Errors
@@ -23,15 +29,13 @@ pub trait BytePort: Device {
     ///
     /// # Errors
     /// Range or media errors; [`Error::Unsupported`](crate::Error::Unsupported) on a device without such an engine.
-    fn load_dma(&self, _at: u64, _into: &mut [u8], _tag: Structure) -> Result<()> {
-        Err(crate::Error::Unsupported("reads of byte ranges by DMA"))
-    }
+    fn load_dma(&self, at: u64, into: &mut [u8], tag: Structure) -> Result<()>;
 
     /// Stores `data` at `at`. Volatile until the lines are flushed, fenced and verified.
     ///
     /// With `tx`, the bytes belong to that transaction: [`recover`](crate::WriteLog::recover) keeps them only if the transaction was
     /// committed. Without, they stand for themselves and may survive in any 8 B aligned part. A single store must not cross a
-    /// 4 KB page.
+    /// multiple of 4096.
     ///
     /// # Errors
     /// Range errors; [`Error::Unsupported`](crate::Error::Unsupported) for `tx` on a device whose firmware has no transactions.
@@ -48,6 +52,17 @@ pub trait BytePort: Device {
     /// # Errors
     /// A write that the device could not accept: log full for good, power lost.
     fn verify_read(&self) -> Result<()>;
+}
+
+/// A device whose two ports show one thing: byte `a` of the byte port is byte `a % 4096` of page `a / 4096` of the block port.
+///
+/// A device decides by its firmware what its window shows, so a host asks before it relies on it.
+pub trait PageView: BlockPort + BytePort {
+    /// Whether the window shows the pages of the block port. Constant for the life of the device.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if it shows something else.
+    fn check_page_view(&self) -> Result<()>;
 }
 
 /// Sequences over [`BytePort`] that callers would otherwise spell out.

@@ -1,6 +1,6 @@
 //! Why a device refused or failed a command.
 
-use crate::{Lpa, PAGE_BYTES, TxId};
+use crate::{Lpa, TxId};
 
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -8,10 +8,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// A device's refusal (the command had no effect) or failure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The range is not inside the device.
-    #[error(
-        "{what} of {len} bytes at byte {at} ends beyond the device's {capacity_pages} pages of {PAGE_BYTES} bytes"
-    )]
+    /// The range is not inside the port's address space.
+    #[error("{what} of {len} bytes at byte {at} ends beyond the port's {bytes} bytes")]
     OutOfRange {
         /// The refused command.
         what: &'static str,
@@ -19,8 +17,8 @@ pub enum Error {
         at: u64,
         /// Length in bytes.
         len: u64,
-        /// The device's size in pages.
-        capacity_pages: u64,
+        /// Size of the address space in bytes.
+        bytes: u64,
     },
     /// Length or address is not a multiple of what the port requires.
     #[error("{what}: {value} is not {expected}")]

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::{BytePort, Result};
+use crate::{PageView, Result};
 
 /// A transaction number, assigned by the host, growing, never zero. Four bytes on the wire and in the log (ByteFS §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,8 +38,8 @@ pub struct RecoverReport {
     pub transactions: u64,
 }
 
-/// The write log's commands.
-pub trait WriteLog: BytePort {
+/// The write log's commands. The log keeps newer bytes of the block port's pages, so the window is a view of those.
+pub trait WriteLog: PageView {
     /// `COMMIT(tx)`: the transaction's stores, each of which the caller has already flushed, fenced and verified, become durable
     /// together; on return they survive power loss. Later flushing to flash follows the order of commits.
     ///

@@ -172,6 +172,7 @@ pub fn recover_log<D: WriteLog>(device: &D) -> amphi_device::Result<RecoverRepor
 /// [`MountError::Unsuitable`] if the device is too small or the label too long; [`MountError::Device`].
 pub fn format<D: BlockPort + WriteLog>(device: &D, options: &FormatOptions) -> Result<(), MountError> {
     let unsuitable = |why: String| Err(MountError::Unsuitable(why));
+    device.check_page_view()?;
     let capacity = device.capacity_pages();
     let layout = options.layout(capacity);
     let pages = layout.pages;
@@ -322,6 +323,7 @@ pub fn open<D: BlockPort + WriteLog>(
         return Err(MountError::Unsuitable("a threshold and a cache of zero are not possible".into()));
     }
     recognise(&*device)?;
+    device.check_page_view()?;
     let report =
         if planted::has(Bug::RecoverSkipped) { RecoverReport::default() } else { recover_log(&*device)? };
     let (sb, mut state) = read_super(&*device)?;

@@ -21,7 +21,7 @@ pub fn commands(input: &[u8]) {
         let has_log = !input.one_in(3);
         if !has_log {
             profile.firmware.kind = Firmware::PageCache;
-            profile.firmware.cache_bytes = 64 << 10;
+            profile.firmware.memory_bytes = 64 << 10;
         }
         let ssd = Ssd::try_in_memory(&profile, CAPACITY as u64, &options).expect("a valid profile");
         let mut run = Run { ssd: Some(ssd), has_log, expected: vec![0; CAPACITY], transactions: 1 };

@@ -17,7 +17,7 @@ use crate::flash::{Blocks, Checkpoints, MapTable, TrimLog, VolatileCache};
 use crate::format::{Layout, Oob, PAGE, control};
 use crate::image::Image;
 use crate::log::{Cleaning, LogSpace, PageIndex, TxLog};
-use crate::page_cache::PageCache;
+use crate::personality::Personality;
 use crate::ports::Stages;
 use crate::power::Power;
 use crate::stats::{Counters, Meters};
@@ -54,8 +54,7 @@ pub(crate) struct Core {
     /// Flash pages that power-up read to find the mapping, per die.
     pub(crate) read_at_power_up: Box<[u64]>,
     pub(crate) volatile: VolatileCache,
-    /// The page cache, where the firmware keeps one instead of the write log.
-    pub(crate) cache: Option<PageCache>,
+    pub(crate) personality: Personality,
     pub(crate) stages: Stages,
     pub(crate) clean_bell: Bell,
     pub(crate) collect_bell: Bell,
@@ -89,16 +88,11 @@ impl Core {
         self.image.read_struct(self.layout.oob_record(page))
     }
 
-    /// Refuses a byte range outside the device.
+    /// Refuses a byte range outside the window.
     pub(crate) fn check_bytes(&self, what: &'static str, at: u64, len: usize) -> Result<()> {
         match at.checked_add(len as u64) {
-            Some(end) if end <= self.layout.capacity_pages * PAGE => Ok(()),
-            _ => Err(Error::OutOfRange {
-                what,
-                at,
-                len: len as u64,
-                capacity_pages: self.layout.capacity_pages,
-            }),
+            Some(end) if end <= self.window_bytes() => Ok(()),
+            _ => Err(Error::OutOfRange { what, at, len: len as u64, bytes: self.window_bytes() }),
         }
     }
 
@@ -122,7 +116,7 @@ impl Core {
                 what,
                 at: at.0.saturating_mul(PAGE),
                 len: pages.saturating_mul(PAGE),
-                capacity_pages: self.layout.capacity_pages,
+                bytes: self.layout.capacity_pages * PAGE,
             }),
         }
     }

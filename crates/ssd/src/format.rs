@@ -173,6 +173,9 @@ impl CacheRecord {
     }
 }
 
+/// Bytes of a chunk of the memory area, for which the image has room or has not: one bit of its map.
+pub(crate) const MEMORY_CHUNK: u64 = 256 << 10;
+
 /// Where every region lies, computed from a few sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -194,6 +197,11 @@ pub(crate) struct Layout {
     pub(crate) cache_frames: u64,
     pub(crate) cache_records: u64,
     pub(crate) cache: u64,
+    /// Bytes of the memory area; none with another firmware.
+    pub(crate) memory_bytes: u64,
+    /// One bit a chunk of the memory area: whether it was ever stored to.
+    pub(crate) memory_map: u64,
+    pub(crate) memory: u64,
     pub(crate) block_headers: u64,
     pub(crate) oob: u64,
     pub(crate) flash: u64,
@@ -214,6 +222,7 @@ impl Layout {
         let txlog_entries = profile.log.txlog_bytes / 4;
         let pages = blocks * profile.flash.pages_per_block;
         let cache_frames = profile.firmware.cache_frames();
+        let memory_bytes = profile.firmware.window_bytes();
         let mut next = PROFILE_AT + PROFILE_MAX;
         let next = &mut next;
         let mut layout = Self {
@@ -231,6 +240,9 @@ impl Layout {
             cache_frames,
             cache_records: place(next, cache_frames * size_of::<CacheRecord>() as u64),
             cache: place(next, cache_frames * PAGE),
+            memory_bytes,
+            memory_map: place(next, memory_bytes.div_ceil(MEMORY_CHUNK * 64) * 8),
+            memory: place(next, memory_bytes),
             block_headers: place(next, blocks * BLOCK_HEADER_BYTES),
             oob: place(next, pages * OOB_BYTES),
             flash: place(next, pages * PAGE),
@@ -287,6 +299,11 @@ impl Layout {
     /// Address of a cache frame's page.
     pub(crate) const fn cache_frame(&self, frame: u32) -> u64 {
         self.cache + frame as u64 * PAGE
+    }
+
+    /// Address of the word of the memory area's map that has a chunk's bit.
+    pub(crate) const fn memory_map_word(&self, chunk: u64) -> u64 {
+        self.memory_map + chunk / 64 * 8
     }
 
     /// Address of a flash page's data.

@@ -48,7 +48,7 @@ pub struct Info {
     pub profile: String,
     /// That profile's one-line description.
     pub description: String,
-    /// What the firmware does with the device's memory: `log` or `page-cache`.
+    /// What the firmware does with the device's memory: `log`, `page-cache` or `memory`.
     pub firmware: Firmware,
     /// Bytes the host may address.
     pub capacity_bytes: u64,
@@ -58,8 +58,10 @@ pub struct Info {
     pub image_bytes: u64,
     /// Bytes of each of the two log regions.
     pub log_region_bytes: u64,
-    /// Bytes of the page cache; 0 where the firmware keeps a write log.
+    /// Bytes of the page cache; 0 with another firmware.
     pub cache_bytes: u64,
+    /// Bytes of the memory area; 0 with another firmware.
+    pub memory_bytes: u64,
     /// Bytes of the transaction log.
     pub txlog_bytes: u64,
     /// Flash channels and dies per channel.

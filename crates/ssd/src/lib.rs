@@ -32,7 +32,9 @@ mod format;
 mod image;
 mod info;
 mod log;
+mod memory;
 mod page_cache;
+mod personality;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
 #[cfg(feature = "planted-bugs")]
@@ -42,6 +44,7 @@ mod power;
 mod power_fork;
 mod powerup;
 mod profile;
+mod protected;
 mod ssd;
 mod stats;
 mod timing;

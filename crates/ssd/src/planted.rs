@@ -36,6 +36,8 @@ pub enum Bug {
     LogEntryForgotten,
     /// A dirty page of the page cache is not found again.
     CachedPageForgotten,
+    /// A line of the memory area is not kept.
+    MemoryForgotten,
     /// A block write in flight is torn within the declared unit.
     TornSector,
     /// A completed write is volatile although the contract says that completion is durability.
@@ -50,7 +52,7 @@ pub enum Bug {
 
 /// Violations of the durability contract, at least one in each stage of the persistence domain, which the power-cut traffic must notice.
 #[cfg(feature = "planted-bugs")]
-pub const VIOLATIONS: [Bug; 14] = [
+pub const VIOLATIONS: [Bug; 15] = [
     // CPU cache and write-combining buffer.
     Bug::TornStore,
     Bug::LastLineNotFlushed,
@@ -63,6 +65,7 @@ pub const VIOLATIONS: [Bug; 14] = [
     Bug::CommitNotRecorded,
     Bug::UncommittedReplayed,
     Bug::CachedPageForgotten,
+    Bug::MemoryForgotten,
     // Block writes in flight, and the write buffer.
     Bug::TornSector,
     Bug::VolatileCompletion,

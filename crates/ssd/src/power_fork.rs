@@ -17,7 +17,8 @@ use memmap2::MmapRaw;
 use crate::ImageError;
 use crate::flash::Fate;
 use crate::format::{COUNTERS_AT, Mapping, PAGE};
-use crate::log::Store;
+use crate::personality::Store;
+use crate::power::Loss;
 use crate::powerup;
 use crate::ssd::Ssd;
 
@@ -180,18 +181,30 @@ impl Ssd {
         self.core().lose_unflushed(fate);
     }
 
-    /// Lets bytes that were on their way arrive while the power goes: part of a store, or of a block write in flight. They are in the
-    /// log and nowhere else, and count from the next [`restart`](Self::restart) on. Answers whether the log had room.
+    /// Lets bytes of a store that were on their way arrive while the power goes. They count from the next [`restart`](Self::restart) on.
+    /// Answers whether the log had room.
     ///
     /// # Panics
-    /// If the bytes are outside the device or cross a page.
+    /// If the bytes are outside the window or cross a page.
     pub fn arrive(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> bool {
         let core = self.core();
-        let offset = (at % PAGE) as usize;
-        assert!(offset + data.len() <= PAGE as usize, "what arrives lies within one page");
-        assert!(core.check_bytes("arrival", at, data.len()).is_ok(), "what arrives lies inside the device");
-        let tx = tx.map_or(0, TxId::get);
-        core.append_at_power_loss(&Store { lpa: at / PAGE, offset, data, tx, tag })
+        assert!((at % PAGE) as usize + data.len() <= PAGE as usize, "what arrives lies within one page");
+        assert!(core.check_bytes("arrival", at, data.len()).is_ok(), "what arrives lies inside the window");
+        core.take_in_at(Loss::PowerCut, &Store { at, data, tx: tx.map_or(0, TxId::get), tag })
+    }
+
+    /// Lets parts of one page of a block write in flight arrive while the power goes: each its first byte in the page and its bytes. They
+    /// count from the next [`restart`](Self::restart) on. Answers whether there was room.
+    ///
+    /// # Panics
+    /// If the page is outside the device, or a part outside the page.
+    pub fn arrive_in_page(&self, at: amphi_device::Lpa, parts: &[(usize, &[u8])]) -> bool {
+        let core = self.core();
+        assert!(at.0 < core.layout.capacity_pages, "what arrives lies inside the device");
+        for (offset, data) in parts {
+            assert!(offset + data.len() <= PAGE as usize, "what arrives lies within one page");
+        }
+        core.take_in_torn(at.0, parts, core.tick())
     }
 
     /// Whether garbage collection in the background has something to do: it may run at any time from when free blocks run low until enough are free again.
@@ -231,7 +244,8 @@ impl Ssd {
         Some(hash.finish())
     }
 
-    /// A number that two devices of one lineage share, as good as certainly, exactly if every page reads the same on both, but for pages in `except`.
+    /// A number that two devices of one lineage share, as good as certainly, exactly if every page reads the same on both, but for pages in `except`, and so does
+    /// all of the memory area, where there is one.
     ///
     /// # Errors
     /// A page cannot be read.
@@ -250,8 +264,8 @@ impl Ssd {
                 found.map(|page| first + u64::from(page)).collect()
             };
             for lpa in pages.filter(|lpa| except.iter().all(|skipped| skipped.0 != *lpa)) {
-                let tells = if logged.contains(&lpa) || core.cached_at(lpa).is_some() {
-                    core.read_newest(lpa, 0, &mut page)?;
+                let tells = if logged.contains(&lpa) || core.is_cached(lpa) {
+                    core.peek_page(lpa, &mut page)?;
                     tell(&page)
                 } else if let Mapping::At(at) = core.mapping(lpa) {
                     // Most of what there is after a recovery is in flash where the origin has it too. Whether it can be read is asked of each.
@@ -265,6 +279,16 @@ impl Ssd {
                 };
                 if tells != 0 {
                     hash.write_u64(lpa);
+                    hash.write_u64(tells);
+                }
+            }
+        }
+        for (at, len) in core.window_in_use() {
+            for at in (at..at + len).step_by(PAGE as usize) {
+                core.load_bytes(0, at, &mut page)?;
+                let tells = tell(&page);
+                if tells != 0 {
+                    hash.write_u64(!at);
                     hash.write_u64(tells);
                 }
             }

@@ -10,19 +10,20 @@ use zerocopy::little_endian::{U32, U64};
 use crate::core::{Core, Partition};
 use crate::flash::{Blocks, Checkpoints, TrimLog, rebuild};
 use crate::format::{
-    self, BLOCK_HEADER_BYTES, BlockHeader, COUNTERS_AT, CacheRecord, HEADER_AT, Header, Layout, MAGIC,
-    MAX_CAPACITY_PAGES, Mapping, OOB_BYTES, Oob, PAGE, PROFILE_AT, PROFILE_MAX, TRIM_RECORDS, TrimRecord,
-    VERSION, control,
+    self, BLOCK_HEADER_BYTES, BlockHeader, COUNTERS_AT, HEADER_AT, Header, Layout, MAGIC, MAX_CAPACITY_PAGES,
+    Mapping, OOB_BYTES, Oob, PAGE, PROFILE_AT, PROFILE_MAX, TRIM_RECORDS, TrimRecord, VERSION, control,
 };
 use crate::image::Image;
 use crate::info::{Info, Shutdown};
 use crate::log::{PageIndex, TxLog};
 use crate::page_cache::PageCache;
+use crate::personality::Personality;
 use crate::ports::Stages;
 use crate::power::Power;
+use crate::protected::Protected;
 use crate::stats::{Cause, Counters, Meters, Stats, Wear};
 use crate::timing::Timing;
-use crate::{ImageError, Profile};
+use crate::{Firmware, ImageError, Profile};
 
 /// A device to be made.
 #[derive(Debug)]
@@ -73,6 +74,9 @@ impl Plan {
         };
         image.allocate(0, layout.txlog_ids).map_err(no_room)?;
         image.allocate(layout.trims, layout.cache - layout.trims).map_err(no_room)?;
+        if layout.memory_bytes > 0 {
+            image.allocate(layout.memory_map, layout.memory - layout.memory_map).map_err(no_room)?;
+        }
         image.allocate(layout.block_headers, layout.oob - layout.block_headers).map_err(no_room)?;
         for &block in &self.bad {
             let bad = BlockHeader { bad: true, ..BlockHeader::from_word(0) };
@@ -259,6 +263,7 @@ pub(crate) fn info(image: &Image, layout: &Layout, profile: &Profile, last_shutd
         image_bytes: layout.image_bytes,
         log_region_bytes: layout.region_bytes,
         cache_bytes: layout.cache_frames * PAGE,
+        memory_bytes: layout.memory_bytes,
         txlog_bytes: profile.log.txlog_bytes,
         channels: profile.flash.channels,
         ways: profile.flash.ways,
@@ -290,6 +295,7 @@ pub(crate) fn inspect(path: &Path) -> Result<(Info, Stats), ImageError> {
     stats.log_cleaning_used = image.word(control!(tail[1 - active])).load(Ordering::Relaxed);
     stats.log_capacity = parts.layout.region_bytes;
     stats.cache_capacity = parts.layout.cache_frames;
+    stats.memory_capacity = parts.layout.memory_bytes;
     let commits = |at| image.word(at).load(Ordering::Relaxed);
     stats.txlog_used = commits(control!(txlog_tail)).saturating_sub(commits(control!(txlog_head)));
     Ok((info(&image, &parts.layout, &parts.profile, shutdown(&image)?), stats))
@@ -329,8 +335,13 @@ pub(crate) fn power_up(
     let dies = profile.flash.channels * profile.flash.ways;
     let found = rebuild(&image, &layout, dies)?;
     let blocks = Blocks::new(&image, &layout, &profile, &found.live);
-    let cache = (profile.firmware.kind == crate::profile::Firmware::PageCache)
-        .then(|| PageCache::new(&layout, profile.firmware.write_back_at_percent));
+    let personality = match profile.firmware.kind {
+        Firmware::Log => Personality::Log,
+        Firmware::PageCache => {
+            Personality::PageCache(PageCache::new(&layout, profile.firmware.write_back_at_percent))
+        }
+        Firmware::Memory => Personality::Memory(Protected::new(&image, &layout)),
+    };
     let core = Arc::new_cyclic(|itself| Core {
         itself: itself.clone(),
         layout,
@@ -349,7 +360,7 @@ pub(crate) fn power_up(
         checkpoints: Checkpoints::new(found.checkpoint, found.stale),
         read_at_power_up: found.reads.into(),
         volatile: Default::default(),
-        cache,
+        personality,
         stages: Stages::new(),
         clean_bell: Default::default(),
         collect_bell: Default::default(),
@@ -359,9 +370,7 @@ pub(crate) fn power_up(
     });
     let corrupt = |cause: amphi_device::Error| ImageError::Corrupt(cause.to_string());
     core.rebuild_index().map_err(corrupt)?;
-    if let Some(cache) = &core.cache {
-        core.load_cache(cache).map_err(corrupt)?;
-    }
+    core.load_protected().map_err(corrupt)?;
     Ok(core)
 }
 
@@ -420,9 +429,8 @@ pub(crate) fn copy(core: &Core) -> Result<Image, ImageError> {
         part(layout.log[region], core.log_tail(region));
     }
     part(layout.trims, TRIM_RECORDS * size_of::<TrimRecord>() as u64);
-    for frame in core.dirty_frames() {
-        part(layout.cache_record(frame), size_of::<CacheRecord>() as u64);
-        part(layout.cache_frame(frame), PAGE);
+    for (at, len) in core.protected_in_use() {
+        part(at, len);
     }
     part(layout.block_headers, layout.blocks * BLOCK_HEADER_BYTES);
     for block in (0..layout.blocks).filter(|&block| !core.blocks.is_erased(block)) {

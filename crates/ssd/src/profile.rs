@@ -334,11 +334,9 @@ impl Profile {
                 crate::calibrate::check_probe(&point.name).map_err(ProfileError::Syntax)?;
             }
         }
-        if firmware.kind == Firmware::PageCache
-            && persistence.block_durability != BlockDurabilityName::Completion
-        {
-            let message = "persistence.block_durability must be \"completion\" with firmware.kind = \"page-cache\": \
-                           its memory is protected";
+        if firmware.kind != Firmware::Log && persistence.block_durability != BlockDurabilityName::Completion {
+            let message = "persistence.block_durability must be \"completion\" unless firmware.kind = \"log\": what protects the \
+                           memory of the others protects their write buffers too";
             return Err(ProfileError::Syntax(message.to_owned()));
         }
         let rules =

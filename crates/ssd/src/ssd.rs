@@ -142,8 +142,7 @@ impl Ssd {
         stats.log_cleaning_used = core.log_tail(1 - active);
         stats.log_capacity = core.layout.region_bytes;
         stats.txlog_used = core.txlog_used();
-        stats.cache_dirty = core.cache.as_ref().map_or(0, |cache| cache.dirty());
-        stats.cache_capacity = core.layout.cache_frames;
+        core.report_memory(&mut stats);
         stats.index_bytes = self.index_bytes();
         stats
     }

@@ -14,7 +14,7 @@ const FRAMES: u64 = 32;
 fn device() -> Ssd {
     let mut profile = Profile::named("mssd-pcie3").expect("built in");
     profile.firmware.kind = Firmware::PageCache;
-    profile.firmware.cache_bytes = FRAMES * 4096;
+    profile.firmware.memory_bytes = FRAMES * 4096;
     profile.firmware.write_back_at_percent = 95;
     Ssd::in_memory(&profile, 64 << 20)
 }
@@ -108,7 +108,7 @@ fn a_cache_of_dirty_pages_is_written_back_in_the_background() {
     Sim::new(1).run(|| {
         let mut profile = Profile::named("mssd-pcie3").expect("built in");
         profile.firmware.kind = Firmware::PageCache;
-        profile.firmware.cache_bytes = 1024 * 4096;
+        profile.firmware.memory_bytes = 1024 * 4096;
         profile.firmware.write_back_at_percent = 50;
         let ssd = Ssd::in_memory(&profile, 64 << 20);
         for page in 0..700 {
@@ -142,7 +142,7 @@ fn what_is_cached_survives_closing_killing_and_power_cuts() {
     let path = directory.path().join("ssd.img");
     let mut profile = Profile::named("free").expect("built in");
     profile.firmware.kind = Firmware::PageCache;
-    profile.firmware.cache_bytes = 64 << 10;
+    profile.firmware.memory_bytes = 64 << 10;
     Ssd::create(&path, &profile, 16 << 20).expect("creates");
     let expect = |ssd: &Ssd, first: u8| {
         for page in 0..40_u64 {
@@ -214,7 +214,7 @@ fn write_golden(path: &std::path::Path) {
     (profile.log.region_bytes, profile.log.txlog_bytes, profile.log.partition_bytes) =
         (64 << 10, 4096, 64 << 10);
     profile.firmware.kind = Firmware::PageCache;
-    (profile.firmware.cache_bytes, profile.firmware.write_back_at_percent) = (64 << 10, 95);
+    (profile.firmware.memory_bytes, profile.firmware.write_back_at_percent) = (64 << 10, 95);
     Ssd::create(path, &profile, 256 << 10).expect("creates");
     let ssd = Ssd::open(path, &Default::default()).expect("opens");
     for page in 0..24_u64 {
@@ -229,7 +229,7 @@ fn write_golden(path: &std::path::Path) {
 fn several_threads_share_a_small_cache() {
     let mut profile = Profile::named("free").expect("built in");
     profile.firmware.kind = Firmware::PageCache;
-    profile.firmware.cache_bytes = 64 << 10;
+    profile.firmware.memory_bytes = 64 << 10;
     let ssd = std::sync::Arc::new(Ssd::in_memory(&profile, 16 << 20));
     let tasks: Vec<_> = (0..4_u64)
         .map(|task| {

@@ -15,7 +15,11 @@ const CUTS_PER_SEED: u64 = 50;
 const SEEDS: u64 = 20;
 
 fn firmware(violation: Bug) -> Firmware {
-    if violation == Bug::CachedPageForgotten { Firmware::PageCache } else { Firmware::Log }
+    match violation {
+        Bug::CachedPageForgotten => Firmware::PageCache,
+        Bug::MemoryForgotten => Firmware::Memory,
+        _ => Firmware::Log,
+    }
 }
 
 /// The first seed at which the traffic fails. In a thread of its own: a Sim that failed leaves its thread panicking.
@@ -33,10 +37,11 @@ fn a_violation_in_each_stage_is_noticed() {
     // The failures are wanted; their reports are not.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let sound = [Firmware::Log, Firmware::PageCache].map(|firmware| noticed_at(None, firmware));
+    let sound = [Firmware::Log, Firmware::PageCache, Firmware::Memory];
+    let sound = sound.map(|firmware| noticed_at(None, firmware));
     let noticed = VIOLATIONS.map(|violation| (violation, noticed_at(Some(violation), firmware(violation))));
     std::panic::set_hook(report);
-    assert_eq!(sound, [None, None], "the device itself is at fault");
+    assert_eq!(sound, [None; 3], "the device itself is at fault");
     for (violation, seed) in noticed {
         println!("{violation:?}: noticed at seed {seed:?}");
     }

@@ -56,3 +56,9 @@ fn nothing_durable_is_lost_and_nothing_open_survives_either() {
 fn the_page_cache_loses_nothing_durable() {
     make_cuts(1 << 33, 1, Firmware::PageCache);
 }
+
+/// As with the page cache; and neither side of the device disturbs the other.
+#[test]
+fn the_memory_area_loses_nothing_durable() {
+    make_cuts(1 << 34, 1, Firmware::Memory);
+}

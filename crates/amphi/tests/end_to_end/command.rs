@@ -112,6 +112,35 @@ fn an_ssd_with_a_page_cache_says_so() {
 }
 
 #[test]
+fn an_ssd_with_a_memory_area_says_so_and_what_needs_pages_by_bytes_refuses_it() {
+    let rig = Rig::empty();
+    let make = ["mkfs", &rig.image(), "--size", "64M", "--profile", "romefs-a"];
+    amphi_ok(&[&make[..], &["--memory", "1M", "--fs", "none"]].concat());
+    let info = json(&amphi_ok(&["info", &rig.image(), "--json"]));
+    assert_eq!(
+        (&info["device"]["firmware"], &info["device"]["memory_bytes"], &info["device"]["cache_bytes"]),
+        (&"memory".into(), &(1 << 20).into(), &0.into())
+    );
+    let stats = amphi_ok(&["stats", &rig.image(), "--json"]);
+    assert!(stats.contains("\"memory_capacity\":1048576"), "{stats}");
+    std::fs::remove_file(rig.image()).unwrap();
+    fails_saying(&make, 1, &["a memory area of its own"]);
+    assert!(!Path::new(&rig.image()).exists(), "a failed mkfs leaves nothing");
+    fails_saying(
+        &[&make[..], &["--memory", "100"]].concat(),
+        1,
+        &["firmware.memory_bytes is 100", "multiple of 4096"],
+    );
+    fails_saying(&[&make[..], &["--firmware", "log", "--memory", "1M"]].concat(), 1, &["log.region_bytes"]);
+    // The block side is an SSD as any other, and its cache may have the memory instead.
+    amphi_ok(&[&make[..], &["--memory", "1M", "--fs", "ext4like"]].concat());
+    std::fs::remove_file(rig.image()).unwrap();
+    amphi_ok(&[&make[..], &["--firmware", "page-cache", "--memory", "1M", "--fs", "none"]].concat());
+    let stats = amphi_ok(&["stats", &rig.image(), "--json"]);
+    assert!(stats.contains("\"cache_capacity\":256"), "1 MiB of pages: {stats}");
+}
+
+#[test]
 fn mkfs_names_what_is_wrong_with_its_arguments() {
     let rig = Rig::empty();
     fails_saying(&["mkfs", &rig.image(), "--profile", "fastest"], 1, &["fastest", "mssd-pcie3"]);

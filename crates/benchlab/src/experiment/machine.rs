@@ -95,8 +95,8 @@ impl Machine {
         let log_bytes = variation.log_bytes.unwrap_or(device.log.region_bytes);
         device.log.region_bytes = pages(log_bytes, LOG_MIN);
         device.log.txlog_bytes = pages(device.log.txlog_bytes, LOG_MIN / 4);
-        let cache_bytes = variation.cache_bytes.unwrap_or(device.firmware.cache_bytes);
-        device.firmware.cache_bytes = pages(cache_bytes, LOG_MIN);
+        let cache_bytes = variation.cache_bytes.unwrap_or(device.firmware.memory_bytes);
+        device.firmware.memory_bytes = pages(cache_bytes, LOG_MIN);
         device.flash.checkpoint_pages = scaled(device.flash.checkpoint_pages).max(1024);
         device.check().map_err(|error| error.to_string())?;
         let memory = pages(variation.memory_bytes.unwrap_or(text.memory_bytes), CACHE_MIN) / PAGE;

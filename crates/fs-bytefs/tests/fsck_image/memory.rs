@@ -4,7 +4,7 @@
 
 use amphi_device::{
     BlockDurability, BlockPort, ByteDurability, BytePort, Completion, Device, DurabilityContract, Error, Lpa,
-    PAGE_BYTES, RecoverReport, Result, Structure, TxId, WriteLog,
+    PAGE_BYTES, PageView, RecoverReport, Result, Structure, TxId, WriteLog,
 };
 use amphi_rt::sync::Mutex;
 
@@ -80,12 +80,7 @@ impl Memory {
         let capacity = self.bytes.lock().len();
         match (at as usize).checked_add(len) {
             Some(end) if end <= capacity => Ok(at as usize..end),
-            _ => Err(Error::OutOfRange {
-                what,
-                at,
-                len: len as u64,
-                capacity_pages: (capacity / PAGE_BYTES) as u64,
-            }),
+            _ => Err(Error::OutOfRange { what, at, len: len as u64, bytes: capacity as u64 }),
         }
     }
 }
@@ -139,7 +134,21 @@ impl BlockPort for Memory {
     }
 }
 
+impl PageView for Memory {
+    fn check_page_view(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
 impl BytePort for Memory {
+    fn bytes(&self) -> u64 {
+        self.bytes.lock().len() as u64
+    }
+
+    fn load_dma(&self, _: u64, _: &mut [u8], _: Structure) -> Result<()> {
+        Err(Error::Unsupported("reads of byte ranges by DMA"))
+    }
+
     fn load(&self, at: u64, into: &mut [u8], _: Structure) -> Result<()> {
         let range = self.range("load", at, into.len())?;
         into.copy_from_slice(&self.bytes.lock()[range]);

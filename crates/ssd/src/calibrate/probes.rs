@@ -164,7 +164,7 @@ fn flash_read(profile: &Profile, bytes: usize) -> Result<f64> {
     let from_memory = load(profile, bytes)?;
     let mut profile = profile.clone();
     // Where memory caches pages, the loads are of pages that were evicted.
-    profile.firmware.cache_bytes = 64 << 10;
+    profile.firmware.memory_bytes = 64 << 10;
     let ssd = device(&profile);
     for page in 0..400 {
         ssd.write(Lpa(page), &[1; PAGE_BYTES], TAG)?;
@@ -178,7 +178,7 @@ fn flash_read(profile: &Profile, bytes: usize) -> Result<f64> {
 fn flash_write(profile: &Profile, _bytes: usize) -> Result<f64> {
     let mut profile = profile.clone();
     (profile.flash.channels, profile.flash.ways) = (1, 1);
-    profile.firmware.cache_bytes = 64 << 10;
+    profile.firmware.memory_bytes = 64 << 10;
     let ssd = device(&profile);
     let page = [1; PAGE_BYTES];
     let full = profile.flash.write_buffer_pages + 256;
@@ -211,7 +211,7 @@ fn commands(bytes: usize) -> u64 {
 /// Reads a second of consecutive pages that are in flash.
 fn read_rate(profile: &Profile, bytes: usize, depth: usize) -> Result<f64> {
     let mut profile = profile.clone();
-    profile.firmware.cache_bytes = 64 << 10;
+    profile.firmware.memory_bytes = 64 << 10;
     let ssd = device(&profile);
     let mut buffer = vec![1; bytes];
     let pages = (bytes / PAGE_BYTES) as u64;

@@ -101,7 +101,7 @@ impl Core {
             self.set_mapping(write.lpa, write.before);
             self.image.write_struct(self.layout.oob_record(write.page), &Oob::spent());
             if let Fate::Torn(seed) = fate {
-                self.tear(Dice::new(seed), write.lpa * PAGE, &page, written_at);
+                self.tear(Dice::new(seed), Lpa(write.lpa), &page, written_at);
             }
         }
     }

@@ -1,25 +1,14 @@
 //! A byte write's way into the log: reserve, write the entry, index it (ByteFS §4.3, §4.4). No flash access.
 
-use amphi_device::{Error, Result, Structure};
+use amphi_device::{Error, Result};
 use zerocopy::little_endian::{U16, U32, U64};
 
 use crate::core::Core;
 use crate::format::EntryHeader;
 use crate::log::chunks::Chunk;
 use crate::log::space;
-use crate::log::versions::cover;
-use crate::stats::{Activity, Cause, Counter, Path};
-
-/// A store as it reaches the device. It lies within one page.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Store<'a> {
-    pub(crate) lpa: u64,
-    pub(crate) offset: usize,
-    pub(crate) data: &'a [u8],
-    /// Transaction, or 0.
-    pub(crate) tx: u32,
-    pub(crate) tag: Structure,
-}
+use crate::personality::Store;
+use crate::stats::{Activity, Counter, Path};
 
 impl Store<'_> {
     fn header(&self, seq: u64, data_crc: u32) -> EntryHeader {
@@ -27,8 +16,8 @@ impl Store<'_> {
             crc: U32::ZERO,
             tx: U32::new(self.tx),
             seq: U64::new(seq),
-            lpa: U32::new(self.lpa as u32),
-            offset: U16::new(self.offset as u16),
+            lpa: U32::new(self.lpa() as u32),
+            offset: U16::new(self.offset() as u16),
             len: U16::new(self.data.len() as u16),
             data_crc: U32::new(data_crc),
             tag: self.tag as u8,
@@ -54,21 +43,17 @@ impl Core {
         self.layout.region_bytes * self.profile.log.clean_at_percent / 100
     }
 
-    /// Appends a store to the log, waiting for cleaning if both regions are full; or puts it into the page cache, where the firmware keeps
-    /// one. Answers when the device has it: 0 unless a page has to come from flash first.
+    /// Appends a store to the log, waiting for cleaning if both regions are full. Answers when the device has it, which is at once: 0.
     ///
     /// # Errors
     /// Both regions are full of open transactions; the transaction is committed already; the host's disk is full; power was lost.
     pub(crate) fn append(&self, store: &Store<'_>) -> Result<u64> {
-        if let Some(cache) = &self.cache {
-            return self.store_cached(cache, store);
-        }
         let bytes = store.entry_bytes();
         let data_crc = crc32c::crc32c(store.data);
         for _ in 0..PATIENCE {
             let seen = self.clean_bell.rounds();
             {
-                let (partition, page) = self.partition(store.lpa);
+                let (partition, page) = self.partition(store.lpa());
                 let mut index = partition.index.write();
                 if store.tx != 0
                     && let Some(tx) = amphi_device::TxId::new(store.tx)
@@ -83,7 +68,7 @@ impl Core {
                     self.write_entry(region, at, &mut header, store.data);
                     let chunk = Chunk {
                         place: space::place(region, at),
-                        offset: store.offset as u16,
+                        offset: store.offset() as u16,
                         len: store.data.len() as u16,
                     };
                     // The usual overwrite is of the same bytes as before.
@@ -102,12 +87,12 @@ impl Core {
                     count.add(Counter::LogEntries, 1);
                     count.add(Counter::LogBytes, bytes);
                     if at + bytes > self.clean_threshold() {
-                        self.ring_cleaner();
+                        self.ring_background();
                     }
                     return Ok(0);
                 }
             }
-            self.ring_cleaner();
+            self.ring_background();
             let waiting = self.meters.begin(Activity::LogFull);
             self.clean_bell.wait_beyond(seen)?;
             drop(waiting);
@@ -123,9 +108,6 @@ impl Core {
 
     /// The same, with a number that the store had before.
     pub(crate) fn append_numbered(&self, store: &Store<'_>, seq: u64) -> bool {
-        if let Some(cache) = &self.cache {
-            return self.store_cached_at_loss(cache, store);
-        }
         let region = self.active_region();
         let bytes = store.entry_bytes();
         if let Ok(Some(at)) = self.reserve(region, bytes, self.layout.region_bytes) {
@@ -136,42 +118,16 @@ impl Core {
         false
     }
 
-    /// Appends a posted store after a host crash, which the device itself outlives: if the log is full, it is cleaned first.
-    pub(crate) fn append_after_host_crash(&self, store: &Store<'_>) {
+    /// Appends a posted store after a host crash, which the device itself outlives: if the log is full, it is cleaned first. Answers whether
+    /// there was room.
+    pub(crate) fn append_after_host_crash(&self, store: &Store<'_>) -> bool {
         if self.append_at_power_loss(store) {
-            return;
+            return true;
         }
         self.power.run_firmware(true);
         // What cannot be cleaned leaves no room; the link would hold the write back for ever, as it would for a live host.
         let _ = self.clean_all();
         self.power.run_firmware(false);
-        self.append_at_power_loss(store);
-    }
-
-    /// Reads bytes of one page as they are now: flash, with the log's newer versions over it, or the page's frame in the cache. Answers whether
-    /// flash was needed.
-    ///
-    /// # Errors
-    /// The flash page cannot be read.
-    pub(crate) fn read_newest(&self, lpa: u64, offset: usize, into: &mut [u8]) -> Result<bool> {
-        let (partition, page) = self.partition(lpa);
-        let index = partition.index.read();
-        if let Some(frame) = self.cache.as_ref().and_then(|cache| cache.find(lpa)) {
-            self.image.read(self.layout.cache_frame(frame) + offset as u64, into);
-            return Ok(false);
-        }
-        let end = offset + into.len();
-        let chunks = index.chunks_near(page, offset, end);
-        let from_log = cover(chunks.iter().copied(), offset, end);
-        if !from_log {
-            self.read_flash(lpa, offset, into)?;
-        }
-        self.overlay(chunks, offset, into);
-        let mapped = matches!(self.mapping(lpa), crate::format::Mapping::At(_));
-        drop(index);
-        if mapped && !from_log {
-            self.count().flash_read(Cause::Host, 1);
-        }
-        Ok(mapped && !from_log)
+        self.append_at_power_loss(store)
     }
 }

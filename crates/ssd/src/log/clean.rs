@@ -74,20 +74,13 @@ impl Default for Cleaned {
 }
 
 impl Core {
-    /// Wakes the background cleaner.
-    pub(crate) fn ring_cleaner(&self) {
-        let Some(core) = self.itself.upgrade() else { return };
-        self.clean_bell.ring(|| {
-            amphi_rt::task::spawn("ssd-cleaner", move || {
-                core.clean_bell.serve(|| {
-                    if let Some(cache) = &core.cache {
-                        return core.write_back_some(cache);
-                    }
-                    let mut scratch = core.cleaning.0.lock();
-                    core.clean_region(&mut scratch, Cause::LogCleaning).map(|_| ())
-                });
-            })
-        });
+    /// A round of the background cleaner: one region.
+    ///
+    /// # Errors
+    /// As for [`clean_region`](Self::clean_region).
+    pub(crate) fn clean_one_region(&self) -> Result<()> {
+        let mut scratch = self.cleaning.0.lock();
+        self.clean_region(&mut scratch, Cause::LogCleaning).map(|_| ())
     }
 
     /// Cleans one region: what an interrupted or incomplete cleaning left, or else the active one, which stops taking appends.

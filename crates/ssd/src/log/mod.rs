@@ -5,6 +5,7 @@ mod append;
 mod chunks;
 mod clean;
 mod commits;
+mod read;
 mod recover;
 mod skiplist;
 mod space;
@@ -12,7 +13,6 @@ mod txlog;
 mod unreadable;
 mod versions;
 
-pub(crate) use append::Store;
 pub(crate) use clean::Cleaning;
 pub(crate) use skiplist::PageIndex;
 pub(crate) use space::LogSpace;

@@ -6,9 +6,9 @@ use amphi_device::{PAGE_BYTES, Result};
 
 use crate::core::{Core, Partition};
 use crate::format::{CacheRecord, Mapping, PAGE};
-use crate::log::Store;
 use crate::page_cache::PageCache;
 use crate::page_cache::frames::State;
+use crate::personality::Store;
 use crate::stats::{Cause, Counter, Path};
 
 impl Core {
@@ -87,7 +87,7 @@ impl Core {
         self.image.word(record + CacheRecord::HOLDS).store(CacheRecord::holds(lpa), Ordering::Release);
         cache.set_state(frame, State::Dirty);
         if cache.dirty() > cache.dirty_limit {
-            self.ring_cleaner();
+            self.ring_background();
         }
     }
 
@@ -103,29 +103,13 @@ impl Core {
     /// As for [`with_cached`](Self::with_cached).
     pub(crate) fn store_cached(&self, cache: &PageCache, store: &Store<'_>) -> Result<u64> {
         let whole = store.data.len() as u64 == PAGE;
-        let ((), ready_at) = self.with_cached(cache, store.lpa, (whole, false), |_, frame| {
-            self.make_dirty(cache, frame, store.lpa)?;
-            self.store_words(self.layout.cache_frame(frame) + store.offset as u64, store.data);
+        let ((), ready_at) = self.with_cached(cache, store.lpa(), (whole, false), |_, frame| {
+            self.make_dirty(cache, frame, store.lpa())?;
+            self.image.store_words(self.layout.cache_frame(frame) + store.offset() as u64, store.data);
             Ok(())
         })?;
         self.count().transfer(Path::ByteWrite, store.tag, store.data.len() as u64);
         Ok(ready_at)
-    }
-
-    /// Stores bytes so that no aligned 8 B are ever half there, even if the process is killed.
-    fn store_words(&self, at: u64, data: &[u8]) {
-        let end = at + data.len() as u64;
-        let mut from = at;
-        while from < end {
-            let word = from & !7;
-            let to = end.min(word + 8);
-            let part = &data[(from - at) as usize..(to - at) as usize];
-            let whole = self.image.word(word);
-            let mut bytes = whole.load(Ordering::Relaxed).to_le_bytes();
-            bytes[(from - word) as usize..(to - word) as usize].copy_from_slice(part);
-            whole.store(u64::from_le_bytes(bytes), Ordering::Release);
-            from = to;
-        }
     }
 
     /// Reads bytes of one page through the cache. Answers when the page has come.
@@ -186,20 +170,26 @@ impl Core {
         Ok(ready_at)
     }
 
-    /// When a cached page has come from flash, if the page is cached.
-    pub(crate) fn cached_at(&self, lpa: u64) -> Option<u64> {
-        let cache = self.cache.as_ref()?;
-        cache.find(lpa).map(|frame| cache.frame(frame).ready_at())
+    /// A page as it is now, which is not brought into the cache.
+    ///
+    /// # Errors
+    /// The flash page cannot be read.
+    pub(crate) fn peek_cached(&self, cache: &PageCache, lpa: u64, into: &mut [u8]) -> Result<()> {
+        let (partition, _) = self.partition(lpa);
+        let _index = partition.index.read();
+        match cache.find(lpa) {
+            Some(frame) => self.image.read(self.layout.cache_frame(frame), into),
+            None => self.read_flash(lpa, 0, into)?,
+        }
+        Ok(())
     }
 
     /// Forgets a trimmed page. Called with the partition's write lock held, after the mapping says so.
     ///
     /// # Errors
     /// Power was lost.
-    pub(crate) fn drop_cached(&self, lpa: u64) -> Result<()> {
-        if let Some(cache) = &self.cache
-            && let Some(frame) = cache.find(lpa)
-        {
+    pub(crate) fn drop_cached(&self, cache: &PageCache, lpa: u64) -> Result<()> {
+        if let Some(frame) = cache.find(lpa) {
             self.power.step()?;
             self.clear_record(frame);
             cache.detach(frame);

@@ -124,6 +124,11 @@ impl PageCache {
         places[(lpa % self.partition_pages) as usize].load(Ordering::Acquire).checked_sub(1)
     }
 
+    /// When a cached page has come from flash, if the page is cached.
+    pub(crate) fn cached_at(&self, lpa: u64) -> Option<u64> {
+        self.find(lpa).map(|frame| self.frame(frame).ready_at())
+    }
+
     fn place(&self, lpa: u64) -> &AtomicU32 {
         let places = self.places[(lpa / self.partition_pages) as usize]
             .get_or_init(|| (0..self.partition_pages).map(|_| AtomicU32::new(0)).collect());

@@ -13,4 +13,3 @@ mod recover;
 mod write_back;
 
 pub(crate) use frames::PageCache;
-pub(crate) use write_back::NO_LOG;

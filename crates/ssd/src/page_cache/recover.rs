@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use amphi_device::{Error, Result};
 
 use crate::core::Core;
-use crate::format::CacheRecord;
+use crate::format::{CacheRecord, PAGE};
 use crate::page_cache::PageCache;
 use crate::page_cache::frames::State;
 use crate::planted::{self, Bug};
@@ -48,11 +48,14 @@ impl Core {
         Ok(())
     }
 
-    /// The frames that hold what flash does not.
-    pub(crate) fn dirty_frames(&self) -> impl Iterator<Item = u32> {
-        let frames = self.cache.as_ref().map_or(0, |cache| cache.frames() as u32);
-        (0..frames).filter(|&frame| {
-            self.cache.as_ref().is_some_and(|cache| cache.frame(frame).state() == State::Dirty)
-        })
+    /// What of the image the cache takes, as address and length: the frames that hold what flash does not, with their records.
+    pub(crate) fn cache_in_use(&self, cache: &PageCache) -> Vec<(u64, u64)> {
+        let dirty = (0..cache.frames() as u32).filter(|&frame| cache.frame(frame).state() == State::Dirty);
+        dirty
+            .flat_map(|frame| {
+                let record = (self.layout.cache_record(frame), size_of::<CacheRecord>() as u64);
+                [record, (self.layout.cache_frame(frame), PAGE)]
+            })
+            .collect()
     }
 }

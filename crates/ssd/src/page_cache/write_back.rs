@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use amphi_device::{Error, PAGE_BYTES, Result};
+use amphi_device::{PAGE_BYTES, Result};
 
 use crate::core::Core;
 use crate::flash::Stream;
@@ -156,7 +156,3 @@ impl Core {
         Ok(())
     }
 }
-
-/// What the commands of a write log are refused with.
-pub(crate) const NO_LOG: Error =
-    Error::Unsupported("transactions: its memory is a page cache, not a write log");

@@ -6,9 +6,9 @@ use amphi_device::{
 
 use crate::core::Core;
 use crate::dice::Dice;
-use crate::format::{Mapping, PAGE};
+use crate::format::PAGE;
 use crate::ssd::Ssd;
-use crate::stats::{Cause, Command, Counter, Path};
+use crate::stats::{Command, Counter, Path};
 
 /// What a command in flight will do at completion.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Ticket<'_> {
             Work::Read(into) => {
                 core.power.check()?;
                 for (position, page) in into.chunks_exact_mut(PAGE_BYTES).enumerate() {
-                    core.read_merged(self.at.0 + position as u64, page)?;
+                    core.read_page(self.at.0 + position as u64, page)?;
                 }
                 core.count().transfer(Path::BlockRead, self.tag, into.len() as u64);
                 Ok(())
@@ -62,19 +62,10 @@ impl Ticket<'_> {
         let core = self.core;
         let mut rest = bufs.iter().flat_map(|buf| buf.chunks_exact(PAGE_BYTES));
         let (mut position, mut written, mut late) = (0, 0, 0);
-        while let Some(page) = rest.clone().next() {
+        while rest.clone().next().is_some() {
             let lpa = self.at.0 + position as u64;
-            let (mut done, outcome) = match (core.power.check(), &core.cache) {
-                (Err(lost), _) => (0, Err(lost)),
-                (Ok(()), Some(cache)) => match core.write_page_cached(cache, lpa, page) {
-                    Ok(at) => {
-                        late = late.max(at);
-                        (1, Ok(()))
-                    }
-                    Err(cause) => (0, Err(cause)),
-                },
-                (Ok(()), None) => core.write_pages(lpa, rest.clone(), turn.wrapping_add(position)),
-            };
+            let (mut done, at, outcome) = core.write_some(lpa, rest.clone(), turn.wrapping_add(position));
+            late = late.max(at);
             written += done as u64;
             if let Err(cause) = outcome {
                 let Some((_, seed)) = core.power.loss() else { return Err(cause) };
@@ -82,15 +73,12 @@ impl Ticket<'_> {
                 if let Some(page) = rest.clone().nth(done) {
                     let torn = position + done;
                     let dice = Dice::part(seed, self.number.wrapping_add((torn as u64) << 32) ^ 1 << 63);
-                    core.tear(dice, (self.at.0 + torn as u64) * PAGE, page, core.tick());
+                    core.tear(dice, self.at.plus(torn as u64), page, core.tick());
                 }
                 done += 1;
             }
             position += done;
             rest.by_ref().take(done).for_each(drop);
-        }
-        if core.cache.is_none() {
-            core.count().flash_write(Cause::Host, written);
         }
         core.timing.wait(late);
         core.power.check()?;
@@ -117,47 +105,14 @@ impl Drop for Ticket<'_> {
 }
 
 impl Core {
-    /// A block read's page: from flash, merged with the log's newer chunks (ByteFS §4.4).
-    fn read_merged(&self, lpa: u64, into: &mut [u8]) -> Result<()> {
-        if let Some(cache) = &self.cache {
-            return self.load_cached(cache, lpa, 0, into, true).map(|_| ());
-        }
-        let (partition, page) = self.partition(lpa);
-        let index = partition.index.read();
-        self.read_flash(lpa, 0, into)?;
-        self.overlay(index.chunks(page), 0, into);
-        Ok(())
-    }
-
     fn book_read(&self, start: u64, at: Lpa, pages: u64) -> u64 {
-        let mut mapped = 0;
-        let mut ready = start;
-        for lpa in at.0..at.0 + pages {
-            if let Some(cached) = self.cached_at(lpa) {
-                ready = ready.max(cached);
-            } else if let Mapping::At(page) = self.mapping(lpa) {
-                mapped += 1;
-                ready = ready.max(self.time_page_read(Cause::Host, start, page));
-            }
-        }
-        if mapped > 0 && self.cache.is_none() {
-            self.count().flash_read(Cause::Host, mapped);
-        }
+        let ready = self.book_pages(start, at.0..at.0 + pages);
         self.timing.to_host(ready, pages * PAGE)
     }
 
     fn book_write(&self, start: u64, pages: u64, turn: usize) -> Result<u64> {
         let arrived = self.timing.to_device(start, pages * PAGE);
-        if let Some(cache) = &self.cache {
-            return Ok(arrived.max(self.make_room(cache, pages)?));
-        }
-        if self.timing.is_free() {
-            return Ok(0);
-        }
-        Ok((0..pages as usize).fold(arrived, |admitted, page| {
-            let die = self.blocks.die_of_turn(turn.wrapping_add(page));
-            admitted.max(self.time_program(Cause::Host, arrived, die))
-        }))
+        self.book_admission(arrived, pages, turn)
     }
 
     fn trim_pages(&self, at: Lpa, pages: u64) -> Result<()> {
@@ -169,8 +124,8 @@ impl Core {
             let noted = {
                 let mut index = partition.index.write();
                 let noted = self.trim_part(&mut index, lpa, in_partition, first)?;
-                if noted && self.cache.is_some() {
-                    (lpa..lpa + in_partition).try_for_each(|page| self.drop_cached(page))?;
+                if noted {
+                    self.forget_pages(lpa..lpa + in_partition)?;
                 }
                 noted
             };

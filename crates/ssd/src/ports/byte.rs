@@ -1,20 +1,27 @@
-//! The byte port: loads and stores over the mapped device (ByteFS §4.2, §4.4).
+//! The byte port: loads and stores on the mapped window (ByteFS §4.2, §4.4), and what the window shows.
 
-use amphi_device::{ByteDurability, BytePort, Error, PAGE_BYTES, Result, Structure, TxId};
+use amphi_device::{
+    ByteDurability, BytePort, Error, MemoryArea, MemoryPromise, PAGE_BYTES, PageView, Result, Structure, TxId,
+};
 
 use crate::core::Core;
 use crate::format::PAGE;
+use crate::personality::Personality;
 use crate::planted::{self, Bug};
 use crate::ssd::Ssd;
-use crate::stats::{Cause, Command, Counter, Path};
+use crate::stats::{Command, Counter, Path};
 
 impl BytePort for Ssd {
+    fn bytes(&self) -> u64 {
+        self.core().window_bytes()
+    }
+
     fn load(&self, at: u64, into: &mut [u8], tag: Structure) -> Result<()> {
         let core = self.core();
         core.power.command()?;
         core.check_bytes("load", at, into.len())?;
         let start = core.timing.now();
-        let done = core.load_pages(start, at, into)?;
+        let done = core.load_bytes(start, at, into)?;
         let done = done.max(core.timing.load(start, at, into.len() as u64) + (done - start));
         core.overlay_staged(at, into);
         core.count().transfer(Path::ByteRead, tag, into.len() as u64);
@@ -31,7 +38,7 @@ impl BytePort for Ssd {
         }
         let began = core.timing.now();
         let slot = core.timing.enter_queue();
-        let ready = core.load_pages(core.timing.fetch_command(), at, into)?;
+        let ready = core.load_bytes(core.timing.fetch_command(), at, into)?;
         let done = core.timing.complete(slot, core.timing.dma_to_host(ready, into.len() as u64));
         core.count().transfer(Path::ByteRead, tag, into.len() as u64);
         core.wait_for(Command::DmaRead, Some(tag), began, done);
@@ -93,29 +100,34 @@ impl BytePort for Ssd {
     }
 }
 
-impl Core {
-    /// Reads bytes as the device holds them. Answers when those that had to come from flash have come, at least `start`.
-    fn load_pages(&self, start: u64, at: u64, into: &mut [u8]) -> Result<u64> {
-        let mut done = start;
-        let (mut at_byte, mut rest) = (at, into);
-        while !rest.is_empty() {
-            let offset = (at_byte % PAGE) as usize;
-            let (part, after) = rest.split_at_mut((PAGE_BYTES - offset).min(rest.len()));
-            let lpa = at_byte / PAGE;
-            if let Some(cache) = &self.cache {
-                done = done.max(self.load_cached(cache, lpa, offset, part, false)?);
-            } else if self.read_newest(lpa, offset, part)? && !self.timing.is_free() {
-                // The lines wait for their flash page.
-                done = done.max(self.time_lpa_read(Cause::Host, start, lpa));
+impl PageView for Ssd {
+    fn check_page_view(&self) -> Result<()> {
+        match self.core().personality {
+            Personality::Log | Personality::PageCache(_) => Ok(()),
+            Personality::Memory(_) => {
+                Err(Error::Unsupported("reaching its pages by bytes: its window is a memory area of its own"))
             }
-            at_byte += part.len() as u64;
-            rest = after;
         }
-        Ok(done)
     }
 }
 
-/// Waits until what the calling task has posted arrives, and takes it into the log.
+impl MemoryArea for Ssd {
+    fn memory(&self) -> Result<MemoryPromise> {
+        let core = self.core();
+        match core.personality {
+            Personality::Log | Personality::PageCache(_) => {
+                Err(Error::Unsupported("a memory area: its window shows the pages of its block side"))
+            }
+            Personality::Memory(_) => Ok(MemoryPromise {
+                bytes: core.window_bytes(),
+                store_atomic_bytes: core.contract.store_atomic_bytes,
+                durability: core.contract.byte_durability,
+            }),
+        }
+    }
+}
+
+/// Waits until what the calling task has posted arrives, and has the firmware take it in.
 fn drain(core: &Core, command: Command) -> Result<()> {
     if planted::has(Bug::VerifyReadReturnsEarly) {
         return Ok(());

@@ -1,16 +1,16 @@
 //! What a host thread has stored and the device does not have yet: CPU cache lines, write-combining buffers, posted writes.
 //!
 //! Every task has its own stage. A store lies there *dirty* until its lines are flushed, *flushed* until the fence, *posted* until a
-//! write-verify read has drained it into the write log. When the host or the power fails, [`Core::settle`] decides by the seed
+//! write-verify read has drained it into the device's memory. When the host or the power fails, [`Core::settle`] decides by the seed
 //! which parts had left early or arrived: any aligned 8 B of what the contract does not protect.
 
-use amphi_device::{Error, LINE_BYTES, PAGE_BYTES, Result, Structure};
+use amphi_device::{Error, LINE_BYTES, Lpa, Result, Structure};
 use amphi_rt::sync::{Mutex, Padded};
 
 use crate::core::Core;
 use crate::dice::Dice;
 use crate::format::PAGE;
-use crate::log::Store;
+use crate::personality::Store;
 use crate::planted::{self, Bug};
 use crate::power::Loss;
 
@@ -175,12 +175,13 @@ impl Core {
         })
     }
 
-    /// Lines the calling task has posted, and stores they are of.
+    /// Lines the calling task has posted, and stores they are of that the firmware has to take in.
     pub(crate) fn posted(&self) -> (u64, u64) {
+        let entries = u64::from(self.has_entries());
         self.stages.with_mine(|stage| {
             stage.stores.iter().fold((0, 0), |(lines, stores), store| {
                 let posted = store.posted.count_ones();
-                (lines + u64::from(posted), stores + u64::from(posted > 0))
+                (lines + u64::from(posted), stores + entries * u64::from(posted > 0))
             })
         })
     }
@@ -198,15 +199,15 @@ impl Core {
         self.stages.with_mine(|stage| stage.failure.take()).map_or(Ok(()), Err)
     }
 
-    /// Moves the calling task's posted lines into the write log.
+    /// Has the firmware take in the calling task's posted lines.
     ///
     /// # Errors
-    /// What the log could not accept: that store and the ones posted after it are lost.
+    /// What it could not accept: that store and the ones posted after it are lost.
     pub(crate) fn drain(&self) -> Result<()> {
         if let Some(outcome) = self.drain_one() {
             return outcome;
         }
-        // The stores are taken out, so that no lock is held while the log makes room.
+        // The stores are taken out, so that no lock is held while the firmware makes room.
         let (mut stores, mut bytes) = self.stages.with_mine(|stage| {
             stage.dirty_from = 0;
             (std::mem::take(&mut stage.stores), std::mem::take(&mut stage.bytes))
@@ -262,7 +263,7 @@ impl Core {
             stage.dirty_from = 0;
             stage.stores.pop()
         })?;
-        let outcome = self.append(&logged(&store, store.at, &copy[..store.len]));
+        let outcome = self.take_in(&arriving(&store, store.at, &copy[..store.len]));
         if outcome == Err(Error::PowerLost) {
             // It is still on its way, for the cut to decide.
             self.stages.with_mine(|stage| {
@@ -273,12 +274,12 @@ impl Core {
         Some(outcome.map(|arrived| self.timing.wait(arrived)))
     }
 
-    /// Appends the given lines of a store to the log. Answers when the device has them.
+    /// Has the firmware take in the given lines of a store. Answers when the device has them.
     fn arrive(&self, store: &Staged, bytes: &[u8], lines: u64) -> Result<u64> {
         let mut arrived = 0;
         for (first, last) in runs(lines) {
             let (at, start, len) = store.part(first, last);
-            arrived = arrived.max(self.append(&logged(store, at, &bytes[start..start + len]))?);
+            arrived = arrived.max(self.take_in(&arriving(store, at, &bytes[start..start + len]))?);
         }
         Ok(arrived)
     }
@@ -298,7 +299,7 @@ impl Core {
         });
     }
 
-    /// After a loss: decides by the seed what of every stage had reached the device, and appends that to the log.
+    /// After a loss: decides by the seed what of every stage had reached the device, and has that taken in.
     pub(crate) fn settle(&self, loss: Loss, seed: u64) {
         for (number, shard) in self.stages.shards.iter().enumerate() {
             for (position, stage) in std::mem::take(&mut *shard.lock()).iter().enumerate() {
@@ -308,7 +309,7 @@ impl Core {
                     let arrived = if lost { 0 } else { store.posted };
                     for (first, last) in runs(arrived) {
                         let (at, start, len) = store.part(first, last);
-                        self.append_after_host_crash(&logged(store, at, &stage.bytes[start..start + len]));
+                        self.take_in_at(loss, &arriving(store, at, &stage.bytes[start..start + len]));
                     }
                     for (first, last) in runs(store.lines() & !arrived) {
                         let (at, start, len) = store.part(first, last);
@@ -319,7 +320,7 @@ impl Core {
                         for (from, to) in survivors(&mut dice, at, len as u64, unit) {
                             let start = start + (from - at) as usize;
                             let bytes = &stage.bytes[start..start + (to - from) as usize];
-                            self.append_at_power_loss(&logged(store, from, bytes));
+                            self.take_in_at(Loss::PowerCut, &arriving(store, from, bytes));
                         }
                     }
                 }
@@ -327,26 +328,25 @@ impl Core {
         }
     }
 
-    /// After a loss: decides by the seed what of a block write in flight had reached the device.
-    pub(crate) fn tear(&self, mut dice: Dice, at: u64, data: &[u8], seq: u64) {
-        for (position, page) in data.chunks_exact(PAGE_BYTES).enumerate() {
-            let at = at + position as u64 * PAGE;
-            let unit = match planted::has(Bug::TornSector) {
-                true => 64,
-                false => u64::from(self.contract.block_atomic_bytes),
-            };
-            for (from, to) in survivors(&mut dice, at, PAGE, unit) {
-                let bytes = &page[(from - at) as usize..(to - at) as usize];
-                let (lpa, offset) = (from / PAGE, (from % PAGE) as usize);
-                self.append_numbered(&Store { lpa, offset, data: bytes, tx: 0, tag: Structure::Other }, seq);
-            }
+    /// After a loss: decides by the seed what of a page of a block write in flight had reached the device.
+    pub(crate) fn tear(&self, mut dice: Dice, page: Lpa, data: &[u8], seq: u64) {
+        let unit = match planted::has(Bug::TornSector) {
+            true => 64,
+            false => u64::from(self.contract.block_atomic_bytes),
+        };
+        let parts: Vec<(usize, &[u8])> = survivors(&mut dice, 0, PAGE, unit)
+            .into_iter()
+            .map(|(from, to)| (from as usize, &data[from as usize..to as usize]))
+            .collect();
+        if !parts.is_empty() {
+            self.take_in_torn(page.0, &parts, seq);
         }
     }
 }
 
-/// A part of a staged store as the log takes it.
-fn logged<'a>(store: &Staged, at: u64, data: &'a [u8]) -> Store<'a> {
-    Store { lpa: at / PAGE, offset: (at % PAGE) as usize, data, tx: store.tx, tag: store.tag }
+/// A part of a staged store as the firmware takes it in.
+fn arriving<'a>(store: &Staged, at: u64, data: &'a [u8]) -> Store<'a> {
+    Store { at, data, tx: store.tx, tag: store.tag }
 }
 
 /// The runs of set bits, as first and last bit.

@@ -2,17 +2,8 @@
 
 use amphi_device::{Error, RecoverReport, Result, TxId, WriteLog};
 
-use crate::core::Core;
-use crate::page_cache::NO_LOG;
 use crate::ssd::Ssd;
 use crate::stats::{Activity, Command, Counter};
-
-impl Core {
-    /// Refuses a transaction where the firmware has none.
-    pub(crate) fn check_log(&self) -> Result<()> {
-        if self.cache.is_some() { Err(NO_LOG) } else { Ok(()) }
-    }
-}
 
 impl WriteLog for Ssd {
     fn commit(&self, tx: TxId) -> Result<()> {
@@ -28,11 +19,11 @@ impl WriteLog for Ssd {
                 core.count().add(Counter::Commits, 1);
                 core.meters.command(Command::Commit, None, done - began, began);
                 if used * 100 > core.layout.txlog_entries * core.profile.log.clean_at_percent {
-                    core.ring_cleaner();
+                    core.ring_background();
                 }
                 return Ok(());
             }
-            core.ring_cleaner();
+            core.ring_background();
             let _waiting = core.meters.begin(Activity::LogFull);
             core.clean_bell.wait_beyond(seen)?;
         }

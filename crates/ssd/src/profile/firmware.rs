@@ -11,8 +11,10 @@ use super::{Rule, TIME};
 pub struct FirmwareProfile {
     /// Which firmware the device runs.
     pub kind: Firmware,
-    /// Bytes of the page cache: a multiple of 4096, 64 KiB to 16 GiB. Default 256 MiB, as much as a log region (ByteFS §5.1).
-    pub cache_bytes: u64,
+    /// Bytes of device memory that the page cache or the memory area takes: a multiple of 4096, 64 KiB to 32 GiB. Default
+    /// 256 MiB, as much as a log region (ByteFS §5.1). Images made before there were memory areas call it `cache_bytes`.
+    #[serde(alias = "cache_bytes")]
+    pub memory_bytes: u64,
     /// Dirty share of the page cache, in percent, above which it is written back in the background, 1 to 95.
     pub write_back_at_percent: u64,
     /// Processors, 0 to 64; 0: the firmware's work takes no time.
@@ -29,7 +31,7 @@ impl Default for FirmwareProfile {
     fn default() -> Self {
         Self {
             kind: Firmware::Log,
-            cache_bytes: 256 << 20,
+            memory_bytes: 256 << 20,
             write_back_at_percent: 50,
             cores: 0,
             command_cpu_ns: 0,
@@ -40,11 +42,19 @@ impl Default for FirmwareProfile {
 }
 
 impl FirmwareProfile {
-    /// Frames of the page cache; none where the firmware keeps a write log.
+    /// Frames of the page cache; none with another firmware.
     pub(crate) fn cache_frames(&self) -> u64 {
         match self.kind {
-            Firmware::Log => 0,
-            Firmware::PageCache => self.cache_bytes / PAGE_BYTES as u64,
+            Firmware::Log | Firmware::Memory => 0,
+            Firmware::PageCache => self.memory_bytes / PAGE_BYTES as u64,
+        }
+    }
+
+    /// Bytes of the memory area; none with another firmware.
+    pub(crate) fn window_bytes(&self) -> u64 {
+        match self.kind {
+            Firmware::Log | Firmware::PageCache => 0,
+            Firmware::Memory => self.memory_bytes,
         }
     }
 
@@ -52,11 +62,11 @@ impl FirmwareProfile {
     pub(super) fn rules(&self) -> [Rule; 6] {
         [
             (
-                "firmware.cache_bytes",
-                self.cache_bytes,
-                self.cache_bytes.is_multiple_of(PAGE_BYTES as u64)
-                    && (64 << 10..=16 << 30).contains(&self.cache_bytes),
-                "a multiple of 4096 from 64 KiB to 16 GiB",
+                "firmware.memory_bytes",
+                self.memory_bytes,
+                self.memory_bytes.is_multiple_of(PAGE_BYTES as u64)
+                    && (64 << 10..=32 << 30).contains(&self.memory_bytes),
+                "a multiple of 4096 from 64 KiB to 32 GiB",
             ),
             (
                 "firmware.write_back_at_percent",
@@ -85,4 +95,6 @@ pub enum Firmware {
     Log,
     /// A page cache with write-back (what ByteFS §5.1 runs its peers on).
     PageCache,
+    /// A memory area that the host reaches by bytes alone, beside a block side without a cache (RomeFS §3.2).
+    Memory,
 }

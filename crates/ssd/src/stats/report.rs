@@ -105,8 +105,12 @@ pub struct Stats {
     pub cache_write_backs: u64,
     /// Pages of the page cache that flash does not hold yet; 0 when the device is not powered up.
     pub cache_dirty: u64,
-    /// Pages that the page cache has room for; 0 where the firmware keeps a write log.
+    /// Pages that the page cache has room for; 0 with another firmware.
     pub cache_capacity: u64,
+    /// Bytes of the memory area that were ever stored to, in chunks of 256 KiB; 0 when the device is not powered up.
+    pub memory_used: u64,
+    /// Bytes of the memory area; 0 with another firmware.
+    pub memory_capacity: u64,
     /// Nanoseconds since the device was powered up; 0 when it is not. What follows counts from then.
     pub uptime_ns: u64,
     /// Block commands in flight.

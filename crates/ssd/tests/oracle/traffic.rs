@@ -62,10 +62,14 @@ fn small_device(dice: &mut Dice) -> Profile {
     profile
 }
 
-/// The same with the other firmware: a page cache smaller than what the tasks use.
-fn with_page_cache(mut profile: Profile) -> Profile {
-    profile.firmware.kind = Firmware::PageCache;
-    profile.firmware.cache_bytes = 64 << 10;
+/// The same with other firmware: a page cache smaller than what the tasks use, or a memory area with pages for each of them.
+fn with_firmware(mut profile: Profile, firmware: Firmware) -> Profile {
+    profile.firmware.kind = firmware;
+    match firmware {
+        Firmware::Log => return profile,
+        Firmware::PageCache => profile.firmware.memory_bytes = 64 << 10,
+        Firmware::Memory => profile.firmware.memory_bytes = 3 * (PAGES * 4096) as u64,
+    }
     profile.persistence.block_durability = BlockDurabilityName::Completion;
     profile
 }
@@ -91,6 +95,8 @@ struct Run {
     volatile: bool,
     /// Whether the firmware has transactions.
     transactions: bool,
+    /// Pages of the oracle that stores go to: those of block writes, or as many more where the window is a memory area.
+    window: std::ops::Range<usize>,
     value: Value,
     next_tx: u32,
     open: Vec<u32>,
@@ -101,15 +107,17 @@ struct Run {
 impl Run {
     fn new(seed: u64, task: u32, tasks: u32, profile: &Profile) -> Self {
         let volatile = profile.persistence.block_durability == BlockDurabilityName::Flush;
+        let window = if profile.firmware.kind == Firmware::Memory { PAGES..2 * PAGES } else { 0..PAGES };
         Self {
             seed,
             task,
             tasks,
             dice: Dice(seed ^ u64::from(task) << 48),
             ssd: None,
-            oracle: Oracle::new(PAGES, volatile),
+            oracle: Oracle::new(window.end, volatile),
             volatile,
             transactions: profile.firmware.kind == Firmware::Log,
+            window,
             value: 0,
             next_tx: 1 + task,
             open: Vec::new(),
@@ -125,6 +133,11 @@ impl Run {
     /// The device's page for one of this task's.
     fn lpa(&self, page: usize) -> Lpa {
         Lpa((self.task as usize * PAGES + page) as u64)
+    }
+
+    /// The window's byte for one of the oracle's cells that stores go to.
+    fn byte(&self, cell: usize) -> u64 {
+        self.lpa(0).byte(cell * CELL - self.window.start * 4096)
     }
 
     /// Notes what is done, in a replay: with a million cuts, notes that nobody reads would be a tenth of the time.
@@ -171,7 +184,7 @@ impl Run {
             0..40 => self.store(),
             40..60 => {
                 for store in self.oracle.staged.clone() {
-                    self.ssd().flush_lines(self.lpa(0).byte(store.cell * CELL), store.values.len() * CELL);
+                    self.ssd().flush_lines(self.byte(store.cell), store.values.len() * CELL);
                 }
                 self.ssd().fence();
                 if self.ssd().has_power() {
@@ -221,7 +234,7 @@ impl Run {
     }
 
     fn store(&mut self) -> (amphi_device::Result<()>, Interrupted) {
-        let page = self.page();
+        let page = self.window.start + self.page();
         let count = [1, 1, 4, 8, 8, 32, 70][self.dice.below(7)];
         let first = [0, 8, 16, 64][self.dice.below(4)] + self.dice.below(2) * self.dice.below(20);
         let count = count.min(CELLS - first);
@@ -235,12 +248,7 @@ impl Run {
         };
         let cell = page * CELLS + first;
         let values = self.values(count);
-        let outcome = self.ssd().store(
-            self.lpa(0).byte(cell * CELL),
-            &bytes_of(&values),
-            TxId::new(tx),
-            Structure::Inode,
-        );
+        let outcome = self.ssd().store(self.byte(cell), &bytes_of(&values), TxId::new(tx), Structure::Inode);
         self.say(|| format!("store {page}+{first} x{count} tx {tx} = {}.. {outcome:?}", values[0]));
         if outcome.is_ok() {
             self.oracle.staged.push(Staged { cell, values, tx, posted: false });
@@ -291,13 +299,14 @@ impl Run {
     }
 
     fn look(&mut self) -> (amphi_device::Result<()>, Interrupted) {
-        let page = self.page();
+        let mut page = self.page();
         let mut bytes = [0; 4096];
         let by_block = self.dice.below(2) == 0;
         let outcome = if by_block {
             self.ssd().read(self.lpa(page), &mut bytes, Structure::Data)
         } else {
-            self.ssd().load(self.lpa(page).byte(0), &mut bytes, Structure::Data)
+            page += self.window.start;
+            self.ssd().load(self.byte(page * CELLS), &mut bytes, Structure::Data)
         };
         if outcome.is_ok() {
             for (position, value) in values_of(&bytes).into_iter().enumerate() {
@@ -317,7 +326,7 @@ impl Run {
             return;
         }
         let wrong = |cell: &usize| found[*cell] != lasting[*cell] && !self.oracle.may_be(*cell, found[*cell]);
-        let all = || 0..PAGES * CELLS;
+        let all = || 0..self.window.end * CELLS;
         let first_wrong = match interrupted {
             Interrupted::Nothing => all().find(wrong),
             Interrupted::Commit(tx) => all().find(wrong).and_then(|cell| {
@@ -400,10 +409,7 @@ fn power_up(dice: &mut Dice, mut ssd: Ssd) -> (Ssd, u64) {
 pub fn run(seed: u64, cuts: u64, firmware: Firmware) -> u64 {
     let mut dice = Dice(seed);
     let tasks = [1, 1, 2, 3][dice.below(4)];
-    let mut profile = small_device(&mut dice);
-    if firmware == Firmware::PageCache {
-        profile = with_page_cache(profile);
-    }
+    let profile = with_firmware(small_device(&mut dice), firmware);
     let mut ssd = Ssd::in_memory(&profile, (tasks as usize * PAGES * 4096) as u64);
     let mut runs: Vec<Run> = (0..tasks).map(|task| Run::new(seed, task, tasks, &profile)).collect();
     let mut made = 0;
@@ -451,7 +457,12 @@ pub fn run(seed: u64, cuts: u64, firmware: Firmware) -> u64 {
             if ssd.read(run.lpa(0), &mut bytes, Structure::Data).is_err() {
                 run.fail("the device does not answer after recovery");
             }
-            let found = values_of(&bytes);
+            let mut found = values_of(&bytes);
+            if run.window.start > 0 {
+                ssd.load(run.byte(run.window.start * CELLS), &mut bytes, Structure::Data)
+                    .expect("a memory area answers");
+                found.extend(values_of(&bytes));
+            }
             run.compare(&found, &interrupted);
             run.oracle.settle(found);
             run.next_tx = 1 + run.task;
