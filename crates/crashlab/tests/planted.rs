@@ -1,9 +1,10 @@
-//! The laboratory can fail: bugs planted in the device, the firmware and ByteFS, each found by a small part of the workloads that continuous integration
+//! The laboratory can fail: bugs planted in the device, the firmware, ByteFS and operations on names, each found by a small part of the workloads that continuous integration
 //! runs, in a report that names the right operation. The same workloads find nothing where nothing is planted.
 
 use amphi_crashlab::workload::Operation;
 use amphi_crashlab::{Bound, Kind, Looking, Session, Violation, WorkloadId, session, subject};
 use amphi_fs_bytefs::planted::{self as in_bytefs, Bug as InByteFs};
+use amphi_names::planted::{self as in_names, Bug as InNames};
 use amphi_ssd::planted::{self as in_ssd, Bug as InSsd};
 
 /// Where a bug is looked for.
@@ -37,19 +38,14 @@ const IN_SSD: [(InSsd, Place, &str); 10] = [
 const OVERWRITE: &str = "create foo\nwrite foo 0 8192\nfsync foo\nwrite foo 100 50\nfsync foo";
 
 /// The same for ByteFS.
-const IN_BYTEFS: [(InByteFs, Place, &str); 25] = [
+const IN_BYTEFS: [(InByteFs, Place, &str); 21] = [
     (InByteFs::LastStoreNotFlushed, Seq1(0), "create foo"),
     (InByteFs::FenceMissing, Seq1(0), "create foo"),
     (InByteFs::VerifyMissing, Seq1(0), "create foo"),
     (InByteFs::BitmapOutsideTransaction, Seq1(0), "create foo"),
     (InByteFs::EntryOutsideTransaction, Seq1(266), "rename foo bar"),
     (InByteFs::TransactionNumberReused, Seq1(0), "it cannot be used again: create"),
-    (InByteFs::RenameInTwoSteps, Seq1(266), "rename foo bar"),
-    (InByteFs::LinkCountInRename, Seq1(353), "rename B A/C"),
     (InByteFs::ParentNotMoved, Seq1(353), "rename B A/C"),
-    (InByteFs::LinkCountNotWritten, Seq1(188), "link foo bar"),
-    // Found when what was there after the first crash is removed, or what was made after it.
-    (InByteFs::LinkCountInRmdir, Script("mkdir A\nrmdir A"), "it began after the crash: after rmdir"),
     (InByteFs::OrphanNotRecorded, Script("tmpfile foo"), "tmpfile foo"),
     (InByteFs::InodeLeaked, Script("create foo\nunlink foo"), "it began after the crash: after unlink"),
     (
@@ -80,6 +76,15 @@ const IN_BYTEFS: [(InByteFs, Place, &str); 25] = [
         Script("create foo\nwrite foo 0 8192\nfsync foo\ntruncate foo 2500\nwrite foo 5000 100\nfsync foo"),
         "operation 5: fsync foo",
     ),
+];
+
+/// The same for operations on names, as ByteFS has them.
+const IN_NAMES: [(InNames, Place, &str); 4] = [
+    (InNames::RenameInTwoSteps, Seq1(266), "rename foo bar"),
+    (InNames::LinkCountInRename, Seq1(353), "rename B A/C"),
+    (InNames::LinkCountNotWritten, Seq1(188), "link foo bar"),
+    // Found when what was there after the first crash is removed, or what was made after it.
+    (InNames::LinkCountInRmdir, Script("mkdir A\nrmdir A"), "it began after the crash: after rmdir"),
 ];
 
 fn new_session(place: Place) -> Session {
@@ -164,5 +169,14 @@ fn bugs_of_bytefs_are_found() {
     assert_eq!(listed, there, "every bug is looked for");
     all_are_found(IN_BYTEFS.into_iter().map(|(bug, place, says)| {
         is_found(&format!("{bug:?}"), place, says, &|on| in_bytefs::plant(on.then_some(bug)))
+    }));
+}
+
+#[test]
+fn bugs_of_operations_on_names_are_found() {
+    let listed: Vec<InNames> = IN_NAMES.iter().map(|(bug, ..)| *bug).collect();
+    assert_eq!(listed, in_names::BUGS, "every bug is looked for");
+    all_are_found(IN_NAMES.into_iter().map(|(bug, place, says)| {
+        is_found(&format!("{bug:?}"), place, says, &|on| in_names::plant(on.then_some(bug)))
     }));
 }

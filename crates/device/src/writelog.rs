@@ -39,7 +39,8 @@ pub struct RecoverReport {
 }
 
 /// The write log's commands. The log keeps newer bytes of the block port's pages, so the window is a view of those.
-pub trait WriteLog: PageView {
+/// Who has a log keeps it: a file system holds what it is mounted on for as long as it likes.
+pub trait WriteLog: PageView + 'static {
     /// `COMMIT(tx)`: the transaction's stores, each of which the caller has already flushed, fenced and verified, become durable
     /// together; on return they survive power loss. Later flushing to flash follows the order of commits.
     ///

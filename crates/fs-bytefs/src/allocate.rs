@@ -4,6 +4,7 @@
 //! same transaction.
 
 use amphi_device::{BlockPort, WriteLog};
+use amphi_names::shed_capability;
 use amphi_vfs::{Allocate, Cred, Error, Ino, Result};
 
 use crate::core::Core;
@@ -14,7 +15,6 @@ use crate::inode::{Inode, State};
 use crate::truncate::set_size;
 use crate::tx::Tx;
 use crate::writeback::{write_back, write_back_in};
-use crate::xattr;
 
 /// Most pages reserved by one transaction: 256 MB.
 const STEP_PAGES: u64 = 65_536;
@@ -46,7 +46,7 @@ pub fn allocate<D: BlockPort + WriteLog>(
     if reserves && end > FILE_BYTES_MAX {
         return Err(Error::TooLarge);
     }
-    xattr::shed_capability(core, &inode, &mut state)?;
+    shed_capability(core, &inode, &mut state)?;
     // Pages to come have blocks reserved of their own; with those in place, only holes are left to fill.
     write_back(core, &inode, &mut state, false)?;
     if reserves {
@@ -63,14 +63,14 @@ pub fn allocate<D: BlockPort + WriteLog>(
     }
     note_write(core, &inode, &mut state, cred);
     if !keep_size && end > state.size {
-        return set_size(core, &inode, &mut state, end);
+        return set_size(core, &inode, &mut state, end, |_, _| Ok(()));
     }
     let mut tx = Tx::new(core, 0)?;
-    inode.write_changed(core, &mut state, &mut tx);
+    tx.write_changed(&inode, &mut state);
     tx.commit()
 }
 
-fn holes_in(state: &State, first: u64, end: u64) -> Result<u64> {
+fn holes_in<D: BlockPort + WriteLog>(state: &State<D>, first: u64, end: u64) -> Result<u64> {
     let tree = &state.file()?.tree;
     let (mut at, mut holes) = (first, 0);
     while at < end {
@@ -89,8 +89,8 @@ fn holes_in(state: &State, first: u64, end: u64) -> Result<u64> {
 /// Makes `offset .. end` read as zeros: whole pages lose their blocks, parts of pages are zeroed in the cache.
 fn clear<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode,
-    state: &mut State,
+    inode: &Inode<D>,
+    state: &mut State<D>,
     offset: u64,
     end: u64,
 ) -> Result<()> {
@@ -123,15 +123,15 @@ fn clear<D: BlockPort + WriteLog>(
         // The zeroed ends together with the middle.
         return write_back_in(core, inode, state, tx, true);
     }
-    inode.write_changed(core, state, &mut tx);
+    tx.write_changed(inode, state);
     tx.commit()
 }
 
 /// Gives the pages from `first` up to `end` that have none blocks that read as zeros.
 fn fill_holes<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode,
-    state: &mut State,
+    inode: &Inode<D>,
+    state: &mut State<D>,
     first: u64,
     end: u64,
 ) -> Result<()> {
@@ -163,7 +163,7 @@ fn fill_holes<D: BlockPort + WriteLog>(
             added += run.len;
         }
         state.data_pages += added;
-        inode.write_changed(core, state, &mut tx);
+        tx.write_changed(inode, state);
         tx.commit()?;
     }
     Ok(())

@@ -7,21 +7,19 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
-use amphi_vfs::{Error, FileType, Ino, NAME_BYTES_MAX, Name, Result};
+use amphi_names::{Child, FIRST_COOKIE, InodeCache};
+use amphi_vfs::{DirEntry, DirSink, Error, Ino, NAME_BYTES_MAX, Name, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::core::{Core, io_error};
 use crate::dir_index::{DirIndex, Slot};
 use crate::extent::{ExtentTree, Mapped};
 use crate::format::{DIRENT_HEADER, DirentHeader, LINE, LINES_PER_PAGE, PAGE, dirent_lines};
-use crate::icache::InodeCache;
 use crate::inode::{Inode, file_type, type_bits};
 use crate::tx::Tx;
 
 /// Most lines an entry takes.
 const LINES_MAX: usize = dirent_lines(NAME_BYTES_MAX);
-/// Cookies below this stand for the start, `.` and `..`.
-const FIRST_COOKIE: u64 = 2;
 
 /// A directory's entries.
 pub struct Dir {
@@ -36,16 +34,8 @@ pub struct Dir {
     free: [Vec<u32>; LINES_MAX + 1],
 }
 
-/// An entry found.
-#[derive(Clone, Copy, Debug)]
-pub struct Found {
-    /// Where: its first line's number in the directory.
-    pub line: u32,
-    /// Its inode.
-    pub ino: u32,
-    /// Its type.
-    pub file_type: FileType,
-}
+/// An entry found, and where: its first line's number in the directory.
+pub type Found = amphi_names::Found<u32>;
 
 fn hash(name: &[u8]) -> u64 {
     // The index takes a bucket from the low bits and a tag from the high ones; the product spreads the 32 bits over both.
@@ -169,7 +159,7 @@ impl Dir {
         let header = self.header(line);
         let file_type = file_type(u16::from(header.file_type) << 12)
             .expect("types are checked when a directory is loaded");
-        Found { line, ino: header.ino.get(), file_type }
+        Found { slot: line, child: Child { ino: Ino(u64::from(header.ino.get())), file_type } }
     }
 
     /// Finds a name. The directory is loaded.
@@ -182,12 +172,16 @@ impl Dir {
 
     /// As [`find`](Self::find), with the entry's inode if it is cached. In a directory that no processor's cache holds, an entry and its inode come from
     /// memory at the same time.
-    pub fn find_inode(&self, name: Name<'_>, cache: &InodeCache) -> Option<(Found, Option<Arc<Inode>>)> {
+    pub fn find_inode<D: BlockPort + WriteLog>(
+        &self,
+        name: Name<'_>,
+        cache: &InodeCache<Core<D>>,
+    ) -> Option<(Found, Option<Arc<Inode<D>>>)> {
         debug_assert!(self.loaded, "callers load the directory first");
         let name = name.bytes();
         let mut cached = None;
         let slot = self.index.find(hash(name), |slot| {
-            let looked_up = cache.get_if(slot.ino, || self.name(slot.line) == name);
+            let looked_up = cache.get_if(Ino(u64::from(slot.ino)), || self.name(slot.line) == name);
             looked_up.is_some_and(|inode| {
                 cached = inode;
                 true
@@ -213,10 +207,10 @@ impl Dir {
     pub fn insert<D: BlockPort + WriteLog>(
         &mut self,
         name: Name<'_>,
-        ino: u32,
-        file_type: FileType,
+        child: Child,
         tx: &mut Tx<'_, D>,
     ) -> u64 {
+        let ino = child.ino.0 as u32;
         let lines = dirent_lines(name.bytes().len());
         let mut blocks = 0;
         let line = match self.free[lines].pop() {
@@ -230,7 +224,7 @@ impl Dir {
         let (page, offset) = place(line);
         let header = DirentHeader {
             ino: ino.into(),
-            file_type: (type_bits(file_type) >> 12) as u8,
+            file_type: (type_bits(child.file_type) >> 12) as u8,
             lines: lines as u8,
             name_bytes: (name.bytes().len() as u16).into(),
         };
@@ -272,8 +266,7 @@ impl Dir {
     }
 
     /// Removes an entry.
-    pub fn remove<D: BlockPort + WriteLog>(&mut self, found: Found, tx: &mut Tx<'_, D>) {
-        let line = found.line;
+    pub fn remove<D: BlockPort + WriteLog>(&mut self, line: u32, tx: &mut Tx<'_, D>) {
         let Self { index, pages, .. } = self;
         index.remove(hash(name_at(pages, line)), line);
         let lines = usize::from(self.header(line).lines);
@@ -284,21 +277,16 @@ impl Dir {
     }
 
     /// Makes an entry point to another inode: a rename over it, or an exchange.
-    pub fn replace<D: BlockPort + WriteLog>(
-        &mut self,
-        found: Found,
-        ino: u32,
-        file_type: FileType,
-        tx: &mut Tx<'_, D>,
-    ) {
+    pub fn replace<D: BlockPort + WriteLog>(&mut self, line: u32, child: Child, tx: &mut Tx<'_, D>) {
+        let ino = child.ino.0 as u32;
         let Self { index, pages, .. } = self;
-        index.set_inode(hash(name_at(pages, found.line)), found.line, ino);
-        let mut header = self.header(found.line);
+        index.set_inode(hash(name_at(pages, line)), line, ino);
+        let mut header = self.header(line);
         header.ino = ino.into();
-        header.file_type = (type_bits(file_type) >> 12) as u8;
-        let (page, offset) = place(found.line);
+        header.file_type = (type_bits(child.file_type) >> 12) as u8;
+        let (page, offset) = place(line);
         self.pages[page][offset..offset + DIRENT_HEADER].copy_from_slice(header.as_bytes());
-        self.write(found.line, 1, tx);
+        self.write(line, 1, tx);
     }
 
     fn write<D: BlockPort + WriteLog>(&self, line: u32, lines: usize, tx: &mut Tx<'_, D>) {
@@ -310,19 +298,7 @@ impl Dir {
     }
 
     /// Lists entries from `cookie` on until `sink` declines one. The directory is loaded.
-    pub fn list(&self, this: u32, parent: u32, cookie: u64, sink: &mut amphi_vfs::DirSink<'_>) {
-        let dots: [(&[u8], u32); 2] = [(b".", this), (b"..", parent)];
-        for (i, (name, ino)) in dots.into_iter().enumerate().skip(cookie.min(FIRST_COOKIE) as usize) {
-            let entry = amphi_vfs::DirEntry {
-                ino: Ino(u64::from(ino)),
-                file_type: FileType::Directory,
-                name,
-                next_cookie: i as u64 + 1,
-            };
-            if !sink(entry) {
-                return;
-            }
-        }
+    pub fn list(&self, cookie: u64, sink: &mut DirSink<'_>) {
         let from = cookie.saturating_sub(FIRST_COOKIE);
         let end = self.size / LINE as u64;
         if from >= end {
@@ -334,10 +310,10 @@ impl Dir {
             let header = self.header(line as u32);
             let next = line + u64::from(header.lines);
             if line >= from && header.ino.get() != 0 {
-                let found = self.found(line as u32);
-                let entry = amphi_vfs::DirEntry {
-                    ino: Ino(u64::from(found.ino)),
-                    file_type: found.file_type,
+                let Child { ino, file_type } = self.found(line as u32).child;
+                let entry = DirEntry {
+                    ino,
+                    file_type,
                     name: self.name(line as u32),
                     next_cookie: next + FIRST_COOKIE,
                 };

@@ -5,6 +5,7 @@
 //! or is large and unaligned) takes the way through the cache with an immediate write-back.
 
 use amphi_device::{BlockPort, Completion, Lpa, Structure, WriteLog};
+use amphi_names::{note_read, read_moves_atime, shed_capability};
 use amphi_vfs::{Cred, Result, WriteMode};
 
 use crate::core::{Core, io_error};
@@ -13,7 +14,6 @@ use crate::file::{self, FileBody, note_write};
 use crate::format::PAGE;
 use crate::inode::{Inode, State};
 use crate::writeback::write_back;
-use crate::xattr;
 
 /// Largest request that goes by bytes.
 const BYTES_MAX: usize = 512;
@@ -24,7 +24,7 @@ const BYTES_MAX: usize = 512;
 /// As there.
 pub fn read<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode,
+    inode: &Inode<D>,
     offset: u64,
     into: &mut [u8],
 ) -> Result<usize> {
@@ -51,10 +51,10 @@ pub fn read<D: BlockPort + WriteLog>(
             }
         };
     }
-    let moves = core.read_moves_atime(&state);
+    let moves = read_moves_atime(core, &state);
     drop(state);
     if moves {
-        core.note_read(inode);
+        note_read(core, inode);
     }
     Ok(len)
 }
@@ -91,7 +91,7 @@ fn read_device<D: BlockPort + WriteLog>(
 /// As there.
 pub fn write<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode,
+    inode: &Inode<D>,
     offset: u64,
     data: &[u8],
     how: WriteMode,
@@ -102,7 +102,7 @@ pub fn write<D: BlockPort + WriteLog>(
         let mut state = inode.state.write();
         // In place would not be all at once: with data journaling a direct write is a cached one, written back at once.
         if !core.journals_data() && in_place(&state, offset, data.len(), how)? {
-            xattr::shed_capability(core, inode, &mut state)?;
+            shed_capability(core, inode, &mut state)?;
             let stored = store(core, &state, offset, data);
             stored.map_err(|error| core.broken(error))?;
             update_cache(state.file_mut()?, offset, data);
@@ -117,7 +117,12 @@ pub fn write<D: BlockPort + WriteLog>(
 }
 
 /// Whether the device holds every page of the range and nothing newer waits in the cache, so that the write can go straight there.
-fn in_place(state: &State, offset: u64, len: usize, how: WriteMode) -> Result<bool> {
+fn in_place<D: BlockPort + WriteLog>(
+    state: &State<D>,
+    offset: u64,
+    len: usize,
+    how: WriteMode,
+) -> Result<bool> {
     let file = state.file()?;
     let Some(end) = offset.checked_add(len as u64) else { return Ok(false) };
     let aligned = offset.is_multiple_of(PAGE as u64) && len.is_multiple_of(PAGE);
@@ -134,7 +139,7 @@ fn in_place(state: &State, offset: u64, len: usize, how: WriteMode) -> Result<bo
 /// Brings the bytes to the device and waits until they are durable.
 fn store<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    state: &State,
+    state: &State<D>,
     offset: u64,
     data: &[u8],
 ) -> amphi_device::Result<()> {

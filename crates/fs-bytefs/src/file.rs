@@ -5,9 +5,9 @@
 //! is read, and before a file grows, hidden bytes of its last page are made dirty, so that they are overwritten before the new size counts.
 
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
+use amphi_names::{move_atime, note_read, read_moves_atime, shed_capability};
 use amphi_radix::Radix;
-use amphi_vfs::permission::mode_after_change;
-use amphi_vfs::{Capabilities, Cred, Error, Result, Seek, WriteMode};
+use amphi_vfs::{Cred, Error, Result, Seek, WriteMode};
 
 use crate::core::{Core, io_error};
 use crate::extent::{ExtentTree, FILE_PAGES_MAX, Mapped};
@@ -16,7 +16,6 @@ use crate::inode::{Inode, State};
 use crate::page::{CachedPage, PageBudget};
 use crate::planted::{self, Bug};
 use crate::writeback::write_back;
-use crate::xattr;
 
 /// Largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = FILE_PAGES_MAX * PAGE as u64 - 1;
@@ -291,21 +290,21 @@ impl FileBody {
 /// As there.
 pub fn read<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode,
+    inode: &Inode<D>,
     offset: u64,
     into: &mut [u8],
 ) -> Result<usize> {
     let wanted = into.len() as u64;
-    let clip = |state: &State| state.size.saturating_sub(offset).min(wanted) as usize;
+    let clip = |state: &State<D>| state.size.saturating_sub(offset).min(wanted) as usize;
     {
         let state = inode.state.read();
         let file = state.file()?;
         let len = clip(&state);
         if len == 0 || file.copy_cached(offset, &mut into[..len]) {
-            let moves = core.read_moves_atime(&state);
+            let moves = read_moves_atime(core, &state);
             drop(state);
             if moves {
-                core.note_read(inode);
+                note_read(core, inode);
             }
             return Ok(len);
         }
@@ -329,8 +328,8 @@ pub fn read<D: BlockPort + WriteLog>(
             file.drop_clean(&core.pages, usize::MAX, true);
         }
     }
-    if core.read_moves_atime(&state) {
-        core.move_atime(&mut state);
+    if read_moves_atime(core, &state) {
+        move_atime(core, inode, &mut state);
     }
     drop(state);
     core.shrink_caches();
@@ -343,7 +342,7 @@ pub fn read<D: BlockPort + WriteLog>(
 /// As there.
 pub fn write<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode,
+    inode: &Inode<D>,
     offset: u64,
     data: &[u8],
     how: WriteMode,
@@ -358,7 +357,7 @@ pub fn write<D: BlockPort + WriteLog>(
     let offset = if how.append { state.size } else { offset };
     let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
     let end = end.ok_or(Error::TooLarge)?;
-    xattr::shed_capability(core, inode, &mut state)?;
+    shed_capability(core, inode, &mut state)?;
     let part = atomic_part(core, inode, &mut state, offset, end)?;
     let mut done = 0;
     for part in data.chunks(part) {
@@ -387,8 +386,8 @@ pub fn write<D: BlockPort + WriteLog>(
 /// to that is written back first.
 fn atomic_part<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode,
-    state: &mut State,
+    inode: &Inode<D>,
+    state: &mut State<D>,
     offset: u64,
     end: u64,
 ) -> Result<usize> {
@@ -407,8 +406,8 @@ fn atomic_part<D: BlockPort + WriteLog>(
 
 fn write_part<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode,
-    state: &mut State,
+    inode: &Inode<D>,
+    state: &mut State<D>,
     offset: u64,
     data: &[u8],
     cred: &Cred,
@@ -497,14 +496,14 @@ fn copy_in<D: BlockPort + WriteLog>(core: &Core<D>, file: &mut FileBody, offset:
 }
 
 /// Moves the times, clears set-id bits unless a privileged caller wrote, and has the inode written back some time.
-pub fn note_write<D: BlockPort + WriteLog>(core: &Core<D>, inode: &Inode, state: &mut State, cred: &Cred) {
-    let now = core.now();
-    state.mtime = now;
-    state.ctime = now;
+pub fn note_write<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+    cred: &Cred,
+) {
+    amphi_names::note_write(core, state, cred);
     state.attributes_dirty = true;
-    if !cred.has(Capabilities::FSETID) {
-        state.mode = mode_after_change(state.mode, state.gid, cred);
-    }
     core.note_dirty(inode);
 }
 
@@ -512,7 +511,7 @@ pub fn note_write<D: BlockPort + WriteLog>(core: &Core<D>, inode: &Inode, state:
 ///
 /// # Errors
 /// As there.
-pub fn seek(inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
+pub fn seek<D: BlockPort + WriteLog>(inode: &Inode<D>, offset: u64, what: Seek) -> Result<u64> {
     let state = inode.state.read();
     let file = state.file()?;
     if offset >= state.size {

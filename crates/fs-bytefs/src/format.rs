@@ -423,6 +423,12 @@ impl XattrHeader {
         Ok(attributes)
     }
 
+    /// Whether a page can hold these attributes.
+    pub fn fits(attributes: &[(Vec<u8>, Vec<u8>)]) -> bool {
+        let bytes = |(name, value): &(Vec<u8>, Vec<u8>)| size_of::<XattrEntry>() + name.len() + value.len();
+        size_of::<Self>() + attributes.iter().map(bytes).sum::<usize>() <= PAGE
+    }
+
     /// Writes the attributes of inode `ino` into `page` and returns the bytes used; `None` if they do not fit.
     pub fn encode(page: &mut [u8; PAGE], ino: u32, attributes: &[(Vec<u8>, Vec<u8>)]) -> Option<usize> {
         let mut at = size_of::<Self>();

@@ -1,10 +1,9 @@
-//! Inodes in host DRAM: attributes, what hangs below them, and how both become the two halves on the device (BY-9).
+//! Inodes in host DRAM: what hangs below them, and how they become the two halves on the device (BY-9).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use amphi_device::{BlockPort, Structure, WriteLog};
-use amphi_rt::sync::RwLock;
-use amphi_vfs::{Attr, Error, FileType, Ino, Result, TimeSpec};
+use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::core::Core;
@@ -15,62 +14,35 @@ use crate::format::{FLAG_INLINE_TARGET, INLINE_TARGET_MAX, INODE_BYTES, InodeLow
 use crate::tx::Tx;
 use crate::xattr::Xattrs;
 
-/// A cached inode.
-pub struct Inode {
-    /// Its number.
-    pub ino: u32,
-    /// Its type, which never changes: readable without the lock.
-    pub file_type: FileType,
-    /// Lookup references (`FileSystem::forget`).
-    pub lookups: AtomicU64,
-    /// Open references.
-    pub opens: AtomicU64,
-    /// A directory's parent, readable without the lock: renames walk ancestors by it.
-    pub parent: AtomicU64,
-    /// When the inode was put on the list of those with writes to come, ns; 0: it is not there.
-    pub listed_ns: AtomicU64,
-    /// Everything else.
-    pub state: RwLock<State>,
+/// A cached inode of ByteFS.
+pub type Inode<D> = amphi_names::Inode<Core<D>>;
+/// What its lock protects.
+pub type State<D> = amphi_names::State<Core<D>>;
+
+/// The number of an inode, which was in range when it was loaded or made.
+pub fn number<D: BlockPort + WriteLog>(inode: &Inode<D>) -> u32 {
+    inode.ino.0 as u32
 }
 
-/// What an inode's lock protects.
-pub struct State {
-    /// Type and permission bits as `st_mode`.
-    pub mode: u16,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Names.
-    pub nlink: u32,
-    /// Length in bytes, of writes not yet durable too.
-    pub size: u64,
+/// What ByteFS keeps of an inode beside its lock.
+#[derive(Default)]
+pub struct Beside {
+    /// When the inode was put on the list of those with writes to come, ns; 0: it is not there.
+    pub listed_ns: AtomicU64,
+}
+
+/// What ByteFS keeps in an inode.
+pub struct Part {
     /// Length that the device holds; less or more than `size` while a file has writes to come.
     pub size_on_device: u64,
-    /// Access time, ns since 1970.
-    pub atime: i64,
-    /// Modification time.
-    pub mtime: i64,
-    /// Change time.
-    pub ctime: i64,
-    /// Distinguishes successive files with one number.
-    pub generation: u32,
-    /// Device number of a device file.
-    pub rdev: u32,
     /// Data pages allocated; extent nodes come on top.
     pub data_pages: u64,
-    /// Extended attributes.
+    /// Where extended attributes are.
     pub xattrs: Xattrs,
-    /// Slot in the orphan table, once it has one.
+    /// Slot in the orphan table, while it has one.
     pub orphan_slot: Option<u32>,
-    /// Deleted: the number may already be somebody else's.
-    pub gone: bool,
     /// Attributes changed in DRAM only (times and size of writes to come).
     pub attributes_dirty: bool,
-    /// The access time changed in DRAM only, which is in no hurry.
-    pub atime_dirty: bool,
-    /// Made without a name, and has had none since.
-    pub unnamed: bool,
     /// By type.
     pub body: Body,
 }
@@ -114,10 +86,17 @@ pub const fn file_type(bits: u16) -> Option<FileType> {
     })
 }
 
-impl State {
-    /// The file's type.
-    pub fn file_type(&self) -> FileType {
-        file_type(self.mode).expect("checked when the inode was read or made")
+impl Part {
+    /// What a new inode starts with: `size` bytes that the device holds.
+    pub fn new(body: Body, size: u64) -> Self {
+        Self {
+            size_on_device: size,
+            data_pages: 0,
+            xattrs: Xattrs::default(),
+            orphan_slot: None,
+            attributes_dirty: false,
+            body,
+        }
     }
 
     /// The extent tree, of what has one.
@@ -140,7 +119,8 @@ impl State {
         }
     }
 
-    fn pages(&self) -> u64 {
+    /// Pages that the device holds for the inode.
+    pub fn pages(&self) -> u64 {
         self.data_pages + self.xattrs.pages() + self.tree().map_or(0, |tree| u64::from(tree.node_pages()))
     }
 
@@ -191,115 +171,70 @@ impl State {
     }
 }
 
-impl Inode {
-    /// A cached inode with no references yet.
-    pub fn new(ino: u32, parent: u32, state: State) -> Self {
-        Self {
-            ino,
-            file_type: state.file_type(),
-            lookups: AtomicU64::new(0),
-            opens: AtomicU64::new(0),
-            parent: AtomicU64::new(parent as u64),
-            listed_ns: AtomicU64::new(0),
-            state: RwLock::new(state),
-        }
+/// Decodes the 128 bytes of inode `ino` and loads what hangs below it, but for a directory's entries.
+///
+/// # Errors
+/// [`Error::Corrupt`] naming the inode; [`Error::Io`].
+pub fn decode<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    ino: u32,
+    bytes: &[u8; INODE_BYTES],
+) -> Result<Inode<D>> {
+    let corrupt = |what: &str| Error::Corrupt(format!("inode {ino}: {what}"));
+    let lower = InodeLower::decode(&bytes[..LINE], ino).map_err(|error| corrupt(&error.to_string()))?;
+    let upper = InodeUpper::decode(&bytes[LINE..], ino).map_err(|error| corrupt(&error.to_string()))?;
+    let kind = file_type(lower.mode.get()).ok_or_else(|| corrupt("unknown file type"))?;
+    let attributes = upper.xattr.get();
+    if attributes != 0 && !core.layout.holds_data(attributes, 1) {
+        return Err(corrupt("the page of extended attributes is outside the data area"));
     }
-
-    /// Whether any caller may still use the number.
-    pub fn referenced(&self) -> bool {
-        self.lookups.load(Ordering::Acquire) > 0 || self.opens.load(Ordering::Acquire) > 0
-    }
-
-    /// The answer to `stat`.
-    pub fn attr(&self, state: &State) -> Attr {
-        Attr {
-            ino: Ino(u64::from(self.ino)),
-            generation: state.generation,
-            file_type: state.file_type(),
-            mode: state.mode & !mode::TYPE,
-            nlink: state.nlink,
-            uid: state.uid,
-            gid: state.gid,
-            rdev: state.rdev,
-            size: state.size,
-            blocks: (state.pages() + state.file().map_or(0, FileBody::reserved_pages)) * 8,
-            atime: TimeSpec { ns: state.atime },
-            mtime: TimeSpec { ns: state.mtime },
-            ctime: TimeSpec { ns: state.ctime },
-        }
-    }
-
-    /// Decodes the 128 bytes of inode `ino` and loads what hangs below it, but for a directory's entries.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] naming the inode; [`Error::Io`].
-    pub fn load<D: BlockPort + WriteLog>(
-        core: &Core<D>,
-        ino: u32,
-        bytes: &[u8; INODE_BYTES],
-    ) -> Result<Self> {
-        let corrupt = |what: &str| Error::Corrupt(format!("inode {ino}: {what}"));
-        let lower = InodeLower::decode(&bytes[..LINE], ino).map_err(|error| corrupt(&error.to_string()))?;
-        let upper = InodeUpper::decode(&bytes[LINE..], ino).map_err(|error| corrupt(&error.to_string()))?;
-        let kind = file_type(lower.mode.get()).ok_or_else(|| corrupt("unknown file type"))?;
-        let attributes = upper.xattr.get();
-        if attributes != 0 && !core.layout.holds_data(attributes, 1) {
-            return Err(corrupt("the page of extended attributes is outside the data area"));
-        }
-        let inline = lower.flags.get() & FLAG_INLINE_TARGET != 0;
-        let size = lower.size.get();
-        let load_tree = || ExtentTree::load(&*core.device, ino, &upper, &core.layout);
-        let body = match kind {
-            FileType::Regular => Body::File(FileBody::new(load_tree()?)),
-            FileType::Directory => Body::Dir(Dir::new(load_tree()?, size).map_err(|what| corrupt(&what))?),
-            FileType::Symlink if inline => {
-                let len = usize::from(upper.count.get());
-                if len == 0 || len > INLINE_TARGET_MAX || len as u64 != size {
-                    return Err(corrupt("the symlink's target has an impossible length"));
-                }
-                Body::Symlink(upper.root.as_bytes()[..len].to_vec(), ExtentTree::default())
+    let inline = lower.flags.get() & FLAG_INLINE_TARGET != 0;
+    let size = lower.size.get();
+    let load_tree = || ExtentTree::load(&*core.device, ino, &upper, &core.layout);
+    let body = match kind {
+        FileType::Regular => Body::File(FileBody::new(load_tree()?)),
+        FileType::Directory => Body::Dir(Dir::new(load_tree()?, size).map_err(|what| corrupt(&what))?),
+        FileType::Symlink if inline => {
+            let len = usize::from(upper.count.get());
+            if len == 0 || len > INLINE_TARGET_MAX || len as u64 != size {
+                return Err(corrupt("the symlink's target has an impossible length"));
             }
-            FileType::Symlink => {
-                let tree = load_tree()?;
-                Body::Symlink(crate::symlink::read_target(core, ino, &tree, size)?, tree)
-            }
-            _ => Body::Special,
-        };
-        let node_pages = match &body {
-            Body::File(file) => file.tree.node_pages(),
-            Body::Dir(dir) => dir.tree.node_pages(),
-            Body::Symlink(_, tree) => tree.node_pages(),
-            Body::Special => 0,
-        };
-        let xattrs = Xattrs::at(upper.xattr.get());
-        let other_pages = u64::from(node_pages) + xattrs.pages();
-        let is_device = matches!(kind, FileType::CharDevice | FileType::BlockDevice);
-        let state = State {
-            mode: lower.mode.get(),
-            uid: lower.uid.get(),
-            gid: lower.gid.get(),
-            nlink: lower.nlink.get(),
-            size,
-            size_on_device: size,
-            atime: lower.atime.get(),
-            mtime: lower.mtime.get(),
-            ctime: lower.ctime.get(),
-            generation: lower.generation.get(),
-            rdev: if is_device { upper.parent_or_rdev.get() } else { 0 },
-            data_pages: u64::from(lower.pages.get()).saturating_sub(other_pages),
-            xattrs,
-            orphan_slot: None,
-            gone: false,
-            attributes_dirty: false,
-            atime_dirty: false,
-            unnamed: false,
-            body,
-        };
-        Ok(Self::new(ino, upper.parent_or_rdev.get(), state))
-    }
+            Body::Symlink(upper.root.as_bytes()[..len].to_vec(), ExtentTree::default())
+        }
+        FileType::Symlink => {
+            let tree = load_tree()?;
+            Body::Symlink(crate::symlink::read_target(core, ino, &tree, size)?, tree)
+        }
+        _ => Body::Special,
+    };
+    let mut part = Part { xattrs: Xattrs::at(attributes), ..Part::new(body, size) };
+    part.data_pages = u64::from(lower.pages.get()).saturating_sub(part.pages());
+    let is_device = matches!(kind, FileType::CharDevice | FileType::BlockDevice);
+    let state = State {
+        file_type: kind,
+        mode: lower.mode.get() & !mode::TYPE,
+        uid: lower.uid.get(),
+        gid: lower.gid.get(),
+        nlink: lower.nlink.get(),
+        size,
+        atime: lower.atime.get(),
+        mtime: lower.mtime.get(),
+        ctime: lower.ctime.get(),
+        generation: lower.generation.get(),
+        rdev: if is_device { upper.parent_or_rdev.get() } else { 0 },
+        attributes: (attributes == 0).then(Vec::new),
+        orphan: false,
+        unnamed: false,
+        gone: false,
+        atime_dirty: false,
+        part,
+    };
+    Ok(Inode::new(Ino(u64::from(ino)), Ino(u64::from(upper.parent_or_rdev.get())), state))
+}
 
-    /// Adds the lower half to `tx`: one line (BY-9). The size written is `size_on_device`.
-    pub fn write_lower<D: BlockPort + WriteLog>(&self, core: &Core<D>, state: &State, tx: &mut Tx<'_, D>) {
+impl<D: BlockPort + WriteLog> Tx<'_, D> {
+    /// Adds an inode's lower half: one line (BY-9). The size written is `size_on_device`.
+    pub fn write_lower(&mut self, inode: &Inode<D>, state: &State<D>) {
         let inline = matches!(&state.body, Body::Symlink(target, _) if target.len() <= INLINE_TARGET_MAX);
         let lower = InodeLower {
             size: state.size_on_device.into(),
@@ -308,7 +243,7 @@ impl Inode {
             ctime: state.ctime.into(),
             uid: state.uid.into(),
             gid: state.gid.into(),
-            mode: state.mode.into(),
+            mode: (type_bits(state.file_type) | state.mode).into(),
             flags: if inline { FLAG_INLINE_TARGET } else { 0 }.into(),
             nlink: state.nlink.into(),
             pages: (state.pages() as u32).into(),
@@ -316,25 +251,22 @@ impl Inode {
             reserved: 0.into(),
             crc: 0.into(),
         };
-        tx.write(core.layout.inode_address(self.ino), &lower.encode(self.ino), Structure::Inode);
+        let ino = number(inode);
+        self.write(self.core.layout.inode_address(ino), &lower.encode(ino), Structure::Inode);
     }
 
-    /// Adds the upper half, and the extent nodes that changed, to `tx`.
-    pub fn write_upper<D: BlockPort + WriteLog>(
-        &self,
-        core: &Core<D>,
-        state: &mut State,
-        tx: &mut Tx<'_, D>,
-    ) {
+    /// Adds an inode's upper half, and the extent nodes that changed.
+    pub fn write_upper(&mut self, inode: &Inode<D>, state: &mut State<D>) {
+        let ino = number(inode);
         let mut upper = InodeUpper::new_zeroed();
         upper.xattr = state.xattrs.lba.into();
-        upper.parent_or_rdev = match state.file_type() {
-            FileType::Directory => self.parent.load(Ordering::Acquire) as u32,
+        upper.parent_or_rdev = match state.file_type {
+            FileType::Directory => inode.parent().0 as u32,
             _ => state.rdev,
         }
         .into();
         if let Some(tree) = state.tree_mut() {
-            tree.flush(self.ino, tx);
+            tree.flush(ino, self);
             tree.fill(&mut upper);
         }
         if let Body::Symlink(target, _) = &state.body
@@ -347,23 +279,19 @@ impl Inode {
                 upper.root = root;
             }
         }
-        let at = core.layout.inode_address(self.ino) + LINE as u64;
+        let at = self.core.layout.inode_address(ino) + LINE as u64;
         let tag = if upper.count.get() > 0 { Structure::Pointer } else { Structure::Inode };
-        tx.write(at, &upper.encode(self.ino), tag);
+        self.write(at, &upper.encode(ino), tag);
+        state.xattrs.moved = false;
     }
 
-    /// Adds what differs from the device: the lower half always, staged attributes, the upper half if the extent tree changed.
-    pub fn write_changed<D: BlockPort + WriteLog>(
-        &self,
-        core: &Core<D>,
-        state: &mut State,
-        tx: &mut Tx<'_, D>,
-    ) {
-        let freed_xattrs = state.xattrs.flush(tx);
-        self.write_lower(core, state, tx);
+    /// Adds what differs from the device: the lower half always, the upper half if extents or the page of
+    /// extended attributes changed.
+    pub fn write_changed(&mut self, inode: &Inode<D>, state: &mut State<D>) {
+        self.write_lower(inode, state);
         state.atime_dirty = false;
-        if freed_xattrs || state.tree().is_some_and(ExtentTree::dirty) {
-            self.write_upper(core, state, tx);
+        if state.xattrs.moved || state.tree().is_some_and(ExtentTree::dirty) {
+            self.write_upper(inode, state);
         }
     }
 }

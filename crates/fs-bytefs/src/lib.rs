@@ -1,7 +1,8 @@
 //! ByteFS: a file system whose small updates travel by bytes and large ones by blocks (ASPLOS'25, `docs/papers.md`).
 //!
-//! It is generic over a device with a block port and a transactional write log, and knows no other crate of the house but `device`, `vfs` and `rt`.
-//! Start reading at [`ByteFs`], then `tx` (how an operation becomes durable), `namespace` and `writeback` (who uses it), `format` (the bits).
+//! It is generic over a device with a block port and a transactional write log, and knows no other crate of the house but `device`, `vfs` and `rt`,
+//! and `names`, which says what an operation on names does.
+//! Start reading at [`ByteFs`], then `tx` (how an operation becomes durable), `store` and `writeback` (who uses it), `format` (the bits).
 #![forbid(unsafe_code)]
 
 mod allocate;
@@ -19,12 +20,10 @@ pub mod format;
 mod frames;
 mod fs;
 pub mod fsck;
-mod icache;
 mod inode;
 mod inode_pages;
 mod journal;
 mod mount;
-mod namespace;
 mod options;
 mod orphans;
 mod page;
@@ -35,8 +34,7 @@ pub mod planted;
 mod pressure;
 
 mod redo;
-mod rename;
-mod setattr;
+mod store;
 mod symlink;
 mod truncate;
 pub mod tune;

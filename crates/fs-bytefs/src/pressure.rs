@@ -11,7 +11,7 @@ use std::time::Duration;
 use amphi_device::{BlockPort, WriteLog};
 use amphi_rt::sync::{Condvar, Mutex, Padded};
 use amphi_rt::time;
-use amphi_vfs::Result;
+use amphi_vfs::{Ino, Result};
 
 use crate::core::Core;
 use crate::inode::{Body, Inode, State};
@@ -20,7 +20,7 @@ use crate::writeback::write_back;
 const SHARDS: usize = 16;
 
 /// A file with writes to come, and since when, ns: a file that is gone stays on the list, and its number may be another's by then.
-type Listed = (u32, u64);
+type Listed = (Ino, u64);
 
 /// The files with writes to come, and the bell of who writes them back in the background.
 #[derive(Default)]
@@ -61,13 +61,13 @@ impl DirtyFiles {
 
 impl<D: BlockPort + WriteLog> Core<D> {
     /// Puts an inode on the list of those with writes to come.
-    pub fn note_dirty(&self, inode: &Inode) {
-        if inode.listed_ns.load(Ordering::Acquire) != 0 {
+    pub fn note_dirty(&self, inode: &Inode<D>) {
+        if inode.beside.listed_ns.load(Ordering::Acquire) != 0 {
             return;
         }
         let since_ns = time::now_ns().max(1);
-        if inode.listed_ns.compare_exchange(0, since_ns, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            self.dirty.listed[inode.ino as usize % SHARDS].lock().push((inode.ino, since_ns));
+        if inode.beside.listed_ns.compare_exchange(0, since_ns, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.dirty.listed[inode.ino.0 as usize % SHARDS].lock().push((inode.ino, since_ns));
         }
     }
 
@@ -84,7 +84,8 @@ impl<D: BlockPort + WriteLog> Core<D> {
     /// # Errors
     /// As [`write_back_all`](Self::write_back_all).
     pub fn write_back_since(&self, before_ns: u64) -> Result<()> {
-        self.recent.store(self.now(), Ordering::Relaxed);
+        // Without writes, nobody else tells the clock that time has passed, by which reading judges access times.
+        self.names.clock.now();
         let mut outcome = Ok(());
         for shard in &self.dirty.listed {
             let (due, young): (Vec<Listed>, Vec<Listed>) = std::mem::take(&mut *shard.lock())
@@ -100,9 +101,10 @@ impl<D: BlockPort + WriteLog> Core<D> {
 
     /// Writes back an inode that was on the list.
     fn write_back_listed(&self, (ino, since_ns): Listed) -> Result<()> {
-        let Some(inode) = self.icache.get(ino) else { return Ok(()) };
+        let Some(inode) = self.names.cache.get(ino) else { return Ok(()) };
         // Taken off the list first: a write from now on lists it again. A later file of this number stands on the list for itself.
-        if inode.listed_ns.compare_exchange(since_ns, 0, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if inode.beside.listed_ns.compare_exchange(since_ns, 0, Ordering::AcqRel, Ordering::Acquire).is_err()
+        {
             return Ok(());
         }
         let mut state = inode.state.write();
@@ -120,7 +122,7 @@ impl<D: BlockPort + WriteLog> Core<D> {
     ///
     /// # Errors
     /// As [`write_back`].
-    pub fn throttle(&self, inode: &Inode, state: &mut State) -> Result<()> {
+    pub fn throttle(&self, inode: &Inode<D>, state: &mut State<D>) -> Result<()> {
         let full = self.pages.exceeded();
         if !full && !self.pages.too_dirty() {
             return Ok(());
@@ -165,7 +167,7 @@ impl<D: BlockPort + WriteLog> Core<D> {
                 return;
             }
             let hand = self.dirty.hand.load(Ordering::Relaxed);
-            let hand = self.icache.visit(hand, |inode| {
+            let hand = self.names.cache.visit(hand, |inode| {
                 if self.pages.excess() == 0 {
                     return ControlFlow::Break(());
                 }

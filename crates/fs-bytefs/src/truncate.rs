@@ -1,7 +1,10 @@
 //! Lengths: cutting and growing files, and freeing what lies beyond the end or below a deleted inode.
 //!
-//! A transaction frees a bounded number of pages. What is larger goes in steps, last pages first, with the inode in the orphan table meanwhile, so that
-//! the next mount finishes what a crash interrupted. The new size, or the deletion, is in the first of them: to a caller it is one atomic step.
+//! A transaction frees a bounded number of pages. What is larger goes in steps, last pages first, with the
+//! inode in the orphan table meanwhile, so that the next mount finishes what a crash interrupted. The new
+//! size, or the deletion, is in the first of them: to a caller it is one atomic step.
+
+use std::sync::Arc;
 
 use amphi_device::{BlockPort, WriteLog};
 use amphi_vfs::{Error, Result};
@@ -10,24 +13,47 @@ use crate::core::Core;
 use crate::extent::FILE_PAGES_MAX;
 use crate::file::FILE_BYTES_MAX;
 use crate::format::PAGE;
-use crate::inode::{Inode, State};
+use crate::inode::{Inode, State, number};
 use crate::planted::{self, Bug};
 use crate::tx::Tx;
 use crate::writeback::write_back;
-use crate::xattr;
 
 /// Most pages freed by one transaction: 256 MB, 128 bitmap lines if they are contiguous.
 const STEP_PAGES: u64 = 65_536;
 
-/// Sets the size of a regular file. Times are the caller's; the inode is durable on return.
+/// Gives a file another size, after what was written before has been written back if it must count by then;
+/// see [`amphi_names::Store::resize`].
 ///
 /// # Errors
-/// [`Error::TooLarge`], [`Error::Io`], and [`Error::NoSpace`] if the orphan table is full; then nothing has changed.
+/// As [`set_size`].
+pub fn resize<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+    size: u64,
+    apply: impl FnOnce(&mut Tx<'_, D>, &mut State<D>) -> Result<()>,
+) -> Result<()> {
+    if size > state.size_on_device || core.journals_data() {
+        // Growing, and any cut where data are journaled, writes back what was written before, in a
+        // transaction of its own: not with the times of this change, which is all or nothing (crash lab:
+        // bytefs/seq1-415@3:none, bytefs-journal/seq1-411@3:none).
+        write_back(core, inode, state, false)?;
+    }
+    set_size(core, inode, state, size, apply)
+}
+
+/// Sets the size of a regular file; `apply` changes its attributes in the same transaction. The inode is
+/// durable on return.
+///
+/// # Errors
+/// [`Error::TooLarge`], [`Error::Io`], and [`Error::NoSpace`] if the orphan table is full; then nothing has
+/// changed.
 pub fn set_size<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode,
-    state: &mut State,
+    inode: &Inode<D>,
+    state: &mut State<D>,
     size: u64,
+    apply: impl FnOnce(&mut Tx<'_, D>, &mut State<D>) -> Result<()>,
 ) -> Result<()> {
     state.file()?;
     if size > FILE_BYTES_MAX {
@@ -41,12 +67,11 @@ pub fn set_size<D: BlockPort + WriteLog>(
         slot.into_iter().for_each(|slot| core.orphans.return_slot(slot));
         return Err(error);
     }
+    let mut tx = Tx::new(core, 0)?;
+    apply(&mut tx, state)?;
     state.size = size;
     state.size_on_device = size;
-    match slot {
-        Some(slot) => free_in_steps(core, inode, state, from, slot)?,
-        None => free_from(core, inode, state, from)?,
-    }
+    free_from(inode, state, from, slot, tx)?;
     state.attributes_dirty = false;
     Ok(())
 }
@@ -54,8 +79,8 @@ pub fn set_size<D: BlockPort + WriteLog>(
 /// Makes the cached pages and what the device holds fit for the new size.
 fn prepare<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode,
-    state: &mut State,
+    inode: &Inode<D>,
+    state: &mut State<D>,
     size: u64,
 ) -> Result<()> {
     if core.journals_data() && !state.file()?.dirty.is_empty() {
@@ -78,55 +103,40 @@ fn prepare<D: BlockPort + WriteLog>(
     Ok(())
 }
 
-/// Whether freeing the pages from `from` on takes several transactions, and a place in the orphan table that the inode does not have yet.
-fn needs_slot(state: &State, from: u64) -> bool {
+/// Whether freeing the pages from `from` on takes several transactions, and a place in the orphan table that
+/// the inode does not have yet.
+fn needs_slot<D: BlockPort + WriteLog>(state: &State<D>, from: u64) -> bool {
     state.orphan_slot.is_none()
         && deletes_in_steps(state)
         && state.tree().is_some_and(|tree| tree.pages_from(from) > STEP_PAGES)
 }
 
-/// Commits the inode as it stands and frees its pages from `from` on.
+/// Commits `tx` with the inode as it stands, and frees its pages from `from` on; with the inode in orphan
+/// slot `slot`, if it needs one, until the last step.
 fn free_from<D: BlockPort + WriteLog>(
-    core: &Core<D>,
-    inode: &Inode,
-    state: &mut State,
+    inode: &Inode<D>,
+    state: &mut State<D>,
     from: u64,
+    slot: Option<u32>,
+    mut tx: Tx<'_, D>,
 ) -> Result<()> {
     loop {
-        let mut tx = Tx::new(core, 0)?;
+        let core = tx.core;
         let more = free_step(state, from, &mut tx);
-        inode.write_changed(core, state, &mut tx);
+        tx.write_changed(inode, state);
+        if let Some(slot) = slot {
+            tx.set_slot(slot, if more { number(inode) } else { 0 });
+        }
         tx.commit()?;
         if !more {
             return Ok(());
         }
+        tx = Tx::new(core, 0)?;
     }
-}
-
-/// As [`free_from`], with the inode in orphan slot `slot` until the last step.
-fn free_in_steps<D: BlockPort + WriteLog>(
-    core: &Core<D>,
-    inode: &Inode,
-    state: &mut State,
-    from: u64,
-    slot: u32,
-) -> Result<()> {
-    loop {
-        let mut tx = Tx::new(core, 0)?;
-        let more = free_step(state, from, &mut tx);
-        inode.write_changed(core, state, &mut tx);
-        tx.set_orphan(slot, if more { inode.ino } else { 0 });
-        tx.commit()?;
-        if !more {
-            break;
-        }
-    }
-    core.orphans.return_slot(slot);
-    Ok(())
 }
 
 /// Frees up to [`STEP_PAGES`] pages at or beyond `from`, the last ones first. Returns whether there are more.
-fn free_step<D: BlockPort + WriteLog>(state: &mut State, from: u64, tx: &mut Tx<'_, D>) -> bool {
+fn free_step<D: BlockPort + WriteLog>(state: &mut State<D>, from: u64, tx: &mut Tx<'_, D>) -> bool {
     let Some(tree) = state.tree_mut() else { return false };
     let mut freed = 0;
     while let Some(last) = tree.last() {
@@ -148,50 +158,31 @@ fn free_step<D: BlockPort + WriteLog>(state: &mut State, from: u64, tx: &mut Tx<
     false
 }
 
-/// Deletes an inode that has neither names nor references: frees its pages, its number and its orphan slot. `tx` may already hold the removal of its last
-/// name; it is committed in any case.
-///
-/// # Errors
-/// [`Error::Io`].
-pub fn delete<'a, D: BlockPort + WriteLog>(
-    core: &'a Core<D>,
-    inode: &Inode,
-    state: &mut State,
-    mut tx: Tx<'a, D>,
-) -> Result<()> {
-    debug_assert!(state.nlink == 0 && !state.gone, "only what has no name is deleted, and once");
+/// Frees, in `tx`, a part of what an inode without names holds, and itself with the last part. Returns
+/// whether that was all.
+pub fn delete_step<D: BlockPort + WriteLog>(
+    inode: &Inode<D>,
+    state: &mut State<D>,
+    tx: &mut Tx<'_, D>,
+) -> bool {
     if let Ok(file) = state.file_mut() {
-        file.forget(core, 0, u64::MAX);
+        file.forget(tx.core, 0, u64::MAX);
     }
-    loop {
-        let more = free_step(state, 0, &mut tx);
-        if !more {
-            break;
-        }
-        debug_assert!(state.orphan_slot.is_some(), "what is deleted in steps stands in the orphan table");
-        inode.write_changed(core, state, &mut tx);
-        tx.commit()?;
-        tx = Tx::new(core, 0)?;
+    if free_step(state, 0, tx) {
+        return false;
     }
-    xattr::free(state, &mut tx);
+    state.xattrs.free(tx);
     if !planted::has(Bug::InodeLeaked) {
-        tx.free_inode(inode.ino);
+        tx.free_inode(number(inode));
     }
-    let slot = state.orphan_slot.take();
-    if let Some(slot) = slot {
-        tx.set_orphan(slot, 0);
+    if let Some(slot) = state.orphan_slot.take() {
+        tx.set_slot(slot, 0);
     }
-    state.gone = true;
-    core.icache.remove(inode.ino);
-    tx.commit()?;
-    if let Some(slot) = slot {
-        core.orphans.return_slot(slot);
-    }
-    Ok(())
+    true
 }
 
 /// Whether deleting this inode takes more than one transaction.
-pub const fn deletes_in_steps(state: &State) -> bool {
+pub fn deletes_in_steps<D: BlockPort + WriteLog>(state: &State<D>) -> bool {
     state.data_pages > STEP_PAGES
 }
 
@@ -199,14 +190,18 @@ pub const fn deletes_in_steps(state: &State) -> bool {
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Corrupt`].
-pub fn finish_orphan<D: BlockPort + WriteLog>(core: &Core<D>, inode: &Inode, slot: u32) -> Result<()> {
-    let mut state = inode.state.write();
-    state.orphan_slot = Some(slot);
-    if state.nlink == 0 {
-        let tx = Tx::new(core, 0)?;
-        return delete(core, inode, &mut state, tx);
+pub fn finish_orphan<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Arc<Inode<D>>,
+    slot: u32,
+) -> Result<()> {
+    {
+        let mut state = inode.state.write();
+        if state.nlink > 0 {
+            let from = state.size.div_ceil(PAGE as u64);
+            return free_from(inode, &mut state, from, Some(slot), Tx::new(core, 0)?);
+        }
+        state.orphan_slot = Some(slot);
     }
-    state.orphan_slot = None;
-    let from = state.size.div_ceil(PAGE as u64);
-    free_in_steps(core, inode, &mut state, from, slot)
+    amphi_names::delete_orphan(core, inode)
 }

@@ -28,7 +28,8 @@ struct Update {
 
 /// One atomic change of the file system under construction.
 pub struct Tx<'a, D: BlockPort + WriteLog> {
-    core: &'a Core<D>,
+    /// The file system.
+    pub core: &'a Core<D>,
     bytes: SmallVec<[u8; 512]>,
     updates: SmallVec<[Update; 8]>,
     blocks_taken: SmallVec<[Run; 4]>,
@@ -37,6 +38,7 @@ pub struct Tx<'a, D: BlockPort + WriteLog> {
     inodes_freed: SmallVec<[Run; 1]>,
     orphans: SmallVec<[(u32, u32); 1]>,
     blocks_reserved: u64,
+    slot_reserved: Option<u32>,
 }
 
 impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
@@ -45,11 +47,22 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
     /// # Errors
     /// [`Error::NoSpace`] if there are not as many; [`Error::ReadOnly`] once the file system has failed.
     pub fn new(core: &'a Core<D>, blocks: u64) -> Result<Self> {
+        Self::with_slot(core, blocks, false)
+    }
+
+    /// As [`new`](Self::new), with an orphan slot for an inode that it may put there, if it `needs_slot`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); [`Error::NoSpace`] too if the orphan table is full.
+    #[inline]
+    pub fn with_slot(core: &'a Core<D>, blocks: u64, needs_slot: bool) -> Result<Self> {
         core.writable()?;
+        let slot = if needs_slot { Some(core.orphans.take_slot().ok_or(Error::NoSpace)?) } else { None };
         if blocks > 0 && !core.blocks.reserve(blocks) {
+            slot.into_iter().for_each(|slot| core.orphans.return_slot(slot));
             return Err(Error::NoSpace);
         }
-        Ok(Self::with_reserved(core, blocks))
+        Ok(Self::holding(core, blocks, slot))
     }
 
     /// As [`new`](Self::new), for what frees more than it takes: the blocks may be the last ones.
@@ -66,6 +79,12 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
 
     /// As [`new`](Self::new), taking over `blocks` that the caller has reserved.
     pub fn with_reserved(core: &'a Core<D>, blocks: u64) -> Self {
+        Self::holding(core, blocks, None)
+    }
+
+    /// A transaction that holds these blocks and this orphan slot. It is large, and so made where it will be.
+    #[inline]
+    fn holding(core: &'a Core<D>, blocks: u64, slot: Option<u32>) -> Self {
         Self {
             core,
             bytes: SmallVec::new(),
@@ -76,7 +95,15 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
             inodes_freed: SmallVec::new(),
             orphans: SmallVec::new(),
             blocks_reserved: blocks,
+            slot_reserved: slot,
         }
+    }
+
+    /// The orphan slot that was reserved.
+    pub fn take_slot(&mut self) -> u32 {
+        self.slot_reserved
+            .take()
+            .expect("an operation reserves the slot it may need before it changes anything")
     }
 
     /// Adds an update of `bytes` at device byte address `at`, which must stay within one page. What continues the update before it travels with it, as one
@@ -149,8 +176,8 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         self.inodes_freed.push(Run { start: u64::from(ino), len: 1 });
     }
 
-    /// Sets an orphan slot to `ino`, or empties it with 0.
-    pub fn set_orphan(&mut self, slot: u32, ino: u32) {
+    /// Sets an orphan slot to `ino`, or empties it with 0: it can be taken again once the transaction has committed.
+    pub fn set_slot(&mut self, slot: u32, ino: u32) {
         self.orphans.push((slot, ino));
     }
 
@@ -190,6 +217,9 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         drop((orphan_lines, inode_groups, block_groups));
         for update in self.updates.iter().filter(|update| core.layout.in_inode_table(update.at)) {
             core.inode_pages.note(update.at, &self.bytes[update.bytes.clone()]);
+        }
+        for (slot, _) in self.orphans.iter().filter(|(_, ino)| *ino == 0) {
+            core.orphans.return_slot(*slot);
         }
         let sound = self.blocks_freed.iter().all(|run| core.blocks.release(*run))
             & self.inodes_freed.iter().all(|run| core.inodes.release(*run));
@@ -248,7 +278,8 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         self.orphans.sort_by_key(|(slot, _)| *slot);
         let mut guards: SmallVec<[MutexGuard<'a, SlotLine>; 1]> = SmallVec::new();
         let mut locked = None;
-        for (slot, ino) in std::mem::take(&mut self.orphans) {
+        for number in 0..self.orphans.len() {
+            let (slot, ino) = self.orphans[number];
             let (line_index, at) = self.core.orphans.place(slot);
             if locked != Some(line_index) {
                 guards.push(self.core.orphans.lock(line_index));
@@ -298,5 +329,8 @@ impl<D: BlockPort + WriteLog> Drop for Tx<'_, D> {
         let inodes_back = self.inodes_taken.iter().all(|run| self.core.inodes.release(*run));
         debug_assert!(blocks_back && inodes_back, "what a transaction took was in use");
         self.core.blocks.unreserve(self.blocks_reserved);
+        if let Some(slot) = self.slot_reserved {
+            self.core.orphans.return_slot(slot);
+        }
     }
 }

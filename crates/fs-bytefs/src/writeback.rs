@@ -16,7 +16,7 @@ use crate::diff::runs;
 use crate::extent::{ExtentTree, Mapped};
 use crate::file::FileBody;
 use crate::format::LINE;
-use crate::inode::{Inode, State};
+use crate::inode::{Inode, State, number};
 use crate::journal::{self, Record};
 use crate::planted::{self, Bug};
 use crate::tx::Tx;
@@ -34,8 +34,8 @@ const TX_DATA_MAX: usize = 32 << 10;
 /// [`amphi_vfs::Error::Io`]; the file system has then turned read-only.
 pub fn write_back<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode,
-    state: &mut State,
+    inode: &Inode<D>,
+    state: &mut State<D>,
     data_only: bool,
 ) -> Result<()> {
     let attributes = state.attributes_dirty && !data_only;
@@ -54,8 +54,8 @@ pub fn write_back<D: BlockPort + WriteLog>(
 /// As there.
 pub fn write_back_in<'a, D: BlockPort + WriteLog>(
     core: &'a Core<D>,
-    inode: &Inode,
-    state: &mut State,
+    inode: &Inode<D>,
+    state: &mut State<D>,
     mut tx: Tx<'a, D>,
     attributes: bool,
 ) -> Result<()> {
@@ -65,8 +65,9 @@ pub fn write_back_in<'a, D: BlockPort + WriteLog>(
     dirty.sort_unstable();
     if grows && planted::has(Bug::SizeBeforeData) {
         let mut early = Tx::new(core, 0)?;
-        let size_on_device = std::mem::replace(&mut state.size_on_device, state.size);
-        inode.write_lower(core, state, &mut early);
+        let size_on_device = state.size_on_device;
+        state.size_on_device = state.size;
+        early.write_lower(inode, state);
         early.commit()?;
         state.size_on_device = size_on_device;
     }
@@ -74,19 +75,19 @@ pub fn write_back_in<'a, D: BlockPort + WriteLog>(
     let (new_pages, fresh) = map_pages(file, &dirty, &mut tx);
     if planted::has(Bug::CommitBeforeData) {
         state.size_on_device = state.size;
-        inode.write_changed(core, state, &mut tx);
+        tx.write_changed(inode, state);
         tx.commit()?;
         tx = Tx::new(core, 0)?;
     }
     let file = state.file_mut()?;
-    let sent = write_data(core, inode.ino, file, &dirty, &fresh, &mut tx)?;
+    let sent = write_data(core, number(inode), file, &dirty, &fresh, &mut tx)?;
     let grows = grows && (attributes || !planted::has(Bug::SizeForgotten));
     let attributes = attributes && !planted::has(Bug::AttributesForgotten);
     let metadata = grows || !fresh.is_empty() || attributes;
     if metadata {
         state.data_pages += new_pages;
         state.size_on_device = state.size;
-        inode.write_changed(core, state, &mut tx);
+        tx.write_changed(inode, state);
     }
     if tx.is_empty() {
         drop(tx);

@@ -148,7 +148,7 @@ pub fn move_atime<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>) {
     if !S::LAZY_TIMES
         && let Ok(mut change) = store.begin(&Need::NOTHING)
     {
-        let written = change.write(inode, state, Changed::Times).and_then(|()| change.commit());
+        let written = change.write_inode(inode, state, Changed::Times).and_then(|()| change.commit());
         let _reported_by_the_next_operation = written;
     }
 }
@@ -174,7 +174,7 @@ pub fn write_atimes<S: Store>(store: &S, inodes: &[Arc<Inode<S>>]) -> Result<()>
         locked.retain(|(_, state)| state.atime_dirty && !state.gone);
         let mut change = store.begin(&Need::NOTHING)?;
         for (inode, state) in &mut locked {
-            change.write(inode, state, Changed::Times)?;
+            change.write_inode(inode, state, Changed::Times)?;
         }
         change.commit()?;
     }

@@ -184,8 +184,8 @@ fn make_once<S: Store>(
     parent_state.nlink += u32::from(is_dir);
     touch(&mut parent_state, now);
     let made = Inode::new(ino, parent.ino, state);
-    change.write(&made, &mut made.state.write(), Changed::New)?;
-    change.write(&parent, &mut parent_state, Changed::Entries)?;
+    change.write_inode(&made, &mut made.state.write(), Changed::New)?;
+    change.write_inode(&parent, &mut parent_state, Changed::Entries)?;
     change.commit()?;
     Ok(keep(store, made))
 }
@@ -216,7 +216,7 @@ fn tmpfile_once<S: Store>(store: &S, dir: Ino, mode: u16, cred: &Cred) -> Result
     {
         let mut state = made.state.write();
         set_orphan(&mut change, &made, &mut state, true)?;
-        change.write(&made, &mut state, Changed::New)?;
+        change.write_inode(&made, &mut state, Changed::New)?;
     }
     change.commit()?;
     Ok(keep(store, made))
@@ -350,9 +350,9 @@ fn link_once<S: Store>(store: &S, ino: Ino, dir: Ino, name: Name<'_>) -> Result<
         set_orphan(&mut change, &linked, &mut state, false)?;
     }
     if !planted::has(Bug::LinkCountNotWritten) {
-        change.write(&linked, &mut state, Changed::Links)?;
+        change.write_inode(&linked, &mut state, Changed::Links)?;
     }
-    change.write(&parent, &mut parent_state, Changed::Entries)?;
+    change.write_inode(&parent, &mut parent_state, Changed::Entries)?;
     change.commit()?;
     linked.lookups.fetch_add(1, Ordering::AcqRel);
     Ok(Entry { attr: linked.attr(&state) })
@@ -411,7 +411,7 @@ fn take_name<S: Store>(
         parent_state.nlink = parent_state.nlink.saturating_sub(1);
     }
     touch(&mut parent_state, now);
-    change.write(parent, &mut parent_state, Changed::Entries)?;
+    change.write_inode(parent, &mut parent_state, Changed::Entries)?;
     drop_links(store, victim, &mut state, links, fate, change, now)?;
     drop((state, parent_state));
     fate.finish(store, victim);

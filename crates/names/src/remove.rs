@@ -58,6 +58,7 @@ impl Fate {
 ///
 /// # Errors
 /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
+#[inline]
 pub(crate) fn drop_links<'a, S: Store>(
     store: &'a S,
     inode: &Inode<S>,
@@ -69,37 +70,42 @@ pub(crate) fn drop_links<'a, S: Store>(
 ) -> Result<()> {
     state.nlink = state.nlink.saturating_sub(links);
     state.ctime = now;
-    match fate {
-        Fate::Deleted => return delete(store, inode, state, change),
-        Fate::Waits | Fate::Reaped if !state.orphan => set_orphan(&mut change, inode, state, true)?,
-        Fate::Stays | Fate::Waits | Fate::Reaped => {}
+    if fate == Fate::Deleted {
+        let all = change.free_step(inode, state)?;
+        debug_assert!(all, "the store said that one change is enough");
+        forget(store, inode, state);
+        return change.commit();
     }
-    change.write(inode, state, Changed::Links)?;
+    if matches!(fate, Fate::Waits | Fate::Reaped) && !state.orphan {
+        set_orphan(&mut change, inode, state, true)?;
+    }
+    change.write_inode(inode, state, Changed::Links)?;
     change.commit()
 }
 
-/// Deletes an inode that has neither names nor references. `change` may already hold the removal of its last
-/// name; it is committed in any case.
-///
-/// # Errors
-/// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
-pub(crate) fn delete<'a, S: Store>(
-    store: &'a S,
-    inode: &Inode<S>,
-    state: &mut State<S>,
-    mut change: S::Change<'a>,
-) -> Result<()> {
-    debug_assert!(state.nlink == 0 && !state.gone, "only what has no name is deleted, and once");
-    while !change.free_step(inode, state)? {
-        debug_assert!(state.orphan, "what is deleted in steps is an orphan meanwhile");
-        change.write(inode, state, Changed::Contents)?;
-        change.commit()?;
-        change = store.begin(&Need { frees: true, ..Need::NOTHING })?;
-    }
+/// Notes that an inode is deleted with the change that is about to be committed.
+fn forget<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>) {
     state.orphan = false;
     state.gone = true;
     store.names().cache.remove(inode.ino);
-    change.commit()
+}
+
+/// Deletes an inode that has neither names nor references.
+///
+/// # Errors
+/// [`amphi_vfs::Error::ReadOnly`], [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
+fn delete<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>) -> Result<()> {
+    debug_assert!(state.nlink == 0 && !state.gone, "only what has no name is deleted, and once");
+    loop {
+        let mut change = store.begin(&Need { frees: true, ..Need::NOTHING })?;
+        if change.free_step(inode, state)? {
+            forget(store, inode, state);
+            return change.commit();
+        }
+        debug_assert!(state.orphan, "what is deleted in steps is an orphan meanwhile");
+        change.write_inode(inode, state, Changed::Contents)?;
+        change.commit()?;
+    }
 }
 
 /// Deletes an inode that may have lost its last name or reference. The caller has no lock.
@@ -118,8 +124,7 @@ fn delete_unused<S: Store>(store: &S, inode: &Arc<Inode<S>>) -> Result<()> {
     if state.nlink > 0 || state.gone || inode.referenced() {
         return Ok(());
     }
-    let change = store.begin(&Need { frees: true, ..Need::NOTHING })?;
-    delete(store, inode, &mut state, change)
+    delete(store, inode, &mut state)
 }
 
 /// Deletes an orphan, whoever refers to it: its file system is being mounted or unmounted.
@@ -132,6 +137,5 @@ pub fn delete_orphan<S: Store>(store: &S, inode: &Arc<Inode<S>>) -> Result<()> {
         return Ok(());
     }
     state.orphan = true;
-    let change = store.begin(&Need { frees: true, ..Need::NOTHING })?;
-    delete(store, inode, &mut state, change)
+    delete(store, inode, &mut state)
 }

@@ -207,7 +207,7 @@ impl<'a, S: Store> Moving<'a, S> {
             to.nlink = to.nlink.saturating_sub(1);
         }
         other_state.ctime = now;
-        change.write(other, &mut other_state, Changed::Links)?;
+        change.write_inode(other, &mut other_state, Changed::Links)?;
         self.write_dirs(&mut dirs, &mut change, now)?;
         change.commit()
     }
@@ -227,15 +227,15 @@ impl<'a, S: Store> Moving<'a, S> {
             dirs.to().nlink += u32::from(!planted::has(Bug::LinkCountInRename));
         }
         state.ctime = now;
-        change.write(self.moved, state, Changed::Links)
+        change.write_inode(self.moved, state, Changed::Links)
     }
 
     fn write_dirs(&self, dirs: &mut Dirs<'_, S>, change: &mut S::Change<'a>, now: i64) -> Result<()> {
         touch(&mut dirs.from, now);
-        change.write(self.from, &mut dirs.from, Changed::Entries)?;
+        change.write_inode(self.from, &mut dirs.from, Changed::Entries)?;
         if let Some(to) = &mut dirs.to {
             touch(to, now);
-            change.write(self.to, to, Changed::Entries)?;
+            change.write_inode(self.to, to, Changed::Entries)?;
         }
         Ok(())
     }

@@ -42,7 +42,7 @@ fn setattr_once<S: Store>(store: &S, ino: Ino, asked: &SetAttr, cred: &Cred) -> 
     } else {
         let mut change = store.begin(&Need::NOTHING)?;
         apply(&mut change, &mut state)?;
-        change.write(&inode, &mut state, Changed::Attributes)?;
+        change.write_inode(&inode, &mut state, Changed::Attributes)?;
         change.commit()?;
     }
     Ok(inode.attr(&state))

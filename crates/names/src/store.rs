@@ -323,7 +323,7 @@ pub trait Change<S: Store>: Sized {
     ///
     /// # Errors
     /// As the trait says.
-    fn write(&mut self, inode: &Inode<S>, state: &mut State<S>, changed: Changed) -> Result<()>;
+    fn write_inode(&mut self, inode: &Inode<S>, state: &mut State<S>, changed: Changed) -> Result<()>;
 
     /// Puts an inode among the orphans, which the next mount deletes, or takes it out.
     ///

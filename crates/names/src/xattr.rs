@@ -146,7 +146,7 @@ fn change_locked<S: Store>(
     state.attributes = Some(attributes);
     state.ctime = store.names().clock.now();
     state.mode = bits.map_or(state.mode, |bits| state.mode & !0o777 | bits);
-    change.write(inode, state, Changed::Attributes)?;
+    change.write_inode(inode, state, Changed::Attributes)?;
     change.commit()
 }
 

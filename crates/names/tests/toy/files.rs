@@ -83,7 +83,7 @@ impl Toy {
 
     fn write_inode(&self, inode: &Inode<Self>, state: &mut State<Self>) -> Result<()> {
         let mut change = self.batch();
-        change.write(inode, state, Changed::Contents)?;
+        change.write_inode(inode, state, Changed::Contents)?;
         change.commit()
     }
 }
@@ -198,7 +198,7 @@ impl FileSystem for Toy {
             state.size = state.size.max(end);
         }
         note_write(self, &mut state, cred);
-        change.write(&inode, &mut state, Changed::Contents)?;
+        change.write_inode(&inode, &mut state, Changed::Contents)?;
         change.commit()
     }
 }

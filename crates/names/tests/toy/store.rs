@@ -221,7 +221,7 @@ impl Store for Toy {
             change.cut(inode.ino, state, size);
         }
         state.size = size;
-        change.write(inode, state, Changed::Contents)?;
+        change.write_inode(inode, state, Changed::Contents)?;
         change.commit()
     }
 
@@ -343,7 +343,7 @@ impl Change<Toy> for Batch<'_> {
         Ok(())
     }
 
-    fn write(&mut self, inode: &Inode<Toy>, state: &mut State<Toy>, _: Changed) -> Result<()> {
+    fn write_inode(&mut self, inode: &Inode<Toy>, state: &mut State<Toy>, _: Changed) -> Result<()> {
         state.atime_dirty = false;
         let attributes = match &state.attributes {
             Some(attributes) => attributes.clone(),

@@ -1,0 +1,281 @@
+//! ByteFS as a store of names: an operation on names is one transaction, durable on return (BY-17).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use amphi_device::{BlockPort, WriteLog};
+use amphi_names::{Change, Changed, Child, Found, FoundInode, Inode, Names, Need, NewInode, State, Store};
+use amphi_vfs::acl::Attributes;
+use amphi_vfs::{DirSink, Error, FileType, Ino, Name, Result};
+
+use crate::core::Core;
+use crate::dir::Dir;
+use crate::extent::ExtentTree;
+use crate::file::FileBody;
+use crate::format::{INLINE_TARGET_MAX, PAGE};
+use crate::inode::{self, Beside, Body, Part, number};
+use crate::planted::{self, Bug};
+use crate::symlink::{self, TARGET_BYTES_MAX};
+use crate::truncate::{self, deletes_in_steps};
+use crate::tx::Tx;
+use crate::xattr::Xattrs;
+
+/// Blocks of a symbolic link whose target is not in the inode: the target's, an extent node's.
+const LONG_TARGET_NEEDS: u64 = 2;
+
+impl<D: BlockPort + WriteLog> Store for Core<D> {
+    type Part = Part;
+    type Beside = Beside;
+    type Slot = u32;
+    /// Blocks that the insertion may need.
+    type Place = u64;
+    type Change<'a> = Tx<'a, D>;
+
+    const TARGET_BYTES_MAX: usize = TARGET_BYTES_MAX;
+
+    #[inline]
+    fn names(&self) -> &Names<Self> {
+        &self.names
+    }
+
+    fn inodes_max(&self) -> u64 {
+        u64::from(self.layout.inodes)
+    }
+
+    fn load(&self, ino: Ino) -> Result<Inode<Self>> {
+        let number = u32::try_from(ino.0).ok().filter(|number| *number != 0 && *number < self.layout.inodes);
+        let number = number.ok_or(Error::Stale(ino))?;
+        if !self.inodes.is_used(u64::from(number)) {
+            return Err(Error::Stale(ino));
+        }
+        let bytes = self.inode_pages.read(&*self.device, &self.layout, number)?;
+        inode::decode(self, number, &bytes)
+    }
+
+    #[inline]
+    fn is_open(state: &State<Self>) -> bool {
+        state.dir().is_ok_and(Dir::loaded)
+    }
+
+    #[inline]
+    fn open_dir(&self, dir: &Inode<Self>, state: &mut State<Self>) -> Result<()> {
+        state.dir_mut()?.load(self, number(dir))
+    }
+
+    #[inline]
+    fn find(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<Option<Found<u32>>> {
+        Ok(state.dir()?.find(name))
+    }
+
+    #[inline]
+    fn find_inode(
+        &self,
+        _: &Inode<Self>,
+        state: &State<Self>,
+        name: Name<'_>,
+    ) -> Result<Option<FoundInode<Self>>> {
+        Ok(state.dir()?.find_inode(name, &self.names.cache))
+    }
+
+    #[inline]
+    fn place(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<u64> {
+        Ok(state.dir()?.insert_needs(name))
+    }
+
+    fn is_empty(&self, _: &Inode<Self>, state: &State<Self>) -> Result<bool> {
+        Ok(state.dir()?.is_empty())
+    }
+
+    fn list(&self, _: &Inode<Self>, state: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+        state.dir()?.list(cookie, sink);
+        Ok(())
+    }
+
+    fn target(link: &State<Self>) -> &[u8] {
+        match &link.body {
+            Body::Symlink(target, _) => target,
+            _ => &[],
+        }
+    }
+
+    #[inline]
+    fn sectors(state: &State<Self>) -> u64 {
+        let reserved = if let Body::File(file) = &state.body { file.reserved_pages() } else { 0 };
+        (state.pages() + reserved) * (PAGE / 512) as u64
+    }
+
+    fn attributes(&self, ino: Ino, state: &mut State<Self>) -> Result<Attributes> {
+        state.xattrs.load(self, ino.0 as u32)
+    }
+
+    fn resize(
+        &self,
+        inode: &Arc<Inode<Self>>,
+        state: &mut State<Self>,
+        size: u64,
+        apply: impl FnOnce(&mut Tx<'_, D>, &mut State<Self>) -> Result<()>,
+    ) -> Result<()> {
+        truncate::resize(self, inode, state, size, apply)
+    }
+
+    #[inline]
+    fn deletes_at_once(&self, state: &State<Self>) -> bool {
+        !deletes_in_steps(state)
+    }
+
+    fn may_leave(&self, inode: &Inode<Self>, state: &mut State<Self>) -> bool {
+        if inode.beside.listed_ns.load(Ordering::Acquire) != 0 || state.attributes_dirty {
+            return false;
+        }
+        if let Ok(file) = state.file_mut() {
+            if !file.dirty.is_empty() {
+                return false;
+            }
+            file.drop_clean(&self.pages, usize::MAX, true);
+        }
+        true
+    }
+
+    /// Files with writes to come hold more than they will take, extent nodes above all, and writing them back
+    /// sets that free.
+    fn make_room(&self) -> Result<bool> {
+        self.write_back_all().map(|()| true)
+    }
+
+    #[inline]
+    fn begin(&self, need: &Need<'_, Self>) -> Result<Tx<'_, D>> {
+        let entry = need.place.copied().unwrap_or(0);
+        let long_target = need.new.is_some_and(|new| new.target.len() > INLINE_TARGET_MAX);
+        let target = if long_target { LONG_TARGET_NEEDS } else { 0 };
+        let attributes = match need.attributes {
+            Some((attributes, part)) => Xattrs::needs(attributes, part.map(|part| &part.xattrs))?,
+            None => 0,
+        };
+        Tx::with_slot(self, entry + target + attributes, need.orphan)
+    }
+}
+
+impl<D: BlockPort + WriteLog> Change<Core<D>> for Tx<'_, D> {
+    #[inline]
+    fn new_inode(&mut self, dir: &Inode<Core<D>>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
+        // As ext4's, top-level directories are kept apart, so that tasks that work in two of them seldom meet
+        // in one partition of the log, one bitmap group, one page.
+        let apart = new.file_type == FileType::Directory && dir.ino == Ino::ROOT;
+        let ino = self.allocate_inode(apart)?;
+        let body = match new.file_type {
+            FileType::Regular => Body::File(FileBody::new(ExtentTree::default())),
+            FileType::Directory => Body::Dir(Dir::new(ExtentTree::default(), 0).map_err(Error::Corrupt)?),
+            FileType::Symlink => Body::Symlink(new.target.to_vec(), ExtentTree::default()),
+            _ => Body::Special,
+        };
+        let mut part = Part::new(body, new.target.len() as u64);
+        if let Body::Symlink(target, tree) = &mut part.body
+            && target.len() > INLINE_TARGET_MAX
+        {
+            symlink::write_target(self.core, target, tree, self)?;
+            part.data_pages = 1;
+        }
+        Ok((Ino(u64::from(ino)), part))
+    }
+
+    #[inline]
+    fn insert(
+        &mut self,
+        _: &Inode<Core<D>>,
+        state: &mut State<Core<D>>,
+        _: u64,
+        name: Name<'_>,
+        child: Child,
+    ) -> Result<()> {
+        let body = state.dir_mut()?;
+        let added = body.insert(name, child, self);
+        let size = body.size();
+        state.data_pages += added;
+        state.size = size;
+        state.size_on_device = size;
+        Ok(())
+    }
+
+    #[inline]
+    fn remove(
+        &mut self,
+        _: &Inode<Core<D>>,
+        state: &mut State<Core<D>>,
+        slot: u32,
+        _: Name<'_>,
+    ) -> Result<()> {
+        state.dir_mut()?.remove(slot, self);
+        Ok(())
+    }
+
+    #[inline]
+    fn replace(
+        &mut self,
+        _: &Inode<Core<D>>,
+        state: &mut State<Core<D>>,
+        slot: u32,
+        _: Name<'_>,
+        child: Child,
+    ) -> Result<()> {
+        state.dir_mut()?.replace(slot, child, self);
+        Ok(())
+    }
+
+    fn reparent(&mut self, child: &Inode<Core<D>>, state: &mut State<Core<D>>) -> Result<()> {
+        if !planted::has(Bug::ParentNotMoved) {
+            self.write_upper(child, state);
+        }
+        Ok(())
+    }
+
+    fn set_attributes(
+        &mut self,
+        ino: Ino,
+        state: &mut State<Core<D>>,
+        attributes: &Attributes,
+    ) -> Result<()> {
+        state.xattrs.store(ino.0 as u32, attributes, self)
+    }
+
+    #[inline]
+    fn write_inode(
+        &mut self,
+        inode: &Inode<Core<D>>,
+        state: &mut State<Core<D>>,
+        changed: Changed,
+    ) -> Result<()> {
+        if changed == Changed::New {
+            self.write_lower(inode, state);
+            self.write_upper(inode, state);
+        } else {
+            self.write_changed(inode, state);
+        }
+        if changed == Changed::Attributes {
+            state.attributes_dirty = false;
+        }
+        Ok(())
+    }
+
+    fn set_orphan(&mut self, inode: &Inode<Core<D>>, state: &mut State<Core<D>>, orphan: bool) -> Result<()> {
+        if orphan {
+            let slot = self.take_slot();
+            state.orphan_slot = Some(slot);
+            if !planted::has(Bug::OrphanNotRecorded) {
+                self.set_slot(slot, number(inode));
+            }
+        } else if let Some(slot) = state.orphan_slot.take() {
+            self.set_slot(slot, 0);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn free_step(&mut self, inode: &Inode<Core<D>>, state: &mut State<Core<D>>) -> Result<bool> {
+        Ok(truncate::delete_step(inode, state, self))
+    }
+
+    #[inline]
+    fn commit(self) -> Result<()> {
+        Tx::commit(self)
+    }
+}
