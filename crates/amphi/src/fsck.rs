@@ -35,7 +35,8 @@ pub struct Options {
 const CLEAN: u8 = 0;
 const REPAIRED: u8 = 1;
 const ERRORS_LEFT: u8 = 4;
-const COULD_NOT_RUN: u8 = 8;
+/// The code of a check that did not come to an end, or could not say what it found.
+pub const COULD_NOT_RUN: u8 = 8;
 
 pub fn run(options: &Options) -> ExitCode {
     ExitCode::from(match check(options) {

@@ -19,6 +19,7 @@ mod filesystem;
 mod fsck;
 mod fstrim;
 mod info;
+mod log;
 mod metrics_server;
 mod mkfs;
 mod mount;
@@ -87,7 +88,12 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = Arguments::parse().command;
-    output::guarded(|| match run(command) {
+    let unprinted = match &command {
+        // 1 says that errors were repaired.
+        Command::Fsck(_) => fsck::COULD_NOT_RUN.into(),
+        _ => ExitCode::FAILURE,
+    };
+    output::guarded(unprinted, || match run(command) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("amphi: {error:#}");

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use amphi_ssd::{Firmware, Ssd};
+use amphi_ssd::{Firmware, Profile, Ssd};
 use anyhow::{Context, Result, bail};
 
 use crate::device::{self, Speed};
@@ -78,13 +78,9 @@ pub fn run(options: &Options) -> Result<()> {
         profile.firmware.memory_bytes = bytes;
     }
     if image.exists() {
-        make_way(image, options.force)?;
-    }
-    Ssd::create(image, &profile, options.size)?;
-    if let Err(error) = format(options) {
-        // A device without the file system asked for is nobody's wish. The first error is the one to tell.
-        let _ = std::fs::remove_file(image);
-        return Err(error);
+        replace(options, &profile)?;
+    } else {
+        make(image, options, &profile)?;
     }
     println!(
         "{}: {} SSD, profile {}, file system {}",
@@ -96,23 +92,45 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn format(options: &Options) -> Result<()> {
-    let device = device::open(&options.image, Speed::Free)?;
+/// Makes the device and what is on it, or leaves nothing.
+fn make(image: &Path, options: &Options, profile: &Profile) -> Result<()> {
+    Ssd::create(image, profile, options.size)?;
+    format(image, options).inspect_err(|_| {
+        // A device without the file system asked for is nobody's wish. The first error is the one to tell.
+        let _ = std::fs::remove_file(image);
+    })
+}
+
+fn format(image: &Path, options: &Options) -> Result<()> {
+    let device = device::open(image, Speed::Free)?;
     // Whoever makes a file system can write to it.
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let wishes = Wishes { label: options.label.clone(), size: options.fs_size, journal: options.journal };
     filesystem::format(options.fs, device, &wishes, owner)
 }
 
-/// Removes an old image, if that is wanted and nobody uses it.
-fn make_way(image: &Path, force: bool) -> Result<()> {
-    if !force {
+/// Makes the new image beside the old one and gives it the name when it is whole: what cannot be made leaves the old one as it was.
+fn replace(options: &Options, profile: &Profile) -> Result<()> {
+    let image = options.image.canonicalize()?;
+    if !options.force {
         bail!(
             "{} exists already; remove it, choose another name, or add --force to lose its contents",
             image.display()
         );
     }
-    // Opening proves that it is an image and that it is not in use; its contents do not matter any more.
-    drop(device::open(image, Speed::Free)?);
-    std::fs::remove_file(image).with_context(|| format!("{} cannot be replaced", image.display()))
+    // Opening proves that it is an image and that nobody uses it, and keeps others from using it meanwhile; its contents do not matter any more.
+    let old = device::open(&image, Speed::Free)?;
+    let mut name = std::ffi::OsString::from(".");
+    name.push(image.file_name().context("an image has a name")?);
+    name.push(".new");
+    let beside = image.with_file_name(name);
+    // One that was killed while it was made.
+    if beside.exists() {
+        drop(device::open(&beside, Speed::Free));
+        std::fs::remove_file(&beside).with_context(|| format!("{} is in the way", beside.display()))?;
+    }
+    make(&beside, options, profile)?;
+    let renamed = std::fs::rename(&beside, &image);
+    drop(old);
+    renamed.with_context(|| format!("{} cannot be replaced", image.display()))
 }

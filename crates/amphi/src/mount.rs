@@ -1,7 +1,7 @@
 //! `amphi mount`: starts the daemon of a mount and returns when the mount can be used, or says why it cannot. An export is served in
 //! the same way.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::daemon::{self, Open, Service};
 use crate::device::Speed;
 use crate::filesystem::{self, Use};
+use crate::log;
 use crate::metrics_server;
 use crate::mountinfo;
 use crate::runtime_dir::RuntimeFiles;
@@ -115,7 +116,7 @@ impl Serving {
     /// # Errors
     /// As [`daemon::serve`].
     pub fn serve(&self, image: &Path, directory: &Path, open: Open, is: &str) -> Result<()> {
-        show_traces();
+        log::begin();
         let (mount, using) = mount_options(image, &self.option)?;
         let service = Service {
             image: existing_image(image)?,
@@ -169,24 +170,13 @@ fn start_daemon() -> Result<()> {
 
 /// Lets go of the parent's pipes: from here on the log hears what the daemon says.
 fn enter_background(files: &RuntimeFiles) -> Result<()> {
-    let log = File::create(&files.log)
-        .with_context(|| format!("the log {} cannot be written", files.log.display()))?;
     let nothing = OpenOptions::new().write(true).open("/dev/null").context("/dev/null cannot be opened")?;
     let mut stdout = std::io::stdout();
     stdout.write_all(READY)?;
     stdout.flush()?;
-    rustix::stdio::dup2_stderr(&log)?;
+    log::to_file(&files.log)?;
     rustix::stdio::dup2_stdout(&nothing)?;
     Ok(())
-}
-
-/// `AMPHI_LOG=debug amphi mount --foreground …` shows what happens inside.
-fn show_traces() {
-    let level = std::env::var("AMPHI_LOG").ok().and_then(|level| level.parse().ok());
-    tracing_subscriber::fmt()
-        .with_max_level(level.unwrap_or(tracing_subscriber::filter::LevelFilter::WARN))
-        .with_writer(std::io::stderr)
-        .init();
 }
 
 /// The image's absolute path.

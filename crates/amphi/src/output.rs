@@ -42,17 +42,18 @@ pub fn complain(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }
 
-/// Runs a command. A closed pipe as standard output ends the process by its signal; on any other failure to print the command has failed.
-pub fn guarded(command: impl FnOnce() -> ExitCode) -> ExitCode {
+/// Runs a command. A closed pipe as standard output ends the process by its signal; on any other failure to print the command has failed, with the
+/// code `unprinted`.
+pub fn guarded(unprinted: ExitCode, command: impl FnOnce() -> ExitCode) -> ExitCode {
     match catch_unwind(AssertUnwindSafe(command)).map_err(|cause| cause.downcast::<Unprinted>()) {
         Ok(code) => code,
-        Err(Ok(unprinted)) => {
-            if unprinted.0.kind() == ErrorKind::BrokenPipe {
+        Err(Ok(cause)) => {
+            if cause.0.kind() == ErrorKind::BrokenPipe {
                 // It does not return: the signal's default is to end the process.
                 let _ = emulate_default_handler(SIGPIPE);
             }
-            eprintln!("amphi: standard output cannot be written: {}", unprinted.0);
-            ExitCode::FAILURE
+            eprintln!("amphi: standard output cannot be written: {}", cause.0);
+            unprinted
         }
         Err(Err(cause)) => resume_unwind(cause),
     }

@@ -1,25 +1,34 @@
 //! Sizes as people write them (`8G`, `512M`, `4096`) and as people read them.
 
-/// Reads a size in bytes: a number with an optional binary suffix K, M, G or T, which may be followed by `iB` or `B`.
+/// Reads a size in bytes: a number, with a fraction if need be, and an optional binary suffix K, M, G or T in either case, which may be followed by `iB` or `B`.
 ///
 /// # Errors
 /// A sentence that says what is wrong, for clap to show.
 pub fn parse(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     let (number, suffix) = text.split_at(digits);
-    let number: u64 = number
-        .parse()
-        .map_err(|_| format!("`{text}` does not start with a whole number; write a size like 8G"))?;
     let unit = suffix.trim_end_matches("iB").trim_end_matches('B');
     let shift = match unit {
         "" => 0,
         "k" | "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
+        "m" | "M" => 20,
+        "g" | "G" => 30,
+        "t" | "T" => 40,
         _ => return Err(format!("`{suffix}` is not a unit; use K, M, G or T")),
     };
-    number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is more than 16 exabytes"))
+    let refused = || format!("`{text}` does not start with a number; write a size like 8G or 1.5G");
+    let (whole, fraction) = number.split_once('.').map_or((number, None), |(a, b)| (a, Some(b)));
+    let too_large = || format!("`{text}` is more than 16 exabytes");
+    let bytes: u64 =
+        whole.parse::<u64>().map_err(|_| refused())?.checked_mul(1 << shift).ok_or_else(too_large)?;
+    let Some(fraction) = fraction else { return Ok(bytes) };
+    // Twelve digits tell a byte of a terabyte; whoever writes more means no other size.
+    if fraction.is_empty() || fraction.len() > 12 || fraction.contains('.') {
+        return Err(refused());
+    }
+    let parts: u128 = fraction.parse().map_err(|_| refused())?;
+    let part = (parts << shift) / 10_u128.pow(fraction.len() as u32);
+    bytes.checked_add(part as u64).ok_or_else(too_large)
 }
 
 /// `bytes` with three significant digits and a binary unit.
@@ -48,7 +57,9 @@ mod tests {
         assert_eq!(parse("8GiB"), Ok(8 << 30));
         assert_eq!(parse("64k"), Ok(65536));
         assert_eq!(parse("1T"), Ok(1 << 40));
-        for bad in ["", "G", "8X", "-1", "8.5G", "99999999999999999999", "20000000T"] {
+        assert_eq!((parse("8g"), parse("2m"), parse("1t")), (Ok(8 << 30), Ok(2 << 20), Ok(1 << 40)));
+        assert_eq!((parse("1.5G"), parse("0.25k")), (Ok(3 << 29), Ok(256)));
+        for bad in ["", "G", "8X", "-1", "8.G", ".5G", "1.2.3G", "99999999999999999999", "20000000T"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

@@ -36,7 +36,14 @@ pub fn run(options: &Options) -> Result<()> {
     } else {
         amphi_front_fuse::unmount(directory)?;
     }
-    daemon.answer()?;
+    if let Err(error) = daemon.answer() {
+        // It is unmounted all the same, as umount(8) has it; whoever scripts this looks at what is mounted.
+        eprintln!(
+            "amphi: {} is unmounted, but {error:#}; check it with: amphi fsck {}",
+            directory.display(),
+            target.image.display()
+        );
+    }
     daemon.until_exit();
     wait_until_free(&target.image)
 }

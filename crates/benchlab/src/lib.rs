@@ -26,3 +26,8 @@ pub mod software;
 pub mod validation;
 pub mod workload;
 pub mod ycsb;
+
+/// Says on standard error what could not be put back as it was, where no caller can be told. Nobody may listen.
+fn complain(what: std::fmt::Arguments<'_>) {
+    let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("amphi: {what}\n"));
+}

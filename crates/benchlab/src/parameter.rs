@@ -38,7 +38,10 @@ impl Drop for Changed {
     fn drop(&mut self) {
         if let Err(cause) = std::fs::write(&self.parameter, &self.before) {
             let parameter = self.parameter.display();
-            eprintln!("amphi: {parameter} stays as the run has set it, it was {}: {cause}", self.before);
+            crate::complain(format_args!(
+                "{parameter} stays as the run has set it, it was {}: {cause}",
+                self.before
+            ));
         }
     }
 }

@@ -13,6 +13,7 @@ mod machine_paths;
 mod names;
 mod paper_rows;
 mod placeholders;
+mod prints;
 mod rust_text;
 mod tree;
 mod unsafety;
@@ -80,7 +81,7 @@ impl fmt::Display for Finding {
 type Rule = fn(&SourceTree) -> Vec<Finding>;
 
 /// Every rule, by the name that is printed.
-const RULES: [(&str, Rule); 11] = [
+const RULES: [(&str, Rule); 12] = [
     ("crate edges", edges::check),
     ("file headers", headers::check),
     ("file length", length::check),
@@ -92,6 +93,7 @@ const RULES: [(&str, Rule); 11] = [
     ("on-disk structures in format.rs", format_rooms::check),
     ("paper rows", paper_rows::check),
     ("machine paths", machine_paths::check),
+    ("prints that panic", prints::check),
 ];
 
 /// Checks the workspace at `root`.

@@ -153,6 +153,54 @@ fn mkfs_names_what_is_wrong_with_its_arguments() {
     assert!(complaint(&size).contains("`Q` is not a unit"), "{}", complaint(&size));
 }
 
+/// What a value that cannot be has cost: nothing.
+#[test]
+fn a_refused_mkfs_leaves_the_old_image_as_it_was() {
+    let rig = Rig::new("256M");
+    amphi_ok(&["tune", &rig.image(), "--label", "kept"]);
+    let filesystem = || json(&amphi_ok(&["info", &rig.image(), "--json"]))["filesystem"].clone();
+    let before = filesystem();
+    assert_eq!(before["label"], "kept");
+    let long = "x".repeat(40);
+    for words in [
+        ["--label", &long],
+        ["--size", "1000"],
+        ["--size", "1M"],
+        ["--size", "100000T"],
+        ["--journal", "1G"],
+        ["--fs-size", "1G"],
+        ["--profile", "fastest"],
+    ] {
+        let output = amphi(&["mkfs", &rig.image(), "--force", "--size", "256M", words[0], words[1]]);
+        let output = match words[0] {
+            "--size" => amphi(&["mkfs", &rig.image(), "--force", "--size", words[1]]),
+            _ => output,
+        };
+        assert!(!output.status.success(), "{words:?}");
+        assert_eq!(filesystem(), before, "{words:?} changed the image");
+        amphi_ok(&["fsck", &rig.image()]);
+    }
+    let left: Vec<_> = std::fs::read_dir(rig.path(".")).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left.len(), 2, "an image and a mount point: {left:?}");
+    // What a killed mkfs left beside is no obstacle.
+    std::fs::copy(rig.image(), rig.path(".ssd.img.new")).unwrap();
+    amphi_ok(&["mkfs", &rig.image(), "--force", "--size", "64M", "--label", "new"]);
+    assert_eq!(json(&amphi_ok(&["info", &rig.image(), "--json"]))["filesystem"]["label"], "new");
+}
+
+#[test]
+fn a_check_whose_outcome_cannot_be_printed_could_not_run() {
+    let rig = Rig::new("64M");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let code = command(&["fsck", &rig.image()])
+        .stdout(full)
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap()
+        .code();
+    assert_eq!(code, Some(8), "1 would say that something was repaired");
+}
+
 #[test]
 fn files_that_are_no_images_are_refused_by_every_subcommand() {
     let rig = Rig::empty();

@@ -1,10 +1,11 @@
 //! The command on a real mount: mounting, looking, unmounting, dying, and coming back.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::rig::{Rig, amphi, amphi_ok, can_mount, complaint, wait_until};
+use crate::rig::{Rig, amphi, amphi_ok, can_mount, command, complaint, wait_until};
 use serde_json::Value;
 
 fn json(text: &str) -> Value {
@@ -199,4 +200,50 @@ fn a_full_file_system_says_so_and_works_on() {
     fs::write(rig.on_mount("small"), b"fits again").unwrap();
     rig.umount();
     rig.fsck().unwrap();
+}
+
+/// A disk that is full, or a reader that went away, is no reason to end a mount.
+#[test]
+fn what_a_daemon_cannot_say_is_dropped() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("64M");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut daemon = command(&["mount", &rig.image(), &rig.mount_point(), "--free", "--foreground"])
+        .env("AMPHI_LOG", "trace")
+        .stderr(full)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("amphi starts");
+    wait_until("it is mounted", || rig.is_mounted());
+    fs::write(rig.on_mount("f"), b"x").expect("the mount is served");
+    assert_eq!(fs::read(rig.on_mount("f")).unwrap(), b"x");
+    rig.umount();
+    assert!(daemon.wait().expect("an end").success());
+}
+
+#[test]
+fn logs_are_set_aside_and_hold_no_colours() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    use std::os::unix::fs::MetadataExt;
+    let rig = Rig::new("64M");
+    let metadata = fs::metadata(rig.image()).unwrap();
+    let log = format!("/run/amphi/{:x}-{:x}.log", metadata.dev(), metadata.ino());
+    let mounted =
+        command(&["mount", &rig.image(), &rig.mount_point(), "--free"]).env("AMPHI_LOG", "trace").status();
+    assert!(mounted.is_ok_and(|status| status.success()));
+    rig.umount();
+    fs::OpenOptions::new().append(true).open(&log).and_then(|mut file| file.write_all(b"first\n")).unwrap();
+    rig.mount();
+    rig.umount();
+    assert!(fs::read_to_string(format!("{log}.1")).unwrap().ends_with("first\n"), "set aside");
+    assert!(!fs::read_to_string(&log).unwrap().contains("first"), "a new one");
+    for file in [log.clone(), format!("{log}.1")] {
+        let text = fs::read(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(!text.contains(&0x1b), "{file} holds escape sequences");
+        fs::remove_file(file).unwrap();
+    }
 }

@@ -109,7 +109,7 @@ impl Drop for Zram {
     fn drop(&mut self) {
         match remove_zram(self.number) {
             Ok(()) => drop(std::fs::remove_file(&self.claim)),
-            Err(error) => eprintln!("amphi: {} stays: {error:#}", self.device),
+            Err(error) => crate::complain(format_args!("{} stays: {error:#}", self.device)),
         }
     }
 }

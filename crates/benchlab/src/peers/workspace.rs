@@ -77,7 +77,7 @@ pub fn unmount(directory: &Path) {
     if let Err(first) = run("umount", &[path])
         && let Err(error) = run("umount", &["--lazy", path])
     {
-        eprintln!("amphi: {path} stays mounted: {first}; {error}");
+        crate::complain(format_args!("{path} stays mounted: {first}; {error}"));
     }
 }
 

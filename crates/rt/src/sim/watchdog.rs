@@ -4,6 +4,7 @@
 //! One OS thread for all Sims looks ten times a second at what the kernel says of each Sim's thread. Computing is not blocking: only
 //! a thread that the kernel has put to sleep, with the same task on it all the time, counts.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -74,17 +75,22 @@ impl Watched {
             return;
         }
         if self.blocked_ms.swap(slept.as_millis() as u64, Ordering::Relaxed) == 0 {
-            eprintln!(
-                "amphi-rt: a task of the Sim with seed {} has blocked its OS thread for {slept:?}, in a lock or call that virtual \
+            complain(format_args!(
+                "a task of the Sim with seed {} has blocked its OS thread for {slept:?}, in a lock or call that virtual \
                  time does not know; use amphi_rt::sync instead",
                 self.seed
-            );
+            ));
         }
         if slept > self.limit * ABORT_AFTER_LIMITS {
-            eprintln!("amphi-rt: it still does after {slept:?}: aborting");
+            complain(format_args!("it still does after {slept:?}: aborting"));
             std::process::abort();
         }
     }
+}
+
+/// Nobody may listen; then nobody wants to know.
+fn complain(what: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "amphi-rt: {what}");
 }
 
 static REGISTER: (Mutex<Vec<Weak<Watched>>>, Condvar) = (Mutex::new(Vec::new()), Condvar::new());
