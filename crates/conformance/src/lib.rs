@@ -1,6 +1,7 @@
 //! One suite for every file system: what the documentation of [`amphi_vfs::FileSystem`] promises, checked.
 //!
 //! - [`check_all`] runs every [`Case`]: one promise each, errors included, some with several tasks at once.
+//! - [`check_read_only`] and [`check_room_for_names`] look at a file system that is mounted read-only, and at a full one.
 //! - [`random`] applies random operations to a file system and to [`amphi_model::Model`], compares every answer and the whole tree,
 //!   and shrinks what fails to a minimal sequence; with remounts in between, and with several tasks.
 //! - [`one_tree`] has tasks meddle with each other's names in one small tree.
@@ -19,12 +20,14 @@ mod cases;
 mod harness;
 pub mod one_tree;
 pub mod random;
+mod states;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use amphi_vfs::FileSystem;
 pub use harness::Fs;
+pub use states::{check_read_only, check_room_for_names};
 
 /// One promise and the code that checks it on an empty file system; it panics where the promise is broken.
 #[derive(Clone, Copy, Debug)]

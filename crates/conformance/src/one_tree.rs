@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_rt::{Schedule, Sim, task};
-use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, RenameMode, Result, WriteMode};
+use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, RenameMode, Result, WriteMode, XattrMode};
 
 const TASKS: u64 = 16;
 
@@ -70,6 +70,39 @@ pub fn circle<F: FileSystem + 'static>(fs: &Arc<F>) {
         })
         .collect();
     running.into_iter().for_each(|task| task.join().expect("each of them always succeeds"));
+}
+
+/// Makes file `f` for [`attribute_of_what_goes`], and returns its number.
+///
+/// # Panics
+/// If that fails.
+pub fn with_attribute<F: FileSystem>(fs: &F) -> Ino {
+    let name = Name::new(b"f").expect("a plain name");
+    let made = fs.create(Ino::ROOT, name, FileType::Regular, 0o644, 0, &Cred::ROOT);
+    let file = made.expect("it can be made").attr.ino;
+    fs.setxattr(file, ATTRIBUTE, &[7; 2000], XattrMode::Set).expect("attributes are offered");
+    fs.forget(file, 1);
+    file
+}
+
+const ATTRIBUTE: &[u8] = b"user.attribute";
+
+/// A task that reads an attribute of `file` by number while another removes the file: it has the attribute, or it is gone. Meant for a file system that has been mounted
+/// since [`with_attribute`] made the file, so that the attribute is not in memory.
+///
+/// # Panics
+/// If the file is there without its attribute.
+pub fn attribute_of_what_goes<F: FileSystem + 'static>(fs: &Arc<F>, file: Ino) {
+    let reader = {
+        let fs = Arc::clone(fs);
+        task::spawn("reader", move || match fs.getxattr(file, ATTRIBUTE) {
+            Ok(value) => assert!(value == [7; 2000], "another value"),
+            Err(Error::Stale(_) | Error::NotFound) => {}
+            Err(error) => panic!("the attribute of a file that goes: {error}"),
+        })
+    };
+    fs.unlink(Ino::ROOT, Name::new(b"f").expect("a plain name")).expect("it can be removed");
+    reader.join();
 }
 
 /// Sixteen tasks that make, link, move, write and remove names that all of them use.

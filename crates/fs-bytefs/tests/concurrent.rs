@@ -75,3 +75,15 @@ fn crossing_moves_lose_no_directory() {
         checked(seed, |fs| one_tree::crossing_moves(fs, seed));
     });
 }
+
+#[test]
+fn a_file_that_goes_keeps_its_attributes_to_the_end() {
+    for_all_seeds("a_file_that_goes_keeps_its_attributes_to_the_end", |seed| {
+        let fs = mounted(seed);
+        let file = one_tree::with_attribute(&fs);
+        let device = Arc::clone(fs.device());
+        fs.unmount().expect("it can be unmounted");
+        let fs = Arc::new(ByteFs::mount(device, options(seed)).expect("it can be mounted"));
+        one_tree::attribute_of_what_goes(&fs, file);
+    });
+}

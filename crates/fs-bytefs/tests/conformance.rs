@@ -59,6 +59,21 @@ fn keeps_the_promises() {
 }
 
 #[test]
+fn keeps_the_promises_of_a_read_only_mount() {
+    let read_only = || MountOptions { read_only: true, ..roomy() };
+    amphi_conformance::check_read_only(|| make_with(roomy()), |fs| remount(fs, read_only()));
+}
+
+#[test]
+fn names_find_the_room_that_writes_to_come_hold() {
+    amphi_conformance::check_room_for_names(|| {
+        let device = Arc::new(Memory::new(vec![0; 16 << 20]));
+        ByteFs::format(&*device, &FormatOptions::default()).expect("a 16 MB device can be formatted");
+        ByteFs::mount(device, roomy()).expect("what was just formatted can be mounted")
+    });
+}
+
+#[test]
 fn keeps_the_promises_under_memory_pressure() {
     amphi_conformance::check_all(|| make_with(cramped()));
 }

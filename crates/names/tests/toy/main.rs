@@ -8,7 +8,7 @@ mod store;
 
 use std::sync::Arc;
 
-use amphi_conformance::{check_all, one_tree, random};
+use amphi_conformance::{check_all, check_read_only, one_tree, random};
 use amphi_rt::Sim;
 use store::Toy;
 
@@ -23,17 +23,14 @@ fn cramped() -> Toy {
 
 fn remount(toy: Toy) -> Toy {
     amphi_names::write_all_atimes(&toy).expect("memory does not fail");
-    Toy::mount(Arc::clone(&toy.map), 3)
+    Toy::mount(Arc::clone(&toy.map), 3, false)
 }
 
 #[test]
 fn keeps_the_promises() {
     check_all(roomy);
     check_all(cramped);
-}
-
-#[test]
-fn keeps_the_promises_in_virtual_time() {
+    check_read_only(roomy, |toy| Toy::mount(Arc::clone(&toy.map), 3, true));
     Sim::new(1).run(|| check_all(roomy));
 }
 

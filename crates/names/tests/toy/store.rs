@@ -65,13 +65,12 @@ impl Toy {
             attributes: Vec::new(),
         };
         map.apply([(Key::Inode(Ino::ROOT), Some(Value::Inode(Box::new(root))))]);
-        Self::mount(map, cached_inodes)
+        Self::mount(map, cached_inodes, false)
     }
 
     /// The file system in `map`, without the orphans of the last mount.
-    pub fn mount(map: Arc<Map>, cached_inodes: usize) -> Self {
-        let access_times = AccessTimes::default();
-        let options = Options { read_only: false, access_times, cached_inodes, tick_ns: 1 };
+    pub fn mount(map: Arc<Map>, cached_inodes: usize, read_only: bool) -> Self {
+        let options = Options { read_only, access_times: AccessTimes::default(), cached_inodes, tick_ns: 1 };
         let (mut used, mut last, mut pages, mut cookie, mut orphans) = (0, 0, 0, FIRST_COOKIE, Vec::new());
         map.scan(Key::Inode(Ino(0)), Key::Orphan(Ino(u64::MAX)), |key, _| {
             match key {
