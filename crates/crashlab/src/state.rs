@@ -434,6 +434,48 @@ mod tests {
     }
 
     #[test]
+    fn stores_into_a_memory_area_and_block_writes_arrive_each_where_it_belongs() {
+        let device = subject::device("free", Firmware::Memory, Size::Small).expect("a device");
+        let device = device.forkable().expect("forkable").fork_device().expect("a fork");
+        let unit = |port, data: Vec<u8>, atom| Unit {
+            port,
+            at: PAGE_BYTES as u64,
+            data,
+            tx: None,
+            tag: Structure::Data,
+            atom,
+            buffered: false,
+        };
+        let units = [unit(Port::Bytes, vec![1; 64], 8), unit(Port::Blocks, vec![2; PAGE_BYTES], 512)];
+        let mut torn = (0, 0);
+        for (state, first, second) in [
+            (State::Nothing, Some(0), Some(0)),
+            (State::Everything, Some(64), Some(4096 * 2)),
+            (State::Mask(1), Some(64), Some(0)),
+            (State::Mask(2), Some(0), Some(4096 * 2)),
+        ]
+        .into_iter()
+        .chain((0..60).map(|seed| (State::Torn(seed), None, None)))
+        {
+            let left = make(&device, &Next::Idle, &units, &state).expect("the state can be made");
+            let (mut stored, mut page) = ([0; 64], [0; PAGE_BYTES]);
+            left.load(PAGE_BYTES as u64, &mut stored, Structure::Data).expect("readable");
+            left.read(Lpa(1), &mut page, Structure::Data).expect("readable");
+            let sum = |bytes: &[u8]| bytes.iter().map(|&byte| usize::from(byte)).sum::<usize>();
+            let found = (sum(&stored), sum(&page));
+            assert!(
+                first.is_none_or(|sum| sum == found.0) && second.is_none_or(|sum| sum == found.1),
+                "{state}"
+            );
+            assert!(stored.chunks(8).all(|atom| atom == [0; 8] || atom == [1; 8]), "{state}");
+            assert!(page.chunks(512).all(|atom| atom == [0; 512] || atom == [2; 512]), "{state}");
+            torn.0 += usize::from(![0, 64].contains(&found.0));
+            torn.1 += usize::from(![0, 4096 * 2].contains(&found.1));
+        }
+        assert!(torn.0 > 5 && torn.1 > 5, "{torn:?}");
+    }
+
+    #[test]
     fn a_bound_is_kept_and_small_sets_are_complete() {
         let bound = Bound { torn: 0, ..Bound::EXHAUSTIVE };
         assert_eq!(subsets(0, &bound, 1).len(), 1);

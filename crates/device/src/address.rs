@@ -11,7 +11,8 @@ pub const LINE_BYTES: usize = 64;
 pub struct Lpa(pub u64);
 
 impl Lpa {
-    /// Byte address of `offset` (< 4096) within this page, counted from page 0; on a [`PageView`](crate::PageView) also on the byte port.
+    /// Byte address of `offset` (< 4096) within this page, counted from page 0; on a
+    /// [`PageView`](crate::PageView) also on the byte port.
     #[must_use]
     pub const fn byte(self, offset: usize) -> u64 {
         self.0 * PAGE_BYTES as u64 + offset as u64

@@ -4,9 +4,9 @@ use crate::{Device, Lpa, Result, Structure};
 
 /// A command in flight. Submitting and waiting are separate so that a caller can overlap two paths or batch.
 ///
-/// The command takes effect when it completes, inside [`wait`](Completion::wait) (or when the ticket is dropped,
-/// which waits too). A host crash or power loss before that leaves a write torn, dropped or kept, as the
-/// [`DurabilityContract`](crate::DurabilityContract) allows.
+/// The command takes effect when it completes, inside [`wait`](Completion::wait) (or when the ticket is
+/// dropped, which waits too). A host crash or power loss before that leaves a write torn, dropped or kept, as
+/// the [`DurabilityContract`](crate::DurabilityContract) allows.
 #[must_use = "a command completes only when it is waited for"]
 pub trait Completion {
     /// When the device will have completed the command, in nanoseconds of `rt` time.
@@ -15,15 +15,16 @@ pub trait Completion {
     /// Sleeps until the command completes and returns its outcome.
     ///
     /// # Errors
-    /// Whatever the command met on the medium: [`Error::Media`](crate::Error::Media) for an uncorrectable page,
-    /// [`Error::NoSpace`](crate::Error::NoSpace) when the image's host disk is full, and so on.
+    /// Whatever the command met on the medium: [`Error::Media`](crate::Error::Media) for an uncorrectable
+    /// page, [`Error::NoSpace`](crate::Error::NoSpace) when the image's host disk is full, and so on.
     fn wait(self) -> Result<()>;
 }
 
 /// The block interface of an SSD.
 ///
-/// All lengths must be non-zero multiples of 4096 and all ranges inside the device; otherwise the command is refused with
-/// [`Error::Misaligned`](crate::Error::Misaligned) or [`Error::OutOfRange`](crate::Error::OutOfRange) and has no effect.
+/// All lengths must be non-zero multiples of 4096 and all ranges inside the device; otherwise the command is
+/// refused with [`Error::Misaligned`](crate::Error::Misaligned) or
+/// [`Error::OutOfRange`](crate::Error::OutOfRange) and has no effect.
 pub trait BlockPort: Device {
     /// The ticket of a submitted command; it borrows the command's buffers until completion.
     type Ticket<'a>: Completion
@@ -48,7 +49,8 @@ pub trait BlockPort: Device {
     /// A media error while the device empties its volatile cache.
     fn flush(&self) -> Result<()>;
 
-    /// Declares `pages` pages from `at` unused; they read as zeros afterwards. Not ordered with writes in flight.
+    /// Declares `pages` pages from `at` unused; they read as zeros afterwards. Not ordered with writes in
+    /// flight.
     ///
     /// # Errors
     /// Refusal of a malformed command.

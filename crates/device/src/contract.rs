@@ -1,5 +1,6 @@
-//! The durability contract: what survives what. Declared once by the device; read by file systems, which take their
-//! guarantees from it, and by the emulator's power-cut code, which takes its licence to destroy from it.
+//! The durability contract: what survives what. Declared once by the device; read by file systems, which take
+//! their guarantees from it, and by the emulator's power-cut code, which takes its licence to destroy from
+//! it.
 
 /// When a store on the byte port is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +22,10 @@ pub enum BlockDurability {
 
 /// What survives a host crash and a power loss.
 ///
-/// *Host crash*: CPU caches and write-combining buffers are lost in any 8 B aligned part; what was posted and what the device holds
-/// stays. *Power loss*: additionally posted writes may be lost in any part, and block writes in flight (and, with
-/// [`BlockDurability::Flush`], completed but unflushed ones) may be kept, dropped, or torn at `block_atomic_bytes`.
+/// *Host crash*: CPU caches and write-combining buffers are lost in any 8 B aligned part; what was posted and
+/// what the device holds stays. *Power loss*: additionally posted writes may be lost in any part, and block
+/// writes in flight (and, with [`BlockDurability::Flush`], completed but unflushed ones) may be kept,
+/// dropped, or torn at `block_atomic_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurabilityContract {
     /// Naturally aligned bytes of a store that are never torn. At least 8.

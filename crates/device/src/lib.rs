@@ -1,9 +1,9 @@
-//! What a dual-interface SSD promises its host: a block port, a byte port and what lies behind it, vendor commands, and the
-//! durability contract that says which of the host's writes outlive which failure.
+//! What a dual-interface SSD promises its host: a block port, a byte port and what lies behind it, vendor
+//! commands, and the durability contract that says which of the host's writes outlive which failure.
 //!
 //! This crate performs no I/O. File systems are generic over these traits; the emulated SSD (and, later, real
-//! hardware) implements them. Nothing here can cut power, fork a device or read its wear: such powers belong to
-//! the emulator alone.
+//! hardware) implements them. Nothing here can cut power, fork a device or read its wear: such powers belong
+//! to the emulator alone.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -26,7 +26,8 @@ pub use writelog::{RecoverReport, TxId, WriteLog};
 
 /// What every device has, whichever ports it offers.
 pub trait Device: Send + Sync {
-    /// Number of 4 KB pages of the block side. What the byte port shows has its own size, [`BytePort::bytes`].
+    /// Number of 4 KB pages of the block side. What the byte port shows has its own size,
+    /// [`BytePort::bytes`].
     fn capacity_pages(&self) -> u64;
 
     /// What survives a host crash and a power loss. Constant for the life of the device.

@@ -1,7 +1,7 @@
 //! A memory area: battery-backed memory of the device that the host reaches by bytes alone (RomeFS §3.2).
 //!
-//! It lies beside the block side and never holds pages of it. There are no transactions and no vendor commands: what a
-//! file system wants to be atomic beyond one unit, it builds from the order of its stores.
+//! It lies beside the block side and never holds pages of it. There are no transactions and no vendor
+//! commands: what a file system wants to be atomic beyond one unit, it builds from the order of its stores.
 
 use crate::{ByteDurability, BytePort, Result};
 
@@ -18,12 +18,13 @@ pub struct MemoryPromise {
 
 /// A device whose byte port is a window on a memory area.
 ///
-/// A new area holds zeros. What is durable in it stays there until it is stored to again: no trim, no block command and no
-/// loss of power changes it.
+/// A new area holds zeros. What is durable in it stays there until it is stored to again: no trim, no block
+/// command and no loss of power changes it.
 pub trait MemoryArea: BytePort {
     /// What the area promises. Constant for the life of the device.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device's firmware does something else with its memory.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device's firmware does something else with
+    /// its memory.
     fn memory(&self) -> Result<MemoryPromise>;
 }

@@ -1,4 +1,5 @@
-//! What a transfer is for: the file-system structure it serves. Traffic is accounted by it (ByteFS figs 1, 8, 9).
+//! What a transfer is for: the file-system structure it serves. Traffic is accounted by it (ByteFS figs 1, 8,
+//! 9).
 
 /// The structure a transfer serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,10 +1,12 @@
-//! Vendor commands of firmware that keeps a transactional write log in protected device memory (ByteFS §4.3, §4.7).
+//! Vendor commands of firmware that keeps a transactional write log in protected device memory (ByteFS §4.3,
+//! §4.7).
 
 use std::num::NonZeroU32;
 
 use crate::{PageView, Result};
 
-/// A transaction number, assigned by the host, growing, never zero. Four bytes on the wire and in the log (ByteFS §4.3).
+/// A transaction number, assigned by the host, growing, never zero. Four bytes on the wire and in the log
+/// (ByteFS §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TxId(pub NonZeroU32);
 
@@ -38,18 +40,20 @@ pub struct RecoverReport {
     pub transactions: u64,
 }
 
-/// The write log's commands. The log keeps newer bytes of the block port's pages, so the window is a view of those.
-/// Who has a log keeps it: a file system holds what it is mounted on for as long as it likes.
+/// The write log's commands. The log keeps newer bytes of the block port's pages, so the window is a view of
+/// those. Who has a log keeps it: a file system holds what it is mounted on for as long as it likes.
 pub trait WriteLog: PageView + 'static {
-    /// `COMMIT(tx)`: the transaction's stores, each of which the caller has already flushed, fenced and verified, become durable
-    /// together; on return they survive power loss. Later flushing to flash follows the order of commits.
+    /// `COMMIT(tx)`: the transaction's stores, each of which the caller has already flushed, fenced and
+    /// verified, become durable together; on return they survive power loss. Later flushing to flash follows
+    /// the order of commits.
     ///
     /// # Errors
-    /// [`Error::AlreadyCommitted`](crate::Error::AlreadyCommitted), or a failure to make room in the transaction log.
+    /// [`Error::AlreadyCommitted`](crate::Error::AlreadyCommitted), or a failure to make room in the
+    /// transaction log.
     fn commit(&self, tx: TxId) -> Result<()>;
 
-    /// `RECOVER()`: drops every entry of an uncommitted transaction, flushes the rest to flash in commit order, clears the log and the
-    /// transaction log. Transaction numbers may start again from one.
+    /// `RECOVER()`: drops every entry of an uncommitted transaction, flushes the rest to flash in commit
+    /// order, clears the log and the transaction log. Transaction numbers may start again from one.
     ///
     /// The caller has no other command in flight. Interrupted at any point, it can be issued again.
     ///

@@ -2,7 +2,7 @@
 //! a copy of what it should hold.
 
 use amphi_device::{
-    BlockPort, BytePort, Completion, Error, Lpa, PAGE_BYTES, Result, Structure, TxId, WriteLog,
+    BlockPort, BytePort, Completion, Error, Lpa, MemoryArea, PAGE_BYTES, Result, Structure, TxId, WriteLog,
 };
 use amphi_rt::Sim;
 use amphi_ssd::{Firmware, OpenOptions, Ssd};
@@ -10,6 +10,8 @@ use amphi_ssd::{Firmware, OpenOptions, Ssd};
 use crate::input::Input;
 
 const CAPACITY: usize = 256 << 10;
+/// Bytes of the page cache or memory area, where there is one.
+const MEMORY: usize = 64 << 10;
 
 /// Obeys the input's commands, on a device with or without delays, in virtual time.
 pub fn commands(input: &[u8]) {
@@ -18,13 +20,13 @@ pub fn commands(input: &[u8]) {
         let options = OpenOptions { free: input.one_in(2), ..OpenOptions::default() };
         let mut profile = crate::tiny();
         profile.link.dma_read_ns = u64::from(input.u8()) * 4;
-        let has_log = !input.one_in(3);
-        if !has_log {
-            profile.firmware.kind = Firmware::PageCache;
-            profile.firmware.memory_bytes = 64 << 10;
-        }
+        profile.firmware.kind =
+            [Firmware::Log, Firmware::PageCache, Firmware::Memory][usize::from(input.u8() % 3)];
+        profile.firmware.memory_bytes = MEMORY as u64;
+        let has_log = profile.firmware.kind == Firmware::Log;
+        let memory = if profile.firmware.kind == Firmware::Memory { vec![0; MEMORY] } else { Vec::new() };
         let ssd = Ssd::try_in_memory(&profile, CAPACITY as u64, &options).expect("a valid profile");
-        let mut run = Run { ssd: Some(ssd), has_log, expected: vec![0; CAPACITY], transactions: 1 };
+        let mut run = Run { ssd: Some(ssd), has_log, expected: vec![0; CAPACITY], memory, transactions: 1 };
         for _ in 0..300 {
             if input.is_empty() {
                 break;
@@ -38,10 +40,12 @@ pub fn commands(input: &[u8]) {
 struct Run {
     /// Taken only while it is powered up again.
     ssd: Option<Ssd>,
-    /// Whether the firmware keeps a write log; else a page cache, and refuses what belongs to the log.
+    /// Whether the firmware keeps a write log; another one refuses what belongs to it.
     has_log: bool,
-    /// What loads must find.
+    /// What block reads must find, and loads, unless there is a memory area.
     expected: Vec<u8>,
+    /// What loads must find in the memory area; empty if there is none.
+    memory: Vec<u8>,
     /// The next transaction number that was never used.
     transactions: u32,
 }
@@ -49,6 +53,11 @@ struct Run {
 impl Run {
     fn ssd(&self) -> &Ssd {
         self.ssd.as_ref().expect("there is always a device")
+    }
+
+    /// What loads must find.
+    fn window(&mut self) -> &mut Vec<u8> {
+        if self.memory.is_empty() { &mut self.expected } else { &mut self.memory }
     }
 
     fn obey(&mut self, input: &mut Input<'_>) {
@@ -95,7 +104,7 @@ impl Run {
             100..=199 => TxId::new(self.transactions),
             number => TxId::new(u32::from(number)),
         };
-        let inside = is_inside(at, data.len());
+        let inside = self.is_inside(at, data.len());
         let in_page = at as usize % PAGE_BYTES + data.len() <= PAGE_BYTES;
         let outcome = self.ssd().store(at, &data, tx, tag);
         match &outcome {
@@ -105,7 +114,7 @@ impl Run {
                     "a store of {} at {at} was taken",
                     data.len()
                 );
-                self.expected[at as usize..at as usize + data.len()].copy_from_slice(&data);
+                self.window()[at as usize..at as usize + data.len()].copy_from_slice(&data);
             }
             Err(Error::OutOfRange { what: "store", .. }) => assert!(!inside),
             Err(Error::Misaligned { what: "store", .. }) => assert!(inside && !in_page),
@@ -113,6 +122,11 @@ impl Run {
             // Lines left the cache early, and the log could not take them.
             Err(_) => self.may_have_lost(&outcome),
         }
+    }
+
+    fn is_inside(&mut self, at: u64, len: usize) -> bool {
+        let window = self.window().len() as u64;
+        at.checked_add(len as u64).is_some_and(|end| end <= window)
     }
 
     fn load(&mut self, input: &mut Input<'_>, tag: Structure) {
@@ -128,8 +142,10 @@ impl Run {
             false => self.ssd().load(at, &mut into, tag),
         };
         match outcome {
-            Ok(()) => assert!(into == self.expected[at as usize..at as usize + into.len()], "a load at {at}"),
-            Err(Error::OutOfRange { .. }) => assert!(!is_inside(at, into.len())),
+            Ok(()) => {
+                assert!(into == self.window()[at as usize..at as usize + into.len()], "a load at {at}");
+            }
+            Err(Error::OutOfRange { .. }) => assert!(!self.is_inside(at, into.len())),
             Err(Error::Unsupported(_)) => assert!(by_dma),
             Err(other) => panic!("a load at {at}: {other}"),
         }
@@ -245,16 +261,25 @@ impl Run {
 
     /// Takes what is there for what should be there.
     fn look(&mut self) {
-        let mut expected = std::mem::take(&mut self.expected);
+        let mut expected = std::mem::take(self.window());
         self.ssd().load(0, &mut expected, Structure::Other).expect("a sound device loads");
+        let has_area = self.ssd().memory().is_ok();
+        if !has_area {
+            self.expected = expected;
+            return;
+        }
+        self.memory = expected;
+        let mut expected = std::mem::take(&mut self.expected);
+        self.ssd().read(Lpa(0), &mut expected, Structure::Other).expect("a sound device reads");
         self.expected = expected;
     }
 
     fn compare(&mut self) {
         self.post();
-        let mut found = vec![0; CAPACITY];
+        let mut found = vec![0; self.window().len()];
         self.ssd().load(0, &mut found, Structure::Other).expect("a sound device loads");
-        assert!(found == self.expected, "loads find something else than was stored");
+        assert!(found == *self.window(), "loads find something else than was stored");
+        found.resize(CAPACITY, 0);
         self.ssd().read(Lpa(0), &mut found, Structure::Other).expect("a sound device reads");
         assert!(found == self.expected, "block reads find something else than was stored");
     }
@@ -275,10 +300,6 @@ fn length(input: &mut Input<'_>) -> usize {
         odd @ 0..=15 => usize::from(odd) * 300,
         pages => usize::from(pages % 5) * PAGE_BYTES,
     }
-}
-
-fn is_inside(at: u64, len: usize) -> bool {
-    at.checked_add(len as u64).is_some_and(|end| end <= CAPACITY as u64)
 }
 
 /// Checks that a block command was refused exactly if it is malformed.

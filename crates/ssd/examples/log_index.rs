@@ -1,5 +1,6 @@
-//! Measures the write log in CPU time: index lookup and memory when a 256 MB region is full, and the rates of byte
-//! writes and block commands with the `free` profile. `cargo run --release -p amphi-ssd --example log_index [index|bytes|blocks]`
+//! Measures the write log in CPU time: index lookup and memory when a 256 MB region is full, and the rates of
+//! byte writes and block commands with the `free` profile. `cargo run --release -p amphi-ssd --example
+//! log_index [index|bytes|blocks]`
 //!
 //! ByteFS §4.3 reports 89 ns a lookup and 21 MB of index for a full 256 MB log, on an embedded ARM core.
 
@@ -34,7 +35,8 @@ fn device(capacity: u64) -> Ssd {
     Ssd::in_memory(&profile, capacity)
 }
 
-/// Fills the log with 256 MB of entries for stores of `size` bytes spread over `span` bytes, then looks random ones up.
+/// Fills the log with 256 MB of entries for stores of `size` bytes spread over `span` bytes, then looks
+/// random ones up.
 fn lookup(name: &str, size: usize, span: u64) {
     let ssd = device(32 << 30);
     let entry = (size as u64 + 32).next_multiple_of(64);

@@ -1,4 +1,5 @@
-//! Why an image cannot be made or opened. (What a command of an open device answers is `amphi_device::Error`.)
+//! Why an image cannot be made or opened. (What a command of an open device answers is
+//! `amphi_device::Error`.)
 
 use crate::ProfileError;
 

@@ -1,7 +1,8 @@
 //! The image's bits: header, control words, log entries, out-of-band records, and where each region lies.
 //!
-//! Everything is little-endian with sizes asserted at compile time; `docs/format/ssd-image.md` draws it. Words marked *atomic* are
-//! changed by one aligned store each, because the emulated firmware may die between any two instructions.
+//! Everything is little-endian with sizes asserted at compile time; `docs/format/ssd-image.md` draws it.
+//! Words marked *atomic* are changed by one aligned store each, because the emulated firmware may die between
+//! any two instructions.
 
 use std::mem::{offset_of, size_of};
 
@@ -109,7 +110,8 @@ pub(crate) use control;
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct EntryHeader {
-    /// CRC-32C of the region's salt and the 28 bytes that follow. Written with the rest: an entry exists when it matches.
+    /// CRC-32C of the region's salt and the 28 bytes that follow. Written with the rest: an entry exists when
+    /// it matches.
     pub(crate) crc: U32,
     /// Transaction, or 0.
     pub(crate) tx: U32,
@@ -143,7 +145,8 @@ impl EntryHeader {
     }
 }
 
-/// The record of a frame of the page cache, two atomic words. Only a dirty frame has one that is not all zeros.
+/// The record of a frame of the page cache, two atomic words. Only a dirty frame has one that is not all
+/// zeros.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct CacheRecord {
@@ -209,8 +212,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Lays out a device of `capacity_pages` with `blocks` erase blocks. All inputs are within the ranges that
-    /// [`crate::Profile::check`] and [`MAX_CAPACITY_PAGES`] set, so nothing here overflows.
+    /// Lays out a device of `capacity_pages` with `blocks` erase blocks. All inputs are within the ranges
+    /// that [`crate::Profile::check`] and [`MAX_CAPACITY_PAGES`] set, so nothing here overflows.
     pub(crate) fn new(profile: &crate::Profile, capacity_pages: u64, blocks: u64) -> Self {
         fn place(next: &mut u64, bytes: u64) -> u64 {
             let at = *next;
@@ -252,8 +255,8 @@ impl Layout {
         layout
     }
 
-    /// Erase blocks for a new device: over-provisioning, at least enough that a small device too can write to all of its
-    /// dies at once, and room for mapping checkpoints.
+    /// Erase blocks for a new device: over-provisioning, at least enough that a small device too can write to
+    /// all of its dies at once, and room for mapping checkpoints.
     pub(crate) fn blocks_for(profile: &crate::Profile, capacity_pages: u64) -> u64 {
         let host = capacity_pages.div_ceil(profile.flash.pages_per_block);
         let dies = profile.flash.channels * profile.flash.ways * profile.media.planes;
@@ -269,7 +272,8 @@ impl Layout {
         (host + mapping + MIN_SPARE_BLOCKS..=2 * host + 65_536).contains(&blocks)
     }
 
-    /// Erase blocks that mapping checkpoints may take: two generations of the largest, and one more for its list of blocks.
+    /// Erase blocks that mapping checkpoints may take: two generations of the largest, and one more for its
+    /// list of blocks.
     pub(crate) const fn mapping_blocks(pages_per_block: u64, capacity_pages: u64) -> u64 {
         let leaves = capacity_pages.div_ceil(LEAF);
         let pages = leaves.div_ceil(MapPage::ROOM as u64 / (16 + 8 * LEAF)) + 3;
@@ -317,7 +321,8 @@ impl Layout {
     }
 }
 
-/// Fewest erase blocks beyond the host's capacity: what garbage collection and the write points need to keep going.
+/// Fewest erase blocks beyond the host's capacity: what garbage collection and the write points need to keep
+/// going.
 pub(crate) const MIN_SPARE_BLOCKS: u64 = 16;
 
 #[cfg(test)]

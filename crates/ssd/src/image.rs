@@ -1,8 +1,12 @@
 //! The image as memory: one mapping of a sparse file, or of anonymous memory with the same layout.
 //!
-//! The mapping *is* the device: a killed process leaves every store it made. This is the only file of the crate with `unsafe`; it
-//! offers bounds-checked copies and atomic words. Who may touch which bytes when is the business of the layers above: bytes are
-//! written by one task before they are published (by an atomic word or a lock) and read only after.
+//! The mapping *is* the device: a killed process leaves every store it made. With `image/past_caches.rs` this
+//! is the only file of the crate with `unsafe`; it offers bounds-checked copies and atomic words. Who may
+//! touch which bytes when is the business of the layers above: bytes are written by one task before they are
+//! published (by an atomic word or a lock) and read only after.
+
+mod lineage;
+mod past_caches;
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -16,7 +20,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::ImageError;
 use crate::format::PAGE;
-use crate::power_fork::Lineage;
+use lineage::Lineage;
+use past_caches::{copy_past_caches, order_copies};
 
 /// A mapped image.
 #[derive(Debug)]
@@ -25,14 +30,15 @@ pub(crate) struct Image {
     map: Option<MmapRaw>,
     file: Option<File>,
     path: String,
-    /// Of an image that is forked again and again: which of its pages may differ from the origin of all its forks.
+    /// Of an image that is forked again and again: which of its pages may differ from the origin of all its
+    /// forks.
     lineage: Option<Lineage>,
     /// Of memory: where pages were programmed already.
     reached: Reached,
 }
 
-/// Bytes of memory that are asked of the system at once when the first page in them is programmed: flash is filled in order, and each page that is touched for the first
-/// time by itself costs an exception.
+/// Bytes of memory that are asked of the system at once when the first page in them is programmed: flash is
+/// filled in order, and each page that is touched for the first time by itself costs an exception.
 const STRETCH: u64 = 128 << 10;
 
 /// Which stretches were asked for, one bit each. Empty if none are.
@@ -51,61 +57,6 @@ impl Reached {
         let bit = 1 << (number % 64);
         word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
-}
-
-/// # Safety
-/// `to` is aligned to 64 bytes, and as many bytes as `from` has may be written there that are not `from`'s own.
-#[cfg(target_arch = "x86_64")]
-unsafe fn copy_past_caches(from: &[u8], to: *mut u8) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-    if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the caller's promise, and the processor has what it takes.
-        return unsafe { copy_lines_past_caches(from, to) };
-    }
-    let (words, rest) = from.as_chunks::<16>();
-    assert!(rest.is_empty(), "pages are copied");
-    for (number, word) in words.iter().enumerate() {
-        // SAFETY: loads are from `word`, unaligned; stores are inside the destination and aligned. SSE2 is part of the architecture.
-        unsafe { _mm_stream_si128(to.cast::<__m128i>().add(number), _mm_loadu_si128(word.as_ptr().cast())) }
-    }
-}
-
-/// As [`copy_past_caches`], a whole line at a time: a line that comes in parts may leave in parts, which takes memory longer where neighbouring pages are far apart, as they are in
-/// flash of many dies (49 and 41 µs for 1 MiB).
-///
-/// # Safety
-/// As there; the processor has AVX-512.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn copy_lines_past_caches(from: &[u8], to: *mut u8) {
-    use std::arch::x86_64::{__m512i, _mm512_loadu_si512, _mm512_stream_si512};
-    let (lines, rest) = from.as_chunks::<64>();
-    assert!(rest.is_empty(), "pages are copied");
-    for (number, line) in lines.iter().enumerate() {
-        // SAFETY: loads are from `line`, unaligned; stores are inside the destination and aligned.
-        unsafe {
-            _mm512_stream_si512(to.cast::<__m512i>().add(number), _mm512_loadu_si512(line.as_ptr().cast()));
-        }
-    }
-}
-
-/// Orders copies past the caches before all later stores.
-#[cfg(target_arch = "x86_64")]
-fn order_copies() {
-    // SAFETY: SSE is part of the architecture.
-    unsafe { std::arch::x86_64::_mm_sfence() }
-}
-
-/// Copies were ordinary stores.
-#[cfg(not(target_arch = "x86_64"))]
-const fn order_copies() {}
-
-/// # Safety
-/// As many bytes as `from` has may be written at `to` that are not `from`'s own.
-#[cfg(not(target_arch = "x86_64"))]
-unsafe fn copy_past_caches(from: &[u8], to: *mut u8) {
-    // SAFETY: the caller's promise.
-    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
 }
 
 fn system(action: &'static str, path: &str, cause: &std::io::Error) -> ImageError {
@@ -131,8 +82,9 @@ impl Image {
         Ok(Self { map: Some(map.into()), file: None, path, lineage: None, reached: Reached::of(bytes) })
     }
 
-    /// Expects the bytes from `at` on to be filled one after the other: memory then comes in huge pages, where the system has them. Touching
-    /// memory for the first time is most of what a write of pages costs otherwise.
+    /// Expects the bytes from `at` on to be filled one after the other: memory then comes in huge pages,
+    /// where the system has them. Touching memory for the first time is most of what a write of pages costs
+    /// otherwise.
     pub(crate) fn expect_filling(&self, at: u64) {
         let _without_it_all_works_as_well =
             self.mapping().advise_range(Advice::HugePage, at as usize, (self.bytes() - at) as usize);
@@ -211,8 +163,8 @@ impl Image {
         self.map.as_ref().expect("only a dropped image has no mapping")
     }
 
-    /// Makes this image, which is memory, the origin of forks: from now on every image forked from it, or from its forks, knows which
-    /// pages it has changed.
+    /// Makes this image, which is memory, the origin of forks: from now on every image forked from it, or
+    /// from its forks, knows which pages it has changed.
     pub(crate) fn found_lineage(&mut self) {
         self.lineage = Some(Lineage::found(self.bytes()));
         // There may be many forks, of which each fills little.
@@ -250,14 +202,16 @@ impl Image {
         Some(Ok(fork))
     }
 
-    /// Where the pages begin in which this image and another of its lineage may differ, ascending; nothing if they are not of one lineage.
+    /// Where the pages begin in which this image and another of its lineage may differ, ascending; nothing if
+    /// they are not of one lineage.
     pub(crate) fn differing<'a>(&'a self, other: &'a Self) -> Option<impl Iterator<Item = u64> + 'a> {
         let (mine, theirs) = (self.lineage.as_ref()?, other.lineage.as_ref()?);
         mine.is_kin(theirs)
             .then(|| mine.differing(theirs).map(|page| page * PAGE).take_while(|at| *at < self.bytes()))
     }
 
-    /// The number that tells what the page at `at` holds, found out by `find` unless it is as in the origin, where somebody found out before.
+    /// The number that tells what the page at `at` holds, found out by `find` unless it is as in the origin,
+    /// where somebody found out before.
     ///
     /// # Errors
     /// Those of `find`.
@@ -287,8 +241,8 @@ impl Image {
     /// Copies bytes out of the image.
     pub(crate) fn read(&self, at: u64, into: &mut [u8]) {
         let from = self.window(at, into.len());
-        // SAFETY: `window` checked that the source lies inside the mapping, which lives as long as `self`; `into` is ours alone,
-        // so the two do not overlap.
+        // SAFETY: `window` checked that the source lies inside the mapping, which lives as long as `self`;
+        // `into` is ours alone, so the two do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) }
     }
 
@@ -300,9 +254,10 @@ impl Image {
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) }
     }
 
-    /// Copies whole pages into the image at `at`, a page's address, past the processor's caches: memory that flash is emulated in is cold, and what is
-    /// programmed is seldom read soon. Others see it whole after [`settle_streams`](Self::settle_streams) only: waiting for the memory once for several
-    /// pages takes half the time that waiting after each does.
+    /// Copies whole pages into the image at `at`, a page's address, past the processor's caches: memory that
+    /// flash is emulated in is cold, and what is programmed is seldom read soon. Others see it whole after
+    /// [`settle_streams`](Self::settle_streams) only: waiting for the memory once for several pages takes
+    /// half the time that waiting after each does.
     pub(crate) fn stream(&self, at: u64, pages: &[u8]) {
         assert!(at.is_multiple_of(PAGE), "{at} is no page's address");
         self.touch(at, pages.len());
@@ -313,7 +268,8 @@ impl Image {
             let _without_it_all_works_as_well =
                 self.mapping().advise_range(Advice::PopulateWrite, start as usize, len as usize);
         }
-        // SAFETY: `window` checked that the destination lies inside the mapping, and both it and `at` are page-aligned.
+        // SAFETY: `window` checked that the destination lies inside the mapping, and both it and `at` are
+        // page-aligned.
         unsafe { copy_past_caches(pages, to) }
     }
 
@@ -364,8 +320,9 @@ impl Image {
         assert!(at.is_multiple_of(8), "word {at} is not aligned");
         self.touch(at, 8);
         let word = self.window(at, 8);
-        // SAFETY: the eight bytes lie inside the mapping, which is page-aligned, so the word is aligned; the mapping lives as long
-        // as the returned borrow of `self`; words reached by this method are never accessed by plain copies at the same time.
+        // SAFETY: the eight bytes lie inside the mapping, which is page-aligned, so the word is aligned; the
+        // mapping lives as long as the returned borrow of `self`; words reached by this method are never
+        // accessed by plain copies at the same time.
         unsafe { AtomicU64::from_ptr(word.cast()) }
     }
 
@@ -389,7 +346,8 @@ impl Image {
         })
     }
 
-    /// Copies bytes out word by word, so that no aligned 8 B are ever seen half changed by [`store_words`](Self::store_words).
+    /// Copies bytes out word by word, so that no aligned 8 B are ever seen half changed by
+    /// [`store_words`](Self::store_words).
     pub(crate) fn load_words(&self, at: u64, into: &mut [u8]) {
         for (place, word) in self.words(at, into.len()) {
             let bytes = word.load(Ordering::Acquire).to_le_bytes();
@@ -399,8 +357,8 @@ impl Image {
         }
     }
 
-    /// Stores bytes word by word: no aligned 8 B are ever half there, even if the process is killed, and bytes of one word that
-    /// several tasks store do not undo each other.
+    /// Stores bytes word by word: no aligned 8 B are ever half there, even if the process is killed, and
+    /// bytes of one word that several tasks store do not undo each other.
     pub(crate) fn store_words(&self, at: u64, data: &[u8]) {
         self.touch(at & !7, ((at + data.len() as u64).next_multiple_of(8) - (at & !7)) as usize);
         for (place, word) in self.words(at, data.len()) {
@@ -429,7 +387,8 @@ impl Image {
             let allocated = fallocate(file, FallocateFlags::KEEP_SIZE, at, len).map_err(std::io::Error::from);
             let Err(cause) = allocated else { return Ok(()) };
             match cause.kind() {
-                // A file system without fallocate cannot promise; the mapping then behaves as any mapped file there.
+                // A file system without fallocate cannot promise; the mapping then behaves as any mapped file
+                // there.
                 ErrorKind::Unsupported => return Ok(()),
                 ErrorKind::Interrupted => {}
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
@@ -476,7 +435,8 @@ impl Drop for Image {
             lineage.retire(map);
         }
         if let Some(file) = &self.file {
-            // Closing would do, unless another thread is starting a process just now, which holds a copy of the file for a moment.
+            // Closing would do, unless another thread is starting a process just now, which holds a copy of
+            // the file for a moment.
             let _ = flock(file, FlockOperation::Unlock);
         }
     }

@@ -1,9 +1,10 @@
-//! The emulated SSD: a device that speaks bytes and blocks, keeps its contents and its battery-backed memory in one sparse file, takes the time
-//! a profile says, and loses power on demand.
+//! The emulated SSD: a device that speaks bytes and blocks, keeps its contents and its battery-backed memory
+//! in one sparse file, takes the time a profile says, and loses power on demand.
 //!
-//! It implements the mechanisms of ByteFS (ASPLOS'25): a byte-mappable address space beside the block interface (§4.2), a transactional
-//! write log with a three-layer index (§4.3), reads and writes that merge and void it (§4.4), cleaning, and recovery (§4.7), above a
-//! page-mapped flash translation layer with garbage collection.
+//! It implements the mechanisms of ByteFS (ASPLOS'25): a byte-mappable address space beside the block
+//! interface (§4.2), a transactional write log with a three-layer index (§4.3), reads and writes that merge
+//! and void it (§4.4), cleaning, and recovery (§4.7), above a page-mapped flash translation layer with
+//! garbage collection.
 //!
 //! ```
 //! use amphi_device::{BlockPort, BytePortExt, Lpa, Structure};
@@ -26,13 +27,16 @@ compile_error!("the image is mapped as little-endian words");
 mod calibrate;
 mod core;
 mod dice;
+mod dispatch;
 mod error;
 mod flash;
 mod format;
 mod image;
 mod info;
 mod log;
+mod media;
 mod memory;
+mod overlay;
 mod page_cache;
 mod personality;
 #[cfg(not(feature = "planted-bugs"))]
@@ -47,6 +51,7 @@ mod profile;
 mod protected;
 mod ssd;
 mod stats;
+mod store;
 mod timing;
 mod worker;
 

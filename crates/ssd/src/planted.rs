@@ -1,7 +1,8 @@
 //! Bugs that the crash laboratory plants in the firmware, to prove that it finds them.
 //!
-//! They exist only with the feature `planted-bugs`, which nothing but the laboratory's tests enables; without it every question here is answered "no" when
-//! the program is compiled. A planted bug holds for the thread that planted it.
+//! They exist only with the feature `planted-bugs`, which nothing but the laboratory's tests enables; without
+//! it every question here is answered "no" when the program is compiled. A planted bug holds for the thread
+//! that planted it.
 
 /// A bug of the device or its firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,8 @@ pub enum Bug {
     TrimForgotten,
 }
 
-/// Violations of the durability contract, at least one in each stage of the persistence domain, which the power-cut traffic must notice.
+/// Violations of the durability contract, at least one in each stage of the persistence domain, which the
+/// power-cut traffic must notice.
 #[cfg(feature = "planted-bugs")]
 pub const VIOLATIONS: [Bug; 15] = [
     // CPU cache and write-combining buffer.
@@ -75,7 +77,8 @@ pub const VIOLATIONS: [Bug; 15] = [
     Bug::TrimForgotten,
 ];
 
-/// Every bug that a file system on the device may suffer from, for the crash laboratory, so that none is forgotten.
+/// Every bug that a file system on the device may suffer from, for the crash laboratory, so that none is
+/// forgotten.
 #[cfg(feature = "planted-bugs")]
 pub const BUGS: [Bug; 10] = [
     Bug::VerifyReadReturnsEarly,

@@ -1,7 +1,7 @@
 //! Power: whether the device has it, and when a test takes it away.
 //!
-//! The firmware asks [`Power::step`] before every change of the image. A cut armed at the n-th step makes that step and all later ones
-//! fail, so that the image is left exactly as if the firmware had died there.
+//! The firmware asks [`Power::step`] before every change of the image. A cut armed at the n-th step makes
+//! that step and all later ones fail, so that the image is left exactly as if the firmware had died there.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

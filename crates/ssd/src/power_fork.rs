@@ -1,132 +1,23 @@
 //! Forks of a device by the thousand: what the crash laboratory needs to look at one moment in many ways.
 //!
-//! A device made [`forkable`](Ssd::forkable) is the origin of a lineage. Its forks, and theirs, note which pages of the image they touch,
-//! so that forking again copies only pages in which two members of the lineage may differ; memory of forks that are gone is used
-//! again. The other powers here decide what a crash leaves: which bytes on their way arrive.
+//! A device made [`forkable`](Ssd::forkable) is the origin of a lineage of images (`image/lineage.rs`). The
+//! other powers here decide what a crash leaves: which bytes on their way arrive.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{Structure, TxId};
-use amphi_rt::sync::Mutex;
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashSet};
-use memmap2::MmapRaw;
+use hashbrown::HashSet;
 
 use crate::ImageError;
+use crate::dice::Dice;
 use crate::flash::Fate;
 use crate::format::{COUNTERS_AT, Mapping, PAGE};
-use crate::personality::Store;
 use crate::power::Loss;
 use crate::powerup;
 use crate::ssd::Ssd;
-
-/// One bit per page of an image.
-type Pages = Box<[AtomicU64]>;
-
-/// What all of a lineage share.
-#[derive(Debug, Default)]
-struct Family {
-    /// Memory of forks that are gone, with the pages in which it may differ from the origin.
-    idle: Mutex<Vec<(MmapRaw, Pages)>>,
-    /// Numbers that tell what pages of the origin hold, as far as somebody wanted to know.
-    told: Mutex<HashMap<u64, u64>>,
-}
-
-/// What an image knows of the origin it descends from: the pages in which the two may differ.
-#[derive(Debug)]
-pub(crate) struct Lineage {
-    touched: Pages,
-    /// The origin is the one member that never changes, so that everybody can be compared with it.
-    origin: bool,
-    family: Arc<Family>,
-}
-
-fn blank(words: usize, value: u64) -> Pages {
-    (0..words).map(|_| AtomicU64::new(value)).collect()
-}
-
-impl Lineage {
-    /// The lineage of a new origin of `bytes` bytes.
-    pub(crate) fn found(bytes: u64) -> Self {
-        let words = bytes.div_ceil(PAGE).div_ceil(64) as usize;
-        Self { touched: blank(words, 0), origin: true, family: Arc::default() }
-    }
-
-    /// Of fresh memory, which may differ from the origin anywhere.
-    pub(crate) fn stranger(&self) -> Self {
-        Self { touched: blank(self.touched.len(), u64::MAX), origin: false, family: Arc::clone(&self.family) }
-    }
-
-    /// Memory of a fork that is gone.
-    pub(crate) fn take_idle(&self) -> Option<(MmapRaw, Self)> {
-        let (map, touched) = self.family.idle.lock().pop()?;
-        Some((map, Self { touched, origin: false, family: Arc::clone(&self.family) }))
-    }
-
-    /// Keeps the memory of a fork that is gone.
-    pub(crate) fn retire(self, map: MmapRaw) {
-        if !self.origin {
-            self.family.idle.lock().push((map, self.touched));
-        }
-    }
-
-    /// Notes that bytes may change.
-    pub(crate) fn touch(&self, at: u64, len: usize) {
-        if self.origin || len == 0 {
-            return;
-        }
-        for page in at / PAGE..=(at + len as u64 - 1) / PAGE {
-            let word = &self.touched[(page / 64) as usize];
-            let bit = 1 << (page % 64);
-            if word.load(Ordering::Relaxed) & bit == 0 {
-                word.fetch_or(bit, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// The pages in which this image and another of the lineage may differ, ascending.
-    pub(crate) fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = u64> + 'a {
-        self.touched.iter().zip(&other.touched).enumerate().flat_map(move |(number, (mine, theirs))| {
-            let mut bits = mine.load(Ordering::Relaxed) | theirs.load(Ordering::Relaxed);
-            std::iter::from_fn(move || {
-                let bit = u64::from(bits.trailing_zeros());
-                if bits == 0 {
-                    return None;
-                }
-                bits &= bits - 1;
-                Some(number as u64 * 64 + bit)
-            })
-        })
-    }
-
-    /// The number that tells what a page holds, found out by `find` unless this image has it from the origin and somebody found out before.
-    pub(crate) fn told<E>(&self, page: u64, find: impl FnOnce() -> Result<u64, E>) -> Result<u64, E> {
-        let touched = self.touched[(page / 64) as usize].load(Ordering::Relaxed) >> (page % 64) & 1 == 1;
-        if touched && !self.origin {
-            return find();
-        }
-        if let Some(told) = self.family.told.lock().get(&page) {
-            return Ok(*told);
-        }
-        let told = find()?;
-        self.family.told.lock().insert(page, told);
-        Ok(told)
-    }
-
-    /// Whether the two descend from the same origin.
-    pub(crate) fn is_kin(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.family, &other.family)
-    }
-
-    /// This image has just become a copy of another of the lineage.
-    pub(crate) fn follow(&self, other: &Self) {
-        for (mine, theirs) in self.touched.iter().zip(&other.touched) {
-            mine.store(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-    }
-}
+use crate::store::Store;
 
 /// A number that tells what a page holds: 0 of one that holds only zeros.
 fn tell(page: &[u8; PAGE as usize]) -> u64 {
@@ -140,8 +31,9 @@ fn tell(page: &[u8; PAGE as usize]) -> u64 {
 
 /// Powers that belong to the crash laboratory.
 impl Ssd {
-    /// Powers the device down and makes it the origin of forks, which [`fork`](Self::fork) and [`fork_device`](Self::fork_device) then make by
-    /// copying the pages that changed. The origin itself is not to be used any more except for forking.
+    /// Powers the device down and makes it the origin of forks, which [`fork`](Self::fork) and
+    /// [`fork_device`](Self::fork_device) then make by copying the pages that changed. The origin itself is
+    /// not to be used any more except for forking.
     ///
     /// # Errors
     /// There is no memory; the image is damaged.
@@ -153,8 +45,9 @@ impl Ssd {
         Self::power_up(Arc::new(image), &parts, options)
     }
 
-    /// What the device alone has at this moment, powered up: what host threads have staged is not in it, and commands in flight have no effect. What the origin could still lose from a
-    /// volatile write buffer, the fork can.
+    /// What the device alone has at this moment, powered up: what host threads have staged is not in it, and
+    /// commands in flight have no effect. What the origin could still lose from a volatile write buffer, the
+    /// fork can.
     ///
     /// # Errors
     /// There is no memory; the image is damaged.
@@ -168,21 +61,26 @@ impl Ssd {
         Ok(fork)
     }
 
-    /// The block writes that have completed and that no flush has covered yet, where the write buffer is volatile: a number that names each on this device and on forks
-    /// made from now on, and its page; oldest first.
+    /// The block writes that have completed and that no flush has covered yet, where the write buffer is
+    /// volatile: a number that names each on this device and on forks made from now on, and its page; oldest
+    /// first.
     #[must_use]
     pub fn unflushed(&self) -> Vec<(u64, amphi_device::Lpa)> {
         self.core().unflushed()
     }
 
-    /// On a device whose power was cut: decides what has become of each [unflushed](Self::unflushed) write, by its number. Of several of one page the newest comes first.
-    /// It counts from the next [`restart`](Self::restart) on.
+    /// On a device whose power was cut: decides what has become of each [unflushed](Self::unflushed) write,
+    /// by its number. Of several of one page the newest comes first. It counts from the next
+    /// [`restart`](Self::restart) on.
     pub fn lose_unflushed(&self, fate: &mut dyn FnMut(u64) -> Fate) {
-        self.core().lose_unflushed(fate);
+        let core = self.core();
+        core.lose_unflushed(fate, &mut |seed, page, data, number| {
+            core.tear(Dice::new(seed), page, data, number)
+        });
     }
 
-    /// Lets bytes of a store that were on their way arrive while the power goes. They count from the next [`restart`](Self::restart) on.
-    /// Answers whether the log had room.
+    /// Lets bytes of a store that were on their way arrive while the power goes. They count from the next
+    /// [`restart`](Self::restart) on. Answers whether the log had room.
     ///
     /// # Panics
     /// If the bytes are outside the window or cross a page.
@@ -193,8 +91,9 @@ impl Ssd {
         core.take_in_at(Loss::PowerCut, &Store { at, data, tx: tx.map_or(0, TxId::get), tag })
     }
 
-    /// Lets parts of one page of a block write in flight arrive while the power goes: each its first byte in the page and its bytes. They
-    /// count from the next [`restart`](Self::restart) on. Answers whether there was room.
+    /// Lets parts of one page of a block write in flight arrive while the power goes: each its first byte in
+    /// the page and its bytes. They count from the next [`restart`](Self::restart) on. Answers whether there
+    /// was room.
     ///
     /// # Panics
     /// If the page is outside the device, or a part outside the page.
@@ -207,26 +106,30 @@ impl Ssd {
         core.take_in_torn(at.0, parts, core.tick())
     }
 
-    /// Whether garbage collection in the background has something to do: it may run at any time from when free blocks run low until enough are free again.
+    /// Whether garbage collection in the background has something to do: it may run at any time from when
+    /// free blocks run low until enough are free again.
     #[must_use]
     pub fn is_collection_due(&self) -> bool {
         self.core().is_collection_due()
     }
 
-    /// Does what garbage collection in the background would do now. What it met shows in the device, as it does when it runs by itself.
+    /// Does what garbage collection in the background would do now. What it met shows in the device, as it
+    /// does when it runs by itself.
     pub fn collect_garbage(&self) {
         let _nobody_waits_for_it = self.core().collect_round();
     }
 
-    /// How many firmware steps are left before a cut armed by [`cut_after_steps`](Self::cut_after_steps); nothing if none is armed.
+    /// How many firmware steps are left before a cut armed by [`cut_after_steps`](Self::cut_after_steps);
+    /// nothing if none is armed.
     #[must_use]
     pub fn steps_before_cut(&self) -> Option<u64> {
         self.core().power.steps_left()
     }
 
-    /// A number that two devices of one lineage share, as good as certainly, exactly if they hold the same, down to the last bit of log and flash: the pages of the image in which
-    /// each differs from `origin`, the device that [`forkable`](Self::forkable) made, counters apart. What powers up from either is the same. Of devices of no lineage, or not
-    /// of `origin`'s, there is no such number.
+    /// A number that two devices of one lineage share, as good as certainly, exactly if they hold the same,
+    /// down to the last bit of log and flash: the pages of the image in which each differs from `origin`, the
+    /// device that [`forkable`](Self::forkable) made, counters apart. What powers up from either is the same.
+    /// Of devices of no lineage, or not of `origin`'s, there is no such number.
     #[must_use]
     pub fn difference_from(&self, origin: &Self) -> Option<u64> {
         let (mine, theirs) = (&self.core().image, &origin.core().image);
@@ -244,8 +147,8 @@ impl Ssd {
         Some(hash.finish())
     }
 
-    /// A number that two devices of one lineage share, as good as certainly, exactly if every page reads the same on both, but for pages in `except`, and so does
-    /// all of the memory area, where there is one.
+    /// A number that two devices of one lineage share, as good as certainly, exactly if every page reads the
+    /// same on both, but for pages in `except`, and so does all of the memory area, where there is one.
     ///
     /// # Errors
     /// A page cannot be read.
@@ -268,7 +171,8 @@ impl Ssd {
                     core.peek_page(lpa, &mut page)?;
                     tell(&page)
                 } else if let Mapping::At(at) = core.mapping(lpa) {
-                    // Most of what there is after a recovery is in flash where the origin has it too. Whether it can be read is asked of each.
+                    // Most of what there is after a recovery is in flash where the origin has it too. Whether
+                    // it can be read is asked of each.
                     core.read_flash(lpa, 0, &mut [])?;
                     core.image.told(core.layout.flash_page(at), || {
                         core.read_flash(lpa, 0, &mut page)?;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use crate::core::{Core, Partition};
+use crate::core::Core;
 use crate::flash::{Blocks, Checkpoints, TrimLog, rebuild};
 use crate::format::{
     self, BLOCK_HEADER_BYTES, BlockHeader, COUNTERS_AT, HEADER_AT, Header, Layout, MAGIC, MAX_CAPACITY_PAGES,
@@ -15,7 +15,9 @@ use crate::format::{
 };
 use crate::image::Image;
 use crate::info::{Info, Shutdown};
-use crate::log::{PageIndex, TxLog};
+use crate::log::Log;
+use crate::media::{Media, Partition};
+use crate::overlay::PageIndex;
 use crate::page_cache::PageCache;
 use crate::personality::Personality;
 use crate::ports::Stages;
@@ -335,14 +337,7 @@ pub(crate) fn power_up(
     let dies = profile.flash.channels * profile.flash.ways;
     let found = rebuild(&image, &layout, dies)?;
     let blocks = Blocks::new(&image, &layout, &profile, &found.live);
-    let personality = match profile.firmware.kind {
-        Firmware::Log => Personality::Log,
-        Firmware::PageCache => {
-            Personality::PageCache(PageCache::new(&layout, profile.firmware.write_back_at_percent))
-        }
-        Firmware::Memory => Personality::Memory(Protected::new(&image, &layout)),
-    };
-    let core = Arc::new_cyclic(|itself| Core {
+    let media = Arc::new_cyclic(|itself| Media {
         itself: itself.clone(),
         layout,
         image_id: parts.image_id,
@@ -351,30 +346,29 @@ pub(crate) fn power_up(
         meters: Meters::new(free || profile.is_free()),
         power: Power::on(),
         partitions,
-        log: Default::default(),
-        txlog: TxLog::new(layout.txlog_entries),
-        cleaning: Default::default(),
         blocks,
         table: found.table,
         trims: TrimLog::new(found.trims),
         checkpoints: Checkpoints::new(found.checkpoint, found.stale),
         read_at_power_up: found.reads.into(),
         volatile: Default::default(),
-        personality,
-        stages: Stages::new(),
-        clean_bell: Default::default(),
         collect_bell: Default::default(),
         checkpoint_bell: Default::default(),
         profile,
         image,
     });
+    let personality = match media.profile.firmware.kind {
+        Firmware::Log => Personality::Log(Log::new(&media)),
+        Firmware::PageCache => Personality::PageCache(PageCache::new(&media)),
+        Firmware::Memory => Personality::Memory(Protected::new(&media.image, &layout)),
+    };
+    let core = Arc::new(Core { media, personality, stages: Stages::new() });
     let corrupt = |cause: amphi_device::Error| ImageError::Corrupt(cause.to_string());
-    core.rebuild_index().map_err(corrupt)?;
     core.load_protected().map_err(corrupt)?;
     Ok(core)
 }
 
-impl Core {
+impl Media {
     /// What the image's header and profile say, which never changes: another power-up need not read it again.
     pub(crate) fn parts(&self) -> Parts {
         Parts { image_id: self.image_id, profile: self.profile.clone(), layout: self.layout }
@@ -392,8 +386,9 @@ impl Core {
     }
 }
 
-/// Bytes of an image from which its memory comes in huge pages. A smaller one, as tests have by the thousand, would clear more than it ever uses; one of some hundred
-/// megabytes, as experiments at a scale of 0.01 have, spends a fifth of a run on touching its memory page by page.
+/// Bytes of an image from which its memory comes in huge pages. A smaller one, as tests have by the thousand,
+/// would clear more than it ever uses; one of some hundred megabytes, as experiments at a scale of 0.01 have,
+/// spends a fifth of a run on touching its memory page by page.
 const HUGE_PAGES_FROM: u64 = 64 << 20;
 
 /// Memory for the image of a device.
@@ -418,16 +413,6 @@ pub(crate) fn copy(core: &Core) -> Result<Image, ImageError> {
     let to = memory_for(layout)?;
     let part = |at: u64, len: u64| to.copy_from(from, at, len as usize);
     part(0, PROFILE_AT + PROFILE_MAX);
-    let head = from.word(control!(txlog_head)).load(Ordering::Relaxed);
-    let tail = from.word(control!(txlog_tail)).load(Ordering::Relaxed);
-    for position in head..tail {
-        let slot = position % layout.txlog_entries;
-        part(layout.txlog_ids + slot * 4, 4);
-        part(layout.txlog_clock + slot * 8, 8);
-    }
-    for region in 0..2 {
-        part(layout.log[region], core.log_tail(region));
-    }
     part(layout.trims, TRIM_RECORDS * size_of::<TrimRecord>() as u64);
     for (at, len) in core.protected_in_use() {
         part(at, len);

@@ -1,7 +1,7 @@
 //! Device profiles: the parameters of one SSD, read from TOML.
 //!
-//! A profile is copied into every image made with it, so that an image keeps behaving as the device it was made as. The built-in
-//! ones are the files of `profiles/`; each value there carries its source.
+//! A profile is copied into every image made with it, so that an image keeps behaving as the device it was
+//! made as. The built-in ones are the files of `profiles/`; each value there carries its source.
 
 mod built_in;
 mod firmware;
@@ -138,7 +138,8 @@ pub struct FlashProfile {
     pub over_provisioning_percent: u64,
     /// Pages the write buffer admits before a write waits for programs, at least 1.
     pub write_buffer_pages: u64,
-    /// Pages programmed between two checkpoints of the mapping, at least 16: what a power-up after a power loss has to scan.
+    /// Pages programmed between two checkpoints of the mapping, at least 16: what a power-up after a power
+    /// loss has to scan.
     #[serde(default = "FlashProfile::default_checkpoint_pages")]
     pub checkpoint_pages: u64,
 }

@@ -1,9 +1,10 @@
-//! Protected memory: bytes of the device's memory that capacitors keep, with an address space of their own. What the host
-//! reaches of it, and what firmware does with it, is the business of a personality; this room keeps the bytes.
+//! Protected memory: bytes of the device's memory that capacitors keep, with an address space of their own.
+//! What the host reaches of it, and what firmware does with it, is the business of a personality; this room
+//! keeps the bytes.
 //!
-//! Bytes change by aligned 8-byte stores alone, which nothing tears: not another task, and not the end of the process. The
-//! image reserves the host's disk for a chunk before the first store into it, and notes that it did; chunks without
-//! that note hold zeros, and nobody need copy them.
+//! Bytes change by aligned 8-byte stores alone, which nothing tears: not another task, and not the end of the
+//! process. The image reserves the host's disk for a chunk before the first store into it, and notes that it
+//! did; chunks without that note hold zeros, and nobody need copy them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -76,6 +77,14 @@ impl Protected {
             let from = chunk * MEMORY_CHUNK;
             (from, MEMORY_CHUNK.min(self.bytes() - from))
         })
+    }
+
+    /// What of the image it takes, as address and length: the map, and the chunks that it marks.
+    pub(crate) fn in_image(&self) -> Vec<(u64, u64)> {
+        let layout = &self.layout;
+        let map = (layout.memory_map, layout.memory - layout.memory_map);
+        let chunks = self.used().map(|(at, len)| (layout.memory + at, len));
+        std::iter::once(map).chain(chunks).collect()
     }
 
     /// Bytes of the chunks that were ever stored to.

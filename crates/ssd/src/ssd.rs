@@ -1,4 +1,5 @@
-//! The emulated SSD as its owner holds it: making, opening, describing and closing one, and the powers that only tests have.
+//! The emulated SSD as its owner holds it: making, opening, describing and closing one, and the powers that
+//! only tests have.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::{ImageError, Profile};
 /// How to open an image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OpenOptions {
-    /// Device times are multiplied by this. 1 is as the profile says; 0 or less, or not a number, counts as 1.
+    /// Device times are multiplied by this. 1 is as the profile says; 0 or less, or not a number, counts as
+    /// 1.
     pub dilation: f64,
     /// No device time at all, whatever the profile says.
     pub free: bool,
@@ -32,8 +34,8 @@ impl Default for OpenOptions {
 /// An emulated SSD with power on.
 ///
 /// It answers on the [block port](amphi_device::BlockPort), the [byte port](amphi_device::BytePort) and the
-/// [vendor commands](amphi_device::WriteLog). Dropping it closes it; what host threads have stored but not posted is then
-/// lost, as caches are.
+/// [vendor commands](amphi_device::WriteLog). Dropping it closes it; what host threads have stored but not
+/// posted is then lost, as caches are.
 #[derive(Debug)]
 pub struct Ssd {
     core: Arc<Core>,
@@ -47,7 +49,8 @@ impl Ssd {
         &self.core
     }
 
-    /// Creates an image: a sparse file, mode 0600, that holds a new device of `capacity_bytes` (a multiple of 4096).
+    /// Creates an image: a sparse file, mode 0600, that holds a new device of `capacity_bytes` (a multiple of
+    /// 4096).
     ///
     /// # Errors
     /// The file exists, the profile or capacity is not valid, or the system refuses.
@@ -137,11 +140,6 @@ impl Ssd {
         core.wear().report(&mut stats);
         stats.bad_blocks = core.blocks.bad();
         core.meters.report(&mut stats);
-        let active = core.active_region();
-        stats.log_used = core.log_tail(active);
-        stats.log_cleaning_used = core.log_tail(1 - active);
-        stats.log_capacity = core.layout.region_bytes;
-        stats.txlog_used = core.txlog_used();
         core.report_memory(&mut stats);
         stats.index_bytes = self.index_bytes();
         stats
@@ -155,8 +153,8 @@ impl Ssd {
         powerup::inspect(path)
     }
 
-    /// Writes the image back to the host's disk. What the emulated device promises needs this only against failures of the
-    /// real machine.
+    /// Writes the image back to the host's disk. What the emulated device promises needs this only against
+    /// failures of the real machine.
     ///
     /// # Errors
     /// The disk failed.
@@ -170,8 +168,8 @@ impl Ssd {
         self.core.partitions.iter().map(|partition| partition.index.read().bytes() as u64).sum()
     }
 
-    /// Looks a byte address up in the write log's index, as every load does, and answers whether the log holds that byte.
-    /// For measuring the index alone.
+    /// Looks a byte address up in the write log's index, as every load does, and answers whether the log
+    /// holds that byte. For measuring the index alone.
     ///
     /// # Panics
     /// If `at` is outside the device.
@@ -186,8 +184,8 @@ impl Ssd {
 
 /// Powers that belong to tests and the crash laboratory, and to no host.
 impl Ssd {
-    /// Cuts the power. What was not durable is kept, dropped or torn as the contract allows, by the seed. From now on every command
-    /// answers [`PowerLost`](amphi_device::Error::PowerLost).
+    /// Cuts the power. What was not durable is kept, dropped or torn as the contract allows, by the seed.
+    /// From now on every command answers [`PowerLost`](amphi_device::Error::PowerLost).
     pub fn power_cut(&self, seed: u64) {
         self.core.power.cut(Loss::PowerCut, seed);
     }
@@ -197,13 +195,15 @@ impl Ssd {
         self.core.power.cut(Loss::HostCrash, seed);
     }
 
-    /// Carries out what a power cut or host crash does to what was on its way, and records it. Dropping the device does this too; a
-    /// process that exits without dropping it calls this before. Does nothing while there is power.
+    /// Carries out what a power cut or host crash does to what was on its way, and records it. Dropping the
+    /// device does this too; a process that exits without dropping it calls this before. Does nothing while
+    /// there is power.
     pub fn settle(&self) {
         let core = &self.core;
         let Some((loss, seed)) = core.power.loss() else { return };
         if loss == Loss::PowerCut {
-            core.revert_unflushed(Dice::new(seed).next());
+            let mut tear = |seed, page, data: &[u8], number| core.tear(Dice::new(seed), page, data, number);
+            core.revert_unflushed(Dice::new(seed).next(), &mut tear);
         }
         core.settle(loss, Dice::new(seed).next());
         let (counter, shutdown) = match loss {
@@ -221,14 +221,15 @@ impl Ssd {
         self.core.power.arm(Some(commands), None, seed);
     }
 
-    /// Cuts the power just before the n-th change (from 0) that the firmware makes to its lasting state from now on: inside a
-    /// command, cleaning, garbage collection or recovery.
+    /// Cuts the power just before the n-th change (from 0) that the firmware makes to its lasting state from
+    /// now on: inside a command, cleaning, garbage collection or recovery.
     pub fn cut_after_steps(&self, steps: u64, seed: u64) {
         self.core.power.arm(None, Some(steps), seed);
     }
 
-    /// Spoils the flash page that holds a logical page: reads that need it answer [`Media`](amphi_device::Error::Media) from now on,
-    /// until it is written anew. Answers whether the page was in flash at all.
+    /// Spoils the flash page that holds a logical page: reads that need it answer
+    /// [`Media`](amphi_device::Error::Media) from now on, until it is written anew. Answers whether the page
+    /// was in flash at all.
     ///
     /// # Panics
     /// If the page is outside the device.
@@ -241,7 +242,8 @@ impl Ssd {
         true
     }
 
-    /// Where every logical page that is in flash lies: logical page and flash page, by logical page. No command may be in flight.
+    /// Where every logical page that is in flash lies: logical page and flash page, by logical page. No
+    /// command may be in flight.
     #[must_use]
     pub fn mapped_pages(&self) -> Vec<(amphi_device::Lpa, u64)> {
         let mapped = self.core.table.entries().filter_map(|(lpa, mapping)| match mapping {
@@ -284,7 +286,7 @@ impl Ssd {
     /// # Errors
     /// There is no memory.
     pub fn fork(&self) -> Result<Self, ImageError> {
-        let _cleaning = self.core.cleaning.0.lock();
+        let _cleaning = self.core.hold_cleaning();
         let _collecting = self.core.blocks.collecting.lock();
         let _checkpoints = self.core.checkpoints.hold();
         let mut fork = self.fork_device()?;
@@ -297,7 +299,7 @@ impl Ssd {
 impl Drop for Ssd {
     fn drop(&mut self) {
         let core = &self.core;
-        core.clean_bell.close();
+        core.close_background();
         core.collect_bell.close();
         core.checkpoint_bell.close();
         if core.power.loss().is_none() {

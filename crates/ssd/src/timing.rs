@@ -1,8 +1,8 @@
 //! Device time: how long a transfer or flash operation takes, and what it has to wait for.
 //!
-//! Every shared resource is a timeline: the moment until which it is booked. Booking is one atomic update, so the completion time of a
-//! command is known when it is submitted, in real and in virtual time alike. With a free profile no clock is read at all, and
-//! every moment is 0, which has always passed.
+//! Every shared resource is a timeline: the moment until which it is booked. Booking is one atomic update, so
+//! the completion time of a command is known when it is submitted, in real and in virtual time alike. With a
+//! free profile no clock is read at all, and every moment is 0, which has always passed.
 
 mod dies;
 mod link;

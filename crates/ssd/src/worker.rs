@@ -1,4 +1,5 @@
-//! Background firmware tasks: one that cleans the log, one that collects garbage. Each sleeps until its bell rings.
+//! Background firmware tasks: one that cleans the log, one that collects garbage. Each sleeps until its bell
+//! rings.
 //!
 //! The task is started at the first ring, so that a device which never needs it costs nothing.
 

@@ -1,4 +1,5 @@
-//! Every published point of every built-in profile is met within 5 %, or its profile says why not; and twice the same.
+//! Every published point of every built-in profile is met within 5 %, or its profile says why not; and twice
+//! the same.
 
 use amphi_ssd::{Profile, calibrate};
 
@@ -34,7 +35,8 @@ fn built_in_profiles_meet_what_was_published() {
     assert!(met >= 40, "only {met} points are met");
 }
 
-/// Real time on a machine that may be busy: medians of the right order. What an idle machine keeps is asked by `amphi ssd calibrate --real`.
+/// Real time on a machine that may be busy: medians of the right order. What an idle machine keeps is asked
+/// by `amphi ssd calibrate --real`.
 #[test]
 fn real_waits_are_of_the_right_length() {
     for time in amphi_ssd::real_time().expect("measures") {

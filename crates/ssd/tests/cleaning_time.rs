@@ -6,8 +6,9 @@ use amphi_ssd::{Profile, Ssd};
 
 const TAG: Structure = Structure::Data;
 
-/// Pages that are stored to lie on one die after the other, and so will the new ones, of which the first is on each die in turn. Wherever that is, every die reads and programs
-/// once for each batch, and none waits long for another.
+/// Pages that are stored to lie on one die after the other, and so will the new ones, of which the first is
+/// on each die in turn. Wherever that is, every die reads and programs once for each batch, and none waits
+/// long for another.
 #[test]
 fn a_batch_takes_a_read_and_a_program_wherever_its_pages_lie() {
     const BATCHES: u64 = 20;

@@ -1,4 +1,5 @@
-//! Flash that fails: bad blocks, programs and erases that do not succeed, pages that ECC reads at the second attempt or not at all.
+//! Flash that fails: bad blocks, programs and erases that do not succeed, pages that ECC reads at the second
+//! attempt or not at all.
 
 use amphi_device::{BlockPort, Error, Lpa, Structure, WriteLog};
 use amphi_rt::Sim;

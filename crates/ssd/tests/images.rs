@@ -1,4 +1,5 @@
-//! Images as files: they last, they are one process's at a time, a kill leaves a whole device, and a damaged one is refused by name.
+//! Images as files: they last, they are one process's at a time, a kill leaves a whole device, and a damaged
+//! one is refused by name.
 
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -105,7 +106,8 @@ fn the_golden_image_stays_readable() {
     }
 }
 
-/// Eight pages, the sixth trimmed; a lone store, a committed one, an open one, and one over the trimmed page's neighbour.
+/// Eight pages, the sixth trimmed; a lone store, a committed one, an open one, and one over the trimmed
+/// page's neighbour.
 fn write_golden(path: &Path) {
     let mut profile = small();
     profile.name = "golden".to_owned();
@@ -245,7 +247,8 @@ fn no_damage_makes_the_device_panic_or_hang() {
     assert!((1..60).contains(&refused), "{refused} of 60 were refused");
 }
 
-/// The child of [`a_killed_process_leaves_a_whole_device`]: writes for ever, saying on its standard output what is durable.
+/// The child of [`a_killed_process_leaves_a_whole_device`]: writes for ever, saying on its standard output
+/// what is durable.
 fn write_until_killed(path: &Path) {
     use std::io::Write;
     let ssd = Ssd::open(path, &free()).expect("opens");

@@ -1,4 +1,5 @@
-//! The link, the queues and the firmware's processors in virtual time: what each carries, and what waits when they are shared.
+//! The link, the queues and the firmware's processors in virtual time: what each carries, and what waits when
+//! they are shared.
 
 use std::sync::Arc;
 
@@ -32,7 +33,8 @@ fn ns(work: impl FnOnce() -> amphi_device::Result<()>) -> u64 {
     now_ns() - start
 }
 
-/// Writes 64 MiB in commands of 128 KiB, eight in flight, over and over the same 16 MiB. Answers bytes a microsecond.
+/// Writes 64 MiB in commands of 128 KiB, eight in flight, over and over the same 16 MiB. Answers bytes a
+/// microsecond.
 fn write_much(ssd: &Ssd) -> f64 {
     const DEPTH: usize = 8;
     let data = vec![1; 128 << 10];
@@ -100,7 +102,8 @@ fn bytes_and_blocks_share_the_link() {
     near(alone, 3601.0, "blocks alone in MB/s");
     assert!(none.abs() < f64::EPSILON);
     let (blocks, bytes) = with_bytes(4);
-    // A line of 64 B takes 88 B of the link, 256 B of a block 280 B; what is in flight at the end blurs the sum by a few percent.
+    // A line of 64 B takes 88 B of the link, 256 B of a block 280 B; what is in flight at the end blurs the
+    // sum by a few percent.
     let (raw_blocks, raw_bytes) = (blocks * 280.0 / 256.0, bytes * 88.0 / 64.0);
     println!(
         "{blocks:.0} MB/s of blocks beside {bytes:.0} MB/s of stores: {:.0} MB/s raw",

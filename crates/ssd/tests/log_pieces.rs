@@ -1,4 +1,5 @@
-//! Each processor fills a piece of the write log of its own: what is newer does not lie behind what is older, and pieces end with the region they are of.
+//! Each processor fills a piece of the write log of its own: what is newer does not lie behind what is older,
+//! and pieces end with the region they are of.
 
 use amphi_device::{BytePort, BytePortExt, Error, Structure, TxId, WriteLog};
 use amphi_rt::task;
@@ -35,7 +36,8 @@ fn a_piece_does_not_outlive_its_region() {
     assert_eq!([0, 4096, 8192].map(|at| byte_at(&ssd, at)), [3; 3]);
 }
 
-/// Two processors take turns at one line: the first one's later stores lie before the second one's earlier ones.
+/// Two processors take turns at one line: the first one's later stores lie before the second one's earlier
+/// ones.
 #[test]
 fn the_newest_store_counts_wherever_it_lies() {
     let allowed = sched_getaffinity(None).expect("Linux says");

@@ -1,5 +1,5 @@
-//! The mapping found again: after a loss of power the device knows from flash alone where every page is, what was trimmed, and how much of each
-//! block is live; finding it takes time, and a checkpoint shortens it.
+//! The mapping found again: after a loss of power the device knows from flash alone where every page is, what
+//! was trimmed, and how much of each block is live; finding it takes time, and a checkpoint shortens it.
 
 use amphi_device::{BlockPort, BytePortExt, Lpa, Structure, TxId, WriteLog};
 use amphi_rt::Sim;
@@ -35,7 +35,8 @@ fn read(ssd: &Ssd, page: u64) -> [u8; 4096] {
     bytes
 }
 
-/// Overwrites, trims, log cleaning, garbage collection, checkpoints: then the power goes, and the mapping comes back to the page.
+/// Overwrites, trims, log cleaning, garbage collection, checkpoints: then the power goes, and the mapping
+/// comes back to the page.
 #[test]
 fn the_mapping_comes_back_as_it_was() {
     for seed in 0..30_u64 {
@@ -90,7 +91,8 @@ fn the_mapping_comes_back_as_it_was() {
     }
 }
 
-/// More trims than the trim log holds, one page at a time: it is emptied by checkpoints, and no trimmed page comes back.
+/// More trims than the trim log holds, one page at a time: it is emptied by checkpoints, and no trimmed page
+/// comes back.
 #[test]
 fn trims_stay_trimmed() {
     Sim::new(1).run(|| {
@@ -161,8 +163,8 @@ fn checkpoints_are_a_small_share_of_all_programs() {
     });
 }
 
-/// A long block write programs several pages before the first of them counts. Wherever the power goes, every sector is the old one or the new one, and
-/// no flash page is lost to those that were programmed in vain.
+/// A long block write programs several pages before the first of them counts. Wherever the power goes, every
+/// sector is the old one or the new one, and no flash page is lost to those that were programmed in vain.
 #[test]
 fn a_long_write_cut_at_any_step_leaves_old_sectors_and_new_ones() {
     const FIRST: u64 = 230;

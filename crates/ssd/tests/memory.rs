@@ -1,4 +1,5 @@
-//! The memory-area firmware as a host meets it: two address spaces that never meet, what it promises, what survives, what is torn.
+//! The memory-area firmware as a host meets it: two address spaces that never meet, what it promises, what
+//! survives, what is torn.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -265,7 +266,8 @@ fn tasks_that_store_into_one_word_do_not_undo_each_other() {
     }
 }
 
-/// The child of [`a_killed_process_leaves_the_memory_it_had`]: stores for ever, saying on its standard output what is durable.
+/// The child of [`a_killed_process_leaves_the_memory_it_had`]: stores for ever, saying on its standard output
+/// what is durable.
 fn store_until_killed(path: &Path) {
     use std::io::Write;
     let ssd = Ssd::open(path, &OpenOptions::default()).expect("opens");

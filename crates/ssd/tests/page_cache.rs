@@ -1,4 +1,5 @@
-//! The page-cache firmware as a host meets it: what hits, what waits for flash, what is evicted, what it refuses, what survives.
+//! The page-cache firmware as a host meets it: what hits, what waits for flash, what is evicted, what it
+//! refuses, what survives.
 
 use amphi_device::{
     BlockPort, BytePort, BytePortExt, Completion, Device, Error, Lpa, Structure, TxId, WriteLog,
@@ -179,7 +180,8 @@ fn what_is_cached_survives_closing_killing_and_power_cuts() {
     assert_eq!(bytes, [0; 4096]);
 }
 
-/// `golden/ssd-v2-page-cache.img` was written by the first program that had this firmware, and closed with dirty pages in its cache.
+/// `golden/ssd-v2-page-cache.img` was written by the first program that had this firmware, and closed with
+/// dirty pages in its cache.
 #[test]
 fn the_golden_image_stays_readable() {
     let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/ssd-v2-page-cache.img");
@@ -206,7 +208,8 @@ fn the_golden_image_stays_readable() {
     }
 }
 
-/// Twenty-four pages through a cache of sixteen, the sixth trimmed, stores into one that was evicted and one that was not.
+/// Twenty-four pages through a cache of sixteen, the sixth trimmed, stores into one that was evicted and one
+/// that was not.
 fn write_golden(path: &std::path::Path) {
     let mut profile = Profile::named("free").expect("built in");
     profile.name = "golden".to_owned();

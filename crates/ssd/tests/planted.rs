@@ -1,5 +1,5 @@
-//! A mistake planted in each stage of the persistence domain, each of which the power-cut traffic must notice.
-//! `cargo test -p amphi-ssd --features planted-bugs --test planted`
+//! A mistake planted in each stage of the persistence domain, each of which the power-cut traffic must
+//! notice. `cargo test -p amphi-ssd --features planted-bugs --test planted`
 
 mod oracle;
 
@@ -22,7 +22,8 @@ fn firmware(violation: Bug) -> Firmware {
     }
 }
 
-/// The first seed at which the traffic fails. In a thread of its own: a Sim that failed leaves its thread panicking.
+/// The first seed at which the traffic fails. In a thread of its own: a Sim that failed leaves its thread
+/// panicking.
 fn noticed_at(violation: Option<Bug>, firmware: Firmware) -> Option<u64> {
     amphi_rt::task::spawn("traffic", move || {
         plant(violation);

@@ -1,9 +1,10 @@
 //! Random traffic, random cuts: what was durable is there, what was not obeys the contract.
 //!
-//! Each seed makes a small device in virtual time and drives it with random stores, commits, block writes and trims, from one to three
-//! tasks, each on its own pages. It takes the power away at a random command, at a random step inside the firmware, or between
-//! commands, recovers (often interrupted too), and compares every cell with the oracles. `AMPHI_SEEDS=from..to` chooses
-//! seeds and tells what was done, `AMPHI_CUTS=n` how many cuts there are to be (CI: 1,000,000).
+//! Each seed makes a small device in virtual time and drives it with random stores, commits, block writes and
+//! trims, from one to three tasks, each on its own pages. It takes the power away at a random command, at a
+//! random step inside the firmware, or between commands, recovers (often interrupted too), and compares every
+//! cell with the oracles. `AMPHI_SEEDS=from..to` chooses seeds and tells what was done, `AMPHI_CUTS=n` how
+//! many cuts there are to be (CI: 1,000,000).
 
 mod oracle;
 

@@ -1,4 +1,5 @@
-//! A device that is nearly full, busy with several tasks, or out of log: it keeps going, and keeps what it was given.
+//! A device that is nearly full, busy with several tasks, or out of log: it keeps going, and keeps what it
+//! was given.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! A terabyte on a laptop: a device far larger than memory and disk takes what was written to it and little more.
+//! A terabyte on a laptop: a device far larger than memory and disk takes what was written to it and little
+//! more.
 //!
-//! A gigabyte is written, spread over the whole device page by page, then one page after the other: less than 2.5 GB of disk and 1.5 GB of
-//! memory, mapped file included. `AMPHI_TERABYTE_MB` writes another amount.
+//! A gigabyte is written, spread over the whole device page by page, then one page after the other: less than
+//! 2.5 GB of disk and 1.5 GB of memory, mapped file included. `AMPHI_TERABYTE_MB` writes another amount.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -68,7 +69,8 @@ fn check(path: &Path, pages: u64, place: impl Fn(u64) -> u64) {
         assert!(memory < 1_500_000_000, "{memory} bytes of memory");
         assert!(disk < 2_500_000_000, "{disk} bytes of disk");
     }
-    // What the device needs whatever was written: headers of its 1.1 million blocks, the free ones among them sorted by wear.
+    // What the device needs whatever was written: headers of its 1.1 million blocks, the free ones among them
+    // sorted by wear.
     let fixed = 300 * MB;
     assert!(memory < pages * 4096 * 6 / 5 + fixed, "{memory} bytes of memory");
     assert!(reopened < pages * 4096 * 6 / 5 + fixed, "{reopened} bytes of memory");

@@ -1,4 +1,5 @@
-//! Pages that flash cannot give any more while the log still has bytes of them: they hold nothing else up, and no committed byte is lost.
+//! Pages that flash cannot give any more while the log still has bytes of them: they hold nothing else up,
+//! and no committed byte is lost.
 
 use amphi_device::{BlockPort, BytePort, BytePortExt, Error, Lpa, Structure, TxId, WriteLog};
 use amphi_ssd::{Profile, Ssd};
@@ -54,7 +55,8 @@ fn commits_of_an_unreadable_page_do_not_fill_the_transaction_log() {
 fn recovery_keeps_what_the_log_has_of_an_unreadable_page() {
     for cleaned_before in [false, true] {
         let ssd = device();
-        // Old to new: a plain store, two overlapping ones of a transaction, one within them, one that is never committed.
+        // Old to new: a plain store, two overlapping ones of a transaction, one within them, one that is
+        // never committed.
         ssd.persist(BAD.byte(0), &[1; 256], None, TAG).expect("room");
         ssd.persist(BAD.byte(64), &[2; 128], Some(tx(1)), TAG).expect("room");
         ssd.persist(BAD.byte(128), &[3; 128], Some(tx(1)), TAG).expect("room");

@@ -1,8 +1,9 @@
 //! Calibration: what the emulator does, beside what was published about the device it stands for.
 //!
-//! A profile lists the published points it answers for; each names one of the [probes]. A probe uses the device as a host would, and derives
-//! the figure from times it sees, not from the profile's parameters. In virtual time the figures are the same everywhere; [`real`] asks
-//! how well real waits keep to a command's time on this machine.
+//! A profile lists the published points it answers for; each names one of the [probes]. A probe uses the
+//! device as a host would, and derives the figure from times it sees, not from the profile's parameters. In
+//! virtual time the figures are the same everywhere; [`real`] asks how well real waits keep to a command's
+//! time on this machine.
 
 mod probes;
 mod real;
@@ -47,7 +48,8 @@ impl Calibration {
     }
 }
 
-/// Measures every published point of a profile, in virtual time: the same profile gives the same figures everywhere.
+/// Measures every published point of a profile, in virtual time: the same profile gives the same figures
+/// everywhere.
 ///
 /// # Errors
 /// The profile describes a device that cannot do what a probe needs.

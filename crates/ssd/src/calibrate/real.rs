@@ -1,4 +1,5 @@
-//! How well real time is kept: the median time of a command on this machine, beside the time the device says it takes.
+//! How well real time is kept: the median time of a command on this machine, beside the time the device says
+//! it takes.
 
 use amphi_device::{BytePort, BytePortExt, Result, Structure};
 use amphi_rt::time::now_ns;
@@ -35,7 +36,8 @@ impl RealTime {
     }
 }
 
-/// Times commands of 5 µs and 100 µs, in real time at dilation 1. Takes about half a second; needs a processor to itself.
+/// Times commands of 5 µs and 100 µs, in real time at dilation 1. Takes about half a second; needs a
+/// processor to itself.
 ///
 /// # Errors
 /// The device fails.

@@ -1,8 +1,8 @@
 //! Erase blocks: which are free, which are being filled, how much of each is live, how worn each is.
 //!
-//! Writes are spread over *write points*, each filling its own block, on different dies where there are enough blocks. Pages of a block are
-//! programmed in order and once between erases. The lasting state of a block is its header (erase count, in use, when it was opened);
-//! the rest is rebuilt at power-up.
+//! Writes are spread over *write points*, each filling its own block, on different dies where there are
+//! enough blocks. Pages of a block are programmed in order and once between erases. The lasting state of a
+//! block is its header (erase count, in use, when it was opened); the rest is rebuilt at power-up.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -41,7 +41,8 @@ const BAD: u8 = 6;
 /// Blocks whose erase counts differ by less than this count as equally worn.
 const WEAR_STEP: u32 = 16;
 
-/// Order in which free blocks are taken: least worn first; among equals, those whose storage the host's disk already has.
+/// Order in which free blocks are taken: least worn first; among equals, those whose storage the host's disk
+/// already has.
 type FreeKey = (u32, bool, u32, u32);
 
 #[derive(Debug)]
@@ -81,7 +82,8 @@ pub(crate) struct Blocks {
     /// Blocks opened since the last mapping checkpoint began.
     opened: AtomicU64,
     programmed: AtomicBool,
-    /// Blocks that mapping checkpoints may hold, and those they do hold. The rest of their share is nobody else's.
+    /// Blocks that mapping checkpoints may hold, and those they do hold. The rest of their share is nobody
+    /// else's.
     mapping_share: usize,
     mapping_held: AtomicUsize,
     /// Free blocks that only garbage collection may take.
@@ -263,8 +265,9 @@ impl Blocks {
         self.programmed.load(Ordering::Relaxed)
     }
 
-    /// Blocks in which a page may still become current without a later opening: those that are being filled, or hold a page that was
-    /// handed out. The state is read before the count, which is raised before a block counts as full.
+    /// Blocks in which a page may still become current without a later opening: those that are being filled,
+    /// or hold a page that was handed out. The state is read before the count, which is raised before a block
+    /// counts as full.
     pub(crate) fn unsettled(&self) -> Vec<u32> {
         let unsettled = |block: &u32| {
             self.state[*block as usize].load(Ordering::Acquire) == OPEN
@@ -304,7 +307,8 @@ impl Blocks {
         self.free() > self.reserve
     }
 
-    /// The full block to empty next, by the policy, if any has pages that are not live. `age` says how long ago a block was opened.
+    /// The full block to empty next, by the policy, if any has pages that are not live. `age` says how long
+    /// ago a block was opened.
     pub(crate) fn victim(&self, policy: GcPolicy, age: impl Fn(u64) -> u64) -> Option<u64> {
         let mut best = None;
         let mut most = 0.0;
@@ -381,8 +385,8 @@ impl Blocks {
     }
 
     fn take_free(&self, point: usize, points: usize, stream: Stream) -> Option<(u32, u32)> {
-        // When free blocks are few, the partial ones too are for collection: each cut while it runs leaves one, and if fresh data
-        // filled those, a few cuts would use its reserve up.
+        // When free blocks are few, the partial ones too are for collection: each cut while it runs leaves
+        // one, and if fresh data filled those, a few cuts would use its reserve up.
         if stream == Stream::Fresh && !self.has_spare() {
             return None;
         }

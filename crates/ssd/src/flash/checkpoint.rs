@@ -1,8 +1,10 @@
-//! Mapping checkpoints: the mapping table written to flash now and then, so that a power-up has few blocks to scan.
+//! Mapping checkpoints: the mapping table written to flash now and then, so that a power-up has few blocks to
+//! scan.
 //!
-//! A checkpoint is taken while the device works. What it misses of the changes made meanwhile lies in blocks that were being filled
-//! when it began, which it lists, in blocks opened since, or in the trim log. It fills blocks of its own; only when its last page is there do
-//! the blocks of the one before go. It is due when as many pages were programmed as the profile says, and many times its own size.
+//! A checkpoint is taken while the device works. What it misses of the changes made meanwhile lies in blocks
+//! that were being filled when it began, which it lists, in blocks opened since, or in the trim log. It fills
+//! blocks of its own; only when its last page is there do the blocks of the one before go. It is due when as
+//! many pages were programmed as the profile says, and many times its own size.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,11 +13,12 @@ use amphi_rt::sync::{Mutex, MutexGuard};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use crate::core::Core;
 use crate::format::{LEAF, MapPage, Oob, PAGE, control};
+use crate::media::Media;
 use crate::stats::Cause;
 
-/// Pages programmed between two checkpoints, per page of a checkpoint: what they cost at most, as a share of all programs.
+/// Pages programmed between two checkpoints, per page of a checkpoint: what they cost at most, as a share of
+/// all programs.
 const PAGES_PER_PAGE: u64 = 32;
 
 /// The blocks that checkpoints have.
@@ -49,7 +52,7 @@ impl Checkpoints {
 
 /// A checkpoint being written.
 struct Writer<'a> {
-    core: &'a Core,
+    media: &'a Media,
     generation: u64,
     blocks: Vec<u32>,
     /// The next page of the last block.
@@ -72,17 +75,17 @@ impl Writer<'_> {
     }
 
     fn write_page(&mut self, total: u32) -> Result<()> {
-        let core = self.core;
-        let pages_per_block = core.layout.pages_per_block;
+        let media = self.media;
+        let pages_per_block = media.layout.pages_per_block;
         let page = loop {
             if self.next == pages_per_block || self.blocks.is_empty() {
-                let block = core.open_mapping_block()?;
+                let block = media.open_mapping_block()?;
                 self.blocks.push(block);
                 self.next = 0;
             }
             let block = u64::from(*self.blocks.last().expect("opened above"));
             let page = block * pages_per_block + self.next;
-            if core.can_program(page)? {
+            if media.can_program(page)? {
                 break page;
             }
             self.next += 1;
@@ -97,32 +100,32 @@ impl Writer<'_> {
             kind: U32::new(self.kind),
         };
         header.crc.set(header.checksum(&self.items));
-        core.power.step()?;
-        core.image.write(core.layout.flash_page(page), header.as_bytes());
-        core.image.write(core.layout.flash_page(page) + size_of::<MapPage>() as u64, &self.items);
-        core.power.step()?;
+        media.power.step()?;
+        media.image.write(media.layout.flash_page(page), header.as_bytes());
+        media.image.write(media.layout.flash_page(page) + size_of::<MapPage>() as u64, &self.items);
+        media.power.step()?;
         let oob = Oob::new(Oob::NOT_DATA, self.generation, u64::from(self.position));
-        core.image.write_struct(core.layout.oob_record(page), &oob);
-        let now = core.timing.now();
-        self.done_at = self.done_at.max(core.time_program(Cause::Mapping, now, core.blocks.die_of(page)));
-        core.count().flash_write(Cause::Mapping, 1);
+        media.image.write_struct(media.layout.oob_record(page), &oob);
+        let now = media.timing.now();
+        self.done_at = self.done_at.max(media.time_program(Cause::Mapping, now, media.blocks.die_of(page)));
+        media.count().flash_write(Cause::Mapping, 1);
         self.items.clear();
         self.next += 1;
         self.position += 1;
         if u64::from(self.position).is_multiple_of(64) {
-            core.timing.wait(self.done_at);
+            media.timing.wait(self.done_at);
         }
         Ok(())
     }
 }
 
-impl Core {
+impl Media {
     /// Wakes the background task that takes checkpoints.
     pub(crate) fn ring_checkpointer(&self) {
-        let Some(core) = self.itself.upgrade() else { return };
+        let Some(media) = self.itself.upgrade() else { return };
         self.checkpoint_bell.ring(|| {
             amphi_rt::task::spawn("ssd-checkpointer", move || {
-                core.checkpoint_bell.serve(|| core.checkpoint());
+                media.checkpoint_bell.serve(|| media.checkpoint());
             })
         });
     }
@@ -143,7 +146,7 @@ impl Core {
         self.erase_stale(&mut held)?;
         self.blocks.forget_opened();
         let mut writer = Writer {
-            core: self,
+            media: self,
             generation: self.tick(),
             blocks: Vec::new(),
             next: 0,
@@ -169,7 +172,8 @@ impl Core {
 
     fn write_checkpoint(&self, writer: &mut Writer<'_>) -> Result<()> {
         let unsettled = self.blocks.unsettled();
-        // A trim numbered before this checkpoint, whose record it lets go, has changed the table once its partition's lock is free.
+        // A trim numbered before this checkpoint, whose record it lets go, has changed the table once its
+        // partition's lock is free.
         for partition in &self.partitions {
             drop(partition.index.read());
         }
@@ -186,7 +190,8 @@ impl Core {
         for block in unsettled {
             writer.put(MapPage::BLOCKS, &block.to_le_bytes())?;
         }
-        // What the table said of an unflushed write must hold: from here on a power cut does not take those back.
+        // What the table said of an unflushed write must hold: from here on a power cut does not take those
+        // back.
         self.flush_cache();
         let total = writer.position + 1;
         writer.write_page(total)?;

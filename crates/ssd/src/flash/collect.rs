@@ -1,23 +1,24 @@
-//! Garbage collection: empties the block that the profile's policy chooses (greedy or cost-benefit), so that it can be erased; blocks that were
-//! retired; and now and then, to level the wear, the block that was erased least.
+//! Garbage collection: empties the block that the profile's policy chooses (greedy or cost-benefit), so that
+//! it can be erased; blocks that were retired; and now and then, to level the wear, the block that was erased
+//! least.
 //!
 //! It runs in the background when free blocks run low, and in the foreground when a write finds none.
 
 use amphi_device::Result;
 
-use crate::core::Core;
 use crate::flash::Stream;
 use crate::format::{Mapping, Oob, PAGE, control};
+use crate::media::Media;
 use crate::planted::{self, Bug};
 use crate::stats::{Activity, Cause, Counter};
 
-impl Core {
+impl Media {
     /// Wakes the background collector.
     pub(crate) fn ring_collector(&self) {
-        let Some(core) = self.itself.upgrade() else { return };
+        let Some(media) = self.itself.upgrade() else { return };
         self.collect_bell.ring(|| {
             amphi_rt::task::spawn("ssd-collector", move || {
-                core.collect_bell.serve(|| core.collect_round());
+                media.collect_bell.serve(|| media.collect_round());
             })
         });
     }
@@ -49,7 +50,8 @@ impl Core {
         self.count().add(Counter::ForegroundGc, 1);
         let _waiting = self.meters.begin(Activity::NoFreeBlock);
         while !self.blocks.has_spare() {
-            // Unflushed writes keep blocks from being erased; flushing them is the device's to do at any time.
+            // Unflushed writes keep blocks from being erased; flushing them is the device's to do at any
+            // time.
             if !self.collect_one()? && self.flush_cache() == 0 {
                 return Ok(false);
             }
@@ -85,7 +87,8 @@ impl Core {
             }
             self.move_page(page)?;
         }
-        // A mapping that shows two logical pages in one flash page, which only a damaged image has, leaves a count behind.
+        // A mapping that shows two logical pages in one flash page, which only a damaged image has, leaves a
+        // count behind.
         if self.blocks.live_pages(block) > 0 {
             self.blocks.set_aside(block);
             return Ok(());

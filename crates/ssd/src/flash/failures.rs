@@ -1,18 +1,19 @@
-//! What the translation layer does when flash fails: bad blocks are left out or retired, failed programs go elsewhere, reads are retried or
-//! given up.
+//! What the translation layer does when flash fails: bad blocks are left out or retired, failed programs go
+//! elsewhere, reads are retried or given up.
 //!
-//! A block that failed to program is *retired*: nothing more is programmed there, collection moves its pages first of all, and then it is bad for good.
-//! Its header says so at once, so that no power-up takes it for a good one.
+//! A block that failed to program is *retired*: nothing more is programmed there, collection moves its pages
+//! first of all, and then it is bad for good. Its header says so at once, so that no power-up takes it for a
+//! good one.
 
 use std::sync::atomic::Ordering;
 
 use amphi_device::Result;
 
-use crate::core::Core;
 use crate::format::{BlockHeader, Mapping, Oob};
+use crate::media::Media;
 use crate::stats::{Cause, Counter};
 
-impl Core {
+impl Media {
     /// A die reads a page, again if ECC asks for it. Answers when the page has left the flash.
     pub(crate) fn time_page_read(&self, cause: Cause, from: u64, page: u64) -> u64 {
         let die = self.blocks.die_of(page);
@@ -39,7 +40,8 @@ impl Core {
             && (self.profile.media.uncorrectable_ppb == 0 || !self.profile.media.is_uncorrectable(page, oob))
     }
 
-    /// Tries the program of a page just handed out. If it fails, the page is spent and its block retired; answers whether it succeeded.
+    /// Tries the program of a page just handed out. If it fails, the page is spent and its block retired;
+    /// answers whether it succeeded.
     ///
     /// # Errors
     /// Power was lost.

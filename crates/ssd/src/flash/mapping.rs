@@ -1,17 +1,18 @@
 //! The page mapping: from logical pages to flash pages, and what it takes to change it safely.
 //!
-//! A change takes effect with the flash page's out-of-band record, after its data, and is then entered in the table, under the write lock of the
-//! page's partition. A firmware that dies before the record is whole leaves the old contents current; one that dies after it, the new.
+//! A change takes effect with the flash page's out-of-band record, after its data, and is then entered in the
+//! table, under the write lock of the page's partition. A firmware that dies before the record is whole
+//! leaves the old contents current; one that dies after it, the new.
 
 use std::sync::atomic::Ordering;
 
 use amphi_device::{Error, Lpa, Result};
 use smallvec::SmallVec;
 
-use crate::core::Core;
 use crate::flash::Stream;
 use crate::format::{LEAF, Mapping, Oob, PAGE};
-use crate::log::PageIndex;
+use crate::media::Media;
+use crate::overlay::PageIndex;
 use crate::planted::{self, Bug};
 use crate::stats::Counter;
 
@@ -25,7 +26,7 @@ pub(crate) struct Marks {
     pub(crate) merged_to: u64,
 }
 
-impl Core {
+impl Media {
     /// Where a logical page is.
     pub(crate) fn mapping(&self, lpa: u64) -> Mapping {
         self.table.get(lpa)
@@ -36,7 +37,8 @@ impl Core {
         self.table.set(lpa, mapping)
     }
 
-    /// The marks of a page as it is mapped. A damaged record has none, so that no log entry is dropped for it.
+    /// The marks of a page as it is mapped. A damaged record has none, so that no log entry is dropped for
+    /// it.
     pub(crate) fn marks(&self, lpa: u64, mapping: Mapping) -> Marks {
         match mapping {
             Mapping::Never => Marks::default(),
@@ -52,7 +54,8 @@ impl Core {
         }
     }
 
-    /// Reads a page's bytes from flash, as they are without the log. Called with a lock of the page's partition held.
+    /// Reads a page's bytes from flash, as they are without the log. Called with a lock of the page's
+    /// partition held.
     ///
     /// # Errors
     /// [`Error::Media`] if the flash page's record is damaged or another page's.
@@ -71,7 +74,7 @@ impl Core {
         Ok(())
     }
 
-    /// Programs a page handed out by [`Core::take_page`]. It is not current before [`Core::publish`].
+    /// Programs a page handed out by [`Media::take_page`]. It is not current before [`Media::publish`].
     ///
     /// # Errors
     /// Power was lost; the page is then spent.
@@ -93,7 +96,8 @@ impl Core {
         });
         self.image.settle_streams();
         for (page, _) in pages.clone().take(programmed) {
-            // Mark only: a record without checksum belongs to no logical page, but the flash page is not blank any more.
+            // Mark only: a record without checksum belongs to no logical page, but the flash page is not
+            // blank any more.
             let mark = u64::from(Oob::PROGRAMMED);
             self.image.word(self.layout.oob_record(page)).store(mark, Ordering::Release);
         }
@@ -103,11 +107,12 @@ impl Core {
         outcome
     }
 
-    /// Makes a programmed flash page the current contents of a logical page, and answers where those were before. Called with the partition's write lock held.
+    /// Makes a programmed flash page the current contents of a logical page, and answers where those were
+    /// before. Called with the partition's write lock held.
     ///
     /// # Errors
-    /// Power was lost. Before the record was whole, the old contents stay current and the page is spent; else it is the power-up
-    /// that makes the page current.
+    /// Power was lost. Before the record was whole, the old contents stay current and the page is spent; else
+    /// it is the power-up that makes the page current.
     pub(crate) fn publish(&self, lpa: u64, page: u64, oob: &Oob) -> Result<Mapping> {
         if let Err(lost) = self.power.step() {
             self.blocks.abandon(page);
@@ -126,8 +131,9 @@ impl Core {
         Ok(old)
     }
 
-    /// Writes pages for the host, from `lpa` on: programs them, makes them current, and voids the log's entries for them (ByteFS §4.4). Page i goes to
-    /// turn + i. Answers how many, the first ones, are current now, at least one and at most [`TOGETHER`] unless it failed; and how it failed: no room, or power
+    /// Writes pages for the host, from `lpa` on: programs them, makes them current, and voids the log's
+    /// entries for them (ByteFS §4.4). Page i goes to turn + i. Answers how many, the first ones, are current
+    /// now, at least one and at most [`TOGETHER`] unless it failed; and how it failed: no room, or power
     /// lost. The old contents of the others stay.
     pub(crate) fn write_pages<'a>(
         &self,
@@ -135,7 +141,8 @@ impl Core {
         pages: impl Iterator<Item = &'a [u8]>,
         turn: usize,
     ) -> (usize, Result<()>) {
-        // A page handed out and not yet current keeps its block from being collected: not where free blocks are few.
+        // A page handed out and not yet current keeps its block from being collected: not where free blocks
+        // are few.
         let most = if self.blocks.is_low() { 1 } else { TOGETHER };
         let mut taken: SmallVec<[(u64, &[u8]); TOGETHER]> = SmallVec::new();
         for data in pages.take(most) {
@@ -176,7 +183,8 @@ impl Core {
         (current, Ok(()))
     }
 
-    /// Makes a page that the host wrote current. Called with the partition's write lock held, under which `now` was drawn.
+    /// Makes a page that the host wrote current. Called with the partition's write lock held, under which
+    /// `now` was drawn.
     fn make_current(&self, lpa: u64, page: u64, now: u64) -> Result<()> {
         if planted::has(Bug::StaleEntryAfterBlockWrite) {
             return self.publish(lpa, page, &Oob::new(lpa as u32, 0, 0)).map(drop);

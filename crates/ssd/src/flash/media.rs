@@ -1,7 +1,9 @@
-//! What flash does besides keeping data: planes, wear and failures, as a profile's `[media]` section gives them, and who fails when.
+//! What flash does besides keeping data: planes, wear and failures, as a profile's `[media]` section gives
+//! them, and who fails when.
 //!
-//! Every failure follows from the section's seed and from what it strikes: a block fails to erase at a certain erase, a page to program after a certain
-//! erase, a stored copy of a page to be read. So a run repeats, and a copy that ECC cannot read stays unreadable.
+//! Every failure follows from the section's seed and from what it strikes: a block fails to erase at a
+//! certain erase, a page to program after a certain erase, a stored copy of a page to be read. So a run
+//! repeats, and a copy that ECC cannot read stays unreadable.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +17,8 @@ use crate::format::Oob;
 pub enum GcPolicy {
     /// The block with the fewest live pages.
     Greedy,
-    /// The block with the greatest age × free share / (2 × live share): one whose pages will not die soon is emptied while it still has many.
+    /// The block with the greatest age × free share / (2 × live share): one whose pages will not die soon is
+    /// emptied while it still has many.
     CostBenefit,
 }
 

@@ -1,9 +1,10 @@
-//! The mapping found again at power-up, from flash alone: the newest complete checkpoint, then the out-of-band records of every
-//! block that was filled after it, then the trims noted since.
+//! The mapping found again at power-up, from flash alone: the newest complete checkpoint, then the
+//! out-of-band records of every block that was filled after it, then the trims noted since.
 //!
-//! The rule is one order for everything that says where a logical page is: of several records of one page that with the greatest
-//! [`Oob::order`] counts, and a trim counts if its number is greater. So it does not matter in which order blocks are scanned, nor that
-//! records older than the checkpoint are met again. A device that was closed, killed or cut comes up by the same way.
+//! The rule is one order for everything that says where a logical page is: of several records of one page
+//! that with the greatest [`Oob::order`] counts, and a trim counts if its number is greater. So it does not
+//! matter in which order blocks are scanned, nor that records older than the checkpoint are met again. A
+//! device that was closed, killed or cut comes up by the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -86,7 +87,8 @@ impl Rebuild<'_> {
         self.image.read_struct(self.layout.oob_record(page))
     }
 
-    /// The blocks that hold pages, by the headers in their first pages: those with data, and those with checkpoints.
+    /// The blocks that hold pages, by the headers in their first pages: those with data, and those with
+    /// checkpoints.
     fn blocks_in_use(&mut self) -> (Vec<u32>, Vec<u32>) {
         let (mut data, mut mapping) = (Vec::new(), Vec::new());
         for block in 0..self.layout.blocks as u32 {
@@ -100,7 +102,8 @@ impl Rebuild<'_> {
         (data, mapping)
     }
 
-    /// Loads the newest complete checkpoint. Answers when it began, and the blocks that were being filled then.
+    /// Loads the newest complete checkpoint. Answers when it began, and the blocks that were being filled
+    /// then.
     fn load_checkpoint(&mut self, blocks: &[u32]) -> Result<(u64, BTreeSet<u32>), ImageError> {
         let mut generations: BTreeMap<u64, Vec<Part>> = BTreeMap::new();
         let mut buffer = vec![0; PAGE as usize];

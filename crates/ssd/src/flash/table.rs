@@ -1,9 +1,10 @@
 //! The mapping table: where each logical page is, in the controller's volatile memory.
 //!
-//! Two levels, so that a few pages spread over a terabyte take little: a directory word for every 64 logical pages, and leaves of 64 words
-//! that are made when they are first written. Both lie in memory of which, unless it is little, only what is touched exists. A look-up is two loads,
-//! without a lock; changes are ordered by the lock of the page's partition. Power-up rebuilds the table from flash
-//! ([`super::rebuild`]), so nothing of it is in the image.
+//! Two levels, so that a few pages spread over a terabyte take little: a directory word for every 64 logical
+//! pages, and leaves of 64 words that are made when they are first written. Both lie in memory of which,
+//! unless it is little, only what is touched exists. A look-up is two loads, without a lock; changes are
+//! ordered by the lock of the page's partition. Power-up rebuilds the table from flash ([`super::rebuild`]),
+//! so nothing of it is in the image.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +18,8 @@ use crate::image::Image;
 #[derive(Debug)]
 pub(crate) struct MapTable {
     memory: Memory,
-    /// Where the leaves begin: 64 words each. Before them are a directory word per possible leaf, its slot plus one, and a word per slot, its leaf.
+    /// Where the leaves begin: 64 words each. Before them are a directory word per possible leaf, its slot
+    /// plus one, and a word per slot, its leaf.
     leaves_at: u64,
     directory: u64,
     /// Slots taken.
@@ -28,7 +30,8 @@ pub(crate) struct MapTable {
 /// Words that are zero at first.
 #[derive(Debug)]
 enum Memory {
-    /// Few: the crash laboratory powers up thousands of small devices a second, and each mapping would cost it two system calls and its page faults.
+    /// Few: the crash laboratory powers up thousands of small devices a second, and each mapping would cost
+    /// it two system calls and its page faults.
     Heap(Box<[AtomicU64]>),
     Mapped(Image),
 }
@@ -87,7 +90,8 @@ impl MapTable {
         }
     }
 
-    /// Changes where a logical page is, and answers where it was. No one else changes the same page meanwhile.
+    /// Changes where a logical page is, and answers where it was. No one else changes the same page
+    /// meanwhile.
     pub(crate) fn set(&self, lpa: u64, mapping: Mapping) -> Mapping {
         let slot = match self.memory.word(lpa / LEAF * 8).load(Ordering::Acquire) {
             0 => self.grow(lpa / LEAF),

@@ -1,8 +1,8 @@
 //! The trim log: what was trimmed since the last mapping checkpoint.
 //!
-//! A trim leaves nothing in flash, and the records of the trimmed pages stay there until their blocks are erased. So each trim is noted in
-//! protected memory, one record a command and partition, until a checkpoint holds what it says. When the log is full, a checkpoint is taken at
-//! once.
+//! A trim leaves nothing in flash, and the records of the trimmed pages stay there until their blocks are
+//! erased. So each trim is noted in protected memory, one record a command and partition, until a checkpoint
+//! holds what it says. When the log is full, a checkpoint is taken at once.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,9 +12,9 @@ use amphi_rt::sync::Mutex;
 use zerocopy::little_endian::{U32, U64};
 
 use crate::ImageError;
-use crate::core::Core;
 use crate::format::{Layout, Mapping, TRIM_RECORDS, TrimRecord, control};
 use crate::image::Image;
+use crate::media::Media;
 
 /// Ranges of logical pages and when each was trimmed last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,7 +81,8 @@ impl TrimRanges {
 /// The trim log while there is power.
 #[derive(Debug, Default)]
 pub(crate) struct TrimLog {
-    /// Held while a number is drawn and its record appended, so that records lie in the order of their numbers.
+    /// Held while a number is drawn and its record appended, so that records lie in the order of their
+    /// numbers.
     order: Mutex<()>,
     /// What the log held at power-up.
     pub(crate) before: TrimRanges,
@@ -94,8 +95,9 @@ impl TrimLog {
     }
 }
 
-impl Core {
-    /// Notes a trim. Answers its number on the sequence clock, or nothing if the log is full. Called with the partition's write lock held.
+impl Media {
+    /// Notes a trim. Answers its number on the sequence clock, or nothing if the log is full. Called with the
+    /// partition's write lock held.
     ///
     /// # Errors
     /// Power was lost.
@@ -119,7 +121,8 @@ impl Core {
         Ok(Some(at))
     }
 
-    /// Where a page is that protected memory knows of. Of a page that never was in flash, only the trim log remembers that it was trimmed.
+    /// Where a page is that protected memory knows of. Of a page that never was in flash, only the trim log
+    /// remembers that it was trimmed.
     pub(crate) fn mapping_with_trims(&self, lpa: u64) -> Mapping {
         let mapping = self.mapping(lpa);
         match self.trims.before.at(lpa) {

@@ -1,15 +1,17 @@
 //! The volatile write cache of devices that promise durability only after a flush.
 //!
-//! A completed block write is published as always; what makes it volatile is that the page it replaced is remembered, and that a power cut may
-//! put it back: the flash page is then taken to have never been programmed properly. The replaced page's block is not erased meanwhile, and no log region is emptied, since either could hold what a
-//! reverted write uncovers. A host crash takes nothing: the device keeps its power.
+//! A completed block write is published as always; what makes it volatile is that the page it replaced is
+//! remembered, and that a power cut may put it back: the flash page is then taken to have never been
+//! programmed properly. The replaced page's block is not erased meanwhile, and no log region is emptied,
+//! since either could hold what a reverted write uncovers. A host crash takes nothing: the device keeps its
+//! power.
 
 use amphi_device::{BlockDurability, Lpa};
 use amphi_rt::sync::Mutex;
 
-use crate::core::Core;
 use crate::dice::Dice;
 use crate::format::{Mapping, Oob, PAGE};
+use crate::media::Media;
 use crate::planted::{self, Bug};
 
 /// What became of a completed write that no flush had covered when the power went.
@@ -37,8 +39,13 @@ struct Unflushed {
 #[derive(Debug, Default)]
 pub(crate) struct VolatileCache(Mutex<Vec<Unflushed>>);
 
-impl Core {
-    /// Notes that a write, whose number of the sequence clock is `number`, replaced a page. Called with the partition's write lock held, so that the order is that of publication.
+/// What lets parts of a lost write arrive, by a seed: its page, its bytes and its number. Where parts are
+/// kept is the personality's.
+type Tear<'a> = dyn FnMut(u64, Lpa, &[u8], u64) + 'a;
+
+impl Media {
+    /// Notes that a write, whose number of the sequence clock is `number`, replaced a page. Called with the
+    /// partition's write lock held, so that the order is that of publication.
     pub(crate) fn remember_unflushed(&self, number: u64, lpa: u64, before: Mapping, page: u64) {
         let durable = self.contract.block_durability == BlockDurability::Completion;
         if durable && !planted::has(Bug::VolatileCompletion) {
@@ -74,16 +81,18 @@ impl Core {
     }
 
     /// After a power cut: decides by the seed which unflushed writes had reached flash, and in which parts.
-    pub(crate) fn revert_unflushed(&self, seed: u64) {
+    pub(crate) fn revert_unflushed(&self, seed: u64, tear: &mut Tear<'_>) {
         let mut dice = Dice::part(seed, 2 << 62);
-        self.lose_unflushed(&mut |_| match dice.below(3) {
+        let mut fate = |_| match dice.below(3) {
             0 => Fate::Kept,
             _ => Fate::Torn(Dice::part(seed, dice.next()).seed()),
-        });
+        };
+        self.lose_unflushed(&mut fate, tear);
     }
 
-    /// After a power cut: what became of each unflushed write, the newest first, as `fate` says of its number.
-    pub(crate) fn lose_unflushed(&self, fate: &mut dyn FnMut(u64) -> Fate) {
+    /// After a power cut: what became of each unflushed write, the newest first, as `fate` says of its
+    /// number.
+    pub(crate) fn lose_unflushed(&self, fate: &mut dyn FnMut(u64) -> Fate, tear: &mut Tear<'_>) {
         let mut page = vec![0; PAGE as usize];
         let writes = std::mem::take(&mut *self.volatile.0.lock());
         for write in writes.iter().rev() {
@@ -96,12 +105,13 @@ impl Core {
                 continue;
             }
             self.image.read(self.layout.flash_page(write.page), &mut page);
-            // Parts that had arrived keep the write's number: newer than what they replaced, older than later stores.
+            // Parts that had arrived keep the write's number: newer than what they replaced, older than later
+            // stores.
             let written_at = self.oob(write.page).written_at.get();
             self.set_mapping(write.lpa, write.before);
             self.image.write_struct(self.layout.oob_record(write.page), &Oob::spent());
             if let Fate::Torn(seed) = fate {
-                self.tear(Dice::new(seed), Lpa(write.lpa), &page, written_at);
+                tear(seed, Lpa(write.lpa), &page, written_at);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! What lies in flash beside the data, and in checkpoints of the mapping: out-of-band records, block headers, mapping words, trim records.
+//! What lies in flash beside the data, and in checkpoints of the mapping: out-of-band records, block headers,
+//! mapping words, trim records.
 
 use std::mem::{offset_of, size_of};
 
@@ -9,18 +10,20 @@ use super::PAGE;
 
 /// The out-of-band record of a flash page, next to its data: what the mapping is rebuilt from.
 ///
-/// Every record is of a page that was current once. Of several of one logical page, that with the greatest [`order`](Oob::order) is
-/// current, unless a later trim says otherwise.
+/// Every record is of a page that was current once. Of several of one logical page, that with the greatest
+/// [`order`](Oob::order) is current, unless a later trim says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct Oob {
-    /// [`Oob::PROGRAMMED`] once the page is programmed, [`Oob::UNREADABLE`] once ECC has given its data up, 0 when erased.
+    /// [`Oob::PROGRAMMED`] once the page is programmed, [`Oob::UNREADABLE`] once ECC has given its data up, 0
+    /// when erased.
     pub(crate) mark: U32,
     /// The logical page whose contents these are; [`Oob::NOT_DATA`] in mapping checkpoints.
     pub(crate) lpa: U32,
     /// Log entries of the page whose store number is at or below this are void: a block write replaced them.
     pub(crate) written_at: U64,
-    /// Log entries whose commit (or, without transaction, store) number is at or below this are contained in the page.
+    /// Log entries whose commit (or, without transaction, store) number is at or below this are contained in
+    /// the page.
     pub(crate) merged_to: U64,
     /// How often garbage collection has moved these contents: orders copies that are otherwise the same.
     pub(crate) moves: U32,
@@ -179,7 +182,8 @@ const _: () = assert!(size_of::<MapPage>() == 32);
 impl MapPage {
     /// First bytes of every page of a checkpoint.
     pub(crate) const MAGIC: u32 = 0x504d_434d;
-    /// Items are leaves of the mapping table: number (8 B), presence (8 B, one bit an entry), and the word of each entry present.
+    /// Items are leaves of the mapping table: number (8 B), presence (8 B, one bit an entry), and the word of
+    /// each entry present.
     pub(crate) const LEAVES: u32 = 0;
     /// Items are numbers (4 B) of erase blocks that were being filled when the checkpoint began.
     pub(crate) const BLOCKS: u32 = 1;

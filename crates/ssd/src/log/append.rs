@@ -3,12 +3,12 @@
 use amphi_device::{Error, Result};
 use zerocopy::little_endian::{U16, U32, U64};
 
-use crate::core::Core;
 use crate::format::EntryHeader;
-use crate::log::chunks::Chunk;
+use crate::log::Log;
 use crate::log::space;
-use crate::personality::Store;
+use crate::overlay::Chunk;
 use crate::stats::{Activity, Counter, Path};
+use crate::store::Store;
 
 impl Store<'_> {
     fn header(&self, seq: u64, data_crc: u32) -> EntryHeader {
@@ -33,7 +33,7 @@ impl Store<'_> {
 /// How often a store waits for a cleaning before the log counts as full for good.
 const PATIENCE: usize = 3;
 
-impl Core {
+impl Log {
     /// What host stores may fill of a region. The rest is for entries that cleaning carries over.
     pub(crate) fn host_limit(&self) -> u64 {
         self.layout.region_bytes - self.layout.region_bytes / 16
@@ -43,15 +43,17 @@ impl Core {
         self.layout.region_bytes * self.profile.log.clean_at_percent / 100
     }
 
-    /// Appends a store to the log, waiting for cleaning if both regions are full. Answers when the device has it, which is at once: 0.
+    /// Appends a store to the log, waiting for cleaning if both regions are full. Answers when the device has
+    /// it, which is at once: 0.
     ///
     /// # Errors
-    /// Both regions are full of open transactions; the transaction is committed already; the host's disk is full; power was lost.
+    /// Both regions are full of open transactions; the transaction is committed already; the host's disk is
+    /// full; power was lost.
     pub(crate) fn append(&self, store: &Store<'_>) -> Result<u64> {
         let bytes = store.entry_bytes();
         let data_crc = crc32c::crc32c(store.data);
         for _ in 0..PATIENCE {
-            let seen = self.clean_bell.rounds();
+            let seen = self.bell.rounds();
             {
                 let (partition, page) = self.partition(store.lpa());
                 let mut index = partition.index.write();
@@ -87,21 +89,22 @@ impl Core {
                     count.add(Counter::LogEntries, 1);
                     count.add(Counter::LogBytes, bytes);
                     if at + bytes > self.clean_threshold() {
-                        self.ring_background();
+                        self.ring();
                     }
                     return Ok(0);
                 }
             }
-            self.ring_background();
+            self.ring();
             let waiting = self.meters.begin(Activity::LogFull);
-            self.clean_bell.wait_beyond(seen)?;
+            self.bell.wait_beyond(seen)?;
             drop(waiting);
             self.power.check()?;
         }
         Err(Error::NoSpace("the write log is full of open transactions; commit some".to_owned()))
     }
 
-    /// Appends a store while the power goes: to the log alone, without waiting. Answers whether there was room.
+    /// Appends a store while the power goes: to the log alone, without waiting. Answers whether there was
+    /// room.
     pub(crate) fn append_at_power_loss(&self, store: &Store<'_>) -> bool {
         self.append_numbered(store, self.tick())
     }
@@ -118,14 +121,15 @@ impl Core {
         false
     }
 
-    /// Appends a posted store after a host crash, which the device itself outlives: if the log is full, it is cleaned first. Answers whether
-    /// there was room.
+    /// Appends a posted store after a host crash, which the device itself outlives: if the log is full, it is
+    /// cleaned first. Answers whether there was room.
     pub(crate) fn append_after_host_crash(&self, store: &Store<'_>) -> bool {
         if self.append_at_power_loss(store) {
             return true;
         }
         self.power.run_firmware(true);
-        // What cannot be cleaned leaves no room; the link would hold the write back for ever, as it would for a live host.
+        // What cannot be cleaned leaves no room; the link would hold the write back for ever, as it would for
+        // a live host.
         let _ = self.clean_all();
         self.power.run_firmware(false);
         self.append_at_power_loss(store)

@@ -1,25 +1,27 @@
-//! Log cleaning (ByteFS §4.3, Algorithm 1): moves committed data from a log region to flash, page by page, so that the region can be
-//! used again.
+//! Log cleaning (ByteFS §4.3, Algorithm 1): moves committed data from a log region to flash, page by page, so
+//! that the region can be used again.
 //!
-//! The region being cleaned no longer takes appends: they go to the other one. For each page with data in it, the old flash page is read if
-//! the log does not cover it, the newest committed version of every byte is merged in, and the result is programmed and published.
-//! What open transactions stored is carried over to the fresh region. A page's record says up to which commit it is merged
-//! (`merged_to`), which is what makes cleaning safe to interrupt and to repeat.
+//! The region being cleaned no longer takes appends: they go to the other one. For each page with data in it,
+//! the old flash page is read if the log does not cover it, the newest committed version of every byte is
+//! merged in, and the result is programmed and published. What open transactions stored is carried over to
+//! the fresh region. A page's record says up to which commit it is merged (`merged_to`), which is what makes
+//! cleaning safe to interrupt and to repeat.
 //!
-//! Pages are cleaned in batches of as many as there are dies. The reads of a batch begin before its first program: a die that programs
-//! would keep a read waiting, and a page read late keeps its own program waiting, on and on where pages lie unluckily.
+//! Pages are cleaned in batches of as many as there are dies. The reads of a batch begin before its first
+//! program: a die that programs would keep a read waiting, and a page read late keeps its own program
+//! waiting, on and on where pages lie unluckily.
 
 use std::sync::atomic::Ordering;
 
 use amphi_device::{Error, Result};
 use amphi_rt::sync::Mutex;
 
-use crate::core::Core;
 use crate::flash::Stream;
 use crate::format::{Mapping, Oob, PAGE, control};
-use crate::log::skiplist::PageIndex;
+use crate::log::Log;
 use crate::log::space::region_of;
 use crate::log::versions::{Version, cover};
+use crate::overlay::PageIndex;
 use crate::planted::{self, Bug};
 use crate::stats::{Activity, Cause, Counter};
 
@@ -73,7 +75,7 @@ impl Default for Cleaned {
     }
 }
 
-impl Core {
+impl Log {
     /// A round of the background cleaner: one region.
     ///
     /// # Errors
@@ -83,8 +85,8 @@ impl Core {
         self.clean_region(&mut scratch, Cause::LogCleaning).map(|_| ())
     }
 
-    /// Cleans one region: what an interrupted or incomplete cleaning left, or else the active one, which stops taking appends.
-    /// Answers whether the region is empty now.
+    /// Cleans one region: what an interrupted or incomplete cleaning left, or else the active one, which
+    /// stops taking appends. Answers whether the region is empty now.
     ///
     /// # Errors
     /// A page cannot be read or written; power was lost. What was not cleaned stays in the log.
@@ -111,7 +113,8 @@ impl Core {
             return Ok(false);
         }
         self.clear_region(old)?;
-        // Whatever was committed before the switch had all its entries in the region that is empty now; a few may have been carried.
+        // Whatever was committed before the switch had all its entries in the region that is empty now; a few
+        // may have been carried.
         let switched_at = self.image.word(control!(switched_at)).load(Ordering::Acquire);
         self.trim_txlog(switched_at.min(total.oldest_commit - 1))?;
         self.count().add(Counter::Cleanings, 1);
@@ -201,7 +204,8 @@ impl Core {
     /// Merges the committed data of one page into flash, and carries the rest of it out of region `old`.
     ///
     /// # Errors
-    /// The new page cannot be placed, or power was lost; the log keeps the data. So it does, without an error, if the old page cannot be read.
+    /// The new page cannot be placed, or power was lost; the log keeps the data. So it does, without an
+    /// error, if the old page cannot be read.
     fn clean_page(
         &self,
         scratch: &mut Scratch,
@@ -226,7 +230,8 @@ impl Core {
                     let now = self.timing.now();
                     if !cover(scratch.versions.iter().map(|version| version.chunk), 0, PAGE as usize) {
                         match self.read_flash(lpa, 0, &mut scratch.page) {
-                            // One bad page must not stop cleaning: what the log has of it moves on to the fresh region.
+                            // One bad page must not stop cleaning: what the log has of it moves on to the
+                            // fresh region.
                             Err(Error::Media(_)) => {
                                 cleaned.unreadable = Some(lpa);
                                 scratch.versions.clear();
@@ -297,8 +302,9 @@ impl Core {
         }
     }
 
-    /// Takes a page's chunks that flash contains out of the index, except those that loads still need: where an open transaction's
-    /// older store lies below a merged one, the index must keep both, or the older would show.
+    /// Takes a page's chunks that flash contains out of the index, except those that loads still need: where
+    /// an open transaction's older store lies below a merged one, the index must keep both, or the older
+    /// would show.
     fn drop_merged(&self, index: &mut PageIndex, page: u16, merged_to: u64, versions: &mut Vec<Version>) {
         versions.clear();
         versions.extend(index.chunks(page).iter().map(|&chunk| self.version(chunk)));

@@ -1,9 +1,11 @@
 //! When each transaction was committed: a table that is read without a lock.
 //!
-//! Every store asks it for its own transaction and for those of the versions it meets, mostly of numbers that lie close together, since the host counts
-//! them up. So a number's slot is its remainder: the numbers in use at a time, mostly a window as long as the transaction log, have slots of their own, consecutive ones
-//! beside each other, and a host that gives each processor a run of numbers keeps processors out of each other's cache lines. A host may count as it likes:
-//! what finds its slot taken goes into a map behind a lock.
+//! Every store asks it for its own transaction and for those of the versions it meets, mostly of numbers that
+//! lie close together, since the host counts them up. So a number's slot is its remainder: the numbers in use
+//! at a time, mostly a window as long as the transaction log, have slots of their own, consecutive ones
+//! beside each other, and a host that gives each processor a run of numbers keeps processors out of each
+//! other's cache lines. A host may count as it likes: what finds its slot taken goes into a map behind a
+//! lock.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -17,8 +19,9 @@ const PART_SLOTS: usize = 1024;
 #[derive(Debug, Default)]
 struct Slot {
     number: AtomicU32,
-    /// Counts the changes, up before and after each: it is odd while one is under way. Whoever finds the same even count before and after reading has read one commit,
-    /// though the slot may have gone to another transaction and come back meanwhile.
+    /// Counts the changes, up before and after each: it is odd while one is under way. Whoever finds the same
+    /// even count before and after reading has read one commit, though the slot may have gone to another
+    /// transaction and come back meanwhile.
     changes: AtomicU32,
     at: AtomicU64,
 }
@@ -92,7 +95,8 @@ impl Slot {
     }
 }
 
-/// Commits by transaction number. Any task may note one or read; a number is noted, and forgotten, by one task at a time.
+/// Commits by transaction number. Any task may note one or read; a number is noted, and forgotten, by one
+/// task at a time.
 #[derive(Debug)]
 pub(crate) struct Commits {
     parts: Box<[OnceCell<Box<[Slot]>>]>,

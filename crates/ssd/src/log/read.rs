@@ -2,14 +2,14 @@
 
 use amphi_device::Result;
 
-use crate::core::Core;
 use crate::format::Mapping;
+use crate::log::Log;
 use crate::log::versions::cover;
 use crate::stats::Cause;
 
-impl Core {
-    /// Loads bytes of one page: flash, with the log's newer versions over it. Answers when those that had to come from flash have come, at
-    /// least `start`.
+impl Log {
+    /// Loads bytes of one page: flash, with the log's newer versions over it. Answers when those that had to
+    /// come from flash have come, at least `start`.
     ///
     /// # Errors
     /// The flash page cannot be read.

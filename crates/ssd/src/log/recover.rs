@@ -2,9 +2,9 @@
 
 use amphi_device::{RecoverReport, Result};
 
-use crate::core::Core;
-use crate::log::chunks::Chunk;
-use crate::log::skiplist::PageIndex;
+use crate::log::Log;
+use crate::overlay::Chunk;
+use crate::overlay::PageIndex;
 use crate::planted::{self, Bug};
 use crate::stats::{Cause, Counter};
 
@@ -15,9 +15,9 @@ struct Scan {
     uncommitted: u64,
 }
 
-impl Core {
-    /// Indexes what the log holds that flash does not: entries not voided by a later block write or trim, and not merged already.
-    /// With `drop_open`, entries of transactions that were not committed are left out.
+impl Log {
+    /// Indexes what the log holds that flash does not: entries not voided by a later block write or trim, and
+    /// not merged already. With `drop_open`, entries of transactions that were not committed are left out.
     fn replay(&self, drop_open: bool) -> Result<Scan> {
         let mut scan = Scan::default();
         for (number, partition) in self.partitions.iter().enumerate() {
@@ -65,8 +65,9 @@ impl Core {
         Ok(())
     }
 
-    /// `RECOVER()`. Until the regions are cleared nothing is lost by stopping, and each page's record says what it has already, so
-    /// an interrupted recovery is simply begun again. Of pages that flash cannot give any more, the log keeps what it has.
+    /// `RECOVER()`. Until the regions are cleared nothing is lost by stopping, and each page's record says
+    /// what it has already, so an interrupted recovery is simply begun again. Of pages that flash cannot give
+    /// any more, the log keeps what it has.
     ///
     /// # Errors
     /// A page cannot be written, or the log has no room to keep what it must; it is then left as it is.

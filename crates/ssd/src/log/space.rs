@@ -1,10 +1,13 @@
-//! The two log regions as storage: reserving room at the tail, writing entries, reading them, scanning them after a crash.
+//! The two log regions as storage: reserving room at the tail, writing entries, reading them, scanning them
+//! after a crash.
 //!
-//! Entries are written by several tasks at once, so a crash can leave a gap below the tail. Each entry's checksum is salted with its
-//! region's epoch: a scan skips gaps line by line and takes no stale entry, nor data that looks like one.
+//! Entries are written by several tasks at once, so a crash can leave a gap below the tail. Each entry's
+//! checksum is salted with its region's epoch: a scan skips gaps line by line and takes no stale entry, nor
+//! data that looks like one.
 //!
-//! Since gaps do no harm, each processor takes room at the tail for many stores at once: the tail lies on a line that all of them would
-//! otherwise pass around at each store. Which of two entries is newer their numbers say, not their places.
+//! Since gaps do no harm, each processor takes room at the tail for many stores at once: the tail lies on a
+//! line that all of them would otherwise pass around at each store. Which of two entries is newer their
+//! numbers say, not their places.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,9 +16,9 @@ use amphi_rt::cpu;
 use amphi_rt::sync::{Mutex, Padded};
 use zerocopy::IntoBytes;
 
-use crate::core::Core;
 use crate::dice::mix;
 use crate::format::{ENTRY_HEADER, EntryHeader, LINE, PAGE, control};
+use crate::log::Log;
 
 const REGION_BIT: u32 = 1 << 31;
 /// How far ahead of the tail the host's disk is asked for room.
@@ -52,7 +55,8 @@ pub(crate) struct LogSpace {
     pieces: Box<[Padded<AtomicU64>]>,
 }
 
-/// What each store asks of the words in device memory, which lie beside the clock: on a line that changes only with them.
+/// What each store asks of the words in device memory, which lie beside the clock: on a line that changes
+/// only with them.
 #[derive(Debug, Default)]
 struct Phase {
     active: AtomicU64,
@@ -92,17 +96,18 @@ impl Default for LogSpace {
     }
 }
 
-impl Core {
+impl Log {
     /// The region that takes appends.
     pub(crate) fn active_region(&self) -> usize {
-        self.log.phase.active.load(Ordering::Acquire) as usize
+        self.space.phase.active.load(Ordering::Acquire) as usize
     }
 
-    /// Lets the other region take appends from now on. Who has found the old one active under a partition's lock may still append to it until he lets go.
+    /// Lets the other region take appends from now on. Who has found the old one active under a partition's
+    /// lock may still append to it until he lets go.
     pub(crate) fn switch_region(&self) {
         let to = 1 - self.active_region() as u64;
         self.image.word(control!(active)).store(to, Ordering::Release);
-        self.log.phase.active.store(to, Ordering::Release);
+        self.space.phase.active.store(to, Ordering::Release);
     }
 
     /// Bytes in use in a region.
@@ -111,17 +116,18 @@ impl Core {
     }
 
     fn salt(&self, region: usize) -> u64 {
-        self.log.phase.salts[region].load(Ordering::Acquire)
+        self.space.phase.salts[region].load(Ordering::Acquire)
     }
 
     /// Notes a region's epoch, which has changed.
     fn note_epoch(&self, region: usize) {
         let epoch = self.image.word(control!(epoch[region])).load(Ordering::Acquire);
         let salt = mix(self.image_id ^ mix(epoch.wrapping_mul(2) ^ region as u64));
-        self.log.phase.salts[region].store(salt, Ordering::Release);
+        self.space.phase.salts[region].store(salt, Ordering::Release);
     }
 
-    /// As [`reserve`](Self::reserve), from what this processor has taken before, if it can be. The region is the active one, and the caller holds a partition.
+    /// As [`reserve`](Self::reserve), from what this processor has taken before, if it can be. The region is
+    /// the active one, and the caller holds a partition.
     ///
     /// # Errors
     /// As there.
@@ -130,7 +136,7 @@ impl Core {
         if u64::from(lines) > IN_PIECE_LINES {
             return self.reserve(region, bytes, limit);
         }
-        let mine = &self.log.pieces[cpu::current() % self.log.pieces.len()];
+        let mine = &self.space.pieces[cpu::current() % self.space.pieces.len()];
         let mut word = mine.load(Ordering::Relaxed);
         loop {
             let piece = Piece::of(word);
@@ -155,7 +161,8 @@ impl Core {
         Ok(Some(at))
     }
 
-    /// Takes `bytes` at the tail of a region, none of them beyond `limit`. Answers where they start, or nothing if they do not fit.
+    /// Takes `bytes` at the tail of a region, none of them beyond `limit`. Answers where they start, or
+    /// nothing if they do not fit.
     ///
     /// # Errors
     /// The host's disk is full.
@@ -167,7 +174,7 @@ impl Core {
             if end > limit {
                 return Ok(None);
             }
-            if end > self.log.room[region].load(Ordering::Acquire) {
+            if end > self.space.room[region].load(Ordering::Acquire) {
                 self.extend(region, end)?;
             }
             match tail.compare_exchange_weak(at, end, Ordering::AcqRel, Ordering::Relaxed) {
@@ -178,8 +185,8 @@ impl Core {
     }
 
     fn extend(&self, region: usize, to: u64) -> Result<()> {
-        let _extending = self.log.extending.lock();
-        let room = &self.log.room[region];
+        let _extending = self.space.extending.lock();
+        let room = &self.space.room[region];
         let from = room.load(Ordering::Relaxed);
         if to <= from {
             return Ok(());
@@ -210,7 +217,8 @@ impl Core {
         self.image.read(at + from as u64, into);
     }
 
-    /// Copies an entry to the active region, number and all. Answers its new place, or nothing if there is no room.
+    /// Copies an entry to the active region, number and all. Answers its new place, or nothing if there is no
+    /// room.
     ///
     /// # Errors
     /// The host's disk is full, or power was lost.
@@ -227,7 +235,8 @@ impl Core {
         Ok(Some(place(region, at)))
     }
 
-    /// Calls `found` with every whole entry of a region, oldest first. Bytes that are no entry of this device are skipped.
+    /// Calls `found` with every whole entry of a region, oldest first. Bytes that are no entry of this device
+    /// are skipped.
     ///
     /// # Errors
     /// What `found` answers.
@@ -273,15 +282,17 @@ impl Core {
         // An unflushed write that is reverted uncovers log entries: they must be there.
         self.flush_cache();
         self.image.word(control!(tail[region])).store(0, Ordering::Release);
-        // What is left of pieces is behind the tail now. Nobody has begun a store there since the last of it was cleaned.
-        self.log.pieces.iter().for_each(|piece| piece.store(0, Ordering::Release));
+        // What is left of pieces is behind the tail now. Nobody has begun a store there since the last of it
+        // was cleaned.
+        self.space.pieces.iter().for_each(|piece| piece.store(0, Ordering::Release));
         self.power.step()?;
         self.image.word(control!(epoch[region])).fetch_add(1, Ordering::AcqRel);
         self.note_epoch(region);
         Ok(())
     }
 
-    /// At power-up, before anything else asks for the regions: one emptied without having got its new epoch gets it now.
+    /// At power-up, before anything else asks for the regions: one emptied without having got its new epoch
+    /// gets it now.
     ///
     /// # Errors
     /// A tail lies outside its region.
@@ -304,7 +315,7 @@ impl Core {
             self.note_epoch(region);
         }
         let active = self.image.word(control!(active)).load(Ordering::Relaxed) & 1;
-        self.log.phase.active.store(active, Ordering::Release);
+        self.space.phase.active.store(active, Ordering::Release);
         Ok(())
     }
 }

@@ -1,10 +1,12 @@
 //! The transaction log: the order of commits (ByteFS §4.3).
 //!
-//! A circular array of 4 B transaction numbers in protected device memory, with beside each the commit's number on the sequence clock,
-//! which orders it against stores without transaction. Writing the transaction's number is the commit.
+//! A circular array of 4 B transaction numbers in protected device memory, with beside each the commit's
+//! number on the sequence clock, which orders it against stores without transaction. Writing the
+//! transaction's number is the commit.
 //!
-//! Each processor takes up to 16 slots at a time, whose numbers are a cache line, and commits there without asking the others for more than a number of
-//! the clock. So commits do not lie in their order, and slots that were taken but not used hold 0.
+//! Each processor takes up to 16 slots at a time, whose numbers are a cache line, and commits there without
+//! asking the others for more than a number of the clock. So commits do not lie in their order, and slots
+//! that were taken but not used hold 0.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,8 +15,8 @@ use amphi_rt::cpu;
 use amphi_rt::sync::{Mutex, Padded};
 use zerocopy::little_endian::U32;
 
-use crate::core::Core;
 use crate::format::control;
+use crate::log::Log;
 use crate::log::commits::Commits;
 use crate::planted::{self, Bug};
 
@@ -87,7 +89,7 @@ impl TxLog {
     }
 }
 
-impl Core {
+impl Log {
     /// Slots of the transaction log in use.
     pub(crate) fn txlog_used(&self) -> u64 {
         self.txlog.ends.lock().used()
@@ -105,7 +107,8 @@ impl Core {
         (tx.get(), self.image.word(self.layout.txlog_clock + slot * 8).load(Ordering::Relaxed))
     }
 
-    /// Records a commit. Answers how many slots the log had in use when this processor last took some; none if there was no room.
+    /// Records a commit. Answers how many slots the log had in use when this processor last took some; none
+    /// if there was no room.
     ///
     /// # Errors
     /// The transaction is in the log already; or power was lost.
@@ -162,18 +165,21 @@ impl Core {
     /// A number of the sequence clock such that every commit numbered at or below it is visible.
     pub(crate) fn horizon(&self) -> u64 {
         let now = self.tick();
-        // Whoever numbers a commit notes the clock before: one with a number below ours has noted it by now, or is done.
+        // Whoever numbers a commit notes the clock before: one with a number below ours has noted it by now,
+        // or is done.
         let since = self.txlog.runs.iter().map(|committing| committing.since.load(Ordering::SeqCst));
         since.fold(now, |horizon, since| horizon.min(since.saturating_sub(1)))
     }
 
-    /// Forgets commits numbered at or below `upto`, to which no log entry refers any more: all but those behind a later one.
+    /// Forgets commits numbered at or below `upto`, to which no log entry refers any more: all but those
+    /// behind a later one.
     ///
     /// # Errors
     /// Power was lost.
     pub(crate) fn trim_txlog(&self, upto: u64) -> Result<()> {
         let limit = self.txlog.ends.lock().tail;
-        // Nobody commits below the limit from here on: what is left of slots taken before is given up with them.
+        // Nobody commits below the limit from here on: what is left of slots taken before is given up with
+        // them.
         for committing in &self.txlog.runs {
             let mut run = committing.run.lock();
             run.next = run.end;

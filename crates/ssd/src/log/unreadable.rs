@@ -1,24 +1,27 @@
 //! What the log holds of a page whose flash cannot be read.
 //!
-//! Such a page cannot be merged: its bytes in the log are all that is left of it until the host writes the whole page, so they move from region to region with
-//! each cleaning. What is committed of them moves as stores without a transaction, each numbered like the commit. With their transactions one bad page would keep
-//! commits in the transaction log for ever, until it is full, and RECOVER, after which the host begins its numbers again, could not forget them.
+//! Such a page cannot be merged: its bytes in the log are all that is left of it until the host writes the
+//! whole page, so they move from region to region with each cleaning. What is committed of them moves as
+//! stores without a transaction, each numbered like the commit. With their transactions one bad page would
+//! keep commits in the transaction log for ever, until it is full, and RECOVER, after which the host begins
+//! its numbers again, could not forget them.
 
 use amphi_device::{Error, Lpa, Result};
 use zerocopy::little_endian::{U16, U32, U64};
 
-use crate::core::Core;
 use crate::format::{EntryHeader, PAGE};
-use crate::log::chunks::Chunk;
+use crate::log::Log;
 use crate::log::clean::Scratch;
-use crate::log::skiplist::PageIndex;
 use crate::log::space::place;
 use crate::log::versions::Version;
+use crate::overlay::Chunk;
+use crate::overlay::PageIndex;
 use crate::stats::Cause;
 
-impl Core {
-    /// Copies what lasts of a page to the active region, the newest version of each byte, and has the index refer to that. Answers how many entries it made, or
-    /// nothing if there is no room, and then nothing was changed.
+impl Log {
+    /// Copies what lasts of a page to the active region, the newest version of each byte, and has the index
+    /// refer to that. Answers how many entries it made, or nothing if there is no room, and then nothing was
+    /// changed.
     ///
     /// # Errors
     /// The host's disk is full, or power was lost.
@@ -66,7 +69,8 @@ impl Core {
         Ok(Some(runs.len() as u64))
     }
 
-    /// Ends a RECOVER that has merged all it could and found page `lpa` unreadable: the log keeps what it has of such pages and nothing else.
+    /// Ends a RECOVER that has merged all it could and found page `lpa` unreadable: the log keeps what it has
+    /// of such pages and nothing else.
     ///
     /// # Errors
     /// [`Error::Media`] if they do not fit into one region; the log is then kept. Power was lost.

@@ -1,12 +1,13 @@
 //! Which of several versions of a byte counts.
 //!
-//! A store takes effect when it is stored; a store of a transaction takes effect *again* when the transaction commits. The version with
-//! the latest effect is the newest. So loads see a store at once, and flash receives committed stores in commit order, with one rule
-//! for both. Times are numbers of the sequence clock.
+//! A store takes effect when it is stored; a store of a transaction takes effect *again* when the transaction
+//! commits. The version with the latest effect is the newest. So loads see a store at once, and flash
+//! receives committed stores in commit order, with one rule for both. Times are numbers of the sequence
+//! clock.
 
-use crate::core::Core;
-use crate::log::chunks::Chunk;
-use crate::log::skiplist::PageIndex;
+use crate::log::Log;
+use crate::overlay::Chunk;
+use crate::overlay::PageIndex;
 use crate::planted::{self, Bug};
 
 /// A chunk and when it took effect.
@@ -33,7 +34,7 @@ const ON_STACK: usize = 24;
 /// Versions that an insertion compares without touching the heap.
 const FEW: usize = 6;
 
-impl Core {
+impl Log {
     /// When a chunk took effect.
     pub(crate) fn version(&self, chunk: Chunk) -> Version {
         let header = self.entry(chunk.place);
@@ -113,8 +114,9 @@ impl Core {
         }
     }
 
-    /// Puts a new chunk of transaction `tx` (0: none) in the place of one of the same bytes that is replaced for good, by the rule of
-    /// [`prune`](Self::prune): by the new one, or by a third. Answers whether there was such a chunk.
+    /// Puts a new chunk of transaction `tx` (0: none) in the place of one of the same bytes that is replaced
+    /// for good, by the rule of [`prune`](Self::prune): by the new one, or by a third. Answers whether there
+    /// was such a chunk.
     pub(crate) fn supersede(&self, index: &mut PageIndex, page: u16, new: Chunk, tx: u32) -> bool {
         let mut newest: Option<(Version, &mut Chunk)> = None;
         for chunk in index.same_bytes(page, new) {
@@ -144,12 +146,14 @@ impl Core {
 
     /// Drops from the index what the new chunk, or another, has replaced for good.
     ///
-    /// A version is replaced if one later in effect covers it that a crash keeps as well as it; or a later store of its own transaction does.
+    /// A version is replaced if one later in effect covers it that a crash keeps as well as it; or a later
+    /// store of its own transaction does.
     pub(crate) fn prune(&self, index: &mut PageIndex, page: u16, new: Chunk) {
         let (start, end) = (usize::from(new.offset), new.end());
         let near = index.chunks_near(page, start, end);
         let meeting = near.iter().filter(|chunk| chunk.meets(start, end));
-        // A page seldom has more than a few versions of one place: they are looked at without touching the heap.
+        // A page seldom has more than a few versions of one place: they are looked at without touching the
+        // heap.
         let blank = Version { effect: 0, seq: 0, tx: 0, lasting: false, chunk: new };
         let mut stack = [blank; FEW];
         let mut heap = Vec::new();

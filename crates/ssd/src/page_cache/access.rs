@@ -4,23 +4,24 @@ use std::sync::atomic::Ordering;
 
 use amphi_device::{PAGE_BYTES, Result};
 
-use crate::core::{Core, Partition};
 use crate::format::{CacheRecord, Mapping, PAGE};
+use crate::media::Partition;
 use crate::page_cache::PageCache;
 use crate::page_cache::frames::State;
-use crate::personality::Store;
 use crate::stats::{Cause, Counter, Path};
+use crate::store::Store;
 
-impl Core {
-    /// Brings a page into the cache and answers its frame's number, with the page's partition locked for writing by `then`.
+impl PageCache {
+    /// Brings a page into the cache and answers its frame's number, with the page's partition locked for
+    /// writing by `then`.
     ///
-    /// With `whole`, the caller replaces all of the page, and flash is not read. With `booked`, a command has booked the flash's time.
+    /// With `whole`, the caller replaces all of the page, and flash is not read. With `booked`, a command has
+    /// booked the flash's time.
     ///
     /// # Errors
     /// The flash page cannot be read, no frame can be emptied, or power was lost.
     pub(crate) fn with_cached<T>(
         &self,
-        cache: &PageCache,
         lpa: u64,
         (whole, booked): (bool, bool),
         then: impl FnOnce(&Partition, u32) -> Result<T>,
@@ -29,9 +30,9 @@ impl Core {
         let mut hand = None;
         let outcome = loop {
             let index = partition.index.write();
-            if let Some(frame) = cache.find(lpa) {
-                cache.touch(frame);
-                let ready_at = cache.frame(frame).ready_at();
+            if let Some(frame) = self.frames.find(lpa) {
+                self.frames.touch(frame);
+                let ready_at = self.frames.frame(frame).ready_at();
                 if hand.is_none() {
                     self.count().add(Counter::CacheHits, 1);
                 }
@@ -39,14 +40,14 @@ impl Core {
             }
             let Some((frame, mut ready_at)) = hand.take() else {
                 drop(index);
-                hand = Some(self.take_frame(cache)?);
+                hand = Some(self.take_frame()?);
                 continue;
             };
             self.count().add(Counter::CacheMisses, 1);
             let mut page = [0; PAGE_BYTES];
             if !whole {
                 if let Err(cause) = self.read_flash(lpa, 0, &mut page) {
-                    cache.give(frame);
+                    self.frames.give(frame);
                     break Err(cause);
                 }
                 if let Mapping::At(at) = self.mapping(lpa) {
@@ -58,36 +59,37 @@ impl Core {
                 }
                 self.image.write(self.layout.cache_frame(frame), &page);
             }
-            cache.attach(frame, lpa, ready_at);
+            self.frames.attach(frame, lpa, ready_at);
             break then(partition, frame).map(|answer| (answer, ready_at));
         };
         if let Some((frame, _)) = hand {
             // Another task brought the page in meanwhile.
-            cache.give(frame);
+            self.frames.give(frame);
         }
         outcome
     }
 
-    /// Makes a frame's record say that it holds the newest contents of its page. Called with the partition's write lock held.
+    /// Makes a frame's record say that it holds the newest contents of its page. Called with the partition's
+    /// write lock held.
     ///
     /// # Errors
     /// Power was lost.
-    pub(crate) fn make_dirty(&self, cache: &PageCache, frame: u32, lpa: u64) -> Result<()> {
+    pub(crate) fn make_dirty(&self, frame: u32, lpa: u64) -> Result<()> {
         self.power.step()?;
-        cache.frame(frame).changed();
-        if cache.frame(frame).state() != State::Dirty {
-            self.record(cache, frame, lpa);
+        self.frames.frame(frame).changed();
+        if self.frames.frame(frame).state() != State::Dirty {
+            self.record(frame, lpa);
         }
         Ok(())
     }
 
-    fn record(&self, cache: &PageCache, frame: u32, lpa: u64) {
+    fn record(&self, frame: u32, lpa: u64) {
         let record = self.layout.cache_record(frame);
         self.image.word(record + CacheRecord::SEQ).store(self.tick(), Ordering::Release);
         self.image.word(record + CacheRecord::HOLDS).store(CacheRecord::holds(lpa), Ordering::Release);
-        cache.set_state(frame, State::Dirty);
-        if cache.dirty() > cache.dirty_limit {
-            self.ring_background();
+        self.frames.set_state(frame, State::Dirty);
+        if self.frames.dirty() > self.frames.dirty_limit {
+            self.ring();
         }
     }
 
@@ -101,10 +103,10 @@ impl Core {
     ///
     /// # Errors
     /// As for [`with_cached`](Self::with_cached).
-    pub(crate) fn store_cached(&self, cache: &PageCache, store: &Store<'_>) -> Result<u64> {
+    pub(crate) fn store_cached(&self, store: &Store<'_>) -> Result<u64> {
         let whole = store.data.len() as u64 == PAGE;
-        let ((), ready_at) = self.with_cached(cache, store.lpa(), (whole, false), |_, frame| {
-            self.make_dirty(cache, frame, store.lpa())?;
+        let ((), ready_at) = self.with_cached(store.lpa(), (whole, false), |_, frame| {
+            self.make_dirty(frame, store.lpa())?;
             self.image.store_words(self.layout.cache_frame(frame) + store.offset() as u64, store.data);
             Ok(())
         })?;
@@ -116,56 +118,50 @@ impl Core {
     ///
     /// # Errors
     /// As for [`with_cached`](Self::with_cached).
-    pub(crate) fn load_cached(
-        &self,
-        cache: &PageCache,
-        lpa: u64,
-        offset: usize,
-        into: &mut [u8],
-        booked: bool,
-    ) -> Result<u64> {
+    pub(crate) fn load_cached(&self, lpa: u64, offset: usize, into: &mut [u8], booked: bool) -> Result<u64> {
         {
             let (partition, _) = self.partition(lpa);
             let _index = partition.index.read();
-            if let Some(frame) = cache.find(lpa) {
-                cache.touch(frame);
+            if let Some(frame) = self.frames.find(lpa) {
+                self.frames.touch(frame);
                 self.count().add(Counter::CacheHits, 1);
                 self.image.read(self.layout.cache_frame(frame) + offset as u64, into);
-                return Ok(cache.frame(frame).ready_at());
+                return Ok(self.frames.frame(frame).ready_at());
             }
         }
-        let ((), ready_at) = self.with_cached(cache, lpa, (false, booked), |_, frame| {
+        let ((), ready_at) = self.with_cached(lpa, (false, booked), |_, frame| {
             self.image.read(self.layout.cache_frame(frame) + offset as u64, into);
             Ok(())
         })?;
         Ok(ready_at)
     }
 
-    /// Writes a whole page for the host: into an empty frame, which then takes the place of the page's old one, so that it is never torn.
-    /// Answers when a frame was there.
+    /// Writes a whole page for the host: into an empty frame, which then takes the place of the page's old
+    /// one, so that it is never torn. Answers when a frame was there.
     ///
     /// # Errors
     /// No frame can be emptied, or power was lost; the old contents stay.
-    pub(crate) fn write_page_cached(&self, cache: &PageCache, lpa: u64, data: &[u8]) -> Result<u64> {
-        let (frame, ready_at) = self.take_frame(cache)?;
+    pub(crate) fn write_page_cached(&self, lpa: u64, data: &[u8]) -> Result<u64> {
+        let (frame, ready_at) = self.take_frame()?;
         if let Err(lost) = self.power.step() {
-            cache.give(frame);
+            self.frames.give(frame);
             return Err(lost);
         }
         self.image.write(self.layout.cache_frame(frame), data);
         let (partition, _) = self.partition(lpa);
         let _index = partition.index.write();
-        let old = cache.find(lpa);
+        let old = self.frames.find(lpa);
         if let Some(old) = old {
-            cache.detach(old);
+            self.frames.detach(old);
         }
-        cache.attach(frame, lpa, 0);
-        self.record(cache, frame, lpa);
+        self.frames.attach(frame, lpa, 0);
+        self.record(frame, lpa);
         if let Some(old) = old {
-            // Both claim the page now. If it ends here, the newer one has it at power-up; nobody may fill the older one before.
+            // Both claim the page now. If it ends here, the newer one has it at power-up; nobody may fill the
+            // older one before.
             self.power.step()?;
             self.clear_record(old);
-            cache.give(old);
+            self.frames.give(old);
         }
         Ok(ready_at)
     }
@@ -174,10 +170,10 @@ impl Core {
     ///
     /// # Errors
     /// The flash page cannot be read.
-    pub(crate) fn peek_cached(&self, cache: &PageCache, lpa: u64, into: &mut [u8]) -> Result<()> {
+    pub(crate) fn peek_cached(&self, lpa: u64, into: &mut [u8]) -> Result<()> {
         let (partition, _) = self.partition(lpa);
         let _index = partition.index.read();
-        match cache.find(lpa) {
+        match self.frames.find(lpa) {
             Some(frame) => self.image.read(self.layout.cache_frame(frame), into),
             None => self.read_flash(lpa, 0, into)?,
         }
@@ -188,20 +184,20 @@ impl Core {
     ///
     /// # Errors
     /// Power was lost.
-    pub(crate) fn drop_cached(&self, cache: &PageCache, lpa: u64) -> Result<()> {
-        if let Some(frame) = cache.find(lpa) {
+    pub(crate) fn drop_cached(&self, lpa: u64) -> Result<()> {
+        if let Some(frame) = self.frames.find(lpa) {
             self.power.step()?;
             self.clear_record(frame);
-            cache.detach(frame);
-            cache.give(frame);
+            self.frames.detach(frame);
+            self.frames.give(frame);
         }
         Ok(())
     }
 
     /// After a loss: puts what had arrived of a write into its page. Answers whether that could be done.
-    pub(crate) fn store_cached_at_loss(&self, cache: &PageCache, store: &Store<'_>) -> bool {
+    pub(crate) fn store_cached_at_loss(&self, store: &Store<'_>) -> bool {
         self.power.run_firmware(true);
-        let outcome = self.store_cached(cache, store);
+        let outcome = self.store_cached(store);
         self.power.run_firmware(false);
         outcome.is_ok()
     }

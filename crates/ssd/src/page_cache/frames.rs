@@ -1,7 +1,8 @@
 //! The cache's frames: which page each holds, which are dirty, and which was used longest ago.
 //!
-//! Frames are found by one array read under the page's partition lock. Order of use is a stamp on each frame; the oldest ones are gathered by one
-//! scan for many evictions, and a frame used since then is passed over, so that the order is that of a list without a list's lock.
+//! Frames are found by one array read under the page's partition lock. Order of use is a stamp on each frame;
+//! the oldest ones are gathered by one scan for many evictions, and a frame used since then is passed over,
+//! so that the order is that of a list without a list's lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -68,7 +69,7 @@ impl Frame {
 
 /// The cache as the controller sees it.
 #[derive(Debug)]
-pub(crate) struct PageCache {
+pub(crate) struct Frames {
     frames: Box<[Frame]>,
     /// Per partition, the frame of each of its pages, plus one.
     places: Box<[OnceCell<Box<[AtomicU32]>>]>,
@@ -85,7 +86,7 @@ pub(crate) struct PageCache {
     pub(crate) extending: Mutex<()>,
 }
 
-impl PageCache {
+impl Frames {
     /// An empty cache.
     pub(crate) fn new(layout: &Layout, write_back_at_percent: u64) -> Self {
         let frames = layout.cache_frames;
@@ -109,7 +110,7 @@ impl PageCache {
     }
 
     /// How many frames there are.
-    pub(crate) fn frames(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.frames.len() as u64
     }
 
@@ -135,7 +136,8 @@ impl PageCache {
         &places[(lpa % self.partition_pages) as usize]
     }
 
-    /// Makes a frame in hand that of a page, clean, its page there at `ready_at`. Called with the partition's write lock held.
+    /// Makes a frame in hand that of a page, clean, its page there at `ready_at`. Called with the partition's
+    /// write lock held.
     pub(crate) fn attach(&self, frame: u32, lpa: u64, ready_at: u64) {
         let it = self.frame(frame);
         it.lpa.store(lpa as u32, Ordering::Release);

@@ -4,19 +4,18 @@ use std::sync::atomic::Ordering;
 
 use amphi_device::{Error, Result};
 
-use crate::core::Core;
 use crate::format::{CacheRecord, PAGE};
 use crate::page_cache::PageCache;
 use crate::page_cache::frames::State;
 use crate::planted::{self, Bug};
 
-impl Core {
-    /// Reads the frames' records. Two frames may claim one page if the firmware died while one took the other's place: the newer one holds it.
-    /// A page trimmed after its frame became dirty is trimmed.
+impl PageCache {
+    /// Reads the frames' records. Two frames may claim one page if the firmware died while one took the
+    /// other's place: the newer one holds it. A page trimmed after its frame became dirty is trimmed.
     ///
     /// # Errors
     /// A record that no device writes.
-    pub(crate) fn load_cache(&self, cache: &PageCache) -> Result<()> {
+    pub(crate) fn load_cache(&self) -> Result<()> {
         for frame in 0..self.layout.cache_frames as u32 {
             let record = self.layout.cache_record(frame);
             let holds = self.image.word(record + CacheRecord::HOLDS).load(Ordering::Acquire);
@@ -29,7 +28,7 @@ impl Core {
                 .ok_or_else(|| {
                     Error::Image(format!("cache frame {frame} claims to hold {holds:#x} since {seq}"))
                 })?;
-            let old = cache.find(lpa);
+            let old = self.frames.find(lpa);
             let old_seq = old.map(|old| {
                 self.image.word(self.layout.cache_record(old) + CacheRecord::SEQ).load(Ordering::Relaxed)
             });
@@ -39,18 +38,20 @@ impl Core {
             }
             if let Some(old) = old {
                 self.clear_record(old);
-                cache.detach(old);
+                self.frames.detach(old);
             }
-            cache.attach(frame, lpa, 0);
-            cache.set_state(frame, State::Dirty);
+            self.frames.attach(frame, lpa, 0);
+            self.frames.set_state(frame, State::Dirty);
         }
-        cache.gather_empty();
+        self.frames.gather_empty();
         Ok(())
     }
 
-    /// What of the image the cache takes, as address and length: the frames that hold what flash does not, with their records.
-    pub(crate) fn cache_in_use(&self, cache: &PageCache) -> Vec<(u64, u64)> {
-        let dirty = (0..cache.frames() as u32).filter(|&frame| cache.frame(frame).state() == State::Dirty);
+    /// What of the image the cache takes, as address and length: the frames that hold what flash does not,
+    /// with their records.
+    pub(crate) fn in_image(&self) -> Vec<(u64, u64)> {
+        let dirty =
+            (0..self.frames.len() as u32).filter(|&frame| self.frames.frame(frame).state() == State::Dirty);
         dirty
             .flat_map(|frame| {
                 let record = (self.layout.cache_record(frame), size_of::<CacheRecord>() as u64);

@@ -1,10 +1,10 @@
-//! Emptying frames: the one used longest ago when a page needs room, and dirty ones in the background before that.
+//! Emptying frames: the one used longest ago when a page needs room, and dirty ones in the background before
+//! that.
 
 use std::sync::atomic::Ordering;
 
 use amphi_device::{PAGE_BYTES, Result};
 
-use crate::core::Core;
 use crate::flash::Stream;
 use crate::format::{Oob, PAGE};
 use crate::page_cache::PageCache;
@@ -16,23 +16,24 @@ const ROOM_STEP: u64 = 1024;
 /// Frames that were used again while being emptied, one after the other, before a task lets others go first.
 const TRIES: u64 = 64;
 
-impl Core {
-    /// Takes an empty frame, evicting the page used longest ago if there is none. Answers it and when it is empty.
+impl PageCache {
+    /// Takes an empty frame, evicting the page used longest ago if there is none. Answers it and when it is
+    /// empty.
     ///
     /// # Errors
     /// A dirty page cannot be written to flash, the host's disk is full, or power was lost.
-    pub(crate) fn take_frame(&self, cache: &PageCache) -> Result<(u32, u64)> {
+    pub(crate) fn take_frame(&self) -> Result<(u32, u64)> {
         let mut tries = 0;
         loop {
-            if let Some(frame) = cache.take() {
-                if let Err(cause) = self.room_for_frame(cache, frame) {
-                    cache.give(frame);
+            if let Some(frame) = self.frames.take() {
+                if let Err(cause) = self.room_for_frame(frame) {
+                    self.frames.give(frame);
                     return Err(cause);
                 }
                 return Ok((frame, 0));
             }
-            if let Some(frame) = cache.oldest()
-                && let Some(empty_at) = self.evict(cache, frame)?
+            if let Some(frame) = self.frames.oldest()
+                && let Some(empty_at) = self.evict(frame)?
             {
                 return Ok((frame, empty_at));
             }
@@ -48,64 +49,64 @@ impl Core {
     ///
     /// # Errors
     /// As for [`take_frame`](Self::take_frame).
-    pub(crate) fn make_room(&self, cache: &PageCache, pages: u64) -> Result<u64> {
+    pub(crate) fn make_room(&self, pages: u64) -> Result<u64> {
         let mut ready_at = 0;
-        let wanted = pages.min(cache.frames() / 4);
-        while cache.empty() < wanted {
-            let Some(frame) = cache.oldest() else { break };
-            if let Some(empty_at) = self.evict(cache, frame)? {
-                cache.give(frame);
+        let wanted = pages.min(self.frames.len() / 4);
+        while self.frames.empty() < wanted {
+            let Some(frame) = self.frames.oldest() else { break };
+            if let Some(empty_at) = self.evict(frame)? {
+                self.frames.give(frame);
                 ready_at = ready_at.max(empty_at);
             }
         }
         Ok(ready_at)
     }
 
-    fn room_for_frame(&self, cache: &PageCache, frame: u32) -> Result<()> {
+    fn room_for_frame(&self, frame: u32) -> Result<()> {
         let needed = u64::from(frame) + 1;
-        if needed <= cache.room.load(Ordering::Acquire) {
+        if needed <= self.frames.room.load(Ordering::Acquire) {
             return Ok(());
         }
-        let _extending = cache.extending.lock();
-        let from = cache.room.load(Ordering::Relaxed);
+        let _extending = self.frames.extending.lock();
+        let from = self.frames.room.load(Ordering::Relaxed);
         if needed > from {
-            let to = (needed + ROOM_STEP).min(cache.frames());
+            let to = (needed + ROOM_STEP).min(self.frames.len());
             self.image.allocate(self.layout.cache_frame(from as u32), (to - from) * PAGE)?;
-            cache.room.store(to, Ordering::Release);
+            self.frames.room.store(to, Ordering::Release);
         }
         Ok(())
     }
 
     /// Empties a frame and takes it. Answers when it is empty, or nothing if the page was used meanwhile.
-    fn evict(&self, cache: &PageCache, frame: u32) -> Result<Option<u64>> {
-        let it = cache.frame(frame);
+    fn evict(&self, frame: u32) -> Result<Option<u64>> {
+        let it = self.frames.frame(frame);
         let lpa = it.lpa();
         let mut empty_at = 0;
         if it.state() == State::Dirty {
-            match self.write_back(cache, frame, lpa)? {
+            match self.write_back(frame, lpa)? {
                 Some(admitted) => empty_at = admitted,
                 None => return Ok(None),
             }
         }
         let (partition, _) = self.partition(lpa);
         let _index = partition.index.write();
-        if cache.find(lpa) != Some(frame) || it.state() != State::Clean {
+        if self.frames.find(lpa) != Some(frame) || it.state() != State::Clean {
             return Ok(None);
         }
-        cache.detach(frame);
+        self.frames.detach(frame);
         self.count().add(Counter::CacheEvictions, 1);
         Ok(Some(empty_at))
     }
 
-    /// Writes a dirty frame's page to flash. Answers when the flash's write buffer has admitted it, or nothing if the page was stored to or
-    /// dropped meanwhile.
+    /// Writes a dirty frame's page to flash. Answers when the flash's write buffer has admitted it, or
+    /// nothing if the page was stored to or dropped meanwhile.
     ///
     /// # Errors
     /// Flash has no room, or power was lost; the frame stays dirty.
-    fn write_back(&self, cache: &PageCache, frame: u32, lpa: u64) -> Result<Option<u64>> {
+    fn write_back(&self, frame: u32, lpa: u64) -> Result<Option<u64>> {
         let (partition, _) = self.partition(lpa);
-        let it = cache.frame(frame);
-        let is_dirty = || cache.find(lpa) == Some(frame) && it.state() == State::Dirty;
+        let it = self.frames.frame(frame);
+        let is_dirty = || self.frames.find(lpa) == Some(frame) && it.state() == State::Dirty;
         let mut data = [0; PAGE_BYTES];
         let changes = {
             let _index = partition.index.read();
@@ -128,7 +129,7 @@ impl Core {
         self.publish(lpa, page, &Oob::new(lpa as u32, marks.written_at, self.tick()))?;
         self.power.step()?;
         self.clear_record(frame);
-        cache.set_state(frame, State::Clean);
+        self.frames.set_state(frame, State::Clean);
         self.count().add(Counter::CacheWriteBacks, 1);
         Ok(Some(admitted))
     }
@@ -137,14 +138,15 @@ impl Core {
     ///
     /// # Errors
     /// As for the pages.
-    pub(crate) fn write_back_some(&self, cache: &PageCache) -> Result<()> {
-        let target = cache.dirty_limit - cache.dirty_limit / 8;
-        let excess = cache.dirty().saturating_sub(target) as usize;
-        // As many pages as there are dies keep all of them busy; then the writer waits for the flash to catch up.
+    pub(crate) fn write_back_some(&self) -> Result<()> {
+        let target = self.frames.dirty_limit - self.frames.dirty_limit / 8;
+        let excess = self.frames.dirty().saturating_sub(target) as usize;
+        // As many pages as there are dies keep all of them busy; then the writer waits for the flash to catch
+        // up.
         let dies = (self.profile.flash.channels * self.profile.flash.ways) as usize;
         let mut admitted = 0;
-        for (count, (_, frame)) in cache.oldest_dirty(excess).into_iter().enumerate() {
-            if let Some(at) = self.write_back(cache, frame, cache.frame(frame).lpa())? {
+        for (count, (_, frame)) in self.frames.oldest_dirty(excess).into_iter().enumerate() {
+            if let Some(at) = self.write_back(frame, self.frames.frame(frame).lpa())? {
                 admitted = admitted.max(at);
             }
             if (count + 1) % dies == 0 {

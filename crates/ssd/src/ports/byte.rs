@@ -53,7 +53,7 @@ impl BytePort for Ssd {
             return Ok(());
         }
         if tx.is_some() {
-            core.check_log()?;
+            core.log()?;
         }
         let offset = (at % PAGE) as usize;
         if offset + data.len() > PAGE_BYTES {
@@ -81,7 +81,8 @@ impl BytePort for Ssd {
         let lines = core.post_staged();
         core.timing.wait(core.timing.post_lines(lines));
         if core.contract.byte_durability == ByteDurability::Fence {
-            // Global persistent flush: the fence itself waits for the device, and has nobody to tell of a failure.
+            // Global persistent flush: the fence itself waits for the device, and has nobody to tell of a
+            // failure.
             if let Err(cause) = drain(core, Command::Fence) {
                 core.keep_failure(cause);
             }
@@ -103,7 +104,7 @@ impl BytePort for Ssd {
 impl PageView for Ssd {
     fn check_page_view(&self) -> Result<()> {
         match self.core().personality {
-            Personality::Log | Personality::PageCache(_) => Ok(()),
+            Personality::Log(_) | Personality::PageCache(_) => Ok(()),
             Personality::Memory(_) => {
                 Err(Error::Unsupported("reaching its pages by bytes: its window is a memory area of its own"))
             }
@@ -115,7 +116,7 @@ impl MemoryArea for Ssd {
     fn memory(&self) -> Result<MemoryPromise> {
         let core = self.core();
         match core.personality {
-            Personality::Log | Personality::PageCache(_) => {
+            Personality::Log(_) | Personality::PageCache(_) => {
                 Err(Error::Unsupported("a memory area: its window shows the pages of its block side"))
             }
             Personality::Memory(_) => Ok(MemoryPromise {

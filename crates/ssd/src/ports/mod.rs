@@ -1,4 +1,5 @@
-//! The device's ports: blocks, bytes, vendor commands; and what a crash does to what is on its way through them.
+//! The device's ports: blocks, bytes, vendor commands; and what a crash does to what is on its way through
+//! them.
 
 mod block;
 mod byte;

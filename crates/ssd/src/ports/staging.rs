@@ -1,8 +1,10 @@
-//! What a host thread has stored and the device does not have yet: CPU cache lines, write-combining buffers, posted writes.
+//! What a host thread has stored and the device does not have yet: CPU cache lines, write-combining buffers,
+//! posted writes.
 //!
-//! Every task has its own stage. A store lies there *dirty* until its lines are flushed, *flushed* until the fence, *posted* until a
-//! write-verify read has drained it into the device's memory. When the host or the power fails, [`Core::settle`] decides by the seed
-//! which parts had left early or arrived: any aligned 8 B of what the contract does not protect.
+//! Every task has its own stage. A store lies there *dirty* until its lines are flushed, *flushed* until the
+//! fence, *posted* until a write-verify read has drained it into the device's memory. When the host or the
+//! power fails, [`Core::settle`] decides by the seed which parts had left early or arrived: any aligned 8 B
+//! of what the contract does not protect.
 
 use amphi_device::{Error, LINE_BYTES, Lpa, Result, Structure};
 use amphi_rt::sync::{Mutex, Padded};
@@ -10,9 +12,9 @@ use amphi_rt::sync::{Mutex, Padded};
 use crate::core::Core;
 use crate::dice::Dice;
 use crate::format::PAGE;
-use crate::personality::Store;
 use crate::planted::{self, Bug};
 use crate::power::Loss;
+use crate::store::Store;
 
 const SHARDS: usize = 64;
 /// Bytes a task may have staged before lines leave by themselves, as a cache would evict them.
@@ -54,7 +56,8 @@ impl Staged {
         self.posted == self.lines()
     }
 
-    /// The part of the store in lines `first..=last` of its page, as (address, position in the stage, length).
+    /// The part of the store in lines `first..=last` of its page, as (address, position in the stage,
+    /// length).
     fn part(&self, first: u32, last: u32) -> (u64, usize, usize) {
         let page = self.at / PAGE * PAGE;
         let from = self.at.max(page + u64::from(first) * LINE_BYTES as u64);
@@ -250,7 +253,8 @@ impl Core {
         outcome
     }
 
-    /// The usual case, on a short way: a single small store, all of it posted. Answers nothing if it is not the case.
+    /// The usual case, on a short way: a single small store, all of it posted. Answers nothing if it is not
+    /// the case.
     fn drain_one(&self) -> Option<Result<()>> {
         let mut copy = [0; SMALL];
         let store = self.stages.with_mine(|stage| {
@@ -363,7 +367,8 @@ fn runs(mut bits: u64) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-/// Which parts of `at..at + len` survive: all, none, or any aligned units, by the dice. Neighbouring survivors are one part.
+/// Which parts of `at..at + len` survive: all, none, or any aligned units, by the dice. Neighbouring
+/// survivors are one part.
 fn survivors(dice: &mut Dice, at: u64, len: u64, unit: u64) -> Vec<(u64, u64)> {
     let end = at + len;
     match dice.below(4) {

@@ -1,4 +1,5 @@
-//! The vendor commands of the transactional write log: COMMIT, RECOVER, and cleaning on demand (ByteFS §4.3, §4.7).
+//! The vendor commands of the transactional write log: COMMIT, RECOVER, and cleaning on demand (ByteFS §4.3,
+//! §4.7).
 
 use amphi_device::{Error, RecoverReport, Result, TxId, WriteLog};
 
@@ -9,23 +10,23 @@ impl WriteLog for Ssd {
     fn commit(&self, tx: TxId) -> Result<()> {
         let core = self.core();
         core.power.command()?;
-        core.check_log()?;
+        let log = core.log()?;
         let began = core.timing.now();
         let done = core.timing.command();
         core.timing.wait(done);
         for _ in 0..3 {
-            let seen = core.clean_bell.rounds();
-            if let Some(used) = core.append_commit(tx)? {
+            let seen = log.bell.rounds();
+            if let Some(used) = log.append_commit(tx)? {
                 core.count().add(Counter::Commits, 1);
                 core.meters.command(Command::Commit, None, done - began, began);
                 if used * 100 > core.layout.txlog_entries * core.profile.log.clean_at_percent {
-                    core.ring_background();
+                    log.ring();
                 }
                 return Ok(());
             }
-            core.ring_background();
+            log.ring();
             let _waiting = core.meters.begin(Activity::LogFull);
-            core.clean_bell.wait_beyond(seen)?;
+            log.bell.wait_beyond(seen)?;
         }
         Err(Error::NoSpace(
             "the transaction log is full and open transactions keep it so; commit them".to_owned(),
@@ -35,20 +36,20 @@ impl WriteLog for Ssd {
     fn recover(&self) -> Result<RecoverReport> {
         let core = self.core();
         core.power.command()?;
-        core.check_log()?;
+        let log = core.log()?;
         core.measured(Command::Recover, || {
             core.timing.wait(core.timing.command());
-            core.recover_log()
+            log.recover_log()
         })
     }
 
     fn clean_log(&self) -> Result<()> {
         let core = self.core();
         core.power.command()?;
-        core.check_log()?;
+        let log = core.log()?;
         core.measured(Command::CleanLog, || {
             core.timing.wait(core.timing.command());
-            core.clean_all()
+            log.clean_all()
         })
     }
 }

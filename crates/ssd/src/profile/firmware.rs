@@ -11,8 +11,9 @@ use super::{Rule, TIME};
 pub struct FirmwareProfile {
     /// Which firmware the device runs.
     pub kind: Firmware,
-    /// Bytes of device memory that the page cache or the memory area takes: a multiple of 4096, 64 KiB to 32 GiB. Default
-    /// 256 MiB, as much as a log region (ByteFS §5.1). Images made before there were memory areas call it `cache_bytes`.
+    /// Bytes of device memory that the page cache or the memory area takes: a multiple of 4096, 64 KiB to 32
+    /// GiB. Default 256 MiB, as much as a log region (ByteFS §5.1). Images made before there were memory
+    /// areas call it `cache_bytes`.
     #[serde(alias = "cache_bytes")]
     pub memory_bytes: u64,
     /// Dirty share of the page cache, in percent, above which it is written back in the background, 1 to 95.

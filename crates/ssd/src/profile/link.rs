@@ -39,9 +39,10 @@ pub(crate) struct Wire {
 impl LinkKind {
     /// The link's raw bandwidth and packets, unless it has no limit.
     ///
-    /// Line coding is 128b/130b from PCIe 3.0 on (PCIe base specification). Packets: 256 B of payload at most, the usual setting, and 24 B around
-    /// it: 4 B of framing and sequence number, 16 B of header with a 64-bit address, 4 B of LCRC. A CXL flit of 68 B has four slots of 16 B;
-    /// 64 B of data take four, and one more for the message's header, which is 21 B beside the data.
+    /// Line coding is 128b/130b from PCIe 3.0 on (PCIe base specification). Packets: 256 B of payload at
+    /// most, the usual setting, and 24 B around it: 4 B of framing and sequence number, 16 B of header with a
+    /// 64-bit address, 4 B of LCRC. A CXL flit of 68 B has four slots of 16 B; 64 B of data take four, and
+    /// one more for the message's header, which is 21 B beside the data.
     pub(crate) fn wire(self) -> Option<Wire> {
         let pcie = |gigatransfers: f64, lanes: f64| gigatransfers * lanes * 1000.0 / 8.0 * 128.0 / 130.0;
         let (raw_mb_s, payload, overhead) = match self {
@@ -81,10 +82,12 @@ pub struct LinkProfile {
     pub line_write_ns: u64,
     /// Fixed part of a block or vendor command, in ns.
     pub command_ns: u64,
-    /// Bytes of one load: 64 (cacheable, CXL.mem) or 8 (uncacheable PCIe window: a line is eight loads, each an eighth of `line_read_ns`).
+    /// Bytes of one load: 64 (cacheable, CXL.mem) or 8 (uncacheable PCIe window: a line is eight loads, each
+    /// an eighth of `line_read_ns`).
     #[serde(default = "LinkProfile::default_load_bytes")]
     pub load_bytes: u64,
-    /// What each further load of one access takes, in ps, where loads overlap; 0: each waits for the one before.
+    /// What each further load of one access takes, in ps, where loads overlap; 0: each waits for the one
+    /// before.
     #[serde(default)]
     pub load_gap_ps: u64,
     /// What posting the first line of a fence takes the host, in ns.
@@ -93,7 +96,8 @@ pub struct LinkProfile {
     /// What posting each further line takes the host, in ps.
     #[serde(default)]
     pub post_gap_ps: u64,
-    /// What each further line of a write-verify read (or CXL fence) takes, in ps; at least the link's time is taken.
+    /// What each further line of a write-verify read (or CXL fence) takes, in ps; at least the link's time is
+    /// taken.
     #[serde(default)]
     pub store_gap_ps: u64,
     /// Bytes of one access from which on its further lines take `stream_store_gap_ps` instead; 0: never.
@@ -174,7 +178,8 @@ pub struct QueueProfile {
     pub depth: u64,
     /// How the host learns of a completion.
     pub completion: CompletionKind,
-    /// What an interrupt adds to a command, in ns. Polling adds nothing: what it takes is part of `link.command_ns`.
+    /// What an interrupt adds to a command, in ns. Polling adds nothing: what it takes is part of
+    /// `link.command_ns`.
     pub interrupt_ns: u64,
 }
 

@@ -1,11 +1,12 @@
-//! Flash operations and the host's commands as they are booked on the device's timelines and measured at the same time.
+//! Flash operations and the host's commands as they are booked on the device's timelines and measured at the
+//! same time.
 
 use amphi_device::{Result, Structure};
 
 use super::{Cause, Command, FlashOperation};
-use crate::core::Core;
+use crate::media::Media;
 
-impl Core {
+impl Media {
     /// A die reads a page. Answers when the page has left the flash.
     pub(crate) fn time_read(&self, cause: Cause, from: u64, die: u64) -> u64 {
         let done = self.timing.read_page(from, die);

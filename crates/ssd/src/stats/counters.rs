@@ -1,5 +1,5 @@
-//! Counters kept in the image, so that they survive with it: host traffic by path and structure, flash traffic by cause, and single
-//! counts.
+//! Counters kept in the image, so that they survive with it: host traffic by path and structure, flash
+//! traffic by cause, and single counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -75,7 +75,8 @@ pub(crate) enum Counter {
 const TRAFFIC_WORDS: u64 = 4 * 8 * 2;
 const FLASH_WORDS: u64 = 5 * 2;
 
-/// Copies of the counters in the image: processors count in one of them, so that they do not wait for each other's cache lines.
+/// Copies of the counters in the image: processors count in one of them, so that they do not wait for each
+/// other's cache lines.
 const COPIES: u64 = 4;
 /// Words from one copy to the next.
 const COPY_WORDS: u64 = format::COUNTERS as u64 / COPIES;

@@ -1,5 +1,5 @@
-//! A latency histogram that any thread may add to without a lock: fixed log-linear buckets, eight to each doubling, so that a
-//! quantile is at most an eighth too high.
+//! A latency histogram that any thread may add to without a lock: fixed log-linear buckets, eight to each
+//! doubling, so that a quantile is at most an eighth too high.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -106,7 +106,8 @@ impl Serialize for Bucket {
     }
 }
 
-/// How long something took, over all times it happened since power-up. Quantiles are the ends of buckets, at most an eighth too high.
+/// How long something took, over all times it happened since power-up. Quantiles are the ends of buckets, at
+/// most an eighth too high.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
     /// How often it happened.

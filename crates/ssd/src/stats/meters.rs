@@ -1,7 +1,8 @@
-//! What is measured while the device has power: latencies of commands and flash operations, the depth of the block queue, and what the
-//! firmware does beside commands. It is gone when power goes, unlike the counters.
+//! What is measured while the device has power: latencies of commands and flash operations, the depth of the
+//! block queue, and what the firmware does beside commands. It is gone when power goes, unlike the counters.
 //!
-//! Recording is a few relaxed atomic additions; where no time passes (a free device), latencies are not recorded and no clock is read.
+//! Recording is a few relaxed atomic additions; where no time passes (a free device), latencies are not
+//! recorded and no clock is read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -274,7 +275,8 @@ impl Drop for Running<'_> {
 mod tests {
     use super::*;
 
-    /// `cargo test --release -p amphi-ssd --lib recording -- --nocapture` prints the figures. The bound is far above them: it is for a lock or an allocation.
+    /// `cargo test --release -p amphi-ssd --lib recording -- --nocapture` prints the figures. The bound is
+    /// far above them: it is for a lock or an allocation.
     #[test]
     fn recording_takes_nanoseconds() {
         const TIMES: u64 = 1_000_000;

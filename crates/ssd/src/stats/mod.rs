@@ -1,4 +1,5 @@
-//! What a device counts and measures: counters that live in its image, meters that live as long as its power, and the report of both.
+//! What a device counts and measures: counters that live in its image, meters that live as long as its power,
+//! and the report of both.
 
 mod account;
 mod counters;

@@ -1,4 +1,5 @@
-//! What a device did, as its owner reads it: for `amphi stats --json` (documented in docs/command.md), tests and measurements.
+//! What a device did, as its owner reads it: for `amphi stats --json` (documented in docs/command.md), tests
+//! and measurements.
 
 use serde::Serialize;
 
@@ -10,7 +11,8 @@ pub(super) fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// What a device did since its image was made. Byte counts are exact; a *command* is one load, store or block command.
+/// What a device did since its image was made. Byte counts are exact; a *command* is one load, store or block
+/// command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stats {
     /// Loads on the byte port.
@@ -63,7 +65,8 @@ pub struct Stats {
     pub program_failures: u64,
     /// Erases that failed, each of which retired a block.
     pub erase_failures: u64,
-    /// Blocks that are not used because they are bad, from the factory or since; 0 when the device is not powered up.
+    /// Blocks that are not used because they are bad, from the factory or since; 0 when the device is not
+    /// powered up.
     pub bad_blocks: u64,
     /// Pages the host trimmed.
     pub pages_trimmed: u64,
@@ -89,7 +92,8 @@ pub struct Stats {
     pub log_capacity: u64,
     /// Bytes of memory the log's index holds; 0 when the device is not powered up.
     pub index_bytes: u64,
-    /// Slots of the transaction log in use: its commits, and up to 16 for each processor that are taken for commits to come.
+    /// Slots of the transaction log in use: its commits, and up to 16 for each processor that are taken for
+    /// commits to come.
     pub txlog_used: u64,
     /// Simulated power cuts.
     pub power_cuts: u64,
@@ -107,7 +111,8 @@ pub struct Stats {
     pub cache_dirty: u64,
     /// Pages that the page cache has room for; 0 with another firmware.
     pub cache_capacity: u64,
-    /// Bytes of the memory area that were ever stored to, in chunks of 256 KiB; 0 when the device is not powered up.
+    /// Bytes of the memory area that were ever stored to, in chunks of 256 KiB; 0 when the device is not
+    /// powered up.
     pub memory_used: u64,
     /// Bytes of the memory area; 0 with another firmware.
     pub memory_capacity: u64,
@@ -173,9 +178,11 @@ pub struct Queue {
     pub depth_max: u64,
     /// Commands submitted.
     pub submitted: u64,
-    /// The sum, over all commands submitted, of the commands then in flight, each itself included: divided by `submitted`, the mean depth.
+    /// The sum, over all commands submitted, of the commands then in flight, each itself included: divided by
+    /// `submitted`, the mean depth.
     pub depth_sum: u64,
-    /// Commands submitted at each depth, itself included, as pairs of a depth and a count. The last depth, 128, takes all above.
+    /// Commands submitted at each depth, itself included, as pairs of a depth and a count. The last depth,
+    /// 128, takes all above.
     pub depths: Vec<(u64, u64)>,
 }
 

@@ -25,7 +25,8 @@ pub(crate) struct Wear {
 }
 
 impl Wear {
-    /// Of the erase counts of all blocks. Ranges are 0, 1, 2–3, 4–7 and so on; those without blocks are left out.
+    /// Of the erase counts of all blocks. Ranges are 0, 1, 2–3, 4–7 and so on; those without blocks are left
+    /// out.
     pub(crate) fn of(erases: impl Iterator<Item = u32>) -> Self {
         let mut counts = [0_u64; 33];
         let (mut min, mut max, mut sum, mut blocks) = (u32::MAX, 0, 0_u64, 0_u64);

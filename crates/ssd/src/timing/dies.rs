@@ -1,8 +1,10 @@
-//! A die's timeline: one operation at a time, except that programs of different planes which are waiting anyway are carried out together.
+//! A die's timeline: one operation at a time, except that programs of different planes which are waiting
+//! anyway are carried out together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A die. In its word, the moment until which it is booked, and below that the planes of the last booked program, 0 if that was anything else.
+/// A die. In its word, the moment until which it is booked, and below that the planes of the last booked
+/// program, 0 if that was anything else.
 #[derive(Debug, Default)]
 pub(super) struct Die(AtomicU64);
 
@@ -15,7 +17,8 @@ impl Die {
         self.change(|busy, _| (busy.max(earliest) + ns, 0))
     }
 
-    /// Books a program of `ns` on a plane. It joins the last booked program if that is of other planes and has not begun at `earliest`.
+    /// Books a program of `ns` on a plane. It joins the last booked program if that is of other planes and
+    /// has not begun at `earliest`.
     pub(super) fn program(&self, earliest: u64, ns: u64, plane: u64) -> u64 {
         self.change(|busy, planes| {
             if planes != 0 && planes >> plane & 1 == 0 && earliest + ns <= busy {

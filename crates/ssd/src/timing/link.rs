@@ -1,4 +1,5 @@
-//! The link as a resource: each direction carries loads, stores, DMA and block commands; and the block engine and the queues behind it.
+//! The link as a resource: each direction carries loads, stores, DMA and block commands; and the block engine
+//! and the queues behind it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,8 +35,9 @@ pub(crate) struct Link {
     queues: Box<[Queue]>,
 }
 
-/// One direction of the wire. Packets of loads and stores take turns with those of block commands and DMA: a line does not wait for megabytes
-/// that were submitted before it, but gets half of the wire while they travel, and they are later by what it took.
+/// One direction of the wire. Packets of loads and stores take turns with those of block commands and DMA: a
+/// line does not wait for megabytes that were submitted before it, but gets half of the wire while they
+/// travel, and they are later by what it took.
 #[derive(Debug, Default)]
 struct Direction {
     /// Everything.
@@ -120,7 +122,8 @@ impl Link {
 const DMA_PIECE: u64 = 4096;
 
 impl Timing {
-    /// Takes a place in the calling task's submission queue; waits while the queue is full of commands that are not done.
+    /// Takes a place in the calling task's submission queue; waits while the queue is full of commands that
+    /// are not done.
     pub(crate) fn enter_queue(&self) -> Slot {
         if self.free {
             return Slot { queue: 0, entry: 0 };
@@ -208,8 +211,9 @@ impl Timing {
         now + link.post_ns + (lines - 1) * link.post_gap_ps / 1000
     }
 
-    /// Posted lines of `stores` stores arrive, the firmware takes them in, and a write-verify read returns: the latency of one line behind
-    /// all lines that are on the link, or behind the gaps between the lines, whichever takes longer.
+    /// Posted lines of `stores` stores arrive, the firmware takes them in, and a write-verify read returns:
+    /// the latency of one line behind all lines that are on the link, or behind the gaps between the lines,
+    /// whichever takes longer.
     pub(crate) fn verify_lines(&self, lines: u64, stores: u64) -> u64 {
         if self.free {
             return 0;

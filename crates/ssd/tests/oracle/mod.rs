@@ -1,8 +1,8 @@
 //! What a device must hold: every version of every cell, and which of them a crash may leave.
 //!
-//! The rule, in one sentence: a store takes effect when it reaches the device, and again when its transaction commits; the latest effect is
-//! what loads see, and the latest effect without open transactions is what a crash leaves; of what has not reached the device, any
-//! cell may have.
+//! The rule, in one sentence: a store takes effect when it reaches the device, and again when its transaction
+//! commits; the latest effect is what loads see, and the latest effect without open transactions is what a
+//! crash leaves; of what has not reached the device, any cell may have.
 
 mod traffic;
 

@@ -62,7 +62,8 @@ fn small_device(dice: &mut Dice) -> Profile {
     profile
 }
 
-/// The same with other firmware: a page cache smaller than what the tasks use, or a memory area with pages for each of them.
+/// The same with other firmware: a page cache smaller than what the tasks use, or a memory area with pages
+/// for each of them.
 fn with_firmware(mut profile: Profile, firmware: Firmware) -> Profile {
     profile.firmware.kind = firmware;
     match firmware {
@@ -95,7 +96,8 @@ struct Run {
     volatile: bool,
     /// Whether the firmware has transactions.
     transactions: bool,
-    /// Pages of the oracle that stores go to: those of block writes, or as many more where the window is a memory area.
+    /// Pages of the oracle that stores go to: those of block writes, or as many more where the window is a
+    /// memory area.
     window: std::ops::Range<usize>,
     value: Value,
     next_tx: u32,
@@ -140,7 +142,8 @@ impl Run {
         self.lpa(0).byte(cell * CELL - self.window.start * 4096)
     }
 
-    /// Notes what is done, in a replay: with a million cuts, notes that nobody reads would be a tenth of the time.
+    /// Notes what is done, in a replay: with a million cuts, notes that nobody reads would be a tenth of the
+    /// time.
     fn say(&mut self, what: impl FnOnce() -> String) {
         if !self.replays {
             return;
@@ -167,7 +170,8 @@ impl Run {
         (0..count)
             .map(|_| {
                 self.value += 1;
-                // Both halves differ from any other value's, so that half a cell is never taken for a whole one.
+                // Both halves differ from any other value's, so that half a cell is never taken for a whole
+                // one.
                 self.value * 0x1_0000_0001
             })
             .collect()

@@ -1,7 +1,8 @@
 //! How many pages of each block are live, and how many were handed out and are not current yet.
 //!
-//! Every page that is written changes the counts of the block it goes to and of the one it leaves, from whichever processor. So a block has both counts in one word, and
-//! the words of blocks that are filled at the same time, one on each die and mostly neighbours by number, lie on cache lines of their own.
+//! Every page that is written changes the counts of the block it goes to and of the one it leaves, from
+//! whichever processor. So a block has both counts in one word, and the words of blocks that are filled at
+//! the same time, one on each die and mostly neighbours by number, lie on cache lines of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +19,8 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts of blocks that are dealt out over `dies`, of which `live` says how many pages are live. None is pending.
+    /// Counts of blocks that are dealt out over `dies`, of which `live` says how many pages are live. None is
+    /// pending.
     pub(super) fn new(live: &[u32], dies: usize) -> Self {
         let of_a_die = live.len().div_ceil(dies);
         let counts =
@@ -70,7 +72,8 @@ impl Counts {
         self.word(block).load(Ordering::Acquire) as u32
     }
 
-    /// Live pages, unless pages are not current yet or the block is pinned: by one look at the word, since whoever looks for a victim asks of every block.
+    /// Live pages, unless pages are not current yet or the block is pinned: by one look at the word, since
+    /// whoever looks for a victim asks of every block.
     pub(super) fn settled_live(&self, block: usize) -> Option<u32> {
         u32::try_from(self.word(block).load(Ordering::Acquire)).ok()
     }

@@ -1,20 +1,22 @@
-//! Handing out pages to program: from write points, which open erased blocks; erasing blocks; and what the wear of all of them asks for.
+//! Handing out pages to program: from write points, which open erased blocks; erasing blocks; and what the
+//! wear of all of them asks for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{Error, Result};
 
 use super::{FULL, MAPPING, OPEN, Stream, WEAR_STEP};
-use crate::core::Core;
 use crate::format::{BlockHeader, OOB_BYTES, PAGE};
+use crate::media::Media;
 use crate::stats::{Cause, Counter, Wear};
 
-/// Erases by which the most worn block leads the least worn before the latter's data, which nobody overwrites, are moved.
+/// Erases by which the most worn block leads the least worn before the latter's data, which nobody
+/// overwrites, are moved.
 const WEAR_GAP: u32 = 4 * WEAR_STEP;
 /// Blocks erased between two looks at the wear of all of them.
 const WEAR_EVERY: u64 = 16;
 
-impl Core {
+impl Media {
     fn block_word(&self, block: u32) -> &AtomicU64 {
         self.image.word(self.layout.block_header(u64::from(block)))
     }
@@ -111,7 +113,8 @@ impl Core {
         self.reserve_storage(block)?;
         self.power.step()?;
         let state = if mapping { MAPPING } else { OPEN };
-        // Before the number is drawn: a checkpoint that begins later sees the block being filled, one that began before has a lower number.
+        // Before the number is drawn: a checkpoint that begins later sees the block being filled, one that
+        // began before has a lower number.
         self.blocks.state[block as usize].store(state, Ordering::Release);
         let header = self.layout.block_header(u64::from(block));
         self.image.word(header + 8).store(self.tick(), Ordering::Release);
@@ -150,7 +153,8 @@ impl Core {
         let cause = if header.mapping { Cause::Mapping } else { Cause::GarbageCollection };
         self.time_erase(cause, self.timing.now(), self.blocks.die_of(first));
         let mut pool = self.blocks.pool.lock();
-        // A few erased blocks keep their storage, so that steady overwriting does not allocate; more would be the host's disk wasted.
+        // A few erased blocks keep their storage, so that steady overwriting does not allocate; more would be
+        // the host's disk wasted.
         let keep = 64 + self.layout.blocks as usize / 64;
         if pool.stored > keep && !self.image.is_in_memory() {
             self.image.discard(self.layout.flash_page(first), self.layout.pages_per_block * PAGE);
@@ -160,8 +164,8 @@ impl Core {
         Ok(())
     }
 
-    /// Static wear levelling: now and then, the full block with the fewest erases if it lags far behind the most worn. Its data are cold; once
-    /// moved, the block takes its share of the wear.
+    /// Static wear levelling: now and then, the full block with the fewest erases if it lags far behind the
+    /// most worn. Its data are cold; once moved, the block takes its share of the wear.
     pub(crate) fn laggard(&self) -> Option<u64> {
         if !self.blocks.erases.fetch_add(1, Ordering::Relaxed).is_multiple_of(WEAR_EVERY) {
             return None;

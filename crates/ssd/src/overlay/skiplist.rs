@@ -1,10 +1,12 @@
-//! Second layer of the log's index: a skip list of the pages of one partition that have data in the log (ByteFS §4.3).
+//! Second layer of the log's index: a skip list of the pages of one partition that have data in the log
+//! (ByteFS §4.3).
 //!
-//! A partition has few enough pages that 16 bits name a page and a node. Nodes (16 B) form the bottom list; one in four also has a
-//! tower (16 B) in the express lists above, which repeats the page number so that a search touches nothing else on its way down.
+//! A partition has few enough pages that 16 bits name a page and a node. Nodes (16 B) form the bottom list;
+//! one in four also has a tower (16 B) in the express lists above, which repeats the page number so that a
+//! search touches nothing else on its way down.
 //!
-//! A partition with many pages also has fingers: for each group of four pages its first node, so that the search for one page, which
-//! every load makes, starts next to its end.
+//! A partition with many pages also has fingers: for each group of four pages its first node, so that the
+//! search for one page, which every load makes, starts next to its end.
 
 use std::ops::Range;
 
@@ -22,7 +24,8 @@ struct Node {
     count: u16,
     /// The longest chunk the page ever had: how far before an offset a search must start.
     reach: u16,
-    /// The chunk itself if there is one; otherwise `place` is its run in the arena and `offset` the run's size class.
+    /// The chunk itself if there is one; otherwise `place` is its run in the arena and `offset` the run's
+    /// size class.
     chunks: Chunk,
 }
 
@@ -335,12 +338,14 @@ impl PageIndex {
         }
     }
 
-    /// Keeps the chunks of a page for which `keep` says so; `keep` may change a chunk's place. Answers how many were dropped.
+    /// Keeps the chunks of a page for which `keep` says so; `keep` may change a chunk's place. Answers how
+    /// many were dropped.
     pub(crate) fn retain(&mut self, page: u16, keep: impl FnMut(&mut Chunk) -> bool) -> usize {
         self.retain_near(page, 0, PAGE as usize, keep)
     }
 
-    /// The same, where nothing but what may meet `start..end` is asked about: what [`chunks_near`](Self::chunks_near) answers.
+    /// The same, where nothing but what may meet `start..end` is asked about: what
+    /// [`chunks_near`](Self::chunks_near) answers.
     pub(crate) fn retain_near(
         &mut self,
         page: u16,

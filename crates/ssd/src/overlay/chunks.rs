@@ -1,8 +1,8 @@
-//! Third layer of the log's index: per page, the chunks of it that the log holds, ordered by their offset in the page
-//! (ByteFS §4.3). A page's chunks lie side by side in an arena, in runs of a power of two.
+//! Third layer of the log's index: per page, the chunks of it that the log holds, ordered by their offset in
+//! the page (ByteFS §4.3). A page's chunks lie side by side in an arena, in runs of a power of two.
 
-/// One log entry's data as the index knows it: 8 bytes. (The paper has 1 + 4 + 4 bytes, with offsets in 64 B blocks; byte offsets let
-/// a store of any size be one entry.)
+/// One log entry's data as the index knows it: 8 bytes. (The paper has 1 + 4 + 4 bytes, with offsets in 64 B
+/// blocks; byte offsets let a store of any size be one entry.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk {
     /// The entry's place in the log: region in the top bit, then the line within the region.
@@ -34,13 +34,15 @@ const NONE: u32 = u32::MAX;
 /// Sizes of runs: 2^1 to 2^16 chunks. (A single chunk lies in its page's node.)
 const CLASSES: usize = 17;
 
-/// Runs of chunks: a buddy allocator, so that the short runs which growing pages leave behind become long ones again.
+/// Runs of chunks: a buddy allocator, so that the short runs which growing pages leave behind become long
+/// ones again.
 ///
-/// A free run shows itself in its first slot, whose `len` is 0, which no chunk has; `offset` is then its class and `place` the next free
-/// run, while the second slot's `place` is the one before.
+/// A free run shows itself in its first slot, whose `len` is 0, which no chunk has; `offset` is then its
+/// class and `place` the next free run, while the second slot's `place` is the one before.
 #[derive(Debug)]
 pub(crate) struct ChunkArena {
-    /// Runs are counted from `base`, which lies on a line of the processor's cache, so that a run of up to eight chunks is in one line.
+    /// Runs are counted from `base`, which lies on a line of the processor's cache, so that a run of up to
+    /// eight chunks is in one line.
     slots: Vec<Chunk>,
     base: usize,
     free: [u32; CLASSES],
