@@ -99,19 +99,26 @@ fn cost_benefit_separates_hot_from_cold() {
 /// Four fifths of the data are never overwritten, and wear evenly all the same.
 #[test]
 fn cold_data_take_their_share_of_the_wear() {
+    // In virtual time: how far the collection in the background gets is the seed's doing, not the machine's.
+    for seed in 0..4 {
+        Sim::new(seed).run(|| wear_of_cold_data(seed));
+    }
+}
+
+fn wear_of_cold_data(seed: u64) {
     let ssd = Ssd::in_memory(&profile("free"), 8 << 20);
-    let mut state = 5;
+    let mut state = 5 + seed;
     let mut buffer = [0; 4096];
-    for round in 0..400_000_u64 {
+    for round in 0..200_000_u64 {
         let page = if round < 2000 { round } else { 1600 + random(&mut state, 400) };
         buffer[..8].copy_from_slice(&page.to_le_bytes());
         ssd.write(Lpa(page), &buffer, TAG).expect("room");
     }
     let stats = ssd.stats();
-    println!("{} to {} erases a block", stats.erase_count_min, stats.erase_count_max);
+    println!("seed {seed}: {} to {} erases a block", stats.erase_count_min, stats.erase_count_max);
     assert!(stats.erase_count_max > 100, "too little wear to judge");
     // Without levelling, four fifths of the blocks would be erased once and the others three thousand times.
-    assert!(stats.erase_count_min * 3 > stats.erase_count_max, "{}", stats.erase_count_min);
+    assert!(stats.erase_count_min * 3 > stats.erase_count_max, "seed {seed}: {}", stats.erase_count_min);
     for page in 0..2000 {
         ssd.read(Lpa(page), &mut buffer, TAG).expect("reads");
         assert_eq!(buffer[..8], page.to_le_bytes());
