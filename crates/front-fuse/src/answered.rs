@@ -75,9 +75,13 @@ impl Answered {
 
     /// The attributes of `ino` have been changed for `thread`, which is not answered yet.
     pub(crate) fn changed(&self, ino: Ino, thread: u32) {
-        if !self.may_be_under_way(ino, thread) {
-            return;
+        if self.may_be_under_way(ino, thread) {
+            self.outdated(ino);
         }
+    }
+
+    /// The attributes of `ino` that the kernel remembers are old, and the answer that it waits for does not say so.
+    pub(crate) fn outdated(&self, ino: Ino) {
         // A negative offset: attributes only, the cached pages stay.
         if let Some(kernel) = self.kernel.get()
             && let Err(error) = kernel.inval_inode(INodeNo(ino.0), -1, 0)

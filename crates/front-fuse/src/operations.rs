@@ -327,7 +327,12 @@ impl<F: FileSystem> Operations<F> {
         } else {
             cred.capabilities.with(Capabilities::FSETID)
         };
+        let loses_set_id = kill_set_id && self.may_lose_set_id(ino);
         let written = self.removals.with_room(|| self.fs.write(ino, offset, data, mode, &cred)).or_errno()?;
+        if loses_set_id {
+            // A write's answer carries no attributes; the kernel would run the program with the old mode.
+            self.answered.outdated(ino);
+        }
         if append && self.fs.getattr(ino).is_ok_and(|attr| attr.size != offset + written as u64) {
             self.answered.misplaced(ino);
         }
@@ -367,8 +372,12 @@ impl<F: FileSystem> Operations<F> {
             rest if rest.is_empty() => Allocate::Reserve { keep_size },
             _ => return Err(Errno::EOPNOTSUPP),
         };
-        let cred = if self.may_lose_set_id(ino) { caller.at_least() } else { caller.permitted(0) };
+        let loses_set_id = self.may_lose_set_id(ino);
+        let cred = if loses_set_id { caller.at_least() } else { caller.permitted(0) };
         let allocated = self.removals.with_room(|| self.fs.allocate(ino, offset, length, what, &cred));
+        if loses_set_id {
+            self.answered.outdated(ino);
+        }
         self.changed(caller, &[ino], allocated).or_errno()
     }
 

@@ -97,3 +97,28 @@ fn the_daemon_keeps_no_more_than_it_needs() {
 fn parents_permitted() -> u64 {
     field(&fs::read_to_string("/proc/self/status").unwrap(), "CapPrm:")
 }
+
+/// As on ext4: whoever has changed a program does not run it with its owner's rights, not even at once.
+#[test]
+fn a_program_that_another_user_wrote_to_is_not_set_uid_any_more() {
+    let Some(rig) = prepared() else { return };
+    amphi_ok(&["mount", "--free", "-o", "allow_other,suid,dev", &rig.image(), &rig.mount_point()]);
+    fs::set_permissions(rig.mount_point(), fs::Permissions::from_mode(0o755)).unwrap();
+    for (number, change) in
+        ["dd if=mount/f of=mount/f bs=1 count=1 conv=notrunc", "fallocate -l 9999999 mount/f"]
+            .iter()
+            .enumerate()
+    {
+        let program = rig.on_mount("f");
+        fs::copy("/usr/bin/id", &program).unwrap();
+        chown(&program, Some(0), Some(0)).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o6777)).unwrap();
+        assert!(user_can(&rig, "test $(mount/f -u) = 0"), "it is set-uid before");
+        assert!(
+            user_can(&rig, &format!("{change} 2>/dev/null && test $(mount/f -u) = {USER}")),
+            "change {number}"
+        );
+        assert_eq!(fs::metadata(&program).unwrap().mode() & 0o7777, 0o777, "change {number}");
+    }
+    rig.umount();
+}
