@@ -16,7 +16,7 @@ use crate::truncate::set_size;
 use crate::tx::Tx;
 use crate::writeback::{write_back, write_back_in};
 
-/// Most pages reserved by one transaction: 256 MB.
+/// Most pages reserved by one transaction: 256 MB. A power of 16.
 const STEP_PAGES: u64 = 65_536;
 
 /// Reserves, frees or zeroes a range; see [`amphi_vfs::FileSystem::allocate`].
@@ -127,7 +127,7 @@ fn clear<D: BlockPort + WriteLog>(
     tx.commit()
 }
 
-/// Gives the pages from `first` up to `end` that have none blocks that read as zeros.
+/// Gives the pages from `first` up to `end` that have none blocks that read as zeros; all of them, or none.
 fn fill_holes<D: BlockPort + WriteLog>(
     core: &Core<D>,
     inode: &Inode<D>,
@@ -135,34 +135,72 @@ fn fill_holes<D: BlockPort + WriteLog>(
     first: u64,
     end: u64,
 ) -> Result<()> {
-    let mut at = first;
+    let mut filled = Vec::new();
+    let (mut at, mut step) = (first, STEP_PAGES);
     while at < end {
-        let step_end = end.min(at + STEP_PAGES);
-        let holes = holes_in(state, at, step_end)?;
-        if holes == 0 {
-            at = step_end;
-            continue;
+        match fill_step(core, inode, state, at, end.min(at + step), &mut filled) {
+            Ok(()) => at = end.min(at + step),
+            // What a step asks for at worst grows with it, so a smaller one may fit.
+            Err(Error::NoSpace) if step > 1 => step /= 16,
+            Err(error) => {
+                give_back(core, inode, state, &filled)?;
+                return Err(error);
+            }
         }
+    }
+    Ok(())
+}
+
+/// One transaction of [`fill_holes`]. Notes the runs of pages that it filled.
+fn fill_step<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+    first: u64,
+    end: u64,
+    filled: &mut Vec<(u64, u64)>,
+) -> Result<()> {
+    let holes = holes_in(state, first, end)?;
+    if holes == 0 {
+        return Ok(());
+    }
+    let file = state.file_mut()?;
+    // At worst every page becomes an extent of its own.
+    let nodes = file.tree.insert_needs() + 4 + holes.div_ceil(128);
+    let mut tx = Tx::new(core, holes + nodes)?;
+    let (mut at, mut added) = (first, 0);
+    while at < end {
+        let hole = match file.tree.map(at) {
+            Mapped::Hole { pages } => pages.min(end - at),
+            Mapped::At { pages, .. } | Mapped::Unwritten { pages, .. } => {
+                at += pages;
+                continue;
+            }
+        };
+        let run = tx.allocate_blocks(hole, file.tree.goal(at));
+        let reserved = Extent::new(at, run.start as u32, run.len as u32, true);
+        file.tree.insert_extent(reserved, &mut || tx.allocate_block());
+        filled.push((at, run.len));
+        at += run.len;
+        added += run.len;
+    }
+    state.data_pages += added;
+    tx.write_changed(inode, state);
+    tx.commit()
+}
+
+/// Frees what a reservation that came to nothing has taken.
+fn give_back<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+    filled: &[(u64, u64)],
+) -> Result<()> {
+    for &(first, pages) in filled {
         let file = state.file_mut()?;
-        // At worst every page becomes an extent of its own.
-        let nodes = file.tree.insert_needs() + 4 + holes.div_ceil(128);
-        let mut tx = Tx::new(core, holes + nodes)?;
-        let mut added = 0;
-        while at < step_end {
-            let hole = match file.tree.map(at) {
-                Mapped::Hole { pages } => pages.min(step_end - at),
-                Mapped::At { pages, .. } | Mapped::Unwritten { pages, .. } => {
-                    at += pages;
-                    continue;
-                }
-            };
-            let run = tx.allocate_blocks(hole, file.tree.goal(at));
-            let reserved = Extent::new(at, run.start as u32, run.len as u32, true);
-            file.tree.insert_extent(reserved, &mut || tx.allocate_block());
-            at += run.len;
-            added += run.len;
-        }
-        state.data_pages += added;
+        let mut tx = Tx::freeing(core, file.tree.insert_needs())?;
+        let gone = file.tree.remove(first, first + pages, &mut || tx.allocate_block());
+        state.data_pages = state.data_pages.saturating_sub(gone.free(&mut tx));
         tx.write_changed(inode, state);
         tx.commit()?;
     }
