@@ -99,7 +99,8 @@ impl Calls {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        Ok(self.fs.unlink(self.directory, Name::new(name.as_bytes())?)?)
+        self.fs.unlink(self.directory, Name::new(name.as_bytes())?)?;
+        Ok(())
     }
 
     /// Walks a path of two names and calls `then` with the file.
@@ -183,9 +184,11 @@ impl Desk for Calls {
             Operation::Create | Operation::CreateDurable | Operation::CreateWriteSync => {
                 self.names.old[..calls].iter().try_for_each(|name| self.remove(name))
             }
-            Operation::Mkdir | Operation::MkdirDurable => self.names.old[..calls]
-                .iter()
-                .try_for_each(|name| Ok(self.fs.rmdir(self.directory, Name::new(name.as_bytes())?)?)),
+            Operation::Mkdir | Operation::MkdirDurable => {
+                self.names.old[..calls].iter().try_for_each(|name| {
+                    Ok(self.fs.rmdir(self.directory, Name::new(name.as_bytes())?).map(drop)?)
+                })
+            }
             Operation::Rename | Operation::RenameDurable => {
                 self.names.new[..calls].iter().try_for_each(|name| self.remove(name))
             }

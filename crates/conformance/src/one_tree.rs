@@ -57,9 +57,9 @@ pub fn circle<F: FileSystem + 'static>(fs: &Arc<F>) {
     let tasks: [Work<F>; 3] = [
         Box::new(move |fs| {
             fs.rename(a, file, b, file, RenameMode::Replace)?;
-            fs.rename(b, file, a, file, RenameMode::Replace)
+            fs.rename(b, file, a, file, RenameMode::Replace).map(drop)
         }),
-        Box::new(move |fs| fs.rename(Ino::ROOT, b_name, Ino::ROOT, c_name, RenameMode::Exchange)),
+        Box::new(move |fs| fs.rename(Ino::ROOT, b_name, Ino::ROOT, c_name, RenameMode::Exchange).map(drop)),
         Box::new(move |fs| fs.lookup(c, a_name).map(|entry| fs.forget(entry.attr.ino, 1))),
     ];
     let running: Vec<_> = tasks
@@ -206,15 +206,15 @@ fn meddle(fs: &dyn FileSystem, numbers: &mut Numbers) -> Result<()> {
             fs.create(dir, name, FileType::Regular, 0o644, 0, cred).map(|entry| fs.forget(entry.attr.ino, 1))
         }
         2 | 3 => fs.mkdir(dir, name, 0o755, cred).map(|entry| fs.forget(entry.attr.ino, 1)),
-        4 => fs.unlink(dir, name),
-        5 => fs.rmdir(dir, name),
+        4 => fs.unlink(dir, name).map(drop),
+        5 => fs.rmdir(dir, name).map(drop),
         6..9 => {
             let to = wander(fs, numbers);
             let mode =
                 [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange][numbers.below(3) as usize];
             let outcome = fs.rename(dir, name, to, some_name(numbers), mode);
             leave(fs, to);
-            outcome
+            outcome.map(drop)
         }
         9 => fs.lookup(dir, name).and_then(|entry| {
             let to = wander(fs, numbers);

@@ -41,7 +41,9 @@ pub fn check_read_only<F: FileSystem + 'static>(
     let mkdir = |text: &str| fs.mkdir(Ino::ROOT, name(text), 0o755, root).map(drop);
     let symlink = |text: &str| fs.symlink(Ino::ROOT, name(text), b"to", root).map(drop);
     let link = |text: &str| fs.link(file, Ino::ROOT, name(text)).map(drop);
-    let moved = |text: &str| fs.rename(Ino::ROOT, name("file"), Ino::ROOT, name(text), RenameMode::NoReplace);
+    let moved = |text: &str| {
+        fs.rename(Ino::ROOT, name("file"), Ino::ROOT, name(text), RenameMode::NoReplace).map(drop)
+    };
     let named: [(&str, Named<'_>); 5] =
         [("create", &make), ("mkdir", &mkdir), ("symlink", &symlink), ("link", &link), ("rename", &moved)];
     for (what, operation) in named {
@@ -51,8 +53,8 @@ pub fn check_read_only<F: FileSystem + 'static>(
     let change = SetAttr { mode: Some(0o600), ..SetAttr::default() };
     let cut = OpenFlags { truncate: true, ..OpenFlags::default() };
     for (what, outcome) in [
-        ("unlink", fs.unlink(Ino::ROOT, name("file"))),
-        ("rmdir", fs.rmdir(Ino::ROOT, name("dir"))),
+        ("unlink", fs.unlink(Ino::ROOT, name("file")).map(drop)),
+        ("rmdir", fs.rmdir(Ino::ROOT, name("dir")).map(drop)),
         ("setattr", fs.setattr(file, &change, root).map(drop)),
         ("write", fs.write(file, 0, b"x", WriteMode::default(), root).map(drop)),
         ("open to write", fs.open(file, OpenFlags { write: true, ..OpenFlags::default() })),
@@ -91,7 +93,7 @@ pub fn check_room_for_names<F: FileSystem + 'static>(make: impl Fn() -> F) {
         ("link", |fs, number| fs.link(source(fs), dir(fs), name(&long(number))).map(drop)),
         ("rename", |fs, number| {
             let text = format!("s{number}");
-            fs.rename(Ino::ROOT, name(&text), dir(fs), name(&long(number)), RenameMode::Replace)
+            fs.rename(Ino::ROOT, name(&text), dir(fs), name(&long(number)), RenameMode::Replace).map(drop)
         }),
         ("setxattr", |fs, _| fs.setxattr(source(fs), b"user.a", &[7; 3000], XattrMode::Set)),
         ("tmpfile", |fs, _| fs.tmpfile(dir(fs), 0o644, &Cred::ROOT).map(drop)),

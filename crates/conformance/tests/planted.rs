@@ -6,7 +6,8 @@ use amphi_conformance::{check_all, random};
 use amphi_model::{Limits, Model};
 use amphi_vfs::{
     AccessTimes, Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags,
-    Promise, RenameMode, Result, Seek, SetAttr, SetTime, StatFs, TimeSpec, WriteMode, XattrMode,
+    Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, SetTime, StatFs, TimeSpec, WriteMode,
+    XattrMode,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,20 +120,27 @@ impl FileSystem for Broken {
     fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry> {
         self.model.link(ino, dir, name)
     }
-    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
         let entry = self.model.lookup(dir, name)?;
         self.model.forget(entry.attr.ino, 1);
-        self.model.unlink(dir, name)?;
+        let removed = self.model.unlink(dir, name)?;
         if self.bug == Bug::OrphansFreed && entry.attr.nlink == 1 {
             self.model.forget(entry.attr.ino, u64::MAX);
             self.model.release(entry.attr.ino);
         }
-        Ok(())
+        Ok(removed)
     }
-    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
         self.model.rmdir(dir, name)
     }
-    fn rename(&self, from: Ino, name: Name<'_>, to: Ino, new_name: Name<'_>, mode: RenameMode) -> Result<()> {
+    fn rename(
+        &self,
+        from: Ino,
+        name: Name<'_>,
+        to: Ino,
+        new_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<Renamed> {
         if mode == RenameMode::Replace
             && let (Ok(one), Ok(other)) = (self.model.lookup(from, name), self.model.lookup(to, new_name))
         {
@@ -142,11 +150,14 @@ impl FileSystem for Broken {
             let files =
                 other.attr.file_type != FileType::Directory && one.attr.file_type != FileType::Directory;
             if self.bug == Bug::NamesMerged && same && files && (from, name) != (to, new_name) {
-                return self.model.unlink(from, name);
+                self.model.unlink(from, name)?;
+                return Ok(Renamed { moved: one.attr.ino, target: None });
             }
             if self.bug == Bug::RenameInTwoSteps && files && !same {
-                self.model.unlink(to, new_name)?;
+                let lost = self.model.unlink(to, new_name)?;
                 amphi_rt::task::yield_now();
+                let renamed = self.model.rename(from, name, to, new_name, mode)?;
+                return Ok(Renamed { target: Some(lost), ..renamed });
             }
         }
         self.model.rename(from, name, to, new_name, mode)

@@ -153,7 +153,7 @@ fn remove(fs: &dyn FileSystem, path: &str, is_dir: bool) -> amphi_vfs::Result<()
     let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
     crate::workload::at(fs, parent, |dir| {
         let name = Name::new(name.as_bytes())?;
-        if is_dir { fs.rmdir(dir, name) } else { fs.unlink(dir, name) }
+        if is_dir { fs.rmdir(dir, name) } else { fs.unlink(dir, name) }.map(drop)
     })
 }
 

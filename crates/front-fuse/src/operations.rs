@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use amphi_vfs::{
-    Allocate, Attr, Capabilities, Entry, Error, FileSystem, Ino, Name, Promise, RenameMode, Result, Seek,
-    SetAttr, StatFs, WriteMode, XattrMode, acl,
+    Allocate, Attr, Capabilities, Entry, Error, FileSystem, Ino, Name, Promise, Removed, RenameMode, Renamed,
+    Result, Seek, SetAttr, StatFs, WriteMode, XattrMode, acl,
     permission::{may_change, may_list_attribute, without_foreign_group},
 };
 use fuser::Errno;
@@ -61,30 +61,11 @@ impl<F: FileSystem> Operations<F> {
         Ok(Entry { attr })
     }
 
-    /// The inode that has come to be called `name` was changed, for the caller.
-    fn changed_by_name(&self, caller: Caller, parent: Ino, name: &[u8]) {
-        // By now it may be called something else; then whoever renamed it has seen to it.
-        if let Ok(found) = Name::new(name).and_then(|name| self.fs.lookup(parent, name)) {
-            self.answered.changed(found.attr.ino, caller.thread);
-            self.fs.forget(found.attr.ino, 1);
+    /// Notes what has lost a name, if that was its last one.
+    fn note_removed(&self, removed: Removed) {
+        if removed.nlink == 0 {
+            self.removals.note(removed.ino);
         }
-    }
-
-    /// Removes a name by `remove`, and notes it if it was the last one of what it named.
-    fn remove_and_note(
-        &self,
-        parent: Ino,
-        name: &[u8],
-        remove: impl FnOnce(&F, Name<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let name = Name::new(name)?;
-        let ino = self.fs.lookup(parent, name)?.attr.ino;
-        let removed = remove(&self.fs, name);
-        if removed.is_ok() && self.fs.getattr(ino).is_ok_and(|attr| attr.nlink == 0) {
-            self.removals.note(ino);
-        }
-        self.fs.forget(ino, 1);
-        removed
     }
 
     /// The inode, once more known to the kernel, with attributes read after it was noted who gets them.
@@ -221,13 +202,15 @@ impl<F: FileSystem> Operations<F> {
 
     pub(crate) fn unlink(&self, caller: Caller, parent: Ino, name: &[u8]) -> Answer<()> {
         self.answered.known.name(parent, name);
-        let removed = self.remove_and_note(parent, name, |fs, name| fs.unlink(parent, name));
+        let removed = Name::new(name).and_then(|name| self.fs.unlink(parent, name));
+        let removed = removed.map(|removed| self.note_removed(removed));
         self.changed(caller, &[parent], removed).or_errno()
     }
 
     pub(crate) fn rmdir(&self, caller: Caller, parent: Ino, name: &[u8]) -> Answer<()> {
         self.answered.known.name(parent, name);
-        let removed = self.remove_and_note(parent, name, |fs, name| fs.rmdir(parent, name));
+        let removed = Name::new(name).and_then(|name| self.fs.rmdir(parent, name));
+        let removed = removed.map(|removed| self.note_removed(removed));
         self.changed(caller, &[parent], removed).or_errno()
     }
 
@@ -258,12 +241,16 @@ impl<F: FileSystem> Operations<F> {
         self.answered.known.name(new_parent, new_name);
         let renamed = Name::new(name)
             .and_then(|from| self.fs.rename(parent, from, new_parent, Name::new(new_name)?, mode));
-        if renamed.is_ok() {
-            self.changed_by_name(caller, new_parent, new_name);
-            if mode == RenameMode::Exchange {
-                self.changed_by_name(caller, parent, name);
+        let renamed = renamed.map(|Renamed { moved, target }| {
+            self.answered.changed(moved, caller.thread);
+            match target {
+                Some(other) if mode == RenameMode::Exchange => {
+                    self.answered.changed(other.ino, caller.thread)
+                }
+                Some(replaced) => self.note_removed(replaced),
+                None => {}
             }
-        }
+        });
         self.changed(caller, &[parent, new_parent], renamed).or_errno()
     }
 

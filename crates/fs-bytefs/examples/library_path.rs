@@ -75,9 +75,9 @@ fn names(fs: &dyn FileSystem) -> Result<()> {
     measure("getattr", FILES, |i| fs.getattr(inodes[i]).map(drop))?;
     inodes.iter().for_each(|ino| fs.forget(*ino, 2));
     measure("rename", FILES, |i| {
-        fs.rename(Ino::ROOT, name(old, i)?, Ino::ROOT, name(new, i)?, RenameMode::Replace)
+        fs.rename(Ino::ROOT, name(old, i)?, Ino::ROOT, name(new, i)?, RenameMode::Replace).map(drop)
     })?;
-    measure("unlink", FILES, |i| fs.unlink(Ino::ROOT, name(new, i)?))?;
+    measure("unlink", FILES, |i| fs.unlink(Ino::ROOT, name(new, i)?).map(drop))?;
     measure("mkdir", FILES / 2, |i| fs.mkdir(Ino::ROOT, name(dirs, i)?, 0o755, cred).map(drop))
 }
 

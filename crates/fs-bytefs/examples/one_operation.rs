@@ -69,15 +69,17 @@ impl Bench {
             "create" => self.create(&names[number]).map(|ino| self.fs.forget(ino, 1)),
             "rename" => {
                 let new = format!("renamed-{number}");
-                self.fs.rename(Ino::ROOT, name, Ino::ROOT, Name::new(new.as_bytes())?, RenameMode::Replace)
+                self.fs
+                    .rename(Ino::ROOT, name, Ino::ROOT, Name::new(new.as_bytes())?, RenameMode::Replace)
+                    .map(drop)
             }
-            "unlink" => self.fs.unlink(Ino::ROOT, name),
+            "unlink" => self.fs.unlink(Ino::ROOT, name).map(drop),
             _ => panic!("no such operation: {operation}"),
         }
     }
 
     fn remove(&self, names: &[String]) -> Result<()> {
-        names.iter().try_for_each(|name| self.fs.unlink(Ino::ROOT, Name::new(name.as_bytes())?))
+        names.iter().try_for_each(|name| self.fs.unlink(Ino::ROOT, Name::new(name.as_bytes())?).map(drop))
     }
 }
 

@@ -62,7 +62,7 @@ impl Place {
     }
 
     fn unlink(&self, name: &str) -> Result<()> {
-        self.fs.unlink(self.dir, Name::new(name.as_bytes())?)
+        self.fs.unlink(self.dir, Name::new(name.as_bytes())?).map(drop)
     }
 
     /// Makes a file of so many bytes, and writes all of it twice, which reaches what the device has besides the room that it shows.

@@ -75,8 +75,10 @@ fn a_failing_device_makes_the_file_system_read_only_with_one_line_in_the_log() {
         ("create", |fs, _| {
             fs.create(Ino::ROOT, name("new"), FileType::Regular, 0o644, 0, &Cred::ROOT).map(drop)
         }),
-        ("rename", |fs, _| fs.rename(Ino::ROOT, name("f"), Ino::ROOT, name("g"), Default::default())),
-        ("unlink", |fs, _| fs.unlink(Ino::ROOT, name("f"))),
+        ("rename", |fs, _| {
+            fs.rename(Ino::ROOT, name("f"), Ino::ROOT, name("g"), Default::default()).map(drop)
+        }),
+        ("unlink", |fs, _| fs.unlink(Ino::ROOT, name("f")).map(drop)),
         ("chmod", |fs, ino| {
             fs.setattr(ino, &SetAttr { mode: Some(0), ..SetAttr::default() }, &Cred::ROOT).map(drop)
         }),
@@ -199,7 +201,7 @@ fn a_full_file_system_is_consistent_and_works_again() {
         let fs = Arc::new(fs);
         let model = random::run_on(&fs, model, seed, 400)
             .unwrap_or_else(|mismatch| panic!("seed {seed}: {mismatch:?}"));
-        assert_eq!(fs.unlink(Ino::ROOT, name("filler")), Ok(()), "removal works at 100 %");
+        assert_eq!(fs.unlink(Ino::ROOT, name("filler")).map(drop), Ok(()), "removal works at 100 %");
         FileSystem::unlink(&model, Ino::ROOT, name("filler")).unwrap();
         fs.forget(filler, 1);
         assert_eq!(

@@ -107,11 +107,11 @@ fn directories_that_hold_themselves_are_survived() {
                 let name = Name::new(name.as_bytes()).expect("a name");
                 let x = Name::new(b"x").expect("a name");
                 let outcome = match operation {
-                    0 => fs.rmdir(dir, name),
-                    1 => fs.unlink(dir, name),
-                    2 => fs.rename(dir, name, holds, x, RenameMode::Replace),
-                    3 => fs.rename(dir, name, Ino::ROOT, x, RenameMode::Replace),
-                    4 => fs.rename(Ino(u64::from(SUB)), name, dir, name, RenameMode::Exchange),
+                    0 => fs.rmdir(dir, name).map(drop),
+                    1 => fs.unlink(dir, name).map(drop),
+                    2 => fs.rename(dir, name, holds, x, RenameMode::Replace).map(drop),
+                    3 => fs.rename(dir, name, Ino::ROOT, x, RenameMode::Replace).map(drop),
+                    4 => fs.rename(Ino(u64::from(SUB)), name, dir, name, RenameMode::Exchange).map(drop),
                     _ => fs.lookup(dir, name).map(drop),
                 };
                 drop(outcome);

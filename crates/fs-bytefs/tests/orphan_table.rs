@@ -23,7 +23,7 @@ fn create(fs: &dyn FileSystem, name: &str) -> Ino {
 
 fn unlink_open(fs: &dyn FileSystem, ino: Ino, name: &str) -> Result<()> {
     fs.open(ino, OpenFlags { write: true, ..OpenFlags::default() })?;
-    fs.unlink(Ino::ROOT, Name::new(name.as_bytes())?)
+    fs.unlink(Ino::ROOT, Name::new(name.as_bytes())?).map(drop)
 }
 
 #[test]

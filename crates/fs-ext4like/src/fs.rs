@@ -7,7 +7,7 @@ use amphi_device::BlockPort;
 use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::{
     AccessTimes, Allocate, Attr, Cred, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags,
-    Promise, RenameMode, Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
+    Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
 };
 
 use crate::core::Core;
@@ -241,15 +241,22 @@ impl<D: BlockPort + 'static> FileSystem for Ext4Like<D> {
         namespace::link(&self.core, ino, dir, name)
     }
 
-    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
         namespace::unlink(&self.core, dir, name)
     }
 
-    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
         namespace::rmdir(&self.core, dir, name)
     }
 
-    fn rename(&self, from: Ino, name: Name<'_>, to: Ino, new_name: Name<'_>, mode: RenameMode) -> Result<()> {
+    fn rename(
+        &self,
+        from: Ino,
+        name: Name<'_>,
+        to: Ino,
+        new_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<Renamed> {
         rename::rename(&self.core, from, name, to, new_name, mode)
     }
 

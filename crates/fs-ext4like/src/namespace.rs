@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use amphi_device::BlockPort;
 use amphi_rt::sync::RwLockWriteGuard;
-use amphi_vfs::{Cred, Entry, Error, FileType, Ino, Name, Result, acl};
+use amphi_vfs::{Cred, Entry, Error, FileType, Ino, Name, Removed, Result, acl};
 
 use crate::buffers::Kind;
 use crate::core::Core;
@@ -271,7 +271,7 @@ pub fn link<D: BlockPort>(core: &Core<D>, ino: Ino, dir: Ino, name: Name<'_>) ->
 ///
 /// # Errors
 /// As there.
-pub fn unlink<D: BlockPort>(core: &Core<D>, dir: Ino, name: Name<'_>) -> Result<()> {
+pub fn unlink<D: BlockPort>(core: &Core<D>, dir: Ino, name: Name<'_>) -> Result<Removed> {
     core.writable()?;
     let parent = core.inode(dir)?;
     let mut parent_state = lock_dir(&parent)?;
@@ -287,17 +287,18 @@ pub fn unlink<D: BlockPort>(core: &Core<D>, dir: Ino, name: Name<'_>) -> Result<
     parent.write(&mut handle, &mut parent_state, true)?;
     drop_links(&mut handle, &inode, &mut state, 1)?;
     handle.finish();
+    let removed = Removed { ino: Ino(u64::from(inode.ino)), nlink: state.nlink };
     drop(state);
     drop(parent_state);
     reap(core, &inode);
-    Ok(())
+    Ok(removed)
 }
 
 /// Removes an empty directory; see [`amphi_vfs::FileSystem::rmdir`].
 ///
 /// # Errors
 /// As there.
-pub fn rmdir<D: BlockPort>(core: &Core<D>, dir: Ino, name: Name<'_>) -> Result<()> {
+pub fn rmdir<D: BlockPort>(core: &Core<D>, dir: Ino, name: Name<'_>) -> Result<Removed> {
     core.writable()?;
     let parent = core.inode(dir)?;
     let mut parent_state = lock_dir(&parent)?;
@@ -318,10 +319,11 @@ pub fn rmdir<D: BlockPort>(core: &Core<D>, dir: Ino, name: Name<'_>) -> Result<(
     let links = state.nlink;
     drop_links(&mut handle, &inode, &mut state, links)?;
     handle.finish();
+    let removed = Removed { ino: Ino(u64::from(inode.ino)), nlink: state.nlink };
     drop(state);
     drop(parent_state);
     reap(core, &inode);
-    Ok(())
+    Ok(removed)
 }
 
 /// The inode that an entry of `dir`, which is locked, names. An entry that names none is damage, and so is one of another type, and one

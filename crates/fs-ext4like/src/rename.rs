@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use amphi_device::BlockPort;
 use amphi_rt::sync::RwLockWriteGuard;
-use amphi_vfs::{Error, FileType, Ino, Name, RenameMode, Result};
+use amphi_vfs::{Error, FileType, Ino, Name, Removed, RenameMode, Renamed, Result};
 use smallvec::SmallVec;
 
 use crate::core::Core;
@@ -102,7 +102,7 @@ pub fn rename<D: BlockPort>(
     to: Ino,
     new_name: Name<'_>,
     mode: RenameMode,
-) -> Result<()> {
+) -> Result<Renamed> {
     core.writable()?;
     let (from_inode, to_inode) = (core.inode(from)?, core.inode(to)?);
     let across = from != to;
@@ -113,7 +113,9 @@ pub fn rename<D: BlockPort>(
     match (mode, target) {
         (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
         (RenameMode::Exchange, None) => return Err(Error::NotFound),
-        (_, Some(target)) if target.ino == source.ino => return Ok(()),
+        (_, Some(target)) if target.ino == source.ino => {
+            return Ok(Renamed { moved: Ino(u64::from(source.ino)), target: None });
+        }
         _ => {}
     }
     let is_dir = |found: Found| found.file_type == FileType::Directory;
@@ -131,25 +133,25 @@ pub fn rename<D: BlockPort>(
         inode: entry_inode(core, &from_inode, source)?,
         across,
     };
-    let Some(target) = target else { return moved.to_new_name(core, &mut dirs, new_name) };
+    let moved_ino = Ino(u64::from(source.ino));
+    let Some(target) = target else {
+        moved.to_new_name(core, &mut dirs, new_name)?;
+        return Ok(Renamed { moved: moved_ino, target: None });
+    };
     let target_inode = entry_inode(core, &to_inode, target)?;
-    if mode == RenameMode::Exchange {
-        return if target_is_above {
-            Err(Error::IntoItself)
-        } else {
-            moved.exchange(core, &mut dirs, target, &target_inode)
-        };
-    }
-    match (is_dir(source), is_dir(target)) {
-        (true, false) => return Err(Error::NotDirectory),
-        (false, true) => return Err(Error::IsDirectory),
+    let lost = match (mode, is_dir(source), is_dir(target)) {
+        (RenameMode::Exchange, ..) if target_is_above => return Err(Error::IntoItself),
+        (RenameMode::Exchange, ..) => moved.exchange(core, &mut dirs, target, &target_inode)?,
+        (_, true, false) => return Err(Error::NotDirectory),
+        (_, false, true) => return Err(Error::IsDirectory),
         _ if target_is_above => return Err(Error::NotEmpty),
-        _ => {}
-    }
-    moved.replace(core, &mut dirs, target, &target_inode)?;
+        _ => moved.replace(core, &mut dirs, target, &target_inode)?,
+    };
     drop(dirs);
-    reap(core, &target_inode);
-    Ok(())
+    if mode != RenameMode::Exchange {
+        reap(core, &target_inode);
+    }
+    Ok(Renamed { moved: moved_ino, target: Some(lost) })
 }
 
 /// What is moved, from where to where.
@@ -222,7 +224,7 @@ impl Moved<'_> {
         dirs: &mut Dirs<'_>,
         target: Found,
         target_inode: &Arc<Inode>,
-    ) -> Result<()> {
+    ) -> Result<Removed> {
         let target_is_dir = target.file_type == FileType::Directory;
         let (mut state, mut victim) = lock_children(&self.inode, target_inode);
         if target_is_dir && !dir::is_empty(core, &victim)? {
@@ -240,7 +242,7 @@ impl Moved<'_> {
         self.write_dirs(&mut handle, dirs)?;
         drop_links(&mut handle, target_inode, &mut victim, links)?;
         handle.finish();
-        Ok(())
+        Ok(Removed { ino: Ino(u64::from(target.ino)), nlink: victim.nlink })
     }
 
     fn exchange<D: BlockPort>(
@@ -249,7 +251,7 @@ impl Moved<'_> {
         dirs: &mut Dirs<'_>,
         target: Found,
         target_inode: &Inode,
-    ) -> Result<()> {
+    ) -> Result<Removed> {
         let (mut state, mut other) = lock_children(&self.inode, target_inode);
         let mut handle = core.handle(CREDITS)?;
         dir::replace(&mut handle, dirs.to_ref(), target, self.child())?;
@@ -266,7 +268,7 @@ impl Moved<'_> {
         target_inode.write(&mut handle, &mut other, false)?;
         self.write_dirs(&mut handle, dirs)?;
         handle.finish();
-        Ok(())
+        Ok(Removed { ino: Ino(u64::from(target.ino)), nlink: other.nlink })
     }
 }
 

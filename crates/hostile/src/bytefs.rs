@@ -162,10 +162,11 @@ fn change(fs: &dyn FileSystem) -> amphi_vfs::Result<()> {
         fs.write(new, 3 * PAGE as u64, &[1; 3 * PAGE], how, cred).map(drop),
         fs.fsync(new, false),
         fs.allocate(new, 0, PAGE as u64, Allocate::PunchHole, cred),
-        fs.rename(Ino::ROOT, Name::new(b"new")?, Ino::ROOT, Name::new(b"second name")?, RenameMode::Replace),
-        fs.unlink(Ino::ROOT, Name::new(b"sparse")?),
+        fs.rename(Ino::ROOT, Name::new(b"new")?, Ino::ROOT, Name::new(b"second name")?, RenameMode::Replace)
+            .map(drop),
+        fs.unlink(Ino::ROOT, Name::new(b"sparse")?).map(drop),
         fs.mkdir(Ino::ROOT, Name::new(b"directory")?, 0o755, cred).map(drop),
-        fs.unlink(Ino::ROOT, Name::new(b"second name")?),
+        fs.unlink(Ino::ROOT, Name::new(b"second name")?).map(drop),
         fs.sync(),
     ];
     fs.forget(new, 1);

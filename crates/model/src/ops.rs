@@ -2,8 +2,8 @@
 
 use amphi_vfs::{
     AccessTimes, Allocate, Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino,
-    NAME_BYTES_MAX, Name, OpenFlags, Promise, RenameMode, Result, Seek, SetAttr, SetTime, StatFs, WriteMode,
-    XattrMode, acl,
+    NAME_BYTES_MAX, Name, OpenFlags, Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, SetTime,
+    StatFs, WriteMode, XattrMode, acl,
 };
 
 use crate::Model;
@@ -169,7 +169,7 @@ impl FileSystem for Model {
         tree.entry(ino)
     }
 
-    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
         let mut tree = self.tree.lock();
         tree.writable()?;
         let ino = tree.find(dir, name)?;
@@ -181,7 +181,7 @@ impl FileSystem for Model {
         tree.drop_name(ino)
     }
 
-    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
         let mut tree = self.tree.lock();
         tree.writable()?;
         let ino = tree.find(dir, name)?;
@@ -195,7 +195,14 @@ impl FileSystem for Model {
         tree.drop_name(ino)
     }
 
-    fn rename(&self, from: Ino, name: Name<'_>, to: Ino, new_name: Name<'_>, mode: RenameMode) -> Result<()> {
+    fn rename(
+        &self,
+        from: Ino,
+        name: Name<'_>,
+        to: Ino,
+        new_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<Renamed> {
         let mut tree = self.tree.lock();
         tree.writable()?;
         tree.rename(from, name, to, new_name, mode)
@@ -415,7 +422,7 @@ impl Tree {
         to: Ino,
         new_name: Name<'_>,
         mode: RenameMode,
-    ) -> Result<()> {
+    ) -> Result<Renamed> {
         // As when a path is walked: what is no directory is noticed before what has no such name.
         self.get(from)?.names()?;
         self.get(to)?.names()?;
@@ -434,17 +441,20 @@ impl Tree {
             return Err(Error::IntoItself);
         }
         let Some(target) = target else {
-            return self.move_name(from, name, to, new_name, source);
+            self.move_name(from, name, to, new_name, source)?;
+            return Ok(Renamed { moved: source, target: None });
         };
         if source == target {
-            return Ok(());
+            return Ok(Renamed { moved: source, target: None });
         }
         let target_is_directory = self.get(target)?.is_directory();
         if mode == RenameMode::Exchange {
             if target_is_directory && self.is_within(from, target)? {
                 return Err(Error::IntoItself);
             }
-            return self.exchange((from, name, source), (to, new_name, target));
+            self.exchange((from, name, source), (to, new_name, target))?;
+            let lost = Removed { ino: target, nlink: self.get(target)?.nlink };
+            return Ok(Renamed { moved: source, target: Some(lost) });
         }
         match (source_is_directory, target_is_directory) {
             (true, false) => return Err(Error::NotDirectory),
@@ -456,7 +466,7 @@ impl Tree {
             self.get_mut(to)?.nlink -= 1;
         }
         self.move_name(from, name, to, new_name, source)?;
-        self.drop_name(target)
+        Ok(Renamed { moved: source, target: Some(self.drop_name(target)?) })
     }
 
     /// Takes `name` from `from` and makes `new_name` in `to` name `source`, whatever it named before.

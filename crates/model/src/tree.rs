@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use amphi_rt::time::wall_ns;
-use amphi_vfs::{AccessTimes, Cred, Entry, Error, Ino, Name, Result, TimeSpec, acl};
+use amphi_vfs::{AccessTimes, Cred, Entry, Error, Ino, Name, Removed, Result, TimeSpec, acl};
 
 use crate::Limits;
 use crate::inode::{Body, Inode};
@@ -174,12 +174,13 @@ impl Tree {
     }
 
     /// Takes away one name of `ino` (all that remain, of a directory), and frees it if nothing holds it.
-    pub(crate) fn drop_name(&mut self, ino: Ino) -> Result<()> {
+    pub(crate) fn drop_name(&mut self, ino: Ino) -> Result<Removed> {
         let inode = self.get_mut(ino)?;
         inode.nlink = if inode.is_directory() { 0 } else { inode.nlink - 1 };
         inode.ctime = now();
+        let removed = Removed { ino, nlink: inode.nlink };
         self.free_if_unheld(ino);
-        Ok(())
+        Ok(removed)
     }
 
     /// Frees an inode that has neither names nor references.

@@ -103,11 +103,19 @@ macro_rules! forward_names {
             $crate::link($store, ino, dir, name)
         }
 
-        fn unlink(&$this, dir: ::amphi_vfs::Ino, name: ::amphi_vfs::Name<'_>) -> ::amphi_vfs::Result<()> {
+        fn unlink(
+            &$this,
+            dir: ::amphi_vfs::Ino,
+            name: ::amphi_vfs::Name<'_>,
+        ) -> ::amphi_vfs::Result<::amphi_vfs::Removed> {
             $crate::unlink($store, dir, name)
         }
 
-        fn rmdir(&$this, dir: ::amphi_vfs::Ino, name: ::amphi_vfs::Name<'_>) -> ::amphi_vfs::Result<()> {
+        fn rmdir(
+            &$this,
+            dir: ::amphi_vfs::Ino,
+            name: ::amphi_vfs::Name<'_>,
+        ) -> ::amphi_vfs::Result<::amphi_vfs::Removed> {
             $crate::rmdir($store, dir, name)
         }
 
@@ -118,7 +126,7 @@ macro_rules! forward_names {
             to: ::amphi_vfs::Ino,
             new_name: ::amphi_vfs::Name<'_>,
             mode: ::amphi_vfs::RenameMode,
-        ) -> ::amphi_vfs::Result<()> {
+        ) -> ::amphi_vfs::Result<::amphi_vfs::Renamed> {
             $crate::rename($store, from, name, to, new_name, mode)
         }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amphi_vfs::acl::{self, Attributes};
-use amphi_vfs::{Cred, Entry, Error, FileType, Ino, Name, Result};
+use amphi_vfs::{Cred, Entry, Error, FileType, Ino, Name, Removed, Result};
 
 use crate::inode::{Inode, State};
 use crate::names::inode;
@@ -362,7 +362,7 @@ fn link_once<S: Store>(store: &S, ino: Ino, dir: Ino, name: Name<'_>) -> Result<
 ///
 /// # Errors
 /// As there.
-pub fn unlink<S: Store>(store: &S, dir: Ino, name: Name<'_>) -> Result<()> {
+pub fn unlink<S: Store>(store: &S, dir: Ino, name: Name<'_>) -> Result<Removed> {
     let parent = inode(store, dir)?;
     let parent_state = lock_dir(store, &parent)?;
     let found = store.find(&parent, &parent_state, name)?.ok_or(Error::NotFound)?;
@@ -378,7 +378,7 @@ pub fn unlink<S: Store>(store: &S, dir: Ino, name: Name<'_>) -> Result<()> {
 ///
 /// # Errors
 /// As there.
-pub fn rmdir<S: Store>(store: &S, dir: Ino, name: Name<'_>) -> Result<()> {
+pub fn rmdir<S: Store>(store: &S, dir: Ino, name: Name<'_>) -> Result<Removed> {
     let parent = inode(store, dir)?;
     let parent_state = lock_dir(store, &parent)?;
     let found = store.find(&parent, &parent_state, name)?.ok_or(Error::NotFound)?;
@@ -402,7 +402,7 @@ fn take_name<S: Store>(
     name: Name<'_>,
     (victim, mut state): (&Arc<Inode<S>>, Guard<'_, S>),
     links: u32,
-) -> Result<()> {
+) -> Result<Removed> {
     let fate = Fate::of(store, victim, &state, links);
     let mut change = store.begin(&fate.need())?;
     let now = store.names().clock.now();
@@ -413,7 +413,8 @@ fn take_name<S: Store>(
     touch(&mut parent_state, now);
     change.write_inode(parent, &mut parent_state, Changed::Entries)?;
     drop_links(store, victim, &mut state, links, fate, change, now)?;
+    let removed = Removed { ino: victim.ino, nlink: state.nlink };
     drop((state, parent_state));
     fate.finish(store, victim);
-    Ok(())
+    Ok(removed)
 }

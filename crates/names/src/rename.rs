@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use amphi_vfs::{Error, Ino, Name, RenameMode, Result};
+use amphi_vfs::{Error, Ino, Name, Removed, RenameMode, Renamed, Result};
 use smallvec::SmallVec;
 
 use crate::inode::{Inode, State};
@@ -82,7 +82,7 @@ pub fn rename<S: Store>(
     to: Ino,
     new_name: Name<'_>,
     mode: RenameMode,
-) -> Result<()> {
+) -> Result<Renamed> {
     with_room(store, || rename_once(store, from, name, to, new_name, mode))
 }
 
@@ -93,7 +93,7 @@ fn rename_once<S: Store>(
     to: Ino,
     new_name: Name<'_>,
     mode: RenameMode,
-) -> Result<()> {
+) -> Result<Renamed> {
     let from_dir = &*inode(store, from)?;
     let to_dir = &*inode(store, to)?;
     let across = from != to;
@@ -104,7 +104,9 @@ fn rename_once<S: Store>(
     match (mode, target) {
         (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
         (RenameMode::Exchange, None) => return Err(Error::NotFound),
-        (_, Some(target)) if target.child.ino == source.child.ino => return Ok(()),
+        (_, Some(target)) if target.child.ino == source.child.ino => {
+            return Ok(Renamed { moved: source.child.ino, target: None });
+        }
         _ => {}
     }
     if across && source.child.is_dir() && is_ancestor(store, source.child.ino, to_dir)? {
@@ -116,21 +118,20 @@ fn rename_once<S: Store>(
     };
     let moved = &*entry_inode(store, from_dir, source.child)?;
     let moving = Moving { store, from: from_dir, to: to_dir, name, new_name, source, moved, across };
-    let Some(target) = target else { return moving.to_new_name(dirs) };
+    let Some(target) = target else {
+        moving.to_new_name(dirs)?;
+        return Ok(Renamed { moved: moved.ino, target: None });
+    };
     let target_inode = entry_inode(store, to_dir, target.child)?;
-    if mode == RenameMode::Exchange {
-        return if target_is_above {
-            Err(Error::IntoItself)
-        } else {
-            moving.exchange(dirs, target, &target_inode)
-        };
-    }
-    match (source.child.is_dir(), target.child.is_dir()) {
-        (true, false) => Err(Error::NotDirectory),
-        (false, true) => Err(Error::IsDirectory),
-        _ if target_is_above => Err(Error::NotEmpty),
-        _ => moving.replace(dirs, target, &target_inode),
-    }
+    let lost = match (mode, source.child.is_dir(), target.child.is_dir()) {
+        (RenameMode::Exchange, ..) if target_is_above => return Err(Error::IntoItself),
+        (RenameMode::Exchange, ..) => moving.exchange(dirs, target, &target_inode)?,
+        (_, true, false) => return Err(Error::NotDirectory),
+        (_, false, true) => return Err(Error::IsDirectory),
+        _ if target_is_above => return Err(Error::NotEmpty),
+        _ => moving.replace(dirs, target, &target_inode)?,
+    };
+    Ok(Renamed { moved: moved.ino, target: Some(lost) })
 }
 
 /// What all three kinds of rename need to know.
@@ -166,7 +167,12 @@ impl<'a, S: Store> Moving<'a, S> {
         change.commit()
     }
 
-    fn replace(&self, mut dirs: Dirs<'_, S>, target: Found<S::Slot>, victim: &Arc<Inode<S>>) -> Result<()> {
+    fn replace(
+        &self,
+        mut dirs: Dirs<'_, S>,
+        target: Found<S::Slot>,
+        victim: &Arc<Inode<S>>,
+    ) -> Result<Removed> {
         let (mut state, mut victim_state) = lock_children(self.moved, victim);
         if target.child.is_dir() {
             self.store.open_dir(victim, &mut victim_state)?;
@@ -187,12 +193,13 @@ impl<'a, S: Store> Moving<'a, S> {
         self.reparent(&mut dirs, &mut state, &mut change, now)?;
         self.write_dirs(&mut dirs, &mut change, now)?;
         drop_links(self.store, victim, &mut victim_state, links, fate, change, now)?;
+        let removed = Removed { ino: victim.ino, nlink: victim_state.nlink };
         drop((state, victim_state, dirs));
         fate.finish(self.store, victim);
-        Ok(())
+        Ok(removed)
     }
 
-    fn exchange(&self, mut dirs: Dirs<'_, S>, target: Found<S::Slot>, other: &Inode<S>) -> Result<()> {
+    fn exchange(&self, mut dirs: Dirs<'_, S>, target: Found<S::Slot>, other: &Inode<S>) -> Result<Removed> {
         let (mut state, mut other_state) = lock_children(self.moved, other);
         let mut change = self.store.begin(&Need::NOTHING)?;
         let now = self.store.names().clock.now();
@@ -209,7 +216,8 @@ impl<'a, S: Store> Moving<'a, S> {
         other_state.ctime = now;
         change.write_inode(other, &mut other_state, Changed::Links)?;
         self.write_dirs(&mut dirs, &mut change, now)?;
-        change.commit()
+        change.commit()?;
+        Ok(Removed { ino: other.ino, nlink: other_state.nlink })
     }
 
     /// Moves a directory's parent and link count along, if it is one and changes its parent.

@@ -151,13 +151,15 @@ impl Operation {
             Self::Link(from, to) => {
                 at(fs, from, |ino| at_parent(fs, to, |dir, name| fs.link(ino, dir, name).map(forget)))
             }
-            Self::Unlink(path) => at_parent(fs, path, |dir, name| fs.unlink(dir, name)),
-            Self::Rmdir(path) => at_parent(fs, path, |dir, name| fs.rmdir(dir, name)),
+            Self::Unlink(path) => at_parent(fs, path, |dir, name| fs.unlink(dir, name).map(drop)),
+            Self::Rmdir(path) => at_parent(fs, path, |dir, name| fs.rmdir(dir, name).map(drop)),
             Self::Rename(from, to) | Self::Exchange(from, to) => {
                 let mode =
                     if matches!(self, Self::Rename(..)) { RenameMode::Replace } else { RenameMode::Exchange };
                 at_parent(fs, from, |from_dir, name| {
-                    at_parent(fs, to, |to_dir, new_name| fs.rename(from_dir, name, to_dir, new_name, mode))
+                    at_parent(fs, to, |to_dir, new_name| {
+                        fs.rename(from_dir, name, to_dir, new_name, mode).map(drop)
+                    })
                 })
             }
             Self::Write(path, how, place, len) => at(fs, path, |ino| {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use amphi_rt::sync::Mutex;
 use amphi_vfs::{
     AccessTimes, Allocate, Attr, Cred, DirSink, Entry, FileSystem, FileType, Ino, Name, OpenFlags, Promise,
-    RenameMode, Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
+    Removed, RenameMode, Renamed, Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
 };
 use hashbrown::HashMap;
 
@@ -278,20 +278,27 @@ impl<F: FileSystem> FileSystem for Recording<F> {
         })
     }
 
-    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<()> {
-        self.noted(self.fs.unlink(dir, name), |scribe, ()| {
+    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
+        self.noted(self.fs.unlink(dir, name), |scribe, _| {
             scribe.unnamed(dir, name.bytes(), Operation::Unlink);
         })
     }
 
-    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<()> {
-        self.noted(self.fs.rmdir(dir, name), |scribe, ()| {
+    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
+        self.noted(self.fs.rmdir(dir, name), |scribe, _| {
             scribe.unnamed(dir, name.bytes(), Operation::Rmdir);
         })
     }
 
-    fn rename(&self, from: Ino, name: Name<'_>, to: Ino, new_name: Name<'_>, mode: RenameMode) -> Result<()> {
-        self.noted(self.fs.rename(from, name, to, new_name, mode), |scribe, ()| {
+    fn rename(
+        &self,
+        from: Ino,
+        name: Name<'_>,
+        to: Ino,
+        new_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<Renamed> {
+        self.noted(self.fs.rename(from, name, to, new_name, mode), |scribe, _| {
             let (old, new) = ((from, name.bytes().to_vec()), (to, new_name.bytes().to_vec()));
             let paths = scribe.path_in(from, &old.1).zip(scribe.path_in(to, &new.1));
             let (moved, replaced) = (scribe.names.get(&old), scribe.names.get(&new));

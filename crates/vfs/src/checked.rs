@@ -217,7 +217,7 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// As there; [`Error::PermissionDenied`]; [`Error::NotPermitted`] in a sticky directory.
     pub fn unlink(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<()> {
         self.removable(dir, name, cred)?;
-        self.fs.unlink(dir, name)
+        self.fs.unlink(dir, name).map(drop)
     }
 
     /// See [`FileSystem::rmdir`].
@@ -226,7 +226,7 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// As there; [`Error::PermissionDenied`]; [`Error::NotPermitted`] in a sticky directory.
     pub fn rmdir(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<()> {
         self.removable(dir, name, cred)?;
-        self.fs.rmdir(dir, name)
+        self.fs.rmdir(dir, name).map(drop)
     }
 
     /// See [`FileSystem::rename`].
@@ -270,7 +270,7 @@ impl<F: FileSystem + ?Sized> Checked<F> {
                 }
             }
         }
-        self.fs.rename(from, name, to, new_name, mode)
+        self.fs.rename(from, name, to, new_name, mode).map(drop)
     }
 
     /// See [`FileSystem::getxattr`].

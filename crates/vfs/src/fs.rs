@@ -11,6 +11,24 @@ pub struct Entry {
     pub attr: Attr,
 }
 
+/// What a name was taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// The inode that it named.
+    pub ino: Ino,
+    /// Names that the inode has left, or links of a directory; without any it is deleted once nobody refers to it.
+    pub nlink: u32,
+}
+
+/// What a rename did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    /// The inode that was moved.
+    pub moved: Ino,
+    /// What lost the target name, if anything had it: after an exchange it has the other one. None if both were names of one file.
+    pub target: Option<Removed>,
+}
+
 /// One entry of a directory listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
@@ -228,24 +246,31 @@ pub trait FileSystem: Send + Sync {
     /// never had one ([`tmpfile`](FileSystem::tmpfile)).
     fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry>;
 
-    /// Removes a name of a non-directory.
+    /// Removes a name of a non-directory, and tells what it named.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsDirectory`].
-    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<()>;
+    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<Removed>;
 
-    /// Removes an empty directory.
+    /// Removes an empty directory, and tells which.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::NotEmpty`].
-    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<()>;
+    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed>;
 
     /// Moves a name. Replacing is atomic: at no moment is the target name missing, and it keeps its place in listings. Two names of
     /// one file stay as they are. Where several errors apply, the source is missing before the target exists before the rest.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`], [`Error::NotEmpty`], [`Error::IsDirectory`], [`Error::NotDirectory`], [`Error::IntoItself`], [`Error::NoSpace`].
-    fn rename(&self, from: Ino, name: Name<'_>, to: Ino, new_name: Name<'_>, mode: RenameMode) -> Result<()>;
+    fn rename(
+        &self,
+        from: Ino,
+        name: Name<'_>,
+        to: Ino,
+        new_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<Renamed>;
 
     /// Takes an open reference; with `truncate`, cuts the file to zero.
     ///

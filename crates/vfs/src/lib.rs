@@ -16,7 +16,7 @@ pub use checked::Checked;
 pub use cred::{Capabilities, Cred};
 pub use error::{Error, Result};
 pub use fs::{
-    Allocate, DirEntry, DirSink, Entry, FileSystem, OpenFlags, Promise, RenameMode, Seek, WriteMode,
-    XattrMode,
+    Allocate, DirEntry, DirSink, Entry, FileSystem, OpenFlags, Promise, Removed, RenameMode, Renamed, Seek,
+    WriteMode, XattrMode,
 };
 pub use name::{NAME_BYTES_MAX, Name};

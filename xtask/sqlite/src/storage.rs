@@ -76,7 +76,7 @@ impl Storage {
     /// # Errors
     /// [`Error::NotFound`] and others.
     pub fn delete(&self, path: &str) -> Result<(), Error> {
-        self.fs()?.unlink(Ino::ROOT, Name::new(base_name(path).as_bytes())?)
+        self.fs()?.unlink(Ino::ROOT, Name::new(base_name(path).as_bytes())?).map(drop)
     }
 
     /// Whether there is such a file.

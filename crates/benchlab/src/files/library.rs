@@ -185,7 +185,7 @@ impl<F: FileSystem + ?Sized> Files for LibraryFiles<F> {
 
     fn unlink(&self, path: &str) -> Result<()> {
         self.costs.walk(path, self.costs.namespace_ns + self.costs.computing.unlink_ns);
-        self.at(path, |dir, name| self.fs.unlink(dir, name))
+        self.at(path, |dir, name| self.fs.unlink(dir, name).map(drop))
     }
 
     fn mkdir(&self, path: &str) -> Result<()> {

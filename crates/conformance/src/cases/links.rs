@@ -1,6 +1,6 @@
 //! Hard and symbolic links.
 
-use amphi_vfs::{Cred, Error, FileType, Ino};
+use amphi_vfs::{Cred, Error, FileType, Ino, Removed, RenameMode, Renamed};
 
 use super::case_list;
 use crate::harness::{Fs, name};
@@ -14,6 +14,7 @@ case_list!(
     symlink_targets_have_limits,
     readlink_is_for_symlinks,
     special_files_can_be_linked,
+    removals_tell_what_they_removed,
 );
 
 fn a_link_is_another_name(fs: &Fs) {
@@ -87,4 +88,21 @@ fn special_files_can_be_linked(fs: &Fs) {
     assert_eq!(fs.link(link, Ino::ROOT, name("s2")).unwrap().attr.nlink, 2);
     assert_eq!(fs.link(fifo, Ino::ROOT, name("p2")).unwrap().attr.nlink, 2);
     assert_eq!(fs.readlink(fs.find(Ino::ROOT, "s2").unwrap().ino).unwrap(), b"x");
+}
+
+fn removals_tell_what_they_removed(fs: &Fs) {
+    let file = fs.file(Ino::ROOT, "f");
+    fs.link(file, Ino::ROOT, name("g")).unwrap();
+    assert_eq!(fs.unlink(Ino::ROOT, name("f")), Ok(Removed { ino: file, nlink: 1 }));
+    assert_eq!(fs.unlink(Ino::ROOT, name("g")), Ok(Removed { ino: file, nlink: 0 }));
+    let dir = fs.dir(Ino::ROOT, "d");
+    assert_eq!(fs.rmdir(Ino::ROOT, name("d")), Ok(Removed { ino: dir, nlink: 0 }));
+    let [one, other] = ["one", "other"].map(|text| fs.file(Ino::ROOT, text));
+    let rename =
+        |from: &str, to: &str, mode| fs.rename(Ino::ROOT, name(from), Ino::ROOT, name(to), mode).unwrap();
+    let swapped = Renamed { moved: one, target: Some(Removed { ino: other, nlink: 1 }) };
+    assert_eq!(rename("one", "other", RenameMode::Exchange), swapped);
+    let replaced = Renamed { moved: one, target: Some(Removed { ino: other, nlink: 0 }) };
+    assert_eq!(rename("other", "one", RenameMode::Replace), replaced);
+    assert_eq!(rename("one", "new", RenameMode::Replace), Renamed { moved: one, target: None });
 }

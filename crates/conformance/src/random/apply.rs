@@ -3,8 +3,8 @@
 use amphi_model::Model;
 use amphi_rt::task;
 use amphi_vfs::{
-    AccessTimes, Attr, Cred, Error, FileSystem, Ino, Name, OpenFlags, Result, Seek, SetAttr, SetTime,
-    TimeSpec, WriteMode, XattrMode, acl,
+    AccessTimes, Attr, Cred, Error, FileSystem, Ino, Name, OpenFlags, Removed, Result, Seek, SetAttr,
+    SetTime, TimeSpec, WriteMode, XattrMode, acl,
 };
 
 use super::compare;
@@ -17,10 +17,16 @@ use crate::harness::Fs;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     Done,
+    /// What has lost a name has so many left, if anything has.
+    Removed(Option<u32>),
     Attr(compare::SharedAttr),
     Bytes(Vec<u8>),
     List(Vec<Vec<u8>>),
     Failed(&'static str),
+}
+
+const fn removed(removed: Removed) -> Answer {
+    Answer::Removed(Some(removed.nlink))
 }
 
 /// An open handle: the inode, and how many lookup references it holds.
@@ -352,16 +358,14 @@ impl Side<'_> {
             }
             Operation::Link { from, to } => self.link(from, to),
             Operation::Unlink { path } => {
-                self.within(path, |fs, dir, name| fs.unlink(dir, name)).map(|()| Answer::Done)
+                self.within(path, |fs, dir, name| fs.unlink(dir, name)).map(removed)
             }
-            Operation::Rmdir { path } => {
-                self.within(path, |fs, dir, name| fs.rmdir(dir, name)).map(|()| Answer::Done)
-            }
+            Operation::Rmdir { path } => self.within(path, |fs, dir, name| fs.rmdir(dir, name)).map(removed),
             Operation::Rename { from, to, mode } => {
                 let renamed = self.within(from, |fs, dir, name| {
                     self.within(to, |_, new_dir, new_name| fs.rename(dir, name, new_dir, new_name, *mode))
                 });
-                renamed.map(|()| Answer::Done)
+                renamed.map(|renamed| Answer::Removed(renamed.target.map(|lost| lost.nlink)))
             }
             Operation::Open { path, handle, keep_lookup, truncate } => {
                 self.open(path, *handle, *keep_lookup, *truncate)

@@ -17,8 +17,8 @@ use amphi_vfs::acl::DEFAULT;
 use amphi_vfs::permission::mode_after_change;
 use amphi_vfs::{
     AccessTimes, Allocate, Attr, Capabilities, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType,
-    Ino, Name, OpenFlags, Promise, RenameMode, Result, Seek, SetAttr, SetTime, StatFs, TimeSpec, WriteMode,
-    XattrMode,
+    Ino, Name, OpenFlags, Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, SetTime, StatFs,
+    TimeSpec, WriteMode, XattrMode,
 };
 use rustix::fs::{
     self as sys, AtFlags, CWD, Dir, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps,
@@ -67,6 +67,17 @@ fn io_error(cause: &std::io::Error) -> Error {
 
 fn os(name: Name<'_>) -> &OsStr {
     OsStr::from_bytes(name.bytes())
+}
+
+/// What `name` names in a directory.
+fn named(dir: &OwnedFd, name: Name<'_>) -> Result<sys::Stat> {
+    sys::statat(dir, os(name), AtFlags::SYMLINK_NOFOLLOW).map_err(error)
+}
+
+/// What has just lost a name that it had when this was read.
+fn without_name(before: sys::Stat) -> Removed {
+    let is_dir = sys::FileType::from_raw_mode(before.st_mode) == sys::FileType::Directory;
+    Removed { ino: Ino(before.st_ino), nlink: if is_dir { 0 } else { before.st_nlink as u32 - 1 } }
 }
 
 fn file_type(kind: sys::FileType) -> FileType {
@@ -303,22 +314,43 @@ impl FileSystem for Kernel {
         self.take(&dir, os(name))
     }
 
-    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<()> {
-        sys::unlinkat(&self.fd(dir)?, os(name), AtFlags::empty()).map_err(error)
+    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
+        let dir = self.fd(dir)?;
+        let removed = named(&dir, name).map(without_name);
+        sys::unlinkat(&dir, os(name), AtFlags::empty()).map_err(error)?;
+        removed
     }
 
-    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<()> {
-        sys::unlinkat(&self.fd(dir)?, os(name), AtFlags::REMOVEDIR).map_err(error)
+    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
+        let dir = self.fd(dir)?;
+        let removed = named(&dir, name).map(without_name);
+        sys::unlinkat(&dir, os(name), AtFlags::REMOVEDIR).map_err(error)?;
+        removed
     }
 
-    fn rename(&self, from: Ino, name: Name<'_>, to: Ino, new_name: Name<'_>, mode: RenameMode) -> Result<()> {
+    fn rename(
+        &self,
+        from: Ino,
+        name: Name<'_>,
+        to: Ino,
+        new_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<Renamed> {
         let flags = match mode {
             RenameMode::Replace => RenameFlags::empty(),
             RenameMode::NoReplace => RenameFlags::NOREPLACE,
             RenameMode::Exchange => RenameFlags::EXCHANGE,
         };
-        let renamed = sys::renameat_with(&self.fd(from)?, os(name), &self.fd(to)?, os(new_name), flags);
-        renamed.map_err(|errno| if errno == Errno::INVAL { Error::IntoItself } else { error(errno) })
+        let (from, to) = (self.fd(from)?, self.fd(to)?);
+        let (moved, target) = (named(&from, name), named(&to, new_name).ok());
+        let renamed = sys::renameat_with(&from, os(name), &to, os(new_name), flags);
+        renamed.map_err(|errno| if errno == Errno::INVAL { Error::IntoItself } else { error(errno) })?;
+        let moved = Ino(moved?.st_ino);
+        let lost = target.filter(|target| target.st_ino != moved.0).map(|target| match mode {
+            RenameMode::Exchange => Removed { ino: Ino(target.st_ino), nlink: target.st_nlink as u32 },
+            _ => without_name(target),
+        });
+        Ok(Renamed { moved, target: lost })
     }
 
     fn open(&self, ino: Ino, flags: OpenFlags) -> Result<()> {

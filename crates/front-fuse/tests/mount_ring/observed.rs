@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use amphi_model::Model;
 use amphi_vfs::{
-    Attr, Cred, DirSink, Entry, FileSystem, FileType, Ino, Name, OpenFlags, Promise, RenameMode, Result,
-    Seek, SetAttr, StatFs, WriteMode,
+    Attr, Cred, DirSink, Entry, FileSystem, FileType, Ino, Name, OpenFlags, Promise, Removed, RenameMode,
+    Renamed, Result, Seek, SetAttr, StatFs, WriteMode,
 };
 
 /// Looks on at writes: their inode and data.
@@ -96,15 +96,22 @@ impl FileSystem for Observed {
         self.model.link(ino, dir, name)
     }
 
-    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+    fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
         self.model.unlink(dir, name)
     }
 
-    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<()> {
+    fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
         self.model.rmdir(dir, name)
     }
 
-    fn rename(&self, from: Ino, name: Name<'_>, to: Ino, new_name: Name<'_>, mode: RenameMode) -> Result<()> {
+    fn rename(
+        &self,
+        from: Ino,
+        name: Name<'_>,
+        to: Ino,
+        new_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<Renamed> {
         self.model.rename(from, name, to, new_name, mode)
     }
 

@@ -118,10 +118,12 @@ impl Op {
             Self::Link(from, to) => at(fs, from, |ino| {
                 at_parent(fs, to, |dir, name| fs.link(ino, dir, name).map(|e| forget(fs, e.attr.ino)))
             }),
-            Self::Unlink(path) => at_parent(fs, path, |dir, name| fs.unlink(dir, name)),
-            Self::Rmdir(path) => at_parent(fs, path, |dir, name| fs.rmdir(dir, name)),
+            Self::Unlink(path) => at_parent(fs, path, |dir, name| fs.unlink(dir, name).map(drop)),
+            Self::Rmdir(path) => at_parent(fs, path, |dir, name| fs.rmdir(dir, name).map(drop)),
             Self::Rename(from, to, mode) => at_parent(fs, from, |from_dir, name| {
-                at_parent(fs, to, |to_dir, new_name| fs.rename(from_dir, name, to_dir, new_name, *mode))
+                at_parent(fs, to, |to_dir, new_name| {
+                    fs.rename(from_dir, name, to_dir, new_name, *mode).map(drop)
+                })
             }),
             Self::Chmod(path, mode) => at(fs, path, |ino| {
                 fs.setattr(ino, &SetAttr { mode: Some(*mode), ..SetAttr::default() }, cred).map(drop)
@@ -147,7 +149,7 @@ impl Op {
                 }
                 fs.open(ino, OpenFlags { write: true, ..OpenFlags::default() })?;
                 fs.write(ino, 0, &[9; 5000], WriteMode::default(), cred)?;
-                let removed = at_parent(fs, path, |dir, name| fs.unlink(dir, name));
+                let removed = at_parent(fs, path, |dir, name| fs.unlink(dir, name).map(drop));
                 if removed.is_err() {
                     fs.release(ino);
                 }

@@ -153,7 +153,7 @@ fn rename_for_operations(fs: &ByteFs<Memory>) -> Result<()> {
     for (name, letter) in usable.into_iter().zip(b'a'..=b'f') {
         match fs.rename(Ino::ROOT, name, Ino::ROOT, Name::new(&[letter])?, RenameMode::NoReplace) {
             // The device may be full, and damage may have made this name.
-            Ok(()) | Err(amphi_vfs::Error::Exists | amphi_vfs::Error::NoSpace) => {}
+            Ok(_) | Err(amphi_vfs::Error::Exists | amphi_vfs::Error::NoSpace) => {}
             Err(error) => return Err(error),
         }
     }

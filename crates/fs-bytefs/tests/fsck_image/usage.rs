@@ -75,11 +75,11 @@ fn operation(fs: &impl FileSystem, random: &mut Random, a: &Listed, b: &Listed) 
             fs.symlink(dir, fresh, &target, &cred).map(|e| fs.forget(e.attr.ino, 1))
         }
         3 => fs.create(dir, fresh, FileType::Fifo, 0o644, 0, &cred).map(|e| fs.forget(e.attr.ino, 1)),
-        4 => fs.unlink(a.dir, name),
-        5 => fs.rmdir(a.dir, name),
-        6 => fs.rename(a.dir, name, dir, fresh, RenameMode::NoReplace),
-        7 => fs.rename(a.dir, name, b.dir, other, RenameMode::Replace),
-        8 => fs.rename(a.dir, name, b.dir, other, RenameMode::Exchange),
+        4 => fs.unlink(a.dir, name).map(drop),
+        5 => fs.rmdir(a.dir, name).map(drop),
+        6 => fs.rename(a.dir, name, dir, fresh, RenameMode::NoReplace).map(drop),
+        7 => fs.rename(a.dir, name, b.dir, other, RenameMode::Replace).map(drop),
+        8 => fs.rename(a.dir, name, b.dir, other, RenameMode::Exchange).map(drop),
         9 => fs.link(a.ino, b.dir, fresh).map(|e| fs.forget(e.attr.ino, 1)),
         10 => fs.lookup(a.dir, name).map(|e| fs.forget(e.attr.ino, 1)),
         11 => {
