@@ -305,6 +305,17 @@ impl Layout {
         self.cache + frame as u64 * PAGE
     }
 
+    /// Chunks of the memory area.
+    pub(crate) const fn memory_chunks(&self) -> u64 {
+        self.memory_bytes.div_ceil(MEMORY_CHUNK)
+    }
+
+    /// First byte and length of a chunk of the memory area, of which the last may be short.
+    pub(crate) fn memory_chunk(&self, chunk: u64) -> (u64, u64) {
+        let from = chunk * MEMORY_CHUNK;
+        (from, MEMORY_CHUNK.min(self.memory_bytes - from))
+    }
+
     /// Address of the word of the memory area's map that has a chunk's bit.
     pub(crate) const fn memory_map_word(&self, chunk: u64) -> u64 {
         self.memory_map + chunk / 64 * 8

@@ -298,6 +298,7 @@ pub(crate) fn inspect(path: &Path) -> Result<(Info, Stats), ImageError> {
     stats.log_capacity = parts.layout.region_bytes;
     stats.cache_capacity = parts.layout.cache_frames;
     stats.memory_capacity = parts.layout.memory_bytes;
+    stats.memory_used = read_memory_map(&file, path, &parts.layout)?;
     let commits = |at| image.word(at).load(Ordering::Relaxed);
     stats.txlog_used = commits(control!(txlog_tail)).saturating_sub(commits(control!(txlog_head)));
     Ok((info(&image, &parts.layout, &parts.profile, shutdown(&image)?), stats))
@@ -318,6 +319,23 @@ fn read_wear(file: &std::fs::File, path: &Path, layout: &Layout) -> Result<Wear,
         BlockHeader::from_word(u64::from_le_bytes(*word)).erases
     };
     Ok(Wear::of(headers.iter().map(erases)))
+}
+
+/// Reads from an image's file how many bytes of the memory area are in chunks that were ever stored to.
+fn read_memory_map(file: &std::fs::File, path: &Path, layout: &Layout) -> Result<u64, ImageError> {
+    use std::os::unix::fs::FileExt;
+    let mut map = vec![0; layout.memory_chunks().div_ceil(64) as usize * 8];
+    file.read_exact_at(&mut map, layout.memory_map).map_err(|cause| ImageError::System {
+        action: "read",
+        path: path.display().to_string(),
+        cause: cause.to_string(),
+    })?;
+    let (words, _) = map.as_chunks::<8>();
+    let marked = |chunk: &u64| {
+        let word = u64::from_le_bytes(words[(chunk / 64) as usize]);
+        word >> (chunk % 64) & 1 == 1
+    };
+    Ok((0..layout.memory_chunks()).filter(marked).map(|chunk| layout.memory_chunk(chunk).1).sum())
 }
 
 /// Powers a device up: rebuilds what was volatile.

@@ -59,8 +59,8 @@ impl Protected {
 
     fn begin_chunk(&self, chunk: u64) -> Result<()> {
         let _extending = self.extending.lock();
-        let from = chunk * MEMORY_CHUNK;
-        self.image.allocate(self.layout.memory + from, MEMORY_CHUNK.min(self.bytes() - from))?;
+        let (from, len) = self.layout.memory_chunk(chunk);
+        self.image.allocate(self.layout.memory + from, len)?;
         self.image.word(self.layout.memory_map_word(chunk)).fetch_or(1 << (chunk % 64), Ordering::AcqRel);
         Ok(())
     }
@@ -72,11 +72,8 @@ impl Protected {
 
     /// The chunks that were ever stored to: first byte and length.
     pub(crate) fn used(&self) -> impl Iterator<Item = (u64, u64)> {
-        let chunks = self.bytes().div_ceil(MEMORY_CHUNK);
-        (0..chunks).filter(|&chunk| self.is_used(chunk)).map(|chunk| {
-            let from = chunk * MEMORY_CHUNK;
-            (from, MEMORY_CHUNK.min(self.bytes() - from))
-        })
+        let chunks = 0..self.layout.memory_chunks();
+        chunks.filter(|&chunk| self.is_used(chunk)).map(|chunk| self.layout.memory_chunk(chunk))
     }
 
     /// What of the image it takes, as address and length: the map, and the chunks that it marks.

@@ -134,6 +134,7 @@ fn what_is_durable_outlasts_close_cut_and_trim() {
     assert_eq!(ssd.load(0, &mut [0], TAG), Err(Error::PowerLost));
     drop(ssd);
     let (info, stats) = Ssd::inspect(&path).expect("whole");
+    assert_eq!(stats.memory_used, 256 << 10, "told without power");
     assert_eq!((info.firmware, info.memory_bytes, stats.memory_capacity), (Firmware::Memory, MEMORY, MEMORY));
     let ssd = Ssd::open(&path, &OpenOptions::default()).expect("opens after the cut");
     expect(&ssd, 2);

@@ -64,6 +64,8 @@ pub fn text(stats: &Stats) -> String {
         ("amphi_log_capacity_bytes", "Bytes of one log region.", stats.log_capacity),
         ("amphi_log_index_bytes", "Memory of the log's index.", stats.index_bytes),
         ("amphi_transaction_log_entries", "Slots of the transaction log in use.", stats.txlog_used),
+        ("amphi_memory_used_bytes", "Bytes of the memory area that were ever stored to.", stats.memory_used),
+        ("amphi_memory_capacity_bytes", "Bytes of the memory area.", stats.memory_capacity),
         ("amphi_queue_depth", "Block commands in flight.", stats.queue.depth),
     ] {
         page.single(name, "gauge", help, value);

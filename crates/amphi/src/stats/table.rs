@@ -59,6 +59,10 @@ pub fn print(target: &Target, counters: &Value) {
         count(&counters["recoveries"]),
         count(&counters["blocks_erased"]),
     );
+    let memory = ["memory_used", "memory_capacity"].map(|name| count(&counters[name]));
+    if memory[1] > 0 {
+        println!("memory area {} of {} ever stored to", shown(memory[0]), shown(memory[1]));
+    }
     print_latencies(counters);
 }
 

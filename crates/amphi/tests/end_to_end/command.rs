@@ -123,6 +123,8 @@ fn an_ssd_with_a_memory_area_says_so_and_what_needs_pages_by_bytes_refuses_it() 
     );
     let stats = amphi_ok(&["stats", &rig.image(), "--json"]);
     assert!(stats.contains("\"memory_capacity\":1048576"), "{stats}");
+    let table = amphi_ok(&["stats", &rig.image()]);
+    assert!(table.contains("memory area"), "{table}");
     std::fs::remove_file(rig.image()).unwrap();
     fails_saying(&make, 1, &["a memory area of its own"]);
     assert!(!Path::new(&rig.image()).exists(), "a failed mkfs leaves nothing");

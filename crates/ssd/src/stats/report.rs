@@ -111,8 +111,7 @@ pub struct Stats {
     pub cache_dirty: u64,
     /// Pages that the page cache has room for; 0 with another firmware.
     pub cache_capacity: u64,
-    /// Bytes of the memory area that were ever stored to, in chunks of 256 KiB; 0 when the device is not
-    /// powered up.
+    /// Bytes of the memory area that were ever stored to, in chunks of 256 KiB.
     pub memory_used: u64,
     /// Bytes of the memory area; 0 with another firmware.
     pub memory_capacity: u64,
