@@ -7,11 +7,12 @@ use amphi_rt::sync::Mutex;
 use amphi_rt::{task, time};
 
 use super::fileset::{Prepared, Set};
-use super::outcome::{Outcome, StepOutcome, empty};
+use super::outcome::{Outcome, StepOutcome};
 use super::plan::{Plan, TRANSFER_MAX};
-use super::semaphore::Semaphore;
+use super::semaphore::Instances;
+use super::shared::{Shared, Window};
 use super::thread::{Tally, Thread};
-use crate::files::{Error, Files, Result};
+use crate::files::{Files, Result};
 use crate::operation::fill;
 
 /// How a run is done.
@@ -19,31 +20,6 @@ use crate::operation::fill;
 pub struct Settings {
     /// Decides everything that is left to chance.
     pub seed: u64,
-}
-
-/// What a run shares between its threads.
-pub(super) struct Shared<'a> {
-    pub(super) files: &'a dyn Files,
-    pub(super) prepared: &'a Prepared,
-    pub(super) semaphores: Vec<Semaphore>,
-    pub(super) plan: &'a Plan,
-    /// What is written: two halves of noise, of which parts are taken at random places.
-    pub(super) contents: &'a [u8],
-    pub(super) window: Window,
-    /// A thread found nothing left to do, or failed.
-    pub(super) over: AtomicBool,
-    /// Operations left, where their number ends the run.
-    pub(super) left: Option<AtomicU64>,
-    failure: Mutex<Option<Error>>,
-}
-
-/// The time that counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// When it begins, on the clock of [`time::now_ns`].
-    pub begin_ns: u64,
-    /// When it ends; `u64::MAX` if something else ends the run.
-    pub end_ns: u64,
 }
 
 /// Makes the filesets of a plan in an empty directory and makes them durable.
@@ -82,7 +58,16 @@ pub fn run(
     let shared = Shared {
         files,
         prepared,
-        semaphores: plan.semaphores.iter().map(|_| Semaphore::default()).collect(),
+        semaphores: plan
+            .semaphores
+            .iter()
+            .map(|semaphore| {
+                let groups = plan.groups.iter().enumerate();
+                let threads =
+                    groups.map(|(group, of)| if semaphore.waiting.contains(&group) { of.threads } else { 0 });
+                Instances::new(semaphore.high_water, threads)
+            })
+            .collect(),
         plan,
         contents: &prepared.contents,
         window: Window { begin_ns, end_ns },
@@ -179,10 +164,4 @@ fn contents(seed: u64) -> Vec<u8> {
     let mut contents = vec![0; 2 * TRANSFER_MAX as usize];
     fill(&mut contents, seed as u8);
     contents
-}
-
-impl Tally {
-    pub(super) fn new() -> Self {
-        Self { bytes: 0, done: 0, latency: empty() }
-    }
 }

@@ -8,14 +8,16 @@ mod personality;
 mod plan;
 mod preset;
 mod semaphore;
+mod shared;
 mod size;
 mod thread;
 
-pub use driver::{Settings, Window, prepare, run};
+pub use driver::{Settings, prepare, run};
 pub use fileset::Prepared;
 pub(crate) use outcome::empty as empty_histogram;
 pub use outcome::{LatencySummary, Outcome, StepOutcome};
 pub use personality::{Fileset, Group, Kind, Operation, Personality, PersonalityError, Run, Scaled, Step};
 pub use plan::Plan;
 pub use preset::{PRESETS, Preset, preset};
+pub use shared::Window;
 pub use size::Size;

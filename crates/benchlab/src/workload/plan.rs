@@ -11,8 +11,15 @@ pub struct Plan {
     pub(super) run: Run,
     pub(super) filesets: Vec<Fileset>,
     pub(super) groups: Vec<PlannedGroup>,
-    /// High-water marks of the semaphores.
-    pub(super) semaphores: Vec<u64>,
+    pub(super) semaphores: Vec<PlannedSemaphore>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct PlannedSemaphore {
+    name: String,
+    pub(super) high_water: u64,
+    /// Groups whose threads wait on it.
+    pub(super) waiting: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -92,13 +99,13 @@ impl Plan {
         }
         let mut planner = Planner { personality, semaphores: Vec::new() };
         let mut groups = Vec::new();
-        for group in &personality.groups {
+        for (number, group) in personality.groups.iter().enumerate() {
             if !(1..=4096).contains(&group.threads) || group.steps.is_empty() {
                 return Err(impossible(format!("group {} needs 1 to 4096 threads, and steps", group.name)));
             }
             let mut steps = Vec::new();
             for step in &group.steps {
-                let planned = planner.step(step).map_err(|what| {
+                let planned = planner.step(number, step).map_err(|what| {
                     impossible(format!("{} of group {}: {what}", step.op.name(), group.name))
                 })?;
                 steps.push(planned);
@@ -112,13 +119,15 @@ impl Plan {
         if groups.is_empty() || run.until_exhausted && !planner.semaphores.is_empty() {
             return Err(impossible("it needs a group, and a run of some length to wait in".to_owned()));
         }
-        let semaphores = planner.semaphores.into_iter().map(|(_, high_water)| high_water).collect();
+        if let Some(unheard) = planner.semaphores.iter().find(|semaphore| semaphore.waiting.is_empty()) {
+            return Err(impossible(format!("no thread waits on the semaphore {}", unheard.name)));
+        }
         Ok(Self {
             name: personality.name.clone(),
             run,
             filesets: personality.filesets.clone(),
             groups,
-            semaphores,
+            semaphores: planner.semaphores,
         })
     }
 
@@ -131,12 +140,12 @@ impl Plan {
 
 struct Planner<'a> {
     personality: &'a Personality,
-    semaphores: Vec<(String, u64)>,
+    semaphores: Vec<PlannedSemaphore>,
 }
 
 impl Planner<'_> {
-    fn step(&mut self, step: &Step) -> Result<PlannedStep, String> {
-        let target = self.target(step)?;
+    fn step(&mut self, group: usize, step: &Step) -> Result<PlannedStep, String> {
+        let target = self.target(group, step)?;
         let transfers = matches!(
             step.op,
             Operation::Read
@@ -176,7 +185,7 @@ impl Planner<'_> {
         })
     }
 
-    fn target(&mut self, step: &Step) -> Result<Target, String> {
+    fn target(&mut self, group: usize, step: &Step) -> Result<Target, String> {
         let set = step.fileset.as_deref().map(|name| self.set(name, step.op)).transpose()?;
         if step.fd.is_some_and(|fd| fd >= FDS) {
             return Err(format!("fd is below {FDS}"));
@@ -213,7 +222,11 @@ impl Planner<'_> {
             Operation::Sync | Operation::Think => Ok(Target::Nothing),
             Operation::Post | Operation::Wait => {
                 let Some(name) = &step.semaphore else { return needs("a semaphore") };
-                Ok(Target::Semaphore(self.semaphore(name, step.high_water)))
+                let index = self.semaphore(name, step.high_water);
+                if step.op == Operation::Wait {
+                    self.semaphores[index].waiting.push(group);
+                }
+                Ok(Target::Semaphore(index))
             }
         }
     }
@@ -233,12 +246,14 @@ impl Planner<'_> {
     }
 
     fn semaphore(&mut self, name: &str, high_water: Option<u64>) -> usize {
-        let index = self.semaphores.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
-            self.semaphores.push((name.to_owned(), u64::MAX));
+        let known = self.semaphores.iter().position(|semaphore| semaphore.name == name);
+        let index = known.unwrap_or_else(|| {
+            let name = name.to_owned();
+            self.semaphores.push(PlannedSemaphore { name, high_water: u64::MAX, waiting: Vec::new() });
             self.semaphores.len() - 1
         });
         if let Some(high_water) = high_water {
-            self.semaphores[index].1 = high_water;
+            self.semaphores[index].high_water = high_water;
         }
         index
     }

@@ -1,14 +1,43 @@
-//! A counting semaphore with a high-water mark, as filebench's `sempost` and `semblock` use: posting waits while there is more than those who wait for it want, by the
-//! mark, and everybody stops waiting when the run is over.
+//! Counting semaphores with a high-water mark, as filebench's `semblock` and `sempost` use them.
+//!
+//! Each thread that waits on a semaphore has an instance of its own, and a post goes to every instance in turn:
+//! in filebench the semaphore belongs to the flowop, each thread has its own copy of its flowops, and `sempost`
+//! walks all copies that its target's name finds. A post waits while an instance holds more, by the mark, than its
+//! thread asks for. Nobody waits longer than the run.
 
 use std::time::Duration;
 
 use amphi_rt::sync::{Condvar, Mutex, MutexGuard};
 use amphi_rt::time;
 
-/// A semaphore.
+/// A semaphore by the threads that wait on it.
+pub(super) struct Instances {
+    high_water: u64,
+    /// By group, then by thread; none for a group that does not wait.
+    of: Vec<Vec<Semaphore>>,
+}
+
+impl Instances {
+    /// One instance for each thread of a group that waits; `threads` of each group, 0 for one that does not.
+    pub(super) fn new(high_water: u64, threads: impl Iterator<Item = usize>) -> Self {
+        let of = threads.map(|count| (0..count).map(|_| Semaphore::default()).collect());
+        Self { high_water, of: of.collect() }
+    }
+
+    /// Adds `by` to every instance, waiting for room in each. False if `end_ns` came first.
+    pub(super) fn post(&self, by: u64, end_ns: u64) -> bool {
+        self.of.iter().flatten().all(|instance| instance.post(by, self.high_water, end_ns))
+    }
+
+    /// Takes `by` from a thread's own instance, waiting until there is as much. False if `end_ns` came first.
+    pub(super) fn take(&self, group: usize, thread: usize, by: u64, end_ns: u64) -> bool {
+        self.of[group][thread].take(by, end_ns)
+    }
+}
+
+/// One thread's instance.
 #[derive(Default)]
-pub(super) struct Semaphore {
+struct Semaphore {
     state: Mutex<State>,
     /// Somebody may find enough to take.
     enough: Condvar,
@@ -25,7 +54,7 @@ struct State {
 
 impl Semaphore {
     /// Adds `by`, waiting while the value is `high_water` or more above what is wanted. False if `end_ns` came first.
-    pub(super) fn post(&self, by: u64, high_water: u64, end_ns: u64) -> bool {
+    fn post(&self, by: u64, high_water: u64, end_ns: u64) -> bool {
         let mut state = self.state.lock();
         while state.value >= high_water.saturating_add(state.wanted.iter().sum()) {
             if !wait(&self.room, &mut state, end_ns) {
@@ -40,7 +69,7 @@ impl Semaphore {
     }
 
     /// Takes `by`, waiting until there is as much. False if `end_ns` came first.
-    pub(super) fn take(&self, by: u64, end_ns: u64) -> bool {
+    fn take(&self, by: u64, end_ns: u64) -> bool {
         let mut state = self.state.lock();
         if state.value < by {
             state.wanted.push(by);
@@ -95,5 +124,25 @@ mod tests {
         });
         // Ten ahead; then thirty more for the one who waits.
         assert_eq!((early, late), (10, 30));
+    }
+
+    /// As many waits come through as if each thread were alone with who posts.
+    #[test]
+    fn a_post_goes_to_every_thread_that_waits() {
+        let taken = Sim::new(1).run(|| {
+            let semaphore = Instances::new(1000, [0, 10].into_iter());
+            task::scope(|scope| {
+                let takers: Vec<_> = (0..10)
+                    .map(|thread| {
+                        let semaphore = &semaphore;
+                        let take = move || (0..3).filter(|_| semaphore.take(1, thread, 100, 1000)).count();
+                        scope.spawn("taker", take)
+                    })
+                    .collect();
+                assert!((0..300).all(|_| semaphore.post(1, 1000)));
+                takers.into_iter().map(|taker| taker.join()).collect::<Vec<_>>()
+            })
+        });
+        assert_eq!(taken, [3; 10]);
     }
 }

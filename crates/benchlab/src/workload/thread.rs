@@ -6,10 +6,11 @@ use amphi_rt::random::Generator;
 use amphi_rt::{cpu, time};
 use hdrhistogram::Histogram;
 
-use super::driver::Shared;
 use super::fileset::Set;
+use super::outcome::empty;
 use super::personality::Operation;
 use super::plan::{FDS, PlannedStep, Target};
+use super::shared::Shared;
 use crate::files::{Creation, Files, Handle, OpenMode, Result};
 
 /// What one step of one thread came to.
@@ -18,6 +19,12 @@ pub(super) struct Tally {
     /// How often it was done, warm-up included.
     pub(super) done: u64,
     pub(super) latency: Histogram<u64>,
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        Self { bytes: 0, done: 0, latency: empty() }
+    }
 }
 
 /// An open file of a thread.
@@ -175,14 +182,13 @@ impl<'a> Thread<'a> {
                 Ok(Done::Moved(0))
             }
             (Operation::Post, Target::Semaphore(index)) => {
-                let high_water = self.shared.plan.semaphores[index];
-                let end_ns = self.shared.window.end_ns;
-                let posted = self.shared.semaphores[index].post(step.value, high_water, end_ns);
+                let posted = self.shared.semaphores[index].post(step.value, self.shared.window.end_ns);
                 Ok(if posted { Done::Moved(0) } else { Done::Skipped })
             }
             (Operation::Wait, Target::Semaphore(index)) => {
+                let semaphore = &self.shared.semaphores[index];
                 let end_ns = self.shared.window.end_ns;
-                let taken = self.shared.semaphores[index].take(step.value, end_ns);
+                let taken = semaphore.take(self.group, self.number, step.value, end_ns);
                 Ok(if taken { Done::Moved(0) } else { Done::Skipped })
             }
             (_, target) => self.transfer(step, target),
