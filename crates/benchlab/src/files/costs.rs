@@ -14,7 +14,7 @@ pub struct HostCosts {
     pub name_ns: u64,
     /// Setting up or tearing down an open file, ns.
     pub open_ns: u64,
-    /// Making or removing a name and its inode in the kernel's memory, ns.
+    /// Making or removing a name and its inode in the kernel's memory, ns. The directory's lock is held meanwhile.
     pub namespace_ns: u64,
     /// Copying a byte between the caller and the page cache, ps.
     pub copy_ps_per_byte: u64,
@@ -71,6 +71,11 @@ impl HostCosts {
         charge(self.call_ns + names * self.name_ns + more_ns);
     }
 
+    /// Charges the change of a name, `computing_ns` of it the file system's.
+    pub(super) fn namespace(&self, computing_ns: u64) {
+        charge(self.namespace_ns + computing_ns);
+    }
+
     /// Charges a call on an open file that moves `bytes`, with `page_ns` of computing for each page.
     pub(super) fn transfer(&self, bytes: usize, page_ns: u64) {
         let bytes = bytes as u64;
@@ -92,7 +97,8 @@ impl HostCosts {
     }
 }
 
-fn charge(ns: u64) {
+/// Occupies a processor.
+pub(super) fn charge(ns: u64) {
     if ns > 0 {
         cpu::charge_ns(ns);
     }
