@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use amphi_benchlab::experiment::lab::{self, Progress, Wishes};
+use amphi_benchlab::experiment::lab::{self, Progress};
 use amphi_benchlab::experiment::state::State;
 use amphi_benchlab::experiment::{
-    Definition, EXPERIMENTS, LoadedDevices, System, Variation, cell, experiment, guard, replay,
+    Definition, EXPERIMENTS, LoadedDevices, System, Variation, Wishes, cell, experiment, guard, replay, run,
 };
 use amphi_benchlab::figure::Figure;
 use amphi_benchlab::html;
@@ -263,6 +263,9 @@ fn print(figure: &Figure) {
             );
         }
     }
+    for refused in &figure.refused {
+        println!("\nno result: {}: {}", refused.place, refused.why);
+    }
     if !figure.differences.is_empty() {
         println!("\n* more than a fifth off:");
     }
@@ -296,7 +299,7 @@ fn workload(name: &str, threads: Option<usize>, json: Option<&Path>, options: &O
         seed: options.seed.unwrap_or(1),
     };
     let begun = time::now_ns();
-    let (result, speed) = cell::run_timed(&cell, &LoadedDevices::default())?;
+    let (result, speed) = run::cell_timed(&cell, &LoadedDevices::default())?;
     let real = seconds_since(begun);
     if json.is_none_or(|file| file.as_os_str() != "-") {
         let threads = format!("{} threads, scale {}", result.threads, cell.scale);
@@ -424,7 +427,8 @@ fn seconds_since(begun_ns: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use amphi_benchlab::figure::{Ablated, Bar, Detail, Explanation, Group, Latency, SCHEMA};
+    use amphi_benchlab::experiment::cells;
+    use amphi_benchlab::figure::{Ablated, Bar, Detail, Explanation, Group, Latency, Refused, SCHEMA};
     use indicatif::InMemoryTerm;
 
     use super::*;
@@ -455,6 +459,7 @@ mod tests {
             logarithmic: false,
             method: text(),
             groups: vec![Group { label: text(), bars: vec![bar] }],
+            refused: vec![Refused { place: text(), why: text() }],
             differences: vec![Explanation {
                 place: text(),
                 ratio: 0.5,
@@ -485,7 +490,7 @@ mod tests {
         bar.show(Progress::Begun { cells: 8, finished: 4 });
         let seen = terminal.contents();
         assert!(seen.contains("fig6") && seen.contains("0/8 cells") && seen.contains("(4 finished before)"));
-        let cell = lab::cells(&experiment("fig6").unwrap(), &Wishes::default()).remove(0);
+        let cell = cells(&experiment("fig6").unwrap(), &Wishes::default()).remove(0);
         for _ in 0..6 {
             time::sleep_ns(700_000_000);
             bar.show(Progress::Done(&cell));

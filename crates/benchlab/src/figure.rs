@@ -38,6 +38,9 @@ pub struct Figure {
     pub method: String,
     /// The values, in groups of bars that stand beside each other.
     pub groups: Vec<Group>,
+    /// What was measured and is no result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refused>,
     /// Why ours differ where they do.
     pub differences: Vec<Explanation>,
     /// How long operations took, where that was asked.
@@ -84,6 +87,16 @@ pub struct Detail {
     pub value: f64,
     /// Of what; empty for a ratio or a count.
     pub unit: String,
+}
+
+/// A cell whose window is no result, so that the figure has no value that rests on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Group and file system, as `webserver / Ext4`.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// Why not.
+    pub why: String,
 }
 
 /// Why a value of ours differs from the published one.

@@ -88,7 +88,7 @@ fn results_are_quoted_as_they_are_stored() {
         ("table 2, write amplification of the baseline", &baseline),
         ("recovery of a full log", &[("recovery", "after a power cut", "together")]),
     ] {
-        check("experiments.md", row, places);
+        check("measurements/figures.md", row, places);
     }
     let published =
         of("fig6", &["create", "create-sync", "delete", "fileserver", "webproxy", "oltp"], "ByteFS");

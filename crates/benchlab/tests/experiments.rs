@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use amphi_benchlab::experiment::lab::{self, Progress, Wishes};
+use amphi_benchlab::experiment::lab::{self, Progress};
 use amphi_benchlab::experiment::state::State;
-use amphi_benchlab::experiment::{Definition, EXPERIMENTS, Measure, experiment, guard};
+use amphi_benchlab::experiment::{Definition, EXPERIMENTS, Measure, Wishes, cells, experiment, guard};
 use amphi_benchlab::figure::Figure;
 
 /// Two workloads on two variants of ByteFS, in a second.
@@ -102,7 +102,7 @@ fn every_experiment_is_well_formed() {
     for listed in EXPERIMENTS {
         let definition = experiment(listed.name).unwrap();
         assert_eq!(definition.name, listed.name);
-        let cells = lab::cells(&definition, &Wishes::default());
+        let cells = cells(&definition, &Wishes::default());
         let made_of_cells = !matches!(definition.measure, Measure::DevicePoints | Measure::Recovery);
         assert_eq!(made_of_cells, !cells.is_empty(), "{}", listed.name);
         for (name, text) in

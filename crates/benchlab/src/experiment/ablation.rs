@@ -4,10 +4,10 @@ use anyhow::{Result, anyhow};
 
 use super::cell::{Cell, CellResult};
 use super::definition::{Ablation, Case, Definition};
-use super::lab::{Wishes, cells};
 use super::measure::Results;
 use super::state::State;
-use crate::figure::{Ablated, Bar, Group, TOLERANCE};
+use super::wishes::{Wishes, cells};
+use crate::figure::{Ablated, Bar, Group, Refused, TOLERANCE};
 
 /// The experiment with this changed, cut down to the cases that the ablation's places need.
 pub(super) fn changed(definition: &Definition, ablation: &Ablation) -> Definition {
@@ -46,7 +46,8 @@ pub(super) fn all_cells(definition: &Definition, wishes: &Wishes) -> Vec<Cell> {
     definition.ablations.iter().flat_map(|ablation| cells(&changed(definition, ablation), wishes)).collect()
 }
 
-/// What the value at a place comes to by each ablation that is about it.
+/// What the value at a place comes to by each ablation that is about it; and, of those by which it comes to
+/// nothing that counts, the name and why.
 ///
 /// # Errors
 /// An ablation's figure has no such value. All cells are finished.
@@ -56,48 +57,60 @@ pub(super) fn values(
     state: &State,
     group: &Group,
     bar: &Bar,
-) -> Result<Vec<Ablated>> {
+) -> Result<(Vec<Ablated>, Vec<Refused>)> {
     let place = format!("{} / {}", group.label, bar.series);
-    let mut values = Vec::new();
+    let (mut values, mut refused) = (Vec::new(), Vec::new());
     for ablation in definition.ablations.iter().filter(|ablation| ablation.places.contains(&place)) {
         let changed = changed(definition, ablation);
         let results: Option<Vec<CellResult>> =
             cells(&changed, wishes).iter().map(|cell| state.get(cell)).collect();
         let results = results.ok_or_else(|| anyhow!("the ablation `{}` is not finished", ablation.name))?;
-        let groups = Results { definition: &changed, cells: &results }.bars();
+        let results = Results { definition: &changed, cells: &results };
+        let groups = results.bars();
         let again = groups
             .iter()
             .find(|found| found.label == group.label)
-            .and_then(|found| found.bars.iter().find(|found| found.series == bar.series))
-            .ok_or_else(|| anyhow!("the ablation `{}` has no value for {place}", ablation.name))?;
+            .and_then(|found| found.bars.iter().find(|found| found.series == bar.series));
+        let Some(again) = again else {
+            let cause = results.refused().into_iter().next();
+            let cause =
+                cause.ok_or_else(|| anyhow!("the ablation `{}` has no value for {place}", ablation.name))?;
+            refused.push(Refused { place: ablation.name.clone(), why: cause.why });
+            continue;
+        };
         let ratio = bar.published.filter(|published| *published != 0.0).map_or(0.0, |of| again.ours / of);
         values.push(Ablated { name: ablation.name.clone(), ours: again.ours, ratio });
     }
-    Ok(values)
+    Ok((values, refused))
 }
 
 /// The values in words: each, then which of them bring it near the published one, or which moves it most.
-pub(super) fn told(bar: &Bar, values: &[Ablated], unit: &str) -> Option<String> {
-    let published = bar.published.filter(|_| !values.is_empty())?;
+pub(super) fn told(bar: &Bar, values: &[Ablated], refused: &[Refused], unit: &str) -> Option<String> {
+    let published = bar.published.filter(|_| !values.is_empty() || !refused.is_empty())?;
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
-    let each: Vec<String> =
-        values.iter().map(|value| format!("with {} {}{unit}", value.name, shown(value.ours))).collect();
+    let values_told = values.iter().map(|value| format!("with {} {}{unit}", value.name, shown(value.ours)));
+    let refused_told =
+        refused.iter().map(|refused| format!("with {} nothing: {}", refused.place, refused.why));
+    let each: Vec<String> = values_told.chain(refused_told).collect();
     let near: Vec<&str> = values
         .iter()
         .filter(|value| (value.ratio - 1.0).abs() <= TOLERANCE)
         .map(|value| value.name.as_str())
         .collect();
     let factor = |value: &Ablated| (value.ours / bar.ours).max(bar.ours / value.ours);
-    let most = values.iter().max_by(|a, b| factor(a).total_cmp(&factor(b)))?;
-    let verdict = if near.is_empty() && factor(most) <= 1.0 + TOLERANCE {
-        "None of these alone moves it by a fifth.".to_owned()
-    } else if near.is_empty() {
-        format!("None of these alone comes within a fifth of it; most depends on {}.", most.name)
-    } else {
-        format!("Within a fifth of it: {}.", near.join(", "))
-    };
+    let most = values.iter().max_by(|a, b| factor(a).total_cmp(&factor(b)));
+    let verdict = most.map(|most| {
+        if near.is_empty() && factor(most) <= 1.0 + TOLERANCE {
+            "None of these alone moves it by a fifth.".to_owned()
+        } else if near.is_empty() {
+            format!("None of these alone comes within a fifth of it; most depends on {}.", most.name)
+        } else {
+            format!("Within a fifth of it: {}.", near.join(", "))
+        }
+    });
+    let verdict = verdict.map_or_else(String::new, |verdict| format!(" {verdict}"));
     Some(format!(
-        "Ours is {}{unit}, the published one {}{unit}. One thing changed at a time, ours is: {}. {verdict}",
+        "Ours is {}{unit}, the published one {}{unit}. One thing changed at a time, ours is: {}.{verdict}",
         shown(bar.ours),
         shown(published),
         each.join("; ")
@@ -128,14 +141,14 @@ mod tests {
         let mut of = bar("ByteFS", 0.31);
         of.published = Some(6.0);
         let values = [ablated("half the memory", 0.3), ablated("an fsync for each file", 5.1)];
-        let text = told(&of, &values, "").unwrap();
+        let text = told(&of, &values, &[], "").unwrap();
         assert!(text.contains("with half the memory 0.30; with an fsync for each file 5.10."), "{text}");
         assert!(text.ends_with("Within a fifth of it: an fsync for each file."), "{text}");
-        let text = told(&of, &values[..1], "").unwrap();
+        let text = told(&of, &values[..1], &[], "").unwrap();
         assert!(text.ends_with("None of these alone moves it by a fifth."), "{text}");
-        let text = told(&of, &[ablated("half the memory", 0.1)], "").unwrap();
+        let text = told(&of, &[ablated("half the memory", 0.1)], &[], "").unwrap();
         assert!(text.ends_with("most depends on half the memory."), "{text}");
-        assert_eq!(told(&of, &[], ""), None);
+        assert_eq!(told(&of, &[], &[], ""), None);
     }
 
     #[test]

@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::cell::{self, Cell, CellResult};
+use super::cell::{Cell, CellResult};
 use super::definition::Variation;
 use super::loaded::LoadedDevices;
+use super::run;
 use super::system::System;
 
 /// The stored results: `docs/results/guard.json`.
@@ -57,7 +58,7 @@ pub fn run() -> Result<Stored> {
     let named = |cell: &Cell| format!("{} on {}", cell.workload, cell.system.title());
     let loaded = LoadedDevices::default();
     let results = cells().into_iter().map(|cell| {
-        let result = cell::run(&cell, &loaded).with_context(|| named(&cell))?;
+        let result = run::cell(&cell, &loaded).with_context(|| named(&cell))?;
         Ok(StoredResult { name: named(&cell), result })
     });
     Ok(Stored { results: results.collect::<Result<_>>()? })

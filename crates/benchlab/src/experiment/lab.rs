@@ -8,30 +8,17 @@ use amphi_ssd::{Profile, calibrate};
 use anyhow::{Context, Result, anyhow};
 
 use super::ablation;
-use super::cell::{self, Cell, CellResult};
-use super::definition::{Definition, Measure, Variation};
+use super::cell::{Cell, CellResult};
+use super::definition::{Definition, Measure};
 use super::explain::from_counters;
 use super::jobs;
 use super::loaded::LoadedDevices;
 use super::measure::{Results, bar};
 use super::recovery;
+use super::run;
 use super::state::State;
-use crate::figure::{Bar, Explanation, Figure, Group, Latency, SCHEMA};
-
-/// What of an experiment is to be different.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wishes {
-    /// Another scale.
-    pub scale: Option<f64>,
-    /// Another seed.
-    pub seed: Option<u64>,
-    /// Other numbers of threads, in each workload's largest group.
-    pub threads: Option<usize>,
-    /// What of machine and device is changed, in all cells.
-    pub change: Variation,
-    /// Cells at once, at least 1; if it is not said, one for each processor, as far as there is memory for them.
-    pub jobs: Option<usize>,
-}
+use super::wishes::{Wishes, cells};
+use crate::figure::{Bar, Explanation, Figure, Group, Latency, Refused, SCHEMA};
 
 /// What a run tells while it goes on.
 #[derive(Clone, Copy, Debug)]
@@ -45,34 +32,6 @@ pub enum Progress<'a> {
     },
     /// A cell is finished.
     Done(&'a Cell),
-}
-
-/// The cells of an experiment, by variation, case and system.
-#[must_use]
-pub fn cells(definition: &Definition, wishes: &Wishes) -> Vec<Cell> {
-    let mut cells = Vec::new();
-    for variation in &definition.variations {
-        for case in &definition.cases {
-            for system in &definition.systems {
-                let mut variation = variation.and(&wishes.change);
-                // It names a group of bars, and does nothing to the cell; the others have fields of their own.
-                variation.label.clear();
-                let threads = variation.threads.take().or(wishes.threads);
-                let scale = variation.scale.take().or(wishes.scale).unwrap_or(definition.scale);
-                cells.push(Cell {
-                    workload: case.workload.clone(),
-                    parameters: case.parameters.clone(),
-                    threads,
-                    system: *system,
-                    profile: definition.profile.clone(),
-                    variation,
-                    scale,
-                    seed: wishes.seed.unwrap_or(definition.seed),
-                });
-            }
-        }
-    }
-    cells
 }
 
 /// Runs what is not finished of an experiment and draws up its figure. `None` if `proceed` became false before; what was finished by then is in `state`.
@@ -123,7 +82,7 @@ fn run_cells(
         while proceed() {
             let Some(cell) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             let named = || format!("{} on {}", cell.workload, cell.system.title());
-            let result = cell::run(cell, &loaded).with_context(named);
+            let result = run::cell(cell, &loaded).with_context(named);
             if result.is_err() {
                 // The others need not go on.
                 next.store(missing.len(), Ordering::Relaxed);
@@ -143,12 +102,12 @@ fn figure(definition: &Definition, wishes: &Wishes, cells: &[CellResult], state:
     let scale = wishes.scale.unwrap_or(definition.scale);
     let seed = wishes.seed.unwrap_or(definition.seed);
     let results = Results { definition, cells };
-    let mut groups = match definition.measure {
-        Measure::DevicePoints => device_points(definition)?,
-        Measure::Recovery => recovery::groups(&definition.profile, scale, seed)?,
-        _ => results.bars(),
+    let (mut groups, refused) = match definition.measure {
+        Measure::DevicePoints => (device_points(definition)?, Vec::new()),
+        Measure::Recovery => (recovery::groups(&definition.profile, scale, seed)?, Vec::new()),
+        _ => (results.bars(), results.refused()),
     };
-    publish(definition, &mut groups)?;
+    publish(definition, &mut groups, &refused)?;
     let mut figure = Figure {
         schema: SCHEMA,
         name: definition.name.clone(),
@@ -163,6 +122,7 @@ fn figure(definition: &Definition, wishes: &Wishes, cells: &[CellResult], state:
         logarithmic: definition.logarithmic,
         method: definition.method.clone(),
         groups,
+        refused,
         differences: Vec::new(),
         latencies: latencies(&results),
     };
@@ -185,11 +145,14 @@ fn command(definition: &Definition, wishes: &Wishes) -> String {
     command
 }
 
-/// Puts the published values beside ours.
-fn publish(definition: &Definition, groups: &mut [Group]) -> Result<()> {
+/// Puts the published values beside ours. A value that is not there may have rested on a cell that was refused.
+fn publish(definition: &Definition, groups: &mut [Group], refused: &[Refused]) -> Result<()> {
     for published in &definition.published {
         let group = groups.iter_mut().find(|group| group.label == published.group);
         let bar = group.and_then(|group| group.bars.iter_mut().find(|bar| bar.series == published.series));
+        if bar.is_none() && !refused.is_empty() {
+            continue;
+        }
         let bar = bar.ok_or_else(|| {
             anyhow!(
                 "{}: nothing is measured for the published {} / {}",
@@ -217,8 +180,8 @@ fn differences(
         for bar in &group.bars {
             let (true, Some(ratio)) = (bar.differs(), bar.ratio()) else { continue };
             let place = format!("{} / {}", group.label, bar.series);
-            let ablations = ablation::values(definition, wishes, state, group, bar)?;
-            let ablated = ablation::told(bar, &ablations, figure.unit_of(bar));
+            let (ablations, refused) = ablation::values(definition, wishes, state, group, bar)?;
+            let ablated = ablation::told(bar, &ablations, &refused, figure.unit_of(bar));
             let written = definition.explained.iter().find(|explained| explained.place == place);
             let written = written.map(|explained| explained.why.trim().to_owned());
             let counted = results.behind(&group.label, &bar.series).map(from_counters);

@@ -10,7 +10,7 @@ use amphi_rt::sync::Mutex;
 use amphi_ssd::Ssd;
 use anyhow::{Context, Result};
 
-use super::cell::{self, Cell};
+use super::cell::{Cell, format, simulate};
 use super::machine::Machine;
 use crate::files::{Files, LibraryFiles};
 use crate::workload::Settings;
@@ -41,7 +41,7 @@ impl LoadedDevices {
             empty => empty.insert(load(cell, machine, workload)?),
         };
         // In virtual time, so that the seed decides the order of its hash maps too.
-        cell::simulate(cell, machine, || Ok(loaded.fork()?))
+        simulate(cell, machine, || Ok(loaded.fork()?))
     }
 }
 
@@ -53,8 +53,8 @@ fn key(cell: &Cell) -> Result<String> {
 
 /// Makes the file system, loads the records, unmounts.
 fn load(cell: &Cell, machine: &Machine, workload: &Ycsb) -> Result<Ssd> {
-    cell::simulate(cell, machine, || {
-        let ssd = Arc::new(cell::format(cell, machine)?);
+    simulate(cell, machine, || {
+        let ssd = Arc::new(format(cell, machine)?);
         let mounted = cell.system.mount(&ssd, machine)?;
         let files: Arc<dyn Files> = Arc::new(LibraryFiles::new(mounted.file_system(), machine.costs));
         let loaded = ycsb::load(files, STORE, workload, Settings { seed: cell.seed });

@@ -1,10 +1,10 @@
 //! How the results of an experiment's cells become bars.
 
-use super::cell::CellResult;
+use super::cell::{CellResult, OPERATIONS_MIN};
 use super::counters::is_data;
 use super::definition::{Definition, Measure};
 use super::system::System;
-use crate::figure::{Bar, Detail, Group};
+use crate::figure::{Bar, Detail, Group, Refused};
 
 /// The results of an experiment by case, system and variation, each by its position.
 pub(super) struct Results<'a> {
@@ -26,6 +26,30 @@ impl<'a> Results<'a> {
             "" => case.to_owned(),
             label => format!("{case}, {label}"),
         }
+    }
+
+    /// The result of one cell, if it is one: a handful of operations in its window is none.
+    fn counting(&self, variation: usize, case: usize, system: usize) -> Option<&'a CellResult> {
+        Some(self.of(variation, case, system)).filter(|result| result.operations >= OPERATIONS_MIN)
+    }
+
+    /// The cells that are no result, with a word why.
+    pub(super) fn refused(&self) -> Vec<Refused> {
+        let systems = 0..self.definition.systems.len();
+        let all =
+            self.pairs().flat_map(|(variation, case)| systems.clone().map(move |s| (variation, case, s)));
+        all.filter(|(variation, case, system)| self.counting(*variation, *case, *system).is_none())
+            .map(|(variation, case, system)| {
+                let (title, label) = (self.title(system), self.label(variation, case));
+                let CellResult { operations, elapsed_ns, .. } = self.of(variation, case, system);
+                let seconds = *elapsed_ns as f64 / 1e9;
+                let why = format!(
+                    "{title} did {operations} operations in {seconds:.3} s, fewer than the {OPERATIONS_MIN} \
+                     that a result needs"
+                );
+                Refused { place: format!("{label} / {title}"), why }
+            })
+            .collect()
     }
 
     fn title(&self, system: usize) -> &'static str {
@@ -57,19 +81,23 @@ impl<'a> Results<'a> {
         let mut groups: Vec<Group> = self
             .pairs()
             .map(|(variation, case)| {
-                let base = self.of(variation, case, 0).operations_per_second();
-                let bars = (0..systems).map(|system| {
-                    let rate = self.of(variation, case, system).operations_per_second();
-                    bar(self.title(system), rate / base).with("operations a second", rate, "1/s")
+                let base = self.counting(variation, case, 0).map(CellResult::operations_per_second);
+                let bars = (0..systems).filter_map(|system| {
+                    let rate = self.counting(variation, case, system)?.operations_per_second();
+                    Some(bar(self.title(system), rate / base?).with("operations a second", rate, "1/s"))
                 });
                 Group { label: self.label(variation, case), bars: bars.collect() }
             })
+            .filter(|group: &Group| !group.bars.is_empty())
             .collect();
         if groups.len() > 2 {
             let mean = |system: usize| {
-                groups.iter().map(|group| group.bars[system].ours).sum::<f64>() / groups.len() as f64
+                let title = self.title(system);
+                let all = groups.iter().flat_map(|group| &group.bars).filter(|bar| bar.series == title);
+                let all: Vec<f64> = all.map(|bar| bar.ours).collect();
+                (!all.is_empty()).then(|| bar(title, all.iter().sum::<f64>() / all.len() as f64))
             };
-            let bars = (0..systems).map(|system| bar(self.title(system), mean(system))).collect();
+            let bars = (0..systems).filter_map(mean).collect();
             groups.push(Group { label: "average".to_owned(), bars });
         }
         groups
@@ -80,17 +108,22 @@ impl<'a> Results<'a> {
         let mut groups = Vec::new();
         for case in 0..definition.cases.len() {
             for system in 0..definition.systems.len() {
-                let base = self.of(0, case, system).operations_per_second();
-                let bars = definition.variations.iter().enumerate().map(|(variation, changed)| {
-                    let result = self.of(variation, case, system);
+                let base = self.counting(0, case, system).map(CellResult::operations_per_second);
+                let bars = definition.variations.iter().enumerate().filter_map(|(variation, changed)| {
+                    let result = self.counting(variation, case, system)?;
                     let rate = result.operations_per_second();
-                    bar(&changed.label, rate / base).with("operations a second", rate, "1/s").with(
+                    let bar = bar(&changed.label, rate / base?);
+                    let cleaned = result.counters.log_cleanings as f64;
+                    Some(bar.with("operations a second", rate, "1/s").with(
                         "log regions cleaned",
-                        result.counters.log_cleanings as f64,
+                        cleaned,
                         "",
-                    )
+                    ))
                 });
-                let bars = bars.collect();
+                let bars: Vec<Bar> = bars.collect();
+                if bars.is_empty() {
+                    continue;
+                }
                 let alone = definition.systems.len() == 1;
                 let case = definition.cases[case].label();
                 let label = if alone { case.to_owned() } else { format!("{case}, {}", self.title(system)) };
@@ -141,20 +174,21 @@ impl<'a> Results<'a> {
         parts: &dyn Fn(&CellResult) -> Vec<(&'static str, f64)>,
     ) -> Vec<Group> {
         self.pairs()
-            .map(|(variation, case)| {
+            .filter_map(|(variation, case)| {
                 // Of nothing everything is as much.
-                let base = match all(self.of(variation, case, 0)) {
+                let base = match all(self.counting(variation, case, 0)?) {
                     0.0 => 1.0,
                     base => base,
                 };
                 let mut bars = Vec::new();
                 for system in 0..self.definition.systems.len() {
-                    for (name, bytes) in parts(self.of(variation, case, system)) {
+                    for (name, bytes) in self.counting(variation, case, system).map(parts).unwrap_or_default()
+                    {
                         let series = format!("{}, {name}", self.title(system));
                         bars.push(bar(&series, bytes / base).with("for an operation", bytes, "B"));
                     }
                 }
-                Group { label: self.label(variation, case), bars }
+                Some(Group { label: self.label(variation, case), bars })
             })
             .collect()
     }
@@ -165,8 +199,9 @@ impl<'a> Results<'a> {
         for system in 1..self.definition.systems.len() {
             let mut bars = Vec::new();
             for (variation, case) in self.pairs() {
-                let (base, ours) =
-                    (amount(self.of(variation, case, 0)), amount(self.of(variation, case, system)));
+                let counting = |system| self.counting(variation, case, system);
+                let (Some(base), Some(ours)) = (counting(0), counting(system)) else { continue };
+                let (base, ours) = (amount(base), amount(ours));
                 if base > 0.0 && ours > 0.0 {
                     bars.push(bar(&self.label(variation, case), base / ours));
                 }
@@ -190,7 +225,7 @@ impl<'a> Results<'a> {
             .map(|(variation, case)| {
                 let mut bars = Vec::new();
                 for system in 0..self.definition.systems.len() {
-                    let result = self.of(variation, case, system);
+                    let Some(result) = self.counting(variation, case, system) else { continue };
                     for (name, direction, asked) in
                         [("write", "write", result.bytes_written), ("read", "read", result.bytes_read)]
                     {
@@ -217,7 +252,8 @@ impl<'a> Results<'a> {
                 let mut sums = [0.0; 8];
                 let mut counted = 0.0;
                 for (variation, case) in self.pairs() {
-                    let counters = &self.of(variation, case, system).counters;
+                    let Some(result) = self.counting(variation, case, system) else { continue };
+                    let counters = &result.counters;
                     let total = counters.bytes(direction, |_| true);
                     if total == 0 {
                         continue;
@@ -273,5 +309,74 @@ impl Bar {
     pub(super) fn with(mut self, name: &str, value: f64, unit: &str) -> Self {
         self.details.push(Detail { name: name.to_owned(), value, unit: unit.to_owned() });
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Counters;
+
+    fn result(operations: u64) -> CellResult {
+        CellResult {
+            operations,
+            elapsed_ns: 1_000_000_000,
+            bytes_read: 0,
+            bytes_written: 0,
+            counters: Counters::default(),
+            latencies: Vec::new(),
+            threads: 1,
+        }
+    }
+
+    fn definition(measure: &str) -> Definition {
+        let text = format!(
+            r#"
+            name = "small"
+            title = "Small"
+            question = "Does it work?"
+            claim = "It does"
+            claim_row = "6"
+            method = "Small."
+            measure = "{measure}"
+            seed = 1
+            scale = 0.001
+            profile = "mssd-pcie3"
+            systems = ["ext4", "bytefs"]
+            case = [{{ workload = "webserver" }}, {{ workload = "varmail" }}, {{ workload = "oltp" }}]
+            "#
+        );
+        Definition::from_toml(&text).unwrap()
+    }
+
+    /// Four operations of one file system once made the other one "2121 times as fast".
+    #[test]
+    fn a_handful_of_operations_is_no_result() {
+        let cells = [4, 8485, 1000, 2000, 1000, 4000].map(result);
+        for measure in ["throughput", "host-traffic", "flash-traffic", "amplification", "structures"] {
+            let definition = definition(measure);
+            let results = Results { definition: &definition, cells: &cells };
+            let resting = |group: &Group| group.label.starts_with("webserver") && measure == "throughput";
+            assert!(!results.bars().iter().any(resting), "{measure}: {:?}", results.bars());
+            let refused = results.refused();
+            assert_eq!(refused.len(), 1, "{refused:?}");
+            assert_eq!(refused[0].place, "webserver / Ext4-like");
+            assert!(
+                refused[0].why.starts_with("Ext4-like did 4 operations in 1.000 s"),
+                "{}",
+                refused[0].why
+            );
+        }
+    }
+
+    #[test]
+    fn an_average_is_of_what_counts() {
+        let mut definition = definition("throughput");
+        definition.cases.push(definition.cases[2].clone());
+        let cells = [4, 8485, 1000, 2000, 1000, 4000, 1000, 6000].map(result);
+        let groups = Results { definition: &definition, cells: &cells }.bars();
+        let average = groups.iter().find(|group| group.label == "average").unwrap();
+        let values: Vec<_> = average.bars.iter().map(|bar| (bar.series.as_str(), bar.ours)).collect();
+        assert_eq!(values, [("Ext4-like", 1.0), ("ByteFS", 4.0)]);
     }
 }

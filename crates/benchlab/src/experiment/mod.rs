@@ -1,7 +1,7 @@
 //! Experiments: a figure or table of a paper as data (`experiments/*.toml`), the cells that it is made of, each a workload on a file system on a device in virtual time, and
 //! how their counters become bars beside the published ones.
 //!
-//! Start at [`Definition`], then [`cell::run`] (one cell) and [`lab::run`] (all of an experiment).
+//! Start at [`Definition`], then [`run::cell`] (one cell) and [`lab::run`] (all of an experiment).
 
 mod ablation;
 pub mod cell;
@@ -16,8 +16,10 @@ mod machine;
 mod measure;
 mod recovery;
 pub mod replay;
+pub mod run;
 pub mod state;
 mod system;
+mod wishes;
 
 pub use counters::{Counters, FlashCount, Transfers};
 pub use definition::{
@@ -27,3 +29,4 @@ pub use definition::{
 pub use loaded::LoadedDevices;
 pub use machine::Machine;
 pub use system::System;
+pub use wishes::{Wishes, cells};

@@ -66,5 +66,5 @@ fn on(trace: &Trace, settings: &Settings, machine: &Machine) -> Result<(CellResu
     let counters = Counters::of(&ssd.stats()).since(&begun);
     drop(fs);
     mounted.unmount()?;
-    Ok((cell::result(1, &replayed.outcome, counters), replayed.not_offered))
+    Ok((CellResult::new(1, &replayed.outcome, counters), replayed.not_offered))
 }

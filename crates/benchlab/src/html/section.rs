@@ -45,6 +45,7 @@ pub(super) fn draw(figure: &Figure, page: &mut String) {
         escape(&figure.claim_row),
     );
     chart::draw(figure, page);
+    refused(figure, page);
     differences(figure, page);
     latencies::draw(figure, page);
     table(figure, page);
@@ -56,6 +57,18 @@ pub(super) fn draw(figure: &Figure, page: &mut String) {
         number(figure.scale),
         escape(&figure.command),
     );
+}
+
+/// What was measured and is no result.
+fn refused(figure: &Figure, page: &mut String) {
+    if figure.refused.is_empty() {
+        return;
+    }
+    page.push_str("<section class=\"differences\">\n<h3>No result</h3>\n<ul>\n");
+    for refused in &figure.refused {
+        let _ = writeln!(page, "<li><b>{}</b> {}</li>", escape(&refused.place), escape(&refused.why));
+    }
+    page.push_str("</ul>\n</section>\n");
 }
 
 /// Where ours are not as near as asked.

@@ -31,6 +31,7 @@ fn sample() -> Figure {
                 bars: vec![bar("Ext4-like", 1.0, None), bar("ByteFS", 0.987, Some(1.0))],
             },
         ],
+        refused: Vec::new(),
         differences: vec![Explanation {
             place: "create / ByteFS".into(),
             ratio: 0.72,

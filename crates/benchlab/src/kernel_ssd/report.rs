@@ -232,6 +232,7 @@ impl Report {
                 self.profile
             ),
             groups: self.workloads.iter().map(Workload::group).collect(),
+            refused: Vec::new(),
             differences: Vec::new(),
             latencies: Vec::new(),
         }

@@ -49,6 +49,7 @@ fn quotients() -> Figure {
         logarithmic: true,
         method: "Made-up values, to see how a page looks.".into(),
         groups: groups.into(),
+        refused: Vec::new(),
         differences: vec![Explanation {
             place: "fileserver / ByteFS".into(),
             ratio: 1.31 / 2.2,
@@ -106,6 +107,7 @@ fn shares() -> Figure {
         logarithmic: false,
         method: "Made-up values.".into(),
         groups: groups.collect(),
+        refused: Vec::new(),
         differences: Vec::new(),
         latencies: Vec::new(),
     }
