@@ -1,9 +1,10 @@
 //! The control socket: how a command reaches the daemon that has an image mounted. One request and one answer, each a line of
 //! JSON. The daemon keeps the connection open until it exits where the client has reason to wait for that.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -67,6 +68,23 @@ impl Pending {
         }
     }
 
+    /// As [`answer`](Self::answer), for so long at the most; none if there is none yet.
+    ///
+    /// # Errors
+    /// As [`answer`](Self::answer).
+    pub fn answer_within(&mut self, limit: Duration) -> Result<Option<serde_json::Value>> {
+        self.0.get_ref().set_read_timeout(Some(limit))?;
+        let answer = match self.0.fill_buf() {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(None),
+            _ => {
+                self.0.get_ref().set_read_timeout(None)?;
+                self.answer().map(Some)
+            }
+        };
+        self.0.get_ref().set_read_timeout(None)?;
+        answer
+    }
+
     /// Waits until the daemon has exited.
     pub fn until_exit(mut self) {
         // An error means the same as the end: nobody is there any more.
@@ -82,7 +100,7 @@ pub fn send(image: &Path, request: &Request) -> Result<Option<Pending>> {
     let Some(socket) = runtime_dir::find_socket(image)? else { return Ok(None) };
     let mut stream = match UnixStream::connect(&socket) {
         Ok(stream) => stream,
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(None),
         Err(error) => {
             return Err(error).with_context(|| {
                 format!("the daemon of {} cannot be reached at {}", image.display(), socket.display())
@@ -101,7 +119,7 @@ pub fn send(image: &Path, request: &Request) -> Result<Option<Pending>> {
 /// If the socket cannot be made.
 pub fn listen(socket: &Path) -> Result<UnixListener> {
     if let Err(error) = std::fs::remove_file(socket)
-        && error.kind() != std::io::ErrorKind::NotFound
+        && error.kind() != ErrorKind::NotFound
     {
         return Err(error)
             .with_context(|| format!("the old control socket {} cannot be removed", socket.display()));

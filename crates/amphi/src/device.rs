@@ -57,7 +57,14 @@ fn in_use(image: &Path) -> anyhow::Error {
                 image.display()
             )
         }
-        _ => anyhow!("{} is in use by another process; wait for it or end it", image.display()),
+        _ => match mountinfo::absolute(image)
+            .map(|image| mountinfo::holders(&image))
+            .unwrap_or_default()
+            .first()
+        {
+            Some(holder) => anyhow!("{} is in use: it is mounted {holder}", image.display()),
+            None => anyhow!("{} is in use by another process; wait for it or end it", image.display()),
+        },
     }
 }
 

@@ -46,6 +46,36 @@ pub fn mount_of(image: &Path) -> Result<Option<Mount>> {
     Ok(mounts()?.into_iter().rfind(|mount| mount.image == image))
 }
 
+/// Who has `image` mounted in another mount namespace than this process's, in words: one process for each namespace. Processes that this one may not look at are not
+/// among them.
+pub fn holders(image: &Path) -> Vec<String> {
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let mut seen = vec![namespace("self")];
+    let mut holders = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) else {
+            continue;
+        };
+        let theirs = namespace(pid);
+        if theirs.is_none() || seen.contains(&theirs) {
+            continue;
+        }
+        seen.push(theirs);
+        let text = std::fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        let mounts = text.split(|&byte| byte == b'\n').filter_map(parse_line);
+        if let Some(mount) = mounts.into_iter().find(|mount| mount.image == image) {
+            let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            holders.push(format!(
+                "at {} in another mount namespace, that of process {pid} ({})",
+                mount.directory.display(),
+                program.trim()
+            ));
+        }
+    }
+    holders
+}
+
 /// `path` without links, `.` and `..`. Its last component is not touched, because a mount whose daemon is dead answers nothing.
 ///
 /// # Errors

@@ -2,24 +2,35 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::control::{Pending, Request};
+use crate::mountinfo;
 use crate::target::Target;
 
 /// Flushes, unmounts, and waits until the image is free.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  amphi umount /mnt")]
+#[command(after_help = "\
+Examples:
+  amphi umount /mnt
+  amphi umount /mnt --timeout 10     fails if something still holds it after 10 s; it goes when that lets go")]
 pub struct Options {
     /// The mounted directory, or the image.
     directory: PathBuf,
     /// Take the directory away even if files are in use; wait until they are closed.
     #[arg(long)]
     lazy: bool,
+    /// Wait so many seconds at the most until the image is free; 0 does not wait. What was taken away stays so.
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
 }
+
+/// After so long without an answer the user is told who holds the mount.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 pub fn run(options: &Options) -> Result<()> {
     let target = Target::find(&options.directory)?;
@@ -36,16 +47,50 @@ pub fn run(options: &Options) -> Result<()> {
     } else {
         amphi_front_fuse::unmount(directory)?;
     }
-    if let Err(error) = daemon.answer() {
+    match flushed(&mut daemon, &target, options.timeout) {
+        Ok(()) => {}
+        Err(Unflushed::Waiting) => bail!(
+            "{} is taken away here, but the image {} is still in use; its daemon ends when nobody holds it any more",
+            directory.display(),
+            target.image.display()
+        ),
         // It is unmounted all the same, as umount(8) has it; whoever scripts this looks at what is mounted.
-        eprintln!(
+        Err(Unflushed::Failed(error)) => eprintln!(
             "amphi: {} is unmounted, but {error:#}; check it with: amphi fsck {}",
             directory.display(),
             target.image.display()
-        );
+        ),
     }
     daemon.until_exit();
     wait_until_free(&target.image)
+}
+
+/// Why it is not known that everything is on the device.
+enum Unflushed {
+    /// The daemon still serves somebody, and the time is up.
+    Waiting,
+    /// The daemon says so.
+    Failed(Error),
+}
+
+/// Waits until the daemon has flushed everything, for `seconds` at the most, and says after a while who keeps it from that.
+fn flushed(daemon: &mut Pending, target: &Target, seconds: Option<u64>) -> Result<(), Unflushed> {
+    let limit = seconds.map(Duration::from_secs);
+    let first = limit.map_or(PATIENCE, |limit| limit.min(PATIENCE)).max(Duration::from_millis(1));
+    if daemon.answer_within(first).map_err(Unflushed::Failed)?.is_some() {
+        return Ok(());
+    }
+    for holder in mountinfo::holders(&target.image) {
+        eprintln!("amphi: {} is still mounted {holder}", target.image.display());
+    }
+    let Some(limit) = limit else {
+        return daemon.answer().map(drop).map_err(Unflushed::Failed);
+    };
+    let rest = limit.saturating_sub(first).max(Duration::from_millis(1));
+    match daemon.answer_within(rest).map_err(Unflushed::Failed)? {
+        Some(_) => Ok(()),
+        None => Err(Unflushed::Waiting),
+    }
 }
 
 /// The daemon, listening; `None` if it is dead.

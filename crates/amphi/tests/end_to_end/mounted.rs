@@ -247,3 +247,32 @@ fn logs_are_set_aside_and_hold_no_colours() {
         fs::remove_file(file).unwrap();
     }
 }
+
+/// Another mount namespace has a copy of the mount: the one here is gone, the image is not free, and both are said.
+#[test]
+fn an_unmount_says_who_holds_the_mount_elsewhere() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let rig = Rig::new("64M");
+    rig.mount();
+    let mut elsewhere = Command::new("unshare")
+        .args(["--mount", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("unshare");
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let pid = elsewhere.id().to_string();
+    wait_until("it has a namespace of its own", || namespace(&pid) != namespace("self"));
+    let output = amphi(&["umount", &rig.mount_point(), "--timeout", "1"]);
+    let said = complaint(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("process {pid} (")) && said.contains("another mount namespace"), "{said}");
+    assert!(!rig.is_mounted(), "it is gone here");
+    let fsck = amphi(&["fsck", &rig.image()]);
+    assert!(complaint(&fsck).contains(&format!("process {pid} (")), "{}", complaint(&fsck));
+    drop(elsewhere.stdin.take());
+    elsewhere.wait().unwrap();
+    wait_until("the daemon ends with the last mount", || amphi(&["fsck", &rig.image()]).status.success());
+}
