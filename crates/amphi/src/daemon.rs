@@ -65,7 +65,11 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
     crash_on_panic();
     // Before the first thread is started: capabilities are each thread's own.
     privileges::drop_unneeded(&service.image, &service.directory)?;
-    let device = Arc::new(device::open(&service.image, service.speed)?);
+    let device = match service.using.read_only && !device::is_writable(&service.image) {
+        true => device::open_copy(&service.image, service.speed)?,
+        false => device::open(&service.image, service.speed)?,
+    };
+    let device = Arc::new(device);
     let files = runtime_dir::for_daemon(&service.image)?;
     let volume = (service.open)(Arc::clone(&device), &service.using)?;
     let metrics = service.metrics.map(metrics_server::listen).transpose()?;

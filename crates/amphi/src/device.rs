@@ -5,6 +5,7 @@ use std::path::Path;
 use amphi_rt::time::{now_ns, sleep_ns};
 use amphi_ssd::{ImageError, OpenOptions, Profile, Ssd};
 use anyhow::{Context, Result, anyhow};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::mountinfo;
 
@@ -25,6 +26,27 @@ pub enum Speed {
 /// # Errors
 /// Not an image, another version, damaged, or in use: then the error says where it is mounted.
 pub fn open(image: &Path, speed: Speed) -> Result<Ssd> {
+    open_by(image, speed, Ssd::open)
+}
+
+/// As [`open`], but the image stays as it is, and need not be writable: what is changed is forgotten with the device.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_copy(image: &Path, speed: Speed) -> Result<Ssd> {
+    open_by(image, speed, Ssd::open_copy)
+}
+
+/// Whether this process may change the image.
+pub fn is_writable(image: &Path) -> bool {
+    accessat(CWD, image, Access::READ_OK | Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+}
+
+fn open_by(
+    image: &Path,
+    speed: Speed,
+    open: fn(&Path, &OpenOptions) -> Result<Ssd, ImageError>,
+) -> Result<Ssd> {
     let mut options = OpenOptions::default();
     match speed {
         Speed::Dilated(factor) => options.dilation = factor,
@@ -32,7 +54,7 @@ pub fn open(image: &Path, speed: Speed) -> Result<Ssd> {
     }
     let deadline_ns = now_ns() + DYING_NS;
     loop {
-        match Ssd::open(image, &options) {
+        match open(image, &options) {
             Ok(device) => return Ok(device),
             Err(ImageError::InUse { .. }) if now_ns() < deadline_ns && !is_served(image) => {
                 sleep_ns(DYING_NS / 100)

@@ -20,6 +20,7 @@ Exit codes: 0 clean, 1 errors found and repaired, 4 errors left, 8 could not che
 Examples:
   amphi fsck ssd.img
   amphi fsck ssd.img --repair
+  amphi fsck -n ssd.img       of an image that may only be read
   amphi fsck ssd.img --json")]
 pub struct Options {
     /// The image.
@@ -27,6 +28,9 @@ pub struct Options {
     /// Mend what is found, as long as that makes it better.
     #[arg(long)]
     repair: bool,
+    /// Change nothing, not even by the device's own recovery: the image need not be writable.
+    #[arg(short = 'n', conflicts_with = "repair")]
+    no_change: bool,
     /// One JSON object: image, filesystem, clean, report; with --repair also repaired: the findings before.
     #[arg(long)]
     json: bool,
@@ -52,7 +56,10 @@ pub fn run(options: &Options) -> ExitCode {
 
 /// Checks, repairs if asked, and prints the outcome.
 fn check(options: &Options) -> Result<CheckReport> {
-    let device = device::open(&options.image, Speed::Free)?;
+    let device = match options.no_change {
+        true => device::open_copy(&options.image, Speed::Free)?,
+        false => device::open(&options.image, Speed::Free)?,
+    };
     let report = if options.repair { filesystem::repair(device)? } else { filesystem::check(&device)? };
     let image = mountinfo::absolute(&options.image)?;
     if options.json {

@@ -17,6 +17,7 @@ mod experiments;
 mod export;
 mod filesystem;
 mod fsck;
+mod fstab;
 mod fstrim;
 mod info;
 mod log;
@@ -71,6 +72,7 @@ enum Command {
     Mkfs(mkfs::Options),
     Mount(mount::Options),
     Umount(umount::Options),
+    InstallHelper(fstab::Options),
     Run(run::Options),
     Export(export::Options),
     Fsck(fsck::Options),
@@ -87,6 +89,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if fstab::is_called() {
+        let failed = fstab::mount();
+        return failed.map_or_else(
+            |error| {
+                eprintln!("amphi: {error:#}");
+                ExitCode::FAILURE
+            },
+            |()| ExitCode::SUCCESS,
+        );
+    }
     let command = Arguments::parse().command;
     let unprinted = match &command {
         // 1 says that errors were repaired.
@@ -107,6 +119,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Mkfs(options) => mkfs::run(&options)?,
         Command::Mount(options) => mount::run(&options)?,
         Command::Umount(options) => umount::run(&options)?,
+        Command::InstallHelper(options) => fstab::install(&options)?,
         Command::Run(options) => run::run(&options)?,
         Command::Export(options) => export::run(&options)?,
         Command::Fsck(options) => return Ok(fsck::run(&options)),

@@ -4,12 +4,13 @@
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use amphi_front_fuse::MountOptions;
 use amphi_vfs::AccessTimes;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 
 use crate::daemon::{self, Open, Service};
 use crate::device::Speed;
@@ -42,7 +43,7 @@ pub struct Options {
 /// How to serve a mount, of whatever.
 #[derive(clap::Args)]
 pub struct Serving {
-    /// Mount options: ro, rw, allow_other (other users may enter, within the files' permissions), private
+    /// Mount options: ro (the image need not be writable), rw, exec, noexec, free, dilate=N, allow_other (other users may enter, within the files' permissions), private
     /// (the default), suid, nosuid, dev, nodev, relatime (the default), noatime, strictatime, async (the default),
     /// sync (every write is durable when it returns, and fsync costs nothing); and of ByteFS
     /// data=ordered|journal, variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, inodes=N, commit=SECONDS;
@@ -117,11 +118,11 @@ impl Serving {
     /// As [`daemon::serve`].
     pub fn serve(&self, image: &Path, directory: &Path, open: Open, is: &str) -> Result<()> {
         log::begin();
-        let (mount, using) = mount_options(image, &self.option)?;
+        let (mount, using, speed) = mount_options(image, &self.option)?;
         let service = Service {
             image: existing_image(image)?,
             directory: mountinfo::absolute(directory)?,
-            speed: if self.free { Speed::Free } else { Speed::Dilated(self.dilate) },
+            speed: speed.unwrap_or(if self.free { Speed::Free } else { Speed::Dilated(self.dilate) }),
             using,
             mount,
             open,
@@ -144,6 +145,8 @@ impl Serving {
 fn start_daemon() -> Result<()> {
     let program = std::env::current_exe().context("this program's own file cannot be found")?;
     let mut command = Command::new(program);
+    // Its file may be called as mount(8)'s helper is.
+    command.arg0("amphi");
     // The same words, with one more after the subcommand.
     let mut words = std::env::args_os().skip(1);
     command.args(words.next()).arg("--background").args(words);
@@ -189,8 +192,8 @@ pub fn existing_image(image: &Path) -> Result<PathBuf> {
         .with_context(|| format!("{} cannot be opened; make it with: amphi mkfs", image.display()))
 }
 
-/// The `-o` words: how to mount, and how the file system is used.
-fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use)> {
+/// The `-o` words: how to mount, how the file system is used, and the device's speed if they name one.
+fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use, Option<Speed>)> {
     let is_root = rustix::process::geteuid().is_root();
     let image = existing_image(image)?;
     // Whoever asks by directory later finds the image by this name.
@@ -198,7 +201,7 @@ fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use)> 
         image.to_str().with_context(|| format!("{} is not valid UTF-8; rename it", image.display()))?;
     let mut options =
         MountOptions { fsname: fsname.to_owned(), suid: is_root, dev: is_root, ..MountOptions::default() };
-    let mut using = Use::default();
+    let (mut using, mut speed) = (Use::default(), None);
     for word in words {
         match word.as_str() {
             "ro" => options.read_only = true,
@@ -207,6 +210,8 @@ fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use)> 
             "private" => options.allow_other = false,
             "suid" => options.suid = true,
             "nosuid" => options.suid = false,
+            "exec" => options.exec = true,
+            "noexec" => options.exec = false,
             "dev" => options.dev = true,
             "nodev" => options.dev = false,
             "relatime" => using.access_times = AccessTimes::Relative,
@@ -214,7 +219,14 @@ fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use)> 
             "strictatime" => using.access_times = AccessTimes::Strict,
             // What the kernel would do about it is an `fsync` request after each write.
             "sync" | "async" => using.words.push(format!("writes={word}")),
-            "" => {}
+            // What mount(8) and systemd keep in the same list for themselves.
+            "" | "defaults" | "auto" | "noauto" | "nofail" | "_netdev" | "user" | "nouser" | "users"
+            | "owner" | "group" => {}
+            other if other.starts_with("x-") || other.starts_with("comment=") => {}
+            "free" => speed = Some(Speed::Free),
+            other if other.starts_with("dilate=") => {
+                speed = Some(Speed::Dilated(dilation(&other["dilate=".len()..]).map_err(Error::msg)?));
+            }
             other if other.starts_with("trace=") => {
                 // The daemon leaves the current directory.
                 let path = std::path::absolute(&other["trace=".len()..]);
@@ -228,7 +240,7 @@ fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use)> 
         }
     }
     using.read_only = options.read_only;
-    Ok((options, using))
+    Ok((options, using, speed))
 }
 
 fn dilation(text: &str) -> Result<f64, String> {
@@ -249,10 +261,10 @@ mod tests {
         let read = |words: &[&str]| {
             mount_options(image.path(), &words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
         };
-        let (options, using) = read(&[]).unwrap();
+        let (options, using, _) = read(&[]).unwrap();
         assert!(!options.allow_other && !options.read_only, "nobody else enters unless asked");
         assert_eq!(using, Use { access_times: AccessTimes::Relative, ..Use::default() });
-        let (options, using) = read(&["ro", "allow_other", "data=journal", "noatime", "sync"]).unwrap();
+        let (options, using, _) = read(&["ro", "allow_other", "data=journal", "noatime", "sync"]).unwrap();
         assert!(options.read_only && options.allow_other);
         let words = vec!["data=journal".to_owned(), "writes=sync".to_owned()];
         assert_eq!(using, Use { read_only: true, access_times: AccessTimes::Never, words, trace: None });

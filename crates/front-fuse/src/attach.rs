@@ -158,6 +158,7 @@ fn mount_directly(path: &Path, options: &MountOptions, device: File) -> Result<O
     flags.set(MountFlags::RDONLY, options.read_only);
     flags.set(MountFlags::NOSUID, !options.suid);
     flags.set(MountFlags::NODEV, !options.dev);
+    flags.set(MountFlags::NOEXEC, !options.exec);
     let data = format!(
         "fd={},rootmode=40000,user_id={},group_id={}{}",
         device.as_raw_fd(),
@@ -179,8 +180,9 @@ fn mount_by_helper(path: &Path, options: &MountOptions) -> Result<OwnedFd, Mount
     // The helper inherits this end; it is closed here as soon as the helper runs.
     fcntl_setfd(&theirs, FdFlags::empty()).map_err(|cause| refused(cause.to_string()))?;
     let mode = if options.read_only { "ro" } else { "rw" };
+    let exec = if options.exec { "exec" } else { "noexec" };
     let arguments = format!(
-        "{mode}{},nosuid,nodev,subtype=amphi,fsname={}",
+        "{mode},{exec}{},nosuid,nodev,subtype=amphi,fsname={}",
         options.kernel_options(),
         options.escaped_fsname()
     );

@@ -46,6 +46,8 @@ pub struct MountOptions {
     pub suid: bool,
     /// Device nodes work. Only root can have this.
     pub dev: bool,
+    /// Programs can be run from it.
+    pub exec: bool,
     /// The kernel decides by owner and mode who may do what. Without that the server has to.
     pub kernel_permissions: bool,
     /// How requests come.
@@ -64,6 +66,7 @@ impl Default for MountOptions {
             read_only: false,
             suid: false,
             dev: false,
+            exec: true,
             kernel_permissions: true,
             transport: Transport::Auto,
             threads: 0,

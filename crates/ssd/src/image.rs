@@ -28,7 +28,10 @@ use past_caches::{copy_past_caches, order_copies};
 pub(crate) struct Image {
     /// `None` only while the image is dropped.
     map: Option<MmapRaw>,
+    /// What the mapping shows and changes; none for memory.
     file: Option<File>,
+    /// Of a copy in memory, the file that it shows until it is changed: kept for its lock.
+    original: Option<File>,
     path: String,
     /// Of an image that is forked again and again: which of its pages may differ from the origin of all its
     /// forks.
@@ -79,7 +82,14 @@ impl Image {
             .no_reserve_swap()
             .map_anon()
             .map_err(|cause| system("map", &path, &cause))?;
-        Ok(Self { map: Some(map.into()), file: None, path, lineage: None, reached: Reached::of(bytes) })
+        Ok(Self {
+            map: Some(map.into()),
+            file: None,
+            original: None,
+            path,
+            lineage: None,
+            reached: Reached::of(bytes),
+        })
     }
 
     /// Expects the bytes from `at` on to be filled one after the other: memory then comes in huge pages,
@@ -123,8 +133,23 @@ impl Image {
         Ok(file)
     }
 
+    /// Opens a file that shall not be changed, and keeps those out who would.
+    ///
+    /// # Errors
+    /// In use elsewhere, or the system refuses.
+    pub(crate) fn open_to_read(path: &Path) -> Result<File, ImageError> {
+        let name = path.display().to_string();
+        let file = File::open(path).map_err(|cause| system("open", &name, &cause))?;
+        Self::lock_by(&file, &name, FlockOperation::NonBlockingLockShared)?;
+        Ok(file)
+    }
+
     fn lock(file: &File, path: &str) -> Result<(), ImageError> {
-        let locked = flock(file, FlockOperation::NonBlockingLockExclusive).map_err(std::io::Error::from);
+        Self::lock_by(file, path, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn lock_by(file: &File, path: &str, how: FlockOperation) -> Result<(), ImageError> {
+        let locked = flock(file, how).map_err(std::io::Error::from);
         locked.map_err(|cause| match cause.kind() {
             ErrorKind::WouldBlock => ImageError::InUse { path: path.to_owned() },
             _ => system("lock", path, &cause),
@@ -144,7 +169,36 @@ impl Image {
             .len(bytes as usize)
             .map_raw(&file)
             .map_err(|cause| system("map", &path, &cause))?;
-        Ok(Self { map: Some(map), file: Some(file), path, lineage: None, reached: Reached::default() })
+        Ok(Self {
+            map: Some(map),
+            file: Some(file),
+            original: None,
+            path,
+            lineage: None,
+            reached: Reached::default(),
+        })
+    }
+
+    /// As [`map`](Self::map), but what is changed is changed in memory alone, page by page, and gone with the image.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    pub(crate) fn map_copy(file: File, path: String, bytes: u64) -> Result<Self, ImageError> {
+        let actual = file.metadata().map_err(|cause| system("examine", &path, &cause))?.len();
+        if actual < bytes {
+            return Err(ImageError::Truncated { expected: bytes, actual });
+        }
+        // SAFETY: a private mapping, reached through raw pointers only; whoever would shorten the file has to lock it for himself first.
+        let map = unsafe { MmapOptions::new().len(bytes as usize).map_copy(&file) };
+        let map = map.map_err(|cause| system("map", &path, &cause))?;
+        Ok(Self {
+            map: Some(map.into()),
+            file: None,
+            original: Some(file),
+            path,
+            lineage: None,
+            reached: Reached::default(),
+        })
     }
 
     /// Whether the image is memory, not a file.
@@ -188,6 +242,7 @@ impl Image {
             map: Some(map),
             file: None,
             path: self.path.clone(),
+            original: None,
             lineage: None,
             reached: Reached::default(),
         };
@@ -434,7 +489,7 @@ impl Drop for Image {
         if let (Some(lineage), Some(map)) = (self.lineage.take(), self.map.take()) {
             lineage.retire(map);
         }
-        if let Some(file) = &self.file {
+        if let Some(file) = self.file.as_ref().or(self.original.as_ref()) {
             // Closing would do, unless another thread is starting a process just now, which holds a copy of
             // the file for a moment.
             let _ = flock(file, FlockOperation::Unlock);

@@ -241,6 +241,17 @@ pub(crate) fn open(path: &Path) -> Result<(Image, Parts), ImageError> {
     Ok((image, parts))
 }
 
+/// As [`open`], of a file that stays as it is.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_copy(path: &Path) -> Result<(Image, Parts), ImageError> {
+    let file = Image::open_to_read(path)?;
+    let (parts, _) = read_head(&file, path)?;
+    let image = Image::map_copy(file, path.display().to_string(), parts.layout.image_bytes)?;
+    Ok((image, parts))
+}
+
 /// How the last session ended.
 ///
 /// # Errors

@@ -74,6 +74,18 @@ impl Ssd {
         Ok(ssd)
     }
 
+    /// As [`open`](Self::open), but the file stays as it is: what the device changes, its own recovery included, is
+    /// in memory and gone with it. The file need not be writable. Others may do the same at the same time.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_copy(path: &Path, options: &OpenOptions) -> Result<Self, ImageError> {
+        let (image, parts) = powerup::open_copy(path)?;
+        let ssd = Self::power_up(Arc::new(image), &parts, *options)?;
+        ssd.core.wait_for_power_up();
+        Ok(ssd)
+    }
+
     /// Powers up a device in memory from the bytes of an image, which themselves stay as they are.
     ///
     /// # Errors

@@ -276,3 +276,64 @@ fn an_unmount_says_who_holds_the_mount_elsewhere() {
     elsewhere.wait().unwrap();
     wait_until("the daemon ends with the last mount", || amphi(&["fsck", &rig.image()]).status.success());
 }
+
+/// As /etc/fstab has it, with a table and a helper of the test's own, in a mount namespace of its own.
+#[test]
+fn mount_8_mounts_by_the_table() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let rig = Rig::new("64M");
+    let helper = rig.path("sbin");
+    fs::create_dir(&helper).unwrap();
+    amphi_ok(&["install-helper", "--to", &helper]);
+    // A second time replaces the link.
+    amphi_ok(&["install-helper", "--to", &helper]);
+    let options = "defaults,noexec,noauto,nofail,_netdev,x-systemd.automount,free,allow_other";
+    let table = rig.path("fstab");
+    fs::write(&table, format!("{} {} fuse.amphi {options} 0 0\n", rig.image(), rig.mount_point())).unwrap();
+    // mount(8) looks for helpers in /sbin alone; a namespace of its own has another /sbin/mount.fuse.amphi there.
+    let script = format!(
+        "touch /sbin/mount.fuse.amphi && mount --bind {helper}/mount.fuse.amphi /sbin/mount.fuse.amphi && \
+         mount --fstab {table} {mount} && grep ' {mount} ' /proc/self/mountinfo | grep -q noexec && \
+         cp /bin/true {mount}/ && ! {mount}/true && {amphi} umount {mount}",
+        mount = rig.mount_point(),
+        amphi = env!("CARGO_BIN_EXE_amphi"),
+    );
+    let mounted = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().expect("unshare");
+    let existed = fs::metadata("/sbin/mount.fuse.amphi").is_ok_and(|metadata| metadata.len() > 0);
+    if !existed {
+        fs::remove_file("/sbin/mount.fuse.amphi").unwrap();
+    }
+    assert!(mounted.status.success(), "{}", complaint(&mounted));
+    amphi_ok(&["fsck", &rig.image()]);
+}
+
+#[test]
+fn an_image_that_cannot_be_written_is_mounted_and_checked_all_the_same() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let rig = Rig::new("64M");
+    rig.mount();
+    fs::write(rig.on_mount("f"), b"kept").unwrap();
+    rig.kill_daemon();
+    amphi(&["umount", &rig.mount_point()]);
+    let before = fs::read(rig.image()).unwrap();
+    // A crashed file system on a medium that is read-only: recovery is done in memory.
+    let medium = rig.path("medium");
+    fs::create_dir(&medium).unwrap();
+    let bind = |words: &[&str]| assert!(Command::new("mount").args(words).status().unwrap().success());
+    bind(&["--bind", &rig.path(""), &medium]);
+    bind(&["-o", "remount,bind,ro", &medium]);
+    let image = format!("{medium}/ssd.img");
+    amphi_ok(&["fsck", "-n", &image]);
+    assert!(!amphi(&["fsck", &image]).status.success(), "the check that may change something cannot");
+    assert!(!amphi(&["mount", &image, &rig.mount_point(), "--free"]).status.success());
+    amphi_ok(&["mount", &image, &rig.mount_point(), "--free", "-o", "ro"]);
+    assert!(rig.on_mount("f").exists());
+    rig.umount();
+    bind(&["--make-private", &medium]);
+    assert!(Command::new("umount").arg(&medium).status().unwrap().success());
+    assert!(fs::read(rig.image()).unwrap() == before, "the image stays as it was");
+}
