@@ -1,5 +1,6 @@
-//! A result as data: a figure or table of a paper with our values beside the published ones. Reports are drawn from this alone, so it says everything that a reader needs, and
-//! nothing about the machine it was made on: virtual time gives the same figure everywhere.
+//! A result as data: a figure or table of a paper with our values beside the published ones. Reports are
+//! drawn from this alone, so it says everything that a reader needs, and nothing about the machine it was
+//! made on: virtual time gives the same figure everywhere.
 
 use serde::{Deserialize, Serialize};
 

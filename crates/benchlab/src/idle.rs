@@ -1,8 +1,10 @@
 //! What an idle processor of a virtual machine does while a request is served on another one.
 //!
-//! Halting leaves the machine: whoever wakes the processor again waits for the hypervisor, for longer than most requests take, and whether that happens depends on where the
-//! scheduler has put two threads. The guest's governor `haltpoll` therefore polls for a while before it halts; the kernel's default is 200 µs, but hypervisors may boot
-//! guests with none. Measurements of requests between processes then scatter by three and more.
+//! Halting leaves the machine: whoever wakes the processor again waits for the hypervisor, for longer than
+//! most requests take, and whether that happens depends on where the scheduler has put two threads. The
+//! guest's governor `haltpoll` therefore polls for a while before it halts; the kernel's default is 200 µs,
+//! but hypervisors may boot guests with none. Measurements of requests between processes then scatter by
+//! three and more.
 
 use std::path::Path;
 
@@ -15,7 +17,8 @@ const PARAMETER: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 /// The kernel's own default, in ns.
 const DEFAULT_NS: &str = "200000";
 
-/// How long idle processors poll before they halt, in ns; none if the kernel's governor is another one than `haltpoll`.
+/// How long idle processors poll before they halt, in ns; none if the kernel's governor is another one than
+/// `haltpoll`.
 #[must_use]
 pub fn polling_ns() -> Option<u64> {
     let governor = parameter::read(Path::new(GOVERNOR)).ok()?;

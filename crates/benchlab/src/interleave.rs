@@ -1,4 +1,5 @@
-//! One run over several peers: each round gives every peer one batch of an operation, in an order that changes from round to round.
+//! One run over several peers: each round gives every peer one batch of an operation, in an order that
+//! changes from round to round.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -84,7 +85,8 @@ fn timed(desk: &mut dyn Desk, operation: Operation, calls: usize) -> Result<Vec<
     Ok(samples)
 }
 
-/// Runs `rounds` rounds of one operation over all seats. `go_on` is asked before each batch; once it says no, what there is is returned.
+/// Runs `rounds` rounds of one operation over all seats. `go_on` is asked before each batch; once it says no,
+/// what there is is returned.
 pub fn run(
     seats: &mut [Option<Seat>],
     operation: Operation,

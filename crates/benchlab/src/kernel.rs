@@ -1,4 +1,5 @@
-//! A file system through system calls: the kernel's own, or ours through FUSE. Paths start at an open directory, so that what lies above the mount does not count.
+//! A file system through system calls: the kernel's own, or ours through FUSE. Paths start at an open
+//! directory, so that what lies above the mount does not count.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

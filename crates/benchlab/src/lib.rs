@@ -1,8 +1,8 @@
-//! Workloads and measurements: the same operations on several file systems in one interleaved run, so that what disturbs the machine disturbs all of them,
-//! and ratios mean something where single figures do not.
+//! Workloads and measurements: the same operations on several file systems in one interleaved run, so that
+//! what disturbs the machine disturbs all of them, and ratios mean something where single figures do not.
 //!
-//! Start at [`software::run`]: it makes the [`peers`], has [`interleave`] run every [`operation`](operation::Operation) on each of them in turn, and hands back a
-//! [`report::Report`].
+//! Start at [`software::run`]: it makes the [`peers`], has [`interleave`] run every
+//! [`operation`](operation::Operation) on each of them in turn, and hands back a [`report::Report`].
 #![forbid(unsafe_code)]
 
 pub mod applications;
@@ -27,7 +27,8 @@ pub mod validation;
 pub mod workload;
 pub mod ycsb;
 
-/// Says on standard error what could not be put back as it was, where no caller can be told. Nobody may listen.
+/// Says on standard error what could not be put back as it was, where no caller can be told. Nobody may
+/// listen.
 fn complain(what: std::fmt::Arguments<'_>) {
     let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("amphi: {what}\n"));
 }

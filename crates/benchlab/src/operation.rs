@@ -3,8 +3,9 @@
 use amphi_rt::random::Generator;
 use anyhow::Result;
 
-/// One timed operation. *Durable* means that it survives a power failure when it returns: through system calls an `fsync` of the directory follows, unless the
-/// file system promises durability on return to a caller of its library.
+/// One timed operation. *Durable* means that it survives a power failure when it returns: through system
+/// calls an `fsync` of the directory follows, unless the file system promises durability on return to a
+/// caller of its library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Creates and closes an empty file.
@@ -85,8 +86,9 @@ pub(crate) fn contents(round: u8) -> Vec<u8> {
     contents
 }
 
-/// Fills `buffer` with what a round writes. Half of each 64 B line is noise, the other half one byte, so that compression halves it at best: of a page of one byte's
-/// repetition zram keeps a word, which no copy can compete with. Every line differs from round to round: equal bytes would be nothing to write.
+/// Fills `buffer` with what a round writes. Half of each 64 B line is noise, the other half one byte, so that
+/// compression halves it at best: of a page of one byte's repetition zram keeps a word, which no copy can
+/// compete with. Every line differs from round to round: equal bytes would be nothing to write.
 pub(crate) fn fill(buffer: &mut [u8], round: u8) {
     let mut noise = Generator::new(u64::from(round));
     for line in buffer.chunks_exact_mut(64) {
@@ -123,7 +125,8 @@ impl Operation {
         }
     }
 
-    /// Calls in one batch: enough that a batch is long beside what surrounds it, few enough that peers alternate often.
+    /// Calls in one batch: enough that a batch is long beside what surrounds it, few enough that peers
+    /// alternate often.
     #[must_use]
     pub const fn calls(self) -> usize {
         match self {
@@ -145,7 +148,8 @@ impl Operation {
         }
     }
 
-    /// Whether the kernel answers it alone on any mount that lets it remember, so that what differs from one mount to another is chance.
+    /// Whether the kernel answers it alone on any mount that lets it remember, so that what differs from one
+    /// mount to another is chance.
     #[must_use]
     pub const fn is_the_kernels(self) -> bool {
         matches!(self, Self::Stat | Self::CachedRead(_))
@@ -177,7 +181,8 @@ fn size(bytes: usize) -> String {
     }
 }
 
-/// Where in the data file call `number` takes place: a stride coprime to the number of pages visits all of them in no simple order.
+/// Where in the data file call `number` takes place: a stride coprime to the number of pages visits all of
+/// them in no simple order.
 #[must_use]
 pub const fn place(number: usize) -> u64 {
     (number * 797 % (DATA_BYTES / PAGE) * PAGE) as u64

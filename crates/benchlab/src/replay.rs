@@ -1,7 +1,9 @@
-//! Replaying a recorded trace as a workload: what somebody's programs did to a file system, done again on another one, in the order in which it was recorded.
+//! Replaying a recorded trace as a workload: what somebody's programs did to a file system, done again on
+//! another one, in the order in which it was recorded.
 //!
-//! A trace has no reads, no pauses and no threads: it replays one operation after the other, each as soon as the one before it has returned. On which device that
-//! takes place is decided in [`experiment::replay`](crate::experiment::replay).
+//! A trace has no reads, no pauses and no threads: it replays one operation after the other, each as soon as
+//! the one before it has returned. On which device that takes place is decided in
+//! [`experiment::replay`](crate::experiment::replay).
 
 use amphi_rt::time;
 use amphi_trace::Operation;
@@ -32,8 +34,9 @@ pub struct Replayed {
     pub not_offered: u64,
 }
 
-/// Does the operations on `fs`, one after the other. What they cost the host beyond the file system is charged by `costs`, in virtual time. `first` numbers the first one:
-/// what is written tells by which operation.
+/// Does the operations on `fs`, one after the other. What they cost the host beyond the file system is
+/// charged by `costs`, in virtual time. `first` numbers the first one: what is written tells by which
+/// operation.
 ///
 /// # Errors
 /// The first operation that fails otherwise than by not being offered.
@@ -91,7 +94,8 @@ fn step<'a>(steps: &'a mut Vec<StepOutcome>, operation: &'static str) -> &'a mut
     &mut steps[index]
 }
 
-/// Charges an operation as the workloads charge theirs: a walk for what has a path, a call for what works on an open file, and copies.
+/// Charges an operation as the workloads charge theirs: a walk for what has a path, a call for what works on
+/// an open file, and copies.
 fn charge(costs: &HostCosts, operation: &Operation) {
     let computing = &costs.computing;
     match operation {

@@ -23,7 +23,8 @@ pub struct Report {
     pub rounds: usize,
     /// Whether somebody ended the run early.
     pub interrupted: bool,
-    /// How long idle processors polled before they halted, in ns, if this is a virtual machine where that is known.
+    /// How long idle processors polled before they halted, in ns, if this is a virtual machine where that is
+    /// known.
     pub idle_polling_ns: Option<u64>,
     /// Who took part.
     pub peers: Vec<Peer>,
@@ -102,7 +103,8 @@ pub struct Ratio {
     pub ours: String,
     /// The fastest of the others, by median.
     pub best: String,
-    /// The median of the quotients of the rounds' medians: what slows the machine down for a round or two does not count.
+    /// The median of the quotients of the rounds' medians: what slows the machine down for a round or two
+    /// does not count.
     pub p50: f64,
     /// The lowest quotient of one round's medians.
     pub min: f64,
@@ -110,10 +112,12 @@ pub struct Ratio {
     pub max: f64,
 }
 
-/// How many operations per second our mount does for each one of the trivial file system: 1 means that nothing but FUSE costs anything.
+/// How many operations per second our mount does for each one of the trivial file system: 1 means that
+/// nothing but FUSE costs anything.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Share {
-    /// The median of the quotients of the rounds' medians: what slows the machine down for a round or two does not count.
+    /// The median of the quotients of the rounds' medians: what slows the machine down for a round or two
+    /// does not count.
     pub p50: f64,
     /// The lowest quotient of one round's medians.
     pub min: f64,

@@ -1,4 +1,5 @@
-//! Whether the kernel's FUSE driver offers rings (FUSE over io_uring): it can since Linux 6.14, and may where its parameter says so, which it does not unless somebody sets it.
+//! Whether the kernel's FUSE driver offers rings (FUSE over io_uring): it can since Linux 6.14, and may where
+//! its parameter says so, which it does not unless somebody sets it.
 
 use std::path::Path;
 

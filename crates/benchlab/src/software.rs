@@ -1,4 +1,5 @@
-//! What file systems cost in software: ours on an SSD without delays, as a library and through FUSE, beside the kernel's on memory.
+//! What file systems cost in software: ours on an SSD without delays, as a library and through FUSE, beside
+//! the kernel's on memory.
 
 use std::path::{Path, PathBuf};
 
@@ -65,7 +66,8 @@ struct Made {
 /// Runs the operations on every file system that this machine has.
 ///
 /// # Errors
-/// Ours cannot be made, idle processors cannot be told to poll, or the kernel cannot be told to offer rings. What else cannot is in the report.
+/// Ours cannot be made, idle processors cannot be told to poll, or the kernel cannot be told to offer rings.
+/// What else cannot is in the report.
 pub fn run(
     settings: &Settings,
     go_on: &dyn Fn() -> bool,

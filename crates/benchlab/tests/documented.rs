@@ -1,4 +1,5 @@
-//! What the documents say came out is what is stored in docs/results: a number that they quote is the stored one, rounded to the digits that are quoted.
+//! What the documents say came out is what is stored in docs/results: a number that they quote is the stored
+//! one, rounded to the digits that are quoted.
 
 use amphi_benchlab::figure::Figure;
 
@@ -27,7 +28,8 @@ fn stored((experiment, group, series): Place) -> f64 {
     group.bars.iter().find(|bar| bar.series == series).unwrap().ours
 }
 
-/// The numbers of a text but for those in brackets and those behind a `·`, as they are written. Neither holds what was measured.
+/// The numbers of a text but for those in brackets and those behind a `·`, as they are written. Neither holds
+/// what was measured.
 fn quoted(text: &str) -> Vec<String> {
     let mut open = 0;
     let outside = text.chars().filter(|letter| {

@@ -1,4 +1,5 @@
-//! Experiments: the built-in ones are well-formed, an interrupted one goes on, its figure does not depend on how it was run, and stored results hold.
+//! Experiments: the built-in ones are well-formed, an interrupted one goes on, its figure does not depend on
+//! how it was run, and stored results hold.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! Every operation works, again and again, on a directory and on a library, alone and with two threads, and leaves nothing behind.
+//! Every operation works, again and again, on a directory and on a library, alone and with two threads, and
+//! leaves nothing behind.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! A recorded trace, replayed: the same tree, every operation, on each file system; and the same digits each time.
+//! A recorded trace, replayed: the same tree, every operation, on each file system; and the same digits each
+//! time.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use amphi_trace::recording::{Recording, Sink};
 use amphi_trace::{Operation, Trace};
 use amphi_vfs::{FileSystem, FileType, Ino, Name};
 
-/// What a mail server of one thread did on a file system, with files that were there before and some operations that no workload has; and the tree it left.
+/// What a mail server of one thread did on a file system, with files that were there before and some
+/// operations that no workload has; and the tree it left.
 fn recorded() -> (Trace, Vec<String>) {
     let fs = Arc::new(Model::new());
     let personality = workload::preset("varmail", &[]).unwrap().scaled(0.0001).with_threads(1);

@@ -1,4 +1,5 @@
-//! Workloads run: on the model and on ByteFS, in virtual time (where a seed decides everything) and in real time.
+//! Workloads run: on the model and on ByteFS, in virtual time (where a seed decides everything) and in real
+//! time.
 
 use std::sync::Arc;
 

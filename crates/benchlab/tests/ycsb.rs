@@ -43,7 +43,8 @@ fn on_bytefs(workload: &Ycsb, seed: u64) -> Outcome {
 #[test]
 fn every_workload_has_its_mix_and_repeats_in_virtual_time() {
     for (name, _) in PRESETS {
-        // 3,000 records; twice as many operations as 0.0003 of the published number would be too many for a test.
+        // 3,000 records; twice as many operations as 0.0003 of the published number would be too many for a
+        // test.
         let mut workload = preset(name).unwrap().scaled(0.0003);
         workload.store.operations = 4000;
         workload.store.warm_up_operations = 500;
@@ -78,7 +79,8 @@ fn a_durable_update_waits_for_the_device_and_others_do_not() {
     assert!(p50(&durable) > p50(&other) + 3_000, "{} and {} ns", p50(&durable), p50(&other));
 }
 
-/// The store compacts files by samples that it takes at moments drawn by the crate `rand`, version 0.8: they must be the Sim's.
+/// The store compacts files by samples that it takes at moments drawn by the crate `rand`, version 0.8: they
+/// must be the Sim's.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "what the store draws is what is looked at")]
 fn the_store_s_chance_is_the_seed_s() {
@@ -87,7 +89,8 @@ fn the_store_s_chance_is_the_seed_s() {
     assert_ne!(drawn(1), drawn(2));
 }
 
-/// Everything that was put is there after the store was opened again, the newest value of each key, in the order of the keys.
+/// Everything that was put is there after the store was opened again, the newest value of each key, in the
+/// order of the keys.
 #[test]
 fn a_store_on_bytefs_is_there_after_it_was_closed() {
     let settings = StoreSettings {

@@ -1,4 +1,5 @@
-//! The file systems under the applications: ours through FUSE and the kernel's, on SSDs with the device's own times and on memory.
+//! The file systems under the applications: ours through FUSE and the kernel's, on SSDs with the device's own
+//! times and on memory.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Applications that are one program: it makes its database in the first round and goes on with a new one in each.
+//! Applications that are one program: it makes its database in the first round and goes on with a new one in
+//! each.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ use crate::peers::output;
 /// RocksDB's own benchmark.
 pub(super) struct RocksDb;
 
-/// LevelDB, by a small program of ours that does what its benchmark does: Debian has the library, not the benchmark.
+/// LevelDB, by a small program of ours that does what its benchmark does: Debian has the library, not the
+/// benchmark.
 pub(super) struct LevelDb;
 
 /// SQLite's shell.

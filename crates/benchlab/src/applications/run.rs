@@ -1,4 +1,5 @@
-//! Rounds: for each application every file system gets its turn in each round, in an order that changes, so that what disturbs the machine disturbs all.
+//! Rounds: for each application every file system gets its turn in each round, in an order that changes, so
+//! that what disturbs the machine disturbs all.
 
 use std::path::PathBuf;
 

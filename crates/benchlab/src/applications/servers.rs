@@ -1,4 +1,5 @@
-//! Applications that are a server on the file system and a client beside it. The server lives from the first round to the last, and dies with the run.
+//! Applications that are a server on the file system and a client beside it. The server lives from the first
+//! round to the last, and dies with the run.
 
 use std::fs::File;
 use std::os::unix::fs::chown;

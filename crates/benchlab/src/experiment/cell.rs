@@ -1,5 +1,5 @@
-//! One cell of an experiment, a workload on a file system on a device, and its result; and what a cell begins with:
-//! virtual time on its machine, and a device with its file system.
+//! One cell of an experiment, a workload on a file system on a device, and its result; and what a cell begins
+//! with: virtual time on its machine, and a device with its file system.
 
 use std::collections::BTreeMap;
 

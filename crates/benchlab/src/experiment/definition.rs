@@ -1,4 +1,5 @@
-//! An experiment as it is written down: question, configuration, claim, published values with their places, explanations.
+//! An experiment as it is written down: question, configuration, claim, published values with their places,
+//! explanations.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +65,8 @@ pub struct Definition {
     /// The workloads.
     #[serde(rename = "case", default)]
     pub cases: Vec<Case>,
-    /// The workloads that take longest, the longest first: they are begun in this order before the others, so that no job is left alone with one at the end.
+    /// The workloads that take longest, the longest first: they are begun in this order before the others, so
+    /// that no job is left alone with one at the end.
     #[serde(default)]
     pub begin_with: Vec<String>,
     /// What is changed of the device; nothing, if there is none.
@@ -89,7 +91,8 @@ pub struct Ablation {
     pub name: String,
     /// The values of the figure that are measured again, each as `varmail / ByteFS`.
     pub places: Vec<String>,
-    /// The cases that it is run with, by label. None: those whose group is in `places`, or all for what sums up several.
+    /// The cases that it is run with, by label. None: those whose group is in `places`, or all for what sums
+    /// up several.
     #[serde(default)]
     pub cases: Vec<String>,
     /// Another workload, for all of these cases.
@@ -106,7 +109,8 @@ pub struct Ablation {
 pub enum Measure {
     /// Operations a second, as a multiple of the first file system's.
     Throughput,
-    /// Bytes between host and device for an operation, metadata and data apart, as a share of all of the first file system's.
+    /// Bytes between host and device for an operation, metadata and data apart, as a share of all of the
+    /// first file system's.
     HostTraffic,
     /// Bytes read from and written to flash for an operation, as a share of all of the first file system's.
     FlashTraffic,
@@ -234,7 +238,8 @@ impl Variation {
         }
     }
 
-    /// Takes over one change as it is written on the command line, `memory_bytes=1073741824` or `computing=free`.
+    /// Takes over one change as it is written on the command line, `memory_bytes=1073741824` or
+    /// `computing=free`.
     ///
     /// # Errors
     /// A sentence about the name or value that there is not.

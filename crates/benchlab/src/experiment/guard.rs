@@ -1,5 +1,6 @@
-//! The guard over virtual-time results: a few small cells whose results are stored with the sources and compared exactly. Whoever changes what a file system or the emulator does
-//! sees here what that does to its figures, and accepts it with `amphi bench guard --accept`.
+//! The guard over virtual-time results: a few small cells whose results are stored with the sources and
+//! compared exactly. Whoever changes what a file system or the emulator does sees here what that does to its
+//! figures, and accepts it with `amphi bench guard --accept`.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,8 @@ pub struct StoredResult {
     pub result: CellResult,
 }
 
-/// The cells: small enough that all together take seconds, of every file system and of every way in which data travel.
+/// The cells: small enough that all together take seconds, of every file system and of every way in which
+/// data travel.
 #[must_use]
 pub fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
@@ -64,7 +66,8 @@ pub fn run() -> Result<Stored> {
     Ok(Stored { results: results.collect::<Result<_>>()? })
 }
 
-/// How two results differ, a line for each number that does: `varmail on ByteFS: operations 100 -> 102 (+2.0 %)`.
+/// How two results differ, a line for each number that does:
+/// `varmail on ByteFS: operations 100 -> 102 (+2.0 %)`.
 ///
 /// # Errors
 /// Never: both are plain data.
@@ -100,7 +103,8 @@ fn change(old: Option<f64>, new: Option<f64>) -> String {
     }
 }
 
-/// Every number of a result by its path. Elements of lists that have a name go by it, so that one more of them does not move the others.
+/// Every number of a result by its path. Elements of lists that have a name go by it, so that one more of
+/// them does not move the others.
 fn flat(result: &CellResult) -> Result<BTreeMap<String, f64>> {
     let mut numbers = BTreeMap::new();
     collect(&serde_json::to_value(result)?, "", &mut numbers);

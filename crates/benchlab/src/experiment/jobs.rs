@@ -2,12 +2,15 @@
 
 use amphi_rt::cpu;
 
-/// What a cell takes beside its device, in bytes: 0.5 GB at a scale of 0.001, where the device has its least size.
+/// What a cell takes beside its device, in bytes: 0.5 GB at a scale of 0.001, where the device has its least
+/// size.
 const CELL_BYTES: f64 = 0.5e9;
-/// What a cell takes in proportion to its scale: a device, the copy of it that was loaded, and caches. YCSB, the largest, took 1.15 GB at 0.01.
+/// What a cell takes in proportion to its scale: a device, the copy of it that was loaded, and caches. YCSB,
+/// the largest, took 1.15 GB at 0.01.
 const CELL_BYTES_AT_FULL_SCALE: f64 = 110e9;
 
-/// One for each processor, as long as the memory that is available holds so many cells of `scale`; at least one.
+/// One for each processor, as long as the memory that is available holds so many cells of `scale`; at least
+/// one.
 pub(super) fn that_fit(scale: f64) -> usize {
     let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available_bytes(&text));
     within(cpu::count(), available, scale)

@@ -34,7 +34,8 @@ pub enum Progress<'a> {
     Done(&'a Cell),
 }
 
-/// Runs what is not finished of an experiment and draws up its figure. `None` if `proceed` became false before; what was finished by then is in `state`.
+/// Runs what is not finished of an experiment and draws up its figure. `None` if `proceed` became false
+/// before; what was finished by then is in `state`.
 ///
 /// # Errors
 /// A cell failed, or the state cannot be written.
@@ -145,7 +146,8 @@ fn command(definition: &Definition, wishes: &Wishes) -> String {
     command
 }
 
-/// Puts the published values beside ours. A value that is not there may have rested on a cell that was refused.
+/// Puts the published values beside ours. A value that is not there may have rested on a cell that was
+/// refused.
 fn publish(definition: &Definition, groups: &mut [Group], refused: &[Refused]) -> Result<()> {
     for published in &definition.published {
         let group = groups.iter_mut().find(|group| group.label == published.group);

@@ -1,7 +1,8 @@
 //! Devices with the records of YCSB on them, loaded once for all workloads that begin with the same records.
 //!
-//! What a device was like after loading does not depend on the workload that follows. So it is loaded once, and every workload begins on a copy of its own, which is mounted anew: as if
-//! each had loaded its own device, and with nothing in the host's memory, as every other workload begins.
+//! What a device was like after loading does not depend on the workload that follows. So it is loaded once,
+//! and every workload begins on a copy of its own, which is mounted anew: as if each had loaded its own
+//! device, and with nothing in the host's memory, as every other workload begins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ pub(super) const STORE: &str = "store";
 /// Loaded devices. They are of no virtual time: all of it that loading took has gone by.
 #[derive(Default)]
 pub struct LoadedDevices {
-    /// By what decides what is on them. Each has a lock of its own, which is held while it is loaded: who needs it too waits.
+    /// By what decides what is on them. Each has a lock of its own, which is held while it is loaded: who
+    /// needs it too waits.
     devices: Mutex<BTreeMap<String, Slot>>,
 }
 

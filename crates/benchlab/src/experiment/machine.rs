@@ -1,8 +1,9 @@
 //! The machine of an experiment: host, device and their memory, all made small together by a scale.
 //!
-//! A scaled machine is the published one made small: capacity, the device's log, cache and transaction log, the host's page cache, background intervals and run length are
-//! multiplied by the scale, as the number of files is. Latencies, bandwidths, processors and what follows from parallelism (the write buffer in front of the dies) stay, so
-//! that what one operation meets is the same.
+//! A scaled machine is the published one made small: capacity, the device's log, cache and transaction log,
+//! the host's page cache, background intervals and run length are multiplied by the scale, as the number of
+//! files is. Latencies, bandwidths, processors and what follows from parallelism (the write buffer in front
+//! of the dies) stay, so that what one operation meets is the same.
 
 use amphi_rt::cpu::HostProfile;
 use amphi_ssd::Profile;
@@ -57,7 +58,8 @@ struct Text {
 
 const TEXT: &str = include_str!("../../../../experiments/machine.toml");
 const PAGE: u64 = 4096;
-/// The smallest values with which everything still works: room for a few transactions, and for what all threads do at once.
+/// The smallest values with which everything still works: room for a few transactions, and for what all
+/// threads do at once.
 const CAPACITY_MIN: u64 = 192 << 20;
 const LOG_MIN: u64 = 256 << 10;
 const CACHE_MIN: u64 = 16 << 20;
@@ -65,7 +67,8 @@ const JOURNAL_MIN: u64 = 4 << 20;
 const INODES_MIN: u64 = 16_384;
 
 impl Machine {
-    /// The machine of the paper's evaluation with a device profile, for a file system, at `scale`, with what a variation changes.
+    /// The machine of the paper's evaluation with a device profile, for a file system, at `scale`, with what
+    /// a variation changes.
     ///
     /// # Errors
     /// A sentence about the profile that does not exist or the value that is out of range.

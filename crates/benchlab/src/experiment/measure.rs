@@ -193,7 +193,8 @@ impl<'a> Results<'a> {
             .collect()
     }
 
-    /// How many times less the other file systems move than the first one; their mean and the largest over the cases.
+    /// How many times less the other file systems move than the first one; their mean and the largest over
+    /// the cases.
     fn quotients(&self, what: &str, amount: &dyn Fn(&CellResult) -> f64) -> Vec<Group> {
         let mut groups = Vec::new();
         for system in 1..self.definition.systems.len() {

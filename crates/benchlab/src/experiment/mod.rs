@@ -1,5 +1,6 @@
-//! Experiments: a figure or table of a paper as data (`experiments/*.toml`), the cells that it is made of, each a workload on a file system on a device in virtual time, and
-//! how their counters become bars beside the published ones.
+//! Experiments: a figure or table of a paper as data (`experiments/*.toml`), the cells that it is made of,
+//! each a workload on a file system on a device in virtual time, and how their counters become bars beside
+//! the published ones.
 //!
 //! Start at [`Definition`], then [`run::cell`] (one cell) and [`lab::run`] (all of an experiment).
 

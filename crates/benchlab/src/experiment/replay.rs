@@ -29,8 +29,9 @@ pub struct Settings {
     pub real_time: bool,
 }
 
-/// Replays a trace on an empty file system. What it has before the recording began is made first, and the file system mounted anew before the rest is measured. Besides the
-/// result, the number of operations that the file system does not offer.
+/// Replays a trace on an empty file system. What it has before the recording began is made first, and the
+/// file system mounted anew before the rest is measured. Besides the result, the number of operations that
+/// the file system does not offer.
 ///
 /// # Errors
 /// The machine does not exist, or an operation failed.

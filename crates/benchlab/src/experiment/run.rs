@@ -20,8 +20,8 @@ use crate::ycsb::{self, Ycsb};
 pub struct Speed {
     /// Operations on files, warm-up included.
     pub operations: u64,
-    /// Processor time of the workload's run, making its files not included, s. A `Sim` is one thread, so this is the time it takes on a core of its own, also where it
-    /// shares one.
+    /// Processor time of the workload's run, making its files not included, s. A `Sim` is one thread, so this
+    /// is the time it takes on a core of its own, also where it shares one.
     pub seconds: f64,
 }
 
@@ -86,7 +86,8 @@ impl Work {
     }
 }
 
-/// Processor time that this thread has used, s: how long a simulation takes is not the simulation's business, so `rt` has no say in it.
+/// Processor time that this thread has used, s: how long a simulation takes is not the simulation's business,
+/// so `rt` has no say in it.
 fn processor_seconds() -> f64 {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     used.tv_sec as f64 + used.tv_nsec as f64 / 1e9

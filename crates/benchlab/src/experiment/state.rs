@@ -1,4 +1,5 @@
-//! Cells that are finished, kept in a file, so that an interrupted experiment goes on and figures share what they have in common.
+//! Cells that are finished, kept in a file, so that an interrupted experiment goes on and figures share what
+//! they have in common.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -34,8 +35,9 @@ impl State {
         Self { cells: BTreeMap::new(), file: None, program: String::new() }
     }
 
-    /// Finished cells of this program in a file, which is made if it is missing. `program` names the program's exact build. Lines that cannot be read, as the last one of an
-    /// interrupted run, are passed over.
+    /// Finished cells of this program in a file, which is made if it is missing. `program` names the
+    /// program's exact build. Lines that cannot be read, as the last one of an interrupted run, are passed
+    /// over.
     ///
     /// # Errors
     /// The file cannot be read or written.

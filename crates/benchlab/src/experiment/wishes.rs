@@ -14,7 +14,8 @@ pub struct Wishes {
     pub threads: Option<usize>,
     /// What of machine and device is changed, in all cells.
     pub change: Variation,
-    /// Cells at once, at least 1; if it is not said, one for each processor, as far as there is memory for them.
+    /// Cells at once, at least 1; if it is not said, one for each processor, as far as there is memory for
+    /// them.
     pub jobs: Option<usize>,
 }
 
@@ -26,7 +27,8 @@ pub fn cells(definition: &Definition, wishes: &Wishes) -> Vec<Cell> {
         for case in &definition.cases {
             for system in &definition.systems {
                 let mut variation = variation.and(&wishes.change);
-                // It names a group of bars, and does nothing to the cell; the others have fields of their own.
+                // It names a group of bars, and does nothing to the cell; the others have fields of their
+                // own.
                 variation.label.clear();
                 let threads = variation.threads.take().or(wishes.threads);
                 let scale = variation.scale.take().or(wishes.scale).unwrap_or(definition.scale);

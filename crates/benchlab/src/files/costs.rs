@@ -1,5 +1,6 @@
-//! What file operations cost the host's processors in virtual time: entering the kernel, walking paths, copying, the same for every file system; and what the file system
-//! computes in memory, by a table that is measured.
+//! What file operations cost the host's processors in virtual time: entering the kernel, walking paths,
+//! copying, the same for every file system; and what the file system computes in memory, by a table that is
+//! measured.
 
 use amphi_rt::cpu;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,8 @@ pub struct HostCosts {
     pub name_ns: u64,
     /// Setting up or tearing down an open file, ns.
     pub open_ns: u64,
-    /// Making or removing a name and its inode in the kernel's memory, ns. The directory's lock is held meanwhile.
+    /// Making or removing a name and its inode in the kernel's memory, ns. The directory's lock is held
+    /// meanwhile.
     pub namespace_ns: u64,
     /// Copying a byte between the caller and the page cache, ps.
     pub copy_ps_per_byte: u64,
@@ -25,7 +27,8 @@ pub struct HostCosts {
     pub computing: Computing,
 }
 
-/// What a file system computes in memory for an operation, beyond what [`HostCosts`] charges for the same call, ns. Nothing, unless it is charged.
+/// What a file system computes in memory for an operation, beyond what [`HostCosts`] charges for the same
+/// call, ns. Nothing, unless it is charged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Computing {

@@ -1,7 +1,8 @@
 //! [`Files`] over a [`FileSystem`] called in this process, in the place of the kernel above it.
 //!
-//! The kernel holds a directory's lock while it makes, removes or renames a name there: its own work and the file
-//! system's lie inside. So does this, and the host's processor time of that work is charged with the lock held.
+//! The kernel holds a directory's lock while it makes, removes or renames a name there: its own work and the
+//! file system's lie inside. So does this, and the host's processor time of that work is charged with the
+//! lock held.
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use super::{Creation, Files, Handle, HostCosts, OpenMode, Status};
 
 /// The files of a file system in this process.
 ///
-/// Directories that were walked are remembered and kept referenced, as the kernel's dentry cache does above a file system: finding a file asks the file system for one
-/// name, not for each name of the path.
+/// Directories that were walked are remembered and kept referenced, as the kernel's dentry cache does above a
+/// file system: finding a file asks the file system for one name, not for each name of the path.
 pub struct LibraryFiles<F: FileSystem + ?Sized> {
     fs: Arc<F>,
     cred: Cred,
@@ -84,8 +85,8 @@ impl<F: FileSystem + ?Sized> LibraryFiles<F> {
         then(self.directory(parent)?.ino, Name::new(name.as_bytes())?)
     }
 
-    /// As [`at`](Self::at), to change the name: with the directory's lock held, in which the kernel's part of the
-    /// work, and `computing_ns` of the file system's, are charged.
+    /// As [`at`](Self::at), to change the name: with the directory's lock held, in which the kernel's part of
+    /// the work, and `computing_ns` of the file system's, are charged.
     fn change<T>(
         &self,
         path: &str,
@@ -352,7 +353,8 @@ mod tests {
         assert_eq!(files.open("c/a/b/f", OpenMode::READ), Err(Error::NotFound));
     }
 
-    /// What `change` takes with eight tasks that do it four times each in one directory, or each in its own, µs.
+    /// What `change` takes with eight tasks that do it four times each in one directory, or each in its own,
+    /// µs.
     fn micros(own: bool, change: impl Fn(&LibraryFiles<Model>, &str) + Sync) -> u64 {
         const COSTS: HostCosts = HostCosts {
             call_ns: 0,
@@ -380,7 +382,8 @@ mod tests {
         })
     }
 
-    /// One lock forbids more: each change of a name costs its directory's lock the time that it costs a processor.
+    /// One lock forbids more: each change of a name costs its directory's lock the time that it costs a
+    /// processor.
     #[test]
     fn changes_of_names_in_one_directory_follow_each_other() {
         let make = |files: &LibraryFiles<Model>, path: &str| {

@@ -1,5 +1,6 @@
-//! What a workload does to a file system: files and directories by path, data through handles. A workload that is written against [`Files`] runs on a file system
-//! called in this process, in virtual or real time, and on one that the kernel has mounted.
+//! What a workload does to a file system: files and directories by path, data through handles. A workload
+//! that is written against [`Files`] runs on a file system called in this process, in virtual or real time,
+//! and on one that the kernel has mounted.
 
 mod costs;
 mod library;
@@ -65,8 +66,9 @@ pub struct Status {
     pub is_directory: bool,
 }
 
-/// The files below one directory of a file system. Paths are relative to it, `/` between names, without `.` and `..`; an empty path is the directory itself. Any number of
-/// threads (in a `Sim`, tasks) may call at once. Durability is the file system's own: what returns before `fsync` may be lost in a crash.
+/// The files below one directory of a file system. Paths are relative to it, `/` between names, without `.`
+/// and `..`; an empty path is the directory itself. Any number of threads (in a `Sim`, tasks) may call at
+/// once. Durability is the file system's own: what returns before `fsync` may be lost in a crash.
 pub trait Files: Send + Sync {
     /// Opens a regular file.
     ///

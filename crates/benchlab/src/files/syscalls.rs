@@ -15,7 +15,8 @@ use super::{Creation, Error, Files, Handle, OpenMode, Result, Status};
 
 /// The files below a directory of a mounted file system.
 ///
-/// Data is written at a page's boundary or anywhere, read into any buffer: direct I/O needs what the file system asks of it.
+/// Data is written at a page's boundary or anywhere, read into any buffer: direct I/O needs what the file
+/// system asks of it.
 #[derive(Debug)]
 pub struct SyscallFiles {
     root: OwnedFd,
@@ -32,8 +33,8 @@ struct Slots {
 const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
 
-/// `O_DSYNC`, as all architectures but the oldest have it. rustix, where it calls the kernel itself, gives the flags of `O_SYNC` that name, with which each write
-/// waits for its time stamps to be committed too.
+/// `O_DSYNC`, as all architectures but the oldest have it. rustix, where it calls the kernel itself, gives
+/// the flags of `O_SYNC` that name, with which each write waits for its time stamps to be committed too.
 const DSYNC: OFlags = OFlags::from_bits_retain(0o10_000);
 
 /// What `statfs` says of a FUSE mount.

@@ -17,7 +17,8 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// An axis for `values`. Bars begin at its left end; those of quotients (`ratios`) on a logarithmic one at 1, so that less than 1 goes to the left.
+    /// An axis for `values`. Bars begin at its left end; those of quotients (`ratios`) on a logarithmic one
+    /// at 1, so that less than 1 goes to the left.
     pub(super) fn of(values: impl Iterator<Item = f64> + Clone, logarithmic: bool, ratios: bool) -> Self {
         let positive = values.filter(|value| value.is_finite() && *value > 0.0);
         let high = positive.clone().fold(0.0, f64::max);
@@ -64,7 +65,8 @@ impl Axis {
         self.base
     }
 
-    /// Values that get a line and a number: powers of ten, or 1, 2 and 5 in each decade where there are few; quarters of a linear axis.
+    /// Values that get a line and a number: powers of ten, or 1, 2 and 5 in each decade where there are few;
+    /// quarters of a linear axis.
     pub(super) fn ticks(&self) -> Vec<f64> {
         if !self.logarithmic {
             return (0..=4).map(|quarter| self.high * f64::from(quarter) / 4.0).collect();

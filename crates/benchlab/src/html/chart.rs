@@ -1,4 +1,5 @@
-//! A figure as a chart: a row for each value, with a bar for ours and one for the published value below it, on an axis that all groups share.
+//! A figure as a chart: a row for each value, with a bar for ours and one for the published value below it,
+//! on an axis that all groups share.
 
 use std::fmt::Write;
 
@@ -39,8 +40,9 @@ fn unit<'a>(figure: &'a Figure, groups: &'a [Group]) -> &'a str {
     groups.iter().flat_map(|group| &group.bars).next().map_or(&figure.unit, |bar| figure.unit_of(bar))
 }
 
-/// The groups that share an axis: all on a logarithmic one; on a linear one those that follow each other, are of one unit and whose largest values are within a factor of [`APART`],
-/// for a bar of a hundredth of the axis says nothing.
+/// The groups that share an axis: all on a logarithmic one; on a linear one those that follow each other, are
+/// of one unit and whose largest values are within a factor of [`APART`], for a bar of a hundredth of the
+/// axis says nothing.
 fn alike(figure: &Figure) -> Vec<&[Group]> {
     let groups = &figure.groups;
     if figure.logarithmic {
@@ -64,7 +66,8 @@ fn alike(figure: &Figure) -> Vec<&[Group]> {
     runs
 }
 
-/// The series of a figure, in the order in which they appear. `ByteFS, inodes` and `ByteFS, data` are one: the row says which it is, the colour says whose.
+/// The series of a figure, in the order in which they appear. `ByteFS, inodes` and `ByteFS, data` are one:
+/// the row says which it is, the colour says whose.
 fn series(figure: &Figure) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for bar in figure.groups.iter().flat_map(|group| &group.bars) {

@@ -1,4 +1,5 @@
-//! How long operations took: for each, a bar from the median to the 99.9th percentile with marks at the percentiles between, on one logarithmic axis, and the numbers.
+//! How long operations took: for each, a bar from the median to the 99.9th percentile with marks at the
+//! percentiles between, on one logarithmic axis, and the numbers.
 
 use std::fmt::Write;
 

@@ -1,7 +1,8 @@
 //! Results as one HTML page: figures beside the published numbers, drawn from [`Figure`]s alone.
 //!
-//! The page is a single file without any reference to another one, which its own content security policy holds it to; it needs no network, and its script only shows
-//! what is behind a bar. Text is HTML and bars are SVG that stretches, so nothing shrinks on a narrow screen.
+//! The page is a single file without any reference to another one, which its own content security policy
+//! holds it to; it needs no network, and its script only shows what is behind a bar. Text is HTML and bars
+//! are SVG that stretches, so nothing shrinks on a narrow screen.
 
 mod axis;
 mod chart;

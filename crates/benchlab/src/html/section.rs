@@ -1,4 +1,5 @@
-//! A figure's part of the page: what it asks, what was published, the chart, where ours differ and why, how it was made, and all of it as a table.
+//! A figure's part of the page: what it asks, what was published, the chart, where ours differ and why, how
+//! it was made, and all of it as a table.
 
 use std::fmt::{self, Display, Formatter, Write};
 

@@ -1,7 +1,8 @@
 //! How long the device's times must be made for the export to vanish beside them.
 //!
-//! What is timed is the request that a file system's commit consists of: 4 KiB written past the page cache to the loop device, and a flush. Over an SSD without delays all of
-//! its time is the export's: the loop device, FUSE, the daemon and the waking up between them. Over a slow one the rest is the device's.
+//! What is timed is the request that a file system's commit consists of: 4 KiB written past the page cache to
+//! the loop device, and a flush. Over an SSD without delays all of its time is the export's: the loop device,
+//! FUSE, the daemon and the waking up between them. Over a slow one the rest is the device's.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -20,7 +21,8 @@ use crate::peers::{Attached, Served, Service, Workspace};
 /// What the export may cost, in a share of the time of a request.
 pub const OVERHEAD_MAX: f64 = 0.05;
 
-/// More than this is not tried: on a machine where it does not suffice, something else has the processors, and longer times do not help.
+/// More than this is not tried: on a machine where it does not suffice, something else has the processors,
+/// and longer times do not help.
 const DILATION_MAX: f64 = 1000.0;
 
 /// Requests that are timed at each dilation.
@@ -35,13 +37,15 @@ pub struct Calibration {
     pub export_ns: u64,
     /// Median time of the same with this dilation, ns of real time.
     pub request_ns: u64,
-    /// The device's own part of that, ns of real time: the median of the same requests to the same device in virtual time, dilated.
+    /// The device's own part of that, ns of real time: the median of the same requests to the same device in
+    /// virtual time, dilated.
     pub device_ns: u64,
     /// The share of `request_ns` that is not the device's.
     pub overhead: f64,
 }
 
-/// Measures with a dilation that is given, or looks for one with which the export costs less than [`OVERHEAD_MAX`].
+/// Measures with a dilation that is given, or looks for one with which the export costs less than
+/// [`OVERHEAD_MAX`].
 ///
 /// # Errors
 /// The SSD cannot be exported.
@@ -79,7 +83,8 @@ pub(super) fn calibrate(
     tried.context("no dilation was tried")
 }
 
-/// The median time that the device itself takes for a request, ns, in virtual time: the same on every machine.
+/// The median time that the device itself takes for a request, ns, in virtual time: the same on every
+/// machine.
 fn device_time(ssds: &Ssds<'_>) -> Result<u64> {
     let mut profile = contestant::profile(ssds.profile)?;
     profile.firmware.kind = Firmware::PageCache;

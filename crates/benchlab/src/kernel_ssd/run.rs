@@ -54,7 +54,8 @@ fn chosen(words: &[String]) -> Vec<Contestant> {
 /// Runs the workloads on every file system that this machine has.
 ///
 /// # Errors
-/// No file system is chosen, a workload is impossible, or the SSD cannot be exported: then nothing can be compared.
+/// No file system is chosen, a workload is impossible, or the SSD cannot be exported: then nothing can be
+/// compared.
 pub fn run(
     settings: &Settings,
     go_on: &dyn Fn() -> bool,
@@ -114,7 +115,8 @@ pub fn run(
     Ok(report)
 }
 
-/// One workload on one file system: what came of it, and what its SSD counted from its first operation until everything was durable.
+/// One workload on one file system: what came of it, and what its SSD counted from its first operation until
+/// everything was durable.
 fn measure(
     contestant: &Contestant,
     settings: &Settings,

@@ -1,5 +1,5 @@
-//! The store's file layer over [`Files`]. `flush` of a file that it writes is `fdatasync`, as in LevelDB: after a table, after an edit of the manifest, and after a write
-//! that the caller wants durable.
+//! The store's file layer over [`Files`]. `flush` of a file that it writes is `fdatasync`, as in LevelDB:
+//! after a table, after an edit of the manifest, and after a write that the caller wants durable.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -13,8 +13,8 @@ use rusty_leveldb::{Result, Status, StatusCode};
 
 use crate::files::{Creation, Error, Files, Handle, OpenMode};
 
-/// Stands before each path that the store is given. It asks the host's file system for the real path of its directory; with a NUL in it no host has such a
-/// file, and none is asked.
+/// Stands before each path that the store is given. It asks the host's file system for the real path of its
+/// directory; with a NUL in it no host has such a file, and none is asked.
 const NOT_ON_THE_HOST: char = '\0';
 
 /// The store's view of the files of a file system under test.
@@ -26,7 +26,8 @@ pub struct FilesEnv {
 }
 
 impl FilesEnv {
-    /// The store's files are among `files`. Making a table costs `table_ps_per_byte` picoseconds of processor time for each byte in virtual time.
+    /// The store's files are among `files`. Making a table costs `table_ps_per_byte` picoseconds of processor
+    /// time for each byte in virtual time.
     #[must_use]
     pub fn new(files: Arc<dyn Files>, table_ps_per_byte: u64) -> Self {
         Self { files, table_ps_per_byte, locked: RefCell::default() }

@@ -1,4 +1,5 @@
-//! The order of the store's keys: byte by byte, as the store's own, compared by words in place. Keys of records begin alike, and their comparison is what seeking and merging do most.
+//! The order of the store's keys: byte by byte, as the store's own, compared by words in place. Keys of
+//! records begin alike, and their comparison is what seeking and merging do most.
 
 use std::cmp::Ordering;
 

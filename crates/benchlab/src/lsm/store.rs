@@ -1,4 +1,5 @@
-//! A key-value store for any number of tasks: `rusty-leveldb`'s under one lock, with processor time charged for what it does.
+//! A key-value store for any number of tasks: `rusty-leveldb`'s under one lock, with processor time charged
+//! for what it does.
 
 use std::io;
 use std::rc::Rc;
@@ -44,7 +45,8 @@ pub struct StoreSettings {
     pub block_bytes: usize,
 }
 
-/// What the store's own work costs the host's processors in virtual time, besides the calls that it makes to the file system.
+/// What the store's own work costs the host's processors in virtual time, besides the calls that it makes to
+/// the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoreCosts {

@@ -1,4 +1,5 @@
-//! A process that serves a mount, as any FUSE file system has: measured beside each other, they all pay for reaching another process.
+//! A process that serves a mount, as any FUSE file system has: measured beside each other, they all pay for
+//! reaching another process.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Runs `program` with `arguments` until the mount on `directory` can be used: it says so with a word on standard output, or complains and ends.
+    /// Runs `program` with `arguments` until the mount on `directory` can be used: it says so with a word on
+    /// standard output, or complains and ends.
     ///
     /// # Errors
     /// What the program complains of.

@@ -1,8 +1,8 @@
-//! Disks of memory with the kernel's file systems on them: a loop device over a file in a tmpfs, which adds a kernel worker to every request, and zram, which
-//! answers at once.
+//! Disks of memory with the kernel's file systems on them: a loop device over a file in a tmpfs, which adds a
+//! kernel worker to every request, and zram, which answers at once.
 //!
-//! `mount` ties a loop device to its mount: it goes with it. A zram device has no such bond, so its number is written down until it is gone, and the next run
-//! removes what a killed one has left.
+//! `mount` ties a loop device to its mount: it goes with it. A zram device has no such bond, so its number is
+//! written down until it is gone, and the next run removes what a killed one has left.
 
 use std::path::{Path, PathBuf};
 
@@ -122,7 +122,8 @@ fn remove_zram(number: u32) -> Result<()> {
     Ok(())
 }
 
-/// Removes a device whose mount may be about to go with a namespace that nobody is in any more. Answers whether it is gone.
+/// Removes a device whose mount may be about to go with a namespace that nobody is in any more. Answers
+/// whether it is gone.
 fn remove_patiently(number: u32) -> bool {
     const TRIES: u32 = 250;
     const PAUSE_NS: u64 = 20_000_000;

@@ -1,7 +1,9 @@
-//! The kernel's file systems on the block side of an emulated SSD: a daemon exports it as a file, a loop device makes a disk of that.
+//! The kernel's file systems on the block side of an emulated SSD: a daemon exports it as a file, a loop
+//! device makes a disk of that.
 //!
-//! The loop device is told to go with its last user as soon as it is there, so it goes with the mount, also when the run is killed. The daemon dies with
-//! the run too; what the kernel still wants to write then fails, and nobody waits for it.
+//! The loop device is told to go with its last user as soon as it is there, so it goes with the mount, also
+//! when the run is killed. The daemon dies with the run too; what the kernel still wants to write then fails,
+//! and nobody waits for it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -81,7 +83,8 @@ impl Exported {
 impl Drop for Exported {
     fn drop(&mut self) {
         unmount(&self.media);
-        // The daemon ends only when its file is closed, and the loop device closes it a moment after the unmount.
+        // The daemon ends only when its file is closed, and the loop device closes it a moment after the
+        // unmount.
         wait_until_detached(&self.device, self.served.directory());
         // Btrfs remembers devices by name; the next one may have the same.
         let _ = Command::new("btrfs").args(["device", "scan", "--forget"]).output();
@@ -100,7 +103,8 @@ fn wait_until_detached(device: &str, directory: &Path) {
     }
 }
 
-/// A loop device, held open. It goes with its last user: with this, unless something on it is mounted by then.
+/// A loop device, held open. It goes with its last user: with this, unless something on it is mounted by
+/// then.
 #[derive(Debug)]
 pub struct Attached {
     path: String,

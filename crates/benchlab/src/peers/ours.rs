@@ -25,7 +25,8 @@ pub fn library() -> Result<Library> {
     Ok(Library::new(Arc::new(ByteFs::mount(device, MountOptions::default())?)))
 }
 
-/// Makes an image in memory and mounts it with the program `amphi` and the mount options `option`; `name` tells it from others of the run.
+/// Makes an image in memory and mounts it with the program `amphi` and the mount options `option`; `name`
+/// tells it from others of the run.
 ///
 /// # Errors
 /// What the program complains of.

@@ -1,4 +1,5 @@
-//! An emulated SSD in memory, mounted or exported by a daemon of the program `amphi`, as any user would do it.
+//! An emulated SSD in memory, mounted or exported by a daemon of the program `amphi`, as any user would do
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

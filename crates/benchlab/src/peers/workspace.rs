@@ -1,4 +1,5 @@
-//! A tmpfs of the run's own: backing files and mount points lie in it, so that nothing of the machine's disks is measured, and nothing is left when it goes.
+//! A tmpfs of the run's own: backing files and mount points lie in it, so that nothing of the machine's disks
+//! is measured, and nothing is left when it goes.
 
 use std::path::{Path, PathBuf};
 
@@ -55,8 +56,9 @@ impl Drop for Workspace {
 }
 
 const SIZE: &str = "size=75%";
-/// An SSD writes each page of flash to a new place: without large pages in memory, every block that it is sent would cost a page fault of 3 µs, which no device
-/// has. The SSD of the library has them too, and what the loop devices' files gain they shall have.
+/// An SSD writes each page of flash to a new place: without large pages in memory, every block that it is
+/// sent would cost a page fault of 3 µs, which no device has. The SSD of the library has them too, and what
+/// the loop devices' files gain they shall have.
 const HUGE: &str = "size=75%,huge=always";
 
 fn mount_tmpfs(directory: &Path, options: &str) -> Result<()> {

@@ -1,4 +1,5 @@
-//! Where the kernel's ext4 keeps what, as `dumpe2fs` and `debugfs` tell. Directories and files lie in the same blocks; both are `data`.
+//! Where the kernel's ext4 keeps what, as `dumpe2fs` and `debugfs` tell. Directories and files lie in the
+//! same blocks; both are `data`.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -25,7 +26,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Takes the lines such as `Block bitmap at 81 (bg #0 + 81), csum …` and `Primary superblock at 0, Group descriptors at 1-1`.
+    /// Takes the lines such as `Block bitmap at 81 (bg #0 + 81), csum …` and
+    /// `Primary superblock at 0, Group descriptors at 1-1`.
     fn from_dump(text: &str) -> Self {
         const PARTS: [(&str, &str); 6] = [
             ("Primary superblock at ", "superblock"),

@@ -39,7 +39,8 @@ impl Record {
         Ok(Self { file, at: 0 })
     }
 
-    /// What was written down since the last call. `structure` says what a block belongs to, if not what the record says.
+    /// What was written down since the last call. `structure` says what a block belongs to, if not what the
+    /// record says.
     ///
     /// # Errors
     /// It cannot be read, or is none.

@@ -1,5 +1,6 @@
-//! Both file systems on SSDs of the same size. Traffic is what is compared, not time; but the kernel's has a device that takes its time, because what its `sync`
-//! writes depends on whether a write takes longer than a thread's wake-up.
+//! Both file systems on SSDs of the same size. Traffic is what is compared, not time; but the kernel's has a
+//! device that takes its time, because what its `sync` writes depends on whether a write takes longer than a
+//! thread's wake-up.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use crate::peers::{Exported, KernelFs, Service, Workspace, text};
 
 /// Bytes of each SSD.
 const SSD_BYTES: u64 = 1 << 30;
-/// By how much the times of the kernel's SSD are multiplied: a request then takes about a millisecond, whatever else the machine does.
+/// By how much the times of the kernel's SSD are multiplied: a request then takes about a millisecond,
+/// whatever else the machine does.
 const DILATION: u32 = 50;
 /// Blocks of each journal: what mke2fs chooses for that size.
 const JOURNAL_BLOCKS: u32 = 8192;

@@ -1,4 +1,5 @@
-//! What is done on both file systems: single operations made durable one by one, many operations and then one `sync`, and whole workloads.
+//! What is done on both file systems: single operations made durable one by one, many operations and then one
+//! `sync`, and whole workloads.
 
 use std::sync::Arc;
 
@@ -47,7 +48,8 @@ const MANY: u64 = 1000;
 /// Files that a round makes more than the one before, each with some blocks of the log.
 const ADVANCE: u64 = 60;
 
-/// The kernel's time stamps move at each tick; a change within one tick is none to an inode that has it already.
+/// The kernel's time stamps move at each tick; a change within one tick is none to an inode that has it
+/// already.
 const TICK_NS: u64 = 12_000_000;
 
 impl<'a> Bench<'a> {
@@ -59,8 +61,8 @@ impl<'a> Bench<'a> {
         Ok(Self { files, contents: contents(1), file: None, prepared: None, loaded: None })
     }
 
-    /// Begins a round where no other did: in which step a third of the log is full, so that the journal's superblock is written and the device flushed once
-    /// more, is a matter of where the log begins.
+    /// Begins a round where no other did: in which step a third of the log is full, so that the journal's
+    /// superblock is written and the device flushed once more, is a matter of where the log begins.
     ///
     /// # Errors
     /// What the file system answers.
@@ -223,8 +225,9 @@ pub(super) fn micro() -> Vec<Step> {
     steps
 }
 
-/// A workload with one thread, so that both do the same in the same order, and a `sync`. One of several groups of threads becomes as many steps, a group each, with
-/// nobody to wait for: how often each of them comes would be a matter of time. Groups that write nothing are left out.
+/// A workload with one thread, so that both do the same in the same order, and a `sync`. One of several
+/// groups of threads becomes as many steps, a group each, with nobody to wait for: how often each of them
+/// comes would be a matter of time. Groups that write nothing are left out.
 ///
 /// # Errors
 /// It is impossible.

@@ -1,5 +1,6 @@
-//! What the kernel's ext4 and jbd2 did in each step, as its tracepoints tell: commits, write-back, the two calls of a `sync`, requests of the block layer.
-//! An instance of tracefs of our own, which goes when this is dropped, so that nobody else's tracing is disturbed.
+//! What the kernel's ext4 and jbd2 did in each step, as its tracepoints tell: commits, write-back, the two
+//! calls of a `sync`, requests of the block layer. An instance of tracefs of our own, which goes when this is
+//! dropped, so that nobody else's tracing is disturbed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};

@@ -40,7 +40,8 @@ pub fn prepare(files: &dyn Files, plan: &Plan, settings: Settings) -> Result<Pre
     Ok(Prepared { sets, contents })
 }
 
-/// Runs a plan whose files are prepared. `begin` is called when the window that counts begins: to read counters.
+/// Runs a plan whose files are prepared. `begin` is called when the window that counts begins: to read
+/// counters.
 ///
 /// # Errors
 /// What the file system answers: every operation of a workload is one that succeeds.

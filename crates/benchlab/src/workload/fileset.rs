@@ -1,4 +1,5 @@
-//! The files of a workload while it runs: which exist, which are open, what their paths are; and making those that exist before it begins.
+//! The files of a workload while it runs: which exist, which are open, what their paths are; and making those
+//! that exist before it begins.
 
 use std::fmt::Write;
 
@@ -28,7 +29,8 @@ pub(super) struct Set {
     members: Mutex<Members>,
 }
 
-/// Which members there are. A member is created by whoever took it from `absent`, and until that is done in neither list.
+/// Which members there are. A member is created by whoever took it from `absent`, and until that is done in
+/// neither list.
 struct Members {
     present: Vec<u32>,
     absent: Vec<u32>,
@@ -122,7 +124,8 @@ impl Set {
         (count > 0).then(|| members.take(false, chance.below(count) as usize))
     }
 
-    /// A member that is there and nobody uses, to be removed or moved: none of the others will find it. `Err` if all seem in use, `None` if there is none.
+    /// A member that is there and nobody uses, to be removed or moved: none of the others will find it. `Err`
+    /// if all seem in use, `None` if there is none.
     pub(super) fn take_present(&self, chance: &mut Generator) -> std::result::Result<Option<u32>, InUse> {
         let mut members = self.members.lock();
         let count = members.present.len() as u64;

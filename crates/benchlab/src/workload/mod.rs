@@ -1,5 +1,6 @@
-//! Workloads as data: a personality in TOML says which files there are and what threads do to them; it runs on anything that is [`Files`](crate::files::Files), in virtual or
-//! real time. The vocabulary is filebench's, whose published personalities are the presets.
+//! Workloads as data: a personality in TOML says which files there are and what threads do to them; it runs
+//! on anything that is [`Files`](crate::files::Files), in virtual or real time. The vocabulary is
+//! filebench's, whose published personalities are the presets.
 
 mod driver;
 mod fileset;

@@ -220,7 +220,8 @@ pub enum Operation {
     ReadWhole,
     /// Writes an open file from its beginning, as much as its fileset's size says.
     WriteWhole,
-    /// Reads. With a fileset in place of an open file: the thread opens all files of the set one after the other, and takes the next one each time.
+    /// Reads. With a fileset in place of an open file: the thread opens all files of the set one after the
+    /// other, and takes the next one each time.
     Read,
     /// Writes; fileset as for reading.
     Write,
@@ -276,7 +277,8 @@ impl Personality {
     /// Reads a personality, with some of its parameters changed.
     ///
     /// # Errors
-    /// It is not TOML, says something that no personality has, or does not have a parameter that is to be changed.
+    /// It is not TOML, says something that no personality has, or does not have a parameter that is to be
+    /// changed.
     pub fn from_toml(text: &str, parameters: &[(String, u64)]) -> Result<Self, PersonalityError> {
         let syntax = |error: toml::de::Error| PersonalityError::Syntax(error.to_string());
         let mut table: toml::Table = text.parse().map_err(syntax)?;
@@ -307,7 +309,8 @@ impl Personality {
         root.try_into().map_err(syntax)
     }
 
-    /// The same workload made small: files (or their sizes), run length and warm-up multiplied by `scale`. Thread counts, directory widths and transfer sizes stay.
+    /// The same workload made small: files (or their sizes), run length and warm-up multiplied by `scale`.
+    /// Thread counts, directory widths and transfer sizes stay.
     #[must_use]
     pub fn scaled(&self, scale: f64) -> Self {
         let mut scaled = self.clone();

@@ -1,4 +1,5 @@
-//! A personality checked and made ready to run: names became positions, and each step has what its operation needs.
+//! A personality checked and made ready to run: names became positions, and each step has what its operation
+//! needs.
 
 use super::personality::{Fileset, Kind, Operation, Personality, PersonalityError, Run, Step};
 use super::size::Size;

@@ -1,9 +1,9 @@
 //! Counting semaphores with a high-water mark, as filebench's `semblock` and `sempost` use them.
 //!
-//! Each thread that waits on a semaphore has an instance of its own, and a post goes to every instance in turn:
-//! in filebench the semaphore belongs to the flowop, each thread has its own copy of its flowops, and `sempost`
-//! walks all copies that its target's name finds. A post waits while an instance holds more, by the mark, than its
-//! thread asks for. Nobody waits longer than the run.
+//! Each thread that waits on a semaphore has an instance of its own, and a post goes to every instance in
+//! turn: in filebench the semaphore belongs to the flowop, each thread has its own copy of its flowops, and
+//! `sempost` walks all copies that its target's name finds. A post waits while an instance holds more, by the
+//! mark, than its thread asks for. Nobody waits longer than the run.
 
 use std::time::Duration;
 
@@ -53,7 +53,8 @@ struct State {
 }
 
 impl Semaphore {
-    /// Adds `by`, waiting while the value is `high_water` or more above what is wanted. False if `end_ns` came first.
+    /// Adds `by`, waiting while the value is `high_water` or more above what is wanted. False if `end_ns`
+    /// came first.
     fn post(&self, by: u64, high_water: u64, end_ns: u64) -> bool {
         let mut state = self.state.lock();
         while state.value >= high_water.saturating_add(state.wanted.iter().sum()) {

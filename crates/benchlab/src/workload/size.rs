@@ -92,7 +92,8 @@ pub(super) fn unit(chance: &mut Generator) -> f64 {
     (chance.next() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A gamma variate of mean `shape` and scale 1, by Marsaglia and Tsang's rejection from a normal variate; `shape` is 1 or more.
+/// A gamma variate of mean `shape` and scale 1, by Marsaglia and Tsang's rejection from a normal variate;
+/// `shape` is 1 or more.
 fn gamma_variate(shape: f64, chance: &mut Generator) -> f64 {
     let d = shape - 1.0 / 3.0;
     let c = 1.0 / (9.0 * d).sqrt();

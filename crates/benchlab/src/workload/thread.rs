@@ -362,7 +362,8 @@ impl<'a> Thread<'a> {
         Ok(Done::Moved(moved))
     }
 
-    /// So many bytes to be written, from a random place of the noise, aligned to lines so that no line stays as it was.
+    /// So many bytes to be written, from a random place of the noise, aligned to lines so that no line stays
+    /// as it was.
     fn noise(&mut self, bytes: u64) -> &'a [u8] {
         let room = self.shared.contents.len() as u64 - bytes;
         let at = self.chance.below(room / 64 + 1) as usize * 64;

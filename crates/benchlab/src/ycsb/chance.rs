@@ -1,5 +1,5 @@
-//! Which record is asked for: YCSB's distributions. Zipf's law by the method of Gray et al., "Quickly generating billion-record synthetic databases"
-//! (SIGMOD 1994), which YCSB uses with the exponent 0.99.
+//! Which record is asked for: YCSB's distributions. Zipf's law by the method of Gray et al., "Quickly
+//! generating billion-record synthetic databases" (SIGMOD 1994), which YCSB uses with the exponent 0.99.
 
 use amphi_rt::random::Generator;
 
@@ -8,7 +8,8 @@ use super::workload::Distribution;
 /// YCSB's exponent.
 const THETA: f64 = 0.99;
 
-/// The scrambled distribution draws among so many items, whatever the number of records: its popular items are the same at each size.
+/// The scrambled distribution draws among so many items, whatever the number of records: its popular items
+/// are the same at each size.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
 
 /// Ranks 0 (the most popular) to `items - 1`.
@@ -43,7 +44,8 @@ impl Zipfian {
 
 /// Sums of `i^-THETA`.
 struct Zeta {
-    /// That of the terms that are added one by one: among the latest records it is needed again after each new one.
+    /// That of the terms that are added one by one: among the latest records it is needed again after each
+    /// new one.
     first: f64,
 }
 
@@ -59,7 +61,8 @@ impl Zeta {
         (1..=n).map(|i| (i as f64).powf(-THETA)).sum()
     }
 
-    /// The sum for `i` from 1 to `n`: its first terms one by one, the others by the formula of Euler and Maclaurin, whose error is below 1e-12 from there on.
+    /// The sum for `i` from 1 to `n`: its first terms one by one, the others by the formula of Euler and
+    /// Maclaurin, whose error is below 1e-12 from there on.
     fn of(&self, n: u64) -> f64 {
         if n <= Self::FIRST {
             return Self::sum(n);

@@ -22,7 +22,8 @@ pub struct Loaded {
     numbers: Mutex<Numbers>,
 }
 
-/// Which records there are. Clients insert side by side: only those that follow on each other without a gap are asked for.
+/// Which records there are. Clients insert side by side: only those that follow on each other without a gap
+/// are asked for.
 struct Numbers {
     next: u64,
     inserted: u64,
@@ -44,8 +45,8 @@ const KINDS: [&str; 5] = ["read", "update", "insert", "scan", "read-modify-write
 /// Bytes of the noise of which values are parts.
 const NOISE: usize = 1 << 20;
 
-/// Makes a store in `directory` of `files` and puts the workload's records into it, in the order in which YCSB does, as one client without waiting for durability;
-/// at the end all is durable.
+/// Makes a store in `directory` of `files` and puts the workload's records into it, in the order in which
+/// YCSB does, as one client without waiting for durability; at the end all is durable.
 ///
 /// # Errors
 /// What the store says.
@@ -259,7 +260,8 @@ impl Shared<'_> {
             let found = store.get(key).map(|value| value.len() as u64);
             found.ok_or_else(|| StoreError::Lost(String::from_utf8_lossy(key).into_owned()))
         };
-        // A change of one field begins with reading the record too, as in YCSB's binding for RocksDB: the store knows no fields.
+        // A change of one field begins with reading the record too, as in YCSB's binding for RocksDB: the
+        // store knows no fields.
         let found = get()?;
         match KINDS[kind] {
             "read" => return Ok(found),

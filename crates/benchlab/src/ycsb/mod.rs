@@ -1,7 +1,8 @@
 //! YCSB's core workloads A to F over a [`Store`](crate::lsm::Store) on a file system under test.
 //!
-//! The mixes and distributions are data: `workloads/ycsb-a.toml` to `ycsb-f.toml`, and in `workloads/ycsb-store.toml` what all six have alike. As YCSB does, a run
-//! first loads the records, then does operations chosen by the mix on keys chosen by the distribution, with any number of clients.
+//! The mixes and distributions are data: `workloads/ycsb-a.toml` to `ycsb-f.toml`, and in
+//! `workloads/ycsb-store.toml` what all six have alike. As YCSB does, a run first loads the records, then
+//! does operations chosen by the mix on keys chosen by the distribution, with any number of clients.
 
 mod chance;
 mod driver;

@@ -156,7 +156,8 @@ impl Ycsb {
         }
     }
 
-    /// The same made small: records, operations, and the store's buffers and files, so that its tree keeps its shape. Buffers and files have at least 256 KiB.
+    /// The same made small: records, operations, and the store's buffers and files, so that its tree keeps
+    /// its shape. Buffers and files have at least 256 KiB.
     #[must_use]
     pub fn scaled(&self, scale: f64) -> Self {
         let mut scaled = self.clone();

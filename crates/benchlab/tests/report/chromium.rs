@@ -1,4 +1,5 @@
-//! A headless Chromium and as much of its DevTools protocol as a test of a page needs. Messages are JSON, each ended by a NUL, through two pipes.
+//! A headless Chromium and as much of its DevTools protocol as a test of a page needs. Messages are JSON,
+//! each ended by a NUL, through two pipes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -59,7 +60,8 @@ impl Chromium {
         browser
     }
 
-    /// Opens a file and waits until it is loaded and painted: of a page that nobody can see yet the browser drops what the pointer does.
+    /// Opens a file and waits until it is loaded and painted: of a page that nobody can see yet the browser
+    /// drops what the pointer does.
     pub fn open(&mut self, file: &Path) {
         self.loaded = false;
         self.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
