@@ -8,7 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_rt::{Schedule, Sim, task};
-use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, RenameMode, Result, WriteMode, XattrMode};
+use amphi_vfs::{
+    Checked, Cred, Error, FileSystem, FileType, Ino, Name, RenameMode, Result, SetAttr, WriteMode, XattrMode,
+};
+
+use crate::harness::USER;
 
 const TASKS: u64 = 16;
 
@@ -103,6 +107,31 @@ pub fn attribute_of_what_goes<F: FileSystem + 'static>(fs: &Arc<F>, file: Ino) {
     };
     fs.unlink(Ino::ROOT, Name::new(b"f").expect("a plain name")).expect("it can be removed");
     reader.join();
+}
+
+/// A task that removes a file while another takes the permission for that away: once that is done and the file is still there, it stays.
+///
+/// # Panics
+/// If the file goes afterwards, or an answer is none that the other task's doing explains.
+pub fn removal_without_permission<F: FileSystem + 'static>(fs: &Arc<F>) {
+    let name = Name::new(b"f").expect("a plain name");
+    let dir = Name::new(b"d").expect("a plain name");
+    let dir = fs.mkdir(Ino::ROOT, dir, 0o777, &Cred::ROOT).expect("it can be made").attr.ino;
+    let made = fs.create(dir, name, FileType::Regular, 0o644, 0, &Cred::ROOT).expect("it can be made");
+    let remover = {
+        let checked = Checked::new(Arc::clone(fs));
+        task::spawn("remover", move || match checked.unlink(dir, name, &USER) {
+            Ok(()) | Err(Error::PermissionDenied) => {}
+            Err(error) => panic!("a removal: {error}"),
+        })
+    };
+    let change = SetAttr { mode: Some(0o555), ..SetAttr::default() };
+    fs.setattr(dir, &change, &Cred::ROOT).expect("it can be changed");
+    let is_there = || fs.lookup(dir, name).map(|entry| fs.forget(entry.attr.ino, 1)).is_ok();
+    let was_there = is_there();
+    remover.join();
+    assert!(!was_there || is_there(), "the file went when nobody might remove it any more");
+    fs.forget(made.attr.ino, 1);
 }
 
 /// Sixteen tasks that make, link, move, write and remove names that all of them use.

@@ -87,3 +87,10 @@ fn a_file_that_goes_keeps_its_attributes_to_the_end() {
         one_tree::attribute_of_what_goes(&fs, file);
     });
 }
+
+#[test]
+fn nobody_removes_what_nobody_may_remove_any_more() {
+    for_all_seeds("nobody_removes_what_nobody_may_remove_any_more", |seed| {
+        checked(seed, one_tree::removal_without_permission);
+    });
+}

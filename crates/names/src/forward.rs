@@ -108,7 +108,16 @@ macro_rules! forward_names {
             dir: ::amphi_vfs::Ino,
             name: ::amphi_vfs::Name<'_>,
         ) -> ::amphi_vfs::Result<::amphi_vfs::Removed> {
-            $crate::unlink($store, dir, name)
+            $crate::unlink($store, dir, name, &$crate::Trusted)
+        }
+
+        fn unlink_as(
+            &$this,
+            dir: ::amphi_vfs::Ino,
+            name: ::amphi_vfs::Name<'_>,
+            cred: &::amphi_vfs::Cred,
+        ) -> ::amphi_vfs::Result<::amphi_vfs::Removed> {
+            $crate::unlink($store, dir, name, cred)
         }
 
         fn rmdir(
@@ -116,7 +125,16 @@ macro_rules! forward_names {
             dir: ::amphi_vfs::Ino,
             name: ::amphi_vfs::Name<'_>,
         ) -> ::amphi_vfs::Result<::amphi_vfs::Removed> {
-            $crate::rmdir($store, dir, name)
+            $crate::rmdir($store, dir, name, &$crate::Trusted)
+        }
+
+        fn rmdir_as(
+            &$this,
+            dir: ::amphi_vfs::Ino,
+            name: ::amphi_vfs::Name<'_>,
+            cred: &::amphi_vfs::Cred,
+        ) -> ::amphi_vfs::Result<::amphi_vfs::Removed> {
+            $crate::rmdir($store, dir, name, cred)
         }
 
         fn rename(

@@ -11,11 +11,13 @@
 //! - Everything that can run out is asked for before anything changes ([`Store::begin`]).
 //! - An inode without names lives on, among the orphans, until nobody refers to it; its deletion may take several
 //!   changes.
+//! - Whether a caller may is decided under the locks that the operation takes ([`Access`]).
 //! - Times never go back while a file system is mounted.
 //!
 //! Everything is generic over the store and compiled for each: no call here goes through a table.
 #![forbid(unsafe_code)]
 
+mod access;
 mod cache;
 mod clock;
 mod forward;
@@ -34,6 +36,7 @@ mod setattr;
 mod store;
 mod xattr;
 
+pub use access::{Access, Trusted};
 pub use cache::InodeCache;
 pub use clock::Clock;
 pub use health::Health;

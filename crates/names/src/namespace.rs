@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use amphi_vfs::acl::{self, Attributes};
 use amphi_vfs::{Cred, Entry, Error, FileType, Ino, Name, Removed, Result};
 
+use crate::access::{Access, may_search, may_take};
 use crate::inode::{Inode, State};
 use crate::names::inode;
 use crate::planted::{self, Bug};
@@ -358,35 +359,43 @@ fn link_once<S: Store>(store: &S, ino: Ino, dir: Ino, name: Name<'_>) -> Result<
     Ok(Entry { attr: linked.attr(&state) })
 }
 
-/// See [`amphi_vfs::FileSystem::unlink`].
+/// See [`amphi_vfs::FileSystem::unlink`] and [`amphi_vfs::FileSystem::unlink_as`].
 ///
 /// # Errors
 /// As there.
-pub fn unlink<S: Store>(store: &S, dir: Ino, name: Name<'_>) -> Result<Removed> {
+pub fn unlink<S: Store>(store: &S, dir: Ino, name: Name<'_>, who: &impl Access) -> Result<Removed> {
     let parent = inode(store, dir)?;
-    let parent_state = lock_dir(store, &parent)?;
+    let mut parent_state = lock_dir(store, &parent)?;
+    may_search(store, &parent, &mut parent_state, who)?;
     let found = store.find(&parent, &parent_state, name)?.ok_or(Error::NotFound)?;
+    let victim = entry_inode(store, &parent, found.child)?;
+    let state = victim.state.write();
+    may_take(store, (&parent, &mut parent_state), (&victim, &state), who)?;
     if found.child.is_dir() {
         return Err(Error::IsDirectory);
     }
-    let victim = entry_inode(store, &parent, found.child)?;
-    let state = victim.state.write();
     take_name(store, (&parent, parent_state), found, name, (&victim, state), 1)
 }
 
-/// See [`amphi_vfs::FileSystem::rmdir`].
+/// See [`amphi_vfs::FileSystem::rmdir`] and [`amphi_vfs::FileSystem::rmdir_as`].
 ///
 /// # Errors
 /// As there.
-pub fn rmdir<S: Store>(store: &S, dir: Ino, name: Name<'_>) -> Result<Removed> {
+pub fn rmdir<S: Store>(store: &S, dir: Ino, name: Name<'_>, who: &impl Access) -> Result<Removed> {
     let parent = inode(store, dir)?;
-    let parent_state = lock_dir(store, &parent)?;
+    let mut parent_state = lock_dir(store, &parent)?;
+    may_search(store, &parent, &mut parent_state, who)?;
     let found = store.find(&parent, &parent_state, name)?.ok_or(Error::NotFound)?;
+    let victim = entry_inode(store, &parent, found.child)?;
+    let mut state = victim.state.write();
+    may_take(store, (&parent, &mut parent_state), (&victim, &state), who)?;
     if !found.child.is_dir() {
         return Err(Error::NotDirectory);
     }
-    let victim = entry_inode(store, &parent, found.child)?;
-    let state = lock_dir(store, &victim)?;
+    if state.nlink == 0 {
+        return Err(Error::NotFound);
+    }
+    store.open_dir(&victim, &mut state)?;
     if !store.is_empty(&victim, &state)? {
         return Err(Error::NotEmpty);
     }

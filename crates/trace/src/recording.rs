@@ -284,8 +284,20 @@ impl<F: FileSystem> FileSystem for Recording<F> {
         })
     }
 
+    fn unlink_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        self.noted(self.fs.unlink_as(dir, name, cred), |scribe, _| {
+            scribe.unnamed(dir, name.bytes(), Operation::Unlink);
+        })
+    }
+
     fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
         self.noted(self.fs.rmdir(dir, name), |scribe, _| {
+            scribe.unnamed(dir, name.bytes(), Operation::Rmdir);
+        })
+    }
+
+    fn rmdir_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        self.noted(self.fs.rmdir_as(dir, name, cred), |scribe, _| {
             scribe.unnamed(dir, name.bytes(), Operation::Rmdir);
         })
     }

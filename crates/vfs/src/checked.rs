@@ -1,4 +1,5 @@
-//! [`Checked`]: a file system for callers who have not been checked, as programs that use it as a library are.
+//! [`Checked`]: a file system for callers who have not been checked, as programs that use it as a library
+//! are.
 
 use std::sync::Arc;
 
@@ -12,11 +13,61 @@ use crate::{
     SetAttr, XattrMode,
 };
 
+fn access_list<F: FileSystem + ?Sized>(fs: &F, ino: Ino) -> Result<Option<Acl>> {
+    match fs.getxattr(ino, acl::ACCESS) {
+        Ok(value) => Acl::decode(&value),
+        Err(Error::NoData | Error::Unsupported(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Attributes of what `cred` may do all of `wanted` with.
+fn accessible<F: FileSystem + ?Sized>(fs: &F, ino: Ino, cred: &Cred, wanted: u16) -> Result<Attr> {
+    let attr = fs.getattr(ino)?;
+    may_access(&attr, access_list(fs, ino)?.as_ref(), cred, wanted)?;
+    Ok(attr)
+}
+
+/// Attributes of a directory that may be searched.
+fn searchable<F: FileSystem + ?Sized>(fs: &F, dir: Ino, cred: &Cred) -> Result<Attr> {
+    if fs.getattr(dir)?.file_type != FileType::Directory {
+        return Err(Error::NotDirectory);
+    }
+    accessible(fs, dir, cred, EXECUTE)
+}
+
+/// What `name` names in a directory that has been searched, without a reference.
+fn named<F: FileSystem + ?Sized>(fs: &F, dir: Ino, name: Name<'_>) -> Result<Attr> {
+    let attr = fs.lookup(dir, name)?.attr;
+    fs.forget(attr.ino, 1);
+    Ok(attr)
+}
+
+fn may_take<F: FileSystem + ?Sized>(fs: &F, dir: Ino, victim: &Attr, cred: &Cred) -> Result<()> {
+    let parent = accessible(fs, dir, cred, WRITE | EXECUTE)?;
+    may_take_from_sticky(&parent, victim, cred)
+}
+
+/// Whether what `name` names in `dir` may be taken from there.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::PermissionDenied`]; [`Error::NotPermitted`] in a sticky directory.
+pub(crate) fn may_remove<F: FileSystem + ?Sized>(
+    fs: &F,
+    dir: Ino,
+    name: Name<'_>,
+    cred: &Cred,
+) -> Result<()> {
+    searchable(fs, dir, cred)?;
+    may_take(fs, dir, &named(fs, dir, name)?, cred)
+}
+
 /// A file system whose operations are permitted or refused as Linux would.
 ///
-/// What is done with an open file (reading, writing, listing) is decided when it is [opened](Self::open), and is then done through
-/// [`inner`](Self::inner). A check and the operation after it are two steps: of two callers who change permissions and use them at the same moment, either
-/// may be first.
+/// What is done with an open file (reading, writing, listing) is decided when it is [opened](Self::open), and
+/// is then done through [`inner`](Self::inner). But for removals ([`FileSystem::unlink_as`]) a check and the
+/// operation after it are two steps: of two callers who change permissions and use them at the same moment,
+/// either may be first.
 #[derive(Debug)]
 pub struct Checked<F: ?Sized> {
     fs: Arc<F>,
@@ -24,7 +75,8 @@ pub struct Checked<F: ?Sized> {
 }
 
 impl<F: FileSystem + ?Sized> Checked<F> {
-    /// Checks every use of `fs`, with new names for others' files restricted as on most systems (`fs.protected_hardlinks`).
+    /// Checks every use of `fs`, with new names for others' files restricted as on most systems
+    /// (`fs.protected_hardlinks`).
     pub const fn new(fs: Arc<F>) -> Self {
         Self { fs, protected_hardlinks: true }
     }
@@ -40,57 +92,14 @@ impl<F: FileSystem + ?Sized> Checked<F> {
         &self.fs
     }
 
-    fn acl(&self, ino: Ino) -> Result<Option<Acl>> {
-        match self.fs.getxattr(ino, acl::ACCESS) {
-            Ok(value) => Acl::decode(&value),
-            Err(Error::NoData | Error::Unsupported(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Attributes of what `cred` may do all of `wanted` with.
-    fn accessible(&self, ino: Ino, cred: &Cred, wanted: u16) -> Result<Attr> {
-        let attr = self.fs.getattr(ino)?;
-        may_access(&attr, self.acl(ino)?.as_ref(), cred, wanted)?;
-        Ok(attr)
-    }
-
-    /// Attributes of a directory that may be searched.
-    fn searchable(&self, dir: Ino, cred: &Cred) -> Result<Attr> {
-        if self.fs.getattr(dir)?.file_type != FileType::Directory {
-            return Err(Error::NotDirectory);
-        }
-        self.accessible(dir, cred, EXECUTE)
-    }
-
-    /// What `name` names in a directory that has been searched, without a reference.
-    fn named(&self, dir: Ino, name: Name<'_>) -> Result<Attr> {
-        let attr = self.fs.lookup(dir, name)?.attr;
-        self.fs.forget(attr.ino, 1);
-        Ok(attr)
-    }
-
     /// Attributes of a directory in which `name` can be made.
     fn vacant(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Attr> {
-        self.searchable(dir, cred)?;
-        match self.named(dir, name) {
-            Err(Error::NotFound) => self.accessible(dir, cred, WRITE | EXECUTE),
+        searchable(&*self.fs, dir, cred)?;
+        match named(&*self.fs, dir, name) {
+            Err(Error::NotFound) => accessible(&*self.fs, dir, cred, WRITE | EXECUTE),
             Ok(_) => Err(Error::Exists),
             Err(error) => Err(error),
         }
-    }
-
-    /// What `name` names in `dir`, from which it may be taken.
-    fn removable(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Attr> {
-        self.searchable(dir, cred)?;
-        let victim = self.named(dir, name)?;
-        self.may_take(dir, &victim, cred)?;
-        Ok(victim)
-    }
-
-    fn may_take(&self, dir: Ino, victim: &Attr, cred: &Cred) -> Result<()> {
-        let parent = self.accessible(dir, cred, WRITE | EXECUTE)?;
-        may_take_from_sticky(&parent, victim, cred)
     }
 
     /// See [`FileSystem::lookup`].
@@ -98,7 +107,7 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// # Errors
     /// As there; [`Error::PermissionDenied`] if the directory may not be searched.
     pub fn lookup(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Entry> {
-        self.searchable(dir, cred)?;
+        searchable(&*self.fs, dir, cred)?;
         self.fs.lookup(dir, name)
     }
 
@@ -112,7 +121,7 @@ impl<F: FileSystem + ?Sized> Checked<F> {
         if writes && self.fs.getattr(ino)?.file_type == FileType::Directory {
             return Err(Error::IsDirectory);
         }
-        self.accessible(ino, cred, wanted)?;
+        accessible(&*self.fs, ino, cred, wanted)?;
         if flags.truncate {
             let cut = SetAttr { size: Some(0), ..SetAttr::default() };
             self.fs.setattr(ino, &cut, cred)?;
@@ -125,7 +134,7 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// # Errors
     /// As there; [`Error::PermissionDenied`].
     pub fn readdir(&self, dir: Ino, cookie: u64, sink: &mut DirSink<'_>, cred: &Cred) -> Result<()> {
-        self.accessible(dir, cred, READ)?;
+        accessible(&*self.fs, dir, cred, READ)?;
         self.fs.readdir(dir, cookie, sink)
     }
 
@@ -134,7 +143,7 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// # Errors
     /// [`Error::PermissionDenied`].
     pub fn access(&self, ino: Ino, wanted: u16, cred: &Cred) -> Result<()> {
-        self.accessible(ino, cred, wanted).map(drop)
+        accessible(&*self.fs, ino, cred, wanted).map(drop)
     }
 
     /// See [`FileSystem::setattr`].
@@ -143,7 +152,7 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// As there; [`Error::NotPermitted`], [`Error::PermissionDenied`].
     pub fn setattr(&self, ino: Ino, change: &SetAttr, cred: &Cred) -> Result<Attr> {
         let attr = self.fs.getattr(ino)?;
-        let change = may_change(&attr, self.acl(ino)?.as_ref(), change, cred)?;
+        let change = may_change(&attr, access_list(&*self.fs, ino)?.as_ref(), change, cred)?;
         self.fs.setattr(ino, &change, cred)
     }
 
@@ -170,8 +179,8 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// # Errors
     /// As there; [`Error::PermissionDenied`].
     pub fn tmpfile(&self, dir: Ino, mode: u16, cred: &Cred) -> Result<Entry> {
-        self.searchable(dir, cred)?;
-        let parent = self.accessible(dir, cred, WRITE | EXECUTE)?;
+        searchable(&*self.fs, dir, cred)?;
+        let parent = accessible(&*self.fs, dir, cred, WRITE | EXECUTE)?;
         self.fs.tmpfile(dir, mode_made(&parent, FileType::Regular, mode, cred), cred)
     }
 
@@ -197,17 +206,18 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// See [`FileSystem::link`].
     ///
     /// # Errors
-    /// As there; [`Error::PermissionDenied`]; [`Error::NotPermitted`] where names of others' files are restricted.
+    /// As there; [`Error::PermissionDenied`]; [`Error::NotPermitted`] where names of others' files are
+    /// restricted.
     pub fn link(&self, ino: Ino, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Entry> {
         let source = self.fs.getattr(ino)?;
-        self.searchable(dir, cred)?;
-        if self.named(dir, name).is_ok() {
+        searchable(&*self.fs, dir, cred)?;
+        if named(&*self.fs, dir, name).is_ok() {
             return Err(Error::Exists);
         }
         if self.protected_hardlinks {
-            may_link(&source, self.acl(ino)?.as_ref(), cred)?;
+            may_link(&source, access_list(&*self.fs, ino)?.as_ref(), cred)?;
         }
-        self.accessible(dir, cred, WRITE | EXECUTE)?;
+        accessible(&*self.fs, dir, cred, WRITE | EXECUTE)?;
         self.fs.link(ino, dir, name)
     }
 
@@ -216,8 +226,7 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// # Errors
     /// As there; [`Error::PermissionDenied`]; [`Error::NotPermitted`] in a sticky directory.
     pub fn unlink(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<()> {
-        self.removable(dir, name, cred)?;
-        self.fs.unlink(dir, name).map(drop)
+        self.fs.unlink_as(dir, name, cred).map(drop)
     }
 
     /// See [`FileSystem::rmdir`].
@@ -225,8 +234,7 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// # Errors
     /// As there; [`Error::PermissionDenied`]; [`Error::NotPermitted`] in a sticky directory.
     pub fn rmdir(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<()> {
-        self.removable(dir, name, cred)?;
-        self.fs.rmdir(dir, name).map(drop)
+        self.fs.rmdir_as(dir, name, cred).map(drop)
     }
 
     /// See [`FileSystem::rename`].
@@ -242,10 +250,10 @@ impl<F: FileSystem + ?Sized> Checked<F> {
         mode: RenameMode,
         cred: &Cred,
     ) -> Result<()> {
-        self.searchable(from, cred)?;
-        self.searchable(to, cred)?;
-        let source = self.named(from, name)?;
-        let target = match self.named(to, new_name) {
+        searchable(&*self.fs, from, cred)?;
+        searchable(&*self.fs, to, cred)?;
+        let source = named(&*self.fs, from, name)?;
+        let target = match named(&*self.fs, to, new_name) {
             Ok(target) => Some(target),
             Err(Error::NotFound) => None,
             Err(error) => return Err(error),
@@ -256,17 +264,17 @@ impl<F: FileSystem + ?Sized> Checked<F> {
             (_, Some(target)) if target.ino == source.ino => return Ok(()),
             _ => {}
         }
-        self.may_take(from, &source, cred)?;
+        may_take(&*self.fs, from, &source, cred)?;
         match &target {
-            Some(target) => self.may_take(to, target, cred)?,
-            None => self.accessible(to, cred, WRITE | EXECUTE).map(drop)?,
+            Some(target) => may_take(&*self.fs, to, target, cred)?,
+            None => accessible(&*self.fs, to, cred, WRITE | EXECUTE).map(drop)?,
         }
         if from != to {
             // The entry `..` of a directory that moves is in the directory itself.
             let swapped = target.filter(|_| mode == RenameMode::Exchange);
             for moved in [Some(source), swapped].into_iter().flatten() {
                 if moved.file_type == FileType::Directory {
-                    self.accessible(moved.ino, cred, WRITE)?;
+                    accessible(&*self.fs, moved.ino, cred, WRITE)?;
                 }
             }
         }
@@ -278,7 +286,7 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// # Errors
     /// As there; [`Error::PermissionDenied`].
     pub fn getxattr(&self, ino: Ino, name: &[u8], cred: &Cred) -> Result<Vec<u8>> {
-        may_get_attribute(&self.fs.getattr(ino)?, self.acl(ino)?.as_ref(), name, cred)?;
+        may_get_attribute(&self.fs.getattr(ino)?, access_list(&*self.fs, ino)?.as_ref(), name, cred)?;
         self.fs.getxattr(ino, name)
     }
 
@@ -292,14 +300,15 @@ impl<F: FileSystem + ?Sized> Checked<F> {
         Ok(names)
     }
 
-    /// See [`FileSystem::setxattr`]. An access ACL set by who is not in the file's group takes its set-group-id bit away, before.
+    /// See [`FileSystem::setxattr`]. An access ACL set by who is not in the file's group takes its
+    /// set-group-id bit away, before.
     ///
     /// # Errors
     /// As there; [`Error::NotPermitted`], [`Error::PermissionDenied`].
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode, cred: &Cred) -> Result<()> {
         let attr = self.fs.getattr(ino)?;
         acl::change(name, value, attr.file_type)?;
-        may_set_attribute(&attr, self.acl(ino)?.as_ref(), name, cred)?;
+        may_set_attribute(&attr, access_list(&*self.fs, ino)?.as_ref(), name, cred)?;
         if name == acl::ACCESS {
             let kept = without_foreign_group(attr.mode, attr.gid, cred);
             if kept != attr.mode {
@@ -314,7 +323,7 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// # Errors
     /// As there; [`Error::NotPermitted`], [`Error::PermissionDenied`].
     pub fn removexattr(&self, ino: Ino, name: &[u8], cred: &Cred) -> Result<()> {
-        may_set_attribute(&self.fs.getattr(ino)?, self.acl(ino)?.as_ref(), name, cred)?;
+        may_set_attribute(&self.fs.getattr(ino)?, access_list(&*self.fs, ino)?.as_ref(), name, cred)?;
         self.fs.removexattr(ino, name)
     }
 }

@@ -1,8 +1,9 @@
-//! The `FileSystem` trait: inode-level operations with their atomicity, their durability on return, and their errors.
+//! The `FileSystem` trait: inode-level operations with their atomicity, their durability on return, and their
+//! errors.
 
 use std::ops::Range;
 
-use crate::{AccessTimes, Attr, Cred, FileType, Ino, Name, Result, SetAttr, StatFs, error::Error};
+use crate::{AccessTimes, Attr, Cred, FileType, Ino, Name, Result, SetAttr, StatFs, checked, error::Error};
 
 /// A looked-up name: the inode's attributes, with one more reference held on it (see [`FileSystem::forget`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +17,8 @@ pub struct Entry {
 pub struct Removed {
     /// The inode that it named.
     pub ino: Ino,
-    /// Names that the inode has left, or links of a directory; without any it is deleted once nobody refers to it.
+    /// Names that the inode has left, or links of a directory; without any it is deleted once nobody refers
+    /// to it.
     pub nlink: u32,
 }
 
@@ -25,7 +27,8 @@ pub struct Removed {
 pub struct Renamed {
     /// The inode that was moved.
     pub moved: Ino,
-    /// What lost the target name, if anything had it: after an exchange it has the other one. None if both were names of one file.
+    /// What lost the target name, if anything had it: after an exchange it has the other one. None if both
+    /// were names of one file.
     pub target: Option<Removed>,
 }
 
@@ -93,7 +96,8 @@ pub enum Seek {
 /// What `allocate` does with a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
-    /// Reserves its space, so that writing there cannot fail for lack of it; what was a hole reads as zeros as before.
+    /// Reserves its space, so that writing there cannot fail for lack of it; what was a hole reads as zeros
+    /// as before.
     Reserve {
         /// The file does not grow if the range ends beyond it; else it does, to the end of the range.
         keep_size: bool,
@@ -132,19 +136,23 @@ pub struct Promise {
 
 /// An inode-level file system.
 ///
-/// All methods may be called from many tasks at once. A namespace operation (`create` … `rename`, `setattr`) is atomic: other
-/// tasks and a crash see it done or not at all; [`promise`](FileSystem::promise) says whether it is durable on return. File data is durable after
-/// [`fsync`](FileSystem::fsync). Callers have checked permissions ([`Checked`](crate::Checked) does, and the kernel for a mount); credentials are passed so that
-/// new inodes get their owner and the umask, and so that set-id bits are cleared as they must be.
+/// All methods may be called from many tasks at once. A namespace operation (`create` … `rename`, `setattr`)
+/// is atomic: other tasks and a crash see it done or not at all; [`promise`](FileSystem::promise) says
+/// whether it is durable on return. File data is durable after [`fsync`](FileSystem::fsync). Callers have
+/// checked permissions ([`Checked`](crate::Checked) does, and the kernel for a mount); credentials are passed
+/// so that new inodes get their owner and the umask, and so that set-id bits are cleared as they must be.
 ///
-/// Reading, listing and reading a symbolic link may move the access time ([`AccessTimes`](crate::AccessTimes)). That is never durable by itself and changes nothing
-/// else: after a crash an older access time may be back.
+/// Reading, listing and reading a symbolic link may move the access time
+/// ([`AccessTimes`](crate::AccessTimes)). That is never durable by itself and changes nothing else: after a
+/// crash an older access time may be back.
 ///
-/// References: each [`Entry`] returned adds one to the inode's lookup count, which [`forget`](FileSystem::forget) lowers; `open` and `release` keep a count of
-/// their own. An inode without names lives on until both counts are zero.
+/// References: each [`Entry`] returned adds one to the inode's lookup count, which
+/// [`forget`](FileSystem::forget) lowers; `open` and `release` keep a count of their own. An inode without
+/// names lives on until both counts are zero.
 ///
-/// Unless stated, errors are [`Error::NotFound`] or [`Error::Stale`] for an inode that does not exist, [`Error::NotDirectory`] where a directory was
-/// needed, [`Error::ReadOnly`], [`Error::Io`] and [`Error::Corrupt`].
+/// Unless stated, errors are [`Error::NotFound`] or [`Error::Stale`] for an inode that does not exist,
+/// [`Error::NotDirectory`] where a directory was needed, [`Error::ReadOnly`], [`Error::Io`] and
+/// [`Error::Corrupt`].
 pub trait FileSystem: Send + Sync {
     /// What survives a crash.
     fn promise(&self) -> Promise;
@@ -160,8 +168,8 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::NotFound`].
     fn lookup(&self, dir: Ino, name: Name<'_>) -> Result<Entry>;
 
-    /// Takes a reference on an inode known by its number, as a lookup does: for file handles that outlive what is cached (NFS,
-    /// `open_by_handle_at`). Whoever asks compares the generation.
+    /// Takes a reference on an inode known by its number, as a lookup does: for file handles that outlive
+    /// what is cached (NFS, `open_by_handle_at`). Whoever asks compares the generation.
     ///
     /// # Errors
     /// [`Error::Stale`] if it does not exist or has no name left; [`Error::Unsupported`].
@@ -185,21 +193,27 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::Stale`].
     fn getattr(&self, ino: Ino) -> Result<Attr>;
 
-    /// Changes attributes atomically. Shrinking drops data for good; growing adds a hole; either moves the modification time.
+    /// Changes attributes atomically. Shrinking drops data for good; growing adds a hole; either moves the
+    /// modification time.
     ///
-    /// Set-id bits (set-user-id, and set-group-id with group execution or for a group the caller is not in) of anything but a directory are cleared by a new owner or
-    /// group, and by a new size unless `cred` has [`Capabilities::FSETID`](crate::Capabilities::FSETID); a `mode` given in the same call is what they are afterwards.
-    /// An access ACL follows the mode. A new owner, group or size removes the file's capabilities (`security.capability`).
+    /// Set-id bits (set-user-id, and set-group-id with group execution or for a group the caller is not in)
+    /// of anything but a directory are cleared by a new owner or group, and by a new size unless `cred` has
+    /// [`Capabilities::FSETID`](crate::Capabilities::FSETID); a `mode` given in the same call is what they
+    /// are afterwards. An access ACL follows the mode. A new owner, group or size removes the file's
+    /// capabilities (`security.capability`).
     ///
     /// # Errors
-    /// [`Error::IsDirectory`] or [`Error::Invalid`] for a size on anything but a regular file; [`Error::TooLarge`].
+    /// [`Error::IsDirectory`] or [`Error::Invalid`] for a size on anything but a regular file;
+    /// [`Error::TooLarge`].
     fn setattr(&self, ino: Ino, change: &SetAttr, cred: &Cred) -> Result<Attr>;
 
-    /// Creates a regular file, FIFO, socket or device node and takes a reference. A set-group-id directory passes on its group. A directory
-    /// with a default ACL passes that on in place of the caller's umask ([`acl::inherit`](crate::acl::inherit)).
+    /// Creates a regular file, FIFO, socket or device node and takes a reference. A set-group-id directory
+    /// passes on its group. A directory with a default ACL passes that on in place of the caller's umask
+    /// ([`acl::inherit`](crate::acl::inherit)).
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::NoInodes`], [`Error::Invalid`] for a directory or symlink type.
+    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::NoInodes`], [`Error::Invalid`] for a directory or
+    /// symlink type.
     fn create(
         &self,
         dir: Ino,
@@ -210,8 +224,8 @@ pub trait FileSystem: Send + Sync {
         cred: &Cred,
     ) -> Result<Entry>;
 
-    /// Creates a regular file without a name, as if in `dir`, and takes a reference (`O_TMPFILE`). It is gone with its last reference, or after a crash, unless
-    /// [`link`](FileSystem::link) gives it a name before.
+    /// Creates a regular file without a name, as if in `dir`, and takes a reference (`O_TMPFILE`). It is gone
+    /// with its last reference, or after a crash, unless [`link`](FileSystem::link) gives it a name before.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::NoInodes`], [`Error::Unsupported`].
@@ -220,8 +234,9 @@ pub trait FileSystem: Send + Sync {
         Err(Error::Unsupported("files without a name"))
     }
 
-    /// Creates a directory and takes a reference. Its link count is 2; the parent's grows by one. A set-group-id directory passes
-    /// on its group and the bit. A default ACL is passed on as for [`create`](FileSystem::create), and itself too.
+    /// Creates a directory and takes a reference. Its link count is 2; the parent's grows by one. A
+    /// set-group-id directory passes on its group and the bit. A default ACL is passed on as for
+    /// [`create`](FileSystem::create), and itself too.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NoSpace`], [`Error::NoInodes`], [`Error::TooManyLinks`].
@@ -242,8 +257,9 @@ pub trait FileSystem: Send + Sync {
     /// Gives a non-directory another name and takes a reference.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for a directory, [`Error::Exists`], [`Error::TooManyLinks`], [`Error::NotFound`] if it has no name left, unless it
-    /// never had one ([`tmpfile`](FileSystem::tmpfile)).
+    /// [`Error::NotPermitted`] for a directory, [`Error::Exists`], [`Error::TooManyLinks`],
+    /// [`Error::NotFound`] if it has no name left, unless it never had one
+    /// ([`tmpfile`](FileSystem::tmpfile)).
     fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry>;
 
     /// Removes a name of a non-directory, and tells what it named.
@@ -252,17 +268,43 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::NotFound`], [`Error::IsDirectory`].
     fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<Removed>;
 
+    /// As [`unlink`](FileSystem::unlink), for a caller who has not been checked. A file system that can
+    /// decides under its locks whether `cred` may; by default it is decided before, and whoever changes
+    /// permissions meanwhile may come too late.
+    ///
+    /// # Errors
+    /// As [`unlink`](FileSystem::unlink); [`Error::PermissionDenied`]; [`Error::NotPermitted`] in a sticky
+    /// directory.
+    fn unlink_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        checked::may_remove(self, dir, name, cred)?;
+        self.unlink(dir, name)
+    }
+
     /// Removes an empty directory, and tells which.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::NotEmpty`].
     fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed>;
 
-    /// Moves a name. Replacing is atomic: at no moment is the target name missing, and it keeps its place in listings. Two names of
-    /// one file stay as they are. Where several errors apply, the source is missing before the target exists before the rest.
+    /// As [`rmdir`](FileSystem::rmdir), for a caller who has not been checked. A file system that can decides
+    /// under its locks whether `cred` may; by default it is decided before, and whoever changes permissions
+    /// meanwhile may come too late.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Exists`], [`Error::NotEmpty`], [`Error::IsDirectory`], [`Error::NotDirectory`], [`Error::IntoItself`], [`Error::NoSpace`].
+    /// As [`rmdir`](FileSystem::rmdir); [`Error::PermissionDenied`]; [`Error::NotPermitted`] in a sticky
+    /// directory.
+    fn rmdir_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        checked::may_remove(self, dir, name, cred)?;
+        self.rmdir(dir, name)
+    }
+
+    /// Moves a name. Replacing is atomic: at no moment is the target name missing, and it keeps its place in
+    /// listings. Two names of one file stay as they are. Where several errors apply, the source is missing
+    /// before the target exists before the rest.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Exists`], [`Error::NotEmpty`], [`Error::IsDirectory`],
+    /// [`Error::NotDirectory`], [`Error::IntoItself`], [`Error::NoSpace`].
     fn rename(
         &self,
         from: Ino,
@@ -287,8 +329,9 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::IsDirectory`], [`Error::Invalid`] for other non-regular files.
     fn read(&self, ino: Ino, offset: u64, into: &mut [u8], direct: bool) -> Result<usize>;
 
-    /// Writes all of `data` and returns its length, or fails; no data changes nothing. Clears set-id bits and removes the file's capabilities as a
-    /// new size does. Atomic towards other readers and writers of the file.
+    /// Writes all of `data` and returns its length, or fails; no data changes nothing. Clears set-id bits and
+    /// removes the file's capabilities as a new size does. Atomic towards other readers and writers of the
+    /// file.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::TooLarge`], [`Error::IsDirectory`].
@@ -306,8 +349,8 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::Io`].
     fn sync(&self) -> Result<()>;
 
-    /// Lists `dir` from `cookie` (0 starts) until it ends or `sink` is full. An entry present throughout a listing appears exactly once;
-    /// one created or removed meanwhile may or may not.
+    /// Lists `dir` from `cookie` (0 starts) until it ends or `sink` is full. An entry present throughout a
+    /// listing appears exactly once; one created or removed meanwhile may or may not.
     ///
     /// # Errors
     /// [`Error::NotDirectory`].
@@ -322,24 +365,28 @@ pub trait FileSystem: Send + Sync {
     /// Finds data or a hole at or after `offset`.
     ///
     /// # Errors
-    /// [`Error::NoData`] at or beyond the end of the file, or if no data follow; [`Error::IsDirectory`], [`Error::Invalid`] as for `read`.
+    /// [`Error::NoData`] at or beyond the end of the file, or if no data follow; [`Error::IsDirectory`],
+    /// [`Error::Invalid`] as for `read`.
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64>;
 
-    /// Reserves, frees or zeroes `length` (not zero) bytes at `offset` of a regular file. Atomic towards other readers and writers.
-    /// Moves the modification time and clears set-id bits as a write by `cred` does.
+    /// Reserves, frees or zeroes `length` (not zero) bytes at `offset` of a regular file. Atomic towards
+    /// other readers and writers. Moves the modification time and clears set-id bits as a write by `cred`
+    /// does.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; [`Error::TooLarge`], which a hole never is; [`Error::IsDirectory`], [`Error::Invalid`] for other files that are not regular
-    /// or an empty range; [`Error::Unsupported`].
+    /// [`Error::NoSpace`]; [`Error::TooLarge`], which a hole never is; [`Error::IsDirectory`],
+    /// [`Error::Invalid`] for other files that are not regular or an empty range; [`Error::Unsupported`].
     fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
         let _ = (ino, offset, length, what, cred);
         Err(Error::Unsupported("allocation of space"))
     }
 
-    /// Tells the device which parts of it hold nothing: of the bytes `range` of it the free runs of at least `shortest`. Returns the bytes of all of them.
+    /// Tells the device which parts of it hold nothing: of the bytes `range` of it the free runs of at least
+    /// `shortest`. Returns the bytes of all of them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a range that is empty or begins beyond the device; [`Error::ReadOnly`]; [`Error::Unsupported`].
+    /// [`Error::Invalid`] for a range that is empty or begins beyond the device; [`Error::ReadOnly`];
+    /// [`Error::Unsupported`].
     fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
         let _ = (range, shortest);
         Err(Error::Unsupported("discarding what is free"))
@@ -354,11 +401,14 @@ pub trait FileSystem: Send + Sync {
         Err(Error::Unsupported("extended attributes"))
     }
 
-    /// Sets an extended attribute. An ACL ([`acl::ACCESS`](crate::acl::ACCESS), [`acl::DEFAULT`](crate::acl::DEFAULT)) is checked; the mode follows an access ACL
-    /// in the same atomic step, and one that says no more than the mode is not kept. Setting no list at all removes the ACL, which need not be there.
+    /// Sets an extended attribute. An ACL ([`acl::ACCESS`](crate::acl::ACCESS),
+    /// [`acl::DEFAULT`](crate::acl::DEFAULT)) is checked; the mode follows an access ACL in the same atomic
+    /// step, and one that says no more than the mode is not kept. Setting no list at all removes the ACL,
+    /// which need not be there.
     ///
     /// # Errors
-    /// [`Error::Invalid`] and [`Error::PermissionDenied`] for an ACL as [`acl::change`](crate::acl::change) says; [`Error::XattrTooLarge`], [`Error::NoSpace`], [`Error::Unsupported`].
+    /// [`Error::Invalid`] and [`Error::PermissionDenied`] for an ACL as [`acl::change`](crate::acl::change)
+    /// says; [`Error::XattrTooLarge`], [`Error::NoSpace`], [`Error::Unsupported`].
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let _ = (ino, name, value, mode);
         Err(Error::Unsupported("extended attributes"))
