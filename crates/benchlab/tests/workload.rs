@@ -86,6 +86,11 @@ fn what_is_impossible_is_refused_by_name() {
         ("files = 1_000_000", "files = 0", "fileset mail are out of range"),
         ("op = \"fsync\"", "op = \"fsink\"", "fsink"),
         ("threads = 12", "threads = \"$many\"", "$many names no parameter"),
+        (
+            "op = \"fsync\", fd = 1",
+            "op = \"post\", semaphore = \"turn\"",
+            "no thread waits on the semaphore turn",
+        ),
     ] {
         assert!(text.contains(from), "{from}");
         let refused = Personality::from_toml(&text.replace(from, to), &[])

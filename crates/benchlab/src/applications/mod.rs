@@ -1,5 +1,5 @@
-//! Real applications beside each other in one run: databases that make each write durable, on ByteFS through FUSE and on the kernel's file systems, over emulated SSDs with the
-//! device's own times and over memory.
+//! Real applications beside each other in one run: databases that make each write durable, on ByteFS through
+//! FUSE and on the kernel's file systems, over emulated SSDs with the device's own times and over memory.
 //!
 //! - `place` the file systems
 //! - `programs` the applications that are one program each: RocksDB, LevelDB, SQLite

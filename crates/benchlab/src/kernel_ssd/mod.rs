@@ -1,8 +1,9 @@
-//! The kernel's own file systems beside ours on equal emulated SSDs: the same workload on ext4, XFS and Btrfs over an exported SSD, and on ByteFS through FUSE and as a library,
-//! in dilated real time.
+//! The kernel's own file systems beside ours on equal emulated SSDs: the same workload on ext4, XFS and Btrfs
+//! over an exported SSD, and on ByteFS through FUSE and as a library, in dilated real time.
 //!
-//! Dilation makes the device's times long enough that what the export itself costs vanishes beside them; what is reported is the device's time. Processor time vanishes with
-//! it: what file systems cost in software, [`crate::software`] measures.
+//! Dilation makes the device's times long enough that what the export itself costs vanishes beside them; what
+//! is reported is the device's time. Processor time vanishes with it: what file systems cost in software,
+//! [`crate::software`] measures.
 //!
 //! - `contestant` each file system, made on a new SSD
 //! - `dilation` how long times must be made, and what the export then still costs

@@ -1,4 +1,5 @@
-//! The file systems that are measured beside each other, made for the run and taken away after it, however it ends.
+//! The file systems that are measured beside each other, made for the run and taken away after it, however it
+//! ends.
 //!
 //! - `program` runs `mkfs` and `mount`
 //! - `workspace` memory for backing files and mount points; tmpfs

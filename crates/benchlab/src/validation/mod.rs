@@ -1,4 +1,5 @@
-//! Whether the baseline `fs-ext4like` writes to its device what the kernel's ext4 writes: the same steps on both, every request of both written down, the two records compared.
+//! Whether the baseline `fs-ext4like` writes to its device what the kernel's ext4 writes: the same steps on
+//! both, every request of both written down, the two records compared.
 //!
 //! - `record` requests as they were written down, and their sums
 //! - `layout` which structure of the kernel's ext4 a block belongs to
