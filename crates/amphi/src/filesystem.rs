@@ -55,6 +55,8 @@ pub struct Wishes {
     pub size: Option<u64>,
     /// Bytes of its data journal, if not as many as usual.
     pub journal: Option<u64>,
+    /// Inodes, if not as many as usual.
+    pub inodes: Option<u32>,
 }
 
 /// Makes a file system on a new device. Its root directory belongs to `owner` (user and group).
@@ -67,9 +69,9 @@ pub fn format(kind: Kind, device: Ssd, wishes: &Wishes, owner: (u32, u32)) -> Re
             let pages = |bytes: u64| bytes / amphi_fs_bytefs::format::PAGE as u64;
             let options = FormatOptions {
                 label: wishes.label.clone(),
+                inodes: wishes.inodes,
                 pages: wishes.size.map(pages),
                 journal_pages: wishes.journal.map(|bytes| u32::try_from(pages(bytes)).unwrap_or(u32::MAX)),
-                ..FormatOptions::default()
             };
             ByteFs::format(&device, &options).context("the file system cannot be made")?;
             if owner != (0, 0) {

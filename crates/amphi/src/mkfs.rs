@@ -15,6 +15,7 @@ use crate::size;
 Examples:
   amphi mkfs ssd.img
   amphi mkfs ssd.img --fs bytefs --size 32G --profile mssd-pcie3
+  amphi mkfs ssd.img -i 4K              for many small files: an inode for each 4 KiB
   amphi mkfs raw.img --fs none --firmware page-cache
   amphi mkfs cxl.img --fs none --profile romefs-a --firmware memory --memory 1G")]
 pub struct Options {
@@ -44,6 +45,12 @@ pub struct Options {
     /// The size of the data journal, which -o data=journal needs; 0 for none. A thirty-second part, and 64M at the most, unless given.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     journal: Option<u64>,
+    /// An inode for each so many bytes of the file system: 16K unless given. Smaller for many small files.
+    #[arg(short = 'i', value_name = "BYTES", value_parser = size::parse, conflicts_with = "inodes")]
+    bytes_per_inode: Option<u64>,
+    /// The number of inodes, rounded up so that every allocation group has as many.
+    #[arg(short = 'N', value_name = "COUNT")]
+    inodes: Option<u32>,
     /// Replace an existing image. Its contents are lost.
     #[arg(long)]
     force: bool,
@@ -58,6 +65,10 @@ enum FirmwareChoice {
     /// A memory area that is reached by bytes alone, beside a block side without a cache.
     Memory,
 }
+
+/// Limits of `-i`, as mke2fs has them.
+const BYTES_PER_INODE_MIN: u64 = 1 << 10;
+const BYTES_PER_INODE_MAX: u64 = 64 << 20;
 
 pub fn run(options: &Options) -> Result<()> {
     let image = &options.image;
@@ -105,8 +116,28 @@ fn format(image: &Path, options: &Options) -> Result<()> {
     let device = device::open(image, Speed::Free)?;
     // Whoever makes a file system can write to it.
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let wishes = Wishes { label: options.label.clone(), size: options.fs_size, journal: options.journal };
+    let wishes = Wishes {
+        label: options.label.clone(),
+        size: options.fs_size,
+        journal: options.journal,
+        inodes: inodes(options)?,
+    };
     filesystem::format(options.fs, device, &wishes, owner)
+}
+
+/// How many inodes are wanted, if not as many as usual.
+fn inodes(options: &Options) -> Result<Option<u32>> {
+    let Some(bytes) = options.bytes_per_inode else {
+        return match options.inodes {
+            Some(0) => bail!("-N 0: a file system has at least one inode"),
+            inodes => Ok(inodes),
+        };
+    };
+    if !(BYTES_PER_INODE_MIN..=BYTES_PER_INODE_MAX).contains(&bytes) {
+        bail!("-i {bytes}: an inode for each 1K to 64M bytes is possible");
+    }
+    let size = options.fs_size.unwrap_or(options.size);
+    Ok(Some(u32::try_from((size / bytes).max(1)).unwrap_or(u32::MAX)))
 }
 
 /// Makes the new image beside the old one and gives it the name when it is whole: what cannot be made leaves the old one as it was.

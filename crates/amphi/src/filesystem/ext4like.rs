@@ -22,9 +22,9 @@ pub fn format(device: Ssd, wishes: &Wishes, owner: (u32, u32)) -> Result<()> {
     let blocks = |bytes: u64| bytes / amphi_fs_ext4like::format::BLOCK as u64;
     let options = FormatOptions {
         label: wishes.label.clone(),
+        inodes: wishes.inodes,
         blocks: wishes.size.map(blocks),
         journal_blocks: wishes.journal.map(|bytes| u32::try_from(blocks(bytes)).unwrap_or(u32::MAX)),
-        ..FormatOptions::default()
     };
     Ext4Like::format(&device, &options).context("the file system cannot be made")?;
     if owner != (0, 0) {

@@ -191,6 +191,31 @@ fn a_refused_mkfs_leaves_the_old_image_as_it_was() {
 }
 
 #[test]
+fn a_file_system_has_as_many_inodes_as_are_asked_for() {
+    let rig = Rig::empty();
+    let inodes = |words: &[&str]| {
+        amphi_ok(&[&["mkfs", &rig.image(), "--force", "--size", "256M"], words].concat());
+        json(&amphi_ok(&["info", &rig.image(), "--json"]))["filesystem"]["inodes"].as_u64().expect("a number")
+    };
+    for fs in ["bytefs", "ext4like"] {
+        let usual = inodes(&["--fs", fs]);
+        assert!((16_000..20_000).contains(&usual), "{fs}: {usual}, one for each 16 KiB");
+        let many = inodes(&["--fs", fs, "-i", "4K"]);
+        assert!((65_000..70_000).contains(&many), "{fs}: {many}, one for each 4 KiB");
+        let counted = inodes(&["--fs", fs, "-N", "30000"]);
+        assert!((30_000..34_000).contains(&counted), "{fs}: {counted}, 30000 or a few more");
+    }
+    for words in [["-i", "100"], ["-i", "1G"], ["-N", "0"]] {
+        fails_saying(&["mkfs", &rig.image(), "--force", words[0], words[1]], 1, &[words[0]]);
+    }
+    assert_eq!(
+        amphi(&["mkfs", &rig.image(), "--force", "-i", "4K", "-N", "5"]).status.code(),
+        Some(2),
+        "one of them"
+    );
+}
+
+#[test]
 fn a_check_whose_outcome_cannot_be_printed_could_not_run() {
     let rig = Rig::new("64M");
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
