@@ -29,7 +29,7 @@ pub(super) struct Shared<'a> {
 /// The time that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// When it begins, on the clock of [`time::now_ns`].
+    /// When it begins, on the clock of [`now_ns`](amphi_rt::time::now_ns).
     pub begin_ns: u64,
     /// When it ends; `u64::MAX` if something else ends the run.
     pub end_ns: u64,
