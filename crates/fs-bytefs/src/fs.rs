@@ -66,7 +66,7 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
     /// bytes of all of them.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::ReadOnly`].
+    /// [`Error::Io`](amphi_vfs::Error::Io), [`Error::ReadOnly`](amphi_vfs::Error::ReadOnly).
     pub fn trim_free(&self, shortest: u64) -> Result<u64> {
         self.discard_free(0..u64::MAX, shortest)
     }
@@ -120,7 +120,7 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
     /// any more.
     ///
     /// # Errors
-    /// [`Error::Io`]; the file system is then as after a crash.
+    /// [`Error::Io`](amphi_vfs::Error::Io); the file system is then as after a crash.
     pub fn unmount(mut self) -> Result<()> {
         self.stop_flusher();
         let core = &self.core;
