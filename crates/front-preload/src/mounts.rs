@@ -1,5 +1,6 @@
 //! The mounts that this process can reach by a queue: found once, when a path first looks as if it lay under one.
 
+use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use amphi_front_queue::{Connection, connect};
@@ -58,7 +59,10 @@ impl Mount {
         if known.is_some() || self.tried.swap(true, Ordering::SeqCst) {
             return known;
         }
-        let connection = connect(self.device, self.owner).ok()?;
+        let directory = CString::new(&self.directory[..]).ok()?;
+        let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(directory, how, Mode::empty()).ok()?;
+        let connection = connect(self.device, self.owner, root).ok()?;
         self.connection.store(Box::into_raw(Box::new(connection)), Ordering::Release);
         self.known()
     }

@@ -35,17 +35,18 @@ pub struct Connection {
     free: AtomicU64,
 }
 
-/// Connects to the daemon of the mount with the device number, which `owner` mounted.
+/// Connects to the daemon of the mount with the device number, which `owner` mounted. `root` is open on the mount's root directory, if only as a path.
 ///
 /// # Errors
 /// [`ConnectError`]: the mount is to be used through the kernel.
-pub fn connect(device: u64, owner: u32) -> Result<Connection, ConnectError> {
+pub fn connect(device: u64, owner: u32, root: impl AsFd) -> Result<Connection, ConnectError> {
     let address = SocketAddr::from_abstract_name(socket_name(device))?;
     let socket = UnixStream::connect_addr(&address)?;
     let server = rustix::net::sockopt::socket_peercred(&socket).map_err(io::Error::from)?.uid.as_raw();
     if server != owner && server != 0 {
         return Err(ConnectError::Stranger(server));
     }
+    hello::knock(&socket, root.as_fd())?;
     let fd = hello::await_welcome(&socket)?.ok_or(ConnectError::Refused)?;
     let memory = Memory::attach(&fd)?;
     let lanes = memory.geometry().lanes().min(u64::BITS);

@@ -1,6 +1,6 @@
 //! Where clients come in: a socket, and for each client memory and threads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use amphi_queue::{Geometry, Memory, Server, Session, Watcher};
 use amphi_rt::{cpu, task};
-use amphi_vfs::{Cred, FileSystem};
+use amphi_vfs::{Cred, FileSystem, Ino};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{
+    AtFlags, MemfdFlags, SealFlags, StatxFlags, fcntl_add_seals, ftruncate, makedev, memfd_create, statx,
+};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::workers::Work;
@@ -34,6 +36,9 @@ pub fn socket_name(device: u64) -> String {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     format!("amphi-queue-{major}:{minor}")
 }
+
+/// Most clients that have connected and not yet said what they want.
+const KNOCKING_MAX: usize = 64;
 
 /// Who may come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +70,15 @@ impl Door {
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(socket_name(device))?)?;
         listener.set_nonblocking(true)?;
         let (ended, end) = pipe_with(PipeFlags::CLOEXEC)?;
-        let hall = Hall { fs, watcher, admission, clients: BTreeMap::new(), next: 0 };
+        let hall = Hall {
+            fs,
+            watcher,
+            device,
+            admission,
+            knocking: VecDeque::new(),
+            clients: BTreeMap::new(),
+            next: 0,
+        };
         let listening = task::spawn("queue-door", move || hall.receive(&listener, &ended));
         Ok(Self { end: Some(end), listening: Some(listening) })
     }
@@ -100,7 +113,10 @@ struct Client<F: FileSystem, W: Watcher> {
 struct Hall<F: FileSystem, W: Watcher> {
     fs: Arc<F>,
     watcher: W,
+    device: u64,
     admission: Admission,
+    /// Connections that have said nothing yet.
+    knocking: VecDeque<UnixStream>,
     clients: BTreeMap<u64, Client<F, W>>,
     next: u64,
 }
@@ -108,16 +124,19 @@ struct Hall<F: FileSystem, W: Watcher> {
 impl<F: FileSystem + 'static, W: Watcher + Clone + 'static> Hall<F, W> {
     fn receive(mut self, listener: &UnixListener, ended: &OwnedFd) {
         loop {
-            let (mut come, mut gone, mut end) = (false, Vec::new(), false);
+            let (mut come, mut spoken, mut gone, mut end) = (false, Vec::new(), Vec::new(), false);
             {
                 let watched = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
                 let mut fds = vec![watched(listener.as_fd()), watched(ended.as_fd())];
+                fds.extend(self.knocking.iter().map(|socket| watched(socket.as_fd())));
+                let inside = fds.len();
                 fds.extend(self.clients.values().map(|client| watched(client.socket.as_fd())));
                 match poll(&mut fds, None) {
                     Ok(_) => {
                         come = !fds[0].revents().is_empty();
                         end = !fds[1].revents().is_empty();
-                        let closed = fds[2..].iter().map(|fd| !fd.revents().is_empty());
+                        spoken = fds[2..inside].iter().map(|fd| !fd.revents().is_empty()).collect();
+                        let closed = fds[inside..].iter().map(|fd| !fd.revents().is_empty());
                         // A client says nothing after its arrival: whatever is heard is its end.
                         gone = self
                             .clients
@@ -140,8 +159,18 @@ impl<F: FileSystem + 'static, W: Watcher + Clone + 'static> Hall<F, W> {
             if end {
                 break;
             }
+            let knocking = std::mem::take(&mut self.knocking)
+                .into_iter()
+                .zip(spoken.into_iter().chain(std::iter::repeat(false)));
+            for (socket, has_spoken) in knocking {
+                if has_spoken { self.let_in(socket) } else { self.knocking.push_back(socket) }
+            }
             if come && let Ok((socket, _)) = listener.accept() {
-                self.let_in(socket);
+                // Whoever says nothing makes room for others.
+                if self.knocking.len() == KNOCKING_MAX {
+                    self.knocking.pop_front();
+                }
+                self.knocking.push_back(socket);
             }
         }
         for client in self.clients.values() {
@@ -153,8 +182,9 @@ impl<F: FileSystem + 'static, W: Watcher + Clone + 'static> Hall<F, W> {
     }
 
     fn let_in(&mut self, socket: UnixStream) {
-        let entered = peer::credentials(&socket).map_err(io::Error::from).and_then(|cred| {
-            if !self.admits(&cred) {
+        let entered = hello::knocked(&socket).and_then(|root| {
+            let cred = peer::credentials(&socket)?;
+            if !self.is_root(&root) || !self.admits(&cred) {
                 hello::refuse(&socket);
                 return Ok(());
             }
@@ -170,6 +200,14 @@ impl<F: FileSystem + 'static, W: Watcher + Clone + 'static> Hall<F, W> {
         if let Err(error) = entered {
             tracing::debug!("a client of the queues did not get in: {error}");
         }
+    }
+
+    /// Whether a client's directory is the root of this mount. Only what the kernel remembers is asked: a directory of anybody's file system may never answer.
+    fn is_root(&self, directory: &OwnedFd) -> bool {
+        let stat = statx(directory, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::INO);
+        stat.is_ok_and(|stat| {
+            makedev(stat.stx_dev_major, stat.stx_dev_minor) == self.device && stat.stx_ino == Ino::ROOT.0
+        })
     }
 
     fn admits(&self, cred: &Cred) -> bool {

@@ -1,4 +1,4 @@
-//! What the server says on a new connection: one message, with the memory attached if the client may have it.
+//! How a client and the server greet each other: the client shows that it can see the mount, the server hands the memory over.
 
 use std::io;
 use std::io::{IoSlice, IoSliceMut};
@@ -16,16 +16,43 @@ const WELCOME: [u8; 8] = *b"AMPHI-Q1";
 /// The server lets nobody else in, or not this user.
 const REFUSED: [u8; 8] = *b"AMPHI-NO";
 
+/// What the client says, with its directory attached.
+const KNOCK: [u8; 8] = *b"AMPHI-Q?";
+
+/// Asks to come in. `root` is the mount's root as the client sees it: an abstract socket is there for whoever shares the network, also for one from whom the
+/// mount itself is hidden.
+///
+/// # Errors
+/// The server is gone.
+pub fn knock(socket: &UnixStream, root: BorrowedFd<'_>) -> io::Result<()> {
+    send(socket, KNOCK, root)
+}
+
+/// The directory of a client that has knocked.
+///
+/// # Errors
+/// It said something else, or nothing yet.
+pub fn knocked(socket: &UnixStream) -> io::Result<OwnedFd> {
+    match receive(socket, RecvFlags::DONTWAIT)? {
+        (KNOCK, Some(root)) => Ok(root),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a client that did not knock")),
+    }
+}
+
 /// Hands the memory over.
 ///
 /// # Errors
 /// The client is gone.
 pub fn welcome(socket: &UnixStream, memory: BorrowedFd<'_>) -> io::Result<()> {
+    send(socket, WELCOME, memory)
+}
+
+fn send(socket: &UnixStream, word: [u8; 8], fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = [memory];
+    let fds = [fd];
     assert!(ancillary.push(SendAncillaryMessage::ScmRights(&fds)), "there is space for one descriptor");
-    sendmsg(socket.as_fd(), &[IoSlice::new(&WELCOME)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    sendmsg(socket.as_fd(), &[IoSlice::new(&word)], &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
@@ -45,18 +72,23 @@ pub fn refuse(socket: &UnixStream) {
 /// # Errors
 /// The server is gone, or it is something else.
 pub fn await_welcome(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut word = [0; WELCOME.len()];
-    let received =
-        recvmsg(socket.as_fd(), &mut [IoSliceMut::new(&mut word)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    let memory = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    match (word, memory) {
-        (WELCOME, Some(memory)) if received.bytes == WELCOME.len() => Ok(Some(memory)),
+    match receive(socket, RecvFlags::empty())? {
+        (WELCOME, Some(memory)) => Ok(Some(memory)),
         (REFUSED, _) => Ok(None),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "what listens there is no door to a mount")),
     }
+}
+
+/// One word and the descriptor that came with it. A shorter message is no word of ours.
+fn receive(socket: &UnixStream, flags: RecvFlags) -> io::Result<([u8; 8], Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut word = [0; WELCOME.len()];
+    let mut parts = [IoSliceMut::new(&mut word)];
+    recvmsg(socket.as_fd(), &mut parts, &mut ancillary, flags | RecvFlags::CMSG_CLOEXEC)?;
+    let fd = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok((word, fd))
 }

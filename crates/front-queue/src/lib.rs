@@ -8,6 +8,7 @@
 //! Invariants:
 //! - A client reaches nothing but its own memory and what its credentials allow. Where the daemon cannot know as much as the
 //!   kernel does (capabilities of a process that it cannot see), it refuses, and the client asks the kernel.
+//! - Only who can see the mount gets in: a client shows a descriptor of its root.
 //! - A client's end, however it comes, closes what it had open.
 //! - A server thread that finds no command for [`POLL_NS`] sleeps, and costs nothing until it is rung.
 #![forbid(unsafe_code)]

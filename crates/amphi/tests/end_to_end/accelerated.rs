@@ -372,3 +372,36 @@ fn appends_of_both_sides_lose_nothing() {
     assert_eq!(fs::read(&path).unwrap(), held);
     rig.umount();
 }
+
+/// The socket is there for whoever shares the network; the mount is not.
+#[test]
+fn only_who_can_see_the_mount_gets_in() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream};
+
+    use amphi_front_queue::{ConnectError, connect, socket_name};
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("64M");
+    rig.mount();
+    let (device, owner) =
+        (fs::metadata(rig.mount_point()).unwrap().dev(), rustix::process::geteuid().as_raw());
+    // Who says nothing keeps nobody out, however many there are.
+    let address = SocketAddr::from_abstract_name(socket_name(device)).unwrap();
+    let silent: Vec<_> = (0..100).map(|_| UnixStream::connect_addr(&address).unwrap()).collect();
+    let elsewhere = File::open(rig.path("")).unwrap();
+    assert!(matches!(connect(device, owner, &elsewhere), Err(ConnectError::Refused)));
+    fs::create_dir(rig.on_mount("d")).unwrap();
+    let below = File::open(rig.on_mount("d")).unwrap();
+    assert!(matches!(connect(device, owner, &below), Err(ConnectError::Refused)), "not the root");
+    assert!(matches!(
+        connect(device, owner + 1, &below),
+        Err(ConnectError::Stranger(_) | ConnectError::Refused)
+    ));
+    let root = File::open(rig.mount_point()).unwrap();
+    let connection = connect(device, owner, &root).expect("the mount's owner, who sees it");
+    assert!(connection.is_alive() && connection.lane().is_some());
+    drop((silent, connection, root, below));
+    rig.umount();
+}
