@@ -105,7 +105,9 @@ fn charge(costs: &HostCosts, operation: &Operation) {
         | Operation::Symlink(_, path)
         | Operation::Link(_, path) => costs.walk(path, costs.namespace_ns + computing.create_ns),
         Operation::Mkdir(path) => costs.walk(path, costs.namespace_ns + computing.mkdir_ns),
-        Operation::Unlink(path) => costs.walk(path, costs.namespace_ns + computing.unlink_ns),
+        Operation::Unlink(path) | Operation::UnlinkOpen(path) => {
+            costs.walk(path, costs.namespace_ns + computing.unlink_ns)
+        }
         Operation::Rmdir(path) => costs.walk(path, costs.namespace_ns + computing.rmdir_ns),
         Operation::Rename(path, _) | Operation::Exchange(path, _) => {
             costs.walk(path, costs.namespace_ns + computing.rename_ns);

@@ -38,7 +38,7 @@ const IN_SSD: [(InSsd, Place, &str); 10] = [
 const OVERWRITE: &str = "create foo\nwrite foo 0 8192\nfsync foo\nwrite foo 100 50\nfsync foo";
 
 /// The same for ByteFS.
-const IN_BYTEFS: [(InByteFs, Place, &str); 21] = [
+const IN_BYTEFS: [(InByteFs, Place, &str); 22] = [
     (InByteFs::LastStoreNotFlushed, Seq1(0), "create foo"),
     (InByteFs::FenceMissing, Seq1(0), "create foo"),
     (InByteFs::VerifyMissing, Seq1(0), "create foo"),
@@ -64,6 +64,11 @@ const IN_BYTEFS: [(InByteFs, Place, &str); 21] = [
         Script("create foo\nwrite foo 0 8192\nfsync foo\nwrite foo 100 50\nfdatasync foo"),
         "fdatasync foo",
     ),
+    (
+        InByteFs::DirectNotVerified,
+        Script("create foo\nwrite foo 0 8192\nfsync foo\nwrite-direct foo 512 512\nfdatasync foo"),
+        "fdatasync foo",
+    ),
     (InByteFs::AttributesForgotten, Script(OVERWRITE), "operation 4: fsync foo"),
     (
         InByteFs::SizeForgotten,
@@ -79,12 +84,13 @@ const IN_BYTEFS: [(InByteFs, Place, &str); 21] = [
 ];
 
 /// The same for operations on names, as ByteFS has them.
-const IN_NAMES: [(InNames, Place, &str); 4] = [
+const IN_NAMES: [(InNames, Place, &str); 5] = [
     (InNames::RenameInTwoSteps, Seq1(266), "rename foo bar"),
     (InNames::LinkCountInRename, Seq1(353), "rename B A/C"),
     (InNames::LinkCountNotWritten, Seq1(188), "link foo bar"),
     // Found when what was there after the first crash is removed, or what was made after it.
     (InNames::LinkCountInRmdir, Script("mkdir A\nrmdir A"), "it began after the crash: after rmdir"),
+    (InNames::OrphanOfOpenNotRecorded, Script("create foo\nunlink-open foo"), "unlink-open foo"),
 ];
 
 fn new_session(place: Place) -> Session {

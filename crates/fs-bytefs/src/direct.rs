@@ -13,6 +13,7 @@ use crate::extent::Mapped;
 use crate::file::{self, FileBody, note_write};
 use crate::format::PAGE;
 use crate::inode::{Inode, State};
+use crate::planted::{self, Bug};
 use crate::writeback::write_back;
 
 /// Largest request that goes by bytes.
@@ -167,7 +168,7 @@ fn store<D: BlockPort + WriteLog>(
     }
     if by_bytes {
         device.fence();
-        return device.verify_read();
+        return if planted::has(Bug::DirectNotVerified) { Ok(()) } else { device.verify_read() };
     }
     let mut tickets = Vec::with_capacity(pieces.len());
     for (at, piece) in places.iter().zip(&pieces) {

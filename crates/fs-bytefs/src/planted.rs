@@ -40,6 +40,8 @@ pub enum Bug {
     DataLinesNotFlushed,
     /// Data written back by bytes are not verified.
     DataNotVerified,
+    /// Data of a direct write by bytes are not verified.
+    DirectNotVerified,
     /// `fsync` forgets attributes where there are no new blocks.
     AttributesForgotten,
     /// `fdatasync` forgets that the file has grown.
@@ -52,7 +54,7 @@ pub enum Bug {
 
 /// Every bug, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 21] = [
+pub const BUGS: [Bug; 22] = [
     Bug::LastStoreNotFlushed,
     Bug::FenceMissing,
     Bug::VerifyMissing,
@@ -70,6 +72,7 @@ pub const BUGS: [Bug; 21] = [
     Bug::SizeBeforeData,
     Bug::DataLinesNotFlushed,
     Bug::DataNotVerified,
+    Bug::DirectNotVerified,
     Bug::AttributesForgotten,
     Bug::SizeForgotten,
     Bug::SyncForgotten,

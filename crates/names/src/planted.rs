@@ -15,12 +15,19 @@ pub enum Bug {
     LinkCountNotWritten,
     /// Removing a directory leaves the parent's link count.
     LinkCountInRmdir,
+    /// A file that is open when its last name goes does not come among the orphans.
+    OrphanOfOpenNotRecorded,
 }
 
 /// Every bug, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 4] =
-    [Bug::RenameInTwoSteps, Bug::LinkCountInRename, Bug::LinkCountNotWritten, Bug::LinkCountInRmdir];
+pub const BUGS: [Bug; 5] = [
+    Bug::RenameInTwoSteps,
+    Bug::LinkCountInRename,
+    Bug::LinkCountNotWritten,
+    Bug::LinkCountInRmdir,
+    Bug::OrphanOfOpenNotRecorded,
+];
 
 #[cfg(feature = "planted-bugs")]
 thread_local!(static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) });

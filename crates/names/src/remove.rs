@@ -7,6 +7,7 @@ use amphi_vfs::Result;
 
 use crate::inode::{Inode, State};
 use crate::namespace::set_orphan;
+use crate::planted::{self, Bug};
 use crate::store::{Change, Changed, Need, Store};
 
 /// What becomes of an inode when names are taken off it.
@@ -77,7 +78,11 @@ pub(crate) fn drop_links<'a, S: Store>(
         return change.commit();
     }
     if matches!(fate, Fate::Waits | Fate::Reaped) && !state.orphan {
-        set_orphan(&mut change, inode, state, true)?;
+        if planted::has(Bug::OrphanOfOpenNotRecorded) {
+            state.orphan = true;
+        } else {
+            set_orphan(&mut change, inode, state, true)?;
+        }
     }
     change.write_inode(inode, state, Changed::Links)?;
     change.commit()

@@ -6,8 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use amphi_vfs::{
-    Allocate, Cred, Error, FileSystem, FileType, Ino, Name, RenameMode, Result, SetAttr, SetTime, TimeSpec,
-    WriteMode, XattrMode,
+    Allocate, Cred, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, Result, SetAttr, SetTime,
+    TimeSpec, WriteMode, XattrMode,
 };
 
 /// Where in a file an operation starts.
@@ -59,6 +59,8 @@ pub enum Operation {
     Link(String, String),
     /// Removes a name of a file.
     Unlink(String),
+    /// Removes a name of a file that is open meanwhile, and closes it.
+    UnlinkOpen(String),
     /// Removes a directory.
     Rmdir(String),
     /// Moves a name, replacing what is there.
@@ -152,6 +154,12 @@ impl Operation {
                 at(fs, from, |ino| at_parent(fs, to, |dir, name| fs.link(ino, dir, name).map(forget)))
             }
             Self::Unlink(path) => at_parent(fs, path, |dir, name| fs.unlink(dir, name).map(drop)),
+            Self::UnlinkOpen(path) => at(fs, path, |ino| {
+                fs.open(ino, OpenFlags::default())?;
+                let unlinked = at_parent(fs, path, |dir, name| fs.unlink(dir, name).map(drop));
+                fs.release(ino);
+                unlinked
+            }),
             Self::Rmdir(path) => at_parent(fs, path, |dir, name| fs.rmdir(dir, name).map(drop)),
             Self::Rename(from, to) | Self::Exchange(from, to) => {
                 let mode =
@@ -204,6 +212,7 @@ impl Operation {
             Self::Symlink(..) => "symlink",
             Self::Link(..) => "link",
             Self::Unlink(_) => "unlink",
+            Self::UnlinkOpen(_) => "unlink-open",
             Self::Rmdir(_) => "rmdir",
             Self::Rename(..) => "rename",
             Self::Exchange(..) => "exchange",
@@ -311,6 +320,7 @@ impl fmt::Display for Operation {
             | Self::Mknod(path)
             | Self::Mkdir(path)
             | Self::Unlink(path)
+            | Self::UnlinkOpen(path)
             | Self::Rmdir(path)
             | Self::RemoveXattr(path)
             | Self::Fsync(path, _) => write!(f, "{name} {path}"),
@@ -356,6 +366,7 @@ impl FromStr for Operation {
             ["symlink", target, path] => Self::Symlink(own(target), own(path)),
             ["link", from, to] => Self::Link(own(from), own(to)),
             ["unlink", path] => Self::Unlink(own(path)),
+            ["unlink-open", path] => Self::UnlinkOpen(own(path)),
             ["rmdir", path] => Self::Rmdir(own(path)),
             ["rename", from, to] => Self::Rename(own(from), own(to)),
             ["exchange", from, to] => Self::Exchange(own(from), own(to)),
@@ -388,7 +399,7 @@ mod tests {
 
     #[test]
     fn every_operation_is_read_as_it_was_written() {
-        let lines = "create foo\ntmpfile A/foo\nmknod p\nmkdir A\nsymlink foo A/s\nlink foo A/bar\nunlink foo\nrmdir A/C\nrename A B\n\
+        let lines = "create foo\ntmpfile A/foo\nmknod p\nmkdir A\nsymlink foo A/s\nlink foo A/bar\nunlink foo\nunlink-open A/bar\nrmdir A/C\nrename A B\n\
             exchange foo bar\nwrite foo end 32768\nwrite-direct A/foo 0 8192\nwrite-mapped foo end-2000 5000\n\
             fallocate foo zero-keep 0 5000\nfallocate foo punch end-2000 5000\nfallocate foo plain end 1\n\
             truncate foo 2500\nsetxattr foo 100\nremovexattr foo\nchmod foo 4755\nchown foo 7 8\nutimens foo -5\n\

@@ -120,6 +120,9 @@ pub fn additions() -> Vec<Bounded> {
         all.push(bounded(Operation::Chown(own(file), 1000, 100), &[file]));
         all.push(bounded(Operation::Utimens(own(file), 1_234_567_890_123_456_789), &[file]));
         all.push(bounded(Operation::SetXattr(own(file), 3000), &[file]));
+        all.push(bounded(Operation::UnlinkOpen(own(file)), &[file]));
+        // As much as a direct write sends by bytes.
+        all.push(bounded(Operation::Write(own(file), How::Direct, Place::At(512), 512), &[file]));
         for other in OTHER_FILES {
             all.push(bounded(Operation::Exchange(own(file), own(other)), &[file, other]));
         }

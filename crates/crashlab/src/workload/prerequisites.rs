@@ -126,6 +126,7 @@ pub fn prerequisites(operation: &Operation, fs: &dyn FileSystem) -> Vec<Operatio
             }
         }
         Operation::Unlink(path)
+        | Operation::UnlinkOpen(path)
         | Operation::SetXattr(path, _)
         | Operation::Chmod(path, _)
         | Operation::Chown(path, ..)
