@@ -18,7 +18,10 @@ const SLICE: &[&[&str]] = &[
     &["--workload", "mixed2", "--every", "2003"],
     &["--workload", "pairs", "--count", "150"],
     &["--workload", "random", "--count", "12", "--one-point-in", "6"],
-    &["--workload", "days", "--minutes", "120"],
+    // What a seed does not bring about another may.
+    &["--workload", "days", "--minutes", "40", "--seed", "1"],
+    &["--workload", "days", "--minutes", "40", "--seed", "7"],
+    &["--workload", "days", "--minutes", "40", "--seed", "23"],
 ];
 
 /// Everything that can be complete.
@@ -30,7 +33,9 @@ const COMPLETE: &[&[&str]] = &[
     &["--workload", "mixed2"],
     &["--workload", "seq3", "--count", "20000"],
     &["--workload", "random", "--count", "200"],
-    &["--workload", "days", "--minutes", "1440"],
+    &["--workload", "days", "--minutes", "480", "--seed", "1"],
+    &["--workload", "days", "--minutes", "480", "--seed", "7"],
+    &["--workload", "days", "--minutes", "480", "--seed", "23"],
 ];
 
 /// Runs the slice, or with `long` everything.
