@@ -42,25 +42,12 @@ impl Caller {
     }
 }
 
-/// Bits of the kernel's capability sets and what they are here.
-const BITS: [(u32, Capabilities); 8] = [
-    (0, Capabilities::CHOWN),
-    (1, Capabilities::DAC_OVERRIDE),
-    (2, Capabilities::DAC_READ_SEARCH),
-    (3, Capabilities::FOWNER),
-    (4, Capabilities::FSETID),
-    (21, Capabilities::SYS_ADMIN),
-    (27, Capabilities::MKNOD),
-    (31, Capabilities::SETFCAP),
-];
-
 /// Groups and effective capabilities in the text of `/proc/PID/status`.
 fn parse(status: &str) -> (Vec<u32>, Capabilities) {
     let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim();
     let groups = field("Groups:").split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect();
     let effective = u64::from_str_radix(field("CapEff:"), 16).unwrap_or(0);
-    let held = BITS.iter().filter(|(bit, _)| effective >> bit & 1 == 1);
-    (groups, held.fold(Capabilities::NONE, |all, (_, one)| all.with(*one)))
+    (groups, Capabilities::of_linux(effective))
 }
 
 #[cfg(test)]

@@ -4,18 +4,6 @@ use std::os::fd::AsFd;
 
 use amphi_vfs::{Capabilities, Cred};
 
-/// Bits of the kernel's capability sets and what they are here.
-const BITS: [(u32, Capabilities); 8] = [
-    (0, Capabilities::CHOWN),
-    (1, Capabilities::DAC_OVERRIDE),
-    (2, Capabilities::DAC_READ_SEARCH),
-    (3, Capabilities::FOWNER),
-    (4, Capabilities::FSETID),
-    (21, Capabilities::SYS_ADMIN),
-    (27, Capabilities::MKNOD),
-    (31, Capabilities::SETFCAP),
-];
-
 /// The credentials of whoever connected.
 ///
 /// User and group are the kernel's word on the connection. Groups and capabilities are read from `/proc`, of the process that has the number now; they count
@@ -56,8 +44,7 @@ fn parse(status: &str) -> Option<Known> {
     let of_files = |name| field(name)?.split_ascii_whitespace().nth(3)?.parse().ok();
     let groups = field("Groups:")?.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect();
     let effective = u64::from_str_radix(field("CapEff:")?, 16).ok()?;
-    let held = BITS.iter().filter(|(bit, _)| effective >> bit & 1 == 1);
-    let capabilities = held.fold(Capabilities::NONE, |all, (_, one)| all.with(*one));
+    let capabilities = Capabilities::of_linux(effective);
     Some(Known { uid: of_files("Uid:")?, gid: of_files("Gid:")?, groups, capabilities })
 }
 

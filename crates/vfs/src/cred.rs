@@ -26,6 +26,23 @@ impl Capabilities {
     /// All of them: the superuser's.
     pub const ALL: Self = Self(0xFF);
 
+    /// Those of a set as Linux counts them, a bit for each (`CapEff` in `/proc/PID/status`), that concern files.
+    #[must_use]
+    pub fn of_linux(set: u64) -> Self {
+        const BITS: [(u32, Capabilities); 8] = [
+            (0, Capabilities::CHOWN),
+            (1, Capabilities::DAC_OVERRIDE),
+            (2, Capabilities::DAC_READ_SEARCH),
+            (3, Capabilities::FOWNER),
+            (4, Capabilities::FSETID),
+            (21, Capabilities::SYS_ADMIN),
+            (27, Capabilities::MKNOD),
+            (31, Capabilities::SETFCAP),
+        ];
+        let held = BITS.iter().filter(|(bit, _)| set >> bit & 1 == 1);
+        held.fold(Self::NONE, |all, (_, one)| all.with(*one))
+    }
+
     /// Whether all of `wanted` are among these.
     #[must_use]
     pub const fn has(self, wanted: Self) -> bool {
