@@ -46,12 +46,13 @@ pub fn mount_of(image: &Path) -> Result<Option<Mount>> {
     Ok(mounts()?.into_iter().rfind(|mount| mount.image == image))
 }
 
-/// Who has `image` mounted in another mount namespace than this process's, in words: one process for each namespace. Processes that this one may not look at are not
-/// among them.
+/// Who has `image` mounted, in words: other directories of this process's mount namespace, and one process for
+/// each other namespace. Processes that this one may not look at are not among them.
 pub fn holders(image: &Path) -> Vec<String> {
     let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
     let mut seen = vec![namespace("self")];
-    let mut holders = Vec::new();
+    let here = mounts().unwrap_or_default().into_iter().filter(|mount| mount.image == image);
+    let mut holders: Vec<_> = here.map(|mount| format!("at {}", mount.directory.display())).collect();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(pid) = name.to_str().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) else {

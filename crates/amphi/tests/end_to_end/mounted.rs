@@ -277,7 +277,28 @@ fn an_unmount_says_who_holds_the_mount_elsewhere() {
     wait_until("the daemon ends with the last mount", || amphi(&["fsck", &rig.image()]).status.success());
 }
 
-/// As /etc/fstab has it, with a table and a helper of the test's own, in a mount namespace of its own.
+/// A second mount of the same file system in the same namespace holds it as well, and is named.
+#[test]
+fn an_unmount_names_a_bind_mount_that_holds_the_image() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let rig = Rig::new("64M");
+    rig.mount();
+    let second = rig.path("second");
+    fs::create_dir(&second).unwrap();
+    let bound = Command::new("mount").args(["--bind", &rig.mount_point(), &second]).status();
+    assert!(bound.is_ok_and(|status| status.success()));
+    let output = amphi(&["umount", &rig.mount_point(), "--timeout", "1"]);
+    let unbound = Command::new("umount").arg(&second).status();
+    assert!(unbound.is_ok_and(|status| status.success()));
+    let said = complaint(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("still mounted at {second}")), "{said}");
+    wait_until("the daemon ends with the last mount", || amphi(&["fsck", &rig.image()]).status.success());
+}
+
+/// As at boot: `mount -a` with a table and a helper of the test's own, in a mount namespace of its own.
 #[test]
 fn mount_8_mounts_by_the_table() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -289,22 +310,23 @@ fn mount_8_mounts_by_the_table() {
     amphi_ok(&["install-helper", "--to", &helper]);
     // A second time replaces the link.
     amphi_ok(&["install-helper", "--to", &helper]);
-    let options = "defaults,noexec,noauto,nofail,_netdev,x-systemd.automount,free,allow_other";
-    let table = rig.path("fstab");
-    fs::write(&table, format!("{} {} fuse.amphi {options} 0 0\n", rig.image(), rig.mount_point())).unwrap();
-    // mount(8) looks for helpers in /sbin alone; a namespace of its own has another /sbin/mount.fuse.amphi there.
+    let line = |first: &str| {
+        let options = format!("{first},noexec,nofail,_netdev,x-systemd.automount,free,allow_other");
+        format!("{} {} fuse.amphi {options} 0 0\n", rig.image(), rig.mount_point())
+    };
+    let (later, now) = (rig.path("later"), rig.path("now"));
+    fs::write(&later, line("defaults,noauto")).unwrap();
+    fs::write(&now, line("defaults,auto")).unwrap();
+    // mount(8) looks for helpers in /sbin alone, which in this namespace is the test's own directory.
     let script = format!(
-        "touch /sbin/mount.fuse.amphi && mount --bind {helper}/mount.fuse.amphi /sbin/mount.fuse.amphi && \
-         mount --fstab {table} {mount} && grep ' {mount} ' /proc/self/mountinfo | grep -q noexec && \
+        "mount --bind {helper} /sbin && \
+         mount -a -T {later} && ! grep -q ' {mount} ' /proc/self/mountinfo && \
+         mount -a -T {now} && grep ' {mount} ' /proc/self/mountinfo | grep -q noexec && \
          cp /bin/true {mount}/ && ! {mount}/true && {amphi} umount {mount}",
         mount = rig.mount_point(),
         amphi = env!("CARGO_BIN_EXE_amphi"),
     );
     let mounted = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().expect("unshare");
-    let existed = fs::metadata("/sbin/mount.fuse.amphi").is_ok_and(|metadata| metadata.len() > 0);
-    if !existed {
-        fs::remove_file("/sbin/mount.fuse.amphi").unwrap();
-    }
     assert!(mounted.status.success(), "{}", complaint(&mounted));
     amphi_ok(&["fsck", &rig.image()]);
 }
