@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn mixed_sequences_are_of_both_kinds_in_either_order() {
         let mixed = Sequences::mixed();
-        assert_eq!(mixed.len(), 806_980);
+        assert_eq!(mixed.len(), 917_828);
         let of = |kind: Vec<Bounded>| kind.into_iter().map(|one| one.operation).collect::<Vec<_>>();
         let (lacking, published) = (of(additions()), of(operations()));
         assert_eq!(mixed.combinations.len(), 2 * lacking.len() * published.len());
