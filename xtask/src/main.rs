@@ -9,6 +9,7 @@ mod external_suites;
 mod figures;
 mod lint;
 mod packages;
+mod planted_rows;
 mod step;
 mod suite;
 

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::step::{self, step};
-use crate::{crash_lab, external_suites, lint, packages};
+use crate::{crash_lab, external_suites, lint, packages, planted_rows};
 
 /// What `cargo xtask test` takes.
 #[derive(clap::Args)]
@@ -36,6 +36,8 @@ enum Part {
     Docs,
     /// Unit, property and end-to-end tests of every crate, without the crash loops, external suites and programs.
     Tests,
+    /// Faults planted in what rows of docs/papers.md promise, each of which the row's test must notice.
+    Rows,
     /// A million power cuts and host crashes of the emulated SSD, and violations of its contract planted to be noticed.
     PowerCuts,
     /// A slice of the crash laboratory's workloads; with --long, all sequences of two operations, which takes hours and can be gone on with.
@@ -50,10 +52,11 @@ enum Part {
     PowerLoop,
 }
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     Part::Lint,
     Part::Docs,
     Part::Tests,
+    Part::Rows,
     Part::PowerCuts,
     Part::CrashLab,
     Part::Suites,
@@ -111,6 +114,7 @@ fn run_part(root: &Path, part: Part, options: &Options) -> Result<()> {
             ]);
             step::run(&mut test)
         }),
+        Part::Rows => planted_rows::run(root),
         Part::PowerCuts => {
             step("violations planted in the SSD", || {
                 let mut test = cargo_test(root, options);

@@ -102,7 +102,10 @@ impl<D: BlockPort + WriteLog> Core<D> {
 
     /// Whether modified pages keep a duplicate, to choose between bytes and block by (BY-14, BY-18).
     pub fn keeps_duplicates(&self) -> bool {
-        self.options.variant == Variant::Full
+        match self.options.variant {
+            Variant::Full => !planted::has(Bug::DuplicatesForgotten),
+            Variant::Log | Variant::Dual => planted::has(Bug::LogVariantKeepsDuplicates),
+        }
     }
 
     /// Whether file data counts all at once with its transaction.

@@ -16,6 +16,7 @@ use crate::dir_index::{DirIndex, Slot};
 use crate::extent::{ExtentTree, Mapped};
 use crate::format::{DIRENT_HEADER, DirentHeader, LINE, LINES_PER_PAGE, PAGE, dirent_lines};
 use crate::inode::{Inode, file_type, type_bits};
+use crate::planted::{self, Bug};
 use crate::tx::Tx;
 
 /// Most lines an entry takes.
@@ -291,6 +292,10 @@ impl Dir {
 
     fn write<D: BlockPort + WriteLog>(&self, line: u32, lines: usize, tx: &mut Tx<'_, D>) {
         let (page, offset) = place(line);
+        let lines = match planted::has(Bug::EntriesPadded) {
+            true => LINES_MAX.min((PAGE - offset) / LINE),
+            false => lines,
+        };
         let Mapped::At { lba, .. } = self.tree.map(page as u64) else {
             unreachable!("every page of a loaded directory is mapped");
         };

@@ -127,7 +127,13 @@ fn in_place<D: BlockPort + WriteLog>(
     let file = state.file()?;
     let Some(end) = offset.checked_add(len as u64) else { return Ok(false) };
     let aligned = offset.is_multiple_of(PAGE as u64) && len.is_multiple_of(PAGE);
-    if how.append || len == 0 || end > state.size.min(state.size_on_device) || (len > BYTES_MAX && !aligned) {
+    let refused = len <= BYTES_MAX && planted::has(Bug::DirectThroughCache);
+    if refused
+        || how.append
+        || len == 0
+        || end > state.size.min(state.size_on_device)
+        || (len > BYTES_MAX && !aligned)
+    {
         return Ok(false);
     }
     let mut pages = offset / PAGE as u64..end.div_ceil(PAGE as u64);

@@ -11,6 +11,7 @@ use crate::dir::Dir;
 use crate::extent::ExtentTree;
 use crate::file::FileBody;
 use crate::format::{FLAG_INLINE_TARGET, INLINE_TARGET_MAX, INODE_BYTES, InodeLower, InodeUpper, LINE, mode};
+use crate::planted::{self, Bug};
 use crate::tx::Tx;
 use crate::xattr::Xattrs;
 
@@ -290,7 +291,10 @@ impl<D: BlockPort + WriteLog> Tx<'_, D> {
     pub fn write_changed(&mut self, inode: &Inode<D>, state: &mut State<D>) {
         self.write_lower(inode, state);
         state.atime_dirty = false;
-        if state.xattrs.moved || state.tree().is_some_and(ExtentTree::dirty) {
+        if planted::has(Bug::BothHalvesWritten)
+            || state.xattrs.moved
+            || state.tree().is_some_and(ExtentTree::dirty)
+        {
             self.write_upper(inode, state);
         }
     }

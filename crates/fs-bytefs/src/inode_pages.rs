@@ -13,6 +13,7 @@ use amphi_vfs::Result;
 
 use crate::core::io_error;
 use crate::format::{INODE_BYTES, Layout, PAGE};
+use crate::planted::{self, Bug};
 
 const SHARDS: usize = 16;
 /// Pages kept per shard: 16 MB of inode table in all, 131,072 inodes.
@@ -46,7 +47,7 @@ impl InodePages {
             Arc::clone(shard.entry(page).or_default())
         };
         let mut cached = cached.lock();
-        if cached.is_none() {
+        if cached.is_none() || planted::has(Bug::InodePageForgotten) {
             let mut bytes = Box::new([0; PAGE]);
             device.read(Lpa(page), &mut bytes[..], Structure::Inode).map_err(io_error)?;
             *cached = Some(bytes);

@@ -1,10 +1,13 @@
 //! Bugs that the crash laboratory plants in ByteFS, to prove that it finds them.
 //!
 //! They exist only with the feature `planted-bugs`, which nothing but the laboratory's tests enables; without it every question here is answered "no" when
-//! the program is compiled. A planted bug holds for the thread that planted it.
+//! the program is compiled. A planted bug holds for
+//! the thread that planted it, or, named by `AMPHI_PLANTED`, for the whole process: so `cargo xtask test` plants
+//! one for a test that knows nothing of it.
 
 /// A bug of ByteFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "planted-bugs", derive(serde::Deserialize))]
 pub enum Bug {
     /// The lines of a transaction's last store are not flushed.
     LastStoreNotFlushed,
@@ -50,6 +53,20 @@ pub enum Bug {
     SyncForgotten,
     /// A file that grows uncovers what was hidden behind its old end.
     HiddenBytesUncovered,
+    /// Every update of an inode writes both halves (BY-9).
+    BothHalvesWritten,
+    /// A page of the inode table is read again at every miss (BY-9).
+    InodePageForgotten,
+    /// Every directory entry is stored with the longest one's length (BY-10).
+    EntriesPadded,
+    /// A changed line of a bitmap is stored twice (BY-11).
+    BitmapLineTwice,
+    /// A small direct write goes through the page cache (BY-13).
+    DirectThroughCache,
+    /// Modified pages keep no duplicate (BY-14).
+    DuplicatesForgotten,
+    /// The variant without duplicates keeps them (BY-18).
+    LogVariantKeepsDuplicates,
 }
 
 /// Every bug, so that none is forgotten.
@@ -88,10 +105,19 @@ pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
+/// The bug that the environment names. A name that is none of this crate's plants nothing here.
+#[cfg(feature = "planted-bugs")]
+static OF_ENVIRONMENT: std::sync::LazyLock<Option<Bug>> = std::sync::LazyLock::new(|| {
+    use serde::Deserialize;
+    use serde::de::value::{Error, StringDeserializer};
+    let name = std::env::var("AMPHI_PLANTED").ok()?;
+    Bug::deserialize(StringDeserializer::<Error>::new(name)).ok()
+});
+
 /// Whether the bug is planted.
 #[cfg(feature = "planted-bugs")]
 pub(crate) fn has(bug: Bug) -> bool {
-    PLANTED.get() == Some(bug)
+    PLANTED.get() == Some(bug) || *OF_ENVIRONMENT == Some(bug)
 }
 
 /// Whether the bug is planted: never, in this build.

@@ -317,7 +317,13 @@ fn stage_bits<'a>(
         }
         let start = bytes.len();
         bytes.extend_from_slice(&line(&guard));
-        updates.push(Update { at: map.address(group), bytes: start..start + LINE, tag: Structure::Bitmap });
+        for _ in 0..1 + usize::from(planted::has(Bug::BitmapLineTwice)) {
+            updates.push(Update {
+                at: map.address(group),
+                bytes: start..start + LINE,
+                tag: Structure::Bitmap,
+            });
+        }
         guards.push(guard);
     }
     Ok(guards)

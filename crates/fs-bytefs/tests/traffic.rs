@@ -1,8 +1,9 @@
-//! What travels: small updates by bytes, large ones by blocks, and no more of either than needed (BY-9, BY-10, BY-11, BY-14).
+//! What travels: small updates by bytes, large ones by blocks, and no more of either than needed (BY-9, BY-10, BY-11, BY-14,
+//! BY-18).
 
 use std::sync::Arc;
 
-use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
+use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions, Variant};
 use amphi_ssd::{Profile, Ssd, Stats};
 use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, WriteMode};
 
@@ -91,6 +92,40 @@ fn a_change_of_attributes_is_one_line() {
 }
 
 #[test]
+fn a_miss_of_an_inode_reads_its_page_once_for_all_that_are_in_it() {
+    let fs = mounted();
+    for number in 0..8 {
+        file(&fs, &number.to_string());
+    }
+    let fs = fs.remount();
+    let inodes_read = || {
+        let by_block = fs.device().stats().block_read.structures;
+        by_block.iter().find(|part| part.structure == "inode").map_or(0, |part| part.bytes)
+    };
+    fs.lookup(Ino::ROOT, name("0")).expect("it is there");
+    let before = inodes_read();
+    assert!(before > 0, "the root's page was read by block");
+    for number in 1..8 {
+        fs.lookup(Ino::ROOT, name(&number.to_string())).expect("it is there");
+    }
+    assert_eq!(inodes_read(), before, "neighbours of an inode in a page that was read");
+}
+
+#[test]
+fn without_duplicates_a_modified_line_goes_by_block() {
+    let device = Arc::clone(mounted().device());
+    let options =
+        MountOptions { write_back_interval_ns: 0, variant: Variant::Log, ..MountOptions::default() };
+    let fs = ByteFs::mount(device, options).expect("it can be mounted");
+    let ino = file(&fs, "f");
+    write(&fs, ino, 0, &[1; 4096 * 4]);
+    fs.fsync(ino, false).expect("it can be synced");
+    write(&fs, ino, 4096, &[2; 64]);
+    let (bytes, pages, _) = traffic(&fs, || fs.fsync(ino, true).expect("it can be synced"));
+    assert_eq!((bytes, pages), (0, 1));
+}
+
+#[test]
 fn less_than_an_eighth_of_a_page_goes_by_bytes_and_more_by_block() {
     let fs = mounted();
     let ino = file(&fs, "f");
@@ -137,7 +172,9 @@ fn direct_io_up_to_512_bytes_goes_by_bytes_and_more_by_block() {
     write(&fs, ino, 0, &[1; 4096 * 4]);
     fs.fsync(ino, false).expect("it can be synced");
     let how = WriteMode { direct: true, ..WriteMode::default() };
-    for (offset, len, pages) in [(0, 64, 0), (4096 - 256, 512, 0), (4096, 4096, 1), (0, 4 * 4096, 4)] {
+    for (offset, len, pages) in
+        [(0, 64, 0), (4096 - 256, 512, 0), (8192, 512, 0), (4096, 4096, 1), (0, 4 * 4096, 4)]
+    {
         let data = vec![len as u8 ^ 0x55; len];
         let (bytes, blocks, commits) = traffic(&fs, || {
             assert_eq!(fs.write(ino, offset, &data, how, &Cred::ROOT), Ok(len));

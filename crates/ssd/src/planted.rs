@@ -2,10 +2,12 @@
 //!
 //! They exist only with the feature `planted-bugs`, which nothing but the laboratory's tests enables; without
 //! it every question here is answered "no" when the program is compiled. A planted bug holds for the thread
-//! that planted it.
+//! that planted it, or, named by `AMPHI_PLANTED`, for the whole process: so `cargo xtask test` plants one for
+//! a test that knows nothing of it.
 
 /// A bug of the device or its firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "planted-bugs", derive(serde::Deserialize))]
 pub enum Bug {
     /// A write-verify read returns although posted stores have not arrived.
     VerifyReadReturnsEarly,
@@ -49,6 +51,12 @@ pub enum Bug {
     CheckpointTrusted,
     /// Trims since the mapping checkpoint are forgotten.
     TrimForgotten,
+    /// A byte write reads its flash page (BY-2).
+    FlashReadAtStore,
+    /// A byte read that the log answers reads its flash page too (BY-4).
+    FlashReadAtLogHit,
+    /// The store that fills a region cleans it (BY-6).
+    CleaningInForeground,
 }
 
 /// Violations of the durability contract, at least one in each stage of the persistence domain, which the
@@ -102,10 +110,19 @@ pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
+/// The bug that the environment names. A name that is none of this crate's plants nothing here.
+#[cfg(feature = "planted-bugs")]
+static OF_ENVIRONMENT: std::sync::LazyLock<Option<Bug>> = std::sync::LazyLock::new(|| {
+    use serde::Deserialize;
+    use serde::de::value::{Error, StringDeserializer};
+    let name = std::env::var("AMPHI_PLANTED").ok()?;
+    Bug::deserialize(StringDeserializer::<Error>::new(name)).ok()
+});
+
 /// Whether the bug is planted.
 #[cfg(feature = "planted-bugs")]
 pub(crate) fn has(bug: Bug) -> bool {
-    PLANTED.get() == Some(bug)
+    PLANTED.get() == Some(bug) || *OF_ENVIRONMENT == Some(bug)
 }
 
 /// Whether the bug is planted: never, in this build.

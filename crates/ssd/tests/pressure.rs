@@ -125,6 +125,54 @@ fn wear_of_cold_data(seed: u64) {
     }
 }
 
+/// A store goes to the log alone (BY-2); what the log holds is read from the log, and every other byte read is
+/// one read of a flash page, since none is kept (BY-4).
+#[test]
+fn byte_writes_touch_no_flash_and_byte_reads_only_beside_the_log() {
+    let ssd = Ssd::in_memory(&profile("free"), 8 << 20);
+    for page in 0..100 {
+        ssd.write(Lpa(page), &[1; 4096], TAG).expect("room");
+    }
+    let flash = || (ssd.stats().flash_bytes_read, ssd.stats().flash_bytes_written);
+    let (read, written) = flash();
+    let mut line = [0; 64];
+    for page in 0..100 {
+        ssd.persist(Lpa(page).byte(128), &[2; 64], None, TAG).expect("room");
+        assert_eq!(flash(), (read, written), "a byte write to page {page}");
+    }
+    for page in 0..100 {
+        ssd.load(Lpa(page).byte(128), &mut line, TAG).expect("loads");
+        assert_eq!(
+            (line, flash()),
+            ([2; 64], (read, written)),
+            "a byte read of the log's line of page {page}"
+        );
+    }
+    for reads in 1..=3 {
+        ssd.load(Lpa(7).byte(192), &mut line, TAG).expect("loads");
+        assert_eq!((line, flash()), ([1; 64], (read + reads * 4096, written)), "byte read {reads} of flash");
+    }
+}
+
+/// While a region is cleaned the other takes stores (BY-6): none waits for flash as long as cleaning keeps up.
+#[test]
+fn no_store_waits_for_a_cleaning() {
+    Sim::new(1).run(|| {
+        let profile = profile("mssd-pcie3");
+        let ssd = Ssd::in_memory(&profile, 8 << 20);
+        let mut longest = 0;
+        for round in 0..6000 {
+            let begin = amphi_rt::time::now_ns();
+            ssd.persist(Lpa(round % 32).byte(round as usize / 32 % 64 * 64), &[3; 64], None, TAG)
+                .expect("room");
+            longest = longest.max(amphi_rt::time::now_ns() - begin);
+            amphi_rt::time::sleep_ns(5_000);
+        }
+        assert!(ssd.stats().log_cleanings >= 2, "{} cleanings", ssd.stats().log_cleanings);
+        assert!(longest < profile.flash.program_ns, "a store took {longest} ns");
+    });
+}
+
 /// Every page of the device in use, and power cuts in between: space never runs out.
 #[test]
 fn a_full_device_survives_cuts_without_losing_space() {

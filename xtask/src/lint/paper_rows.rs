@@ -1,5 +1,6 @@
-//! docs/papers.md ties each requirement row (`BY-7`) to the files that carry and test it. Those files exist, no id is listed twice,
-//! and sources name only ids that are listed.
+//! docs/papers.md ties each requirement row (`BY-7`) to the files that carry and test it. Those files exist, no
+//! id is listed twice, and sources name only ids that are listed. A row that names a test has a planted fault in
+//! `planted_rows.rs`, whose test and bug exist and whose file the row names.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +8,7 @@ use super::Finding;
 use super::links::is_workspace_path;
 use super::rust_text::{Keep, masked};
 use super::tree::SourceTree;
+use crate::planted_rows::{FAULTS, Fault, WITHOUT_FAULT};
 
 const TABLE: &str = "docs/papers.md";
 
@@ -14,6 +16,10 @@ const TABLE: &str = "docs/papers.md";
 const PREFIXES: [&str; 5] = ["BY-", "RO-", "TB-", "AU-", "DV-"];
 
 pub fn check(tree: &SourceTree) -> Vec<Finding> {
+    check_with(tree, FAULTS, WITHOUT_FAULT)
+}
+
+fn check_with(tree: &SourceTree, faults: &[Fault], without: &[&str]) -> Vec<Finding> {
     let Some(table) = tree.text(TABLE) else { return Vec::new() };
     let mut findings = Vec::new();
     let mut rows = BTreeMap::new();
@@ -25,6 +31,9 @@ pub fn check(tree: &SourceTree) -> Vec<Finding> {
                 index + 1,
                 format!("{id} is listed twice, first on line {first}"),
             ));
+        }
+        for message in fault_findings(tree, id, line, faults, without) {
+            findings.push(Finding::error(TABLE, index + 1, message));
         }
         for path in line.split('`').skip(1).step_by(2).filter_map(|text| text.split("::").next()) {
             if is_workspace_path(path) && !tree.exists(path) {
@@ -44,6 +53,40 @@ pub fn check(tree: &SourceTree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// What is wrong with the planted faults of a row.
+fn fault_findings(
+    tree: &SourceTree,
+    id: &str,
+    line: &str,
+    faults: &[Fault],
+    without: &[&str],
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let tests = line.split('|').nth(4).unwrap_or("").trim();
+    let mut of_row = faults.iter().filter(|fault| fault.row == id).peekable();
+    match (of_row.peek().is_some(), without.contains(&id)) {
+        (true, true) => wrong.push(format!("{id} has a planted fault; it leaves WITHOUT_FAULT")),
+        (false, false) if !tests.is_empty() => {
+            wrong.push(format!("{id} names a test and has no planted fault in xtask/src/planted_rows.rs"));
+        }
+        _ => {}
+    }
+    for Fault { bug, room, file, test, .. } in of_row {
+        let path = format!("crates/{room}/tests/{file}.rs");
+        if !tests.contains(&format!("`{path}`")) {
+            wrong.push(format!("{id} does not name `{path}`, whose test sees {bug}"));
+        }
+        if !tree.text(&path).is_some_and(|text| text.contains(&format!("fn {test}("))) {
+            wrong.push(format!("{id}: no test {test} in `{path}`"));
+        }
+        let bugs = format!("crates/{room}/src/planted.rs");
+        if !tree.text(&bugs).is_some_and(|text| text.contains(&format!("    {bug},\n"))) {
+            wrong.push(format!("{id}: no bug {bug} in `{bugs}`"));
+        }
+    }
+    wrong
 }
 
 /// The id that a table row starts with.
@@ -74,10 +117,40 @@ mod tests {
             ("docs/papers.md", table),
             ("crates/ssd/src/lib.rs", "//! The log (BY-2, BY-77) and STANDBY-9.\n"),
         ]);
-        let found: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
+        let found: Vec<String> = check_with(&tree, &[], &[]).iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].contains("papers.md:4") && found[0].contains("gone.rs"));
         assert!(found[1].contains("papers.md:5") && found[1].contains("listed twice"));
         assert!(found[2].contains("lib.rs:1") && found[2].contains("BY-77"));
+    }
+    #[test]
+    fn rows_that_name_a_test_have_a_fault_that_it_can_see() {
+        let table = "| BY-1 | w | | `crates/ssd/tests/a.rs` | |\n\
+                     | BY-2 | w | | `crates/ssd/tests/a.rs` | |\n\
+                     | BY-3 | w | | `crates/ssd/tests/b.rs` | |\n\
+                     | BY-4 | w | | | |\n\
+                     | BY-5 | w | | `crates/ssd/tests/b.rs` | |\n\
+                     | BY-6 | w | | `crates/ssd/tests/a.rs` | |\n";
+        let tree = SourceTree::of(&[
+            ("docs/papers.md", table),
+            ("crates/ssd/tests/a.rs", "#[test]\nfn sees() {}\n"),
+            ("crates/ssd/tests/b.rs", ""),
+            ("crates/ssd/src/planted.rs", "pub enum Bug {\n    Slow,\n}\n"),
+        ]);
+        let of = |row, bug, test| Fault { row, bug, room: "ssd", file: "a", test };
+        let faults = [
+            of("BY-1", "Slow", "sees"),
+            of("BY-3", "Slow", "sees"),
+            of("BY-6", "Gone", "gone"),
+            of("BY-6", "Slow", "sees"),
+        ];
+        let found: Vec<String> =
+            check_with(&tree, &faults, &["BY-5", "BY-6"]).iter().map(ToString::to_string).collect();
+        let expected =
+            ["BY-2 names a test", "BY-3 does not name", "BY-6 has a", "no test gone", "no bug Gone"];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.contains(expected), "{found} is not about {expected}");
+        }
     }
 }

@@ -3,11 +3,12 @@
 use amphi_device::{Error, Result};
 use zerocopy::little_endian::{U16, U32, U64};
 
-use crate::format::EntryHeader;
+use crate::format::{EntryHeader, Mapping};
 use crate::log::Log;
 use crate::log::space;
 use crate::overlay::Chunk;
-use crate::stats::{Activity, Counter, Path};
+use crate::planted::{self, Bug};
+use crate::stats::{Activity, Cause, Counter, Path};
 use crate::store::Store;
 
 impl Store<'_> {
@@ -66,6 +67,11 @@ impl Log {
                 let region = self.active_region();
                 if let Some(at) = self.reserve_near(region, bytes, self.host_limit())? {
                     self.power.step()?;
+                    if planted::has(Bug::FlashReadAtStore)
+                        && matches!(self.mapping(store.lpa()), Mapping::At(_))
+                    {
+                        self.count().flash_read(Cause::Host, 1);
+                    }
                     let mut header = store.header(self.tick(), data_crc);
                     self.write_entry(region, at, &mut header, store.data);
                     let chunk = Chunk {
@@ -89,7 +95,11 @@ impl Log {
                     count.add(Counter::LogEntries, 1);
                     count.add(Counter::LogBytes, bytes);
                     if at + bytes > self.clean_threshold() {
-                        self.ring();
+                        if planted::has(Bug::CleaningInForeground) {
+                            self.clean_one_region()?;
+                        } else {
+                            self.ring();
+                        }
                     }
                     return Ok(0);
                 }

@@ -1,0 +1,182 @@
+//! Each row of docs/papers.md has a planted fault, and a test that fails with it: a row that no test can see
+//! break is only a claim.
+//!
+//! `cargo xtask test --only rows` runs each test twice: as it is, when it must pass, and with the fault planted
+//! by `AMPHI_PLANTED`, when it must fail. A new row gets a variant in its crate's `planted.rs` and a line in
+//! [`FAULTS`]; the lint `paper rows` asks for it.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::step::{self, step};
+
+/// A fault of one row, and the test that must fail with it.
+pub struct Fault {
+    /// The row of docs/papers.md.
+    pub row: &'static str,
+    /// The variant of `Bug` in the crate's `planted.rs`.
+    pub bug: &'static str,
+    /// The folder below `crates` whose test and whose bug it is.
+    pub room: &'static str,
+    /// The file below its `tests`, without `.rs`. The row names it.
+    pub file: &'static str,
+    /// The function in it.
+    pub test: &'static str,
+}
+
+const fn fault(
+    row: &'static str,
+    bug: &'static str,
+    room: &'static str,
+    file: &'static str,
+    test: &'static str,
+) -> Fault {
+    Fault { row, bug, room, file, test }
+}
+
+/// Every planted fault of a row.
+pub const FAULTS: &[Fault] = &[
+    fault(
+        "BY-1",
+        "VerifyReadReturnsEarly",
+        "ssd",
+        "power_cuts",
+        "nothing_durable_is_lost_and_nothing_open_survives",
+    ),
+    fault(
+        "BY-2",
+        "FlashReadAtStore",
+        "ssd",
+        "pressure",
+        "byte_writes_touch_no_flash_and_byte_reads_only_beside_the_log",
+    ),
+    fault(
+        "BY-4",
+        "FlashReadAtLogHit",
+        "ssd",
+        "pressure",
+        "byte_writes_touch_no_flash_and_byte_reads_only_beside_the_log",
+    ),
+    fault(
+        "BY-5",
+        "StaleEntryAfterBlockWrite",
+        "ssd",
+        "power_cuts",
+        "nothing_durable_is_lost_and_nothing_open_survives",
+    ),
+    fault("BY-6", "CleaningInForeground", "ssd", "pressure", "no_store_waits_for_a_cleaning"),
+    fault(
+        "BY-7",
+        "CommitNotRecorded",
+        "ssd",
+        "power_cuts",
+        "nothing_durable_is_lost_and_nothing_open_survives",
+    ),
+    fault("BY-7", "TransactionNumberReused", "fs-bytefs", "crash", "survives_power_cuts"),
+    fault("BY-8", "RecoverSkipped", "fs-bytefs", "crash", "survives_power_cuts"),
+    fault("BY-9", "BothHalvesWritten", "fs-bytefs", "traffic", "a_change_of_attributes_is_one_line"),
+    fault(
+        "BY-9",
+        "InodePageForgotten",
+        "fs-bytefs",
+        "traffic",
+        "a_miss_of_an_inode_reads_its_page_once_for_all_that_are_in_it",
+    ),
+    fault("BY-10", "EntriesPadded", "fs-bytefs", "traffic", "names_of_any_length_take_64_to_320_bytes"),
+    fault(
+        "BY-11",
+        "BitmapLineTwice",
+        "fs-bytefs",
+        "traffic",
+        "a_create_is_five_lines_by_bytes_and_one_commit",
+    ),
+    fault(
+        "BY-13",
+        "DirectThroughCache",
+        "fs-bytefs",
+        "traffic",
+        "direct_io_up_to_512_bytes_goes_by_bytes_and_more_by_block",
+    ),
+    fault(
+        "BY-14",
+        "DuplicatesForgotten",
+        "fs-bytefs",
+        "traffic",
+        "less_than_an_eighth_of_a_page_goes_by_bytes_and_more_by_block",
+    ),
+    fault(
+        "BY-16",
+        "CommitBeforeData",
+        "fs-bytefs",
+        "journal",
+        "a_cut_at_every_step_of_a_write_back_leaves_all_or_nothing",
+    ),
+    fault("BY-17", "EntryOutsideTransaction", "fs-bytefs", "crash", "survives_power_cuts"),
+    fault(
+        "BY-18",
+        "LogVariantKeepsDuplicates",
+        "fs-bytefs",
+        "traffic",
+        "without_duplicates_a_modified_line_goes_by_block",
+    ),
+];
+
+/// Rows that name a test and have no planted fault here yet. A row that gets one leaves; none joins.
+pub const WITHOUT_FAULT: &[&str] = &["BY-3", "BY-12", "BY-15", "TB-1", "TB-7", "TB-11", "DV-1"];
+
+/// What a test came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed,
+}
+
+/// Runs the test of each fault, without it and with it.
+///
+/// # Errors
+/// A test fails as it is, passes with its fault, or does not run.
+pub fn run(root: &Path) -> Result<()> {
+    let mut unnoticed = Vec::new();
+    for fault in FAULTS {
+        let title = format!("{} sees {}", fault.row, fault.bug);
+        let noticed = step(&title, || {
+            if outcome(root, fault, None)? == Outcome::Failed {
+                bail!("{} fails where nothing is planted", fault.test);
+            }
+            Ok(outcome(root, fault, Some(fault.bug))? == Outcome::Failed)
+        })?;
+        if !noticed {
+            unnoticed.push(format!("{}: {} passes with {}", fault.row, fault.test, fault.bug));
+        }
+    }
+    if !unnoticed.is_empty() {
+        bail!("tests that cannot see their row break:\n{}", unnoticed.join("\n"));
+    }
+    Ok(())
+}
+
+/// Runs one test, with a bug planted or with none.
+fn outcome(root: &Path, fault: &Fault, bug: Option<&str>) -> Result<Outcome> {
+    let mut test = step::cargo(root);
+    test.args([
+        "test",
+        "--quiet",
+        "--features",
+        "planted-bugs",
+        "--package",
+        &format!("amphi-{}", fault.room),
+    ]);
+    test.args(["--test", fault.file, "--", "--exact", fault.test]);
+    test.env_remove("AMPHI_PLANTED");
+    test.envs(bug.map(|bug| ("AMPHI_PLANTED", bug)));
+    let line = step::command_line(&test);
+    let output = test.output().with_context(|| format!("`{line}` could not be started"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    // What does not build, finds no test or is killed says neither.
+    match (said.contains(" 1 passed; 0 failed"), said.contains(" 0 passed; 1 failed")) {
+        (true, false) => Ok(Outcome::Passed),
+        (false, true) => Ok(Outcome::Failed),
+        _ => bail!("`{line}` ran no test: {said}{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
