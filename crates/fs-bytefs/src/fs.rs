@@ -150,6 +150,11 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
     pub fn cache_use(&self) -> CacheUse {
         self.core.pages.usage()
     }
+
+    /// Inodes in host memory.
+    pub fn cached_inodes(&self) -> usize {
+        self.core.names.cache.len()
+    }
 }
 
 impl<D: BlockPort + WriteLog + 'static> Drop for ByteFs<D> {

@@ -52,8 +52,8 @@ pub struct Part {
 pub enum Body {
     /// Regular file.
     File(FileBody),
-    /// Directory.
-    Dir(Dir),
+    /// Directory; boxed, since most inodes are files, and would be as large.
+    Dir(Box<Dir>),
     /// Symbolic link, with its target.
     Symlink(Vec<u8>, ExtentTree),
     /// FIFO, socket, device.
@@ -101,7 +101,7 @@ impl Part {
     }
 
     /// The extent tree, of what has one.
-    pub const fn tree(&self) -> Option<&ExtentTree> {
+    pub fn tree(&self) -> Option<&ExtentTree> {
         match &self.body {
             Body::File(file) => Some(&file.tree),
             Body::Dir(dir) => Some(&dir.tree),
@@ -111,7 +111,7 @@ impl Part {
     }
 
     /// As [`tree`](Self::tree), to change.
-    pub const fn tree_mut(&mut self) -> Option<&mut ExtentTree> {
+    pub fn tree_mut(&mut self) -> Option<&mut ExtentTree> {
         match &mut self.body {
             Body::File(file) => Some(&mut file.tree),
             Body::Dir(dir) => Some(&mut dir.tree),
@@ -129,7 +129,7 @@ impl Part {
     ///
     /// # Errors
     /// [`Error::NotDirectory`].
-    pub const fn dir(&self) -> Result<&Dir> {
+    pub fn dir(&self) -> Result<&Dir> {
         match &self.body {
             Body::Dir(dir) => Ok(dir),
             _ => Err(Error::NotDirectory),
@@ -140,7 +140,7 @@ impl Part {
     ///
     /// # Errors
     /// [`Error::NotDirectory`].
-    pub const fn dir_mut(&mut self) -> Result<&mut Dir> {
+    pub fn dir_mut(&mut self) -> Result<&mut Dir> {
         match &mut self.body {
             Body::Dir(dir) => Ok(dir),
             _ => Err(Error::NotDirectory),
@@ -194,7 +194,9 @@ pub fn decode<D: BlockPort + WriteLog>(
     let load_tree = || ExtentTree::load(&*core.device, ino, &upper, &core.layout);
     let body = match kind {
         FileType::Regular => Body::File(FileBody::new(load_tree()?)),
-        FileType::Directory => Body::Dir(Dir::new(load_tree()?, size).map_err(|what| corrupt(&what))?),
+        FileType::Directory => {
+            Body::Dir(Box::new(Dir::new(load_tree()?, size).map_err(|what| corrupt(&what))?))
+        }
         FileType::Symlink if inline => {
             let len = usize::from(upper.count.get());
             if len == 0 || len > INLINE_TARGET_MAX || len as u64 != size {

@@ -164,7 +164,9 @@ impl<D: BlockPort + WriteLog> Change<Core<D>> for Tx<'_, D> {
         let ino = self.allocate_inode(apart)?;
         let body = match new.file_type {
             FileType::Regular => Body::File(FileBody::new(ExtentTree::default())),
-            FileType::Directory => Body::Dir(Dir::new(ExtentTree::default(), 0).map_err(Error::Corrupt)?),
+            FileType::Directory => {
+                Body::Dir(Box::new(Dir::new(ExtentTree::default(), 0).map_err(Error::Corrupt)?))
+            }
             FileType::Symlink => Body::Symlink(new.target.to_vec(), ExtentTree::default()),
             _ => Body::Special,
         };

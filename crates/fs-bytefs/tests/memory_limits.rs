@@ -1,12 +1,13 @@
-//! The page cache keeps to its limits under load: frames, duplicates included, and dirty pages; what is used often stays; the background writes back
-//! before writers must wait.
+//! The page cache keeps to its limits under load: frames, duplicates included, and dirty pages; what is used
+//! often stays; the background writes back before writers must wait. The inode cache keeps to its limit, however
+//! many inodes the kernel refers to.
 
 use std::sync::Arc;
 
 use amphi_fs_bytefs::{ByteFs, CacheUse, DataMode, FormatOptions, MountOptions, Variant};
 use amphi_rt::{Sim, task, time};
 use amphi_ssd::{Profile, Ssd};
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, WriteMode};
 
 const PAGE: usize = 4096;
 /// Pages that one operation below is about.
@@ -211,4 +212,60 @@ fn what_dirty_files_hold_beyond_their_data_does_not_fill_the_device() {
             write(&fs, create(&fs, file), 0, &[1; PAGE]);
         }
     });
+}
+
+#[test]
+fn inodes_leave_memory_while_the_kernel_refers_to_them() {
+    const FILES: usize = 60_000;
+    const LIMIT: usize = 1000;
+    let device = Arc::new(Ssd::in_memory(&Profile::named("free").expect("it is built in"), 512 << 20));
+    let format = FormatOptions { inodes: Some(80_000), ..FormatOptions::default() };
+    ByteFs::format(&*device, &format).expect("it can be formatted");
+    let fs = ByteFs::mount(device, MountOptions { inode_cache: LIMIT, ..options() }).expect("it mounts");
+    let within = |fs: &ByteFs<Ssd>| assert!(fs.cached_inodes() <= 2 * LIMIT, "{}", fs.cached_inodes());
+    let named =
+        |bytes: &str, body: &dyn Fn(Name<'_>)| body(Name::new(bytes.as_bytes()).expect("it is plain"));
+    let unlink = |name: &str| {
+        named(name, &|name| {
+            fs.unlink(Ino::ROOT, name).expect("it goes");
+        });
+    };
+    let mut files = Vec::new();
+    for number in 0..FILES {
+        files.push(create(&fs, number));
+        within(&fs);
+    }
+    for (number, ino) in files.iter().enumerate() {
+        named(&format!("f{number}"), &|name| {
+            assert_eq!(fs.lookup(Ino::ROOT, name).expect("it is there").attr.ino, *ino);
+        });
+        within(&fs);
+    }
+    // Files that have been away for long are what they were, by number.
+    let attr = fs.getattr(files[0]).expect("the number is good");
+    assert_eq!((attr.ino, attr.nlink), (files[0], 1));
+    fs.open(files[1], OpenFlags { write: true, ..OpenFlags::default() }).expect("it opens");
+    write(&fs, files[1], 0, b"written after it was away");
+    named("f2", &|name| {
+        named("moved", &|to| {
+            fs.rename(Ino::ROOT, name, Ino::ROOT, to, RenameMode::Replace).expect("it moves");
+            assert_eq!(fs.lookup(Ino::ROOT, to).expect("it is there").attr.ino, files[2]);
+        });
+    });
+    // Without a name a file lives as long as somebody refers to it, by the count from before it was away too.
+    unlink("f3");
+    for ino in files.iter().take(2 * LIMIT).skip(4) {
+        fs.getattr(*ino).expect("the number is good");
+    }
+    assert_eq!(fs.getattr(files[3]).expect("two lookups refer to it").nlink, 0);
+    fs.forget(files[3], 1);
+    assert_eq!(fs.getattr(files[3]).expect("one lookup refers to it").nlink, 0);
+    fs.forget(files[3], 1);
+    assert_eq!(fs.getattr(files[3]), Err(Error::Stale(files[3])));
+    // One that the kernel has forgotten while it was away goes with its name.
+    fs.forget(files[4], 1);
+    fs.forget(files[4], 1);
+    unlink("f4");
+    assert_eq!(fs.getattr(files[4]), Err(Error::Stale(files[4])));
+    within(&fs);
 }

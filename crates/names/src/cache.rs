@@ -7,7 +7,13 @@
 //! An inode leaves the cache only under its shard's lock and only when nobody else holds it; each departure
 //! counts up the shard's generation, so that a loader whose bytes may predate a departed inode's last update
 //! notices and loads again.
+//!
+//! An inode that has a name may leave while callers refer to it by lookup: the shard keeps their count, and
+//! whoever loads the inode again takes it along. As long as the count is there nobody else gets the number,
+//! since whoever takes the last name away loads the inode first. So what a kernel remembers of files that it
+//! does not use costs eight bytes each, and not an inode.
 
+use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -25,10 +31,23 @@ const SHARDS: usize = 64;
 const NEIGHBOURS: u64 = 64;
 
 struct Shard<S: Store> {
-    inodes: RwLock<Radix<Arc<Inode<S>>>>,
+    known: RwLock<Known<S>>,
     /// How many there are. Changes with the lock held for writing.
     len: AtomicUsize,
     departures: AtomicU64,
+}
+
+/// What a shard's lock protects. No number is in both.
+struct Known<S: Store> {
+    inodes: Radix<Arc<Inode<S>>>,
+    /// References by lookup to inodes that are not in memory.
+    away: Radix<NonZeroU64>,
+}
+
+impl<S: Store> Default for Known<S> {
+    fn default() -> Self {
+        Self { inodes: Radix::default(), away: Radix::default() }
+    }
 }
 
 /// The cache.
@@ -40,7 +59,7 @@ impl<S: Store> Default for InodeCache<S> {
     fn default() -> Self {
         let shard = |_| {
             Padded(Shard {
-                inodes: RwLock::new(Radix::default()),
+                known: RwLock::default(),
                 len: AtomicUsize::new(0),
                 departures: AtomicU64::new(0),
             })
@@ -71,7 +90,11 @@ impl<S: Store> InodeCache<S> {
     /// The cached inode.
     pub fn get(&self, ino: Ino) -> Option<Arc<Inode<S>>> {
         let (shard, key) = self.place(ino);
-        shard.inodes.read().get(key).map(Arc::clone)
+        let known = shard.known.read();
+        known.inodes.get(key).map(|inode| {
+            inode.note_use();
+            Arc::clone(inode)
+        })
     }
 
     /// None unless `wanted`; then the cached inode, if it is. The inode's first line is on its way from
@@ -79,10 +102,10 @@ impl<S: Store> InodeCache<S> {
     /// the one that counts a reference, would wait for either.
     pub fn get_if(&self, ino: Ino, wanted: impl FnOnce() -> bool) -> Option<Option<Arc<Inode<S>>>> {
         let (shard, key) = self.place(ino);
-        let inodes = shard.inodes.read();
-        let inode = inodes.get(key);
+        let known = shard.known.read();
+        let inode = known.inodes.get(key);
         if let Some(inode) = inode {
-            std::hint::black_box(inode.lookups.load(Ordering::Relaxed));
+            inode.note_use();
         }
         wanted().then(|| inode.map(Arc::clone))
     }
@@ -95,16 +118,18 @@ impl<S: Store> InodeCache<S> {
     /// Caches a loaded inode, unless somebody was faster: then theirs is returned. `None` asks to load again.
     pub fn insert_loaded(&self, inode: Inode<S>, before: Departures) -> Option<Arc<Inode<S>>> {
         let (shard, key) = self.place(inode.ino);
-        let mut inodes = shard.inodes.write();
-        if let Some(theirs) = inodes.get(key) {
+        let mut known = shard.known.write();
+        if let Some(theirs) = known.inodes.get(key) {
             return Some(Arc::clone(theirs));
         }
         if shard.departures.load(Ordering::Acquire) != before.0 {
             return None;
         }
+        let lookups = known.away.remove(key).map_or(0, NonZeroU64::get);
+        inode.lookups.store(lookups, Ordering::Relaxed);
         let inode = Arc::new(inode);
-        inodes.insert(key, Arc::clone(&inode));
-        shard.len.store(inodes.len(), Ordering::Relaxed);
+        known.inodes.insert(key, Arc::clone(&inode));
+        shard.len.store(known.inodes.len(), Ordering::Relaxed);
         Some(inode)
     }
 
@@ -112,24 +137,47 @@ impl<S: Store> InodeCache<S> {
     pub fn insert_new(&self, inode: Inode<S>) -> Arc<Inode<S>> {
         let (shard, key) = self.place(inode.ino);
         let inode = Arc::new(inode);
-        let mut inodes = shard.inodes.write();
-        inodes.insert(key, Arc::clone(&inode));
-        shard.len.store(inodes.len(), Ordering::Relaxed);
+        let mut known = shard.known.write();
+        debug_assert!(known.away.get(key).is_none(), "a number that is referred to is not given again");
+        known.inodes.insert(key, Arc::clone(&inode));
+        shard.len.store(known.inodes.len(), Ordering::Relaxed);
         inode
     }
 
-    /// Forgets an inode that was deleted.
-    pub fn remove(&self, ino: Ino) {
-        let (shard, key) = self.place(ino);
-        let mut inodes = shard.inodes.write();
-        inodes.remove(key);
-        shard.len.store(inodes.len(), Ordering::Relaxed);
+    /// Forgets an inode that was deleted, unless its number has another already.
+    pub fn remove(&self, inode: &Inode<S>) {
+        let (shard, key) = self.place(inode.ino);
+        let mut known = shard.known.write();
+        if !known.inodes.get(key).is_some_and(|cached| std::ptr::eq(&**cached, inode)) {
+            return;
+        }
+        known.inodes.remove(key);
+        shard.len.store(known.inodes.len(), Ordering::Relaxed);
         shard.departures.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Takes `count` references by lookup off an inode that is not in memory; returns it if it is.
+    pub(crate) fn forget_away(&self, ino: Ino, count: u64) -> Option<Arc<Inode<S>>> {
+        let (shard, key) = self.place(ino);
+        let mut known = shard.known.write();
+        if let Some(inode) = known.inodes.get(key) {
+            return Some(Arc::clone(inode));
+        }
+        let lookups = known.away.remove(key).map_or(0, NonZeroU64::get);
+        if let Some(left) = NonZeroU64::new(lookups.saturating_sub(count)) {
+            known.away.insert(key, left);
+        }
+        None
+    }
+
     /// Inodes cached. Looks at every shard.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.len.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Whether none is cached.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Calls `visit` with the cached inodes, those of shard `start` first, once round or until it breaks;
@@ -140,7 +188,7 @@ impl<S: Store> InodeCache<S> {
             let shard = &self.shards[number];
             let mut from = 0;
             loop {
-                let next = shard.inodes.read().next(from).map(|(key, inode)| (key, Arc::clone(inode)));
+                let next = shard.known.read().inodes.next(from).map(|(key, inode)| (key, Arc::clone(inode)));
                 let Some((key, inode)) = next else { break };
                 if visit(&inode).is_break() {
                     return number;
@@ -151,21 +199,26 @@ impl<S: Store> InodeCache<S> {
         start
     }
 
-    /// Drops inodes that nobody refers to and for which `clean` holds, in up to `shards` shards starting at
-    /// `start`. Returns the number dropped.
-    pub fn evict(&self, start: usize, shards: usize, mut clean: impl FnMut(&Inode<S>) -> bool) -> usize {
-        let mut dropped = 0;
+    /// Drops inodes that nobody has open or has used since the last time, and for which `clean` holds, in up
+    /// to `shards` shards starting at `start`. Inodes that are referred to by lookup must have names.
+    pub fn evict(&self, start: usize, shards: usize, mut clean: impl FnMut(&Inode<S>) -> bool) {
         for shard in self.shards.iter().cycle().skip(start % SHARDS).take(shards.min(SHARDS)) {
-            let mut inodes = shard.inodes.write();
+            let mut known = shard.known.write();
+            let Known { inodes, away } = &mut *known;
             let before = inodes.len();
-            inodes.retain(|_, inode| Arc::strong_count(inode) > 1 || inode.referenced() || !clean(inode));
-            let gone = before - inodes.len();
-            if gone > 0 {
+            inodes.retain(|key, inode| {
+                if Arc::strong_count(inode) > 1 || inode.is_open() || inode.take_use() || !clean(inode) {
+                    return true;
+                }
+                if let Some(lookups) = NonZeroU64::new(inode.lookups.load(Ordering::Acquire)) {
+                    away.insert(key, lookups);
+                }
+                false
+            });
+            if inodes.len() < before {
                 shard.departures.fetch_add(1, Ordering::AcqRel);
                 shard.len.store(inodes.len(), Ordering::Relaxed);
-                dropped += gone;
             }
         }
-        dropped
     }
 }

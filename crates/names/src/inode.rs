@@ -1,7 +1,7 @@
 //! Inodes in memory: what every file system's have, and room for what only one's do.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use amphi_rt::sync::RwLock;
 use amphi_vfs::acl::Attributes;
@@ -19,6 +19,8 @@ pub struct Inode<S: Store> {
     pub(crate) lookups: AtomicU64,
     /// References by open.
     pub(crate) opens: AtomicU64,
+    /// Whether it was used since the cache last looked for inodes that can leave.
+    used: AtomicBool,
     /// A directory's parent, readable without the lock: renames walk ancestors by it.
     parent: AtomicU64,
     /// What the store keeps beside the lock.
@@ -89,6 +91,7 @@ impl<S: Store> Inode<S> {
             file_type: state.file_type,
             lookups: AtomicU64::new(0),
             opens: AtomicU64::new(0),
+            used: AtomicBool::new(false),
             parent: AtomicU64::new(parent.0),
             beside: S::Beside::default(),
             state: RwLock::new(state),
@@ -99,6 +102,24 @@ impl<S: Store> Inode<S> {
     #[inline]
     pub fn referenced(&self) -> bool {
         self.lookups.load(Ordering::Acquire) > 0 || self.opens.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether any caller has it open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.opens.load(Ordering::Acquire) > 0
+    }
+
+    /// Notes that it is used. Processors that use one inode share its line, so it is written only if need be.
+    #[inline]
+    pub(crate) fn note_use(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was used since the last time of asking.
+    pub(crate) fn take_use(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
     }
 
     /// Whether it is a directory.

@@ -17,8 +17,8 @@ use crate::store::{Change, Changed, Need, Store};
 
 /// Access times written by one change.
 const ATIMES_PER_CHANGE: usize = 32;
-/// Inodes read between two looks at how many are cached.
-const LOADS_PER_LOOK: usize = 16;
+/// One in so many inodes that come into memory makes its bringer look at how many are cached.
+const INODES_PER_LOOK: u64 = 16;
 /// Shards of the cache that inodes leave at a time.
 const SHARDS_PER_LOOK: usize = 4;
 
@@ -29,7 +29,7 @@ pub struct Options {
     pub read_only: bool,
     /// When reading moves access times.
     pub access_times: AccessTimes,
-    /// Cached inodes beyond which those that nobody uses leave.
+    /// Cached inodes beyond which those leave that nobody has open and that have not been used for a while.
     pub cached_inodes: usize,
     /// Time stamps are multiples of this, ns.
     pub tick_ns: i64,
@@ -46,15 +46,8 @@ pub struct Names<S: Store> {
     options: Options,
     /// Serialises renames between directories, so that ancestry stands still.
     pub(crate) rename: Padded<Mutex<()>>,
-    counts: Padded<Counts>,
-}
-
-#[derive(Default)]
-struct Counts {
-    /// Inodes read.
-    loads: AtomicUsize,
     /// Shard of the cache to look at next.
-    sweep: AtomicUsize,
+    sweep: Padded<AtomicUsize>,
 }
 
 impl<S: Store> Names<S> {
@@ -66,7 +59,7 @@ impl<S: Store> Names<S> {
             clock: Clock::new(options.tick_ns),
             options,
             rename: Padded(Mutex::new(())),
-            counts: Padded::default(),
+            sweep: Padded::default(),
         }
     }
 
@@ -95,7 +88,7 @@ fn load<S: Store>(store: &S, ino: Ino) -> Result<Arc<Inode<S>>> {
         let before = cache.departures(ino);
         let inode = store.load(ino)?;
         if let Some(inode) = cache.insert_loaded(inode, before) {
-            shrink(store);
+            shrink(store, ino);
             return Ok(inode);
         }
         if let Some(inode) = cache.get(ino) {
@@ -104,18 +97,19 @@ fn load<S: Store>(store: &S, ino: Ino) -> Result<Arc<Inode<S>>> {
     }
 }
 
-/// Keeps the inode cache near its limit.
-fn shrink<S: Store>(store: &S) {
-    let Names { cache, counts, options, .. } = store.names();
-    let loaded = counts.loads.fetch_add(1, Ordering::Relaxed);
-    if !loaded.is_multiple_of(LOADS_PER_LOOK) || cache.len() <= options.cached_inodes {
+/// Keeps the inode cache near its limit, now that inode `ino` has come. Who looks is decided by the number:
+/// processors that make inodes would share a count.
+pub(crate) fn shrink<S: Store>(store: &S, ino: Ino) {
+    let Names { cache, sweep, options, .. } = store.names();
+    let lot = ino.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    if !lot.is_multiple_of(INODES_PER_LOOK) || cache.len() <= options.cached_inodes {
         return;
     }
-    let start = counts.sweep.fetch_add(SHARDS_PER_LOOK, Ordering::Relaxed);
+    let start = sweep.fetch_add(SHARDS_PER_LOOK, Ordering::Relaxed);
     let mut lately_read = Vec::new();
     cache.evict(start, SHARDS_PER_LOOK, |inode| {
         let Some(mut state) = inode.state.try_write() else { return false };
-        if state.orphan || !store.may_leave(inode, &mut state) {
+        if state.nlink == 0 || state.orphan || !store.may_leave(inode, &mut state) {
             return false;
         }
         if state.atime_dirty {

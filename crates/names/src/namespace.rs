@@ -9,7 +9,7 @@ use amphi_vfs::{Cred, Entry, Error, FileType, Ino, Name, Removed, Result};
 
 use crate::access::{Access, may_search, may_take};
 use crate::inode::{Inode, State};
-use crate::names::inode;
+use crate::names::{inode, shrink};
 use crate::planted::{self, Bug};
 use crate::remove::{Fate, drop_links};
 use crate::store::{Change, Changed, Child, Found, Guard, Need, NewInode, Store};
@@ -153,7 +153,9 @@ pub fn symlink<S: Store>(store: &S, dir: Ino, name: Name<'_>, target: &[u8], cre
 
 /// Makes any kind of inode under a name and takes a reference to it.
 fn make<S: Store>(store: &S, dir: Ino, name: Name<'_>, new: &NewInode<'_>, cred: &Cred) -> Result<Entry> {
-    with_room(store, || make_once(store, dir, name, new, cred))
+    let made = with_room(store, || make_once(store, dir, name, new, cred))?;
+    shrink(store, made.attr.ino);
+    Ok(made)
 }
 
 fn make_once<S: Store>(
@@ -196,7 +198,9 @@ fn make_once<S: Store>(
 /// # Errors
 /// As there.
 pub fn tmpfile<S: Store>(store: &S, dir: Ino, mode: u16, cred: &Cred) -> Result<Entry> {
-    with_room(store, || tmpfile_once(store, dir, mode, cred))
+    let made = with_room(store, || tmpfile_once(store, dir, mode, cred))?;
+    shrink(store, made.attr.ino);
+    Ok(made)
 }
 
 fn tmpfile_once<S: Store>(store: &S, dir: Ino, mode: u16, cred: &Cred) -> Result<Entry> {

@@ -29,25 +29,30 @@ pub fn reference<S: Store>(store: &S, ino: Ino) -> Result<Entry> {
 }
 
 /// Lowers a count of references, and deletes the inode if it was the last and there is no name.
-fn drop_references<S: Store>(store: &S, ino: Ino, count: u64, references: impl Fn(&Inode<S>) -> &AtomicU64) {
-    let Ok(inode) = inode(store, ino) else { return };
+fn drop_references<S: Store>(store: &S, inode: &Arc<Inode<S>>, count: u64, references: &AtomicU64) {
     let lower = |n: u64| Some(n.saturating_sub(count));
-    let before = references(&inode).fetch_update(Ordering::AcqRel, Ordering::Acquire, lower);
+    let before = references.fetch_update(Ordering::AcqRel, Ordering::Acquire, lower);
     let was_last = before.is_ok_and(|before| before > 0 && before <= count);
     // The common case, an inode with names, is decided without waiting for its lock.
     if was_last && !inode.referenced() && inode.state.try_read().is_none_or(|state| state.nlink == 0) {
-        reap(store, &inode);
+        reap(store, inode);
     }
 }
 
 /// See [`amphi_vfs::FileSystem::forget`].
 pub fn forget<S: Store>(store: &S, ino: Ino, count: u64) {
-    drop_references(store, ino, count, |inode| &inode.lookups);
+    let cache = &store.names().cache;
+    if let Some(inode) = cache.get(ino).or_else(|| cache.forget_away(ino, count)) {
+        drop_references(store, &inode, count, &inode.lookups);
+    }
 }
 
 /// See [`amphi_vfs::FileSystem::release`].
 pub fn release<S: Store>(store: &S, ino: Ino) {
-    drop_references(store, ino, 1, |inode| &inode.opens);
+    // What is open is in memory.
+    if let Some(inode) = store.names().cache.get(ino) {
+        drop_references(store, &inode, 1, &inode.opens);
+    }
 }
 
 /// See [`amphi_vfs::FileSystem::open`].

@@ -92,7 +92,7 @@ pub(crate) fn drop_links<'a, S: Store>(
 fn forget<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>) {
     state.orphan = false;
     state.gone = true;
-    store.names().cache.remove(inode.ino);
+    store.names().cache.remove(inode);
 }
 
 /// Deletes an inode that has neither names nor references.
