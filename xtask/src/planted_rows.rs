@@ -120,6 +120,13 @@ pub const FAULTS: &[Fault] = &[
         "traffic",
         "without_duplicates_a_modified_line_goes_by_block",
     ),
+    fault(
+        "AU-5",
+        "ScanStopsAtGap",
+        "lsm",
+        "log",
+        "tasks_append_beside_each_other_and_every_cut_keeps_what_was_acknowledged_and_nothing_else",
+    ),
 ];
 
 /// Rows that name a test and have no planted fault here yet. A row that gets one leaves; none joins.

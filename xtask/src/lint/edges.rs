@@ -6,7 +6,7 @@ use super::tree::{SourceTree, room};
 /// The rooms that `from` may name in `[dependencies]`.
 fn allowed(from: &str, to: &str) -> bool {
     match from {
-        "ssd" => matches!(to, "device" | "rt"),
+        "ssd" | "lsm" => matches!(to, "device" | "rt"),
         "vfs" => to == "rt",
         "names" => matches!(to, "vfs" | "rt" | "radix"),
         "model" => matches!(to, "vfs" | "rt"),
@@ -31,7 +31,7 @@ fn allowed(from: &str, to: &str) -> bool {
 fn allowed_in_tests(from: &str, to: &str) -> bool {
     let tested_on_something_real = from.starts_with("fs-")
         || from.starts_with("front-")
-        || matches!(from, "model" | "trace" | "queue" | "names");
+        || matches!(from, "model" | "trace" | "queue" | "names" | "lsm");
     // The laboratory plants bugs in what its file systems share.
     let plants_bugs = from == "crashlab" && to == "names";
     allowed(from, to)
