@@ -17,7 +17,8 @@ Examples:
   amphi mkfs ssd.img --fs bytefs --size 32G --profile mssd-pcie3
   amphi mkfs ssd.img -i 4K              for many small files: an inode for each 4 KiB
   amphi mkfs raw.img --fs none --firmware page-cache
-  amphi mkfs cxl.img --fs none --profile romefs-a --firmware memory --memory 1G")]
+  amphi mkfs cxl.img --fs none --profile romefs-a --firmware memory --memory 1G
+  amphi mkfs 2b.img --fs none --profile 2b-ssd --memory 4M --pin-entries 16")]
 pub struct Options {
     /// The image to create. It is sparse: it takes the room of what is written to it.
     image: PathBuf,
@@ -33,9 +34,12 @@ pub struct Options {
     /// What the SSD does with its memory, if not what the profile says.
     #[arg(long, value_enum)]
     firmware: Option<FirmwareChoice>,
-    /// How much memory the SSD has for its page cache or memory area, if not what the profile says.
+    /// How much memory the SSD has for its page cache, memory area or BA-buffer, if not what the profile says.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
+    /// How many entries a BA-buffer's table of pins has, if not what the profile says.
+    #[arg(long, value_name = "COUNT")]
+    pin_entries: Option<u64>,
     /// The file system's name, shown by `amphi info`.
     #[arg(long, default_value = "")]
     label: String,
@@ -64,6 +68,8 @@ enum FirmwareChoice {
     PageCache,
     /// A memory area that is reached by bytes alone, beside a block side without a cache.
     Memory,
+    /// A small window onto which pages of the block side are pinned, to be reached by bytes.
+    BaBuffer,
 }
 
 /// Limits of `-i`, as mke2fs has them.
@@ -78,15 +84,23 @@ pub fn run(options: &Options) -> Result<()> {
             FirmwareChoice::Log => Firmware::Log,
             FirmwareChoice::PageCache => Firmware::PageCache,
             FirmwareChoice::Memory => Firmware::Memory,
+            FirmwareChoice::BaBuffer => Firmware::BaBuffer,
         };
     }
     if let Some(bytes) = options.memory {
-        if profile.firmware.kind == Firmware::Log {
-            bail!(
-                "--memory is for --firmware page-cache or memory; the size of a write log is its profile's log.region_bytes"
-            );
+        match profile.firmware.kind {
+            Firmware::Log => bail!(
+                "--memory is for --firmware page-cache, memory or ba-buffer; the size of a write log is its profile's log.region_bytes"
+            ),
+            Firmware::PageCache | Firmware::Memory => profile.firmware.memory_bytes = bytes,
+            Firmware::BaBuffer => profile.ba_buffer.bytes = bytes,
         }
-        profile.firmware.memory_bytes = bytes;
+    }
+    if let Some(entries) = options.pin_entries {
+        if profile.firmware.kind != Firmware::BaBuffer {
+            bail!("--pin-entries is for --firmware ba-buffer; no other has a table of pins");
+        }
+        profile.ba_buffer.entries = entries;
     }
     if image.exists() {
         replace(options, &profile)?;

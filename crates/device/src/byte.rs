@@ -9,8 +9,9 @@ use crate::{BlockPort, Device, Result, Structure, TxId};
 /// The byte interface of an SSD: a window with an address space of its own. Addresses are bytes from its
 /// start.
 ///
-/// What lies behind the window is the device's: the pages of its block port ([`PageView`]), or memory of its
-/// own ([`MemoryArea`](crate::MemoryArea)).
+/// What lies behind the window is the device's: the pages of its block port ([`PageView`]), memory of its own
+/// ([`MemoryArea`](crate::MemoryArea)), or a buffer that pages are pinned onto
+/// ([`BaBuffer`](crate::BaBuffer)).
 ///
 /// Stores of one host thread are seen by its own loads at once. Ordering and durability are as the
 /// [`DurabilityContract`](crate::DurabilityContract) states and no better. Every method refuses a range

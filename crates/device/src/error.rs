@@ -1,6 +1,6 @@
 //! Why a device refused or failed a command.
 
-use crate::{Lpa, TxId};
+use crate::{Lpa, PinError, TxId};
 
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -45,6 +45,9 @@ pub enum Error {
     /// The transaction number was already committed and has not been trimmed from the transaction log.
     #[error("transaction {0:?} is already committed")]
     AlreadyCommitted(TxId),
+    /// The BA-buffer refused the command, or its LBA checker did.
+    #[error(transparent)]
+    Pin(#[from] PinError),
     /// The image behind the emulated device could not be read or written.
     #[error("image file: {0}")]
     Image(String),

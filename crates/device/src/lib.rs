@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod ba_buffer;
 mod block;
 mod byte;
 mod contract;
@@ -16,6 +17,7 @@ mod tag;
 mod writelog;
 
 pub use address::{LINE_BYTES, Lpa, PAGE_BYTES, lines_covering};
+pub use ba_buffer::{BaBuffer, BaPromise, Entry, EntryId, PinError};
 pub use block::{BlockPort, Completion};
 pub use byte::{BytePort, BytePortExt, PageView};
 pub use contract::{BlockDurability, ByteDurability, DurabilityContract};

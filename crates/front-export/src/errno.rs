@@ -12,6 +12,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
             Errno::ENOSPC
         }
         Error::Unsupported(_) => Errno::EOPNOTSUPP,
+        Error::Pin(_) => Errno::EBUSY,
         Error::Media(_) | Error::PowerLost | Error::AlreadyCommitted(_) | Error::Image(_) => {
             tracing::error!("{error}");
             Errno::EIO

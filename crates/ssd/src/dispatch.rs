@@ -1,15 +1,18 @@
 //! What each personality makes of a command. Ports ask here, once a command or once a page, and a personality
 //! knows nothing of the others.
 
-use amphi_device::{Error, PAGE_BYTES, Result, Structure};
+use std::ops::Range;
 
+use amphi_device::{Entry, Error, Lpa, PAGE_BYTES, Result, Structure};
+
+use crate::ba_buffer::BaBuffer;
 use crate::core::Core;
 use crate::format::{Mapping, PAGE};
 use crate::log::Log;
 use crate::memory;
 use crate::personality::Personality;
 use crate::power::Loss;
-use crate::stats::{Cause, Stats};
+use crate::stats::{Cause, Counter, Stats};
 use crate::store::Store;
 
 impl Core {
@@ -18,6 +21,7 @@ impl Core {
         match &self.personality {
             Personality::Log(_) | Personality::PageCache(_) => self.layout.capacity_pages * PAGE,
             Personality::Memory(memory) => memory.bytes(),
+            Personality::BaBuffer(buffer) => buffer.memory.bytes(),
         }
     }
 
@@ -34,6 +38,40 @@ impl Core {
             Personality::Memory(_) => {
                 Err(Error::Unsupported("transactions: its memory is an area of its own, not a write log"))
             }
+            Personality::BaBuffer(_) => {
+                Err(Error::Unsupported("transactions: its memory is a BA-buffer, not a write log"))
+            }
+        }
+    }
+
+    /// The BA-buffer, onto which alone pages are pinned.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the firmware is another one.
+    pub(crate) fn pins(&self) -> Result<&BaBuffer> {
+        match &self.personality {
+            Personality::BaBuffer(buffer) => Ok(buffer),
+            Personality::Log(_) | Personality::PageCache(_) | Personality::Memory(_) => {
+                Err(Error::Unsupported("pins: its memory is no BA-buffer"))
+            }
+        }
+    }
+
+    /// Lets a block command at these pages pass the LBA checker. None of them is pinned while the answer
+    /// lives.
+    ///
+    /// # Errors
+    /// One of the pages is pinned.
+    pub(crate) fn pass_checker(&self, at: Lpa, pages: u64) -> Result<Option<impl Sized>> {
+        match &self.personality {
+            Personality::BaBuffer(buffer) => match buffer.pass(at, pages) {
+                Ok(pass) => Ok(Some(pass)),
+                Err(refusal) => {
+                    self.count().add(Counter::BlockCommandsGated, 1);
+                    Err(refusal)
+                }
+            },
+            Personality::Log(_) | Personality::PageCache(_) | Personality::Memory(_) => Ok(None),
         }
     }
 
@@ -54,6 +92,10 @@ impl Core {
                 memory.load(at, into);
                 Ok(start)
             }
+            Personality::BaBuffer(buffer) => {
+                buffer.memory.load(at, into);
+                Ok(start)
+            }
         }
     }
 
@@ -67,6 +109,7 @@ impl Core {
             Personality::Log(log) => log.append(store),
             Personality::PageCache(cache) => cache.store_cached(store),
             Personality::Memory(memory) => memory::store(self, memory, store).map(|()| 0),
+            Personality::BaBuffer(buffer) => memory::store(self, &buffer.memory, store).map(|()| 0),
         }
     }
 
@@ -77,12 +120,17 @@ impl Core {
             Personality::Log(log) => log.append_at_power_loss(store),
             Personality::PageCache(cache) => cache.store_cached_at_loss(store),
             Personality::Memory(memory) => memory::store_at_loss(memory, store),
+            // What comes after the dump is lost with the memory.
+            Personality::BaBuffer(buffer) => {
+                !buffer.has_dump() && memory::store_at_loss(&buffer.memory, store)
+            }
         }
     }
 
-    /// Whether taking in a store is work for a firmware processor: a memory area is filled past all of them.
+    /// Whether taking in a store is work for a firmware processor: a memory area and a BA-buffer are filled
+    /// past all of them.
     pub(crate) const fn has_entries(&self) -> bool {
-        !matches!(self.personality, Personality::Memory(_))
+        !matches!(self.personality, Personality::Memory(_) | Personality::BaBuffer(_))
     }
 
     /// Lets parts of a page of a block write in flight, each its first byte in the page and its bytes, reach
@@ -94,7 +142,7 @@ impl Core {
             Personality::PageCache(cache) => {
                 parts.iter().all(|part| cache.store_cached_at_loss(&torn(lpa, *part)))
             }
-            Personality::Memory(_) => memory::write_torn_page(self, lpa, parts),
+            Personality::Memory(_) | Personality::BaBuffer(_) => memory::write_torn_page(self, lpa, parts),
         }
     }
 
@@ -106,7 +154,7 @@ impl Core {
         match &self.personality {
             Personality::Log(log) => log.read_merged(lpa, into),
             Personality::PageCache(cache) => cache.load_cached(lpa, 0, into, true).map(|_| ()),
-            Personality::Memory(_) => memory::read_page(self, lpa, into),
+            Personality::Memory(_) | Personality::BaBuffer(_) => memory::read_page(self, lpa, into),
         }
     }
 
@@ -118,15 +166,15 @@ impl Core {
         match &self.personality {
             Personality::PageCache(cache) => cache.peek_cached(lpa, into),
             Personality::Log(log) => log.read_merged(lpa, into),
-            Personality::Memory(_) => memory::read_page(self, lpa, into),
+            Personality::Memory(_) | Personality::BaBuffer(_) => memory::read_page(self, lpa, into),
         }
     }
 
     /// Books the flash's time of a block read that is fetched at `start`. Answers when all pages are there.
-    pub(crate) fn book_pages(&self, start: u64, pages: std::ops::Range<u64>) -> u64 {
+    pub(crate) fn book_pages(&self, start: u64, pages: Range<u64>) -> u64 {
         let cached_at = |lpa| match &self.personality {
             Personality::PageCache(cache) => cache.cached_at(lpa),
-            Personality::Log(_) | Personality::Memory(_) => None,
+            Personality::Log(_) | Personality::Memory(_) | Personality::BaBuffer(_) => None,
         };
         let (mut from_flash, mut ready) = (0, start);
         for lpa in pages {
@@ -153,13 +201,18 @@ impl Core {
         if let Personality::PageCache(cache) = &self.personality {
             return Ok(arrived.max(cache.make_room(pages)?));
         }
+        Ok(self.book_programs(arrived, pages, turn))
+    }
+
+    /// Books programs of `pages` pages that arrive at the write buffer. Answers when it has admitted them.
+    pub(crate) fn book_programs(&self, arrived: u64, pages: u64, turn: usize) -> u64 {
         if self.timing.is_free() {
-            return Ok(0);
+            return 0;
         }
-        Ok((0..pages as usize).fold(arrived, |admitted, page| {
+        (0..pages as usize).fold(arrived, |admitted, page| {
             let die = self.blocks.die_of_turn(turn.wrapping_add(page));
             admitted.max(self.time_program(Cause::Host, arrived, die))
-        }))
+        })
     }
 
     /// Writes the first of a block write's pages, from `lpa` on, and as many more as go together. Answers how
@@ -191,10 +244,10 @@ impl Core {
     ///
     /// # Errors
     /// Power was lost.
-    pub(crate) fn forget_pages(&self, mut pages: std::ops::Range<u64>) -> Result<()> {
+    pub(crate) fn forget_pages(&self, mut pages: Range<u64>) -> Result<()> {
         match &self.personality {
             Personality::PageCache(cache) => pages.try_for_each(|lpa| cache.drop_cached(lpa)),
-            Personality::Log(_) | Personality::Memory(_) => Ok(()),
+            Personality::Log(_) | Personality::Memory(_) | Personality::BaBuffer(_) => Ok(()),
         }
     }
 
@@ -203,7 +256,7 @@ impl Core {
         match &self.personality {
             Personality::Log(log) => log.bell.close(),
             Personality::PageCache(cache) => cache.bell.close(),
-            Personality::Memory(_) => {}
+            Personality::Memory(_) | Personality::BaBuffer(_) => {}
         }
     }
 
@@ -211,14 +264,30 @@ impl Core {
     pub(crate) fn hold_cleaning(&self) -> Option<impl Sized> {
         match &self.personality {
             Personality::Log(log) => Some(log.cleaning.0.lock()),
-            Personality::PageCache(_) | Personality::Memory(_) => None,
+            Personality::PageCache(_) | Personality::Memory(_) | Personality::BaBuffer(_) => None,
+        }
+    }
+
+    /// Power is lost, and what was on its way has been decided: saves volatile memory.
+    pub(crate) fn dump_memory(&self) {
+        match &self.personality {
+            Personality::BaBuffer(buffer) => buffer.dump(),
+            Personality::Log(_) | Personality::PageCache(_) | Personality::Memory(_) => {}
+        }
+    }
+
+    /// Spends the time that restoring volatile memory took at power-up.
+    pub(crate) fn wait_for_restore(&self) {
+        match &self.personality {
+            Personality::BaBuffer(buffer) => buffer.wait_for_restore(),
+            Personality::Log(_) | Personality::PageCache(_) | Personality::Memory(_) => {}
         }
     }
 
     /// Finds again what protected memory holds, at power-up.
     ///
     /// # Errors
-    /// It holds what no device writes.
+    /// It holds what no device writes; power was lost again.
     pub(crate) fn load_protected(&self) -> Result<()> {
         match &self.personality {
             Personality::Log(log) => log.rebuild_index(),
@@ -227,6 +296,7 @@ impl Core {
                 memory::power_up(memory);
                 Ok(())
             }
+            Personality::BaBuffer(buffer) => buffer.restore(),
         }
     }
 
@@ -236,7 +306,13 @@ impl Core {
             Personality::Log(log) => log.in_image(),
             Personality::PageCache(cache) => cache.in_image(),
             Personality::Memory(memory) => memory.in_image(),
+            Personality::BaBuffer(buffer) => buffer.in_image(),
         }
+    }
+
+    /// The entries of a BA-buffer's table.
+    pub(crate) fn pinned(&self) -> Vec<Entry> {
+        self.pins().map_or_else(|_| Vec::new(), BaBuffer::entries)
     }
 
     /// What of a window on protected memory is in use: first byte and length.
@@ -244,6 +320,7 @@ impl Core {
         match &self.personality {
             Personality::Log(_) | Personality::PageCache(_) => Vec::new(),
             Personality::Memory(memory) => memory.used().collect(),
+            Personality::BaBuffer(buffer) => buffer.memory.used().collect(),
         }
     }
 
@@ -258,10 +335,15 @@ impl Core {
             Personality::Log(log) => log.report(stats),
             Personality::PageCache(cache) => stats.cache_dirty = cache.dirty(),
             Personality::Memory(memory) => stats.memory_used = memory.used_bytes(),
+            Personality::BaBuffer(buffer) => {
+                stats.memory_used = buffer.memory.used_bytes();
+                stats.pinned_entries = buffer.entries().len() as u64;
+            }
         }
         stats.log_capacity = self.layout.region_bytes;
         stats.cache_capacity = self.layout.cache_frames;
         stats.memory_capacity = self.layout.memory_bytes;
+        stats.pin_capacity = self.layout.pin_entries;
     }
 }
 

@@ -62,6 +62,19 @@ pub enum ImageError {
         /// Why not.
         reason: &'static str,
     },
+    /// The capacitors do not give the energy to dump the BA-buffer.
+    #[error(
+        "dumping a BA-buffer of {bytes} bytes takes {needed_uj} uJ, and the capacitors give {budget_uj} uJ; \
+         make it smaller, or give the profile more ba_buffer.capacitance_uf"
+    )]
+    Energy {
+        /// The buffer's size.
+        bytes: u64,
+        /// What the dump takes.
+        needed_uj: u64,
+        /// What there is.
+        budget_uj: u64,
+    },
     /// The profile is not valid.
     #[error(transparent)]
     Profile(#[from] ProfileError),

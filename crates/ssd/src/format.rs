@@ -6,6 +6,7 @@
 
 use std::mem::{offset_of, size_of};
 
+use amphi_device::{Entry, EntryId, Lpa};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -176,6 +177,57 @@ impl CacheRecord {
     }
 }
 
+/// A place of the table of pins. The last word is written last, and alone when the entry goes.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(crate) struct PinRecord {
+    /// The host's name for the entry.
+    pub(crate) id: U64,
+    /// First byte of the window.
+    pub(crate) offset: U64,
+    /// First logical page.
+    pub(crate) at: U64,
+    /// Pages; 0 if the place is free.
+    pub(crate) pages: U64,
+}
+const _: () = assert!(size_of::<PinRecord>() == 32);
+
+impl PinRecord {
+    /// Its size.
+    pub(crate) const BYTES: u64 = size_of::<Self>() as u64;
+    /// Offset of `id`.
+    pub(crate) const ID: u64 = offset_of!(Self, id) as u64;
+    /// Offset of `offset`.
+    pub(crate) const OFFSET: u64 = offset_of!(Self, offset) as u64;
+    /// Offset of `at`.
+    pub(crate) const AT: u64 = offset_of!(Self, at) as u64;
+    /// Offset of `pages`.
+    pub(crate) const PAGES: u64 = offset_of!(Self, pages) as u64;
+
+    /// The entry that it is, if it lies inside the window and the device.
+    pub(crate) fn entry(&self, layout: &Layout) -> Option<Entry> {
+        let (offset, at, pages) = (self.offset.get(), self.at.get(), self.pages.get());
+        let inside = pages > 0
+            && pages <= layout.memory_bytes / PAGE
+            && offset.is_multiple_of(PAGE)
+            && offset <= layout.memory_bytes - pages * PAGE
+            && at.checked_add(pages).is_some_and(|end| end <= layout.capacity_pages);
+        let id = u32::try_from(self.id.get()).ok()?;
+        inside.then_some(Entry { id: EntryId(id), offset, at: Lpa(at), pages })
+    }
+}
+
+/// Says, in the first word of the dump's head, that the dump is whole. The low half is then the CRC-32C of the
+/// dumped table and of the used chunks.
+pub(crate) const DUMP_WHOLE: u64 = 1 << 32;
+/// Where in the dump's head the table is.
+pub(crate) const DUMP_TABLE: u64 = LINE;
+
+/// Bytes of the dump's head: its word, and the table.
+pub(crate) const fn dump_head_bytes(entries: u64) -> u64 {
+    if entries == 0 { 0 } else { DUMP_TABLE + entries * PinRecord::BYTES }
+}
+
 /// Bytes of a chunk of the memory area, for which the image has room or has not: one bit of its map.
 pub(crate) const MEMORY_CHUNK: u64 = 256 << 10;
 
@@ -200,11 +252,17 @@ pub(crate) struct Layout {
     pub(crate) cache_frames: u64,
     pub(crate) cache_records: u64,
     pub(crate) cache: u64,
-    /// Bytes of the memory area; none with another firmware.
+    /// Bytes of the memory area or the BA-buffer; none with another firmware.
     pub(crate) memory_bytes: u64,
     /// One bit a chunk of the memory area: whether it was ever stored to.
     pub(crate) memory_map: u64,
     pub(crate) memory: u64,
+    /// Places of the table of pins; none without a BA-buffer.
+    pub(crate) pin_entries: u64,
+    pub(crate) pins: u64,
+    /// Reserved flash for the dump: its head, and as much as the buffer has.
+    pub(crate) dump_head: u64,
+    pub(crate) dump: u64,
     pub(crate) block_headers: u64,
     pub(crate) oob: u64,
     pub(crate) flash: u64,
@@ -225,7 +283,8 @@ impl Layout {
         let txlog_entries = profile.log.txlog_bytes / 4;
         let pages = blocks * profile.flash.pages_per_block;
         let cache_frames = profile.firmware.cache_frames();
-        let memory_bytes = profile.firmware.window_bytes();
+        let memory_bytes = profile.window_bytes();
+        let pin_entries = profile.pin_entries();
         let mut next = PROFILE_AT + PROFILE_MAX;
         let next = &mut next;
         let mut layout = Self {
@@ -246,6 +305,10 @@ impl Layout {
             memory_bytes,
             memory_map: place(next, memory_bytes.div_ceil(MEMORY_CHUNK * 64) * 8),
             memory: place(next, memory_bytes),
+            pin_entries,
+            pins: place(next, pin_entries * PinRecord::BYTES),
+            dump_head: place(next, dump_head_bytes(pin_entries)),
+            dump: place(next, if pin_entries == 0 { 0 } else { memory_bytes }),
             block_headers: place(next, blocks * BLOCK_HEADER_BYTES),
             oob: place(next, pages * OOB_BYTES),
             flash: place(next, pages * PAGE),
@@ -319,6 +382,11 @@ impl Layout {
     /// Address of the word of the memory area's map that has a chunk's bit.
     pub(crate) const fn memory_map_word(&self, chunk: u64) -> u64 {
         self.memory_map + chunk / 64 * 8
+    }
+
+    /// Address of a place of the table of pins.
+    pub(crate) const fn pin_record(&self, number: u64) -> u64 {
+        self.pins + number * PinRecord::BYTES
     }
 
     /// Address of a flash page's data.

@@ -48,7 +48,7 @@ pub struct Info {
     pub profile: String,
     /// That profile's one-line description.
     pub description: String,
-    /// What the firmware does with the device's memory: `log`, `page-cache` or `memory`.
+    /// What the firmware does with the device's memory: `log`, `page-cache`, `memory` or `ba-buffer`.
     pub firmware: Firmware,
     /// Bytes the host may address.
     pub capacity_bytes: u64,
@@ -60,8 +60,10 @@ pub struct Info {
     pub log_region_bytes: u64,
     /// Bytes of the page cache; 0 with another firmware.
     pub cache_bytes: u64,
-    /// Bytes of the memory area; 0 with another firmware.
+    /// Bytes of the memory area or the BA-buffer; 0 with another firmware.
     pub memory_bytes: u64,
+    /// Entries that a BA-buffer's table has room for; 0 with another firmware.
+    pub pin_entries: u64,
     /// Bytes of the transaction log.
     pub txlog_bytes: u64,
     /// Flash channels and dies per channel.

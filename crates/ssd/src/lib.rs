@@ -24,6 +24,7 @@
 #[cfg(not(target_endian = "little"))]
 compile_error!("the image is mapped as little-endian words");
 
+mod ba_buffer;
 mod calibrate;
 mod core;
 mod dice;
@@ -61,8 +62,9 @@ pub use flash::{Fate, GcPolicy, MediaProfile};
 pub use info::{Info, Shutdown};
 pub use ports::Ticket;
 pub use profile::{
-    BlockDurabilityName, ByteDurabilityName, CompletionKind, Firmware, FirmwareProfile, FlashProfile,
-    LinkKind, LinkProfile, LogProfile, PersistenceProfile, Profile, ProfileError, Published, QueueProfile,
+    BaBufferProfile, BlockDurabilityName, ByteDurabilityName, CompletionKind, Firmware, FirmwareProfile,
+    FlashProfile, LinkKind, LinkProfile, LogProfile, PersistenceProfile, Profile, ProfileError, Published,
+    QueueProfile,
 };
 pub use ssd::{OpenOptions, Ssd};
 pub use stats::{

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ba_buffer::BaBuffer;
 use crate::log::Log;
 use crate::page_cache::PageCache;
 use crate::protected::Protected;
@@ -14,5 +15,7 @@ pub(crate) enum Personality {
     /// A cache of whole pages.
     PageCache(Arc<PageCache>),
     /// A memory area beside the pages.
-    Memory(Protected),
+    Memory(Box<Protected>),
+    /// A buffer that pages are pinned onto.
+    BaBuffer(Box<BaBuffer>),
 }

@@ -41,6 +41,32 @@ pub enum Bug {
     CachedPageForgotten,
     /// A line of the memory area is not kept.
     MemoryForgotten,
+    /// A pin does not load its last page.
+    LastPageNotLoaded,
+    /// A pin returns without its entry in the table on the device.
+    PinNotRecorded,
+    /// A flush of an entry leaves out its last page.
+    LastPageNotFlushed,
+    /// A flush of an entry takes it out of the table before its pages are written.
+    EntryGoneBeforeFlush,
+    /// A sync of an entry does not read to verify.
+    SyncWithoutVerify,
+    /// An entry is told one page short.
+    EntryInfoShort,
+    /// A DMA read of an entry answers what flash holds.
+    DmaFromFlash,
+    /// The LBA checker does not see the last page of an entry.
+    LastPageNotGated,
+    /// A dump ends before the last page of the buffer.
+    DumpCutShort,
+    /// A dump leaves out the table.
+    TableNotDumped,
+    /// A restored buffer has no table.
+    TableNotRestored,
+    /// A dump is not whole any more when restoring it has only begun.
+    DumpClearedEarly,
+    /// A dump that was restored is restored again after the next loss.
+    DumpKept,
     /// A block write in flight is torn within the declared unit.
     TornSector,
     /// A completed write is volatile although the contract says that completion is durability.
@@ -55,6 +81,10 @@ pub enum Bug {
     FlashReadAtStore,
     /// A byte read that the log answers reads its flash page too (BY-4).
     FlashReadAtLogHit,
+    /// The table of pins has eight entries, whatever the profile says (TB-2).
+    PinTableOfEight,
+    /// The path between flash and the BA-buffer takes no time (TB-11).
+    InternalPathFree,
     /// The store that fills a region cleans it (BY-6).
     CleaningInForeground,
 }

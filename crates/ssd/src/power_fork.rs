@@ -148,7 +148,8 @@ impl Ssd {
     }
 
     /// A number that two devices of one lineage share, as good as certainly, exactly if every page reads the
-    /// same on both, but for pages in `except`, and so does all of the memory area, where there is one.
+    /// same on both, but for pages in `except`, and so does all of the memory area or BA-buffer, where there is
+    /// one; and if the same pages are pinned.
     ///
     /// # Errors
     /// A page cannot be read.
@@ -176,7 +177,7 @@ impl Ssd {
                     core.read_flash(lpa, 0, &mut [])?;
                     core.image.told(core.layout.flash_page(at), || {
                         core.read_flash(lpa, 0, &mut page)?;
-                        Ok(tell(&page))
+                        Ok::<_, amphi_device::Error>(tell(&page))
                     })?
                 } else {
                     0
@@ -185,6 +186,11 @@ impl Ssd {
                     hash.write_u64(lpa);
                     hash.write_u64(tells);
                 }
+            }
+        }
+        for entry in core.pinned() {
+            for word in [u64::from(entry.id.0), entry.offset, entry.at.0, entry.pages] {
+                hash.write_u64(word);
             }
         }
         for (at, len) in core.window_in_use() {

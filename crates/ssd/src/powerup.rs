@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
+use crate::ba_buffer::BaBuffer;
 use crate::core::Core;
 use crate::flash::{Blocks, Checkpoints, TrimLog, rebuild};
 use crate::format::{
@@ -51,6 +52,13 @@ impl Plan {
         if pages > MAX_CAPACITY_PAGES {
             return Err(refuse("at most 16 TiB less one page fit the format"));
         }
+        if profile.firmware.kind == Firmware::BaBuffer {
+            let (needed_uj, budget_uj) = (profile.dump_uj(), profile.ba_buffer.budget_uj());
+            if needed_uj > budget_uj {
+                let bytes = profile.ba_buffer.bytes;
+                return Err(ImageError::Energy { bytes, needed_uj, budget_uj });
+            }
+        }
         let text = profile.to_toml()?;
         if text.len() as u64 > PROFILE_MAX {
             return Err(refuse("the profile's text is longer than 48 KiB"));
@@ -78,6 +86,10 @@ impl Plan {
         image.allocate(layout.trims, layout.cache - layout.trims).map_err(no_room)?;
         if layout.memory_bytes > 0 {
             image.allocate(layout.memory_map, layout.memory - layout.memory_map).map_err(no_room)?;
+        }
+        if layout.pin_entries > 0 {
+            // A dump has no time to ask for room.
+            image.allocate(layout.pins, layout.block_headers - layout.pins).map_err(no_room)?;
         }
         image.allocate(layout.block_headers, layout.oob - layout.block_headers).map_err(no_room)?;
         for &block in &self.bad {
@@ -277,6 +289,7 @@ pub(crate) fn info(image: &Image, layout: &Layout, profile: &Profile, last_shutd
         log_region_bytes: layout.region_bytes,
         cache_bytes: layout.cache_frames * PAGE,
         memory_bytes: layout.memory_bytes,
+        pin_entries: layout.pin_entries,
         txlog_bytes: profile.log.txlog_bytes,
         channels: profile.flash.channels,
         ways: profile.flash.ways,
@@ -309,6 +322,7 @@ pub(crate) fn inspect(path: &Path) -> Result<(Info, Stats), ImageError> {
     stats.log_capacity = parts.layout.region_bytes;
     stats.cache_capacity = parts.layout.cache_frames;
     stats.memory_capacity = parts.layout.memory_bytes;
+    stats.pin_capacity = parts.layout.pin_entries;
     stats.memory_used = read_memory_map(&file, path, &parts.layout)?;
     let commits = |at| image.word(at).load(Ordering::Relaxed);
     stats.txlog_used = commits(control!(txlog_tail)).saturating_sub(commits(control!(txlog_head)));
@@ -349,7 +363,8 @@ fn read_memory_map(file: &std::fs::File, path: &Path, layout: &Layout) -> Result
     Ok((0..layout.memory_chunks()).filter(marked).map(|chunk| layout.memory_chunk(chunk).1).sum())
 }
 
-/// Powers a device up: rebuilds what was volatile.
+/// Powers a device up: rebuilds what was volatile. With `cut`, firmware steps and a seed, power goes again
+/// just before that step.
 ///
 /// # Errors
 /// The image holds what no device writes.
@@ -358,6 +373,7 @@ pub(crate) fn power_up(
     parts: &Parts,
     dilation: f64,
     free: bool,
+    cut: Option<(u64, u64)>,
 ) -> Result<Arc<Core>, ImageError> {
     let (layout, profile) = (parts.layout, parts.profile.clone());
     let partitions: Box<[Partition]> = (0..layout.partitions)
@@ -389,12 +405,17 @@ pub(crate) fn power_up(
     let personality = match media.profile.firmware.kind {
         Firmware::Log => Personality::Log(Log::new(&media)),
         Firmware::PageCache => Personality::PageCache(PageCache::new(&media)),
-        Firmware::Memory => Personality::Memory(Protected::new(&media.image, &layout)),
+        Firmware::Memory => Personality::Memory(Box::new(Protected::new(&media.image, &layout))),
+        Firmware::BaBuffer => Personality::BaBuffer(Box::new(BaBuffer::new(&media))),
     };
     let core = Arc::new(Core { media, personality, stages: Stages::new() });
-    let corrupt = |cause: amphi_device::Error| ImageError::Corrupt(cause.to_string());
-    core.load_protected().map_err(corrupt)?;
-    Ok(core)
+    if let Some((steps, seed)) = cut {
+        core.power.arm(None, Some(steps), seed);
+    }
+    match core.load_protected() {
+        Ok(()) | Err(amphi_device::Error::PowerLost) => Ok(core),
+        Err(cause) => Err(ImageError::Corrupt(cause.to_string())),
+    }
 }
 
 impl Media {

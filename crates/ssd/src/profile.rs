@@ -3,6 +3,7 @@
 //! A profile is copied into every image made with it, so that an image keeps behaving as the device it was
 //! made as. The built-in ones are the files of `profiles/`; each value there carries its source.
 
+mod ba_buffer;
 mod built_in;
 mod firmware;
 mod link;
@@ -13,6 +14,7 @@ use amphi_device::{BlockDurability, ByteDurability, DurabilityContract, PAGE_BYT
 use serde::{Deserialize, Serialize};
 
 use crate::flash::MediaProfile;
+pub use ba_buffer::BaBufferProfile;
 use built_in::BUILT_IN;
 pub use firmware::{Firmware, FirmwareProfile};
 pub use link::{CompletionKind, LinkKind, LinkProfile, QueueProfile};
@@ -84,6 +86,9 @@ pub struct Profile {
     /// What the firmware does with the device's memory, and the processors it runs on.
     #[serde(default)]
     pub firmware: FirmwareProfile,
+    /// The BA-buffer, where the firmware has one.
+    #[serde(default)]
+    pub ba_buffer: BaBufferProfile,
     /// Planes, garbage collection, failures.
     #[serde(default)]
     pub media: MediaProfile,
@@ -342,6 +347,7 @@ impl Profile {
         }
         let rules =
             rules.into_iter().chain(self.link.rules()).chain(self.queue.rules()).chain(firmware.rules());
+        let rules = rules.chain(self.ba_buffer.rules());
         for (key, value, fine, expected) in rules {
             if !fine {
                 return Err(ProfileError::Value { key, value, expected });
@@ -368,11 +374,29 @@ impl Profile {
         }
     }
 
+    /// Bytes of the memory area or the BA-buffer; none with another firmware.
+    pub(crate) const fn window_bytes(&self) -> u64 {
+        match self.firmware.kind {
+            Firmware::Log | Firmware::PageCache => 0,
+            Firmware::Memory => self.firmware.memory_bytes,
+            Firmware::BaBuffer => self.ba_buffer.bytes,
+        }
+    }
+
+    /// Entries of the table of pins; none without a BA-buffer.
+    pub(crate) const fn pin_entries(&self) -> u64 {
+        match self.firmware.kind {
+            Firmware::Log | Firmware::PageCache | Firmware::Memory => 0,
+            Firmware::BaBuffer => self.ba_buffer.entries,
+        }
+    }
+
     /// Whether no command takes any time.
     pub(crate) fn is_free(&self) -> bool {
         let flash = &self.flash;
         self.link.is_free()
             && self.firmware.is_free()
+            && self.ba_buffer.is_free()
             && self.queue.completion_ns() == 0
             && [flash.read_ns, flash.program_ns, flash.erase_ns, flash.transfer_ns]
                 .into_iter()

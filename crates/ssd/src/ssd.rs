@@ -71,6 +71,7 @@ impl Ssd {
         let (image, parts) = powerup::open(path)?;
         let ssd = Self::power_up(Arc::new(image), &parts, *options)?;
         ssd.core.wait_for_power_up();
+        ssd.core.wait_for_restore();
         Ok(ssd)
     }
 
@@ -83,6 +84,7 @@ impl Ssd {
         let (image, parts) = powerup::open_copy(path)?;
         let ssd = Self::power_up(Arc::new(image), &parts, *options)?;
         ssd.core.wait_for_power_up();
+        ssd.core.wait_for_restore();
         Ok(ssd)
     }
 
@@ -130,9 +132,18 @@ impl Ssd {
         parts: &powerup::Parts,
         options: OpenOptions,
     ) -> Result<Self, ImageError> {
+        Self::power_up_cut(image, parts, options, None)
+    }
+
+    fn power_up_cut(
+        image: Arc<Image>,
+        parts: &powerup::Parts,
+        options: OpenOptions,
+        cut: Option<(u64, u64)>,
+    ) -> Result<Self, ImageError> {
         let dilation = if options.dilation > 0.0 { options.dilation } else { 1.0 };
         let last_shutdown = powerup::shutdown(&image)?;
-        let core = powerup::power_up(image, parts, dilation, options.free)?;
+        let core = powerup::power_up(image, parts, dilation, options.free, cut)?;
         core.image.word(control!(power_ups)).fetch_add(1, Ordering::Relaxed);
         core.image.word(control!(shutdown)).store(Shutdown::InUse as u64, Ordering::Release);
         Ok(Self { core, options, last_shutdown })
@@ -218,6 +229,9 @@ impl Ssd {
             core.revert_unflushed(Dice::new(seed).next(), &mut tear);
         }
         core.settle(loss, Dice::new(seed).next());
+        if loss == Loss::PowerCut {
+            core.dump_memory();
+        }
         let (counter, shutdown) = match loss {
             Loss::HostCrash => (Counter::HostCrashes, Shutdown::HostCrash),
             Loss::PowerCut => (Counter::PowerCuts, Shutdown::PowerCut),
@@ -284,13 +298,37 @@ impl Ssd {
     /// # Errors
     /// The image is damaged.
     pub fn restart(self) -> Result<Self, ImageError> {
+        self.restart_cut(None)
+    }
+
+    /// As [`restart`](Self::restart), with the power gone again just before the n-th change (from 0) that the
+    /// power-up makes to what lasts; a power-up that makes fewer leaves the cut armed.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn restart_and_cut(self, steps: u64, seed: u64) -> Result<Self, ImageError> {
+        self.restart_cut(Some((steps, seed)))
+    }
+
+    fn restart_cut(self, cut: Option<(u64, u64)>) -> Result<Self, ImageError> {
         self.core.power.cut(Loss::HostCrash, 0);
         let image = Arc::clone(&self.core.image);
         let (options, parts) = (self.options, self.core.parts());
         drop(self);
-        let ssd = Self::power_up(image, &parts, options)?;
+        let ssd = Self::power_up_cut(image, &parts, options, cut)?;
         ssd.core.wait_for_power_up();
+        ssd.core.wait_for_restore();
         Ok(ssd)
+    }
+
+    /// Lets the process that emulates the device be killed after so many steps of the dump that the next power
+    /// loss makes: what the dump would do after them is not done.
+    ///
+    /// # Errors
+    /// The device's firmware makes no dump.
+    pub fn kill_in_dump(&self, steps: u64) -> amphi_device::Result<()> {
+        self.core.pins()?.die_in_dump(steps);
+        Ok(())
     }
 
     /// A copy of the device in memory, with what host threads have staged. No command may be in flight.

@@ -80,7 +80,7 @@ fn calibrating_twice_prints_the_same_bytes() {
     );
     assert!(line["source"].as_str().is_some_and(|source| source.contains("table 4")));
     let people = amphi_ok(&["ssd", "calibrate", "2b-ssd"]);
-    assert!(people.contains("dma-read-us@4096") && people.contains("is not in the emulator"), "{people}");
+    assert!(people.contains("dma-read-us@4096") && people.contains("internal-read-gb-s"), "{people}");
     fails_saying(&["ssd", "calibrate", "fastest"], 1, &["fastest", "mssd-pcie3"]);
 }
 

@@ -1,6 +1,8 @@
 //! The probes: how each kind of published figure is measured on the emulator.
 
-use amphi_device::{BlockPort, BytePort, Completion, Error, Lpa, PAGE_BYTES, Result, Structure};
+use amphi_device::{
+    BaBuffer, BlockPort, BytePort, Completion, EntryId, Error, Lpa, PAGE_BYTES, Result, Structure,
+};
 use amphi_rt::time::{now_ns, sleep_ns, sleep_until_ns};
 
 use crate::{Profile, Ssd};
@@ -28,7 +30,7 @@ impl Probe {
 /// A probe's name, the access size it takes where none is given, the sizes' granularity, and how it measures.
 type Row = (&'static str, usize, usize, fn(&Profile, usize) -> Result<f64>);
 
-const PROBES: [Row; 14] = [
+const PROBES: [Row; 16] = [
     ("line-read-us", 64, 64, load),
     ("line-write-us", 64, 64, persist),
     ("load-us", 64, 1, load),
@@ -51,6 +53,8 @@ const PROBES: [Row; 14] = [
     ("block-write-qd1-gb-s", 4 << 20, PAGE_BYTES, |profile, bytes| {
         Ok(gb_s(bytes, write_rate(profile, bytes, 1)?))
     }),
+    ("internal-read-gb-s", 4 << 20, PAGE_BYTES, |profile, bytes| Ok(internal_rates(profile, bytes)?.0)),
+    ("internal-write-gb-s", 4 << 20, PAGE_BYTES, |profile, bytes| Ok(internal_rates(profile, bytes)?.1)),
 ];
 
 fn gb_s(bytes: usize, rate: f64) -> f64 {
@@ -240,4 +244,31 @@ fn write_rate(profile: &Profile, bytes: usize, depth: usize) -> Result<f64> {
         std::mem::forget(ticket);
         Ok(done)
     })
+}
+
+/// What a pin loads and a flush of its entry writes in a second, in GB/s: pages that are in flash, and the
+/// time of the whole command, as figure 8 of 2B-SSD measures it.
+fn internal_rates(profile: &Profile, bytes: usize) -> Result<(f64, f64)> {
+    const ROUNDS: u64 = 4;
+    let ssd = device(profile);
+    let pages = (bytes / PAGE_BYTES) as u64;
+    let data = vec![1; bytes];
+    for round in 0..ROUNDS {
+        ssd.write(Lpa(round * pages), &data, TAG)?;
+    }
+    let (mut pinning, mut flushing) = (0, 0);
+    for round in 0..ROUNDS {
+        sleep_ns(SECOND);
+        let began = now_ns();
+        ssd.pin(EntryId(1), 0, Lpa(round * pages), bytes as u64)?;
+        let pinned = now_ns();
+        ssd.flush_entry(EntryId(1))?;
+        pinning += pinned - began;
+        flushing += now_ns() - pinned;
+    }
+    if pinning == 0 || flushing == 0 {
+        return Err(Error::Unsupported("being timed: its profile gives pins no time"));
+    }
+    let rate = |ns: u64| (ROUNDS * bytes as u64) as f64 / ns as f64;
+    Ok((rate(pinning), rate(flushing)))
 }

@@ -17,6 +17,17 @@ enum Work<'a> {
     Write { bufs: &'a [&'a [u8]], turn: usize },
 }
 
+impl Work<'_> {
+    /// How many pages it is about.
+    fn pages(&self) -> u64 {
+        let bytes = match self {
+            Work::Read(into) => into.len(),
+            Work::Write { bufs, .. } => bufs.iter().map(|buf| buf.len()).sum(),
+        };
+        (bytes / PAGE_BYTES) as u64
+    }
+}
+
 /// A block command in flight. It takes effect in [`wait`](Completion::wait), or when it is dropped.
 #[derive(Debug)]
 pub struct Ticket<'a> {
@@ -45,6 +56,7 @@ impl Ticket<'_> {
 
     fn take_effect(&self, work: Work<'_>) -> Result<()> {
         let core = self.core;
+        let _pass = core.pass_checker(self.at, work.pages())?;
         match work {
             Work::Read(into) => {
                 core.power.check()?;
@@ -157,6 +169,7 @@ impl BlockPort for Ssd {
         let core = self.core();
         core.power.command()?;
         core.check_pages("block read", at, into.len())?;
+        core.pass_checker(at, (into.len() / PAGE_BYTES) as u64)?;
         let began = core.timing.now();
         let slot = core.timing.enter_queue();
         let read_at = core.book_read(core.timing.fetch_command(), at, (into.len() / PAGE_BYTES) as u64);
@@ -175,6 +188,7 @@ impl BlockPort for Ssd {
             bytes = bytes.saturating_add(buf.len());
         }
         core.check_pages("block write", at, bytes)?;
+        core.pass_checker(at, (bytes / PAGE_BYTES) as u64)?;
         let turn = core.blocks.take_turns(bytes / PAGE_BYTES);
         let began = core.timing.now();
         let slot = core.timing.enter_queue();
@@ -205,6 +219,7 @@ impl BlockPort for Ssd {
         core.check_page_count("trim", at, pages)?;
         core.measured(Command::Trim, || {
             core.timing.wait(core.timing.command());
+            let _pass = core.pass_checker(at, pages)?;
             core.trim_pages(at, pages)
         })?;
         core.count().add(Counter::PagesTrimmed, pages);

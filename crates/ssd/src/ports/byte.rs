@@ -108,6 +108,9 @@ impl PageView for Ssd {
             Personality::Memory(_) => {
                 Err(Error::Unsupported("reaching its pages by bytes: its window is a memory area of its own"))
             }
+            Personality::BaBuffer(_) => Err(Error::Unsupported(
+                "reaching all pages by bytes: its window is a BA-buffer, which shows those pinned",
+            )),
         }
     }
 }
@@ -119,6 +122,9 @@ impl MemoryArea for Ssd {
             Personality::Log(_) | Personality::PageCache(_) => {
                 Err(Error::Unsupported("a memory area: its window shows the pages of its block side"))
             }
+            Personality::BaBuffer(_) => Err(Error::Unsupported(
+                "a memory area: its window is a BA-buffer, which pins load pages into",
+            )),
             Personality::Memory(_) => Ok(MemoryPromise {
                 bytes: core.window_bytes(),
                 store_atomic_bytes: core.contract.store_atomic_bytes,

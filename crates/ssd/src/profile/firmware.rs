@@ -46,16 +46,8 @@ impl FirmwareProfile {
     /// Frames of the page cache; none with another firmware.
     pub(crate) fn cache_frames(&self) -> u64 {
         match self.kind {
-            Firmware::Log | Firmware::Memory => 0,
+            Firmware::Log | Firmware::Memory | Firmware::BaBuffer => 0,
             Firmware::PageCache => self.memory_bytes / PAGE_BYTES as u64,
-        }
-    }
-
-    /// Bytes of the memory area; none with another firmware.
-    pub(crate) fn window_bytes(&self) -> u64 {
-        match self.kind {
-            Firmware::Log | Firmware::PageCache => 0,
-            Firmware::Memory => self.memory_bytes,
         }
     }
 
@@ -98,4 +90,6 @@ pub enum Firmware {
     PageCache,
     /// A memory area that the host reaches by bytes alone, beside a block side without a cache (RomeFS §3.2).
     Memory,
+    /// A window that pages of the block side are pinned onto (2B-SSD §III).
+    BaBuffer,
 }

@@ -70,6 +70,12 @@ pub(crate) enum Counter {
     UncorrectableReads,
     ProgramFailures,
     EraseFailures,
+    Pins,
+    EntryFlushes,
+    EntrySyncs,
+    BlockCommandsGated,
+    Dumps,
+    Restores,
 }
 
 const TRAFFIC_WORDS: u64 = 4 * 8 * 2;
@@ -80,7 +86,7 @@ const FLASH_WORDS: u64 = 5 * 2;
 const COPIES: u64 = 4;
 /// Words from one copy to the next.
 const COPY_WORDS: u64 = format::COUNTERS as u64 / COPIES;
-const _: () = assert!(TRAFFIC_WORDS + FLASH_WORDS + Counter::EraseFailures as u64 <= COPY_WORDS);
+const _: () = assert!(TRAFFIC_WORDS + FLASH_WORDS + (Counter::Restores as u64) < COPY_WORDS);
 
 /// The counters of an image.
 #[derive(Clone, Copy, Debug)]
@@ -178,6 +184,12 @@ impl<'a> Counters<'a> {
             uncorrectable_reads: self.get(Counter::UncorrectableReads),
             program_failures: self.get(Counter::ProgramFailures),
             erase_failures: self.get(Counter::EraseFailures),
+            pins: self.get(Counter::Pins),
+            entry_flushes: self.get(Counter::EntryFlushes),
+            entry_syncs: self.get(Counter::EntrySyncs),
+            block_commands_gated: self.get(Counter::BlockCommandsGated),
+            dumps: self.get(Counter::Dumps),
+            restores: self.get(Counter::Restores),
             ..Stats::default()
         };
         // Saturating: a damaged image may hold any counts.

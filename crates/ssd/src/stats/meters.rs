@@ -26,10 +26,12 @@ pub(crate) enum Command {
     Commit,
     Recover,
     CleanLog,
+    Pin,
+    FlushEntry,
 }
 
 impl Command {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::Load,
         Self::DmaRead,
         Self::BlockRead,
@@ -41,6 +43,8 @@ impl Command {
         Self::Commit,
         Self::Recover,
         Self::CleanLog,
+        Self::Pin,
+        Self::FlushEntry,
     ];
 
     /// Path and command, as JSON names them.
@@ -57,6 +61,8 @@ impl Command {
             Self::Commit => ("vendor", "commit"),
             Self::Recover => ("vendor", "recover"),
             Self::CleanLog => ("vendor", "clean-log"),
+            Self::Pin => ("vendor", "pin"),
+            Self::FlushEntry => ("vendor", "flush-entry"),
         }
     }
 }

@@ -111,10 +111,26 @@ pub struct Stats {
     pub cache_dirty: u64,
     /// Pages that the page cache has room for; 0 with another firmware.
     pub cache_capacity: u64,
-    /// Bytes of the memory area that were ever stored to, in chunks of 256 KiB.
+    /// Bytes of the memory area or the BA-buffer that were ever stored to, in chunks of 256 KiB.
     pub memory_used: u64,
-    /// Bytes of the memory area; 0 with another firmware.
+    /// Bytes of the memory area or the BA-buffer; 0 with another firmware.
     pub memory_capacity: u64,
+    /// BA_PIN commands that pinned their pages.
+    pub pins: u64,
+    /// BA_FLUSH commands that wrote their entry.
+    pub entry_flushes: u64,
+    /// BA_SYNC commands.
+    pub entry_syncs: u64,
+    /// Block commands that the LBA checker refused, because a page of theirs was pinned.
+    pub block_commands_gated: u64,
+    /// Times that the BA-buffer was dumped at a loss of power.
+    pub dumps: u64,
+    /// Times that it was restored from a dump.
+    pub restores: u64,
+    /// Entries of the BA-buffer's table in use; 0 when the device is not powered up.
+    pub pinned_entries: u64,
+    /// Entries that the table has room for; 0 with another firmware.
+    pub pin_capacity: u64,
     /// Nanoseconds since the device was powered up; 0 when it is not. What follows counts from then.
     pub uptime_ns: u64,
     /// Block commands in flight.

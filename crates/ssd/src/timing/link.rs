@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Timeline, Timing, scaled};
+use crate::planted::{self, Bug};
 use crate::profile::{LinkKind, LinkProfile, Profile};
 
 /// Times of the link and its queues, dilation included.
@@ -27,10 +28,16 @@ pub(crate) struct Link {
     stream_lines: u64,
     stream_gap_ps: u64,
     dma_read_ns: u64,
+    /// ns per byte of the path between flash and a BA-buffer, times 2^20.
+    buffer_in: u64,
+    buffer_out: u64,
     to_host: Direction,
     to_device: Direction,
     engine_to_host: Timeline,
     engine_to_device: Timeline,
+    /// The path from flash to a BA-buffer, and back.
+    to_buffer: Timeline,
+    from_buffer: Timeline,
     /// Per pair of queues, when each of the last `depth` commands is done.
     queues: Box<[Queue]>,
 }
@@ -104,10 +111,14 @@ impl Link {
             stream_lines: link.stream_bytes / 64,
             stream_gap_ps: scale(link.stream_store_gap_ps),
             dma_read_ns: scale(link.dma_read_ns),
+            buffer_in: per_byte(profile.ba_buffer.internal_read_mb_s as f64),
+            buffer_out: per_byte(profile.ba_buffer.internal_write_mb_s as f64),
             to_host: Direction::default(),
             to_device: Direction::default(),
             engine_to_host: Timeline::default(),
             engine_to_device: Timeline::default(),
+            to_buffer: Timeline::default(),
+            from_buffer: Timeline::default(),
             queues: if free { Box::default() } else { (0..profile.queue.pairs).map(|_| queue()).collect() },
         }
     }
@@ -168,6 +179,28 @@ impl Timing {
         let link = &self.link;
         let engine = link.engine_to_device.book(from, (bytes * link.engine_in) >> 20);
         link.to_device.bulk(from, link.wire_ns(bytes, DMA_PIECE)).max(engine) + link.command_ns
+    }
+
+    /// The internal path carries bytes from flash to the BA-buffer.
+    pub(crate) fn flash_to_buffer(&self, from: u64, bytes: u64) -> u64 {
+        self.over_internal_path(&self.link.to_buffer, from, bytes * self.link.buffer_in)
+    }
+
+    /// The internal path carries bytes from the BA-buffer to flash.
+    pub(crate) fn buffer_to_flash(&self, from: u64, bytes: u64) -> u64 {
+        self.over_internal_path(&self.link.from_buffer, from, bytes * self.link.buffer_out)
+    }
+
+    fn over_internal_path(&self, direction: &Timeline, from: u64, scaled_ns: u64) -> u64 {
+        match self.free || planted::has(Bug::InternalPathFree) {
+            true => from,
+            false => direction.book(from, scaled_ns >> 20),
+        }
+    }
+
+    /// A command's fixed part, behind what it had to wait for.
+    pub(crate) fn fixed_part(&self, from: u64) -> u64 {
+        if self.free { 0 } else { from + self.link.command_ns }
     }
 
     /// A command without data; answers when the host knows that it is done.
