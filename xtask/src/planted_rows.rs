@@ -192,6 +192,15 @@ pub const FAULTS: &[Fault] = &[
         "a_power_loss_dumps_buffer_and_table_and_power_up_restores_them",
     ),
     fault("TB-11", "InternalPathFree", "ssd", "calibration", "built_in_profiles_meet_what_was_published"),
+    fault("AU-4", "BarrierMissing", "lsm", "store_cuts", "a_cut_at_any_command_loses_nothing_acknowledged"),
+    fault(
+        "AU-6",
+        "BackingForgotten",
+        "lsm",
+        "store_cuts",
+        "a_cut_at_any_command_with_a_small_log_loses_nothing_acknowledged",
+    ),
+    fault("AU-7", "LogClearedEarly", "lsm", "store_cuts", "a_cut_at_any_command_loses_nothing_acknowledged"),
 ];
 
 /// Rows that name a test and have no planted fault here yet. A row that gets one leaves; none joins.

@@ -1,5 +1,19 @@
 //! What the store puts on the device: log entries and slots in the memory area, and on the block side what stands in `format/`.
-//! Little-endian, sizes fixed at compile time. The byte diagrams are in docs/format/lsm.md. This module imports no sibling.
+//! Little-endian, sizes fixed at compile time. The byte diagrams are in docs/format/lsm.md. This module and those below it import no sibling.
+
+mod areas;
+mod records;
+mod table;
+
+pub use areas::{
+    BackingHeader, LEVELS, MANIFEST_PAGES_MAX, Superblock, TableRecord, decode_manifest, encode_manifest,
+    manifest_pages,
+};
+pub use records::{BATCH_MAX, BatchHeader, KEY_MAX, VALUE_MAX, decode_record, encode_record, record_bytes};
+pub use table::{
+    BLOCK_FRAME, Footer, Indexed, TABLE_PAGES_MAX, decode_block, decode_index, encode_block,
+    encode_entry as encode_table_entry, encode_index,
+};
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -18,6 +18,22 @@ pub enum Bug {
     ScanStopsAtGap,
     /// The slot of a new log file is not made durable.
     SlotForgotten,
+    /// A memtable is given to the tasks behind while writes to it are on their way.
+    BarrierMissing,
+    /// The log of a memtable is cleared before its tables are durable.
+    LogClearedEarly,
+    /// Recovery empties the log before the manifest names what was in it.
+    LogResetEarly,
+    /// A full half is cleared before its bytes are in the backing.
+    HalfClearedEarly,
+    /// Recovery does not look into the backing.
+    BackingForgotten,
+    /// Recovery gives sequence numbers again that stand in the log.
+    SequenceReused,
+    /// A merge drops a deletion although a deeper level has the key.
+    DeletionDropped,
+    /// A merge drops versions that a snapshot sees.
+    SnapshotForgotten,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -1,0 +1,96 @@
+//! A batch: changes that count all or none, as one entry of the log.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::format::{self, BATCH_MAX, BatchHeader, KEY_MAX, VALUE_MAX};
+use crate::{Error, Result};
+
+/// Changes that are applied together. Of two changes of one key the later counts.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    records: Vec<u8>,
+    count: u32,
+}
+
+impl Batch {
+    /// An empty batch.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts a value under a key.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for a key above 4 KB, a value above 256 KB, a batch above 1 MB; the batch is as before.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(key, Some(value))
+    }
+
+    /// Deletes a key, whether it is there or not.
+    ///
+    /// # Errors
+    /// As for [`put`](Batch::put).
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.add(key, None)
+    }
+
+    fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let bytes = size_of::<BatchHeader>() + self.records.len() + format::record_bytes(key, value);
+        let sizes = [
+            ("a key", key.len(), KEY_MAX),
+            ("a value", value.map_or(0, <[u8]>::len), VALUE_MAX),
+            ("a batch", bytes, BATCH_MAX),
+        ];
+        if let Some(&(what, bytes, limit)) = sizes.iter().find(|(_, bytes, limit)| bytes > limit) {
+            return Err(Error::TooLarge { what, bytes, limit });
+        }
+        format::encode_record(&mut self.records, key, value);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Number of changes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there is no change.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of its content in the log.
+    pub(crate) fn content_bytes(&self) -> usize {
+        size_of::<BatchHeader>() + self.records.len()
+    }
+
+    /// Its content in the log with `first` as the first change's sequence number.
+    pub(crate) fn content(&self, first: u64) -> Vec<u8> {
+        let header = BatchHeader { first: U64::new(first), count: U32::new(self.count), zero: U32::ZERO };
+        [header.as_bytes(), &self.records].concat()
+    }
+}
+
+/// Gives `visit` each change of a content of the log: sequence number, key, value.
+///
+/// # Errors
+/// [`Error::Damaged`] for what is no batch; `visit` may have seen some of it by then.
+pub(crate) fn visit(content: &[u8], mut visit: impl FnMut(u64, &[u8], Option<&[u8]>)) -> Result<()> {
+    let damaged = || Error::Damaged { what: "a batch in the log", at: content.len() as u64 };
+    let (header, mut rest) = BatchHeader::read_from_prefix(content).map_err(|_| damaged())?;
+    let (first, count) = (header.first.get(), header.count.get());
+    // No sequence number is the last one: one more than it is always one.
+    if first == 0 || first.checked_add(u64::from(count)).is_none_or(|end| end > u64::MAX / 2) {
+        return Err(damaged());
+    }
+    for seq in first..first + u64::from(count) {
+        let ((key, value), behind) = format::decode_record(rest).ok_or_else(damaged)?;
+        visit(seq, key, value);
+        rest = behind;
+    }
+    if rest.is_empty() { Ok(()) } else { Err(damaged()) }
+}

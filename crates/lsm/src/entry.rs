@@ -1,0 +1,92 @@
+//! Versions of keys in order, merged from memtables and tables.
+
+use std::sync::Arc;
+
+use amphi_device::BlockPort;
+
+use crate::Result;
+use crate::memtable::Memtable;
+use crate::table::{Cursor, Table};
+
+/// A version of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub key: Vec<u8>,
+    pub seq: u64,
+    /// `None`: the key is deleted.
+    pub value: Option<Vec<u8>>,
+}
+
+/// Entries in order: by key, the newest first.
+pub enum Source<D: BlockPort> {
+    Memory {
+        memtable: Arc<Memtable>,
+        next: Option<Entry>,
+    },
+    /// Tables whose keys do not overlap, in order.
+    Tables {
+        behind: std::vec::IntoIter<Arc<Table<D>>>,
+        cursor: Option<Cursor<D>>,
+    },
+}
+
+impl<D: BlockPort> Source<D> {
+    /// What a memtable has from a key on.
+    pub fn memory(memtable: Arc<Memtable>, from: &[u8]) -> Self {
+        let next = memtable.seek(from);
+        Self::Memory { memtable, next }
+    }
+
+    /// What tables have from a key on.
+    pub fn tables(tables: Vec<Arc<Table<D>>>, from: &[u8]) -> Result<Self> {
+        let tables: Vec<_> = tables.into_iter().filter(|table| table.last_key() >= from).collect();
+        let mut behind = tables.into_iter();
+        let cursor = behind.next().map(|table| Cursor::new(table, from)).transpose()?;
+        Ok(Self::Tables { behind, cursor })
+    }
+
+    fn peek(&self) -> Option<&Entry> {
+        match self {
+            Self::Memory { next, .. } => next.as_ref(),
+            Self::Tables { cursor, .. } => cursor.as_ref().and_then(Cursor::peek),
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<Entry>> {
+        match self {
+            Self::Memory { memtable, next } => {
+                let taken = next.take();
+                *next = taken.as_ref().and_then(|taken| memtable.behind(taken));
+                Ok(taken)
+            }
+            Self::Tables { behind, cursor } => {
+                let Some(at) = cursor else { return Ok(None) };
+                let taken = at.next()?;
+                if at.peek().is_none() {
+                    *cursor = behind.next().map(|table| Cursor::new(table, &[])).transpose()?;
+                }
+                Ok(taken)
+            }
+        }
+    }
+}
+
+/// Sources merged into one order.
+pub struct Merge<D: BlockPort>(pub Vec<Source<D>>);
+
+impl<D: BlockPort> Merge<D> {
+    /// The next version. There are few sources: they are compared one by one.
+    pub fn next(&mut self) -> Result<Option<Entry>> {
+        let first = self
+            .0
+            .iter()
+            .enumerate()
+            .filter_map(|(number, source)| Some((number, source.peek()?)))
+            .min_by(|(_, one), (_, other)| one.key.cmp(&other.key).then(other.seq.cmp(&one.seq)))
+            .map(|(number, _)| number);
+        match first {
+            Some(first) => self.0[first].next(),
+            None => Ok(None),
+        }
+    }
+}
