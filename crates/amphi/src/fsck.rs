@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
 
@@ -56,11 +57,11 @@ pub fn run(options: &Options) -> ExitCode {
 
 /// Checks, repairs if asked, and prints the outcome.
 fn check(options: &Options) -> Result<CheckReport> {
-    let device = match options.no_change {
+    let device = Arc::new(match options.no_change {
         true => device::open_copy(&options.image, Speed::Free)?,
         false => device::open(&options.image, Speed::Free)?,
-    };
-    let report = if options.repair { filesystem::repair(device)? } else { filesystem::check(&device)? };
+    });
+    let report = if options.repair { filesystem::repair(&device)? } else { filesystem::check(&device)? };
     let image = mountinfo::absolute(&options.image)?;
     if options.json {
         println!("{}", report.json(&image));

@@ -110,7 +110,7 @@ pub fn compare(fs: &dyn FileSystem, legal: &Legal) -> Result<Tree, String> {
 ///
 /// # Errors
 /// What it finds.
-pub fn clean(subject: &dyn Subject, device: &Rig) -> Result<(), String> {
+pub fn clean(subject: &dyn Subject, device: &Arc<Rig>) -> Result<(), String> {
     let findings = subject.check(device).map_err(|error| format!("it cannot be checked: {error}"))?;
     if findings.is_empty() { Ok(()) } else { Err(format!("the check finds: {}", findings.join("; "))) }
 }

@@ -32,7 +32,7 @@ pub trait Subject: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot be checked.
-    fn check(&self, device: &Rig) -> Result<Vec<String>, String>;
+    fn check(&self, device: &Arc<Rig>) -> Result<Vec<String>, String>;
 
     /// Pages that differ from mount to mount: counts of mounts, times.
     fn bookkeeping(&self) -> &'static [Lpa];
@@ -81,8 +81,8 @@ impl Subject for ByteFsSubject {
         }
     }
 
-    fn check(&self, device: &Rig) -> Result<Vec<String>, String> {
-        let report = fsck::check(device, &mut |_| {}).map_err(|error| error.to_string())?;
+    fn check(&self, device: &Arc<Rig>) -> Result<Vec<String>, String> {
+        let report = fsck::check(&**device, &mut |_| {}).map_err(|error| error.to_string())?;
         let wrong = report.findings.iter().filter(|finding| finding.severity != fsck::Severity::Info);
         Ok(wrong.map(ToString::to_string).collect())
     }
@@ -126,7 +126,7 @@ impl Subject for Ext4LikeSubject {
         }
     }
 
-    fn check(&self, device: &Rig) -> Result<Vec<String>, String> {
+    fn check(&self, device: &Arc<Rig>) -> Result<Vec<String>, String> {
         let report = ext4like::fsck::check(device).map_err(|error| error.to_string())?;
         let wrong =
             report.findings.iter().filter(|finding| finding.severity() != ext4like::fsck::Severity::Info);

@@ -25,7 +25,7 @@ pub trait Completion {
 /// All lengths must be non-zero multiples of 4096 and all ranges inside the device; otherwise the command is
 /// refused with [`Error::Misaligned`](crate::Error::Misaligned) or
 /// [`Error::OutOfRange`](crate::Error::OutOfRange) and has no effect.
-pub trait BlockPort: Device {
+pub trait BlockPort: Device + 'static {
     /// The ticket of a submitted command; it borrows the command's buffers until completion.
     type Ticket<'a>: Completion
     where

@@ -1,18 +1,19 @@
 //! Ranges of a file: reserving their space, freeing it, making them read as zeros.
 //!
-//! Reserved space is an extent marked unwritten: it has blocks, and reads as zeros until a write-back puts data there and clears the mark.
+//! Reserved space is an extent marked unwritten: it has blocks, and reads as zeros until a write-back puts
+//! data there and clears the mark.
 
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
-use amphi_rt::sync::RwLockWriteGuard;
+use amphi_names::Guard;
 use amphi_vfs::{Allocate, Cred, Error, Ino, Result};
 
 use crate::core::Core;
 use crate::extent::{Mapped, Run};
 use crate::file::{FILE_BYTES_MAX, note_write, zero_in_page};
 use crate::format::{BLOCK, EXTENT_BLOCKS_MAX};
-use crate::inode::{Body, Inode, State};
+use crate::inode::{Body, Inode, Part, State, number};
 use crate::truncate::{free_range, lock_for_size, step_credits};
 use crate::writeback::write_back;
 
@@ -62,7 +63,7 @@ pub fn allocate<D: BlockPort>(
     if !keep_size && end > state.size {
         let mut handle = core.handle(4)?;
         (state.size, state.size_on_disk) = (end, end);
-        inode.write(&mut handle, &mut state, true)?;
+        handle.write_inode(&inode, &mut state, true)?;
         handle.finish();
     }
     Ok(())
@@ -71,9 +72,9 @@ pub fn allocate<D: BlockPort>(
 /// Locks a file for a change of its size to `size`, with no page dirty: only holes are without blocks then.
 fn lock_written<'a, D: BlockPort>(
     core: &Core<D>,
-    inode: &'a Arc<Inode>,
+    inode: &'a Arc<Inode<D>>,
     size: u64,
-) -> Result<RwLockWriteGuard<'a, State>> {
+) -> Result<Guard<'a, Core<D>>> {
     loop {
         write_back(core, inode)?;
         let state = lock_for_size(core, inode, size)?;
@@ -83,7 +84,7 @@ fn lock_written<'a, D: BlockPort>(
     }
 }
 
-fn holes_in(state: &State, first: u32, end: u32) -> u32 {
+fn holes_in<D: BlockPort>(state: &State<D>, first: u32, end: u32) -> u32 {
     let (mut at, mut holes) = (first, 0);
     while at < end {
         let blocks = match state.extents.map(at) {
@@ -98,11 +99,12 @@ fn holes_in(state: &State, first: u32, end: u32) -> u32 {
     holes
 }
 
-/// Makes `offset .. end` read as zeros: parts of pages in the cache, whole ones by losing their blocks or, if they `keep` them, by having them marked.
+/// Makes `offset .. end` read as zeros: parts of pages in the cache, whole ones by losing their blocks or, if
+/// they `keep` them, by having them marked.
 fn clear<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode>,
-    state: &mut RwLockWriteGuard<'_, State>,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
     offset: u64,
     end: u64,
     keep: bool,
@@ -119,7 +121,7 @@ fn clear<D: BlockPort>(
     if tail > 0 {
         zero_in_page(core, inode, state, last, 0..tail)?;
     }
-    if let State { body: Body::File(file), extents, .. } = &mut **state {
+    if let Part { body: Body::File(file), extents, .. } = &mut state.part {
         file.forget(core, extents, first, last);
         file.version += 1;
     }
@@ -139,7 +141,7 @@ fn clear<D: BlockPort>(
         } else {
             free_range(&mut handle, state, at, to)?;
         }
-        inode.write(&mut handle, state, true)?;
+        handle.write_inode(inode, state, true)?;
         handle.finish();
         at = to;
     }
@@ -149,8 +151,8 @@ fn clear<D: BlockPort>(
 /// Gives every hole of `first .. end` blocks that are marked unwritten; they have been reserved.
 fn fill_holes<D: BlockPort>(
     core: &Core<D>,
-    inode: &Inode,
-    state: &mut State,
+    inode: &Inode<D>,
+    state: &mut State<D>,
     first: u32,
     end: u32,
 ) -> Result<()> {
@@ -162,7 +164,7 @@ fn fill_holes<D: BlockPort>(
             match state.extents.map(at) {
                 Mapped::At { blocks, .. } => at = at.saturating_add(blocks),
                 Mapped::Hole { blocks } => {
-                    let goal = state.extents.goal(at).unwrap_or_else(|| core.groups.goal(inode.ino));
+                    let goal = state.extents.goal(at).unwrap_or_else(|| core.groups.goal(number(inode)));
                     let want = blocks.min(end - at).min(EXTENT_BLOCKS_MAX);
                     let (start, len) = core.groups.allocate(&mut handle, goal, want)?;
                     state.extents.insert(Run { file_block: at, start, len, unwritten: true });
@@ -173,7 +175,7 @@ fn fill_holes<D: BlockPort>(
             }
         }
         if extents > 0 {
-            inode.write(&mut handle, state, true)?;
+            handle.write_inode(inode, state, true)?;
         }
         handle.finish();
     }

@@ -38,7 +38,8 @@ pub fn next(bits: &Block, from: u32, end: u32, set: bool) -> u32 {
     end
 }
 
-/// A run of clear bits below `end`: the first of `want` at or after `from`, else the first of `want`; if there is none and `any`, the longest.
+/// A run of clear bits below `end`: the first of `want` at or after `from`, else the first of `want`; if
+/// there is none and `any`, the longest.
 pub fn clear_run(bits: &Block, from: u32, end: u32, want: u32, any: bool) -> Option<(u32, u32)> {
     let mut longest = (0, 0);
     for (mut at, stop) in [(from.min(end), end), (0, from.min(end))] {

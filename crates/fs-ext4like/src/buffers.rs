@@ -1,8 +1,10 @@
-//! The buffer cache: metadata blocks (and, with data journaling, file data on their way through the journal) in host DRAM.
+//! The buffer cache: metadata blocks (and, with data journaling, file data on their way through the journal)
+//! in host DRAM.
 //!
-//! A block is read once and checked for what it is used as. A handle changes it in place; the contents are shared, not copied, with a
-//! transaction that is being written to the journal and with what still has to be written in place, and are copied only when a later change
-//! would reach those. Blocks that nobody needs leave the cache when it is full, those not used of late first.
+//! A block is read once and checked for what it is used as. A handle changes it in place; the contents are
+//! shared, not copied, with a transaction that is being written to the journal and with what still has to be
+//! written in place, and are copied only when a later change would reach those. Blocks that nobody needs
+//! leave the cache when it is full, those not used of late first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +20,8 @@ use crate::format::{self, BLOCK, is_sealed};
 /// A block's contents.
 pub type Block = [u8; BLOCK];
 
-/// A block's contents in host DRAM, for several to hold. The contents lie apart from the count: 4096 B are a size that allocators hand out without waste, 4112 B are not.
+/// A block's contents in host DRAM, for several to hold. The contents lie apart from the count: 4096 B are a
+/// size that allocators hand out without waste, 4112 B are not.
 pub type SharedBlock = Arc<Box<Block>>;
 
 /// A block of zeros.
@@ -67,8 +70,8 @@ impl Kind {
         matches!(self, Self::Directory | Self::Extents | Self::Xattr)
     }
 
-    /// Puts checksums into a block that is about to be written to the journal. Those of inodes are kept with every change, those of bitmaps stand in the
-    /// group descriptors.
+    /// Puts checksums into a block that is about to be written to the journal. Those of inodes are kept with
+    /// every change, those of bitmaps stand in the group descriptors.
     pub fn seal(self, lba: u64, block: &mut Block) {
         match self {
             Self::Superblock => format::Superblock::seal(block),
@@ -169,7 +172,8 @@ impl Buffers {
         Ok(self.insert(lba, kind, data))
     }
 
-    /// The block as zeros, without reading it: it was just allocated. Whatever was cached in its place is from another life.
+    /// The block as zeros, without reading it: it was just allocated. Whatever was cached in its place is
+    /// from another life.
     pub fn fresh(&self, lba: u64, kind: Kind) -> Arc<Buffer> {
         let data = zeros();
         let buffer = self.insert(lba, kind, Arc::clone(&data));

@@ -1,7 +1,8 @@
 //! Bringing committed blocks to their places, and moving the tail of the log.
 //!
-//! As on ext4, that happens when blocks have waited for half a minute, on `sync`, and when the log is full; to journaled file data also on `fsync` of their file. The journal's superblock is written only
-//! when a third of the log can be freed by it, so a recovery may write again what was in place.
+//! As on ext4, that happens when blocks have waited for half a minute, on `sync`, and when the log is full;
+//! to journaled file data also on `fsync` of their file. The journal's superblock is written only when a
+//! third of the log can be freed by it, so a recovery may write again what was in place.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,8 +35,8 @@ impl Leaving {
 }
 
 impl<D: BlockPort> Core<D> {
-    /// Writes what has waited since before `before_ns` in place. Blocks that a transaction not committed yet has changed again are left to it unless
-    /// `also_changed`.
+    /// Writes what has waited since before `before_ns` in place. Blocks that a transaction not committed yet
+    /// has changed again are left to it unless `also_changed`.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -44,8 +45,8 @@ impl<D: BlockPort> Core<D> {
         self.write_in_place_alone(before_ns, also_changed)
     }
 
-    /// Writes the journaled file data of `ranges` of blocks in place, but for those that a transaction not committed yet has changed again. Returns how
-    /// many blocks that were.
+    /// Writes the journaled file data of `ranges` of blocks in place, but for those that a transaction not
+    /// committed yet has changed again. Returns how many blocks that were.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -126,7 +127,8 @@ impl<D: BlockPort> Core<D> {
         }
     }
 
-    /// The tail that the log can have now: its block and the transaction there, and how many blocks that frees.
+    /// The tail that the log can have now: its block and the transaction there, and how many blocks that
+    /// frees.
     fn possible_tail(&self) -> (u32, u32, u32) {
         let state = self.journal.state.lock();
         let mut freed = 0;
@@ -152,8 +154,8 @@ impl<D: BlockPort> Core<D> {
         }
     }
 
-    /// The tail to write after a commit, if that frees as much of the log as one transaction may need. What frees it is in place, and the commit's
-    /// first flush makes it durable.
+    /// The tail to write after a commit, if that frees as much of the log as one transaction may need. What
+    /// frees it is in place, and the commit's first flush makes it durable.
     pub fn tail_worth_moving(&self) -> Option<(u32, u32)> {
         let (start, sequence, freed) = self.possible_tail();
         if (freed as usize) < self.journal.transaction_max {

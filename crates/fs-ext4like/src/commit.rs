@@ -1,7 +1,9 @@
-//! Committing a transaction: what jbd2's thread does, done here by whoever needs it first; the others wait and find it done (group commit).
+//! Committing a transaction: what jbd2's thread does, done here by whoever needs it first; the others wait
+//! and find it done (group commit).
 //!
-//! The order of writes is jbd2's: data of ordered mode; revocations, descriptors and copies; a flush; the commit record; a flush (on the wire the record is
-//! written with PREFLUSH and FUA, and a device without FUA sees two flushes).
+//! The order of writes is jbd2's: data of ordered mode; revocations, descriptors and copies; a flush; the
+//! commit record; a flush (on the wire the record is written with PREFLUSH and FUA, and a device without FUA
+//! sees two flushes).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +37,8 @@ struct Place {
 }
 
 impl<D: BlockPort> Core<D> {
-    /// Commits the running transaction, if there is anything in it. Returns whether the device was flushed on the way.
+    /// Commits the running transaction, if there is anything in it. Returns whether the device was flushed on
+    /// the way.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -63,9 +66,7 @@ impl<D: BlockPort> Core<D> {
             if state.committed >= tid {
                 return Ok(());
             }
-            if self.has_failed() {
-                return Err(Error::Io(self.failure().unwrap_or_default()));
-            }
+            self.sound()?;
             if state.closing || state.committing != 0 {
                 journal.changed.wait(&mut state);
                 continue;
@@ -78,11 +79,11 @@ impl<D: BlockPort> Core<D> {
                 journal.changed.wait(&mut state);
             }
             // A handle that failed has left the transaction with half an operation.
-            if self.has_failed() {
+            if let Err(error) = self.sound() {
                 state.closing = false;
                 drop(state);
                 journal.changed.notify_all();
-                return Err(Error::Io(self.failure().unwrap_or_default()));
+                return Err(error);
             }
             let transaction = Journal::close(&mut state);
             drop(state);
@@ -198,8 +199,8 @@ impl<D: BlockPort> Core<D> {
         Ok(Place { start, blocks })
     }
 
-    /// The device's block for the `index`th block of a transaction that starts at block `start` of the journal: the log is a ring, without the
-    /// journal's superblock.
+    /// The device's block for the `index`th block of a transaction that starts at block `start` of the
+    /// journal: the log is a ring, without the journal's superblock.
     fn log_block(&self, start: u32, index: u32) -> u64 {
         let ring = self.journal.blocks - 1;
         u64::from(self.journal.first) + 1 + u64::from((start - 1 + index) % ring)
@@ -293,7 +294,8 @@ impl<D: BlockPort> Core<D> {
         if self.options.barrier { self.device.flush().map_err(io_error) } else { Ok(()) }
     }
 
-    /// Writes the journal's superblock: the log starts at block `start` of the journal with transaction `sequence`. Durable on return.
+    /// Writes the journal's superblock: the log starts at block `start` of the journal with transaction
+    /// `sequence`. Durable on return.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -309,7 +311,8 @@ impl<D: BlockPort> Core<D> {
     fn complete(&self, transaction: &Transaction, copies: Vec<Copied>, place: &Place) {
         let tid = transaction.tid;
         let now = now_ns();
-        // Not while one of the blocks that go is on its way to its place, where another file's data may be next.
+        // Not while one of the blocks that go is on its way to its place, where another file's data may be
+        // next.
         let quiet = transaction.gone().next().is_some().then(|| self.journal.in_place.lock());
         let mut superseded = Vec::new();
         let mut dirty = self.journal.dirty.lock();

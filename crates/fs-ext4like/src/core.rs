@@ -1,26 +1,30 @@
-//! What all parts of a mounted file system share: the device, the caches, the journal, the allocators, and the state of health.
+//! What all parts of a mounted file system share: the device, the caches, the journal, the allocators, and
+//! the state of health.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use amphi_device::BlockPort;
+use amphi_names::{Names, Options};
 use amphi_rt::sync::Mutex;
-use amphi_vfs::{AccessTimes, Error, Ino, Result};
+use amphi_vfs::{Error, Ino, Result};
 
 use crate::buffers::{Buffers, Kind, SharedBlock};
 use crate::format::{Layout, Superblock};
 use crate::groups::Groups;
-use crate::icache::InodeCache;
-use crate::inode::{Inode, State};
+use crate::inode::Inode;
 use crate::journal::Journal;
 use crate::options::{DataMode, MountOptions};
 use crate::orphans::Orphans;
 use crate::page::PageBudget;
 use crate::pressure::DirtyFiles;
 
+/// Inodes that are read at a time, at the most.
+pub const LOADERS: usize = 16;
+
 /// The heart of a mounted file system.
 ///
-/// Lock order: `rename` → a directory's inode → its descendants' inodes (unrelated directories in the order of their paths) → a handle → (group, orphans, buffers). Whoever has a handle waits for no inode:
+/// Lock order: that of names → a handle → (group, orphans, buffers). Whoever has a handle waits for no inode:
 /// a commit waits for handles, and those who wait for a handle hold inodes.
 pub struct Core<D: BlockPort> {
     /// The device.
@@ -39,18 +43,17 @@ pub struct Core<D: BlockPort> {
     pub groups: Groups,
     /// Inodes without names that are still used.
     pub orphans: Orphans,
-    /// Inodes.
-    pub icache: InodeCache,
+    /// Inodes in memory, the clock, and the state of health.
+    pub names: Names<Self>,
+    /// Who reads an inode, by its number: others that want it wait, as iget_locked() has it, and find its
+    /// blocks cached.
+    pub loading: [Mutex<()>; LOADERS],
     /// Count of cached file pages.
     pub pages: PageBudget,
     /// Files with writes to come.
-    pub dirty: DirtyFiles,
-    /// Serialises renames between directories, so that ancestry stands still.
-    pub rename: Mutex<()>,
+    pub dirty: DirtyFiles<D>,
+    /// Where the next search for clean pages begins.
     pub(crate) sweep: AtomicUsize,
-    failed: AtomicBool,
-    failure: Mutex<Option<String>>,
-    last_now: AtomicI64,
 }
 
 /// A device error as the file system's.
@@ -68,6 +71,12 @@ impl<D: BlockPort> Core<D> {
         groups: Groups,
         journal: Journal,
     ) -> Self {
+        let names = Names::new(Options {
+            read_only: options.read_only,
+            access_times: options.access_times,
+            cached_inodes: options.inode_cache,
+            tick_ns: options.tick_ns,
+        });
         Self {
             device,
             superblock,
@@ -76,29 +85,18 @@ impl<D: BlockPort> Core<D> {
             journal,
             groups,
             orphans: Orphans::default(),
-            icache: InodeCache::default(),
+            names,
+            loading: Default::default(),
             pages: PageBudget::new(options.page_cache_pages, options.dirty_limit()),
             options,
             dirty: DirtyFiles::default(),
-            rename: Mutex::new(()),
             sweep: AtomicUsize::new(0),
-            failed: AtomicBool::new(false),
-            failure: Mutex::new(None),
-            last_now: AtomicI64::new(i64::MIN),
         }
     }
 
     /// Whether file data go through the journal.
     pub fn journals_data(&self) -> bool {
         self.options.data == DataMode::Journal
-    }
-
-    /// The current time for time stamps, ns since 1970, in steps of a tick.
-    pub fn now(&self) -> i64 {
-        let now = amphi_rt::time::wall_ns();
-        let now = now - now.rem_euclid(self.options.tick_ns.max(1));
-        // The clock of the system may be set back; time stamps of one mount are not.
-        self.last_now.fetch_max(now, Ordering::Relaxed).max(now)
     }
 
     /// A metadata block's contents.
@@ -115,17 +113,8 @@ impl<D: BlockPort> Core<D> {
     ///
     /// # Errors
     /// [`Error::Stale`] if no inode has the number; [`Error::Corrupt`], [`Error::Io`].
-    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        let number = u32::try_from(ino.0).ok().filter(|n| *n != 0 && *n < self.layout.inodes());
-        let number = number.ok_or(Error::Stale(ino))?;
-        let inode = self.icache.get_or_load(number, || {
-            if !self.groups.inode_is_used(self, number)? {
-                return Err(Error::Stale(ino));
-            }
-            Inode::load(self, number)
-        })?;
-        self.shrink_inodes();
-        Ok(inode)
+    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<D>>> {
+        amphi_names::inode(self, ino)
     }
 
     /// Fails once the file system has turned read-only, or if it was mounted so.
@@ -133,56 +122,22 @@ impl<D: BlockPort> Core<D> {
     /// # Errors
     /// [`Error::ReadOnly`].
     pub fn writable(&self) -> Result<()> {
-        if self.options.read_only || self.failed.load(Ordering::Acquire) {
-            Err(Error::ReadOnly)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Why the file system turned read-only, if it did.
-    pub fn failure(&self) -> Option<String> {
-        self.failure.lock().clone()
+        self.names.health.writable()
     }
 
     /// Turns the file system read-only and stops the journal: host and device no longer agree.
     pub fn fail(&self, error: &Error) {
-        let mut failure = self.failure.lock();
-        if failure.is_none() {
-            *failure = Some(error.to_string());
-            tracing::error!(
-                "{error}; the file system is read-only from now on: unmount it and run `amphi fsck`"
-            );
-        }
-        self.failed.store(true, Ordering::Release);
-        drop(failure);
+        self.names.health.fail(error);
         self.journal.wake_all();
     }
 
-    /// Whether a change has failed half way, after which nothing more may be committed.
-    pub fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
-    }
-
-    /// Whether reading what has this state moves its access time.
-    pub fn read_moves_atime(&self, state: &State) -> bool {
-        self.options.access_times != AccessTimes::Never
-            && self.options.access_times.moves(state.atime, state.mtime, state.ctime, self.now())
-            && self.writable().is_ok()
-    }
-
-    /// Moves an inode's access time, in a handle of its own, as ext4 does. Whoever reads does not fail by it.
-    pub fn note_read(&self, inode: &Inode) {
-        let mut state = inode.state.write();
-        if state.gone || !self.read_moves_atime(&state) {
-            return;
-        }
-        if let Ok(mut handle) = self.handle(1) {
-            state.atime = self.now();
-            if inode.write(&mut handle, &mut state, false).is_ok() {
-                handle.finish();
-            }
-        }
+    /// What a file system that has failed says to whoever wants its data durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the first reason, once a change has failed half way.
+    pub fn sound(&self) -> Result<()> {
+        let health = &self.names.health;
+        if health.has_failed() { Err(Error::Io(health.failure().unwrap_or_default())) } else { Ok(()) }
     }
 
     /// Writes every file that has been dirty since before `before_ns`.

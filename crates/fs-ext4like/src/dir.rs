@@ -1,11 +1,14 @@
-//! Directories: linear blocks of entries and, from the second block on, an index of hashes over them, as on ext4 (`index.rs`).
+//! Directories: linear blocks of entries and, from the second block on, an index of hashes over them, as on
+//! ext4 (`index.rs`).
 //!
-//! A lookup reads the index and one leaf, nothing else, and lists run in the order of hashes, so that a cookie means the same whatever came or went.
+//! A lookup reads the index and one leaf, nothing else, and lists run in the order of hashes, so that a
+//! cookie means the same whatever came or went.
 
 mod index;
 mod leaf;
 
 use amphi_device::BlockPort;
+use amphi_names::{Child, FIRST_COOKIE};
 use amphi_vfs::{DirEntry, DirSink, Error, FileType, Ino, Name, Result};
 use smallvec::SmallVec;
 
@@ -13,29 +16,27 @@ use crate::buffers::{Block, Kind};
 use crate::core::Core;
 use crate::extent::{Extents, Mapped, Run};
 use crate::format::{BLOCK, name_hash};
-use crate::inode::{Body, State, file_type};
+use crate::inode::{Body, Part, file_type};
 use crate::journal::Handle;
 use leaf::Entry;
 
 /// Most blocks that an insertion adds: a leaf, an index block, a level of them.
 pub const INSERT_BLOCKS: u64 = 3;
-/// Most blocks that an insertion changes: those, the leaf and the index blocks above it, bitmaps and descriptors, extent blocks.
+/// Most blocks that an insertion changes: those, the leaf and the index blocks above it, bitmaps and
+/// descriptors, extent blocks.
 pub const INSERT_CREDITS: usize = 14;
-/// Cookies below this stand for the start, `.` and `..`.
-const FIRST_COOKIE: u64 = 2;
 
-/// An entry found.
+/// Where an entry is.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct Slot {
     /// Block of the directory.
     block: u32,
     /// Byte in it.
     at: usize,
-    /// Its inode.
-    pub ino: u32,
-    /// Its type.
-    pub file_type: FileType,
 }
+
+/// An entry found.
+pub type Found = amphi_names::Found<Slot>;
 
 /// Where a name will go, decided before anything is changed.
 pub struct Place {
@@ -63,19 +64,19 @@ const fn upper(hash: u64) -> u32 {
 
 fn place_of<D: BlockPort>(
     core: &Core<D>,
-    state: &State,
+    part: &Part,
     hash: u64,
 ) -> Result<(SmallVec<[index::Step; 2]>, u32)> {
-    if state.dir()? { index::walk(core, &state.extents, upper(hash)) } else { Ok((SmallVec::new(), 0)) }
+    if part.dir()? { index::walk(core, &part.extents, upper(hash)) } else { Ok((SmallVec::new(), 0)) }
 }
 
 /// Finds a name.
 ///
 /// # Errors
 /// [`Error::NotDirectory`], [`Error::Corrupt`], [`Error::Io`].
-pub fn find<D: BlockPort>(core: &Core<D>, state: &State, name: Name<'_>) -> Result<Option<Found>> {
-    let (_, leaf) = place_of(core, state, hash(core, name.bytes()))?;
-    let block = core.block(lba(&state.extents, leaf)?, Kind::Directory)?;
+pub fn find<D: BlockPort>(core: &Core<D>, part: &Part, name: Name<'_>) -> Result<Option<Found>> {
+    let (_, leaf) = place_of(core, part, hash(core, name.bytes()))?;
+    let block = core.block(lba(&part.extents, leaf)?, Kind::Directory)?;
     for entry in leaf::entries(&block) {
         let entry = entry?;
         if entry.name == name.bytes() {
@@ -88,7 +89,10 @@ pub fn find<D: BlockPort>(core: &Core<D>, state: &State, name: Name<'_>) -> Resu
 fn found<D: BlockPort>(core: &Core<D>, block: u32, entry: &Entry<'_>) -> Result<Found> {
     let file_type = file_type(u16::from(entry.file_type) << 12);
     match file_type.filter(|_| entry.ino < core.layout.inodes()) {
-        Some(file_type) => Ok(Found { block, at: entry.at, ino: entry.ino, file_type }),
+        Some(file_type) => {
+            let child = Child { ino: Ino(u64::from(entry.ino)), file_type };
+            Ok(Found { slot: Slot { block, at: entry.at }, child })
+        }
         None => Err(Error::Corrupt("a directory entry has an impossible inode or type".to_owned())),
     }
 }
@@ -97,50 +101,51 @@ fn found<D: BlockPort>(core: &Core<D>, block: u32, entry: &Entry<'_>) -> Result<
 ///
 /// # Errors
 /// [`Error::NoSpace`] if the index is full; [`Error::Corrupt`], [`Error::Io`].
-pub fn place<D: BlockPort>(core: &Core<D>, state: &State, name: Name<'_>) -> Result<Place> {
-    let (path, leaf) = place_of(core, state, hash(core, name.bytes()))?;
-    let block = core.block(lba(&state.extents, leaf)?, Kind::Directory)?;
+pub fn place<D: BlockPort>(core: &Core<D>, part: &Part, name: Name<'_>) -> Result<Place> {
+    let (path, leaf) = place_of(core, part, hash(core, name.bytes()))?;
+    let block = core.block(lba(&part.extents, leaf)?, Kind::Directory)?;
     let full = !leaf::has_room(&block, name.bytes().len())?;
     if full {
-        index::check_room(core, &state.extents, &path)?;
+        index::check_room(core, &part.extents, &path)?;
         let seed = core.superblock.hash_seed.get();
         leaf::split_point(&leaf::sorted(&block, seed)?)?;
     }
     Ok(Place { path, leaf, full })
 }
 
-/// Inserts an entry where [`place`] said; [`INSERT_BLOCKS`] blocks have been reserved, of which those taken are returned. The inode is written afterwards.
+/// Inserts an entry where [`place`] said; [`INSERT_BLOCKS`] blocks have been reserved, of which those taken
+/// are returned. The inode is written afterwards.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn insert<D: BlockPort>(
     handle: &mut Handle<'_, D>,
     ino: u32,
-    state: &mut State,
+    part: &mut Part,
     place: Place,
     name: Name<'_>,
-    child: (u32, FileType),
+    child: Child,
 ) -> Result<u64> {
-    let before = state.dir_blocks();
+    let before = part.dir_blocks();
     let mut target = place.leaf;
     if place.full {
-        target = index::split(handle, ino, state, &place, upper(hash(handle.core, name.bytes())))?;
+        target = index::split(handle, ino, part, &place, upper(hash(handle.core, name.bytes())))?;
     }
-    let at = lba(&state.extents, target)?;
-    handle.modify(at, Kind::Directory, |block| leaf::put(block, name.bytes(), child.0, child.1))??;
-    Ok(u64::from(state.dir_blocks() - before))
+    let at = lba(&part.extents, target)?;
+    let (child, file_type) = (child.ino.0 as u32, child.file_type);
+    handle.modify(at, Kind::Directory, |block| leaf::put(block, name.bytes(), child, file_type))??;
+    Ok(u64::from(part.dir_blocks() - before))
 }
 
 /// Adds a block at the end of a directory, and returns its number there and on the device.
-fn add_block<D: BlockPort>(handle: &mut Handle<'_, D>, ino: u32, state: &mut State) -> Result<(u32, u64)> {
-    let number = state.dir_blocks();
+fn add_block<D: BlockPort>(handle: &mut Handle<'_, D>, ino: u32, part: &mut Part) -> Result<(u32, u64)> {
+    let number = part.dir_blocks();
     let groups = &handle.core.groups;
-    let goal = state.extents.goal(number).unwrap_or_else(|| groups.goal(ino));
+    let goal = part.extents.goal(number).unwrap_or_else(|| groups.goal(ino));
     let (start, _) = groups.allocate(handle, goal, 1)?;
-    state.extents.insert(Run { file_block: number, start, len: 1, unwritten: false });
-    state.blocks += 1;
-    state.size += BLOCK as u64;
-    state.size_on_disk = state.size;
+    part.extents.insert(Run { file_block: number, start, len: 1, unwritten: false });
+    part.blocks += 1;
+    part.size_on_disk += BLOCK as u64;
     Ok((number, u64::from(start)))
 }
 
@@ -148,13 +153,8 @@ fn add_block<D: BlockPort>(handle: &mut Handle<'_, D>, ino: u32, state: &mut Sta
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn begin<D: BlockPort>(
-    handle: &mut Handle<'_, D>,
-    ino: u32,
-    parent: u32,
-    state: &mut State,
-) -> Result<()> {
-    let (_, lba) = add_block(handle, ino, state)?;
+pub fn begin<D: BlockPort>(handle: &mut Handle<'_, D>, ino: u32, parent: u32, part: &mut Part) -> Result<()> {
+    let (_, lba) = add_block(handle, ino, part)?;
     handle.fill(lba, Kind::Directory, |block| leaf::begin(block, ino, parent))
 }
 
@@ -165,13 +165,30 @@ pub fn first_block(ino: u32, parent: u32) -> Block {
     block
 }
 
+/// Where an entry is that was at `slot`, before the same change inserted another name: that may have parted
+/// its block.
+fn now_at<D: BlockPort>(core: &Core<D>, part: &Part, slot: Slot, name: Name<'_>) -> Result<Slot> {
+    let block = core.block(lba(&part.extents, slot.block)?, Kind::Directory)?;
+    if leaf::holds(&block, slot.at, name.bytes()) {
+        return Ok(slot);
+    }
+    let lost = || Error::Corrupt("an entry has left its directory under its lock".to_owned());
+    Ok(find(core, part, name)?.ok_or_else(lost)?.slot)
+}
+
 /// Removes an entry.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn remove<D: BlockPort>(handle: &mut Handle<'_, D>, state: &State, found: Found) -> Result<()> {
-    let at = lba(&state.extents, found.block)?;
-    handle.modify(at, Kind::Directory, |block| leaf::remove(block, found.at))?
+pub fn remove<D: BlockPort>(
+    handle: &mut Handle<'_, D>,
+    part: &Part,
+    slot: Slot,
+    name: Name<'_>,
+) -> Result<()> {
+    let slot = now_at(handle.core, part, slot, name)?;
+    let at = lba(&part.extents, slot.block)?;
+    handle.modify(at, Kind::Directory, |block| leaf::remove(block, slot.at))?
 }
 
 /// Makes an entry point to another inode: a rename over it, or an exchange.
@@ -180,12 +197,15 @@ pub fn remove<D: BlockPort>(handle: &mut Handle<'_, D>, state: &State, found: Fo
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn replace<D: BlockPort>(
     handle: &mut Handle<'_, D>,
-    state: &State,
-    found: Found,
-    child: (u32, FileType),
+    part: &Part,
+    slot: Slot,
+    name: Name<'_>,
+    child: Child,
 ) -> Result<()> {
-    let at = lba(&state.extents, found.block)?;
-    handle.modify(at, Kind::Directory, |block| leaf::point(block, found.at, child.0, child.1))
+    let slot = now_at(handle.core, part, slot, name)?;
+    let at = lba(&part.extents, slot.block)?;
+    let ino = child.ino.0 as u32;
+    handle.modify(at, Kind::Directory, |block| leaf::point(block, slot.at, ino, child.file_type))
 }
 
 /// The directory above, as `..` says.
@@ -204,8 +224,8 @@ pub fn parent_of<D: BlockPort>(core: &Core<D>, ino: u32, extents: &Extents) -> R
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn set_parent<D: BlockPort>(handle: &mut Handle<'_, D>, state: &State, parent: u32) -> Result<()> {
-    let at = lba(&state.extents, 0)?;
+pub fn set_parent<D: BlockPort>(handle: &mut Handle<'_, D>, part: &Part, parent: u32) -> Result<()> {
+    let at = lba(&part.extents, 0)?;
     handle
         .modify(at, Kind::Directory, |block| leaf::point(block, leaf::DOTDOT_AT, parent, FileType::Directory))
 }
@@ -214,9 +234,9 @@ pub fn set_parent<D: BlockPort>(handle: &mut Handle<'_, D>, state: &State, paren
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn is_empty<D: BlockPort>(core: &Core<D>, state: &State) -> Result<bool> {
-    for number in 0..state.dir_blocks() {
-        let block = core.block(lba(&state.extents, number)?, Kind::Directory)?;
+pub fn is_empty<D: BlockPort>(core: &Core<D>, part: &Part) -> Result<bool> {
+    for number in 0..part.dir_blocks() {
+        let block = core.block(lba(&part.extents, number)?, Kind::Directory)?;
         for entry in leaf::entries(&block) {
             if !entry?.is_dot() {
                 return Ok(false);
@@ -226,36 +246,21 @@ pub fn is_empty<D: BlockPort>(core: &Core<D>, state: &State) -> Result<bool> {
     Ok(true)
 }
 
-/// Lists entries from `cookie` on until `sink` declines one, in the order of their hashes.
+/// Lists entries but the dots from `cookie` on until `sink` declines one, in the order of their hashes.
 ///
 /// # Errors
 /// [`Error::NotDirectory`], [`Error::Corrupt`], [`Error::Io`].
-pub fn list<D: BlockPort>(
-    core: &Core<D>,
-    ino: u32,
-    parent: u32,
-    state: &State,
-    cookie: u64,
-    sink: &mut DirSink<'_>,
-) -> Result<()> {
-    let indexed = state.dir()?;
-    let dots: [(&[u8], u32); 2] = [(b".", ino), (b"..", parent)];
-    for (i, (name, ino)) in dots.into_iter().enumerate().skip(cookie.min(FIRST_COOKIE) as usize) {
-        let ino = Ino(u64::from(ino));
-        if !sink(DirEntry { ino, file_type: FileType::Directory, name, next_cookie: i as u64 + 1 }) {
-            return Ok(());
-        }
-    }
+pub fn list<D: BlockPort>(core: &Core<D>, part: &Part, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+    let indexed = part.dir()?;
     let from = cookie.saturating_sub(FIRST_COOKIE);
-    let leaves = if indexed { index::leaves_from(core, &state.extents, upper(from))? } else { vec![0] };
+    let leaves = if indexed { index::leaves_from(core, &part.extents, upper(from))? } else { vec![0] };
     let seed = core.superblock.hash_seed.get();
     for number in leaves {
-        let block = core.block(lba(&state.extents, number)?, Kind::Directory)?;
+        let block = core.block(lba(&part.extents, number)?, Kind::Directory)?;
         for (hash, entry) in leaf::sorted(&block, seed)?.iter().filter(|(hash, _)| *hash >= from) {
-            let found = found(core, number, entry)?;
+            let Child { ino, file_type } = found(core, number, entry)?.child;
             let next_cookie = hash + 1 + FIRST_COOKIE;
-            let ino = Ino(u64::from(found.ino));
-            if !sink(DirEntry { ino, file_type: found.file_type, name: entry.name, next_cookie }) {
+            if !sink(DirEntry { ino, file_type, name: entry.name, next_cookie }) {
                 return Ok(());
             }
         }
@@ -269,15 +274,15 @@ pub fn list<D: BlockPort>(
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn visit_all<D: BlockPort>(
     core: &Core<D>,
-    state: &State,
+    part: &Part,
     mut visit: impl FnMut(&[u8], u32, Option<FileType>),
 ) -> Result<()> {
     let seed = core.superblock.hash_seed.get();
-    let leaves = if state.dir()? { index::leaves_from(core, &state.extents, 0)? } else { vec![0] };
+    let leaves = if part.dir()? { index::leaves_from(core, &part.extents, 0)? } else { vec![0] };
     for number in leaves {
-        let block = core.block(lba(&state.extents, number)?, Kind::Directory)?;
+        let block = core.block(lba(&part.extents, number)?, Kind::Directory)?;
         for (hash, entry) in leaf::sorted(&block, seed)? {
-            let (_, due) = place_of(core, state, hash)?;
+            let (_, due) = place_of(core, part, hash)?;
             if due != number {
                 return Err(Error::Corrupt(
                     "a directory entry stands in another block than its hash says".to_owned(),
@@ -290,8 +295,8 @@ pub fn visit_all<D: BlockPort>(
 }
 
 /// Makes a directory an indexed one.
-const fn set_indexed(state: &mut State) {
-    if let Body::Dir { indexed } = &mut state.body {
+const fn set_indexed(part: &mut Part) {
+    if let Body::Dir { indexed } = &mut part.body {
         *indexed = true;
     }
 }

@@ -1,7 +1,8 @@
 //! Where a file's blocks are: an extent tree, as on ext4.
 //!
-//! A tree is read whole when its inode is loaded: nearly always that is the four extents in the inode. In memory it is a row of leaves; a change
-//! touches one leaf, which is split when it overflows. The levels above, pointers to leaves packed in their order, are written anew when the row changes.
+//! A tree is read whole when its inode is loaded: nearly always that is the four extents in the inode. In
+//! memory it is a row of leaves; a change touches one leaf, which is split when it overflows. The levels
+//! above, pointers to leaves packed in their order, are written anew when the row changes.
 
 use amphi_device::BlockPort;
 use amphi_vfs::{Error, Result};
@@ -292,7 +293,8 @@ impl Extents {
         }
     }
 
-    /// Brings the tree's blocks up to date and returns the root for the inode, and by how many blocks the tree has grown.
+    /// Brings the tree's blocks up to date and returns the root for the inode, and by how many blocks the
+    /// tree has grown.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Corrupt`], [`Error::Io`].

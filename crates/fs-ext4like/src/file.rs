@@ -1,26 +1,24 @@
 //! Regular files: reading and writing through the page cache.
 //!
-//! A write changes cached pages only and reserves a block for each that has none; which blocks those will be is decided when they are written back
-//! (delayed allocation). Bytes of a page behind the end of the file are zeros in the cache.
+//! A write changes cached pages only and reserves a block for each that has none; which blocks those will be
+//! is decided when they are written back (delayed allocation). Bytes of a page behind the end of the file are
+//! zeros in the cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, Completion, Lpa, Structure};
-use amphi_rt::sync::RwLockWriteGuard;
-use amphi_vfs::permission::mode_after_change;
-use amphi_vfs::{Capabilities, Cred, Error, Ino, Result, Seek, WriteMode};
+use amphi_vfs::{Cred, Error, Ino, Result, Seek, WriteMode};
 
 use crate::buffers::{Kind, SharedBlock, zeros};
 use crate::core::Core;
 use crate::extent::{Extents, Mapped};
 use crate::format::BLOCK;
-use crate::inode::{Body, Inode, State};
+use crate::inode::{Body, Inode, Part, State};
 use crate::journal::InFlight;
 use crate::page::{Page, PageBudget};
 use crate::writeback::{fsync, journal_dirty, write_back};
-use crate::xattr;
 
 /// Largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = (u32::MAX as u64 - 1) * BLOCK as u64;
@@ -208,9 +206,14 @@ fn newest<D: BlockPort>(core: &Core<D>, extents: &Extents, index: u32, read: Sha
 }
 
 /// Adds pages that were read to the cache, unless they came there meanwhile.
-fn keep<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &mut State, read: Vec<(u32, SharedBlock)>) {
+fn keep<D: BlockPort>(
+    core: &Core<D>,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
+    read: Vec<(u32, SharedBlock)>,
+) {
     let size = state.size_on_disk;
-    let State { body: Body::File(file), extents, .. } = state else { return };
+    let Part { body: Body::File(file), extents, .. } = &mut state.part else { return };
     for (index, data) in read {
         if file.pages.contains_key(&index) {
             continue;
@@ -237,8 +240,8 @@ fn keep<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &mut State, rea
 /// [`Error::Io`].
 pub fn load<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode>,
-    state: &mut State,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
     first: u32,
     last: u32,
 ) -> Result<()> {
@@ -279,7 +282,7 @@ pub fn read<D: BlockPort>(
             let part = len
                 .saturating_sub(done)
                 .min(READ_PART.min(core.options.page_cache_pages.div_ceil(2)) * BLOCK);
-            moves_atime |= core.read_moves_atime(&state);
+            moves_atime |= amphi_names::read_moves_atime(core, &state);
             if part == 0 || file.copy_cached(&state.extents, at, &mut into[done..done + part]) {
                 done += part;
                 if done >= len {
@@ -296,18 +299,25 @@ pub fn read<D: BlockPort>(
         drop_range(core, &inode, offset, into.len());
     }
     if moves_atime {
-        core.note_read(&inode);
+        amphi_names::note_read(core, &inode);
     }
     core.relieve(&inode)?;
     Ok(done)
 }
 
-/// Reads missing pages without holding the inode, and keeps them if the file has not changed on the device meanwhile.
-fn fetch<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, first: u32, last: u32, ahead: u32) -> Result<()> {
+/// Reads missing pages without holding the inode, and keeps them if the file has not changed on the device
+/// meanwhile.
+fn fetch<D: BlockPort>(
+    core: &Core<D>,
+    inode: &Arc<Inode<D>>,
+    first: u32,
+    last: u32,
+    ahead: u32,
+) -> Result<()> {
     let (wanted, version) = {
         let mut state = inode.state.write();
         let end = state.size.div_ceil(BLOCK as u64) as u32;
-        let State { body: Body::File(file), extents, .. } = &mut *state else { return Ok(()) };
+        let Part { body: Body::File(file), extents, .. } = &mut state.part else { return Ok(()) };
         let last = file.window_end(first, last, ahead).min(end.saturating_sub(1)).max(last);
         (file.missing(extents, first, last), file.version)
     };
@@ -320,9 +330,9 @@ fn fetch<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, first: u32, last: u32
 }
 
 /// Drops clean pages of a range from the cache.
-fn drop_range<D: BlockPort>(core: &Core<D>, inode: &Inode, offset: u64, len: usize) {
+fn drop_range<D: BlockPort>(core: &Core<D>, inode: &Inode<D>, offset: u64, len: usize) {
     let mut state = inode.state.write();
-    let State { body: Body::File(file), extents, .. } = &mut *state else { return };
+    let Part { body: Body::File(file), extents, .. } = &mut state.part else { return };
     if file.in_flight.is_some() {
         return;
     }
@@ -389,7 +399,7 @@ pub fn write<D: BlockPort>(
 }
 
 /// Pages of a range that have neither a block nor one reserved.
-fn holes_to_fill(state: &State, first: u32, last: u32) -> Result<u32> {
+fn holes_to_fill<D: BlockPort>(state: &State<D>, first: u32, last: u32) -> Result<u32> {
     let file = state.file()?;
     let (mut index, mut holes) = (first, 0);
     while index <= last {
@@ -409,8 +419,8 @@ fn holes_to_fill(state: &State, first: u32, last: u32) -> Result<u32> {
 /// Brings into the cache what a write changes in part only, and the last page of a file that will grow.
 fn load_edges<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode>,
-    state: &mut State,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
     offset: u64,
     end: u64,
 ) -> Result<()> {
@@ -429,30 +439,30 @@ fn load_edges<D: BlockPort>(
     Ok(())
 }
 
-/// What every change of contents does to the inode: times, set-id bits, capabilities. Within one tick of the clock only the first one writes it.
+/// What every change of contents does to the inode: times, set-id bits, capabilities. Within one tick of the
+/// clock only the first one writes it.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::ReadOnly`].
-pub fn note_write<D: BlockPort>(core: &Core<D>, inode: &Inode, state: &mut State, cred: &Cred) -> Result<()> {
-    let shed = xattr::without_capability(core, state)?;
-    let now = core.now();
-    let keeps_bits = cred.has(Capabilities::FSETID);
-    let mode = if keeps_bits { state.mode } else { mode_after_change(state.mode, state.gid, cred) };
-    if shed.is_none() && (state.mtime, state.ctime, state.mode) == (now, now, mode) {
-        return Ok(());
+pub fn note_write<D: BlockPort>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+    cred: &Cred,
+) -> Result<()> {
+    amphi_names::shed_capability(core, inode, state)?;
+    let before = (state.mtime, state.ctime, state.mode);
+    amphi_names::note_write(core, state, cred);
+    if before != (state.mtime, state.ctime, state.mode) {
+        let mut handle = core.handle(6)?;
+        handle.write_inode(inode, state, false)?;
+        handle.finish();
     }
-    let mut handle = core.handle(6)?;
-    if let Some(prepared) = shed {
-        prepared.store(&mut handle, state, core.groups.goal(inode.ino))?;
-    }
-    (state.mtime, state.ctime, state.mode) = (now, now, mode);
-    inode.write(&mut handle, state, false)?;
-    handle.finish();
     Ok(())
 }
 
 /// Copies a write's data into pages, which become dirty.
-fn copy_in<D: BlockPort>(core: &Core<D>, state: &mut State, offset: u64, data: &[u8]) -> Result<()> {
+fn copy_in<D: BlockPort>(core: &Core<D>, state: &mut State<D>, offset: u64, data: &[u8]) -> Result<()> {
     let file = state.file_mut()?;
     let mut done = 0;
     while done < data.len() {
@@ -477,8 +487,8 @@ fn copy_in<D: BlockPort>(core: &Core<D>, state: &mut State, offset: u64, data: &
 /// [`Error::Io`].
 pub fn zero_in_page<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode>,
-    state: &mut RwLockWriteGuard<'_, State>,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
     index: u32,
     bytes: std::ops::Range<usize>,
 ) -> Result<()> {
@@ -496,7 +506,7 @@ pub fn zero_in_page<D: BlockPort>(
 ///
 /// # Errors
 /// As there.
-pub fn seek(inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
+pub fn seek<D: BlockPort>(inode: &Inode<D>, offset: u64, what: Seek) -> Result<u64> {
     let state = inode.state.read();
     let file = state.file()?;
     if offset >= state.size {

@@ -1,6 +1,7 @@
-//! What the file system puts on the device: superblock, group descriptors, inodes, extents, directory blocks, attribute blocks, journal
-//! blocks. Little-endian, sizes fixed at compile time, versioned by the superblock, each structure with a CRC-32C.
-//! The byte diagrams are in docs/format/ext4like.md. This module and those below it import no sibling.
+//! What the file system puts on the device: superblock, group descriptors, inodes, extents, directory blocks,
+//! attribute blocks, journal blocks. Little-endian, sizes fixed at compile time, versioned by the superblock,
+//! each structure with a CRC-32C. The byte diagrams are in docs/format/ext4like.md. This module and those
+//! below it import no sibling.
 
 mod directory;
 mod journal;

@@ -1,7 +1,9 @@
-//! The file system check: rebuilds from the device alone what bitmaps, link counts and directories must be, and compares. It changes nothing: it reads
-//! the device as it would be with the journal replayed, with the same code that a mount reads with, which trusts no number it reads.
+//! The file system check: rebuilds from the device alone what bitmaps, link counts and directories must be,
+//! and compares. It changes nothing: it reads the device as it would be with the journal replayed, with the
+//! same code that a mount reads with, which trusts no number it reads.
 //!
-//! There is no repair of damage: mounting replays the journal and deletes orphans, and nothing else goes wrong by crashes.
+//! There is no repair of damage: mounting replays the journal and deletes orphans, and nothing else goes
+//! wrong by crashes.
 
 mod finding;
 mod overlay;
@@ -24,7 +26,7 @@ use crate::format::{
     DiskInode, FIRST_INO, FormatError, GROUP_BLOCKS, INODE_BYTES, Layout, ROOT_INO, Superblock,
 };
 use crate::groups::Groups;
-use crate::inode::Inode;
+use crate::inode;
 use crate::journal::Journal;
 use crate::mount::{MountError, read_descriptors, read_super};
 use crate::options::MountOptions;
@@ -99,9 +101,9 @@ pub enum FsckError {
 ///
 /// # Errors
 /// [`FsckError`] if there is none or the device fails. Damage is not an error but a finding.
-pub fn check<D: BlockPort>(device: &D) -> Result<Report, FsckError> {
+pub fn check<D: BlockPort>(device: &Arc<D>) -> Result<Report, FsckError> {
     let mut report = Report::default();
-    let sb = match read_super(device) {
+    let sb = match read_super(&**device) {
         Ok(sb) => sb,
         Err(MountError::Device(error)) => return Err(FsckError::Device(error.to_string())),
         Err(MountError::Format(error @ (FormatError::NotExt4Like | FormatError::Version(_)))) => {
@@ -113,7 +115,7 @@ pub fn check<D: BlockPort>(device: &D) -> Result<Report, FsckError> {
         }
     };
     let layout = Layout::of(&sb);
-    let log = match replay::read(device, &layout, sb.journal_seed()) {
+    let log = match replay::read(&**device, &layout, sb.journal_seed()) {
         Ok(log) => log,
         Err(MountError::Device(error)) => return Err(FsckError::Device(error.to_string())),
         Err(error) => {
@@ -125,7 +127,7 @@ pub fn check<D: BlockPort>(device: &D) -> Result<Report, FsckError> {
         report.add(Finding::NotCleanlyUnmounted { transactions: log.transactions });
     }
     report.cleanly_unmounted = sb.clean.get() == 1;
-    let overlay = Arc::new(Overlay::new(device, layout, log));
+    let overlay = Arc::new(Overlay::new(Arc::clone(device), layout, log));
     let opened =
         read_super(&*overlay).and_then(|sb| Ok((sb, read_descriptors(&*overlay, &Layout::of(&sb))?)));
     let (sb, descriptors) = match opened {
@@ -246,7 +248,7 @@ impl<'a, D: BlockPort> Check<'a, D> {
     }
 
     fn inode(&mut self, ino: u32) -> Result<(), FsckError> {
-        let inode = match Inode::load(self.core, ino) {
+        let inode = match inode::load(self.core, ino) {
             Ok(inode) => inode,
             Err(error) => {
                 self.report.add(Finding::InodeDamaged { ino, reason: damage(error)? });
@@ -276,8 +278,7 @@ impl<'a, D: BlockPort> Check<'a, D> {
         if due != state.blocks {
             self.report.add(Finding::BlockCount { ino, said: state.blocks, due });
         }
-        drop(state);
-        if let Err(error) = inode.state.write().xattrs.load(self.core) {
+        if let Err(error) = state.xattrs.load(self.core) {
             self.report.add(Finding::InodeDamaged { ino, reason: damage(error)? });
         }
         Ok(())
@@ -339,16 +340,13 @@ impl<'a, D: BlockPort> Check<'a, D> {
             let is_new = names.insert(name.clone());
             let seen = self.seen.get(ino as usize).copied().unwrap_or_default();
             let is_dir = seen.file_type == Some(FileType::Directory);
-            let parent = |ino: u32| {
-                let child = self.core.inode(Ino(u64::from(ino)))?;
-                Ok::<u64, Error>(child.parent.load(std::sync::atomic::Ordering::Acquire))
-            };
+            let parent = |ino: u32| Ok::<_, Error>(self.core.inode(Ino(u64::from(ino)))?.parent());
             let reason = match seen.file_type {
                 _ if !is_new => "the directory has the name twice",
                 None => "it is free or damaged",
                 found if found != file_type => "it has another type",
                 _ if is_dir && seen.reached => "it is a directory and has a name already",
-                _ if is_dir && parent(ino)? != u64::from(dir) => "its parent is another directory",
+                _ if is_dir && parent(ino)? != inode.ino => "its parent is another directory",
                 _ => {
                     self.seen[ino as usize].names += 1;
                     self.seen[ino as usize].reached = true;

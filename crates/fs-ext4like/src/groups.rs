@@ -1,7 +1,8 @@
 //! Free blocks and inodes: bitmaps and descriptors by group, as on ext4, and who gets what.
 //!
-//! A block that is freed stays busy in memory until the transaction that freed it has committed: until then a crash may bring back the file that
-//! had it. Space is reserved before it is allocated, so that what has begun does not run out of it; a fiftieth part is held back for extent blocks.
+//! A block that is freed stays busy in memory until the transaction that freed it has committed: until then a
+//! crash may bring back the file that had it. Space is reserved before it is allocated, so that what has
+//! begun does not run out of it; a fiftieth part is held back for extent blocks.
 
 use std::sync::Arc;
 
@@ -163,7 +164,8 @@ impl Groups {
         Ok((guard, bitmap))
     }
 
-    /// Both bitmaps of a group as read from the device, if their checksums and the number of free blocks are right; for the check.
+    /// Both bitmaps of a group as read from the device, if their checksums and the number of free blocks are
+    /// right; for the check.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -193,7 +195,8 @@ impl Groups {
         Ok(bits::is_set(&bitmap, ino % per_group))
     }
 
-    /// Allocates up to `want` blocks in one run, near `goal` if it can be. They have been reserved. Returns the first and their number.
+    /// Allocates up to `want` blocks in one run, near `goal` if it can be. They have been reserved. Returns
+    /// the first and their number.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]; [`Error::NoSpace`] never, if they have been reserved.
@@ -268,7 +271,8 @@ impl Groups {
         })
     }
 
-    /// Frees a run of blocks when the handle's transaction commits. `revoke`: the journal may hold copies of them.
+    /// Frees a run of blocks when the handle's transaction commits. `revoke`: the journal may hold copies of
+    /// them.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -354,8 +358,8 @@ impl Groups {
         Err(Error::NoInodes)
     }
 
-    /// The group for a new directory, after Orlov: those in the root are spread over the groups with fewest directories, others stay near their parent
-    /// while there is room.
+    /// The group for a new directory, after Orlov: those in the root are spread over the groups with fewest
+    /// directories, others stay near their parent while there is room.
     fn directory_group(&self, parent: u32) -> u32 {
         let groups = self.layout.groups;
         if groups == 1 {
@@ -426,7 +430,8 @@ impl Groups {
 }
 
 impl<D: BlockPort> Core<D> {
-    /// Sets blocks aside. If there are too few, what a transaction not committed yet has freed is waited for: the caller has no handle open.
+    /// Sets blocks aside. If there are too few, what a transaction not committed yet has freed is waited for:
+    /// the caller has no handle open.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`].

@@ -1,8 +1,10 @@
-//! Transactions, as jbd2 has them: operations join the running transaction through handles; a commit writes whole copies of all blocks that any of them
-//! changed to the journal. `commit.rs` does that, `checkpoint.rs` brings the blocks to their places later, `replay.rs` after a crash.
+//! Transactions, as jbd2 has them: operations join the running transaction through handles; a commit writes
+//! whole copies of all blocks that any of them changed to the journal. `commit.rs` does that, `checkpoint.rs`
+//! brings the blocks to their places later, `replay.rs` after a crash.
 //!
-//! At any time one transaction is running and at most one is being committed. A commit first waits for the handles that are open, while new
-//! ones wait for it; that takes no I/O. From then on operations go into the next transaction.
+//! At any time one transaction is running and at most one is being committed. A commit first waits for the
+//! handles that are open, while new ones wait for it; that takes no I/O. From then on operations go into the
+//! next transaction.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -57,7 +59,8 @@ pub struct Transaction {
     pub blocks: Vec<Arc<Buffer>>,
     /// Blocks freed of which the journal may hold older copies, which a replay must not bring back.
     pub revoked: Vec<u64>,
-    /// As `revoked`, where a replay may bring them back: whatever uses them again goes through the journal too.
+    /// As `revoked`, where a replay may bring them back: whatever uses them again goes through the journal
+    /// too.
     pub forgotten: Vec<u64>,
     /// It is committed even if nothing is in it.
     pub wanted: bool,
@@ -150,8 +153,8 @@ impl Journal {
     /// The journal of a file system whose log is empty and whose next transaction is number `tid`.
     pub fn new(layout: &Layout, seed: u32, tid: u32) -> Self {
         let blocks = layout.journal_blocks;
-        // jbd2 takes a third (jbd2_journal_get_max_txn_bufs(), a quarter before Linux 6.11); a journal of a megabyte or two would then hold too little for a long directory
-        // operation.
+        // jbd2 takes a third (jbd2_journal_get_max_txn_bufs(), a quarter before Linux 6.11); a journal of a
+        // megabyte or two would then hold too little for a long directory operation.
         let transaction_max = if blocks < 1024 { blocks / 2 } else { blocks / 3 };
         let state = JournalState {
             running: Transaction::numbered(tid),
@@ -194,14 +197,24 @@ impl Journal {
         (!state.running.is_empty()).then(|| now_ns().saturating_sub(state.running.since_ns))
     }
 
+    /// The newest transaction that can have changed anything, for what is read: as ext4_iget() has it.
+    pub fn newest(&self) -> u32 {
+        let state = self.state.lock();
+        match (state.running.is_empty() && state.running.handles == 0, state.committing) {
+            (true, 0) => state.committed,
+            (true, committing) => committing,
+            (false, _) => state.running.tid,
+        }
+    }
+
     /// Transactions committed, by the number of the last.
     pub fn last_committed(&self) -> u32 {
         self.state.lock().committed
     }
 }
 
-/// An operation's part in the running transaction. It ends with [`finish`](Self::finish); one that is dropped after it has changed something has failed
-/// half way, and turns the file system read-only.
+/// An operation's part in the running transaction. It ends with [`finish`](Self::finish); one that is dropped
+/// after it has changed something has failed half way, and turns the file system read-only.
 pub struct Handle<'a, D: BlockPort> {
     /// The file system.
     pub core: &'a Core<D>,
@@ -318,14 +331,16 @@ impl<D: BlockPort> Handle<'_, D> {
         Ok(change(Arc::make_mut(&mut block.data).as_mut()))
     }
 
-    /// Records that blocks are free when the transaction commits. `revoke`: the journal may hold copies of them.
+    /// Records that blocks are free when the transaction commits. `revoke`: the journal may hold copies of
+    /// them.
     pub fn note_freed(&mut self, start: u32, len: u32, revoke: bool) {
         self.changed = true;
         let mut state = self.core.journal.state.lock();
         state.running.freed.push((start, len));
         if revoke {
             let blocks = (start..start + len).map(u64::from);
-            // As ext4_forget() has it: with full data journaling nothing is revoked, because what is written to these blocks next is journaled as well.
+            // As ext4_forget() has it: with full data journaling nothing is revoked, because what is written
+            // to these blocks next is journaled as well.
             if self.core.journals_data() {
                 state.running.forgotten.extend(blocks);
             } else {

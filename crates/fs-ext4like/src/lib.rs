@@ -1,8 +1,10 @@
-//! A block-only journaling file system of ext4's kind: the baseline that ByteFS is compared with (`docs/papers.md`).
+//! A block-only journaling file system of ext4's kind: the baseline that ByteFS is compared with
+//! (`docs/papers.md`).
 //!
-//! What is written when follows ext4 and jbd2: whole metadata blocks in compound transactions, delayed allocation, ordered or journaled data, write-back by age.
-//! It is generic over the block port of a device and knows no other crate of the house but `device`, `vfs` and `rt`.
-//! Start reading at [`Ext4Like`], then `journal` and `commit` (how an operation becomes durable), `namespace` and `writeback` (who uses it), `format` (the bits).
+//! What is written when follows ext4 and jbd2: whole metadata blocks in compound transactions, delayed
+//! allocation, ordered or journaled data, write-back by age. It is generic over the block port of a device;
+//! what names mean it has from the crate `names`. Start reading at [`Ext4Like`], then `journal` and `commit`
+//! (how an operation becomes durable), `store` and `writeback` (who uses it), `format` (the bits).
 #![forbid(unsafe_code)]
 
 mod allocate;
@@ -18,18 +20,15 @@ pub mod format;
 mod fs;
 pub mod fsck;
 mod groups;
-mod icache;
 mod inode;
 mod journal;
 mod mount;
-mod namespace;
 mod options;
 mod orphans;
 mod page;
 mod pressure;
-mod rename;
 mod replay;
-mod setattr;
+mod store;
 mod sync;
 mod truncate;
 mod writeback;

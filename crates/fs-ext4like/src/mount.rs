@@ -16,7 +16,6 @@ use crate::format::{
     Superblock, VERSION, mode, seal_block,
 };
 use crate::groups::Groups;
-use crate::inode::Inode;
 use crate::journal::Journal;
 use crate::options::MountOptions;
 use crate::replay;
@@ -195,7 +194,8 @@ pub fn format<D: BlockPort>(device: &D, options: &FormatOptions) -> Result<(), M
     Ok(())
 }
 
-/// Writes descriptors and bitmaps of a file system whose first `used` blocks are in use. Bitmaps without a bit set are left: they were trimmed.
+/// Writes descriptors and bitmaps of a file system whose first `used` blocks are in use. Bitmaps without a
+/// bit set are left: they were trimmed.
 fn write_groups<D: BlockPort>(device: &D, layout: &Layout, used: u32) -> Result<(), MountError> {
     let mut descriptors = vec![[0; BLOCK]; layout.groups.div_ceil(DESCRIPTORS_PER_BLOCK) as usize];
     for group in 0..layout.groups {
@@ -276,7 +276,8 @@ pub fn read_descriptors<D: BlockPort>(
     Ok(descriptors)
 }
 
-/// Replays the journal, reads the descriptors, deletes orphans, and notes that the file system is in use. Returns how many transactions were replayed.
+/// Replays the journal, reads the descriptors, deletes orphans, and notes that the file system is in use.
+/// Returns how many transactions were replayed.
 ///
 /// # Errors
 /// As [`MountError`] says.
@@ -338,7 +339,7 @@ fn finish_orphans<D: BlockPort>(core: &Core<D>, first: u32) -> Result<(), MountE
     }
     core.orphans.load(&list);
     for ino in list {
-        let inode: Arc<Inode> = core.inode(Ino(u64::from(ino))).map_err(|error| match error {
+        let inode = core.inode(Ino(u64::from(ino))).map_err(|error| match error {
             Error::Stale(_) => damaged(),
             other => other.into(),
         })?;
@@ -356,10 +357,7 @@ pub fn close<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
     core.write_back_files(u64::MAX)?;
     for ino in core.orphans.all() {
         let inode = core.inode(Ino(u64::from(ino)))?;
-        let mut state = crate::writeback::settled(&inode);
-        if state.nlink == 0 && !state.gone {
-            crate::truncate::delete(core, &inode, &mut state)?;
-        }
+        amphi_names::delete_orphan(core, &inode)?;
     }
     core.commit_running()?;
     core.move_tail()?;
@@ -373,7 +371,7 @@ pub fn close<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
     let (blocks_free, _, inodes_free) = core.groups.free();
     sb.blocks_free = blocks_free.into();
     sb.inodes_free = inodes_free.into();
-    sb.unmounted_ns = core.now().into();
+    sb.unmounted_ns = core.names.clock.now().into();
     sb.clean = 1.into();
     core.device.write(Lpa(0), &sb.encode(), Structure::Superblock).map_err(io)?;
     core.device.flush().map_err(io)

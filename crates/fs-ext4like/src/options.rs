@@ -41,8 +41,8 @@ pub struct MountOptions {
     pub inode_cache: usize,
     /// Most blocks read ahead.
     pub read_ahead_blocks: u32,
-    /// Time stamps move in steps of so many ns, as those of a kernel with 250 ticks a second: of many writes within a step only the first changes the
-    /// inode.
+    /// Time stamps move in steps of so many ns, as those of a kernel with 250 ticks a second: of many writes
+    /// within a step only the first changes the inode.
     pub tick_ns: i64,
 }
 

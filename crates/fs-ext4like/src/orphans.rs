@@ -1,5 +1,5 @@
-//! Orphans: inodes without a name that are still in use, and files that are being cut. As on ext4 they form a list that starts in the superblock and
-//! goes on in the inodes, so an unlink changes the superblock too.
+//! Orphans: inodes without a name that are still in use, and files that are being cut. As on ext4 they form a
+//! list that starts in the superblock and goes on in the inodes, so an unlink changes the superblock too.
 
 use amphi_device::BlockPort;
 use amphi_rt::sync::Mutex;

@@ -79,7 +79,8 @@ impl PageBudget {
         self.dirty.load(Ordering::Relaxed) > self.dirty_limit
     }
 
-    /// Whether write-back should begin in the background: at half of what writers are stopped at, as the kernel has it.
+    /// Whether write-back should begin in the background: at half of what writers are stopped at, as the
+    /// kernel has it.
     pub fn rather_dirty(&self) -> bool {
         self.dirty.load(Ordering::Relaxed) > self.dirty_limit / 2
     }

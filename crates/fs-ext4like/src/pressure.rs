@@ -1,14 +1,16 @@
-//! Keeping the page cache within its limits, and what runs in the background: the commit of old transactions, the write-back of old pages.
+//! Keeping the page cache within its limits, and what runs in the background: the commit of old transactions,
+//! the write-back of old pages.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use amphi_device::BlockPort;
 use amphi_rt::sync::{Condvar, Mutex};
 use amphi_rt::time::now_ns;
-use amphi_vfs::Result;
+use amphi_vfs::{Ino, Result};
 
 use crate::core::Core;
 use crate::inode::Inode;
@@ -17,22 +19,30 @@ use crate::writeback::write_back;
 /// Longest time between two looks at the age of the running transaction, ns.
 const COMMIT_LOOK_NS: u64 = 1_000_000_000;
 
+/// Since when a file has dirty pages, ns, and which.
+type Since<D> = (u64, Arc<Inode<D>>);
+
 /// Files with dirty pages, and since when.
-#[derive(Default)]
-pub struct DirtyFiles {
-    files: Mutex<BTreeMap<u32, (u64, Arc<Inode>)>>,
+pub struct DirtyFiles<D: BlockPort> {
+    files: Mutex<BTreeMap<Ino, Since<D>>>,
     stopped: Mutex<bool>,
     wake: Condvar,
 }
 
-impl DirtyFiles {
+impl<D: BlockPort> Default for DirtyFiles<D> {
+    fn default() -> Self {
+        Self { files: Mutex::default(), stopped: Mutex::default(), wake: Condvar::default() }
+    }
+}
+
+impl<D: BlockPort> DirtyFiles<D> {
     /// A file has a dirty page.
-    pub fn note(&self, inode: &Arc<Inode>) {
+    pub fn note(&self, inode: &Arc<Inode<D>>) {
         self.files.lock().entry(inode.ino).or_insert_with(|| (now_ns(), Arc::clone(inode)));
     }
 
     /// It has none any more.
-    pub fn remove(&self, inode: &Inode) {
+    pub fn remove(&self, inode: &Inode<D>) {
         let mut files = self.files.lock();
         if files.get(&inode.ino).is_some_and(|(_, other)| std::ptr::eq(&**other, inode)) {
             files.remove(&inode.ino);
@@ -40,7 +50,7 @@ impl DirtyFiles {
     }
 
     /// The files dirty since before a moment, oldest first.
-    pub fn since_before(&self, before_ns: u64) -> Vec<Arc<Inode>> {
+    pub fn since_before(&self, before_ns: u64) -> Vec<Arc<Inode<D>>> {
         let mut files: Vec<_> =
             self.files.lock().values().filter(|(since, _)| *since <= before_ns).cloned().collect();
         files.sort_by_key(|(since, inode)| (*since, inode.ino));
@@ -102,7 +112,7 @@ impl<D: BlockPort> Core<D> {
     ///
     /// # Errors
     /// [`amphi_vfs::Error::Io`].
-    pub fn relieve(&self, inode: &Arc<Inode>) -> Result<()> {
+    pub fn relieve(&self, inode: &Arc<Inode<D>>) -> Result<()> {
         if self.pages.too_dirty() {
             write_back(self, inode)?;
             for other in self.dirty.since_before(u64::MAX) {
@@ -122,8 +132,8 @@ impl<D: BlockPort> Core<D> {
 
     fn drop_clean_pages(&self) {
         for also_used in [false, true] {
-            let start = self.sweep.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            self.icache.visit(start, |inode| {
+            let start = self.sweep.load(Ordering::Relaxed);
+            let next = self.names.cache.visit(start, |inode| {
                 // Some more than must go, so that not every page read from now on comes here.
                 let excess = self.pages.excess();
                 if excess == 0 {
@@ -136,6 +146,7 @@ impl<D: BlockPort> Core<D> {
                 }
                 ControlFlow::Continue(())
             });
+            self.sweep.store(next, Ordering::Relaxed);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Recovery: finding the transactions that the journal holds complete, and writing their blocks in place.
 //!
-//! Three passes, as jbd2: find the end, collect revocations, write. Anything impossible before the end is found is the end; a copy whose checksum is wrong although
-//! its transaction has a commit record is damage. Interrupted at any point, it can be done again.
+//! Three passes, as jbd2: find the end, collect revocations, write. Anything impossible before the end is
+//! found is the end; a copy whose checksum is wrong although its transaction has a commit record is damage.
+//! Interrupted at any point, it can be done again.
 
 use std::collections::BTreeMap;
 

@@ -1,25 +1,27 @@
-//! Shrinking, growing and deleting: what frees blocks. What does not fit one handle goes in steps, last blocks first, with the inode in the list of orphans until
-//! it is done, as on ext4.
+//! Shrinking, growing and deleting: what frees blocks. What does not fit one handle goes in steps, last
+//! blocks first, with the inode in the list of orphans until it is done, as on ext4.
 
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
-use amphi_rt::sync::RwLockWriteGuard;
+use amphi_names::Guard;
 use amphi_vfs::{Error, Result};
 
 use crate::core::Core;
 use crate::extent::Mapped;
 use crate::file::{FILE_BYTES_MAX, load, zero_in_page};
 use crate::format::{BLOCK, BLOCK_EXTENTS};
-use crate::inode::{Body, Inode, State};
+use crate::inode::{Body, Inode, Part, State, number};
 use crate::journal::Handle;
+use crate::store::Update;
 use crate::writeback::{settled, write_back};
 use crate::xattr;
 
 /// Most extents freed in one handle.
 const STEP_EXTENTS: usize = 32;
 
-/// Blocks that a step may change: bitmaps and descriptors of the groups, extent blocks, inode, superblock, neighbours in the list of orphans.
+/// Blocks that a step may change: bitmaps and descriptors of the groups, extent blocks, inode, superblock,
+/// neighbours in the list of orphans.
 pub fn step_credits<D: BlockPort>(core: &Core<D>) -> usize {
     let groups = core.layout.groups as usize;
     10 + groups.min(2 * STEP_EXTENTS)
@@ -28,8 +30,8 @@ pub fn step_credits<D: BlockPort>(core: &Core<D>) -> usize {
 }
 
 /// First block of the file that the next step frees, of those at or behind `from`, and whether that is all.
-fn step_start(state: &State, from: u32) -> (u32, bool) {
-    let behind: Vec<u32> = state
+fn step_start(part: &Part, from: u32) -> (u32, bool) {
+    let behind: Vec<u32> = part
         .extents
         .iter()
         .filter(|run| run.file_block + run.len > from)
@@ -42,9 +44,9 @@ fn step_start(state: &State, from: u32) -> (u32, bool) {
 }
 
 /// Frees what a handle may of the blocks at or behind `from`; false if there is more.
-fn free_step<D: BlockPort>(handle: &mut Handle<'_, D>, state: &mut State, from: u32) -> Result<bool> {
-    let (start, all) = step_start(state, from);
-    free_range(handle, state, start, u32::MAX)?;
+fn free_step<D: BlockPort>(handle: &mut Handle<'_, D>, part: &mut Part, from: u32) -> Result<bool> {
+    let (start, all) = step_start(part, from);
+    free_range(handle, part, start, u32::MAX)?;
     Ok(all)
 }
 
@@ -54,28 +56,30 @@ fn free_step<D: BlockPort>(handle: &mut Handle<'_, D>, state: &mut State, from: 
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn free_range<D: BlockPort>(
     handle: &mut Handle<'_, D>,
-    state: &mut State,
+    part: &mut Part,
     from: u32,
     to: u32,
 ) -> Result<()> {
     // The journal may hold copies of directories, long symlinks and, if they are journaled, file data.
-    let revoke = !matches!(state.body, Body::File(_)) || handle.core.journals_data();
-    for run in state.extents.remove(from, to) {
+    let revoke = !matches!(part.body, Body::File(_)) || handle.core.journals_data();
+    for run in part.extents.remove(from, to) {
         handle.core.groups.free_blocks(handle, run.start, run.len, revoke)?;
-        state.blocks -= run.len;
+        // A damaged inode may say that it has fewer.
+        part.blocks = part.blocks.saturating_sub(run.len);
     }
     Ok(())
 }
 
-/// Locks an inode for a change of its size to `size`: nothing is in flight, and what a larger size would uncover has been overwritten.
+/// Locks an inode for a change of its size to `size`: nothing is in flight, and what a larger size would
+/// uncover has been overwritten.
 ///
 /// # Errors
 /// [`Error::Io`].
 pub fn lock_for_size<'a, D: BlockPort>(
     core: &Core<D>,
-    inode: &'a Arc<Inode>,
+    inode: &'a Arc<Inode<D>>,
     size: u64,
-) -> Result<RwLockWriteGuard<'a, State>> {
+) -> Result<Guard<'a, Core<D>>> {
     loop {
         let mut state = settled(inode);
         let old = state.size_on_disk;
@@ -94,16 +98,17 @@ pub fn lock_for_size<'a, D: BlockPort>(
     }
 }
 
-/// Gives a file, locked by [`lock_for_size`], another size; `apply` changes its attributes in the same handle.
+/// Gives a file, locked by [`lock_for_size`], another size; `apply` changes its attributes in the same
+/// handle.
 ///
 /// # Errors
 /// [`Error::TooLarge`], [`Error::Io`].
 pub fn set_size<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode>,
-    state: &mut RwLockWriteGuard<'_, State>,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
     size: u64,
-    apply: impl FnOnce(&mut Handle<'_, D>, &mut State) -> Result<()>,
+    apply: impl FnOnce(&mut Update<'_, D>, &mut State<D>) -> Result<()>,
 ) -> Result<()> {
     if size > FILE_BYTES_MAX {
         return Err(Error::TooLarge);
@@ -119,13 +124,14 @@ pub fn set_size<D: BlockPort>(
             (size % BLOCK as u64) as usize..BLOCK,
         )?;
     }
-    let mut handle = core.handle(step_credits(core) + 6)?;
-    apply(&mut handle, state)?;
+    let mut update = Update::begin(core, 0, step_credits(core) + 6)?;
+    apply(&mut update, state)?;
+    let mut handle = update.into_handle();
     state.size = size;
     if shrinks {
         // What was written below it and not written back is a hole until then.
         state.size_on_disk = size;
-        let State { body: Body::File(file), extents, .. } = &mut **state else { return Ok(()) };
+        let Part { body: Body::File(file), extents, .. } = &mut state.part else { return Ok(()) };
         file.forget(core, extents, from, u32::MAX);
         file.version += 1;
         if file.is_clean() {
@@ -133,23 +139,24 @@ pub fn set_size<D: BlockPort>(
         }
         let listed = state.orphan;
         if !listed {
-            core.orphans.add(&mut handle, inode.ino)?;
+            core.orphans.add(&mut handle, number(inode))?;
         }
         let all = free_step(&mut handle, state, from)?;
-        inode.write(&mut handle, state, true)?;
+        handle.write_inode(inode, state, true)?;
         return finish_steps(core, inode, state, handle, from, all, listed);
     }
     state.size_on_disk = size;
-    inode.write(&mut handle, state, true)?;
+    handle.write_inode(inode, state, true)?;
     handle.finish();
     Ok(())
 }
 
-/// Goes on freeing blocks at or behind `from` until there are none, and takes the inode out of the list of orphans unless it `stays`.
+/// Goes on freeing blocks at or behind `from` until there are none, and takes the inode out of the list of
+/// orphans unless it `stays`.
 fn finish_steps<'a, D: BlockPort>(
     core: &'a Core<D>,
-    inode: &Inode,
-    state: &mut State,
+    inode: &Inode<D>,
+    state: &mut State<D>,
     mut handle: Handle<'a, D>,
     from: u32,
     mut all: bool,
@@ -159,59 +166,55 @@ fn finish_steps<'a, D: BlockPort>(
         handle.finish();
         handle = core.handle(step_credits(core))?;
         all = free_step(&mut handle, state, from)?;
-        inode.write(&mut handle, state, true)?;
+        handle.write_inode(inode, state, true)?;
     }
     if !stays {
-        core.orphans.remove(&mut handle, inode.ino)?;
+        core.orphans.remove(&mut handle, number(inode))?;
     }
     handle.finish();
     Ok(())
 }
 
-/// Deletes an inode that has neither names nor references: it is in the list of orphans. Nothing is in flight.
+/// Frees what a handle may of an inode without names and references, which is in the list of orphans; with
+/// the last of it its number and its place in the list. False if there is more. Nothing is in flight.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Corrupt`].
-pub fn delete<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &mut State) -> Result<()> {
-    if let State { body: Body::File(file), extents, .. } = &mut *state {
+pub fn delete_step<D: BlockPort>(
+    handle: &mut Handle<'_, D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+) -> Result<bool> {
+    let core = handle.core;
+    if let Part { body: Body::File(file), extents, .. } = &mut state.part {
         file.forget(core, extents, 0, u32::MAX);
         core.dirty.remove(inode);
     }
-    loop {
-        let mut handle = core.handle(step_credits(core) + 8)?;
-        if !free_step(&mut handle, state, 0)? {
-            inode.write(&mut handle, state, true)?;
-            handle.finish();
-            continue;
-        }
-        for node in std::mem::take(&mut state.extents).node_blocks() {
-            core.groups.free_blocks(&mut handle, node, 1, true)?;
-        }
-        xattr::free(&mut handle, state)?;
-        core.orphans.remove(&mut handle, inode.ino)?;
-        state.orphan = false;
-        state.gone = true;
-        core.groups.free_inode(&mut handle, inode.ino, matches!(state.body, Body::Dir { .. }))?;
-        core.icache.remove(inode);
-        handle.finish();
-        return Ok(());
+    if !free_step(handle, state, 0)? {
+        return Ok(false);
     }
+    for node in std::mem::take(&mut state.extents).node_blocks() {
+        core.groups.free_blocks(handle, node, 1, true)?;
+    }
+    xattr::free(handle, state)?;
+    core.orphans.remove(handle, number(inode))?;
+    core.groups.free_inode(handle, number(inode), inode.is_dir())?;
+    Ok(true)
 }
 
 /// Finishes what the list of orphans of the last mount asks for.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Corrupt`].
-pub fn finish_orphan<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()> {
+pub fn finish_orphan<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result<()> {
     let mut state = inode.state.write();
-    state.orphan = true;
     if state.nlink == 0 {
-        return delete(core, inode, &mut state);
+        drop(state);
+        return amphi_names::delete_orphan(core, inode);
     }
-    state.orphan = false;
     let from = state.size.div_ceil(BLOCK as u64) as u32;
     let mut handle = core.handle(step_credits(core))?;
     let all = free_step(&mut handle, &mut state, from)?;
-    inode.write(&mut handle, &mut state, true)?;
+    handle.write_inode(inode, &mut state, true)?;
     finish_steps(core, inode, &mut state, handle, from, all, false)
 }

@@ -1,12 +1,13 @@
 //! Write-back: dirty pages to the device, `fsync`.
 //!
-//! Blocks are allocated and entered in the extent tree in one handle, before the data are written; the transaction waits for the data before it
-//! commits (ordered mode). While the data are on their way the file can be read and written: the pages' contents are shared with the write.
+//! Blocks are allocated and entered in the extent tree in one handle, before the data are written; the
+//! transaction waits for the data before it commits (ordered mode). While the data are on their way the file
+//! can be read and written: the pages' contents are shared with the write.
 
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, Completion, Structure};
-use amphi_rt::sync::RwLockWriteGuard;
+use amphi_names::Guard;
 use amphi_vfs::{Error, Result};
 
 use crate::buffers::{Kind, SharedBlock};
@@ -14,14 +15,14 @@ use crate::commit::COMMAND_BLOCKS;
 use crate::core::{Core, io_error};
 use crate::extent::{Mapped, Run};
 use crate::format::{BLOCK, BLOCK_EXTENTS};
-use crate::inode::{Body, Inode, State};
+use crate::inode::{Body, Inode, Part, State, number};
 use crate::journal::{Handle, InFlight};
 
 /// Most pages written in one round, as ext4 maps at a time.
 const ROUND_PAGES: usize = 2048;
 
 /// Locks an inode of which nothing is on its way to the device.
-pub fn settled(inode: &Inode) -> RwLockWriteGuard<'_, State> {
+pub fn settled<D: BlockPort>(inode: &Inode<D>) -> Guard<'_, Core<D>> {
     loop {
         let mut state = inode.state.write();
         let Body::File(file) = &mut state.body else { return state };
@@ -33,7 +34,7 @@ pub fn settled(inode: &Inode) -> RwLockWriteGuard<'_, State> {
     }
 }
 
-fn forget_in_flight(state: &mut State, in_flight: &Arc<InFlight>) {
+fn forget_in_flight<D: BlockPort>(state: &mut State<D>, in_flight: &Arc<InFlight>) {
     if let Body::File(file) = &mut state.body
         && file.in_flight.as_ref().is_some_and(|other| Arc::ptr_eq(other, in_flight))
     {
@@ -51,15 +52,16 @@ fn credits<D: BlockPort>(core: &Core<D>, pages: usize) -> usize {
 pub enum Allocation {
     /// That they are written: the transaction waits for the data.
     Written,
-    /// That they are unwritten: a second handle says otherwise once the data are there, and the transaction need not wait.
+    /// That they are unwritten: a second handle says otherwise once the data are there, and the transaction
+    /// need not wait.
     Unwritten,
 }
 
 /// Gives the dirty pages `batch` blocks.
 fn map_pages<D: BlockPort>(
     handle: &mut Handle<'_, D>,
-    inode: &Inode,
-    state: &mut State,
+    inode: &Inode<D>,
+    state: &mut State<D>,
     batch: &[u32],
     allocation: Allocation,
 ) -> Result<()> {
@@ -78,7 +80,7 @@ fn map_pages<D: BlockPort>(
                 at += len as usize;
             }
             Mapped::Hole { blocks } => {
-                let goal = state.extents.goal(first).unwrap_or_else(|| core.groups.goal(inode.ino));
+                let goal = state.extents.goal(first).unwrap_or_else(|| core.groups.goal(number(inode)));
                 let (start, len) = core.groups.allocate(handle, goal, run.min(blocks))?;
                 state.extents.insert(Run { file_block: first, start, len, unwritten: is_unwritten });
                 state.blocks += len;
@@ -91,40 +93,42 @@ fn map_pages<D: BlockPort>(
 }
 
 /// Whether a batch needs a transaction: a page without a written block, or a larger size.
-fn needs_handle(state: &State, batch: &[u32], size: u64) -> bool {
+fn needs_handle<D: BlockPort>(state: &State<D>, batch: &[u32], size: u64) -> bool {
     size > state.size_on_disk
         || batch.iter().any(|index| !matches!(state.extents.map(*index), Mapped::At { unwritten: false, .. }))
 }
 
 /// The length that is safe once a batch is written.
-fn size_with(state: &State, batch: &[u32], all: bool) -> u64 {
+fn size_with<D: BlockPort>(state: &State<D>, batch: &[u32], all: bool) -> u64 {
     let written = batch.last().map_or(0, |last| (u64::from(*last) + 1) * BLOCK as u64);
     if all { state.size } else { state.size.min(written).max(state.size_on_disk) }
 }
 
 /// Pages of a file that have left the cache for the device.
-pub struct Departure {
-    inode: Arc<Inode>,
+pub struct Departure<D: BlockPort> {
+    inode: Arc<Inode<D>>,
     in_flight: Arc<InFlight>,
     leaving: Vec<(u32, SharedBlock)>,
     /// What a second handle has to say once they are there.
     conversion: Option<Conversion>,
 }
 
-/// Pages whose blocks are unwritten ones until their data are in place, and the length that the file then has.
+/// Pages whose blocks are unwritten ones until their data are in place, and the length that the file then
+/// has.
 struct Conversion {
     pages: Vec<u32>,
     size: u64,
 }
 
-/// Maps a batch of a file's dirty pages and takes them, to be written. None if that took a commit and the caller `cannot_wait` for one.
+/// Maps a batch of a file's dirty pages and takes them, to be written. None if that took a commit and the
+/// caller `cannot_wait` for one.
 fn depart<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode>,
-    state: &mut State,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
     allocation: Allocation,
     cannot_wait: bool,
-) -> Result<Option<Departure>> {
+) -> Result<Option<Departure<D>>> {
     let file = state.file()?;
     let batch: Vec<u32> = file.dirty.iter().take(ROUND_PAGES).copied().collect();
     let size = size_with(state, &batch, batch.len() == file.dirty.len());
@@ -146,7 +150,7 @@ fn depart<D: BlockPort>(
             }
             Allocation::Unwritten => conversion = Some(Conversion { pages: batch.clone(), size }),
         }
-        inode.write(&mut handle, state, true)?;
+        handle.write_inode(inode, state, true)?;
         handle.finish();
     }
     let leaving = match take_pages(core, state, &batch) {
@@ -162,10 +166,11 @@ fn depart<D: BlockPort>(
     Ok(Some(Departure { inode: Arc::clone(inode), in_flight, leaving, conversion }))
 }
 
-/// Writes the pages of all departures, neighbours on the device by one command, and waits for them; `meanwhile` runs when they have been sent.
+/// Writes the pages of all departures, neighbours on the device by one command, and waits for them;
+/// `meanwhile` runs when they have been sent.
 pub fn arrive<D: BlockPort>(
     core: &Core<D>,
-    departures: &[Departure],
+    departures: &[Departure<D>],
     meanwhile: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let mut leaving: Vec<&(u32, SharedBlock)> = departures.iter().flat_map(|d| &d.leaving).collect();
@@ -191,9 +196,10 @@ pub fn arrive<D: BlockPort>(
     outcome
 }
 
-/// Says that a departure's blocks are written: what ext4_convert_unwritten_io_end_vec() does when a write has ended. Nobody who holds the inode waits for
-/// this departure: waiting for what is in flight is done without it, and no transaction has these data in order.
-fn convert<D: BlockPort>(core: &Core<D>, departure: &Departure) -> Result<()> {
+/// Says that a departure's blocks are written: what ext4_convert_unwritten_io_end_vec() does when a write has
+/// ended. Nobody who holds the inode waits for this departure: waiting for what is in flight is done without
+/// it, and no transaction has these data in order.
+fn convert<D: BlockPort>(core: &Core<D>, departure: &Departure<D>) -> Result<()> {
     let Some(Conversion { pages, size }) = &departure.conversion else { return Ok(()) };
     let inode = &departure.inode;
     let mut state = inode.state.write();
@@ -206,7 +212,7 @@ fn convert<D: BlockPort>(core: &Core<D>, departure: &Departure) -> Result<()> {
     }
     state.size_on_disk = state.size_on_disk.max(*size);
     state.file_mut()?.version += 1;
-    inode.write(&mut handle, &mut state, true)?;
+    handle.write_inode(inode, &mut state, true)?;
     handle.finish();
     Ok(())
 }
@@ -215,7 +221,7 @@ fn convert<D: BlockPort>(core: &Core<D>, departure: &Departure) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::ReadOnly`].
-pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()> {
+pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result<()> {
     loop {
         let mut state = settled(inode);
         let Body::File(file) = &state.body else { return Ok(()) };
@@ -234,26 +240,28 @@ pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()
 }
 
 /// Dirty pages of many files that go together.
-pub struct Round {
+pub struct Round<D: BlockPort> {
     /// What goes.
-    pub departures: Vec<Departure>,
+    pub departures: Vec<Departure<D>>,
     /// A file of them has more.
     pub leaves_some: bool,
 }
 
-/// Takes dirty pages of `waiting` files, as many as make a round. What somebody else has, or would take a commit to map, stays.
+/// Takes dirty pages of `waiting` files, as many as make a round. What somebody else has, or would take a
+/// commit to map, stays.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::ReadOnly`], after which what had departed is written.
 pub fn depart_together<'a, D: BlockPort>(
     core: &Core<D>,
-    waiting: impl Iterator<Item = &'a Arc<Inode>>,
+    waiting: impl Iterator<Item = &'a Arc<Inode<D>>>,
     allocation: Allocation,
-) -> Result<Round> {
+) -> Result<Round<D>> {
     let mut round = Round { departures: Vec::new(), leaves_some: false };
     let mut pages = 0;
     for inode in waiting {
-        // While ours have not been sent, waiting for an inode, for another's write or for a commit could be waiting for ourselves.
+        // While ours have not been sent, waiting for an inode, for another's write or for a commit could be
+        // waiting for ourselves.
         let Some(mut state) = inode.state.try_write() else { continue };
         if !matches!(&state.body, Body::File(file) if file.in_flight.is_none() && !file.dirty.is_empty()) {
             continue;
@@ -277,12 +285,12 @@ pub fn depart_together<'a, D: BlockPort>(
     Ok(round)
 }
 
-/// Writes the dirty pages of many files, with neighbours on the device written by one command, as the kernel's flusher has it. What cannot be done so is done
-/// one file after the other.
+/// Writes the dirty pages of many files, with neighbours on the device written by one command, as the
+/// kernel's flusher has it. What cannot be done so is done one file after the other.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::ReadOnly`].
-pub fn write_back_many<D: BlockPort>(core: &Core<D>, inodes: &[Arc<Inode>]) -> Result<()> {
+pub fn write_back_many<D: BlockPort>(core: &Core<D>, inodes: &[Arc<Inode<D>>]) -> Result<()> {
     let mut waiting = inodes.iter();
     while !core.journals_data() {
         let round = depart_together(core, &mut waiting, Allocation::Written)?;
@@ -297,10 +305,10 @@ pub fn write_back_many<D: BlockPort>(core: &Core<D>, inodes: &[Arc<Inode>]) -> R
 /// Makes the pages of a batch clean and returns their contents, with the blocks they go to.
 fn take_pages<D: BlockPort>(
     core: &Core<D>,
-    state: &mut State,
+    state: &mut State<D>,
     batch: &[u32],
 ) -> Result<Vec<(u32, SharedBlock)>> {
-    let State { body: Body::File(file), extents, .. } = state else { return Ok(Vec::new()) };
+    let Part { body: Body::File(file), extents, .. } = &mut state.part else { return Ok(Vec::new()) };
     let mut leaving = Vec::with_capacity(batch.len());
     for index in batch {
         let (Some(page), Mapped::At { lba, .. }) = (file.pages.get_mut(index), extents.map(*index)) else {
@@ -333,7 +341,11 @@ fn neighbours<'a>(leaving: &[&'a (u32, SharedBlock)]) -> Vec<(u64, Vec<&'a [u8]>
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::ReadOnly`].
-pub fn journal_dirty<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &mut State) -> Result<()> {
+pub fn journal_dirty<D: BlockPort>(
+    core: &Core<D>,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
+) -> Result<()> {
     let round = (core.journal.transaction_max / 2).min(ROUND_PAGES);
     loop {
         let batch: Vec<u32> = state.file()?.dirty.iter().take(round).copied().collect();
@@ -352,7 +364,7 @@ pub fn journal_dirty<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &m
             handle.put(u64::from(*lba), Kind::Data, data)?;
         }
         state.size_on_disk = size;
-        inode.write(&mut handle, state, true)?;
+        handle.write_inode(inode, state, true)?;
         handle.finish();
     }
 }
@@ -361,14 +373,12 @@ pub fn journal_dirty<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &m
 ///
 /// # Errors
 /// [`Error::Io`].
-pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
+pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, data_only: bool) -> Result<()> {
     if core.options.read_only {
         return Ok(());
     }
     write_back(core, inode)?;
-    if core.has_failed() {
-        return Err(Error::Io(core.failure().unwrap_or_default()));
-    }
+    core.sound()?;
     if core.journals_data() {
         checkpoint_data(core, inode)?;
     }
@@ -387,9 +397,10 @@ pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, data_only: bool) 
     if covered { core.barrier() } else { Ok(()) }
 }
 
-/// With data journaling, an `fsync` begins with what is done to write a file's pages: ext4_do_writepages() commits the transaction that has them in the
-/// journal, and writes them in place. ext4_fsync_journal() then finds its transaction committed, and flushes the device once more.
-fn checkpoint_data<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()> {
+/// With data journaling, an `fsync` begins with what is done to write a file's pages: ext4_do_writepages()
+/// commits the transaction that has them in the journal, and writes them in place. ext4_fsync_journal() then
+/// finds its transaction committed, and flushes the device once more.
+fn checkpoint_data<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result<()> {
     let (tid, ranges) = {
         let mut state = inode.state.write();
         let Body::File(file) = &mut state.body else { return Ok(()) };

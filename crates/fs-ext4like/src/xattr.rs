@@ -1,30 +1,24 @@
-//! Extended attributes: in the inode while they fit there, else in one block, as on ext4.
+//! Where extended attributes are kept: in the inode while they fit there, else in one block, as on ext4.
 
 use amphi_device::BlockPort;
-use amphi_vfs::{Error, Ino, Result, XattrMode, acl};
+use amphi_vfs::acl::Attributes;
+use amphi_vfs::{Error, Result};
 
 use crate::buffers::{Block, Kind};
 use crate::core::Core;
 use crate::format::{
     DiskInode, Layout, XATTR_INLINE_MAX, decode_xattr_block, decode_xattrs, encode_xattr_block, encode_xattrs,
 };
-use crate::inode::{Inode, State};
+use crate::inode::Part;
 use crate::journal::Handle;
 
-/// Longest name in bytes, as Linux has it.
-const NAME_MAX: usize = 255;
-/// Longest value that Linux lets through.
-const VALUE_MAX: usize = 65_536;
-/// What gives a program capabilities. It goes with the first change of the file's contents or owner.
-const CAPABILITY: &[u8] = b"security.capability";
-
-/// The attributes of one inode.
+/// Where the attributes of one inode are.
 #[derive(Default)]
 pub struct Xattrs {
     /// Their block; 0: they are in the inode.
     block: u32,
-    /// Names and values; none: the block was not read yet.
-    list: Option<acl::Attributes>,
+    /// What is in the inode, as it is there.
+    inline: Box<[u8]>,
 }
 
 impl Xattrs {
@@ -36,19 +30,14 @@ impl Xattrs {
         let block = disk.xattr.get();
         if block != 0 {
             return if layout.is_data(block, 1) {
-                Ok(Self { block, list: None })
+                Ok(Self { block, inline: Box::default() })
             } else {
                 Err("its attributes are outside of the data area")
             };
         }
         let bytes = disk.xattrs.get(..usize::from(disk.xattr_bytes.get()));
-        let list = bytes.and_then(decode_xattrs).ok_or("its attributes are damaged")?;
-        Ok(Self { block: 0, list: Some(list) })
-    }
-
-    /// Attributes of a new inode.
-    pub const fn of_new(list: acl::Attributes) -> Self {
-        Self { block: 0, list: Some(list) }
+        let sound = bytes.filter(|bytes| decode_xattrs(bytes).is_some());
+        Ok(Self { block: 0, inline: sound.ok_or("its attributes are damaged")?.into() })
     }
 
     /// The block that holds them.
@@ -59,239 +48,98 @@ impl Xattrs {
     /// Puts the part that is in the inode there.
     pub fn put_into(&self, disk: &mut DiskInode) {
         disk.xattr = self.block.into();
-        if self.block == 0
-            && let Some(list) = &self.list
-        {
-            let bytes = encode_xattrs(list);
-            let len = bytes.len().min(XATTR_INLINE_MAX);
-            disk.xattrs[..len].copy_from_slice(&bytes[..len]);
-            disk.xattr_bytes = (len as u16).into();
-        }
+        disk.xattrs[..self.inline.len()].copy_from_slice(&self.inline);
+        disk.xattr_bytes = (self.inline.len() as u16).into();
     }
 
-    /// The attributes, read if need be.
+    /// Reads the attributes.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn load<D: BlockPort>(&mut self, core: &Core<D>) -> Result<&mut acl::Attributes> {
-        if self.list.is_none() {
-            let lba = u64::from(self.block);
-            let block = core.block(lba, Kind::Xattr)?;
-            self.list = Some(read_block(lba, &block)?);
+    pub fn load<D: BlockPort>(&self, core: &Core<D>) -> Result<Attributes> {
+        if self.block == 0 {
+            return decode_xattrs(&self.inline)
+                .ok_or_else(|| Error::Corrupt("attributes in an inode are damaged".to_owned()));
         }
-        Ok(self.list.get_or_insert_default())
+        let lba = u64::from(self.block);
+        let block = core.block(lba, Kind::Xattr)?;
+        read_block(lba, &block)
     }
 
-    fn known(&self) -> Option<&acl::Attributes> {
-        self.list.as_ref()
+    /// Blocks that storing these attributes takes, of an inode that has `known`.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if all together do not fit one block, as on ext4.
+    pub fn needs(attributes: &Attributes, known: Option<&Self>) -> Result<u64> {
+        let in_block = matches!(Stored::of(attributes)?, Stored::InBlock(_));
+        Ok(u64::from(in_block && known.is_none_or(|known| known.block == 0)))
     }
 }
 
 /// Contents in the cache are sealed when they are committed only.
-fn read_block(lba: u64, block: &Block) -> Result<acl::Attributes> {
+fn read_block(lba: u64, block: &Block) -> Result<Attributes> {
     let mut block = *block;
     crate::format::seal_block(lba, &mut block);
     decode_xattr_block(lba, &block)
         .ok_or_else(|| Error::Corrupt(format!("the attributes in block {lba} are damaged")))
 }
 
-/// A change of attributes that is known to fit: what is to be stored, and where.
-pub struct Prepared {
-    list: acl::Attributes,
-    block: Option<Box<Block>>,
+/// Attributes as they are stored.
+enum Stored {
+    InInode(Vec<u8>),
+    InBlock(Box<Block>),
 }
 
-/// Checks that `list` can be stored.
+impl Stored {
+    fn of(attributes: &Attributes) -> Result<Self> {
+        let bytes = encode_xattrs(attributes);
+        if bytes.len() <= XATTR_INLINE_MAX {
+            return Ok(Self::InInode(bytes));
+        }
+        if attributes.iter().any(|(_, value)| value.len() > usize::from(u16::MAX)) {
+            return Err(Error::NoSpace);
+        }
+        Ok(Self::InBlock(Box::new(encode_xattr_block(&bytes).ok_or(Error::NoSpace)?)))
+    }
+}
+
+/// Stores an inode's attributes; a block that it takes has been reserved. The inode is written afterwards.
 ///
 /// # Errors
-/// [`Error::NoSpace`] if all together do not fit one block, as on ext4.
-pub fn prepare(list: acl::Attributes) -> Result<Prepared> {
-    let bytes = encode_xattrs(&list);
-    if bytes.len() <= XATTR_INLINE_MAX {
-        return Ok(Prepared { list, block: None });
-    }
-    if list.iter().any(|(_, value)| value.len() > usize::from(u16::MAX)) {
-        return Err(Error::NoSpace);
-    }
-    let block = encode_xattr_block(&bytes).ok_or(Error::NoSpace)?;
-    Ok(Prepared { list, block: Some(Box::new(block)) })
-}
-
-impl Prepared {
-    /// What is to be stored.
-    pub const fn list(&self) -> &acl::Attributes {
-        &self.list
-    }
-
-    /// Blocks to reserve for it.
-    pub const fn needs(&self, state: &State) -> u64 {
-        (self.block.is_some() && state.xattrs.block == 0) as u64
-    }
-
-    /// Stores it; the inode is written afterwards.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn store<D: BlockPort>(self, handle: &mut Handle<'_, D>, state: &mut State, goal: u32) -> Result<()> {
-        let groups = &handle.core.groups;
-        match (self.block, state.xattrs.block) {
-            (None, 0) => {}
-            (None, _) => free(handle, state)?,
-            (Some(bytes), 0) => {
-                let (block, _) = groups.allocate(handle, goal, 1)?;
-                handle.fill(u64::from(block), Kind::Xattr, |block| *block = *bytes)?;
-                state.xattrs.block = block;
-                state.blocks += 1;
-            }
-            (Some(bytes), block) => {
-                handle.modify(u64::from(block), Kind::Xattr, |block| *block = *bytes)?;
-            }
+/// [`Error::NoSpace`] as [`Xattrs::needs`]; [`Error::Corrupt`], [`Error::Io`].
+pub fn store<D: BlockPort>(
+    handle: &mut Handle<'_, D>,
+    part: &mut Part,
+    attributes: &Attributes,
+    goal: u32,
+) -> Result<()> {
+    match (Stored::of(attributes)?, part.xattrs.block) {
+        (Stored::InInode(bytes), _) => {
+            free(handle, part)?;
+            part.xattrs.inline = bytes.into();
         }
-        state.xattrs.list = Some(self.list);
-        Ok(())
+        (Stored::InBlock(bytes), 0) => {
+            let (block, _) = handle.core.groups.allocate(handle, goal, 1)?;
+            handle.fill(u64::from(block), Kind::Xattr, |block| *block = *bytes)?;
+            part.xattrs = Xattrs { block, inline: Box::default() };
+            part.blocks += 1;
+        }
+        (Stored::InBlock(bytes), block) => {
+            handle.modify(u64::from(block), Kind::Xattr, |block| *block = *bytes)?;
+        }
     }
+    Ok(())
 }
 
 /// Frees the block of attributes, if there is one.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn free<D: BlockPort>(handle: &mut Handle<'_, D>, state: &mut State) -> Result<()> {
-    let block = std::mem::take(&mut state.xattrs.block);
+pub fn free<D: BlockPort>(handle: &mut Handle<'_, D>, part: &mut Part) -> Result<()> {
+    let block = std::mem::take(&mut part.xattrs.block);
     if block != 0 {
         handle.core.groups.free_blocks(handle, block, 1, true)?;
-        state.blocks -= 1;
+        part.blocks = part.blocks.saturating_sub(1);
     }
     Ok(())
-}
-
-/// Calls `body` with the inode's attributes, loading them first if need be.
-fn with<T, D: BlockPort>(
-    core: &Core<D>,
-    ino: Ino,
-    body: impl FnOnce(&acl::Attributes) -> Result<T>,
-) -> Result<T> {
-    let inode = core.inode(ino)?;
-    {
-        let state = inode.state.read();
-        if state.gone {
-            return Err(Error::Stale(ino));
-        }
-        if let Some(list) = state.xattrs.known() {
-            return body(list);
-        }
-    }
-    body(inode.state.write().xattrs.load(core)?)
-}
-
-/// See [`amphi_vfs::FileSystem::getxattr`].
-///
-/// # Errors
-/// As there.
-pub fn get<D: BlockPort>(core: &Core<D>, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-    with(core, ino, |list| {
-        list.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()).ok_or(Error::NoData)
-    })
-}
-
-/// See [`amphi_vfs::FileSystem::listxattr`].
-///
-/// # Errors
-/// As there.
-pub fn list<D: BlockPort>(core: &Core<D>, ino: Ino) -> Result<Vec<Vec<u8>>> {
-    with(core, ino, |list| Ok(list.iter().map(|(name, _)| name.clone()).collect()))
-}
-
-/// See [`amphi_vfs::FileSystem::setxattr`].
-///
-/// # Errors
-/// As there.
-pub fn set<D: BlockPort>(core: &Core<D>, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-    if name.is_empty() || name.len() > NAME_MAX {
-        return Err(Error::Invalid("the name of an extended attribute has 1 to 255 bytes"));
-    }
-    if value.len() > VALUE_MAX {
-        return Err(Error::XattrTooLarge);
-    }
-    let inode = core.inode(ino)?;
-    let effect = acl::change(name, value, inode.file_type)?;
-    let (value, bits) = match &effect {
-        Some(acl::Change { value, mode }) => (value.as_deref(), *mode),
-        None => (Some(value), None),
-    };
-    change(core, &inode, bits, |list| {
-        let known = list.iter().position(|(known, _)| known == name);
-        match (mode, known, value) {
-            (XattrMode::Create, Some(_), _) => return Err(Error::Exists),
-            (XattrMode::Replace, None, _) => return Err(Error::NoData),
-            (_, Some(at), Some(value)) => list[at].1 = value.to_vec(),
-            (_, None, Some(value)) => list.push((name.to_vec(), value.to_vec())),
-            (_, Some(at), None) => drop(list.remove(at)),
-            (_, None, None) => {}
-        }
-        Ok(())
-    })
-}
-
-/// See [`amphi_vfs::FileSystem::removexattr`].
-///
-/// # Errors
-/// As there.
-pub fn remove<D: BlockPort>(core: &Core<D>, ino: Ino, name: &[u8]) -> Result<()> {
-    if acl::is_name(name) {
-        return set(core, ino, name, &[], XattrMode::Set);
-    }
-    change(core, &*core.inode(ino)?, None, |list| {
-        let at = list.iter().position(|(known, _)| known == name).ok_or(Error::NoData)?;
-        list.remove(at);
-        Ok(())
-    })
-}
-
-fn change<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Inode,
-    bits: Option<u16>,
-    body: impl FnOnce(&mut acl::Attributes) -> Result<()>,
-) -> Result<()> {
-    core.writable()?;
-    let mut state = inode.state.write();
-    if state.gone {
-        return Err(Error::Stale(Ino(u64::from(inode.ino))));
-    }
-    let mut list = state.xattrs.load(core)?.clone();
-    body(&mut list)?;
-    let prepared = prepare(list)?;
-    let mut reserved = core.reserve(prepared.needs(&state))?;
-    let mut handle = core.handle(6)?;
-    reserved.take(prepared.needs(&state));
-    prepared.store(&mut handle, &mut state, core.groups.goal(inode.ino))?;
-    state.ctime = core.now();
-    state.mode = bits.map_or(state.mode, |bits| state.mode & !0o777 | bits);
-    inode.write(&mut handle, &mut state, false)?;
-    handle.finish();
-    Ok(())
-}
-
-/// What a change of contents or owner leaves of the attributes, if that is not all: the file's capabilities go.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::Io`].
-pub fn without_capability<D: BlockPort>(core: &Core<D>, state: &mut State) -> Result<Option<Prepared>> {
-    let list = state.xattrs.load(core)?;
-    if !list.iter().any(|(name, _)| name == CAPABILITY) {
-        return Ok(None);
-    }
-    prepare(list.iter().filter(|(name, _)| name != CAPABILITY).cloned().collect()).map(Some)
-}
-
-/// The attributes after a `chmod` to `mode`, if there is an access ACL, which follows it.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::Io`].
-pub fn following_mode(list: &acl::Attributes, mode: u16) -> Result<Option<acl::Attributes>> {
-    let Some(at) = list.iter().position(|(name, _)| name == acl::ACCESS) else { return Ok(None) };
-    let mut list = list.clone();
-    list[at].1 = acl::after_chmod(&list[at].1, mode)?;
-    Ok(Some(list))
 }

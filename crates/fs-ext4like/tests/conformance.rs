@@ -1,5 +1,6 @@
-//! The ext4-like file system keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room, under memory pressure, with data
-//! journaling, across remounts, and with several tasks in virtual time. On page-cache firmware, which is what the baseline runs on.
+//! The ext4-like file system keeps what `vfs::FileSystem` promises, and answers random operations as the
+//! model does: with room, under memory pressure, with data journaling, across remounts, and with several
+//! tasks in virtual time. On page-cache firmware, which is what the baseline runs on.
 
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ fn make_with(options: MountOptions) -> Ext4Like<Ssd> {
 fn remount(fs: Ext4Like<Ssd>, options: MountOptions) -> Ext4Like<Ssd> {
     let device = Arc::clone(fs.device());
     fs.unmount().expect("an idle file system unmounts");
-    let report = amphi_fs_ext4like::fsck::check(&*device).expect("the image can be checked");
+    let report = amphi_fs_ext4like::fsck::check(&device).expect("the image can be checked");
     assert!(report.findings.is_empty(), "fsck after unmount: {:#?}", report.findings);
     let fs = Ext4Like::mount(device, options).expect("what was cleanly unmounted can be mounted");
     assert_eq!(fs.replayed(), 0, "a clean journal is empty");
@@ -52,6 +53,12 @@ fn remount(fs: Ext4Like<Ssd>, options: MountOptions) -> Ext4Like<Ssd> {
 #[test]
 fn keeps_the_promises() {
     amphi_conformance::check_all(|| make_with(quiet()));
+}
+
+#[test]
+fn keeps_the_promises_of_a_read_only_mount() {
+    let read_only = || MountOptions { read_only: true, ..quiet() };
+    amphi_conformance::check_read_only(|| make_with(quiet()), |fs| remount(fs, read_only()));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! After a crash of the host, what was committed is there and nothing is torn: the journal is replayed, orphans are deleted, and the file system can be used.
+//! After a crash of the host, what was committed is there and nothing is torn: the journal is replayed,
+//! orphans are deleted, and the file system can be used.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ fn device() -> Arc<Ssd> {
 }
 
 fn mount(device: &Arc<Ssd>, data: DataMode) -> Ext4Like<Ssd> {
-    let report = amphi_fs_ext4like::fsck::check(&**device).expect("the image can be checked");
+    let report = amphi_fs_ext4like::fsck::check(device).expect("the image can be checked");
     assert!(report.is_clean(), "fsck before mounting: {:#?}", report.findings);
     Ext4Like::mount(Arc::clone(device), quiet(data)).expect("it can be mounted")
 }
@@ -73,6 +74,22 @@ fn what_was_synced_survives_and_what_was_not_is_gone_as_a_whole() {
 }
 
 #[test]
+fn an_inode_that_has_left_memory_is_durable_after_its_fsync() {
+    let device = device();
+    let options = MountOptions { inode_cache: 1, ..quiet(DataMode::Ordered) };
+    let fs = Ext4Like::mount(Arc::clone(&device), options).expect("it can be mounted");
+    let kept = make(&fs, "kept");
+    for number in 0..600 {
+        make(&fs, &number.to_string());
+    }
+    assert!(fs.cached_inodes() < 300, "{} inodes are in memory", fs.cached_inodes());
+    fs.fsync(kept, false).expect("it can be made durable");
+    drop(fs);
+    let fs = mount(&device, DataMode::Ordered);
+    fs.lookup(Ino::ROOT, name("kept")).expect("it was durable");
+}
+
+#[test]
 fn a_freed_directory_block_does_not_come_back_over_the_data_that_has_it_now() {
     const FIRST: usize = 500;
     let device = device();
@@ -83,7 +100,8 @@ fn a_freed_directory_block_does_not_come_back_over_the_data_that_has_it_now() {
         fs.fsync(file, false).unwrap();
         fs.forget(file, 1);
     };
-    // The directory's block, whose copy is in the journal, lies before a file's; the rest of the device is full, so that what is freed is used again.
+    // The directory's block, whose copy is in the journal, lies before a file's; the rest of the device is
+    // full, so that what is freed is used again.
     let dir = fs.mkdir(Ino::ROOT, name("d"), 0o755, &Cred::ROOT).unwrap().attr.ino;
     fs.fsync(dir, false).unwrap();
     fs.forget(dir, 1);

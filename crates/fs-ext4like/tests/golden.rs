@@ -1,6 +1,7 @@
-//! `golden/ext4like-v1.pages` was written by the first program that wrote version 1 of the format. It is read for ever: everything in it is still there. The file holds
-//! each block that is not all zeros: its number in four little-endian bytes, then its 4096 bytes. `AMPHI_WRITE_GOLDEN=1 cargo test -p amphi-fs-ext4like --test golden`
-//! writes it anew.
+//! `golden/ext4like-v1.pages` was written by the first program that wrote version 1 of the format. It is read
+//! for ever: everything in it is still there. The file holds each block that is not all zeros: its number in
+//! four little-endian bytes, then its 4096 bytes. `AMPHI_WRITE_GOLDEN=1 cargo test -p amphi-fs-ext4like
+//! --test golden` writes it anew.
 
 mod image;
 
@@ -39,7 +40,7 @@ fn the_golden_image_reads_as_it_did_when_it_was_written() {
         })
         .collect();
     let device = device(&blocks);
-    let report = fsck::check(&*device).expect("it can be checked");
+    let report = fsck::check(&device).expect("it can be checked");
     assert_eq!(report.findings, []);
     assert_eq!(probe(&*device).expect("it has a superblock").label, "golden");
     let read_only = MountOptions { read_only: true, ..quiet() };

@@ -1,5 +1,6 @@
-//! Images damaged at random behind renewed checksums: checking, mounting and using them ends with an answer or a typed error, never in a panic, and a check changes
-//! nothing. `AMPHI_SEEDS=1000000` runs more seeds, `AMPHI_SEED=n` replays one.
+//! Images damaged at random behind renewed checksums: checking, mounting and using them ends with an answer
+//! or a typed error, never in a panic, and a check changes nothing. `AMPHI_SEEDS=1000000` runs more seeds,
+//! `AMPHI_SEED=n` replays one.
 
 mod image;
 
@@ -104,13 +105,13 @@ fn random_damage_ends_in_a_report_and_in_errors() {
         corrupt(&mut blocks, &layout, &mut Dice(seed));
         let device = device(&blocks);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let report = fsck::check(&*device);
+            let report = fsck::check(&device);
             assert!(contents(&device) == blocks, "a check has changed the image");
             if let Ok(fs) = Ext4Like::mount(Arc::clone(&device), quiet()) {
                 abuse(&fs);
                 let _ = fs.unmount();
             }
-            let _ = fsck::check(&*device);
+            let _ = fsck::check(&device);
             report.is_ok_and(|report| report.is_clean())
         }));
         match outcome {

@@ -1,4 +1,5 @@
-//! What `sync` and `fsync` send to the device is what the kernel's ext4 sends: how many commits, how many flushes, which blocks.
+//! What `sync` and `fsync` send to the device is what the kernel's ext4 sends: how many commits, how many
+//! flushes, which blocks.
 
 use std::sync::Arc;
 
@@ -122,7 +123,7 @@ fn many_more_pages_than_one_round_takes_are_synced() {
     assert_eq!(sending(&fs, || fs.sync().unwrap()).data_blocks, 0);
     assert_eq!(fs.commits(), commits);
     drop(fs);
-    let report = fsck::check(&*device).expect("it can be checked");
+    let report = fsck::check(&device).expect("it can be checked");
     assert!(report.is_clean(), "{:#?}", report.findings);
     let fs = mount(&device, DataMode::Ordered);
     for (file, byte, len) in [("large", 7, BYTES), ("other", 7, BYTES), ("small", 8, 100)] {
@@ -133,7 +134,8 @@ fn many_more_pages_than_one_round_takes_are_synced() {
     }
 }
 
-/// While a `sync` has a file's pages on their way, its blocks are still unwritten ones, which by themselves would read as zeros and be no data.
+/// While a `sync` has a file's pages on their way, its blocks are still unwritten ones, which by themselves
+/// would read as zeros and be no data.
 #[test]
 fn a_file_can_be_read_written_and_cut_while_a_sync_writes_it() {
     const PAGES: usize = 1000;
@@ -156,7 +158,8 @@ fn a_file_can_be_read_written_and_cut_while_a_sync_writes_it() {
                 let syncs = scope.spawn("sync", || fs.sync().unwrap());
                 for turn in 0..40 {
                     time::sleep_ns(2_000 * (seed + 1));
-                    // It wants room in the cache, which the other pages must not make while they are on their way.
+                    // It wants room in the cache, which the other pages must not make while they are on their
+                    // way.
                     let mut found = [0; 40_960];
                     fs.read(other, turn * 40_960, &mut found, false).unwrap();
                     assert_eq!(fs.seek(file, 0, Seek::Data), Ok(0), "turn {turn}");
@@ -172,7 +175,7 @@ fn a_file_can_be_read_written_and_cut_while_a_sync_writes_it() {
             });
             fs.sync().unwrap();
             drop(fs);
-            let report = fsck::check(&*device).expect("it can be checked");
+            let report = fsck::check(&device).expect("it can be checked");
             assert!(report.is_clean(), "seed {seed}: {:#?}", report.findings);
             let fs = mount(&device, DataMode::Ordered);
             let mut found = vec![9; 10_000];

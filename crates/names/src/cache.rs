@@ -69,7 +69,7 @@ impl<S: Store> Default for InodeCache<S> {
 }
 
 /// What a loader remembers from before it read the device.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Departures(u64);
 
 /// The shard of an inode, and its key there. Runs of inodes as far apart as the processors' areas lie in

@@ -86,11 +86,16 @@ fn load<S: Store>(store: &S, ino: Ino) -> Result<Arc<Inode<S>>> {
     let cache = &store.names().cache;
     loop {
         let before = cache.departures(ino);
-        let inode = store.load(ino)?;
-        if let Some(inode) = cache.insert_loaded(inode, before) {
-            shrink(store, ino);
-            return Ok(inode);
+        let loaded = store.load(ino);
+        if let Ok(inode) = loaded {
+            if let Some(inode) = cache.insert_loaded(inode, before) {
+                shrink(store, ino);
+                return Ok(inode);
+            }
+        } else if cache.get(ino).is_none() && cache.departures(ino) == before {
+            return loaded.map(Arc::new);
         }
+        // Somebody has had it meanwhile, and may have freed what was read.
         if let Some(inode) = cache.get(ino) {
             return Ok(inode);
         }

@@ -220,8 +220,8 @@ fn tmpfile_once<S: Store>(store: &S, dir: Ino, mode: u16, cred: &Cred) -> Result
     let made = Inode::new(ino, parent.ino, state);
     {
         let mut state = made.state.write();
-        set_orphan(&mut change, &made, &mut state, true)?;
         change.write_inode(&made, &mut state, Changed::New)?;
+        set_orphan(&mut change, &made, &mut state, true)?;
     }
     change.commit()?;
     Ok(keep(store, made))
@@ -276,7 +276,7 @@ fn new_state<S: Store>(
         uid: cred.uid,
         gid: if inherits_group { parent.gid } else { cred.gid },
         nlink: if is_dir { 2 } else { 1 },
-        size: new.target.len() as u64,
+        size: if is_dir { S::NEW_DIR_BYTES } else { new.target.len() as u64 },
         atime: now,
         mtime: now,
         ctime: now,

@@ -114,6 +114,8 @@ pub trait Store: Sized + Send + Sync + 'static {
 
     /// Most names of one inode, and so most subdirectories (less two) of a directory.
     const LINKS_MAX: u32 = 65_000;
+    /// Size of an empty directory in bytes.
+    const NEW_DIR_BYTES: u64 = 0;
     /// Longest target of a symbolic link in bytes.
     const TARGET_BYTES_MAX: usize = 4095;
 
@@ -325,7 +327,8 @@ pub trait Change<S: Store>: Sized {
     /// As the trait says.
     fn write_inode(&mut self, inode: &Inode<S>, state: &mut State<S>, changed: Changed) -> Result<()>;
 
-    /// Puts an inode among the orphans, which the next mount deletes, or takes it out.
+    /// Puts an inode among the orphans, which the next mount deletes, or takes it out. A new one has been written
+    /// before.
     ///
     /// # Errors
     /// As the trait says.

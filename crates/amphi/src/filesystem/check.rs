@@ -97,13 +97,13 @@ fn bytefs_error(error: FsckError) -> anyhow::Error {
 ///
 /// # Errors
 /// If there is none that this program knows, or the device fails.
-pub fn check(device: &Ssd) -> Result<CheckReport> {
+pub fn check(device: &Arc<Ssd>) -> Result<CheckReport> {
     if known(device) == Some(Kind::Ext4like) {
         let now = Summary::of_ext4like(&amphi_fs_ext4like::fsck::check(device)?);
         return Ok(CheckReport { kind: Kind::Ext4like, now, before: None });
     }
     let mut bar = CheckBar::new();
-    let outcome = fsck::check(device, &mut |progress| bar.show(progress));
+    let outcome = fsck::check(&**device, &mut |progress| bar.show(progress));
     drop(bar);
     let now = Summary::of_bytefs(&outcome.map_err(bytefs_error)?);
     Ok(CheckReport { kind: Kind::Bytefs, now, before: None })
@@ -114,18 +114,17 @@ pub fn check(device: &Ssd) -> Result<CheckReport> {
 ///
 /// # Errors
 /// As [`check`].
-pub fn repair(device: Ssd) -> Result<CheckReport> {
-    if known(&device) == Some(Kind::Ext4like) {
-        let found = amphi_fs_ext4like::fsck::check(&device)?;
+pub fn repair(device: &Arc<Ssd>) -> Result<CheckReport> {
+    if known(device) == Some(Kind::Ext4like) {
+        let found = amphi_fs_ext4like::fsck::check(device)?;
         if found.is_clean() && !found.cleanly_unmounted {
-            let device = Arc::new(device);
-            Ext4Like::mount(Arc::clone(&device), MountOptions::default())?.unmount()?;
-            return check(&device);
+            Ext4Like::mount(Arc::clone(device), MountOptions::default())?.unmount()?;
+            return check(device);
         }
         return Ok(CheckReport { kind: Kind::Ext4like, now: Summary::of_ext4like(&found), before: None });
     }
     let mut bar = CheckBar::new();
-    let outcome = fsck::repair(&device, &mut |progress| bar.show(progress));
+    let outcome = fsck::repair(&**device, &mut |progress| bar.show(progress));
     drop(bar);
     let outcome = outcome.map_err(bytefs_error)?;
     let (now, before) = (Summary::of_bytefs(&outcome.after), Summary::of_bytefs(&outcome.before));

@@ -1,5 +1,5 @@
-//! The index of a directory: block 0 holds pairs of a hash and a block, in ascending order; with more leaves than fit there, they point to index
-//! blocks that point to leaves.
+//! The index of a directory: block 0 holds pairs of a hash and a block, in ascending order; with more leaves
+//! than fit there, they point to index blocks that point to leaves.
 
 use amphi_device::BlockPort;
 use amphi_vfs::{Error, Result};
@@ -13,7 +13,7 @@ use crate::extent::Extents;
 use crate::format::{
     DX_ENTRIES_AT, DX_NODE_ENTRIES_AT, DX_NODE_ENTRIES_MAX, DX_ROOT_ENTRIES_MAX, DxCount, DxEntry, DxRootInfo,
 };
-use crate::inode::State;
+use crate::inode::Part;
 use crate::journal::Handle;
 
 /// A step of the way from block 0 to a leaf: an index block and the entry taken there.
@@ -143,82 +143,82 @@ pub fn check_room<D: BlockPort>(core: &Core<D>, extents: &Extents, path: &[Step]
 pub fn split<D: BlockPort>(
     handle: &mut Handle<'_, D>,
     ino: u32,
-    state: &mut State,
+    part: &mut Part,
     place: &Place,
     hash: u32,
 ) -> Result<u32> {
-    let old = handle.core.block(lba(&state.extents, place.leaf)?, Kind::Directory)?;
+    let old = handle.core.block(lba(&part.extents, place.leaf)?, Kind::Directory)?;
     let all = leaf::sorted(&old, handle.core.superblock.hash_seed.get())?;
     let at = leaf::split_point(&all)?;
     let bound = super::upper(all[at].0);
     let lower = if place.path.is_empty() {
         // The only block becomes the index over two leaves.
-        let (lower, lower_lba) = add_block(handle, ino, state)?;
+        let (lower, lower_lba) = add_block(handle, ino, part)?;
         handle.fill(lower_lba, Kind::Directory, |block| leaf::fill(block, &all[..at]))??;
         lower
     } else {
-        let lower_lba = lba(&state.extents, place.leaf)?;
+        let lower_lba = lba(&part.extents, place.leaf)?;
         handle.modify(lower_lba, Kind::Directory, |block| leaf::fill(block, &all[..at]))??;
         place.leaf
     };
-    let (higher, higher_lba) = add_block(handle, ino, state)?;
+    let (higher, higher_lba) = add_block(handle, ino, part)?;
     handle.fill(higher_lba, Kind::Directory, |block| leaf::fill(block, &all[at..]))??;
     let new = DxEntry { hash: bound.into(), block: higher.into() };
     if place.path.is_empty() {
         let (this, parent) = leaf::dots(&old).ok_or_else(damaged)?;
-        handle.modify(lba(&state.extents, 0)?, Kind::Directory, |block| {
+        handle.modify(lba(&part.extents, 0)?, Kind::Directory, |block| {
             block.fill(0);
             leaf::begin(block, this, parent);
             set_levels(block, 0);
             write(block, 0, &[DxEntry { hash: 0.into(), block: lower.into() }, new]);
         })?;
-        set_indexed(state);
+        set_indexed(part);
     } else {
-        add_leaf(handle, ino, state, &place.path, new)?;
+        add_leaf(handle, ino, part, &place.path, new)?;
     }
     Ok(if hash < bound { lower } else { higher })
 }
 
 fn change<D: BlockPort>(
     handle: &mut Handle<'_, D>,
-    state: &State,
+    part: &Part,
     block: u32,
     entries: &[DxEntry],
 ) -> Result<()> {
-    handle.modify(lba(&state.extents, block)?, Kind::Directory, |bytes| write(bytes, block, entries))
+    handle.modify(lba(&part.extents, block)?, Kind::Directory, |bytes| write(bytes, block, entries))
 }
 
 /// Adds a leaf to the index, behind the entry that the way took.
 fn add_leaf<D: BlockPort>(
     handle: &mut Handle<'_, D>,
     ino: u32,
-    state: &mut State,
+    part: &mut Part,
     path: &[Step],
     new: DxEntry,
 ) -> Result<()> {
     let core = handle.core;
     let read_at =
-        |state: &State, block: u32| read(&*core.block(lba(&state.extents, block)?, Kind::Directory)?, block);
+        |part: &Part, block: u32| read(&*core.block(lba(&part.extents, block)?, Kind::Directory)?, block);
     let last = path[path.len() - 1];
-    let mut entries = read_at(state, last.block)?;
+    let mut entries = read_at(part, last.block)?;
     entries.insert(last.entry + 1, new);
     if entries.len() <= shape(last.block).1 {
-        return change(handle, state, last.block, &entries);
+        return change(handle, part, last.block, &entries);
     }
     if path.len() == 1 {
         // Block 0 is full: all of it moves down into an index block.
-        let (node, node_lba) = add_block(handle, ino, state)?;
+        let (node, node_lba) = add_block(handle, ino, part)?;
         handle.fill(node_lba, Kind::Directory, |bytes| write(bytes, node, &entries))?;
-        return handle.modify(lba(&state.extents, 0)?, Kind::Directory, |bytes| {
+        return handle.modify(lba(&part.extents, 0)?, Kind::Directory, |bytes| {
             set_levels(bytes, 1);
             write(bytes, 0, &[DxEntry { hash: 0.into(), block: node.into() }]);
         });
     }
     let upper = entries.split_off(entries.len() / 2);
-    let (node, node_lba) = add_block(handle, ino, state)?;
+    let (node, node_lba) = add_block(handle, ino, part)?;
     handle.fill(node_lba, Kind::Directory, |bytes| write(bytes, node, &upper))?;
-    change(handle, state, last.block, &entries)?;
-    let mut top = read_at(state, 0)?;
+    change(handle, part, last.block, &entries)?;
+    let mut top = read_at(part, 0)?;
     top.insert(path[0].entry + 1, DxEntry { hash: upper[0].hash, block: node.into() });
-    change(handle, state, 0, &top)
+    change(handle, part, 0, &top)
 }

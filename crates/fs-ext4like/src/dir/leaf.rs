@@ -1,4 +1,5 @@
-//! Blocks of entries. Each entry says where the next one starts; one that is removed is joined to the one before it.
+//! Blocks of entries. Each entry says where the next one starts; one that is removed is joined to the one
+//! before it.
 
 use amphi_vfs::{Error, FileType, Name, Result};
 use zerocopy::{FromBytes, IntoBytes};
@@ -164,6 +165,11 @@ pub fn put(block: &mut Block, name: &[u8], ino: u32, file_type: FileType) -> Res
     Ok(())
 }
 
+/// Whether an entry at byte `at` has this name. Names may look like entries, so the block is walked.
+pub fn holds(block: &Block, at: usize, name: &[u8]) -> bool {
+    entries(block).map_while(Result::ok).any(|entry| entry.at == at && entry.name == name)
+}
+
 /// Removes the entry at `at`.
 ///
 /// # Errors
@@ -224,7 +230,8 @@ pub fn fill(block: &mut Block, entries: &[(u64, Entry<'_>)]) -> Result<()> {
     Ok(())
 }
 
-/// Where a full block's sorted entries are parted: about in the middle, and between two hashes that the index tells apart.
+/// Where a full block's sorted entries are parted: about in the middle, and between two hashes that the index
+/// tells apart.
 ///
 /// # Errors
 /// [`Error::NoSpace`] if there is no such place.

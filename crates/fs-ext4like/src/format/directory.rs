@@ -32,7 +32,8 @@ pub const fn dirent_bytes(name_bytes: usize) -> usize {
     (DIRENT_HEADER + name_bytes).next_multiple_of(4)
 }
 
-/// In block 0 of an indexed directory, behind `.` and `..` (12 bytes each, of which the second claims the rest of the block).
+/// In block 0 of an indexed directory, behind `.` and `..` (12 bytes each, of which the second claims the
+/// rest of the block).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct DxRootInfo {
@@ -58,7 +59,8 @@ pub struct DxCount {
     pub count: U16,
 }
 
-/// An entry of an index: the block that holds the names whose hash is at least this and below the next entry's.
+/// An entry of an index: the block that holds the names whose hash is at least this and below the next
+/// entry's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct DxEntry {
@@ -81,8 +83,8 @@ pub const DX_NODE_ENTRIES_MAX: usize =
 
 /// The hash that orders a directory's names: its upper 32 bits order the leaf blocks, all of it a listing.
 ///
-/// FNV-1a over the seed and the name, finished so that every bit depends on every byte. The top and bottom values are not used: a cookie
-/// needs room at both ends.
+/// FNV-1a over the seed and the name, finished so that every bit depends on every byte. The top and bottom
+/// values are not used: a cookie needs room at both ends.
 #[must_use]
 pub fn name_hash(seed: u64, name: &[u8]) -> u64 {
     let mut hash = seed ^ 0xCBF2_9CE4_8422_2325;

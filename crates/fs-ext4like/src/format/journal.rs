@@ -1,8 +1,9 @@
 //! Blocks of the journal: superblock, descriptors, revocations, commit records.
 //!
-//! Every block of the four kinds starts with a [`JournalHeader`], whose checksum covers the whole block and is seeded with the file system's
-//! UUID. A copy of a metadata block that happens to start with the magic number is written with its first four bytes cleared and
-//! [`TAG_ESCAPED`] in its tag, so that contents never pass for a journal block.
+//! Every block of the four kinds starts with a [`JournalHeader`], whose checksum covers the whole block and
+//! is seeded with the file system's UUID. A copy of a metadata block that happens to start with the magic
+//! number is written with its first four bytes cleared and [`TAG_ESCAPED`] in its tag, so that contents never
+//! pass for a journal block.
 
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

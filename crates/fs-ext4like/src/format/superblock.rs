@@ -1,7 +1,7 @@
 //! The superblock, and the layout that follows from it.
 //!
-//! All groups form one flexible group: their bitmaps and inode tables stand together behind the descriptors, as mke2fs lays them out with
-//! `flex_bg`, so that a descriptor need not say where they are.
+//! All groups form one flexible group: their bitmaps and inode tables stand together behind the descriptors,
+//! as mke2fs lays them out with `flex_bg`, so that a descriptor need not say where they are.
 
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -1,5 +1,7 @@
 //! A device as it would be with its journal replayed: what a check reads, so that it changes nothing.
 
+use std::sync::Arc;
+
 use amphi_device::{
     BlockPort, Completion, Device, DurabilityContract, Error, Lpa, PAGE_BYTES, Result, Structure,
 };
@@ -9,8 +11,8 @@ use crate::mount::MountError;
 use crate::replay::{self, Log};
 
 /// The device, with what its journal holds over it.
-pub struct Overlay<'a, D> {
-    device: &'a D,
+pub struct Overlay<D> {
+    device: Arc<D>,
     layout: Layout,
     log: Log,
 }
@@ -28,9 +30,9 @@ impl Completion for Done {
     }
 }
 
-impl<'a, D: BlockPort> Overlay<'a, D> {
+impl<D: BlockPort> Overlay<D> {
     /// The device under a log.
-    pub const fn new(device: &'a D, layout: Layout, log: Log) -> Self {
+    pub const fn new(device: Arc<D>, layout: Layout, log: Log) -> Self {
         Self { device, layout, log }
     }
 
@@ -38,7 +40,7 @@ impl<'a, D: BlockPort> Overlay<'a, D> {
         let Some((at, escaped)) = self.log.copies.get(&lba) else {
             return self.device.read(Lpa(lba), page, tag);
         };
-        match replay::copy(self.device, &self.layout, *at, *escaped) {
+        match replay::copy(&*self.device, &self.layout, *at, *escaped) {
             Ok(block) => {
                 page.copy_from_slice(&block[..]);
                 Ok(())
@@ -49,7 +51,7 @@ impl<'a, D: BlockPort> Overlay<'a, D> {
     }
 }
 
-impl<D: BlockPort> Device for Overlay<'_, D> {
+impl<D: BlockPort> Device for Overlay<D> {
     fn capacity_pages(&self) -> u64 {
         self.device.capacity_pages()
     }
@@ -59,7 +61,7 @@ impl<D: BlockPort> Device for Overlay<'_, D> {
     }
 }
 
-impl<D: BlockPort> BlockPort for Overlay<'_, D> {
+impl<D: BlockPort> BlockPort for Overlay<D> {
     type Ticket<'t>
         = Done
     where

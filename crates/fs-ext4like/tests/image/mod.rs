@@ -42,8 +42,9 @@ pub fn contents(device: &Ssd) -> Blocks {
     blocks
 }
 
-/// A new file system with one of everything: an indexed directory, a file with more extents than fit the inode and one with reserved space, hard links, both kinds of
-/// symbolic links, attributes in the inode and in a block, a device node.
+/// A new file system with one of everything: an indexed directory, a file with more extents than fit the
+/// inode and one with reserved space, hard links, both kinds of symbolic links, attributes in the inode and
+/// in a block, a device node.
 pub fn furnished() -> Arc<Ssd> {
     let device = device(&Blocks::new());
     let options = FormatOptions { label: "golden".to_owned(), ..FormatOptions::default() };
