@@ -92,7 +92,7 @@ pub enum Bug {
 /// Violations of the durability contract, at least one in each stage of the persistence domain, which the
 /// power-cut traffic must notice.
 #[cfg(feature = "planted-bugs")]
-pub const VIOLATIONS: [Bug; 15] = [
+pub const VIOLATIONS: [Bug; 28] = [
     // CPU cache and write-combining buffer.
     Bug::TornStore,
     Bug::LastLineNotFlushed,
@@ -106,6 +106,20 @@ pub const VIOLATIONS: [Bug; 15] = [
     Bug::UncommittedReplayed,
     Bug::CachedPageForgotten,
     Bug::MemoryForgotten,
+    // The BA-buffer: each of its commands, the LBA checker, dump and restore.
+    Bug::LastPageNotLoaded,
+    Bug::PinNotRecorded,
+    Bug::LastPageNotFlushed,
+    Bug::EntryGoneBeforeFlush,
+    Bug::SyncWithoutVerify,
+    Bug::EntryInfoShort,
+    Bug::DmaFromFlash,
+    Bug::LastPageNotGated,
+    Bug::DumpCutShort,
+    Bug::TableNotDumped,
+    Bug::TableNotRestored,
+    Bug::DumpClearedEarly,
+    Bug::DumpKept,
     // Block writes in flight, and the write buffer.
     Bug::TornSector,
     Bug::VolatileCompletion,

@@ -2,6 +2,8 @@
 //! of each boundary, what is dumped and restored, and what the image keeps.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{
     BaBuffer, BaPromise, BlockPort, BytePort, BytePortExt, Completion, Device, Entry, EntryId, Error, Lpa,
@@ -193,6 +195,54 @@ fn a_block_command_under_way_when_its_page_is_pinned_is_refused() {
     assert_eq!((write.wait(), read_before.wait()), (pinned(30), pinned(31)));
     ssd.flush_entry(A).expect("flushes");
     assert_eq!(read(&ssd, 30), Ok(vec![31; PAGE as usize]), "the write had no effect");
+}
+
+#[test]
+fn a_refusal_names_the_first_pinned_page() {
+    let ssd = device();
+    ssd.pin(A, 0, Lpa(30), PAGE).expect("pins");
+    ssd.pin(B, PAGE, Lpa(20), 2 * PAGE).expect("pins");
+    let refusal = |page, entry| Err(PinError::Pinned { page: Lpa(page), entry }.into());
+    assert_eq!(ssd.trim(Lpa(0), 64), refusal(20, B));
+    assert_eq!(ssd.trim(Lpa(21), 20), refusal(21, B));
+    assert_eq!(ssd.trim(Lpa(22), 20), refusal(30, A));
+}
+
+/// Two tasks count in the same page, one by bytes while it pins the page, the other by block while it does
+/// not: neither path ever sees an older count than the other had written.
+#[test]
+fn two_tasks_on_both_paths_never_disagree() {
+    let ssd = Arc::new(device());
+    ssd.write(Lpa(5), &[0; PAGE as usize], TAG).expect("writes");
+    let newest = Arc::new(AtomicU64::new(0));
+    let first_of = |page: &[u8]| u64::from_le_bytes(page[..8].try_into().expect("8 bytes"));
+    let by_block = {
+        let (ssd, newest) = (Arc::clone(&ssd), Arc::clone(&newest));
+        amphi_rt::task::spawn("by block", move || {
+            let (mut reads, mut page) = (0, vec![0; PAGE as usize]);
+            while newest.load(Ordering::Acquire) < 2_000 || reads == 0 {
+                let before = newest.load(Ordering::Acquire);
+                match ssd.read(Lpa(5), &mut page, TAG) {
+                    Ok(()) => {
+                        reads += 1;
+                        assert!(first_of(&page) >= before, "{} after {before}", first_of(&page));
+                    }
+                    Err(refusal) => {
+                        assert_eq!(refusal, PinError::Pinned { page: Lpa(5), entry: A }.into());
+                    }
+                }
+            }
+        })
+    };
+    for count in 1..=2_000_u64 {
+        ssd.pin(A, 0, Lpa(5), PAGE).expect("pins");
+        assert_eq!(first_of(&load(&ssd, 0, 8)), count - 1);
+        ssd.store(0, &count.to_le_bytes(), None, TAG).expect("stores");
+        ssd.sync_entry(A).expect("syncs");
+        ssd.flush_entry(A).expect("flushes");
+        newest.store(count, Ordering::Release);
+    }
+    by_block.join();
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! Each seed makes a small device in virtual time and drives it with random stores, commits, block writes and
 //! trims, from one to three tasks, each on its own pages. It takes the power away at a random command, at a
 //! random step inside the firmware, or between commands, recovers (often interrupted too), and compares every
-//! cell with the oracles. `AMPHI_SEEDS=from..to` chooses seeds and tells what was done, `AMPHI_CUTS=n` how
+//! cell with the oracles. A BA-buffer has traffic of its own: pins, flushes and syncs of entries, cut in the
+//! dump and in the restore too. `AMPHI_SEEDS=from..to` chooses seeds and tells what was done, `AMPHI_CUTS=n` how
 //! many cuts there are to be (CI: 1,000,000).
 
 mod oracle;
@@ -62,4 +63,10 @@ fn the_page_cache_loses_nothing_durable() {
 #[test]
 fn the_memory_area_loses_nothing_durable() {
     make_cuts(1 << 34, 1, Firmware::Memory);
+}
+
+/// At every step of pins, flushes and syncs, of the dump that a cut makes, and of the restore after it.
+#[test]
+fn the_ba_buffer_loses_nothing_synced_and_no_pin() {
+    make_cuts(1 << 35, 1, Firmware::BaBuffer);
 }

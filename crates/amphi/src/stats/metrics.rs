@@ -55,6 +55,16 @@ pub fn text(stats: &Stats) -> String {
         ("amphi_recoveries_total", "RECOVER commands.", stats.recoveries),
         ("amphi_power_cuts_total", "Power losses.", stats.power_cuts),
         ("amphi_host_crashes_total", "Host crashes.", stats.host_crashes),
+        ("amphi_pins_total", "Entries pinned onto the BA-buffer.", stats.pins),
+        ("amphi_entry_flushes_total", "Entries of the BA-buffer flushed.", stats.entry_flushes),
+        ("amphi_entry_syncs_total", "Entries of the BA-buffer synced.", stats.entry_syncs),
+        (
+            "amphi_block_commands_gated_total",
+            "Block commands refused because of a pin.",
+            stats.block_commands_gated,
+        ),
+        ("amphi_dumps_total", "Dumps of the BA-buffer at a power loss.", stats.dumps),
+        ("amphi_restores_total", "Restores of the BA-buffer.", stats.restores),
     ] {
         page.single(name, "counter", help, value);
     }
@@ -66,6 +76,8 @@ pub fn text(stats: &Stats) -> String {
         ("amphi_transaction_log_entries", "Slots of the transaction log in use.", stats.txlog_used),
         ("amphi_memory_used_bytes", "Bytes of the memory area that were ever stored to.", stats.memory_used),
         ("amphi_memory_capacity_bytes", "Bytes of the memory area.", stats.memory_capacity),
+        ("amphi_pinned_entries", "Entries of the BA-buffer in use.", stats.pinned_entries),
+        ("amphi_pin_capacity_entries", "Entries that the BA-buffer has room for.", stats.pin_capacity),
         ("amphi_queue_depth", "Block commands in flight.", stats.queue.depth),
     ] {
         page.single(name, "gauge", help, value);

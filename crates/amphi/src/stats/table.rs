@@ -60,7 +60,17 @@ pub fn print(target: &Target, counters: &Value) {
         count(&counters["blocks_erased"]),
     );
     let memory = ["memory_used", "memory_capacity"].map(|name| count(&counters[name]));
-    if memory[1] > 0 {
+    let pins = count(&counters["pin_capacity"]);
+    if pins > 0 {
+        println!(
+            "BA-buffer: {} of {pins} entries, {} pins, {} flushes, {} syncs, {} block commands refused",
+            count(&counters["pinned_entries"]),
+            count(&counters["pins"]),
+            count(&counters["entry_flushes"]),
+            count(&counters["entry_syncs"]),
+            count(&counters["block_commands_gated"]),
+        );
+    } else if memory[1] > 0 {
         println!("memory area {} of {} ever stored to", shown(memory[0]), shown(memory[1]));
     }
     print_latencies(counters);

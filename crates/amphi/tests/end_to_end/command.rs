@@ -112,6 +112,32 @@ fn an_ssd_with_a_page_cache_says_so() {
 }
 
 #[test]
+fn an_ssd_with_a_ba_buffer_says_so_and_one_that_cannot_be_saved_is_not_made() {
+    let rig = Rig::empty();
+    let make = ["mkfs", &rig.image(), "--size", "64M", "--profile", "2b-ssd", "--fs", "none"];
+    amphi_ok(&[&make[..], &["--memory", "4M", "--pin-entries", "16"]].concat());
+    let info = json(&amphi_ok(&["info", &rig.image(), "--json"]));
+    assert_eq!(
+        (&info["device"]["firmware"], &info["device"]["memory_bytes"], &info["device"]["pin_entries"]),
+        (&"ba-buffer".into(), &(4 << 20).into(), &16.into())
+    );
+    let stats = json(&amphi_ok(&["stats", &rig.image(), "--json"]));
+    assert_eq!((&stats["device"]["pin_capacity"], &stats["device"]["pins"]), (&16.into(), &0.into()));
+    let table = amphi_ok(&["stats", &rig.image()]);
+    assert!(table.contains("BA-buffer: 0 of 16 entries"), "{table}");
+    std::fs::remove_file(rig.image()).unwrap();
+    fails_saying(&[&make[..], &["--memory", "16M"]].concat(), 1, &["16777216", "uJ", "capacitance_uf"]);
+    assert!(!Path::new(&rig.image()).exists(), "a failed mkfs leaves nothing");
+    fails_saying(&[&make[..], &["--pin-entries", "0"]].concat(), 1, &["ba_buffer.entries"]);
+    fails_saying(
+        &[&make[..], &["--firmware", "log", "--pin-entries", "9"]].concat(),
+        1,
+        &["--pin-entries", "ba-buffer"],
+    );
+    fails_saying(&make[..6], 1, &["BA-buffer"]);
+}
+
+#[test]
 fn an_ssd_with_a_memory_area_says_so_and_what_needs_pages_by_bytes_refuses_it() {
     let rig = Rig::empty();
     let make = ["mkfs", &rig.image(), "--size", "64M", "--profile", "romefs-a"];

@@ -95,11 +95,11 @@ impl BaBuffer {
     /// One of the pages is pinned.
     pub(crate) fn pass(&self, at: Lpa, pages: u64) -> Result<impl Sized + '_> {
         let table = self.table.read();
-        let hit = table.iter().flatten().map(|slot| slot.entry).find(|entry| {
+        let hits = table.iter().flatten().map(|slot| slot.entry).filter(|entry| {
             let seen = entry.pages - u64::from(planted::has(Bug::LastPageNotGated));
             Entry { pages: seen, ..*entry }.has_page_of(at, pages)
         });
-        match hit {
+        match hits.min_by_key(|entry| entry.at) {
             Some(entry) => {
                 let page = entry.at.max(at);
                 Err(PinError::Pinned { page, entry: entry.id }.into())

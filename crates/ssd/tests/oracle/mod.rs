@@ -4,9 +4,21 @@
 //! commits; the latest effect is what loads see, and the latest effect without open transactions is what a
 //! crash leaves; of what has not reached the device, any cell may have.
 
+mod pins;
 mod traffic;
 
-pub use traffic::run;
+use amphi_ssd::Firmware;
+
+/// Runs one seed on a device with this firmware. Answers how many cuts it made.
+///
+/// # Panics
+/// If the device has lost or kept what it must not.
+pub fn run(seed: u64, cuts: u64, firmware: Firmware) -> u64 {
+    match firmware {
+        Firmware::BaBuffer => pins::run(seed, cuts),
+        Firmware::Log | Firmware::PageCache | Firmware::Memory => traffic::run(seed, cuts, firmware),
+    }
+}
 
 /// Bytes of a cell: the unit that a crash never tears.
 pub const CELL: usize = 8;
@@ -15,6 +27,31 @@ pub const CELLS: usize = 4096 / CELL;
 
 /// A value of one cell; 0 is what a new device holds.
 pub type Value = u64;
+
+fn bytes_of(values: &[Value]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn values_of(bytes: &[u8]) -> Vec<Value> {
+    bytes.chunks_exact(CELL).map(|cell| Value::from_le_bytes(cell.try_into().expect("8 bytes"))).collect()
+}
+
+/// A stream of numbers from a seed (SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Version {

@@ -2,29 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{CELL, CELLS, Oracle, Staged, Value};
+use super::{CELL, CELLS, Dice, Oracle, Staged, Value, bytes_of, values_of};
 use amphi_device::{BlockPort, ByteDurability, BytePort, Device, Error, Lpa, Structure, TxId, WriteLog};
 use amphi_ssd::{BlockDurabilityName, ByteDurabilityName, Firmware, Profile, Ssd};
 
 const PAGES: usize = 24;
 const SECTOR: usize = 512 / CELL;
-
-/// A stream of numbers from a seed (SplitMix64).
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-}
 
 /// The command that the cut interrupted.
 enum Interrupted {
@@ -70,18 +53,10 @@ fn with_firmware(mut profile: Profile, firmware: Firmware) -> Profile {
         Firmware::Log => return profile,
         Firmware::PageCache => profile.firmware.memory_bytes = 64 << 10,
         Firmware::Memory => profile.firmware.memory_bytes = 3 * (PAGES * 4096) as u64,
-        Firmware::BaBuffer => panic!("pins have traffic of their own"),
+        Firmware::BaBuffer => unreachable!("pins have traffic of their own"),
     }
     profile.persistence.block_durability = BlockDurabilityName::Completion;
     profile
-}
-
-fn bytes_of(values: &[Value]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
-fn values_of(bytes: &[u8]) -> Vec<Value> {
-    bytes.chunks_exact(CELL).map(|cell| Value::from_le_bytes(cell.try_into().expect("8 bytes"))).collect()
 }
 
 /// One host task: what it does, and what its pages must hold.
@@ -407,7 +382,7 @@ fn power_up(dice: &mut Dice, mut ssd: Ssd) -> (Ssd, u64) {
     (ssd, cuts)
 }
 
-/// Runs one seed. Answers how many cuts it made.
+/// Runs one seed of any firmware but the BA-buffer's. Answers how many cuts it made.
 ///
 /// # Panics
 /// If the device has lost or kept what it must not, with the seed and the last commands.
