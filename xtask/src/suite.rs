@@ -120,6 +120,10 @@ fn run_part(root: &Path, part: Part, options: &Options) -> Result<()> {
                 let mut test = cargo_test(root, options);
                 step::run(test.args(["-p", "amphi-ssd", "--features", "planted-bugs", "--test", "planted"]))
             })?;
+            step("bugs planted in the key-value store", || {
+                let mut test = cargo_test(root, options);
+                step::run(test.args(["-p", "amphi-lsm", "--features", "planted-bugs"]))
+            })?;
             step("a million power cuts of the SSD", || {
                 let mut test = cargo_test(root, options);
                 let cuts = if options.long { "10000000" } else { "1000000" };
