@@ -271,30 +271,24 @@ pub fn read<D: BlockPort>(
         write_back(core, &inode)?;
         drop_range(core, &inode, offset, into.len());
     }
-    let mut done = 0;
-    let mut moves_atime = false;
-    loop {
-        let at = offset.saturating_add(done as u64);
-        let (first, last) = {
+    let part_max = READ_PART.min(core.options.page_cache_pages.div_ceil(2)) * BLOCK;
+    let (done, moves_atime) = loop {
+        let len = {
             let state = inode.state.read();
             let file = state.file()?;
             let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
-            let part = len
-                .saturating_sub(done)
-                .min(READ_PART.min(core.options.page_cache_pages.div_ceil(2)) * BLOCK);
-            moves_atime |= amphi_names::read_moves_atime(core, &state);
-            if part == 0 || file.copy_cached(&state.extents, at, &mut into[done..done + part]) {
-                done += part;
-                if done >= len {
-                    done = done.min(len);
-                    break;
-                }
-                continue;
+            if len == 0 || file.copy_cached(&state.extents, offset, &mut into[..len]) {
+                break (len, amphi_names::read_moves_atime(core, &state));
             }
-            ((at / BLOCK as u64) as u32, ((at + part as u64 - 1) / BLOCK as u64) as u32)
+            len
         };
-        fetch(core, &inode, first, last, if direct { 0 } else { core.options.read_ahead_blocks })?;
-    }
+        if len > part_max {
+            break read_long(core, &inode, offset, into, part_max)?;
+        }
+        let (first, last) = (offset / BLOCK as u64, (offset + len as u64 - 1) / BLOCK as u64);
+        let ahead = if direct { 0 } else { core.options.read_ahead_blocks };
+        fetch(core, &inode, first as u32, last as u32, ahead)?;
+    };
     if direct {
         drop_range(core, &inode, offset, into.len());
     }
@@ -303,6 +297,39 @@ pub fn read<D: BlockPort>(
     }
     core.relieve(&inode)?;
     Ok(done)
+}
+
+/// Reads more than is brought into the cache at once, part by part. The inode is locked from the first to the
+/// last, so that each write is seen whole or not at all. Returns the length, and whether the access time moves.
+fn read_long<D: BlockPort>(
+    core: &Core<D>,
+    inode: &Arc<Inode<D>>,
+    offset: u64,
+    into: &mut [u8],
+    part_max: usize,
+) -> Result<(usize, bool)> {
+    let mut state = inode.state.write();
+    let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
+    let mut done = 0;
+    while done < len {
+        let at = offset + done as u64;
+        let part = part_max.min(len - done);
+        load(
+            core,
+            inode,
+            &mut state,
+            (at / BLOCK as u64) as u32,
+            ((at + part as u64 - 1) / BLOCK as u64) as u32,
+        )?;
+        let Part { body: Body::File(file), extents, .. } = &mut state.part else { break };
+        let complete = file.copy_cached(extents, at, &mut into[done..done + part]);
+        debug_assert!(complete, "every written page of the part was loaded");
+        done += part;
+        if core.pages.excess() > 0 {
+            file.drop_clean(&core.pages, usize::MAX, true);
+        }
+    }
+    Ok((len, amphi_names::read_moves_atime(core, &state)))
 }
 
 /// Reads missing pages without holding the inode, and keeps them if the file has not changed on the device

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use amphi_conformance::one_tree;
 use amphi_fs_ext4like::{DataMode, Ext4Like, FormatOptions, MountOptions, fsck};
+use amphi_rt::task;
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
 
 fn for_all_seeds(name: &str, body: fn(u64)) {
     let seeds = if std::env::var_os("AMPHI_TEST_LONG").is_some() { 1_000 } else { 100 };
@@ -89,5 +91,33 @@ fn a_file_that_goes_keeps_its_attributes_to_the_end() {
 fn nobody_removes_what_nobody_may_remove_any_more() {
     for_all_seeds("nobody_removes_what_nobody_may_remove_any_more", |seed| {
         checked(seed, one_tree::removal_without_permission);
+    });
+}
+
+#[test]
+fn a_read_sees_each_write_whole_or_not_at_all() {
+    const BYTES: usize = 64 * 4096;
+    for_all_seeds("a_read_sees_each_write_whole_or_not_at_all", |seed| {
+        checked(seed, |fs| {
+            let name = Name::new(b"f").expect("a plain name");
+            let made = fs.create(Ino::ROOT, name, FileType::Regular, 0o644, 0, &Cred::ROOT);
+            let ino = made.expect("there is room").attr.ino;
+            let write = move |fs: &Ext4Like<Ssd>, byte: u8| {
+                let written = fs.write(ino, 0, &[byte; BYTES], WriteMode::default(), &Cred::ROOT);
+                assert_eq!(written, Ok(BYTES));
+            };
+            write(fs, 0);
+            let writer = {
+                let fs = Arc::clone(fs);
+                task::spawn("writer", move || (1..8).for_each(|byte| write(&fs, byte)))
+            };
+            for _ in 0..8 {
+                let mut bytes = vec![0xEE; BYTES];
+                assert_eq!(fs.read(ino, 0, &mut bytes, false), Ok(BYTES));
+                assert!(bytes.iter().all(|byte| *byte == bytes[0]), "parts of two writes, seed {seed}");
+            }
+            writer.join();
+            fs.forget(ino, 1);
+        });
     });
 }
