@@ -4,12 +4,14 @@ pub mod atomic;
 mod channel;
 mod once;
 mod padded;
+mod ranges;
 mod semaphore;
 
 pub use crate::raw::{Condvar, RawMutex, RawRwLock, WaitTimeoutResult};
 pub use channel::{ReceiveError, Receiver, SendError, Sender, channel};
 pub use once::{Barrier, Once, OnceCell};
 pub use padded::Padded;
+pub use ranges::{RangeGuard, RangeLock};
 pub use semaphore::{Permits, Semaphore};
 
 /// Mutual exclusion. Usable in statics; the guard stays with the task that took it.

@@ -1,0 +1,79 @@
+//! The background task: checkpoints before the journal is full, and write-back before the memory zone is.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use amphi_device::{BlockPort, MemoryArea};
+use amphi_rt::sync::{Condvar, Mutex};
+
+use crate::core::Core;
+use crate::{checkpoint, writeback};
+
+/// Blocks that are written back between two looks at whether to stop.
+const BLOCKS_AT_A_TIME: usize = 16;
+/// Free log pages, in hundredths beyond the limit, at which write-back ends.
+const ENOUGH_PERCENT: u64 = 5;
+
+/// What wakes the task.
+#[derive(Default)]
+pub struct Bell {
+    rung: AtomicBool,
+    stop: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Bell {
+    /// Wakes the task if there is something to do.
+    pub fn ring_if(&self, wanted: bool) {
+        if wanted && !self.rung.swap(true, Ordering::AcqRel) {
+            drop(self.stop.lock());
+            self.bell.notify_all();
+        }
+    }
+
+    /// Waits until there is something to do, at most `interval_ns`. False once it is time to stop.
+    fn wait(&self, interval_ns: u64) -> bool {
+        let mut stop = self.stop.lock();
+        if !*stop && !self.rung.load(Ordering::Acquire) {
+            self.bell.wait_for(&mut stop, Duration::from_nanos(interval_ns));
+        }
+        self.rung.store(false, Ordering::Release);
+        !*stop
+    }
+
+    /// Tells the task to stop.
+    pub fn stop(&self) {
+        *self.stop.lock() = true;
+        self.bell.notify_all();
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.stop.lock()
+    }
+}
+
+/// What the task does until it is told to stop.
+pub fn run<D: BlockPort + MemoryArea>(core: &Core<D>) {
+    while core.bell.wait(core.options.checkpoint_interval_ns) {
+        if core.names.health.writable().is_err() {
+            continue;
+        }
+        // Whatever fails here, the next operation meets too.
+        let _reported_by_the_next_operation = checkpoint::checkpoint(core);
+        write_back_until_enough(core);
+    }
+}
+
+fn write_back_until_enough<D: BlockPort + MemoryArea>(core: &Core<D>) {
+    let pool = core.pool(crate::format::Map::Logs);
+    let enough =
+        |free: u64| free * 100 >= pool.bits() * (core.options.write_back_below_percent + ENOUGH_PERCENT);
+    if !core.logs_are_scarce() {
+        return;
+    }
+    while !enough(pool.free()) && !core.bell.is_stopping() {
+        if !writeback::write_back_largest(core, BLOCKS_AT_A_TIME).is_ok_and(|written| written > 0) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! A directory's entries: units of 32 B in metadata pages. An entry takes as many as its name needs, within
+//! one page, and never moves, so that a listing goes on where it was.
+//!
+//! In host memory there is a table from names to units; the names themselves are in the metadata.
+
+use std::hash::{BuildHasher, Hasher};
+use std::ops::ControlFlow;
+
+use amphi_device::{BlockPort, MemoryArea};
+use amphi_names::{Child, FIRST_COOKIE, Found};
+use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
+use hashbrown::HashTable;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::core::Core;
+use crate::format::{EntryHead, Layout, PAGE, PAGE_UNITS, UNIT, entry_units, type_code, type_of};
+use crate::inode::{Body, Inode, State};
+use crate::ops::Ops;
+
+const _: () = assert!(PAGE_UNITS == u128::BITS as usize, "a word has a bit for each unit of a page");
+
+/// A page of a directory.
+struct DirPage {
+    /// Metadata page.
+    number: u32,
+    /// Units in use.
+    used: u128,
+    /// Units in which an entry begins.
+    starts: u128,
+}
+
+/// Where an entry will be.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Page of the directory; one behind the last, if the directory has to grow.
+    pub page: u32,
+    /// First unit.
+    pub unit: u8,
+    /// The directory has to grow by a page.
+    pub grows: bool,
+}
+
+/// A directory in host memory.
+#[derive(Default)]
+pub struct Dir {
+    pages: Vec<DirPage>,
+    /// Hash of a name, and the first unit of its entry.
+    names: HashTable<(u32, u32)>,
+    hash: amphi_rt::hash::State,
+    /// No page before this one has a free unit.
+    hand: usize,
+}
+
+/// Bits of the `units` from `first` on.
+const fn mask(first: u8, units: usize) -> u128 {
+    (u128::MAX >> (PAGE_UNITS - units)) << first
+}
+
+/// First of `units` free ones in a row.
+fn run_of_free(used: u128, units: usize) -> Option<u8> {
+    let mut free = !used;
+    for _ in 1..units {
+        free &= free >> 1;
+    }
+    (free != 0).then(|| free.trailing_zeros() as u8)
+}
+
+impl Dir {
+    /// A page has come, with nothing in it.
+    pub fn add_page(&mut self, number: u32) {
+        self.pages.push(DirPage { number, used: 0, starts: 0 });
+    }
+
+    fn hash_of(&self, name: &[u8]) -> u32 {
+        let mut hasher = self.hash.build_hasher();
+        hasher.write(name);
+        hasher.finish() as u32
+    }
+
+    /// Address of a unit.
+    pub fn address(&self, layout: &Layout, unit: u32) -> u64 {
+        let page = &self.pages[unit as usize / PAGE_UNITS];
+        layout.page(page.number) + (unit as usize % PAGE_UNITS * UNIT) as u64
+    }
+
+    /// Where an entry with such a name has room.
+    pub fn place(&self, name: &[u8]) -> Place {
+        let units = entry_units(name.len());
+        let found = self.pages.iter().enumerate().skip(self.hand);
+        let found = found.filter_map(|(page, of)| Some((page, run_of_free(of.used, units)?))).next();
+        let grows = found.is_none();
+        let (page, unit) = found.unwrap_or((self.pages.len(), 0));
+        Place { page: page as u32, unit, grows }
+    }
+
+    /// Adds an entry. Returns its address.
+    pub fn insert(&mut self, layout: &Layout, place: Place, name: &[u8]) -> u64 {
+        let unit = place.page * PAGE_UNITS as u32 + u32::from(place.unit);
+        let hash = self.hash_of(name);
+        let page = &mut self.pages[place.page as usize];
+        page.used |= mask(place.unit, entry_units(name.len()));
+        page.starts |= 1 << place.unit;
+        self.names.insert_unique(hash.into(), (hash, unit), |(hash, _)| u64::from(*hash));
+        while self.pages.get(self.hand).is_some_and(|page| page.used == u128::MAX) {
+            self.hand += 1;
+        }
+        self.address(layout, unit)
+    }
+
+    /// Takes an entry away. Returns its address and its bytes.
+    pub fn remove(&mut self, layout: &Layout, unit: u32, name: &[u8]) -> (u64, u64) {
+        let hash = self.hash_of(name);
+        if let Ok(entry) = self.names.find_entry(hash.into(), |(_, other)| *other == unit) {
+            entry.remove();
+        }
+        let (number, within) = (unit as usize / PAGE_UNITS, (unit as usize % PAGE_UNITS) as u8);
+        let units = entry_units(name.len());
+        let page = &mut self.pages[number];
+        page.used &= !mask(within, units);
+        page.starts &= !(1 << within);
+        self.hand = self.hand.min(number);
+        (self.address(layout, unit), (units * UNIT) as u64)
+    }
+}
+
+/// Stores an entry at an address.
+pub fn store_entry(ops: &mut Ops, at: u64, name: &[u8], child: Child) {
+    let units = entry_units(name.len());
+    let mut bytes = [0; 9 * UNIT];
+    let head = EntryHead {
+        ino: (child.ino.0 as u32).into(),
+        name_bytes: name.len() as u8,
+        kind: type_code(child.file_type),
+        units: units as u8,
+        reserved: 0,
+    };
+    bytes[..size_of::<EntryHead>()].copy_from_slice(head.as_bytes());
+    bytes[size_of::<EntryHead>()..][..name.len()].copy_from_slice(name);
+    ops.bytes(at, &bytes[..units * UNIT]);
+}
+
+/// An entry and its name, as `bytes`, from its first unit to the end of its page, have them.
+fn entry_in(bytes: &[u8]) -> Option<(Child, &[u8], usize)> {
+    let (head, rest) = EntryHead::read_from_prefix(bytes).ok()?;
+    let name = rest.get(..usize::from(head.name_bytes))?;
+    let units = usize::from(head.units);
+    if units != entry_units(name.len()) || units * UNIT > bytes.len() || Name::new(name).is_err() {
+        return None;
+    }
+    let child = Child { ino: Ino(u64::from(head.ino.get())), file_type: type_of(head.kind)? };
+    Some((child, name, units))
+}
+
+fn damaged(dir: Ino) -> Error {
+    Error::Corrupt(format!("directory {} has an entry that makes no sense", dir.0))
+}
+
+/// Makes a directory's entries known.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn open<D: BlockPort + MemoryArea>(core: &Core<D>, dir: &Inode<D>, state: &mut State<D>) -> Result<()> {
+    let mut open = Dir::default();
+    let mut numbers = Vec::new();
+    core.visit_slots(&state.part.mapping, 0..state.part.blocks, |index, slot| {
+        if index == numbers.len() as u64 {
+            numbers.extend(slot.block().filter(|page| u64::from(*page) < core.layout.plan.pages));
+        }
+        ControlFlow::Continue(())
+    })?;
+    if numbers.len() as u64 != state.part.blocks {
+        return Err(damaged(dir.ino));
+    }
+    for number in numbers {
+        open.add_page(number);
+        let first = (open.pages.len() - 1) * PAGE_UNITS;
+        let bytes = core.meta.with(core.layout.page(number), PAGE, <[u8]>::to_vec)?;
+        let mut unit = 0;
+        while unit < PAGE_UNITS {
+            let rest = &bytes[unit * UNIT..];
+            if rest[..4] == [0; 4] {
+                unit += 1;
+                continue;
+            }
+            let (_, name, units) = entry_in(rest).ok_or_else(|| damaged(dir.ino))?;
+            let place = Place { page: (first / PAGE_UNITS) as u32, unit: unit as u8, grows: false };
+            open.insert(&core.layout, place, name);
+            unit += units;
+        }
+    }
+    if open.names.len() as u64 != state.part.entries {
+        return Err(damaged(dir.ino));
+    }
+    state.part.body = Body::Dir(Box::new(open));
+    Ok(())
+}
+
+/// The entries of an open directory.
+pub fn opened<D: BlockPort + MemoryArea>(state: &State<D>) -> Result<&Dir> {
+    match &state.part.body {
+        Body::Dir(dir) => Ok(dir),
+        _ => Err(Error::NotDirectory),
+    }
+}
+
+/// Finds a name.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn find<D: BlockPort + MemoryArea>(core: &Core<D>, dir: &Dir, name: &[u8]) -> Result<Option<Found<u32>>> {
+    let hash = dir.hash_of(name);
+    let mut outcome = Ok(None);
+    dir.names.find(hash.into(), |(other, unit)| {
+        if *other != hash {
+            return false;
+        }
+        let at = dir.address(&core.layout, *unit);
+        let bytes = entry_units(name.len()) * UNIT;
+        let bytes = bytes.min(PAGE - at as usize % PAGE);
+        let found = core.meta.with(at, bytes, |bytes| {
+            entry_in(bytes).filter(|(_, there, _)| *there == name).map(|(child, ..)| child)
+        });
+        match found {
+            Ok(Some(child)) => outcome = Ok(Some(Found { slot: *unit, child })),
+            Ok(None) => return false,
+            Err(error) => outcome = Err(error),
+        }
+        true
+    });
+    outcome
+}
+
+/// Lists entries from `cookie` on.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn list<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    (ino, dir): (Ino, &Dir),
+    cookie: u64,
+    sink: &mut DirSink<'_>,
+) -> Result<()> {
+    let from = cookie - FIRST_COOKIE;
+    let first = (from / PAGE_UNITS as u64) as usize;
+    for (number, page) in dir.pages.iter().enumerate().skip(first) {
+        let skipped = if number == first { from % PAGE_UNITS as u64 } else { 0 };
+        let mut starts = page.starts & (u128::MAX << skipped);
+        let mut bytes = [0; PAGE];
+        if starts != 0 {
+            core.meta.with(core.layout.page(page.number), PAGE, |page| bytes.copy_from_slice(page))?;
+        }
+        while starts != 0 {
+            let unit = starts.trailing_zeros() as usize;
+            starts &= starts - 1;
+            let (child, name, _) = entry_in(&bytes[unit * UNIT..]).ok_or_else(|| damaged(ino))?;
+            let next_cookie = FIRST_COOKIE + (number * PAGE_UNITS + unit + 1) as u64;
+            if !sink(DirEntry { ino: child.ino, file_type: child.file_type, name, next_cookie }) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}

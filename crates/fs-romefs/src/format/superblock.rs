@@ -1,0 +1,115 @@
+//! The superblock's two parts.
+
+use zerocopy::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, FormatError, MAGIC, VERSION};
+
+/// Longest label.
+pub const LABEL_BYTES: usize = 32;
+/// Longest text of mount options in the superblock.
+pub const OPTION_BYTES: usize = 96;
+
+/// The unchanging part: page 0, offset 0.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Superblock {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: U32,
+    /// Bytes of a data block, a power of two.
+    pub block_bytes: U32,
+    /// Bytes of the memory area that the file system takes.
+    pub memory_bytes: U64,
+    /// Data blocks.
+    pub blocks: U32,
+    /// Inodes, number 0 included.
+    pub inodes: U32,
+    /// Metadata pages.
+    pub meta_pages: U32,
+    /// Leaves of data logs.
+    pub leaves: U32,
+    /// Log pages.
+    pub log_pages: U32,
+    /// Lanes of the journal.
+    pub lanes: U32,
+    /// Bytes of a lane.
+    pub lane_bytes: U32,
+    /// Zero.
+    pub padding: U32,
+    /// Creation time, ns since 1970.
+    pub created_ns: I64,
+    /// Random name of this file system.
+    pub uuid: [u8; 16],
+    /// Label, padded with NUL.
+    pub label: [u8; LABEL_BYTES],
+    /// Mount options that hold unless a mount says otherwise, as text, padded with NUL.
+    pub options: [u8; OPTION_BYTES],
+    /// Zero.
+    pub reserved: [u8; 44],
+    /// CRC-32C of all before.
+    pub crc: U32,
+}
+
+const _: () = assert!(size_of::<Superblock>() == 256);
+
+/// The changing part: page 0, offset 512, one line.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SuperState {
+    /// How often it was mounted.
+    pub mounts: U64,
+    /// Time of the last mount, ns since 1970.
+    pub mounted_ns: I64,
+    /// Time of the last clean unmount, ns since 1970.
+    pub unmounted_ns: I64,
+    /// 1 after a clean unmount, 0 while mounted.
+    pub clean: U64,
+}
+
+impl Superblock {
+    /// The checksum that the rest asks for.
+    #[must_use]
+    pub fn checksum(&self) -> u32 {
+        crc32c::crc32c(&self.as_bytes()[..size_of::<Self>() - 4])
+    }
+
+    /// Whether it is one of this version, and means something.
+    ///
+    /// # Errors
+    /// [`FormatError`].
+    pub fn check(&self) -> Result<(), FormatError> {
+        if self.magic != MAGIC {
+            return Err(FormatError::NotRomeFs);
+        }
+        if self.version.get() != VERSION {
+            return Err(FormatError::Version(self.version.get()));
+        }
+        if self.crc.get() != self.checksum() {
+            return Err(FormatError::Checksum);
+        }
+        let block = u64::from(self.block_bytes.get());
+        if !block.is_power_of_two() || !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&block) {
+            return Err(FormatError::Contradiction("its data blocks have an impossible size"));
+        }
+        Ok(())
+    }
+
+    /// Label without padding.
+    #[must_use]
+    pub fn label(&self) -> String {
+        text(&self.label)
+    }
+
+    /// Mount options without padding.
+    #[must_use]
+    pub fn options(&self) -> String {
+        text(&self.options)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}

@@ -1,0 +1,167 @@
+//! What RomeFS keeps in an inode: its slots, and what is known of its contents in host memory.
+
+use amphi_device::{BlockPort, MemoryArea};
+use amphi_rt::sync::RangeLock;
+use amphi_vfs::{Error, FileType, Ino, Result};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::core::Core;
+use crate::dir::Dir;
+use crate::format::{
+    FLAG_UNNAMED, INLINE_SLOTS, INLINE_TARGET_BYTES, INODE_HEAD_BYTES, InodeHead, Slot, type_code, type_of,
+};
+use crate::map::Mapping;
+use crate::tree::Tree;
+
+/// A cached inode.
+pub type Inode<D> = amphi_names::Inode<Core<D>>;
+/// What its lock protects.
+pub type State<D> = amphi_names::State<Core<D>>;
+
+/// What RomeFS keeps in an inode.
+#[derive(Default)]
+pub struct Part {
+    /// Where its data blocks, or a directory's pages, are.
+    pub mapping: Mapping,
+    /// Data blocks; of a directory, pages.
+    pub blocks: u64,
+    /// Log pages.
+    pub logs: u64,
+    /// A directory's entries.
+    pub entries: u64,
+    /// Page of the extended attributes, one higher.
+    pub attributes_page: u32,
+    /// A data block in units of 512 bytes, the same for all.
+    pub block_sectors: u32,
+    /// What is known of its contents.
+    pub body: Body,
+}
+
+/// What is known of an inode's contents.
+#[derive(Default)]
+pub enum Body {
+    /// Nothing yet; or there is nothing to know.
+    #[default]
+    Unknown,
+    /// A file's data logs.
+    File(Box<Tree>),
+    /// A directory's entries.
+    Dir(Box<Dir>),
+    /// A symbolic link's target.
+    Target(Box<[u8]>),
+}
+
+/// What RomeFS keeps beside an inode's lock.
+#[derive(Default)]
+pub struct Beside {
+    /// Data blocks that somebody reads or writes (RO-5). Taken only with the inode locked, if free.
+    pub ranges: RangeLock,
+}
+
+/// An inode's bytes as a transaction stores them: all of them, or only the first half.
+pub fn encode<D: BlockPort + MemoryArea>(inode: &Inode<D>, state: &State<D>) -> [u8; 2 * INODE_HEAD_BYTES] {
+    let mut bytes = [0; 2 * INODE_HEAD_BYTES];
+    let mut head = InodeHead::new_zeroed();
+    head.mode = state.mode.into();
+    head.kind = type_code(state.file_type);
+    head.flags = if state.unnamed { FLAG_UNNAMED } else { 0 };
+    head.nlink = state.nlink.into();
+    head.uid = state.uid.into();
+    head.gid = state.gid.into();
+    head.size = state.size.into();
+    head.atime = state.atime.into();
+    head.mtime = state.mtime.into();
+    head.ctime = state.ctime.into();
+    head.generation = state.generation.into();
+    head.rdev = state.rdev.into();
+    head.parent = inode.parent().0.into();
+    head.blocks = state.part.blocks.into();
+    head.logs = state.part.logs.into();
+    head.entries = state.part.entries.into();
+    head.root = state.part.mapping.root.into();
+    head.depth = state.part.mapping.depth;
+    head.attributes = state.part.attributes_page.into();
+    bytes[..INODE_HEAD_BYTES].copy_from_slice(head.as_bytes());
+    match &state.part.body {
+        Body::Target(target) if target.len() <= INLINE_TARGET_BYTES => {
+            bytes[INODE_HEAD_BYTES..][..target.len()].copy_from_slice(target);
+        }
+        Body::Target(_) => {}
+        _ => bytes[INODE_HEAD_BYTES..].copy_from_slice(state.part.mapping.slots.as_bytes()),
+    }
+    bytes
+}
+
+impl<D: BlockPort + MemoryArea> Core<D> {
+    /// Reads an inode.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if it is free; [`Error::Corrupt`], [`Error::Io`].
+    pub fn load_inode(&self, ino: Ino) -> Result<Inode<D>> {
+        if ino.0 == 0 || ino.0 >= self.layout.plan.inodes {
+            return Err(Error::Stale(ino));
+        }
+        let at = self.layout.inode(ino.0);
+        let head: InodeHead = self.meta.read(at)?;
+        if head.kind == 0 {
+            return Err(Error::Stale(ino));
+        }
+        let damaged = |what: &str| Error::Corrupt(format!("inode {}: {what}", ino.0));
+        let file_type = type_of(head.kind).ok_or_else(|| damaged("it has an impossible type"))?;
+        let size = head.size.get();
+        if file_type != FileType::Symlink && size > self.layout.file_bytes_max() {
+            return Err(damaged("it is larger than a file can be"));
+        }
+        let mut part = Part {
+            blocks: head.blocks.get(),
+            logs: head.logs.get(),
+            entries: head.entries.get(),
+            attributes_page: head.attributes.get(),
+            block_sectors: self.block_sectors(),
+            ..Part::default()
+        };
+        if file_type == FileType::Symlink {
+            part.mapping.root = head.root.get();
+            part.body = Body::Target(self.load_target(at, &head, size)?);
+        } else {
+            let slots: [Slot; INLINE_SLOTS as usize] = self.meta.read(at + INODE_HEAD_BYTES as u64)?;
+            part.mapping = Mapping { slots, root: head.root.get(), depth: head.depth };
+            part.mapping.check(&self.layout).map_err(|()| damaged("its mapping is impossible"))?;
+        }
+        let state = State {
+            file_type,
+            mode: head.mode.get() & 0o7777,
+            uid: head.uid.get(),
+            gid: head.gid.get(),
+            nlink: head.nlink.get(),
+            size,
+            atime: head.atime.get(),
+            mtime: head.mtime.get(),
+            ctime: head.ctime.get(),
+            generation: head.generation.get(),
+            rdev: head.rdev.get(),
+            attributes: None,
+            orphan: false,
+            unnamed: head.flags & FLAG_UNNAMED != 0,
+            gone: false,
+            atime_dirty: false,
+            part,
+        };
+        Ok(Inode::new(ino, Ino(head.parent.get()), state))
+    }
+
+    fn load_target(&self, at: u64, head: &InodeHead, size: u64) -> Result<Box<[u8]>> {
+        let damaged = || Error::Corrupt("a symbolic link's target is nowhere".into());
+        let from = if size <= INLINE_TARGET_BYTES as u64 {
+            at + INODE_HEAD_BYTES as u64
+        } else {
+            let page =
+                head.root.get().checked_sub(1).filter(|page| u64::from(*page) < self.layout.plan.pages);
+            self.layout.page(page.ok_or_else(damaged)?)
+        };
+        if size == 0 || size >= crate::format::PAGE as u64 {
+            return Err(damaged());
+        }
+        self.meta.with(from, size as usize, |bytes| Box::from(bytes))
+    }
+}

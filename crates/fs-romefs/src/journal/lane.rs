@@ -1,0 +1,125 @@
+//! One lane of the journal: a ring of records, and which of them are finished.
+
+use std::collections::VecDeque;
+
+use amphi_device::{MemoryArea, Structure};
+use amphi_rt::sync::{Condvar, Mutex};
+use amphi_vfs::Result;
+use zerocopy::IntoBytes;
+
+use crate::format::RecordHeader;
+use crate::memory::Memory;
+use crate::planted::{self, Bug};
+
+/// A lane.
+pub struct Lane {
+    base: u64,
+    bytes: u64,
+    state: Mutex<State>,
+    finished: Condvar,
+}
+
+struct State {
+    /// Position of the oldest record that recovery may need.
+    head: u64,
+    /// Position of the next record.
+    tail: u64,
+    /// Records whose place is not free, and whether they are finished.
+    records: VecDeque<(u64, bool)>,
+    waiting: usize,
+}
+
+impl Lane {
+    /// An empty lane whose next record is at `position`.
+    pub fn new(base: u64, bytes: u64, position: u64) -> Self {
+        let state = State { head: position, tail: position, records: VecDeque::new(), waiting: 0 };
+        Self { base, bytes, state: Mutex::new(state), finished: Condvar::named("journal") }
+    }
+
+    /// Where a position is.
+    pub const fn address(&self, position: u64) -> u64 {
+        self.base + position % self.bytes
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> u64 {
+        let state = self.state.lock();
+        state.tail - state.head
+    }
+
+    /// Takes a place and makes the header durable there, before any record behind it can count. None if there
+    /// is no room.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Io`].
+    pub fn reserve<D: MemoryArea>(
+        &self,
+        memory: &Memory<D>,
+        bytes: u64,
+        header: impl FnOnce(u64) -> RecordHeader,
+    ) -> Result<Option<RecordHeader>> {
+        let mut state = self.state.lock();
+        let to_end = self.bytes - state.tail % self.bytes;
+        let filler = if to_end < bytes { to_end } else { 0 };
+        if state.tail + filler + bytes > state.head + self.bytes {
+            return Ok(None);
+        }
+        if filler > 0 {
+            let header = RecordHeader::new(state.tail, filler, 0, 0, 0);
+            memory.store(self.address(state.tail), header.as_bytes(), Structure::Journal)?;
+            let position = state.tail;
+            state.records.push_back((position, true));
+            state.tail += filler;
+        }
+        let header = header(state.tail);
+        memory.store(self.address(state.tail), header.as_bytes(), Structure::Journal)?;
+        if !planted::has(Bug::HeaderNotDurable) {
+            memory.barrier()?;
+        }
+        let position = state.tail;
+        state.records.push_back((position, false));
+        state.tail += bytes;
+        Ok(Some(header))
+    }
+
+    /// The record has been applied, or given up.
+    pub fn finish(&self, position: u64) {
+        let mut state = self.state.lock();
+        // They lie in order of their positions.
+        let at = state.records.partition_point(|(other, _)| *other < position);
+        if let Some((_, finished)) = state.records.get_mut(at) {
+            *finished = true;
+        }
+        if state.waiting > 0 {
+            self.finished.notify_all();
+        }
+    }
+
+    /// Position of the oldest record that is not finished.
+    pub fn oldest(&self) -> u64 {
+        let mut state = self.state.lock();
+        while let Some((_, true)) = state.records.front() {
+            state.records.pop_front();
+        }
+        state.records.front().map_or(state.tail, |(position, _)| *position)
+    }
+
+    /// What lies before `position` may be written over.
+    pub fn release_up_to(&self, position: u64) {
+        let mut state = self.state.lock();
+        state.head = state.head.max(position);
+    }
+
+    /// Waits while a record of `bytes` has no room and the oldest is not finished: a checkpoint makes room
+    /// once it is.
+    pub fn wait_for_room(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        while state.tail + 2 * bytes > state.head + self.bytes
+            && state.records.front().is_some_and(|(_, finished)| !finished)
+        {
+            state.waiting += 1;
+            self.finished.wait(&mut state);
+            state.waiting -= 1;
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! How a RomeFS is made and how a mount behaves, and how people say so: `threshold=128K,io-threads=4`.
+
+use amphi_vfs::AccessTimes;
+
+use crate::format::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, BLOCK_BYTES_MIN};
+
+/// How to make a file system.
+#[derive(Clone, Debug)]
+pub struct FormatOptions {
+    /// Label, at most 32 bytes.
+    pub label: String,
+    /// Bytes of a data block: the write splitting threshold (RO-3). A power of two from 4 KB to 1 MB.
+    pub block_bytes: u64,
+    /// Number of inodes; `None`: one for each 4 KB of the memory area.
+    pub inodes: Option<u32>,
+    /// Bytes of the journal; `None`: a sixteenth of the memory area, 64 MB at the most.
+    pub journal_bytes: Option<u64>,
+}
+
+impl Default for FormatOptions {
+    fn default() -> Self {
+        Self { label: String::new(), block_bytes: BLOCK_BYTES_DEFAULT, inodes: None, journal_bytes: None }
+    }
+}
+
+impl FormatOptions {
+    /// Whether a file system can be made so.
+    ///
+    /// # Errors
+    /// A sentence about what cannot be.
+    pub fn check(&self) -> Result<(), String> {
+        if self.label.len() > crate::format::LABEL_BYTES {
+            return Err(format!("the label has {} bytes; it can have 32", self.label.len()));
+        }
+        check_threshold(self.block_bytes)
+    }
+}
+
+fn check_threshold(bytes: u64) -> Result<(), String> {
+    if bytes.is_power_of_two() && (BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&bytes) {
+        return Ok(());
+    }
+    Err(format!("a threshold of {bytes} bytes is no power of two from 4K to 1M"))
+}
+
+/// How a mount behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Parts of a write that fill so many bytes go by blocks; at least the size of a data block, which 0
+    /// means. A power of two.
+    pub threshold: u64,
+    /// Free log pages, in hundredths of all, below which logs are written back (RO-8: 10).
+    pub write_back_below_percent: u64,
+    /// Threads for the block path; 0: commands are submitted by the caller's task.
+    pub io_threads: usize,
+    /// Pages of data blocks in host memory.
+    pub page_cache_pages: usize,
+    /// Inodes to cache in host memory.
+    pub inode_cache: usize,
+    /// How often the background task makes a checkpoint, ns; 0: there is no background task.
+    pub checkpoint_interval_ns: u64,
+    /// When reading moves access times.
+    pub access_times: AccessTimes,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            threshold: 0,
+            write_back_below_percent: 10,
+            io_threads: 0,
+            page_cache_pages: 65_536,
+            inode_cache: 262_144,
+            checkpoint_interval_ns: 5_000_000_000,
+            access_times: AccessTimes::default(),
+        }
+    }
+}
+
+impl MountOptions {
+    /// The words that [`set`](Self::set) understands, for people.
+    pub const WORDS: &'static str =
+        "threshold=SIZE, write-back=PERCENT, io-threads=N, cache=SIZE, inodes=N, checkpoint=SECONDS";
+
+    /// Takes over one option as people write it. False if it is none of RomeFS.
+    ///
+    /// # Errors
+    /// A sentence about a value that is impossible.
+    pub fn set(&mut self, word: &str) -> Result<bool, String> {
+        let Some((key, value)) = word.split_once('=') else { return Ok(false) };
+        let one_of = |what: &str| format!("{word}: write {key}={what}");
+        let number = || value.parse::<u64>().ok();
+        match key {
+            "threshold" => {
+                let bytes = size(value).ok_or_else(|| one_of("SIZE, as in 64K"))?;
+                check_threshold(bytes)?;
+                self.threshold = bytes;
+            }
+            "write-back" => {
+                let percent = number().filter(|percent| *percent <= 90);
+                self.write_back_below_percent = percent.ok_or_else(|| one_of("PERCENT, 0 to 90"))?;
+            }
+            "io-threads" => {
+                let threads = number().filter(|threads| *threads <= 64);
+                self.io_threads = threads.ok_or_else(|| one_of("N, at most 64"))? as usize;
+            }
+            "cache" => {
+                let bytes = size(value).filter(|bytes| (256 << 10..=1 << 46).contains(bytes));
+                self.page_cache_pages =
+                    (bytes.ok_or_else(|| one_of("SIZE, as in 256M, at least 256K"))? / 4096) as usize;
+            }
+            "inodes" => {
+                let inodes = number().filter(|inodes| *inodes >= 16);
+                self.inode_cache = inodes.ok_or_else(|| one_of("N, at least 16"))? as usize;
+            }
+            "checkpoint" => {
+                let seconds = value.parse::<f64>().ok().filter(|seconds| (0.001..=3600.0).contains(seconds));
+                self.checkpoint_interval_ns = (seconds.ok_or_else(|| one_of("SECONDS"))? * 1e9) as u64;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// A number of bytes, with `K`, `M` or `G`.
+fn size(text: &str) -> Option<u64> {
+    let (number, shift) = match text.as_bytes().last()? {
+        b'K' | b'k' => (&text[..text.len() - 1], 10),
+        b'M' | b'm' => (&text[..text.len() - 1], 20),
+        b'G' | b'g' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}

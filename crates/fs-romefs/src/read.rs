@@ -1,0 +1,226 @@
+//! Reading along both paths (RO-6, RO-9): the logs are asked first, and what they have in full ends the search
+//! there. Data blocks are asked for the rest alone, so that nothing stale is read; while they are on their
+//! way, the caller's task loads the logs.
+
+use std::ops::Range;
+
+use amphi_device::{BlockPort, Completion, MemoryArea, PAGE_BYTES, Structure};
+use amphi_rt::sync::RangeGuard;
+use amphi_vfs::{Error, Result};
+use smallvec::SmallVec;
+
+use crate::core::Core;
+use crate::format::PAGE;
+use crate::inode::{Inode, State};
+use crate::logs;
+use crate::memory::io_error;
+
+/// A piece of what is read.
+struct Piece {
+    /// Where it goes.
+    into: Range<usize>,
+    source: Source,
+}
+
+enum Source {
+    /// An address of the memory zone.
+    Log(u64),
+    /// A block of the device and the first byte there.
+    Block(u32, u64),
+    Hole,
+}
+
+type Pieces = SmallVec<[Piece; 8]>;
+
+/// Reads at `offset`. Returns the number of bytes.
+///
+/// # Errors
+/// As [`amphi_vfs::FileSystem::read`].
+pub fn read<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    offset: u64,
+    into: &mut [u8],
+    direct: bool,
+) -> Result<usize> {
+    amphi_names::regular(inode.file_type)?;
+    let (held, moves_atime) = locate(core, inode, offset, into.len())?;
+    let mut read = 0;
+    if let Some((_held, pieces, len)) = held {
+        fetch(core, pieces, &mut into[..len], direct)?;
+        read = len;
+    }
+    if moves_atime {
+        amphi_names::note_read(core, inode);
+    }
+    Ok(read)
+}
+
+/// A part of a file that is held, where its bytes are, and how many.
+type Located<'a> = (RangeGuard<'a>, Pieces, usize);
+
+/// Holds the data blocks and finds the bytes; none at the end of the file. Also whether reading moves the
+/// access time.
+fn locate<'a, D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &'a Inode<D>,
+    offset: u64,
+    wanted: usize,
+) -> Result<(Option<Located<'a>>, bool)> {
+    loop {
+        let state = inode.state.read();
+        if logs::known(&state).is_none() {
+            drop(state);
+            logs::open(core, inode, &mut inode.state.write())?;
+            continue;
+        }
+        let len = state.size.saturating_sub(offset).min(wanted as u64) as usize;
+        let moves_atime = amphi_names::read_moves_atime(core, &state);
+        if len == 0 {
+            return Ok((None, moves_atime));
+        }
+        let end = offset + len as u64;
+        let range = offset / core.block_bytes()..end.div_ceil(core.block_bytes());
+        let Some(held) = inode.beside.ranges.try_take(range.clone(), false) else {
+            drop(state);
+            inode.beside.ranges.wait_for(&range, false);
+            continue;
+        };
+        let mut pieces = Pieces::new();
+        for block in range {
+            let start = block * core.block_bytes();
+            let within = offset.max(start) - start..end.min(start + core.block_bytes()) - start;
+            let at = (start + within.start - offset) as usize;
+            find_in_block(core, &state, block, within, at, &mut pieces)?;
+        }
+        return Ok((Some((held, pieces, len)), moves_atime));
+    }
+}
+
+/// Algorithm 1 of the paper, for the bytes `within` a data block.
+fn find_in_block<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    state: &State<D>,
+    block: u64,
+    within: Range<u64>,
+    into: usize,
+    pieces: &mut Pieces,
+) -> Result<()> {
+    let leaf = logs::known(state).and_then(|tree| tree.get(block));
+    let mut logs: SmallVec<[_; 16]> = leaf.into_iter().flat_map(|leaf| &leaf.logs).copied().collect();
+    logs.retain(|log| log.range().start < within.end && within.start < log.range().end);
+    logs.sort_unstable_by_key(|log| log.offset);
+    let place = |range: &Range<u64>| {
+        into + (range.start - within.start) as usize..into + (range.end - within.start) as usize
+    };
+    let mut rest: SmallVec<[Range<u64>; 8]> = SmallVec::new();
+    let mut at = within.start;
+    for log in &logs {
+        let part = log.range().start.max(within.start)..log.range().end.min(within.end);
+        if at < part.start {
+            rest.push(at..part.start);
+        }
+        at = part.end;
+        let address = core.layout.log(log.page) + part.start % PAGE as u64;
+        pieces.push(Piece { into: place(&part), source: Source::Log(address) });
+    }
+    if at < within.end {
+        rest.push(at..within.end);
+    }
+    if rest.is_empty() {
+        core.counters.ended_early.add(1);
+        return Ok(());
+    }
+    let slot = core.slot(&state.part.mapping, block)?;
+    let valid = slot.block().map_or(0, |_| u64::from(slot.valid.get()));
+    for range in rest {
+        let seen = range.start..range.end.min(valid).max(range.start);
+        let hole = seen.end..range.end;
+        if let Some(device) = slot.block().filter(|_| !seen.is_empty()) {
+            pieces.push(Piece { into: place(&seen), source: Source::Block(device, seen.start) });
+        }
+        if !hole.is_empty() {
+            pieces.push(Piece { into: place(&hole), source: Source::Hole });
+        }
+    }
+    Ok(())
+}
+
+/// Brings the pieces, those of data blocks and those of logs at the same time.
+fn fetch<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    pieces: Pieces,
+    into: &mut [u8],
+    direct: bool,
+) -> Result<()> {
+    // What the cache has not: whole pages around each piece.
+    let mut missing: SmallVec<[(Range<usize>, u32, u64, Vec<u8>); 2]> = SmallVec::new();
+    for piece in &pieces {
+        if let Source::Block(block, at) = piece.source {
+            let bytes = &mut into[piece.into.clone()];
+            if direct || !core.cache.copy(core.lpa(block, 0), at, bytes) {
+                let first = at / PAGE as u64 * PAGE as u64;
+                let end = (at + bytes.len() as u64).next_multiple_of(PAGE as u64);
+                missing.push((piece.into.clone(), block, at, vec![0; (end - first) as usize]));
+            }
+        }
+    }
+    let mut tickets: SmallVec<[D::Ticket<'_>; 2]> = SmallVec::new();
+    for (_, block, at, pages) in &mut missing {
+        let lpa = core.lpa(*block, *at);
+        tickets.push(core.device.submit_read(lpa, pages, Structure::Data).map_err(io_error)?);
+    }
+    for piece in &pieces {
+        let bytes = &mut into[piece.into.clone()];
+        match piece.source {
+            Source::Log(at) => core.memory.load(at, bytes, Structure::Data)?,
+            Source::Hole => bytes.fill(0),
+            Source::Block(..) => {}
+        }
+    }
+    for ticket in tickets {
+        ticket.wait().map_err(io_error)?;
+    }
+    for (range, block, at, pages) in &missing {
+        let within = (at % PAGE as u64) as usize;
+        into[range.clone()].copy_from_slice(&pages[within..within + range.len()]);
+        if !direct {
+            core.cache.keep(core.lpa(*block, *at), pages, PAGE_BYTES);
+        }
+    }
+    Ok(())
+}
+
+/// For `seek`: whether a data block has anything in `within`, and where the first such byte is, or the first
+/// that has nothing.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn first_in_block<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    state: &State<D>,
+    block: u64,
+    from: u64,
+    data: bool,
+) -> Result<Option<u64>> {
+    let slot = core.slot(&state.part.mapping, block)?;
+    let mut covered: SmallVec<[Range<u64>; 17]> = SmallVec::new();
+    if slot.block().is_some() && slot.valid.get() > 0 {
+        covered.push(0..u64::from(slot.valid.get()));
+    }
+    let leaf = logs::known(state).ok_or(Error::Invalid("not a regular file"))?.get(block);
+    covered.extend(leaf.into_iter().flat_map(|leaf| leaf.logs.iter().map(|log| log.range())));
+    covered.sort_unstable_by_key(|range| range.start);
+    let mut at = from;
+    if data {
+        let next = covered.iter().filter(|range| range.end > at).map(|range| range.start.max(at)).min();
+        return Ok(next);
+    }
+    for range in covered {
+        if range.start > at {
+            break;
+        }
+        at = at.max(range.end);
+    }
+    Ok((at < core.block_bytes()).then_some(at))
+}

@@ -1,0 +1,140 @@
+//! RomeFS as a [`Store`] of names.
+
+use std::sync::Arc;
+
+use amphi_device::{BlockPort, MemoryArea};
+use amphi_names::{Found, Guard, Names, Need, State, Store, regular};
+use amphi_vfs::acl::Attributes;
+use amphi_vfs::{DirSink, Error, FileType, Ino, Name, Result};
+
+use crate::core::Core;
+use crate::dir::{self, Place};
+use crate::format::{INLINE_TARGET_BYTES, Map, PAGE};
+use crate::inode::{Beside, Body, Inode, Part};
+use crate::map::GROWTH_PAGES_MAX;
+use crate::truncate::{self, STEP_SLOTS};
+use crate::tx::Tx;
+use crate::{writeback, xattr};
+
+impl<D: BlockPort + MemoryArea> Store for Core<D> {
+    type Part = Part;
+    type Beside = Beside;
+    type Slot = u32;
+    type Place = Place;
+    type Change<'a> = Tx<'a, D>;
+
+    fn names(&self) -> &Names<Self> {
+        &self.names
+    }
+
+    fn inodes_max(&self) -> u64 {
+        self.layout.plan.inodes
+    }
+
+    fn load(&self, ino: Ino) -> Result<Inode<D>> {
+        self.load_inode(ino)
+    }
+
+    fn is_open(state: &State<Self>) -> bool {
+        matches!(state.part.body, Body::Dir(_))
+    }
+
+    fn open_dir(&self, dir: &Inode<D>, state: &mut State<Self>) -> Result<()> {
+        if Self::is_open(state) { Ok(()) } else { dir::open(self, dir, state) }
+    }
+
+    fn find(&self, _: &Inode<D>, state: &State<Self>, name: Name<'_>) -> Result<Option<Found<u32>>> {
+        dir::find(self, dir::opened(state)?, name.bytes())
+    }
+
+    fn place(&self, _: &Inode<D>, state: &State<Self>, name: Name<'_>) -> Result<Place> {
+        Ok(dir::opened(state)?.place(name.bytes()))
+    }
+
+    fn is_empty(&self, _: &Inode<D>, state: &State<Self>) -> Result<bool> {
+        Ok(state.part.entries == 0)
+    }
+
+    fn list(&self, dir: &Inode<D>, state: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+        dir::list(self, (dir.ino, dir::opened(state)?), cookie, sink)
+    }
+
+    fn target(link: &State<Self>) -> &[u8] {
+        match &link.part.body {
+            Body::Target(target) => target,
+            _ => &[],
+        }
+    }
+
+    fn sectors(state: &State<Self>) -> u64 {
+        let page = PAGE as u64 / 512;
+        let unit =
+            if state.file_type == FileType::Directory { page } else { state.part.block_sectors.into() };
+        state.part.blocks * unit + state.part.logs * page
+    }
+
+    fn attributes(&self, _: Ino, state: &mut State<Self>) -> Result<Attributes> {
+        xattr::load(self, state)
+    }
+
+    fn lock<'a>(&self, inode: &'a Arc<Inode<D>>, size: Option<u64>) -> Result<Guard<'a, Self>> {
+        loop {
+            let state = inode.state.write();
+            if size.is_some() {
+                regular(inode.file_type)?;
+            }
+            // Who reads or writes a range has begun with the inode locked, and ends so.
+            if (size.is_none() && state.nlink > 0) || inode.beside.ranges.is_idle() {
+                return Ok(state);
+            }
+            drop(state);
+            inode.beside.ranges.wait_for(&(0..u64::MAX), true);
+        }
+    }
+
+    fn resize(
+        &self,
+        inode: &Arc<Inode<D>>,
+        state: &mut State<Self>,
+        size: u64,
+        apply: impl FnOnce(&mut Tx<'_, D>, &mut State<Self>) -> Result<()>,
+    ) -> Result<()> {
+        truncate::resize(self, inode, state, size, apply)
+    }
+
+    fn deletes_at_once(&self, state: &State<Self>) -> bool {
+        state.part.blocks + state.part.logs <= STEP_SLOTS as u64 && state.part.mapping.depth <= 1
+    }
+
+    fn may_leave(&self, _: &Inode<D>, _: &mut State<Self>) -> bool {
+        true
+    }
+
+    fn make_room(&self) -> Result<bool> {
+        writeback::make_room(self)
+    }
+
+    fn begin(&self, need: &Need<'_, Self>) -> Result<Tx<'_, D>> {
+        self.names.health.writable()?;
+        let mut pages = 0;
+        if need.place.is_some_and(|place| place.grows) {
+            pages += 1 + GROWTH_PAGES_MAX;
+        }
+        if need.new.is_some_and(|new| new.target.len() > INLINE_TARGET_BYTES) {
+            pages += 1;
+        }
+        if let Some((attributes, there)) = need.attributes {
+            if xattr::bytes_of(attributes) > PAGE {
+                return Err(Error::NoSpace);
+            }
+            pages +=
+                usize::from(there.is_none_or(|part| part.attributes_page == 0) && !attributes.is_empty());
+        }
+        let mut tx = Tx::new(self);
+        if need.new.is_some() && self.pool(Map::Inodes).free() == 0 {
+            return Err(Error::NoInodes);
+        }
+        tx.reserve_pages(pages)?;
+        Ok(tx)
+    }
+}

@@ -1,0 +1,92 @@
+//! Data blocks that have logs, by how many: which of them are written back first (RO-8).
+
+use amphi_rt::hash::HashMap;
+use amphi_rt::sync::{Mutex, Padded};
+use amphi_vfs::Ino;
+
+use crate::format::LEAF_ENTRIES;
+
+const SHARDS: usize = 16;
+
+/// A data block of a file.
+type Block = (Ino, u64);
+
+#[derive(Default)]
+struct Shard {
+    /// Blocks with so many logs, one bucket for each number.
+    buckets: [Vec<Block>; LEAF_ENTRIES],
+    /// Bucket and place of each block.
+    places: HashMap<Block, (usize, usize)>,
+}
+
+/// The blocks.
+#[derive(Default)]
+pub struct Victims {
+    shards: [Padded<Mutex<Shard>>; SHARDS],
+}
+
+impl Shard {
+    fn remove(&mut self, block: Block) {
+        let Some((bucket, place)) = self.places.remove(&block) else { return };
+        self.buckets[bucket].swap_remove(place);
+        if let Some(moved) = self.buckets[bucket].get(place) {
+            self.places.insert(*moved, (bucket, place));
+        }
+    }
+}
+
+impl Victims {
+    fn shard(&self, ino: Ino) -> &Mutex<Shard> {
+        &self.shards[ino.0 as usize % SHARDS]
+    }
+
+    /// A block has so many logs now.
+    pub fn note(&self, ino: Ino, block: u64, logs: usize) {
+        let mut shard = self.shard(ino).lock();
+        shard.remove((ino, block));
+        if let Some(bucket) = logs.checked_sub(1) {
+            let place = shard.buckets[bucket].len();
+            shard.buckets[bucket].push((ino, block));
+            shard.places.insert((ino, block), (bucket, place));
+        }
+    }
+
+    /// A file is gone.
+    pub fn forget(&self, ino: Ino) {
+        let mut shard = self.shard(ino).lock();
+        let gone: Vec<_> = shard.places.keys().filter(|(other, _)| *other == ino).copied().collect();
+        gone.into_iter().for_each(|block| shard.remove(block));
+    }
+
+    /// Up to `count` blocks, those with the most logs first.
+    pub fn largest(&self, count: usize) -> Vec<Block> {
+        let mut found = Vec::with_capacity(count);
+        for bucket in (0..LEAF_ENTRIES).rev() {
+            for shard in &self.shards {
+                let shard = shard.lock();
+                found.extend(shard.buckets[bucket].iter().rev().take(count - found.len()));
+                if found.len() == count {
+                    return found;
+                }
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_with_the_most_logs_come_first() {
+        let victims = Victims::default();
+        for (ino, block, logs) in [(1, 0, 3), (1, 1, 16), (2, 0, 7), (2, 5, 1), (1, 0, 9), (2, 5, 0)] {
+            victims.note(Ino(ino), block, logs);
+        }
+        assert_eq!(victims.largest(9), [(Ino(1), 1), (Ino(1), 0), (Ino(2), 0)]);
+        assert_eq!(victims.largest(1), [(Ino(1), 1)]);
+        victims.forget(Ino(1));
+        assert_eq!(victims.largest(9), [(Ino(2), 0)]);
+    }
+}

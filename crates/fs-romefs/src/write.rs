@@ -1,0 +1,331 @@
+//! The synergistic dual-path transactional write (RO-4): any write, of any size and offset, counts as a whole
+//! or not at all.
+//!
+//! 1. A record of the journal with what changes in the file's index, and the sub-writes.
+//! 2. Commands for both paths.
+//! 3. Sub-writes on the memory path, by the caller's task, while
+//! 4. data blocks are on their way.
+//! 5. A mark in the record for each sub-write that is done.
+//! 6. The tail, with the inode: from then on the write counts. What host memory knows follows.
+//!
+//! The inode is locked at both ends only. In between the caller holds the range of data blocks.
+
+use amphi_device::{BlockDurability, BlockPort, Completion, MemoryArea, PAGE_BYTES, Structure};
+use amphi_names::{note_write, shed_capability};
+use amphi_rt::sync::RangeGuard;
+use amphi_vfs::{Cred, Error, Result, WriteMode};
+use smallvec::SmallVec;
+
+use crate::core::Core;
+use crate::format::{INLINE_SLOTS, PAGE};
+use crate::inode::{Inode, State};
+use crate::journal::Record;
+use crate::memory::io_error;
+use crate::ops::Ops;
+use crate::plan::{BlockPut, LogPut, Plan, Rewrite, Source};
+use crate::planted::{self, Bug};
+use crate::split::{Part, split};
+use crate::tx::{Tx, put_inode};
+use crate::{logs, map};
+
+/// Room that the inode takes behind a record's tail.
+const TAIL_ROOM: usize = 16 + 256;
+
+/// Writes all of `data`.
+///
+/// # Errors
+/// As [`amphi_vfs::FileSystem::write`].
+pub fn write<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    offset: u64,
+    data: &[u8],
+    mode: WriteMode,
+    cred: &Cred,
+) -> Result<usize> {
+    amphi_names::regular(inode.file_type)?;
+    core.names.health.writable()?;
+    if data.is_empty() {
+        return Ok(0);
+    }
+    let (held, offset) = hold(core, inode, offset, data.len() as u64, mode.append)?;
+    write_held(core, inode, offset, data, cred)?;
+    drop(held);
+    core.bell.ring_if(core.logs_are_scarce() || core.journal.is_half_full());
+    Ok(data.len())
+}
+
+/// Takes the data blocks that a write touches, and all behind if it may move the file's end. Returns also
+/// where it begins.
+fn hold<'a, D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &'a Inode<D>,
+    offset: u64,
+    len: u64,
+    append: bool,
+) -> Result<(RangeGuard<'a>, u64)> {
+    loop {
+        let state = inode.state.read();
+        if state.gone {
+            return Err(Error::Stale(inode.ino));
+        }
+        let offset = if append { state.size } else { offset };
+        let end = offset.checked_add(len).filter(|end| *end <= core.layout.file_bytes_max());
+        let end = end.ok_or(Error::TooLarge)?;
+        let block = core.block_bytes();
+        let last = if end > state.size { u64::MAX } else { end.div_ceil(block) };
+        let range = offset / block..last;
+        if let Some(held) = inode.beside.ranges.try_take(range.clone(), true) {
+            return Ok((held, offset));
+        }
+        drop(state);
+        inode.beside.ranges.wait_for(&range, true);
+    }
+}
+
+/// Writes `data` where the caller holds the range.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_held<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    offset: u64,
+    data: &[u8],
+    cred: &Cred,
+) -> Result<()> {
+    let end = offset + data.len() as u64;
+    let block = core.block_bytes();
+    let mut tx = Tx::new(core);
+    let (plan, inline) = {
+        let mut state = inode.state.write();
+        shed_capability(core, inode, &mut state)?;
+        logs::open(core, inode, &mut state)?;
+        ensure_slots(core, inode, &mut state, offset / block, end.div_ceil(block))?;
+        let mut plan = Plan::default();
+        let mut from = 0;
+        for part in split(offset..end, block, core.options.threshold.max(block)) {
+            plan.add(&mut tx, inode, &state, &part, from)?;
+            from += match part {
+                Part::Blocks(blocks) => ((blocks.end - blocks.start) * block) as usize,
+                Part::Bytes(_, bytes) => (bytes.end - bytes.start) as usize,
+            };
+        }
+        let inline = plan.store_slots(&mut tx, &state)?;
+        (plan, inline)
+    };
+    execute(core, inode, tx, &plan, data, inline, |state| {
+        note_write(core, state, cred);
+        if !planted::has(Bug::SizeForgotten) {
+            state.size = state.size.max(end);
+        }
+    })
+}
+
+/// Sees to it that the slots of `first .. end` have pages, by transactions of their own: they are as good
+/// without the write.
+///
+/// # Errors
+/// [`Error::NoSpace`]; [`Error::Corrupt`], [`Error::Io`].
+pub fn ensure_slots<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+    first: u64,
+    end: u64,
+) -> Result<()> {
+    let mut index = first.max(INLINE_SLOTS);
+    while index < end {
+        if core.slot_address(&state.part.mapping, index)?.is_none() {
+            let mut tx = Tx::new(core);
+            tx.reserve_pages(map::GROWTH_PAGES_MAX)?;
+            let mut mapping = state.part.mapping;
+            map::grow(&mut tx, &mut mapping, index)?;
+            state.part.mapping = mapping;
+            tx.put_inode(inode, state, false);
+            tx.commit()?;
+        }
+        // The next page's first slot.
+        let page = crate::format::PAGE_SLOTS;
+        index = ((index - INLINE_SLOTS) / page + 1) * page + INLINE_SLOTS;
+    }
+    Ok(())
+}
+
+/// Carries a plan out, stages 1 to 6. `finish` changes the inode when everything else is durable.
+///
+/// # Errors
+/// [`Error::TooLarge`] for more than the journal takes at once; [`Error::Io`]. Nothing has changed.
+pub fn execute<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    tx: Tx<'_, D>,
+    plan: &Plan,
+    data: &[u8],
+    inline: bool,
+    finish: impl FnOnce(&mut State<D>),
+) -> Result<()> {
+    let (on_memory, on_blocks) = (plan.logs.len(), plan.blocks.len());
+    if on_memory + on_blocks > usize::from(u16::MAX) {
+        return Err(Error::TooLarge);
+    }
+    let record = core.journal.begin(&core.meta, &tx.ops, on_memory as u16, on_blocks as u16, TAIL_ROOM)?;
+    let late = planted::has(Bug::SubWritesAfterTail);
+    let done = if late { mark_all(core, &record, plan) } else { sub_writes(core, &record, plan, data) };
+    if let Err(error) = done {
+        core.journal.abandon(&record);
+        return Err(error);
+    }
+    let mut state = inode.state.write();
+    if state.gone {
+        core.journal.abandon(&record);
+        return Err(Error::Stale(inode.ino));
+    }
+    finish(&mut state);
+    for change in plan.changes.iter().filter(|change| change.block < INLINE_SLOTS) {
+        state.part.mapping.slots[change.block as usize] = change.slot;
+    }
+    state.part.blocks = state.part.blocks.saturating_add_signed(plan.more_blocks);
+    state.part.logs = state.part.logs.saturating_add_signed(plan.more_logs);
+    let mut tail = Ops::default();
+    put_inode(&mut tail, core, inode, &state, inline);
+    tx.commit_by(|core, ops| core.journal.commit(&core.meta, &record, ops, &tail))?;
+    if late {
+        sub_writes(core, &record, plan, data)?;
+    }
+    let tree = logs::open(core, inode, &mut state)?;
+    for change in &plan.changes {
+        if let Some(leaf) = &change.leaf {
+            core.victims.note(inode.ino, change.block, leaf.logs.len());
+            tree.set(change.block, leaf.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Stages 2 to 5.
+fn sub_writes<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    record: &Record,
+    plan: &Plan,
+    data: &[u8],
+) -> Result<()> {
+    let rewritten = rewrite_all(core, plan, data)?;
+    let sources: SmallVec<[[&[u8]; 1]; 4]> = plan
+        .blocks
+        .iter()
+        .zip(&rewritten)
+        .map(|(put, rewritten)| match &put.source {
+            Source::Caller(range) => [&data[range.clone()]],
+            Source::Rewrite(_) => [&rewritten[..]],
+        })
+        .collect();
+    for (put, source) in plan.blocks.iter().zip(&sources) {
+        core.cache.forget(core.lpa(put.first, 0), source[0].len() / PAGE_BYTES);
+    }
+    if !core.io_threads.is_empty() && !plan.blocks.is_empty() {
+        let puts = plan.blocks.iter().zip(&sources);
+        let puts = puts.map(|(put, source)| (core.lpa(put.first, 0), source[0]));
+        let block = core.block_bytes() as usize;
+        core.io_threads.write(puts, block, || put_logs(core, record, plan, data))?;
+    } else {
+        let mut tickets: SmallVec<[D::Ticket<'_>; 4]> = SmallVec::new();
+        for (put, source) in plan.blocks.iter().zip(&sources) {
+            let at = core.lpa(put.first, 0);
+            tickets.push(core.device.submit_write(at, source, Structure::Data).map_err(io_error)?);
+        }
+        put_logs(core, record, plan, data)?;
+        for ticket in tickets {
+            ticket.wait().map_err(io_error)?;
+        }
+    }
+    let volatile = core.contract.block_durability == BlockDurability::Flush;
+    if volatile && !plan.blocks.is_empty() && !planted::has(Bug::BlocksNotFlushed) {
+        core.device.flush().map_err(io_error)?;
+    }
+    for number in 0..plan.blocks.len() {
+        core.journal.note_done(record, (plan.logs.len() + number) as u64)?;
+    }
+    let by_blocks: usize = sources.iter().map(|source| source[0].len()).sum();
+    core.counters.block_bytes.add(by_blocks as u64);
+    core.memory.barrier()
+}
+
+/// The planted bug that says so before it is true.
+fn mark_all<D: BlockPort + MemoryArea>(core: &Core<D>, record: &Record, plan: &Plan) -> Result<()> {
+    (0..plan.logs.len() + plan.blocks.len())
+        .try_for_each(|number| core.journal.note_done(record, number as u64))
+}
+
+/// The memory path: stage 3, and its marks.
+fn put_logs<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    record: &Record,
+    plan: &Plan,
+    data: &[u8],
+) -> Result<()> {
+    for (number, put) in plan.logs.iter().enumerate() {
+        put_log(core, put, data)?;
+        core.journal.note_done(record, number as u64)?;
+    }
+    Ok(())
+}
+
+fn put_log<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    LogPut { put, from }: &LogPut,
+    data: &[u8],
+) -> Result<()> {
+    let page = core.layout.log(put.log.page);
+    let new = &data[*from..*from + (put.new.end - put.new.start) as usize];
+    let within = |byte: u64| byte as usize % PAGE;
+    core.counters.log_bytes.add(new.len() as u64);
+    if put.old.is_empty() {
+        return core.memory.store(page + within(put.new.start) as u64, new, Structure::Data);
+    }
+    let mut bytes = [0; PAGE];
+    for old in &put.old {
+        let range = old.in_page() as usize..old.in_page() as usize + old.size as usize;
+        let at = core.layout.log(old.page) + old.in_page();
+        core.memory.load(at, &mut bytes[range], Structure::Data)?;
+    }
+    let start = within(put.new.start);
+    bytes[start..start + new.len()].copy_from_slice(new);
+    let range = put.log.in_page() as usize..put.log.in_page() as usize + put.log.size as usize;
+    core.memory.store(page + put.log.in_page(), &bytes[range], Structure::Data)
+}
+
+/// The bytes of the blocks that are put together anew; nothing for the others.
+fn rewrite_all<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    plan: &Plan,
+    data: &[u8],
+) -> Result<SmallVec<[Vec<u8>; 4]>> {
+    let rewritten = |put: &BlockPut| match &put.source {
+        Source::Caller(_) => Ok(Vec::new()),
+        Source::Rewrite(rewrite) => put_together(core, rewrite, data),
+    };
+    plan.blocks.iter().map(rewritten).collect()
+}
+
+fn put_together<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    rewrite: &Rewrite,
+    data: &[u8],
+) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; (rewrite.valid as usize).next_multiple_of(PAGE_BYTES)];
+    if let Some((block, valid)) = rewrite.old.filter(|(_, valid)| *valid > 0) {
+        let pages = (valid as usize).next_multiple_of(PAGE_BYTES);
+        core.device.read(core.lpa(block, 0), &mut bytes[..pages], Structure::Data).map_err(io_error)?;
+        bytes[valid as usize..].fill(0);
+    }
+    for log in &rewrite.logs {
+        let range = log.range().start as usize..log.range().end as usize;
+        core.memory.load(core.layout.log(log.page) + log.in_page(), &mut bytes[range], Structure::Data)?;
+    }
+    if let Some((range, from)) = &rewrite.new {
+        let len = (range.end - range.start) as usize;
+        bytes[range.start as usize..range.end as usize].copy_from_slice(&data[*from..*from + len]);
+    }
+    Ok(bytes)
+}

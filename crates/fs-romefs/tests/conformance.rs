@@ -1,0 +1,98 @@
+//! RomeFS keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room,
+//! with a memory zone that is always short, across remounts, and with several tasks.
+
+mod small;
+
+use amphi_conformance::{one_tree, random};
+use amphi_fs_romefs::{FormatOptions, MountOptions, RomeFs};
+use amphi_rt::Sim;
+use amphi_ssd::Ssd;
+use small::{cramped, make, make_cramped, remount, roomy};
+
+/// Blocks of 4 KB, so that small writes go by blocks too.
+fn make_fine() -> RomeFs<Ssd> {
+    make(
+        &FormatOptions { block_bytes: 4096, inodes: Some(12_000), ..FormatOptions::default() },
+        16 << 20,
+        roomy(),
+    )
+}
+
+fn make_roomy() -> RomeFs<Ssd> {
+    make(&FormatOptions { inodes: Some(12_000), ..FormatOptions::default() }, 16 << 20, roomy())
+}
+
+#[test]
+fn keeps_the_promises() {
+    amphi_conformance::check_all(make_roomy);
+}
+
+#[test]
+fn keeps_the_promises_of_a_read_only_mount() {
+    let read_only = || MountOptions { read_only: true, ..roomy() };
+    amphi_conformance::check_read_only(make_roomy, |fs| remount(fs, read_only()));
+}
+
+#[test]
+fn keeps_the_promises_with_blocks_of_4_kb() {
+    amphi_conformance::check_all(make_fine);
+}
+
+#[test]
+fn keeps_the_promises_in_virtual_time() {
+    Sim::new(1).run(|| amphi_conformance::check_all(make_roomy));
+}
+
+#[test]
+fn random_operations_match_the_model() {
+    for seed in 0..30 {
+        random::run(make_roomy, seed, 1000);
+        random::run(make_fine, 100 + seed, 1000);
+    }
+}
+
+#[test]
+fn random_operations_match_the_model_across_remounts() {
+    for seed in 200..230 {
+        random::run_with_remounts(make_cramped, |fs| remount(fs, cramped()), seed, 1000, 50);
+    }
+}
+
+#[test]
+fn concurrent_tasks_match_their_models_in_virtual_time() {
+    for seed in 0..50 {
+        Sim::new(seed).run(move || random::run_tasks(make_cramped, seed, 100, 16));
+    }
+}
+
+#[test]
+fn concurrent_tasks_match_their_models_on_real_threads() {
+    for seed in 0..20 {
+        random::run_tasks(make_roomy, seed, 150, 8);
+    }
+}
+
+fn command(name: &str) -> String {
+    format!("cargo test -p amphi-fs-romefs --test conformance {name}")
+}
+
+#[test]
+fn nobody_waits_in_a_circle() {
+    one_tree::for_seeds(0..50, &command("nobody_waits_in_a_circle"), |_| {
+        one_tree::circle(&std::sync::Arc::new(make_cramped()))
+    });
+}
+
+#[test]
+fn tasks_in_one_tree_lose_nothing() {
+    one_tree::for_seeds(0..50, &command("tasks_in_one_tree_lose_nothing"), |seed| {
+        one_tree::meddle_together(&std::sync::Arc::new(make_cramped()), seed);
+    });
+}
+
+#[test]
+fn crossing_moves_lose_nothing() {
+    one_tree::for_seeds(0..50, &command("crossing_moves_lose_nothing"), |seed| {
+        one_tree::crossing_moves(&std::sync::Arc::new(make_cramped()), seed);
+    });
+}
