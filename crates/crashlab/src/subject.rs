@@ -5,6 +5,7 @@ use std::sync::Arc;
 use amphi_device::{Device, Lpa};
 use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, Variant, fsck};
 use amphi_fs_ext4like::{self as ext4like, Ext4Like};
+use amphi_fs_romefs::{self as romefs, RomeFs};
 use amphi_ssd::Firmware;
 use amphi_ssd::{OpenOptions, Profile, Ssd};
 use amphi_vfs::{AccessTimes, FileSystem};
@@ -20,7 +21,7 @@ pub trait Subject: Send + Sync {
     ///
     /// # Errors
     /// Why not, in words.
-    fn format(&self, device: &Rig) -> Result<(), String>;
+    fn format(&self, device: &Arc<Rig>) -> Result<(), String>;
 
     /// Mounts it, recovering it if need be. No background work is started.
     ///
@@ -60,11 +61,11 @@ impl Subject for ByteFsSubject {
         if self.variant == Variant::Dual { Firmware::PageCache } else { Firmware::Log }
     }
 
-    fn format(&self, device: &Rig) -> Result<(), String> {
+    fn format(&self, device: &Arc<Rig>) -> Result<(), String> {
         // The small devices have had 512 since IDs name crashes on them.
         let inodes = (device.capacity_pages() / 4).max(512) as u32;
         let options = FormatOptions { inodes: Some(inodes), ..FormatOptions::default() };
-        ByteFs::format(device, &options).map_err(|error| error.to_string())
+        ByteFs::format(&**device, &options).map_err(|error| error.to_string())
     }
 
     fn mount(&self, device: Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
@@ -106,9 +107,9 @@ impl Subject for Ext4LikeSubject {
         }
     }
 
-    fn format(&self, device: &Rig) -> Result<(), String> {
+    fn format(&self, device: &Arc<Rig>) -> Result<(), String> {
         let options = ext4like::FormatOptions { inodes: Some(512), ..ext4like::FormatOptions::default() };
-        Ext4Like::format(device, &options).map_err(|error| error.to_string())
+        Ext4Like::format(&**device, &options).map_err(|error| error.to_string())
     }
 
     fn mount(&self, device: Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
@@ -138,13 +139,60 @@ impl Subject for Ext4LikeSubject {
     }
 }
 
+/// RomeFS, with data blocks so small that the workloads write some.
+#[derive(Clone, Copy, Debug)]
+pub struct RomeFsSubject;
+
+impl Subject for RomeFsSubject {
+    fn name(&self) -> &'static str {
+        ROMEFS[0]
+    }
+
+    fn firmware(&self) -> Firmware {
+        Firmware::Memory
+    }
+
+    fn format(&self, device: &Arc<Rig>) -> Result<(), String> {
+        let options = romefs::FormatOptions {
+            inodes: Some(256),
+            block_bytes: 16 << 10,
+            ..romefs::FormatOptions::default()
+        };
+        RomeFs::format(device, &options).map_err(|error| error.to_string())
+    }
+
+    fn mount(&self, device: Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
+        let options = romefs::MountOptions {
+            checkpoint_interval_ns: 0,
+            access_times: AccessTimes::Never,
+            ..romefs::MountOptions::default()
+        };
+        match RomeFs::mount(&device, options) {
+            Ok(fs) => Ok(Box::new(fs)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn check(&self, device: &Arc<Rig>) -> Result<Vec<String>, String> {
+        let report = romefs::fsck::check(device).map_err(|error| error.to_string())?;
+        let wrong =
+            report.findings.iter().filter(|finding| finding.severity() != romefs::fsck::Severity::Info);
+        Ok(wrong.map(ToString::to_string).collect())
+    }
+
+    fn bookkeeping(&self) -> &'static [Lpa] {
+        &[]
+    }
+}
+
 /// The subjects by name.
 #[must_use]
 pub fn named(name: &str) -> Option<Arc<dyn Subject>> {
     let bytefs = BYTEFS_SUBJECTS.map(|subject| Arc::new(subject) as Arc<dyn Subject>);
     let ext4like = [ext4like::DataMode::Ordered, ext4like::DataMode::Journal]
         .map(|data| Arc::new(Ext4LikeSubject { data }) as Arc<dyn Subject>);
-    bytefs.into_iter().chain(ext4like).find(|subject| subject.name() == name)
+    let romefs = std::iter::once(Arc::new(RomeFsSubject) as Arc<dyn Subject>);
+    bytefs.into_iter().chain(ext4like).chain(romefs).find(|subject| subject.name() == name)
 }
 
 const BYTEFS_SUBJECTS: [ByteFsSubject; 4] = [
@@ -158,8 +206,11 @@ const BYTEFS_SUBJECTS: [ByteFsSubject; 4] = [
 pub const BYTEFS: [&str; 4] = ["bytefs", "bytefs-journal", "bytefs-log", "bytefs-dual"];
 /// The names of the ext4-like file system.
 pub const EXT4LIKE: [&str; 2] = ["ext4like", "ext4like-journal"];
+/// The name of RomeFS.
+pub const ROMEFS: [&str; 1] = ["romefs"];
 /// The names there are.
-pub const NAMES: [&str; 6] = [BYTEFS[0], BYTEFS[1], BYTEFS[2], BYTEFS[3], EXT4LIKE[0], EXT4LIKE[1]];
+pub const NAMES: [&str; 7] =
+    [BYTEFS[0], BYTEFS[1], BYTEFS[2], BYTEFS[3], EXT4LIKE[0], EXT4LIKE[1], ROMEFS[0]];
 
 /// How large the device is that a file system is crashed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +253,10 @@ fn sized(profile: &str, firmware: Firmware, size: Size, free: bool) -> Result<Ss
     profile.log.partition_bytes = 4 << 20;
     // Of the log, or of the page cache where there is one instead.
     let (memory, bytes) = match size {
+        // A memory area holds all metadata too.
+        Size::Small if firmware == Firmware::Memory => (1 << 20, 4 << 20),
+        Size::Cramped if firmware == Firmware::Memory => (768 << 10, 4 << 20),
+        Size::Roomy if firmware == Firmware::Memory => (8 << 20, 64 << 20),
         Size::Small => (512 << 10, 4 << 20),
         Size::Cramped => (64 << 10, 4 << 20),
         Size::Roomy => (1 << 20, 64 << 20),

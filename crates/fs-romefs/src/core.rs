@@ -36,6 +36,8 @@ pub struct Core<D: BlockPort + MemoryArea + 'static> {
     pub superblock: Superblock,
     /// The superblock's changing part as of this mount.
     pub state: SuperState,
+    /// Whether the mount before this one ended with an unmount.
+    pub was_clean: bool,
     /// How this mount behaves.
     pub options: MountOptions,
     /// Metadata in host memory.

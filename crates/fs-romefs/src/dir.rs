@@ -66,6 +66,11 @@ fn run_of_free(used: u128, units: usize) -> Option<u8> {
 }
 
 impl Dir {
+    /// Number of entries.
+    pub fn len(&self) -> u64 {
+        self.names.len() as u64
+    }
+
     /// A page has come, with nothing in it.
     pub fn add_page(&mut self, number: u32) {
         self.pages.push(DirPage { number, used: 0, starts: 0 });
@@ -160,6 +165,19 @@ fn damaged(dir: Ino) -> Error {
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn open<D: BlockPort + MemoryArea>(core: &Core<D>, dir: &Inode<D>, state: &mut State<D>) -> Result<()> {
+    let open = read(core, dir, state)?;
+    if open.len() != state.part.entries {
+        return Err(damaged(dir.ino));
+    }
+    state.part.body = Body::Dir(Box::new(open));
+    Ok(())
+}
+
+/// Reads a directory's entries.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn read<D: BlockPort + MemoryArea>(core: &Core<D>, dir: &Inode<D>, state: &State<D>) -> Result<Dir> {
     let mut open = Dir::default();
     let mut numbers = Vec::new();
     core.visit_slots(&state.part.mapping, 0..state.part.blocks, |index, slot| {
@@ -173,7 +191,7 @@ pub fn open<D: BlockPort + MemoryArea>(core: &Core<D>, dir: &Inode<D>, state: &m
     }
     for number in numbers {
         open.add_page(number);
-        let first = (open.pages.len() - 1) * PAGE_UNITS;
+        let page = open.pages.len() - 1;
         let bytes = core.meta.with(core.layout.page(number), PAGE, <[u8]>::to_vec)?;
         let mut unit = 0;
         while unit < PAGE_UNITS {
@@ -183,16 +201,11 @@ pub fn open<D: BlockPort + MemoryArea>(core: &Core<D>, dir: &Inode<D>, state: &m
                 continue;
             }
             let (_, name, units) = entry_in(rest).ok_or_else(|| damaged(dir.ino))?;
-            let place = Place { page: (first / PAGE_UNITS) as u32, unit: unit as u8, grows: false };
-            open.insert(&core.layout, place, name);
+            open.insert(&core.layout, Place { page: page as u32, unit: unit as u8, grows: false }, name);
             unit += units;
         }
     }
-    if open.names.len() as u64 != state.part.entries {
-        return Err(damaged(dir.ino));
-    }
-    state.part.body = Body::Dir(Box::new(open));
-    Ok(())
+    Ok(open)
 }
 
 /// The entries of an open directory.

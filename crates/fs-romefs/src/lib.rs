@@ -16,6 +16,7 @@ mod core;
 mod dir;
 pub mod format;
 mod fs;
+pub mod fsck;
 mod inode;
 mod io_threads;
 mod journal;

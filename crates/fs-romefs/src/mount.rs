@@ -245,6 +245,26 @@ pub fn open<D: BlockPort + MemoryArea>(
     device: &Arc<D>,
     options: MountOptions,
 ) -> Result<(Arc<Core<D>>, Recovered)> {
+    let (core, recovered) = assemble(device, options)?;
+    note_victims(&core)?;
+    if !core.options.read_only {
+        core.journal.checkpoint(&core.meta)?;
+        write_state(&core, &core.state)?;
+        if !planted::has(Bug::OrphansNotFinished) {
+            finish_orphans(&core)?;
+        }
+    }
+    Ok((Arc::new(core), recovered))
+}
+
+/// Puts everything together, with the journal applied in host memory. The device is not changed.
+///
+/// # Errors
+/// As [`MountError`] says.
+pub fn assemble<D: BlockPort + MemoryArea>(
+    device: &Arc<D>,
+    options: MountOptions,
+) -> Result<(Core<D>, Recovered)> {
     let memory = Arc::new(Memory::new(device)?);
     let (superblock, mut state, layout) = read_super(&**device, &memory)?;
     if options.threshold != 0 && options.threshold < layout.plan.block_bytes {
@@ -269,10 +289,11 @@ pub fn open<D: BlockPort + MemoryArea>(
         cached_inodes: options.inode_cache,
         tick_ns: 1,
     };
+    let was_clean = state.clean.get() == 1;
     state.mounts += 1;
     state.mounted_ns = amphi_rt::time::wall_ns().into();
     state.clean = 0.into();
-    let core = Arc::new(Core {
+    let core = Core {
         contract: device.contract(),
         device: Arc::clone(device),
         memory,
@@ -288,16 +309,9 @@ pub fn open<D: BlockPort + MemoryArea>(
         io_threads: IoThreads::start(device, options.io_threads),
         bell: Bell::default(),
         counters: Counters::default(),
+        was_clean,
         options,
-    });
-    note_victims(&core)?;
-    if !core.options.read_only {
-        core.journal.checkpoint(&core.meta)?;
-        write_state(&core, &core.state)?;
-        if !planted::has(Bug::OrphansNotFinished) {
-            finish_orphans(&core)?;
-        }
-    }
+    };
     Ok((core, recovered))
 }
 

@@ -1,0 +1,78 @@
+//! Checking a RomeFS that is not mounted, or mounted and idle: what the inodes say against what the bitmaps,
+//! the leaves and the directories say.
+//!
+//! The journal is applied in host memory first, as a mount does; a check changes nothing on the device.
+
+mod finding;
+mod inodes;
+mod names;
+mod usage;
+
+use std::sync::Arc;
+
+use amphi_device::{BlockPort, MemoryArea};
+
+use crate::core::Core;
+use crate::mount::{self, MountError};
+use crate::options::MountOptions;
+pub use finding::{Finding, Severity};
+use usage::Usage;
+
+/// The outcome of a check.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Report {
+    /// The file system's label.
+    pub label: String,
+    /// Regular files.
+    pub files: u64,
+    /// Directories, the root included.
+    pub directories: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Device files, FIFOs and sockets.
+    pub special: u64,
+    /// Inodes that the next mount deletes, or cuts to their size.
+    pub orphans: u64,
+    /// Data blocks in use.
+    pub blocks_used: u64,
+    /// Log pages in use.
+    pub logs_used: u64,
+    /// Transactions of the journal that a mount applies.
+    pub transactions: u64,
+    /// Whether the last mount ended with an unmount.
+    pub cleanly_unmounted: bool,
+    /// What is wrong, or worth knowing.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// The worst of the findings, if there are any.
+    #[must_use]
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(Finding::severity).max()
+    }
+}
+
+/// Checks the file system on a device.
+///
+/// # Errors
+/// [`MountError`], if there is none, or its journal cannot be applied.
+pub fn check<D: BlockPort + MemoryArea + 'static>(device: &Arc<D>) -> Result<Report, MountError> {
+    let options = MountOptions { read_only: true, checkpoint_interval_ns: 0, ..MountOptions::default() };
+    let (core, recovered) = mount::assemble(device, options)?;
+    let mut report = check_core(&core)?;
+    report.transactions = recovered.applied;
+    Ok(report)
+}
+
+/// Checks what `core`, which nobody uses, has.
+fn check_core<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<Report, MountError> {
+    let mut report =
+        Report { label: core.superblock.label(), cleanly_unmounted: core.was_clean, ..Report::default() };
+    let mut usage = Usage::new(&core.layout);
+    inodes::check(core, &mut usage, &mut report)?;
+    names::check(core, &mut usage, &mut report)?;
+    usage.compare(core, &mut report)?;
+    report.findings.sort();
+    Ok(report)
+}

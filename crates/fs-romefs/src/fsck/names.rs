@@ -1,0 +1,118 @@
+//! The second pass: directories, what their entries name, and who has no name.
+
+use amphi_device::{BlockPort, MemoryArea};
+use amphi_names::FIRST_COOKIE;
+use amphi_vfs::{DirEntry, Error, FileType, Ino, Result};
+
+use super::usage::Usage;
+use super::{Finding, Report};
+use crate::core::Core;
+use crate::dir;
+use crate::format::Map;
+
+/// An entry: its inode, its type, its name.
+pub type Listed = (u64, FileType, Vec<u8>);
+
+/// The entries of a directory; none if they make no sense.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn entries<D: BlockPort + MemoryArea>(core: &Core<D>, ino: u64) -> Result<Option<Vec<Listed>>> {
+    let inode = core.load_inode(Ino(ino))?;
+    let state = inode.state.read();
+    let mut listed = Vec::new();
+    let opened = dir::read(core, &inode, &state).and_then(|open| {
+        dir::list(core, (inode.ino, &open), FIRST_COOKIE, &mut |entry: DirEntry<'_>| {
+            listed.push((entry.ino.0, entry.file_type, entry.name.to_vec()));
+            true
+        })
+    });
+    match opened {
+        Ok(()) => Ok(Some(listed)),
+        Err(error @ Error::Io(_)) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Reads every directory.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn check<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    usage: &mut Usage,
+    report: &mut Report,
+) -> Result<()> {
+    let mut dirs: Vec<u64> = usage
+        .inodes
+        .iter()
+        .filter(|(_, known)| known.file_type == FileType::Directory)
+        .map(|(ino, _)| *ino)
+        .collect();
+    dirs.sort_unstable();
+    for dir in &dirs {
+        add(usage, *dir, 2 - u32::from(*dir != Ino::ROOT.0));
+    }
+    for dir in dirs {
+        let Some(listed) = entries(core, dir)? else {
+            report.findings.push(Finding::DirectoryDamaged { ino: dir });
+            continue;
+        };
+        let said = core.load_inode(Ino(dir))?.state.read().part.entries;
+        if said != listed.len() as u64 {
+            let there = listed.len() as u64;
+            report.findings.push(Finding::Count { ino: dir, what: "entries", said, there });
+        }
+        for (ino, file_type, name) in listed {
+            if let Some(what) = wrong_with(usage, dir, ino, file_type) {
+                let name = name.escape_ascii().to_string();
+                report.findings.push(Finding::Entry { dir, name, ino, what });
+                continue;
+            }
+            add(usage, ino, 1);
+            if file_type == FileType::Directory {
+                add(usage, dir, 1);
+            }
+        }
+    }
+    let mut orphans = vec![0; core.layout.plan.inodes.div_ceil(64) as usize];
+    core.meta.words(Map::Orphans, |number, word| orphans[number as usize] = word)?;
+    let is_orphan = |ino: u64| orphans[(ino / 64) as usize] >> (ino % 64) & 1 == 1;
+    for ino in (1..core.layout.plan.inodes).filter(|ino| is_orphan(*ino)) {
+        report.orphans += 1;
+        report.findings.push(match usage.inodes.get(&ino) {
+            Some(_) => Finding::Orphan { ino },
+            None => Finding::OrphanOfNothing { ino },
+        });
+    }
+    for (ino, known) in &usage.inodes {
+        // A directory without an entry has the one of its own.
+        let unnamed = if known.file_type == FileType::Directory { 1 } else { 0 };
+        if known.names <= unnamed && *ino != Ino::ROOT.0 {
+            if !is_orphan(*ino) {
+                report.findings.push(Finding::Unreachable { ino: *ino });
+            }
+        } else if known.names != known.nlink {
+            let (said, there) = (known.nlink.into(), known.names.into());
+            report.findings.push(Finding::Count { ino: *ino, what: "links", said, there });
+        }
+    }
+    Ok(())
+}
+
+fn add(usage: &mut Usage, ino: u64, names: u32) {
+    if let Some(known) = usage.inodes.get_mut(&ino) {
+        known.names += names;
+    }
+}
+
+fn wrong_with(usage: &Usage, dir: u64, ino: u64, file_type: FileType) -> Option<&'static str> {
+    let Some(known) = usage.inodes.get(&ino) else { return Some("is free") };
+    if known.file_type != file_type {
+        Some("has another type")
+    } else if known.file_type == FileType::Directory && (known.parent != dir || ino == Ino::ROOT.0) {
+        Some("has another parent")
+    } else {
+        None
+    }
+}
