@@ -17,8 +17,10 @@ pub struct Fault {
     pub row: &'static str,
     /// The variant of `Bug` in the crate's `planted.rs`.
     pub bug: &'static str,
-    /// The folder below `crates` whose test and whose bug it is.
+    /// The folder below `crates` whose test it is.
     pub room: &'static str,
+    /// The folder below `crates` whose bug it is.
+    pub planted_in: &'static str,
     /// The file below its `tests`, without `.rs`. The row names it.
     pub file: &'static str,
     /// The function in it.
@@ -32,7 +34,17 @@ const fn fault(
     file: &'static str,
     test: &'static str,
 ) -> Fault {
-    Fault { row, bug, room, file, test }
+    Fault { row, bug, room, planted_in: room, file, test }
+}
+
+/// A fault of a file system that the crash laboratory's tests see.
+const fn fault_of(
+    planted_in: &'static str,
+    row: &'static str,
+    bug: &'static str,
+    test: &'static str,
+) -> Fault {
+    Fault { row, bug, room: "crashlab", planted_in, file: "romefs", test }
 }
 
 /// Every planted fault of a row.
@@ -201,6 +213,47 @@ pub const FAULTS: &[Fault] = &[
         "a_cut_at_any_command_with_a_small_log_loses_nothing_acknowledged",
     ),
     fault("AU-7", "LogClearedEarly", "lsm", "store_cuts", "a_cut_at_any_command_loses_nothing_acknowledged"),
+    fault("RO-1", "BitsLeaked", "fs-romefs", "rows", "metadata_are_in_the_memory_zone_alone"),
+    fault(
+        "RO-2",
+        "CheckpointLineForgotten",
+        "fs-romefs",
+        "rows",
+        "a_checkpoint_brings_what_the_journal_had_to_the_metadata_area",
+    ),
+    fault(
+        "RO-3",
+        "SplitForgotten",
+        "fs-romefs",
+        "rows",
+        "aligned_parts_of_a_write_go_by_blocks_and_the_rest_by_bytes",
+    ),
+    fault_of("fs-romefs", "RO-4", "SubWritesAfterTail", "a_write_counts_as_a_whole_or_not_at_all"),
+    fault(
+        "RO-5",
+        "WriteBackKeepsEntries",
+        "fs-romefs",
+        "rows",
+        "a_leaf_without_a_free_entry_has_its_block_written_back",
+    ),
+    fault("RO-6", "BlocksAskedAnyway", "fs-romefs", "rows", "what_the_logs_have_in_full_ends_the_search"),
+    fault(
+        "RO-7",
+        "MergeForgetsOld",
+        "fs-romefs",
+        "rows",
+        "logs_that_overlap_are_merged_and_appends_stay_in_their_page",
+    ),
+    fault(
+        "RO-8",
+        "WriteBackForgetsLogs",
+        "fs-romefs",
+        "rows",
+        "a_leaf_without_a_free_entry_has_its_block_written_back",
+    ),
+    fault("RO-9", "CacheForgotten", "fs-romefs", "rows", "what_was_read_by_blocks_is_kept"),
+    fault_of("fs-romefs", "RO-10", "RedoSkipped", "recovery_ends_where_the_last_acknowledged_operation_did"),
+    fault("RO-11", "WriteBackForgetsLogs", "fs-romefs", "rows", "a_small_memory_zone_is_enough"),
 ];
 
 /// Rows that name a test and have no planted fault here yet. A row that gets one leaves; none joins.

@@ -5,6 +5,7 @@
 
 mod check;
 mod ext4like;
+mod romefs;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ pub enum Kind {
     Bytefs,
     /// A block-only journaling file system of ext4's kind: the baseline.
     Ext4like,
+    /// RomeFS: large aligned parts of a write travel by blocks, the rest by bytes, at the same time.
+    Romefs,
     /// None: the device alone.
     None,
 }
@@ -41,6 +44,7 @@ impl Kind {
         match self {
             Self::Bytefs => "bytefs",
             Self::Ext4like => "ext4like",
+            Self::Romefs => "romefs",
             Self::None => "none",
         }
     }
@@ -57,6 +61,8 @@ pub struct Wishes {
     pub journal: Option<u64>,
     /// Inodes, if not as many as usual.
     pub inodes: Option<u32>,
+    /// Bytes from which on an aligned part of a write goes by blocks, if not as many as usual.
+    pub threshold: Option<u64>,
 }
 
 /// Makes a file system on a new device. Its root directory belongs to `owner` (user and group).
@@ -80,6 +86,7 @@ pub fn format(kind: Kind, device: Ssd, wishes: &Wishes, owner: (u32, u32)) -> Re
             Ok(())
         }
         Kind::Ext4like => ext4like::format(device, wishes, owner),
+        Kind::Romefs => romefs::format(device, wishes, owner),
         Kind::None => Ok(()),
     }
 }
@@ -101,6 +108,7 @@ pub fn describe(device: &Ssd) -> Value {
     amphi_fs_bytefs::probe(device)
         .map(|info| describe_bytefs(&info))
         .or_else(|_| amphi_fs_ext4like::probe(device).map(|info| ext4like::describe(&info)))
+        .or_else(|_| amphi_fs_romefs::probe(device).map(|info| romefs::describe(&info)))
         .unwrap_or(Value::Null)
 }
 
@@ -108,6 +116,9 @@ pub fn describe(device: &Ssd) -> Value {
 fn known(device: &Ssd) -> Option<Kind> {
     use amphi_fs_ext4like::MountError as Ext4Error;
     use amphi_fs_ext4like::format::FormatError as Ext4Format;
+    if romefs::is_on(device) {
+        return Some(Kind::Romefs);
+    }
     match amphi_fs_bytefs::probe(device) {
         Err(amphi_fs_bytefs::MountError::Format(FormatError::NotByteFs)) => {}
         _ => return Some(Kind::Bytefs),
@@ -190,8 +201,10 @@ pub struct Use {
 /// # Errors
 /// If there is none that this program knows, or it is damaged.
 pub fn open(device: Arc<Ssd>, using: &Use) -> Result<Box<dyn Volume>> {
-    if known(&device) == Some(Kind::Ext4like) {
-        return ext4like::open(device, using);
+    match known(&device) {
+        Some(Kind::Ext4like) => return ext4like::open(device, using),
+        Some(Kind::Romefs) => return romefs::open(device, using),
+        _ => {}
     }
     let mounted = ByteFs::default_options(&*device).and_then(|mut options| {
         options.read_only = using.read_only;
@@ -211,10 +224,12 @@ pub fn open(device: Arc<Ssd>, using: &Use) -> Result<Box<dyn Volume>> {
 }
 
 fn only_bytefs(device: &Ssd, what: &str) -> anyhow::Error {
-    if known(device) == Some(Kind::Ext4like) {
-        anyhow!("the SSD holds an ext4-like file system, which cannot be {what}; only ByteFS can")
-    } else {
-        nothing_known()
+    match known(device) {
+        Some(Kind::Ext4like) => {
+            anyhow!("the SSD holds an ext4-like file system, which cannot be {what}; only ByteFS can")
+        }
+        Some(Kind::Romefs) => anyhow!("the SSD holds a RomeFS, which cannot be {what}; only ByteFS can"),
+        _ => nothing_known(),
     }
 }
 

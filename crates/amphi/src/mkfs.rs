@@ -17,6 +17,7 @@ Examples:
   amphi mkfs ssd.img --fs bytefs --size 32G --profile mssd-pcie3
   amphi mkfs ssd.img -i 4K              for many small files: an inode for each 4 KiB
   amphi mkfs raw.img --fs none --firmware page-cache
+  amphi mkfs cxl.img --fs romefs --profile romefs-a --size 20G --memory 512M
   amphi mkfs cxl.img --fs none --profile romefs-a --firmware memory --memory 1G
   amphi mkfs 2b.img --fs none --profile 2b-ssd --memory 4M --pin-entries 16")]
 pub struct Options {
@@ -55,6 +56,9 @@ pub struct Options {
     /// The number of inodes, rounded up so that every allocation group has as many.
     #[arg(short = 'N', value_name = "COUNT")]
     inodes: Option<u32>,
+    /// From how many bytes on an aligned part of a write goes by blocks, for RomeFS: a power of two from 4K to 1M, 64K unless given.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    threshold: Option<u64>,
     /// Replace an existing image. Its contents are lost.
     #[arg(long)]
     force: bool,
@@ -76,6 +80,10 @@ enum FirmwareChoice {
 const BYTES_PER_INODE_MIN: u64 = 1 << 10;
 const BYTES_PER_INODE_MAX: u64 = 64 << 20;
 
+/// A memory area for RomeFS, of an SSD whose profile has none: so much of its capacity, and at least so many bytes.
+const ROMEFS_MEMORY_SHARE: u64 = 16;
+const ROMEFS_MEMORY_MIN: u64 = 16 << 20;
+
 pub fn run(options: &Options) -> Result<()> {
     let image = &options.image;
     let mut profile = device::profile(&options.profile)?;
@@ -86,6 +94,13 @@ pub fn run(options: &Options) -> Result<()> {
             FirmwareChoice::Memory => Firmware::Memory,
             FirmwareChoice::BaBuffer => Firmware::BaBuffer,
         };
+    }
+    if options.fs == Kind::Romefs && options.firmware.is_none() && profile.firmware.kind != Firmware::Memory {
+        profile.firmware.kind = Firmware::Memory;
+        profile.firmware.memory_bytes = (options.size / ROMEFS_MEMORY_SHARE).max(ROMEFS_MEMORY_MIN);
+    }
+    if options.threshold.is_some() && options.fs != Kind::Romefs {
+        bail!("--threshold is for --fs romefs; of ByteFS it is a mount option");
     }
     if let Some(bytes) = options.memory {
         match profile.firmware.kind {
@@ -135,6 +150,7 @@ fn format(image: &Path, options: &Options) -> Result<()> {
         size: options.fs_size,
         journal: options.journal,
         inodes: inodes(options)?,
+        threshold: options.threshold,
     };
     filesystem::format(options.fs, device, &wishes, owner)
 }

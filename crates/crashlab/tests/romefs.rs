@@ -3,7 +3,13 @@
 
 use std::sync::Arc;
 
+use amphi_crashlab::workload::Operation;
 use amphi_crashlab::{Bound, Kind, Known, Looking, Session, Tally, WorkloadId, subject};
+use amphi_fs_romefs::planted::{BUGS, Bug, plant};
+
+fn long() -> u64 {
+    if std::env::var_os("AMPHI_TEST_LONG").is_some() { 10 } else { 1 }
+}
 
 fn session() -> Session {
     Session::new(subject::named("romefs").expect("the subject exists"), "free").expect("it can be made")
@@ -36,4 +42,124 @@ fn run(session: &Session, kind: Kind, numbers: impl Iterator<Item = u64>, bound:
 fn all_sequences_of_one_operation() {
     let tally = run(&session(), Kind::Seq1, 0..435, Bound { recovery: 1, ..Bound::BRISK });
     assert_eq!(tally.workloads, 435);
+}
+
+#[test]
+fn sequences_of_two_and_three_operations() {
+    let step = (4001 / long()) as usize;
+    run(&session(), Kind::Seq2, (0..466_382).step_by(step), Bound { recovery: 1, ..Bound::BRISK });
+    run(&session(), Kind::Seq3, 0..20 * long(), Bound { recovery: 1, ..Bound::BRISK });
+}
+
+#[test]
+fn what_the_published_sequences_lack() {
+    let session = session();
+    let count = session.count(Kind::Extra1).expect("they are numbered");
+    run(&session, Kind::Extra1, (0..count).step_by(2), Bound { recovery: 1, ..Bound::BRISK });
+    let count = session.count(Kind::Mixed2).expect("they are numbered");
+    let step = (9973 / long()) as usize;
+    run(&session, Kind::Mixed2, (0..count).step_by(step), Bound { recovery: 1, ..Bound::BRISK });
+}
+
+#[test]
+fn two_operations_at_a_time() {
+    run(&session(), Kind::Pairs, 0..60 * long(), Bound::BRISK);
+}
+
+#[test]
+fn long_runs() {
+    run(&session(), Kind::Random, 0..3 * long(), Bound { one_point_in: 6, ..Bound::LINEAR });
+}
+
+const CREATE: &str = "create foo";
+const WRITE: &str = "create foo\nwrite foo 0 20000";
+const MERGE: &str = "create foo\nwrite foo 0 100\nwrite foo 50 200\nwrite foo 250 200";
+const BRIDGE: &str = "create foo\nwrite foo 0 100\nwrite foo 200 100\nwrite foo 50 200";
+const BLOCKS: &str =
+    "create foo\nwrite foo 0 32768\nwrite foo 100 50\nwrite foo 16384 16384\nwrite foo 120 10";
+const CUT: &str = "create foo\nwrite foo 0 32768\ntruncate foo 2500\nwrite foo 5000 100";
+const UNNAMED: &str = "tmpfile foo";
+
+/// Where each bug is looked for.
+enum Place {
+    /// In these operations, one a line.
+    Script(&'static str),
+    /// Where a leaf has no entry left.
+    FullLeaf,
+    /// In two operations at the same time.
+    Pair(u64),
+}
+use Place::{FullLeaf, Pair, Script};
+
+/// Where each is found, and what the report has to say.
+const PLANTED: [(Bug, Place, &str); 21] = [
+    (Bug::LogLinesNotFlushed, Script(WRITE), "write foo"),
+    (Bug::MetadataLinesNotFlushed, Script(CREATE), "the first mount"),
+    (Bug::HeaderNotDurable, Pair(5), "setxattr foo"),
+    (Bug::SubWritesAfterTail, Script(WRITE), "write foo"),
+    (Bug::BlockInPlace, Script(BLOCKS), "operation 3: write foo 16384 16384"),
+    (Bug::TailNotDurable, Script(CREATE), "create foo"),
+    (Bug::SizeForgotten, Script(CREATE), "does not read as it was written"),
+    (Bug::MergeInPlace, Script(MERGE), "operation 2: write foo 50 200"),
+    (Bug::MergeForgetsOld, Script(MERGE), "operation 2: write foo 50 200"),
+    (Bug::MergedEntryStays, Script(BRIDGE), "operation 3: write foo 50 200"),
+    (Bug::WriteBackForgetsLogs, FullLeaf, "write foo"),
+    (Bug::WriteBackKeepsEntries, FullLeaf, "write foo"),
+    (Bug::ValidNotCut, Script(CUT), "operation 3: write foo 5000 100"),
+    (Bug::CheckpointLineForgotten, Script(CREATE), "create foo"),
+    (Bug::CheckpointBeforeLines, Script(CREATE), "the recovery from a crash in operation 0: create foo"),
+    (Bug::RedoOutOfOrder, Script(CREATE), "create foo"),
+    (Bug::RedoSkipped, Script(CREATE), "create foo"),
+    (Bug::TailNotChecked, Script(CREATE), "create foo"),
+    (Bug::BitsLeaked, Script(CREATE), "marked as in use, and are not"),
+    (Bug::OrphansNotFinished, Script(UNNAMED), "tmpfile foo"),
+    (Bug::EntryNotRemoved, Script(CREATE), "an entry that makes no sense"),
+];
+
+/// The first thing that is wrong at a place.
+fn find(place: &Place) -> Option<String> {
+    let script = |text: &str| {
+        let operations: Vec<Operation> =
+            text.lines().map(|line| line.parse().expect("an operation")).collect();
+        (session().with_trace(operations).expect("it is short"), Kind::Trace, 0)
+    };
+    let (session, kind, number) = match place {
+        Script(text) => script(text),
+        FullLeaf => {
+            // Logs that do not touch, one more than a leaf has entries.
+            let logs: Vec<_> = (0..17).map(|log| format!("write foo {} 100", log * 200)).collect();
+            script(&format!("create foo\nwrite foo 0 16384\n{}", logs.join("\n")))
+        }
+        Pair(number) => (session(), Kind::Pairs, *number),
+    };
+    let bound = Bound { recovery: 24, ..Bound::BRISK };
+    let looking = Looking { bound, only: None, most_violations: 1, record: false };
+    let violation = session.run(WorkloadId { kind, number }, &looking).violations.into_iter().next()?;
+    Some(format!("{}: {}", violation.operation, violation.what))
+}
+
+#[test]
+fn a_write_counts_as_a_whole_or_not_at_all() {
+    for script in [WRITE, MERGE, BLOCKS] {
+        assert_eq!(find(&Script(script)), None);
+    }
+}
+
+#[test]
+fn recovery_ends_where_the_last_acknowledged_operation_did() {
+    assert_eq!(find(&Script("mkdir A\ncreate A/foo\nrename A/foo bar")), None);
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    let listed: Vec<_> = PLANTED.iter().map(|(bug, ..)| *bug).collect();
+    assert_eq!(listed, BUGS, "every bug is looked for");
+    for (bug, place, says) in PLANTED {
+        assert_eq!(find(&place), None, "nothing is planted");
+        plant(Some(bug));
+        let found = find(&place);
+        plant(None);
+        let report = found.unwrap_or_else(|| panic!("{bug:?} is not found"));
+        assert!(report.contains(says), "{bug:?} is reported as '{report}', without '{says}'");
+    }
 }

@@ -33,8 +33,10 @@ pub struct Report {
     pub special: u64,
     /// Inodes that the next mount deletes, or cuts to their size.
     pub orphans: u64,
-    /// Data blocks in use.
-    pub blocks_used: u64,
+    /// Pages of the block zone.
+    pub block_pages: u64,
+    /// Those of them that are in data blocks in use.
+    pub block_pages_used: u64,
     /// Log pages in use.
     pub logs_used: u64,
     /// Transactions of the journal that a mount applies.
@@ -46,10 +48,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// The worst of the findings, if there are any.
+    /// Whether nothing is wrong.
     #[must_use]
-    pub fn worst(&self) -> Option<Severity> {
-        self.findings.iter().map(Finding::severity).max()
+    pub fn is_clean(&self) -> bool {
+        self.findings.iter().all(|finding| finding.severity() == Severity::Info)
     }
 }
 

@@ -167,9 +167,7 @@ impl<D: MemoryArea> Journal<D> {
             self.memory.store(Layout::head(number as u64), head.as_bytes(), Structure::Journal)?;
         }
         // Before anything behind the old heads is written over.
-        if !planted::has(Bug::HeadsNotDurable) {
-            self.memory.barrier()?;
-        }
+        self.memory.barrier()?;
         for (lane, position) in self.lanes.iter().zip(heads) {
             lane.release_up_to(position);
         }

@@ -216,15 +216,16 @@ fn root_inode() -> InodeHead {
 const _: () = assert!(size_of::<InodeHead>() == INODE_HEAD_BYTES && SUPER_STATE_AT as usize % LINE == 0);
 
 /// What is at the start of the memory area.
-pub(crate) fn read_super<D: BlockPort + MemoryArea>(
-    device: &D,
-    memory: &Memory<D>,
-) -> Result<(Superblock, SuperState, Layout)> {
+fn read_super<D: BlockPort + MemoryArea>(device: &D) -> Result<(Superblock, SuperState, Layout)> {
+    let memory_bytes = device.memory()?.bytes;
     let (mut sb, mut state) = (Superblock::new_zeroed(), SuperState::new_zeroed());
-    memory.load(0, sb.as_mut_bytes(), Structure::Superblock)?;
-    memory.load(SUPER_STATE_AT, state.as_mut_bytes(), Structure::Superblock)?;
+    if memory_bytes < PAGE as u64 {
+        return Err(FormatError::NotRomeFs.into());
+    }
+    device.load(0, sb.as_mut_bytes(), Structure::Superblock)?;
+    device.load(SUPER_STATE_AT, state.as_mut_bytes(), Structure::Superblock)?;
     sb.check()?;
-    let layout = Layout::of(&sb, device.memory()?.bytes, device.capacity_pages() * PAGE_BYTES as u64)?;
+    let layout = Layout::of(&sb, memory_bytes, device.capacity_pages() * PAGE_BYTES as u64)?;
     Ok((sb, state, layout))
 }
 
@@ -232,8 +233,8 @@ pub(crate) fn read_super<D: BlockPort + MemoryArea>(
 ///
 /// # Errors
 /// [`MountError::Format`], [`MountError::Device`].
-pub fn probe<D: BlockPort + MemoryArea>(device: &Arc<D>) -> Result<Info> {
-    let (sb, state, layout) = read_super(&**device, &Memory::new(device)?)?;
+pub fn probe<D: BlockPort + MemoryArea>(device: &D) -> Result<Info> {
+    let (sb, state, layout) = read_super(device)?;
     Ok(Info::of(&sb, &state, &layout))
 }
 
@@ -265,8 +266,8 @@ pub fn assemble<D: BlockPort + MemoryArea>(
     device: &Arc<D>,
     options: MountOptions,
 ) -> Result<(Core<D>, Recovered)> {
+    let (superblock, mut state, layout) = read_super(&**device)?;
     let memory = Arc::new(Memory::new(device)?);
-    let (superblock, mut state, layout) = read_super(&**device, &memory)?;
     if options.threshold != 0 && options.threshold < layout.plan.block_bytes {
         return Err(MountError::Options(format!(
             "a threshold of {} bytes is below the data blocks of {} bytes that this file system was made with",

@@ -85,6 +85,19 @@ impl MountOptions {
     pub const WORDS: &'static str =
         "threshold=SIZE, write-back=PERCENT, io-threads=N, cache=SIZE, inodes=N, checkpoint=SECONDS";
 
+    /// Takes over options as people write them, separated by commas.
+    ///
+    /// # Errors
+    /// A sentence about one that is unknown or impossible.
+    pub fn set_all(&mut self, words: &str) -> Result<(), String> {
+        for word in words.split(',').filter(|word| !word.is_empty()) {
+            if !self.set(word)? {
+                return Err(format!("{word} is no mount option of RomeFS; there are {}", Self::WORDS));
+            }
+        }
+        Ok(())
+    }
+
     /// Takes over one option as people write it. False if it is none of RomeFS.
     ///
     /// # Errors

@@ -116,9 +116,6 @@ impl<'a, D: BlockPort + MemoryArea> Tx<'a, D> {
         if !planted::has(Bug::BitsLeaked) {
             self.ops.clear(map, first, count);
         }
-        if planted::has(Bug::FreedTooEarly) {
-            return self.core.pool(map).give_back(Run { first, count });
-        }
         match self.freed.last_mut() {
             Some((last, run)) if *last == map && run.first + run.count == first => run.count += count,
             _ => self.freed.push((map, Run { first, count })),

@@ -104,7 +104,9 @@ pub fn write_held<D: BlockPort + MemoryArea>(
         ensure_slots(core, inode, &mut state, offset / block, end.div_ceil(block))?;
         let mut plan = Plan::default();
         let mut from = 0;
-        for part in split(offset..end, block, core.options.threshold.max(block)) {
+        let threshold = core.options.threshold.max(block);
+        let threshold = if planted::has(Bug::SplitForgotten) { 1 << 62 } else { threshold };
+        for part in split(offset..end, block, threshold) {
             plan.add(&mut tx, inode, &state, &part, from)?;
             from += match part {
                 Part::Blocks(blocks) => ((blocks.end - blocks.start) * block) as usize,
@@ -240,7 +242,7 @@ fn sub_writes<D: BlockPort + MemoryArea>(
         }
     }
     let volatile = core.contract.block_durability == BlockDurability::Flush;
-    if volatile && !plan.blocks.is_empty() && !planted::has(Bug::BlocksNotFlushed) {
+    if volatile && !plan.blocks.is_empty() {
         core.device.flush().map_err(io_error)?;
     }
     for number in 0..plan.blocks.len() {

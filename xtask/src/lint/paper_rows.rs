@@ -73,7 +73,7 @@ fn fault_findings(
         }
         _ => {}
     }
-    for Fault { bug, room, file, test, .. } in of_row {
+    for Fault { bug, room, planted_in, file, test, .. } in of_row {
         let path = format!("crates/{room}/tests/{file}.rs");
         if !tests.contains(&format!("`{path}`")) {
             wrong.push(format!("{id} does not name `{path}`, whose test sees {bug}"));
@@ -81,7 +81,7 @@ fn fault_findings(
         if !tree.text(&path).is_some_and(|text| text.contains(&format!("fn {test}("))) {
             wrong.push(format!("{id}: no test {test} in `{path}`"));
         }
-        let bugs = format!("crates/{room}/src/planted.rs");
+        let bugs = format!("crates/{planted_in}/src/planted.rs");
         if !tree.text(&bugs).is_some_and(|text| text.contains(&format!("    {bug},\n"))) {
             wrong.push(format!("{id}: no bug {bug} in `{bugs}`"));
         }
@@ -137,7 +137,7 @@ mod tests {
             ("crates/ssd/tests/b.rs", ""),
             ("crates/ssd/src/planted.rs", "pub enum Bug {\n    Slow,\n}\n"),
         ]);
-        let of = |row, bug, test| Fault { row, bug, room: "ssd", file: "a", test };
+        let of = |row, bug, test| Fault { row, bug, room: "ssd", planted_in: "ssd", file: "a", test };
         let faults = [
             of("BY-1", "Slow", "sees"),
             of("BY-3", "Slow", "sees"),

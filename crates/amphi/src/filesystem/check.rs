@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use amphi_fs_bytefs::fsck::{self, FsckError, Severity};
 use amphi_fs_ext4like::{Ext4Like, MountOptions};
+use amphi_fs_romefs::RomeFs;
 use amphi_ssd::Ssd;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -75,6 +76,30 @@ impl Summary {
         }
     }
 
+    fn of_romefs(report: &amphi_fs_romefs::fsck::Report) -> Self {
+        use amphi_fs_romefs::fsck::Severity as RomeSeverity;
+        let word = |severity| match severity {
+            RomeSeverity::Info => "note",
+            RomeSeverity::Warning => "warning",
+            RomeSeverity::Error => "error",
+        };
+        let count =
+            |severity| report.findings.iter().filter(|found| found.severity() == severity).count() as u64;
+        Self {
+            errors: count(RomeSeverity::Error),
+            warnings: count(RomeSeverity::Warning),
+            findings: report
+                .findings
+                .iter()
+                .map(|found| (word(found.severity()), found.to_string()))
+                .collect(),
+            counts: [report.files, report.directories, report.symlinks],
+            pages: report.block_pages,
+            pages_used: report.block_pages_used,
+            report: json!(report),
+        }
+    }
+
     const fn wrong(&self) -> u64 {
         self.errors + self.warnings
     }
@@ -98,9 +123,16 @@ fn bytefs_error(error: FsckError) -> anyhow::Error {
 /// # Errors
 /// If there is none that this program knows, or the device fails.
 pub fn check(device: &Arc<Ssd>) -> Result<CheckReport> {
-    if known(device) == Some(Kind::Ext4like) {
-        let now = Summary::of_ext4like(&amphi_fs_ext4like::fsck::check(device)?);
-        return Ok(CheckReport { kind: Kind::Ext4like, now, before: None });
+    match known(device) {
+        Some(Kind::Ext4like) => {
+            let now = Summary::of_ext4like(&amphi_fs_ext4like::fsck::check(device)?);
+            return Ok(CheckReport { kind: Kind::Ext4like, now, before: None });
+        }
+        Some(Kind::Romefs) => {
+            let now = Summary::of_romefs(&amphi_fs_romefs::fsck::check(device)?);
+            return Ok(CheckReport { kind: Kind::Romefs, now, before: None });
+        }
+        _ => {}
     }
     let mut bar = CheckBar::new();
     let outcome = fsck::check(&**device, &mut |progress| bar.show(progress));
@@ -110,7 +142,7 @@ pub fn check(device: &Arc<Ssd>) -> Result<CheckReport> {
 }
 
 /// Checks the file system on an unmounted device and mends what it finds. Of an ext4-like one that is what mounting mends: its journal is replayed
-/// and orphans are deleted, if nothing else is wrong.
+/// and orphans are deleted, if nothing else is wrong. So it is of a RomeFS.
 ///
 /// # Errors
 /// As [`check`].
@@ -122,6 +154,13 @@ pub fn repair(device: &Arc<Ssd>) -> Result<CheckReport> {
             return check(device);
         }
         return Ok(CheckReport { kind: Kind::Ext4like, now: Summary::of_ext4like(&found), before: None });
+    }
+    if known(device) == Some(Kind::Romefs) {
+        let found = amphi_fs_romefs::fsck::check(device)?;
+        if found.is_clean() && !found.cleanly_unmounted {
+            RomeFs::mount(device, amphi_fs_romefs::MountOptions::default())?.unmount()?;
+        }
+        return check(device);
     }
     let mut bar = CheckBar::new();
     let outcome = fsck::repair(&**device, &mut |progress| bar.show(progress));

@@ -7,7 +7,7 @@ use amphi_vfs::{FileType, Result};
 use super::Report;
 use super::finding::{Finding, things};
 use crate::core::Core;
-use crate::format::{Layout, Map};
+use crate::format::{Layout, Map, PAGE};
 
 /// What is known of an inode after the first pass.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +75,13 @@ impl Usage {
                 missing.0.into_iter().map(|(first, count)| Finding::NotMarked { map, first, count });
             report.findings.extend(leaked.chain(missing));
         }
-        let used = |map: Map| self.used[map as usize].iter().map(|word| u64::from(word.count_ones())).sum();
-        (report.blocks_used, report.logs_used) = (used(Map::Blocks), used(Map::Logs));
+        let used = |map: Map| -> u64 {
+            self.used[map as usize].iter().map(|word| u64::from(word.count_ones())).sum()
+        };
+        let block_pages = core.block_bytes() / PAGE as u64;
+        report.block_pages = core.layout.plan.blocks * block_pages;
+        report.block_pages_used = used(Map::Blocks) * block_pages;
+        report.logs_used = used(Map::Logs);
         Ok(())
     }
 }
