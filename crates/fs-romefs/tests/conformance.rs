@@ -7,7 +7,7 @@ use amphi_conformance::{one_tree, random};
 use amphi_fs_romefs::{FormatOptions, MountOptions, RomeFs};
 use amphi_rt::Sim;
 use amphi_ssd::Ssd;
-use small::{cramped, make, make_cramped, remount, roomy};
+use small::{cramped, make, remount, roomy};
 
 /// Blocks of 4 KB, so that small writes go by blocks too.
 fn make_fine() -> RomeFs<Ssd> {
@@ -20,6 +20,12 @@ fn make_fine() -> RomeFs<Ssd> {
 
 fn make_roomy() -> RomeFs<Ssd> {
     make(&FormatOptions { inodes: Some(12_000), ..FormatOptions::default() }, 16 << 20, roomy())
+}
+
+/// A memory zone that is always short.
+fn make_cramped() -> RomeFs<Ssd> {
+    let format = FormatOptions { inodes: Some(1000), ..FormatOptions::default() };
+    make(&format, 2 << 20, cramped())
 }
 
 #[test]

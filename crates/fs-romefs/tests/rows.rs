@@ -73,7 +73,9 @@ fn metadata_are_in_the_memory_zone_alone() {
 #[test]
 fn a_checkpoint_brings_what_the_journal_had_to_the_metadata_area() {
     let fs = make_roomy();
-    (0..100).for_each(|number| drop(file(&fs, &format!("file-{number}"))));
+    for number in 0..100 {
+        file(&fs, &format!("file-{number}"));
+    }
     // Unmounting makes a checkpoint.
     let ssd = assert_clean(fs);
     assert_eq!(fsck::check(&ssd).expect("it can be checked").transactions, 0, "nothing is left to apply");

@@ -31,12 +31,6 @@ pub fn make(format: &FormatOptions, memory_bytes: u64, mount: MountOptions) -> R
     RomeFs::mount(&ssd, mount).expect("what was just formatted can be mounted")
 }
 
-/// A memory zone that is always short.
-pub fn make_cramped() -> RomeFs<Ssd> {
-    let format = FormatOptions { inodes: Some(1000), ..FormatOptions::default() };
-    make(&format, 2 << 20, cramped())
-}
-
 pub fn remount(fs: RomeFs<Ssd>, options: MountOptions) -> RomeFs<Ssd> {
     let ssd = Arc::clone(fs.device());
     fs.unmount().expect("an idle file system unmounts");
