@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::rig::{Rig, amphi, amphi_ok, command, complaint};
 
 /// A failure is one line that starts with the command's name and holds `words`.
-fn fails_saying(arguments: &[&str], code: i32, words: &[&str]) {
+pub fn fails_saying(arguments: &[&str], code: i32, words: &[&str]) {
     let output = amphi(arguments);
     let said = complaint(&output);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");

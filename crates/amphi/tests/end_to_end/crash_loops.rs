@@ -47,6 +47,25 @@ fn power_loop() {
     run_loop(Crash::PowerCut);
 }
 
+#[test]
+fn romefs_loses_nothing_acknowledged() {
+    if !can_mount() {
+        return;
+    }
+    for seed in 1..=4 {
+        for crash in [Crash::Kill, Crash::PowerCut] {
+            let mut rig = Rig::of_romefs("256M");
+            if let Err(reason) = iterate(&rig, crash, seed) {
+                panic!(
+                    "{} seed {seed}: {reason}; the image is kept in {}",
+                    crash.name(),
+                    rig.keep().display()
+                );
+            }
+        }
+    }
+}
+
 fn run_loop(crash: Crash) {
     if !can_mount() {
         return;

@@ -15,6 +15,7 @@
 //! - `mapped` memory-mapped files, and what of them travels
 //! - `promises` rarer things that programs ask: kept, or refused as docs/posix.md says
 //! - `security` what nobody else gets: mounts, images, privileges
+//! - `romefs` RomeFS by the command
 //! - `rings` a mount whose requests come through io_uring
 //! - `accelerated` programs that are run by `amphi run`, beside programs that are not
 //! - `rig` an image and its mount
@@ -36,6 +37,7 @@ mod programs;
 mod promises;
 mod rig;
 mod rings;
+mod romefs;
 mod security;
 mod telemetry;
 mod traps;

@@ -51,6 +51,13 @@ impl Rig {
         rig
     }
 
+    /// Makes an image of `size` with RomeFS on it.
+    pub fn of_romefs(size: &str) -> Self {
+        let rig = Self::empty();
+        amphi_ok(&["mkfs", &rig.image(), "--fs", "romefs", "--size", size]);
+        rig
+    }
+
     /// A directory without an image yet.
     pub fn empty() -> Self {
         let directory =
