@@ -213,6 +213,28 @@ pub const FAULTS: &[Fault] = &[
         "a_cut_at_any_command_with_a_small_log_loses_nothing_acknowledged",
     ),
     fault("AU-7", "LogClearedEarly", "lsm", "store_cuts", "a_cut_at_any_command_loses_nothing_acknowledged"),
+    fault(
+        "BY-3",
+        "SkipListEndsEarly",
+        "ssd",
+        "power_cuts",
+        "nothing_durable_is_lost_and_nothing_open_survives",
+    ),
+    fault(
+        "BY-12",
+        "ExtentNodeRewritten",
+        "fs-bytefs",
+        "traffic",
+        "an_extent_that_comes_is_a_line_of_its_node",
+    ),
+    fault(
+        "BY-15",
+        "DuplicatesForgotten",
+        "fs-bytefs",
+        "traffic",
+        "a_page_written_as_a_whole_goes_by_bytes_only_if_it_is_almost_as_it_was",
+    ),
+    fault("DV-1", "ReservedNotChecked", "queue", "commands", "malformed_commands_are_refused"),
     fault("RO-1", "BitsLeaked", "fs-romefs", "rows", "metadata_are_in_the_memory_zone_alone"),
     fault(
         "RO-2",
@@ -255,9 +277,6 @@ pub const FAULTS: &[Fault] = &[
     fault_of("fs-romefs", "RO-10", "RedoSkipped", "recovery_ends_where_the_last_acknowledged_operation_did"),
     fault("RO-11", "WriteBackForgetsLogs", "fs-romefs", "rows", "a_small_memory_zone_is_enough"),
 ];
-
-/// Rows that name a test and have no planted fault here yet. A row that gets one leaves; none joins.
-pub const WITHOUT_FAULT: &[&str] = &["BY-3", "BY-12", "BY-15", "DV-1"];
 
 /// What a test came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,7 @@ use crate::core::io_error;
 use crate::format::{
     Extent, InodeUpper, LINE, Layout, NODE_ENTRIES, NodeHeader, PAGE, ROOT_ENTRIES, UNWRITTEN,
 };
+use crate::planted::{self, Bug};
 use crate::tx::Tx;
 
 /// Where a page of a file is, and how far that holds.
@@ -309,7 +310,9 @@ impl Node {
             let mut page = Box::new([0; PAGE]);
             let used = NodeHeader::encode(&mut page, ino, child.depth, &child.entries);
             let differs = |l: usize| match &child.disk {
-                Some(disk) => disk[l..l + LINE] != page[l..l + LINE],
+                Some(disk) => {
+                    disk[l..l + LINE] != page[l..l + LINE] || planted::has(Bug::ExtentNodeRewritten)
+                }
                 None => true,
             };
             let mut at = 0;

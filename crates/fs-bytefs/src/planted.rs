@@ -59,6 +59,8 @@ pub enum Bug {
     InodePageForgotten,
     /// Every directory entry is stored with the longest one's length (BY-10).
     EntriesPadded,
+    /// A node of the extent tree is stored as a whole when one of its leaves changes (BY-12).
+    ExtentNodeRewritten,
     /// A changed line of a bitmap is stored twice (BY-11).
     BitmapLineTwice,
     /// A small direct write goes through the page cache (BY-13).

@@ -144,6 +144,23 @@ fn less_than_an_eighth_of_a_page_goes_by_bytes_and_more_by_block() {
 }
 
 #[test]
+fn an_extent_that_comes_is_a_line_of_its_node() {
+    let fs = mounted();
+    let ino = file(&fs, "f");
+    let put = |page: u64| {
+        write(&fs, ino, page * 4096, &[1; 4096]);
+        traffic(&fs, || fs.fsync(ino, false).expect("it can be synced"))
+    };
+    // Holes between them, so that each is an extent: some hundred leaves of 16 B.
+    for page in 0..100 {
+        put(2 * page);
+    }
+    let (bytes, pages, _) = put(500);
+    assert_eq!(pages, 1, "its data");
+    assert!(bytes <= 6 * 64, "{bytes} bytes: the inode, the bitmap and one line of leaves");
+}
+
+#[test]
 fn with_sync_writes_nothing_is_left_to_fsync() {
     let device = Arc::clone(mounted().device());
     let options = MountOptions { write_back_interval_ns: 0, sync_writes: true, ..MountOptions::default() };

@@ -213,7 +213,8 @@ fn root_inode() -> InodeHead {
     root
 }
 
-const _: () = assert!(size_of::<InodeHead>() == INODE_HEAD_BYTES && SUPER_STATE_AT as usize % LINE == 0);
+const _: () =
+    assert!(size_of::<InodeHead>() == INODE_HEAD_BYTES && (SUPER_STATE_AT as usize).is_multiple_of(LINE));
 
 /// What is at the start of the memory area.
 fn read_super<D: BlockPort + MemoryArea>(device: &D) -> Result<(Superblock, SuperState, Layout)> {

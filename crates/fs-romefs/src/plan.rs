@@ -31,7 +31,7 @@ pub enum Source {
     /// The caller's buffer, at this range.
     Caller(Range<usize>),
     /// A block is put together anew: what was visible of it, its logs, and bytes of the caller's (RO-8).
-    Rewrite(Rewrite),
+    Rewrite(Box<Rewrite>),
 }
 
 /// A block that is put together anew.
@@ -258,7 +258,7 @@ impl Plan {
         let slot = Slot { block: (device + 1).into(), valid: (valid as u32).into(), ..slot };
         self.changes.push(BlockChange { block, slot, leaf });
         let logs = if planted::has(Bug::WriteBackForgetsLogs) { Logs::new() } else { logs };
-        let source = Source::Rewrite(Rewrite { old, logs, new, valid });
+        let source = Source::Rewrite(Box::new(Rewrite { old, logs, new, valid }));
         self.blocks.push(BlockPut { first: device, source });
         core.counters.write_backs.add(1);
         Ok(())

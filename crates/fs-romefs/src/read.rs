@@ -147,6 +147,9 @@ fn find_in_block<D: BlockPort + MemoryArea>(
     Ok(())
 }
 
+/// What the cache has not: where it goes, the device's block, its first byte there, and whole pages around.
+type Missing = (Range<usize>, u32, u64, Vec<u8>);
+
 /// Brings the pieces, those of data blocks and those of logs at the same time.
 fn fetch<D: BlockPort + MemoryArea>(
     core: &Core<D>,
@@ -154,8 +157,7 @@ fn fetch<D: BlockPort + MemoryArea>(
     into: &mut [u8],
     direct: bool,
 ) -> Result<()> {
-    // What the cache has not: whole pages around each piece.
-    let mut missing: SmallVec<[(Range<usize>, u32, u64, Vec<u8>); 2]> = SmallVec::new();
+    let mut missing: SmallVec<[Missing; 2]> = SmallVec::new();
     for piece in &pieces {
         if let Source::Block(block, at) = piece.source {
             let bytes = &mut into[piece.into.clone()];

@@ -54,7 +54,7 @@ pub struct Leaf {
 }
 
 enum Node {
-    Inner(Inner),
+    Inner(Box<Inner>),
     Leaf(Box<Leaf>),
 }
 
@@ -101,7 +101,7 @@ impl Inner {
                 let Node::Inner(inner) = &mut self.children[at] else { return None };
                 let (first, split) = inner.insert(block, leaf)?;
                 self.firsts.insert(at + 1, first);
-                self.children.insert(at + 1, Node::Inner(split));
+                self.children.insert(at + 1, Node::Inner(Box::new(split)));
             }
             _ => {
                 let at = self.firsts.partition_point(|first| *first < block);
@@ -171,7 +171,7 @@ impl Tree {
             let old = std::mem::take(&mut self.root);
             let lowest = old.firsts[0];
             self.root.firsts.extend([lowest, first]);
-            self.root.children.extend([Node::Inner(old), Node::Inner(split)]);
+            self.root.children.extend([Node::Inner(Box::new(old)), Node::Inner(Box::new(split))]);
         }
     }
 
@@ -195,7 +195,7 @@ impl Tree {
             while let Some((first, _)) = rest.peek() {
                 let first = *first;
                 let (firsts, children) = rest.by_ref().take(FANOUT).unzip();
-                above.push((first, Node::Inner(Inner { firsts, children })));
+                above.push((first, Node::Inner(Box::new(Inner { firsts, children }))));
             }
             leaves = above;
         }

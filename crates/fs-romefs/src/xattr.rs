@@ -26,7 +26,7 @@ pub fn load<D: BlockPort + MemoryArea>(core: &Core<D>, state: &State<D>) -> Resu
     if u64::from(page) >= core.layout.plan.pages {
         return Err(damaged());
     }
-    core.meta.with(core.layout.page(page), PAGE, |bytes| decode(bytes))?.ok_or_else(damaged)
+    core.meta.with(core.layout.page(page), PAGE, decode)?.ok_or_else(damaged)
 }
 
 fn decode(bytes: &[u8]) -> Option<Attributes> {

@@ -20,6 +20,7 @@ mod command;
 pub mod format;
 mod handles;
 mod memory;
+mod planted;
 mod serve;
 mod server;
 mod session;

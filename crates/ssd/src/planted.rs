@@ -77,6 +77,8 @@ pub enum Bug {
     CheckpointTrusted,
     /// Trims since the mapping checkpoint are forgotten.
     TrimForgotten,
+    /// The search for a page in a partition's skip list ends before every seventh (BY-3).
+    SkipListEndsEarly,
     /// A byte write reads its flash page (BY-2).
     FlashReadAtStore,
     /// A byte read that the log answers reads its flash page too (BY-4).

@@ -8,7 +8,7 @@ use super::Finding;
 use super::links::is_workspace_path;
 use super::rust_text::{Keep, masked};
 use super::tree::SourceTree;
-use crate::planted_rows::{FAULTS, Fault, WITHOUT_FAULT};
+use crate::planted_rows::{FAULTS, Fault};
 
 const TABLE: &str = "docs/papers.md";
 
@@ -16,10 +16,10 @@ const TABLE: &str = "docs/papers.md";
 const PREFIXES: [&str; 5] = ["BY-", "RO-", "TB-", "AU-", "DV-"];
 
 pub fn check(tree: &SourceTree) -> Vec<Finding> {
-    check_with(tree, FAULTS, WITHOUT_FAULT)
+    check_with(tree, FAULTS)
 }
 
-fn check_with(tree: &SourceTree, faults: &[Fault], without: &[&str]) -> Vec<Finding> {
+fn check_with(tree: &SourceTree, faults: &[Fault]) -> Vec<Finding> {
     let Some(table) = tree.text(TABLE) else { return Vec::new() };
     let mut findings = Vec::new();
     let mut rows = BTreeMap::new();
@@ -32,7 +32,7 @@ fn check_with(tree: &SourceTree, faults: &[Fault], without: &[&str]) -> Vec<Find
                 format!("{id} is listed twice, first on line {first}"),
             ));
         }
-        for message in fault_findings(tree, id, line, faults, without) {
+        for message in fault_findings(tree, id, line, faults) {
             findings.push(Finding::error(TABLE, index + 1, message));
         }
         for path in line.split('`').skip(1).step_by(2).filter_map(|text| text.split("::").next()) {
@@ -56,22 +56,12 @@ fn check_with(tree: &SourceTree, faults: &[Fault], without: &[&str]) -> Vec<Find
 }
 
 /// What is wrong with the planted faults of a row.
-fn fault_findings(
-    tree: &SourceTree,
-    id: &str,
-    line: &str,
-    faults: &[Fault],
-    without: &[&str],
-) -> Vec<String> {
+fn fault_findings(tree: &SourceTree, id: &str, line: &str, faults: &[Fault]) -> Vec<String> {
     let mut wrong = Vec::new();
     let tests = line.split('|').nth(4).unwrap_or("").trim();
     let mut of_row = faults.iter().filter(|fault| fault.row == id).peekable();
-    match (of_row.peek().is_some(), without.contains(&id)) {
-        (true, true) => wrong.push(format!("{id} has a planted fault; it leaves WITHOUT_FAULT")),
-        (false, false) if !tests.is_empty() => {
-            wrong.push(format!("{id} names a test and has no planted fault in xtask/src/planted_rows.rs"));
-        }
-        _ => {}
+    if of_row.peek().is_none() && !tests.is_empty() {
+        wrong.push(format!("{id} names a test and has no planted fault in xtask/src/planted_rows.rs"));
     }
     for Fault { bug, room, planted_in, file, test, .. } in of_row {
         let path = format!("crates/{room}/tests/{file}.rs");
@@ -117,7 +107,7 @@ mod tests {
             ("docs/papers.md", table),
             ("crates/ssd/src/lib.rs", "//! The log (BY-2, BY-77) and STANDBY-9.\n"),
         ]);
-        let found: Vec<String> = check_with(&tree, &[], &[]).iter().map(ToString::to_string).collect();
+        let found: Vec<String> = check_with(&tree, &[]).iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].contains("papers.md:4") && found[0].contains("gone.rs"));
         assert!(found[1].contains("papers.md:5") && found[1].contains("listed twice"));
@@ -129,7 +119,6 @@ mod tests {
                      | BY-2 | w | | `crates/ssd/tests/a.rs` | |\n\
                      | BY-3 | w | | `crates/ssd/tests/b.rs` | |\n\
                      | BY-4 | w | | | |\n\
-                     | BY-5 | w | | `crates/ssd/tests/b.rs` | |\n\
                      | BY-6 | w | | `crates/ssd/tests/a.rs` | |\n";
         let tree = SourceTree::of(&[
             ("docs/papers.md", table),
@@ -144,10 +133,8 @@ mod tests {
             of("BY-6", "Gone", "gone"),
             of("BY-6", "Slow", "sees"),
         ];
-        let found: Vec<String> =
-            check_with(&tree, &faults, &["BY-5", "BY-6"]).iter().map(ToString::to_string).collect();
-        let expected =
-            ["BY-2 names a test", "BY-3 does not name", "BY-6 has a", "no test gone", "no bug Gone"];
+        let found: Vec<String> = check_with(&tree, &faults).iter().map(ToString::to_string).collect();
+        let expected = ["BY-2 names a test", "BY-3 does not name", "no test gone", "no bug Gone"];
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for (found, expected) in found.iter().zip(expected) {
             assert!(found.contains(expected), "{found} is not about {expected}");

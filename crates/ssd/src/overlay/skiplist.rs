@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use super::chunks::{Chunk, ChunkArena};
 use crate::format::PAGE;
+use crate::planted::{self, Bug};
 
 const NIL: u16 = u16::MAX;
 /// Express lists: with one tower in four, 4^6 pages keep the top one short.
@@ -148,7 +149,8 @@ impl PageIndex {
         loop {
             let node = self.nodes.get(usize::from(at))?;
             if node.page >= page {
-                return (node.page == page).then_some(at);
+                let lost = page % 7 == 6 && planted::has(Bug::SkipListEndsEarly);
+                return (node.page == page && !lost).then_some(at);
             }
             at = node.next;
         }

@@ -1,0 +1,24 @@
+//! Bugs that tests plant in the server, to prove that they find them.
+//!
+//! They exist only with the feature `planted-bugs`, which nothing but `cargo xtask test --only rows` enables;
+//! without it every question here is answered "no" when the program is compiled. One is planted for the whole
+//! process, by its name in `AMPHI_PLANTED`.
+
+/// A bug of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// Fields that a command does not use are not looked at (DV-1).
+    ReservedNotChecked,
+}
+
+/// Whether the bug is planted.
+#[cfg(feature = "planted-bugs")]
+pub(crate) fn has(bug: Bug) -> bool {
+    std::env::var("AMPHI_PLANTED").is_ok_and(|name| name == format!("{bug:?}"))
+}
+
+/// Whether the bug is planted: never, in this build.
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) const fn has(_bug: Bug) -> bool {
+    false
+}
