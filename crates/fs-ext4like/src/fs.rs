@@ -90,7 +90,7 @@ impl<D: BlockPort + 'static> Ext4Like<D> {
     /// it any more.
     ///
     /// # Errors
-    /// [`Error::Io`]; the file system is then as after a crash.
+    /// [`Error::Io`](amphi_vfs::Error::Io); the file system is then as after a crash.
     pub fn unmount(mut self) -> Result<()> {
         self.stop();
         if self.core.options.read_only {

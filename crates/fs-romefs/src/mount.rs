@@ -281,7 +281,7 @@ pub fn assemble<D: BlockPort + MemoryArea>(
     let pool = |map: Map| {
         let mut words = Vec::with_capacity(layout.bits(map).div_ceil(64) as usize);
         meta.words(map, |_, word| words.push(word))?;
-        Ok::<_, MountError>(Pool::new(map, layout.bits(map), words))
+        Ok::<_, MountError>(Pool::new(layout.bits(map), words))
     };
     let pools =
         [pool(Map::Blocks)?, pool(Map::Pages)?, pool(Map::Leaves)?, pool(Map::Logs)?, pool(Map::Inodes)?];
@@ -292,7 +292,7 @@ pub fn assemble<D: BlockPort + MemoryArea>(
         tick_ns: 1,
     };
     let was_clean = state.clean.get() == 1;
-    state.mounts += 1;
+    state.mounts = state.mounts.get().saturating_add(1).into();
     state.mounted_ns = amphi_rt::time::wall_ns().into();
     state.clean = 0.into();
     let core = Core {

@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use amphi_rt::cpu;
 use amphi_rt::sync::{Mutex, Padded};
 
-use crate::format::Map;
-
 /// Most parts.
 const PARTS: u64 = 16;
 /// A part has at least so many words.
@@ -25,8 +23,6 @@ struct Part {
 
 /// The pool behind a bitmap.
 pub struct Pool {
-    /// Which.
-    pub map: Map,
     parts: Box<[Padded<Mutex<Part>>]>,
     /// Words of a part.
     part_words: u64,
@@ -45,7 +41,7 @@ pub struct Run {
 
 impl Pool {
     /// A pool of `bits`, of which those that `words` have set are in use.
-    pub fn new(map: Map, bits: u64, mut words: Vec<u64>) -> Self {
+    pub fn new(bits: u64, mut words: Vec<u64>) -> Self {
         words.resize(bits.div_ceil(64) as usize, 0);
         if let Some(last) = words.last_mut()
             && !bits.is_multiple_of(64)
@@ -57,7 +53,6 @@ impl Pool {
         let part_words = all.div_ceil(PARTS).max(PART_WORDS_MIN);
         let part = |words: &[u64]| Padded(Mutex::new(Part { words: words.to_vec(), hand: 0 }));
         Self {
-            map,
             parts: words.chunks(part_words as usize).map(part).collect(),
             part_words,
             bits,
@@ -86,17 +81,18 @@ impl Pool {
         })
     }
 
-    /// Takes a run back.
+    /// Takes a run back. What does not exist, or is free, is left alone: a damaged image may say so.
     pub fn give_back(&self, run: Run) {
-        for bit in run.first..run.first + run.count {
+        let mut freed = 0;
+        for bit in run.first..(run.first + run.count).min(self.bits) {
             let (part, word) = (bit / 64 / self.part_words, bit / 64 % self.part_words);
             let mut part = self.parts[part as usize].lock();
             let mask = 1 << (bit % 64);
-            debug_assert!(part.words[word as usize] & mask != 0, "{:?} {bit} is freed twice", self.map);
+            freed += u64::from(part.words[word as usize] & mask != 0);
             part.words[word as usize] &= !mask;
             part.hand = part.hand.min(word as usize);
         }
-        self.free.fetch_add(run.count, Ordering::Relaxed);
+        self.free.fetch_add(freed, Ordering::Relaxed);
     }
 }
 
@@ -135,7 +131,7 @@ mod tests {
         /// What is handed out was free, and is handed out once.
         #[test]
         fn behaves_like_a_set(bits in 1..3000_u64, steps in proptest::collection::vec((any::<bool>(), 1..200_u64), 1..100)) {
-            let pool = Pool::new(Map::Blocks, bits, vec![1]);
+            let pool = Pool::new(bits, vec![1]);
             let mut used = vec![false; bits as usize];
             used[0] = true;
             let mut runs = Vec::new();

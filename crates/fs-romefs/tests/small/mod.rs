@@ -1,4 +1,5 @@
 //! Small SSDs with a memory area, and a RomeFS on them.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::sync::Arc;
 
