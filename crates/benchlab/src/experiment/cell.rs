@@ -2,6 +2,7 @@
 //! with: virtual time on its machine, and a device with its file system.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use amphi_rt::Sim;
 use amphi_ssd::{OpenOptions, Ssd};
@@ -119,8 +120,9 @@ pub(super) fn simulate<T>(cell: &Cell, machine: &Machine, work: impl FnOnce() ->
 }
 
 /// A new device with the cell's file system.
-pub(super) fn format(cell: &Cell, machine: &Machine) -> Result<Ssd> {
+pub(super) fn format(cell: &Cell, machine: &Machine) -> Result<Arc<Ssd>> {
     let ssd = Ssd::try_in_memory(&machine.device, machine.capacity_bytes, &OpenOptions::default())?;
+    let ssd = Arc::new(ssd);
     cell.system.format(&ssd, machine)?;
     Ok(ssd)
 }

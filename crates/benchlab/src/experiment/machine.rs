@@ -65,6 +65,8 @@ const LOG_MIN: u64 = 256 << 10;
 const CACHE_MIN: u64 = 16 << 20;
 const JOURNAL_MIN: u64 = 4 << 20;
 const INODES_MIN: u64 = 16_384;
+/// An inode of RomeFS, and as much again for names and mappings, twice.
+const ROMEFS_BYTES_PER_INODE: u64 = 1024;
 
 impl Machine {
     /// The machine of the paper's evaluation with a device profile, for a file system, at `scale`, with what
@@ -99,7 +101,11 @@ impl Machine {
         device.log.region_bytes = pages(log_bytes, LOG_MIN);
         device.log.txlog_bytes = pages(device.log.txlog_bytes, LOG_MIN / 4);
         let cache_bytes = variation.cache_bytes.unwrap_or(device.firmware.memory_bytes);
-        device.firmware.memory_bytes = pages(cache_bytes, LOG_MIN);
+        let inodes = scaled(text.inodes).max(INODES_MIN);
+        // Of RomeFS also all metadata.
+        let least =
+            if system == System::Romefs { LOG_MIN + ROMEFS_BYTES_PER_INODE * inodes } else { LOG_MIN };
+        device.firmware.memory_bytes = pages(cache_bytes, least);
         device.flash.checkpoint_pages = scaled(device.flash.checkpoint_pages).max(1024);
         device.check().map_err(|error| error.to_string())?;
         let memory = pages(variation.memory_bytes.unwrap_or(text.memory_bytes), CACHE_MIN) / PAGE;
@@ -115,7 +121,7 @@ impl Machine {
             capacity_bytes: pages(text.capacity_bytes, CAPACITY_MIN),
             cache_pages: memory as usize,
             dirty_pages: (memory * text.dirty_percent / 100) as usize,
-            inodes: scaled(text.inodes).max(INODES_MIN) as u32,
+            inodes: inodes as u32,
             journal_pages: (pages(variation.journal_bytes.unwrap_or(text.journal_bytes), JOURNAL_MIN) / PAGE)
                 as u32,
             commit_interval_ns: scaled(variation.commit_interval_ns.unwrap_or(text.commit_interval_ns)),

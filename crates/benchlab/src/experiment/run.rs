@@ -104,7 +104,7 @@ struct Measured {
 
 /// Makes the workload's files on a new device, and runs it on them.
 fn on_files(cell: &Cell, machine: &Machine, plan: &Plan) -> Result<Measured> {
-    let ssd = Arc::new(format(cell, machine)?);
+    let ssd = format(cell, machine)?;
     let settings = Settings { seed: cell.seed };
     let mounted = cell.system.mount(&ssd, machine)?;
     let prepared = prepare(&LibraryFiles::new(mounted.file_system(), machine.costs), plan, settings)

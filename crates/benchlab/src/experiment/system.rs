@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions, Variant};
 use amphi_fs_ext4like::Ext4Like;
+use amphi_fs_romefs::RomeFs;
 use amphi_ssd::{Firmware, Ssd};
 use amphi_vfs::FileSystem;
 use anyhow::{Context, Result};
@@ -23,19 +24,22 @@ pub enum System {
     BytefsDual,
     /// The block-only journaling file system of ext4's kind.
     Ext4,
+    /// RomeFS, on a memory area as large as the others' memory, or larger where its metadata need it.
+    Romefs,
 }
 
 /// A mounted file system of an experiment.
 pub(super) enum Mounted {
     Bytefs(Arc<ByteFs<Ssd>>),
     Ext4(Arc<Ext4Like<Ssd>>),
+    Romefs(Arc<RomeFs<Ssd>>),
 }
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Bytefs, Self::BytefsLog, Self::BytefsDual, Self::Ext4];
+    pub const ALL: [Self; 5] = [Self::Bytefs, Self::BytefsLog, Self::BytefsDual, Self::Ext4, Self::Romefs];
     /// Their names on the command line and in experiments.
-    pub const NAMES: [&str; 4] = ["bytefs", "bytefs-log", "bytefs-dual", "ext4"];
+    pub const NAMES: [&str; 5] = ["bytefs", "bytefs-log", "bytefs-dual", "ext4", "romefs"];
 
     /// The one of a name.
     #[must_use]
@@ -51,6 +55,7 @@ impl System {
             Self::BytefsLog => "ByteFS-Log",
             Self::BytefsDual => "ByteFS-Dual",
             Self::Ext4 => "Ext4-like",
+            Self::Romefs => "RomeFS",
         }
     }
 
@@ -60,6 +65,7 @@ impl System {
         match self {
             Self::Bytefs | Self::BytefsLog => Firmware::Log,
             Self::BytefsDual | Self::Ext4 => Firmware::PageCache,
+            Self::Romefs => Firmware::Memory,
         }
     }
 
@@ -67,7 +73,7 @@ impl System {
     ///
     /// # Errors
     /// The device cannot carry it.
-    pub(super) fn format(self, ssd: &Ssd, machine: &Machine) -> Result<()> {
+    pub(super) fn format(self, ssd: &Arc<Ssd>, machine: &Machine) -> Result<()> {
         match self {
             Self::Bytefs | Self::BytefsLog | Self::BytefsDual => {
                 let options = FormatOptions {
@@ -75,7 +81,7 @@ impl System {
                     journal_pages: Some(machine.journal_pages.min(16_384)),
                     ..FormatOptions::default()
                 };
-                ByteFs::format(ssd, &options).context("ByteFS cannot be made")
+                ByteFs::format(&**ssd, &options).context("ByteFS cannot be made")
             }
             Self::Ext4 => {
                 let options = amphi_fs_ext4like::FormatOptions {
@@ -83,7 +89,14 @@ impl System {
                     journal_blocks: Some(machine.journal_pages),
                     ..amphi_fs_ext4like::FormatOptions::default()
                 };
-                Ext4Like::format(ssd, &options).context("the block-only file system cannot be made")
+                Ext4Like::format(&**ssd, &options).context("the block-only file system cannot be made")
+            }
+            Self::Romefs => {
+                let options = amphi_fs_romefs::FormatOptions {
+                    inodes: Some(machine.inodes),
+                    ..amphi_fs_romefs::FormatOptions::default()
+                };
+                RomeFs::format(ssd, &options).context("RomeFS cannot be made")
             }
         }
     }
@@ -129,6 +142,16 @@ impl System {
                     Ext4Like::mount(ssd, options).context("the block-only file system cannot be mounted")?;
                 Ok(Mounted::Ext4(Arc::new(fs)))
             }
+            Self::Romefs => {
+                let options = amphi_fs_romefs::MountOptions {
+                    page_cache_pages: machine.cache_pages,
+                    inode_cache: machine.inodes as usize,
+                    checkpoint_interval_ns: machine.commit_interval_ns,
+                    ..amphi_fs_romefs::MountOptions::default()
+                };
+                let fs = RomeFs::mount(&ssd, options).context("RomeFS cannot be mounted")?;
+                Ok(Mounted::Romefs(Arc::new(fs)))
+            }
         }
     }
 }
@@ -139,6 +162,7 @@ impl Mounted {
         match self {
             Self::Bytefs(fs) => Arc::clone(fs) as Arc<dyn FileSystem>,
             Self::Ext4(fs) => Arc::clone(fs) as Arc<dyn FileSystem>,
+            Self::Romefs(fs) => Arc::clone(fs) as Arc<dyn FileSystem>,
         }
     }
 
@@ -153,6 +177,10 @@ impl Mounted {
                 Ok(fs.unmount()?)
             }
             Self::Ext4(fs) => {
+                let fs = Arc::into_inner(fs).context("the file system is still in use")?;
+                Ok(fs.unmount()?)
+            }
+            Self::Romefs(fs) => {
                 let fs = Arc::into_inner(fs).context("the file system is still in use")?;
                 Ok(fs.unmount()?)
             }
