@@ -15,6 +15,7 @@ use amphi_device::{MemoryArea, Structure};
 use amphi_rt::cpu;
 use amphi_rt::sync::{Mutex, Padded, RwLock};
 use amphi_vfs::{Error, Result};
+use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
 use crate::format::{CHECKPOINT_AT, JOURNAL_ALIGN, LaneHead, Layout, RecordHeader, RecordTail, mark};
@@ -64,7 +65,7 @@ impl<D: MemoryArea> Journal<D> {
 
     /// Whether a checkpoint would soon be waited for.
     pub fn is_half_full(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.used() > self.layout.plan.lane_bytes / 2)
+        self.lanes[cpu::current() % self.lanes.len()].is_half_full()
     }
 
     /// Checkpoints since the file system was mounted.
@@ -80,26 +81,86 @@ impl<D: MemoryArea> Journal<D> {
     /// [`Error::TooLarge`] if the record is more than half a lane; [`Error::Io`].
     pub fn begin(&self, meta: &Meta<D>, body: &Ops, logs: u16, blocks: u16, room: usize) -> Result<Record> {
         let len = body.as_bytes().len();
-        let marks = (u64::from(logs) + u64::from(blocks)) * 8;
-        let bytes =
-            size_of::<RecordHeader>() as u64 + len as u64 + marks + (size_of::<RecordTail>() + room) as u64;
-        let bytes = bytes.next_multiple_of(JOURNAL_ALIGN);
-        if bytes > self.layout.plan.lane_bytes / 2 {
-            return Err(Error::TooLarge);
-        }
+        let marks = u64::from(logs) + u64::from(blocks);
+        let bytes = self.record_bytes(len, marks, room)?;
+        let write = |lane: &Lane, position| {
+            let header = RecordHeader::new(position, bytes, len, logs, blocks);
+            self.memory.store(lane.address(position), header.as_bytes(), Structure::Journal)?;
+            if !planted::has(Bug::HeaderNotDurable) {
+                self.memory.barrier()?;
+            }
+            Ok(header)
+        };
         loop {
-            let start = cpu::current() % self.lanes.len();
-            for offset in 0..self.lanes.len() {
-                let number = (start + offset) % self.lanes.len();
-                let header = |position| RecordHeader::new(position, bytes, len, logs, blocks);
-                let Some(header) = self.lanes[number].reserve(&self.memory, bytes, header)? else { continue };
-                let record = Record { lane: number, position: header.position.get(), header };
+            if let Some((lane, header)) = self.place(bytes, write)? {
+                let record = Record { lane, position: header.position.get(), header };
                 self.store(&record, size_of::<RecordHeader>() as u64, body.as_bytes())?;
                 return Ok(record);
             }
-            // Whatever holds the lanes has been applied, or its writer is at work.
-            self.checkpoint(meta)?;
-            self.lanes[start].wait_for_room(bytes);
+            self.make_room(meta, bytes)?;
+        }
+    }
+
+    /// Bytes of a record.
+    fn record_bytes(&self, body: usize, marks: u64, room: usize) -> Result<u64> {
+        let bytes = size_of::<RecordHeader>() + body + marks as usize * 8 + size_of::<RecordTail>() + room;
+        let bytes = (bytes as u64).next_multiple_of(JOURNAL_ALIGN);
+        if bytes > self.layout.plan.lane_bytes / 2 { Err(Error::TooLarge) } else { Ok(bytes) }
+    }
+
+    /// Has `write` make a record in the first lane that has room, this processor's if it can be.
+    fn place<T>(&self, bytes: u64, write: impl Fn(&Lane, u64) -> Result<T>) -> Result<Option<(usize, T)>> {
+        let start = cpu::current() % self.lanes.len();
+        for offset in 0..self.lanes.len() {
+            let number = (start + offset) % self.lanes.len();
+            let lane = &*self.lanes[number];
+            if let Some(written) = lane.reserve(&self.memory, bytes, |position| write(lane, position))? {
+                return Ok(Some((number, written)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes room for a record of `bytes`. Whatever holds the lanes has been applied, or its writer is at
+    /// work.
+    fn make_room(&self, meta: &Meta<D>, bytes: u64) -> Result<()> {
+        self.checkpoint(meta)?;
+        self.lanes[cpu::current() % self.lanes.len()].wait_for_room(bytes);
+        Ok(())
+    }
+
+    /// Makes a transaction of metadata alone count: its record is written as a whole.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if the record is more than half a lane; [`Error::Io`], and host and device are
+    /// apart then.
+    pub fn append(&self, meta: &Meta<D>, ops: &Ops) -> Result<()> {
+        let body = ops.as_bytes();
+        let bytes = self.record_bytes(body.len(), 0, 0)?;
+        loop {
+            let open = self.gate.read();
+            let write = |lane: &Lane, position| {
+                let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+                let header = RecordHeader::new(position, bytes, body.len(), 0, 0);
+                let tail = RecordTail::new(position, sequence, body, &[]);
+                let mut record: SmallVec<[u8; 1024]> = SmallVec::from_slice(header.as_bytes());
+                record.extend_from_slice(body);
+                record.extend_from_slice(tail.as_bytes());
+                self.memory.store(lane.address(position), &record, Structure::Journal)?;
+                if planted::has(Bug::TailNotDurable) {
+                    Ok(position)
+                } else {
+                    self.memory.barrier().map(|()| position)
+                }
+            };
+            if let Some((lane, position)) = self.place(bytes, write)? {
+                meta.apply(body)?;
+                self.lanes[lane].finish(position);
+                drop(open);
+                return Ok(());
+            }
+            drop(open);
+            self.make_room(meta, bytes)?;
         }
     }
 

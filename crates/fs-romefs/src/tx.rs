@@ -183,10 +183,10 @@ impl<'a, D: BlockPort + MemoryArea> Tx<'a, D> {
         if self.ops.is_empty() {
             return Ok(());
         }
-        self.commit_by(|core, ops| {
-            let record = core.journal.begin(&core.meta, ops, 0, 0, 0)?;
-            core.journal.commit(&core.meta, &record, ops, &Ops::default())
-        })
+        let core = self.core;
+        let done = self.commit_by(|core, ops| core.journal.append(&core.meta, ops));
+        core.bell.ring_if(core.journal.is_half_full());
+        done
     }
 }
 

@@ -1,6 +1,7 @@
 //! One lane of the journal: a ring of records, and which of them are finished.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use amphi_device::{MemoryArea, Structure};
 use amphi_rt::sync::{Condvar, Mutex};
@@ -9,7 +10,6 @@ use zerocopy::IntoBytes;
 
 use crate::format::RecordHeader;
 use crate::memory::Memory;
-use crate::planted::{self, Bug};
 
 /// A lane.
 pub struct Lane {
@@ -17,6 +17,7 @@ pub struct Lane {
     bytes: u64,
     state: Mutex<State>,
     finished: Condvar,
+    half_full: AtomicBool,
 }
 
 struct State {
@@ -33,7 +34,8 @@ impl Lane {
     /// An empty lane whose next record is at `position`.
     pub fn new(base: u64, bytes: u64, position: u64) -> Self {
         let state = State { head: position, tail: position, records: VecDeque::new(), waiting: 0 };
-        Self { base, bytes, state: Mutex::new(state), finished: Condvar::named("journal") }
+        let (state, finished) = (Mutex::new(state), Condvar::named("journal"));
+        Self { base, bytes, state, finished, half_full: AtomicBool::new(false) }
     }
 
     /// Where a position is.
@@ -41,23 +43,22 @@ impl Lane {
         self.base + position % self.bytes
     }
 
-    /// Bytes in use.
-    pub fn used(&self) -> u64 {
-        let state = self.state.lock();
-        state.tail - state.head
+    /// Whether more than half of it is in use.
+    pub fn is_half_full(&self) -> bool {
+        self.half_full.load(Ordering::Relaxed)
     }
 
-    /// Takes a place and makes the header durable there, before any record behind it can count. None if there
-    /// is no room.
+    /// Takes a place of `bytes` and has `write` make what lies there durable, as far as a record behind it
+    /// needs it; none can be taken before. None if there is no room.
     ///
     /// # Errors
-    /// [`amphi_vfs::Error::Io`].
-    pub fn reserve<D: MemoryArea>(
+    /// What `write` says; [`amphi_vfs::Error::Io`].
+    pub fn reserve<T, D: MemoryArea>(
         &self,
         memory: &Memory<D>,
         bytes: u64,
-        header: impl FnOnce(u64) -> RecordHeader,
-    ) -> Result<Option<RecordHeader>> {
+        write: impl FnOnce(u64) -> Result<T>,
+    ) -> Result<Option<T>> {
         let mut state = self.state.lock();
         let to_end = self.bytes - state.tail % self.bytes;
         let filler = if to_end < bytes { to_end } else { 0 };
@@ -71,15 +72,16 @@ impl Lane {
             state.records.push_back((position, true));
             state.tail += filler;
         }
-        let header = header(state.tail);
-        memory.store(self.address(state.tail), header.as_bytes(), Structure::Journal)?;
-        if !planted::has(Bug::HeaderNotDurable) {
-            memory.barrier()?;
-        }
+        let written = write(state.tail)?;
         let position = state.tail;
         state.records.push_back((position, false));
         state.tail += bytes;
-        Ok(Some(header))
+        self.note_use(&state);
+        Ok(Some(written))
+    }
+
+    fn note_use(&self, state: &State) {
+        self.half_full.store(state.tail - state.head > self.bytes / 2, Ordering::Relaxed);
     }
 
     /// The record has been applied, or given up.
@@ -108,6 +110,7 @@ impl Lane {
     pub fn release_up_to(&self, position: u64) {
         let mut state = self.state.lock();
         state.head = state.head.max(position);
+        self.note_use(&state);
     }
 
     /// Waits while a record of `bytes` has no room and the oldest is not finished: a checkpoint makes room
