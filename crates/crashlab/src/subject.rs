@@ -255,7 +255,7 @@ fn sized(profile: &str, firmware: Firmware, size: Size, free: bool) -> Result<Ss
     let (memory, bytes) = match size {
         // A memory area holds all metadata too.
         Size::Small if firmware == Firmware::Memory => (1 << 20, 4 << 20),
-        Size::Cramped if firmware == Firmware::Memory => (768 << 10, 4 << 20),
+        Size::Cramped if firmware == Firmware::Memory => (2 << 20, 4 << 20),
         Size::Roomy if firmware == Firmware::Memory => (8 << 20, 64 << 20),
         Size::Small => (512 << 10, 4 << 20),
         Size::Cramped => (64 << 10, 4 << 20),

@@ -28,8 +28,8 @@ use crate::victims::Victims;
 
 /// Bytes of memory area per inode unless told otherwise.
 const BYTES_PER_INODE: u64 = 4096;
-/// The part of the memory area for metadata pages.
-const META_SHARE: u64 = 8;
+/// The part of the memory area for metadata pages: each directory takes one, and each list of attributes.
+const META_SHARE: u64 = 4;
 /// The journal's part unless told otherwise, and its limits.
 const JOURNAL_SHARE: u64 = 16;
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;

@@ -9,7 +9,7 @@ use amphi_vfs::{DirSink, Error, FileType, Ino, Name, Result};
 
 use crate::core::Core;
 use crate::dir::{self, Place};
-use crate::format::{INLINE_TARGET_BYTES, Map, PAGE};
+use crate::format::{INLINE_SLOTS, INLINE_TARGET_BYTES, Map, PAGE};
 use crate::inode::{Beside, Body, Inode, Part};
 use crate::map::GROWTH_PAGES_MAX;
 use crate::truncate::{self, STEP_SLOTS};
@@ -117,8 +117,8 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
     fn begin(&self, need: &Need<'_, Self>) -> Result<Tx<'_, D>> {
         self.names.health.writable()?;
         let mut pages = 0;
-        if need.place.is_some_and(|place| place.grows) {
-            pages += 1 + GROWTH_PAGES_MAX;
+        if let Some(place) = need.place.filter(|place| place.grows) {
+            pages += if u64::from(place.page) < INLINE_SLOTS { 1 } else { 1 + GROWTH_PAGES_MAX };
         }
         if need.new.is_some_and(|new| new.target.len() > INLINE_TARGET_BYTES) {
             pages += 1;
