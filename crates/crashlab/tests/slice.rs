@@ -1,11 +1,10 @@
 //! The part of the laboratory's work that continuous integration does: all sequences of one operation, and samples of everything else. `AMPHI_TEST_LONG=1` makes
 //! the samples ten times as large; everything there is, is a matter of `amphi crash run` (docs/crashlab.md).
 
-use std::sync::Arc;
+mod sample;
 
-use amphi_crashlab::{
-    Bound, CrashId, Kind, Known, Looking, Session, Tally, WorkloadId, days, session, subject,
-};
+use amphi_crashlab::{Bound, CrashId, Kind, Session, days, session, subject};
+use sample::{long, run};
 
 fn session_on(profile: &str, name: &str) -> Session {
     Session::new(subject::named(name).expect("the subject exists"), profile).expect("it can be made")
@@ -13,33 +12,6 @@ fn session_on(profile: &str, name: &str) -> Session {
 
 /// What is looked at most closely: ByteFS as it is used.
 const USUAL: [&str; 2] = ["bytefs", "bytefs-journal"];
-
-fn long() -> u64 {
-    if std::env::var_os("AMPHI_TEST_LONG").is_some() { 10 } else { 1 }
-}
-
-/// Runs workloads and fails with every violation's ID.
-fn run(session: &Session, kind: Kind, numbers: impl Iterator<Item = u64>, bound: Bound) -> Tally {
-    let looking = Looking { bound, only: None, most_violations: 2, record: false };
-    let mut tally = Tally::default();
-    let mut wrong = Vec::new();
-    let (mut known, mut family_ends) = (Arc::new(Known::default()), 0);
-    for number in numbers {
-        if number >= family_ends {
-            (known, family_ends) = (Arc::default(), session.after_family(kind, number));
-        }
-        let outcome = session.run_beyond(&known, WorkloadId { kind, number }, &looking);
-        tally.add(&outcome.tally);
-        wrong.extend(outcome.violations.into_iter().map(|violation| {
-            format!("amphi crash replay '{}': {}: {}", violation.id, violation.operation, violation.what)
-        }));
-        assert!(wrong.len() < 10, "{}", wrong.join("\n"));
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(tally.points > 0 && tally.distinct > 0, "nothing was looked at: {tally:?}");
-    println!("{kind}: {tally:?}");
-    tally
-}
 
 fn every(step: u64, count: u64) -> impl Iterator<Item = u64> {
     (0..count).step_by((step / long()).max(1) as usize)
