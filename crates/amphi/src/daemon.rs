@@ -18,14 +18,14 @@ use signal_hook::iterator::Signals;
 use crate::control::{self, Answer, Request};
 use crate::device::{self, Speed};
 use crate::doors::Doors;
-use crate::filesystem::{Use, Volume};
+use crate::filesystem::{Served, Use};
 use crate::metrics_server;
 use crate::privileges;
 use crate::runtime_dir::{self, RuntimeFiles};
 use crate::stats::metrics;
 
 /// Opens what is to be mounted.
-pub type Open = fn(Arc<Ssd>, &Use) -> Result<Box<dyn Volume>>;
+pub type Open = fn(Arc<Ssd>, &Use) -> Result<Box<dyn Served>>;
 
 /// What to serve.
 pub struct Service {
@@ -49,7 +49,7 @@ pub struct Service {
 struct Daemon {
     device: Arc<Ssd>,
     /// Gone once it is closed.
-    volume: Mutex<Option<Box<dyn Volume>>>,
+    volume: Mutex<Option<Box<dyn Served>>>,
     directory: PathBuf,
     files: RuntimeFiles,
     metrics: Option<SocketAddr>,

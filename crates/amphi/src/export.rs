@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::doors::Doors;
-use crate::filesystem::{self, Use, Volume};
+use crate::filesystem::{self, Served, Use};
 use crate::mount::{self, Serving};
 
 /// Exports the SSD's block side as the file DIRECTORY/ssd.
@@ -63,7 +63,7 @@ struct Raw {
     recorded: Option<Arc<Recorded<Ssd>>>,
 }
 
-fn open(device: Arc<Ssd>, using: &Use) -> Result<Box<dyn Volume>> {
+fn open(device: Arc<Ssd>, using: &Use) -> Result<Box<dyn Served>> {
     let mut record = None;
     for word in &using.words {
         match word.split_once('=') {
@@ -83,7 +83,7 @@ fn create(file: &str) -> Result<File> {
     options.open(file).with_context(|| format!("the record {file} cannot be created"))
 }
 
-impl Volume for Raw {
+impl Served for Raw {
     fn attach(&self, directory: &Path, options: &MountOptions) -> Result<Doors, MountError> {
         let session = match &self.recorded {
             Some(port) => amphi_front_export::export(Arc::clone(port), directory, options)?,

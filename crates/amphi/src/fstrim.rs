@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use crate::control::Request;
 use crate::device::{self, Speed};
 use crate::filesystem::{self, Use};
-use crate::size;
 use crate::target::Target;
+use amphi_volume::size;
 
 /// Discards the free blocks of a file system, so that the SSD need not keep what they held.
 #[derive(clap::Args)]

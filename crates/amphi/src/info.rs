@@ -58,7 +58,7 @@ fn print_tree(value: &Value, depth: usize) {
                 println!(
                     "{indent}{}: {}",
                     name.trim_end_matches(" bytes"),
-                    crate::size::shown(other.as_u64().unwrap_or(0))
+                    amphi_volume::size::shown(other.as_u64().unwrap_or(0))
                 );
             }
             other => println!("{indent}{name}: {other}"),

@@ -32,7 +32,6 @@ mod resize;
 mod run;
 mod runtime_dir;
 
-mod size;
 mod ssd;
 mod stats;
 mod target;

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use amphi_ssd::{Firmware, Profile, Ssd};
+use amphi_volume::{FormatOptions, Needs, size};
+use amphi_volumes::Kind;
 use anyhow::{Context, Result, bail};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::device::{self, Speed};
-use crate::filesystem::{self, Kind, Wishes};
-use crate::size;
+use crate::filesystem;
 
 /// Creates an emulated SSD and a file system on it.
 #[derive(clap::Args)]
@@ -24,8 +26,8 @@ pub struct Options {
     /// The image to create. It is sparse: it takes the room of what is written to it.
     image: PathBuf,
     /// The file system; `none` makes the SSD alone.
-    #[arg(long, value_enum, default_value_t = Kind::Bytefs)]
-    fs: Kind,
+    #[arg(long, value_parser = file_system(), default_value = Kind::Bytefs.name())]
+    fs: Choice,
     /// The SSD's capacity.
     #[arg(long, value_parser = size::parse, default_value = "8G")]
     size: u64,
@@ -64,6 +66,40 @@ pub struct Options {
     force: bool,
 }
 
+/// What to make on the SSD.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    FileSystem(Kind),
+    None,
+}
+
+impl Choice {
+    const NONE: &str = "none";
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::FileSystem(kind) => kind.name(),
+            Self::None => Self::NONE,
+        }
+    }
+
+    /// What it asks of the device.
+    const fn needs(self) -> Needs {
+        match self {
+            Self::FileSystem(kind) => kind.identity().needs,
+            Self::None => Needs::Blocks,
+        }
+    }
+}
+
+/// Reads what to make; the help text lists the file systems that there are.
+fn file_system() -> impl TypedValueParser<Value = Choice> {
+    let of = |kind: &Kind| PossibleValue::new(kind.name()).help(kind.identity().summary);
+    let none = PossibleValue::new(Choice::NONE).help("None: the device alone");
+    PossibleValuesParser::new(Kind::ALL.iter().map(of).chain([none]))
+        .map(|name| Kind::named(&name).map_or(Choice::None, Choice::FileSystem))
+}
+
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum FirmwareChoice {
     /// A transactional write log, which ByteFS needs.
@@ -80,9 +116,10 @@ enum FirmwareChoice {
 const BYTES_PER_INODE_MIN: u64 = 1 << 10;
 const BYTES_PER_INODE_MAX: u64 = 64 << 20;
 
-/// A memory area for RomeFS, of an SSD whose profile has none: so much of its capacity, and at least so many bytes.
-const ROMEFS_MEMORY_SHARE: u64 = 16;
-const ROMEFS_MEMORY_MIN: u64 = 16 << 20;
+/// A memory area for a file system that needs one, of an SSD whose profile has none: so much of its capacity,
+/// and at least so many bytes.
+const MEMORY_SHARE: u64 = 16;
+const MEMORY_BYTES_MIN: u64 = 16 << 20;
 
 pub fn run(options: &Options) -> Result<()> {
     let image = &options.image;
@@ -95,11 +132,10 @@ pub fn run(options: &Options) -> Result<()> {
             FirmwareChoice::BaBuffer => Firmware::BaBuffer,
         };
     }
-    if options.fs == Kind::Romefs && options.firmware.is_none() && profile.firmware.kind != Firmware::Memory {
-        profile.firmware.kind = Firmware::Memory;
-        profile.firmware.memory_bytes = (options.size / ROMEFS_MEMORY_SHARE).max(ROMEFS_MEMORY_MIN);
+    if options.firmware.is_none() {
+        choose_firmware(&mut profile, options);
     }
-    if options.threshold.is_some() && options.fs != Kind::Romefs {
+    if options.threshold.is_some() && options.fs != Choice::FileSystem(Kind::Romefs) {
         bail!("--threshold is for --fs romefs; of ByteFS it is a mount option");
     }
     if let Some(bytes) = options.memory {
@@ -132,6 +168,14 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Gives the SSD a memory area if the file system needs one and the profile has none.
+fn choose_firmware(profile: &mut Profile, options: &Options) {
+    if options.fs.needs() == Needs::MemoryArea && profile.firmware.kind != Firmware::Memory {
+        profile.firmware.kind = Firmware::Memory;
+        profile.firmware.memory_bytes = (options.size / MEMORY_SHARE).max(MEMORY_BYTES_MIN);
+    }
+}
+
 /// Makes the device and what is on it, or leaves nothing.
 fn make(image: &Path, options: &Options, profile: &Profile) -> Result<()> {
     Ssd::create(image, profile, options.size)?;
@@ -145,14 +189,17 @@ fn format(image: &Path, options: &Options) -> Result<()> {
     let device = device::open(image, Speed::Free)?;
     // Whoever makes a file system can write to it.
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let wishes = Wishes {
+    let format = FormatOptions {
         label: options.label.clone(),
-        size: options.fs_size,
-        journal: options.journal,
+        bytes: options.fs_size,
+        journal_bytes: options.journal,
         inodes: inodes(options)?,
-        threshold: options.threshold,
+        block_bytes: options.threshold,
     };
-    filesystem::format(options.fs, device, &wishes, owner)
+    match options.fs {
+        Choice::FileSystem(kind) => filesystem::format(kind, device, &format, owner),
+        Choice::None => Ok(()),
+    }
 }
 
 /// How many inodes are wanted, if not as many as usual.

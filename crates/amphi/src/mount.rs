@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 
 use amphi_front_fuse::MountOptions;
 use amphi_vfs::AccessTimes;
+use amphi_volume::Identity;
+use amphi_volumes::Kind;
 use anyhow::{Context, Error, Result, anyhow, bail};
 
 use crate::daemon::{self, Open, Service};
@@ -24,13 +26,7 @@ use crate::runtime_dir::RuntimeFiles;
 ///
 /// A crash before is recovered from. A mount whose daemon was killed is cleared away first.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  amphi mount ssd.img /mnt
-  amphi mount ssd.img /mnt --dilate 20     device times x 20, so that the machine's own noise fades
-  amphi mount ssd.img /mnt --free          no device times at all
-  amphi mount ssd.img /mnt -o ro
-  amphi mount ssd.img /mnt --metrics 9100  counters for Prometheus at http://127.0.0.1:9100/metrics")]
+#[command(after_help = after_help())]
 pub struct Options {
     /// The image.
     image: PathBuf,
@@ -40,13 +36,30 @@ pub struct Options {
     serving: Serving,
 }
 
+fn after_help() -> String {
+    let mut text = "\
+Examples:
+  amphi mount ssd.img /mnt
+  amphi mount ssd.img /mnt --dilate 20     device times x 20, so that the machine's own noise fades
+  amphi mount ssd.img /mnt --free          no device times at all
+  amphi mount ssd.img /mnt -o ro
+  amphi mount ssd.img /mnt --metrics 9100  counters for Prometheus at http://127.0.0.1:9100/metrics
+
+Mount options of each file system:"
+        .to_owned();
+    for kind in Kind::ALL {
+        let Identity { title, words, .. } = kind.identity();
+        text += &format!("\n  {title:<10} {words}");
+    }
+    text
+}
+
 /// How to serve a mount, of whatever.
 #[derive(clap::Args)]
 pub struct Serving {
     /// Mount options: ro (the image need not be writable), rw, exec, noexec, free, dilate=N, allow_other (other users may enter, within the files' permissions), private
     /// (the default), suid, nosuid, dev, nodev, relatime (the default), noatime, strictatime, async (the default),
-    /// sync (every write is durable when it returns, and fsync costs nothing); and of ByteFS
-    /// data=ordered|journal, variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, inodes=N, commit=SECONDS;
+    /// sync (every write is durable when it returns, and fsync costs nothing);
     /// trace=FILE records what is done, for amphi crash run --workload trace and amphi bench run trace.
     /// transport=auto|ring|device is how requests come from the kernel: ring is FUSE over io_uring, which serves programs on
     /// the processor they run on and needs Linux 6.14 with /sys/module/fuse/parameters/enable_uring set; device is /dev/fuse; auto

@@ -1,13 +1,13 @@
 //! How far a check of a file system is, shown as a bar while it works: on standard error, and only if that is a terminal.
 
-use amphi_fs_bytefs::fsck::{Phase, Progress};
+use amphi_volume::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar that starts over with each phase. Gone when dropped, so that only the report stays.
 pub struct CheckBar {
     bar: ProgressBar,
     /// The phase that is shown, and whether its size is known.
-    shown: Option<(Phase, bool)>,
+    shown: Option<(&'static str, bool)>,
 }
 
 impl CheckBar {
@@ -30,7 +30,7 @@ impl CheckBar {
             let template = if shown.1 { "{msg:24} [{bar:40}] {pos}/{len} {eta}" } else { "{spinner} {msg}" };
             self.bar
                 .set_style(ProgressStyle::with_template(template).expect("the templates are well-formed"));
-            self.bar.set_message(title(progress.phase));
+            self.bar.set_message(progress.phase);
         }
     }
 }
@@ -38,17 +38,6 @@ impl CheckBar {
 impl Drop for CheckBar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
-    }
-}
-
-/// What a phase is called for people.
-const fn title(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Loading => "loading log and bitmaps",
-        Phase::Inodes => "inodes and extents",
-        Phase::Directories => "directories",
-        Phase::Comparing => "comparing counts",
-        Phase::Repairing => "repairing",
     }
 }
 
@@ -63,8 +52,8 @@ mod tests {
         let terminal = InMemoryTerm::new(10, 100);
         let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
         let mut bar = CheckBar::on(target);
-        bar.show(Progress { phase: Phase::Loading, done: 0, total: 0 });
-        bar.show(Progress { phase: Phase::Inodes, done: 30, total: 120 });
+        bar.show(Progress { phase: "loading log and bitmaps", done: 0, total: 0 });
+        bar.show(Progress { phase: "inodes and extents", done: 30, total: 120 });
         bar.bar.force_draw();
         let seen = terminal.contents();
         assert!(seen.contains("inodes and extents") && seen.contains("30/120"), "{seen}");

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::device::{self, Speed};
 use crate::filesystem;
-use crate::size;
+use amphi_volume::size;
 
 /// Lets an unmounted file system grow, to SIZE or to the whole SSD.
 ///

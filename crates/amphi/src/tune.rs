@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use amphi_fs_bytefs::tune::Changes;
+use amphi_volume::{Changes, shown_uuid};
 use anyhow::{Result, bail};
 
 use crate::device::{self, Speed};
@@ -37,13 +37,13 @@ pub fn run(options: &Options) -> Result<()> {
         bail!("nothing to change was named; see amphi tune --help");
     }
     let now = filesystem::tune(&device::open(&options.image, Speed::Free)?, &changes)?;
-    let text = |field: &str| now[field].as_str().filter(|text| !text.is_empty()).unwrap_or("none").to_owned();
+    let shown = |text: String| if text.is_empty() { "none".to_owned() } else { text };
     println!(
         "{}: label {}, uuid {}, mount options {}",
         options.image.display(),
-        text("label"),
-        text("uuid"),
-        text("mount_options")
+        shown(now.label),
+        shown_uuid(now.uuid),
+        shown(now.mount_options)
     );
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::workload::Operation;
 /// What is to be done.
 pub struct Campaign {
     /// The file system.
-    pub subject: Arc<dyn Subject>,
+    pub subject: &'static Subject,
     /// The device's profile.
     pub profile: String,
     /// The kind of workload.
@@ -137,8 +137,7 @@ pub fn run(
 
 fn work(shared: &Shared<'_>, progress: &(dyn Fn(&Report) + Sync)) -> Result<(), String> {
     let campaign = shared.campaign;
-    let session =
-        Session::new(Arc::clone(&campaign.subject), &campaign.profile)?.with_trace(campaign.trace.clone())?;
+    let session = Session::new(campaign.subject, &campaign.profile)?.with_trace(campaign.trace.clone())?;
     loop {
         let (from, to) = shared.take(&session);
         if from >= campaign.numbers.end || shared.stop.load(Ordering::Relaxed) {
@@ -195,7 +194,7 @@ fn finish(shared: &Shared<'_>, from: u64, to: u64, chunk: Tally) -> Result<(), S
 /// What a checkpoint has to have in common with the campaign that goes on with it.
 fn terms(campaign: &Campaign) -> String {
     let Campaign { subject, profile, kind, numbers, every, bound, .. } = campaign;
-    format!("{} {profile} {kind} {}..{} every {every} {bound:?}", subject.name(), numbers.start, numbers.end)
+    format!("{} {profile} {kind} {}..{} every {every} {bound:?}", subject.name, numbers.start, numbers.end)
 }
 
 fn save(campaign: &Campaign, report: &Report, kept: &Tally) -> Result<(), String> {

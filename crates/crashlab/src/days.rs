@@ -43,7 +43,7 @@ pub struct Days {
 /// # Errors
 /// The device or the file system is not possible, in words.
 pub fn run(
-    subject: &dyn Subject,
+    subject: &Subject,
     profile: &str,
     seed: u64,
     minutes: u64,
@@ -75,7 +75,7 @@ enum Trouble {
 }
 
 fn live(
-    subject: &dyn Subject,
+    subject: &Subject,
     profile: &str,
     seed: u64,
     minutes: u64,
@@ -84,10 +84,10 @@ fn live(
 ) -> Result<(), Trouble> {
     let impossible = Trouble::Impossible;
     let mut dice = Generator::new(seed);
-    let ssd = subject::timed_device(profile, subject.firmware(), Size::Cramped).map_err(impossible)?;
+    let ssd = subject::timed_device(profile, subject.firmware, Size::Cramped).map_err(impossible)?;
     let mut rig = Arc::new(Rig::plain(ssd));
     subject.format(&rig).map_err(impossible)?;
-    let mut fs = subject.mount(Arc::clone(&rig)).map_err(impossible)?;
+    let mut fs = subject.mount(&rig).map_err(impossible)?;
     let tree = Tree::of(&*fs).map_err(impossible)?;
     let root = tree.nodes.get(&Ino::ROOT.0).ok_or_else(|| Trouble::Impossible("no root".to_owned()))?;
     let mut oracle =

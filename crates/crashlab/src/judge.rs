@@ -54,17 +54,17 @@ impl Room {
 ///
 /// # Errors
 /// It cannot be mounted, or read afterwards.
-pub fn recover(subject: &dyn Subject, device: Ssd) -> Result<Recovered, String> {
+pub fn recover(subject: &Subject, device: Ssd) -> Result<Recovered, String> {
     device.cut_after_steps(NEVER, 0);
     let rig = Arc::new(Rig::plain(device));
-    let fs = subject.mount(Arc::clone(&rig)).map_err(|error| format!("it cannot be mounted: {error}"))?;
+    let fs = subject.mount(&rig).map_err(|error| format!("it cannot be mounted: {error}"))?;
     let left = rig.ssd().steps_before_cut().unwrap_or(NEVER);
     let contents = contents(subject, rig.ssd())?;
     Ok(Recovered { rig, fs, contents, steps: (NEVER - left) as u32 })
 }
 
-fn contents(subject: &dyn Subject, device: &Ssd) -> Result<u64, String> {
-    let except: &[Lpa] = subject.bookkeeping();
+fn contents(subject: &Subject, device: &Ssd) -> Result<u64, String> {
+    let except: &[Lpa] = subject.bookkeeping;
     device.contents(except).map_err(|error| format!("the device cannot be read: {error}"))
 }
 
@@ -72,10 +72,10 @@ fn contents(subject: &dyn Subject, device: &Ssd) -> Result<u64, String> {
 ///
 /// # Errors
 /// As [`recover`].
-pub fn recover_twice(subject: &dyn Subject, device: Ssd, step: u32) -> Result<Recovered, String> {
+pub fn recover_twice(subject: &Subject, device: Ssd, step: u32) -> Result<Recovered, String> {
     device.cut_after_steps(u64::from(step), u64::from(step));
     let rig = Arc::new(Rig::plain(device));
-    let interrupted = subject.mount(Arc::clone(&rig));
+    let interrupted = subject.mount(&rig);
     if let Err(error) = &interrupted
         && rig.ssd().has_power()
     {
@@ -110,7 +110,7 @@ pub fn compare(fs: &dyn FileSystem, legal: &Legal) -> Result<Tree, String> {
 ///
 /// # Errors
 /// What it finds.
-pub fn clean(subject: &dyn Subject, device: &Arc<Rig>) -> Result<(), String> {
+pub fn clean(subject: &Subject, device: &Arc<Rig>) -> Result<(), String> {
     let findings = subject.check(device).map_err(|error| format!("it cannot be checked: {error}"))?;
     if findings.is_empty() { Ok(()) } else { Err(format!("the check finds: {}", findings.join("; "))) }
 }
@@ -197,7 +197,7 @@ fn make_new(fs: &dyn FileSystem, after_each: AfterEach<'_>) -> Result<(), String
 /// Which is the first to leave something wrong: the recovery, inodes that are neither free nor have a name, which a check takes for files that are still open; or one of the
 /// operations of [`use_again`], something that the check finds. Nothing if none does, or if the file system was not as it should be before.
 #[must_use]
-pub fn blamed(subject: &dyn Subject, recovered: &Recovered, legal: &Legal, room: Room) -> Option<String> {
+pub fn blamed(subject: &Subject, recovered: &Recovered, legal: &Legal, room: Room) -> Option<String> {
     let tree = compare(&*recovered.fs, legal).ok()?;
     clean(subject, &recovered.rig).ok()?;
     if let Some(left) = left_by_recovery(&*recovered.fs, &tree, room) {

@@ -125,7 +125,7 @@ pub struct Shown {
 
 /// The laboratory's work on one workload.
 pub struct Lab {
-    subject: Arc<dyn Subject>,
+    subject: &'static Subject,
     workload: WorkloadId,
     room: Room,
     bound: Bound,
@@ -148,7 +148,7 @@ impl Lab {
     /// Work on a workload, whose device is a fork of `origin`. `room` is what a new file system of the subject has, `known` what need not be looked at again.
     #[must_use]
     pub fn new(
-        subject: Arc<dyn Subject>,
+        subject: &'static Subject,
         workload: WorkloadId,
         (origin, room): (Arc<Ssd>, Room),
         looking: &Looking,
@@ -210,7 +210,7 @@ impl Lab {
 
     fn note(&self, moment: &Moment, point: u64, state: State, again: Option<u32>, what: String) {
         let id =
-            CrashId { subject: self.subject.name().to_owned(), workload: self.workload, point, state, again };
+            CrashId { subject: self.subject.name.to_owned(), workload: self.workload, point, state, again };
         let operation = match again {
             Some(_) => format!("the recovery from a crash in {}", moment.operation),
             None => moment.operation.clone(),
@@ -252,7 +252,7 @@ impl Lab {
         moment: &Moment,
         again: Option<Option<u32>>,
     ) -> Result<bool, Wrong> {
-        let subject = &*self.subject;
+        let subject = self.subject;
         let violated = |what: String| Wrong::Violated(what, None);
         let first = judge::recover(subject, make()?).map_err(violated)?;
         let fresh = self.inner.lock().seen.insert((moment.serial, first.contents));
@@ -280,7 +280,7 @@ impl Lab {
     }
 
     fn examine(&self, recovered: &judge::Recovered, moment: &Moment) -> Result<(), String> {
-        let subject = &*self.subject;
+        let subject = self.subject;
         let tree = judge::compare(&*recovered.fs, &moment.legal).inspect_err(|_| {
             if self.only.is_some() {
                 let found = crate::tree::Tree::of(&*recovered.fs).ok();
@@ -299,8 +299,8 @@ impl Lab {
 
     /// What is wrong, and if it came of what was done after the crash, of which operation: the recovery, or one of the laboratory's.
     fn with_blame(&self, what: String, make: &dyn Fn() -> Result<Ssd, Wrong>, moment: &Moment) -> String {
-        let again = make().ok().and_then(|device| judge::recover(&*self.subject, device).ok());
-        let blamed = again.and_then(|again| judge::blamed(&*self.subject, &again, &moment.legal, self.room));
+        let again = make().ok().and_then(|device| judge::recover(self.subject, device).ok());
+        let blamed = again.and_then(|again| judge::blamed(self.subject, &again, &moment.legal, self.room));
         match blamed {
             Some(first) => format!("{what}; it began after the crash: after {first}"),
             None => what,

@@ -41,7 +41,7 @@ pub struct Outcome {
 
 /// Everything that workloads of one subject share: a formatted device to fork, and the numbered sequences.
 pub struct Session {
-    subject: Arc<dyn Subject>,
+    subject: &'static Subject,
     profile: String,
     origin: Arc<Ssd>,
     cramped: Arc<Ssd>,
@@ -73,11 +73,11 @@ fn world(number: u64) -> Sim {
 }
 
 /// A new device with a new file system, to fork; the file system's root, and what room it has.
-fn prepared(subject: &dyn Subject, profile: &str, size: Size) -> Result<(Ssd, Node, Room), String> {
+fn prepared(subject: &Subject, profile: &str, size: Size) -> Result<(Ssd, Node, Room), String> {
     world(0).run(|| {
-        let rig = Arc::new(Rig::plain(subject::device(profile, subject.firmware(), size)?));
+        let rig = Arc::new(Rig::plain(subject::device(profile, subject.firmware, size)?));
         subject.format(&rig)?;
-        let fs = subject.mount(Arc::clone(&rig))?;
+        let fs = subject.mount(&rig)?;
         if size == Size::Cramped {
             aged::age(&*fs, &rig)?;
         }
@@ -100,9 +100,9 @@ impl Session {
     ///
     /// # Errors
     /// The profile or the file system is not possible, in words.
-    pub fn new(subject: Arc<dyn Subject>, profile: &str) -> Result<Self, String> {
-        let (origin, root, room) = prepared(&*subject, profile, Size::Small)?;
-        let (cramped, _, cramped_room) = prepared(&*subject, profile, Size::Cramped)?;
+    pub fn new(subject: &'static Subject, profile: &str) -> Result<Self, String> {
+        let (origin, root, room) = prepared(subject, profile, Size::Small)?;
+        let (cramped, _, cramped_room) = prepared(subject, profile, Size::Cramped)?;
         Ok(Self {
             subject,
             profile: profile.to_owned(),
@@ -131,7 +131,7 @@ impl Session {
             ));
         }
         if bytes > CRAMPED_BYTES || operations.len() > CRAMPED_OPERATIONS {
-            let (roomy, _, room) = prepared(&*self.subject, &self.profile, Size::Roomy)?;
+            let (roomy, _, room) = prepared(self.subject, &self.profile, Size::Roomy)?;
             (self.cramped, self.room[1]) = (Arc::new(roomy), room);
         }
         self.trace = operations;
@@ -140,8 +140,8 @@ impl Session {
 
     /// The subject.
     #[must_use]
-    pub fn subject(&self) -> &dyn Subject {
-        &*self.subject
+    pub fn subject(&self) -> &Subject {
+        self.subject
     }
 
     /// How many workloads of a kind there are; nothing where the number is a seed.
@@ -196,13 +196,8 @@ impl Session {
         let cramped = matches!(id.kind, Kind::Random | Kind::Trace);
         let (origin, room) =
             if cramped { (&self.cramped, self.room[1]) } else { (&self.origin, self.room[0]) };
-        let lab = Arc::new(Lab::new(
-            Arc::clone(&self.subject),
-            id,
-            (Arc::clone(origin), room),
-            looking,
-            Arc::clone(known),
-        ));
+        let lab =
+            Arc::new(Lab::new(self.subject, id, (Arc::clone(origin), room), looking, Arc::clone(known)));
         // Sequences draw nothing: those of one family differ in nothing but their syncs.
         let drawn = matches!(id.kind, Kind::Seq3 | Kind::Pairs | Kind::Random);
         let outcome = world(if drawn { id.number ^ (id.kind as u64) << 56 } else { 0 })
@@ -232,7 +227,7 @@ impl Session {
     ) -> Result<(Vec<Operation>, Vec<Event>), String> {
         let ssd = origin.fork_device().map_err(|error| error.to_string())?;
         let rig = Arc::new(Rig::watched(ssd, Box::new(Watching(Arc::clone(lab)))));
-        let fs = self.subject.mount(Arc::clone(&rig))?;
+        let fs = self.subject.mount(&rig)?;
         let oracle = Oracle::new(fs.promise(), &self.root).map_err(|error| error.to_string())?;
         let mut run = Run { lab, rig: &rig, fs: &*fs, oracle, script: Vec::new(), next_number: 0 };
         if let Some(script) = script {

@@ -3,214 +3,166 @@
 use std::sync::Arc;
 
 use amphi_device::{Device, Lpa};
-use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, Variant, fsck};
-use amphi_fs_ext4like::{self as ext4like, Ext4Like};
-use amphi_fs_romefs::{self as romefs, RomeFs};
-use amphi_ssd::Firmware;
-use amphi_ssd::{OpenOptions, Profile, Ssd};
+use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
 use amphi_vfs::{AccessTimes, FileSystem};
+use amphi_volume::{Error, FormatOptions, MountOptions, Severity, Volume};
+use amphi_volumes::Act;
+
+pub use amphi_volumes::Kind;
 
 use crate::rig::Rig;
 
-/// A file system that can be crashed.
-pub trait Subject: Send + Sync {
+/// A file system that can be crashed, in one of its ways of making data durable or one of its variants.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
     /// Its name on the command line and in IDs.
-    fn name(&self) -> &'static str;
+    pub name: &'static str,
+    /// The firmware of the SSD it is for.
+    pub firmware: Firmware,
+    kind: Kind,
+    /// Its own mount options.
+    words: &'static str,
+    inodes: Inodes,
+    /// Bytes of a data block, where the file system has a choice.
+    block_bytes: Option<u64>,
+    /// Pages that differ from mount to mount: counts of mounts, times.
+    pub bookkeeping: &'static [Lpa],
+}
 
+/// How many inodes a file system is made with.
+#[derive(Clone, Copy, Debug)]
+enum Inodes {
+    Fixed(u32),
+    /// One for each four pages, and so many at least.
+    AtLeast(u32),
+}
+
+/// ByteFS, as the paper has it.
+const BYTEFS: Subject = Subject {
+    name: "bytefs",
+    firmware: Firmware::Log,
+    kind: Kind::Bytefs,
+    words: "data=ordered,variant=full",
+    // The small devices have had 512 since IDs name crashes on them.
+    inodes: Inodes::AtLeast(512),
+    block_bytes: None,
+    bookkeeping: &[Lpa(0)],
+};
+
+/// The baseline.
+const EXT4LIKE: Subject = Subject {
+    name: "ext4like",
+    firmware: Firmware::Log,
+    kind: Kind::Ext4like,
+    words: "data=ordered",
+    inodes: Inodes::Fixed(512),
+    block_bytes: None,
+    bookkeeping: &[Lpa(0)],
+};
+
+/// The subjects.
+pub const ALL: [Subject; 7] = [
+    BYTEFS,
+    Subject { name: "bytefs-journal", words: "data=journal", ..BYTEFS },
+    Subject { name: "bytefs-log", words: "variant=log", ..BYTEFS },
+    Subject { name: "bytefs-dual", words: "variant=dual", firmware: Firmware::PageCache, ..BYTEFS },
+    EXT4LIKE,
+    Subject { name: "ext4like-journal", words: "data=journal", ..EXT4LIKE },
+    Subject {
+        name: "romefs",
+        firmware: Firmware::Memory,
+        kind: Kind::Romefs,
+        words: "",
+        inodes: Inodes::Fixed(256),
+        // So small that the workloads write some.
+        block_bytes: Some(16 << 10),
+        bookkeeping: &[],
+    },
+];
+
+/// The subject of a name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Subject> {
+    static SUBJECTS: [Subject; ALL.len()] = ALL;
+    SUBJECTS.iter().find(|subject| subject.name == name)
+}
+
+/// The subjects that are variants of one file system.
+pub fn of(kind: Kind) -> impl Iterator<Item = &'static str> {
+    ALL.into_iter().filter(move |subject| subject.kind == kind).map(|subject| subject.name)
+}
+
+impl Subject {
     /// Makes an empty one.
     ///
     /// # Errors
     /// Why not, in words.
-    fn format(&self, device: &Arc<Rig>) -> Result<(), String>;
+    pub fn format(&self, device: &Arc<Rig>) -> Result<(), String> {
+        let inodes = match self.inodes {
+            Inodes::Fixed(inodes) => inodes,
+            Inodes::AtLeast(least) => (device.capacity_pages() / 4).max(least.into()) as u32,
+        };
+        let options =
+            FormatOptions { inodes: Some(inodes), block_bytes: self.block_bytes, ..FormatOptions::default() };
+        self.kind.with(Make(device, &options)).map_err(|error| error.to_string())
+    }
 
     /// Mounts it, recovering it if need be. No background work is started.
     ///
     /// # Errors
     /// Why not, in words.
-    fn mount(&self, device: Arc<Rig>) -> Result<Box<dyn FileSystem>, String>;
+    pub fn mount(&self, device: &Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
+        let options = MountOptions {
+            words: self.words.to_owned(),
+            access_times: AccessTimes::Never,
+            background_interval_ns: Some(0),
+            // The model's clock shows every ns.
+            tick_ns: Some(1),
+            ..MountOptions::default()
+        };
+        self.kind.with(Mount(device, &options)).map_err(|error| error.to_string())
+    }
 
     /// Checks the file system, which may be mounted but is idle: everything wrong that is found, in words.
     ///
     /// # Errors
     /// Why it cannot be checked.
-    fn check(&self, device: &Arc<Rig>) -> Result<Vec<String>, String>;
-
-    /// Pages that differ from mount to mount: counts of mounts, times.
-    fn bookkeeping(&self) -> &'static [Lpa];
-
-    /// The firmware of the SSD it is for.
-    fn firmware(&self) -> Firmware {
-        Firmware::Log
+    pub fn check(&self, device: &Arc<Rig>) -> Result<Vec<String>, String> {
+        self.kind.with(Check(device)).map_err(|error| error.to_string())
     }
 }
 
-/// ByteFS, in one of its two ways of making data durable or one of the paper's variants.
-#[derive(Clone, Copy, Debug)]
-pub struct ByteFsSubject {
-    name: &'static str,
-    data: DataMode,
-    variant: Variant,
-}
+struct Make<'a>(&'a Arc<Rig>, &'a FormatOptions);
 
-impl Subject for ByteFsSubject {
-    fn name(&self) -> &'static str {
-        self.name
-    }
+impl Act<Rig> for Make<'_> {
+    type Out = Result<(), Error>;
 
-    fn firmware(&self) -> Firmware {
-        if self.variant == Variant::Dual { Firmware::PageCache } else { Firmware::Log }
-    }
-
-    fn format(&self, device: &Arc<Rig>) -> Result<(), String> {
-        // The small devices have had 512 since IDs name crashes on them.
-        let inodes = (device.capacity_pages() / 4).max(512) as u32;
-        let options = FormatOptions { inodes: Some(inodes), ..FormatOptions::default() };
-        ByteFs::format(&**device, &options).map_err(|error| error.to_string())
-    }
-
-    fn mount(&self, device: Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
-        let options = MountOptions {
-            write_back_interval_ns: 0,
-            access_times: AccessTimes::Never,
-            data: self.data,
-            variant: self.variant,
-            ..MountOptions::default()
-        };
-        match ByteFs::mount(device, options) {
-            Ok(fs) => Ok(Box::new(fs)),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    fn check(&self, device: &Arc<Rig>) -> Result<Vec<String>, String> {
-        let report = fsck::check(&**device, &mut |_| {}).map_err(|error| error.to_string())?;
-        let wrong = report.findings.iter().filter(|finding| finding.severity != fsck::Severity::Info);
-        Ok(wrong.map(ToString::to_string).collect())
-    }
-
-    fn bookkeeping(&self) -> &'static [Lpa] {
-        &[Lpa(0)]
+    fn on<V: Volume<Rig>>(self) -> Self::Out {
+        V::format(self.0, self.1)
     }
 }
 
-/// The ext4-like file system, in one of its two ways of making data durable.
-#[derive(Clone, Copy, Debug)]
-pub struct Ext4LikeSubject {
-    data: ext4like::DataMode,
-}
+struct Mount<'a>(&'a Arc<Rig>, &'a MountOptions);
 
-impl Subject for Ext4LikeSubject {
-    fn name(&self) -> &'static str {
-        match self.data {
-            ext4like::DataMode::Ordered => EXT4LIKE[0],
-            ext4like::DataMode::Journal => EXT4LIKE[1],
-        }
-    }
+impl Act<Rig> for Mount<'_> {
+    type Out = Result<Box<dyn FileSystem>, Error>;
 
-    fn format(&self, device: &Arc<Rig>) -> Result<(), String> {
-        let options = ext4like::FormatOptions { inodes: Some(512), ..ext4like::FormatOptions::default() };
-        Ext4Like::format(&**device, &options).map_err(|error| error.to_string())
-    }
-
-    fn mount(&self, device: Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
-        let options = ext4like::MountOptions {
-            commit_interval_ns: 0,
-            access_times: AccessTimes::Never,
-            data: self.data,
-            // The model's clock shows every ns.
-            tick_ns: 1,
-            ..ext4like::MountOptions::default()
-        };
-        match Ext4Like::mount(device, options) {
-            Ok(fs) => Ok(Box::new(fs)),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    fn check(&self, device: &Arc<Rig>) -> Result<Vec<String>, String> {
-        let report = ext4like::fsck::check(device).map_err(|error| error.to_string())?;
-        let wrong =
-            report.findings.iter().filter(|finding| finding.severity() != ext4like::fsck::Severity::Info);
-        Ok(wrong.map(ToString::to_string).collect())
-    }
-
-    fn bookkeeping(&self) -> &'static [Lpa] {
-        &[Lpa(0)]
+    fn on<V: Volume<Rig>>(self) -> Self::Out {
+        Ok(Box::new(V::mount(self.0, self.1)?))
     }
 }
 
-/// RomeFS, with data blocks so small that the workloads write some.
-#[derive(Clone, Copy, Debug)]
-pub struct RomeFsSubject;
+struct Check<'a>(&'a Arc<Rig>);
 
-impl Subject for RomeFsSubject {
-    fn name(&self) -> &'static str {
-        ROMEFS[0]
-    }
+impl Act<Rig> for Check<'_> {
+    type Out = Result<Vec<String>, Error>;
 
-    fn firmware(&self) -> Firmware {
-        Firmware::Memory
-    }
-
-    fn format(&self, device: &Arc<Rig>) -> Result<(), String> {
-        let options = romefs::FormatOptions {
-            inodes: Some(256),
-            block_bytes: 16 << 10,
-            ..romefs::FormatOptions::default()
-        };
-        RomeFs::format(device, &options).map_err(|error| error.to_string())
-    }
-
-    fn mount(&self, device: Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
-        let options = romefs::MountOptions {
-            checkpoint_interval_ns: 0,
-            access_times: AccessTimes::Never,
-            ..romefs::MountOptions::default()
-        };
-        match RomeFs::mount(&device, options) {
-            Ok(fs) => Ok(Box::new(fs)),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    fn check(&self, device: &Arc<Rig>) -> Result<Vec<String>, String> {
-        let report = romefs::fsck::check(device).map_err(|error| error.to_string())?;
-        let wrong =
-            report.findings.iter().filter(|finding| finding.severity() != romefs::fsck::Severity::Info);
-        Ok(wrong.map(ToString::to_string).collect())
-    }
-
-    fn bookkeeping(&self) -> &'static [Lpa] {
-        &[]
+    fn on<V: Volume<Rig>>(self) -> Self::Out {
+        let found = V::check(self.0, &mut |_| {})?.findings;
+        let wrong = found.into_iter().filter(|(severity, _)| *severity != Severity::Info);
+        Ok(wrong.map(|(_, sentence)| sentence).collect())
     }
 }
-
-/// The subjects by name.
-#[must_use]
-pub fn named(name: &str) -> Option<Arc<dyn Subject>> {
-    let bytefs = BYTEFS_SUBJECTS.map(|subject| Arc::new(subject) as Arc<dyn Subject>);
-    let ext4like = [ext4like::DataMode::Ordered, ext4like::DataMode::Journal]
-        .map(|data| Arc::new(Ext4LikeSubject { data }) as Arc<dyn Subject>);
-    let romefs = std::iter::once(Arc::new(RomeFsSubject) as Arc<dyn Subject>);
-    bytefs.into_iter().chain(ext4like).chain(romefs).find(|subject| subject.name() == name)
-}
-
-const BYTEFS_SUBJECTS: [ByteFsSubject; 4] = [
-    ByteFsSubject { name: BYTEFS[0], data: DataMode::Ordered, variant: Variant::Full },
-    ByteFsSubject { name: BYTEFS[1], data: DataMode::Journal, variant: Variant::Full },
-    ByteFsSubject { name: BYTEFS[2], data: DataMode::Ordered, variant: Variant::Log },
-    ByteFsSubject { name: BYTEFS[3], data: DataMode::Ordered, variant: Variant::Dual },
-];
-
-/// The names of ByteFS.
-pub const BYTEFS: [&str; 4] = ["bytefs", "bytefs-journal", "bytefs-log", "bytefs-dual"];
-/// The names of the ext4-like file system.
-pub const EXT4LIKE: [&str; 2] = ["ext4like", "ext4like-journal"];
-/// The name of RomeFS.
-pub const ROMEFS: [&str; 1] = ["romefs"];
-/// The names there are.
-pub const NAMES: [&str; 7] =
-    [BYTEFS[0], BYTEFS[1], BYTEFS[2], BYTEFS[3], EXT4LIKE[0], EXT4LIKE[1], ROMEFS[0]];
 
 /// How large the device is that a file system is crashed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ fn every(step: u64, count: u64) -> impl Iterator<Item = u64> {
 
 #[test]
 fn all_sequences_of_one_operation() {
-    for name in subject::BYTEFS {
+    for name in subject::of(subject::Kind::Bytefs) {
         let session = session_on("free", name);
         // Of the paper's variants, whose mechanisms are the same or simpler, a little less.
         let bound = if USUAL.contains(&name) { Bound::BRISK } else { Bound { recovery: 1, ..Bound::BRISK } };
@@ -82,7 +82,7 @@ fn a_device_whose_write_buffer_is_volatile() {
         run(&session, Kind::Seq2, every(10_007, 466_382), Bound::BRISK);
         run(&session, Kind::Random, 0..long(), Bound { one_point_in: 12, ..Bound::LINEAR });
     }
-    for name in subject::EXT4LIKE {
+    for name in subject::of(subject::Kind::Ext4like) {
         let session = session_on("nvme", name);
         run(&session, Kind::Seq1, every(15, 435), Bound::BRISK);
     }
@@ -90,7 +90,7 @@ fn a_device_whose_write_buffer_is_volatile() {
 
 #[test]
 fn the_ext4_like_file_system() {
-    for name in subject::EXT4LIKE {
+    for name in subject::of(subject::Kind::Ext4like) {
         let session = session_on("free", name);
         run(&session, Kind::Seq1, every(5, 435), Bound::BRISK);
         run(&session, Kind::Seq2, every(30_011, 466_382), Bound::BRISK);
@@ -102,7 +102,7 @@ fn the_ext4_like_file_system() {
 fn half_an_hour_with_a_power_cut_every_minute() {
     for name in USUAL {
         let subject = subject::named(name).expect("the subject exists");
-        let days = days::run(&*subject, "mssd-pcie3", 1, 30 * long(), &|_minute| {}).expect("it can be run");
+        let days = days::run(subject, "mssd-pcie3", 1, 30 * long(), &|_minute| {}).expect("it can be run");
         assert_eq!(days.violation, None, "amphi crash run --fs {name} --workload days --seed 1");
         assert!(days.log_cleanings > 0 && days.interrupted > 10, "{days:?}");
     }

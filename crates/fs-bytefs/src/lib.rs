@@ -40,6 +40,7 @@ mod truncate;
 pub mod tune;
 mod tx;
 mod txtable;
+mod volume;
 mod writeback;
 mod xattr;
 
@@ -47,3 +48,4 @@ pub use fs::ByteFs;
 pub use mount::{FormatOptions, Info, MountError, probe};
 pub use options::{DataMode, MountOptions, Variant};
 pub use page::CacheUse;
+pub use volume::IDENTITY;

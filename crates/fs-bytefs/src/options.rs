@@ -1,6 +1,7 @@
 //! How a mount behaves, and how people say so: `data=journal,threshold=16,cache=256M`.
 
 use amphi_vfs::AccessTimes;
+use amphi_volume::size;
 
 /// What becomes durable together with a transaction (BY-16).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,12 +107,12 @@ impl MountOptions {
                 self.byte_threshold = threshold.ok_or_else(|| one_of("N with N from 1 to 64"))?;
             }
             "cache" => {
-                let bytes = size(value).filter(|bytes| (64 << 10..=1 << 46).contains(bytes));
+                let bytes = size::parse(value).ok().filter(|bytes| (64 << 10..=1 << 46).contains(bytes));
                 self.page_cache_pages =
                     (bytes.ok_or_else(|| one_of("SIZE, as in 256M, at least 64K"))? / PAGE) as usize;
             }
             "dirty" => {
-                let bytes = size(value).filter(|bytes| (4 << 10..=1 << 46).contains(bytes));
+                let bytes = size::parse(value).ok().filter(|bytes| (4 << 10..=1 << 46).contains(bytes));
                 self.dirty_pages =
                     Some((bytes.ok_or_else(|| one_of("SIZE, as in 64M, at least 4K"))? / PAGE) as usize);
             }
@@ -153,20 +154,6 @@ impl MountOptions {
     pub(crate) fn dirty_limit(&self) -> usize {
         self.dirty_pages.unwrap_or(self.page_cache_pages / 4).clamp(1, self.page_cache_pages.max(1))
     }
-}
-
-/// A number of bytes: digits and K, M or G.
-fn size(text: &str) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit {
-        "" => 0,
-        "k" | "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 #[cfg(test)]

@@ -10,16 +10,7 @@ use crate::format::{AG_PAGES, LABEL_BYTES, LINE, Layout, OPTION_BYTES, PAGE, Sup
 use crate::mount::{Info, MountError, read_super, recognise, write_block_bitmap};
 use crate::options::MountOptions;
 
-/// What to change; `None` stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// Label, at most 32 bytes.
-    pub label: Option<String>,
-    /// Unique name.
-    pub uuid: Option<[u8; 16]>,
-    /// Mount options that hold unless a mount says otherwise, as [`MountOptions::set_all`] reads them, at most 96 bytes.
-    pub options: Option<String>,
-}
+pub use amphi_volume::Changes;
 
 /// What growing did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

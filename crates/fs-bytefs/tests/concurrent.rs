@@ -8,9 +8,7 @@ use std::sync::Arc;
 use amphi_conformance::{one_tree, random};
 use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, fsck};
 
-#[path = "fsck_image/memory.rs"]
-mod memory;
-use memory::Memory;
+use amphi_memory_device::Memory;
 
 /// So little memory that pages and inodes come and go all the time.
 fn options(seed: u64) -> MountOptions {

@@ -7,9 +7,7 @@ use amphi_conformance::random;
 use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, Variant};
 use amphi_rt::Sim;
 
-#[path = "fsck_image/memory.rs"]
-mod memory;
-use memory::Memory;
+use amphi_memory_device::Memory;
 
 fn roomy() -> MountOptions {
     MountOptions { write_back_interval_ns: 0, ..MountOptions::default() }

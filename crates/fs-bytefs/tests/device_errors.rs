@@ -12,9 +12,7 @@ use amphi_fs_bytefs::{ByteFs, FormatOptions, MountError, MountOptions, fsck};
 use amphi_ssd::{Profile, Ssd};
 use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, SetAttr, WriteMode};
 
-#[path = "fsck_image/memory.rs"]
-mod memory;
-use memory::Memory;
+use amphi_memory_device::Memory;
 
 /// Collects what is logged.
 #[derive(Clone, Default)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use amphi_fs_bytefs::format::*;
 use amphi_fs_bytefs::fsck::{self, FindingKind as F};
 use amphi_fs_bytefs::{ByteFs, MountOptions};
+use amphi_memory_device::Memory;
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
-use fsck_image::memory::Memory;
 use fsck_image::*;
 
 /// Pages of a whole group and a short one.

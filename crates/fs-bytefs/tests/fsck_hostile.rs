@@ -8,10 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use amphi_fs_bytefs::format::*;
 use amphi_fs_bytefs::fsck;
+use amphi_memory_device::Memory;
 use amphi_rt::time::now_ns;
 use fsck_image::Image;
 use fsck_image::corrupt::{Random, corrupt};
-use fsck_image::memory::Memory;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The seeds that the environment asks for.

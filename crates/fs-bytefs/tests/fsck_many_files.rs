@@ -54,7 +54,7 @@ fn many_files_are_checked_quickly() {
     let directories = files / PER_DIRECTORY;
     // Built by another thread, so that the check does not find memory that the building left behind.
     let image = amphi_rt::task::spawn("build", move || build(files, directories)).join();
-    let device = fsck_image::memory::Memory::new(image.bytes);
+    let device = amphi_memory_device::Memory::new(image.bytes);
     forget_peak();
     let before = peak_mib();
     let start = now_ns();

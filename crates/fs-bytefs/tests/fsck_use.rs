@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use amphi_fs_bytefs::format::{ROOT_INO, mode};
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions, fsck};
+use amphi_memory_device::Memory;
 use amphi_rt::sync::{ReceiveError, channel};
 use amphi_vfs::{FileSystem, Ino, Name, RenameMode};
 use fsck_image::corrupt::{Random, corrupt};
-use fsck_image::memory::Memory;
 use fsck_image::usage::use_it;
 use fsck_image::{DOCS, Image, SUB};
 

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions, fsck};
 use amphi_vfs::{Allocate, Cred, Error, FileSystem, FileType, Ino, Name, WriteMode};
 
-#[path = "fsck_image/memory.rs"]
-mod memory;
-use memory::Memory;
+use amphi_memory_device::Memory;
 
 const PAGE: u64 = 4096;
 /// Pages that a reservation may need beside what it reserves: nodes of the file's extent tree.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use amphi_device::Device;
 use amphi_fs_bytefs::tune::{Changes, Grown, grow, tune};
 use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, Info, MountError, MountOptions, fsck, probe};
+use amphi_memory_device::Memory;
 use amphi_ssd::{Profile, Ssd};
 use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, WriteMode};
-use fsck_image::memory::Memory;
 
 const PAGE: u64 = 4096;
 /// Neither a multiple of a bitmap page nor of a group.

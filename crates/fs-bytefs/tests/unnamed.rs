@@ -6,9 +6,7 @@ use std::sync::Arc;
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions, fsck};
 use amphi_vfs::{Cred, Error, FileSystem, Ino, Name, WriteMode};
 
-#[path = "fsck_image/memory.rs"]
-mod memory;
-use memory::Memory;
+use amphi_memory_device::Memory;
 
 static CONTENTS: [u8; 20_000] = [7; 20_000];
 

@@ -15,7 +15,8 @@ use amphi_device::BlockPort;
 use amphi_vfs::{Error, FileType, Ino};
 use serde::Serialize;
 
-pub use finding::{Finding, Severity};
+pub use amphi_volume::Severity;
+pub use finding::Finding;
 
 use crate::bits;
 use crate::buffers::Kind;

@@ -31,6 +31,7 @@ mod replay;
 mod store;
 mod sync;
 mod truncate;
+mod volume;
 mod writeback;
 mod xattr;
 
@@ -38,3 +39,4 @@ pub use fs::Ext4Like;
 pub use mount::{FormatOptions, Info, MountError, probe};
 pub use options::{DataMode, MountOptions};
 pub use page::CacheUse;
+pub use volume::IDENTITY;

@@ -1,6 +1,7 @@
 //! Mount options.
 
 use amphi_vfs::AccessTimes;
+use amphi_volume::size;
 
 use crate::format::BLOCK;
 
@@ -89,7 +90,12 @@ impl MountOptions {
     }
 
     fn set(&mut self, key: &str, value: &str) -> bool {
-        let pages = || size(value).map(|bytes| (bytes / BLOCK as u64) as usize).filter(|pages| *pages > 0);
+        let pages = || {
+            size::parse(value)
+                .ok()
+                .map(|bytes| (bytes / BLOCK as u64) as usize)
+                .filter(|pages| (1..=1 << 34).contains(pages))
+        };
         match (key, value) {
             ("data", "ordered") => self.data = DataMode::Ordered,
             ("data", "journal") => self.data = DataMode::Journal,
@@ -120,17 +126,6 @@ impl MountOptions {
     pub(crate) fn dirty_limit(&self) -> usize {
         self.dirty_pages.unwrap_or(self.page_cache_pages / 5).clamp(1, self.page_cache_pages.max(1))
     }
-}
-
-/// A number of bytes: digits and K, M or G; at most 2⁴⁶.
-fn size(text: &str) -> Option<u64> {
-    let (digits, shift) = match text.as_bytes().last()? {
-        b'k' | b'K' => (&text[..text.len() - 1], 10),
-        b'M' => (&text[..text.len() - 1], 20),
-        b'G' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|bytes| *bytes <= 1 << 46)
 }
 
 #[cfg(test)]

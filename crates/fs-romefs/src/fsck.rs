@@ -15,7 +15,8 @@ use amphi_device::{BlockPort, MemoryArea};
 use crate::core::Core;
 use crate::mount::{self, MountError};
 use crate::options::MountOptions;
-pub use finding::{Finding, Severity};
+pub use amphi_volume::Severity;
+pub use finding::Finding;
 use usage::Usage;
 
 /// The outcome of a check.

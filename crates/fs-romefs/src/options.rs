@@ -1,6 +1,7 @@
 //! How a RomeFS is made and how a mount behaves, and how people say so: `threshold=128K,io-threads=4`.
 
 use amphi_vfs::AccessTimes;
+use amphi_volume::size;
 
 use crate::format::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, BLOCK_BYTES_MIN};
 
@@ -108,7 +109,7 @@ impl MountOptions {
         let number = || value.parse::<u64>().ok();
         match key {
             "threshold" => {
-                let bytes = size(value).ok_or_else(|| one_of("SIZE, as in 64K"))?;
+                let bytes = size::parse(value).ok().ok_or_else(|| one_of("SIZE, as in 64K"))?;
                 check_threshold(bytes)?;
                 self.threshold = bytes;
             }
@@ -121,7 +122,7 @@ impl MountOptions {
                 self.io_threads = threads.ok_or_else(|| one_of("N, at most 64"))? as usize;
             }
             "cache" => {
-                let bytes = size(value).filter(|bytes| (256 << 10..=1 << 46).contains(bytes));
+                let bytes = size::parse(value).ok().filter(|bytes| (256 << 10..=1 << 46).contains(bytes));
                 self.page_cache_pages =
                     (bytes.ok_or_else(|| one_of("SIZE, as in 256M, at least 256K"))? / 4096) as usize;
             }
@@ -137,15 +138,4 @@ impl MountOptions {
         }
         Ok(true)
     }
-}
-
-/// A number of bytes, with `K`, `M` or `G`.
-fn size(text: &str) -> Option<u64> {
-    let (number, shift) = match text.as_bytes().last()? {
-        b'K' | b'k' => (&text[..text.len() - 1], 10),
-        b'M' | b'm' => (&text[..text.len() - 1], 20),
-        b'G' | b'g' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }

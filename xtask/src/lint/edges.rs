@@ -6,22 +6,24 @@ use super::tree::{SourceTree, room};
 /// The rooms that `from` may name in `[dependencies]`.
 fn allowed(from: &str, to: &str) -> bool {
     match from {
-        "ssd" | "lsm" => matches!(to, "device" | "rt"),
+        "ssd" | "memory-device" | "lsm" => matches!(to, "device" | "rt"),
         "vfs" => to == "rt",
         "names" => matches!(to, "vfs" | "rt" | "radix"),
+        "volume" => to == "vfs",
+        "volumes" => matches!(to, "device" | "volume") || to.starts_with("fs-"),
         "model" => matches!(to, "vfs" | "rt"),
         "trace" => matches!(to, "vfs" | "rt"),
         "conformance" => matches!(to, "vfs" | "rt" | "model"),
         "queue" => matches!(to, "vfs" | "rt"),
         "amphi" | "sqlite-driver" | "hostile" | "benchlab" => true,
-        // The laboratory composes, as the command does: file systems by name on the emulated SSD.
+        // The laboratory composes, as the command does: file systems of the list on the emulated SSD.
         "crashlab" => {
-            matches!(to, "device" | "vfs" | "rt" | "ssd" | "model" | "trace") || to.starts_with("fs-")
+            matches!(to, "device" | "vfs" | "rt" | "ssd" | "model" | "trace" | "volume" | "volumes")
         }
         "xtask" => false,
         "front-preload" => matches!(to, "front-queue" | "queue" | "rt"),
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
-        _ if from.starts_with("fs-") => matches!(to, "device" | "vfs" | "rt" | "names" | "radix"),
+        _ if from.starts_with("fs-") => matches!(to, "device" | "vfs" | "rt" | "names" | "radix" | "volume"),
         _ if from.starts_with("front-") => matches!(to, "vfs" | "rt" | "queue"),
         _ => false,
     }
@@ -31,12 +33,13 @@ fn allowed(from: &str, to: &str) -> bool {
 fn allowed_in_tests(from: &str, to: &str) -> bool {
     let tested_on_something_real = from.starts_with("fs-")
         || from.starts_with("front-")
-        || matches!(from, "model" | "trace" | "queue" | "names" | "lsm");
-    // The laboratory plants bugs in what its file systems share.
-    let plants_bugs = from == "crashlab" && to == "names";
+        || matches!(from, "model" | "trace" | "queue" | "names" | "lsm" | "volumes");
+    // The laboratory plants bugs in its file systems and in what they share.
+    let plants_bugs = from == "crashlab" && (to == "names" || to.starts_with("fs-"));
     allowed(from, to)
         || plants_bugs
-        || tested_on_something_real && matches!(to, "ssd" | "device" | "model" | "conformance")
+        || tested_on_something_real
+            && matches!(to, "ssd" | "memory-device" | "device" | "model" | "conformance")
 }
 
 /// The room that a package name means: `amphi-fs-bytefs` is `fs-bytefs`, `amphi` itself is the command.

@@ -11,7 +11,7 @@ use amphi_benchlab::workload::{self, Personality, Run};
 use anyhow::{Result, bail};
 
 use super::session;
-use crate::size;
+use amphi_volume::size;
 
 /// Runs workloads on the kernel's ext4, XFS and Btrfs over an exported SSD, and on ByteFS through FUSE and as a library over an equal one.
 ///

@@ -5,7 +5,6 @@ mod replay;
 mod run;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use amphi_crashlab::subject::{self, Subject};
 use anyhow::{Result, anyhow};
@@ -48,8 +47,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
-fn subject_named(name: &str) -> Result<Arc<dyn Subject>> {
+fn subject_named(name: &str) -> Result<&'static Subject> {
     subject::named(name).ok_or_else(|| {
-        anyhow!("no file system called '{name}' can be crashed; there are: {}", subject::NAMES.join(", "))
+        anyhow!(
+            "no file system called '{name}' can be crashed; there are: {}",
+            subject::ALL.map(|subject| subject.name).join(", ")
+        )
     })
 }

@@ -151,7 +151,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let subject = subject_named(&options.fs)?;
     if options.workload == Workload::Own(Own::Days) {
-        return days_of(options, &*subject);
+        return days_of(options, subject);
     }
     let bench = match &options.workload {
         Workload::Own(_) => None,
@@ -163,7 +163,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let kind = kind_of(&options.workload);
     let trace = trace_of(options, bench.as_ref())?;
     let campaign = Campaign {
-        subject: Arc::clone(&subject),
+        subject,
         profile: options.profile.clone().unwrap_or_else(|| USUAL_PROFILE.to_owned()),
         kind,
         numbers: numbers_of(options, kind),
@@ -324,7 +324,7 @@ fn print(options: &Options, campaign: &Campaign, report: &Report, processor: f64
             .collect();
         let tally = &report.tally;
         let object = json!({
-            "filesystem": campaign.subject.name(),
+            "filesystem": campaign.subject.name,
             "workload": workload,
             "from": campaign.numbers.start,
             "to": report.next,
@@ -347,7 +347,7 @@ fn print(options: &Options, campaign: &Campaign, report: &Report, processor: f64
         print_violation(violation, shown);
     }
     let Campaign { subject, numbers, .. } = campaign;
-    println!("{} {workload}: {}", subject.name(), if report.complete { "complete" } else { "not complete" });
+    println!("{} {workload}: {}", subject.name, if report.complete { "complete" } else { "not complete" });
     if !report.complete {
         println!("  done up to number {} of {}", report.next, numbers.end);
     }
@@ -381,7 +381,7 @@ pub(super) fn print_violation(violation: &Violation, shown: &Shown<'_>) {
     println!("  replay: {}", shown.replay(&violation.id));
 }
 
-fn days_of(options: &Options, subject: &dyn Subject) -> Result<ExitCode> {
+fn days_of(options: &Options, subject: &Subject) -> Result<ExitCode> {
     let profile = options.profile.as_deref().unwrap_or("mssd-pcie3");
     let bar = ProgressBar::new(options.minutes);
     let style = ProgressStyle::with_template("[{bar:30}] {pos}/{len} minutes, {eta} left");
@@ -393,7 +393,7 @@ fn days_of(options: &Options, subject: &dyn Subject) -> Result<ExitCode> {
     let processor = processor_seconds() - began;
     if options.json {
         let object = json!({
-            "filesystem": subject.name(),
+            "filesystem": subject.name,
             "workload": "days",
             "seed": options.seed,
             "minutes": options.minutes,
@@ -408,7 +408,7 @@ fn days_of(options: &Options, subject: &dyn Subject) -> Result<ExitCode> {
         });
         println!("{object}");
     } else {
-        println!("{} days: {} simulated minutes, seed {}", subject.name(), days.tally.points, options.seed);
+        println!("{} days: {} simulated minutes, seed {}", subject.name, days.tally.points, options.seed);
         println!("  operations          {}", days.operations);
         println!("  power cuts          {}", days.tally.states);
         println!("  within an operation {}", days.interrupted);

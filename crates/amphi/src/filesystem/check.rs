@@ -3,119 +3,22 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use amphi_fs_bytefs::fsck::{self, FsckError, Severity};
-use amphi_fs_ext4like::{Ext4Like, MountOptions};
-use amphi_fs_romefs::RomeFs;
 use amphi_ssd::Ssd;
+use amphi_volume::{Repair, Report, Severity, Volume};
+use amphi_volumes::{Act, Kind};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{FormatError, Kind, known, nothing_known};
+use super::known;
 use crate::progress::CheckBar;
 
 /// What a check found.
 pub struct CheckReport {
     kind: Kind,
     /// After a repair, if there was one.
-    now: Summary,
+    now: Report,
     /// Before it.
-    before: Option<Summary>,
-}
-
-/// A file system's own report, in what all have in common.
-struct Summary {
-    errors: u64,
-    warnings: u64,
-    /// Severity and sentence of each finding.
-    findings: Vec<(&'static str, String)>,
-    /// Files, directories, symlinks.
-    counts: [u64; 3],
-    pages: u64,
-    pages_used: u64,
-    /// All of it, for JSON.
-    report: Value,
-}
-
-impl Summary {
-    fn of_bytefs(report: &fsck::Report) -> Self {
-        let word = |severity| match severity {
-            Severity::Info => "note",
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        };
-        Self {
-            errors: report.errors,
-            warnings: report.warnings,
-            findings: report.findings.iter().map(|found| (word(found.severity), found.to_string())).collect(),
-            counts: [report.files, report.directories, report.symlinks],
-            pages: report.pages,
-            pages_used: report.pages_used,
-            report: json!(report),
-        }
-    }
-
-    fn of_ext4like(report: &amphi_fs_ext4like::fsck::Report) -> Self {
-        use amphi_fs_ext4like::fsck::Severity as Ext4Severity;
-        let word = |severity| match severity {
-            Ext4Severity::Info => "note",
-            Ext4Severity::Warning => "warning",
-            Ext4Severity::Error => "error",
-        };
-        Self {
-            errors: report.errors,
-            warnings: report.warnings,
-            findings: report
-                .findings
-                .iter()
-                .map(|found| (word(found.severity()), found.to_string()))
-                .collect(),
-            counts: [report.files, report.directories, report.symlinks],
-            pages: report.pages,
-            pages_used: report.pages_used,
-            report: json!(report),
-        }
-    }
-
-    fn of_romefs(report: &amphi_fs_romefs::fsck::Report) -> Self {
-        use amphi_fs_romefs::fsck::Severity as RomeSeverity;
-        let word = |severity| match severity {
-            RomeSeverity::Info => "note",
-            RomeSeverity::Warning => "warning",
-            RomeSeverity::Error => "error",
-        };
-        let count =
-            |severity| report.findings.iter().filter(|found| found.severity() == severity).count() as u64;
-        Self {
-            errors: count(RomeSeverity::Error),
-            warnings: count(RomeSeverity::Warning),
-            findings: report
-                .findings
-                .iter()
-                .map(|found| (word(found.severity()), found.to_string()))
-                .collect(),
-            counts: [report.files, report.directories, report.symlinks],
-            pages: report.block_pages,
-            pages_used: report.block_pages_used,
-            report: json!(report),
-        }
-    }
-
-    const fn wrong(&self) -> u64 {
-        self.errors + self.warnings
-    }
-
-    fn print_findings(&self) {
-        for (severity, finding) in &self.findings {
-            println!("{severity}: {finding}");
-        }
-    }
-}
-
-fn bytefs_error(error: FsckError) -> anyhow::Error {
-    match error {
-        FsckError::Format(FormatError::NotByteFs) => nothing_known(),
-        error => error.into(),
-    }
+    before: Option<Report>,
 }
 
 /// Checks the file system on an unmounted device.
@@ -123,57 +26,47 @@ fn bytefs_error(error: FsckError) -> anyhow::Error {
 /// # Errors
 /// If there is none that this program knows, or the device fails.
 pub fn check(device: &Arc<Ssd>) -> Result<CheckReport> {
-    match known(device) {
-        Some(Kind::Ext4like) => {
-            let now = Summary::of_ext4like(&amphi_fs_ext4like::fsck::check(device)?);
-            return Ok(CheckReport { kind: Kind::Ext4like, now, before: None });
-        }
-        Some(Kind::Romefs) => {
-            let now = Summary::of_romefs(&amphi_fs_romefs::fsck::check(device)?);
-            return Ok(CheckReport { kind: Kind::Romefs, now, before: None });
-        }
-        _ => {}
-    }
-    let mut bar = CheckBar::new();
-    let outcome = fsck::check(&**device, &mut |progress| bar.show(progress));
-    drop(bar);
-    let now = Summary::of_bytefs(&outcome.map_err(bytefs_error)?);
-    Ok(CheckReport { kind: Kind::Bytefs, now, before: None })
+    let kind = known(device)?;
+    let now = kind.with(Check(device))?;
+    Ok(CheckReport { kind, now, before: None })
 }
 
-/// Checks the file system on an unmounted device and mends what it finds. Of an ext4-like one that is what mounting mends: its journal is replayed
-/// and orphans are deleted, if nothing else is wrong. So it is of a RomeFS.
+struct Check<'a>(&'a Arc<Ssd>);
+
+impl Act<Ssd> for Check<'_> {
+    type Out = amphi_volume::Result<Report>;
+
+    fn on<V: Volume<Ssd>>(self) -> Self::Out {
+        let mut bar = CheckBar::new();
+        V::check(self.0, &mut |progress| bar.show(progress))
+    }
+}
+
+/// Checks the file system on an unmounted device and mends what it finds.
 ///
 /// # Errors
 /// As [`check`].
 pub fn repair(device: &Arc<Ssd>) -> Result<CheckReport> {
-    if known(device) == Some(Kind::Ext4like) {
-        let found = amphi_fs_ext4like::fsck::check(device)?;
-        if found.is_clean() && !found.cleanly_unmounted {
-            Ext4Like::mount(Arc::clone(device), MountOptions::default())?.unmount()?;
-            return check(device);
-        }
-        return Ok(CheckReport { kind: Kind::Ext4like, now: Summary::of_ext4like(&found), before: None });
+    let kind = known(device)?;
+    let Repair { before, after } = kind.with(Mend(device))?;
+    Ok(CheckReport { kind, now: after, before: Some(before) })
+}
+
+struct Mend<'a>(&'a Arc<Ssd>);
+
+impl Act<Ssd> for Mend<'_> {
+    type Out = amphi_volume::Result<Repair>;
+
+    fn on<V: Volume<Ssd>>(self) -> Self::Out {
+        let mut bar = CheckBar::new();
+        V::repair(self.0, &mut |progress| bar.show(progress))
     }
-    if known(device) == Some(Kind::Romefs) {
-        let found = amphi_fs_romefs::fsck::check(device)?;
-        if found.is_clean() && !found.cleanly_unmounted {
-            RomeFs::mount(device, amphi_fs_romefs::MountOptions::default())?.unmount()?;
-        }
-        return check(device);
-    }
-    let mut bar = CheckBar::new();
-    let outcome = fsck::repair(&**device, &mut |progress| bar.show(progress));
-    drop(bar);
-    let outcome = outcome.map_err(bytefs_error)?;
-    let (now, before) = (Summary::of_bytefs(&outcome.after), Summary::of_bytefs(&outcome.before));
-    Ok(CheckReport { kind: Kind::Bytefs, now, before: Some(before) })
 }
 
 impl CheckReport {
     /// Neither errors nor warnings.
     pub const fn is_clean(&self) -> bool {
-        self.now.wrong() == 0
+        self.now.is_clean()
     }
 
     /// Whether something was wrong and less is now.
@@ -187,10 +80,10 @@ impl CheckReport {
             "image": image.display().to_string(),
             "filesystem": self.kind.name(),
             "clean": self.is_clean(),
-            "report": self.now.report,
+            "report": self.now.own,
         });
         if let Some(before) = &self.before {
-            object["repaired"] = before.report["findings"].clone();
+            object["repaired"] = before.own["findings"].clone();
         }
         object
     }
@@ -199,13 +92,12 @@ impl CheckReport {
     pub fn print(&self, image: &Path) {
         if self.was_repaired() {
             if let Some(before) = &self.before {
-                before.print_findings();
+                print_findings(before);
             }
             println!("{}: repaired the above", image.display());
         }
-        self.now.print_findings();
-        let Summary { errors, warnings, counts: [files, directories, symlinks], pages, pages_used, .. } =
-            &self.now;
+        print_findings(&self.now);
+        let Report { errors, warnings, files, directories, symlinks, pages, pages_used, .. } = &self.now;
         let used = *pages_used as f64 / (*pages).max(1) as f64 * 100.0;
         let outcome = match (errors, warnings) {
             (0, 0) => "clean".to_owned(),
@@ -215,5 +107,11 @@ impl CheckReport {
             "{}: {outcome}; {files} files, {directories} directories, {symlinks} symlinks, {used:.1} % of {pages} pages used",
             image.display(),
         );
+    }
+}
+
+fn print_findings(report: &Report) {
+    for (severity, finding) in &report.findings {
+        println!("{}: {finding}", Severity::word(*severity));
     }
 }

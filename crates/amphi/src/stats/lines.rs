@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::sample::{Interval, Sample};
 use super::{Options, document, look};
-use crate::size::shown;
+use amphi_volume::size::shown;
 
 /// Prints until the count is reached, or for ever.
 pub fn run(options: &Options) -> Result<()> {

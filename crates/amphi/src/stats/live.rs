@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::sample::{Interval, Sample, count, duration};
 use super::{Options, look};
-use crate::size::shown;
+use amphi_volume::size::shown;
 
 /// Intervals that are kept: as many as a wide terminal has columns.
 const HISTORY: usize = 512;

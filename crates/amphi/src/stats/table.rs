@@ -4,8 +4,8 @@ use amphi_device::Structure;
 use serde_json::Value;
 
 use super::sample::{CAUSES, PATHS, count, duration, sum};
-use crate::size::shown;
 use crate::target::Target;
+use amphi_volume::size::shown;
 
 /// Prints everything once.
 pub fn print(target: &Target, counters: &Value) {

@@ -15,7 +15,7 @@ fn mkfs_makes_the_memory_area_that_it_needs_and_says_what_it_cannot() {
         (["--threshold", "48K"], "49152 bytes is no power of two from 4K to 1M"),
         (["--threshold", "2M"], "no power of two from 4K to 1M"),
         (["--memory", "128K"], "room for too few data logs"),
-        (["--fs-size", "64M"], "takes the whole SSD"),
+        (["--fs-size", "64M"], "takes the whole device"),
         (["--firmware", "log"], "memory area"),
     ] {
         fails_saying(&[&make[..], &words].concat(), 1, &[said]);
@@ -32,8 +32,8 @@ fn mkfs_makes_the_memory_area_that_it_needs_and_says_what_it_cannot() {
     assert_eq!(made["filesystem"]["threshold_bytes"], 16_384);
     assert_eq!(made["device"]["memory_bytes"], 32 << 20);
     amphi_ok(&["fsck", &rig.image()]);
-    fails_saying(&["tune", &rig.image(), "--label", "new"], 1, &["RomeFS", "only ByteFS can"]);
-    fails_saying(&["resize", &rig.image(), "128M"], 1, &["RomeFS", "only ByteFS can"]);
+    fails_saying(&["tune", &rig.image(), "--label", "new"], 1, &["RomeFS", "cannot be"]);
+    fails_saying(&["resize", &rig.image(), "128M"], 1, &["RomeFS", "cannot be"]);
 }
 
 #[test]

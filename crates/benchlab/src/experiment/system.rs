@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions, Variant};
-use amphi_fs_ext4like::Ext4Like;
-use amphi_fs_romefs::RomeFs;
+use amphi_device::PAGE_BYTES;
 use amphi_ssd::{Firmware, Ssd};
 use amphi_vfs::FileSystem;
+use amphi_volume::{FormatOptions, MountOptions, Volume};
+use amphi_volumes::{Act, Kind};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
@@ -29,10 +29,15 @@ pub enum System {
 }
 
 /// A mounted file system of an experiment.
-pub(super) enum Mounted {
-    Bytefs(Arc<ByteFs<Ssd>>),
-    Ext4(Arc<Ext4Like<Ssd>>),
-    Romefs(Arc<RomeFs<Ssd>>),
+pub(super) trait Mounted: Send + Sync {
+    /// As a file system of any kind.
+    fn file_system(&self) -> Arc<dyn FileSystem>;
+
+    /// Unmounts it; nobody else holds it any more.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn unmount(self: Box<Self>) -> Result<()>;
 }
 
 impl System {
@@ -69,121 +74,97 @@ impl System {
         }
     }
 
+    /// The file system that it is a variant of.
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Bytefs | Self::BytefsLog | Self::BytefsDual => Kind::Bytefs,
+            Self::Ext4 => Kind::Ext4like,
+            Self::Romefs => Kind::Romefs,
+        }
+    }
+
     /// Makes the file system.
     ///
     /// # Errors
     /// The device cannot carry it.
     pub(super) fn format(self, ssd: &Arc<Ssd>, machine: &Machine) -> Result<()> {
-        match self {
-            Self::Bytefs | Self::BytefsLog | Self::BytefsDual => {
-                let options = FormatOptions {
-                    inodes: Some(machine.inodes),
-                    journal_pages: Some(machine.journal_pages.min(16_384)),
-                    ..FormatOptions::default()
-                };
-                ByteFs::format(&**ssd, &options).context("ByteFS cannot be made")
-            }
-            Self::Ext4 => {
-                let options = amphi_fs_ext4like::FormatOptions {
-                    inodes: Some(machine.inodes),
-                    journal_blocks: Some(machine.journal_pages),
-                    ..amphi_fs_ext4like::FormatOptions::default()
-                };
-                Ext4Like::format(&**ssd, &options).context("the block-only file system cannot be made")
-            }
-            Self::Romefs => {
-                let options = amphi_fs_romefs::FormatOptions {
-                    inodes: Some(machine.inodes),
-                    ..amphi_fs_romefs::FormatOptions::default()
-                };
-                RomeFs::format(ssd, &options).context("RomeFS cannot be made")
-            }
-        }
+        let journal_pages = match self.kind() {
+            Kind::Bytefs => Some(machine.journal_pages.min(BYTEFS_JOURNAL_PAGES_MAX)),
+            Kind::Ext4like => Some(machine.journal_pages),
+            // Its journal is in the memory area, whose size it goes by.
+            Kind::Romefs => None,
+        };
+        let options = FormatOptions {
+            inodes: Some(machine.inodes),
+            journal_bytes: journal_pages.map(|pages| u64::from(pages) * PAGE_BYTES as u64),
+            ..FormatOptions::default()
+        };
+        let cannot = || format!("{} cannot be made", self.title());
+        self.kind().with(Make { ssd, options }).with_context(cannot)
     }
 
     /// Mounts it.
     ///
     /// # Errors
     /// It is not there, or the device fails.
-    pub(super) fn mount(self, ssd: &Arc<Ssd>, machine: &Machine) -> Result<Mounted> {
-        let ssd = Arc::clone(ssd);
-        match self {
-            Self::Bytefs | Self::BytefsLog | Self::BytefsDual => {
-                let variant = match self {
-                    Self::BytefsLog => Variant::Log,
-                    Self::BytefsDual => Variant::Dual,
-                    _ => Variant::Full,
-                };
-                let options = MountOptions {
-                    variant,
-                    page_cache_pages: machine.cache_pages,
-                    dirty_pages: Some(machine.dirty_pages),
-                    inode_cache: machine.inodes as usize,
-                    write_back_interval_ns: machine.commit_interval_ns,
-                    dirty_expire_ns: machine.dirty_expire_ns,
-                    ..MountOptions::default()
-                };
-                let fs = ByteFs::mount(ssd, options).context("ByteFS cannot be mounted")?;
-                Ok(Mounted::Bytefs(Arc::new(fs)))
-            }
-            Self::Ext4 => {
-                let options = amphi_fs_ext4like::MountOptions {
-                    commit_interval_ns: machine.commit_interval_ns,
-                    write_back_interval_ns: machine.commit_interval_ns,
-                    dirty_expire_ns: machine.dirty_expire_ns,
-                    page_cache_pages: machine.cache_pages,
-                    dirty_pages: Some(machine.dirty_pages),
-                    // Metadata share the host's memory with file data.
-                    buffer_blocks: machine.cache_pages,
-                    inode_cache: machine.inodes as usize,
-                    ..amphi_fs_ext4like::MountOptions::default()
-                };
-                let fs =
-                    Ext4Like::mount(ssd, options).context("the block-only file system cannot be mounted")?;
-                Ok(Mounted::Ext4(Arc::new(fs)))
-            }
-            Self::Romefs => {
-                let options = amphi_fs_romefs::MountOptions {
-                    page_cache_pages: machine.cache_pages,
-                    inode_cache: machine.inodes as usize,
-                    checkpoint_interval_ns: machine.commit_interval_ns,
-                    ..amphi_fs_romefs::MountOptions::default()
-                };
-                let fs = RomeFs::mount(&ssd, options).context("RomeFS cannot be mounted")?;
-                Ok(Mounted::Romefs(Arc::new(fs)))
-            }
-        }
+    pub(super) fn mount(self, ssd: &Arc<Ssd>, machine: &Machine) -> Result<Box<dyn Mounted>> {
+        let words = match self {
+            Self::BytefsLog => "variant=log",
+            Self::BytefsDual => "variant=dual",
+            _ => "",
+        };
+        let options = MountOptions {
+            words: words.to_owned(),
+            page_cache_pages: Some(machine.cache_pages),
+            dirty_pages: Some(machine.dirty_pages),
+            inode_cache: Some(machine.inodes as usize),
+            background_interval_ns: Some(machine.commit_interval_ns),
+            dirty_expire_ns: Some(machine.dirty_expire_ns),
+            ..MountOptions::default()
+        };
+        let cannot = || format!("{} cannot be mounted", self.title());
+        self.kind().with(Mount { ssd, options }).with_context(cannot)
     }
 }
 
-impl Mounted {
-    /// As a file system of any kind.
-    pub(super) fn file_system(&self) -> Arc<dyn FileSystem> {
-        match self {
-            Self::Bytefs(fs) => Arc::clone(fs) as Arc<dyn FileSystem>,
-            Self::Ext4(fs) => Arc::clone(fs) as Arc<dyn FileSystem>,
-            Self::Romefs(fs) => Arc::clone(fs) as Arc<dyn FileSystem>,
-        }
+/// Pages of ByteFS's data journal, which holds less than a journal of all metadata.
+const BYTEFS_JOURNAL_PAGES_MAX: u32 = 16_384;
+
+struct Make<'a> {
+    ssd: &'a Arc<Ssd>,
+    options: FormatOptions,
+}
+
+impl Act<Ssd> for Make<'_> {
+    type Out = amphi_volume::Result<()>;
+
+    fn on<V: Volume<Ssd>>(self) -> Self::Out {
+        V::format(self.ssd, &self.options)
+    }
+}
+
+struct Mount<'a> {
+    ssd: &'a Arc<Ssd>,
+    options: MountOptions,
+}
+
+impl Act<Ssd> for Mount<'_> {
+    type Out = amphi_volume::Result<Box<dyn Mounted>>;
+
+    fn on<V: Volume<Ssd>>(self) -> Self::Out {
+        Ok(Box::new(Opened(Arc::new(V::mount(self.ssd, &self.options)?))))
+    }
+}
+
+struct Opened<V>(Arc<V>);
+
+impl<V: Volume<Ssd>> Mounted for Opened<V> {
+    fn file_system(&self) -> Arc<dyn FileSystem> {
+        Arc::clone(&self.0) as Arc<dyn FileSystem>
     }
 
-    /// Unmounts it; nobody else holds it any more.
-    ///
-    /// # Errors
-    /// The device failed.
-    pub(super) fn unmount(self) -> Result<()> {
-        match self {
-            Self::Bytefs(fs) => {
-                let fs = Arc::into_inner(fs).context("the file system is still in use")?;
-                Ok(fs.unmount()?)
-            }
-            Self::Ext4(fs) => {
-                let fs = Arc::into_inner(fs).context("the file system is still in use")?;
-                Ok(fs.unmount()?)
-            }
-            Self::Romefs(fs) => {
-                let fs = Arc::into_inner(fs).context("the file system is still in use")?;
-                Ok(fs.unmount()?)
-            }
-        }
+    fn unmount(self: Box<Self>) -> Result<()> {
+        let fs = Arc::into_inner(self.0).context("the file system is still in use")?;
+        Ok(fs.unmount()?)
     }
 }

@@ -2,19 +2,8 @@
 
 use std::fmt;
 
+use amphi_volume::Severity;
 use serde::{Serialize, Serializer};
-
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Worth knowing; nothing is wrong.
-    Info,
-    /// Something is lost to use (space, an inode number) but no file is affected.
-    Warning,
-    /// Files are damaged or can be damaged by use.
-    Error,
-}
 
 /// A file name as it was found, which need not be valid text. Displays and serialises with unprintable bytes escaped.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]

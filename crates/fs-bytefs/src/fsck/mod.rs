@@ -24,7 +24,8 @@ mod state;
 
 use amphi_device::{BlockPort, RecoverReport, Structure, WriteLog};
 
-pub use finding::{EntryAt, Finding, FindingKind, FoundName, Half, Severity};
+pub use amphi_volume::Severity;
+pub use finding::{EntryAt, Finding, FindingKind, FoundName, Half};
 pub use repair::{Repaired, repair};
 pub use report::{FsckError, Phase, Progress, Report};
 

@@ -4,14 +4,13 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod corrupt;
-pub mod memory;
 pub mod usage;
 
 use std::collections::BTreeMap;
 
 use amphi_fs_bytefs::format::*;
 use amphi_fs_bytefs::fsck::{self, FindingKind, Report};
-use memory::Memory;
+use amphi_memory_device::Memory;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Pages and inodes of most images made here.

@@ -18,7 +18,7 @@ use amphi_fs_bytefs::{ByteFs, MountOptions, fsck};
 use amphi_vfs::{FileSystem, FileType, Ino, Name, RenameMode, Result};
 
 use crate::fsck_image::Image;
-use crate::fsck_image::memory::Memory;
+use amphi_memory_device::Memory;
 
 /// Random operations after a clean check.
 const OPERATIONS: usize = 60;

@@ -1,18 +1,7 @@
 //! What a check can find: one variant each, with the sentence that tells a user about it and its severity.
 
+use amphi_volume::Severity;
 use serde::Serialize;
-
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Worth knowing; nothing is wrong.
-    Info,
-    /// Something is lost to use (space, an inode number) but no file is affected.
-    Warning,
-    /// Files are damaged or can be damaged by use.
-    Error,
-}
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]

@@ -1,20 +1,9 @@
 //! What a check can find.
 
+use amphi_volume::Severity;
 use serde::Serialize;
 
 use crate::format::Map;
-
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Worth knowing; nothing is wrong.
-    Info,
-    /// Something is lost to use (space, an inode number) but no file is affected.
-    Warning,
-    /// Files are damaged or can be damaged by use.
-    Error,
-}
 
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]

@@ -1,6 +1,7 @@
-//! A device that is nothing but memory: no delays, and as much of a log as transactions need. Images for the checks are built and broken on it,
-//! quickly and by the thousand; on demand it loses power at the nth change.
-#![allow(dead_code, reason = "each test binary uses its part")]
+//! The plainest device: memory. It takes no time, keeps as much of a log as transactions need, and, when a test
+//! asks for it, loses power at the nth change or cannot read a page. Images for checks are built and broken on
+//! it, quickly and by the thousand; what an SSD does, `ssd` does.
+#![forbid(unsafe_code)]
 
 use amphi_device::{
     BlockDurability, BlockPort, ByteDurability, BytePort, Completion, Device, DurabilityContract, Error, Lpa,
@@ -8,7 +9,8 @@ use amphi_device::{
 };
 use amphi_rt::sync::Mutex;
 
-/// The device.
+/// The device. Its byte port shows the block port's pages, as ByteFS asks for.
+#[derive(Debug)]
 pub struct Memory {
     bytes: Mutex<Vec<u8>>,
     /// What stores of transactions not committed yet have overwritten, oldest first.
@@ -21,6 +23,7 @@ pub struct Memory {
 }
 
 /// A command that is done already.
+#[derive(Debug)]
 pub struct Done(Result<()>);
 
 impl Completion for Done {
@@ -35,6 +38,7 @@ impl Completion for Done {
 
 impl Memory {
     /// A device holding `bytes`, a multiple of 4096.
+    #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self {
             bytes: Mutex::new(bytes),
@@ -46,11 +50,13 @@ impl Memory {
     }
 
     /// The same, of firmware that has neither log nor transactions.
+    #[must_use]
     pub fn without_transactions(bytes: Vec<u8>) -> Self {
         Self { transactions: false, ..Self::new(bytes) }
     }
 
     /// Everything on the device.
+    #[must_use]
     pub fn contents(&self) -> Vec<u8> {
         self.bytes.lock().clone()
     }

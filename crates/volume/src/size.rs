@@ -3,7 +3,7 @@
 /// Reads a size in bytes: a number, with a fraction if need be, and an optional binary suffix K, M, G or T in either case, which may be followed by `iB` or `B`.
 ///
 /// # Errors
-/// A sentence that says what is wrong, for clap to show.
+/// A sentence that says what is wrong.
 pub fn parse(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     let (number, suffix) = text.split_at(digits);
@@ -32,6 +32,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
 }
 
 /// `bytes` with three significant digits and a binary unit.
+#[must_use]
 pub fn shown(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;

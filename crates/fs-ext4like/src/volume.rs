@@ -1,0 +1,123 @@
+//! The ext4-like file system as tools see it.
+
+use std::sync::Arc;
+
+use amphi_device::BlockPort;
+use amphi_volume::{About, Error, Identity, Needs, Progress, Report, Result, Volume};
+use serde_json::{Map, json};
+
+use crate::Ext4Like;
+use crate::format::{BLOCK, FormatError};
+use crate::fsck::{self, FsckError};
+use crate::mount::{FormatOptions, Info, MountError, probe};
+use crate::options::MountOptions;
+
+/// What it is called and what it asks of a device.
+pub const IDENTITY: Identity = Identity {
+    name: "ext4like",
+    title: "Ext4-like",
+    summary: "A block-only journaling file system of ext4's kind: the baseline",
+    words: MountOptions::WORDS,
+    needs: Needs::Blocks,
+};
+
+impl<D: BlockPort + 'static> Volume<D> for Ext4Like<D> {
+    const IDENTITY: Identity = IDENTITY;
+
+    fn probe(device: &D) -> Result<About> {
+        Ok(about(probe(device)?))
+    }
+
+    fn format(device: &Arc<D>, options: &amphi_volume::FormatOptions) -> Result<()> {
+        let blocks = |bytes: u64| bytes / BLOCK as u64;
+        let options = FormatOptions {
+            label: options.label.clone(),
+            inodes: options.inodes,
+            blocks: options.bytes.map(blocks),
+            journal_blocks: options
+                .journal_bytes
+                .map(|bytes| u32::try_from(blocks(bytes)).unwrap_or(u32::MAX)),
+        };
+        Ok(Self::format(device, &options)?)
+    }
+
+    fn mount(device: &Arc<D>, options: &amphi_volume::MountOptions) -> Result<Self> {
+        let mut own = MountOptions::default();
+        own.set_all(&options.words).map_err(MountError::Options)?;
+        own.read_only = options.read_only;
+        own.access_times = options.access_times;
+        if let Some(pages) = options.page_cache_pages {
+            // Metadata share the host's memory with file data.
+            (own.page_cache_pages, own.buffer_blocks) = (pages, pages);
+        }
+        own.dirty_pages = options.dirty_pages.or(own.dirty_pages);
+        own.inode_cache = options.inode_cache.unwrap_or(own.inode_cache);
+        if let Some(interval) = options.background_interval_ns {
+            (own.commit_interval_ns, own.write_back_interval_ns) = (interval, interval);
+        }
+        own.dirty_expire_ns = options.dirty_expire_ns.unwrap_or(own.dirty_expire_ns);
+        own.tick_ns = options.tick_ns.unwrap_or(own.tick_ns);
+        Ok(Self::mount(Arc::clone(device), own)?)
+    }
+
+    fn unmount(self) -> Result<()> {
+        Ok(self.unmount()?)
+    }
+
+    fn about(&self) -> About {
+        about(self.info())
+    }
+
+    fn check(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Report> {
+        Ok(report(&fsck::check(device)?))
+    }
+}
+
+fn about(info: Info) -> About {
+    About {
+        name: IDENTITY.name,
+        label: info.label,
+        uuid: info.uuid,
+        size_bytes: info.bytes,
+        size_max_bytes: info.bytes,
+        journal_bytes: info.journal_bytes,
+        mount_options: String::new(),
+        inodes: info.inodes.into(),
+        mounts: info.mounts,
+        clean: info.clean,
+        own: Map::new(),
+    }
+}
+
+fn report(report: &fsck::Report) -> Report {
+    Report {
+        errors: report.errors,
+        warnings: report.warnings,
+        findings: report.findings.iter().map(|found| (found.severity(), found.to_string())).collect(),
+        files: report.files,
+        directories: report.directories,
+        symlinks: report.symlinks,
+        pages: report.pages,
+        pages_used: report.pages_used,
+        cleanly_unmounted: report.cleanly_unmounted,
+        own: json!(report),
+    }
+}
+
+impl From<MountError> for Error {
+    fn from(error: MountError) -> Self {
+        match error {
+            MountError::Format(FormatError::NotExt4Like) => Self::NotThis { title: IDENTITY.title },
+            error => Self::own(error),
+        }
+    }
+}
+
+impl From<FsckError> for Error {
+    fn from(error: FsckError) -> Self {
+        match error {
+            FsckError::Format(FormatError::NotExt4Like) => Self::NotThis { title: IDENTITY.title },
+            error => Self::own(error),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The one list of file systems. A tool that is written against [`Volume`] gets them all from here, and a new
+//! file system is one more line.
+//!
+//! What a tool does is an [`Act`]; [`Kind::with`] does it to the file system of a name, as one monomorphic piece
+//! of code for each: no operation goes through a table of functions because of this list.
+#![forbid(unsafe_code)]
+
+use amphi_device::{BlockPort, MemoryArea, WriteLog};
+use amphi_volume::{About, Error, Identity, Needs, Result, Volume};
+
+/// A device with every port that a file system of the list may use. Which of them work is known at run time: an
+/// emulated SSD chooses its firmware when it is made.
+pub trait Ports: BlockPort + WriteLog + MemoryArea + 'static {}
+
+impl<D: BlockPort + WriteLog + MemoryArea + 'static> Ports for D {}
+
+/// Something that is done with a file system on a device `D`, whichever file system it is.
+pub trait Act<D> {
+    /// What it brings.
+    type Out;
+
+    /// Does it with file systems of the type `V`.
+    fn on<V: Volume<D>>(self) -> Self::Out;
+}
+
+macro_rules! list {
+    ($($kind:ident: $room:ident::$volume:ident,)*) => {
+        /// The file systems.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Kind {
+            $(
+                #[doc = concat!("[`", stringify!($room), "`]")]
+                $kind,
+            )*
+        }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
+
+            /// What it is called and what it asks of a device.
+            #[must_use]
+            pub const fn identity(self) -> &'static Identity {
+                match self {
+                    $(Self::$kind => &$room::IDENTITY,)*
+                }
+            }
+
+            /// Does `act` with this file system.
+            pub fn with<D: Ports, A: Act<D>>(self, act: A) -> A::Out {
+                match self {
+                    $(Self::$kind => act.on::<$room::$volume<D>>(),)*
+                }
+            }
+        }
+    };
+}
+
+list! {
+    Bytefs: amphi_fs_bytefs::ByteFs,
+    Ext4like: amphi_fs_ext4like::Ext4Like,
+    Romefs: amphi_fs_romefs::RomeFs,
+}
+
+impl Kind {
+    /// The name on the command line and in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.identity().name
+    }
+
+    /// The file system of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// Which one a device holds, damaged or not. `None`: none of the list.
+    ///
+    /// Those in a memory area come first: what lies in the block port's page 0 is file data then.
+    pub fn on<D: Ports>(device: &D) -> Option<Self> {
+        let in_memory = |kind: &Self| kind.identity().needs == Needs::MemoryArea;
+        let is_there = |kind: &Self| !matches!(kind.probe(device), Err(Error::NotThis { .. }));
+        let (first, then): (Vec<Self>, Vec<Self>) = Self::ALL.iter().partition(|kind| in_memory(kind));
+        first.into_iter().chain(then).find(is_there)
+    }
+
+    /// Reads what its superblock says.
+    ///
+    /// # Errors
+    /// As [`Volume::probe`].
+    pub fn probe<D: Ports>(self, device: &D) -> Result<About> {
+        struct Probe<'a, D>(&'a D);
+        impl<D> Act<D> for Probe<'_, D> {
+            type Out = Result<About>;
+            fn on<V: Volume<D>>(self) -> Self::Out {
+                V::probe(self.0)
+            }
+        }
+        self.with(Probe(device))
+    }
+}
