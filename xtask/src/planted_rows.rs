@@ -275,6 +275,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     fault("RO-9", "CacheForgotten", "fs-romefs", "rows", "what_was_read_by_blocks_is_kept"),
     fault_of("fs-romefs", "RO-10", "RedoSkipped", "recovery_ends_where_the_last_acknowledged_operation_did"),
+    fault_of("fs-romefs", "RO-10", "BufferNotFlushed", "a_synced_write_that_was_buffered_is_there"),
     fault("RO-11", "WriteBackForgetsLogs", "fs-romefs", "rows", "a_small_memory_zone_is_enough"),
 ];
 

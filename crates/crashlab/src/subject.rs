@@ -60,24 +60,28 @@ const EXT4LIKE: Subject = Subject {
     bookkeeping: &[Lpa(0)],
 };
 
+/// RomeFS.
+const ROMEFS: Subject = Subject {
+    name: "romefs",
+    firmware: Firmware::Memory,
+    kind: Kind::Romefs,
+    words: "",
+    inodes: Inodes::Fixed(256),
+    // So small that the workloads write some.
+    block_bytes: Some(16 << 10),
+    bookkeeping: &[],
+};
+
 /// The subjects.
-pub const ALL: [Subject; 7] = [
+pub const ALL: [Subject; 8] = [
     BYTEFS,
     Subject { name: "bytefs-journal", words: "data=journal", ..BYTEFS },
     Subject { name: "bytefs-log", words: "variant=log", ..BYTEFS },
     Subject { name: "bytefs-dual", words: "variant=dual", firmware: Firmware::PageCache, ..BYTEFS },
     EXT4LIKE,
     Subject { name: "ext4like-journal", words: "data=journal", ..EXT4LIKE },
-    Subject {
-        name: "romefs",
-        firmware: Firmware::Memory,
-        kind: Kind::Romefs,
-        words: "",
-        inodes: Inodes::Fixed(256),
-        // So small that the workloads write some.
-        block_bytes: Some(16 << 10),
-        bookkeeping: &[],
-    },
+    ROMEFS,
+    Subject { name: "romefs-lazy", words: "data=lazy", ..ROMEFS },
 ];
 
 /// The subject of a name.

@@ -9,7 +9,11 @@ use amphi_fs_romefs::planted::{BUGS, Bug, plant};
 use sample::{long, run};
 
 fn session() -> Session {
-    Session::new(subject::named("romefs").expect("the subject exists"), "free").expect("it can be made")
+    session_of("romefs")
+}
+
+fn session_of(name: &str) -> Session {
+    Session::new(subject::named(name).expect("the subject exists"), "free").expect("it can be made")
 }
 
 #[test]
@@ -36,6 +40,17 @@ fn what_the_published_sequences_lack() {
 }
 
 #[test]
+fn buffered_writes() {
+    let session = session_of("romefs-lazy");
+    run(&session, Kind::Seq1, 0..435, Bound { recovery: 1, ..Bound::BRISK });
+    let step = (8009 / long()) as usize;
+    run(&session, Kind::Seq2, (0..466_382).step_by(step), Bound { recovery: 1, ..Bound::BRISK });
+    let count = session.count(Kind::Extra1).expect("they are numbered");
+    run(&session, Kind::Extra1, (0..count).step_by(3), Bound { recovery: 1, ..Bound::BRISK });
+    run(&session, Kind::Random, 0..2 * long(), Bound { one_point_in: 6, ..Bound::LINEAR });
+}
+
+#[test]
 fn two_operations_at_a_time() {
     run(&session(), Kind::Pairs, 0..60 * long(), Bound::BRISK);
 }
@@ -52,6 +67,7 @@ const BRIDGE: &str = "create foo\nwrite foo 0 100\nwrite foo 200 100\nwrite foo 
 const BLOCKS: &str =
     "create foo\nwrite foo 0 32768\nwrite foo 100 50\nwrite foo 16384 16384\nwrite foo 120 10";
 const CUT: &str = "create foo\nwrite foo 0 32768\ntruncate foo 2500\nwrite foo 5000 100";
+const SYNCED: &str = "create foo\nwrite foo 0 5000\nchmod foo 600\nfsync foo\nwrite foo 100 20000\nfsync foo";
 const UNNAMED: &str = "tmpfile foo";
 
 /// Where each bug is looked for.
@@ -62,11 +78,13 @@ enum Place {
     FullLeaf,
     /// In two operations at the same time.
     Pair(u64),
+    /// In these operations, with writes that are buffered.
+    Lazy(&'static str),
 }
-use Place::{FullLeaf, Pair, Script};
+use Place::{FullLeaf, Lazy, Pair, Script};
 
 /// Where each is found, and what the report has to say.
-const PLANTED: [(Bug, Place, &str); 21] = [
+const PLANTED: [(Bug, Place, &str); 23] = [
     (Bug::LogLinesNotFlushed, Script(WRITE), "write foo"),
     (Bug::MetadataLinesNotFlushed, Script(CREATE), "the first mount"),
     (Bug::HeaderNotDurable, Pair(5), "setxattr foo"),
@@ -88,21 +106,24 @@ const PLANTED: [(Bug, Place, &str); 21] = [
     (Bug::BitsLeaked, Script(CREATE), "marked as in use, and are not"),
     (Bug::OrphansNotFinished, Script(UNNAMED), "tmpfile foo"),
     (Bug::EntryNotRemoved, Script(CREATE), "an entry that makes no sense"),
+    (Bug::BufferNotFlushed, Lazy(SYNCED), "fsync foo"),
+    (Bug::BufferedSizeStored, Lazy(SYNCED), "foo"),
 ];
 
 /// The first thing that is wrong at a place.
 fn find(place: &Place) -> Option<String> {
-    let script = |text: &str| {
+    let script_of = |name: &str, text: &str| {
         let operations: Vec<Operation> =
             text.lines().map(|line| line.parse().expect("an operation")).collect();
-        (session().with_trace(operations).expect("it is short"), Kind::Trace, 0)
+        (session_of(name).with_trace(operations).expect("it is short"), Kind::Trace, 0)
     };
     let (session, kind, number) = match place {
-        Script(text) => script(text),
+        Script(text) => script_of("romefs", text),
+        Lazy(text) => script_of("romefs-lazy", text),
         FullLeaf => {
             // Logs that do not touch, one more than a leaf has entries.
             let logs: Vec<_> = (0..17).map(|log| format!("write foo {} 100", log * 200)).collect();
-            script(&format!("create foo\nwrite foo 0 16384\n{}", logs.join("\n")))
+            script_of("romefs", &format!("create foo\nwrite foo 0 16384\n{}", logs.join("\n")))
         }
         Pair(number) => (session(), Kind::Pairs, *number),
     };
@@ -117,6 +138,11 @@ fn a_write_counts_as_a_whole_or_not_at_all() {
     for script in [WRITE, MERGE, BLOCKS] {
         assert_eq!(find(&Script(script)), None);
     }
+}
+
+#[test]
+fn a_synced_write_that_was_buffered_is_there() {
+    assert_eq!(find(&Lazy(SYNCED)), None);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use zerocopy::IntoBytes;
 use crate::core::Core;
 use crate::format::{INLINE_SLOTS, Map, Slot};
 use crate::inode::{Inode, State};
+use crate::lazy::note_stored;
 use crate::truncate::{STEP_SLOTS, cut_block, free_range};
 use crate::tx::Tx;
 use crate::write::{ensure_slots, write_held};
@@ -59,6 +60,7 @@ pub fn allocate<D: BlockPort + MemoryArea>(
     let mut state = inode.state.write();
     if let Allocate::Reserve { keep_size: false } | Allocate::Zero { keep_size: false } = what {
         state.size = state.size.max(end);
+        note_stored(&mut state, end);
     }
     note_write(core, &mut state, cred);
     let mut tx = core.begin(&Need::NOTHING)?;
@@ -183,7 +185,7 @@ fn clear_part<D: BlockPort + MemoryArea>(
     // There are data behind it. They are within the file, or were there before.
     let size = inode.state.read().size;
     let zeros = vec![0; (range.end.min(size.max(range.start)) - range.start) as usize];
-    if zeros.is_empty() { Ok(()) } else { write_held(core, inode, range.start, &zeros, cred) }
+    if zeros.is_empty() { Ok(()) } else { write_held(core, inode, range.start, &zeros, Some(cred)) }
 }
 
 /// Where the next data, or the next hole, of a file is.

@@ -7,7 +7,7 @@ use amphi_device::{BlockPort, MemoryArea};
 use amphi_rt::sync::{Condvar, Mutex};
 
 use crate::core::Core;
-use crate::{checkpoint, writeback};
+use crate::{checkpoint, lazy, writeback};
 
 /// Blocks that are written back between two looks at whether to stop.
 const BLOCKS_AT_A_TIME: usize = 16;
@@ -58,7 +58,8 @@ pub fn run<D: BlockPort + MemoryArea>(core: &Core<D>) {
         if core.names.health.writable().is_err() {
             continue;
         }
-        // Whatever fails here, the next operation meets too.
+        // Whatever fails here, the next operation meets too; `fsync` does.
+        let _reported_by_fsync = lazy::flush_all(core);
         let _reported_by_the_next_operation = checkpoint::checkpoint(core);
         write_back_until_enough(core);
     }

@@ -12,6 +12,7 @@ use crate::format::{Layout, Map, SuperState, Superblock};
 use crate::inode::Inode;
 use crate::io_threads::IoThreads;
 use crate::journal::Journal;
+use crate::lazy::Lazy;
 use crate::memory::Memory;
 use crate::meta::Meta;
 use crate::options::MountOptions;
@@ -50,6 +51,8 @@ pub struct Core<D: BlockPort + MemoryArea + 'static> {
     pub names: Names<Self>,
     /// Pages of data blocks.
     pub cache: BlockCache,
+    /// What is buffered of files.
+    pub lazy: Lazy,
     /// Data blocks that have logs.
     pub victims: Victims,
     /// Threads of the block path, if the mount asked for some.

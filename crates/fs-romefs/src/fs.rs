@@ -12,8 +12,9 @@ use crate::format::Map;
 use crate::journal::Recovered;
 use crate::mount::{self, Info, MountError};
 use crate::options::{FormatOptions, MountOptions};
+use crate::planted::{self, Bug};
 use crate::stats::Stats;
-use crate::{allocate, background, read, write};
+use crate::{allocate, background, lazy, read, write};
 
 /// A mounted RomeFS.
 ///
@@ -101,7 +102,9 @@ impl<D: BlockPort + MemoryArea + 'static> Drop for RomeFs<D> {
 
 impl<D: BlockPort + MemoryArea + 'static> FileSystem for RomeFs<D> {
     fn promise(&self) -> Promise {
-        Promise { metadata_durable_on_return: true, atomic_writes: true, data_durable_on_return: true }
+        // What is buffered is written back in pieces, of several writes or a part of one.
+        let at_once = !self.core.is_lazy();
+        Promise { metadata_durable_on_return: true, atomic_writes: at_once, data_durable_on_return: at_once }
     }
 
     amphi_names::forward_names!(self => &*self.core);
@@ -112,16 +115,25 @@ impl<D: BlockPort + MemoryArea + 'static> FileSystem for RomeFs<D> {
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {
         let inode = &*self.core.inode(ino)?;
+        amphi_names::regular(inode.file_type)?;
+        self.core.names.health.writable()?;
+        if self.core.is_lazy() && !data.is_empty() {
+            let at_once = mode.direct || mode.sync_data;
+            if !at_once && lazy::write(&self.core, inode, offset, data, mode.append, cred)? {
+                return Ok(data.len());
+            }
+            lazy::flush(&self.core, inode)?;
+        }
         with_room(&*self.core, || write::write(&self.core, inode, offset, data, mode, cred))
     }
 
     fn fsync(&self, ino: Ino, _data_only: bool) -> Result<()> {
-        // Whatever was acknowledged is durable.
-        self.core.inode(ino).map(drop)
+        let inode = self.core.inode(ino)?;
+        if planted::has(Bug::BufferNotFlushed) { Ok(()) } else { lazy::flush(&self.core, &inode) }
     }
 
     fn sync(&self) -> Result<()> {
-        Ok(())
+        lazy::flush_all(&self.core)
     }
 
     fn statfs(&self) -> Result<StatFs> {
@@ -139,11 +151,14 @@ impl<D: BlockPort + MemoryArea + 'static> FileSystem for RomeFs<D> {
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
-        allocate::seek(&self.core, &*self.core.inode(ino)?, offset, what == Seek::Data)
+        let inode = &*self.core.inode(ino)?;
+        lazy::flush(&self.core, inode)?;
+        allocate::seek(&self.core, inode, offset, what == Seek::Data)
     }
 
     fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
         let inode = &*self.core.inode(ino)?;
+        lazy::flush(&self.core, inode)?;
         with_room(&*self.core, || allocate::allocate(&self.core, inode, offset, length, what, cred))
     }
 }

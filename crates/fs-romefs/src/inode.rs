@@ -5,11 +5,13 @@ use amphi_rt::sync::RangeLock;
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::buffer::Buffer;
 use crate::core::Core;
 use crate::dir::Dir;
 use crate::format::{
     FLAG_UNNAMED, INLINE_SLOTS, INLINE_TARGET_BYTES, INODE_HEAD_BYTES, InodeHead, Slot, type_code, type_of,
 };
+use crate::lazy::stored_size;
 use crate::map::Mapping;
 use crate::tree::Tree;
 
@@ -35,6 +37,8 @@ pub struct Part {
     pub block_sectors: u32,
     /// What is known of its contents.
     pub body: Body,
+    /// What was written and is not durable yet.
+    pub buffer: Option<Box<Buffer>>,
 }
 
 /// What is known of an inode's contents.
@@ -68,7 +72,7 @@ pub fn encode<D: BlockPort + MemoryArea>(inode: &Inode<D>, state: &State<D>) -> 
     head.nlink = state.nlink.into();
     head.uid = state.uid.into();
     head.gid = state.gid.into();
-    head.size = state.size.into();
+    head.size = stored_size(state).into();
     head.atime = state.atime.into();
     head.mtime = state.mtime.into();
     head.ctime = state.ctime.into();

@@ -10,6 +10,7 @@
 
 mod allocate;
 mod background;
+mod buffer;
 mod cache;
 mod checkpoint;
 mod core;
@@ -20,6 +21,7 @@ pub mod fsck;
 mod inode;
 mod io_threads;
 mod journal;
+mod lazy;
 mod logs;
 mod map;
 mod memory;
@@ -50,6 +52,6 @@ mod xattr;
 pub use fs::RomeFs;
 pub use journal::Recovered;
 pub use mount::{Info, MountError, probe};
-pub use options::{FormatOptions, MountOptions};
+pub use options::{Data, FormatOptions, MountOptions};
 pub use stats::Stats;
 pub use volume::IDENTITY;

@@ -16,6 +16,7 @@ use crate::format::{
 };
 use crate::io_threads::IoThreads;
 use crate::journal::{Journal, Recovered, recover};
+use crate::lazy::{self, Lazy};
 use crate::logs;
 use crate::memory::Memory;
 use crate::meta::Meta;
@@ -307,6 +308,7 @@ pub fn assemble<D: BlockPort + MemoryArea>(
         pools,
         names: Names::new(of_names),
         cache: BlockCache::new(options.page_cache_pages),
+        lazy: Lazy::default(),
         victims: Victims::default(),
         io_threads: IoThreads::start(device, options.io_threads),
         bell: Bell::default(),
@@ -367,6 +369,7 @@ pub fn close<D: BlockPort + MemoryArea>(core: &Core<D>) -> VfsResult<()> {
         return Ok(());
     }
     core.names.health.writable()?;
+    lazy::flush_all(core)?;
     amphi_names::write_all_atimes(core)?;
     finish_orphans(core)?;
     crate::checkpoint::checkpoint(core)?;

@@ -44,11 +44,23 @@ fn check_threshold(bytes: u64) -> Result<(), String> {
     Err(format!("a threshold of {bytes} bytes is no power of two from 4K to 1M"))
 }
 
+/// When file data become durable (RO-10). Metadata always do at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Data {
+    /// Before a write returns.
+    #[default]
+    Persist,
+    /// With `fsync`, `sync`, or some time later.
+    Lazy,
+}
+
 /// How a mount behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// Refuse every change.
     pub read_only: bool,
+    /// When file data become durable.
+    pub data: Data,
     /// Parts of a write that fill so many bytes go by blocks; at least the size of a data block, which 0
     /// means. A power of two.
     pub threshold: u64,
@@ -70,6 +82,7 @@ impl Default for MountOptions {
     fn default() -> Self {
         Self {
             read_only: false,
+            data: Data::Persist,
             threshold: 0,
             write_back_below_percent: 10,
             io_threads: 0,
@@ -83,8 +96,7 @@ impl Default for MountOptions {
 
 impl MountOptions {
     /// The words that [`set`](Self::set) understands, for people.
-    pub const WORDS: &'static str =
-        "threshold=SIZE, write-back=PERCENT, io-threads=N, cache=SIZE, inodes=N, checkpoint=SECONDS";
+    pub const WORDS: &'static str = "data=persist|lazy, threshold=SIZE, write-back=PERCENT, io-threads=N, cache=SIZE, inodes=N, checkpoint=SECONDS";
 
     /// Takes over options as people write them, separated by commas.
     ///
@@ -108,6 +120,13 @@ impl MountOptions {
         let one_of = |what: &str| format!("{word}: write {key}={what}");
         let number = || value.parse::<u64>().ok();
         match key {
+            "data" => {
+                self.data = match value {
+                    "persist" => Data::Persist,
+                    "lazy" => Data::Lazy,
+                    _ => return Err(one_of("persist or lazy")),
+                };
+            }
             "threshold" => {
                 let bytes = size::parse(value).ok().ok_or_else(|| one_of("SIZE, as in 64K"))?;
                 check_threshold(bytes)?;

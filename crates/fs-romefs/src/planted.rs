@@ -50,6 +50,10 @@ pub enum Bug {
     OrphansNotFinished,
     /// A directory's entry is removed in memory only.
     EntryNotRemoved,
+    /// `fsync` leaves what is buffered (RO-10).
+    BufferNotFlushed,
+    /// An inode's size on the device counts what is buffered (RO-10).
+    BufferedSizeStored,
     /// Every part of a write goes by bytes (RO-3).
     SplitForgotten,
     /// Data blocks are asked for what the logs have (RO-6).
@@ -60,7 +64,7 @@ pub enum Bug {
 
 /// Every bug that a crash shows, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 21] = [
+pub const BUGS: [Bug; 23] = [
     Bug::LogLinesNotFlushed,
     Bug::MetadataLinesNotFlushed,
     Bug::HeaderNotDurable,
@@ -82,6 +86,8 @@ pub const BUGS: [Bug; 21] = [
     Bug::BitsLeaked,
     Bug::OrphansNotFinished,
     Bug::EntryNotRemoved,
+    Bug::BufferNotFlushed,
+    Bug::BufferedSizeStored,
 ];
 
 #[cfg(feature = "planted-bugs")]

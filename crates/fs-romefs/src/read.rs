@@ -9,12 +9,13 @@ use amphi_rt::sync::RangeGuard;
 use amphi_vfs::{Error, Result};
 use smallvec::SmallVec;
 
+use crate::buffer::Gaps;
 use crate::core::Core;
 use crate::format::PAGE;
 use crate::inode::{Inode, State};
-use crate::logs;
 use crate::memory::io_error;
 use crate::planted::{self, Bug};
+use crate::{lazy, logs};
 
 /// A piece of what is read.
 struct Piece {
@@ -45,29 +46,37 @@ pub fn read<D: BlockPort + MemoryArea>(
     direct: bool,
 ) -> Result<usize> {
     amphi_names::regular(inode.file_type)?;
-    let (held, moves_atime) = locate(core, inode, offset, into.len())?;
-    let mut read = 0;
-    if let Some((_held, pieces, len)) = held {
-        fetch(core, pieces, &mut into[..len], direct)?;
-        read = len;
+    if direct && core.is_lazy() {
+        lazy::flush(core, inode)?;
     }
+    let Located { held, pieces, len, moves_atime } = locate(core, inode, offset, into)?;
+    fetch(core, pieces, &mut into[..len], direct)?;
+    drop(held);
     if moves_atime {
         amphi_names::note_read(core, inode);
     }
-    Ok(read)
+    Ok(len)
 }
 
-/// A part of a file that is held, where its bytes are, and how many.
-type Located<'a> = (RangeGuard<'a>, Pieces, usize);
+/// What is read of a file, with what is buffered of it copied already.
+struct Located<'a> {
+    /// The data blocks that are still to be read.
+    held: Option<RangeGuard<'a>>,
+    /// Where their bytes are.
+    pieces: Pieces,
+    /// Bytes; none at the end of the file.
+    len: usize,
+    /// Whether reading moves the access time.
+    moves_atime: bool,
+}
 
-/// Holds the data blocks and finds the bytes; none at the end of the file. Also whether reading moves the
-/// access time.
+/// Copies what is buffered, holds the data blocks of the rest and finds its bytes.
 fn locate<'a, D: BlockPort + MemoryArea>(
     core: &Core<D>,
     inode: &'a Inode<D>,
     offset: u64,
-    wanted: usize,
-) -> Result<(Option<Located<'a>>, bool)> {
+    into: &mut [u8],
+) -> Result<Located<'a>> {
     loop {
         let state = inode.state.read();
         if logs::known(&state).is_none() {
@@ -75,26 +84,32 @@ fn locate<'a, D: BlockPort + MemoryArea>(
             logs::open(core, inode, &mut inode.state.write())?;
             continue;
         }
-        let len = state.size.saturating_sub(offset).min(wanted as u64) as usize;
+        let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
         let moves_atime = amphi_names::read_moves_atime(core, &state);
-        if len == 0 {
-            return Ok((None, moves_atime));
-        }
-        let end = offset + len as u64;
-        let range = offset / core.block_bytes()..end.div_ceil(core.block_bytes());
+        let gaps = match &state.part.buffer {
+            Some(buffer) => buffer.copy_out(offset, &mut into[..len]),
+            None if len > 0 => Gaps::from_iter([offset..offset + len as u64]),
+            None => Gaps::new(),
+        };
+        let (Some(first), Some(last)) = (gaps.first(), gaps.last()) else {
+            return Ok(Located { held: None, pieces: Pieces::new(), len, moves_atime });
+        };
+        let range = first.start / core.block_bytes()..last.end.div_ceil(core.block_bytes());
         let Some(held) = inode.beside.ranges.try_take(range.clone(), false) else {
             drop(state);
             inode.beside.ranges.wait_for(&range, false);
             continue;
         };
         let mut pieces = Pieces::new();
-        for block in range {
-            let start = block * core.block_bytes();
-            let within = offset.max(start) - start..end.min(start + core.block_bytes()) - start;
-            let at = (start + within.start - offset) as usize;
-            find_in_block(core, &state, block, within, at, &mut pieces)?;
+        for gap in gaps {
+            for block in gap.start / core.block_bytes()..gap.end.div_ceil(core.block_bytes()) {
+                let start = block * core.block_bytes();
+                let within = gap.start.max(start) - start..gap.end.min(start + core.block_bytes()) - start;
+                let at = (start + within.start - offset) as usize;
+                find_in_block(core, &state, block, within, at, &mut pieces)?;
+            }
         }
-        return Ok((Some((held, pieces, len)), moves_atime));
+        return Ok(Located { held: Some(held), pieces, len, moves_atime });
     }
 }
 

@@ -14,7 +14,7 @@ use crate::inode::{Beside, Body, Inode, Part};
 use crate::map::GROWTH_PAGES_MAX;
 use crate::truncate::{self, STEP_SLOTS};
 use crate::tx::Tx;
-use crate::{writeback, xattr};
+use crate::{lazy, writeback, xattr};
 
 impl<D: BlockPort + MemoryArea> Store for Core<D> {
     type Part = Part;
@@ -82,6 +82,11 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
             let state = inode.state.write();
             if size.is_some() {
                 regular(inode.file_type)?;
+                if state.part.buffer.is_some() {
+                    drop(state);
+                    lazy::flush(self, inode)?;
+                    continue;
+                }
             }
             // Who reads or writes a range has begun with the inode locked, and ends so.
             if (size.is_none() && state.nlink > 0) || inode.beside.ranges.is_idle() {
@@ -106,8 +111,8 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
         state.part.blocks + state.part.logs <= STEP_SLOTS as u64 && state.part.mapping.depth <= 1
     }
 
-    fn may_leave(&self, _: &Inode<D>, _: &mut State<Self>) -> bool {
-        true
+    fn may_leave(&self, _: &Inode<D>, state: &mut State<Self>) -> bool {
+        state.part.buffer.is_none()
     }
 
     fn make_room(&self) -> Result<bool> {

@@ -20,6 +20,7 @@ use crate::core::Core;
 use crate::format::{INLINE_SLOTS, PAGE};
 use crate::inode::{Inode, State};
 use crate::journal::Record;
+use crate::lazy::note_stored;
 use crate::memory::io_error;
 use crate::ops::Ops;
 use crate::plan::{BlockPut, LogPut, Plan, Rewrite, Source};
@@ -49,7 +50,7 @@ pub fn write<D: BlockPort + MemoryArea>(
         return Ok(0);
     }
     let (held, offset) = hold(core, inode, offset, data.len() as u64, mode.append)?;
-    write_held(core, inode, offset, data, cred)?;
+    write_held(core, inode, offset, data, Some(cred))?;
     drop(held);
     core.bell.ring_if(core.logs_are_scarce() || core.journal.is_half_full());
     Ok(data.len())
@@ -83,7 +84,20 @@ fn hold<'a, D: BlockPort + MemoryArea>(
     }
 }
 
-/// Writes `data` where the caller holds the range.
+/// Writes back what was buffered, where the caller holds the range: the inode has taken note of it already.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_back<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    offset: u64,
+    data: &[u8],
+) -> Result<()> {
+    write_held(core, inode, offset, data, None)
+}
+
+/// Writes `data` where the caller holds the range. The inode takes note of a write by `cred`, if there is one.
 ///
 /// # Errors
 /// As [`write()`].
@@ -92,14 +106,16 @@ pub fn write_held<D: BlockPort + MemoryArea>(
     inode: &Inode<D>,
     offset: u64,
     data: &[u8],
-    cred: &Cred,
+    cred: Option<&Cred>,
 ) -> Result<()> {
     let end = offset + data.len() as u64;
     let block = core.block_bytes();
     let mut tx = Tx::new(core);
     let (plan, inline) = {
         let mut state = inode.state.write();
-        shed_capability(core, inode, &mut state)?;
+        if cred.is_some() {
+            shed_capability(core, inode, &mut state)?;
+        }
         logs::open(core, inode, &mut state)?;
         ensure_slots(core, inode, &mut state, offset / block, end.div_ceil(block))?;
         let mut plan = Plan::default();
@@ -117,9 +133,12 @@ pub fn write_held<D: BlockPort + MemoryArea>(
         (plan, inline)
     };
     execute(core, inode, tx, &plan, data, inline, |state| {
-        note_write(core, state, cred);
+        if let Some(cred) = cred {
+            note_write(core, state, cred);
+        }
         if !planted::has(Bug::SizeForgotten) {
             state.size = state.size.max(end);
+            note_stored(state, end);
         }
     })
 }

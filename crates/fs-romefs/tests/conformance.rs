@@ -4,7 +4,7 @@
 mod small;
 
 use amphi_conformance::{one_tree, random};
-use amphi_fs_romefs::{FormatOptions, MountOptions, RomeFs};
+use amphi_fs_romefs::{Data, FormatOptions, MountOptions, RomeFs};
 use amphi_rt::Sim;
 use amphi_ssd::Ssd;
 use small::{cramped, make, remount, roomy};
@@ -28,6 +28,21 @@ fn make_cramped() -> RomeFs<Ssd> {
     make(&format, 2 << 20, cramped())
 }
 
+/// Writes that are durable later.
+fn lazy(options: MountOptions) -> MountOptions {
+    MountOptions { data: Data::Lazy, ..options }
+}
+
+fn make_lazy() -> RomeFs<Ssd> {
+    make(&FormatOptions { inodes: Some(12_000), ..FormatOptions::default() }, 16 << 20, lazy(roomy()))
+}
+
+/// The same with so little host memory that writers write back themselves.
+fn make_lazy_and_cramped() -> RomeFs<Ssd> {
+    let format = FormatOptions { inodes: Some(1000), ..FormatOptions::default() };
+    make(&format, 2 << 20, lazy(cramped()))
+}
+
 #[test]
 fn keeps_the_promises() {
     amphi_conformance::check_all(make_roomy);
@@ -42,6 +57,29 @@ fn keeps_the_promises_of_a_read_only_mount() {
 #[test]
 fn keeps_the_promises_with_blocks_of_4_kb() {
     amphi_conformance::check_all(make_fine);
+}
+
+#[test]
+fn keeps_the_promises_with_buffered_writes() {
+    amphi_conformance::check_all(make_lazy);
+}
+
+#[test]
+fn random_operations_with_buffered_writes_match_the_model() {
+    for seed in 300..330 {
+        random::run(make_lazy, seed, 1000);
+        random::run_with_remounts(make_lazy_and_cramped, |fs| remount(fs, lazy(cramped())), seed, 1000, 50);
+    }
+}
+
+#[test]
+fn concurrent_tasks_with_buffered_writes_match_their_models() {
+    for seed in 0..50 {
+        Sim::new(seed).run(move || random::run_tasks(make_lazy_and_cramped, seed, 100, 16));
+    }
+    for seed in 0..10 {
+        random::run_tasks(make_lazy_and_cramped, seed, 150, 8);
+    }
 }
 
 #[test]
