@@ -277,6 +277,38 @@ pub const FAULTS: &[Fault] = &[
     fault_of("fs-romefs", "RO-10", "RedoSkipped", "recovery_ends_where_the_last_acknowledged_operation_did"),
     fault_of("fs-romefs", "RO-10", "BufferNotFlushed", "a_synced_write_that_was_buffered_is_there"),
     fault("RO-11", "WriteBackForgetsLogs", "fs-romefs", "rows", "a_small_memory_zone_is_enough"),
+    fault(
+        "AU-3",
+        "LocatorStays",
+        "fs-augefs",
+        "rows",
+        "an_inode_is_found_by_each_of_its_names_and_by_number",
+    ),
+    fault(
+        "AU-8",
+        "OneDomain",
+        "fs-augefs",
+        "rows",
+        "files_are_of_different_domains_each_with_segments_of_its_own",
+    ),
+    fault("AU-8", "SegmentFreeEarly", "fs-augefs", "cuts", "a_cut_at_any_command_loses_nothing_acknowledged"),
+    fault("AU-9", "NodesAfterData", "fs-augefs", "rows", "data_and_nodes_are_submitted_together"),
+    fault(
+        "AU-9",
+        "WriteVersionIgnored",
+        "fs-augefs",
+        "cuts",
+        "a_cut_at_any_command_loses_nothing_acknowledged",
+    ),
+    fault(
+        "AU-10",
+        "RollForwardForgotten",
+        "fs-augefs",
+        "cuts",
+        "a_cut_at_any_command_loses_nothing_acknowledged",
+    ),
+    fault("AU-11", "PagesForgotten", "fs-augefs", "rows", "what_was_found_or_read_is_not_asked_for_again"),
+    fault("AU-11", "NamesForgotten", "fs-augefs", "rows", "what_was_found_or_read_is_not_asked_for_again"),
 ];
 
 /// What a test came to.

@@ -23,6 +23,7 @@ fn allowed(from: &str, to: &str) -> bool {
         "xtask" => false,
         "front-preload" => matches!(to, "front-queue" | "queue" | "rt"),
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
+        "fs-augefs" if to == "lsm" => true,
         _ if from.starts_with("fs-") => matches!(to, "device" | "vfs" | "rt" | "names" | "radix" | "volume"),
         _ if from.starts_with("front-") => matches!(to, "vfs" | "rt" | "queue"),
         _ => false,

@@ -1,0 +1,239 @@
+//! A change of names as one batch of the metadata store (AU-3): `create` puts, `unlink` deletes, `rename` does both.
+//!
+//! An inode with one name stands under that name's key, and its number's key says where (a locator). When it gets a
+//! second name, or loses its last one, it moves under its number's key, and its names refer to it. A directory's
+//! entries are keyed by its number, so renaming it moves one record, however many entries it has.
+
+use std::sync::atomic::Ordering;
+
+use amphi_device::{BlockPort, MemoryArea};
+use amphi_lsm::Batch;
+use amphi_names::{Change, Changed, Child, NewInode};
+use amphi_vfs::acl::Attributes;
+use amphi_vfs::{Error, Ino, Name, Result};
+use smallvec::SmallVec;
+
+use crate::core::Core;
+use crate::cut::Drops;
+use crate::format::{EntryRecord, Key, encode_attributes, encode_entry};
+use crate::inode::{self, Home, Inode, Part, State};
+use crate::planted::{self, Bug};
+use crate::store::STEP_NODES;
+use crate::{cut, meta};
+
+/// A directory's name.
+type Spot = (Ino, Box<[u8]>);
+
+/// A change under construction.
+pub struct Batched<'a, D: BlockPort + MemoryArea + 'static> {
+    core: &'a Core<D>,
+    batch: Batch,
+    /// Names that something gets, and loses.
+    gained: SmallVec<[(Spot, Child); 2]>,
+    lost: SmallVec<[(Spot, Ino); 2]>,
+    /// What the cache of names is told once the change counts.
+    kept: SmallVec<[(Spot, Option<Child>); 2]>,
+    /// Blocks and nodes that go.
+    drops: Option<Drops<'a>>,
+    made: bool,
+    freed: bool,
+}
+
+impl<'a, D: BlockPort + MemoryArea> Batched<'a, D> {
+    /// An empty one.
+    pub fn new(core: &'a Core<D>) -> Self {
+        Self {
+            core,
+            batch: Batch::new(),
+            gained: SmallVec::new(),
+            lost: SmallVec::new(),
+            kept: SmallVec::new(),
+            drops: None,
+            made: false,
+            freed: false,
+        }
+    }
+
+    /// Has blocks and nodes of a file go with the change.
+    pub fn drop_blocks(&mut self, drops: Drops<'a>) {
+        self.drops = Some(drops);
+    }
+
+    /// Where an inode stands after what the change does to its names, and records for those that refer to it.
+    fn settle_home(&mut self, ino: Ino, home: &Home) -> Result<Home> {
+        let mut gained: SmallVec<[(Spot, Child); 2]> = SmallVec::new();
+        self.gained.retain(|name| {
+            let its = name.1.ino == ino;
+            if its {
+                gained.push(name.clone());
+            }
+            !its
+        });
+        let loses = |spot: &Spot| self.lost.iter().any(|(lost, of)| *of == ino && lost == spot);
+        let new = match home {
+            Home::New => Home::Own,
+            Home::Named(dir, name) => {
+                let spot = (*dir, name.clone());
+                if !loses(&spot) && gained.is_empty() {
+                    return Ok(home.clone());
+                }
+                if !loses(&spot) {
+                    // It has two names from now on.
+                    let child = gained[0].1;
+                    gained.push((spot, child));
+                }
+                Home::Own
+            }
+            Home::Own => Home::Own,
+        };
+        if gained.len() == 1 && *home != Home::Own {
+            let ((dir, name), _) = gained.remove(0);
+            if *home == Home::New || !planted::has(Bug::LocatorStays) {
+                let locator = encode_entry(&EntryRecord::Locator(dir, name.to_vec()));
+                meta::put(&mut self.batch, Key::Inode(ino.0), &locator)?;
+            }
+            return Ok(Home::Named(dir, name));
+        }
+        for ((dir, name), child) in gained {
+            let reference = encode_entry(&EntryRecord::Reference(child.ino, child.file_type));
+            meta::put(&mut self.batch, Key::Entry(dir.0, &name), &reference)?;
+        }
+        Ok(new)
+    }
+
+    /// Makes the change count.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the file system is read-only then.
+    pub fn commit(mut self) -> Result<()> {
+        let core = self.core;
+        let done = match self.drops.take() {
+            None => core.meta.write(&self.batch),
+            Some(drops) => drops.commit(core, &mut self.batch),
+        };
+        if let Err(error) = &done {
+            core.names.health.fail(error);
+            return done;
+        }
+        self.made = false;
+        for ((dir, name), child) in std::mem::take(&mut self.kept) {
+            match child {
+                Some(child) => core.dentries.keep(dir, &name, child),
+                None => core.dentries.forget(dir, &name),
+            }
+        }
+        if self.freed {
+            core.inodes.fetch_sub(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+}
+
+impl<D: BlockPort + MemoryArea> Drop for Batched<'_, D> {
+    fn drop(&mut self) {
+        if self.made {
+            self.core.inodes.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
+    fn new_inode(&mut self, _: &Inode<D>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
+        let core = self.core;
+        let take = |inodes: u64| Some(inodes + 1).filter(|inodes| *inodes <= core.inodes_max);
+        core.inodes.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).map_err(|_| Error::NoInodes)?;
+        self.made = true;
+        let ino = core.take_number()?;
+        Ok((ino, Part { target: new.target.into(), ..Part::default() }))
+    }
+
+    fn insert(
+        &mut self,
+        dir: &Inode<D>,
+        state: &mut State<D>,
+        (): (),
+        name: Name<'_>,
+        child: Child,
+    ) -> Result<()> {
+        state.part.entries += 1;
+        let spot: Spot = (dir.ino, name.bytes().into());
+        self.gained.push((spot.clone(), child));
+        self.kept.push((spot, Some(child)));
+        Ok(())
+    }
+
+    fn remove(&mut self, dir: &Inode<D>, state: &mut State<D>, ino: Ino, name: Name<'_>) -> Result<()> {
+        state.part.entries = state.part.entries.saturating_sub(1);
+        let spot: Spot = (dir.ino, name.bytes().into());
+        self.lost.push((spot.clone(), ino));
+        self.kept.push((spot, None));
+        meta::delete(&mut self.batch, Key::Entry(dir.ino.0, name.bytes()))
+    }
+
+    fn replace(
+        &mut self,
+        dir: &Inode<D>,
+        _: &mut State<D>,
+        ino: Ino,
+        name: Name<'_>,
+        child: Child,
+    ) -> Result<()> {
+        let spot: Spot = (dir.ino, name.bytes().into());
+        self.lost.push((spot.clone(), ino));
+        self.gained.push((spot.clone(), child));
+        self.kept.push((spot, Some(child)));
+        Ok(())
+    }
+
+    fn reparent(&mut self, _: &Inode<D>, _: &mut State<D>) -> Result<()> {
+        // It is in the inode, which is written.
+        Ok(())
+    }
+
+    fn set_attributes(&mut self, ino: Ino, _: &mut State<D>, attributes: &Attributes) -> Result<()> {
+        if attributes.is_empty() {
+            return meta::delete(&mut self.batch, Key::Attributes(ino.0));
+        }
+        meta::put(&mut self.batch, Key::Attributes(ino.0), &encode_attributes(attributes))
+    }
+
+    fn write_inode(&mut self, inode: &Inode<D>, state: &mut State<D>, _: Changed) -> Result<()> {
+        state.atime_dirty = false;
+        state.part.home = self.settle_home(inode.ino, &state.part.home)?;
+        inode::put(&mut self.batch, inode, state)
+    }
+
+    fn set_orphan(&mut self, inode: &Inode<D>, _: &mut State<D>, orphan: bool) -> Result<()> {
+        if orphan {
+            meta::put(&mut self.batch, Key::Orphan(inode.ino.0), &[])
+        } else {
+            meta::delete(&mut self.batch, Key::Orphan(inode.ino.0))
+        }
+    }
+
+    fn free_step(&mut self, inode: &Inode<D>, state: &mut State<D>) -> Result<bool> {
+        self.core.forget_pages(state);
+        self.core.note_clean(inode.ino);
+        let nodes: Vec<_> =
+            state.part.nodes.iter().rev().take(STEP_NODES).map(|(index, nid)| (*index, *nid)).collect();
+        if !nodes.is_empty() {
+            self.drops = Some(cut::free_nodes(self.core, inode.ino, state, &nodes)?);
+        }
+        if !state.part.nodes.is_empty() {
+            return Ok(false);
+        }
+        // What it stood under as its only name is gone with the name.
+        for of in [Key::Inode(inode.ino.0), Key::Attributes(inode.ino.0), Key::Orphan(inode.ino.0)] {
+            meta::delete(&mut self.batch, of)?;
+        }
+        for chunk in std::mem::take(&mut state.part.chunks) {
+            meta::delete(&mut self.batch, Key::Nodes(inode.ino.0, chunk.into()))?;
+        }
+        self.freed = true;
+        Ok(true)
+    }
+
+    fn commit(self) -> Result<()> {
+        Batched::commit(self)
+    }
+}

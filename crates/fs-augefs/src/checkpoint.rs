@@ -1,0 +1,216 @@
+//! Checkpoints, one domain at a time (AU-10): from then on recovery begins here.
+//!
+//! Nodes, NAT blocks and summaries go to the device, NAT blocks beside their older copies; SIT records go to the metadata
+//! store under the new number; then the record with that number makes all of it count. What is superfluous by it goes
+//! last, and only then are segments and numbers of nodes free.
+
+use amphi_device::{BlockPort, Lpa, MemoryArea, Structure};
+use amphi_lsm::Batch;
+use amphi_vfs::{Error, Result};
+use zerocopy::IntoBytes;
+
+use crate::core::Core;
+use crate::domain::{DATA, Domain, NODES, Parts};
+use crate::format::{Address, CheckpointRecord, Key, LogRecord, NatBlock, SitRecord, SsaBlock, Summary};
+use crate::meta::{self, damaged, io_error};
+use crate::planted::{self, Bug};
+use crate::writeback::{as_writes, seal_node, write_blocks};
+
+/// Changes in one batch.
+const CHANGES: usize = 64;
+/// What a SIT record says of a segment that is free.
+const FREE: u8 = 2;
+
+/// Makes a checkpoint of each domain (`sync`).
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only then.
+pub fn all<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
+    let _one = core.sync.lock();
+    for domain in &core.domains {
+        let _gate = domain.gate.write();
+        held(core, domain)?;
+    }
+    Ok(())
+}
+
+/// Makes a checkpoint of a domain whose gate the caller holds alone.
+///
+/// # Errors
+/// As for [`all`].
+pub fn held<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain) -> Result<()> {
+    let mut parts = domain.parts.lock();
+    let done = make(core, domain, &mut parts);
+    if let Err(error) = &done {
+        core.names.health.fail(error);
+    }
+    done
+}
+
+fn make<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts: &mut Parts) -> Result<()> {
+    write_nodes(core, domain, parts)?;
+    let segments = parts.segments(|segment| segment.dirty);
+    if segments.is_empty() && parts.intents.is_empty() && parts.freed_nids.is_empty() {
+        return Ok(());
+    }
+    let version = parts.version + 1;
+    if !planted::has(Bug::CheckpointBeforeNat) {
+        write_nat(core, domain, parts, version)?;
+    }
+    write_summaries(core, parts)?;
+    core.settle_blocks()?;
+    let mut writer = Writer { core, batch: Batch::new() };
+    for number in &segments {
+        let active = parts.is_active(*number);
+        let Some(segment) = parts.sit.get(u64::from(*number)) else { continue };
+        let free = segment.count == 0 && !active;
+        let record =
+            SitRecord { domain: domain.number.into(), kind: if free { FREE } else { segment.kind }, zero: 0 };
+        let value = record.encode(if free { &[] } else { &segment.valid });
+        meta::put(&mut writer.batch, Key::Sit(*number, version), &value)?;
+        writer.write_if_full()?;
+    }
+    writer.write()?;
+    put_record(core, domain, parts, version)?;
+    if planted::has(Bug::CheckpointBeforeNat) {
+        write_nat(core, domain, parts, version)?;
+    }
+    parts.version = version;
+    tidy(core, domain, parts, &segments)?;
+    core.counters.checkpoints.add(1);
+    Ok(())
+}
+
+/// Writes nodes that have changed.
+fn write_nodes<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts: &mut Parts) -> Result<()> {
+    let mut dirty: Vec<_> = parts.nodes.iter().filter(|(_, node)| node.dirty).map(|(nid, _)| *nid).collect();
+    dirty.sort_unstable();
+    let mut counts = [0; 2];
+    counts[NODES] = dirty.len();
+    let blocks = core.take_blocks(domain, parts, counts, true)?.ok_or(Error::NoSpace)?;
+    let mut written = Vec::with_capacity(dirty.len());
+    for (nid, block) in dirty.iter().zip(&blocks[NODES]) {
+        parts.set_node_address(*nid, Address::at(*block), core.layout.segment_blocks)?;
+        written.push((*block, seal_node(core, domain, parts, *nid, None)?));
+    }
+    write_blocks(core, &[(&as_writes(&written), Structure::Pointer)])
+}
+
+/// Writes NAT blocks that have changed, each over its older copy.
+fn write_nat<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    domain: &Domain,
+    parts: &mut Parts,
+    version: u64,
+) -> Result<()> {
+    let mut from = 0;
+    while let Some((number, part)) = parts.nat.next(from) {
+        from = number + 1;
+        if !part.dirty {
+            continue;
+        }
+        let copy = 1 - part.copy;
+        let salt = core.superblock.salt.get();
+        let block = NatBlock::new(salt, domain.number, number as u32, version, &part.entries);
+        let at = Lpa(core.layout.nat_first() + 2 * number + u64::from(copy));
+        core.device.write(at, block.as_bytes(), Structure::Pointer).map_err(io_error)?;
+        if let Some(part) = parts.nat.get_mut(number) {
+            (part.copy, part.dirty) = (copy, false);
+        }
+    }
+    core.settle_blocks()
+}
+
+/// Writes the summaries of segments that have become full.
+fn write_summaries<D: BlockPort + MemoryArea>(core: &Core<D>, parts: &mut Parts) -> Result<()> {
+    for number in std::mem::take(&mut parts.full) {
+        let Some(segment) = parts.sit.get_mut(number.into()) else { continue };
+        let Some(summary) = segment.summary.take() else { continue };
+        let block = SsaBlock::new(core.superblock.salt.get(), number, &summary);
+        let at = Lpa(core.layout.ssa_first() + u64::from(number));
+        core.device.write(at, block.as_bytes(), Structure::Bitmap).map_err(io_error)?;
+    }
+    Ok(())
+}
+
+/// Makes the checkpoint count.
+fn put_record<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    domain: &Domain,
+    parts: &Parts,
+    version: u64,
+) -> Result<()> {
+    let log = |kind: usize| match parts.logs[kind] {
+        Some(log) => LogRecord { segment: log.segment.into(), next: log.next.into() },
+        None => LogRecord { segment: u32::MAX.into(), next: 0.into() },
+    };
+    let summary = |kind: usize| {
+        let Some(log) = parts.logs[kind] else { return Vec::new() };
+        let known = parts.sit.get(log.segment.into()).and_then(|segment| segment.summary.clone());
+        let mut summary = known.unwrap_or_default();
+        summary.resize(log.next as usize, Summary::default());
+        summary
+    };
+    let record = CheckpointRecord {
+        version: version.into(),
+        sequence: parts.sequence.into(),
+        held: parts.held.into(),
+        logs: [log(DATA), log(NODES)],
+    };
+    let mut batch = Batch::new();
+    let value = record.encode([&summary(DATA), &summary(NODES)]);
+    meta::put(&mut batch, Key::Checkpoint(domain.number), &value)?;
+    core.meta.write(&batch)
+}
+
+/// Deletes what the checkpoint has made superfluous, and hands out what is free by it.
+fn tidy<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    domain: &Domain,
+    parts: &mut Parts,
+    segments: &[u32],
+) -> Result<()> {
+    let mut writer = Writer { core, batch: Batch::new() };
+    for sequence in std::mem::take(&mut parts.intents) {
+        meta::delete(&mut writer.batch, Key::Intents(domain.number, sequence))?;
+        writer.write_if_full()?;
+    }
+    let mut free = Vec::new();
+    for number in segments {
+        let active = parts.is_active(*number);
+        let version = parts.version;
+        let wrong = || damaged("segment", u64::from(*number));
+        let segment = parts.sit.get_mut(u64::from(*number)).ok_or_else(wrong)?;
+        segment.dirty = false;
+        let old = segment.stored.replace(version);
+        if let Some(old) = old {
+            meta::delete(&mut writer.batch, Key::Sit(*number, old))?;
+        }
+        if segment.count == 0 && !active {
+            meta::delete(&mut writer.batch, Key::Sit(*number, version))?;
+            parts.sit.remove(u64::from(*number));
+            free.push(*number);
+        }
+        writer.write_if_full()?;
+    }
+    writer.write()?;
+    core.segments.give_back(free);
+    parts.free_nids.append(&mut parts.freed_nids);
+    Ok(())
+}
+
+/// Writes changes in batches of some size, none of which must come together with others.
+struct Writer<'a, D: BlockPort + MemoryArea + 'static> {
+    core: &'a Core<D>,
+    batch: Batch,
+}
+
+impl<D: BlockPort + MemoryArea> Writer<'_, D> {
+    fn write_if_full(&mut self) -> Result<()> {
+        if self.batch.len() >= CHANGES { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.core.meta.write(&std::mem::take(&mut self.batch))
+    }
+}

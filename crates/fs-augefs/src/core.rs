@@ -1,0 +1,144 @@
+//! What all parts of a mounted AugeFS share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use amphi_device::{
+    BlockDurability, BlockPort, BytePortExt, DurabilityContract, Lpa, MemoryArea, PAGE_BYTES, Structure,
+};
+use amphi_names::Names;
+use amphi_rt::sync::{Mutex, Padded};
+use amphi_vfs::{Ino, Result};
+
+use crate::background::Bell;
+use crate::dentries::Dentries;
+use crate::domain::Domain;
+use crate::format::{Layout, Superblock};
+use crate::inode::Inode;
+use crate::meta::{Meta, io_error};
+use crate::options::MountOptions;
+use crate::planted::{self, Bug};
+use crate::segments::{Segments, Space};
+use crate::stats::Counters;
+
+/// The heart of a mounted file system.
+///
+/// Lock order: what `amphi_names` locks → all checkpoints, collection → a domain's gate → a processor's write version →
+/// what a domain knows → free segments, the metadata store.
+pub struct Core<D: BlockPort + MemoryArea + 'static> {
+    /// The device.
+    pub device: Arc<D>,
+    /// What it promises.
+    pub contract: DurabilityContract,
+    /// Where everything is.
+    pub layout: Layout,
+    /// Page 0.
+    pub superblock: Superblock,
+    /// How this mount behaves.
+    pub options: MountOptions,
+    /// MetaDB.
+    pub meta: Meta<D>,
+    /// What operations on names need.
+    pub names: Names<Self>,
+    /// Names that were found lately.
+    pub dentries: Dentries,
+    /// The domains.
+    pub domains: Box<[Domain]>,
+    /// Segments of no domain.
+    pub segments: Segments,
+    /// NAT blocks of no domain.
+    pub nat_blocks: Mutex<BTreeSet<u32>>,
+    /// Blocks in use.
+    pub space: Space,
+    /// By processor: how many times what it submitted has arrived (AU-9).
+    pub write_versions: Box<[Padded<Mutex<u64>>]>,
+    /// Files with something that is not on the device.
+    pub dirty: Mutex<BTreeMap<Ino, Arc<Inode<D>>>>,
+    /// Cached pages, and dirty ones among them.
+    pub pages: AtomicUsize,
+    /// See `pages`.
+    pub dirty_pages: AtomicUsize,
+    /// Where the cache is looked through next.
+    pub sweep: AtomicUsize,
+    /// Inodes.
+    pub inodes: AtomicU64,
+    /// Most inodes.
+    pub inodes_max: u64,
+    /// The next inode's number, and the first that the metadata store does not know of.
+    pub numbers: Mutex<(u64, u64)>,
+    /// One checkpoint of all domains at a time.
+    pub sync: Mutex<()>,
+    /// One collection at a time.
+    pub collection: Mutex<()>,
+    /// What ends the background task.
+    pub bell: Bell,
+    /// Mounts, with this one.
+    pub mounts: u64,
+    /// What happened.
+    pub counters: Counters,
+}
+
+impl<D: BlockPort + MemoryArea> Core<D> {
+    /// The inode.
+    ///
+    /// # Errors
+    /// As [`amphi_names::inode`].
+    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<D>>> {
+        amphi_names::inode(self, ino)
+    }
+
+    /// Where a block of the main area is.
+    pub const fn lpa(&self, block: u32) -> Lpa {
+        Lpa(self.layout.main_first() + block as u64)
+    }
+
+    /// Reads a block of the main area.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Io`].
+    pub fn read_block(&self, block: u32, tag: Structure) -> Result<Vec<u8>> {
+        let mut page = vec![0; PAGE_BYTES];
+        self.device.read(self.lpa(block), &mut page, tag).map_err(io_error)?;
+        Ok(page)
+    }
+
+    /// Makes completed block writes durable.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Io`].
+    pub fn settle_blocks(&self) -> Result<()> {
+        match self.contract.block_durability {
+            BlockDurability::Completion => Ok(()),
+            BlockDurability::Flush => self.device.flush().map_err(io_error),
+        }
+    }
+
+    /// What a processor submitted has arrived: nodes with an older write version can be believed.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Io`].
+    pub fn raise_write_version(&self, processor: usize, version: &mut u64) -> Result<()> {
+        *version += 1;
+        if planted::has(Bug::WriteVersionStays) {
+            return Ok(());
+        }
+        let at = self.layout.write_version(processor);
+        self.device.persist(at, &version.to_le_bytes(), None, Structure::Journal).map_err(io_error)
+    }
+
+    /// Notes that a file has something that is not on the device.
+    pub fn note_dirty(&self, inode: &Arc<Inode<D>>) {
+        self.dirty.lock().entry(inode.ino).or_insert_with(|| Arc::clone(inode));
+    }
+
+    /// Notes that it has nothing any more.
+    pub fn note_clean(&self, ino: Ino) {
+        self.dirty.lock().remove(&ino);
+    }
+
+    /// Inodes that can still be made.
+    pub fn inodes_free(&self) -> u64 {
+        self.inodes_max.saturating_sub(self.inodes.load(Ordering::Acquire))
+    }
+}

@@ -1,0 +1,56 @@
+//! Names that were found lately, by directory and name (AU-11). What is here is so: who changes a name has its directory
+//! locked and changes it here too.
+
+use amphi_names::Child;
+use amphi_rt::hash::HashMap;
+use amphi_rt::sync::{Padded, RwLock};
+use amphi_vfs::Ino;
+
+use crate::format::name_hash;
+use crate::planted::{self, Bug};
+
+const SHARDS: usize = 64;
+
+/// A directory's names.
+type Shard = HashMap<(Ino, Box<[u8]>), Child>;
+
+/// The cache.
+pub struct Dentries {
+    shards: Box<[Padded<RwLock<Shard>>]>,
+    /// Most names of a shard.
+    limit: usize,
+}
+
+impl Dentries {
+    /// One for so many names.
+    pub fn new(names: usize) -> Self {
+        let shards = (0..SHARDS).map(|_| Padded::default()).collect();
+        Self { shards, limit: names.div_ceil(SHARDS) }
+    }
+
+    fn shard(&self, dir: Ino, name: &[u8]) -> &RwLock<Shard> {
+        &self.shards[((name_hash(name) >> 8 ^ dir.0) % SHARDS as u64) as usize]
+    }
+
+    /// What a name names, if that is known.
+    pub fn get(&self, dir: Ino, name: &[u8]) -> Option<Child> {
+        self.shard(dir, name).read().get(&(dir, name.into())).copied()
+    }
+
+    /// A name names this now. A full shard lets go of all it has.
+    pub fn keep(&self, dir: Ino, name: &[u8], child: Child) {
+        if planted::has(Bug::NamesForgotten) {
+            return;
+        }
+        let mut shard = self.shard(dir, name).write();
+        if shard.len() >= self.limit {
+            shard.clear();
+        }
+        shard.insert((dir, name.into()), child);
+    }
+
+    /// A name names nothing any more.
+    pub fn forget(&self, dir: Ino, name: &[u8]) {
+        self.shard(dir, name).write().remove(&(dir, name.into()));
+    }
+}

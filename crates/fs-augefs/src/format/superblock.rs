@@ -1,0 +1,164 @@
+//! The superblock, and where it says that everything is.
+
+use zerocopy::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{
+    DOMAINS_MAX, FormatError, MAGIC, PAGE, SEGMENT_BLOCKS_MAX, VERSION, WRITE_VERSION_BYTES, WRITE_VERSIONS,
+};
+
+/// Longest label.
+pub const LABEL_BYTES: usize = 32;
+
+/// Page 0 of the block side.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Superblock {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: U32,
+    /// Domains.
+    pub domains: U32,
+    /// Blocks of a segment, a power of two.
+    pub segment_blocks: U32,
+    /// Segments of the main area.
+    pub segments: U32,
+    /// NAT blocks, each of which has two places.
+    pub nat_blocks: U32,
+    /// Pages of the metadata store.
+    pub meta_pages: U32,
+    /// Bytes of the memory area: the log of the metadata store, then the write versions.
+    pub memory_bytes: U64,
+    /// What all blocks of this file system have in common.
+    pub salt: U64,
+    /// Creation time, ns since 1970.
+    pub created_ns: I64,
+    /// Random name of this file system.
+    pub uuid: [u8; 16],
+    /// Label, padded with NUL.
+    pub label: [u8; LABEL_BYTES],
+    /// Zero.
+    pub reserved: [u8; 20],
+    /// CRC-32C of all before.
+    pub crc: U32,
+}
+
+const _: () = assert!(size_of::<Superblock>() == 128);
+
+/// Where everything is, in pages of the block side and bytes of the memory area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Domains.
+    pub domains: u32,
+    /// Blocks of a segment.
+    pub segment_blocks: u32,
+    /// Segments.
+    pub segments: u32,
+    /// NAT blocks.
+    pub nat_blocks: u32,
+    /// Pages of the metadata store, from page 1 on.
+    pub meta_pages: u32,
+    /// Bytes of the memory area.
+    pub memory_bytes: u64,
+}
+
+impl Layout {
+    /// First page of the metadata store.
+    pub const META_FIRST: u64 = 1;
+
+    /// First of the NAT's pages; block `n` has the pages `2 n` and `2 n + 1` from here.
+    #[must_use]
+    pub const fn nat_first(&self) -> u64 {
+        Self::META_FIRST + self.meta_pages as u64
+    }
+
+    /// First of the segment summaries, a page for each segment.
+    #[must_use]
+    pub const fn ssa_first(&self) -> u64 {
+        self.nat_first() + 2 * self.nat_blocks as u64
+    }
+
+    /// First page of segment 0.
+    #[must_use]
+    pub const fn main_first(&self) -> u64 {
+        self.ssa_first() + self.segments as u64
+    }
+
+    /// Blocks of all segments.
+    #[must_use]
+    pub const fn main_blocks(&self) -> u64 {
+        self.segments as u64 * self.segment_blocks as u64
+    }
+
+    /// Pages of everything.
+    #[must_use]
+    pub const fn pages(&self) -> u64 {
+        self.main_first() + self.main_blocks()
+    }
+
+    /// Bytes of the metadata store's log, from the start of the memory area.
+    #[must_use]
+    pub const fn log_bytes(&self) -> u64 {
+        self.memory_bytes - WRITE_VERSIONS as u64 * WRITE_VERSION_BYTES
+    }
+
+    /// Where in the memory area a processor's write version is.
+    #[must_use]
+    pub const fn write_version(&self, processor: usize) -> u64 {
+        self.log_bytes() + processor as u64 * WRITE_VERSION_BYTES
+    }
+}
+
+impl Superblock {
+    /// The checksum that the rest asks for.
+    #[must_use]
+    pub fn checksum(&self) -> u32 {
+        crc32c::crc32c(&self.as_bytes()[..size_of::<Self>() - 4])
+    }
+
+    /// The layout, if this is a superblock and fits a device of so many pages and bytes of memory.
+    ///
+    /// # Errors
+    /// [`FormatError`].
+    pub fn layout(&self, pages: u64, memory: u64) -> Result<Layout, FormatError> {
+        if self.magic != MAGIC {
+            return Err(FormatError::NotAugeFs);
+        }
+        if self.version.get() != VERSION {
+            return Err(FormatError::Version(self.version.get()));
+        }
+        if self.crc.get() != self.checksum() {
+            return Err(FormatError::Checksum);
+        }
+        let layout = Layout {
+            domains: self.domains.get(),
+            segment_blocks: self.segment_blocks.get(),
+            segments: self.segments.get(),
+            nat_blocks: self.nat_blocks.get(),
+            meta_pages: self.meta_pages.get(),
+            memory_bytes: self.memory_bytes.get(),
+        };
+        let segment = layout.segment_blocks as usize;
+        let sound = (1..=DOMAINS_MAX).contains(&layout.domains)
+            && segment.is_power_of_two()
+            && (8..=SEGMENT_BLOCKS_MAX).contains(&segment)
+            && layout.memory_bytes >= 4 * PAGE as u64
+            && layout.memory_bytes.is_multiple_of(PAGE as u64)
+            && layout.main_blocks() < u64::from(u32::MAX) - 2;
+        if !sound {
+            return Err(FormatError::Contradiction("its areas have impossible sizes"));
+        }
+        if layout.pages() > pages || layout.memory_bytes > memory {
+            return Err(FormatError::Contradiction("the device is smaller than the file system"));
+        }
+        Ok(layout)
+    }
+
+    /// Label without padding.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let end = self.label.iter().position(|byte| *byte == 0).unwrap_or(LABEL_BYTES);
+        String::from_utf8_lossy(&self.label[..end]).into_owned()
+    }
+}

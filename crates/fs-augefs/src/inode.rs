@@ -1,0 +1,246 @@
+//! What AugeFS keeps in an inode: where it stands in the metadata store, the numbers of its nodes, its pages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use amphi_device::{BlockPort, MemoryArea};
+use amphi_lsm::Batch;
+use amphi_radix::Radix;
+use amphi_vfs::{Error, FileType, Ino, Result};
+use zerocopy::FromZeros;
+
+use crate::core::Core;
+use crate::format::{
+    EntryRecord, INLINE_NODES, InodeRecord, Key, NODES_PER_CHUNK, decode_nodes, encode_entry, encode_nodes,
+    key, type_code,
+};
+use crate::meta::{self, damaged};
+
+/// A cached inode.
+pub type Inode<D> = amphi_names::Inode<Core<D>>;
+/// What its lock protects.
+pub type State<D> = amphi_names::State<Core<D>>;
+
+/// Where an inode stands in the metadata store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Home {
+    /// Nowhere yet.
+    #[default]
+    New,
+    /// With its only name: in this directory, under this name.
+    Named(Ino, Box<[u8]>),
+    /// By its number: it has several names, or none, or had them.
+    Own,
+}
+
+/// A cached page of a file.
+pub struct Page {
+    /// Contents.
+    pub bytes: Box<[u8]>,
+    /// Not written back since it changed.
+    pub dirty: bool,
+    /// A block was promised for it, which it has not yet.
+    pub promised: bool,
+}
+
+/// What AugeFS keeps in an inode.
+#[derive(Default)]
+pub struct Part {
+    /// Where it stands.
+    pub home: Home,
+    /// A symbolic link's target.
+    pub target: Box<[u8]>,
+    /// A directory's entries.
+    pub entries: u64,
+    /// The size that the metadata store may say: all before it has been written back.
+    pub stored_size: u64,
+    /// Blocks that its nodes name, and that are held.
+    pub blocks: u64,
+    /// Numbers of its nodes.
+    pub nodes: BTreeMap<u32, u32>,
+    /// Chunks of these numbers that have changed.
+    pub chunks: BTreeSet<u32>,
+    /// Nodes that are promised a block and have no number yet.
+    pub promised_nodes: BTreeSet<u32>,
+    /// Cached pages (AU-11).
+    pub pages: Radix<Page>,
+    /// Dirty ones.
+    pub dirty: BTreeSet<u64>,
+    /// Dirty ones that were promised a block.
+    pub promised: u64,
+    /// Times or set-id bits have changed in memory only.
+    pub changed: bool,
+}
+
+fn chunk_of(index: u32) -> Option<u32> {
+    Some(index.checked_sub(INLINE_NODES)? / NODES_PER_CHUNK)
+}
+
+impl Part {
+    /// A part of the file has a node from now on, or none.
+    pub fn set_node(&mut self, index: u32, nid: Option<u32>) {
+        match nid {
+            Some(nid) => self.nodes.insert(index, nid),
+            None => self.nodes.remove(&index),
+        };
+        self.chunks.extend(chunk_of(index));
+    }
+
+    fn chunk(&self, chunk: u32) -> Option<[u32; NODES_PER_CHUNK as usize]> {
+        let first = INLINE_NODES + chunk * NODES_PER_CHUNK;
+        let mut nodes = [0; NODES_PER_CHUNK as usize];
+        for (index, nid) in self.nodes.range(first..first + NODES_PER_CHUNK) {
+            nodes[(index - first) as usize] = *nid;
+        }
+        nodes.iter().any(|nid| *nid != 0).then_some(nodes)
+    }
+}
+
+/// An inode as the metadata store keeps it.
+pub fn record<D: BlockPort + MemoryArea>(inode: &Inode<D>, state: &State<D>) -> EntryRecord {
+    let part = &state.part;
+    let regular = state.file_type == FileType::Regular;
+    let mut record = InodeRecord::new_zeroed();
+    record.ino = inode.ino.0.into();
+    record.kind = type_code(state.file_type);
+    record.unnamed = u8::from(state.unnamed);
+    record.mode = state.mode.into();
+    record.nlink = state.nlink.into();
+    record.uid = state.uid.into();
+    record.gid = state.gid.into();
+    record.rdev = state.rdev.into();
+    record.generation = state.generation.into();
+    record.size = if regular { part.stored_size } else { state.size }.into();
+    record.atime = state.atime.into();
+    record.mtime = state.mtime.into();
+    record.ctime = state.ctime.into();
+    record.parent = inode.parent().0.into();
+    record.blocks = part.blocks.into();
+    record.entries = if regular { part.nodes.len() as u64 } else { part.entries }.into();
+    for (index, nid) in part.nodes.range(..INLINE_NODES) {
+        record.nodes[*index as usize] = (*nid).into();
+    }
+    EntryRecord::Inode(Box::new(record), part.target.to_vec())
+}
+
+/// Puts an inode where it stands, with the numbers of nodes that have changed.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn put<D: BlockPort + MemoryArea>(
+    batch: &mut Batch,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+) -> Result<()> {
+    let value = encode_entry(&record(inode, state));
+    match &state.part.home {
+        Home::Named(parent, name) => meta::put(batch, Key::Entry(parent.0, name), &value)?,
+        Home::New | Home::Own => meta::put(batch, Key::Inode(inode.ino.0), &value)?,
+    }
+    let chunks = std::mem::take(&mut state.part.chunks);
+    for chunk in chunks {
+        let of = Key::Nodes(inode.ino.0, chunk.into());
+        match state.part.chunk(chunk) {
+            Some(nodes) => meta::put(batch, of, &encode_nodes(&nodes))?,
+            None => meta::delete(batch, of)?,
+        }
+    }
+    state.part.changed = false;
+    Ok(())
+}
+
+/// An inode's record, where it stands, and a symbolic link's target.
+pub type Found = (Box<InodeRecord>, Home, Vec<u8>);
+
+impl<D: BlockPort + MemoryArea> Core<D> {
+    /// What the metadata store has of an inode.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if it has nothing; [`Error::Corrupt`], [`Error::Io`].
+    pub fn find_record(&self, ino: Ino) -> Result<Found> {
+        let wrong = || damaged("inode", ino.0);
+        let (home, entry) = match self.meta.entry(Key::Inode(ino.0))? {
+            None => return Err(Error::Stale(ino)),
+            Some(EntryRecord::Locator(parent, name)) => {
+                let entry = self.meta.entry(Key::Entry(parent.0, &name))?;
+                (Home::Named(parent, name.into()), entry.ok_or_else(wrong)?)
+            }
+            Some(own) => (Home::Own, own),
+        };
+        match entry {
+            EntryRecord::Inode(record, target) if record.ino.get() == ino.0 => Ok((record, home, target)),
+            _ => Err(wrong()),
+        }
+    }
+
+    /// The numbers of a file's nodes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn find_nodes(&self, ino: Ino, record: &InodeRecord) -> Result<BTreeMap<u32, u32>> {
+        let some = |(index, nid): (u32, u32)| (nid != 0).then_some((index, nid));
+        let inline = record.nodes.iter().map(|nid| nid.get());
+        let mut nodes: BTreeMap<_, _> = (0..).zip(inline).filter_map(some).collect();
+        if nodes.len() as u64 == record.entries.get() {
+            return Ok(nodes);
+        }
+        let first = key(Key::Nodes(ino.0, 0));
+        let prefix = &first[..first.len() - 8];
+        self.meta.visit(prefix, prefix, |key, value| {
+            let wrong = || damaged("the nodes of inode", ino.0);
+            let chunk =
+                key.get(prefix.len()..).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
+            let most = u64::from((u32::MAX - INLINE_NODES) / NODES_PER_CHUNK - 1);
+            let chunk = chunk.filter(|chunk| *chunk < most).ok_or_else(wrong)? as u32;
+            let nids = decode_nodes(value).ok_or_else(wrong)?;
+            let indices = INLINE_NODES + chunk * NODES_PER_CHUNK..;
+            nodes.extend(indices.zip(nids).filter_map(some));
+            Ok(true)
+        })?;
+        if nodes.len() as u64 == record.entries.get() {
+            Ok(nodes)
+        } else {
+            Err(damaged("the nodes of inode", ino.0))
+        }
+    }
+
+    /// Reads an inode.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if there is none; [`Error::Corrupt`], [`Error::Io`].
+    pub fn load_inode(&self, ino: Ino) -> Result<Inode<D>> {
+        let (record, home, target) = self.find_record(ino)?;
+        let file_type = record.file_type().ok_or_else(|| damaged("inode", ino.0))?;
+        let size = record.size.get();
+        let mut part = Part { home, stored_size: size, blocks: record.blocks.get(), ..Part::default() };
+        match file_type {
+            FileType::Regular => part.nodes = self.find_nodes(ino, &record)?,
+            FileType::Symlink => part.target = target.into(),
+            _ => part.entries = record.entries.get(),
+        }
+        if size > crate::format::FILE_BYTES_MAX
+            || (file_type == FileType::Symlink && part.target.len() as u64 != size)
+        {
+            return Err(damaged("the size of inode", ino.0));
+        }
+        let state = State {
+            file_type,
+            mode: record.mode.get() & 0o7777,
+            uid: record.uid.get(),
+            gid: record.gid.get(),
+            nlink: record.nlink.get(),
+            size,
+            atime: record.atime.get(),
+            mtime: record.mtime.get(),
+            ctime: record.ctime.get(),
+            generation: record.generation.get(),
+            rdev: record.rdev.get(),
+            attributes: None,
+            orphan: false,
+            unnamed: record.unnamed == 1,
+            gone: false,
+            atime_dirty: false,
+            part,
+        };
+        Ok(Inode::new(ino, Ino(record.parent.get()), state))
+    }
+}

@@ -1,0 +1,41 @@
+//! AugeFS: a log-structured file system whose metadata live in a key-value store with its log in an SSD's memory area
+//! (`docs/papers.md`).
+//!
+//! It is generic over a device with a block port and a memory area. Start reading at [`AugeFs`], then `change` (what a
+//! change of names writes), `domain` and `writeback` (how data reach the device), `checkpoint` and `recover`, `format`
+//! (the bits).
+#![forbid(unsafe_code)]
+
+mod allocate;
+mod background;
+mod change;
+mod checkpoint;
+mod collect;
+mod core;
+mod cut;
+mod dentries;
+mod domain;
+mod file;
+pub mod format;
+mod fs;
+mod inode;
+mod load;
+mod meta;
+mod mount;
+mod nodes;
+mod options;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+mod recover;
+mod segments;
+mod stats;
+mod store;
+mod writeback;
+
+pub use fs::AugeFs;
+pub use mount::{MountError, probe};
+pub use options::{FormatOptions, MountOptions};
+pub use recover::Recovered;
+pub use stats::Stats;

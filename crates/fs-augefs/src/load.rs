@@ -1,0 +1,169 @@
+//! Reading what a device has: checkpoints, SIT, NAT, intents.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use amphi_device::{BlockPort, Lpa, MemoryArea, Structure};
+
+use crate::domain::{Log, NatPart, Parts, Segment};
+use crate::format::{
+    CheckpointRecord, Intent, Key, Layout, NAT_ENTRIES, NatBlock, PAGE, SitRecord, Superblock,
+    decode_intents, key,
+};
+use crate::meta::{Meta, damaged};
+use crate::mount::MountError;
+use crate::recover::Intents;
+
+type Result<T> = std::result::Result<T, MountError>;
+
+/// What a device has, before recovery.
+pub struct Loaded {
+    /// Domains.
+    pub domains: Vec<Parts>,
+    /// Of each, what it intended since.
+    pub intents: Vec<Intents>,
+    /// Segments of no domain.
+    pub free_segments: BTreeSet<u32>,
+    /// NAT blocks of no domain.
+    pub free_nat: BTreeSet<u32>,
+    /// SIT records that no checkpoint counts.
+    pub stale: Vec<(u32, u64)>,
+}
+
+/// Reads all domains as of their last checkpoints, and what they intended since.
+///
+/// # Errors
+/// [`MountError::Damaged`], [`MountError::Device`].
+pub fn load<D: BlockPort + MemoryArea>(
+    device: &D,
+    superblock: &Superblock,
+    layout: &Layout,
+    meta: &Meta<D>,
+) -> Result<Loaded> {
+    let mut loaded = Loaded {
+        domains: Vec::new(),
+        intents: Vec::new(),
+        free_segments: (0..layout.segments).collect(),
+        free_nat: (0..layout.nat_blocks).collect(),
+        stale: Vec::new(),
+    };
+    let mut logs = Vec::new();
+    for number in 0..layout.domains as u16 {
+        let wrong = || damaged("the checkpoint of domain", number.into());
+        let value = meta.get(Key::Checkpoint(number))?.ok_or_else(wrong)?;
+        let (record, summaries) = CheckpointRecord::decode(&value).ok_or_else(wrong)?;
+        let (version, sequence) = (record.version.get(), record.sequence.get());
+        loaded.domains.push(Parts { version, sequence, held: record.held.get(), ..Parts::default() });
+        loaded.intents.push(load_intents(layout, meta, number)?);
+        logs.push((record.logs, summaries));
+    }
+    load_sit(layout, meta, &mut loaded)?;
+    for (number, (records, summaries)) in logs.into_iter().enumerate() {
+        let wrong = || damaged("the checkpoint of domain", number as u64);
+        let parts = &mut loaded.domains[number];
+        for (kind, (record, summary)) in records.into_iter().zip(summaries).enumerate() {
+            let (segment, next) = (record.segment.get(), record.next.get());
+            if segment == u32::MAX {
+                continue;
+            }
+            let sit = parts.sit.get_mut(segment.into()).filter(|_| next <= layout.segment_blocks);
+            let sit = sit.filter(|sit| usize::from(sit.kind) == kind).ok_or_else(wrong)?;
+            sit.summary = Some(summary);
+            parts.logs[kind] = Some(Log { segment, next });
+        }
+    }
+    for (number, intents) in loaded.intents.iter().enumerate() {
+        let begin = loaded.domains[number].sequence;
+        for intent in intents.range(begin..).flat_map(|(_, intents)| intents) {
+            if let Intent::Take(segment, _) = intent
+                && !loaded.free_segments.remove(segment)
+            {
+                return Err(damaged("the owner of segment", u64::from(*segment)).into());
+            }
+        }
+    }
+    load_nat(device, superblock, layout, &mut loaded)?;
+    Ok(loaded)
+}
+
+fn load_intents<D: BlockPort + MemoryArea>(layout: &Layout, meta: &Meta<D>, domain: u16) -> Result<Intents> {
+    let first = key(Key::Intents(domain, 0));
+    let prefix = &first[..first.len() - 8];
+    let nids = layout.nat_blocks * NAT_ENTRIES as u32;
+    let mut all = Intents::new();
+    meta.visit(prefix, prefix, |key, value| {
+        let wrong = || damaged("an intent of domain", domain.into());
+        let at = key.get(prefix.len()..).and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)?;
+        let intents = decode_intents(value).ok_or_else(wrong)?;
+        let sound = intents.iter().all(|intent| match intent {
+            Intent::Take(segment, _) => *segment < layout.segments,
+            Intent::Free(nid) | Intent::Cut(nid, ..) => *nid < nids,
+        });
+        let at = Some(u64::from_be_bytes(at)).filter(|at| sound && *at < u64::MAX / 2).ok_or_else(wrong)?;
+        all.insert(at, intents);
+        Ok(true)
+    })?;
+    Ok(all)
+}
+
+/// Reads the SIT: of each segment the newest record that its domain's checkpoint counts.
+fn load_sit<D: BlockPort + MemoryArea>(layout: &Layout, meta: &Meta<D>, loaded: &mut Loaded) -> Result<()> {
+    let mut newest: BTreeMap<u32, (u64, SitRecord, Vec<u64>)> = BTreeMap::new();
+    meta.visit(b"sit:", b"sit:", |key, value| {
+        let wrong = || damaged("a record of the SIT", 0);
+        let (segment, version) = key[4..].split_at_checked(4).ok_or_else(wrong)?;
+        let segment = u32::from_be_bytes(segment.try_into().map_err(|_| wrong())?);
+        let version = version.get(1..).and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)?;
+        let version = u64::from_be_bytes(version);
+        let (record, valid) = SitRecord::decode(value, layout.segment_blocks).ok_or_else(wrong)?;
+        let domain = usize::from(record.domain.get());
+        if segment >= layout.segments || domain >= loaded.domains.len() {
+            return Err(wrong());
+        }
+        if version > loaded.domains[domain].version {
+            loaded.stale.push((segment, version));
+        } else if let Some((older, ..)) = newest.insert(segment, (version, record, valid)) {
+            // Keys are in order of versions.
+            loaded.stale.push((segment, older));
+        }
+        Ok(true)
+    })?;
+    for (number, (version, record, valid)) in newest {
+        if record.kind == 2 {
+            loaded.stale.push((number, version));
+            continue;
+        }
+        let count = valid.iter().map(|word| word.count_ones()).sum();
+        let kind = record.kind;
+        let segment = Segment { kind, valid, count, summary: None, dirty: false, stored: Some(version) };
+        loaded.domains[usize::from(record.domain.get())].sit.insert(number.into(), segment);
+        loaded.free_segments.remove(&number);
+    }
+    Ok(())
+}
+
+/// Reads the NAT: of each block the newer copy that its domain's checkpoint counts.
+fn load_nat<D: BlockPort>(
+    device: &D,
+    superblock: &Superblock,
+    layout: &Layout,
+    loaded: &mut Loaded,
+) -> Result<()> {
+    let mut pages = vec![0; 2 * PAGE];
+    for number in 0..layout.nat_blocks {
+        device.read(Lpa(layout.nat_first() + 2 * u64::from(number)), &mut pages, Structure::Pointer)?;
+        let copies = (0..).zip(pages.chunks_exact(PAGE)).filter_map(|(copy, page)| {
+            let (domain, version, block) = NatBlock::decode(page, superblock.salt.get(), number)?;
+            let counted = loaded.domains.get(usize::from(domain)).is_some_and(|of| version <= of.version);
+            counted.then_some((version, copy, domain, block))
+        });
+        let Some((_, copy, domain, block)) = copies.max_by_key(|(version, ..)| *version) else { continue };
+        let most = layout.main_blocks();
+        if block.entries.iter().any(|at| at.block().is_some_and(|block| u64::from(block) >= most)) {
+            return Err(damaged("a block of the NAT:", number.into()).into());
+        }
+        let part = NatPart { entries: block.entries.into(), copy, dirty: false };
+        loaded.domains[usize::from(domain)].nat.insert(number.into(), part);
+        loaded.free_nat.remove(&number);
+    }
+    Ok(())
+}

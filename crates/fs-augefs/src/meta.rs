@@ -1,0 +1,110 @@
+//! MetaDB as the file system uses it (AU-3): records by key, batches, and its errors as the file system's.
+
+use std::sync::Arc;
+
+use amphi_device::{BlockPort, MemoryArea};
+use amphi_lsm::{Batch, Store};
+use amphi_vfs::{Error, Result};
+
+use crate::format::{EntryRecord, Key, decode_entry, key, prefix_end};
+
+/// The metadata store.
+pub struct Meta<D: BlockPort + MemoryArea + 'static> {
+    store: Store<D>,
+}
+
+/// An error of the metadata store as the file system's.
+#[expect(clippy::needless_pass_by_value, reason = "what `map_err` calls")]
+pub fn meta_error(error: amphi_lsm::Error) -> Error {
+    match error {
+        amphi_lsm::Error::Damaged { .. } => Error::Corrupt(error.to_string()),
+        _ => Error::Io(error.to_string()),
+    }
+}
+
+/// A device error as the file system's.
+#[expect(clippy::needless_pass_by_value, reason = "what `map_err` calls")]
+pub fn io_error(error: amphi_device::Error) -> Error {
+    Error::Io(error.to_string())
+}
+
+/// That a record is not what was written.
+pub fn damaged(what: &str, number: u64) -> Error {
+    Error::Corrupt(format!("{what} {number} is not what was written"))
+}
+
+impl<D: BlockPort + MemoryArea> Meta<D> {
+    /// That in an opened store.
+    pub const fn new(store: Store<D>) -> Self {
+        Self { store }
+    }
+
+    /// The store on a device.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(device: &Arc<D>, first: u64, options: amphi_lsm::Options) -> amphi_lsm::Result<Self> {
+        Store::open(Arc::clone(device), amphi_device::Lpa(first), options).map(Self::new)
+    }
+
+    /// The value under a key.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn get(&self, of: Key<'_>) -> Result<Option<Vec<u8>>> {
+        self.store.get(&key(of)).map_err(meta_error)
+    }
+
+    /// What stands under an entry's or an inode's key.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn entry(&self, of: Key<'_>) -> Result<Option<EntryRecord>> {
+        let Some(value) = self.get(of)? else { return Ok(None) };
+        let decoded = decode_entry(&value).ok_or_else(|| Error::Corrupt(format!("{of:?} has a wrong value")));
+        decoded.map(Some)
+    }
+
+    /// Makes a batch durable, all or nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write(&self, batch: &Batch) -> Result<()> {
+        self.store.write(batch).map_err(meta_error)
+    }
+
+    /// Calls `visit` with all keys from `from` on that begin with `prefix`, until it says no.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`], and what `visit` says.
+    pub fn visit(
+        &self,
+        prefix: &[u8],
+        from: &[u8],
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        for found in self.store.range(from, Some(&prefix_end(prefix))).map_err(meta_error)? {
+            let (key, value) = found.map_err(meta_error)?;
+            if !visit(&key, &value)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts a value into a batch.
+///
+/// # Errors
+/// [`Error::Io`] for one that is too large.
+pub fn put(batch: &mut Batch, of: Key<'_>, value: &[u8]) -> Result<()> {
+    batch.put(&key(of), value).map_err(meta_error)
+}
+
+/// Has a batch delete a key.
+///
+/// # Errors
+/// As for [`put`].
+pub fn delete(batch: &mut Batch, of: Key<'_>) -> Result<()> {
+    batch.delete(&key(of)).map_err(meta_error)
+}

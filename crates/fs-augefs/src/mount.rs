@@ -1,0 +1,354 @@
+//! Making, recognising, mounting and unmounting an AugeFS.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use amphi_device::{BlockPort, BytePortExt, Lpa, MemoryArea, PAGE_BYTES, Structure};
+use amphi_lsm::{Batch, Place, Store};
+use amphi_names::Names;
+use amphi_rt::sync::{Mutex, Padded, RwLock};
+use amphi_vfs::{FileType, Ino};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::background::Bell;
+use crate::core::Core;
+use crate::dentries::Dentries;
+use crate::domain::Domain;
+use crate::format::{
+    CheckpointRecord, EntryRecord, FormatError, InodeRecord, Key, LABEL_BYTES, Layout, LogRecord, MAGIC,
+    NAT_ENTRIES, PAGE, SuperRecord, Superblock, VERSION, WRITE_VERSION_BYTES, WRITE_VERSIONS, encode_entry,
+    type_code,
+};
+use crate::meta::{self, Meta, damaged};
+use crate::options::{FormatOptions, MountOptions};
+use crate::recover::{self, Recovered};
+use crate::segments::{SEGMENTS_HELD, Segments, Space};
+use crate::stats::Counters;
+use crate::{checkpoint, file, load};
+
+/// The metadata store's part of the device unless told otherwise, and its limits in pages.
+const META_SHARE: u64 = 16;
+const META_PAGES_MIN: u64 = 4096;
+const META_PAGES_MAX: u64 = 1 << 22;
+/// Bytes of the memory area unless told otherwise (AU-6).
+const MEMORY_MAX: u64 = 256 << 20;
+/// Bytes of tables for each inode that there can be.
+const BYTES_PER_INODE: u64 = 2048;
+/// Fewest segments beyond those that are held for each domain's logs.
+const SEGMENTS_MIN: u64 = 8;
+
+/// Why a file system could not be made or mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// What is on the device is not an AugeFS of this version, or its superblock is damaged.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The device refused or failed.
+    #[error(transparent)]
+    Device(#[from] amphi_device::Error),
+    /// The metadata store is damaged, or failed.
+    #[error(transparent)]
+    Meta(#[from] amphi_lsm::Error),
+    /// The device cannot carry an AugeFS.
+    #[error("AugeFS cannot use this device: {0}")]
+    Unsuitable(String),
+    /// An option is impossible.
+    #[error("{0}")]
+    Options(String),
+    /// Something beyond the superblock is damaged.
+    #[error(transparent)]
+    Damaged(#[from] amphi_vfs::Error),
+}
+
+type Result<T> = std::result::Result<T, MountError>;
+
+/// Plans a file system for a device.
+fn plan(options: &FormatOptions, pages: u64, memory: u64) -> std::result::Result<Layout, String> {
+    let memory_bytes = options.memory_bytes.unwrap_or(memory.min(MEMORY_MAX)).min(memory);
+    let memory_bytes = memory_bytes / PAGE as u64 * PAGE as u64;
+    let least = WRITE_VERSIONS as u64 * WRITE_VERSION_BYTES + (64 << 10);
+    if memory_bytes < least {
+        return Err(format!("a memory area of {memory} bytes is smaller than {least} bytes"));
+    }
+    let share = (pages / META_SHARE).clamp(META_PAGES_MIN, META_PAGES_MAX);
+    let meta_pages = options.meta_pages.map_or(share, u64::from);
+    let mut layout = Layout {
+        domains: options.domains,
+        segment_blocks: options.segment_blocks,
+        segments: 0,
+        nat_blocks: 0,
+        meta_pages: meta_pages as u32,
+        memory_bytes,
+    };
+    let rest = pages.saturating_sub(Layout::META_FIRST + meta_pages);
+    // A node has at least one page of data, so half of the main area are nodes at the most; each domain may have a block of
+    // the NAT that is nearly empty.
+    let nat = |segments: u64| {
+        segments * u64::from(options.segment_blocks) / 2 / NAT_ENTRIES as u64 + 2 * u64::from(options.domains)
+    };
+    let mut segments = (rest / (u64::from(options.segment_blocks) + 1)).min(u64::from(u32::MAX) / 1024);
+    while segments > 0 && segments * (u64::from(options.segment_blocks) + 1) + 2 * nat(segments) > rest {
+        segments -= 1;
+    }
+    (layout.segments, layout.nat_blocks) = (segments as u32, nat(segments) as u32);
+    if segments < held_segments(&layout) + SEGMENTS_MIN {
+        return Err(format!(
+            "{} domains of {} KB segments need {} of them and it has room for {segments}; ask for fewer domains",
+            options.domains,
+            options.segment_blocks * 4,
+            held_segments(&layout) + SEGMENTS_MIN
+        ));
+    }
+    Ok(layout)
+}
+
+/// Segments that cannot be filled: both ends of each domain's logs, and those held for collection.
+const fn held_segments(layout: &Layout) -> u64 {
+    2 * layout.domains as u64 + SEGMENTS_HELD as u64 + 2
+}
+
+/// Where the metadata store is.
+fn place(layout: &Layout) -> Place {
+    let half = layout.log_bytes() / 2;
+    // A log that is smaller than a memtable moves full halves aside (AU-6).
+    let backing = if half < amphi_lsm::Options::default().memtable_bytes as u64 { 8 } else { u32::MAX };
+    Place {
+        log_at: 0,
+        log_bytes: layout.log_bytes(),
+        first: Lpa(Layout::META_FIRST),
+        pages: layout.meta_pages.into(),
+        backing_pages: u64::from(layout.meta_pages / backing),
+    }
+}
+
+/// Makes an empty file system.
+///
+/// # Errors
+/// [`MountError::Unsuitable`], [`MountError::Options`], [`MountError::Device`], [`MountError::Meta`].
+pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOptions) -> Result<()> {
+    options.check().map_err(MountError::Options)?;
+    let layout =
+        plan(options, device.capacity_pages(), device.memory()?.bytes).map_err(MountError::Unsuitable)?;
+    // Page 0 is written last: until then there is no file system.
+    device.write(Lpa(0), &[0; PAGE], Structure::Superblock)?;
+    device.flush()?;
+    for processor in 0..WRITE_VERSIONS {
+        let at = layout.write_version(processor);
+        device.persist(at, &1_u64.to_le_bytes(), None, Structure::Journal)?;
+    }
+    Store::format(device, &place(&layout))?;
+    {
+        let meta = Meta::open(device, Layout::META_FIRST, amphi_lsm::Options::default())?;
+        let mut batch = Batch::new();
+        let root = encode_entry(&EntryRecord::Inode(Box::new(root()), Vec::new()));
+        meta::put(&mut batch, Key::Inode(Ino::ROOT.0), &root)?;
+        let mut record = SuperRecord::new_zeroed();
+        (record.next_ino, record.inodes) = ((Ino::ROOT.0 + 1).into(), 1.into());
+        record.clean = 1.into();
+        meta::put(&mut batch, Key::Super, record.as_bytes())?;
+        let log = LogRecord { segment: u32::MAX.into(), next: 0.into() };
+        let first =
+            CheckpointRecord { version: 1.into(), sequence: 1.into(), held: 0.into(), logs: [log; 2] };
+        for domain in 0..layout.domains as u16 {
+            meta::put(&mut batch, Key::Checkpoint(domain), &first.encode([&[], &[]]))?;
+        }
+        meta.write(&batch)?;
+    }
+    let zero = [0; PAGE];
+    for page in layout.nat_first()..layout.ssa_first() {
+        device.write(Lpa(page), &zero, Structure::Pointer)?;
+    }
+    let mut sb = Superblock::new_zeroed();
+    (sb.magic, sb.version) = (MAGIC, VERSION.into());
+    (sb.domains, sb.segment_blocks) = (layout.domains.into(), layout.segment_blocks.into());
+    (sb.segments, sb.nat_blocks) = (layout.segments.into(), layout.nat_blocks.into());
+    (sb.meta_pages, sb.memory_bytes) = (layout.meta_pages.into(), layout.memory_bytes.into());
+    sb.salt = amphi_rt::random::u64().into();
+    sb.created_ns = amphi_rt::time::wall_ns().into();
+    for part in sb.uuid.chunks_mut(8) {
+        part.copy_from_slice(&amphi_rt::random::u64().to_le_bytes());
+    }
+    sb.label[..options.label.len().min(LABEL_BYTES)].copy_from_slice(options.label.as_bytes());
+    sb.crc = sb.checksum().into();
+    let mut page = vec![0; PAGE_BYTES];
+    page[..size_of::<Superblock>()].copy_from_slice(sb.as_bytes());
+    device.write(Lpa(0), &page, Structure::Superblock)?;
+    device.flush()?;
+    Ok(())
+}
+
+fn root() -> InodeRecord {
+    let now = amphi_rt::time::wall_ns();
+    let mut root = InodeRecord::new_zeroed();
+    root.ino = Ino::ROOT.0.into();
+    root.kind = type_code(FileType::Directory);
+    (root.mode, root.nlink) = (0o755.into(), 2.into());
+    root.parent = Ino::ROOT.0.into();
+    (root.atime, root.mtime, root.ctime) = (now.into(), now.into(), now.into());
+    root
+}
+
+/// Reads the superblock, changing nothing.
+///
+/// # Errors
+/// [`MountError::Format`], [`MountError::Device`].
+pub fn probe<D: BlockPort + MemoryArea>(device: &D) -> Result<(Superblock, Layout)> {
+    let memory = device.memory()?.bytes;
+    let mut page = vec![0; PAGE_BYTES];
+    device.read(Lpa(0), &mut page, Structure::Superblock)?;
+    let (sb, _) = Superblock::read_from_prefix(&page).map_err(|_| FormatError::NotAugeFs)?;
+    let layout = sb.layout(device.capacity_pages(), memory)?;
+    Ok((sb, layout))
+}
+
+/// Mounts the file system on a device, recovering it if need be.
+///
+/// # Errors
+/// As [`MountError`] says.
+pub fn open<D: BlockPort + MemoryArea>(
+    device: &Arc<D>,
+    options: MountOptions,
+) -> Result<(Arc<Core<D>>, Recovered)> {
+    let (superblock, layout) = probe(&**device)?;
+    let meta = Meta::open(device, Layout::META_FIRST, options.meta)?;
+    let value = meta.get(Key::Super)?.ok_or_else(|| damaged("record", 0))?;
+    let record = SuperRecord::read_from_bytes(&value).map_err(|_| damaged("record", 0))?;
+    let clean = record.clean.get() == 1;
+    let loaded = load::load(&**device, &superblock, &layout, &meta)?;
+    let inodes = if clean { record.inodes.get() } else { count_inodes(&meta)? };
+    let capacity = (u64::from(layout.segments) - held_segments(&layout)) * u64::from(layout.segment_blocks);
+    let of_names = amphi_names::Options {
+        read_only: options.read_only,
+        access_times: options.access_times,
+        cached_inodes: options.inode_cache,
+        tick_ns: 1,
+    };
+    let mut write_versions = Vec::with_capacity(WRITE_VERSIONS);
+    for processor in 0..WRITE_VERSIONS {
+        let version = recover::write_version(&**device, layout.write_version(processor))?;
+        write_versions.push(Padded(Mutex::new(version)));
+    }
+    let domains = (0..).zip(loaded.domains).map(|(number, parts)| Domain {
+        number,
+        gate: RwLock::new(()),
+        parts: Mutex::new(parts),
+    });
+    let next_ino = record.next_ino.get();
+    let core = Arc::new(Core {
+        contract: device.contract(),
+        device: Arc::clone(device),
+        layout,
+        superblock,
+        names: Names::new(of_names),
+        dentries: Dentries::new(options.name_cache),
+        meta,
+        domains: domains.collect(),
+        segments: Segments::new(loaded.free_segments),
+        nat_blocks: Mutex::new(loaded.free_nat),
+        space: Space::new(capacity),
+        write_versions: write_versions.into(),
+        dirty: Mutex::default(),
+        pages: AtomicUsize::new(0),
+        dirty_pages: AtomicUsize::new(0),
+        sweep: AtomicUsize::new(0),
+        inodes: AtomicU64::new(inodes),
+        inodes_max: u64::from(layout.meta_pages) * PAGE as u64 / BYTES_PER_INODE,
+        numbers: Mutex::new((next_ino, next_ino)),
+        sync: Mutex::new(()),
+        collection: Mutex::new(()),
+        bell: Bell::default(),
+        mounts: record.mounts.get().saturating_add(1),
+        counters: Counters::default(),
+        options,
+    });
+    let mut recovered = Recovered { clean, ..Recovered::default() };
+    if !clean {
+        let mut batch = Batch::new();
+        for (segment, version) in loaded.stale {
+            meta::delete(&mut batch, Key::Sit(segment, version))?;
+        }
+        core.meta.write(&batch)?;
+        recovered = recover::all(&core, loaded.intents)?;
+    }
+    for domain in &core.domains {
+        settle(&core, domain);
+    }
+    if !core.options.read_only {
+        core.put_super(next_ino, false)?;
+        finish_orphans(&core)?;
+    }
+    Ok((core, recovered))
+}
+
+/// Counts what a domain uses, and gathers the numbers of nodes that it can give.
+fn settle<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain) {
+    let mut parts = domain.parts.lock();
+    let (mut used, mut from) = (parts.held, 0);
+    while let Some((number, segment)) = parts.sit.next(from) {
+        used += u64::from(segment.count);
+        from = number + 1;
+    }
+    core.space.add(used);
+    let (mut free, mut from) = (Vec::new(), 0);
+    while let Some((number, part)) = parts.nat.next(from) {
+        let nids = number as u32 * NAT_ENTRIES as u32..;
+        let holes = nids.zip(&part.entries).filter(|(nid, at)| *nid > 0 && at.is_hole());
+        free.extend(holes.map(|(nid, _)| nid));
+        from = number + 1;
+    }
+    free.reverse();
+    parts.free_nids = free;
+}
+
+fn count_inodes<D: BlockPort + MemoryArea>(meta: &Meta<D>) -> Result<u64> {
+    let mut inodes = 0;
+    meta.visit(b"i:", b"i:", |_, _| {
+        inodes += 1;
+        Ok(true)
+    })?;
+    Ok(inodes)
+}
+
+/// Deletes the files that have no name.
+fn finish_orphans<D: BlockPort + MemoryArea>(core: &Core<D>) -> amphi_vfs::Result<()> {
+    let mut orphans = Vec::new();
+    core.meta.visit(b"o:", b"o:", |key, _| {
+        let number = key.get(2..).and_then(|bytes| bytes.try_into().ok());
+        orphans.push(Ino(u64::from_be_bytes(number.ok_or_else(|| damaged("an orphan", 0))?)));
+        Ok(true)
+    })?;
+    for ino in orphans {
+        let inode = core.inode(ino)?;
+        amphi_names::delete_orphan(core, &inode)?;
+    }
+    Ok(())
+}
+
+/// Writes everything back, makes a checkpoint of all domains, and marks the file system clean. Nobody uses it any more.
+///
+/// # Errors
+/// [`amphi_vfs::Error::Io`].
+pub fn close<D: BlockPort + MemoryArea>(core: &Core<D>) -> amphi_vfs::Result<()> {
+    if core.options.read_only {
+        return Ok(());
+    }
+    core.names.health.writable()?;
+    amphi_names::write_all_atimes(core)?;
+    finish_orphans(core)?;
+    sync(core)?;
+    let next = core.numbers.lock().0;
+    core.put_super(next, true)?;
+    Ok(())
+}
+
+/// Makes everything completed so far durable.
+///
+/// # Errors
+/// [`amphi_vfs::Error::Io`].
+pub fn sync<D: BlockPort + MemoryArea>(core: &Core<D>) -> amphi_vfs::Result<()> {
+    let files: Vec<_> = core.dirty.lock().values().cloned().collect();
+    for inode in files {
+        file::write_back_file(core, &inode)?;
+    }
+    if core.names.health.writable().is_ok() { checkpoint::all(core) } else { Ok(()) }
+}

@@ -1,0 +1,138 @@
+//! Nodes of files: from a file's page to its block, through the file's list of nodes, the NAT and the node.
+
+use std::sync::atomic::Ordering;
+
+use amphi_device::{BlockPort, MemoryArea, Structure};
+use amphi_lsm::Batch;
+use amphi_rt::sync::MutexGuard;
+use amphi_vfs::{Ino, Result};
+
+use crate::core::Core;
+use crate::domain::{Domain, Node, Parts};
+use crate::format::{ADDRESSES, Address, Key, NodeBlock, SuperRecord};
+use crate::inode::State;
+use crate::meta::{self, damaged};
+
+/// Clean nodes of a domain that stay in memory.
+const NODES_KEPT: usize = 1024;
+/// Numbers of inodes that the metadata store is told of at a time.
+const NUMBERS: u64 = 4096;
+
+/// The node, and its slot there, of a file's page.
+pub const fn slot_of(page: u64) -> (u32, usize) {
+    ((page / ADDRESSES as u64) as u32, (page % ADDRESSES as u64) as usize)
+}
+
+impl<D: BlockPort + MemoryArea> Core<D> {
+    /// What a domain knows, with these nodes in memory. The caller holds the gate.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
+    pub fn with_nodes<'d>(&self, domain: &'d Domain, nids: &[u32]) -> Result<MutexGuard<'d, Parts>> {
+        {
+            let mut parts = domain.parts.lock();
+            if parts.nodes.len() > NODES_KEPT {
+                parts.nodes.retain(|_, node| node.dirty);
+            }
+        }
+        loop {
+            let parts = domain.parts.lock();
+            let Some(nid) = nids.iter().find(|nid| !parts.nodes.contains_key(*nid)) else { return Ok(parts) };
+            let address = parts.node_address(*nid);
+            drop(parts);
+            let node = self.read_node(domain, *nid, address)?;
+            domain.parts.lock().nodes.entry(*nid).or_insert(node);
+        }
+    }
+
+    /// Reads a node.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Corrupt`] if it is not there; [`amphi_vfs::Error::Io`].
+    pub fn read_node(&self, domain: &Domain, nid: u32, address: Address) -> Result<Node> {
+        let wrong = || damaged("node", nid.into());
+        let block = address.block().ok_or_else(wrong)?;
+        let page = self.read_block(block, Structure::Pointer)?;
+        let block = NodeBlock::decode(&page, self.superblock.salt.get()).ok_or_else(wrong)?;
+        let head = block.head;
+        if head.nid.get() != nid || head.domain.get() != domain.number {
+            return Err(wrong());
+        }
+        let most = self.layout.main_blocks();
+        let inside = |address: &Address| address.block().is_none_or(|block| u64::from(block) < most);
+        if !block.addresses.iter().all(inside) {
+            return Err(wrong());
+        }
+        Ok(Node {
+            ino: Ino(head.ino.get()),
+            index: head.index.get(),
+            addresses: Box::new(block.addresses),
+            sequence: head.sequence.get(),
+            dirty: false,
+        })
+    }
+
+    /// Where the pages `first .. end` of a file are. The caller holds the gate.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
+    pub fn addresses(
+        &self,
+        domain: &Domain,
+        (ino, state): (Ino, &State<D>),
+        first: u64,
+        end: u64,
+    ) -> Result<Vec<Address>> {
+        let mut found = Vec::with_capacity((end - first) as usize);
+        let mut page = first;
+        while page < end {
+            let (index, slot) = slot_of(page);
+            let here = (ADDRESSES - slot).min((end - page) as usize);
+            match state.part.nodes.get(&index) {
+                None => found.resize(found.len() + here, Address::HOLE),
+                Some(nid) => {
+                    let parts = self.with_nodes(domain, &[*nid])?;
+                    let node = &parts.nodes[nid];
+                    if node.ino != ino || node.index != index {
+                        return Err(damaged("node", (*nid).into()));
+                    }
+                    found.extend_from_slice(&node.addresses[slot..slot + here]);
+                }
+            }
+            page += here as u64;
+        }
+        Ok(found)
+    }
+
+    /// A number for a new inode, which no other has had.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Io`].
+    pub fn take_number(&self) -> Result<Ino> {
+        let mut numbers = self.numbers.lock();
+        let (next, known) = *numbers;
+        if next == known {
+            self.put_super(known + NUMBERS, false)?;
+            numbers.1 = known + NUMBERS;
+        }
+        numbers.0 = next + 1;
+        Ok(Ino(next))
+    }
+
+    /// Puts what changes of the file system as a whole.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Io`].
+    pub fn put_super(&self, next_ino: u64, clean: bool) -> Result<()> {
+        let record = SuperRecord {
+            next_ino: next_ino.into(),
+            inodes: self.inodes.load(Ordering::Acquire).into(),
+            mounts: self.mounts.into(),
+            mounted_ns: amphi_rt::time::wall_ns().into(),
+            clean: u64::from(clean).into(),
+        };
+        let mut batch = Batch::new();
+        meta::put(&mut batch, Key::Super, zerocopy::IntoBytes::as_bytes(&record))?;
+        self.meta.write(&batch)
+    }
+}

@@ -1,0 +1,314 @@
+//! Bringing a file's pages to the device: the asynchronous stack of `fsync` (AU-9).
+//!
+//! Data and the nodes that name them are submitted together. Until both have arrived, nodes carry a write version of
+//! the processor that is not over yet, so recovery does not believe them. The inode follows (ordered mode).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use amphi_device::{BlockPort, Completion, MemoryArea, Structure};
+use amphi_lsm::Batch;
+use amphi_vfs::{Error, Result};
+use zerocopy::IntoBytes;
+
+use crate::collect;
+use crate::core::Core;
+use crate::domain::{Domain, Node, Parts};
+use crate::format::{ADDRESSES, Address, NodeBlock, NodeHead};
+use crate::inode::{self, Inode, State};
+use crate::meta::{damaged, io_error};
+use crate::nodes::slot_of;
+use crate::planted::{self, Bug};
+
+/// What is done to a file's nodes along with its pages.
+#[derive(Clone, Debug, Default)]
+pub struct Edit {
+    /// Pages that become holes.
+    pub holes: Range<u64>,
+    /// Pages for which space is held.
+    pub held: Range<u64>,
+}
+
+/// Blocks to write, with their contents, by block.
+type Writes<'a> = Vec<(u32, &'a [u8])>;
+
+/// Writes a file's dirty pages back with their nodes, then its inode. The caller has it locked.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only then. [`Error::NoSpace`] never, but for an edit.
+pub fn write_back<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
+    edit: &Edit,
+) -> Result<()> {
+    core.names.health.writable()?;
+    let done = write_back_all(core, inode, state, edit);
+    match &done {
+        Err(Error::NoSpace) | Ok(()) => {}
+        Err(error) => core.names.health.fail(error),
+    }
+    done
+}
+
+fn write_back_all<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
+    edit: &Edit,
+) -> Result<()> {
+    let mut touched: BTreeSet<u32> = state.part.dirty.iter().map(|page| slot_of(*page).0).collect();
+    touched.extend(indices(&edit.held));
+    touched.extend(state.part.nodes.range(indices(&edit.holes)).map(|(index, _)| *index));
+    if touched.is_empty() && !state.part.changed && state.part.stored_size == state.size {
+        return Ok(());
+    }
+    let domain = core.domain(inode.ino);
+    let mut gate = domain.gate.read();
+    if !touched.is_empty() {
+        loop {
+            if planted::has(Bug::InodeBeforeData) {
+                put_inode(core, inode, state)?;
+            }
+            if submit(core, domain, inode, state, (edit, &touched))? {
+                break;
+            }
+            drop(gate);
+            collect::make_free(core)?;
+            gate = domain.gate.read();
+        }
+    }
+    put_inode(core, inode, state)?;
+    drop(gate);
+    settle_pages(core, state);
+    core.note_clean(inode.ino);
+    Ok(())
+}
+
+/// The nodes of a range of pages.
+fn indices(pages: &Range<u64>) -> Range<u32> {
+    if pages.is_empty() { 0..0 } else { slot_of(pages.start).0..slot_of(pages.end - 1).0 + 1 }
+}
+
+fn put_inode<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+) -> Result<()> {
+    state.part.stored_size = state.size;
+    state.atime_dirty = false;
+    let mut batch = Batch::new();
+    inode::put(&mut batch, inode, state)?;
+    core.meta.write(&batch)
+}
+
+/// Pages are as the device has them, and promises are kept.
+fn settle_pages<D: BlockPort + MemoryArea>(core: &Core<D>, state: &mut State<D>) {
+    let dirty = std::mem::take(&mut state.part.dirty);
+    core.dirty_pages.fetch_sub(dirty.len(), Ordering::Relaxed);
+    for page in dirty {
+        if let Some(page) = state.part.pages.get_mut(page) {
+            (page.dirty, page.promised) = (false, false);
+        }
+    }
+    state.part.promised = 0;
+    core.space.give_back(std::mem::take(&mut state.part.promised_nodes).len() as u64);
+}
+
+/// Gives pages and nodes their blocks, and writes them. False if there are too few free segments; nothing has
+/// changed then.
+fn submit<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    domain: &Domain,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
+    (edit, touched): (&Edit, &BTreeSet<u32>),
+) -> Result<bool> {
+    let there: Vec<_> = touched.iter().filter_map(|index| state.part.nodes.get(index).copied()).collect();
+    let processor = amphi_rt::cpu::current() % core.write_versions.len();
+    let mut version = core.write_versions[processor].lock();
+    let mut parts = core.with_nodes(domain, &there)?;
+    let counts = [state.part.dirty.len(), touched.len()];
+    if core.numbers_free(&parts) < touched.len() - there.len() {
+        return Ok(false);
+    }
+    let Some([data, nodes]) = core.take_blocks(domain, &mut parts, counts, false)? else { return Ok(false) };
+    let numbers = number_nodes(core, &mut parts, inode, state, touched)?;
+    place_pages(core, &mut parts, state, &numbers, &data)?;
+    edit_nodes(core, &mut parts, state, &numbers, edit)?;
+    let mut written = Vec::with_capacity(nodes.len());
+    for (nid, block) in numbers.values().zip(&nodes) {
+        parts.set_node_address(*nid, Address::at(*block), core.layout.segment_blocks)?;
+        let node = seal_node(core, domain, &mut parts, *nid, Some((processor, *version)))?;
+        written.push((*block, node));
+    }
+    drop(parts);
+    let pages: Writes<'_> = data
+        .iter()
+        .zip(&state.part.dirty)
+        .filter_map(|(block, page)| Some((*block, &*state.part.pages.get(*page)?.bytes)))
+        .collect();
+    core.counters.data_blocks.add(pages.len() as u64);
+    let nodes = as_writes(&written);
+    if planted::has(Bug::NodesAfterData) {
+        write_blocks(core, &[(&pages, Structure::Data)])?;
+        write_blocks(core, &[(&nodes, Structure::Pointer)])?;
+    } else {
+        write_blocks(core, &[(&pages, Structure::Data), (&nodes, Structure::Pointer)])?;
+    }
+    core.raise_write_version(processor, &mut version)?;
+    Ok(true)
+}
+
+/// Nodes as blocks to write.
+pub fn as_writes(nodes: &[(u32, Box<NodeBlock>)]) -> Writes<'_> {
+    nodes.iter().map(|(block, node)| (*block, node.as_bytes())).collect()
+}
+
+/// The numbers of the nodes that are touched, new ones among them.
+fn number_nodes<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    parts: &mut Parts,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+    touched: &BTreeSet<u32>,
+) -> Result<BTreeMap<u32, u32>> {
+    let mut numbers = BTreeMap::new();
+    for index in touched {
+        let nid = match state.part.nodes.get(index) {
+            Some(nid) => *nid,
+            None => {
+                let nid = core.take_nid(parts)?;
+                parts.nodes.insert(nid, Node::new(inode.ino, *index));
+                state.part.set_node(*index, Some(nid));
+                // It has what it was promised.
+                if !state.part.promised_nodes.remove(index) {
+                    core.space.add(1);
+                }
+                nid
+            }
+        };
+        numbers.insert(*index, nid);
+    }
+    Ok(numbers)
+}
+
+/// Has nodes name the new blocks of the dirty pages.
+fn place_pages<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    parts: &mut Parts,
+    state: &mut State<D>,
+    numbers: &BTreeMap<u32, u32>,
+    blocks: &[u32],
+) -> Result<()> {
+    let size = core.layout.segment_blocks;
+    for (page, block) in state.part.dirty.iter().zip(blocks) {
+        let (index, slot) = slot_of(*page);
+        let nid = numbers[&index];
+        let node = parts.nodes.get_mut(&nid).ok_or_else(|| damaged("node", nid.into()))?;
+        let old = std::mem::replace(&mut node.addresses[slot], Address::at(*block));
+        state.part.blocks += u64::from(old.is_hole());
+        parts.held -= u64::from(old == Address::RESERVED);
+        if let Some(old) = old.block() {
+            parts.invalidate(old, size)?;
+        }
+        parts.validate(*block, size, nid, slot as u16)?;
+    }
+    Ok(())
+}
+
+/// Has nodes forget pages, or hold space for some.
+fn edit_nodes<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    parts: &mut Parts,
+    state: &mut State<D>,
+    numbers: &BTreeMap<u32, u32>,
+    edit: &Edit,
+) -> Result<()> {
+    for (index, nid) in numbers {
+        let first = u64::from(*index) * ADDRESSES as u64;
+        let within = |pages: &Range<u64>| {
+            let at = |page: u64| page.clamp(first, first + ADDRESSES as u64) - first;
+            at(pages.start) as usize..at(pages.end) as usize
+        };
+        let node = parts.nodes.get_mut(nid).ok_or_else(|| damaged("node", (*nid).into()))?;
+        let (mut gone, mut held, mut lost) = (Vec::new(), 0, 0);
+        for address in &mut node.addresses[within(&edit.holes)] {
+            let old = std::mem::take(address);
+            if !old.is_hole() {
+                state.part.blocks -= 1;
+                core.space.give_back(1);
+                lost += u64::from(old == Address::RESERVED);
+                gone.extend(old.block());
+            }
+        }
+        for address in &mut node.addresses[within(&edit.held)] {
+            if address.is_hole() {
+                *address = Address::RESERVED;
+                state.part.blocks += 1;
+                held += 1;
+            }
+        }
+        parts.held = parts.held + held - lost;
+        for block in gone {
+            parts.invalidate(block, core.layout.segment_blocks)?;
+        }
+    }
+    Ok(())
+}
+
+/// A node's block as it is written now; for an `fsync`, with the processor and its write version.
+///
+/// # Errors
+/// [`Error::Corrupt`] if it is not in memory.
+pub fn seal_node<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    domain: &Domain,
+    parts: &mut Parts,
+    nid: u32,
+    stamp: Option<(usize, u64)>,
+) -> Result<Box<NodeBlock>> {
+    let sequence = parts.next_sequence();
+    let version = parts.version;
+    let node = parts.nodes.get_mut(&nid).ok_or_else(|| damaged("node", nid.into()))?;
+    (node.dirty, node.sequence) = (false, sequence);
+    let mut head = NodeHead::new(domain.number, node.ino.0, nid, node.index);
+    (head.version, head.sequence) = (version.into(), sequence.into());
+    if let Some((processor, version)) = stamp {
+        head.fsync = 1.into();
+        (head.processor, head.write_version) = ((processor as u32).into(), version.into());
+    }
+    let mut block = Box::new(NodeBlock { head, addresses: *node.addresses });
+    block.seal(core.superblock.salt.get());
+    core.counters.node_blocks.add(1);
+    Ok(block)
+}
+
+/// Submits all blocks, those in a row by one command, and waits for them together.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn write_blocks<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    kinds: &[(&Writes<'_>, Structure)],
+) -> Result<()> {
+    let mut runs: Vec<(u32, Vec<&[u8]>, Structure)> = Vec::new();
+    for (writes, tag) in kinds {
+        for (block, bytes) in *writes {
+            match runs.last_mut() {
+                Some((first, run, of)) if of == tag && *first + run.len() as u32 == *block => run.push(bytes),
+                _ => runs.push((*block, vec![bytes], *tag)),
+            }
+        }
+    }
+    let mut tickets = Vec::with_capacity(runs.len());
+    for (first, run, tag) in &runs {
+        tickets.push(core.device.submit_write(core.lpa(*first), run, *tag).map_err(io_error)?);
+    }
+    for ticket in tickets {
+        ticket.wait().map_err(io_error)?;
+    }
+    core.settle_blocks()
+}
