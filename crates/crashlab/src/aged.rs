@@ -12,7 +12,8 @@ use crate::workload::{How, Operation, Place};
 const FILE: &str = "filler";
 /// Decides in which order pages are written over.
 const SEED: u64 = 1;
-/// The file covers more than half of the cramped device; what it leaves in flash when it is gone is data that nobody has trimmed.
+/// The file covers more than half of the cramped device, or nine tenths of what a file system offers there; what it
+/// leaves in flash when it is gone is data that nobody has trimmed.
 const PAGES: u64 = 640;
 /// Pages written over at random once garbage collection is due, so that erase blocks hold some that are current and some that are not.
 const MIXED: u64 = 400;
@@ -32,12 +33,15 @@ pub fn age(fs: &dyn FileSystem, rig: &Rig) -> Result<(), String> {
         apply(&Operation::Write(FILE.to_owned(), How::Buffered, at, len), number)?;
         apply(&Operation::Fsync(FILE.to_owned(), false), number)
     };
+    let room = fs.statfs().map_err(|error| error.to_string())?;
+    let free = room.blocks_available * u64::from(room.block_bytes) / PAGE_BYTES as u64;
+    let pages = PAGES.min(free * 9 / 10);
     apply(&Operation::Create(FILE.to_owned()), 0)?;
-    write(0, PAGES, 0)?;
+    write(0, pages, 0)?;
     let mut dice = Generator::new(SEED);
     let mut left = MIXED;
     for number in 1..MOST_WRITES {
-        write(dice.below(PAGES), 1, number)?;
+        write(dice.below(pages), 1, number)?;
         let is_due = rig.ssd().is_collection_due();
         left -= u64::from(left > 0 && (left < MIXED || is_due));
         if left == 0 && is_due {

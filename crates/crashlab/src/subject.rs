@@ -73,7 +73,7 @@ const ROMEFS: Subject = Subject {
 };
 
 /// The subjects.
-pub const ALL: [Subject; 8] = [
+pub const ALL: [Subject; 9] = [
     BYTEFS,
     Subject { name: "bytefs-journal", words: "data=journal", ..BYTEFS },
     Subject { name: "bytefs-log", words: "variant=log", ..BYTEFS },
@@ -82,6 +82,7 @@ pub const ALL: [Subject; 8] = [
     Subject { name: "ext4like-journal", words: "data=journal", ..EXT4LIKE },
     ROMEFS,
     Subject { name: "romefs-lazy", words: "data=lazy", ..ROMEFS },
+    Subject { name: "toy", kind: Kind::Toy, words: "", ..EXT4LIKE },
 ];
 
 /// The subject of a name.

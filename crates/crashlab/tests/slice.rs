@@ -18,6 +18,15 @@ fn every(step: u64, count: u64) -> impl Iterator<Item = u64> {
 }
 
 #[test]
+fn the_smallest_file_system() {
+    let session = session_on("free", "toy");
+    run(&session, Kind::Seq1, 0..435, Bound::BRISK);
+    run(&session, Kind::Seq2, (0..466_382).step_by(8009), Bound::BRISK);
+    run(&session, Kind::Pairs, 0..30 * long(), Bound::BRISK);
+    run(&session, Kind::Random, 0..1, Bound { one_point_in: 6, ..Bound::LINEAR });
+}
+
+#[test]
 fn all_sequences_of_one_operation() {
     for name in subject::of(subject::Kind::Bytefs) {
         let session = session_on("free", name);

@@ -88,7 +88,7 @@ fn locate<'a, D: BlockPort + MemoryArea>(
         let moves_atime = amphi_names::read_moves_atime(core, &state);
         let gaps = match &state.part.buffer {
             Some(buffer) => buffer.copy_out(offset, &mut into[..len]),
-            None if len > 0 => Gaps::from_iter([offset..offset + len as u64]),
+            None if len > 0 => std::iter::once(offset..offset + len as u64).collect(),
             None => Gaps::new(),
         };
         let (Some(first), Some(last)) = (gaps.first(), gaps.last()) else {

@@ -91,8 +91,8 @@ impl System {
         let journal_pages = match self.kind() {
             Kind::Bytefs => Some(machine.journal_pages.min(BYTEFS_JOURNAL_PAGES_MAX)),
             Kind::Ext4like => Some(machine.journal_pages),
-            // Its journal is in the memory area, whose size it goes by.
-            Kind::Romefs => None,
+            // The others' journals go by the size of what they are in.
+            _ => None,
         };
         let options = FormatOptions {
             inodes: Some(machine.inodes),

@@ -4,19 +4,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use amphi_device::{BlockPort, Lpa, PAGE_BYTES, Structure};
 use amphi_names::{
     Change, Changed, Child, FIRST_COOKIE, Found, Inode, Names, Need, NewInode, Options, State, Store,
 };
 use amphi_rt::sync::Mutex;
 use amphi_vfs::acl::Attributes;
-use amphi_vfs::{AccessTimes, DirEntry, DirSink, Error, FileType, Ino, Name, Result};
+use amphi_vfs::{DirEntry, DirSink, Error, FileType, Ino, Name, Result};
 
+use crate::format::{FormatError, Superblock};
+use crate::log::Log;
 use crate::map::{Key, Map, PAGE, Record, Update, Value};
 
 /// Inodes that there can be.
 pub const INODES: u64 = 10_000;
-/// Pages that there can be.
-pub const PAGES: u64 = 100_000;
 /// Longest file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 42;
 /// Most bytes of one inode's extended attributes.
@@ -24,13 +25,34 @@ const ATTRIBUTE_BYTES_MAX: usize = PAGE;
 /// Pages freed by one change: so few that most files take several.
 const STEP_PAGES: usize = 4;
 
-/// The mounted map.
-pub struct Toy {
-    pub names: Names<Self>,
-    pub map: Arc<Map>,
+/// Bytes that a change may add to the map beside pages: an inode with its attributes, two names.
+const CHANGE_BYTES: u64 = 8 << 10;
+
+/// Why a toy could not be made or mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum ToyError {
+    /// There is none.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] amphi_device::Error),
+    /// The device cannot carry one, or an option is unknown.
+    #[error("{0}")]
+    Unsuitable(String),
+    /// Something beyond the superblock is damaged.
+    #[error(transparent)]
+    Damaged(#[from] Error),
+}
+
+/// A mounted toy.
+pub struct Toy<D: BlockPort + 'static> {
+    pub(crate) names: Names<Self>,
+    device: Arc<D>,
+    pub(crate) map: Map<D>,
     /// Pages and inodes in use.
-    pub pages: AtomicU64,
-    pub inodes: AtomicU64,
+    pub(crate) pages: AtomicU64,
+    pub(crate) inodes: AtomicU64,
     free: Mutex<Vec<Ino>>,
     next_ino: AtomicU64,
     next_cookie: AtomicU64,
@@ -44,33 +66,45 @@ pub struct Part {
     target: Vec<u8>,
 }
 
-impl Toy {
-    /// An empty file system.
-    pub fn new(cached_inodes: usize) -> Self {
-        let map = Arc::new(Map::default());
-        let root = Record {
-            file_type: FileType::Directory,
-            parent: Ino::ROOT,
-            mode: 0o755,
-            uid: 0,
-            gid: 0,
-            nlink: 2,
-            size: 0,
-            times: [amphi_rt::time::wall_ns(); 3],
-            generation: 0,
-            rdev: 0,
-            pages: 0,
-            entries: 0,
-            target: Vec::new(),
-            attributes: Vec::new(),
-        };
-        map.apply([(Key::Inode(Ino::ROOT), Some(Value::Inode(Box::new(root))))]);
-        Self::mount(map, cached_inodes, false)
-    }
+/// Reads the superblock.
+///
+/// # Errors
+/// [`ToyError::Format`], [`ToyError::Device`].
+pub fn read_super<D: BlockPort>(device: &D) -> std::result::Result<Superblock, ToyError> {
+    let mut page = Box::new([0; PAGE_BYTES]);
+    device.read(Lpa(0), &mut page[..], Structure::Superblock)?;
+    Ok(Superblock::decode(&page, device.capacity_pages())?)
+}
 
-    /// The file system in `map`, without the orphans of the last mount.
-    pub fn mount(map: Arc<Map>, cached_inodes: usize, read_only: bool) -> Self {
-        let options = Options { read_only, access_times: AccessTimes::default(), cached_inodes, tick_ns: 1 };
+/// A directory without entries, the root.
+pub fn root() -> Update {
+    let root = Record {
+        file_type: FileType::Directory,
+        parent: Ino::ROOT,
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        nlink: 2,
+        size: 0,
+        times: [amphi_rt::time::wall_ns(); 3],
+        generation: 0,
+        rdev: 0,
+        pages: 0,
+        entries: 0,
+        target: Vec::new(),
+        attributes: Vec::new(),
+    };
+    (Key::Inode(Ino::ROOT), Some(Value::Inode(Box::new(root))))
+}
+
+impl<D: BlockPort + 'static> Toy<D> {
+    /// Mounts the one on a device: reads its log, and deletes the orphans of the last mount.
+    ///
+    /// # Errors
+    /// [`ToyError`].
+    pub fn open(device: &Arc<D>, options: Options) -> std::result::Result<Self, ToyError> {
+        let map = Map::recover(Log::new(Arc::clone(device), read_super(&**device)?))?;
+        let read_only = options.read_only;
         let (mut used, mut last, mut pages, mut cookie, mut orphans) = (0, 0, 0, FIRST_COOKIE, Vec::new());
         map.scan(Key::Inode(Ino(0)), Key::Orphan(Ino(u64::MAX)), |key, _| {
             match key {
@@ -84,6 +118,7 @@ impl Toy {
         });
         let toy = Self {
             names: Names::new(options),
+            device: Arc::clone(device),
             map,
             pages: AtomicU64::new(pages),
             inodes: AtomicU64::new(used),
@@ -91,33 +126,68 @@ impl Toy {
             next_ino: AtomicU64::new(last + 1),
             next_cookie: AtomicU64::new(cookie),
         };
-        for ino in orphans {
-            let orphan = amphi_names::inode(&toy, ino).expect("an orphan is there");
-            amphi_names::delete_orphan(&toy, &orphan).expect("memory does not fail");
+        if !read_only {
+            toy.map.with_superblock(|log| {
+                log.superblock.mounts = (log.superblock.mounts.get() + 1).into();
+                log.superblock.clean = 0.into();
+                log.write_superblock()
+            })?;
+            for ino in orphans {
+                amphi_names::delete_orphan(&toy, &amphi_names::inode(&toy, ino)?)?;
+            }
         }
-        toy
+        Ok(toy)
+    }
+
+    /// Notes that the mount has ended.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn close(self) -> Result<()> {
+        if self.names.health.writable().is_err() {
+            return Ok(());
+        }
+        amphi_names::write_all_atimes(&self)?;
+        self.map.with_superblock(|log| {
+            log.superblock.clean = 1.into();
+            log.write_superblock()
+        })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<D> {
+        &self.device
+    }
+
+    /// What the superblock says.
+    pub(crate) fn superblock(&self) -> Result<Superblock> {
+        self.map.with_superblock(|log| Ok(log.superblock))
     }
 
     /// Takes `count` pages.
     pub fn take_pages(&self, count: u64) -> Result<()> {
-        let take = |used| Some(used + count).filter(|used| *used <= PAGES);
+        let most = self.map.pages_max();
+        let take = |used| Some(used + count).filter(|used| *used <= most);
+        if !self.map.has_room_for(count * PAGE as u64) {
+            return Err(Error::NoSpace);
+        }
         self.pages
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
             .map(drop)
             .map_err(|_| Error::NoSpace)
     }
 
-    pub fn batch(&self) -> Batch<'_> {
+    pub(crate) fn batch(&self) -> Batch<'_, D> {
         Batch { toy: self, updates: Vec::new(), made: None, freed: None, pages_freed: 0 }
     }
 }
 
-impl Store for Toy {
+impl<D: BlockPort + 'static> Store for Toy<D> {
     type Part = Part;
     type Beside = ();
     type Slot = u64;
     type Place = ();
-    type Change<'a> = Batch<'a>;
+    type Change<'a> = Batch<'a, D>;
 
     fn names(&self) -> &Names<Self> {
         &self.names
@@ -209,7 +279,7 @@ impl Store for Toy {
         inode: &Arc<Inode<Self>>,
         state: &mut State<Self>,
         size: u64,
-        apply: impl FnOnce(&mut Batch<'_>, &mut State<Self>) -> Result<()>,
+        apply: impl FnOnce(&mut Batch<'_, D>, &mut State<Self>) -> Result<()>,
     ) -> Result<()> {
         if size > FILE_BYTES_MAX {
             return Err(Error::TooLarge);
@@ -228,11 +298,15 @@ impl Store for Toy {
         state.pages <= STEP_PAGES as u64
     }
 
-    fn begin(&self, need: &Need<'_, Self>) -> Result<Batch<'_>> {
+    fn begin(&self, need: &Need<'_, Self>) -> Result<Batch<'_, D>> {
         self.names.health.writable()?;
         let bytes =
             |list: &Attributes| list.iter().map(|(name, value)| name.len() + value.len() + 8).sum::<usize>();
         if need.attributes.is_some_and(|(list, _)| bytes(list) > ATTRIBUTE_BYTES_MAX) {
+            return Err(Error::NoSpace);
+        }
+        let grows = need.new.is_some() || need.place.is_some() || need.attributes.is_some();
+        if grows && !self.map.has_room_for(CHANGE_BYTES) {
             return Err(Error::NoSpace);
         }
         Ok(self.batch())
@@ -240,17 +314,17 @@ impl Store for Toy {
 }
 
 /// A change: updates that take effect together.
-pub struct Batch<'a> {
-    toy: &'a Toy,
+pub struct Batch<'a, D: BlockPort + 'static> {
+    toy: &'a Toy<D>,
     updates: Vec<Update>,
     made: Option<Ino>,
     freed: Option<Ino>,
     pages_freed: u64,
 }
 
-impl Batch<'_> {
+impl<D: BlockPort + 'static> Batch<'_, D> {
     /// Frees the pages of a file behind `size`, and clears what is behind it in its page.
-    pub fn cut(&mut self, ino: Ino, state: &mut State<Toy>, size: u64) {
+    pub fn cut(&mut self, ino: Ino, state: &mut State<Toy<D>>, size: u64) {
         let (page, within) = (size / PAGE as u64, (size % PAGE as u64) as usize);
         let first = size.div_ceil(PAGE as u64);
         if within > 0 {
@@ -266,7 +340,7 @@ impl Batch<'_> {
     }
 
     /// Frees the pages `first ..= last` of a file.
-    pub fn free_pages(&mut self, ino: Ino, state: &mut State<Toy>, first: u64, last: u64) {
+    pub fn free_pages(&mut self, ino: Ino, state: &mut State<Toy<D>>, first: u64, last: u64) {
         let mut keys = Vec::new();
         self.toy.map.scan(Key::Page(ino, first), Key::Page(ino, last), |key, _| {
             keys.push(key.clone());
@@ -275,20 +349,20 @@ impl Batch<'_> {
         self.free_keys(state, keys);
     }
 
-    fn free_keys(&mut self, state: &mut State<Toy>, keys: Vec<Key>) {
+    fn free_keys(&mut self, state: &mut State<Toy<D>>, keys: Vec<Key>) {
         state.pages -= keys.len() as u64;
         self.pages_freed += keys.len() as u64;
         self.updates.extend(keys.into_iter().map(|key| (key, None)));
     }
 
-    fn entry(&mut self, dir: &Inode<Toy>, name: Name<'_>, child: Child, cookie: u64) {
+    fn entry(&mut self, dir: &Inode<Toy<D>>, name: Name<'_>, child: Child, cookie: u64) {
         let value = Value::Entry(name.bytes().to_vec(), child);
         self.updates.push((Key::Entry(dir.ino, cookie), Some(value)));
     }
 }
 
-impl Change<Toy> for Batch<'_> {
-    fn new_inode(&mut self, _: &Inode<Toy>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
+impl<D: BlockPort + 'static> Change<Toy<D>> for Batch<'_, D> {
+    fn new_inode(&mut self, _: &Inode<Toy<D>>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
         let toy = self.toy;
         let take = |used| Some(used + 1).filter(|used| *used < INODES);
         toy.inodes.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).map_err(|_| Error::NoInodes)?;
@@ -300,8 +374,8 @@ impl Change<Toy> for Batch<'_> {
 
     fn insert(
         &mut self,
-        dir: &Inode<Toy>,
-        state: &mut State<Toy>,
+        dir: &Inode<Toy<D>>,
+        state: &mut State<Toy<D>>,
         (): (),
         name: Name<'_>,
         child: Child,
@@ -313,7 +387,13 @@ impl Change<Toy> for Batch<'_> {
         Ok(())
     }
 
-    fn remove(&mut self, dir: &Inode<Toy>, state: &mut State<Toy>, slot: u64, name: Name<'_>) -> Result<()> {
+    fn remove(
+        &mut self,
+        dir: &Inode<Toy<D>>,
+        state: &mut State<Toy<D>>,
+        slot: u64,
+        name: Name<'_>,
+    ) -> Result<()> {
         self.updates.push((Key::Name(dir.ino, name.bytes().to_vec()), None));
         self.updates.push((Key::Entry(dir.ino, slot), None));
         state.entries -= 1;
@@ -322,8 +402,8 @@ impl Change<Toy> for Batch<'_> {
 
     fn replace(
         &mut self,
-        dir: &Inode<Toy>,
-        _: &mut State<Toy>,
+        dir: &Inode<Toy<D>>,
+        _: &mut State<Toy<D>>,
         slot: u64,
         name: Name<'_>,
         child: Child,
@@ -332,17 +412,17 @@ impl Change<Toy> for Batch<'_> {
         Ok(())
     }
 
-    fn reparent(&mut self, _: &Inode<Toy>, _: &mut State<Toy>) -> Result<()> {
+    fn reparent(&mut self, _: &Inode<Toy<D>>, _: &mut State<Toy<D>>) -> Result<()> {
         // It is in the inode, which is written.
         Ok(())
     }
 
-    fn set_attributes(&mut self, _: Ino, _: &mut State<Toy>, _: &Attributes) -> Result<()> {
+    fn set_attributes(&mut self, _: Ino, _: &mut State<Toy<D>>, _: &Attributes) -> Result<()> {
         // They are in the inode, which is written.
         Ok(())
     }
 
-    fn write_inode(&mut self, inode: &Inode<Toy>, state: &mut State<Toy>, _: Changed) -> Result<()> {
+    fn write_inode(&mut self, inode: &Inode<Toy<D>>, state: &mut State<Toy<D>>, _: Changed) -> Result<()> {
         state.atime_dirty = false;
         let attributes = match &state.attributes {
             Some(attributes) => attributes.clone(),
@@ -368,12 +448,12 @@ impl Change<Toy> for Batch<'_> {
         Ok(())
     }
 
-    fn set_orphan(&mut self, inode: &Inode<Toy>, _: &mut State<Toy>, orphan: bool) -> Result<()> {
+    fn set_orphan(&mut self, inode: &Inode<Toy<D>>, _: &mut State<Toy<D>>, orphan: bool) -> Result<()> {
         self.updates.push((Key::Orphan(inode.ino), orphan.then_some(Value::Orphan)));
         Ok(())
     }
 
-    fn free_step(&mut self, inode: &Inode<Toy>, state: &mut State<Toy>) -> Result<bool> {
+    fn free_step(&mut self, inode: &Inode<Toy<D>>, state: &mut State<Toy<D>>) -> Result<bool> {
         let mut keys = Vec::new();
         self.toy.map.scan(Key::Page(inode.ino, 0), Key::Page(inode.ino, u64::MAX), |key, _| {
             keys.push(key.clone());
@@ -390,7 +470,11 @@ impl Change<Toy> for Batch<'_> {
     }
 
     fn commit(mut self) -> Result<()> {
-        self.toy.map.apply(std::mem::take(&mut self.updates));
+        let applied = self.toy.map.apply(std::mem::take(&mut self.updates));
+        if let Err(error) = applied {
+            self.toy.names.health.fail(&error);
+            return Err(error);
+        }
         self.made = None;
         self.toy.pages.fetch_sub(self.pages_freed, Ordering::AcqRel);
         if let Some(ino) = self.freed {
@@ -401,7 +485,7 @@ impl Change<Toy> for Batch<'_> {
     }
 }
 
-impl Drop for Batch<'_> {
+impl<D: BlockPort + 'static> Drop for Batch<'_, D> {
     fn drop(&mut self) {
         if let Some(ino) = self.made {
             self.toy.free.lock().push(ino);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use amphi_device::BlockPort;
 use amphi_names::{
     Change, Changed, Inode, State, move_atime, note_write, read_moves_atime, regular, shed_capability,
 };
@@ -11,11 +12,11 @@ use amphi_vfs::{
 };
 
 use crate::map::{Key, PAGE, Value};
-use crate::store::{FILE_BYTES_MAX, INODES, PAGES, Toy};
+use crate::store::{FILE_BYTES_MAX, INODES, Toy};
 
 const PAGE_BYTES: u64 = PAGE as u64;
 
-impl Toy {
+impl<D: BlockPort + 'static> Toy<D> {
     fn file(&self, ino: Ino) -> Result<Arc<Inode<Self>>> {
         let inode = amphi_names::inode(self, ino)?;
         regular(inode.file_type)?;
@@ -88,7 +89,7 @@ impl Toy {
     }
 }
 
-impl FileSystem for Toy {
+impl<D: BlockPort + 'static> FileSystem for Toy<D> {
     amphi_names::forward_names!(self => self);
 
     fn promise(&self) -> Promise {
@@ -135,10 +136,11 @@ impl FileSystem for Toy {
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        let free = PAGES - self.pages.load(Ordering::Acquire);
+        let pages = self.map.pages_max();
+        let free = pages.saturating_sub(self.pages.load(Ordering::Acquire));
         Ok(StatFs {
             block_bytes: PAGE as u32,
-            blocks: PAGES,
+            blocks: pages,
             blocks_free: free,
             blocks_available: free,
             inodes: INODES,
