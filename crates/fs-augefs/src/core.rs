@@ -14,7 +14,7 @@ use amphi_vfs::{Ino, Result};
 use crate::background::Bell;
 use crate::dentries::Dentries;
 use crate::domain::Domain;
-use crate::format::{Layout, Superblock};
+use crate::format::{Layout, SuperState, Superblock};
 use crate::inode::Inode;
 use crate::meta::{Meta, io_error};
 use crate::options::MountOptions;
@@ -73,8 +73,8 @@ pub struct Core<D: BlockPort + MemoryArea + 'static> {
     pub collection: Mutex<()>,
     /// What ends the background task.
     pub bell: Bell,
-    /// Mounts, with this one.
-    pub mounts: u64,
+    /// What the memory area says of this mount.
+    pub state: SuperState,
     /// What happened.
     pub counters: Counters,
 }

@@ -17,7 +17,7 @@ pub use records::{
     SuperRecord, decode_attributes, decode_entry, decode_intents, decode_nodes, encode_attributes,
     encode_entry, encode_intents, encode_nodes, type_code,
 };
-pub use superblock::{LABEL_BYTES, Layout, Superblock};
+pub use superblock::{LABEL_BYTES, Layout, SuperState, Superblock};
 
 /// Bytes of a page of the block side.
 pub const PAGE: usize = 4096;
@@ -30,8 +30,8 @@ pub const FILE_BYTES_MAX: u64 = 1 << 42;
 /// Most domains.
 pub const DOMAINS_MAX: u32 = 64;
 /// Write versions that the end of the memory area has room for, one for each processor.
-pub const WRITE_VERSIONS: usize = 64;
-/// Bytes that a write version takes: a line.
+pub const WRITE_VERSIONS: usize = 63;
+/// Bytes that a write version takes: a line. Behind them is a line with [`SuperState`].
 pub const WRITE_VERSION_BYTES: u64 = 64;
 
 /// Why something is no AugeFS.

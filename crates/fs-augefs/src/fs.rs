@@ -9,7 +9,7 @@ use amphi_vfs::{Allocate, Cred, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result
 
 use crate::core::Core;
 use crate::format::PAGE;
-use crate::mount::{self, MountError};
+use crate::mount::{self, Info, MountError};
 use crate::options::{FormatOptions, MountOptions};
 use crate::recover::Recovered;
 use crate::stats::Stats;
@@ -55,6 +55,11 @@ impl<D: BlockPort + MemoryArea + 'static> AugeFs<D> {
     /// The device under the file system.
     pub fn device(&self) -> &Arc<D> {
         &self.core.device
+    }
+
+    /// What the superblock says, as of this mount.
+    pub fn info(&self) -> Info {
+        Info::of(&self.core.superblock, &self.core.state, &self.core.layout)
     }
 
     /// Why the file system turned read-only, if an error made it.

@@ -25,6 +25,8 @@ pub struct Loaded {
     pub free_segments: BTreeSet<u32>,
     /// NAT blocks of no domain.
     pub free_nat: BTreeSet<u32>,
+    /// Copies of NAT blocks that no checkpoint counts. The next one with their number would.
+    pub stale_nat: Vec<Lpa>,
     /// SIT records that no checkpoint counts.
     pub stale: Vec<(u32, u64)>,
 }
@@ -44,6 +46,7 @@ pub fn load<D: BlockPort + MemoryArea>(
         intents: Vec::new(),
         free_segments: (0..layout.segments).collect(),
         free_nat: (0..layout.nat_blocks).collect(),
+        stale_nat: Vec::new(),
         stale: Vec::new(),
     };
     let mut logs = Vec::new();
@@ -150,11 +153,16 @@ fn load_nat<D: BlockPort>(
 ) -> Result<()> {
     let mut pages = vec![0; 2 * PAGE];
     for number in 0..layout.nat_blocks {
-        device.read(Lpa(layout.nat_first() + 2 * u64::from(number)), &mut pages, Structure::Pointer)?;
-        let copies = (0..).zip(pages.chunks_exact(PAGE)).filter_map(|(copy, page)| {
+        let first = layout.nat_first() + 2 * u64::from(number);
+        device.read(Lpa(first), &mut pages, Structure::Pointer)?;
+        let (domains, stale) = (&loaded.domains, &mut loaded.stale_nat);
+        let copies = (0_u64..).zip(pages.chunks_exact(PAGE)).filter_map(|(copy, page)| {
             let (domain, version, block) = NatBlock::decode(page, superblock.salt.get(), number)?;
-            let counted = loaded.domains.get(usize::from(domain)).is_some_and(|of| version <= of.version);
-            counted.then_some((version, copy, domain, block))
+            let counted = domains.get(usize::from(domain)).is_some_and(|of| version <= of.version);
+            if !counted {
+                stale.push(Lpa(first + copy));
+            }
+            counted.then_some((version, copy as u8, domain, block))
         });
         let Some((_, copy, domain, block)) = copies.max_by_key(|(version, ..)| *version) else { continue };
         let most = layout.main_blocks();

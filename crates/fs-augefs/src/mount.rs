@@ -16,11 +16,12 @@ use crate::dentries::Dentries;
 use crate::domain::Domain;
 use crate::format::{
     CheckpointRecord, EntryRecord, FormatError, InodeRecord, Key, LABEL_BYTES, Layout, LogRecord, MAGIC,
-    NAT_ENTRIES, PAGE, SuperRecord, Superblock, VERSION, WRITE_VERSION_BYTES, WRITE_VERSIONS, encode_entry,
-    type_code,
+    NAT_ENTRIES, PAGE, SuperRecord, SuperState, Superblock, VERSION, WRITE_VERSION_BYTES, WRITE_VERSIONS,
+    encode_entry, type_code,
 };
 use crate::meta::{self, Meta, damaged};
 use crate::options::{FormatOptions, MountOptions};
+use crate::planted::{self, Bug};
 use crate::recover::{self, Recovered};
 use crate::segments::{SEGMENTS_HELD, Segments, Space};
 use crate::stats::Counters;
@@ -28,12 +29,14 @@ use crate::{checkpoint, file, load};
 
 /// The metadata store's part of the device unless told otherwise, and its limits in pages.
 const META_SHARE: u64 = 16;
-const META_PAGES_MIN: u64 = 4096;
+const META_PAGES_MIN: u64 = 1024;
 const META_PAGES_MAX: u64 = 1 << 22;
 /// Bytes of the memory area unless told otherwise (AU-6).
 const MEMORY_MAX: u64 = 256 << 20;
 /// Bytes of tables for each inode that there can be.
-const BYTES_PER_INODE: u64 = 2048;
+pub const BYTES_PER_INODE: u64 = 2048;
+/// A memtable is at most so small a part of the store, and a table too: several of them are there before they are merged.
+const MEMTABLE_SHARE: usize = 16;
 /// Fewest segments beyond those that are held for each domain's logs.
 const SEGMENTS_MIN: u64 = 8;
 
@@ -66,7 +69,7 @@ type Result<T> = std::result::Result<T, MountError>;
 fn plan(options: &FormatOptions, pages: u64, memory: u64) -> std::result::Result<Layout, String> {
     let memory_bytes = options.memory_bytes.unwrap_or(memory.min(MEMORY_MAX)).min(memory);
     let memory_bytes = memory_bytes / PAGE as u64 * PAGE as u64;
-    let least = WRITE_VERSIONS as u64 * WRITE_VERSION_BYTES + (64 << 10);
+    let least = (WRITE_VERSIONS as u64 + 1) * WRITE_VERSION_BYTES + (64 << 10);
     if memory_bytes < least {
         return Err(format!("a memory area of {memory} bytes is smaller than {least} bytes"));
     }
@@ -136,9 +139,12 @@ pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOption
         let at = layout.write_version(processor);
         device.persist(at, &1_u64.to_le_bytes(), None, Structure::Journal)?;
     }
+    let mut state = SuperState::new_zeroed();
+    state.clean = 1.into();
+    write_state(&**device, &layout, &state)?;
     Store::format(device, &place(&layout))?;
     {
-        let meta = Meta::open(device, Layout::META_FIRST, amphi_lsm::Options::default())?;
+        let meta = Meta::open(device, Layout::META_FIRST, fitting(&layout, amphi_lsm::Options::default()))?;
         let mut batch = Batch::new();
         let root = encode_entry(&EntryRecord::Inode(Box::new(root()), Vec::new()));
         meta::put(&mut batch, Key::Inode(Ino::ROOT.0), &root)?;
@@ -177,6 +183,19 @@ pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOption
     Ok(())
 }
 
+/// The metadata store's options, as far as its area allows.
+fn fitting(layout: &Layout, mut options: amphi_lsm::Options) -> amphi_lsm::Options {
+    let most = layout.meta_pages as usize * PAGE / MEMTABLE_SHARE;
+    options.memtable_bytes = options.memtable_bytes.min(most);
+    options.table_bytes = options.table_bytes.min(most);
+    options
+}
+
+/// Stores what changes of the superblock.
+fn write_state<D: MemoryArea>(device: &D, layout: &Layout, state: &SuperState) -> amphi_device::Result<()> {
+    device.persist(layout.state(), state.as_bytes(), None, Structure::Superblock)
+}
+
 fn root() -> InodeRecord {
     let now = amphi_rt::time::wall_ns();
     let mut root = InodeRecord::new_zeroed();
@@ -201,6 +220,57 @@ pub fn probe<D: BlockPort + MemoryArea>(device: &D) -> Result<(Superblock, Layou
     Ok((sb, layout))
 }
 
+/// What a superblock says, for people.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// Label.
+    pub label: String,
+    /// Unique name.
+    pub uuid: [u8; 16],
+    /// Where everything is.
+    pub layout: Layout,
+    /// Most inodes.
+    pub inodes: u64,
+    /// How often it was mounted.
+    pub mounts: u64,
+    /// Whether the last mount ended cleanly.
+    pub clean: bool,
+}
+
+impl Info {
+    /// What the superblock and what changes of it say.
+    pub(crate) fn of(superblock: &Superblock, state: &SuperState, layout: &Layout) -> Self {
+        Self {
+            label: superblock.label(),
+            uuid: superblock.uuid,
+            layout: *layout,
+            inodes: inodes_max(layout),
+            mounts: state.mounts.get(),
+            clean: state.clean.get() == 1,
+        }
+    }
+}
+
+/// Most inodes.
+const fn inodes_max(layout: &Layout) -> u64 {
+    layout.meta_pages as u64 * PAGE as u64 / BYTES_PER_INODE
+}
+
+/// Reads what the superblock says, changing nothing.
+///
+/// # Errors
+/// [`MountError::Format`], [`MountError::Device`].
+pub fn info<D: BlockPort + MemoryArea>(device: &D) -> Result<Info> {
+    let (superblock, layout) = probe(device)?;
+    Ok(Info::of(&superblock, &read_state(device, &layout)?, &layout))
+}
+
+fn read_state<D: MemoryArea>(device: &D, layout: &Layout) -> Result<SuperState> {
+    let mut state = SuperState::new_zeroed();
+    device.load(layout.state(), state.as_mut_bytes(), Structure::Superblock)?;
+    Ok(state)
+}
+
 /// Mounts the file system on a device, recovering it if need be.
 ///
 /// # Errors
@@ -210,7 +280,7 @@ pub fn open<D: BlockPort + MemoryArea>(
     options: MountOptions,
 ) -> Result<(Arc<Core<D>>, Recovered)> {
     let (superblock, layout) = probe(&**device)?;
-    let meta = Meta::open(device, Layout::META_FIRST, options.meta)?;
+    let meta = Meta::open(device, Layout::META_FIRST, fitting(&layout, options.meta))?;
     let value = meta.get(Key::Super)?.ok_or_else(|| damaged("record", 0))?;
     let record = SuperRecord::read_from_bytes(&value).map_err(|_| damaged("record", 0))?;
     let clean = record.clean.get() == 1;
@@ -234,6 +304,10 @@ pub fn open<D: BlockPort + MemoryArea>(
         parts: Mutex::new(parts),
     });
     let next_ino = record.next_ino.get();
+    let mut state = read_state(&**device, &layout)?;
+    state.mounts = state.mounts.get().saturating_add(1).into();
+    state.mounted_ns = amphi_rt::time::wall_ns().into();
+    state.clean = 0.into();
     let core = Arc::new(Core {
         contract: device.contract(),
         device: Arc::clone(device),
@@ -252,12 +326,12 @@ pub fn open<D: BlockPort + MemoryArea>(
         dirty_pages: AtomicUsize::new(0),
         sweep: AtomicUsize::new(0),
         inodes: AtomicU64::new(inodes),
-        inodes_max: u64::from(layout.meta_pages) * PAGE as u64 / BYTES_PER_INODE,
+        inodes_max: inodes_max(&layout),
         numbers: Mutex::new((next_ino, next_ino)),
         sync: Mutex::new(()),
         collection: Mutex::new(()),
         bell: Bell::default(),
-        mounts: record.mounts.get().saturating_add(1),
+        state,
         counters: Counters::default(),
         options,
     });
@@ -268,12 +342,17 @@ pub fn open<D: BlockPort + MemoryArea>(
             meta::delete(&mut batch, Key::Sit(segment, version))?;
         }
         core.meta.write(&batch)?;
+        for page in loaded.stale_nat.iter().filter(|_| !planted::has(Bug::StaleNatCounts)) {
+            device.write(*page, &[0; PAGE], Structure::Pointer)?;
+        }
+        core.settle_blocks()?;
         recovered = recover::all(&core, loaded.intents)?;
     }
     for domain in &core.domains {
         settle(&core, domain);
     }
     if !core.options.read_only {
+        write_state(&**device, &core.layout, &core.state)?;
         core.put_super(next_ino, false)?;
         finish_orphans(&core)?;
     }
@@ -338,7 +417,9 @@ pub fn close<D: BlockPort + MemoryArea>(core: &Core<D>) -> amphi_vfs::Result<()>
     sync(core)?;
     let next = core.numbers.lock().0;
     core.put_super(next, true)?;
-    Ok(())
+    let mut state = core.state;
+    state.clean = 1.into();
+    write_state(&*core.device, &core.layout, &state).map_err(meta::io_error)
 }
 
 /// Makes everything completed so far durable.

@@ -127,8 +127,6 @@ impl<D: BlockPort + MemoryArea> Core<D> {
         let record = SuperRecord {
             next_ino: next_ino.into(),
             inodes: self.inodes.load(Ordering::Acquire).into(),
-            mounts: self.mounts.into(),
-            mounted_ns: amphi_rt::time::wall_ns().into(),
             clean: u64::from(clean).into(),
         };
         let mut batch = Batch::new();

@@ -1,8 +1,17 @@
 //! How an AugeFS is made and how a mount behaves.
 
 use amphi_vfs::AccessTimes;
+use amphi_volume::size;
 
-use crate::format::{DOMAINS_MAX, LABEL_BYTES, SEGMENT_BLOCKS_MAX};
+use crate::format::{DOMAINS_MAX, LABEL_BYTES, PAGE, SEGMENT_BLOCKS_MAX};
+use crate::mount::BYTES_PER_INODE;
+
+/// Fewest pages of a metadata store for so many inodes.
+const META_PAGES_LEAST: u32 = 256;
+/// Blocks of the smallest segment.
+const SEGMENT_BLOCKS_LEAST: u32 = 8;
+/// Segments that a file system of few domains cannot do without.
+const SEGMENTS_LEAST: u32 = 14;
 
 /// How to make a file system.
 #[derive(Clone, Debug)]
@@ -32,6 +41,23 @@ impl Default for FormatOptions {
 }
 
 impl FormatOptions {
+    /// As usual, but for a small device: segments, and then domains, become smaller until those that cannot be filled
+    /// take an eighth of it.
+    pub fn for_device(pages: u64, wanted: &amphi_volume::FormatOptions) -> Self {
+        let mut own = Self { label: wanted.label.clone(), ..Self::default() };
+        own.meta_pages =
+            wanted.inodes.map(|inodes| (u64::from(inodes) * BYTES_PER_INODE).div_ceil(PAGE as u64) as u32);
+        own.meta_pages = own.meta_pages.map(|meta| meta.max(META_PAGES_LEAST));
+        let idle = |own: &Self| u64::from(2 * own.domains + SEGMENTS_LEAST) * u64::from(own.segment_blocks);
+        while own.segment_blocks > SEGMENT_BLOCKS_LEAST && idle(&own) > pages / 8 {
+            own.segment_blocks /= 2;
+        }
+        while own.domains > 1 && idle(&own) > pages / 8 {
+            own.domains /= 2;
+        }
+        own
+    }
+
     /// Whether a file system can be made so.
     ///
     /// # Errors
@@ -83,5 +109,43 @@ impl Default for MountOptions {
             meta: amphi_lsm::Options::default(),
             access_times: AccessTimes::default(),
         }
+    }
+}
+
+impl MountOptions {
+    /// The words that [`set_all`](Self::set_all) understands, for people.
+    pub const WORDS: &'static str = "cache=SIZE, inodes=N, names=N, checkpoint=SECONDS";
+
+    /// Takes over options as people write them, separated by commas.
+    ///
+    /// # Errors
+    /// A sentence about one that is unknown or impossible.
+    pub fn set_all(&mut self, words: &str) -> Result<(), String> {
+        words.split(',').filter(|word| !word.is_empty()).try_for_each(|word| self.set(word))
+    }
+
+    fn set(&mut self, word: &str) -> Result<(), String> {
+        let unknown = || format!("{word} is no mount option of AugeFS; there are {}", Self::WORDS);
+        let (key, value) = word.split_once('=').ok_or_else(unknown)?;
+        let one_of = |what: &str| format!("{word}: write {key}={what}");
+        let number = || {
+            let number = value.parse::<usize>().ok().filter(|number| *number >= 16);
+            number.ok_or_else(|| one_of("N, at least 16"))
+        };
+        match key {
+            "cache" => {
+                let bytes = size::parse(value).ok().filter(|bytes| (256 << 10..=1 << 46).contains(bytes));
+                let bytes = bytes.ok_or_else(|| one_of("SIZE, as in 256M, at least 256K"))?;
+                self.page_cache_pages = bytes as usize / PAGE;
+            }
+            "inodes" => self.inode_cache = number()?,
+            "names" => self.name_cache = number()?,
+            "checkpoint" => {
+                let seconds = value.parse::<f64>().ok().filter(|seconds| (0.001..=3600.0).contains(seconds));
+                self.checkpoint_interval_ns = (seconds.ok_or_else(|| one_of("SECONDS"))? * 1e9) as u64;
+            }
+            _ => return Err(unknown()),
+        }
+        Ok(())
     }
 }

@@ -26,6 +26,8 @@ pub enum Bug {
     CutForgotten,
     /// A checkpoint counts before its NAT blocks are written (AU-10).
     CheckpointBeforeNat,
+    /// Recovery leaves NAT blocks of a checkpoint that was not finished (AU-10).
+    StaleNatCounts,
     /// An inode counts before its data (AU-10: ordered mode).
     InodeBeforeData,
     /// A collected segment is used again before the checkpoint (AU-8).
@@ -38,13 +40,14 @@ pub enum Bug {
 
 /// Every bug that a crash shows, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 8] = [
+pub const BUGS: [Bug; 9] = [
     Bug::SegmentNotNoted,
     Bug::WriteVersionStays,
     Bug::WriteVersionIgnored,
     Bug::RollForwardForgotten,
     Bug::CutForgotten,
     Bug::CheckpointBeforeNat,
+    Bug::StaleNatCounts,
     Bug::InodeBeforeData,
     Bug::SegmentFreeEarly,
 ];

@@ -7,7 +7,7 @@ mod small;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions};
+use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions, fsck};
 use amphi_rt::{Schedule, Sim, task};
 use amphi_ssd::{Firmware, Profile, Ssd};
 use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, RenameMode, Result, SetAttr, WriteMode};
@@ -242,6 +242,11 @@ fn restart(device: Arc<Ssd>) -> Arc<Ssd> {
     Arc::new(Arc::into_inner(device).expect("nobody else has it").restart().expect("powers up"))
 }
 
+fn check(device: &Arc<Ssd>) -> std::result::Result<(), String> {
+    let report = fsck::check(device).map_err(|error| format!("checking: {error}"))?;
+    if report.findings.is_empty() { Ok(()) } else { Err(format!("the check finds {:?}", report.findings)) }
+}
+
 /// One run with a cut after `commands` commands. `Ok(false)`: the run ended before it.
 fn cut(commands: u64, seed: u64) -> std::result::Result<bool, String> {
     let schedule = Schedule::Random { per_mille: 100, delay_ns: 20_000 };
@@ -288,6 +293,9 @@ fn cut(commands: u64, seed: u64) -> std::result::Result<bool, String> {
             device.power_cut(seed);
         }
         let device = restart(device);
+        if seed % 2 == 0 {
+            check(&device)?;
+        }
         let mount = || AugeFs::mount(&device, mount_options()).map_err(|error| format!("mounting: {error}"));
         let fs = mount()?;
         let found = judge(&fs, &dirs, &acknowledged)?;
@@ -307,6 +315,8 @@ fn cut(commands: u64, seed: u64) -> std::result::Result<bool, String> {
         if bytes != [9; 9000] {
             return Err("what was written after recovery is lost".to_owned());
         }
+        fs.unmount().map_err(|error| format!("unmounting: {error}"))?;
+        check(&device)?;
         Ok(was_cut)
     })
 }

@@ -212,5 +212,6 @@ fn a_full_file_system_goes_on() {
         for (page, value) in (0..).zip(wanted) {
             assert_eq!(read(&fs, ino, page * 4096, 8), value.to_le_bytes());
         }
+        small::assert_clean(fs);
     }
 }

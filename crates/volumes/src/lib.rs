@@ -60,6 +60,7 @@ list! {
     Bytefs: amphi_fs_bytefs::ByteFs,
     Ext4like: amphi_fs_ext4like::Ext4Like,
     Romefs: amphi_fs_romefs::RomeFs,
+    Augefs: amphi_fs_augefs::AugeFs,
     Toy: amphi_fs_toy::Toy,
 }
 

@@ -170,10 +170,6 @@ pub struct SuperRecord {
     pub next_ino: U64,
     /// Inodes, if the last mount ended cleanly.
     pub inodes: U64,
-    /// How often it was mounted.
-    pub mounts: U64,
-    /// Time of the last mount, ns since 1970.
-    pub mounted_ns: I64,
     /// 1 after a clean unmount.
     pub clean: U64,
 }

@@ -46,6 +46,18 @@ pub struct Superblock {
 
 const _: () = assert!(size_of::<Superblock>() == 128);
 
+/// What changes of the superblock, in the last line of the memory area: for people, and not for recovery.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SuperState {
+    /// How often it was mounted.
+    pub mounts: U64,
+    /// Time of the last mount, ns since 1970; 0: never.
+    pub mounted_ns: I64,
+    /// 1 after a clean unmount.
+    pub clean: U64,
+}
+
 /// Where everything is, in pages of the block side and bytes of the memory area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -100,7 +112,13 @@ impl Layout {
     /// Bytes of the metadata store's log, from the start of the memory area.
     #[must_use]
     pub const fn log_bytes(&self) -> u64 {
-        self.memory_bytes - WRITE_VERSIONS as u64 * WRITE_VERSION_BYTES
+        self.memory_bytes - (WRITE_VERSIONS as u64 + 1) * WRITE_VERSION_BYTES
+    }
+
+    /// Where in the memory area the [`SuperState`] is.
+    #[must_use]
+    pub const fn state(&self) -> u64 {
+        self.write_version(WRITE_VERSIONS)
     }
 
     /// Where in the memory area a processor's write version is.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions};
+use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions, fsck};
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
 
 /// What happens follows from the operations.
@@ -49,7 +49,7 @@ pub fn make(format: &FormatOptions, bytes: u64, mount: MountOptions) -> AugeFs<S
 
 pub fn remount(fs: AugeFs<Ssd>, options: MountOptions) -> AugeFs<Ssd> {
     let ssd = Arc::clone(fs.device());
-    fs.unmount().expect("an idle file system unmounts");
+    assert_clean(fs);
     AugeFs::mount(&ssd, options).expect("what was cleanly unmounted can be mounted")
 }
 
@@ -58,4 +58,13 @@ pub fn crash(fs: AugeFs<Ssd>, options: MountOptions) -> AugeFs<Ssd> {
     let ssd = Arc::clone(fs.device());
     drop(fs);
     AugeFs::mount(&ssd, options).expect("what was left can be mounted")
+}
+
+/// Unmounts and checks.
+pub fn assert_clean(fs: AugeFs<Ssd>) {
+    let ssd = Arc::clone(fs.device());
+    fs.unmount().expect("an idle file system unmounts");
+    let report = fsck::check(&ssd).expect("it can be checked");
+    assert_eq!(report.findings, []);
+    assert!(report.cleanly_unmounted);
 }
