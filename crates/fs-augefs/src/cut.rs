@@ -66,7 +66,7 @@ impl Drops<'_> {
             for block in blocks {
                 parts.invalidate(*block, size)?;
             }
-            parts.held -= held;
+            parts.change_held(0, *held);
             parts.set_node_address(*nid, Address::HOLE, size)?;
             parts.nodes.remove(nid);
             parts.freed_nids.push(*nid);
@@ -83,7 +83,7 @@ impl Drops<'_> {
                     old.extend(std::mem::replace(&mut node.addresses[slot - 1], Address::at(block)).block());
                 }
             }
-            parts.held -= held;
+            parts.change_held(0, held);
             for block in old {
                 parts.invalidate(block, size)?;
             }

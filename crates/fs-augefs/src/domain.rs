@@ -203,6 +203,11 @@ impl Parts {
         Ok(())
     }
 
+    /// Space is held for more pages, and for fewer. A damaged count ends at none.
+    pub fn change_held(&mut self, more: u64, fewer: u64) {
+        self.held = (self.held + more).saturating_sub(fewer);
+    }
+
     /// Whether blocks go into a segment.
     pub fn is_active(&self, segment: u32) -> bool {
         self.logs.iter().flatten().any(|log| log.segment == segment)

@@ -211,6 +211,10 @@ impl<D: BlockPort + MemoryArea> Core<D> {
         let (record, home, target) = self.find_record(ino)?;
         let file_type = record.file_type().ok_or_else(|| damaged("inode", ino.0))?;
         let size = record.size.get();
+        let counts = [record.blocks.get(), record.entries.get(), u64::from(record.nlink.get())];
+        if counts.into_iter().max() > Some(u64::from(u32::MAX / 2)) {
+            return Err(damaged("a count of inode", ino.0));
+        }
         let mut part = Part { home, stored_size: size, blocks: record.blocks.get(), ..Part::default() };
         match file_type {
             FileType::Regular => part.nodes = self.find_nodes(ino, &record)?,

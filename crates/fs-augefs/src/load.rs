@@ -55,6 +55,9 @@ pub fn load<D: BlockPort + MemoryArea>(
         let value = meta.get(Key::Checkpoint(number))?.ok_or_else(wrong)?;
         let (record, summaries) = CheckpointRecord::decode(&value).ok_or_else(wrong)?;
         let (version, sequence) = (record.version.get(), record.sequence.get());
+        if version.max(sequence).max(record.held.get()) > u64::MAX / 4 {
+            return Err(wrong().into());
+        }
         loaded.domains.push(Parts { version, sequence, held: record.held.get(), ..Parts::default() });
         loaded.intents.push(load_intents(layout, meta, number)?);
         logs.push((record.logs, summaries));

@@ -283,10 +283,14 @@ pub fn open<D: BlockPort + MemoryArea>(
     let meta = Meta::open(device, Layout::META_FIRST, fitting(&layout, options.meta))?;
     let value = meta.get(Key::Super)?.ok_or_else(|| damaged("record", 0))?;
     let record = SuperRecord::read_from_bytes(&value).map_err(|_| damaged("record", 0))?;
+    if record.next_ino.get().max(record.inodes.get()) > u64::MAX / 4 {
+        return Err(damaged("record", 0).into());
+    }
     let clean = record.clean.get() == 1;
     let loaded = load::load(&**device, &superblock, &layout, &meta)?;
     let inodes = if clean { record.inodes.get() } else { count_inodes(&meta)? };
-    let capacity = (u64::from(layout.segments) - held_segments(&layout)) * u64::from(layout.segment_blocks);
+    let capacity =
+        u64::from(layout.segments).saturating_sub(held_segments(&layout)) * u64::from(layout.segment_blocks);
     let of_names = amphi_names::Options {
         read_only: options.read_only,
         access_times: options.access_times,

@@ -113,7 +113,7 @@ fn one<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, intents: &Int
     }
     {
         let mut parts = domain.parts.lock();
-        parts.intents = intents.keys().copied().collect();
+        parts.intents.extend(intents.keys());
     }
     // Nodes that were not believed must never be: those of the next version are others.
     checkpoint::held(core, domain)?;
@@ -246,7 +246,7 @@ fn use_node<D: BlockPort + MemoryArea>(
         }
     }
     for (slot, (old, new)) in changed() {
-        parts.held = parts.held + u64::from(*new == Address::RESERVED) - u64::from(*old == Address::RESERVED);
+        parts.change_held(u64::from(*new == Address::RESERVED), u64::from(*old == Address::RESERVED));
         if let Some(new) = new.block() {
             parts.validate(new, size, nid, slot as u16)?;
         }
@@ -265,7 +265,7 @@ fn free<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, nid: u32) ->
     let node = core.read_node(domain, nid, address)?;
     let mut parts = domain.parts.lock();
     for address in node.addresses.iter() {
-        parts.held -= u64::from(*address == Address::RESERVED);
+        parts.change_held(0, u64::from(*address == Address::RESERVED));
         if let Some(block) = address.block() {
             parts.invalidate(block, core.layout.segment_blocks)?;
         }
@@ -304,7 +304,7 @@ fn cut<D: BlockPort + MemoryArea>(
             node.dirty = true;
         }
     }
-    parts.held -= held;
+    parts.change_held(0, held);
     for block in gone {
         parts.invalidate(block, size)?;
     }

@@ -210,7 +210,7 @@ fn place_pages<D: BlockPort + MemoryArea>(
         let node = parts.nodes.get_mut(&nid).ok_or_else(|| damaged("node", nid.into()))?;
         let old = std::mem::replace(&mut node.addresses[slot], Address::at(*block));
         state.part.blocks += u64::from(old.is_hole());
-        parts.held -= u64::from(old == Address::RESERVED);
+        parts.change_held(0, u64::from(old == Address::RESERVED));
         if let Some(old) = old.block() {
             parts.invalidate(old, size)?;
         }
@@ -238,7 +238,7 @@ fn edit_nodes<D: BlockPort + MemoryArea>(
         for address in &mut node.addresses[within(&edit.holes)] {
             let old = std::mem::take(address);
             if !old.is_hole() {
-                state.part.blocks -= 1;
+                state.part.blocks = state.part.blocks.saturating_sub(1);
                 core.space.give_back(1);
                 lost += u64::from(old == Address::RESERVED);
                 gone.extend(old.block());
@@ -251,7 +251,7 @@ fn edit_nodes<D: BlockPort + MemoryArea>(
                 held += 1;
             }
         }
-        parts.held = parts.held + held - lost;
+        parts.change_held(held, lost);
         for block in gone {
             parts.invalidate(block, core.layout.segment_blocks)?;
         }

@@ -4,7 +4,8 @@ use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    DOMAINS_MAX, FormatError, MAGIC, PAGE, SEGMENT_BLOCKS_MAX, VERSION, WRITE_VERSION_BYTES, WRITE_VERSIONS,
+    DOMAINS_MAX, FormatError, MAGIC, NAT_ENTRIES, PAGE, SEGMENT_BLOCKS_MAX, VERSION, WRITE_VERSION_BYTES,
+    WRITE_VERSIONS,
 };
 
 /// Longest label.
@@ -163,7 +164,8 @@ impl Superblock {
             && (8..=SEGMENT_BLOCKS_MAX).contains(&segment)
             && layout.memory_bytes >= 4 * PAGE as u64
             && layout.memory_bytes.is_multiple_of(PAGE as u64)
-            && layout.main_blocks() < u64::from(u32::MAX) - 2;
+            && layout.main_blocks() < u64::from(u32::MAX) - 2
+            && u64::from(layout.nat_blocks) * (NAT_ENTRIES as u64) < u64::from(u32::MAX);
         if !sound {
             return Err(FormatError::Contradiction("its areas have impossible sizes"));
         }
