@@ -15,6 +15,7 @@
 //! - `mapped` memory-mapped files, and what of them travels
 //! - `promises` rarer things that programs ask: kept, or refused as docs/posix.md says
 //! - `security` what nobody else gets: mounts, images, privileges
+//! - `augefs` AugeFS by the command
 //! - `romefs` RomeFS by the command
 //! - `rings` a mount whose requests come through io_uring
 //! - `accelerated` programs that are run by `amphi run`, beside programs that are not
@@ -22,6 +23,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives real processes in real time")]
 
 mod accelerated;
+mod augefs;
 mod bench;
 mod command;
 mod crash_lab;
