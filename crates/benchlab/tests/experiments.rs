@@ -44,6 +44,21 @@ fn run(
     (figure, done.into_inner())
 }
 
+/// More threads than the log has room for at a time: whoever finds it full again and again, because others were
+/// faster, goes on waiting. The device took that for a log full of open transactions.
+#[test]
+fn a_store_waits_as_long_as_others_find_room() {
+    let text = SMALL
+        .replace("scale = 0.0003", "scale = 0.01")
+        .replace("[\"bytefs-dual\", \"bytefs\"]", "[\"bytefs\"]");
+    let mut definition = Definition::from_toml(&text).unwrap();
+    definition.published.clear();
+    definition.cases.truncate(1);
+    definition.cases[0].workload = "unaligned-write".to_owned();
+    definition.cases[0].parameters = [("io".to_owned(), 128)].into();
+    assert!(run(&definition, 1, &mut State::in_memory(), usize::MAX).0.is_some());
+}
+
 /// Two workloads on the store, as many operations as records.
 const STORE: &str = r#"
 name = "store"

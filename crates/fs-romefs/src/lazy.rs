@@ -100,6 +100,10 @@ pub fn write<D: BlockPort + MemoryArea>(
 /// # Errors
 /// [`Error::NoSpace`]; it stays buffered then. [`Error::Io`].
 pub fn flush<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>) -> Result<()> {
+    if !core.is_lazy() {
+        // Nobody waits for an inode to learn that there is nothing.
+        return Ok(());
+    }
     let end = {
         let state = inode.state.read();
         if state.part.buffer.is_none() {
@@ -169,6 +173,9 @@ fn flush_one<D: BlockPort + MemoryArea>(
 /// # Errors
 /// The first failure; the others are tried all the same.
 pub fn flush_all<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
+    if !core.is_lazy() {
+        return Ok(());
+    }
     let files: Vec<Ino> = core.lazy.files.lock().iter().copied().collect();
     let mut outcome = Ok(());
     for ino in files {

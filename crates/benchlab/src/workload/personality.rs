@@ -158,6 +158,9 @@ pub struct Step {
     /// At a random multiple of the size rather than after the last transfer.
     #[serde(default)]
     pub random: bool,
+    /// With `random`: at any byte, rather than at a multiple of the size.
+    #[serde(default)]
+    pub unaligned: bool,
     /// With a fileset in place of an open file: always the same file of the set, each thread another one.
     #[serde(default)]
     pub own: bool,

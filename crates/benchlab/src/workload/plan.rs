@@ -37,6 +37,7 @@ pub(super) struct PlannedStep {
     pub(super) target: Target,
     pub(super) size: Size,
     pub(super) random: bool,
+    pub(super) unaligned: bool,
     pub(super) own: bool,
     pub(super) direct: bool,
     pub(super) sync_data: bool,
@@ -167,6 +168,9 @@ impl Planner<'_> {
         if transfers && !(1..=TRANSFER_MAX).contains(&largest) {
             return Err(format!("a transfer has 1 to {TRANSFER_MAX} bytes"));
         }
+        if step.unaligned && !step.random {
+            return Err("unaligned goes with random".to_owned());
+        }
         if step.times == 0 || step.every == 0 || step.value == 0 {
             return Err("times, every and value are at least 1".to_owned());
         }
@@ -175,6 +179,7 @@ impl Planner<'_> {
             target,
             size,
             random: step.random,
+            unaligned: step.unaligned,
             own: step.own,
             direct: step.direct,
             sync_data: step.sync_data,

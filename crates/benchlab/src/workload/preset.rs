@@ -30,6 +30,7 @@ presets![
     "random-read",
     "sequential-read",
     "random-write",
+    "unaligned-write",
     "sequential-write",
     "append",
     "varmail",

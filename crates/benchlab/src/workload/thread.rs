@@ -341,7 +341,9 @@ impl<'a> Thread<'a> {
                 let bytes = step.size.draw(&mut self.chance);
                 let size = files.size(file)?;
                 let places = size / step.size.longest();
-                let offset = if step.random {
+                let offset = if step.random && step.unaligned {
+                    self.chance.below(size.saturating_sub(bytes) + 1)
+                } else if step.random {
                     if places == 0 { 0 } else { self.chance.below(places) * step.size.longest() }
                 } else if step.op == Operation::Write && opened.position + bytes > size {
                     0

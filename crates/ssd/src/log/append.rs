@@ -31,7 +31,8 @@ impl Store<'_> {
     }
 }
 
-/// How often a store waits for a cleaning before the log counts as full for good.
+/// How often a store waits for a cleaning after which nobody's store finds room, before the log counts as full for
+/// good. What others take first is no sign of that.
 const PATIENCE: usize = 3;
 
 impl Log {
@@ -53,7 +54,8 @@ impl Log {
     pub(crate) fn append(&self, store: &Store<'_>) -> Result<u64> {
         let bytes = store.entry_bytes();
         let data_crc = crc32c::crc32c(store.data);
-        for _ in 0..PATIENCE {
+        let mut patience = PATIENCE;
+        while patience > 0 {
             let seen = self.bell.rounds();
             {
                 let (partition, page) = self.partition(store.lpa());
@@ -106,9 +108,15 @@ impl Log {
             }
             self.ring();
             let waiting = self.meters.begin(Activity::LogFull);
+            let appended = self.count().get(Counter::LogEntries);
             self.bell.wait_beyond(seen)?;
             drop(waiting);
             self.power.check()?;
+            if self.count().get(Counter::LogEntries) == appended {
+                patience -= 1;
+            } else {
+                patience = PATIENCE;
+            }
         }
         Err(Error::NoSpace("the write log is full of open transactions; commit some".to_owned()))
     }

@@ -137,7 +137,8 @@ impl<'a> Counters<'a> {
         self.add_at(TRAFFIC_WORDS + FLASH_WORDS + counter as u64, by);
     }
 
-    fn get(self, counter: Counter) -> u64 {
+    /// A single counter.
+    pub(crate) fn get(self, counter: Counter) -> u64 {
         self.at(TRAFFIC_WORDS + FLASH_WORDS + counter as u64)
     }
 
