@@ -9,8 +9,10 @@ use crate::domain::{DATA, Domain, NODES, Parts};
 use crate::format::{Address, SUMMARY_SLOT_NODE, SsaBlock, Summary};
 use crate::meta::{damaged, io_error};
 use crate::planted::{self, Bug};
-use crate::segments::SEGMENTS_HELD;
 use crate::writeback::write_blocks;
+
+/// Most victims for one free segment, by segments that there are.
+const VICTIMS_PER_SEGMENT: u32 = 4;
 
 /// Makes at least one segment more free than there is, or says that it cannot.
 ///
@@ -20,38 +22,32 @@ pub fn make_free<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
     let before = core.segments.len();
     let _one = core.collection.lock();
     // Somebody may have done it meanwhile.
-    if core.segments.len() > before.max(SEGMENTS_HELD + 2) {
+    if core.segments.len() > before.max(core.segments.enough()) {
         return Ok(());
     }
     // What is garbage as a whole costs no copy: a checkpoint frees it.
     checkpoint::all(core)?;
-    if core.segments.len() > before.max(SEGMENTS_HELD + 2) {
+    if core.segments.len() > before.max(core.segments.enough()) {
         return Ok(());
     }
     let size = core.layout.segment_blocks;
-    let mut tried = vec![false; core.domains.len()];
-    loop {
+    let mut empty = vec![false; core.domains.len()];
+    // A segment's worth of garbage takes several victims, and the nodes of what they held become garbage in turn.
+    for _ in 0..VICTIMS_PER_SEGMENT * core.layout.segments {
         let ratio = |domain: &Domain| {
             let (garbage, all) = domain.parts.lock().garbage(size);
             (garbage * 1_000_000).checked_div(all).unwrap_or(0)
         };
-        let candidates = core.domains.iter().filter(|domain| !tried[usize::from(domain.number)]);
+        let candidates = core.domains.iter().filter(|domain| !empty[usize::from(domain.number)]);
         let best = candidates.map(|domain| (ratio(domain), domain)).filter(|(ratio, _)| *ratio > 0);
-        let Some((_, domain)) = best.max_by_key(|(ratio, domain)| (*ratio, domain.number)) else {
-            return if core.segments.len() > before { Ok(()) } else { Err(Error::NoSpace) };
-        };
-        tried[usize::from(domain.number)] = true;
+        let Some((_, domain)) = best.max_by_key(|(ratio, domain)| (*ratio, domain.number)) else { break };
         let _gate = domain.gate.write();
-        // A segment's worth of garbage takes several victims.
-        for _ in 0..size {
-            if !collect_one(core, domain)? {
-                break;
-            }
-            if core.segments.len() > before {
-                return Ok(());
-            }
+        empty[usize::from(domain.number)] = !collect_one(core, domain)?;
+        if core.segments.len() > before {
+            return Ok(());
         }
     }
+    Err(Error::NoSpace)
 }
 
 /// Empties the segment of a domain with the fewest valid blocks, and makes a checkpoint. False if none has garbage.

@@ -23,9 +23,9 @@ use crate::meta::{self, Meta, damaged};
 use crate::options::{FormatOptions, MountOptions};
 use crate::planted::{self, Bug};
 use crate::recover::{self, Recovered};
-use crate::segments::{SEGMENTS_HELD, Segments, Space};
+use crate::segments::{Segments, Space, segments_held};
 use crate::stats::Counters;
-use crate::{checkpoint, file, load};
+use crate::{checkpoint, collect, file, load};
 
 /// The metadata store's part of the device unless told otherwise, and its limits in pages.
 const META_SHARE: u64 = 16;
@@ -107,7 +107,7 @@ fn plan(options: &FormatOptions, pages: u64, memory: u64) -> std::result::Result
 
 /// Segments that cannot be filled: both ends of each domain's logs, and those held for collection.
 const fn held_segments(layout: &Layout) -> u64 {
-    2 * layout.domains as u64 + SEGMENTS_HELD as u64 + 2
+    2 * layout.domains as u64 + segments_held(layout.domains) as u64 + 2
 }
 
 /// Where the metadata store is.
@@ -321,7 +321,7 @@ pub fn open<D: BlockPort + MemoryArea>(
         dentries: Dentries::new(options.name_cache),
         meta,
         domains: domains.collect(),
-        segments: Segments::new(loaded.free_segments),
+        segments: Segments::new(loaded.free_segments, segments_held(layout.domains)),
         nat_blocks: Mutex::new(loaded.free_nat),
         space: Space::new(capacity),
         write_versions: write_versions.into(),
@@ -354,6 +354,13 @@ pub fn open<D: BlockPort + MemoryArea>(
     }
     for domain in &core.domains {
         settle(&core, domain);
+    }
+    // Recovery has left the logs half full and begun new ones; the next one will, too.
+    while !clean && core.segments.are_scarce() {
+        match collect::make_free(&core) {
+            Err(amphi_vfs::Error::NoSpace) => break,
+            done => done?,
+        }
     }
     if !core.options.read_only {
         write_state(&**device, &core.layout, &core.state)?;

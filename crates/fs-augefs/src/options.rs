@@ -48,7 +48,7 @@ impl FormatOptions {
         own.meta_pages =
             wanted.inodes.map(|inodes| (u64::from(inodes) * BYTES_PER_INODE).div_ceil(PAGE as u64) as u32);
         own.meta_pages = own.meta_pages.map(|meta| meta.max(META_PAGES_LEAST));
-        let idle = |own: &Self| u64::from(2 * own.domains + SEGMENTS_LEAST) * u64::from(own.segment_blocks);
+        let idle = |own: &Self| u64::from(4 * own.domains + SEGMENTS_LEAST) * u64::from(own.segment_blocks);
         while own.segment_blocks > SEGMENT_BLOCKS_LEAST && idle(&own) > pages / 8 {
             own.segment_blocks /= 2;
         }

@@ -6,18 +6,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use amphi_rt::sync::Mutex;
 use amphi_vfs::{Error, Result};
 
-/// Segments that only collection and checkpoints take, so that they can always go on.
-pub const SEGMENTS_HELD: usize = 4;
+/// Segments that only collection, checkpoints and recovery take, so that they can always go on: some, and both logs of each
+/// domain, which recovery begins anew.
+pub const fn segments_held(domains: u32) -> usize {
+    4 + 2 * domains as usize
+}
 
 /// Free segments.
 pub struct Segments {
     free: Mutex<BTreeSet<u32>>,
+    held: usize,
 }
 
 impl Segments {
-    /// These.
-    pub const fn new(free: BTreeSet<u32>) -> Self {
-        Self { free: Mutex::new(free) }
+    /// These, of which so many are held.
+    pub const fn new(free: BTreeSet<u32>, held: usize) -> Self {
+        Self { free: Mutex::new(free), held }
     }
 
     /// So many free segments, or none if there are too few. Without `last`, some must be left.
@@ -26,13 +30,23 @@ impl Segments {
             return Some(Vec::new());
         }
         let mut free = self.free.lock();
-        let held = if last { 0 } else { SEGMENTS_HELD };
+        let held = if last { 0 } else { self.held };
         (free.len() >= count + held).then(|| std::iter::from_fn(|| free.pop_first()).take(count).collect())
     }
 
     /// Segments that nobody owns any more.
     pub fn give_back(&self, segments: impl IntoIterator<Item = u32>) {
         self.free.lock().extend(segments);
+    }
+
+    /// Whether no more are free than are held.
+    pub fn are_scarce(&self) -> bool {
+        self.len() <= self.held
+    }
+
+    /// Segments that are enough to go on with.
+    pub const fn enough(&self) -> usize {
+        self.held + 2
     }
 
     /// How many are free.

@@ -338,7 +338,7 @@ fn cut_everywhere(seed: u64, first: usize, step: usize) -> Option<String> {
 
 #[test]
 fn a_cut_at_any_command_loses_nothing_acknowledged() {
-    for seed in 0..3 {
+    for seed in [0, 1, 2, 10] {
         assert_eq!(cut_everywhere(seed, seed as usize, 7), None);
     }
 }
