@@ -293,7 +293,7 @@ fn cut(commands: u64, seed: u64) -> std::result::Result<bool, String> {
             device.power_cut(seed);
         }
         let device = restart(device);
-        if seed % 2 == 0 {
+        if seed.is_multiple_of(2) {
             check(&device)?;
         }
         let mount = || AugeFs::mount(&device, mount_options()).map_err(|error| format!("mounting: {error}"));
