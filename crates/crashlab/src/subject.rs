@@ -27,6 +27,8 @@ pub struct Subject {
     block_bytes: Option<u64>,
     /// Pages that differ from mount to mount: counts of mounts, times.
     pub bookkeeping: &'static [Lpa],
+    /// Checking mounts it, and so changes the device: a copy is checked.
+    checks_a_copy: bool,
 }
 
 /// How many inodes a file system is made with.
@@ -47,6 +49,7 @@ const BYTEFS: Subject = Subject {
     inodes: Inodes::AtLeast(512),
     block_bytes: None,
     bookkeeping: &[Lpa(0)],
+    checks_a_copy: false,
 };
 
 /// The baseline.
@@ -58,6 +61,7 @@ const EXT4LIKE: Subject = Subject {
     inodes: Inodes::Fixed(512),
     block_bytes: None,
     bookkeeping: &[Lpa(0)],
+    checks_a_copy: false,
 };
 
 /// RomeFS.
@@ -70,10 +74,11 @@ const ROMEFS: Subject = Subject {
     // So small that the workloads write some.
     block_bytes: Some(16 << 10),
     bookkeeping: &[],
+    checks_a_copy: false,
 };
 
 /// The subjects.
-pub const ALL: [Subject; 9] = [
+pub const ALL: [Subject; 10] = [
     BYTEFS,
     Subject { name: "bytefs-journal", words: "data=journal", ..BYTEFS },
     Subject { name: "bytefs-log", words: "variant=log", ..BYTEFS },
@@ -82,6 +87,16 @@ pub const ALL: [Subject; 9] = [
     Subject { name: "ext4like-journal", words: "data=journal", ..EXT4LIKE },
     ROMEFS,
     Subject { name: "romefs-lazy", words: "data=lazy", ..ROMEFS },
+    Subject {
+        name: "augefs",
+        firmware: Firmware::Memory,
+        kind: Kind::Augefs,
+        words: "",
+        inodes: Inodes::Fixed(256),
+        block_bytes: None,
+        bookkeeping: &[],
+        checks_a_copy: true,
+    },
     Subject { name: "toy", kind: Kind::Toy, words: "", ..EXT4LIKE },
 ];
 
@@ -133,7 +148,12 @@ impl Subject {
     /// # Errors
     /// Why it cannot be checked.
     pub fn check(&self, device: &Arc<Rig>) -> Result<Vec<String>, String> {
-        self.kind.with(Check(device)).map_err(|error| error.to_string())
+        let check = |device| self.kind.with(Check(device)).map_err(|error| error.to_string());
+        if !self.checks_a_copy {
+            return check(device);
+        }
+        let copy = device.ssd().fork().map_err(|error| error.to_string())?;
+        check(&Arc::new(Rig::plain(copy)))
     }
 }
 
