@@ -10,7 +10,7 @@ fn allowed(from: &str, to: &str) -> bool {
         "vfs" => to == "rt",
         "names" => matches!(to, "vfs" | "rt" | "radix"),
         "volume" => to == "vfs",
-        "volumes" => matches!(to, "device" | "volume") || to.starts_with("fs-"),
+        "volumes" => matches!(to, "device" | "volume" | "vfs") || to.starts_with("fs-"),
         "model" => matches!(to, "vfs" | "rt"),
         "trace" => matches!(to, "vfs" | "rt"),
         "conformance" => matches!(to, "vfs" | "rt" | "model"),
