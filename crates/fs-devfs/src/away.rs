@@ -1,0 +1,125 @@
+//! Reverse caching (§4.4): inodes and entries of what nobody uses go to host memory, and come back when somebody does.
+//! The device keeps a seal of each, a keyed hash of what it gave away: the host is not trusted. What does not match its
+//! seal, or has gone, is read from flash, which has all of it anyway.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use amphi_rt::sync::Mutex;
+use amphi_vfs::Ino;
+use hashbrown::HashMap;
+use siphasher::sip::SipHasher13;
+
+use crate::memory::{DeviceMemory, Kind};
+use crate::stats::Counters;
+
+/// What goes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Away {
+    /// An inode.
+    Inode,
+    /// A directory's entries.
+    Dir,
+}
+
+type Bytes = HashMap<(Away, Ino), Box<[u8]>, amphi_rt::hash::State>;
+
+/// Memory of the host that the device reaches by DMA. It is the host's: whoever has it may do with it what it likes.
+#[derive(Debug)]
+pub struct HostMemory {
+    budget: u64,
+    kept: Mutex<(Bytes, u64)>,
+}
+
+impl HostMemory {
+    /// So many bytes.
+    pub fn new(budget: u64) -> Self {
+        Self { budget, kept: Mutex::default() }
+    }
+
+    /// Bytes that are kept.
+    pub fn used(&self) -> u64 {
+        self.kept.lock().1
+    }
+
+    /// Changes whatever is kept.
+    pub fn scribble(&self, mut over: impl FnMut(&mut [u8])) {
+        self.kept.lock().0.values_mut().for_each(|bytes| over(bytes));
+    }
+
+    /// Keeps bytes. False: there is no room for them.
+    fn put(&self, key: (Away, Ino), bytes: Vec<u8>) -> bool {
+        let (kept, used) = &mut *self.kept.lock();
+        if *used + bytes.len() as u64 > self.budget {
+            return false;
+        }
+        *used += bytes.len() as u64;
+        kept.insert(key, bytes.into_boxed_slice());
+        true
+    }
+
+    fn take(&self, key: (Away, Ino)) -> Option<Box<[u8]>> {
+        let (kept, used) = &mut *self.kept.lock();
+        let bytes = kept.remove(&key)?;
+        *used -= bytes.len() as u64;
+        Some(bytes)
+    }
+}
+
+type Seals = HashMap<(Away, Ino), u64, amphi_rt::hash::State>;
+
+/// What the device knows of what it gave away.
+pub struct AwayTable {
+    host: Arc<HostMemory>,
+    memory: Arc<DeviceMemory>,
+    /// Never leaves the device.
+    key: [u64; 2],
+    seals: Mutex<Seals>,
+}
+
+/// Bytes of device memory that one thing which is away takes.
+const SEAL_BYTES: u64 = size_of::<((Away, Ino), u64)>() as u64 + 1;
+
+impl AwayTable {
+    /// Nothing is away.
+    pub fn new(host: &Arc<HostMemory>, memory: &Arc<DeviceMemory>) -> Self {
+        let key = [amphi_rt::random::u64(), amphi_rt::random::u64()];
+        Self { host: Arc::clone(host), memory: Arc::clone(memory), key, seals: Mutex::default() }
+    }
+
+    fn seal(&self, (what, ino): (Away, Ino), bytes: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new_with_keys(self.key[0], self.key[1]);
+        hasher.write_u8(what as u8);
+        hasher.write_u64(ino.0);
+        hasher.write(bytes);
+        hasher.finish()
+    }
+
+    /// Gives something away. Where the host has no room for it, it is forgotten: flash has it.
+    pub fn give(&self, what: Away, ino: Ino, bytes: Vec<u8>, counters: &Counters) {
+        let key = (what, ino);
+        let seal = self.seal(key, &bytes);
+        if self.host.put(key, bytes) {
+            self.seals.lock().insert(key, seal);
+            self.memory.take(Kind::InodesAway, SEAL_BYTES);
+            let count = if what == Away::Inode { &counters.inodes_away } else { &counters.dentries_away };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes something back. `None`: it was not away, or the host returns something else.
+    pub fn take(&self, what: Away, ino: Ino, counters: &Counters) -> Option<Box<[u8]>> {
+        let key = (what, ino);
+        let seal = self.seals.lock().remove(&key)?;
+        self.memory.give(Kind::InodesAway, SEAL_BYTES);
+        let bytes = self.host.take(key).filter(|bytes| self.seal(key, bytes) == seal);
+        let count = match (&bytes, what) {
+            (None, _) => &counters.host_damage,
+            (_, Away::Inode) => &counters.inodes_back,
+            (_, Away::Dir) => &counters.dentries_back,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        bytes
+    }
+}

@@ -1,0 +1,347 @@
+//! A directory's entries: units of 64 B in metadata pages. An entry takes as many as its name needs, within one page, and
+//! never moves, so that a listing goes on where it was.
+//!
+//! In device memory a radix tree leads from the hash of a path's last name to the unit (§4.1). Keys have as many bits as
+//! make its leaves dense. The path before the name is the directory, whose tree it is: so a directory can be renamed
+//! without a new hash for each path below it.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use amphi_device::{BlockPort, MemoryArea};
+use amphi_names::{Child, FIRST_COOKIE, Found};
+use amphi_radix::Radix;
+use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
+use smallvec::SmallVec;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::away::Away;
+use crate::controller::Controller;
+use crate::format::{BODY, EntryHead, UNIT, UNITS, entry_units, type_code, type_of};
+use crate::inode::{Inode, State};
+use crate::memory::{DeviceMemory, Hold, Kind};
+use crate::parts::Parts;
+
+const _: () = assert!(UNITS == 63, "a word has a bit for each unit of a page, and one more");
+
+/// Bits of a tree's keys for so many names, from few to many.
+const KEY_BITS: [(u64, u32); 3] = [(128, 6), (8 << 10, 12), (512 << 10, 18)];
+const KEY_BITS_MAX: u32 = 24;
+
+/// Hash and unit of the names with one key.
+type Bucket = SmallVec<[(u32, u32); 2]>;
+
+#[derive(Clone, Copy, Debug)]
+struct DirPage {
+    number: u32,
+    /// Units in use, and those where an entry begins.
+    used: u64,
+    starts: u64,
+}
+
+/// Where an entry will be.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub page: u32,
+    pub unit: u8,
+    /// The directory grows by a page for it.
+    pub grows: bool,
+}
+
+/// The entries of a directory, as far as device memory has them.
+pub struct Dir {
+    pages: Vec<DirPage>,
+    names: Radix<Bucket>,
+    key_bits: u32,
+    count: u64,
+    /// No page before this one has a free unit.
+    hand: usize,
+    /// Keyed by the mount: nobody chooses names that share a key.
+    hash: amphi_rt::hash::State,
+    hold: Hold,
+}
+
+impl std::fmt::Debug for Dir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dir")
+            .field("pages", &self.pages.len())
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+const fn mask(first: u8, units: usize) -> u64 {
+    (u64::MAX >> (64 - units)) << first
+}
+
+/// The first run of `units` free units.
+fn run_of_free(used: u64, units: usize) -> Option<u8> {
+    let mut free = !used & (u64::MAX >> (64 - UNITS));
+    for _ in 1..units {
+        free &= free >> 1;
+    }
+    (free != 0).then(|| free.trailing_zeros() as u8)
+}
+
+impl Dir {
+    /// Without pages.
+    pub fn new(memory: &Arc<DeviceMemory>, hash: &amphi_rt::hash::State) -> Self {
+        let hold = Hold::new(memory, Kind::Dentries, size_of::<Self>() as u64);
+        let (names, key_bits) = (Radix::default(), KEY_BITS[0].1);
+        Self { pages: Vec::new(), names, key_bits, count: 0, hand: 0, hash: hash.clone(), hold }
+    }
+
+    fn hash_of(&self, name: &[u8]) -> u32 {
+        self.hash.hash_one(name) as u32
+    }
+
+    /// Entries.
+    pub const fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Counts the memory that it takes.
+    fn weigh(&mut self) {
+        let leaves = self.count.min(1 << self.key_bits).div_ceil(64);
+        let leaf_bytes = 64 * size_of::<Option<Bucket>>() as u64;
+        let pages = self.pages.len() * size_of::<DirPage>();
+        self.hold.resize((size_of::<Self>() + pages) as u64 + leaves * leaf_bytes);
+    }
+
+    /// Adds a page without entries.
+    pub fn add_page(&mut self, number: u32) {
+        self.pages.push(DirPage { number, used: 0, starts: 0 });
+        self.weigh();
+    }
+
+    const fn key(&self, hash: u32) -> u64 {
+        (hash >> (32 - self.key_bits)) as u64
+    }
+
+    fn add_name(&mut self, hash: u32, unit: u32) {
+        let wanted =
+            KEY_BITS.iter().find(|(most, _)| self.count < *most).map_or(KEY_BITS_MAX, |(_, bits)| *bits);
+        if wanted > self.key_bits {
+            let old = std::mem::take(&mut self.names);
+            self.key_bits = wanted;
+            let mut from = 0;
+            while let Some((key, bucket)) = old.next(from) {
+                bucket.iter().for_each(|(hash, unit)| self.put_name(*hash, *unit));
+                from = key + 1;
+            }
+        }
+        self.put_name(hash, unit);
+        self.count += 1;
+        self.weigh();
+    }
+
+    fn put_name(&mut self, hash: u32, unit: u32) {
+        let key = self.key(hash);
+        match self.names.get_mut(key) {
+            Some(bucket) => bucket.push((hash, unit)),
+            None => drop(self.names.insert(key, std::iter::once((hash, unit)).collect())),
+        }
+    }
+
+    fn remove_name(&mut self, hash: u32, unit: u32) {
+        let key = self.key(hash);
+        let Some(bucket) = self.names.get_mut(key) else { return };
+        bucket.retain(|(_, other)| *other != unit);
+        if bucket.is_empty() {
+            self.names.remove(key);
+        }
+        self.count -= 1;
+        self.weigh();
+    }
+
+    /// The metadata page of a unit, and where the unit is there.
+    fn address(&self, unit: u32) -> (u64, usize) {
+        let page = &self.pages[unit as usize / UNITS];
+        (page.number.into(), unit as usize % UNITS * UNIT)
+    }
+
+    /// Where a new name goes.
+    pub fn place(&self, name: &[u8]) -> Place {
+        let units = entry_units(name.len());
+        let pages = self.pages.iter().enumerate().skip(self.hand);
+        let found = pages.filter_map(|(page, of)| Some((page, run_of_free(of.used, units)?))).next();
+        let (page, unit) = found.unwrap_or((self.pages.len(), 0));
+        Place { page: page as u32, unit, grows: found.is_none() }
+    }
+
+    /// Notes an entry that is in its page.
+    fn note(&mut self, place: Place, name: &[u8]) -> u32 {
+        let unit = place.page * UNITS as u32 + u32::from(place.unit);
+        let page = &mut self.pages[place.page as usize];
+        page.used |= mask(place.unit, entry_units(name.len()));
+        page.starts |= 1 << place.unit;
+        while self.pages.get(self.hand).is_some_and(|page| run_of_free(page.used, 1).is_none()) {
+            self.hand += 1;
+        }
+        self.add_name(self.hash_of(name), unit);
+        unit
+    }
+
+    /// Adds an entry.
+    pub fn insert(&mut self, parts: &mut Parts, place: Place, name: &[u8], child: Child) {
+        let unit = self.note(place, name);
+        self.write_entry(parts, unit, name, child);
+    }
+
+    /// Writes an entry, over the one of this name or where none is.
+    pub fn write_entry(&self, parts: &mut Parts, unit: u32, name: &[u8], child: Child) {
+        let head = EntryHead {
+            ino: child.ino.0.into(),
+            kind: type_code(child.file_type),
+            name_bytes: name.len() as u8,
+            reserved: [0; 6],
+        };
+        let mut bytes: SmallVec<[u8; 2 * UNIT]> = SmallVec::from_slice(head.as_bytes());
+        bytes.extend_from_slice(name);
+        let (page, at) = self.address(unit);
+        parts.bytes(page, at, &bytes);
+    }
+
+    /// Takes an entry away.
+    pub fn remove(&mut self, parts: &mut Parts, unit: u32, name: &[u8]) {
+        let (page, at) = self.address(unit);
+        let units = entry_units(name.len());
+        parts.zeros(page, at, units * UNIT);
+        let (number, within) = (unit as usize / UNITS, (unit as usize % UNITS) as u8);
+        let page = &mut self.pages[number];
+        page.used &= !mask(within, units);
+        page.starts &= !(1 << within);
+        self.hand = self.hand.min(number);
+        self.remove_name(self.hash_of(name), unit);
+    }
+
+    /// As host memory keeps it: pages, then hashes and units of the names.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let pages: Vec<_> = self.pages.iter().map(|page| (page.number, page.used, page.starts)).collect();
+        let mut names = Vec::with_capacity(self.count as usize);
+        let mut from = 0;
+        while let Some((key, bucket)) = self.names.next(from) {
+            names.extend_from_slice(bucket);
+            from = key + 1;
+        }
+        postcard::to_stdvec(&(pages, names)).unwrap_or_default()
+    }
+
+    /// Back from host memory. `None`: those are no entries.
+    pub fn of_bytes(memory: &Arc<DeviceMemory>, hash: &amphi_rt::hash::State, bytes: &[u8]) -> Option<Self> {
+        type Kept = (Vec<(u32, u64, u64)>, Vec<(u32, u32)>);
+        let (pages, names): Kept = postcard::from_bytes(bytes).ok()?;
+        let mut dir = Self::new(memory, hash);
+        dir.pages =
+            pages.into_iter().map(|(number, used, starts)| DirPage { number, used, starts }).collect();
+        names.into_iter().for_each(|(hash, unit)| dir.add_name(hash, unit));
+        Some(dir)
+    }
+}
+
+/// Child, name and units of the entry that begins with these bytes.
+pub fn entry_in(bytes: &[u8]) -> Option<(Child, &[u8], usize)> {
+    let (head, rest) = EntryHead::read_from_prefix(bytes).ok()?;
+    let name = rest.get(..usize::from(head.name_bytes))?;
+    Name::new(name).ok()?;
+    let child = Child { ino: Ino(head.ino.get()), file_type: type_of(head.kind)? };
+    Some((child, name, entry_units(name.len())))
+}
+
+fn damaged(dir: Ino) -> Error {
+    Error::Corrupt(format!("directory {} has an entry that makes no sense", dir.0))
+}
+
+impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
+    /// Brings a directory's entries into device memory: from host memory if they are there, else from flash.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn open_directory(&self, dir: &Inode<D>, state: &mut State<D>) -> Result<()> {
+        if state.part.dir.is_none() {
+            let kept = self.away.take(Away::Dir, dir.ino, &self.counters);
+            let kept = kept.and_then(|bytes| Dir::of_bytes(&self.memory, &self.hash, &bytes));
+            let open = match kept {
+                Some(open) => open,
+                None => self.read_directory(dir.ino, state)?,
+            };
+            state.part.dir = Some(Box::new(open));
+        }
+        Ok(())
+    }
+
+    /// Reads a directory's entries from its pages.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn read_directory(&self, ino: Ino, state: &State<D>) -> Result<Dir> {
+        let mut open = Dir::new(&self.memory, &self.hash);
+        let pages = state.size.div_ceil(amphi_device::PAGE_BYTES as u64);
+        for index in 0..pages {
+            let number = self.block(&state.part, index)?;
+            if number == 0 {
+                return Err(damaged(ino));
+            }
+            open.add_page(number);
+            let bytes = self.meta.with(number.into(), |bytes: &[u8; BODY]| *bytes)?;
+            let mut unit = 0;
+            while unit < UNITS {
+                let rest = &bytes[unit * UNIT..UNITS * UNIT];
+                if rest[..8] == [0; 8] {
+                    unit += 1;
+                    continue;
+                }
+                let (_, name, units) = entry_in(rest).ok_or_else(|| damaged(ino))?;
+                open.note(Place { page: index as u32, unit: unit as u8, grows: false }, name);
+                unit += units;
+            }
+        }
+        Ok(open)
+    }
+
+    /// Finds a name.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn find_name(&self, dir: &Dir, name: &[u8]) -> Result<Option<Found<u32>>> {
+        let hash = dir.hash_of(name);
+        let Some(bucket) = dir.names.get(dir.key(hash)) else { return Ok(None) };
+        for (_, unit) in bucket.iter().filter(|(other, _)| *other == hash) {
+            let (page, at) = dir.address(*unit);
+            let child = self.meta.with(page, |bytes| {
+                entry_in(&bytes[at..]).filter(|(_, there, _)| *there == name).map(|(child, ..)| child)
+            })?;
+            if let Some(child) = child {
+                return Ok(Some(Found { slot: *unit, child }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lists entries from a cookie on.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn list_names(&self, ino: Ino, dir: &Dir, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+        let from = cookie - FIRST_COOKIE;
+        let first = (from / UNITS as u64) as usize;
+        for (number, page) in dir.pages.iter().enumerate().skip(first) {
+            let skipped = if number == first { from % UNITS as u64 } else { 0 };
+            let mut starts = page.starts & (u64::MAX << skipped);
+            if starts == 0 {
+                continue;
+            }
+            let bytes = self.meta.with(page.number.into(), |bytes: &[u8; BODY]| *bytes)?;
+            while starts != 0 {
+                let unit = starts.trailing_zeros() as usize;
+                starts &= starts - 1;
+                let (child, name, _) = entry_in(&bytes[unit * UNIT..]).ok_or_else(|| damaged(ino))?;
+                let next_cookie = FIRST_COOKIE + (number * UNITS + unit + 1) as u64;
+                if !sink(DirEntry { ino: child.ino, file_type: child.file_type, name, next_cookie }) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}

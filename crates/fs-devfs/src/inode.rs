@@ -1,0 +1,191 @@
+//! What DevFS keeps of an inode: in device memory while the file is in use, on flash, and in between in host memory
+//! (reverse caching, §4.4).
+
+use amphi_device::{BlockPort, MemoryArea};
+use amphi_rt::sync::Mutex;
+use amphi_vfs::acl::Attributes;
+use amphi_vfs::{Error, FileType, Ino, Result};
+use zerocopy::{FromBytes, FromZeros};
+
+use crate::away::Away;
+use crate::controller::Controller;
+use crate::dir::Dir;
+use crate::filemap::Filemap;
+use crate::format::{self, PAGE, type_of};
+use crate::memory::{Hold, Kind};
+
+/// An inode of this file system.
+pub type Inode<D> = amphi_names::Inode<Controller<D>>;
+/// What its lock protects.
+pub type State<D> = amphi_names::State<Controller<D>>;
+
+/// What DevFS keeps under an inode's lock.
+#[derive(Debug)]
+pub struct Part {
+    pub levels: u8,
+    /// The pointer page of the highest level; 0: none.
+    pub root: u32,
+    /// Blocks of all kinds.
+    pub blocks: u64,
+    pub attributes: u32,
+    pub attributes_crc: u32,
+    pub target_block: u32,
+    pub target_crc: u32,
+    pub target: Vec<u8>,
+    /// A directory's entries, while they are in device memory.
+    pub dir: Option<Box<Dir>>,
+    /// The memory that the inode takes.
+    _hold: Hold,
+}
+
+/// What it keeps beside the lock.
+#[derive(Default)]
+pub struct PerFile {
+    /// Which blocks of flash the file's are. Its lock serialises who changes the file (§4.2).
+    pub filemap: Mutex<Filemap>,
+}
+
+impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
+    /// The part of an inode that has nothing.
+    pub fn new_part(&self) -> Part {
+        let bytes = size_of::<Inode<D>>() as u64;
+        Part {
+            levels: 0,
+            root: 0,
+            blocks: 0,
+            attributes: 0,
+            attributes_crc: 0,
+            target_block: 0,
+            target_crc: 0,
+            target: Vec::new(),
+            dir: None,
+            _hold: Hold::new(&self.memory, Kind::Inodes, bytes),
+        }
+    }
+
+    /// An inode as flash has it.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if nobody has the number; [`Error::Corrupt`], [`Error::Io`].
+    pub fn inode_on_flash(&self, ino: Ino) -> Result<format::Inode> {
+        if ino.0 == 0 || ino.0 > self.layout.inodes {
+            return Err(Error::Stale(ino));
+        }
+        let (page, at) = self.layout.inode(ino.0);
+        let inode: format::Inode = self.meta.read(page, at)?;
+        if inode.kind == 0 { Err(Error::Stale(ino)) } else { Ok(inode) }
+    }
+
+    /// Brings an inode into device memory: from host memory if it is there, else from flash.
+    ///
+    /// # Errors
+    /// As [`inode_on_flash`](Self::inode_on_flash).
+    pub fn load_inode(&self, ino: Ino) -> Result<Inode<D>> {
+        let kept = self.away.take(Away::Inode, ino, &self.counters);
+        let inode = match kept.and_then(|bytes| format::Inode::read_from_bytes(&bytes).ok()) {
+            Some(inode) => inode,
+            None => self.inode_on_flash(ino)?,
+        };
+        let damaged = |what: &str| Error::Corrupt(format!("inode {}: {what}", ino.0));
+        let file_type = type_of(inode.kind).ok_or_else(|| damaged("its type is unknown"))?;
+        if inode.levels > format::LEVELS_MAX {
+            return Err(damaged("it has too many levels of pointers"));
+        }
+        for pointer in [inode.root.get(), inode.attributes.get(), inode.target.get()] {
+            self.checked(pointer)?;
+        }
+        let size = inode.size.get();
+        let mut part = self.new_part();
+        part.levels = inode.levels;
+        part.root = inode.root.get();
+        part.blocks = inode.blocks.get();
+        (part.attributes, part.attributes_crc) = (inode.attributes.get(), inode.attributes_crc.get());
+        (part.target_block, part.target_crc) = (inode.target.get(), inode.target_crc.get());
+        if file_type == FileType::Symlink {
+            if part.target_block == 0 || size == 0 || size >= PAGE as u64 {
+                return Err(damaged("its target is damaged"));
+            }
+            part.target = self.checked_block(part.target_block, part.target_crc)?;
+            part.target.truncate(size as usize);
+        }
+        let state = State {
+            file_type,
+            mode: inode.mode.get(),
+            uid: inode.uid.get(),
+            gid: inode.gid.get(),
+            nlink: inode.nlink.get(),
+            size,
+            atime: inode.atime.get() as i64,
+            mtime: inode.mtime.get() as i64,
+            ctime: inode.ctime.get() as i64,
+            generation: inode.generation.get(),
+            rdev: inode.rdev.get(),
+            attributes: None,
+            orphan: false,
+            unnamed: false,
+            gone: false,
+            atime_dirty: false,
+            part,
+        };
+        Ok(amphi_names::Inode::new(ino, Ino(inode.parent.get()), state))
+    }
+
+    /// A block that has a checksum.
+    fn checked_block(&self, block: u32, crc: u32) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; PAGE];
+        self.media.read(block.into(), &mut bytes, amphi_device::Structure::Other)?;
+        if crc32c::crc32c(&bytes) == crc {
+            return Ok(bytes);
+        }
+        Err(Error::Corrupt(format!("block {block} fails its checksum")))
+    }
+
+    /// An inode's extended attributes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn load_attributes(&self, state: &State<D>) -> Result<Attributes> {
+        if state.part.attributes == 0 {
+            return Ok(Attributes::new());
+        }
+        let bytes = self.checked_block(state.part.attributes, state.part.attributes_crc)?;
+        postcard::take_from_bytes(&bytes)
+            .map(|(attributes, _)| attributes)
+            .map_err(|_| Error::Corrupt("a list of extended attributes makes no sense".into()))
+    }
+}
+
+/// A block of bytes, padded with zeros, and its checksum.
+pub fn block_of(bytes: &[u8]) -> (Box<[u8; PAGE]>, u32) {
+    let mut block = Box::new([0; PAGE]);
+    block[..bytes.len()].copy_from_slice(bytes);
+    let crc = crc32c::crc32c(&block[..]);
+    (block, crc)
+}
+
+/// An inode as flash and host memory have it.
+pub fn encode<D: BlockPort + MemoryArea + 'static>(parent: Ino, state: &State<D>) -> format::Inode {
+    let part = &state.part;
+    format::Inode {
+        kind: format::type_code(state.file_type),
+        levels: part.levels,
+        mode: state.mode.into(),
+        uid: state.uid.into(),
+        gid: state.gid.into(),
+        nlink: state.nlink.into(),
+        size: state.size.into(),
+        atime: (state.atime as u64).into(),
+        mtime: (state.mtime as u64).into(),
+        ctime: (state.ctime as u64).into(),
+        parent: parent.0.into(),
+        blocks: part.blocks.into(),
+        generation: state.generation.into(),
+        rdev: state.rdev.into(),
+        root: part.root.into(),
+        attributes: part.attributes.into(),
+        target: part.target_block.into(),
+        target_crc: part.target_crc.into(),
+        attributes_crc: part.attributes_crc.into(),
+        ..format::Inode::new_zeroed()
+    }
+}

@@ -1,0 +1,44 @@
+//! DevFS: a file system that runs inside of the SSD (DevFS, FAST '18). The controller keeps files, directories and
+//! credentials itself; programs send it commands.
+//!
+//! Invariants:
+//! - A change counts from the moment in which its record is in protected memory, and as a whole (`tx`).
+//! - Data are on flash, or in the file's queue in protected memory, before the record that shows them (`files`).
+//! - A metadata page is newer on flash than any record that a journal has lost (`meta`, `slots`).
+//! - Flash has everything that host memory is given, so the host can lose or change it (`away`).
+#![forbid(unsafe_code)]
+
+mod away;
+mod blocks;
+mod check;
+mod controller;
+mod dir;
+mod filemap;
+mod files;
+mod format;
+mod fs;
+mod inode;
+mod media;
+mod memory;
+mod meta;
+mod mount;
+mod options;
+mod parts;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+mod pool;
+mod rbtree;
+mod recover;
+mod slots;
+mod stats;
+mod tx;
+mod volume;
+
+pub use away::HostMemory;
+pub use fs::DevFs;
+pub use mount::MountError;
+pub use options::{Crash, FormatOptions, MountOptions};
+pub use recover::Recovered;
+pub use volume::IDENTITY;

@@ -1,0 +1,123 @@
+//! The device's memory (§4.4): how much of it there is, and what has it. The structures are the controller's own; this
+//! room counts their bytes by kind and says when one has to go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Map, Value, json};
+
+/// What takes device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Kind {
+    /// Journals and queues: protected memory.
+    Slots,
+    /// Metadata pages.
+    Metadata,
+    /// Inodes of files in use.
+    Inodes,
+    /// What stays of inodes that the host keeps.
+    InodesAway,
+    /// Directories' entries.
+    Dentries,
+    /// Maps from blocks of files to blocks of flash.
+    Filemaps,
+}
+
+const KINDS: [(Kind, &str); 6] = [
+    (Kind::Slots, "slots"),
+    (Kind::Metadata, "metadata"),
+    (Kind::Inodes, "inodes"),
+    (Kind::InodesAway, "inodes_away"),
+    (Kind::Dentries, "dentries"),
+    (Kind::Filemaps, "filemaps"),
+];
+
+/// The device's memory.
+#[derive(Debug)]
+pub struct DeviceMemory {
+    budget: u64,
+    used: [AtomicU64; KINDS.len()],
+    used_max: AtomicU64,
+}
+
+impl DeviceMemory {
+    /// So many bytes.
+    pub fn new(budget: u64) -> Self {
+        Self { budget, used: Default::default(), used_max: AtomicU64::new(0) }
+    }
+
+    /// Bytes that there are.
+    pub const fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    /// Bytes that are taken.
+    pub fn used(&self) -> u64 {
+        self.used.iter().map(|used| used.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The most that was ever taken, in bytes.
+    pub fn used_max(&self) -> u64 {
+        self.used_max.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of one kind.
+    pub fn used_by(&self, kind: Kind) -> u64 {
+        self.used[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// Takes bytes.
+    pub fn take(&self, kind: Kind, bytes: u64) {
+        self.used[kind as usize].fetch_add(bytes, Ordering::Relaxed);
+        self.used_max.fetch_max(self.used(), Ordering::Relaxed);
+    }
+
+    /// Gives bytes back.
+    pub fn give(&self, kind: Kind, bytes: u64) {
+        self.used[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether one kind need not give any back: there is memory left, or it has less than its share. Metadata pages have
+    /// a quarter of what slots leave, other structures the rest.
+    pub fn has_room(&self, kind: Kind) -> bool {
+        let shared = self.budget.saturating_sub(self.used_by(Kind::Slots));
+        self.used() <= self.budget || (kind == Kind::Metadata && self.used_by(kind) <= shared / 4)
+    }
+
+    /// Bytes by kind, for reports.
+    pub fn report(&self) -> Map<String, Value> {
+        let by_kind = KINDS.iter().map(|(kind, name)| ((*name).to_owned(), json!(self.used_by(*kind))));
+        let totals = [("budget", self.budget), ("used", self.used()), ("used_max", self.used_max())];
+        by_kind.chain(totals.map(|(name, bytes)| (name.to_owned(), json!(bytes)))).collect()
+    }
+}
+
+/// Bytes that something has taken, until it goes.
+#[derive(Debug)]
+pub struct Hold {
+    memory: Arc<DeviceMemory>,
+    kind: Kind,
+    bytes: u64,
+}
+
+impl Hold {
+    /// Takes bytes.
+    pub fn new(memory: &Arc<DeviceMemory>, kind: Kind, bytes: u64) -> Self {
+        memory.take(kind, bytes);
+        Self { memory: Arc::clone(memory), kind, bytes }
+    }
+
+    /// Has so many bytes from now on.
+    pub fn resize(&mut self, bytes: u64) {
+        self.memory.give(self.kind, self.bytes);
+        self.memory.take(self.kind, bytes);
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.memory.give(self.kind, self.bytes);
+    }
+}

@@ -1,0 +1,293 @@
+//! Making a DevFS, mounting it, ending a mount.
+
+use std::sync::Arc;
+
+use amphi_device::{BlockPort, Lpa, MemoryArea, Structure};
+use amphi_names::Names;
+use amphi_rt::sync::Mutex;
+use amphi_vfs::{Error, FileType, Ino};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::away::{AwayTable, HostMemory};
+use crate::controller::Controller;
+use crate::format::{
+    BODY, FormatError, INODES, Inode, LABEL_BYTES, Layout, MAGIC, Map, PAGE, PAGES_MAX, PAGES_MIN, SLOTS_MIN,
+    SlotHead, Superblock, VERSION, type_code,
+};
+use crate::media::Media;
+use crate::memory::{DeviceMemory, Kind};
+use crate::meta::Meta;
+use crate::options::{FormatOptions, MountOptions};
+use crate::pool::Pool;
+use crate::recover::{self, Recovered};
+use crate::slots::Slots;
+use crate::stats::Counters;
+
+/// Why a DevFS could not be made or mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// There is none.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The device failed, or has no memory for a file system.
+    #[error(transparent)]
+    Device(#[from] amphi_device::Error),
+    /// The device cannot carry one, or an option is unknown or impossible.
+    #[error("{0}")]
+    Unsuitable(String),
+    /// Something beyond the superblock is damaged.
+    #[error(transparent)]
+    Damaged(#[from] Error),
+}
+
+type Result<T> = std::result::Result<T, MountError>;
+
+/// Slots that a memory of so many bytes is given: half of it, which capacitors save.
+const fn slots_of(memory_bytes: u64) -> u64 {
+    memory_bytes / PAGE as u64 / 2
+}
+
+/// Reads the superblock.
+///
+/// # Errors
+/// [`MountError::Format`], [`MountError::Device`].
+pub fn read_super<D: BlockPort + MemoryArea>(device: &D) -> Result<Superblock> {
+    device.memory()?;
+    let mut page = Box::new([0; PAGE]);
+    device.read(Lpa(0), &mut page[..], Structure::Superblock)?;
+    Ok(Superblock::decode(&page, device.capacity_pages(), slots_of(device.bytes()))?)
+}
+
+fn write_super<D: BlockPort + MemoryArea>(media: &Media<D>, superblock: &Superblock) -> Result<()> {
+    Ok(media.write(0, &superblock.encode(), Structure::Superblock)?)
+}
+
+/// Makes an empty one, over whatever was there.
+///
+/// # Errors
+/// [`MountError::Unsuitable`], [`MountError::Device`].
+pub fn format<D: BlockPort + MemoryArea + 'static>(device: &Arc<D>, options: &FormatOptions) -> Result<()> {
+    let unsuitable = |why: String| Err(MountError::Unsuitable(why));
+    let media = Arc::new(Media::new(device)?);
+    let atom = device.contract().block_atomic_bytes;
+    if (atom as usize) < PAGE {
+        return unsuitable(format!(
+            "DevFS runs inside of the SSD and writes whole pages in place; this one may tear them at {atom} bytes: \
+             make it with `--firmware file-system`"
+        ));
+    }
+    let pages = options.bytes.map_or(u64::MAX, |bytes| bytes / PAGE as u64);
+    let pages = pages.min(device.capacity_pages()).min(PAGES_MAX);
+    let slots = slots_of(device.bytes());
+    if slots < SLOTS_MIN {
+        return unsuitable(format!(
+            "DevFS needs {} KiB of device memory",
+            2 * SLOTS_MIN * PAGE as u64 / 1024
+        ));
+    }
+    if options.label.len() > LABEL_BYTES {
+        return unsuitable(format!("the label is longer than {LABEL_BYTES} bytes"));
+    }
+    let inodes = options.inodes.map_or(pages / 4, u64::from).max(2 * INODES);
+    let mut superblock = Superblock::new_zeroed();
+    superblock.magic = MAGIC;
+    superblock.version = VERSION.into();
+    superblock.pages = pages.into();
+    superblock.inodes = inodes.into();
+    superblock.slots = slots.into();
+    superblock.clean = 1.into();
+    superblock.first_stamp = (amphi_rt::random::u64() >> 2).into();
+    superblock.uuid.as_chunks_mut::<8>().0.iter_mut().for_each(|half| {
+        *half = amphi_rt::random::u64().to_le_bytes();
+    });
+    superblock.label[..options.label.len()].copy_from_slice(options.label.as_bytes());
+    let layout = Layout::of(&superblock);
+    if pages < PAGES_MIN || inodes > pages || layout.first_block + 8 > pages {
+        return unsuitable(format!(
+            "{inodes} inodes and {slots} slots of memory take {} of {pages} pages; give the SSD more bytes or less memory",
+            layout.first_block
+        ));
+    }
+    // Written last: until then there is none.
+    device.write(Lpa(0), &[0; PAGE], Structure::Superblock)?;
+    device.trim(Lpa(1), layout.first_block - 1)?;
+    for slot in 0..slots {
+        let mut bytes = Box::new([0; PAGE]);
+        media.load_slot(slot, &mut bytes)?;
+        if bytes[..size_of::<SlotHead>()].iter().any(|byte| *byte != 0) {
+            media.store_slot(slot, 0, SlotHead::new_zeroed().as_bytes(), Structure::Journal)?;
+        }
+    }
+    fill(&media, &superblock, &layout)?;
+    write_super(&media, &superblock)
+}
+
+/// Writes the metadata of an empty file system: what is taken, and the root.
+fn fill<D: BlockPort + MemoryArea>(
+    media: &Arc<Media<D>>,
+    superblock: &Superblock,
+    layout: &Layout,
+) -> Result<()> {
+    let now = amphi_rt::time::wall_ns() as u64;
+    let root = Inode {
+        kind: type_code(FileType::Directory),
+        mode: 0o755.into(),
+        nlink: 2.into(),
+        atime: now.into(),
+        mtime: now.into(),
+        ctime: now.into(),
+        parent: Ino::ROOT.0.into(),
+        ..Inode::new_zeroed()
+    };
+    let stamp = superblock.first_stamp.get();
+    let memory = Arc::new(DeviceMemory::new(u64::MAX));
+    let meta = Meta::new(media, &memory, *layout);
+    let mut changed = Vec::new();
+    let mut change = |number: u64, body: &mut dyn FnMut(&mut [u8])| {
+        let page = meta.page(number)?;
+        let mut frame = page.write();
+        body(&mut frame.bytes[..BODY]);
+        frame.stamp = stamp;
+        changed.push((number, stamp));
+        Ok::<_, Error>(())
+    };
+    let mut bit = 0;
+    while bit < layout.first_block {
+        let page = layout.blocks_map + bit / crate::format::BITS;
+        let end = layout.first_block.min((bit / crate::format::BITS + 1) * crate::format::BITS);
+        change(page, &mut |bytes| {
+            (bit..end)
+                .map(|bit| (bit % crate::format::BITS) as usize)
+                .for_each(|bit| bytes[bit / 8] |= 1 << (bit % 8));
+        })?;
+        bit = end;
+    }
+    // Number 0 is nobody's.
+    change(layout.inodes_map, &mut |bytes| bytes[0] = 0b11)?;
+    let (page, at) = layout.inode(Ino::ROOT.0);
+    change(page, &mut |bytes| bytes[at..at + size_of::<Inode>()].copy_from_slice(root.as_bytes()))?;
+    Ok(meta.write_back(changed.into_iter())?)
+}
+
+/// What is mounted.
+pub struct Mounted<D: BlockPort + MemoryArea + 'static> {
+    pub controller: Arc<Controller<D>>,
+    pub superblock: Mutex<Superblock>,
+    pub recovered: Recovered,
+}
+
+/// Opens the one on a device, and brings in place what a loss of power left in protected memory.
+///
+/// # Errors
+/// [`MountError`].
+pub fn open<D: BlockPort + MemoryArea + 'static>(
+    device: &Arc<D>,
+    options: &MountOptions,
+    host: &Arc<HostMemory>,
+) -> Result<Mounted<D>> {
+    let mut superblock = read_super(&**device)?;
+    let media = Arc::new(Media::new(device)?);
+    let layout = Layout::of(&superblock);
+    let counters = Arc::new(Counters::default());
+    let memory = Arc::new(DeviceMemory::new(options.memory.unwrap_or_else(|| device.bytes())));
+    let meta = Meta::new(&media, &memory, layout);
+    let (left, newest) = recover::read_slots(&media, &superblock)?;
+    let mut recovered = Recovered { slots: left.len() as u64, ..Recovered::default() };
+    recovered.records = recover::redo(&meta, &left)?;
+    let (blocks, inodes) = (pool(&meta, &layout, Map::Blocks)?, pool(&meta, &layout, Map::Inodes)?);
+    let slots = superblock.slots.get().min(memory.budget() / PAGE as u64 / 2).max(SLOTS_MIN);
+    let slots = Slots::new(&media, slots, (options.crash, layout.log), newest, &counters);
+    memory.take(Kind::Slots, slots.count() * PAGE as u64);
+    let controller = Arc::new(Controller {
+        names: Names::new(options.names()),
+        away: AwayTable::new(host, &memory),
+        hash: amphi_rt::hash::State::default(),
+        freed_pages: Mutex::default(),
+        media,
+        memory,
+        meta,
+        slots,
+        layout,
+        blocks,
+        inodes,
+        counters,
+    });
+    let before = crate::Crash::of_number(superblock.crash.get()).unwrap_or_default();
+    recovered.parts = controller.replay_queues(&left, before)?;
+    if !options.read_only {
+        superblock.mounts = (superblock.mounts.get() + 1).into();
+        superblock.clean = 0.into();
+        superblock.crash = options.crash.number().into();
+        write_super(&controller.media, &superblock)?;
+        finish_orphans(&controller)?;
+    }
+    Ok(Mounted { controller, superblock: Mutex::new(superblock), recovered })
+}
+
+/// A bitmap in memory.
+fn pool<D: BlockPort + MemoryArea>(meta: &Meta<D>, layout: &Layout, map: Map) -> Result<Pool> {
+    Ok(Pool::new(words(meta, layout, map)?, layout.bits(map)))
+}
+
+/// The words of a bitmap.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn words<D: BlockPort + MemoryArea>(
+    meta: &Meta<D>,
+    layout: &Layout,
+    map: Map,
+) -> amphi_vfs::Result<Vec<u64>> {
+    let bits = layout.bits(map);
+    let mut words = Vec::with_capacity(bits.div_ceil(64) as usize);
+    for page in 0..bits.div_ceil(crate::format::BITS) {
+        meta.with(layout.map(map) + page, |bytes| {
+            words.extend(bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)));
+        })?;
+    }
+    words.truncate(bits.div_ceil(64) as usize);
+    Ok(words)
+}
+
+/// The numbers whose bits are set.
+pub fn ones(words: &[u64]) -> impl Iterator<Item = u64> {
+    let bits = |(index, word): (usize, &u64)| {
+        let word = *word;
+        (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index as u64 * 64 + bit)
+    };
+    words.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(bits)
+}
+
+/// Deletes files without names, and frees what lies behind the end of those that were being cut.
+fn finish_orphans<D: BlockPort + MemoryArea + 'static>(controller: &Controller<D>) -> Result<()> {
+    let words = words(&controller.meta, &controller.layout, Map::Orphans)?;
+    for ino in ones(&words).map(Ino) {
+        let inode = amphi_names::inode(controller, ino)?;
+        let mut state = inode.state.write();
+        if state.nlink > 0 {
+            controller.finish_cut(&inode, &mut state)?;
+        } else {
+            drop(state);
+            amphi_names::delete_orphan(controller, &inode)?;
+        }
+    }
+    Ok(())
+}
+
+impl<D: BlockPort + MemoryArea + 'static> Mounted<D> {
+    /// Brings everything in place and notes that the mount has ended.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn close(&self) -> amphi_vfs::Result<()> {
+        let controller = &self.controller;
+        if controller.names.health.writable().is_err() {
+            return Ok(());
+        }
+        amphi_names::write_all_atimes(&**controller)?;
+        controller.settle()?;
+        let mut superblock = self.superblock.lock();
+        superblock.clean = 1.into();
+        controller.media.write(0, &superblock.encode(), Structure::Superblock)
+    }
+}

@@ -1,0 +1,47 @@
+//! What the controller counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Map, Value, json};
+
+/// Counters since the mount.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Commands that were admitted.
+    pub commands: AtomicU64,
+    /// Commands that were refused: no such credential, or one that may not.
+    pub refused: AtomicU64,
+    /// Slots that were committed.
+    pub commits: AtomicU64,
+    /// Slots that were taken away from their owner, because others needed them more.
+    pub slots_taken_away: AtomicU64,
+    /// Inodes that went to host memory, and that came back.
+    pub inodes_away: AtomicU64,
+    pub inodes_back: AtomicU64,
+    /// Directories whose entries went to host memory, and that came back.
+    pub dentries_away: AtomicU64,
+    pub dentries_back: AtomicU64,
+    /// What the host returned and was not what it had been given.
+    pub host_damage: AtomicU64,
+}
+
+impl Counters {
+    /// By name, for reports.
+    pub fn report(&self) -> Map<String, Value> {
+        let counters = [
+            ("commands", &self.commands),
+            ("refused", &self.refused),
+            ("commits", &self.commits),
+            ("slots_taken_away", &self.slots_taken_away),
+            ("inodes_away", &self.inodes_away),
+            ("inodes_back", &self.inodes_back),
+            ("dentries_away", &self.dentries_away),
+            ("dentries_back", &self.dentries_back),
+            ("host_damage", &self.host_damage),
+        ];
+        counters
+            .map(|(name, count)| (name.to_owned(), json!(count.load(Ordering::Relaxed))))
+            .into_iter()
+            .collect()
+    }
+}

@@ -1,0 +1,105 @@
+//! DevFS as tools see it.
+
+use std::sync::Arc;
+
+use amphi_device::{BlockPort, MemoryArea, PAGE_BYTES};
+use amphi_volume::{About, Error, Identity, Needs, Progress, Report, Result, Severity, Volume};
+use serde_json::{Map, Value, json};
+
+use crate::DevFs;
+use crate::check;
+use crate::format::{FormatError, Superblock};
+use crate::mount::{MountError, read_super};
+use crate::options::{Crash, FormatOptions, MountOptions};
+
+/// What it is called and what it asks of a device.
+pub const IDENTITY: Identity = Identity {
+    name: "devfs",
+    title: "DevFS",
+    summary: "DevFS: the file system runs inside of the SSD, whose capacitors stand in for a journal on flash",
+    words: MountOptions::WORDS,
+    needs: Needs::MemoryArea,
+};
+
+impl<D: BlockPort + MemoryArea + 'static> Volume<D> for DevFs<D> {
+    const IDENTITY: Identity = IDENTITY;
+
+    fn probe(device: &D) -> Result<About> {
+        match read_super(device) {
+            Ok(superblock) => Ok(about(&superblock)),
+            // A device without memory for a file system holds none.
+            Err(MountError::Device(_)) => Err(Error::NotThis { title: IDENTITY.title }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn format(device: &Arc<D>, options: &amphi_volume::FormatOptions) -> Result<()> {
+        let own =
+            FormatOptions { label: options.label.clone(), bytes: options.bytes, inodes: options.inodes };
+        Ok(Self::format(device, &own)?)
+    }
+
+    fn mount(device: &Arc<D>, options: &amphi_volume::MountOptions) -> Result<Self> {
+        let mut own = MountOptions::default();
+        own.set_all(&options.words).map_err(MountError::Unsuitable)?;
+        own.read_only = options.read_only;
+        own.access_times = options.access_times;
+        own.inode_cache = options.inode_cache.unwrap_or(own.inode_cache);
+        own.tick_ns = options.tick_ns.unwrap_or(own.tick_ns);
+        Ok(Self::mount(device, &own)?)
+    }
+
+    fn unmount(self) -> Result<()> {
+        Ok(self.unmount()?)
+    }
+
+    fn about(&self) -> About {
+        about(&self.superblock())
+    }
+
+    fn check(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Report> {
+        let found = check::check(device)?;
+        Ok(Report {
+            errors: found.findings.len() as u64,
+            warnings: 0,
+            findings: found.findings.into_iter().map(|finding| (Severity::Error, finding)).collect(),
+            files: found.files,
+            directories: found.directories,
+            symlinks: found.symlinks,
+            pages: found.pages,
+            pages_used: found.pages_used,
+            cleanly_unmounted: found.cleanly_unmounted,
+            own: Value::Null,
+        })
+    }
+}
+
+fn about(superblock: &Superblock) -> About {
+    let bytes = superblock.pages.get() * PAGE_BYTES as u64;
+    let crash = match Crash::of_number(superblock.crash.get()) {
+        Some(Crash::Journal) => "journal",
+        _ => "capacitors",
+    };
+    About {
+        name: IDENTITY.name,
+        label: superblock.label(),
+        uuid: superblock.uuid,
+        size_bytes: bytes,
+        size_max_bytes: bytes,
+        journal_bytes: superblock.slots.get() * PAGE_BYTES as u64,
+        mount_options: String::new(),
+        inodes: superblock.inodes.get(),
+        mounts: superblock.mounts.get(),
+        clean: superblock.clean.get() == 1,
+        own: Map::from_iter([("crash".to_owned(), json!(crash))]),
+    }
+}
+
+impl From<MountError> for Error {
+    fn from(error: MountError) -> Self {
+        match error {
+            MountError::Format(FormatError::NotDevFs) => Self::NotThis { title: IDENTITY.title },
+            error => Self::own(error),
+        }
+    }
+}

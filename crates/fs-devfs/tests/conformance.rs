@@ -1,0 +1,113 @@
+//! DevFS keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room, with device
+//! memory that is always short, without capacitors, across remounts, and with several tasks.
+
+mod small;
+
+use amphi_conformance::{check_all, check_read_only, one_tree, random};
+use amphi_fs_devfs::{DevFs, MountOptions};
+use amphi_rt::Sim;
+use amphi_ssd::Ssd;
+use amphi_volume::Volume;
+use small::{cramped, make, make_on, naive, remount};
+
+fn make_roomy() -> DevFs<Ssd> {
+    make(&MountOptions::default())
+}
+
+fn make_cramped() -> DevFs<Ssd> {
+    make_on(64 << 20, &cramped())
+}
+
+fn make_naive() -> DevFs<Ssd> {
+    make(&naive())
+}
+
+#[test]
+fn keeps_the_promises() {
+    check_all(make_roomy);
+}
+
+#[test]
+fn keeps_the_promises_with_little_memory() {
+    check_all(make_cramped);
+}
+
+#[test]
+fn keeps_the_promises_without_capacitors() {
+    check_all(make_naive);
+}
+
+#[test]
+fn keeps_the_promises_of_a_read_only_mount() {
+    let read_only = MountOptions { read_only: true, ..MountOptions::default() };
+    check_read_only(make_roomy, |fs| remount(fs, &read_only));
+}
+
+#[test]
+fn keeps_the_promises_in_virtual_time() {
+    Sim::new(1).run(|| check_all(make_roomy));
+}
+
+/// Remounts, and checks what was unmounted.
+fn checked(fs: DevFs<Ssd>, mount: &MountOptions) -> DevFs<Ssd> {
+    let ssd = std::sync::Arc::clone(fs.device());
+    fs.unmount().expect("an idle file system unmounts");
+    let report = <DevFs<Ssd> as Volume<Ssd>>::check(&ssd, &mut |_| ()).expect("the SSD works");
+    assert!(report.is_clean(), "the check found {:?}", report.findings);
+    DevFs::mount(&ssd, mount).expect("what was cleanly unmounted can be mounted")
+}
+
+#[test]
+fn random_operations_match_the_model() {
+    for seed in 0..30 {
+        random::run(make_roomy, seed, 1000);
+        random::run(make_naive, 100 + seed, 1000);
+    }
+}
+
+#[test]
+fn random_operations_match_the_model_across_remounts() {
+    for seed in 200..230 {
+        random::run_with_remounts(make_cramped, |fs| checked(fs, &cramped()), seed, 1000, 50);
+    }
+}
+
+#[test]
+fn concurrent_tasks_match_their_models_in_virtual_time() {
+    for seed in 0..50 {
+        Sim::new(seed).run(move || random::run_tasks(make_cramped, seed, 100, 16));
+    }
+}
+
+#[test]
+fn concurrent_tasks_match_their_models_on_real_threads() {
+    for seed in 0..20 {
+        random::run_tasks(make_roomy, seed, 150, 8);
+        random::run_tasks(make_cramped, seed, 150, 8);
+    }
+}
+
+fn command(name: &str) -> String {
+    format!("cargo test -p amphi-fs-devfs --test conformance {name}")
+}
+
+#[test]
+fn nobody_waits_in_a_circle() {
+    one_tree::for_seeds(0..50, &command("nobody_waits_in_a_circle"), |_| {
+        one_tree::circle(&std::sync::Arc::new(make_cramped()))
+    });
+}
+
+#[test]
+fn tasks_in_one_tree_lose_nothing() {
+    one_tree::for_seeds(0..50, &command("tasks_in_one_tree_lose_nothing"), |seed| {
+        one_tree::meddle_together(&std::sync::Arc::new(make_cramped()), seed);
+    });
+}
+
+#[test]
+fn crossing_moves_lose_nothing() {
+    one_tree::for_seeds(0..50, &command("crossing_moves_lose_nothing"), |seed| {
+        one_tree::crossing_moves(&std::sync::Arc::new(make_cramped()), seed);
+    });
+}
