@@ -21,6 +21,7 @@ Examples:
   amphi mkfs raw.img --fs none --firmware page-cache
   amphi mkfs cxl.img --fs romefs --profile romefs-a --size 20G --memory 512M
   amphi mkfs cxl.img --fs none --profile romefs-a --firmware memory --memory 1G
+  amphi mkfs dev.img --fs devfs --profile devfs-dram --memory 64M
   amphi mkfs 2b.img --fs none --profile 2b-ssd --memory 4M --pin-entries 16")]
 pub struct Options {
     /// The image to create. It is sparse: it takes the room of what is written to it.
@@ -110,6 +111,8 @@ enum FirmwareChoice {
     Memory,
     /// A small window onto which pages of the block side are pinned, to be reached by bytes.
     BaBuffer,
+    /// A file system that runs inside of the SSD, which DevFS needs.
+    FileSystem,
 }
 
 /// Limits of `-i`, as mke2fs has them.
@@ -130,6 +133,7 @@ pub fn run(options: &Options) -> Result<()> {
             FirmwareChoice::PageCache => Firmware::PageCache,
             FirmwareChoice::Memory => Firmware::Memory,
             FirmwareChoice::BaBuffer => Firmware::BaBuffer,
+            FirmwareChoice::FileSystem => Firmware::FileSystem,
         };
     }
     if options.firmware.is_none() {
@@ -141,9 +145,11 @@ pub fn run(options: &Options) -> Result<()> {
     if let Some(bytes) = options.memory {
         match profile.firmware.kind {
             Firmware::Log => bail!(
-                "--memory is for --firmware page-cache, memory or ba-buffer; the size of a write log is its profile's log.region_bytes"
+                "--memory is for --firmware page-cache, memory, ba-buffer or file-system; the size of a write log is its profile's log.region_bytes"
             ),
-            Firmware::PageCache | Firmware::Memory => profile.firmware.memory_bytes = bytes,
+            Firmware::PageCache | Firmware::Memory | Firmware::FileSystem => {
+                profile.firmware.memory_bytes = bytes;
+            }
             Firmware::BaBuffer => profile.ba_buffer.bytes = bytes,
         }
     }
@@ -170,8 +176,13 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// Gives the SSD a memory area if the file system needs one and the profile has none.
 fn choose_firmware(profile: &mut Profile, options: &Options) {
-    if options.fs.needs() == Needs::MemoryArea && profile.firmware.kind != Firmware::Memory {
-        profile.firmware.kind = Firmware::Memory;
+    let wanted = match options.fs.needs() {
+        Needs::MemoryArea => Firmware::Memory,
+        Needs::Inside => Firmware::FileSystem,
+        Needs::Blocks | Needs::PageView => return,
+    };
+    if profile.firmware.kind != wanted {
+        profile.firmware.kind = wanted;
         profile.firmware.memory_bytes = (options.size / MEMORY_SHARE).max(MEMORY_BYTES_MIN);
     }
 }

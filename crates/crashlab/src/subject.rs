@@ -77,8 +77,21 @@ const ROMEFS: Subject = Subject {
     checks_a_copy: false,
 };
 
+/// DevFS.
+const DEVFS: Subject = Subject {
+    name: "devfs",
+    firmware: Firmware::FileSystem,
+    kind: Kind::Devfs,
+    words: "",
+    inodes: Inodes::Fixed(256),
+    block_bytes: None,
+    bookkeeping: &[],
+    // It brings in place what slots hold.
+    checks_a_copy: true,
+};
+
 /// The subjects.
-pub const ALL: [Subject; 10] = [
+pub const ALL: [Subject; 12] = [
     BYTEFS,
     Subject { name: "bytefs-journal", words: "data=journal", ..BYTEFS },
     Subject { name: "bytefs-log", words: "variant=log", ..BYTEFS },
@@ -97,6 +110,8 @@ pub const ALL: [Subject; 10] = [
         bookkeeping: &[],
         checks_a_copy: true,
     },
+    DEVFS,
+    Subject { name: "devfs-naive", words: "crash=journal", ..DEVFS },
     Subject { name: "toy", kind: Kind::Toy, words: "", ..EXT4LIKE },
 ];
 
@@ -231,6 +246,8 @@ fn sized(profile: &str, firmware: Firmware, size: Size, free: bool) -> Result<Ss
     // Of the log, or of the page cache where there is one instead.
     let (memory, bytes) = match size {
         // A memory area holds all metadata too.
+        // Half of it is slots, so few that they are taken away.
+        Size::Small | Size::Cramped if firmware == Firmware::FileSystem => (64 << 10, 4 << 20),
         Size::Small if firmware == Firmware::Memory => (1 << 20, 4 << 20),
         Size::Cramped if firmware == Firmware::Memory => (2 << 20, 4 << 20),
         Size::Roomy if firmware == Firmware::Memory => (8 << 20, 64 << 20),

@@ -68,13 +68,6 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         self.slots.commit_all(&self.meta, Use::Queue)?;
         self.empty_journals().map(drop)
     }
-
-    /// Gives back the memory that a file takes only while it is used (§4.4): its map.
-    pub fn close_file(&self, ino: Ino) {
-        if let Some(inode) = self.names.cache.get(ino) {
-            *inode.beside.filemap.lock() = crate::filemap::Filemap::default();
-        }
-    }
 }
 
 impl<D: BlockPort + MemoryArea + 'static> Store for Controller<D> {

@@ -62,7 +62,8 @@ pub struct Superblock {
     pub clean: U32,
     /// [`Crash`](crate::Crash) as a number.
     pub crash: U32,
-    /// All time stamps are greater. Drawn by lot, so that what an older file system left in a slot is void.
+    /// All time stamps of the last mount are greater, and fewer than 2^40 greater. The first is drawn by lot, so that
+    /// what an older file system left in a slot is void.
     pub first_stamp: U64,
     pub uuid: [u8; 16],
     pub label: [u8; LABEL_BYTES],

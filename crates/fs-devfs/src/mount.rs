@@ -42,6 +42,9 @@ pub enum MountError {
 
 type Result<T> = std::result::Result<T, MountError>;
 
+/// Time stamps that a mount can give: for twelve days at a million a second.
+const STAMPS_PER_MOUNT: u64 = 1 << 40;
+
 /// Slots that a memory of so many bytes is given: half of it, which capacitors save.
 const fn slots_of(memory_bytes: u64) -> u64 {
     memory_bytes / PAGE as u64 / 2
@@ -96,7 +99,7 @@ pub fn format<D: BlockPort + MemoryArea + 'static>(device: &Arc<D>, options: &Fo
     superblock.inodes = inodes.into();
     superblock.slots = slots.into();
     superblock.clean = 1.into();
-    superblock.first_stamp = (amphi_rt::random::u64() >> 2).into();
+    superblock.first_stamp = (amphi_rt::random::u64() >> 4).into();
     superblock.uuid.as_chunks_mut::<8>().0.iter_mut().for_each(|half| {
         *half = amphi_rt::random::u64().to_le_bytes();
     });
@@ -191,12 +194,15 @@ pub fn open<D: BlockPort + MemoryArea + 'static>(
     let counters = Arc::new(Counters::default());
     let memory = Arc::new(DeviceMemory::new(options.memory.unwrap_or_else(|| device.bytes())));
     let meta = Meta::new(&media, &memory, layout);
-    let (left, newest) = recover::read_slots(&media, &superblock)?;
+    let left = recover::read_slots(&media, &superblock)?;
+    // No slot says reliably which stamp was the last: the head of one may be torn. So each mount has a range of its own.
+    superblock.first_stamp = (superblock.first_stamp.get() + STAMPS_PER_MOUNT).into();
+    let stamp = superblock.first_stamp.get();
     let mut recovered = Recovered { slots: left.len() as u64, ..Recovered::default() };
     recovered.records = recover::redo(&meta, &left)?;
     let (blocks, inodes) = (pool(&meta, &layout, Map::Blocks)?, pool(&meta, &layout, Map::Inodes)?);
     let slots = superblock.slots.get().min(memory.budget() / PAGE as u64 / 2).max(SLOTS_MIN);
-    let slots = Slots::new(&media, slots, (options.crash, layout.log), newest, &counters);
+    let slots = Slots::new(&media, slots, (options.crash, layout.log), stamp, &counters);
     memory.take(Kind::Slots, slots.count() * PAGE as u64);
     let controller = Arc::new(Controller {
         names: Names::new(options.names()),

@@ -34,6 +34,47 @@ pub enum Bug {
     QueueForgotten,
 }
 
+/// Every bug that a crash shows, so that none is forgotten.
+#[cfg(feature = "planted-bugs")]
+pub const BUGS: [Bug; 12] = [
+    Bug::PageNotInPlace,
+    Bug::EpochBeforePages,
+    Bug::PageNotNoted,
+    Bug::EntryStays,
+    Bug::QueueNotSettled,
+    Bug::QueueInMemoryOnly,
+    Bug::TailNotCleared,
+    Bug::SizeForgotten,
+    Bug::RedoOutOfOrder,
+    Bug::RedoSkipped,
+    Bug::StampNotCompared,
+    Bug::QueueForgotten,
+];
+
+#[cfg(feature = "planted-bugs")]
+thread_local!(static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) });
+
+/// Plants a bug for the calling thread, or takes it away.
+#[cfg(feature = "planted-bugs")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// The bug that the environment names. A name that is none of this crate's plants nothing here.
+#[cfg(feature = "planted-bugs")]
+static OF_ENVIRONMENT: std::sync::LazyLock<Option<Bug>> = std::sync::LazyLock::new(|| {
+    use serde::Deserialize;
+    use serde::de::value::{Error, StringDeserializer};
+    let name = std::env::var("AMPHI_PLANTED").ok()?;
+    Bug::deserialize(StringDeserializer::<Error>::new(name)).ok()
+});
+
+/// Whether the bug is planted.
+#[cfg(feature = "planted-bugs")]
+pub(crate) fn has(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug) || *OF_ENVIRONMENT == Some(bug)
+}
+
 /// Whether the bug is planted: never, in this build.
 #[cfg(not(feature = "planted-bugs"))]
 pub(crate) const fn has(_bug: Bug) -> bool {

@@ -36,17 +36,14 @@ pub struct Left {
     bytes: Box<[u8; PAGE]>,
 }
 
-/// Reads the slots. Also returns the greatest time stamp that any of them has.
+/// Reads the slots that were somebody's.
 ///
 /// # Errors
 /// [`Error::Io`].
-pub fn read_slots<D: BlockPort + MemoryArea>(
-    media: &Media<D>,
-    superblock: &Superblock,
-) -> Result<(Vec<Left>, u64)> {
+pub fn read_slots<D: BlockPort + MemoryArea>(media: &Media<D>, superblock: &Superblock) -> Result<Vec<Left>> {
     let log = Layout::of(superblock).log;
     let relies_on_capacitors = Crash::of_number(superblock.crash.get()) != Some(Crash::Journal);
-    let (mut left, mut newest) = (Vec::new(), superblock.first_stamp.get());
+    let mut left = Vec::new();
     for number in 0..superblock.slots.get() {
         let mut bytes = Box::new([0; PAGE]);
         if relies_on_capacitors {
@@ -55,13 +52,11 @@ pub fn read_slots<D: BlockPort + MemoryArea>(
             media.read(log + number, &mut bytes[..], Structure::Journal)?;
         }
         let Some(head) = SlotHead::read(&bytes) else { continue };
-        newest = newest.max(head.epoch.get());
-        newest = entries(&bytes, head.epoch).fold(newest, |newest, (mark, _)| newest.max(mark.stamp.get()));
         if head.purpose().is_some() {
             left.push(Left { number, head, bytes });
         }
     }
-    Ok((left, newest))
+    Ok(left)
 }
 
 /// Redoes the records of the journals. Returns how many there were.

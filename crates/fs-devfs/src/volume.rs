@@ -18,7 +18,7 @@ pub const IDENTITY: Identity = Identity {
     title: "DevFS",
     summary: "DevFS: the file system runs inside of the SSD, whose capacitors stand in for a journal on flash",
     words: MountOptions::WORDS,
-    needs: Needs::MemoryArea,
+    needs: Needs::Inside,
 };
 
 impl<D: BlockPort + MemoryArea + 'static> Volume<D> for DevFs<D> {

@@ -14,7 +14,7 @@ pub(crate) enum Personality {
     Log(Arc<Log>),
     /// A cache of whole pages.
     PageCache(Arc<PageCache>),
-    /// A memory area beside the pages.
+    /// A memory area beside the pages: the host's, or the one of a file system that is the firmware.
     Memory(Box<Protected>),
     /// A buffer that pages are pinned onto.
     BaBuffer(Box<BaBuffer>),

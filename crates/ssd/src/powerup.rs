@@ -405,7 +405,9 @@ pub(crate) fn power_up(
     let personality = match media.profile.firmware.kind {
         Firmware::Log => Personality::Log(Log::new(&media)),
         Firmware::PageCache => Personality::PageCache(PageCache::new(&media)),
-        Firmware::Memory => Personality::Memory(Box::new(Protected::new(&media.image, &layout))),
+        Firmware::Memory | Firmware::FileSystem => {
+            Personality::Memory(Box::new(Protected::new(&media.image, &layout)))
+        }
         Firmware::BaBuffer => Personality::BaBuffer(Box::new(BaBuffer::new(&media))),
     };
     let core = Arc::new(Core { media, personality, stages: Stages::new() });

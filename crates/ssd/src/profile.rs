@@ -357,8 +357,20 @@ impl Profile {
     }
 
     /// The durability contract this profile declares.
+    ///
+    /// A file system that is the firmware writes flash without the link: a page is programmed to a new place and then
+    /// mapped, so no failure tears it; its stores are to memory of its own, which capacitors save.
     #[must_use]
     pub fn contract(&self) -> DurabilityContract {
+        if self.firmware.kind == Firmware::FileSystem {
+            return DurabilityContract {
+                store_atomic_bytes: 8,
+                byte_durability: ByteDurability::Fence,
+                block_atomic_bytes: PAGE_BYTES as u32,
+                block_durability: BlockDurability::Completion,
+                transactions: false,
+            };
+        }
         DurabilityContract {
             store_atomic_bytes: self.persistence.store_atomic_bytes,
             byte_durability: match self.persistence.byte_durability {
@@ -378,7 +390,7 @@ impl Profile {
     pub(crate) const fn window_bytes(&self) -> u64 {
         match self.firmware.kind {
             Firmware::Log | Firmware::PageCache => 0,
-            Firmware::Memory => self.firmware.memory_bytes,
+            Firmware::Memory | Firmware::FileSystem => self.firmware.memory_bytes,
             Firmware::BaBuffer => self.ba_buffer.bytes,
         }
     }
@@ -386,7 +398,7 @@ impl Profile {
     /// Entries of the table of pins; none without a BA-buffer.
     pub(crate) const fn pin_entries(&self) -> u64 {
         match self.firmware.kind {
-            Firmware::Log | Firmware::PageCache | Firmware::Memory => 0,
+            Firmware::Log | Firmware::PageCache | Firmware::Memory | Firmware::FileSystem => 0,
             Firmware::BaBuffer => self.ba_buffer.entries,
         }
     }

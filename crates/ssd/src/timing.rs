@@ -9,7 +9,8 @@ mod link;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Profile;
+use crate::profile::{LinkKind, LinkProfile};
+use crate::{Firmware, Profile};
 use dies::Die;
 use link::Link;
 
@@ -59,6 +60,18 @@ pub(crate) struct Timing {
 impl Timing {
     /// The times of a profile, multiplied by `dilation`; none at all if `free` or the profile is.
     pub(crate) fn new(profile: &Profile, dilation: f64, free: bool) -> Self {
+        let mut inside = profile.clone();
+        if profile.firmware.kind == Firmware::FileSystem {
+            // Its ports are the firmware's own: there is no link, and no command to take apart.
+            let link = LinkProfile { kind: LinkKind::Unlimited, read_mb_s: 0, write_mb_s: 0, ..inside.link };
+            let link =
+                LinkProfile { line_read_ns: 0, line_write_ns: 0, command_ns: 0, load_gap_ps: 0, ..link };
+            let link = LinkProfile { post_ns: 0, post_gap_ps: 0, store_gap_ps: 0, ..link };
+            inside.link = LinkProfile { stream_store_gap_ps: 0, ..link };
+            inside.queue.interrupt_ns = 0;
+            (inside.firmware.command_cpu_ns, inside.firmware.entry_cpu_ns) = (0, 0);
+        }
+        let profile = &inside;
         let scale = |ns: u64| scaled(ns, dilation);
         let (firmware, flash) = (&profile.firmware, &profile.flash);
         let free = free || profile.is_free();

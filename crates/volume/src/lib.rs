@@ -29,6 +29,8 @@ pub enum Needs {
     PageView,
     /// A memory area with an address space of its own.
     MemoryArea,
+    /// It is the firmware: it runs inside of the SSD, on flash and on memory that the host does not reach.
+    Inside,
 }
 
 /// What a file system is called, and what it asks of a device.

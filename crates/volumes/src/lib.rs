@@ -61,6 +61,7 @@ list! {
     Ext4like: amphi_fs_ext4like::Ext4Like,
     Romefs: amphi_fs_romefs::RomeFs,
     Augefs: amphi_fs_augefs::AugeFs,
+    Devfs: amphi_fs_devfs::DevFs,
     Toy: amphi_fs_toy::Toy,
 }
 
@@ -81,7 +82,7 @@ impl Kind {
     ///
     /// Those in a memory area come first: what lies in the block port's page 0 is file data then.
     pub fn on<D: Ports>(device: &D) -> Option<Self> {
-        let in_memory = |kind: &Self| kind.identity().needs == Needs::MemoryArea;
+        let in_memory = |kind: &Self| matches!(kind.identity().needs, Needs::MemoryArea | Needs::Inside);
         let is_there = |kind: &Self| !matches!(kind.probe(device), Err(Error::NotThis { .. }));
         let (first, then): (Vec<Self>, Vec<Self>) = Self::ALL.iter().partition(|kind| in_memory(kind));
         first.into_iter().chain(then).find(is_there)

@@ -15,7 +15,7 @@ use amphi_volume::{FormatOptions, MountOptions, Needs, Volume};
 use amphi_volumes::{Act, Kind};
 
 /// The images: file system and version of its format.
-const GOLDEN: [(Kind, u32); 3] = [(Kind::Romefs, 1), (Kind::Augefs, 1), (Kind::Toy, 1)];
+const GOLDEN: [(Kind, u32); 4] = [(Kind::Romefs, 1), (Kind::Augefs, 1), (Kind::Devfs, 1), (Kind::Toy, 1)];
 
 const DEVICE_BYTES: u64 = 8 << 20;
 const MEMORY_BYTES: u64 = 1 << 20;
@@ -30,15 +30,21 @@ fn path(kind: Kind, version: u32, ending: &str) -> PathBuf {
 fn device(kind: Kind) -> Arc<Ssd> {
     let mut profile = Profile::named("free").expect("a built-in profile");
     (profile.flash.channels, profile.flash.ways, profile.flash.pages_per_block) = (1, 1, 16);
-    let in_memory = kind.identity().needs == Needs::MemoryArea;
-    profile.firmware.kind = if in_memory { Firmware::Memory } else { Firmware::PageCache };
+    profile.firmware.kind = match kind.identity().needs {
+        Needs::MemoryArea => Firmware::Memory,
+        Needs::Inside => Firmware::FileSystem,
+        Needs::Blocks | Needs::PageView => Firmware::PageCache,
+    };
     profile.firmware.memory_bytes = MEMORY_BYTES;
     let options = OpenOptions { free: true, ..OpenOptions::default() };
     Arc::new(Ssd::try_in_memory(&profile, DEVICE_BYTES, &options).expect("a valid profile"))
 }
 
 fn memory_pages(kind: Kind) -> u64 {
-    if kind.identity().needs == Needs::MemoryArea { MEMORY_BYTES / PAGE_BYTES as u64 } else { 0 }
+    match kind.identity().needs {
+        Needs::MemoryArea | Needs::Inside => MEMORY_BYTES / PAGE_BYTES as u64,
+        Needs::Blocks | Needs::PageView => 0,
+    }
 }
 
 /// The pages of both sides that are not zeros, as the file has them.

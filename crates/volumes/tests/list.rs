@@ -16,6 +16,7 @@ fn device(kind: Kind) -> Arc<Ssd> {
     profile.firmware.kind = match kind.identity().needs {
         Needs::Blocks | Needs::PageView => Firmware::Log,
         Needs::MemoryArea => Firmware::Memory,
+        Needs::Inside => Firmware::FileSystem,
     };
     profile.firmware.memory_bytes = 8 << 20;
     let options = OpenOptions { free: true, ..OpenOptions::default() };

@@ -19,10 +19,9 @@ pub fn naive() -> MountOptions {
 /// An SSD that takes no time, with so many bytes of device memory.
 pub fn ssd(memory_bytes: u64, bytes: u64) -> Arc<Ssd> {
     let mut profile = Profile::named("free").expect("the profile exists");
-    profile.firmware.kind = Firmware::Memory;
+    profile.firmware.kind = Firmware::FileSystem;
     profile.firmware.memory_bytes = memory_bytes;
     profile.log.region_bytes = memory_bytes;
-    profile.persistence.block_atomic_bytes = 4096;
     let options = OpenOptions { free: true, ..OpenOptions::default() };
     Arc::new(Ssd::try_in_memory(&profile, bytes, &options).expect("an SSD in memory"))
 }

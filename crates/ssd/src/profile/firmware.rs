@@ -46,7 +46,7 @@ impl FirmwareProfile {
     /// Frames of the page cache; none with another firmware.
     pub(crate) fn cache_frames(&self) -> u64 {
         match self.kind {
-            Firmware::Log | Firmware::Memory | Firmware::BaBuffer => 0,
+            Firmware::Log | Firmware::Memory | Firmware::BaBuffer | Firmware::FileSystem => 0,
             Firmware::PageCache => self.memory_bytes / PAGE_BYTES as u64,
         }
     }
@@ -92,4 +92,6 @@ pub enum Firmware {
     Memory,
     /// A window that pages of the block side are pinned onto (2B-SSD §III).
     BaBuffer,
+    /// A file system (DevFS §4). Its ports are the firmware's own: flash and protected memory without the link.
+    FileSystem,
 }

@@ -16,7 +16,9 @@ use amphi_ssd::Firmware;
 pub fn run(seed: u64, cuts: u64, firmware: Firmware) -> u64 {
     match firmware {
         Firmware::BaBuffer => pins::run(seed, cuts),
-        Firmware::Log | Firmware::PageCache | Firmware::Memory => traffic::run(seed, cuts, firmware),
+        Firmware::Log | Firmware::PageCache | Firmware::Memory | Firmware::FileSystem => {
+            traffic::run(seed, cuts, firmware)
+        }
     }
 }
 

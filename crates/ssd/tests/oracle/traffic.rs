@@ -52,7 +52,7 @@ fn with_firmware(mut profile: Profile, firmware: Firmware) -> Profile {
     match firmware {
         Firmware::Log => return profile,
         Firmware::PageCache => profile.firmware.memory_bytes = 64 << 10,
-        Firmware::Memory => profile.firmware.memory_bytes = 3 * (PAGES * 4096) as u64,
+        Firmware::Memory | Firmware::FileSystem => profile.firmware.memory_bytes = 3 * (PAGES * 4096) as u64,
         Firmware::BaBuffer => unreachable!("pins have traffic of their own"),
     }
     profile.persistence.block_durability = BlockDurabilityName::Completion;
