@@ -47,6 +47,11 @@ const fn fault_of(
     Fault { row, bug, room: "crashlab", planted_in, file: "romefs", test }
 }
 
+/// A fault of DevFS that the crash laboratory's tests see.
+const fn fault_of_devfs(row: &'static str, bug: &'static str, test: &'static str) -> Fault {
+    Fault { row, bug, room: "crashlab", planted_in: "fs-devfs", file: "devfs", test }
+}
+
 /// Every planted fault of a row.
 pub const FAULTS: &[Fault] = &[
     fault(
@@ -277,6 +282,18 @@ pub const FAULTS: &[Fault] = &[
     fault_of("fs-romefs", "RO-10", "RedoSkipped", "recovery_ends_where_the_last_acknowledged_operation_did"),
     fault_of("fs-romefs", "RO-10", "BufferNotFlushed", "a_synced_write_that_was_buffered_is_there"),
     fault("RO-11", "WriteBackForgetsLogs", "fs-romefs", "rows", "a_small_memory_zone_is_enough"),
+    fault(
+        "DV-2",
+        "RunsNotJoined",
+        "fs-devfs",
+        "rows",
+        "a_file_that_lies_in_one_piece_is_one_node_of_its_map",
+    ),
+    fault_of_devfs("DV-3", "PageNotInPlace", "metadata_pages_are_in_place_before_their_journal_is_emptied"),
+    fault_of_devfs("DV-4", "RedoOutOfOrder", "changes_are_redone_in_the_order_of_their_time_stamps"),
+    fault_of_devfs("DV-5", "QueueForgotten", "what_capacitors_saved_is_brought_in_place"),
+    fault("DV-6", "CopyForgotten", "fs-devfs", "rows", "only_without_capacitors_is_anything_written_twice"),
+    fault("DV-7", "SealNotCompared", "fs-devfs", "rows", "what_the_host_returns_is_not_trusted"),
     fault(
         "AU-3",
         "LocatorStays",

@@ -6,6 +6,7 @@ use hashbrown::HashSet;
 
 use crate::format::{POINTERS, UNWRITTEN};
 use crate::memory::Hold;
+use crate::planted::{self, Bug};
 use crate::rbtree::RbTree;
 
 /// A run of blocks that lie one after the other on flash.
@@ -78,6 +79,7 @@ impl Filemap {
         let before = first.checked_sub(1).and_then(|before| self.runs.floor(before));
         if let Some((start, run)) = before
             && start + run.count == first
+            && !planted::has(Bug::RunsNotJoined)
             && run.pointer + run.count as u32 == pointer
             && (run.pointer ^ pointer) & UNWRITTEN == 0
         {

@@ -32,6 +32,12 @@ pub enum Bug {
     StampNotCompared,
     /// Recovery forgets the queues.
     QueueForgotten,
+    /// What the host returns is believed (DV-7).
+    SealNotCompared,
+    /// Without capacitors, flash gets no copy of a journal or queue (DV-6).
+    CopyForgotten,
+    /// Every leaf of a file's map is a run of its own for each block (DV-2).
+    RunsNotJoined,
 }
 
 /// Every bug that a crash shows, so that none is forgotten.

@@ -212,7 +212,7 @@ impl<D: BlockPort + MemoryArea> Slots<D> {
             _ => Structure::Journal,
         };
         self.media.store_slot(slot.number, at, bytes, tag)?;
-        if self.crash == Crash::Journal {
+        if self.crash == Crash::Journal && !planted::has(Bug::CopyForgotten) {
             let copy = slot.copy.get_or_insert_with(|| Box::new([0; PAGE]));
             copy[at..at + bytes.len()].copy_from_slice(bytes);
             self.media.write(self.log + slot.number, &copy[..], tag)?;

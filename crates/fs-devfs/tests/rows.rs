@@ -1,0 +1,123 @@
+//! What the paper asks for, as far as a single mount can show it; the rest is seen where the power fails (the crash
+//! laboratory's `devfs.rs`).
+
+mod small;
+
+use amphi_fs_devfs::{DevFs, MountOptions};
+use amphi_ssd::Ssd;
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, OpenFlags, WriteMode};
+use small::{cramped, make, naive};
+
+fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).expect("a valid name")
+}
+
+fn file(fs: &DevFs<Ssd>, text: &str) -> Ino {
+    let made = fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT);
+    made.expect("it can be created").attr.ino
+}
+
+fn write(fs: &DevFs<Ssd>, ino: Ino, offset: u64, data: &[u8]) {
+    assert_eq!(fs.write(ino, offset, data, WriteMode::default(), &Cred::ROOT), Ok(data.len()));
+}
+
+fn read(fs: &DevFs<Ssd>, ino: Ino, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    assert_eq!(fs.read(ino, offset, &mut bytes, false), Ok(len));
+    bytes
+}
+
+fn count(fs: &DevFs<Ssd>, path: &[&str]) -> u64 {
+    let stats = serde_json::Value::Object(fs.stats());
+    let found = path.iter().fold(&stats, |value, key| &value[*key]);
+    found.as_u64().expect("a counter of that name")
+}
+
+/// Pages that `body` writes to flash.
+fn written(fs: &DevFs<Ssd>, body: impl FnOnce()) -> u64 {
+    let before = fs.device().stats().block_write.bytes();
+    body();
+    (fs.device().stats().block_write.bytes() - before) / 4096
+}
+
+#[test]
+fn a_file_that_lies_in_one_piece_is_one_node_of_its_map() {
+    let fs = make(&MountOptions::default());
+    let ino = file(&fs, "file");
+    fs.open(ino, OpenFlags { write: true, ..OpenFlags::default() }).expect("it is there");
+    let empty = count(&fs, &["memory", "filemaps"]);
+    // The first block has the pointer page behind it.
+    write(&fs, ino, 0, &[1; 2 * 4096]);
+    let few = count(&fs, &["memory", "filemaps"]);
+    for block in 2..100 {
+        write(&fs, ino, block * 4096, &[1; 4096]);
+    }
+    assert!(few > empty, "a map takes device memory");
+    assert_eq!(count(&fs, &["memory", "filemaps"]), few, "what lies behind it belongs to the same run");
+}
+
+#[test]
+fn only_without_capacitors_is_anything_written_twice() {
+    let small_writes = |fs: &DevFs<Ssd>| {
+        let ino = file(fs, "file");
+        write(fs, ino, 0, &[1; 4096]);
+        written(fs, || (0..10).for_each(|part| write(fs, ino, part * 100, &[2; 100])))
+    };
+    let (saved, journaled) = (small_writes(&make(&MountOptions::default())), small_writes(&make(&naive())));
+    assert_eq!(saved, 0, "capacitors save the queue and the journal");
+    assert!(journaled >= 20, "each write has its data and its record copied to flash, {journaled} pages");
+}
+
+#[test]
+fn a_full_queue_is_brought_in_place_at_once() {
+    let fs = make(&MountOptions::default());
+    let ino = file(&fs, "file");
+    write(&fs, ino, 0, &[1; 4096]);
+    let pages = written(&fs, || (0..30).for_each(|part| write(&fs, ino, part * 100, &[2; 100])));
+    assert!((1..=2 + 4 * 30 / 15).contains(&pages), "{pages} pages for 3000 bytes of one block");
+    assert_eq!(read(&fs, ino, 0, 3001), [vec![2; 3000], vec![1]].concat());
+}
+
+#[test]
+fn what_nobody_uses_goes_to_the_host_and_comes_back() {
+    let fs = make(&cramped());
+    let files: Vec<_> = (0..300).map(|number| file(&fs, &format!("file-{number}"))).collect();
+    files.iter().for_each(|ino| fs.forget(*ino, 1));
+    assert!(count(&fs, &["inodes_away"]) > 100, "inodes go away");
+    assert!(count(&fs, &["memory", "inodes"]) < 100 * 1000, "few stay in device memory");
+    for (number, ino) in files.iter().enumerate() {
+        let entry = fs.lookup(Ino::ROOT, name(&format!("file-{number}"))).expect("it is there");
+        assert_eq!(entry.attr.ino, *ino);
+    }
+    assert!(count(&fs, &["inodes_back"]) > 100, "and come back");
+    assert_eq!(count(&fs, &["host_damage"]), 0);
+}
+
+#[test]
+fn what_the_host_returns_is_not_trusted() {
+    let fs = make(&cramped());
+    let files: Vec<_> = (0..300).map(|number| file(&fs, &format!("file-{number}"))).collect();
+    files.iter().for_each(|ino| fs.forget(*ino, 1));
+    // An inode of another owner, with another size: whatever the host likes.
+    fs.host_memory().scribble(|bytes| bytes.iter_mut().skip(2).for_each(|byte| *byte ^= 0x5A));
+    for number in 0..300 {
+        let entry = fs.lookup(Ino::ROOT, name(&format!("file-{number}"))).expect("it is there");
+        assert_eq!((entry.attr.uid, entry.attr.size), (0, 0), "file-{number}");
+        fs.forget(entry.attr.ino, 1);
+    }
+    assert!(count(&fs, &["host_damage"]) > 100, "the damage is noticed");
+}
+
+#[test]
+fn slots_are_taken_from_those_who_need_them_less() {
+    let fs = make(&cramped());
+    let files: Vec<_> = (0..40).map(|number| file(&fs, &format!("file-{number}"))).collect();
+    for round in 0..3 {
+        files.iter().for_each(|ino| write(&fs, *ino, round * 50, &[round as u8 + 1; 50]));
+    }
+    for ino in files {
+        assert_eq!(read(&fs, ino, 0, 150), [vec![1; 50], vec![2; 50], vec![3; 50]].concat());
+    }
+    assert!(count(&fs, &["slots_taken_away"]) > 40, "there are fewer slots than files");
+    assert!(count(&fs, &["slots_in_use"]) <= count(&fs, &["slots"]));
+}
