@@ -6,7 +6,7 @@ use super::tree::{SourceTree, room};
 /// The rooms that `from` may name in `[dependencies]`.
 fn allowed(from: &str, to: &str) -> bool {
     match from {
-        "ssd" | "memory-device" | "lsm" => matches!(to, "device" | "rt"),
+        "ssd" | "memory-device" | "lsm" | "wal" => matches!(to, "device" | "rt"),
         "vfs" => to == "rt",
         "names" => matches!(to, "vfs" | "rt" | "radix"),
         "volume" => to == "vfs",
@@ -34,7 +34,7 @@ fn allowed(from: &str, to: &str) -> bool {
 fn allowed_in_tests(from: &str, to: &str) -> bool {
     let tested_on_something_real = from.starts_with("fs-")
         || from.starts_with("front-")
-        || matches!(from, "model" | "trace" | "queue" | "names" | "lsm" | "volumes");
+        || matches!(from, "model" | "trace" | "queue" | "names" | "lsm" | "wal" | "volumes");
     // The laboratory plants bugs in its file systems and in what they share.
     let plants_bugs = from == "crashlab" && (to == "names" || to.starts_with("fs-"));
     allowed(from, to)
