@@ -209,6 +209,8 @@ pub const FAULTS: &[Fault] = &[
         "a_power_loss_dumps_buffer_and_table_and_power_up_restores_them",
     ),
     fault("TB-11", "InternalPathFree", "ssd", "calibration", "built_in_profiles_meet_what_was_published"),
+    fault("TB-12", "SyncForgotten", "wal", "cuts", "a_cut_at_any_command_loses_nothing_acknowledged"),
+    fault("TB-12", "FirstHalfNotSynced", "wal", "cuts", "a_cut_at_any_command_loses_nothing_acknowledged"),
     fault("AU-4", "BarrierMissing", "lsm", "store_cuts", "a_cut_at_any_command_loses_nothing_acknowledged"),
     fault(
         "AU-6",

@@ -124,6 +124,10 @@ fn run_part(root: &Path, part: Part, options: &Options) -> Result<()> {
                 let mut test = cargo_test(root, options);
                 step::run(test.args(["-p", "amphi-lsm", "--features", "planted-bugs"]))
             })?;
+            step("bugs planted in the write-ahead log", || {
+                let mut test = cargo_test(root, options);
+                step::run(test.args(["-p", "amphi-wal", "--features", "planted-bugs"]))
+            })?;
             step("a million power cuts of the SSD", || {
                 let mut test = cargo_test(root, options);
                 let cuts = if options.long { "10000000" } else { "1000000" };

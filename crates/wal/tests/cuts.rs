@@ -57,9 +57,9 @@ fn content(life: u8, writer: u8, round: u8, part: u8) -> Vec<u8> {
 }
 
 /// Appends and commits until the device fails or all is done.
-fn write(log: &Log<Ssd>, model: &Mutex<Model>, life: u8, writer: u8) {
+fn write(mode: Mode, log: &Log<Ssd>, model: &Mutex<Model>, life: u8, writer: u8) {
     for round in 0..ROUNDS {
-        let mut last = 0;
+        let mut own = 0;
         for part in 0..3 {
             let content = content(life, writer, round, part);
             // Nobody sees the log while the model does not know what is in it.
@@ -78,13 +78,14 @@ fn write(log: &Log<Ssd>, model: &Mutex<Model>, life: u8, writer: u8) {
             };
             let Ok(sequence) = appended else { return };
             model.appended.insert(sequence, content);
-            last = sequence;
+            own = sequence;
         }
         if log.commit().is_err() {
             return;
         }
+        assert!(mode == Mode::Async || log.durable() >= own, "a commit returned early");
         let mut model = model.lock();
-        model.acknowledged = model.acknowledged.max(last);
+        model.acknowledged = model.acknowledged.max(log.durable());
     }
 }
 
@@ -131,7 +132,7 @@ fn run(mode: Mode, cut: Cut, seed: u64) -> Result<bool, String> {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
                 let (log, model) = (Arc::clone(&log), Arc::clone(&model));
-                task::spawn("writer", move || write(&log, &model, 0, writer))
+                task::spawn("writer", move || write(mode, &log, &model, 0, writer))
             })
             .collect();
         writers.into_iter().for_each(task::JoinHandle::join);
@@ -152,7 +153,7 @@ fn run(mode: Mode, cut: Cut, seed: u64) -> Result<bool, String> {
                 Ok(sequence) => {
                     model.appended.insert(sequence, next);
                     log.commit().map_err(|error| format!("life {life}: {error}"))?;
-                    model.acknowledged = sequence;
+                    model.acknowledged = log.durable();
                 }
                 Err(Error::Full { .. }) => {}
                 Err(error) => return Err(format!("life {life}: {error}")),
@@ -193,6 +194,13 @@ fn a_cut_at_any_step_of_the_firmware_loses_nothing_acknowledged() {
 fn a_cut_of_a_log_written_by_block_loses_nothing_acknowledged() {
     assert_eq!(cut_everywhere(Mode::Sync, Cut::Commands, 3, 1), None);
     assert_eq!(cut_everywhere(Mode::Sync, Cut::Steps, 4, 1), None);
+}
+
+/// What was not written is lost, and nothing else: the log is a beginning of what was appended.
+#[test]
+fn a_cut_of_a_log_written_in_the_background_leaves_a_beginning_of_it() {
+    assert_eq!(cut_everywhere(Mode::Async, Cut::Commands, 5, 1), None);
+    assert_eq!(cut_everywhere(Mode::Async, Cut::Steps, 6, 1), None);
 }
 
 #[cfg(feature = "planted-bugs")]
