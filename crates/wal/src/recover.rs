@@ -146,7 +146,7 @@ impl<D: BaBuffer> Recovery<D> {
     /// # Errors
     /// As for the iterator. The device's.
     pub fn open(mut self) -> Result<Log<D>> {
-        while let Some(record) = self.next() {
+        for record in self.by_ref() {
             record?;
         }
         let header = self.header;

@@ -171,7 +171,7 @@ fn cut_everywhere(mode: Mode, make: fn(u64) -> Cut, seed: u64, step: usize) -> O
         match run(mode, make(moment), seed.wrapping_add(moment)) {
             Ok(true) => {}
             Ok(false) => {
-                assert!(moment > 50, "the run ended after {moment} moments");
+                assert!(moment > 10, "the run ended after {moment} moments");
                 return None;
             }
             Err(why) => return Some(format!("{mode:?}, seed {seed}, {:?}: {why}", make(moment))),
