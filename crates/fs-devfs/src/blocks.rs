@@ -25,6 +25,15 @@ pub const fn pages_needed(first: u64, count: u64) -> u64 {
     leaves + leaves / POINTERS + 2 * LEVELS_MAX as u64
 }
 
+/// Where the pointers of a leaf's blocks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaf {
+    /// In this page.
+    At(u32),
+    /// Nowhere: up to this leaf, all are holes.
+    HoleUpTo(u64),
+}
+
 impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// A pointer of a pointer page.
     ///
@@ -34,22 +43,23 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         Ok(self.meta.read::<U32>(page.into(), index as usize * 4)?.get())
     }
 
-    /// The leaf of a file's pointer pages; `None`: a hole.
+    /// The leaf of a file's pointer pages.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn leaf(&self, part: &Part, leaf: u64) -> Result<Option<u32>> {
+    pub fn leaf(&self, part: &Part, leaf: u64) -> Result<Leaf> {
         if part.root == 0 || leaf >= leaves(part.levels) {
-            return Ok(None);
+            return Ok(Leaf::HoleUpTo(u64::MAX / POINTERS));
         }
         let mut page = part.root;
         for level in (1..part.levels).rev() {
-            page = self.checked(self.pointer(page, leaf / leaves(level) % POINTERS)?)?;
+            let below = leaves(level);
+            page = self.checked_page(self.pointer(page, leaf / below % POINTERS)?)?;
             if page == 0 {
-                return Ok(None);
+                return Ok(Leaf::HoleUpTo((leaf / below + 1) * below));
             }
         }
-        Ok(Some(page))
+        Ok(Leaf::At(page))
     }
 
     /// Refuses a pointer that leads out of the blocks.
@@ -63,24 +73,26 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         Err(Error::Corrupt(format!("a pointer leads to page {}, which is no block", pointer & !UNWRITTEN)))
     }
 
+    /// Refuses a number that is no block's; 0 stands for none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn checked_page(&self, page: u32) -> Result<u32> {
+        if page == 0 || self.layout.is_block(page.into()) {
+            return Ok(page);
+        }
+        Err(Error::Corrupt(format!("page {page} is referred to, and is no block")))
+    }
+
     /// The pointer of a block; 0: a hole.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn block(&self, part: &Part, block: u64) -> Result<u32> {
         match self.leaf(part, block / POINTERS)? {
-            Some(leaf) => self.checked(self.pointer(leaf, block % POINTERS)?),
-            None => Ok(0),
+            Leaf::At(leaf) => self.checked(self.pointer(leaf, block % POINTERS)?),
+            Leaf::HoleUpTo(_) => Ok(0),
         }
-    }
-
-    /// The pointers of a leaf; all 0 for a hole.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn pointers(&self, part: &Part, leaf: u64) -> Result<Vec<u32>> {
-        let Some(page) = self.leaf(part, leaf)? else { return Ok(vec![0; POINTERS as usize]) };
-        self.pointers_in(page)
     }
 
     /// The pointers of a pointer page.
@@ -114,7 +126,7 @@ impl<D: BlockPort + MemoryArea + 'static> Tx<'_, D> {
         let mut page = part.root;
         for level in (1..part.levels).rev() {
             let index = leaf / leaves(level) % POINTERS;
-            let below = self.fs.checked(self.pointer(page, index)?)?;
+            let below = self.fs.checked_page(self.pointer(page, index)?)?;
             page = if below == 0 {
                 let made = self.pointer_page(part)?;
                 self.set_pointer(page, index, made);
@@ -162,7 +174,7 @@ impl<D: BlockPort + MemoryArea + 'static> Tx<'_, D> {
         let (all, empty) = self.cut_below(part, (root, levels, 0), from, metadata)?;
         if empty {
             self.free_page(root.into());
-            part.blocks -= 1;
+            part.give_up(1)?;
             (part.root, part.levels) = (0, 0);
         }
         Ok(all)
@@ -183,7 +195,7 @@ impl<D: BlockPort + MemoryArea + 'static> Tx<'_, D> {
         // What lies before `from` and what it lies in stay.
         let kept = ((from / POINTERS).saturating_sub(first_leaf) / below).min(POINTERS);
         for index in (kept..POINTERS).rev() {
-            let child = self.fs.checked(self.pointer(page, index)?)?;
+            let child = self.fs.checked_page(self.pointer(page, index)?)?;
             if child == 0 {
                 continue;
             }
@@ -191,7 +203,7 @@ impl<D: BlockPort + MemoryArea + 'static> Tx<'_, D> {
             let (all, empty) = self.cut_below(part, at, from, metadata)?;
             if empty {
                 self.free_page(child.into());
-                part.blocks -= 1;
+                part.give_up(1)?;
                 self.set_pointer(page, index, 0);
             }
             if !all || !self.has_room(RECORD_REST) {
@@ -234,7 +246,7 @@ impl<D: BlockPort + MemoryArea + 'static> Tx<'_, D> {
             } else {
                 self.free_blocks(first, count as u64);
             }
-            part.blocks = part.blocks.saturating_sub(count as u64);
+            part.give_up(count as u64)?;
             end -= count;
         }
         if pointers[end..].iter().any(|pointer| *pointer != 0) {

@@ -104,13 +104,17 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
         Ok(())
     }
 
-    /// Notes that somebody has a page.
-    fn has(&mut self, ino: Ino, page: u64) {
+    /// Notes that somebody has a page. Returns whether nobody else has.
+    fn has(&mut self, ino: Ino, page: u64) -> bool {
+        let mut alone = false;
         if !self.fs.layout.is_block(page) {
             self.findings.push(format!("inode {} has page {page}, which is no block", ino.0));
         } else if std::mem::replace(&mut self.pages[page as usize], true) {
             self.findings.push(format!("inode {} has page {page}, which another has too", ino.0));
+        } else {
+            alone = true;
         }
+        alone
     }
 
     fn inode(&mut self, ino: Ino, report: &mut Report) -> Result<()> {
@@ -160,7 +164,10 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
         (page, level, first_leaf): (u32, u8, u64),
         data: &mut Vec<(u64, u32)>,
     ) -> Result<u64> {
-        self.has(ino, page.into());
+        if !self.has(ino, page.into()) {
+            // What is below it is another's, or its own again.
+            return Ok(1);
+        }
         let mut count = 1;
         for (index, pointer) in self.fs.pointers_in(page)?.into_iter().enumerate() {
             let index = index as u64;

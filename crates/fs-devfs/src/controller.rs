@@ -264,7 +264,7 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
         }
         if state.part.attributes != 0 {
             self.free_blocks(state.part.attributes.into(), 1);
-            state.part.blocks -= 1;
+            state.part.give_up(1)?;
             (state.part.attributes, state.part.attributes_crc) = (0, 0);
         }
         if !attributes.is_empty() {

@@ -11,7 +11,7 @@ use amphi_device::{BlockPort, MemoryArea, Structure};
 use amphi_names::{note_write, regular, shed_capability};
 use amphi_vfs::{Allocate, Cred, Error, Result, Seek};
 
-use crate::blocks::pages_needed;
+use crate::blocks::{Leaf, pages_needed};
 use crate::controller::{Controller, queue_of};
 use crate::filemap::{Blocks, Filemap};
 use crate::format::{FILE_BLOCKS_MAX, Map, PAGE, POINTERS, UNWRITTEN};
@@ -49,14 +49,18 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             if found != Blocks::Unknown {
                 return Ok(found);
             }
-            self.read_leaf(&mut map, state, block / POINTERS)?;
+            match self.leaf(&state.part, block / POINTERS)? {
+                Leaf::At(page) => self.read_leaf(&mut map, page, block / POINTERS)?,
+                // Holes are in no map: a file can have more of them than memory holds.
+                Leaf::HoleUpTo(leaf) => return Ok(Blocks::Hole(most.min(leaf * POINTERS - block))),
+            }
         }
     }
 
-    fn read_leaf(&self, map: &mut Filemap, state: &State<D>, leaf: u64) -> Result<()> {
-        let pointers = self.pointers(&state.part, leaf)?;
+    fn read_leaf(&self, map: &mut Filemap, page: u32, leaf: u64) -> Result<()> {
         map.learn(leaf);
-        for (index, pointer) in pointers.into_iter().enumerate().filter(|(_, pointer)| *pointer != 0) {
+        let pointers = self.pointers_in(page)?.into_iter().enumerate();
+        for (index, pointer) in pointers.filter(|(_, pointer)| *pointer != 0) {
             map.insert(leaf * POINTERS + index as u64, 1, pointer);
         }
         self.weigh(map);
@@ -574,7 +578,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
                 }
                 Blocks::Mapped(pointer, count) if punches => {
                     tx.free_blocks(u64::from(pointer & !UNWRITTEN), count);
-                    state.part.blocks -= count;
+                    state.part.give_up(count)?;
                     (vec![0; count as usize], count)
                 }
                 // The edges have been cleared, and what is reserved stays.

@@ -11,6 +11,7 @@ use crate::away::Away;
 use crate::controller::Controller;
 use crate::dir::Dir;
 use crate::filemap::Filemap;
+use crate::files::FILE_BYTES_MAX;
 use crate::format::{self, PAGE, type_of};
 use crate::memory::{Hold, Kind};
 
@@ -36,6 +37,18 @@ pub struct Part {
     pub dir: Option<Box<Dir>>,
     /// The memory that the inode takes.
     _hold: Hold,
+}
+
+impl Part {
+    /// Has so many blocks less. An inode that counts fewer than it has would be freed without end.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn give_up(&mut self, blocks: u64) -> Result<()> {
+        let left = self.blocks.checked_sub(blocks);
+        self.blocks = left.ok_or_else(|| Error::Corrupt("an inode has more blocks than it counts".into()))?;
+        Ok(())
+    }
 }
 
 /// What it keeps beside the lock.
@@ -91,10 +104,21 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         if inode.levels > format::LEVELS_MAX {
             return Err(damaged("it has too many levels of pointers"));
         }
-        for pointer in [inode.root.get(), inode.attributes.get(), inode.target.get()] {
-            self.checked(pointer)?;
+        for page in [inode.root.get(), inode.attributes.get(), inode.target.get()] {
+            self.checked_page(page)?;
+        }
+        if (inode.levels == 0) != (inode.root.get() == 0) {
+            return Err(damaged("its levels of pointers do not go with their root"));
         }
         let size = inode.size.get();
+        let size_max = match file_type {
+            FileType::Regular => FILE_BYTES_MAX,
+            // Its pages are all different ones.
+            _ => self.layout.pages * PAGE as u64,
+        };
+        if size > size_max || inode.blocks.get() > self.layout.pages {
+            return Err(damaged("it is larger than it can be"));
+        }
         let mut part = self.new_part();
         part.levels = inode.levels;
         part.root = inode.root.get();

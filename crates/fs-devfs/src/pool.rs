@@ -62,7 +62,7 @@ impl Pool {
             .unwrap_or_else(|| unreachable!("what was promised is there"));
         let mut count = 0;
         while count < most && bits.is_free(first + count) {
-            bits.set(first + count, true);
+            bits.add(first + count);
             count += 1;
         }
         bits.hand = (first + count) % (words * 64);
@@ -72,9 +72,10 @@ impl Pool {
     /// Gives a run back.
     pub fn put(&self, first: u64, count: u64) {
         let mut bits = self.bits.lock();
-        (first..first + count).for_each(|bit| bits.set(bit, false));
+        // Of a damaged file system, some may be free already.
+        let taken = (first..first + count).filter(|bit| bits.take_away(*bit)).count();
         drop(bits);
-        self.unreserve(count);
+        self.unreserve(taken as u64);
     }
 }
 
@@ -83,10 +84,16 @@ impl Bits {
         self.words.get((bit / 64) as usize).is_some_and(|word| word >> (bit % 64) & 1 == 0)
     }
 
-    fn set(&mut self, bit: u64, on: bool) {
+    fn add(&mut self, bit: u64) {
+        self.words[(bit / 64) as usize] |= 1 << (bit % 64);
+    }
+
+    /// Clears a bit. Returns whether it was set.
+    fn take_away(&mut self, bit: u64) -> bool {
         let word = &mut self.words[(bit / 64) as usize];
         let mask = 1 << (bit % 64);
-        debug_assert!((*word & mask == 0) == on, "bit {bit} changes");
-        *word = if on { *word | mask } else { *word & !mask };
+        let was_set = *word & mask != 0;
+        *word &= !mask;
+        was_set
     }
 }

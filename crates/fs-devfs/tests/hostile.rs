@@ -1,0 +1,153 @@
+//! Whatever flash and protected memory hold, mounting, using and checking it ends in an answer or an error: no panic, no
+//! loop, no memory without bounds. `AMPHI_SEED` replays one case.
+
+mod small;
+
+use std::sync::Arc;
+
+use amphi_device::{BlockPort, BytePort, BytePortExt, Device, Lpa, PAGE_BYTES, Structure};
+use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions};
+use amphi_rt::random::Generator;
+use amphi_ssd::Ssd;
+use amphi_vfs::{
+    Allocate, Cred, DirEntry, FileSystem, FileType, Ino, Name, RenameMode, Seek, SetAttr, WriteMode,
+    XattrMode,
+};
+use amphi_volume::Volume;
+use small::ssd;
+
+const MEMORY: u64 = 256 << 10;
+
+fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).expect("a valid name")
+}
+
+/// A file system with one of everything, after a loss of power or an unmount.
+fn made(crashed: bool) -> Arc<Ssd> {
+    let ssd = ssd(MEMORY, 16 << 20);
+    let format = FormatOptions { inodes: Some(100), ..FormatOptions::default() };
+    DevFs::format(&ssd, &format).expect("it can be formatted");
+    let fs = DevFs::mount(&ssd, &MountOptions::default()).expect("it can be mounted");
+    let make = |text: &str| {
+        let made = fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT);
+        made.expect("there is room").attr.ino
+    };
+    let put = |ino, offset, bytes: &[u8]| {
+        fs.write(ino, offset, bytes, WriteMode::default(), &Cred::ROOT).expect("there is room");
+    };
+    let (small, large) = (make("small"), make("large"));
+    put(small, 10, &[1; 300]);
+    put(large, 0, &vec![2; 300_000]);
+    put(large, 40_000, &[4; 50]);
+    put(large, 30 << 20, &[5; 7000]);
+    fs.mkdir(Ino::ROOT, name("dir"), 0o755, &Cred::ROOT).expect("there is room");
+    fs.symlink(Ino::ROOT, name("link"), &[b'x'; 200], &Cred::ROOT).expect("there is room");
+    fs.setxattr(small, b"user.a", b"value", XattrMode::Set).expect("there is room");
+    if crashed {
+        drop(fs);
+    } else {
+        fs.unmount().expect("it is idle");
+    }
+    ssd
+}
+
+/// Uses whatever is there. Errors are as good as answers.
+fn use_all(fs: &DevFs<Ssd>) {
+    let mut names = Vec::new();
+    let _listed = fs.readdir(Ino::ROOT, 0, &mut |entry: DirEntry<'_>| {
+        names.push((entry.ino, entry.name.to_vec()));
+        names.len() < 1000
+    });
+    let mut bytes = vec![0; 400_000];
+    for (ino, text) in &names {
+        let _any = fs.getattr(*ino);
+        let _any = fs.read(*ino, 0, &mut bytes, false);
+        let _any = fs.read(*ino, (30 << 20) - 100, &mut bytes, true);
+        let _any = fs.readlink(*ino);
+        let _any = fs.getxattr(*ino, b"user.a");
+        let _any = fs.readdir(*ino, 0, &mut |_| true);
+        let _any = fs.seek(*ino, 0, Seek::Hole);
+        let _any = fs.write(*ino, 50, &[9; 20_000], WriteMode::default(), &Cred::ROOT);
+        let _any = fs.allocate(*ino, 1000, 50_000, Allocate::PunchHole, &Cred::ROOT);
+        let cut = SetAttr { size: Some(700), ..SetAttr::default() };
+        let _any = fs.setattr(*ino, &cut, &Cred::ROOT);
+        if let Ok(text) = Name::new(text) {
+            let _any = fs.rename(Ino::ROOT, text, Ino::ROOT, name("moved"), RenameMode::Replace);
+            let _any = fs.unlink(Ino::ROOT, text);
+        }
+    }
+    let _any = fs.mkdir(Ino::ROOT, name("new"), 0o755, &Cred::ROOT);
+    let _any = fs.statfs();
+}
+
+fn word(dice: &mut Generator) -> u64 {
+    match dice.below(5) {
+        0 => 0,
+        1 => u64::MAX,
+        2 => dice.below(600),
+        3 => dice.below(600) << 32,
+        _ => dice.next(),
+    }
+}
+
+/// Changes bytes of a metadata page, which has a right checksum again.
+fn damage_page(ssd: &Ssd, dice: &mut Generator) {
+    // Metadata lie at the front, and among the first blocks.
+    let number = dice.below(200.min(ssd.capacity_pages()));
+    let mut page = [0; PAGE_BYTES];
+    ssd.read(Lpa(number), &mut page, Structure::Other).expect("it is inside");
+    let at = if dice.below(2) == 0 { dice.below(64) } else { dice.below(510) } as usize * 8;
+    page[at..at + 8].copy_from_slice(&word(dice).to_le_bytes());
+    if number > 0 && dice.below(8) > 0 {
+        page[4092..].fill(0);
+        let crc = crc32c::crc32c(&page);
+        page[4092..].copy_from_slice(&crc.to_le_bytes());
+    }
+    ssd.write(Lpa(number), &page, Structure::Other).expect("it is inside");
+}
+
+/// Changes bytes of the first entry of a slot, which has a right checksum again.
+fn damage_slot(ssd: &Ssd, dice: &mut Generator) {
+    let at = dice.below(8) * PAGE_BYTES as u64;
+    let mut slot = [0; PAGE_BYTES];
+    ssd.load(at, &mut slot, Structure::Other).expect("it is inside");
+    let bytes = usize::from(u16::from_le_bytes([slot[56], slot[57]])).min(4032);
+    let within = 32 + dice.below(32 + bytes as u64) as usize;
+    let bytes_there = (PAGE_BYTES - within).min(8);
+    slot[within..within + bytes_there].copy_from_slice(&word(dice).to_le_bytes()[..bytes_there]);
+    if dice.below(8) > 0 {
+        let bytes = usize::from(u16::from_le_bytes([slot[56], slot[57]])).min(4032);
+        slot[60..64].fill(0);
+        let crc = crc32c::crc32c(&slot[32..64 + bytes]);
+        slot[60..64].copy_from_slice(&crc.to_le_bytes());
+    }
+    ssd.persist(at, &slot, None, Structure::Other).expect("it is inside");
+}
+
+fn run(seed: u64) {
+    let mut dice = Generator::new(seed);
+    let ssd = made(dice.below(2) == 0);
+    for _ in 0..=dice.below(6) {
+        if dice.below(3) == 0 { damage_slot(&ssd, &mut dice) } else { damage_page(&ssd, &mut dice) }
+    }
+    let check = || <DevFs<Ssd> as Volume<Ssd>>::check(&ssd, &mut |_| ());
+    let _any = check();
+    if let Ok(fs) = DevFs::mount(&ssd, &MountOptions::default()) {
+        use_all(&fs);
+        let _any = fs.unmount();
+    }
+    let _any = check();
+}
+
+#[test]
+fn damaged_devices_are_answered_or_refused() {
+    if let Ok(seed) = std::env::var("AMPHI_SEED") {
+        return run(seed.parse().expect("a number"));
+    }
+    let cases = if std::env::var_os("AMPHI_TEST_LONG").is_some() { 100_000 } else { 400 };
+    for seed in 0..cases {
+        let outcome = std::panic::catch_unwind(|| run(seed));
+        let replay = format!("AMPHI_SEED={seed} cargo test -p amphi-fs-devfs --test hostile damaged");
+        assert!(outcome.is_ok(), "replay with: {replay}");
+    }
+}
