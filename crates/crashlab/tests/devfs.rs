@@ -1,5 +1,5 @@
-//! DevFS in the laboratory, with capacitors and with a journal on flash: all sequences of one operation, and samples of
-//! everything else, and bugs planted on purpose.
+//! DevFS in the laboratory, with capacitors and with a journal on flash: all sequences of one operation, and
+//! samples of everything else, and bugs planted on purpose.
 
 mod sample;
 

@@ -1,6 +1,6 @@
-//! Reverse caching (§4.4): inodes and entries of what nobody uses go to host memory, and come back when somebody does.
-//! The device keeps a seal of each, a keyed hash of what it gave away: the host is not trusted. What does not match its
-//! seal, or has gone, is read from flash, which has all of it anyway.
+//! Reverse caching (§4.4): inodes and entries of what nobody uses go to host memory, and come back when
+//! somebody does. The device keeps a seal of each, a keyed hash of what it gave away: the host is not
+//! trusted. What does not match its seal, or has gone, is read from flash, which has all of it anyway.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ pub enum Away {
 
 type Bytes = HashMap<(Away, Ino), Box<[u8]>, amphi_rt::hash::State>;
 
-/// Memory of the host that the device reaches by DMA. It is the host's: whoever has it may do with it what it likes.
+/// Memory of the host that the device reaches by DMA. It is the host's: whoever has it may do with it what it
+/// likes.
 #[derive(Debug)]
 pub struct HostMemory {
     budget: u64,

@@ -1,5 +1,5 @@
-//! Which blocks a file has: pointer pages in levels, as PMFS keeps them (§4.1), and how they come and go. A directory's
-//! blocks are metadata pages.
+//! Which blocks a file has: pointer pages in levels, as PMFS keeps them (§4.1), and how they come and go. A
+//! directory's blocks are metadata pages.
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::{Error, Result};
@@ -161,8 +161,8 @@ impl<D: BlockPort + MemoryArea + 'static> Tx<'_, D> {
         Ok(())
     }
 
-    /// Frees the blocks of a file from `from` on, the last first, as many as the record has room for. Returns whether
-    /// those were all. `metadata`: they are metadata pages.
+    /// Frees the blocks of a file from `from` on, the last first, as many as the record has room for. Returns
+    /// whether those were all. `metadata`: they are metadata pages.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -180,7 +180,8 @@ impl<D: BlockPort + MemoryArea + 'static> Tx<'_, D> {
         Ok(all)
     }
 
-    /// As [`cut`](Self::cut) below one pointer page: whether those were all, and whether nothing is left in the page.
+    /// As [`cut`](Self::cut) below one pointer page: whether those were all, and whether nothing is left in
+    /// the page.
     fn cut_below(
         &mut self,
         part: &mut Part,

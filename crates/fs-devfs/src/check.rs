@@ -1,4 +1,5 @@
-//! The check: walks all inodes, counts what refers to what, and compares that with what inodes and bitmaps say.
+//! The check: walks all inodes, counts what refers to what, and compares that with what inodes and bitmaps
+//! say.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! A directory's entries: units of 64 B in metadata pages. An entry takes as many as its name needs, within one page, and
-//! never moves, so that a listing goes on where it was.
+//! A directory's entries: units of 64 B in metadata pages. An entry takes as many as its name needs, within
+//! one page, and never moves, so that a listing goes on where it was.
 //!
-//! In device memory a radix tree leads from the hash of a path's last name to the unit (§4.1). Keys have as many bits as
-//! make its leaves dense. The path before the name is the directory, whose tree it is: so a directory can be renamed
-//! without a new hash for each path below it.
+//! In device memory a radix tree leads from the hash of a path's last name to the unit (§4.1). Keys have as
+//! many bits as make its leaves dense. The path before the name is the directory, whose tree it is: so a
+//! directory can be renamed without a new hash for each path below it.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! A file's map in device memory (§4.1): which blocks of flash its blocks are, as runs in a red-black tree. It is made
-//! when a file is first read or written, leaf by leaf of the pointer pages, and given up when the inode leaves device memory
-//! (§4.4).
+//! A file's map in device memory (§4.1): which blocks of flash its blocks are, as runs in a red-black tree.
+//! It is made when a file is first read or written, leaf by leaf of the pointer pages, and given up when the
+//! inode leaves device memory (§4.4).
 
 use hashbrown::HashSet;
 

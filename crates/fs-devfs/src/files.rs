@@ -1,8 +1,8 @@
 //! The contents of files: what is read and written, and which blocks it takes.
 //!
-//! Whole blocks are written in place, or where nothing was, before the record that maps them (§4.2: data, then
-//! metadata). Parts of blocks go into the file's queue in protected memory, and from there in place when the queue is
-//! full.
+//! Whole blocks are written in place, or where nothing was, before the record that maps them (§4.2: data,
+//! then metadata). Parts of blocks go into the file's queue in protected memory, and from there in place when
+//! the queue is full.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! What is on flash and in protected memory. docs/format/devfs.md describes the bits.
 //!
-//! Flash holds a superblock, then metadata pages, then blocks of files. A metadata page ends with a [`Footer`], which
-//! says how new it is. Protected memory is cut into slots of one page; a slot holds the journal or the queue of a file.
+//! Flash holds a superblock, then metadata pages, then blocks of files. A metadata page ends with a
+//! [`Footer`], which says how new it is. Protected memory is cut into slots of one page; a slot holds the
+//! journal or the queue of a file.
 
 use amphi_device::PAGE_BYTES;
 use amphi_vfs::FileType;
@@ -62,8 +63,8 @@ pub struct Superblock {
     pub clean: U32,
     /// [`Crash`](crate::Crash) as a number.
     pub crash: U32,
-    /// All time stamps of the last mount are greater, and fewer than 2^40 greater. The first is drawn by lot, so that
-    /// what an older file system left in a slot is void.
+    /// All time stamps of the last mount are greater, and fewer than 2^40 greater. The first is drawn by lot,
+    /// so that what an older file system left in a slot is void.
     pub first_stamp: U64,
     pub uuid: [u8; 16],
     pub label: [u8; LABEL_BYTES],

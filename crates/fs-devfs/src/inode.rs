@@ -1,5 +1,5 @@
-//! What DevFS keeps of an inode: in device memory while the file is in use, on flash, and in between in host memory
-//! (reverse caching, §4.4).
+//! What DevFS keeps of an inode: in device memory while the file is in use, on flash, and in between in host
+//! memory (reverse caching, §4.4).
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_rt::sync::Mutex;

@@ -1,5 +1,6 @@
-//! What the controller has: flash, and protected memory. It is inside of the device, so it stores to that memory as a
-//! processor does; what a fence has ordered outlives a loss of power, because capacitors see to it.
+//! What the controller has: flash, and protected memory. It is inside of the device, so it stores to that
+//! memory as a processor does; what a fence has ordered outlives a loss of power, because capacitors see to
+//! it.
 
 use std::sync::Arc;
 

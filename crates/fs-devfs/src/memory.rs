@@ -1,5 +1,5 @@
-//! The device's memory (§4.4): how much of it there is, and what has it. The structures are the controller's own; this
-//! room counts their bytes by kind and says when one has to go.
+//! The device's memory (§4.4): how much of it there is, and what has it. The structures are the controller's
+//! own; this room counts their bytes by kind and says when one has to go.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,8 +78,8 @@ impl DeviceMemory {
         self.used[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Whether one kind need not give any back: there is memory left, or it has less than its share. Metadata pages have
-    /// a quarter of what slots leave, other structures the rest.
+    /// Whether one kind need not give any back: there is memory left, or it has less than its share. Metadata
+    /// pages have a quarter of what slots leave, other structures the rest.
     pub fn has_room(&self, kind: Kind) -> bool {
         let shared = self.budget.saturating_sub(self.used_by(Kind::Slots));
         self.used() <= self.budget || (kind == Kind::Metadata && self.used_by(kind) <= shared / 4)

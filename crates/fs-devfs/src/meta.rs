@@ -1,8 +1,8 @@
-//! Metadata pages in device memory. They are read when somebody asks for them, changed by records, and written in place
-//! when the journal that has those records is emptied.
+//! Metadata pages in device memory. They are read when somebody asks for them, changed by records, and
+//! written in place when the journal that has those records is emptied.
 //!
-//! A page knows the time stamp of its newest record, in memory and on flash. So redo after a loss of power knows which
-//! records a page has, however the journals of other files were emptied meanwhile.
+//! A page knows the time stamp of its newest record, in memory and on flash. So redo after a loss of power
+//! knows which records a page has, however the journals of other files were emptied meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -195,7 +195,8 @@ pub fn open<D: BlockPort + MemoryArea + 'static>(
     let memory = Arc::new(DeviceMemory::new(options.memory.unwrap_or_else(|| device.bytes())));
     let meta = Meta::new(&media, &memory, layout);
     let left = recover::read_slots(&media, &superblock)?;
-    // No slot says reliably which stamp was the last: the head of one may be torn. So each mount has a range of its own.
+    // No slot says reliably which stamp was the last: the head of one may be torn. So each mount has a range
+    // of its own.
     superblock.first_stamp = (superblock.first_stamp.get() + STAMPS_PER_MOUNT).into();
     let stamp = superblock.first_stamp.get();
     let mut recovered = Recovered { slots: left.len() as u64, ..Recovered::default() };

@@ -88,8 +88,8 @@ impl Part<'_> {
     }
 }
 
-/// The parts of a record with the pages that they are of. `None` in place of one that makes no sense; nothing follows
-/// it.
+/// The parts of a record with the pages that they are of. `None` in place of one that makes no sense; nothing
+/// follows it.
 pub fn decode(bytes: &[u8]) -> impl Iterator<Item = Option<(u32, Part<'_>)>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {

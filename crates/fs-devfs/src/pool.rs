@@ -1,4 +1,5 @@
-//! A bitmap in device memory: which blocks, or inode numbers, are free (§4.1). Updates are serialised by its lock.
+//! A bitmap in device memory: which blocks, or inode numbers, are free (§4.1). Updates are serialised by its
+//! lock.
 //!
 //! Who will take something asks first, so that no operation runs out in the middle.
 

@@ -1,8 +1,8 @@
-//! A red-black tree from block numbers to runs, in an arena (§4.1: filemaps are kept in one). Indices stand for
-//! references, so a tree is one allocation that grows, and the device's memory counts it.
+//! A red-black tree from block numbers to runs, in an arena (§4.1: filemaps are kept in one). Indices stand
+//! for references, so a tree is one allocation that grows, and the device's memory counts it.
 //!
-//! Invariants: a red node's children are black; every way from the root down passes as many black nodes. Node 0 is the
-//! black leaf that all others share.
+//! Invariants: a red node's children are black; every way from the root down passes as many black nodes. Node
+//! 0 is the black leaf that all others share.
 
 /// A tree.
 #[derive(Debug)]
@@ -200,8 +200,8 @@ impl<V: Copy + Default> RbTree<V> {
         Some(value)
     }
 
-    /// Puts the next node in the place of one with two children. Returns what has moved up, and whether the way through
-    /// it has lost a black node.
+    /// Puts the next node in the place of one with two children. Returns what has moved up, and whether the
+    /// way through it has lost a black node.
     fn replace_by_successor(&mut self, node: u32) -> (u32, bool) {
         let [left, right] = self.at(node).child;
         let mut next = right;

@@ -1,9 +1,10 @@
-//! Power-up after a loss of power (§4.3): what journals and queues hold is brought in place. Capacitors have kept them in
-//! protected memory, or, in the variant without, flash has a copy of each.
+//! Power-up after a loss of power (§4.3): what journals and queues hold is brought in place. Capacitors have
+//! kept them in protected memory, or, in the variant without, flash has a copy of each.
 //!
-//! Records are redone in the order of their time stamps, each in those pages that are older. Then the queues follow, by
-//! what the inodes say: a part whose block was never mapped, or lies behind the end, is of a write that had not returned.
-//! Redoing all of it again does no harm, so a loss of power meanwhile is the same again.
+//! Records are redone in the order of their time stamps, each in those pages that are older. Then the queues
+//! follow, by what the inodes say: a part whose block was never mapped, or lies behind the end, is of a write
+//! that had not returned. Redoing all of it again does no harm, so a loss of power meanwhile is the same
+//! again.
 
 use amphi_device::{BlockPort, MemoryArea, Structure};
 use amphi_vfs::{Error, Ino, Result};

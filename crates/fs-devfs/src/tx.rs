@@ -1,5 +1,6 @@
-//! A change of the file system under construction: parts of metadata pages, which become one record in the journal of
-//! the file that the change begins with (§4.2). When the record is in protected memory, the change counts.
+//! A change of the file system under construction: parts of metadata pages, which become one record in the
+//! journal of the file that the change begins with (§4.2). When the record is in protected memory, the change
+//! counts.
 
 use amphi_device::{BlockPort, MemoryArea, Structure};
 use amphi_vfs::{Error, Ino, Result};
@@ -124,7 +125,8 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
         self.set_bits(Map::Blocks, first, count, false);
     }
 
-    /// Frees a metadata page. Nobody takes it before all journals are empty, since one may have records for it.
+    /// Frees a metadata page. Nobody takes it before all journals are empty, since one may have records for
+    /// it.
     pub fn free_page(&mut self, page: u64) {
         self.freed_metadata.push(page);
         self.set_bits(Map::Blocks, page, 1, false);

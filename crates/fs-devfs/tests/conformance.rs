@@ -1,5 +1,5 @@
-//! DevFS keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room, with device
-//! memory that is always short, without capacitors, across remounts, and with several tasks.
+//! DevFS keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room,
+//! with device memory that is always short, without capacitors, across remounts, and with several tasks.
 
 mod small;
 

@@ -1,5 +1,5 @@
-//! What the paper asks for, as far as a single mount can show it; the rest is seen where the power fails (the crash
-//! laboratory's `devfs.rs`).
+//! What the paper asks for, as far as a single mount can show it; the rest is seen where the power fails (the
+//! crash laboratory's `devfs.rs`).
 
 mod small;
 

@@ -358,8 +358,8 @@ impl Profile {
 
     /// The durability contract this profile declares.
     ///
-    /// A file system that is the firmware writes flash without the link: a page is programmed to a new place and then
-    /// mapped, so no failure tears it; its stores are to memory of its own, which capacitors save.
+    /// A file system that is the firmware writes flash without the link: a page is programmed to a new place
+    /// and then mapped, so no failure tears it; its stores are to memory of its own, which capacitors save.
     #[must_use]
     pub fn contract(&self) -> DurabilityContract {
         if self.firmware.kind == Firmware::FileSystem {

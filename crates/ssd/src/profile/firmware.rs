@@ -92,6 +92,7 @@ pub enum Firmware {
     Memory,
     /// A window that pages of the block side are pinned onto (2B-SSD §III).
     BaBuffer,
-    /// A file system (DevFS §4). Its ports are the firmware's own: flash and protected memory without the link.
+    /// A file system (DevFS §4). Its ports are the firmware's own: flash and protected memory without the
+    /// link.
     FileSystem,
 }
