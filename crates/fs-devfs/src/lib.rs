@@ -1,5 +1,5 @@
-//! DevFS: a file system that runs inside of the SSD (DevFS, FAST '18). The controller keeps files,
-//! directories and credentials itself; programs send it commands.
+//! DevFS: a file system that runs inside of the SSD (DevFS, FAST '18). What is here is the
+//! controller; its host calls it, where the paper's sends commands that carry credentials.
 //!
 //! Invariants:
 //! - A change counts from the moment in which its record is in protected memory, and as a whole (`tx`).

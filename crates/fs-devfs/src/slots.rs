@@ -1,7 +1,7 @@
 //! Protected memory, cut into slots of one page (§4.1, §4.3). A file that is changed has a slot for its
 //! journal, one whose blocks are written in parts has a slot for its queue; both are given when they are
-//! needed and taken when others need them more. Capacitors save them all, so there are no more of them than
-//! the energy is enough for.
+//! needed and taken when others need them more. Capacitors save them all, and nothing
+//! else of the memory.
 //!
 //! A slot is emptied by committing it: what its entries say is brought in place, then a new epoch voids them.
 //! A task holds one slot at a time and waits for no other meanwhile.

@@ -7,10 +7,6 @@ use serde_json::{Map, Value, json};
 /// Counters since the mount.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Commands that were admitted.
-    pub commands: AtomicU64,
-    /// Commands that were refused: no such credential, or one that may not.
-    pub refused: AtomicU64,
     /// Slots that were committed.
     pub commits: AtomicU64,
     /// Slots that were taken away from their owner, because others needed them more.
@@ -29,8 +25,6 @@ impl Counters {
     /// By name, for reports.
     pub fn report(&self) -> Map<String, Value> {
         let counters = [
-            ("commands", &self.commands),
-            ("refused", &self.refused),
             ("commits", &self.commits),
             ("slots_taken_away", &self.slots_taken_away),
             ("inodes_away", &self.inodes_away),
