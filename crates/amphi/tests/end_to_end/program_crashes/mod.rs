@@ -12,8 +12,9 @@ mod redis;
 mod rocksdb;
 mod sqlite;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,9 @@ use crate::worker::Dice;
 
 /// Longer than anything here takes on a busy machine: what is not there by then hangs.
 const PATIENCE: Duration = Duration::from_secs(240);
+
+/// More than any command here has to say on one of its outputs, in bytes.
+const SAID_MAX: u64 = 1 << 20;
 
 /// What a step of a program comes to; an error is one message for a person.
 type Outcome<T> = Result<T, String>;
@@ -162,11 +166,42 @@ fn command(program: &str) -> Command {
 
 /// Runs a command, which must succeed; returns what it printed.
 fn run(command: &mut Command) -> Outcome<String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let output = output(command).map_err(|error| format!("{command:?}: {error}"))?;
+    if output.stdout.len().max(output.stderr.len()) as u64 == SAID_MAX {
+        let begin: String = said(&output).chars().take(1000).collect();
+        return Err(format!("{command:?} says more than {SAID_MAX} bytes: {begin}"));
+    }
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     } else {
         Err(complaint(command, &output))
+    }
+}
+
+/// What a command prints, at most [`SAID_MAX`] bytes on each output: one that says more finds its pipe closed.
+///
+/// A program whose mount went away may repeat a complaint without end, and faster than memory lasts.
+fn output(command: &mut Command) -> std::io::Result<Output> {
+    fn read(pipe: impl Read) -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        pipe.take(SAID_MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (stdout, stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+    let (stdout, stderr) = std::thread::scope(|scope| {
+        let stdout = scope.spawn(|| read(stdout));
+        let stderr = read(stderr);
+        (stdout.join().expect("a reader does not panic"), stderr)
+    });
+    Ok(Output { status: child.wait()?, stdout: stdout?, stderr: stderr? })
+}
+
+#[test]
+fn a_command_that_prints_without_end_is_an_error() {
+    for script in ["yes", "yes >&2"] {
+        let reason = run(command("sh").args(["-c", script])).unwrap_err();
+        assert!(reason.contains("says more than 1048576 bytes: y\ny\n"), "{reason}");
     }
 }
 
