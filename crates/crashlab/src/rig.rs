@@ -6,9 +6,9 @@
 //! on its way at each of them, and the laboratory takes any subset of it.
 
 use amphi_device::{
-    BlockDurability, BlockPort, ByteDurability, BytePort, Completion, Device, DurabilityContract, LINE_BYTES,
-    Lpa, MemoryArea, MemoryPromise, PAGE_BYTES, PageView, RecoverReport, Result, Structure, TxId, WriteLog,
-    lines_covering,
+    BlockDurability, BlockPort, ByteDurability, BytePort, CommandPort, Completion, Device,
+    DurabilityContract, LINE_BYTES, Lpa, MemoryArea, MemoryPromise, PAGE_BYTES, PageView, RecoverReport,
+    Result, Structure, TxId, WriteLog, lines_covering,
 };
 use amphi_rt::random::Generator;
 use amphi_rt::sync::Mutex;
@@ -341,6 +341,24 @@ impl PageView for Rig {
 impl MemoryArea for Rig {
     fn memory(&self) -> Result<MemoryPromise> {
         self.ssd.memory()
+    }
+}
+
+impl CommandPort for Rig {
+    fn processors(&self) -> Result<usize> {
+        self.ssd.processors()
+    }
+
+    fn receive(&self, bytes: u64) -> Result<()> {
+        self.ssd.receive(bytes)
+    }
+
+    fn compute(&self, bytes: u64) {
+        self.ssd.compute(bytes);
+    }
+
+    fn complete(&self, bytes: u64) -> Result<()> {
+        self.ssd.complete(bytes)
     }
 }
 

@@ -1,5 +1,5 @@
-//! DevFS: a file system that runs inside of the SSD (DevFS, FAST '18). What is here is the
-//! controller; its host calls it, where the paper's sends commands that carry credentials.
+//! DevFS: a file system that runs inside of the SSD (DevFS, FAST '18). The controller is what runs there; the
+//! host sends it commands, which processors of the device carry out.
 //!
 //! Invariants:
 //! - A change counts from the moment in which its record is in protected memory, and as a whole (`tx`).
@@ -11,6 +11,7 @@
 mod away;
 mod blocks;
 mod check;
+mod commands;
 mod controller;
 mod dir;
 mod filemap;
@@ -18,6 +19,7 @@ mod files;
 mod format;
 mod fs;
 mod inode;
+mod inside;
 mod media;
 mod memory;
 mod meta;
@@ -29,6 +31,7 @@ mod planted;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod pool;
+mod processors;
 mod rbtree;
 mod recover;
 mod slots;

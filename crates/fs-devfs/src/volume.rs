@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BlockPort, MemoryArea, PAGE_BYTES};
+use amphi_device::{BlockPort, CommandPort, MemoryArea, PAGE_BYTES};
 use amphi_volume::{About, Error, Identity, Needs, Progress, Report, Result, Severity, Volume};
 use serde_json::{Map, Value, json};
 
@@ -21,7 +21,7 @@ pub const IDENTITY: Identity = Identity {
     needs: Needs::Inside,
 };
 
-impl<D: BlockPort + MemoryArea + 'static> Volume<D> for DevFs<D> {
+impl<D: BlockPort + MemoryArea + CommandPort + 'static> Volume<D> for DevFs<D> {
     const IDENTITY: Identity = IDENTITY;
 
     fn probe(device: &D) -> Result<About> {

@@ -4,6 +4,7 @@
 //! the completion time of a command is known when it is submitted, in real and in virtual time alike. With a
 //! free profile no clock is read at all, and every moment is 0, which has always passed.
 
+mod commands;
 mod dies;
 mod link;
 
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::profile::{LinkKind, LinkProfile};
 use crate::{Firmware, Profile};
+use commands::Commands;
 use dies::Die;
 use link::Link;
 
@@ -42,6 +44,7 @@ impl Timeline {
 pub(crate) struct Timing {
     free: bool,
     link: Link,
+    commands: Option<Box<Commands>>,
     command_cpu_ns: u64,
     entry_cpu_ns: u64,
     page_cpu_ns: u64,
@@ -61,7 +64,10 @@ impl Timing {
     /// The times of a profile, multiplied by `dilation`; none at all if `free` or the profile is.
     pub(crate) fn new(profile: &Profile, dilation: f64, free: bool) -> Self {
         let mut inside = profile.clone();
+        let free = free || profile.is_free();
+        let mut commands = None;
         if profile.firmware.kind == Firmware::FileSystem {
+            commands = Some(Box::new(Commands::new(profile, dilation, free)));
             // Its ports are the firmware's own: there is no link, and no command to take apart.
             let link = LinkProfile { kind: LinkKind::Unlimited, read_mb_s: 0, write_mb_s: 0, ..inside.link };
             let link =
@@ -69,16 +75,18 @@ impl Timing {
             let link = LinkProfile { post_ns: 0, post_gap_ps: 0, store_gap_ps: 0, ..link };
             inside.link = LinkProfile { stream_store_gap_ps: 0, ..link };
             inside.queue.interrupt_ns = 0;
-            (inside.firmware.command_cpu_ns, inside.firmware.entry_cpu_ns) = (0, 0);
+            // A command's time on a processor has all that its pages and entries take.
+            let firmware = &mut inside.firmware;
+            (firmware.command_cpu_ns, firmware.entry_cpu_ns, firmware.page_cpu_ns) = (0, 0, 0);
         }
         let profile = &inside;
         let scale = |ns: u64| scaled(ns, dilation);
         let (firmware, flash) = (&profile.firmware, &profile.flash);
-        let free = free || profile.is_free();
         let timelines = |count: u64| (0..count).map(|_| Timeline::default()).collect();
         Self {
             free,
             link: Link::new(profile, dilation, free),
+            commands,
             command_cpu_ns: scale(firmware.command_cpu_ns),
             entry_cpu_ns: scale(firmware.entry_cpu_ns),
             page_cpu_ns: scale(firmware.page_cpu_ns),

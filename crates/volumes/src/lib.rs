@@ -5,14 +5,14 @@
 //! of code for each: no operation goes through a table of functions because of this list.
 #![forbid(unsafe_code)]
 
-use amphi_device::{BlockPort, MemoryArea, WriteLog};
+use amphi_device::{BlockPort, CommandPort, MemoryArea, WriteLog};
 use amphi_volume::{About, Error, Identity, Needs, Result, Volume};
 
 /// A device with every port that a file system of the list may use. Which of them work is known at run time: an
 /// emulated SSD chooses its firmware when it is made.
-pub trait Ports: BlockPort + WriteLog + MemoryArea + 'static {}
+pub trait Ports: BlockPort + WriteLog + MemoryArea + CommandPort + 'static {}
 
-impl<D: BlockPort + WriteLog + MemoryArea + 'static> Ports for D {}
+impl<D: BlockPort + WriteLog + MemoryArea + CommandPort + 'static> Ports for D {}
 
 /// Something that is done with a file system on a device `D`, whichever file system it is.
 pub trait Act<D> {

@@ -4,6 +4,7 @@
 mod ba_buffer;
 mod block;
 mod byte;
+mod command;
 mod staging;
 mod vendor;
 

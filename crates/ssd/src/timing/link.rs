@@ -123,6 +123,28 @@ impl Link {
         }
     }
 
+    /// When the block engine has sent `bytes` to the host.
+    pub(super) fn carry_to_host(&self, from: u64, bytes: u64) -> u64 {
+        let engine = self.engine_to_host.book(from, (bytes * self.engine_out) >> 20);
+        self.to_host.bulk(from, self.wire_ns(bytes, DMA_PIECE)).max(engine)
+    }
+
+    /// When the block engine has taken `bytes` from the host.
+    pub(super) fn carry_to_device(&self, from: u64, bytes: u64) -> u64 {
+        let engine = self.engine_to_device.book(from, (bytes * self.engine_in) >> 20);
+        self.to_device.bulk(from, self.wire_ns(bytes, DMA_PIECE)).max(engine)
+    }
+
+    /// The fixed part of a command, ns.
+    pub(super) const fn command_ns(&self) -> u64 {
+        self.command_ns
+    }
+
+    /// From a command's end until the host knows of it, ns.
+    pub(super) const fn completion_ns(&self) -> u64 {
+        self.completion_ns
+    }
+
     /// The wire's time for `bytes` in pieces of at most `piece`.
     fn wire_ns(&self, bytes: u64, piece: u64) -> u64 {
         self.kind.wire().map_or(0, |wire| (wire.bytes(bytes, piece) * self.wire) >> 20)
@@ -166,9 +188,7 @@ impl Timing {
         if self.free {
             return 0;
         }
-        let link = &self.link;
-        let engine = link.engine_to_host.book(from, (bytes * link.engine_out) >> 20);
-        link.to_host.bulk(from, link.wire_ns(bytes, DMA_PIECE)).max(engine) + link.command_ns
+        self.link.carry_to_host(from, bytes) + self.link.command_ns
     }
 
     /// Bytes of a block command travel to the device, after the command's fixed part.
@@ -176,9 +196,7 @@ impl Timing {
         if self.free {
             return 0;
         }
-        let link = &self.link;
-        let engine = link.engine_to_device.book(from, (bytes * link.engine_in) >> 20);
-        link.to_device.bulk(from, link.wire_ns(bytes, DMA_PIECE)).max(engine) + link.command_ns
+        self.link.carry_to_device(from, bytes) + self.link.command_ns
     }
 
     /// The internal path carries bytes from flash to the BA-buffer.
