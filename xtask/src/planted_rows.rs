@@ -297,6 +297,22 @@ pub const FAULTS: &[Fault] = &[
     fault("DV-6", "CopyForgotten", "fs-devfs", "rows", "only_without_capacitors_is_anything_written_twice"),
     fault("DV-7", "SealNotCompared", "fs-devfs", "rows", "what_the_host_returns_is_not_trusted"),
     fault(
+        "DV-8",
+        "CredentialKept",
+        "fs-devfs",
+        "door",
+        "what_the_system_takes_back_ends_with_the_next_command",
+    ),
+    Fault {
+        row: "DV-8",
+        bug: "CheckedAtOpenOnly",
+        room: "fs-devfs",
+        planted_in: "queue",
+        file: "door",
+        test: "every_read_and_write_asks_for_permission",
+    },
+    fault("DV-9", "ProcessorNotTaken", "fs-devfs", "door", "throughput_grows_with_the_devices_processors"),
+    fault(
         "AU-3",
         "LocatorStays",
         "fs-augefs",

@@ -21,7 +21,7 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
     ) -> Result<T> {
         let device = &**self.device();
         device.receive(given as u64).map_err(io_error)?;
-        let processor = self.processors.take();
+        let processor = self.inside.processors.take();
         device.compute((given + taken) as u64);
         let outcome = body(self.controller());
         drop(processor);

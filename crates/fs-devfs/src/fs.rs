@@ -1,13 +1,17 @@
 //! [`DevFs`]: the mounted file system as its host sees it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use amphi_device::{BlockPort, CommandPort, MemoryArea};
+use amphi_queue::Memory;
+use amphi_rt::sync::Mutex;
 use amphi_vfs::Result;
 use serde_json::{Map, Value, json};
 
 use crate::away::HostMemory;
 use crate::controller::Controller;
+use crate::credentials::Credentials;
+use crate::door::{Door, Inside, Speaks};
 use crate::format::Superblock;
 use crate::mount::{self, MountError, Mounted};
 use crate::options::{FormatOptions, MountOptions};
@@ -15,10 +19,11 @@ use crate::processors::Processors;
 use crate::recover::Recovered;
 
 /// A mounted DevFS.
-pub struct DevFs<D: BlockPort + MemoryArea + 'static> {
+pub struct DevFs<D: BlockPort + MemoryArea + CommandPort + 'static> {
     mounted: Mounted<D>,
     host: Arc<HostMemory>,
-    pub(crate) processors: Processors,
+    pub(crate) inside: Arc<Inside<D>>,
+    doors: Mutex<Vec<Weak<Door<D>>>>,
 }
 
 impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
@@ -37,7 +42,29 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
     pub fn mount(device: &Arc<D>, options: &MountOptions) -> std::result::Result<Self, MountError> {
         let processors = Processors::new(device.processors()?);
         let host = Arc::new(HostMemory::new(options.host_memory));
-        Ok(Self { mounted: mount::open(device, options, &host)?, host, processors })
+        let mounted = mount::open(device, options, &host)?;
+        let inside = Arc::new(Inside {
+            controller: Arc::clone(&mounted.controller),
+            credentials: Credentials::new(&mounted.controller.memory),
+            processors,
+        });
+        Ok(Self { mounted, host, inside, doors: Mutex::default() })
+    }
+
+    /// The credential table, which only the operating system's side may have in hand.
+    pub fn credentials(&self) -> &Credentials {
+        &self.inside.credentials
+    }
+
+    /// Registers a command buffer in which a queue was begun. Programs send commands through it until it is
+    /// [closed](Door::close) or the mount ends.
+    pub fn register(&self, memory: Arc<Memory>, speaks: Speaks) -> Arc<Door<D>> {
+        let door = Door::open(&self.inside, memory, speaks);
+        let mut doors = self.doors.lock();
+        doors.retain(|door| door.strong_count() > 0);
+        doors.push(Arc::downgrade(&door));
+        drop(doors);
+        door
     }
 
     /// Brings everything in place and ends the mount.
@@ -45,7 +72,13 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
     /// # Errors
     /// [`amphi_vfs::Error::Io`].
     pub fn unmount(self) -> Result<()> {
+        self.close_doors();
         self.mounted.close()
+    }
+
+    fn close_doors(&self) {
+        let doors = std::mem::take(&mut *self.doors.lock());
+        doors.iter().filter_map(Weak::upgrade).for_each(|door| door.close());
     }
 
     pub(crate) fn controller(&self) -> &Controller<D> {
@@ -79,8 +112,15 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
         stats.insert("host_memory_used".into(), json!(self.host.used()));
         stats.insert("slots".into(), json!(controller.slots.count()));
         stats.insert("slots_in_use".into(), json!(controller.slots.in_use()));
-        stats.insert("processors".into(), json!(self.processors.count()));
-        stats.insert("commands_that_waited".into(), json!(self.processors.waited()));
+        stats.insert("processors".into(), json!(self.inside.processors.count()));
+        stats.insert("commands_that_waited".into(), json!(self.inside.processors.waited()));
         stats
+    }
+}
+
+impl<D: BlockPort + MemoryArea + CommandPort + 'static> Drop for DevFs<D> {
+    fn drop(&mut self) {
+        // Of a mount that ended otherwise, as a test's crash does.
+        self.close_doors();
     }
 }

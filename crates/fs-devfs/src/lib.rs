@@ -13,7 +13,9 @@ mod blocks;
 mod check;
 mod commands;
 mod controller;
+mod credentials;
 mod dir;
+mod door;
 mod filemap;
 mod files;
 mod format;
@@ -40,6 +42,8 @@ mod tx;
 mod volume;
 
 pub use away::HostMemory;
+pub use credentials::{CredentialId, Credentials};
+pub use door::{Door, Speaks};
 pub use fs::DevFs;
 pub use mount::MountError;
 pub use options::{Crash, FormatOptions, MountOptions};

@@ -22,15 +22,18 @@ pub enum Kind {
     Dentries,
     /// Maps from blocks of files to blocks of flash.
     Filemaps,
+    /// The credential table.
+    Credentials,
 }
 
-const KINDS: [(Kind, &str); 6] = [
+const KINDS: [(Kind, &str); 7] = [
     (Kind::Slots, "slots"),
     (Kind::Metadata, "metadata"),
     (Kind::Inodes, "inodes"),
     (Kind::InodesAway, "inodes_away"),
     (Kind::Dentries, "dentries"),
     (Kind::Filemaps, "filemaps"),
+    (Kind::Credentials, "credentials"),
 ];
 
 /// The device's memory.

@@ -38,6 +38,10 @@ pub enum Bug {
     CopyForgotten,
     /// Every leaf of a file's map is a run of its own for each block (DV-2).
     RunsNotJoined,
+    /// A lane keeps the credentials with which its first command came (DV-8).
+    CredentialKept,
+    /// Commands run without a processor (DV-9).
+    ProcessorNotTaken,
 }
 
 /// Every bug that a crash shows, so that none is forgotten.

@@ -20,6 +20,8 @@ pub struct OpenFile<F: FileSystem> {
     pub read: bool,
     /// Opened to write.
     pub write: bool,
+    /// Made by the command that opened it.
+    pub made: bool,
 }
 
 impl<F: FileSystem> OpenFile<F> {
@@ -29,7 +31,13 @@ impl<F: FileSystem> OpenFile<F> {
     /// As [`FileSystem::open`].
     pub fn new(fs: &Arc<F>, ino: Ino, file_type: FileType, read: bool, write: bool) -> Result<Self> {
         fs.open(ino, OpenFlags { write, ..OpenFlags::default() })?;
-        Ok(Self { fs: Arc::clone(fs), ino, file_type, read, write })
+        Ok(Self { fs: Arc::clone(fs), ino, file_type, read, write, made: false })
+    }
+
+    /// The same, made by the command that opens it.
+    pub fn made_here(mut self) -> Self {
+        self.made = true;
+        self
     }
 }
 
@@ -94,6 +102,18 @@ impl<F: FileSystem> Handles<F> {
         let slot =
             index(handle).and_then(|index| table.slots.get(index)).filter(|slot| slot.uses == uses(handle));
         slot.and_then(|slot| slot.open.clone()).ok_or(Refusal::BadHandle)
+    }
+
+    /// Closes all.
+    pub fn clear(&self) {
+        let mut table = self.table.write();
+        let Table { slots, free } = &mut *table;
+        let open: Vec<_> = slots.iter_mut().map(|slot| slot.open.take()).collect();
+        free.clear();
+        free.extend(0..slots.len() as u32);
+        drop(table);
+        // Whatever the file system does with files that are open no more, it does without the table.
+        drop(open);
     }
 
     /// Forgets the handle and returns the file, which closes when nobody uses it.

@@ -9,6 +9,8 @@
 pub(crate) enum Bug {
     /// Fields that a command does not use are not looked at (DV-1).
     ReservedNotChecked,
+    /// A session that shall ask each time for permission asks when a file is opened, and then no more (DV-8).
+    CheckedAtOpenOnly,
 }
 
 /// Whether the bug is planted.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use amphi_vfs::permission::{READ, WRITE};
 use amphi_vfs::{
     Attr, Cred, DirEntry, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, SetAttr, WriteMode,
 };
@@ -72,17 +73,11 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
             }
             Command::Close { handle } => self.handles.remove(handle).map(|_closed| Done::default()),
             Command::Read { handle, offset, data, direct } => {
-                let file = self.handles.get(handle)?;
-                if !file.read {
-                    return Err(Refusal::BadHandle);
-                }
+                let file = self.usable(handle, READ, cred)?;
                 Ok(Done::bytes(self.fs().read(file.ino, offset, part(data)?.data_mut(), direct)?))
             }
             Command::Write { handle, offset, data, mode } => {
-                let file = self.handles.get(handle)?;
-                if !file.write {
-                    return Err(Refusal::BadHandle);
-                }
+                let file = self.usable(handle, WRITE, cred)?;
                 let written = self.fs().write(file.ino, offset, part(data)?.data(), mode, cred);
                 self.watcher.inode(file.ino);
                 let end = if mode.append { self.fs().getattr(file.ino)?.size } else { 0 };
@@ -151,10 +146,7 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
                 self.list(file.ino, cookie, part(data)?)
             }
             Command::Allocate { handle, offset, length, what } => {
-                let file = self.handles.get(handle)?;
-                if !file.write {
-                    return Err(Refusal::BadHandle);
-                }
+                let file = self.usable(handle, WRITE, cred)?;
                 let allocated = self.fs().allocate(file.ino, offset, length, what, cred);
                 self.watcher.inode(file.ino);
                 Ok(allocated.map(|()| Done::default())?)
@@ -277,6 +269,7 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
     /// Puts a file that may be opened into the table.
     fn keep(&self, ino: Ino, attr: Attr, how: OpenHow, made: bool) -> Result<Done> {
         let file = OpenFile::new(self.fs(), ino, attr.file_type, how.read, how.write)?;
+        let file = if made { file.made_here() } else { file };
         let value = self.handles.insert(file)?;
         Ok(Done { value, other: u64::from(made), attr: Some(attr), ..Done::default() })
     }
@@ -342,10 +335,7 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         let cuts = SetAttr { size: change.size, ..SetAttr::default() };
         if path.is_empty() && at.dir != 0 && *change == cuts {
             // Whoever has a file open for writing may change its length.
-            let file = self.handles.get(at.dir)?;
-            if !file.write {
-                return Err(Refusal::BadHandle);
-            }
+            let file = self.usable(at.dir, WRITE, cred)?;
             let changed = self.fs().setattr(file.ino, change, cred);
             self.watcher.inode(file.ino);
             return Ok(Done::attr(changed?));
@@ -488,10 +478,7 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
     }
 
     fn copy(&self, cred: &Cred, from: (u64, u64), to: (u64, u64), length: u64) -> Result<Done> {
-        let (source, target) = (self.handles.get(from.0)?, self.handles.get(to.0)?);
-        if !source.read || !target.write {
-            return Err(Refusal::BadHandle);
-        }
+        let (source, target) = (self.usable(from.0, READ, cred)?, self.usable(to.0, WRITE, cred)?);
         let length = length.min(COPY_BYTES_MAX);
         let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(length).unwrap_or(COPY_BYTES))];
         let mut copied = 0;

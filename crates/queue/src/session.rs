@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use amphi_vfs::permission::READ;
 use amphi_vfs::{Checked, Cred, FileSystem, Ino, Name};
 
 use crate::handles::{Handles, OpenFile};
+use crate::planted::{self, Bug};
 use crate::status::Refusal;
 use crate::walk::Held;
 
@@ -47,16 +49,44 @@ pub struct Session<F: FileSystem, W: Watcher = ()> {
     pub(crate) checked: Checked<F>,
     pub(crate) handles: Handles<F>,
     pub(crate) watcher: W,
+    /// Whether a command on an open file asks for permission again.
+    asks_each_time: bool,
 }
 
 impl<F: FileSystem, W: Watcher> Session<F, W> {
     /// A client of `fs` that may have `files_max` files open.
     pub const fn new(fs: Arc<F>, watcher: W, files_max: usize) -> Self {
-        Self { checked: Checked::new(fs), handles: Handles::new(files_max), watcher }
+        Self { checked: Checked::new(fs), handles: Handles::new(files_max), watcher, asks_each_time: false }
+    }
+
+    /// The same, with every read and write of an open file checked against the file's permissions of that moment
+    /// (DevFS §4.5), not only when the file is opened, as POSIX has it. Who made the file may use what it was
+    /// made with.
+    #[must_use]
+    pub const fn asking_each_time(mut self) -> Self {
+        self.asks_each_time = true;
+        self
+    }
+
+    /// The file behind a handle, if `cred` may use it as `wanted` says: `READ` or `WRITE`.
+    pub(crate) fn usable(&self, handle: u64, wanted: u16, cred: &Cred) -> Result<Arc<OpenFile<F>>, Refusal> {
+        let file = self.handles.get(handle)?;
+        if !(if wanted == READ { file.read } else { file.write }) {
+            return Err(Refusal::BadHandle);
+        }
+        if self.asks_each_time && !file.made && !planted::has(Bug::CheckedAtOpenOnly) {
+            self.checked.access(file.ino, wanted, cred)?;
+        }
+        Ok(file)
     }
 
     pub(crate) fn fs(&self) -> &Arc<F> {
         self.checked.inner()
+    }
+
+    /// Closes all files that the client has open.
+    pub fn close_all(&self) {
+        self.handles.clear();
     }
 
     /// What a handle is open on: for whoever must open it in another way.

@@ -24,6 +24,8 @@ fn allowed(from: &str, to: &str) -> bool {
         "front-preload" => matches!(to, "front-queue" | "queue" | "rt"),
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
         "fs-augefs" if to == "lsm" => true,
+        // Its device takes commands in the queue's format.
+        "fs-devfs" if to == "queue" => true,
         _ if from.starts_with("fs-") => matches!(to, "device" | "vfs" | "rt" | "names" | "radix" | "volume"),
         _ if from.starts_with("front-") => matches!(to, "vfs" | "rt" | "queue"),
         _ => false,

@@ -1,0 +1,178 @@
+//! Command buffers (§4.6): memory of the host that a program puts commands into and rings for. The device takes
+//! them out, checks who sends them and what they may (§4.5), carries them out on its processors, and sets the
+//! completion.
+//!
+//! The format is `amphi_queue`'s. Each lane of a buffer has a task that waits for the doorbell; a command runs
+//! when that task has a processor.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use amphi_device::{BlockPort, CommandPort, MemoryArea};
+use amphi_queue::format::{Completion, Submission, code, op};
+use amphi_queue::{Caller, Lane, Memory, Server, Session, TaskBell};
+use amphi_rt::sync::Mutex;
+use amphi_rt::task;
+use amphi_vfs::Cred;
+
+use crate::controller::Controller;
+use crate::credentials::{CredentialId, Credentials};
+use crate::planted::{self, Bug};
+use crate::processors::Processors;
+
+/// Files that the commands of one buffer may have open.
+const FILES_MAX: usize = 1 << 16;
+/// How long a lane's task sleeps at a time, ns, unless the doorbell rings: nothing depends on it.
+const SLEEP_NS: u64 = 10_000_000_000;
+
+/// Whom a buffer's commands may speak for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// Whom the operating system said when it registered the buffer, whatever a command says.
+    ForOne(CredentialId),
+    /// Whom each command says: a buffer of the operating system itself, or of a server that it trusts.
+    ForMany,
+}
+
+/// What the device needs for commands.
+pub struct Inside<D: BlockPort + MemoryArea + CommandPort + 'static> {
+    pub controller: Arc<Controller<D>>,
+    pub processors: Processors,
+    pub credentials: Credentials,
+}
+
+/// A registered command buffer.
+pub struct Door<D: BlockPort + MemoryArea + CommandPort + 'static> {
+    inside: Arc<Inside<D>>,
+    memory: Arc<Memory>,
+    server: Server,
+    session: Session<Controller<D>>,
+    speaks: Speaks,
+    bell: TaskBell,
+    stopped: AtomicBool,
+    tasks: Mutex<Vec<task::JoinHandle<()>>>,
+}
+
+impl<D: BlockPort + MemoryArea + CommandPort + 'static> Door<D> {
+    /// Registers a buffer in which a queue was begun, and waits for its commands.
+    pub(crate) fn open(inside: &Arc<Inside<D>>, memory: Arc<Memory>, speaks: Speaks) -> Arc<Self> {
+        let server = Server::new(Arc::clone(&memory));
+        let door = Arc::new(Self {
+            session: Session::new(Arc::clone(&inside.controller), (), FILES_MAX).asking_each_time(),
+            inside: Arc::clone(inside),
+            memory,
+            speaks,
+            bell: TaskBell::default(),
+            stopped: AtomicBool::new(false),
+            tasks: Mutex::default(),
+            server,
+        });
+        let waiting = |lane: Lane| {
+            let door = Arc::clone(&door);
+            task::spawn("command lane", move || door.serve(lane))
+        };
+        *door.tasks.lock() = door.server.lanes().into_iter().map(waiting).collect();
+        door
+    }
+
+    /// The buffer.
+    #[must_use]
+    pub const fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// The doorbell, and what a completion rings.
+    #[must_use]
+    pub const fn bell(&self) -> &TaskBell {
+        &self.bell
+    }
+
+    /// Ends what is under way, takes no more commands, and closes the files that commands have opened.
+    pub fn close(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.server.end(&self.bell);
+        self.server.wake(&self.bell);
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.into_iter().for_each(task::JoinHandle::join);
+        self.session.close_all();
+    }
+
+    fn serve(&self, mut lane: Lane) {
+        // Of version 0 is nobody.
+        let (mut version, mut caller) = (0, Caller::new(Cred::ROOT));
+        while !self.stopped.load(Ordering::SeqCst) && !lane.is_broken() {
+            let Some(command) = self.server.take(&mut lane) else {
+                let found = || self.stopped.load(Ordering::SeqCst) || self.server.has_work(&lane);
+                self.server.sleep(&self.bell, SLEEP_NS, found);
+                continue;
+            };
+            let answer = if self.server.is_fresh(&lane, &command) {
+                self.carry_out(&lane, &command, &mut version, &mut caller)
+            } else {
+                refused(code::MALFORMED)
+            };
+            self.server.complete(&mut lane, answer, &self.bell);
+        }
+    }
+
+    fn carry_out(
+        &self,
+        lane: &Lane,
+        command: &Submission,
+        version: &mut u64,
+        caller: &mut Caller,
+    ) -> Completion {
+        let device = &self.inside.controller.media.device;
+        let payload = self.server.payload(lane);
+        let (given, taken) = moved(command, payload.len() as u64);
+        if device.receive(given).is_err() {
+            return refused(code::IO);
+        }
+        let answer = {
+            let processors = &self.inside.processors;
+            let _processor = (!planted::has(Bug::ProcessorNotTaken)).then(|| processors.take());
+            device.compute(given + taken);
+            match self.admit(command, version, caller) {
+                true => {
+                    self.session.execute(caller, &Submission { credential: 0.into(), ..*command }, payload)
+                }
+                false => refused(code::BAD_CREDENTIAL),
+            }
+        };
+        match device.complete(taken.min(answer.len.get().into())) {
+            Ok(()) => answer,
+            Err(_) => refused(code::IO),
+        }
+    }
+
+    /// Looks up who sends a command. False: nobody whom the operating system has put into the table.
+    fn admit(&self, command: &Submission, version: &mut u64, caller: &mut Caller) -> bool {
+        let said = command.credential.get();
+        let id = match self.speaks {
+            Speaks::ForOne(id) if said == 0 || said == id.number() => id.number(),
+            // It says that it is somebody else.
+            Speaks::ForOne(_) => return false,
+            Speaks::ForMany => said,
+        };
+        let Some((now, cred)) = self.inside.credentials.get(id) else { return false };
+        if now != *version && !(*version > 0 && planted::has(Bug::CredentialKept)) {
+            caller.cred = Cred::clone(&cred);
+            *version = now;
+        }
+        true
+    }
+}
+
+/// Bytes that a command brings and takes away, of a payload of `most` bytes.
+fn moved(command: &Submission, most: u64) -> (u64, u64) {
+    let bytes = |span: amphi_queue::format::Span| u64::from(span.len.get()).min(most);
+    let (names, data) = (bytes(command.first) + bytes(command.second), bytes(command.data));
+    match command.operation.get() {
+        op::WRITE | op::SET_XATTR | op::SET_ATTRIBUTES => (names + data, 0),
+        _ => (names, data),
+    }
+}
+
+fn refused(code: u16) -> Completion {
+    Completion { status: code.into(), ..Completion::default() }
+}
