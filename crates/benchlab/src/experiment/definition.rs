@@ -109,6 +109,8 @@ pub struct Ablation {
 pub enum Measure {
     /// Operations a second, as a multiple of the first file system's.
     Throughput,
+    /// Time of an operation, as a multiple of the first file system's.
+    Time,
     /// Bytes between host and device for an operation, metadata and data apart, as a share of all of the
     /// first file system's.
     HostTraffic,
@@ -188,6 +190,12 @@ pub struct Variation {
     /// Age at which dirty pages are written back, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dirty_expire_ns: Option<u64>,
+    /// Bytes of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_bytes: Option<u64>,
+    /// Inodes of a new file system, whatever the scale.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inodes: Option<u64>,
     /// Bytes of a new file system's journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_bytes: Option<u64>,
@@ -209,7 +217,7 @@ pub struct Variation {
     /// Time of writing a cache line by bytes, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_write_ns: Option<u64>,
-    /// Bytes of the page cache of the peers' firmware.
+    /// Bytes of the device's memory: the page cache of the peers' firmware, RomeFS's memory area.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<u64>,
 }
@@ -227,6 +235,8 @@ impl Variation {
             memory_bytes: other.memory_bytes.or(self.memory_bytes),
             commit_interval_ns: other.commit_interval_ns.or(self.commit_interval_ns),
             dirty_expire_ns: other.dirty_expire_ns.or(self.dirty_expire_ns),
+            capacity_bytes: other.capacity_bytes.or(self.capacity_bytes),
+            inodes: other.inodes.or(self.inodes),
             journal_bytes: other.journal_bytes.or(self.journal_bytes),
             profile: other.profile.clone().or_else(|| self.profile.clone()),
             log_bytes: other.log_bytes.or(self.log_bytes),
@@ -302,7 +312,7 @@ macro_rules! experiments {
 
 experiments![
     "table1", "table2", "fig1", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13", "fig14",
-    "recovery",
+    "recovery", "romefs-fig6", "romefs-fig6-b", "designs",
 ];
 
 /// A built-in experiment.

@@ -210,7 +210,7 @@ fn behind(bar: &Bar) -> Option<String> {
 fn latencies(results: &Results<'_>) -> Vec<Latency> {
     let definition = results.definition;
     let mut latencies = Vec::new();
-    if definition.measure != Measure::Throughput {
+    if !matches!(definition.measure, Measure::Throughput | Measure::Time) {
         return latencies;
     }
     for (variation, case) in

@@ -101,7 +101,7 @@ impl Machine {
         device.log.region_bytes = pages(log_bytes, LOG_MIN);
         device.log.txlog_bytes = pages(device.log.txlog_bytes, LOG_MIN / 4);
         let cache_bytes = variation.cache_bytes.unwrap_or(device.firmware.memory_bytes);
-        let inodes = scaled(text.inodes).max(INODES_MIN);
+        let inodes = variation.inodes.unwrap_or_else(|| scaled(text.inodes).max(INODES_MIN));
         // Of RomeFS also all metadata.
         let least =
             if system == System::Romefs { LOG_MIN + ROMEFS_BYTES_PER_INODE * inodes } else { LOG_MIN };
@@ -111,14 +111,14 @@ impl Machine {
         let memory = pages(variation.memory_bytes.unwrap_or(text.memory_bytes), CACHE_MIN) / PAGE;
         let computing = match (variation.computing.unwrap_or(text.computing), system) {
             (ComputingOf::Free, _) => Computing::FREE,
-            (ComputingOf::Kernel, _) | (ComputingOf::Own, System::Ext4) => text.kernel,
+            (ComputingOf::Kernel, _) | (ComputingOf::Own, System::Ext4 | System::Ext4Journal) => text.kernel,
             (ComputingOf::Own, _) => text.library,
         };
         Ok(Self {
             host,
             costs: HostCosts { computing, ..text.costs },
             device,
-            capacity_bytes: pages(text.capacity_bytes, CAPACITY_MIN),
+            capacity_bytes: pages(variation.capacity_bytes.unwrap_or(text.capacity_bytes), CAPACITY_MIN),
             cache_pages: memory as usize,
             dirty_pages: (memory * text.dirty_percent / 100) as usize,
             inodes: inodes as u32,

@@ -60,6 +60,7 @@ impl<'a> Results<'a> {
     pub(super) fn bars(&self) -> Vec<Group> {
         match self.definition.measure {
             Measure::Throughput => self.throughput(),
+            Measure::Time => self.time(),
             Measure::HostTraffic => self.host_traffic(),
             Measure::FlashTraffic => self.flash_traffic(),
             Measure::Amplification => self.amplification(),
@@ -99,6 +100,32 @@ impl<'a> Results<'a> {
             };
             let bars = (0..systems).filter_map(mean).collect();
             groups.push(Group { label: "average".to_owned(), bars });
+        }
+        groups
+    }
+
+    /// How many times longer an operation takes than on the first file system; the largest over the groups.
+    fn time(&self) -> Vec<Group> {
+        let systems = self.definition.systems.len();
+        let of = |variation, case, system| {
+            let result = self.counting(variation, case, system)?;
+            Some(result.elapsed_ns as f64 / result.operations as f64)
+        };
+        let mut groups = Vec::new();
+        let mut largest: Vec<Option<f64>> = vec![None; systems];
+        for (variation, case) in self.pairs() {
+            let Some(base) = of(variation, case, 0) else { continue };
+            let mut bars = Vec::new();
+            for system in 0..systems {
+                let Some(time) = of(variation, case, system) else { continue };
+                bars.push(bar(self.title(system), time / base).with("an operation", time / 1e3, "us"));
+                largest[system] = Some(largest[system].map_or(time / base, |most| most.max(time / base)));
+            }
+            groups.push(Group { label: self.label(variation, case), bars });
+        }
+        if groups.len() > 1 {
+            let bars = (0..systems).filter_map(|system| Some(bar(self.title(system), largest[system]?)));
+            groups.push(Group { label: "largest".to_owned(), bars: bars.collect() });
         }
         groups
     }

@@ -24,6 +24,8 @@ pub enum System {
     BytefsDual,
     /// The block-only journaling file system of ext4's kind.
     Ext4,
+    /// The same with `data=journal`: data are atomic too.
+    Ext4Journal,
     /// RomeFS, on a memory area as large as the others' memory, or larger where its metadata need it.
     Romefs,
 }
@@ -42,9 +44,11 @@ pub(super) trait Mounted: Send + Sync {
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Bytefs, Self::BytefsLog, Self::BytefsDual, Self::Ext4, Self::Romefs];
+    pub const ALL: [Self; 6] =
+        [Self::Bytefs, Self::BytefsLog, Self::BytefsDual, Self::Ext4, Self::Ext4Journal, Self::Romefs];
     /// Their names on the command line and in experiments.
-    pub const NAMES: [&str; 5] = ["bytefs", "bytefs-log", "bytefs-dual", "ext4", "romefs"];
+    pub const NAMES: [&str; 6] =
+        ["bytefs", "bytefs-log", "bytefs-dual", "ext4", "ext4-journal", "romefs"];
 
     /// The one of a name.
     #[must_use]
@@ -60,6 +64,7 @@ impl System {
             Self::BytefsLog => "ByteFS-Log",
             Self::BytefsDual => "ByteFS-Dual",
             Self::Ext4 => "Ext4-like",
+            Self::Ext4Journal => "Ext4-like DJ",
             Self::Romefs => "RomeFS",
         }
     }
@@ -69,7 +74,7 @@ impl System {
     pub const fn firmware(self) -> Firmware {
         match self {
             Self::Bytefs | Self::BytefsLog => Firmware::Log,
-            Self::BytefsDual | Self::Ext4 => Firmware::PageCache,
+            Self::BytefsDual | Self::Ext4 | Self::Ext4Journal => Firmware::PageCache,
             Self::Romefs => Firmware::Memory,
         }
     }
@@ -78,7 +83,7 @@ impl System {
     const fn kind(self) -> Kind {
         match self {
             Self::Bytefs | Self::BytefsLog | Self::BytefsDual => Kind::Bytefs,
-            Self::Ext4 => Kind::Ext4like,
+            Self::Ext4 | Self::Ext4Journal => Kind::Ext4like,
             Self::Romefs => Kind::Romefs,
         }
     }
@@ -111,6 +116,7 @@ impl System {
         let words = match self {
             Self::BytefsLog => "variant=log",
             Self::BytefsDual => "variant=dual",
+            Self::Ext4Journal => "data=journal",
             _ => "",
         };
         let options = MountOptions {

@@ -163,7 +163,8 @@ impl Planner<'_> {
         let largest = match size {
             Size::Bytes(bytes) => bytes,
             Size::UpTo(size) => size.up_to,
-            Size::Gamma(_) => return Err("a transfer has a size, or one up to a most".to_owned()),
+            Size::Around(size) => size.most(),
+            Size::Gamma(_) => return Err("a transfer has a size, one up to a most, or one around a mean".to_owned()),
         };
         if transfers && !(1..=TRANSFER_MAX).contains(&largest) {
             return Err(format!("a transfer has 1 to {TRANSFER_MAX} bytes"));

@@ -31,6 +31,7 @@ presets![
     "sequential-read",
     "random-write",
     "unaligned-write",
+    "fluctuating-write",
     "sequential-write",
     "append",
     "varmail",

@@ -11,6 +11,8 @@ pub enum Size {
     Bytes(u64),
     /// 1 to so many, each as likely as any other.
     UpTo(UpTo),
+    /// Evenly around a mean.
+    Around(Around),
     /// Gamma distributed, as filebench's file sizes are.
     Gamma(Gamma),
 }
@@ -21,6 +23,27 @@ pub enum Size {
 pub struct UpTo {
     /// The most.
     pub up_to: u64,
+}
+
+/// See [`Size::Around`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Around {
+    /// Mean number of bytes.
+    pub around: u64,
+    /// How far from it at most, in percent of it; at most 100.
+    pub percent: u64,
+}
+
+impl Around {
+    const fn away(self) -> u64 {
+        self.around.saturating_mul(self.percent) / 100
+    }
+
+    /// The most bytes.
+    pub(super) const fn most(self) -> u64 {
+        self.around.saturating_add(self.away())
+    }
 }
 
 /// See [`Size::Gamma`].
@@ -39,6 +62,9 @@ impl Size {
         match *self {
             Self::Bytes(bytes) => bytes,
             Self::UpTo(UpTo { up_to }) => 1 + chance.below(up_to.max(1)),
+            Self::Around(size) => {
+                (size.around - size.away() + chance.below(2 * size.away() + 1)).max(1)
+            }
             Self::Gamma(Gamma { mean, gamma }) => {
                 let scale = mean as f64 / gamma;
                 (gamma_variate(gamma, chance) * scale) as u64
@@ -52,6 +78,7 @@ impl Size {
         match *self {
             Self::Bytes(bytes) => bytes,
             Self::UpTo(UpTo { up_to }) => up_to.div_ceil(2),
+            Self::Around(Around { around, .. }) => around,
             Self::Gamma(Gamma { mean, .. }) => mean,
         }
     }
@@ -61,6 +88,7 @@ impl Size {
         match *self {
             Self::Bytes(bytes) => bytes,
             Self::UpTo(UpTo { up_to }) => up_to,
+            Self::Around(size) => size.most(),
             Self::Gamma(Gamma { mean, .. }) => mean,
         }
     }
@@ -72,6 +100,9 @@ impl Size {
         match *self {
             Self::Bytes(bytes) => Self::Bytes(scaled(bytes)),
             Self::UpTo(UpTo { up_to }) => Self::UpTo(UpTo { up_to: scaled(up_to) }),
+            Self::Around(Around { around, percent }) => {
+                Self::Around(Around { around: scaled(around), percent })
+            }
             Self::Gamma(Gamma { mean, gamma }) => Self::Gamma(Gamma { mean: scaled(mean), gamma }),
         }
     }
@@ -81,6 +112,7 @@ impl Size {
         match *self {
             Self::Bytes(bytes) => bytes <= 1 << 40,
             Self::UpTo(UpTo { up_to }) => (1..=1 << 40).contains(&up_to),
+            Self::Around(Around { around, percent }) => (1..=1 << 39).contains(&around) && percent <= 100,
             // Below a shape of 1 the method in use has no answer.
             Self::Gamma(Gamma { mean, gamma }) => mean <= 1 << 40 && (1.0..=1000.0).contains(&gamma),
         }
@@ -134,6 +166,20 @@ mod tests {
         assert!((mean / 16_384.0 - 1.0).abs() < 0.01, "{mean}");
         // A gamma distribution of shape k has a variance of mean² / k.
         assert!((variance / (16_384.0_f64.powi(2) / 1.5) - 1.0).abs() < 0.03, "{variance}");
+    }
+
+    #[test]
+    fn sizes_around_a_mean_reach_as_far_to_either_side() {
+        let mut chance = Generator::new(1);
+        for (percent, least, most) in [(10, 90, 110), (100, 1, 200), (0, 100, 100)] {
+            let size = Size::Around(Around { around: 100, percent });
+            let drawn: Vec<u64> = (0..10_000).map(|_| size.draw(&mut chance)).collect();
+            assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&least), Some(&most)));
+            let mean = drawn.iter().sum::<u64>() as f64 / drawn.len() as f64;
+            assert!((mean - 100.0).abs() < 2.0, "{percent}: {mean}");
+            assert_eq!(size.longest(), if percent == 100 { 200 } else { most });
+        }
+        assert!(!Size::Around(Around { around: 100, percent: 101 }).is_valid());
     }
 
     #[test]
