@@ -311,8 +311,22 @@ macro_rules! experiments {
 }
 
 experiments![
-    "table1", "table2", "fig1", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13", "fig14",
-    "recovery", "romefs-fig6", "romefs-fig6-b", "designs",
+    "table1",
+    "table2",
+    "fig1",
+    "fig6",
+    "fig7",
+    "fig8",
+    "fig9",
+    "fig10",
+    "fig11",
+    "fig12",
+    "fig13",
+    "fig14",
+    "recovery",
+    "romefs-fig6",
+    "romefs-fig6-b",
+    "designs",
 ];
 
 /// A built-in experiment.

@@ -398,6 +398,25 @@ mod tests {
     }
 
     #[test]
+    fn time_is_a_multiple_of_the_first_and_the_largest_is_over_the_groups() {
+        let definition = definition("time");
+        // The second takes half, twice and four times as long; what is refused counts nowhere.
+        let cells = [1000, 2000, 1000, 500, 1000, 250].map(result);
+        let groups = Results { definition: &definition, cells: &cells }.bars();
+        let values = |label: &str| {
+            let group = groups.iter().find(|group| group.label == label).unwrap();
+            group.bars.iter().map(|bar| bar.ours).collect::<Vec<_>>()
+        };
+        assert_eq!(values("webserver"), [1.0, 0.5]);
+        assert_eq!(values("varmail"), [1.0, 2.0]);
+        assert_eq!(values("largest"), [1.0, 4.0]);
+        let cells = [1000, 2000, 1000, 500, 1000, 25].map(result);
+        let groups = Results { definition: &definition, cells: &cells }.bars();
+        let largest = groups.iter().find(|group| group.label == "largest").unwrap();
+        assert_eq!(largest.bars[1].ours, 2.0);
+    }
+
+    #[test]
     fn an_average_is_of_what_counts() {
         let mut definition = definition("throughput");
         definition.cases.push(definition.cases[2].clone());

@@ -47,8 +47,7 @@ impl System {
     pub const ALL: [Self; 6] =
         [Self::Bytefs, Self::BytefsLog, Self::BytefsDual, Self::Ext4, Self::Ext4Journal, Self::Romefs];
     /// Their names on the command line and in experiments.
-    pub const NAMES: [&str; 6] =
-        ["bytefs", "bytefs-log", "bytefs-dual", "ext4", "ext4-journal", "romefs"];
+    pub const NAMES: [&str; 6] = ["bytefs", "bytefs-log", "bytefs-dual", "ext4", "ext4-journal", "romefs"];
 
     /// The one of a name.
     #[must_use]

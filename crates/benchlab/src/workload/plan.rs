@@ -164,7 +164,9 @@ impl Planner<'_> {
             Size::Bytes(bytes) => bytes,
             Size::UpTo(size) => size.up_to,
             Size::Around(size) => size.most(),
-            Size::Gamma(_) => return Err("a transfer has a size, one up to a most, or one around a mean".to_owned()),
+            Size::Gamma(_) => {
+                return Err("a transfer has a size, one up to a most, or one around a mean".to_owned());
+            }
         };
         if transfers && !(1..=TRANSFER_MAX).contains(&largest) {
             return Err(format!("a transfer has 1 to {TRANSFER_MAX} bytes"));

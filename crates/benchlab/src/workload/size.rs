@@ -62,9 +62,7 @@ impl Size {
         match *self {
             Self::Bytes(bytes) => bytes,
             Self::UpTo(UpTo { up_to }) => 1 + chance.below(up_to.max(1)),
-            Self::Around(size) => {
-                (size.around - size.away() + chance.below(2 * size.away() + 1)).max(1)
-            }
+            Self::Around(size) => (size.around - size.away() + chance.below(2 * size.away() + 1)).max(1),
             Self::Gamma(Gamma { mean, gamma }) => {
                 let scale = mean as f64 / gamma;
                 (gamma_variate(gamma, chance) * scale) as u64
