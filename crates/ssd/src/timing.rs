@@ -75,9 +75,9 @@ impl Timing {
             let link = LinkProfile { post_ns: 0, post_gap_ps: 0, store_gap_ps: 0, ..link };
             inside.link = LinkProfile { stream_store_gap_ps: 0, ..link };
             inside.queue.interrupt_ns = 0;
-            // A command's time on a processor has all that its pages and entries take.
+            // What is a command at a port is a transfer that a processor starts.
             let firmware = &mut inside.firmware;
-            (firmware.command_cpu_ns, firmware.entry_cpu_ns, firmware.page_cpu_ns) = (0, 0, 0);
+            (firmware.command_cpu_ns, firmware.entry_cpu_ns) = (firmware.page_cpu_ns, 0);
         }
         let profile = &inside;
         let scale = |ns: u64| scaled(ns, dilation);

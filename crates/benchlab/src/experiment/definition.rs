@@ -196,6 +196,12 @@ pub struct Variation {
     /// Inodes of a new file system, whatever the scale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inodes: Option<u64>,
+    /// Processors of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_cores: Option<u64>,
+    /// How fast they are, in percent of what the profile says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_speed_percent: Option<u64>,
     /// Bytes of a new file system's journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_bytes: Option<u64>,
@@ -237,6 +243,8 @@ impl Variation {
             dirty_expire_ns: other.dirty_expire_ns.or(self.dirty_expire_ns),
             capacity_bytes: other.capacity_bytes.or(self.capacity_bytes),
             inodes: other.inodes.or(self.inodes),
+            device_cores: other.device_cores.or(self.device_cores),
+            device_speed_percent: other.device_speed_percent.or(self.device_speed_percent),
             journal_bytes: other.journal_bytes.or(self.journal_bytes),
             profile: other.profile.clone().or_else(|| self.profile.clone()),
             log_bytes: other.log_bytes.or(self.log_bytes),
@@ -327,6 +335,8 @@ experiments![
     "romefs-fig6",
     "romefs-fig6-b",
     "designs",
+    "devfs-fig6",
+    "devfs-fig7",
 ];
 
 /// A built-in experiment.

@@ -54,6 +54,8 @@ struct Text {
     costs: HostCosts,
     kernel: Computing,
     library: Computing,
+    /// What calls cost that are commands to a device.
+    commands: HostCosts,
 }
 
 const TEXT: &str = include_str!("../../../../experiments/machine.toml");
@@ -96,6 +98,14 @@ impl Machine {
         if let Some(cores) = variation.host_cores {
             host.cores = cores;
         }
+        if let Some(cores) = variation.device_cores {
+            device.firmware.cores = cores;
+        }
+        if let Some(percent) = variation.device_speed_percent {
+            let firmware = &mut device.firmware;
+            firmware.command_cpu_ns = firmware.command_cpu_ns * 100 / percent.max(1);
+            firmware.page_cpu_ns = firmware.page_cpu_ns * 100 / percent.max(1);
+        }
         device.firmware.kind = system.firmware();
         let log_bytes = variation.log_bytes.unwrap_or(device.log.region_bytes);
         device.log.region_bytes = pages(log_bytes, LOG_MIN);
@@ -114,9 +124,15 @@ impl Machine {
             (ComputingOf::Kernel, _) | (ComputingOf::Own, System::Ext4 | System::Ext4Journal) => text.kernel,
             (ComputingOf::Own, _) => text.library,
         };
+        let costs = match system {
+            System::Devfs => text.commands,
+            // The device computes, and there are no pages in the host's memory.
+            System::DevfsCap | System::DevfsNaive => HostCosts { page_ns: 0, ..text.costs },
+            _ => HostCosts { computing, ..text.costs },
+        };
         Ok(Self {
             host,
-            costs: HostCosts { computing, ..text.costs },
+            costs,
             device,
             capacity_bytes: pages(variation.capacity_bytes.unwrap_or(text.capacity_bytes), CAPACITY_MIN),
             cache_pages: memory as usize,

@@ -28,6 +28,12 @@ pub enum System {
     Ext4Journal,
     /// RomeFS, on a memory area as large as the others' memory, or larger where its metadata need it.
     Romefs,
+    /// DevFS, which programs send commands to past the kernel.
+    Devfs,
+    /// DevFS behind the kernel: each command is a system call.
+    DevfsCap,
+    /// The same without capacitors: journals and queues have copies on flash.
+    DevfsNaive,
 }
 
 /// A mounted file system of an experiment.
@@ -44,10 +50,29 @@ pub(super) trait Mounted: Send + Sync {
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Bytefs, Self::BytefsLog, Self::BytefsDual, Self::Ext4, Self::Ext4Journal, Self::Romefs];
+    pub const ALL: [Self; 9] = [
+        Self::Bytefs,
+        Self::BytefsLog,
+        Self::BytefsDual,
+        Self::Ext4,
+        Self::Ext4Journal,
+        Self::Romefs,
+        Self::Devfs,
+        Self::DevfsCap,
+        Self::DevfsNaive,
+    ];
     /// Their names on the command line and in experiments.
-    pub const NAMES: [&str; 6] = ["bytefs", "bytefs-log", "bytefs-dual", "ext4", "ext4-journal", "romefs"];
+    pub const NAMES: [&str; 9] = [
+        "bytefs",
+        "bytefs-log",
+        "bytefs-dual",
+        "ext4",
+        "ext4-journal",
+        "romefs",
+        "devfs",
+        "devfs-cap",
+        "devfs-naive",
+    ];
 
     /// The one of a name.
     #[must_use]
@@ -65,6 +90,9 @@ impl System {
             Self::Ext4 => "Ext4-like",
             Self::Ext4Journal => "Ext4-like DJ",
             Self::Romefs => "RomeFS",
+            Self::Devfs => "DevFS",
+            Self::DevfsCap => "DevFS +cap",
+            Self::DevfsNaive => "DevFS naive",
         }
     }
 
@@ -75,6 +103,7 @@ impl System {
             Self::Bytefs | Self::BytefsLog => Firmware::Log,
             Self::BytefsDual | Self::Ext4 | Self::Ext4Journal => Firmware::PageCache,
             Self::Romefs => Firmware::Memory,
+            Self::Devfs | Self::DevfsCap | Self::DevfsNaive => Firmware::FileSystem,
         }
     }
 
@@ -84,6 +113,7 @@ impl System {
             Self::Bytefs | Self::BytefsLog | Self::BytefsDual => Kind::Bytefs,
             Self::Ext4 | Self::Ext4Journal => Kind::Ext4like,
             Self::Romefs => Kind::Romefs,
+            Self::Devfs | Self::DevfsCap | Self::DevfsNaive => Kind::Devfs,
         }
     }
 
@@ -116,6 +146,7 @@ impl System {
             Self::BytefsLog => "variant=log",
             Self::BytefsDual => "variant=dual",
             Self::Ext4Journal => "data=journal",
+            Self::DevfsNaive => "crash=journal",
             _ => "",
         };
         let options = MountOptions {

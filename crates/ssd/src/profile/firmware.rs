@@ -20,11 +20,12 @@ pub struct FirmwareProfile {
     pub write_back_at_percent: u64,
     /// Processors, 0 to 64; 0: the firmware's work takes no time.
     pub cores: u64,
-    /// What a block or vendor command takes one of them, in ns.
+    /// What a block or vendor command, or one to a file system inside, takes one of them, in ns.
     pub command_cpu_ns: u64,
     /// What taking in a byte write takes one of them, in ns.
     pub entry_cpu_ns: u64,
-    /// What cleaning a page of the log or writing back a page of the cache takes one of them, in ns.
+    /// What cleaning a page of the log or writing back a page of the cache takes one of them, in ns; of a file
+    /// system inside, a transfer from or to flash, and moving 4 KB for a command.
     pub page_cpu_ns: u64,
 }
 

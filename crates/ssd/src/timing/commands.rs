@@ -17,6 +17,7 @@ const PROCESSORS: usize = 4;
 pub(super) struct Commands {
     link: Link,
     command_ns: u64,
+    /// For 4 KB that the command moves.
     page_ns: u64,
 }
 
@@ -55,7 +56,7 @@ impl Timing {
     pub(crate) fn command_computed(&self, bytes: u64) -> u64 {
         match &self.commands {
             Some(commands) if !self.free => {
-                self.now() + commands.command_ns + bytes.div_ceil(PAGE_BYTES as u64) * commands.page_ns
+                self.now() + commands.command_ns + bytes * commands.page_ns / PAGE_BYTES as u64
             }
             _ => 0,
         }
