@@ -242,6 +242,13 @@ pub const FAULTS: &[Fault] = &[
         "a_page_written_as_a_whole_goes_by_bytes_only_if_it_is_almost_as_it_was",
     ),
     fault("DV-1", "ReservedNotChecked", "queue", "commands", "malformed_commands_are_refused"),
+    fault(
+        "TB-10",
+        "WriteNotSynced",
+        "pins",
+        "pins",
+        "what_a_write_to_a_pinned_range_returned_from_is_durable",
+    ),
     fault("RO-1", "BitsLeaked", "fs-romefs", "rows", "metadata_are_in_the_memory_zone_alone"),
     fault(
         "RO-2",

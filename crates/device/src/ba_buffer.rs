@@ -123,8 +123,8 @@ pub trait BaBuffer: BlockPort + BytePort {
     /// `BA_PIN`: loads `bytes` bytes of pages from `at` on into the window at `offset`, and adds the entry
     /// `id` to the table. From then on block commands to these pages are refused.
     ///
-    /// A crash before it returns leaves the pages as they were, the entry there or not, and in this part of
-    /// the window any mixture of what was there and what is loaded.
+    /// A crash before it returns leaves the pages as they were, and either the entry with all of them loaded or
+    /// no entry, and in this part of the window any mixture of what was there and what is loaded.
     ///
     /// # Errors
     /// [`Error::Misaligned`](crate::Error::Misaligned) unless `offset` and `bytes` are multiples of 4096 and

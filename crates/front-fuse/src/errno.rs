@@ -24,6 +24,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::NotPermitted => Errno::EPERM,
         Error::ReadOnly => Errno::EROFS,
         Error::Unsupported(_) => Errno::EOPNOTSUPP,
+        Error::Busy(_) => Errno::EBUSY,
         Error::NoData => Errno::ENODATA,
         Error::BufferTooSmall => Errno::ERANGE,
         Error::XattrTooLarge => Errno::E2BIG,

@@ -27,6 +27,7 @@ pub const fn verdict(status: u16) -> Verdict {
         code::TOO_MANY_LINKS => libc::EMLINK,
         code::READ_ONLY => libc::EROFS,
         code::XATTR_TOO_LARGE => libc::E2BIG,
+        code::BUSY => libc::EBUSY,
         code::CORRUPT => libc::EUCLEAN,
         code::IO => libc::EIO,
         // Among them permissions: the kernel knows all that a process may.

@@ -357,7 +357,7 @@ fn fetch<D: BlockPort>(
 }
 
 /// Drops clean pages of a range from the cache.
-fn drop_range<D: BlockPort>(core: &Core<D>, inode: &Inode<D>, offset: u64, len: usize) {
+pub fn drop_range<D: BlockPort>(core: &Core<D>, inode: &Inode<D>, offset: u64, len: usize) {
     let mut state = inode.state.write();
     let Part { body: Body::File(file), extents, .. } = &mut state.part else { return };
     if file.in_flight.is_some() {

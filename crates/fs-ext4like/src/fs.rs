@@ -56,6 +56,10 @@ impl<D: BlockPort + 'static> Ext4Like<D> {
         self.replayed
     }
 
+    pub(crate) const fn core(&self) -> &Arc<Core<D>> {
+        &self.core
+    }
+
     /// The device under the file system.
     pub fn device(&self) -> &Arc<D> {
         &self.core.device

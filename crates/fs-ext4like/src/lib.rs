@@ -28,6 +28,7 @@ mod orphans;
 mod page;
 mod pressure;
 mod replay;
+mod settle;
 mod store;
 mod sync;
 mod truncate;

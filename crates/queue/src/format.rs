@@ -435,6 +435,8 @@ pub mod code {
     pub const TOO_MANY_OPEN: u16 = 25;
     /// The credential is not in the table, or was taken back.
     pub const BAD_CREDENTIAL: u16 = 26;
+    /// Something uses what the command would change.
+    pub const BUSY: u16 = 27;
 }
 
 /// How the memory is divided. Both sides compute places from it; the server from its own copy.

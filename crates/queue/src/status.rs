@@ -53,6 +53,7 @@ pub const fn status(refusal: &Refusal) -> u16 {
             Error::NotPermitted => code::NOT_PERMITTED,
             Error::ReadOnly => code::READ_ONLY,
             Error::Unsupported(_) => code::UNSUPPORTED,
+            Error::Busy(_) => code::BUSY,
             Error::NoData => code::NO_DATA,
             Error::BufferTooSmall => code::BUFFER_TOO_SMALL,
             Error::XattrTooLarge => code::XATTR_TOO_LARGE,

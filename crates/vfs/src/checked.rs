@@ -92,6 +92,15 @@ impl<F: FileSystem + ?Sized> Checked<F> {
         &self.fs
     }
 
+    /// The file system, if nobody else has it.
+    #[must_use]
+    pub fn into_inner(self) -> Option<F>
+    where
+        F: Sized,
+    {
+        Arc::into_inner(self.fs)
+    }
+
     /// Attributes of a directory in which `name` can be made.
     fn vacant(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Attr> {
         searchable(&*self.fs, dir, cred)?;

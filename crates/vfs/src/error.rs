@@ -71,6 +71,9 @@ pub enum Error {
     /// The extended attribute or its list is larger than supported.
     #[error("the extended attribute is too large")]
     XattrTooLarge,
+    /// Something uses what the operation would change; the text names it.
+    #[error("in use: {0}")]
+    Busy(&'static str),
     /// What is on the device cannot be right; the text says where.
     #[error("the file system is damaged: {0}; run `amphi fsck`")]
     Corrupt(String),

@@ -7,6 +7,7 @@ mod attr;
 mod checked;
 mod cred;
 mod error;
+mod extents;
 mod fs;
 mod name;
 pub mod permission;
@@ -15,6 +16,7 @@ pub use attr::{AccessTimes, Attr, FileType, Ino, SetAttr, SetTime, StatFs, TimeS
 pub use checked::Checked;
 pub use cred::{Capabilities, Cred};
 pub use error::{Error, Result};
+pub use extents::{Extents, PageRun};
 pub use fs::{
     Allocate, DirEntry, DirSink, Entry, FileSystem, OpenFlags, Promise, Removed, RenameMode, Renamed, Seek,
     WriteMode, XattrMode,

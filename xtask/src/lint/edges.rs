@@ -9,6 +9,7 @@ fn allowed(from: &str, to: &str) -> bool {
         "ssd" | "memory-device" | "lsm" | "wal" => matches!(to, "device" | "rt"),
         "vfs" => to == "rt",
         "names" => matches!(to, "vfs" | "rt" | "radix"),
+        "pins" => matches!(to, "device" | "vfs" | "rt"),
         "volume" => to == "vfs",
         "volumes" => matches!(to, "device" | "volume" | "vfs") || to.starts_with("fs-"),
         "model" => matches!(to, "vfs" | "rt"),
@@ -36,11 +37,14 @@ fn allowed(from: &str, to: &str) -> bool {
 fn allowed_in_tests(from: &str, to: &str) -> bool {
     let tested_on_something_real = from.starts_with("fs-")
         || from.starts_with("front-")
-        || matches!(from, "model" | "trace" | "queue" | "names" | "lsm" | "wal" | "volumes");
+        || matches!(from, "model" | "trace" | "queue" | "names" | "lsm" | "wal" | "pins" | "volumes");
+    // Pins are tested above the file system that the paper assumes.
+    let pinned = from == "pins" && to == "fs-ext4like";
     // The laboratory plants bugs in its file systems and in what they share.
     let plants_bugs = from == "crashlab" && (to == "names" || to.starts_with("fs-"));
     allowed(from, to)
         || plants_bugs
+        || pinned
         || tested_on_something_real
             && matches!(to, "ssd" | "memory-device" | "device" | "model" | "conformance")
 }

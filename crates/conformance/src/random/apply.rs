@@ -228,6 +228,7 @@ const fn class(error: &Error) -> &'static str {
         Error::BufferTooSmall => "buffer too small",
         Error::XattrTooLarge => "attribute too large",
         Error::Corrupt(_) => "corrupt",
+        Error::Busy(_) => "in use",
         Error::Io(_) => "i/o error",
     }
 }

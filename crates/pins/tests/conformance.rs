@@ -1,0 +1,21 @@
+//! A file system with pins keeps what `vfs::FileSystem` promises where nothing is pinned.
+
+use std::sync::Arc;
+
+use amphi_fs_ext4like::{Ext4Like, FormatOptions, MountOptions};
+use amphi_pins::Pinned;
+use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
+
+#[test]
+fn keeps_the_promises() {
+    amphi_conformance::check_all(|| {
+        let mut profile = Profile::named("2b-ssd").expect("built in");
+        profile.firmware.kind = Firmware::BaBuffer;
+        let options = OpenOptions { free: true, ..OpenOptions::default() };
+        let device = Arc::new(Ssd::try_in_memory(&profile, 64 << 20, &options).expect("64 MB in memory"));
+        let format = FormatOptions { inodes: Some(20_480), ..FormatOptions::default() };
+        Ext4Like::format(&*device, &format).expect("a 64 MB device can be formatted");
+        let options = MountOptions { commit_interval_ns: 0, ..MountOptions::default() };
+        Pinned::mount(&device, || Ext4Like::mount(Arc::clone(&device), options)).expect("it can be mounted")
+    });
+}
