@@ -230,7 +230,7 @@ fn a_buffer_that_is_scribbled_over_harms_nobody_else() {
             dice ^= dice >> 7;
             dice ^= dice << 17;
             // Counters small enough to be believed, entries with operations that exist, and anything.
-            let at = dice % geometry.bytes() as u64 & !3;
+            let at = (dice % geometry.bytes() as u64) & !3;
             let word = if round % 3 == 0 { (dice >> 32) as u32 } else { (dice >> 32) as u32 % 8 };
             file.write_all_at(&word.to_le_bytes(), at).unwrap();
             for lane in 0..2 {
@@ -273,7 +273,7 @@ fn an_entry_that_the_ring_held_before_is_no_command() {
         u32::from_le_bytes(count)
     };
     while completed() != 11 {
-        std::thread::yield_now();
+        task::yield_now();
     }
     let size = fs.lookup(Ino::ROOT, Name::new(b"f").unwrap()).unwrap().attr.size;
     assert_eq!(size, 8, "no append was carried out twice");

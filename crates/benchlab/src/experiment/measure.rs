@@ -116,10 +116,10 @@ impl<'a> Results<'a> {
         for (variation, case) in self.pairs() {
             let Some(base) = of(variation, case, 0) else { continue };
             let mut bars = Vec::new();
-            for system in 0..systems {
+            for (system, largest) in largest.iter_mut().enumerate() {
                 let Some(time) = of(variation, case, system) else { continue };
                 bars.push(bar(self.title(system), time / base).with("an operation", time / 1e3, "us"));
-                largest[system] = Some(largest[system].map_or(time / base, |most| most.max(time / base)));
+                *largest = Some(largest.map_or(time / base, |most| most.max(time / base)));
             }
             groups.push(Group { label: self.label(variation, case), bars });
         }
