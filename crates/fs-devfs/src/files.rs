@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea, Structure};
 use amphi_names::{note_write, regular, shed_capability};
-use amphi_vfs::{Allocate, Cred, Error, Result, Seek};
+use amphi_vfs::{Cred, Error, Result, Seek};
 
 use crate::blocks::{Leaf, pages_needed};
 use crate::controller::{Controller, queue_of};
@@ -30,19 +30,19 @@ const BLOCKS_PER_RECORD: u64 = 128;
 const QUEUED_BYTES_MAX: usize = 2048;
 
 /// The blocks that hold `offset .. end`.
-const fn blocks_of(offset: u64, end: u64) -> Range<u64> {
+pub const fn blocks_of(offset: u64, end: u64) -> Range<u64> {
     offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES)
 }
 
 /// Where a block's own bytes are in `offset .. end`, from the block's start.
-fn within(block: u64, offset: u64, end: u64) -> Range<usize> {
+pub fn within(block: u64, offset: u64, end: u64) -> Range<usize> {
     let start = block * PAGE_BYTES;
     offset.saturating_sub(start) as usize..(end - start).min(PAGE_BYTES) as usize
 }
 
 impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// What blocks are, as far as one answer goes. Reads the leaf if the map lacks it.
-    fn look(&self, inode: &Inode<D>, state: &State<D>, block: u64, most: u64) -> Result<Blocks> {
+    pub fn look(&self, inode: &Inode<D>, state: &State<D>, block: u64, most: u64) -> Result<Blocks> {
         let mut map = inode.beside.filemap.lock();
         loop {
             let found = map.find(block, most);
@@ -184,7 +184,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     }
 
     /// Brings a file's queue in place if it has anything of some blocks, which are about to change under it.
-    fn settle_queue(&self, inode: &Inode<D>, state: &State<D>, blocks: &Range<u64>) -> Result<()> {
+    pub fn settle_queue(&self, inode: &Inode<D>, state: &State<D>, blocks: &Range<u64>) -> Result<()> {
         if planted::has(Bug::QueueNotSettled) {
             return Ok(());
         }
@@ -196,7 +196,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     }
 
     /// Writes a part of a block: into the queue, or in place if it is long.
-    fn write_part(
+    pub fn write_part(
         &self,
         (inode, state): (&Inode<D>, &State<D>),
         (block, page, fresh): (u64, u64, bool),
@@ -219,7 +219,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     }
 
     /// Clears what the file's last block holds behind the end, before the file grows past it.
-    fn clear_tail(&self, inode: &Inode<D>, state: &State<D>) -> Result<()> {
+    pub fn clear_tail(&self, inode: &Inode<D>, state: &State<D>) -> Result<()> {
         let at = (state.size % PAGE_BYTES) as usize;
         if at == 0 || planted::has(Bug::TailNotCleared) {
             return Ok(());
@@ -234,7 +234,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     }
 
     /// Blocks that writing `blocks` can take at most.
-    fn blocks_needed(&self, inode: &Inode<D>, state: &State<D>, blocks: Range<u64>) -> Result<u64> {
+    pub fn blocks_needed(&self, inode: &Inode<D>, state: &State<D>, blocks: Range<u64>) -> Result<u64> {
         let mut holes = 0;
         self.each_run(inode, state, blocks.clone(), |_, found| {
             if let Blocks::Hole(count) = found {
@@ -462,143 +462,6 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             (None, Seek::Data) => Err(Error::NoData),
         }
     }
-
-    /// Reserves, clears or punches a range.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`], [`Error::TooLarge`]; then nothing has changed. [`Error::Corrupt`], [`Error::Io`].
-    pub fn allocate_range(
-        &self,
-        inode: &Inode<D>,
-        (offset, length): (u64, u64),
-        what: Allocate,
-        cred: &Cred,
-    ) -> Result<()> {
-        regular(inode.file_type)?;
-        self.names.health.writable()?;
-        let mut state = inode.state.write();
-        let state = &mut *state;
-        if length == 0 {
-            return Err(Error::Invalid("an empty range"));
-        }
-        let end = offset.saturating_add(length);
-        let (reserves, keep_size) = match what {
-            Allocate::Reserve { keep_size } | Allocate::Zero { keep_size } => (true, keep_size),
-            Allocate::PunchHole => (false, true),
-        };
-        if reserves && end > FILE_BYTES_MAX {
-            return Err(Error::TooLarge);
-        }
-        let end = if reserves { end } else { end.min(state.size.next_multiple_of(PAGE_BYTES)) };
-        let clears = !matches!(what, Allocate::Reserve { .. });
-        let whole = offset.div_ceil(PAGE_BYTES)..end / PAGE_BYTES;
-        let blocks = if reserves { blocks_of(offset, end) } else { whole.clone() };
-        // Holes take at least what the file does not have; so a range that is far too long is not looked at.
-        let have = state.part.blocks + self.blocks.available();
-        if reserves && blocks.end - blocks.start > have {
-            return Err(Error::NoSpace);
-        }
-        let steps = in_steps(blocks);
-        let needs =
-            steps.clone().map(|step| if reserves { self.blocks_needed(inode, state, step) } else { Ok(0) });
-        let needs = needs.collect::<Result<Vec<_>>>()?;
-        let mut promised = needs.iter().sum();
-        if !self.blocks.reserve(promised) {
-            return Err(Error::NoSpace);
-        }
-        let outcome = (|| {
-            shed_capability(self, inode, state)?;
-            if clears && offset < end {
-                self.clear_edges(inode, state, offset..end, &whole)?;
-            }
-            for (step, need) in steps.zip(needs) {
-                promised -= need;
-                self.allocate_step(inode, state, Tx::promised(self, need), step, &whole, what)?;
-            }
-            Ok(())
-        })();
-        self.blocks.unreserve(promised);
-        outcome.inspect_err(|error| self.names.health.fail(error))?;
-        let grows = !keep_size && end > state.size;
-        if grows {
-            self.clear_tail(inode, state)?;
-            state.size = end;
-        }
-        note_write(self, state, cred);
-        let mut tx = Tx::new(self, 0)?;
-        tx.write_inode(inode.ino, inode.parent(), state);
-        tx.commit()
-    }
-
-    /// Clears the parts of blocks at the ends of a range.
-    fn clear_edges(
-        &self,
-        inode: &Inode<D>,
-        state: &State<D>,
-        range: Range<u64>,
-        whole: &Range<u64>,
-    ) -> Result<()> {
-        let all = blocks_of(range.start, range.end);
-        self.settle_queue(inode, state, &all)?;
-        let last = (all.end - 1 > all.start).then_some(all.end - 1);
-        for block in std::iter::once(all.start).chain(last).filter(|block| !whole.contains(block)) {
-            if let Blocks::Mapped(pointer, _) = self.look(inode, state, block, 1)?
-                && pointer & UNWRITTEN == 0
-            {
-                let part = within(block, range.start, range.end);
-                let at = part.start;
-                self.write_part((inode, state), (block, pointer.into(), false), at, &[0; PAGE][part])?;
-            }
-        }
-        Ok(())
-    }
-
-    /// As much of a range as one record takes.
-    fn allocate_step(
-        &self,
-        inode: &Inode<D>,
-        state: &mut State<D>,
-        mut tx: Tx<'_, D>,
-        blocks: Range<u64>,
-        whole: &Range<u64>,
-        what: Allocate,
-    ) -> Result<()> {
-        tx.belongs_to(inode.ino, state.generation);
-        let punches = what == Allocate::PunchHole;
-        let clears = matches!(what, Allocate::Zero { .. });
-        let mut block = blocks.start;
-        while block < blocks.end {
-            let found = self.look(inode, state, block, blocks.end - block)?;
-            let (pointers, count): (Vec<u32>, u64) = match found {
-                Blocks::Hole(count) if punches => (Vec::new(), count),
-                Blocks::Hole(count) => {
-                    let (page, count) = tx.take_blocks(count);
-                    state.part.blocks += count;
-                    ((page..page + count).map(|page| page as u32 | UNWRITTEN).collect(), count)
-                }
-                Blocks::Mapped(pointer, count) if punches => {
-                    tx.free_blocks(u64::from(pointer & !UNWRITTEN), count);
-                    state.part.give_up(count)?;
-                    (vec![0; count as usize], count)
-                }
-                // The edges have been cleared, and what is reserved stays.
-                Blocks::Mapped(..) if !clears || !whole.contains(&block) => (Vec::new(), 1),
-                Blocks::Mapped(pointer, count) => {
-                    let count = count.min(whole.end - block);
-                    ((pointer..pointer + count as u32).map(|pointer| pointer | UNWRITTEN).collect(), count)
-                }
-                Blocks::Unknown => unreachable!("a look reads what it lacks"),
-            };
-            if !pointers.is_empty() {
-                tx.set_pointers(&mut state.part, block, &pointers)?;
-            }
-            block += count;
-        }
-        tx.write_inode(inode.ino, inode.parent(), state);
-        tx.commit()?;
-        *inode.beside.filemap.lock() = Filemap::default();
-        Ok(())
-    }
 }
 
 /// A range of bytes in pieces of at most as many blocks as a record maps.
@@ -608,7 +471,7 @@ fn in_chunks(offset: u64, end: u64) -> impl Iterator<Item = Range<u64>> + Clone 
 }
 
 /// Blocks in pieces of at most as many as a record maps.
-fn in_steps(blocks: Range<u64>) -> impl Iterator<Item = Range<u64>> + Clone {
+pub fn in_steps(blocks: Range<u64>) -> impl Iterator<Item = Range<u64>> + Clone {
     let pieces = blocks.start / BLOCKS_PER_RECORD..blocks.end.div_ceil(BLOCKS_PER_RECORD);
     pieces.map(move |piece| {
         blocks.start.max(piece * BLOCKS_PER_RECORD)..blocks.end.min((piece + 1) * BLOCKS_PER_RECORD)

@@ -32,6 +32,11 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
     /// # Errors
     /// [`MountError`].
     pub fn format(device: &Arc<D>, options: &FormatOptions) -> std::result::Result<(), MountError> {
+        if let Err(cause) = device.processors() {
+            return Err(MountError::Unsuitable(format!(
+                "DevFS runs inside of the SSD, but {cause}: make it with `--firmware file-system`"
+            )));
+        }
         mount::format(device, options)
     }
 

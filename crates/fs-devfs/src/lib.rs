@@ -8,6 +8,7 @@
 //! - Flash has everything that host memory is given, so the host can lose or change it (`away`).
 #![forbid(unsafe_code)]
 
+mod allocate;
 mod away;
 mod blocks;
 mod check;

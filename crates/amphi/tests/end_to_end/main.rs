@@ -16,6 +16,7 @@
 //! - `promises` rarer things that programs ask: kept, or refused as docs/posix.md says
 //! - `security` what nobody else gets: mounts, images, privileges
 //! - `augefs` AugeFS by the command
+//! - `devfs` DevFS by the command
 //! - `romefs` RomeFS by the command
 //! - `rings` a mount whose requests come through io_uring
 //! - `accelerated` programs that are run by `amphi run`, beside programs that are not
@@ -28,6 +29,7 @@ mod bench;
 mod command;
 mod crash_lab;
 mod crash_loops;
+mod devfs;
 mod export;
 mod external_suites;
 mod mapped;
