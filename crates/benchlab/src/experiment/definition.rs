@@ -335,6 +335,8 @@ experiments![
     "romefs-fig6",
     "romefs-fig6-b",
     "designs",
+    "augefs-fig9",
+    "augefs-fig11",
     "devfs-fig6",
     "devfs-fig7",
 ];

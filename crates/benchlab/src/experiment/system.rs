@@ -28,6 +28,8 @@ pub enum System {
     Ext4Journal,
     /// RomeFS, on a memory area as large as the others' memory, or larger where its metadata need it.
     Romefs,
+    /// AugeFS, on a memory area.
+    Augefs,
     /// DevFS, which programs send commands to past the kernel.
     Devfs,
     /// DevFS behind the kernel: each command is a system call.
@@ -50,25 +52,27 @@ pub(super) trait Mounted: Send + Sync {
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Bytefs,
         Self::BytefsLog,
         Self::BytefsDual,
         Self::Ext4,
         Self::Ext4Journal,
         Self::Romefs,
+        Self::Augefs,
         Self::Devfs,
         Self::DevfsCap,
         Self::DevfsNaive,
     ];
     /// Their names on the command line and in experiments.
-    pub const NAMES: [&str; 9] = [
+    pub const NAMES: [&str; 10] = [
         "bytefs",
         "bytefs-log",
         "bytefs-dual",
         "ext4",
         "ext4-journal",
         "romefs",
+        "augefs",
         "devfs",
         "devfs-cap",
         "devfs-naive",
@@ -90,6 +94,7 @@ impl System {
             Self::Ext4 => "Ext4-like",
             Self::Ext4Journal => "Ext4-like DJ",
             Self::Romefs => "RomeFS",
+            Self::Augefs => "AugeFS",
             Self::Devfs => "DevFS",
             Self::DevfsCap => "DevFS +cap",
             Self::DevfsNaive => "DevFS naive",
@@ -102,7 +107,7 @@ impl System {
         match self {
             Self::Bytefs | Self::BytefsLog => Firmware::Log,
             Self::BytefsDual | Self::Ext4 | Self::Ext4Journal => Firmware::PageCache,
-            Self::Romefs => Firmware::Memory,
+            Self::Romefs | Self::Augefs => Firmware::Memory,
             Self::Devfs | Self::DevfsCap | Self::DevfsNaive => Firmware::FileSystem,
         }
     }
@@ -113,6 +118,7 @@ impl System {
             Self::Bytefs | Self::BytefsLog | Self::BytefsDual => Kind::Bytefs,
             Self::Ext4 | Self::Ext4Journal => Kind::Ext4like,
             Self::Romefs => Kind::Romefs,
+            Self::Augefs => Kind::Augefs,
             Self::Devfs | Self::DevfsCap | Self::DevfsNaive => Kind::Devfs,
         }
     }
