@@ -4,6 +4,7 @@
 
 mod batch;
 mod bloom;
+mod cache;
 mod entry;
 mod error;
 mod extents;

@@ -54,12 +54,20 @@ pub struct Options {
     pub level0_tables: usize,
     /// Bytes of level 1; each further one has ten times as many.
     pub level1_bytes: u64,
+    /// Bytes of tables' blocks that host memory keeps.
+    pub block_cache_bytes: u64,
 }
 
 impl Default for Options {
-    /// RocksDB's memtable of 64 MB, tables of 2 MB.
+    /// RocksDB's memtable of 64 MB and cache of 32 MB, tables of 2 MB.
     fn default() -> Self {
-        Self { memtable_bytes: 64 << 20, table_bytes: 2 << 20, level0_tables: 4, level1_bytes: 256 << 20 }
+        Self {
+            memtable_bytes: 64 << 20,
+            table_bytes: 2 << 20,
+            level0_tables: 4,
+            level1_bytes: 256 << 20,
+            block_cache_bytes: 32 << 20,
+        }
     }
 }
 

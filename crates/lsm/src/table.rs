@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_rt::sync::atomic::AtomicBool;
 
+use crate::cache::{Block, BlockCache};
 use crate::entry::Entry;
 use crate::extents::{Extent, Extents};
 use crate::format::{self, Footer, Indexed, PAGE, TABLE_PAGES_MAX, TableRecord};
@@ -22,6 +23,7 @@ pub struct Area<D> {
     /// The first page of the area.
     pub first: Lpa,
     pub extents: Extents,
+    pub cache: BlockCache,
 }
 
 /// A table that is whole on the device.
@@ -104,19 +106,29 @@ impl<D: BlockPort> Table<D> {
         }
         // A key's versions may go on in the next block.
         for block in self.blocks.partition_point(|block| block.last.as_slice() < key)..self.blocks.len() {
-            for entry in self.block(block)? {
-                if entry.key.as_slice() > key {
-                    return Ok(None);
-                }
-                if entry.key == key && entry.seq <= seq {
-                    return Ok(Some(entry));
-                }
+            let entries = self.block(block)?;
+            // The newest version of a key comes first.
+            let at = entries
+                .partition_point(|entry| entry.key.as_slice() < key || entry.key == key && entry.seq > seq);
+            if let Some(entry) = entries.get(at) {
+                return Ok((entry.key == key).then(|| entry.clone()));
             }
         }
         Ok(None)
     }
 
-    fn block(&self, number: usize) -> Result<Vec<Entry>> {
+    /// A block that is likely to be asked for again.
+    fn block(&self, number: usize) -> Result<Block> {
+        let key = (self.record.number.get(), number);
+        if let Some(found) = self.area.cache.get(key) {
+            return Ok(found);
+        }
+        let block: Block = self.read_block(number)?.into();
+        self.area.cache.put(key, &block);
+        Ok(block)
+    }
+
+    fn read_block(&self, number: usize) -> Result<Vec<Entry>> {
         let Indexed { page, pages, .. } = self.blocks[number];
         let at = self.area.first.plus(self.record.page.get() + u64::from(page));
         let mut bytes = vec![0; pages as usize * PAGE];
@@ -178,7 +190,8 @@ impl<D: BlockPort> Cursor<D> {
     /// As for [`Table::get`].
     pub fn next(&mut self) -> Result<Option<Entry>> {
         if self.entries.peek().is_none() && self.block < self.table.blocks.len() {
-            self.entries = self.table.block(self.block)?.into_iter().peekable();
+            // Past the cache: a merge reads all of a table once.
+            self.entries = self.table.read_block(self.block)?.into_iter().peekable();
             self.block += 1;
         }
         Ok(std::mem::replace(&mut self.next, self.entries.next()))

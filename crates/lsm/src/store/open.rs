@@ -8,6 +8,7 @@ use amphi_rt::sync::{Condvar, Mutex, RwLock};
 use zerocopy::IntoBytes;
 
 use super::{Levels, Options, Place, Shared, Store, Use, View, Work, Writing};
+use crate::cache::BlockCache;
 use crate::extents::{Extent, Extents};
 use crate::format::{self, BackingHeader, LINE, MANIFEST_PAGES_MAX, PAGE, Superblock};
 use crate::log::{self, Half, Log};
@@ -90,8 +91,12 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
         }
         let manifest = Manifest::read(&*device, first, &superblock)?;
         let extents = Extents::new(superblock.table_pages.get());
-        let area =
-            Arc::new(Area { device: Arc::clone(&device), first: first.plus(superblock.tables()), extents });
+        let area = Arc::new(Area {
+            device: Arc::clone(&device),
+            first: first.plus(superblock.tables()),
+            extents,
+            cache: BlockCache::new(options.block_cache_bytes),
+        });
         let levels = open_tables(&area, &manifest)?;
         let active = Arc::new(Memtable::default());
         let flushed = manifest.flushed;

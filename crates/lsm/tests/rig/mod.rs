@@ -20,8 +20,13 @@ pub fn options(place: &Place) -> Options {
 }
 
 /// A memtable that is full after a few writes, tables of a few blocks.
-pub const OPTIONS: Options =
-    Options { memtable_bytes: 3000, table_bytes: 8192, level0_tables: 2, level1_bytes: 16 << 10 };
+pub const OPTIONS: Options = Options {
+    memtable_bytes: 3000,
+    table_bytes: 8192,
+    level0_tables: 2,
+    level1_bytes: 16 << 10,
+    block_cache_bytes: 64 << 10,
+};
 
 /// A device of 4 MB. Only with a profile that takes time do tasks of a Sim get in each other's way.
 pub fn device(profile: &str) -> Ssd {
