@@ -349,6 +349,10 @@ impl CommandPort for Rig {
         self.ssd.processors()
     }
 
+    fn saved_bytes(&self) -> u64 {
+        self.ssd.saved_bytes()
+    }
+
     fn receive(&self, bytes: u64) -> Result<()> {
         self.ssd.receive(bytes)
     }

@@ -13,6 +13,10 @@ pub trait CommandPort: Device {
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the device's firmware hosts none.
     fn processors(&self) -> Result<usize>;
 
+    /// Bytes of device memory, from the first on, that the capacitors' energy is enough to bring to flash when
+    /// power is lost (DevFS §4.3). Constant for the life of the device.
+    fn saved_bytes(&self) -> u64;
+
     /// The host has rung the doorbell: waits until the command and `bytes` of its data are in the device.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BlockPort, MemoryArea};
+use amphi_device::{BlockPort, CommandPort, MemoryArea};
 use amphi_rt::hash::HashMap;
 use amphi_vfs::{Error, FileType, Ino, Result};
 
@@ -48,7 +48,7 @@ struct Walk<'a, D: BlockPort + MemoryArea + 'static> {
 ///
 /// # Errors
 /// [`MountError`].
-pub fn check<D: BlockPort + MemoryArea + 'static>(
+pub fn check<D: BlockPort + MemoryArea + CommandPort + 'static>(
     device: &Arc<D>,
 ) -> std::result::Result<Report, MountError> {
     let superblock = mount::read_super(&**device)?;

@@ -117,6 +117,7 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
         stats.insert("host_memory_used".into(), json!(self.host.used()));
         stats.insert("slots".into(), json!(controller.slots.count()));
         stats.insert("slots_in_use".into(), json!(controller.slots.in_use()));
+        stats.insert("capacitors_save_bytes".into(), json!(self.device().saved_bytes()));
         stats.insert("processors".into(), json!(self.inside.processors.count()));
         stats.insert("commands_that_waited".into(), json!(self.inside.processors.waited()));
         stats

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BlockPort, Lpa, MemoryArea, Structure};
+use amphi_device::{BlockPort, CommandPort, Lpa, MemoryArea, Structure};
 use amphi_names::Names;
 use amphi_rt::sync::Mutex;
 use amphi_vfs::{Error, FileType, Ino};
@@ -45,9 +45,9 @@ type Result<T> = std::result::Result<T, MountError>;
 /// Time stamps that a mount can give: for twelve days at a million a second.
 const STAMPS_PER_MOUNT: u64 = 1 << 40;
 
-/// Slots that a memory of so many bytes is given: half of it, which capacitors save.
-const fn slots_of(memory_bytes: u64) -> u64 {
-    memory_bytes / PAGE as u64 / 2
+/// Slots that a memory of so many bytes is given: half of it, if capacitors save that much (§4.3).
+fn slots_of(memory_bytes: u64, saved_bytes: u64) -> u64 {
+    (memory_bytes / 2).min(saved_bytes) / PAGE as u64
 }
 
 /// Reads the superblock.
@@ -58,7 +58,7 @@ pub fn read_super<D: BlockPort + MemoryArea>(device: &D) -> Result<Superblock> {
     device.memory()?;
     let mut page = Box::new([0; PAGE]);
     device.read(Lpa(0), &mut page[..], Structure::Superblock)?;
-    Ok(Superblock::decode(&page, device.capacity_pages(), slots_of(device.bytes()))?)
+    Ok(Superblock::decode(&page, device.capacity_pages(), slots_of(device.bytes(), u64::MAX))?)
 }
 
 fn write_super<D: BlockPort + MemoryArea>(media: &Media<D>, superblock: &Superblock) -> Result<()> {
@@ -69,7 +69,10 @@ fn write_super<D: BlockPort + MemoryArea>(media: &Media<D>, superblock: &Superbl
 ///
 /// # Errors
 /// [`MountError::Unsuitable`], [`MountError::Device`].
-pub fn format<D: BlockPort + MemoryArea + 'static>(device: &Arc<D>, options: &FormatOptions) -> Result<()> {
+pub fn format<D: BlockPort + MemoryArea + CommandPort + 'static>(
+    device: &Arc<D>,
+    options: &FormatOptions,
+) -> Result<()> {
     let unsuitable = |why: String| Err(MountError::Unsuitable(why));
     let media = Arc::new(Media::new(device)?);
     let atom = device.contract().block_atomic_bytes;
@@ -81,11 +84,16 @@ pub fn format<D: BlockPort + MemoryArea + 'static>(device: &Arc<D>, options: &Fo
     }
     let pages = options.bytes.map_or(u64::MAX, |bytes| bytes / PAGE as u64);
     let pages = pages.min(device.capacity_pages()).min(PAGES_MAX);
-    let slots = slots_of(device.bytes());
+    let slots = slots_of(device.bytes(), device.saved_bytes());
     if slots < SLOTS_MIN {
+        let least = SLOTS_MIN * PAGE as u64;
         return unsuitable(format!(
-            "DevFS needs {} KiB of device memory",
-            2 * SLOTS_MIN * PAGE as u64 / 1024
+            "DevFS needs {} KiB of device memory, and capacitors that save {} KiB of it; this device has {} KiB \
+             and saves {}",
+            2 * least / 1024,
+            least / 1024,
+            device.bytes() / 1024,
+            device.saved_bytes() / 1024
         ));
     }
     if options.label.len() > LABEL_BYTES {
@@ -183,7 +191,7 @@ pub struct Mounted<D: BlockPort + MemoryArea + 'static> {
 ///
 /// # Errors
 /// [`MountError`].
-pub fn open<D: BlockPort + MemoryArea + 'static>(
+pub fn open<D: BlockPort + MemoryArea + CommandPort + 'static>(
     device: &Arc<D>,
     options: &MountOptions,
     host: &Arc<HostMemory>,
@@ -202,7 +210,9 @@ pub fn open<D: BlockPort + MemoryArea + 'static>(
     let mut recovered = Recovered { slots: left.len() as u64, ..Recovered::default() };
     recovered.records = recover::redo(&meta, &left)?;
     let (blocks, inodes) = (pool(&meta, &layout, Map::Blocks)?, pool(&meta, &layout, Map::Inodes)?);
-    let slots = superblock.slots.get().min(memory.budget() / PAGE as u64 / 2).max(SLOTS_MIN);
+    // No more is accepted than capacitors save, although a memory of before may have more slots.
+    let saved = device.saved_bytes() / PAGE as u64;
+    let slots = superblock.slots.get().min(memory.budget() / PAGE as u64 / 2).min(saved).max(SLOTS_MIN);
     let slots = Slots::new(&media, slots, (options.crash, layout.log), stamp, &counters);
     memory.take(Kind::Slots, slots.count() * PAGE as u64);
     let controller = Arc::new(Controller {

@@ -3,8 +3,10 @@
 
 mod small;
 
-use amphi_fs_devfs::{DevFs, MountOptions};
-use amphi_ssd::Ssd;
+use std::sync::Arc;
+
+use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions};
+use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, OpenFlags, WriteMode};
 use small::{cramped, make, naive};
 
@@ -147,4 +149,42 @@ fn memory_of_files(files: u64, inode_cache: usize) -> u64 {
 fn files_that_nobody_uses_take_a_fifth_of_the_device_memory() {
     let (kept, away) = (memory_of_files(5000, 1 << 20), memory_of_files(5000, 0));
     assert!(away * 5 <= kept, "{away} of {kept}");
+}
+
+#[test]
+fn no_more_is_accepted_than_capacitors_save() {
+    let with = |capacitance_uf: u64| {
+        let mut profile = Profile::named("mssd-pcie3").expect("the profile exists");
+        profile.firmware.kind = Firmware::FileSystem;
+        profile.firmware.memory_bytes = 4 << 20;
+        profile.log.region_bytes = 4 << 20;
+        profile.ba_buffer.capacitance_uf = capacitance_uf;
+        let options = OpenOptions { free: true, ..OpenOptions::default() };
+        Arc::new(Ssd::try_in_memory(&profile, 128 << 20, &options).expect("an SSD in memory"))
+    };
+    // Half of the memory at the most, whatever there is of energy.
+    let fs = made(&with(1_000_000));
+    assert_eq!(count(&fs, &["slots"]), 512);
+    let weak = with(45);
+    let fs = made(&weak);
+    let (slots, saved) = (count(&fs, &["slots"]), count(&fs, &["capacitors_save_bytes"]));
+    assert!(slots < 512 && slots * 4096 <= saved && saved < (slots + 1) * 4096, "{slots} slots of {saved} B");
+    // More files are changed at once than there are slots: each is saved or in place.
+    let files: Vec<_> = (0..slots + 50).map(|number| file(&fs, &format!("f{number}"))).collect();
+    files.iter().for_each(|ino| write(&fs, *ino, 0, b"words"));
+    drop(fs);
+    weak.power_cut(1);
+    let ssd = Arc::new(Arc::into_inner(weak).expect("nobody else has it").restart().expect("powers up"));
+    let fs = DevFs::mount(&ssd, &MountOptions::default()).expect("it can be mounted");
+    for (number, ino) in files.iter().enumerate() {
+        assert_eq!(read(&fs, *ino, 0, 5), b"words", "file {number}");
+    }
+    let refused = DevFs::format(&with(0), &FormatOptions::default()).expect_err("nothing is saved");
+    assert!(refused.to_string().contains("capacitors that save"), "{refused}");
+}
+
+fn made(ssd: &Arc<Ssd>) -> DevFs<Ssd> {
+    let format = FormatOptions { inodes: Some(12_000), ..FormatOptions::default() };
+    DevFs::format(ssd, &format).expect("the SSD can be formatted");
+    DevFs::mount(ssd, &MountOptions::default()).expect("it can be mounted")
 }

@@ -1,6 +1,6 @@
 //! Commands to a file system inside of the device (DevFS §4.6).
 
-use amphi_device::{CommandPort, Error, Result};
+use amphi_device::{CommandPort, Error, PAGE_BYTES, Result};
 
 use crate::Firmware;
 use crate::ssd::Ssd;
@@ -12,6 +12,11 @@ impl CommandPort for Ssd {
             Firmware::FileSystem => Ok(profile.command_processors()),
             _ => Err(Error::Unsupported("a file system inside of the device")),
         }
+    }
+
+    fn saved_bytes(&self) -> u64 {
+        let core = self.core();
+        core.profile.pages_saved().saturating_mul(PAGE_BYTES as u64).min(core.window_bytes())
     }
 
     fn receive(&self, bytes: u64) -> Result<()> {

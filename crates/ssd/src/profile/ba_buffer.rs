@@ -1,11 +1,13 @@
-//! The BA-buffer of a profile: its size, the path between it and flash, and the energy that dumping it takes.
+//! The BA-buffer of a profile: its size, the path between it and flash, and the energy that dumping it takes; and
+//! how much of other protected memory that energy saves.
 
 use amphi_device::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::{Profile, Rule};
 
-/// A BA-buffer, used with `firmware.kind = "ba-buffer"` alone. The defaults are 2B-SSD's where it publishes a
+/// A BA-buffer, used with `firmware.kind = "ba-buffer"` alone; its capacitors and power are also those of
+/// `"file-system"`. The defaults are 2B-SSD's where it publishes a
 /// value (table I); what else the energy needs is assumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -93,10 +95,15 @@ impl Profile {
     /// path, the channels and the dies, and the last program.
     #[must_use]
     pub fn dump_ns(&self) -> u64 {
-        let (flash, buffer) = (&self.flash, &self.ba_buffer);
+        let buffer = &self.ba_buffer;
         // One page more for the table and the dump's own record.
         let table = crate::format::dump_head_bytes(buffer.entries).div_ceil(PAGE_BYTES as u64);
-        let pages = buffer.bytes / PAGE_BYTES as u64 + table;
+        self.pages_to_flash_ns(buffer.bytes / PAGE_BYTES as u64 + table)
+    }
+
+    /// How long it takes to bring so many pages of device memory to flash, in ns.
+    fn pages_to_flash_ns(&self, pages: u64) -> u64 {
+        let (flash, buffer) = (&self.flash, &self.ba_buffer);
         let bytes = pages * PAGE_BYTES as u64;
         let path = (bytes * 1000).checked_div(buffer.internal_write_mb_s).unwrap_or(0);
         let channels = pages.div_ceil(flash.channels) * flash.transfer_ns;
@@ -107,8 +114,28 @@ impl Profile {
     /// The energy that takes, in µJ.
     #[must_use]
     pub fn dump_uj(&self) -> u64 {
+        self.energy_uj(self.dump_ns())
+    }
+
+    /// The energy that the device draws in `ns` while it dumps, in µJ.
+    fn energy_uj(&self, ns: u64) -> u64 {
         // mW times ns is pJ. The product fits: at most 10^5 mW for some 10^13 ns.
-        (u128::from(self.ba_buffer.dump_mw) * u128::from(self.dump_ns()) / 1_000_000) as u64
+        (u128::from(self.ba_buffer.dump_mw) * u128::from(ns) / 1_000_000) as u64
+    }
+
+    /// Pages of device memory that the capacitors' energy brings to flash, at most 2^32: all where that takes no
+    /// time.
+    #[must_use]
+    pub fn pages_saved(&self) -> u64 {
+        let affordable =
+            |pages: u64| self.energy_uj(self.pages_to_flash_ns(pages)) <= self.ba_buffer.budget_uj();
+        // The energy grows with the pages: the first count that is too large.
+        let (mut enough, mut too_many) = (0, 1 << 32);
+        while too_many - enough > 1 {
+            let middle = enough + (too_many - enough) / 2;
+            if affordable(middle) { enough = middle } else { too_many = middle }
+        }
+        if affordable(too_many) { too_many } else { enough }
     }
 }
 
@@ -131,5 +158,25 @@ mod tests {
         let mut larger = profile;
         larger.ba_buffer.bytes *= 2;
         assert!(larger.dump_uj() > larger.ba_buffer.budget_uj(), "16 MiB take more than there is");
+    }
+
+    #[test]
+    fn the_energy_saves_as_many_pages_as_it_brings_to_flash() {
+        let profile = Profile::named("mssd-pcie3").expect("built in");
+        let pages = profile.pages_saved();
+        let energy = |pages| profile.energy_uj(profile.pages_to_flash_ns(pages));
+        assert!(pages > 1000, "{pages}");
+        assert!(
+            energy(pages) <= profile.ba_buffer.budget_uj()
+                && energy(pages + 1) > profile.ba_buffer.budget_uj()
+        );
+        let mut weak = profile.clone();
+        weak.ba_buffer.capacitance_uf /= 2;
+        assert!((pages / 2 - pages / 20..=pages / 2).contains(&weak.pages_saved()), "half the energy");
+        assert_eq!(
+            Profile::named("devfs-dram").expect("built in").pages_saved(),
+            1 << 32,
+            "no time, no energy"
+        );
     }
 }
