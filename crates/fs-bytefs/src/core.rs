@@ -7,17 +7,17 @@ use amphi_names::Names;
 use amphi_rt::sync::Padded;
 use amphi_vfs::{Error, Ino, Result};
 
-use crate::bitmap::Bitmap;
+use crate::commit::journal::Journal;
+use crate::commit::txtable::TxTable;
+use crate::data::page::PageBudget;
+use crate::data::pressure::DirtyFiles;
 use crate::format::{Layout, SuperState, Superblock};
-use crate::inode::Inode;
-use crate::inode_pages::InodePages;
-use crate::journal::Journal;
+use crate::index::inode::Inode;
+use crate::index::inode_pages::InodePages;
 use crate::options::{DataMode, MountOptions, Variant};
-use crate::orphans::Orphans;
-use crate::page::PageBudget;
 use crate::planted::{self, Bug};
-use crate::pressure::DirtyFiles;
-use crate::txtable::TxTable;
+use crate::space::bitmap::Bitmap;
+use crate::space::orphans::Orphans;
 
 /// The heart of a mounted file system.
 ///

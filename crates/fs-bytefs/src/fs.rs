@@ -10,14 +10,15 @@ use amphi_rt::time;
 use amphi_vfs::{Allocate, Cred, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode};
 
 use crate::core::{Core, io_error};
+use crate::data::page::CacheUse;
+use crate::data::writeback::write_back;
+use crate::data::{allocate, direct, file};
 use crate::format::PAGE;
-use crate::inode::Body;
+use crate::index::inode::Body;
 use crate::mount::{self, FormatOptions, Info, MountError};
 use crate::options::MountOptions;
-use crate::page::CacheUse;
 use crate::planted::{self, Bug};
-use crate::writeback::write_back;
-use crate::{allocate, direct, discard, file};
+use crate::space::discard;
 
 /// A mounted ByteFS.
 ///

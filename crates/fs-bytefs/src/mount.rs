@@ -7,18 +7,18 @@ use amphi_vfs::Ino;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::bitmap::{Bitmap, GroupPlace};
+use crate::commit::journal::{self, Journal};
+use crate::commit::tx::Tx;
 use crate::core::Core;
+use crate::data::truncate::finish_orphan;
 use crate::format::{
     AG_PAGES, FormatError, GROUP_BITS, INODE_BYTES, InodeLower, InodeUpper, LABEL_BYTES, LINE, Layout, MAGIC,
     MIN_PAGES, ORPHAN_PAGES, PAGE, ROOT_INO, SUPER_STATE_OFFSET, SuperState, Superblock, VERSION, mode,
 };
-use crate::journal::{self, Journal};
 use crate::options::{DataMode, MountOptions, Variant};
-use crate::orphans::Orphans;
 use crate::planted::{self, Bug};
-use crate::truncate::finish_orphan;
-use crate::tx::Tx;
+use crate::space::bitmap::{Bitmap, GroupPlace};
+use crate::space::orphans::Orphans;
 
 /// Bytes of device per inode unless told otherwise, as ext4 has it.
 const BYTES_PER_INODE: u64 = 16_384;

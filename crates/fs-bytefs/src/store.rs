@@ -8,17 +8,17 @@ use amphi_names::{Change, Changed, Child, Found, FoundInode, Inode, Names, Need,
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirSink, Error, FileType, Ino, Name, Result};
 
+use crate::commit::tx::Tx;
 use crate::core::Core;
-use crate::dir::Dir;
-use crate::extent::ExtentTree;
-use crate::file::FileBody;
+use crate::data::file::FileBody;
+use crate::data::truncate::{self, deletes_in_steps};
 use crate::format::{INLINE_TARGET_MAX, PAGE};
-use crate::inode::{self, Beside, Body, Part, number};
+use crate::index::dir::Dir;
+use crate::index::extent::ExtentTree;
+use crate::index::inode::{self, Beside, Body, Part, number};
+use crate::index::symlink::{self, TARGET_BYTES_MAX};
+use crate::index::xattr::Xattrs;
 use crate::planted::{self, Bug};
-use crate::symlink::{self, TARGET_BYTES_MAX};
-use crate::truncate::{self, deletes_in_steps};
-use crate::tx::Tx;
-use crate::xattr::Xattrs;
 
 /// Blocks of a symbolic link whose target is not in the inode: the target's, an extent node's.
 const LONG_TARGET_NEEDS: u64 = 2;

@@ -9,15 +9,15 @@ use amphi_names::{Names, Options};
 use amphi_rt::sync::Mutex;
 use amphi_vfs::{Error, Ino, Result};
 
-use crate::buffers::{Buffers, Kind, SharedBlock};
+use crate::data::page::PageBudget;
+use crate::data::pressure::DirtyFiles;
 use crate::format::{Layout, Superblock};
-use crate::groups::Groups;
-use crate::inode::Inode;
+use crate::index::inode::Inode;
 use crate::journal::Journal;
+use crate::journal::buffers::{Buffers, Kind, SharedBlock};
 use crate::options::{DataMode, MountOptions};
-use crate::orphans::Orphans;
-use crate::page::PageBudget;
-use crate::pressure::DirtyFiles;
+use crate::space::groups::Groups;
+use crate::space::orphans::Orphans;
 
 /// Inodes that are read at a time, at the most.
 pub const LOADERS: usize = 16;
@@ -145,6 +145,6 @@ impl<D: BlockPort> Core<D> {
     /// # Errors
     /// [`Error::Io`].
     pub fn write_back_files(&self, before_ns: u64) -> Result<()> {
-        crate::writeback::write_back_many(self, &self.dirty.since_before(before_ns))
+        crate::data::writeback::write_back_many(self, &self.dirty.since_before(before_ns))
     }
 }

@@ -7,12 +7,12 @@ use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::{Allocate, Cred, FileSystem, Ino, Promise, Result, Seek, StatFs, WriteMode};
 
 use crate::core::Core;
+use crate::data::page::CacheUse;
+use crate::data::writeback::fsync;
+use crate::data::{allocate, file};
 use crate::format::BLOCK;
 use crate::mount::{self, FormatOptions, Info, MountError};
 use crate::options::MountOptions;
-use crate::page::CacheUse;
-use crate::writeback::fsync;
-use crate::{allocate, file};
 
 /// A mounted ext4-like file system.
 ///

@@ -18,20 +18,20 @@ use serde::Serialize;
 pub use amphi_volume::Severity;
 pub use finding::Finding;
 
-use crate::bits;
-use crate::buffers::Kind;
 use crate::core::Core;
-use crate::dir;
-use crate::extent::Run;
 use crate::format::{
     DiskInode, FIRST_INO, FormatError, GROUP_BLOCKS, INODE_BYTES, Layout, ROOT_INO, Superblock,
 };
-use crate::groups::Groups;
-use crate::inode;
+use crate::index::dir;
+use crate::index::extent::Run;
+use crate::index::inode;
 use crate::journal::Journal;
+use crate::journal::buffers::Kind;
+use crate::journal::replay;
 use crate::mount::{MountError, read_descriptors, read_super};
 use crate::options::MountOptions;
-use crate::replay;
+use crate::space::bits;
+use crate::space::groups::Groups;
 use overlay::Overlay;
 
 /// Findings kept; more are counted only.

@@ -3,41 +3,26 @@
 //!
 //! What is written when follows ext4 and jbd2: whole metadata blocks in compound transactions, delayed
 //! allocation, ordered or journaled data, write-back by age. It is generic over the block port of a device;
-//! what names mean it has from the crate `names`. Start reading at [`Ext4Like`], then `journal` and `commit`
-//! (how an operation becomes durable), `store` and `writeback` (who uses it), `format` (the bits).
+//! what names mean it has from the crate `names`. Start reading at [`Ext4Like`], then `journal`
+//! (how an operation becomes durable), `store` and `data::writeback` (who uses it), `format` (the bits).
+//! The folders beside it: `space` (what is taken), `index` (where things are), `data` (what files hold).
 #![forbid(unsafe_code)]
 
-mod allocate;
-mod bits;
-mod buffers;
-mod checkpoint;
-mod commit;
 mod core;
-mod dir;
-mod extent;
-mod file;
+mod data;
 pub mod format;
 mod fs;
 pub mod fsck;
-mod groups;
-mod inode;
+mod index;
 mod journal;
 mod mount;
 mod options;
-mod orphans;
-mod page;
-mod pressure;
-mod replay;
-mod settle;
+mod space;
 mod store;
-mod sync;
-mod truncate;
 mod volume;
-mod writeback;
-mod xattr;
 
+pub use data::page::CacheUse;
 pub use fs::Ext4Like;
 pub use mount::{FormatOptions, Info, MountError, probe};
 pub use options::{DataMode, MountOptions};
-pub use page::CacheUse;
 pub use volume::IDENTITY;

@@ -6,20 +6,20 @@ use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_vfs::{Error, Ino};
 use zerocopy::{FromBytes, FromZeros};
 
-use crate::bits;
-use crate::buffers::Kind;
 use crate::core::Core;
-use crate::extent::{Run, write_node};
+use crate::data::truncate::finish_orphan;
 use crate::format::{
     BLOCK, BLOCKS_MIN, DESCRIPTORS_PER_BLOCK, DiskInode, FIRST_INO, FormatError, GROUP_BLOCKS,
     GroupDescriptor, INODE_BYTES, INODES_PER_BLOCK, LABEL_BYTES, Layout, MAGIC, ROOT_EXTENTS, ROOT_INO,
     Superblock, VERSION, mode, seal_block,
 };
-use crate::groups::Groups;
+use crate::index::extent::{Run, write_node};
 use crate::journal::Journal;
+use crate::journal::buffers::Kind;
+use crate::journal::replay;
 use crate::options::MountOptions;
-use crate::replay;
-use crate::truncate::finish_orphan;
+use crate::space::bits;
+use crate::space::groups::Groups;
 
 /// Bytes of device per inode unless told otherwise, as mke2fs has it.
 const BYTES_PER_INODE: u64 = 16_384;
@@ -239,12 +239,12 @@ fn write_root<D: BlockPort>(device: &D, layout: &Layout, now: i64) -> Result<(),
     (inode.atime, inode.mtime, inode.ctime) = (now.into(), now.into(), now.into());
     inode.blocks = 1.into();
     let run = Run { file_block: 0, start: layout.data, len: 1, unwritten: false };
-    write_node(&mut inode.root, ROOT_EXTENTS, 0, &[crate::extent::disk(&run)]);
+    write_node(&mut inode.root, ROOT_EXTENTS, 0, &[crate::index::extent::disk(&run)]);
     let (lba, at) = layout.inode_place(ROOT_INO);
     let mut block = [0; BLOCK];
     block[at..at + INODE_BYTES].copy_from_slice(&inode.encode(ROOT_INO));
     device.write(Lpa(lba), &block, Structure::Inode)?;
-    let mut block = crate::dir::first_block(ROOT_INO, ROOT_INO);
+    let mut block = crate::index::dir::first_block(ROOT_INO, ROOT_INO);
     seal_block(u64::from(layout.data), &mut block);
     device.write(Lpa(u64::from(layout.data)), &block, Structure::Dentry)?;
     Ok(())

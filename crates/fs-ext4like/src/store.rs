@@ -8,18 +8,18 @@ use amphi_names::{Change, Changed, Child, Found, Guard, Inode, Names, Need, NewI
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirSink, Error, FileType, Ino, Name, Result};
 
-use crate::buffers::Kind;
 use crate::core::{Core, LOADERS};
-use crate::dir::{self, INSERT_BLOCKS, INSERT_CREDITS, Place, Slot};
-use crate::extent::Run;
-use crate::file::FileBody;
+use crate::data::file::FileBody;
+use crate::data::truncate::{delete_step, lock_for_size, set_size, step_credits};
+use crate::data::writeback::settled;
 use crate::format::{BLOCK, INLINE_TARGET_MAX};
-use crate::groups::Reserved;
-use crate::inode::{self, Body, Part, number};
+use crate::index::dir::{self, INSERT_BLOCKS, INSERT_CREDITS, Place, Slot};
+use crate::index::extent::Run;
+use crate::index::inode::{self, Body, Part, number};
+use crate::index::xattr::{self, Xattrs};
 use crate::journal::Handle;
-use crate::truncate::{delete_step, lock_for_size, set_size, step_credits};
-use crate::writeback::settled;
-use crate::xattr::{self, Xattrs};
+use crate::journal::buffers::Kind;
+use crate::space::groups::Reserved;
 
 /// Blocks that a change may write beside what it asks for: two blocks of directories, two with dots, four
 /// inodes.

@@ -29,8 +29,8 @@ pub use finding::{EntryAt, Finding, FindingKind, FoundName, Half};
 pub use repair::{Repaired, repair};
 pub use report::{FsckError, Phase, Progress, Report};
 
+use crate::commit::journal;
 use crate::format::{FormatError, LINE, Layout, SUPER_STATE_OFFSET, SuperState, Superblock};
-use crate::journal;
 use crate::mount::recover_log;
 use crate::options::MountOptions;
 use finding::Findings;

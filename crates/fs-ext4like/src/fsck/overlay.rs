@@ -7,8 +7,8 @@ use amphi_device::{
 };
 
 use crate::format::Layout;
+use crate::journal::replay::{self, Log};
 use crate::mount::MountError;
-use crate::replay::{self, Log};
 
 /// The device, with what its journal holds over it.
 pub struct Overlay<D> {

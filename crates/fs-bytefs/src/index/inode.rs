@@ -1,0 +1,303 @@
+//! Inodes in host DRAM: what hangs below them, and how they become the two halves on the device (BY-9).
+
+use std::sync::atomic::AtomicU64;
+
+use amphi_device::{BlockPort, Structure, WriteLog};
+use amphi_vfs::{Error, FileType, Ino, Result};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::commit::tx::Tx;
+use crate::core::Core;
+use crate::data::file::FileBody;
+use crate::format::{FLAG_INLINE_TARGET, INLINE_TARGET_MAX, INODE_BYTES, InodeLower, InodeUpper, LINE, mode};
+use crate::index::dir::Dir;
+use crate::index::extent::ExtentTree;
+use crate::index::xattr::Xattrs;
+use crate::planted::{self, Bug};
+
+/// A cached inode of ByteFS.
+pub type Inode<D> = amphi_names::Inode<Core<D>>;
+/// What its lock protects.
+pub type State<D> = amphi_names::State<Core<D>>;
+
+/// The number of an inode, which was in range when it was loaded or made.
+pub fn number<D: BlockPort + WriteLog>(inode: &Inode<D>) -> u32 {
+    inode.ino.0 as u32
+}
+
+/// What ByteFS keeps of an inode beside its lock.
+#[derive(Default)]
+pub struct Beside {
+    /// When the inode was put on the list of those with writes to come, ns; 0: it is not there.
+    pub listed_ns: AtomicU64,
+}
+
+/// What ByteFS keeps in an inode.
+pub struct Part {
+    /// Length that the device holds; less or more than `size` while a file has writes to come.
+    pub size_on_device: u64,
+    /// Data pages allocated; extent nodes come on top.
+    pub data_pages: u64,
+    /// Where extended attributes are.
+    pub xattrs: Xattrs,
+    /// Slot in the orphan table, while it has one.
+    pub orphan_slot: Option<u32>,
+    /// Attributes changed in DRAM only (times and size of writes to come).
+    pub attributes_dirty: bool,
+    /// By type.
+    pub body: Body,
+}
+
+/// What hangs below an inode.
+pub enum Body {
+    /// Regular file.
+    File(FileBody),
+    /// Directory; boxed, since most inodes are files, and would be as large.
+    Dir(Box<Dir>),
+    /// Symbolic link, with its target.
+    Symlink(Vec<u8>, ExtentTree),
+    /// FIFO, socket, device.
+    Special,
+}
+
+/// `st_mode` type bits of a file type.
+pub const fn type_bits(file_type: FileType) -> u16 {
+    match file_type {
+        FileType::Regular => mode::REGULAR,
+        FileType::Directory => mode::DIRECTORY,
+        FileType::Symlink => mode::SYMLINK,
+        FileType::Fifo => mode::FIFO,
+        FileType::Socket => mode::SOCKET,
+        FileType::CharDevice => mode::CHAR,
+        FileType::BlockDevice => mode::BLOCK,
+    }
+}
+
+/// The file type of `st_mode` bits; `None` if they are none.
+pub const fn file_type(bits: u16) -> Option<FileType> {
+    Some(match bits & mode::TYPE {
+        mode::REGULAR => FileType::Regular,
+        mode::DIRECTORY => FileType::Directory,
+        mode::SYMLINK => FileType::Symlink,
+        mode::FIFO => FileType::Fifo,
+        mode::SOCKET => FileType::Socket,
+        mode::CHAR => FileType::CharDevice,
+        mode::BLOCK => FileType::BlockDevice,
+        _ => return None,
+    })
+}
+
+impl Part {
+    /// What a new inode starts with: `size` bytes that the device holds.
+    pub fn new(body: Body, size: u64) -> Self {
+        Self {
+            size_on_device: size,
+            data_pages: 0,
+            xattrs: Xattrs::default(),
+            orphan_slot: None,
+            attributes_dirty: false,
+            body,
+        }
+    }
+
+    /// The extent tree, of what has one.
+    pub fn tree(&self) -> Option<&ExtentTree> {
+        match &self.body {
+            Body::File(file) => Some(&file.tree),
+            Body::Dir(dir) => Some(&dir.tree),
+            Body::Symlink(_, tree) => Some(tree),
+            Body::Special => None,
+        }
+    }
+
+    /// As [`tree`](Self::tree), to change.
+    pub fn tree_mut(&mut self) -> Option<&mut ExtentTree> {
+        match &mut self.body {
+            Body::File(file) => Some(&mut file.tree),
+            Body::Dir(dir) => Some(&mut dir.tree),
+            Body::Symlink(_, tree) => Some(tree),
+            Body::Special => None,
+        }
+    }
+
+    /// Pages that the device holds for the inode.
+    pub fn pages(&self) -> u64 {
+        self.data_pages + self.xattrs.pages() + self.tree().map_or(0, |tree| u64::from(tree.node_pages()))
+    }
+
+    /// The directory this is.
+    ///
+    /// # Errors
+    /// [`Error::NotDirectory`].
+    pub fn dir(&self) -> Result<&Dir> {
+        match &self.body {
+            Body::Dir(dir) => Ok(dir),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    /// As [`dir`](Self::dir), to change.
+    ///
+    /// # Errors
+    /// [`Error::NotDirectory`].
+    pub fn dir_mut(&mut self) -> Result<&mut Dir> {
+        match &mut self.body {
+            Body::Dir(dir) => Ok(dir),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    /// The regular file this is.
+    ///
+    /// # Errors
+    /// [`Error::IsDirectory`], [`Error::Invalid`].
+    pub const fn file(&self) -> Result<&FileBody> {
+        match &self.body {
+            Body::File(file) => Ok(file),
+            Body::Dir(_) => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid("not a regular file")),
+        }
+    }
+
+    /// As [`file`](Self::file), to change.
+    ///
+    /// # Errors
+    /// [`Error::IsDirectory`], [`Error::Invalid`].
+    pub const fn file_mut(&mut self) -> Result<&mut FileBody> {
+        match &mut self.body {
+            Body::File(file) => Ok(file),
+            Body::Dir(_) => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid("not a regular file")),
+        }
+    }
+}
+
+/// Decodes the 128 bytes of inode `ino` and loads what hangs below it, but for a directory's entries.
+///
+/// # Errors
+/// [`Error::Corrupt`] naming the inode; [`Error::Io`].
+pub fn decode<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    ino: u32,
+    bytes: &[u8; INODE_BYTES],
+) -> Result<Inode<D>> {
+    let corrupt = |what: &str| Error::Corrupt(format!("inode {ino}: {what}"));
+    let lower = InodeLower::decode(&bytes[..LINE], ino).map_err(|error| corrupt(&error.to_string()))?;
+    let upper = InodeUpper::decode(&bytes[LINE..], ino).map_err(|error| corrupt(&error.to_string()))?;
+    let kind = file_type(lower.mode.get()).ok_or_else(|| corrupt("unknown file type"))?;
+    let attributes = upper.xattr.get();
+    if attributes != 0 && !core.layout.holds_data(attributes, 1) {
+        return Err(corrupt("the page of extended attributes is outside the data area"));
+    }
+    let inline = lower.flags.get() & FLAG_INLINE_TARGET != 0;
+    let size = lower.size.get();
+    let load_tree = || ExtentTree::load(&*core.device, ino, &upper, &core.layout);
+    let body = match kind {
+        FileType::Regular => Body::File(FileBody::new(load_tree()?)),
+        FileType::Directory => {
+            Body::Dir(Box::new(Dir::new(load_tree()?, size).map_err(|what| corrupt(&what))?))
+        }
+        FileType::Symlink if inline => {
+            let len = usize::from(upper.count.get());
+            if len == 0 || len > INLINE_TARGET_MAX || len as u64 != size {
+                return Err(corrupt("the symlink's target has an impossible length"));
+            }
+            Body::Symlink(upper.root.as_bytes()[..len].to_vec(), ExtentTree::default())
+        }
+        FileType::Symlink => {
+            let tree = load_tree()?;
+            Body::Symlink(crate::index::symlink::read_target(core, ino, &tree, size)?, tree)
+        }
+        _ => Body::Special,
+    };
+    let mut part = Part { xattrs: Xattrs::at(attributes), ..Part::new(body, size) };
+    part.data_pages = u64::from(lower.pages.get()).saturating_sub(part.pages());
+    let is_device = matches!(kind, FileType::CharDevice | FileType::BlockDevice);
+    let state = State {
+        file_type: kind,
+        mode: lower.mode.get() & !mode::TYPE,
+        uid: lower.uid.get(),
+        gid: lower.gid.get(),
+        nlink: lower.nlink.get(),
+        size,
+        atime: lower.atime.get(),
+        mtime: lower.mtime.get(),
+        ctime: lower.ctime.get(),
+        generation: lower.generation.get(),
+        rdev: if is_device { upper.parent_or_rdev.get() } else { 0 },
+        attributes: (attributes == 0).then(Vec::new),
+        orphan: false,
+        unnamed: false,
+        gone: false,
+        atime_dirty: false,
+        part,
+    };
+    Ok(Inode::new(Ino(u64::from(ino)), Ino(u64::from(upper.parent_or_rdev.get())), state))
+}
+
+impl<D: BlockPort + WriteLog> Tx<'_, D> {
+    /// Adds an inode's lower half: one line (BY-9). The size written is `size_on_device`.
+    pub fn write_lower(&mut self, inode: &Inode<D>, state: &State<D>) {
+        let inline = matches!(&state.body, Body::Symlink(target, _) if target.len() <= INLINE_TARGET_MAX);
+        let lower = InodeLower {
+            size: state.size_on_device.into(),
+            atime: state.atime.into(),
+            mtime: state.mtime.into(),
+            ctime: state.ctime.into(),
+            uid: state.uid.into(),
+            gid: state.gid.into(),
+            mode: (type_bits(state.file_type) | state.mode).into(),
+            flags: if inline { FLAG_INLINE_TARGET } else { 0 }.into(),
+            nlink: state.nlink.into(),
+            pages: (state.pages() as u32).into(),
+            generation: state.generation.into(),
+            reserved: 0.into(),
+            crc: 0.into(),
+        };
+        let ino = number(inode);
+        self.write(self.core.layout.inode_address(ino), &lower.encode(ino), Structure::Inode);
+    }
+
+    /// Adds an inode's upper half, and the extent nodes that changed.
+    pub fn write_upper(&mut self, inode: &Inode<D>, state: &mut State<D>) {
+        let ino = number(inode);
+        let mut upper = InodeUpper::new_zeroed();
+        upper.xattr = state.xattrs.lba.into();
+        upper.parent_or_rdev = match state.file_type {
+            FileType::Directory => inode.parent().0 as u32,
+            _ => state.rdev,
+        }
+        .into();
+        if let Some(tree) = state.tree_mut() {
+            tree.flush(ino, self);
+            tree.fill(&mut upper);
+        }
+        if let Body::Symlink(target, _) = &state.body
+            && target.len() <= INLINE_TARGET_MAX
+        {
+            let mut inline = [0; INLINE_TARGET_MAX];
+            inline[..target.len()].copy_from_slice(target);
+            upper.count = (target.len() as u16).into();
+            if let Ok(root) = FromBytes::read_from_bytes(&inline[..]) {
+                upper.root = root;
+            }
+        }
+        let at = self.core.layout.inode_address(ino) + LINE as u64;
+        let tag = if upper.count.get() > 0 { Structure::Pointer } else { Structure::Inode };
+        self.write(at, &upper.encode(ino), tag);
+        state.xattrs.moved = false;
+    }
+
+    /// Adds what differs from the device: the lower half always, the upper half if extents or the page of
+    /// extended attributes changed.
+    pub fn write_changed(&mut self, inode: &Inode<D>, state: &mut State<D>) {
+        self.write_lower(inode, state);
+        state.atime_dirty = false;
+        if planted::has(Bug::BothHalvesWritten)
+            || state.xattrs.moved
+            || state.tree().is_some_and(ExtentTree::dirty)
+        {
+            self.write_upper(inode, state);
+        }
+    }
+}

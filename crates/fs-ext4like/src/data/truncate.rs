@@ -1,0 +1,220 @@
+//! Shrinking, growing and deleting: what frees blocks. What does not fit one handle goes in steps, last
+//! blocks first, with the inode in the list of orphans until it is done, as on ext4.
+
+use std::sync::Arc;
+
+use amphi_device::BlockPort;
+use amphi_names::Guard;
+use amphi_vfs::{Error, Result};
+
+use crate::core::Core;
+use crate::data::file::{FILE_BYTES_MAX, load, zero_in_page};
+use crate::data::writeback::{settled, write_back};
+use crate::format::{BLOCK, BLOCK_EXTENTS};
+use crate::index::extent::Mapped;
+use crate::index::inode::{Body, Inode, Part, State, number};
+use crate::index::xattr;
+use crate::journal::Handle;
+use crate::store::Update;
+
+/// Most extents freed in one handle.
+const STEP_EXTENTS: usize = 32;
+
+/// Blocks that a step may change: bitmaps and descriptors of the groups, extent blocks, inode, superblock,
+/// neighbours in the list of orphans.
+pub fn step_credits<D: BlockPort>(core: &Core<D>) -> usize {
+    let groups = core.layout.groups as usize;
+    10 + groups.min(2 * STEP_EXTENTS)
+        + groups.div_ceil(64).min(2 * STEP_EXTENTS)
+        + STEP_EXTENTS / BLOCK_EXTENTS
+}
+
+/// First block of the file that the next step frees, of those at or behind `from`, and whether that is all.
+fn step_start(part: &Part, from: u32) -> (u32, bool) {
+    let behind: Vec<u32> = part
+        .extents
+        .iter()
+        .filter(|run| run.file_block + run.len > from)
+        .map(|run| run.file_block.max(from))
+        .collect();
+    match behind.len().checked_sub(STEP_EXTENTS) {
+        Some(at) if at > 0 => (behind[at], false),
+        _ => (from, true),
+    }
+}
+
+/// Frees what a handle may of the blocks at or behind `from`; false if there is more.
+fn free_step<D: BlockPort>(handle: &mut Handle<'_, D>, part: &mut Part, from: u32) -> Result<bool> {
+    let (start, all) = step_start(part, from);
+    free_range(handle, part, start, u32::MAX)?;
+    Ok(all)
+}
+
+/// Frees the blocks `from .. to` of the file.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn free_range<D: BlockPort>(
+    handle: &mut Handle<'_, D>,
+    part: &mut Part,
+    from: u32,
+    to: u32,
+) -> Result<()> {
+    // The journal may hold copies of directories, long symlinks and, if they are journaled, file data.
+    let revoke = !matches!(part.body, Body::File(_)) || handle.core.journals_data();
+    for run in part.extents.remove(from, to) {
+        handle.core.groups.free_blocks(handle, run.start, run.len, revoke)?;
+        // A damaged inode may say that it has fewer.
+        part.blocks = part.blocks.saturating_sub(run.len);
+    }
+    Ok(())
+}
+
+/// Locks an inode for a change of its size to `size`: nothing is in flight, and what a larger size would
+/// uncover has been overwritten.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn lock_for_size<'a, D: BlockPort>(
+    core: &Core<D>,
+    inode: &'a Arc<Inode<D>>,
+    size: u64,
+) -> Result<Guard<'a, Core<D>>> {
+    loop {
+        let mut state = settled(inode);
+        let old = state.size_on_disk;
+        state.file()?;
+        if size <= old || old.is_multiple_of(BLOCK as u64) {
+            return Ok(state);
+        }
+        let last = (old / BLOCK as u64) as u32;
+        load(core, inode, &mut state, last, last)?;
+        let is_hole = matches!(state.extents.map(last), Mapped::Hole { .. });
+        if is_hole || !state.file()?.dirty.contains(&last) {
+            return Ok(state);
+        }
+        drop(state);
+        write_back(core, inode)?;
+    }
+}
+
+/// Gives a file, locked by [`lock_for_size`], another size; `apply` changes its attributes in the same
+/// handle.
+///
+/// # Errors
+/// [`Error::TooLarge`], [`Error::Io`].
+pub fn set_size<D: BlockPort>(
+    core: &Core<D>,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
+    size: u64,
+    apply: impl FnOnce(&mut Update<'_, D>, &mut State<D>) -> Result<()>,
+) -> Result<()> {
+    if size > FILE_BYTES_MAX {
+        return Err(Error::TooLarge);
+    }
+    let shrinks = size < state.size;
+    let from = size.div_ceil(BLOCK as u64) as u32;
+    if shrinks && !size.is_multiple_of(BLOCK as u64) {
+        zero_in_page(
+            core,
+            inode,
+            state,
+            (size / BLOCK as u64) as u32,
+            (size % BLOCK as u64) as usize..BLOCK,
+        )?;
+    }
+    let mut update = Update::begin(core, 0, step_credits(core) + 6)?;
+    apply(&mut update, state)?;
+    let mut handle = update.into_handle();
+    state.size = size;
+    if shrinks {
+        // What was written below it and not written back is a hole until then.
+        state.size_on_disk = size;
+        let Part { body: Body::File(file), extents, .. } = &mut state.part else { return Ok(()) };
+        file.forget(core, extents, from, u32::MAX);
+        file.version += 1;
+        if file.is_clean() {
+            core.dirty.remove(inode);
+        }
+        let listed = state.orphan;
+        if !listed {
+            core.orphans.add(&mut handle, number(inode))?;
+        }
+        let all = free_step(&mut handle, state, from)?;
+        handle.write_inode(inode, state, true)?;
+        return finish_steps(core, inode, state, handle, from, all, listed);
+    }
+    state.size_on_disk = size;
+    handle.write_inode(inode, state, true)?;
+    handle.finish();
+    Ok(())
+}
+
+/// Goes on freeing blocks at or behind `from` until there are none, and takes the inode out of the list of
+/// orphans unless it `stays`.
+fn finish_steps<'a, D: BlockPort>(
+    core: &'a Core<D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+    mut handle: Handle<'a, D>,
+    from: u32,
+    mut all: bool,
+    stays: bool,
+) -> Result<()> {
+    while !all {
+        handle.finish();
+        handle = core.handle(step_credits(core))?;
+        all = free_step(&mut handle, state, from)?;
+        handle.write_inode(inode, state, true)?;
+    }
+    if !stays {
+        core.orphans.remove(&mut handle, number(inode))?;
+    }
+    handle.finish();
+    Ok(())
+}
+
+/// Frees what a handle may of an inode without names and references, which is in the list of orphans; with
+/// the last of it its number and its place in the list. False if there is more. Nothing is in flight.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Corrupt`].
+pub fn delete_step<D: BlockPort>(
+    handle: &mut Handle<'_, D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+) -> Result<bool> {
+    let core = handle.core;
+    if let Part { body: Body::File(file), extents, .. } = &mut state.part {
+        file.forget(core, extents, 0, u32::MAX);
+        core.dirty.remove(inode);
+    }
+    if !free_step(handle, state, 0)? {
+        return Ok(false);
+    }
+    for node in std::mem::take(&mut state.extents).node_blocks() {
+        core.groups.free_blocks(handle, node, 1, true)?;
+    }
+    xattr::free(handle, state)?;
+    core.orphans.remove(handle, number(inode))?;
+    core.groups.free_inode(handle, number(inode), inode.is_dir())?;
+    Ok(true)
+}
+
+/// Finishes what the list of orphans of the last mount asks for.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Corrupt`].
+pub fn finish_orphan<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result<()> {
+    let mut state = inode.state.write();
+    if state.nlink == 0 {
+        drop(state);
+        return amphi_names::delete_orphan(core, inode);
+    }
+    let from = state.size.div_ceil(BLOCK as u64) as u32;
+    let mut handle = core.handle(step_credits(core))?;
+    let all = free_step(&mut handle, &mut state, from)?;
+    handle.write_inode(inode, &mut state, true)?;
+    finish_steps(core, inode, &mut state, handle, from, all, false)
+}

@@ -1,0 +1,6 @@
+//! Where things are: inodes, the extents and attributes below them, directories.
+
+pub mod dir;
+pub mod extent;
+pub mod inode;
+pub mod xattr;

@@ -1,0 +1,5 @@
+//! Which blocks and inodes are taken, and which inodes are used without a name.
+
+pub mod bits;
+pub mod groups;
+pub mod orphans;
