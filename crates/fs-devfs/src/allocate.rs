@@ -51,16 +51,15 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         if reserves && blocks.end - blocks.start > have {
             return Err(Error::NoSpace);
         }
-        let steps = in_steps(blocks);
-        let needs =
-            steps.clone().map(|step| if reserves { self.blocks_needed(inode, state, step) } else { Ok(0) });
+        shed_capability(self, inode, state)?;
+        let steps = in_steps(if reserves { blocks.clone() } else { 0..0 });
+        let needs = steps.clone().map(|step| self.blocks_needed(inode, state, step));
         let needs = needs.collect::<Result<Vec<_>>>()?;
         let mut promised = needs.iter().sum();
         if !self.blocks.reserve(promised) {
             return Err(Error::NoSpace);
         }
         let outcome = (|| {
-            shed_capability(self, inode, state)?;
             if clears && offset < end {
                 self.clear_edges(inode, state, offset..end, &whole)?;
             }
@@ -68,7 +67,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
                 promised -= need;
                 self.allocate_step(inode, state, Tx::promised(self, need), step, &whole, what)?;
             }
-            Ok(())
+            if reserves { Ok(()) } else { self.punch(inode, state, blocks) }
         })();
         self.blocks.unreserve(promised);
         outcome.inspect_err(|error| self.names.health.fail(error))?;
@@ -106,6 +105,23 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         Ok(())
     }
 
+    /// Makes a hole of whole blocks. Of what is one already, however large, nothing is written.
+    fn punch(&self, inode: &Inode<D>, state: &mut State<D>, blocks: Range<u64>) -> Result<()> {
+        let mut block = blocks.start;
+        while block < blocks.end {
+            match self.look(inode, state, block, blocks.end - block)? {
+                Blocks::Hole(count) => block += count,
+                _ => {
+                    let end = in_steps(block..blocks.end).next().map_or(blocks.end, |step| step.end);
+                    let tx = Tx::promised(self, 0);
+                    self.allocate_step(inode, state, tx, block..end, &blocks, Allocate::PunchHole)?;
+                    block = end;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// As much of a range as one record takes.
     fn allocate_step(
         &self,
@@ -134,8 +150,9 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
                     state.part.give_up(count)?;
                     (vec![0; count as usize], count)
                 }
-                // The edges have been cleared, and what is reserved stays.
-                Blocks::Mapped(..) if !clears || !whole.contains(&block) => (Vec::new(), 1),
+                // What is reserved stays, and the edges have been cleared.
+                Blocks::Mapped(_, count) if !clears => (Vec::new(), count),
+                Blocks::Mapped(..) if !whole.contains(&block) => (Vec::new(), 1),
                 Blocks::Mapped(pointer, count) => {
                     let count = count.min(whole.end - block);
                     ((pointer..pointer + count as u32).map(|pointer| pointer | UNWRITTEN).collect(), count)

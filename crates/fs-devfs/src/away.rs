@@ -3,9 +3,11 @@
 //! trusted. What does not match its seal, or has gone, is read from flash, which has all of it anyway.
 
 use std::hash::Hasher;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use amphi_radix::Radix;
 use amphi_rt::sync::Mutex;
 use amphi_vfs::Ino;
 use hashbrown::HashMap;
@@ -57,8 +59,14 @@ impl HostMemory {
             return false;
         }
         *used += bytes.len() as u64;
-        kept.insert(key, bytes.into_boxed_slice());
+        if let Some(old) = kept.insert(key, bytes.into_boxed_slice()) {
+            *used -= old.len() as u64;
+        }
         true
+    }
+
+    fn clear(&self) {
+        *self.kept.lock() = Default::default();
     }
 
     fn take(&self, key: (Away, Ino)) -> Option<Box<[u8]>> {
@@ -69,7 +77,8 @@ impl HostMemory {
     }
 }
 
-type Seals = HashMap<(Away, Ino), u64, amphi_rt::hash::State>;
+/// The device's part of what is away, by inode number: inodes', then directories'.
+type Seals = [Radix<NonZeroU64>; 2];
 
 /// What the device knows of what it gave away.
 pub struct AwayTable {
@@ -80,8 +89,9 @@ pub struct AwayTable {
     seals: Mutex<Seals>,
 }
 
-/// Bytes of device memory that one thing which is away takes.
-const SEAL_BYTES: u64 = size_of::<((Away, Ino), u64)>() as u64 + 1;
+/// Bytes of device memory that one thing which is away takes: its seal, and its share of the tree's nodes. Numbers
+/// are given one after the other, so that leaves are full.
+pub const SEAL_BYTES: u64 = size_of::<Option<NonZeroU64>>() as u64 + 1;
 
 impl AwayTable {
     /// Nothing is away.
@@ -90,30 +100,33 @@ impl AwayTable {
         Self { host: Arc::clone(host), memory: Arc::clone(memory), key, seals: Mutex::default() }
     }
 
-    fn seal(&self, (what, ino): (Away, Ino), bytes: &[u8]) -> u64 {
+    fn seal(&self, (what, ino): (Away, Ino), bytes: &[u8]) -> NonZeroU64 {
         let mut hasher = SipHasher13::new_with_keys(self.key[0], self.key[1]);
         hasher.write_u8(what as u8);
         hasher.write_u64(ino.0);
         hasher.write(bytes);
-        hasher.finish()
+        NonZeroU64::MIN | hasher.finish()
     }
 
     /// Gives something away. Where the host has no room for it, it is forgotten: flash has it.
     pub fn give(&self, what: Away, ino: Ino, bytes: Vec<u8>, counters: &Counters) {
         let key = (what, ino);
         let seal = self.seal(key, &bytes);
-        if self.host.put(key, bytes) {
-            self.seals.lock().insert(key, seal);
-            self.memory.take(Kind::InodesAway, SEAL_BYTES);
-            let count = if what == Away::Inode { &counters.inodes_away } else { &counters.dentries_away };
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+        let count = if !self.host.put(key, bytes) {
+            &counters.host_full
+        } else {
+            if self.seals.lock()[what as usize].insert(ino.0, seal).is_none() {
+                self.memory.take(Kind::InodesAway, SEAL_BYTES);
+            }
+            if what == Away::Inode { &counters.inodes_away } else { &counters.dentries_away }
+        };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes something back. `None`: it was not away, or the host returns something else.
     pub fn take(&self, what: Away, ino: Ino, counters: &Counters) -> Option<Box<[u8]>> {
         let key = (what, ino);
-        let seal = self.seals.lock().remove(&key)?;
+        let seal = self.seals.lock()[what as usize].remove(ino.0)?;
         self.memory.give(Kind::InodesAway, SEAL_BYTES);
         let bytes = self
             .host
@@ -126,5 +139,13 @@ impl AwayTable {
         };
         count.fetch_add(1, Ordering::Relaxed);
         bytes
+    }
+
+    /// Forgets all that is away: flash has it.
+    pub fn forget_all(&self) {
+        let seals = std::mem::take(&mut *self.seals.lock());
+        let count: usize = seals.iter().map(Radix::len).sum();
+        self.memory.give(Kind::InodesAway, count as u64 * SEAL_BYTES);
+        self.host.clear();
     }
 }

@@ -23,7 +23,7 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
         device.receive(given as u64).map_err(io_error)?;
         let processor = self.inside.processors.take();
         device.compute((given + taken) as u64);
-        let outcome = body(self.controller());
+        let outcome = self.controller().relieve().and_then(|()| body(self.controller()));
         drop(processor);
         device.complete(taken as u64).map_err(io_error)?;
         outcome
@@ -126,7 +126,7 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> FileSystem for DevFs<D> 
     }
 
     fn open(&self, ino: Ino, flags: OpenFlags) -> Result<()> {
-        self.command(0, 0, |fs| fs.open(ino, flags))
+        self.command(0, 0, |fs| fs.may_open().and_then(|()| fs.open(ino, flags)))
     }
 
     fn release(&self, ino: Ino) {

@@ -144,9 +144,7 @@ impl<D: BlockPort + MemoryArea + 'static> Store for Controller<D> {
     fn may_leave(&self, inode: &Inode<D>, state: &mut State<D>) -> bool {
         // An access time that is not written yet keeps the inode here; it is written first.
         if !state.atime_dirty {
-            if let Some(dir) = state.part.dir.take() {
-                self.away.give(Away::Dir, inode.ino, dir.to_bytes(), &self.counters);
-            }
+            self.give_entries(inode.ino, state);
             let bytes = encode(inode.parent(), state).as_bytes().to_vec();
             self.away.give(Away::Inode, inode.ino, bytes, &self.counters);
         }
@@ -197,6 +195,7 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
             part.target_block = self.write_block(&block)? as u32;
             part.target_crc = crc;
             part.target = new.target.to_vec();
+            part.weigh();
             part.blocks = 1;
         }
         if new.file_type == FileType::Directory {
@@ -295,6 +294,7 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
 
     fn free_step(&mut self, inode: &Inode<D>, state: &mut State<D>) -> Result<bool> {
         self.belongs_to(inode.ino, state.generation);
+        self.void_queue(inode.ino, state.generation);
         let is_dir = inode.is_dir();
         if !self.cut(&mut state.part, 0, is_dir)? || !self.has_room(STEP_REST) {
             return Ok(false);
@@ -304,7 +304,7 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
                 self.free_blocks(block.into(), 1);
             }
         }
-        self.free_ino(inode.ino, state.generation);
+        self.free_ino(inode.ino);
         Ok(true)
     }
 

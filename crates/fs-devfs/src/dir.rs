@@ -24,12 +24,15 @@ use crate::parts::Parts;
 
 const _: () = assert!(UNITS == 63, "a word has a bit for each unit of a page, and one more");
 
-/// Bits of a tree's keys for so many names, from few to many.
-const KEY_BITS: [(u64, u32); 3] = [(128, 6), (8 << 10, 12), (512 << 10, 18)];
-const KEY_BITS_MAX: u32 = 24;
+/// Bits of a tree's keys, from few names to many: with one to two names a key its leaves are dense.
+const KEY_BITS: std::ops::RangeInclusive<u32> = 6..=24;
 
 /// Hash and unit of the names with one key.
 type Bucket = SmallVec<[(u32, u32); 2]>;
+
+fn heap_bytes(bucket: &Bucket) -> u64 {
+    if bucket.spilled() { (bucket.capacity() * size_of::<(u32, u32)>()) as u64 } else { 0 }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct DirPage {
@@ -53,6 +56,10 @@ pub struct Dir {
     pages: Vec<DirPage>,
     names: Radix<Bucket>,
     key_bits: u32,
+    /// Bytes of buckets that have more names than fit them.
+    spilled: u64,
+    /// Its names would take too much memory, so that they are looked for in the pages.
+    lean: bool,
     count: u64,
     /// No page before this one has a free unit.
     hand: usize,
@@ -87,8 +94,17 @@ impl Dir {
     /// Without pages.
     pub fn new(memory: &Arc<DeviceMemory>, hash: &amphi_rt::hash::State) -> Self {
         let hold = Hold::new(memory, Kind::Dentries, size_of::<Self>() as u64);
-        let (names, key_bits) = (Radix::default(), KEY_BITS[0].1);
-        Self { pages: Vec::new(), names, key_bits, count: 0, hand: 0, hash: hash.clone(), hold }
+        Self {
+            pages: Vec::new(),
+            names: Radix::default(),
+            key_bits: *KEY_BITS.start(),
+            spilled: 0,
+            lean: false,
+            count: 0,
+            hand: 0,
+            hash: hash.clone(),
+            hold,
+        }
     }
 
     fn hash_of(&self, name: &[u8]) -> u32 {
@@ -100,12 +116,22 @@ impl Dir {
         self.count
     }
 
-    /// Counts the memory that it takes.
+    /// Counts the memory that it takes, and gives up the names where that is too much.
     fn weigh(&mut self) {
-        let leaves = self.count.min(1 << self.key_bits).div_ceil(64);
-        let leaf_bytes = 64 * size_of::<Option<Bucket>>() as u64;
-        let pages = self.pages.len() * size_of::<DirPage>();
-        self.hold.resize((size_of::<Self>() + pages) as u64 + leaves * leaf_bytes);
+        if self.names_bytes() > self.hold.memory().names_max() {
+            (self.names, self.spilled, self.lean) = (Radix::default(), 0, true);
+        }
+        let pages = self.pages.capacity() * size_of::<DirPage>();
+        self.hold.resize((size_of::<Self>() + pages) as u64 + self.names_bytes());
+    }
+
+    /// At most so many bytes are in the tree: its keys are scattered, so no leaf may be full.
+    fn names_bytes(&self) -> u64 {
+        if self.lean {
+            return 0;
+        }
+        let leaves = self.count.min((1_u64 << self.key_bits).div_ceil(64));
+        leaves * 64 * size_of::<Option<Bucket>>() as u64 + self.spilled
     }
 
     /// Adds a page without entries.
@@ -119,38 +145,45 @@ impl Dir {
     }
 
     fn add_name(&mut self, hash: u32, unit: u32) {
-        let wanted =
-            KEY_BITS.iter().find(|(most, _)| self.count < *most).map_or(KEY_BITS_MAX, |(_, bits)| *bits);
-        if wanted > self.key_bits {
-            let old = std::mem::take(&mut self.names);
-            self.key_bits = wanted;
-            let mut from = 0;
-            while let Some((key, bucket)) = old.next(from) {
-                bucket.iter().for_each(|(hash, unit)| self.put_name(*hash, *unit));
-                from = key + 1;
-            }
-        }
-        self.put_name(hash, unit);
         self.count += 1;
+        if !self.lean {
+            let wanted = self.count.ilog2().clamp(*KEY_BITS.start(), *KEY_BITS.end());
+            if wanted > self.key_bits {
+                let old = std::mem::take(&mut self.names);
+                (self.key_bits, self.spilled) = (wanted, 0);
+                let mut from = 0;
+                while let Some((key, bucket)) = old.next(from) {
+                    bucket.iter().for_each(|(hash, unit)| self.put_name(*hash, *unit));
+                    from = key + 1;
+                }
+            }
+            self.put_name(hash, unit);
+        }
         self.weigh();
     }
 
     fn put_name(&mut self, hash: u32, unit: u32) {
         let key = self.key(hash);
         match self.names.get_mut(key) {
-            Some(bucket) => bucket.push((hash, unit)),
+            Some(bucket) => {
+                let before = heap_bytes(bucket);
+                bucket.push((hash, unit));
+                self.spilled += heap_bytes(bucket) - before;
+            }
             None => drop(self.names.insert(key, std::iter::once((hash, unit)).collect())),
         }
     }
 
     fn remove_name(&mut self, hash: u32, unit: u32) {
         let key = self.key(hash);
-        let Some(bucket) = self.names.get_mut(key) else { return };
-        bucket.retain(|(_, other)| *other != unit);
-        if bucket.is_empty() {
-            self.names.remove(key);
-        }
         self.count -= 1;
+        if let Some(bucket) = self.names.get_mut(key) {
+            bucket.retain(|(_, other)| *other != unit);
+            if bucket.is_empty() {
+                self.spilled -= heap_bytes(bucket);
+                self.names.remove(key);
+            }
+        }
         self.weigh();
     }
 
@@ -215,8 +248,11 @@ impl Dir {
         self.remove_name(self.hash_of(name), unit);
     }
 
-    /// As host memory keeps it: pages, then hashes and units of the names.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// As host memory keeps it: pages, then hashes and units of the names. `None`: there are too many.
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        if self.lean {
+            return None;
+        }
         let pages: Vec<_> = self.pages.iter().map(|page| (page.number, page.used, page.starts)).collect();
         let mut names = Vec::with_capacity(self.count as usize);
         let mut from = 0;
@@ -224,7 +260,7 @@ impl Dir {
             names.extend_from_slice(bucket);
             from = key + 1;
         }
-        postcard::to_stdvec(&(pages, names)).unwrap_or_default()
+        postcard::to_stdvec(&(pages, names)).ok()
     }
 
     /// Back from host memory. `None`: those are no entries.
@@ -304,6 +340,9 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn find_name(&self, dir: &Dir, name: &[u8]) -> Result<Option<Found<u32>>> {
+        if dir.lean {
+            return self.find_in_pages(dir, name);
+        }
         let hash = dir.hash_of(name);
         let Some(bucket) = dir.names.get(dir.key(hash)) else { return Ok(None) };
         for (_, unit) in bucket.iter().filter(|(other, _)| *other == hash) {
@@ -316,6 +355,34 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             }
         }
         Ok(None)
+    }
+
+    fn find_in_pages(&self, dir: &Dir, name: &[u8]) -> Result<Option<Found<u32>>> {
+        for (number, page) in dir.pages.iter().enumerate() {
+            let found = self.meta.with(page.number.into(), |bytes| {
+                let mut starts = page.starts;
+                while starts != 0 {
+                    let unit = starts.trailing_zeros();
+                    starts &= starts - 1;
+                    let entry = entry_in(&bytes[unit as usize * UNIT..]);
+                    if let Some((child, ..)) = entry.filter(|(_, there, _)| *there == name) {
+                        return Some(Found { slot: (number * UNITS) as u32 + unit, child });
+                    }
+                }
+                None
+            })?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives a directory's entries away.
+    pub fn give_entries(&self, ino: Ino, state: &mut State<D>) {
+        if let Some(bytes) = state.part.dir.take().and_then(|dir| dir.to_bytes()) {
+            self.away.give(Away::Dir, ino, bytes, &self.counters);
+        }
     }
 
     /// Lists entries from a cookie on.

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use amphi_device::{BlockPort, CommandPort, MemoryArea};
 use amphi_queue::format::{Completion, Submission, code, op};
-use amphi_queue::{Caller, Lane, Memory, Server, Session, TaskBell};
+use amphi_queue::{Caller, Lane, Memory, Refusal, Server, Session, TaskBell, status};
 use amphi_rt::sync::Mutex;
 use amphi_rt::task;
-use amphi_vfs::Cred;
+use amphi_vfs::{Cred, Result};
 
 use crate::controller::Controller;
 use crate::credentials::{CredentialId, Credentials};
@@ -133,9 +133,14 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Door<D> {
             let _processor = (!planted::has(Bug::ProcessorNotTaken)).then(|| processors.take());
             device.compute(given + taken);
             match self.admit(command, version, caller) {
-                true => {
-                    self.session.execute(caller, &Submission { credential: 0.into(), ..*command }, payload)
-                }
+                true => match self.make_room(command) {
+                    Ok(()) => self.session.execute(
+                        caller,
+                        &Submission { credential: 0.into(), ..*command },
+                        payload,
+                    ),
+                    Err(error) => refused(status(&Refusal::FileSystem(error))),
+                },
                 false => refused(code::BAD_CREDENTIAL),
             }
         };
@@ -143,6 +148,13 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Door<D> {
             Ok(()) => answer,
             Err(_) => refused(code::IO),
         }
+    }
+
+    /// Sees to it that there is device memory for a command.
+    fn make_room(&self, command: &Submission) -> Result<()> {
+        let controller = &self.inside.controller;
+        controller.relieve()?;
+        if command.operation.get() == op::OPEN { controller.may_open() } else { Ok(()) }
     }
 
     /// Looks up who sends a command. False: nobody whom the operating system has put into the table.

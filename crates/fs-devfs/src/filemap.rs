@@ -28,6 +28,16 @@ pub enum Blocks {
     Unknown,
 }
 
+impl Blocks {
+    /// How many.
+    pub fn count(self) -> u64 {
+        match self {
+            Self::Mapped(_, count) | Self::Hole(count) => count,
+            Self::Unknown => unreachable!("a look reads what it lacks"),
+        }
+    }
+}
+
 /// The map of a file.
 #[derive(Debug, Default)]
 pub struct Filemap {

@@ -49,6 +49,10 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             if found != Blocks::Unknown {
                 return Ok(found);
             }
+            if self.memory.is_short() {
+                // A leaf at a time is enough.
+                *map = Filemap::default();
+            }
             match self.leaf(&state.part, block / POINTERS)? {
                 Leaf::At(page) => self.read_leaf(&mut map, page, block / POINTERS)?,
                 // Holes are in no map: a file can have more of them than memory holds.
@@ -87,10 +91,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         while block < blocks.end {
             let found = self.look(inode, state, block, blocks.end - block)?;
             body(block, found)?;
-            block += match found {
-                Blocks::Mapped(_, count) | Blocks::Hole(count) => count,
-                Blocks::Unknown => unreachable!("a look reads what it lacks"),
-            };
+            block += found.count();
         }
         Ok(())
     }
@@ -260,6 +261,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     ) -> Result<()> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Error::TooLarge)?;
+        shed_capability(self, inode, state)?;
         let chunks = in_chunks(offset, end);
         let needs =
             chunks.clone().map(|chunk| self.blocks_needed(inode, state, blocks_of(chunk.start, chunk.end)));
@@ -270,7 +272,6 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         }
         let mut promised = total;
         let outcome = (|| {
-            shed_capability(self, inode, state)?;
             if offset > state.size {
                 self.clear_tail(inode, state)?;
             }
@@ -388,6 +389,22 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         if size > FILE_BYTES_MAX {
             return Err(Error::TooLarge);
         }
+        let outcome = self.resize_to(inode, state, size, apply);
+        // What is in memory has changed, whatever flash says; but not where there was no block for attributes.
+        outcome.inspect_err(|error| {
+            if *error != Error::NoSpace {
+                self.names.health.fail(error);
+            }
+        })
+    }
+
+    fn resize_to(
+        &self,
+        inode: &Inode<D>,
+        state: &mut State<D>,
+        size: u64,
+        apply: impl FnOnce(&mut Tx<'_, D>, &mut State<D>) -> Result<()>,
+    ) -> Result<()> {
         let mut tx = Tx::new(self, 0)?;
         tx.belongs_to(inode.ino, state.generation);
         apply(&mut tx, state)?;
@@ -448,19 +465,17 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         if offset >= state.size {
             return Err(Error::NoData);
         }
-        let mut found = None;
-        self.each_run(inode, &state, blocks_of(offset, state.size), |first, blocks| {
-            let is_data = matches!(blocks, Blocks::Mapped(pointer, _) if pointer & UNWRITTEN == 0);
-            if found.is_none() && is_data == (what == Seek::Data) {
-                found = Some(offset.max(first * PAGE_BYTES));
+        let blocks = blocks_of(offset, state.size);
+        let mut block = blocks.start;
+        while block < blocks.end {
+            let found = self.look(inode, &state, block, blocks.end - block)?;
+            let is_data = matches!(found, Blocks::Mapped(pointer, _) if pointer & UNWRITTEN == 0);
+            if is_data == (what == Seek::Data) {
+                return Ok(offset.max(block * PAGE_BYTES));
             }
-            Ok(())
-        })?;
-        match (found, what) {
-            (Some(at), _) => Ok(at),
-            (None, Seek::Hole) => Ok(state.size),
-            (None, Seek::Data) => Err(Error::NoData),
+            block += found.count();
         }
+        if what == Seek::Hole { Ok(state.size) } else { Err(Error::NoData) }
     }
 }
 

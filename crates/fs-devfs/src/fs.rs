@@ -8,11 +8,12 @@ use amphi_rt::sync::Mutex;
 use amphi_vfs::Result;
 use serde_json::{Map, Value, json};
 
-use crate::away::HostMemory;
+use crate::away::{HostMemory, SEAL_BYTES};
 use crate::controller::Controller;
 use crate::credentials::Credentials;
 use crate::door::{Door, Inside, Speaks};
-use crate::format::Superblock;
+use crate::format::{PAGE, Superblock};
+use crate::inode::{self, HOST_INODE_BYTES};
 use crate::mount::{self, MountError, Mounted};
 use crate::options::{FormatOptions, MountOptions};
 use crate::processors::Processors;
@@ -114,14 +115,29 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
         let controller = self.controller();
         let mut stats = controller.counters.report();
         stats.insert("memory".into(), Value::Object(controller.memory.report()));
+        stats.insert("inode_bytes".into(), Value::Object(inode_bytes::<D>()));
         stats.insert("host_memory_used".into(), json!(self.host.used()));
         stats.insert("slots".into(), json!(controller.slots.count()));
         stats.insert("slots_in_use".into(), json!(controller.slots.in_use()));
-        stats.insert("capacitors_save_bytes".into(), json!(self.device().saved_bytes()));
+        // What capacitors have to save at most, what they can, and what a loss of power now would leave to them.
+        let page = PAGE as u64;
+        let capacitors = json!({
+            "accepted_bytes_max": controller.slots.count() * page,
+            "accepted_bytes": controller.slots.in_use() * page,
+            "saved_bytes": self.device().saved_bytes(),
+        });
+        stats.insert("capacitors".into(), capacitors);
         stats.insert("processors".into(), json!(self.inside.processors.count()));
         stats.insert("commands_that_waited".into(), json!(self.inside.processors.waited()));
         stats
     }
+}
+
+/// The parts of an inode (§4.4), in bytes: what one in use takes of device memory, what stays there of one that is
+/// away, and what the host keeps of that. The paper's are 840, 262 and 578.
+fn inode_bytes<D: BlockPort + MemoryArea + 'static>() -> Map<String, Value> {
+    let parts = [("in_use", inode::bytes_in_use::<D>()), ("device", SEAL_BYTES), ("host", HOST_INODE_BYTES)];
+    parts.map(|(name, bytes)| (name.to_owned(), json!(bytes))).into_iter().collect()
 }
 
 impl<D: BlockPort + MemoryArea + CommandPort + 'static> Drop for DevFs<D> {

@@ -15,6 +15,14 @@ use crate::files::FILE_BYTES_MAX;
 use crate::format::{self, PAGE, type_of};
 use crate::memory::{Hold, Kind};
 
+/// Bytes of host memory that an inode takes which is away: as flash has it.
+pub const HOST_INODE_BYTES: u64 = size_of::<format::Inode>() as u64;
+
+/// Bytes of device memory that an inode takes while it is in use.
+pub const fn bytes_in_use<D: BlockPort + MemoryArea + 'static>() -> u64 {
+    size_of::<Inode<D>>() as u64
+}
+
 /// An inode of this file system.
 pub type Inode<D> = amphi_names::Inode<Controller<D>>;
 /// What its lock protects.
@@ -35,11 +43,17 @@ pub struct Part {
     pub target: Vec<u8>,
     /// A directory's entries, while they are in device memory.
     pub dir: Option<Box<Dir>>,
-    /// The memory that the inode takes.
-    _hold: Hold,
+    /// The memory that the inode takes: itself, and a target.
+    hold: Hold,
+    inode_bytes: u64,
 }
 
 impl Part {
+    /// Counts a symbolic link's target too.
+    pub fn weigh(&mut self) {
+        self.hold.resize(self.inode_bytes + self.target.len() as u64);
+    }
+
     /// Has so many blocks less. An inode that counts fewer than it has would be freed without end.
     ///
     /// # Errors
@@ -61,7 +75,7 @@ pub struct PerFile {
 impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// The part of an inode that has nothing.
     pub fn new_part(&self) -> Part {
-        let bytes = size_of::<Inode<D>>() as u64;
+        let bytes = bytes_in_use::<D>();
         Part {
             levels: 0,
             root: 0,
@@ -72,7 +86,8 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             target_crc: 0,
             target: Vec::new(),
             dir: None,
-            _hold: Hold::new(&self.memory, Kind::Inodes, bytes),
+            hold: Hold::new(&self.memory, Kind::Inodes, bytes),
+            inode_bytes: bytes,
         }
     }
 
@@ -131,6 +146,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             }
             part.target = self.checked_block(part.target_block, part.target_crc)?;
             part.target.truncate(size as usize);
+            part.weigh();
         }
         let state = State {
             file_type,

@@ -37,6 +37,7 @@ mod pool;
 mod processors;
 mod rbtree;
 mod recover;
+mod relief;
 mod slots;
 mod stats;
 mod tx;

@@ -81,11 +81,35 @@ impl DeviceMemory {
         self.used[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Whether one kind need not give any back: there is memory left, or it has less than its share. Metadata
-    /// pages have a quarter of what slots leave, other structures the rest.
-    pub fn has_room(&self, kind: Kind) -> bool {
-        let shared = self.budget.saturating_sub(self.used_by(Kind::Slots));
-        self.used() <= self.budget || (kind == Kind::Metadata && self.used_by(kind) <= shared / 4)
+    /// What slots leave, which never go.
+    fn shared(&self) -> u64 {
+        self.budget.saturating_sub(self.used_by(Kind::Slots))
+    }
+
+    /// Whether more is taken than there is: what can be had again has to go.
+    pub fn is_short(&self) -> bool {
+        self.used() > self.budget
+    }
+
+    /// Whether metadata pages need not go: there is memory left, or they have less than a quarter of what slots
+    /// leave.
+    pub fn has_room_for_pages(&self) -> bool {
+        !self.is_short() || self.used_by(Kind::Metadata) <= self.shared() / 4
+    }
+
+    /// Whether inodes have more than their half of what slots leave, so that those go which nobody has open.
+    pub fn has_too_many_inodes(&self) -> bool {
+        self.used_by(Kind::Inodes) > self.shared() / 2
+    }
+
+    /// Whether one more inode may be opened, which then has to stay: three eighths of what slots leave.
+    pub fn may_open(&self) -> bool {
+        self.used_by(Kind::Inodes) <= self.shared() / 8 * 3
+    }
+
+    /// Bytes that the names of one directory may have.
+    pub fn names_max(&self) -> u64 {
+        self.shared() / 4
     }
 
     /// Bytes by kind, for reports.
@@ -109,6 +133,11 @@ impl Hold {
     pub fn new(memory: &Arc<DeviceMemory>, kind: Kind, bytes: u64) -> Self {
         memory.take(kind, bytes);
         Self { memory: Arc::clone(memory), kind, bytes }
+    }
+
+    /// The memory that it is taken from.
+    pub fn memory(&self) -> &DeviceMemory {
+        &self.memory
     }
 
     /// Has so many bytes from now on.

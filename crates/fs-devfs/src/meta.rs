@@ -153,29 +153,32 @@ impl<D: BlockPort + MemoryArea> Meta<D> {
         let mut writes = Vec::new();
         let mut locked = Vec::new();
         for (page, (number, stamp)) in pages.iter().zip(&wanted) {
-            let mut on_flash = page.on_flash.lock();
+            let on_flash = page.on_flash.lock();
             if *on_flash >= *stamp {
                 continue;
             }
             let mut bytes = Box::new([0; PAGE]);
-            {
+            let newest = {
                 let frame = page.frame().read();
                 bytes.copy_from_slice(&frame.bytes);
-                *on_flash = frame.stamp;
-            }
-            Footer::seal(&mut bytes, *number, *on_flash);
-            locked.push(on_flash);
+                frame.stamp
+            };
+            Footer::seal(&mut bytes, *number, newest);
+            locked.push((on_flash, newest));
             if planted::has(Bug::PageNotInPlace) && self.tag(*number) == Structure::Inode {
                 continue;
             }
             writes.push((*number, self.tag(*number), bytes));
         }
-        self.media.write_each(&writes)
+        self.media.write_each(&writes)?;
+        // Not before: a page whose write failed is as dirty as it was.
+        locked.iter_mut().for_each(|(on_flash, newest)| **on_flash = *newest);
+        Ok(())
     }
 
     /// Makes room in device memory: pages that flash has as they are, and nobody looks at, go.
-    fn evict(&self) {
-        if self.memory.has_room(Kind::Metadata) {
+    pub fn evict(&self) {
+        if self.memory.has_room_for_pages() {
             return;
         }
         for _ in 0..SHARDS {
@@ -206,6 +209,7 @@ impl Page {
 
     fn is_dirty(&self) -> bool {
         let on_flash = *self.on_flash.lock();
-        self.frame.get().is_none_or(|frame| frame.read().stamp > on_flash)
+        // One that could not be read has nothing to lose.
+        self.frame.get().is_some_and(|frame| frame.read().stamp > on_flash)
     }
 }

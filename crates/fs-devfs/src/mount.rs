@@ -18,6 +18,7 @@ use crate::media::Media;
 use crate::memory::{DeviceMemory, Kind};
 use crate::meta::Meta;
 use crate::options::{FormatOptions, MountOptions};
+use crate::planted::{self, Bug};
 use crate::pool::Pool;
 use crate::recover::{self, Recovered};
 use crate::slots::Slots;
@@ -211,8 +212,15 @@ pub fn open<D: BlockPort + MemoryArea + CommandPort + 'static>(
     recovered.records = recover::redo(&meta, &left)?;
     let (blocks, inodes) = (pool(&meta, &layout, Map::Blocks)?, pool(&meta, &layout, Map::Inodes)?);
     // No more is accepted than capacitors save, although a memory of before may have more slots.
-    let saved = device.saved_bytes() / PAGE as u64;
-    let slots = superblock.slots.get().min(memory.budget() / PAGE as u64 / 2).min(saved).max(SLOTS_MIN);
+    let saves = if planted::has(Bug::EnergyNotAsked) { u64::MAX } else { device.saved_bytes() };
+    let saved = slots_of(memory.budget(), saves);
+    if saved < SLOTS_MIN {
+        return Err(MountError::Unsuitable(format!(
+            "DevFS needs {} KiB of device memory, and capacitors that save half of it",
+            2 * SLOTS_MIN * PAGE as u64 / 1024
+        )));
+    }
+    let slots = superblock.slots.get().min(saved);
     let slots = Slots::new(&media, slots, (options.crash, layout.log), stamp, &counters);
     memory.take(Kind::Slots, slots.count() * PAGE as u64);
     let controller = Arc::new(Controller {

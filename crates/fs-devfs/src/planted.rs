@@ -42,6 +42,12 @@ pub enum Bug {
     CredentialKept,
     /// Commands run without a processor (DV-9).
     ProcessorNotTaken,
+    /// A deleted file's queue comes in place where another file's blocks are by then.
+    QueueNotVoided,
+    /// More is accepted than the capacitors' energy saves (DV-5).
+    EnergyNotAsked,
+    /// Files are opened until device memory holds no more (DV-7).
+    OpenedWithoutEnd,
 }
 
 /// Every bug that a crash shows, so that none is forgotten.

@@ -17,6 +17,12 @@ pub struct Counters {
     /// Directories whose entries went to host memory, and that came back.
     pub dentries_away: AtomicU64,
     pub dentries_back: AtomicU64,
+    /// What the host had no room for.
+    pub host_full: AtomicU64,
+    /// How often a command found device memory short and made room.
+    pub reliefs: AtomicU64,
+    /// Files that were not opened because those that are open take all the memory that inodes may have.
+    pub refused_opens: AtomicU64,
     /// What the host returned and was not what it had been given.
     pub host_damage: AtomicU64,
 }
@@ -31,6 +37,9 @@ impl Counters {
             ("inodes_back", &self.inodes_back),
             ("dentries_away", &self.dentries_away),
             ("dentries_back", &self.dentries_back),
+            ("host_full", &self.host_full),
+            ("reliefs", &self.reliefs),
+            ("refused_opens", &self.refused_opens),
             ("host_damage", &self.host_damage),
         ];
         counters

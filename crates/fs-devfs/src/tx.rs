@@ -31,7 +31,9 @@ pub struct Tx<'a, D: BlockPort + MemoryArea + 'static> {
     /// An inode's number is promised and not taken yet.
     pub ino_reserved: bool,
     ino_taken: Option<Ino>,
-    ino_freed: Option<(Ino, u32)>,
+    ino_freed: Option<Ino>,
+    /// A file whose contents nobody will see any more.
+    queue_void: Option<(Ino, u32)>,
 }
 
 impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
@@ -60,6 +62,7 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
             ino_reserved: false,
             ino_taken: None,
             ino_freed: None,
+            queue_void: None,
         }
     }
 
@@ -119,6 +122,11 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
         Ok(page)
     }
 
+    /// Once the change counts, what the file's queue holds comes in place no more: nobody can see the file.
+    pub const fn void_queue(&mut self, ino: Ino, generation: u32) {
+        self.queue_void = Some((ino, generation));
+    }
+
     /// Frees blocks of data.
     pub fn free_blocks(&mut self, first: u64, count: u64) {
         self.freed.push((first, count));
@@ -170,8 +178,8 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
     }
 
     /// Frees an inode's number, and with it the inode.
-    pub fn free_ino(&mut self, ino: Ino, generation: u32) {
-        self.ino_freed = Some((ino, generation));
+    pub fn free_ino(&mut self, ino: Ino) {
+        self.ino_freed = Some(ino);
         let (page, at) = self.fs.layout.inode(ino.0);
         self.parts.zeros(page, at, size_of::<format::Inode>());
         self.set_bits(Map::Inodes, ino.0, 1, false);
@@ -206,15 +214,18 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
         }
         self.taken.clear();
         self.ino_taken = None;
+        // Before anybody else can have the blocks: a queue that is committed later would write into them.
+        if let Some((ino, generation)) = self.queue_void.filter(|_| !planted::has(Bug::QueueNotVoided)) {
+            self.fs.slots.discard(Owner { ino: ino.0, generation, purpose: Use::Queue })?;
+        }
         for (first, count) in std::mem::take(&mut self.freed) {
             self.fs.blocks.put(first, count);
         }
         if !self.freed_metadata.is_empty() {
             self.fs.freed_pages.lock().append(&mut self.freed_metadata);
         }
-        if let Some((ino, generation)) = self.ino_freed.take() {
-            // Its number is given again only when no queue is left that a loss of power would bring in place.
-            self.fs.slots.discard(Owner { ino: ino.0, generation, purpose: Use::Queue })?;
+        if let Some(ino) = self.ino_freed.take() {
+            // Only when no queue is left that a loss of power would bring in place.
             self.fs.inodes.put(ino.0, 1);
         }
         Ok(())

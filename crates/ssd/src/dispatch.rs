@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use amphi_device::{Entry, Error, Lpa, PAGE_BYTES, Result, Structure};
 
+use crate::Firmware;
 use crate::ba_buffer::BaBuffer;
 use crate::core::Core;
 use crate::format::{Mapping, PAGE};
@@ -272,6 +273,10 @@ impl Core {
     pub(crate) fn dump_memory(&self) {
         match &self.personality {
             Personality::BaBuffer(buffer) => buffer.dump(),
+            // A memory area has its energy; firmware that hosts a file system is told how far it goes.
+            Personality::Memory(memory) if self.profile.firmware.kind == Firmware::FileSystem => {
+                memory::lose_from(memory, self.profile.bytes_saved());
+            }
             Personality::Log(_) | Personality::PageCache(_) | Personality::Memory(_) => {}
         }
     }

@@ -62,6 +62,16 @@ pub(crate) fn write_torn_page(media: &Media, lpa: u64, parts: &[(usize, &[u8])])
     outcome.is_ok()
 }
 
+/// Power is lost: the capacitors' energy brings so many bytes to flash, from the first on, and what follows is
+/// gone.
+pub(crate) fn lose_from(memory: &Protected, saved_bytes: u64) {
+    const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+    for (at, len) in memory.used() {
+        let pages = at.max(saved_bytes).next_multiple_of(PAGE_BYTES as u64)..at + len;
+        pages.step_by(PAGE_BYTES).for_each(|page| memory.store(page, &ZEROS));
+    }
+}
+
 /// At power-up: capacitors have kept the area, so there is nothing to find.
 pub(crate) fn power_up(memory: &Protected) {
     if planted::has(Bug::MemoryForgotten) {

@@ -27,7 +27,12 @@ pub fn ssd(memory_bytes: u64, bytes: u64) -> Arc<Ssd> {
 }
 
 pub fn make_on(bytes: u64, mount: &MountOptions) -> DevFs<Ssd> {
-    let ssd = ssd(4 << 20, bytes);
+    make_with(4 << 20, bytes, mount)
+}
+
+/// With so many bytes of device memory.
+pub fn make_with(memory_bytes: u64, bytes: u64, mount: &MountOptions) -> DevFs<Ssd> {
+    let ssd = ssd(memory_bytes, bytes);
     let format = FormatOptions { inodes: Some(12_000), ..FormatOptions::default() };
     DevFs::format(&ssd, &format).expect("the SSD can be formatted");
     DevFs::mount(&ssd, mount).expect("what was just formatted can be mounted")

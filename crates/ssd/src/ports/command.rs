@@ -1,6 +1,6 @@
 //! Commands to a file system inside of the device (DevFS §4.6).
 
-use amphi_device::{CommandPort, Error, PAGE_BYTES, Result};
+use amphi_device::{CommandPort, Error, Result};
 
 use crate::Firmware;
 use crate::ssd::Ssd;
@@ -15,8 +15,7 @@ impl CommandPort for Ssd {
     }
 
     fn saved_bytes(&self) -> u64 {
-        let core = self.core();
-        core.profile.pages_saved().saturating_mul(PAGE_BYTES as u64).min(core.window_bytes())
+        self.core().profile.bytes_saved()
     }
 
     fn receive(&self, bytes: u64) -> Result<()> {

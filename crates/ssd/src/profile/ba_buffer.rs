@@ -137,6 +137,12 @@ impl Profile {
         }
         if affordable(too_many) { too_many } else { enough }
     }
+
+    /// The same in bytes, at most the memory that there is.
+    #[must_use]
+    pub fn bytes_saved(&self) -> u64 {
+        self.pages_saved().saturating_mul(PAGE_BYTES as u64).min(self.firmware.memory_bytes)
+    }
 }
 
 #[cfg(test)]
