@@ -249,6 +249,14 @@ pub const FAULTS: &[Fault] = &[
         "pins",
         "what_a_write_to_a_pinned_range_returned_from_is_durable",
     ),
+    fault("TB-3", "PermissionNotAsked", "pins", "wal", "a_file_of_another_user_is_not_opened"),
+    fault(
+        "TB-12",
+        "SyncOfFileForgotten",
+        "pins",
+        "wal",
+        "a_power_cut_at_any_command_loses_nothing_that_was_acknowledged",
+    ),
     fault("RO-1", "BitsLeaked", "fs-romefs", "rows", "metadata_are_in_the_memory_zone_alone"),
     fault(
         "RO-2",

@@ -12,10 +12,17 @@
 //! - What a call wrote is durable when it returns: only the thread that stored can sync what it stored.
 #![forbid(unsafe_code)]
 
+mod file;
 mod fs;
 mod pinned;
 mod planted;
 mod table;
 
+pub use file::{Done, PinnedFile};
 pub use pinned::{MountError, Pinned};
 pub use table::{Pin, PinId};
+
+/// The examples of the page about logs are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/wal.md")]
+struct Page;

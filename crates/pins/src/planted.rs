@@ -9,6 +9,10 @@
 pub(crate) enum Bug {
     /// A write to a pinned range is stored and not synced (TB-10).
     WriteNotSynced,
+    /// A file's permissions are not asked for before it is pinned (TB-3).
+    PermissionNotAsked,
+    /// A log's file answers `BA_SYNC` without doing it (TB-12).
+    SyncOfFileForgotten,
 }
 
 /// Whether the bug is planted.

@@ -18,8 +18,3 @@ pub use format::RECORD_MAX;
 pub use log::Log;
 pub use place::{Mode, Options, Place};
 pub use recover::{Record, Recovery, create};
-
-/// The example of the page about this crate is a test.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/wal.md")]
-struct Page;

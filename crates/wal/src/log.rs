@@ -133,6 +133,12 @@ impl<D: BaBuffer> Log<D> {
         self.shared.durable.load(Ordering::Acquire)
     }
 
+    /// The number that the next record gets, if nobody appends before.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.shared.gathered.lock().next
+    }
+
     /// Drops all records, committed or not. The next one has the next number, and all the log's room.
     ///
     /// # Errors

@@ -24,6 +24,8 @@ fn allowed(from: &str, to: &str) -> bool {
         "xtask" => false,
         "front-preload" => matches!(to, "front-queue" | "queue" | "rt"),
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
+        // A C program has no daemon: the library puts the log's file system on the image itself.
+        "front-wal" => matches!(to, "device" | "rt" | "ssd" | "vfs" | "fs-ext4like" | "pins" | "wal"),
         "fs-augefs" if to == "lsm" => true,
         // Its device takes commands in the queue's format.
         "fs-devfs" if to == "queue" => true,
@@ -38,8 +40,8 @@ fn allowed_in_tests(from: &str, to: &str) -> bool {
     let tested_on_something_real = from.starts_with("fs-")
         || from.starts_with("front-")
         || matches!(from, "model" | "trace" | "queue" | "names" | "lsm" | "wal" | "pins" | "volumes");
-    // Pins are tested above the file system that the paper assumes.
-    let pinned = from == "pins" && to == "fs-ext4like";
+    // Pins are tested above the file system that the paper assumes, and below a log.
+    let pinned = from == "pins" && matches!(to, "fs-ext4like" | "wal");
     // The laboratory plants bugs in its file systems and in what they share.
     let plants_bugs = from == "crashlab" && (to == "names" || to.starts_with("fs-"));
     allowed(from, to)
