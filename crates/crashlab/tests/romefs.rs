@@ -105,7 +105,7 @@ const PLANTED: [(Bug, Place, &str); 23] = [
     (Bug::TailNotChecked, Script(CREATE), "create foo"),
     (Bug::BitsLeaked, Script(CREATE), "marked as in use, and are not"),
     (Bug::OrphansNotFinished, Script(UNNAMED), "tmpfile foo"),
-    (Bug::EntryNotRemoved, Script(CREATE), "an entry that makes no sense"),
+    (Bug::EntryNotRemoved, Script(CREATE), "an entry makes no sense"),
     (Bug::BufferNotFlushed, Lazy(SYNCED), "fsync foo"),
     (Bug::BufferedSizeStored, Lazy(SYNCED), "foo"),
 ];

@@ -1,6 +1,6 @@
 //! The one table from typed errors to errno.
 
-use amphi_vfs::Error;
+use amphi_vfs::{Error, Failure};
 use fuser::Errno;
 
 /// The kernel's structure-needs-cleaning, which its own file systems answer when their metadata cannot be right.
@@ -32,6 +32,10 @@ pub(crate) fn errno(error: &Error) -> Errno {
             tracing::error!("{error}");
             Errno::from_i32(EUCLEAN)
         }
+        Error::Io(Failure::Full(_)) => {
+            tracing::error!("{error}");
+            Errno::ENOSPC
+        }
         Error::Io(_) => {
             tracing::error!("{error}");
             Errno::EIO
@@ -61,8 +65,10 @@ mod tests {
 
     #[test]
     fn damage_is_not_mistaken_for_a_device_error() {
-        assert_eq!(errno(&Error::Corrupt("inode 3".to_owned())).code(), EUCLEAN);
-        assert_eq!(errno(&Error::Io("lost".to_owned())).code(), Errno::EIO.code());
+        assert_eq!(errno(&Error::corrupt("inode", 3, "lost")).code(), EUCLEAN);
+        assert_eq!(errno(&Error::Io(Failure::PowerLost)).code(), Errno::EIO.code());
+        let full = Error::Io(Failure::Full("the host's disk".to_owned()));
+        assert_eq!(errno(&full).code(), Errno::ENOSPC.code(), "as the kernel has it of thin devices");
     }
 
     #[test]

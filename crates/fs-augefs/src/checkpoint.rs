@@ -7,12 +7,13 @@
 use amphi_device::{BlockPort, Lpa, MemoryArea, Structure};
 use amphi_lsm::Batch;
 use amphi_vfs::{Error, Result};
+use amphi_volume::io_error;
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::domain::{DATA, Domain, NODES, Parts};
 use crate::format::{Address, CheckpointRecord, Key, LogRecord, NatBlock, SitRecord, SsaBlock, Summary};
-use crate::meta::{self, damaged, io_error};
+use crate::meta::{self, damaged};
 use crate::planted::{self, Bug};
 use crate::writeback::{as_writes, seal_node, write_blocks};
 

@@ -2,12 +2,13 @@
 
 use amphi_device::{BlockPort, Lpa, MemoryArea, Structure};
 use amphi_vfs::{Error, Result};
+use amphi_volume::io_error;
 
 use crate::checkpoint;
 use crate::core::Core;
 use crate::domain::{DATA, Domain, NODES, Parts};
 use crate::format::{Address, SUMMARY_SLOT_NODE, SsaBlock, Summary};
-use crate::meta::{damaged, io_error};
+use crate::meta::damaged;
 use crate::planted::{self, Bug};
 use crate::writeback::write_blocks;
 

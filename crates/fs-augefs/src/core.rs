@@ -10,13 +10,14 @@ use amphi_device::{
 use amphi_names::Names;
 use amphi_rt::sync::{Mutex, Padded};
 use amphi_vfs::{Ino, Result};
+use amphi_volume::io_error;
 
 use crate::background::Bell;
 use crate::dentries::Dentries;
 use crate::domain::Domain;
 use crate::format::{Layout, SuperState, Superblock};
 use crate::inode::Inode;
-use crate::meta::{Meta, io_error};
+use crate::meta::Meta;
 use crate::options::MountOptions;
 use crate::planted::{self, Bug};
 use crate::segments::{Segments, Space};

@@ -10,6 +10,7 @@ use amphi_lsm::Batch;
 use amphi_names::{Change, Changed, Need, Store};
 use amphi_rt::sync::RwLockReadGuard;
 use amphi_vfs::{Error, Ino, Result};
+use amphi_volume::io_error;
 
 use crate::change::Batched;
 use crate::collect;
@@ -17,7 +18,7 @@ use crate::core::Core;
 use crate::domain::{DATA, Domain};
 use crate::format::{ADDRESSES, Address, FILE_BYTES_MAX, Intent, Key, PAGE, encode_intents};
 use crate::inode::{Inode, State};
-use crate::meta::{self, io_error};
+use crate::meta;
 use crate::nodes::slot_of;
 use crate::writeback::{Edit, write_back};
 

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use amphi_device::{BlockPort, Completion, MemoryArea, Structure};
 use amphi_names::{note_write, read_moves_atime, regular, shed_capability};
 use amphi_vfs::{Cred, Error, Result, WriteMode};
+use amphi_volume::io_error;
 
 use crate::core::Core;
 use crate::format::{Address, FILE_BYTES_MAX, PAGE};
 use crate::inode::{Inode, Page, Part, State};
-use crate::meta::io_error;
 use crate::nodes::slot_of;
 use crate::planted::{self, Bug};
 use crate::writeback::{Edit, write_back};

@@ -91,7 +91,7 @@ pub fn check<D: BlockPort + MemoryArea>(device: &Arc<D>) -> Result<Report, Mount
     report.blocks = core.space.capacity();
     report.blocks_used = report.blocks - core.space.free();
     match names::check(&core, &mut report).and_then(|found| check_data(&core, &found, &mut report)) {
-        Err(Error::Corrupt(what)) => report.error(what),
+        Err(Error::Corrupt(damage)) => report.error(damage.to_string()),
         Err(error) => return Err(error.into()),
         Ok(()) => {}
     }
@@ -124,7 +124,7 @@ fn check_data<D: BlockPort + MemoryArea>(
                 report.files += 1;
                 let of = &mut used[usize::from(core.domain(*ino).number)];
                 match check_file(core, *ino, record, of, report) {
-                    Err(Error::Corrupt(what)) => report.error(what),
+                    Err(Error::Corrupt(damage)) => report.error(damage.to_string()),
                     done => done?,
                 }
             }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::{Batch, Store};
-use amphi_vfs::{Error, Result};
+use amphi_vfs::{Error, Failure, Result};
+use amphi_volume::io_error;
 
 use crate::format::{EntryRecord, Key, decode_entry, key, prefix_end};
 
@@ -17,20 +18,18 @@ pub struct Meta<D: BlockPort + MemoryArea + 'static> {
 #[expect(clippy::needless_pass_by_value, reason = "what `map_err` calls")]
 pub fn meta_error(error: amphi_lsm::Error) -> Error {
     match error {
-        amphi_lsm::Error::Damaged { .. } => Error::Corrupt(error.to_string()),
-        _ => Error::Io(error.to_string()),
+        amphi_lsm::Error::Damaged { what, at } => Error::corrupt("metadata store", at, what),
+        amphi_lsm::Error::Device(error) => io_error(error),
+        amphi_lsm::Error::NoSpace(_) => Error::NoSpace,
+        error @ (amphi_lsm::Error::Place(_) | amphi_lsm::Error::TooLarge { .. }) => {
+            Error::Io(Failure::Refused(error.to_string()))
+        }
     }
 }
 
-/// A device error as the file system's.
-#[expect(clippy::needless_pass_by_value, reason = "what `map_err` calls")]
-pub fn io_error(error: amphi_device::Error) -> Error {
-    Error::Io(error.to_string())
-}
-
 /// That a record is not what was written.
-pub fn damaged(what: &str, number: u64) -> Error {
-    Error::Corrupt(format!("{what} {number} is not what was written"))
+pub fn damaged(what: &'static str, number: u64) -> Error {
+    Error::corrupt(what, number, "it is not what was written")
 }
 
 impl<D: BlockPort + MemoryArea> Meta<D> {
@@ -61,7 +60,8 @@ impl<D: BlockPort + MemoryArea> Meta<D> {
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn entry(&self, of: Key<'_>) -> Result<Option<EntryRecord>> {
         let Some(value) = self.get(of)? else { return Ok(None) };
-        let decoded = decode_entry(&value).ok_or_else(|| Error::Corrupt(format!("{of:?} has a wrong value")));
+        let decoded = decode_entry(&value)
+            .ok_or_else(|| Error::corrupt("metadata store", None, format!("{of:?} has a wrong value")));
         decoded.map(Some)
     }
 

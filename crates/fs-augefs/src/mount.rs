@@ -430,7 +430,7 @@ pub fn close<D: BlockPort + MemoryArea>(core: &Core<D>) -> amphi_vfs::Result<()>
     core.put_super(next, true)?;
     let mut state = core.state;
     state.clean = 1.into();
-    write_state(&*core.device, &core.layout, &state).map_err(meta::io_error)
+    write_state(&*core.device, &core.layout, &state).map_err(amphi_volume::io_error)
 }
 
 /// Makes everything completed so far durable.

@@ -10,6 +10,7 @@ use amphi_device::{BlockPort, BytePort, MemoryArea, Structure};
 use amphi_lsm::Batch;
 use amphi_rt::task;
 use amphi_vfs::{Error, Ino, Result};
+use amphi_volume::io_error;
 
 use crate::checkpoint;
 use crate::core::Core;
@@ -19,7 +20,7 @@ use crate::format::{
     ADDRESSES, Address, EntryRecord, Intent, Key, NAT_ENTRIES, NodeBlock, PAGE, encode_entry,
 };
 use crate::inode::Home;
-use crate::meta::{self, damaged, io_error};
+use crate::meta::{self, damaged};
 use crate::planted::{self, Bug};
 
 /// Intents of a domain by their place in the order of changes.

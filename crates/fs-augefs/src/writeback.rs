@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use amphi_device::{BlockPort, Completion, MemoryArea, Structure};
 use amphi_lsm::Batch;
 use amphi_vfs::{Error, Result};
+use amphi_volume::io_error;
 use zerocopy::IntoBytes;
 
 use crate::collect;
@@ -18,7 +19,7 @@ use crate::core::Core;
 use crate::domain::{Domain, Node, Parts};
 use crate::format::{ADDRESSES, Address, NodeBlock, NodeHead};
 use crate::inode::{self, Inode, State};
-use crate::meta::{damaged, io_error};
+use crate::meta::damaged;
 use crate::nodes::slot_of;
 use crate::planted::{self, Bug};
 

@@ -6,6 +6,7 @@ use amphi_device::{BlockDurability, BlockPort, DurabilityContract, WriteLog};
 use amphi_names::Names;
 use amphi_rt::sync::Padded;
 use amphi_vfs::{Error, Ino, Result};
+use amphi_volume::io_error;
 
 use crate::commit::journal::Journal;
 use crate::commit::txtable::TxTable;
@@ -53,12 +54,6 @@ pub struct Core<D: BlockPort + WriteLog> {
     pub pages: Padded<PageBudget>,
     /// Files with writes to come.
     pub dirty: DirtyFiles,
-}
-
-/// A device error as the file system's.
-#[expect(clippy::needless_pass_by_value, reason = "what `map_err` calls")]
-pub fn io_error(error: amphi_device::Error) -> Error {
-    Error::Io(error.to_string())
 }
 
 impl<D: BlockPort + WriteLog> Core<D> {

@@ -8,8 +8,9 @@ use amphi_names::with_room;
 use amphi_rt::task::{self, JoinHandle};
 use amphi_rt::time;
 use amphi_vfs::{Allocate, Cred, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode};
+use amphi_volume::io_error;
 
-use crate::core::{Core, io_error};
+use crate::core::Core;
 use crate::data::page::CacheUse;
 use crate::data::writeback::write_back;
 use crate::data::{allocate, direct, file};

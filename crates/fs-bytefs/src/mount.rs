@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, Completion, Lpa, RecoverReport, Structure, WriteLog};
-use amphi_vfs::Ino;
+use amphi_vfs::{Error, Ino};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -75,7 +75,7 @@ pub enum MountError {
     Options(String),
     /// Something beyond the superblock is damaged.
     #[error(transparent)]
-    Damaged(#[from] amphi_vfs::Error),
+    Damaged(#[from] Error),
 }
 
 /// What a superblock says, for people.
@@ -340,21 +340,20 @@ pub fn open<D: BlockPort + WriteLog>(
     }
     let replayed = journal::replay(&*device, &layout)?;
     if let Some((slot, reason)) = replayed.bad.first() {
-        let what =
-            format!("slot {slot} of the data journal cannot be replayed ({reason}); run amphi fsck --repair");
-        return Err(MountError::Damaged(amphi_vfs::Error::Corrupt(what)));
+        let what = format!("it cannot be replayed ({reason}); run amphi fsck --repair");
+        return Err(MountError::Damaged(Error::corrupt("data journal's slot", u64::from(*slot), what)));
     }
     let (blocks, inodes) = read_bitmaps(&*device, &layout)?;
     // As ext4 has it: what splits reserved extents, or cuts a hole, finds a block however full the rest is.
     let held_back = (layout.pages / 50).min(HELD_BACK_MAX);
     let blocks = blocks.hold_back(held_back);
     let orphans = read_orphans(&*device, &layout)?;
-    let damaged = |what: &str| MountError::Damaged(amphi_vfs::Error::Corrupt(what.into()));
+    let damaged = |place, what: &str| MountError::Damaged(Error::corrupt(place, None, what.to_owned()));
     if !(0..=u64::from(ROOT_INO)).all(|ino| inodes.is_used(ino)) {
-        return Err(damaged("the inode bitmap marks the root directory as free"));
+        return Err(damaged("inode bitmap", "it marks the root directory as free"));
     }
     if !blocks.fixed_are_set() {
-        return Err(damaged("the block bitmap marks metadata as free"));
+        return Err(damaged("block bitmap", "it marks metadata as free"));
     }
     state.mounts = state.mounts.get().saturating_add(1).into();
     state.mounted_ns = amphi_rt::time::wall_ns().into();
@@ -366,7 +365,7 @@ pub fn open<D: BlockPort + WriteLog>(
     if !read_only {
         for &(slot, ino) in core.orphans.found().iter().filter(|_| !planted::has(Bug::OrphansNotFinished)) {
             let inode = core.inode(Ino(u64::from(ino))).map_err(|error| {
-                damaged(&format!("the orphan table names inode {ino}, which cannot be read: {error}"))
+                damaged("orphan table", &format!("it names inode {ino}, which cannot be read: {error}"))
             })?;
             finish_orphan(&core, &inode, slot)?;
         }

@@ -165,7 +165,8 @@ impl<D: BlockPort + WriteLog> Change<Core<D>> for Tx<'_, D> {
         let body = match new.file_type {
             FileType::Regular => Body::File(FileBody::new(ExtentTree::default())),
             FileType::Directory => {
-                Body::Dir(Box::new(Dir::new(ExtentTree::default(), 0).map_err(Error::Corrupt)?))
+                let empty = Dir::new(ExtentTree::default(), 0);
+                Body::Dir(Box::new(empty.map_err(|what| Error::corrupt("inode", u64::from(ino), what))?))
             }
             FileType::Symlink => Body::Symlink(new.target.to_vec(), ExtentTree::default()),
             _ => Body::Special,

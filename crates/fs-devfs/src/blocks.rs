@@ -70,7 +70,11 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         if pointer == 0 || self.layout.is_block(u64::from(pointer & !UNWRITTEN)) {
             return Ok(pointer);
         }
-        Err(Error::Corrupt(format!("a pointer leads to page {}, which is no block", pointer & !UNWRITTEN)))
+        Err(Error::corrupt(
+            "page",
+            u64::from(pointer & !UNWRITTEN),
+            "a pointer leads there, and it is no block",
+        ))
     }
 
     /// Refuses a number that is no block's; 0 stands for none.
@@ -81,7 +85,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         if page == 0 || self.layout.is_block(page.into()) {
             return Ok(page);
         }
-        Err(Error::Corrupt(format!("page {page} is referred to, and is no block")))
+        Err(Error::corrupt("page", u64::from(page), "it is referred to, and is no block"))
     }
 
     /// The pointer of a block; 0: a hole.
@@ -240,7 +244,7 @@ impl<D: BlockPort + MemoryArea + 'static> Tx<'_, D> {
             }
             let first = u64::from(block) + 1 - count as u64;
             if !self.fs.layout.is_block(first) {
-                return Err(Error::Corrupt(format!("pointer page {page} leads out of the blocks")));
+                return Err(Error::corrupt("pointer page", u64::from(page), "it leads out of the blocks"));
             }
             if metadata {
                 (first..first + count as u64).for_each(|page| self.free_page(page));

@@ -6,10 +6,10 @@ use amphi_vfs::{
     AccessTimes, Allocate, Attr, Cred, DirSink, Entry, FileSystem, FileType, Ino, Name, OpenFlags, Promise,
     Removed, RenameMode, Renamed, Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
 };
+use amphi_volume::io_error;
 
 use crate::controller::Controller;
 use crate::fs::DevFs;
-use crate::media::io_error;
 
 impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
     /// Carries out a command that takes `given` bytes from the host and answers with `taken`.

@@ -285,7 +285,7 @@ pub fn entry_in(bytes: &[u8]) -> Option<(Child, &[u8], usize)> {
 }
 
 fn damaged(dir: Ino) -> Error {
-    Error::Corrupt(format!("directory {} has an entry that makes no sense", dir.0))
+    Error::corrupt("directory", dir.0, "an entry makes no sense")
 }
 
 impl<D: BlockPort + MemoryArea + 'static> Controller<D> {

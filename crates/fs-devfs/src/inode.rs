@@ -60,7 +60,9 @@ impl Part {
     /// [`Error::Corrupt`].
     pub fn give_up(&mut self, blocks: u64) -> Result<()> {
         let left = self.blocks.checked_sub(blocks);
-        self.blocks = left.ok_or_else(|| Error::Corrupt("an inode has more blocks than it counts".into()))?;
+        self.blocks = left.ok_or_else(|| {
+            Error::corrupt("pointer page", u64::from(self.root), "an inode has more blocks than it counts")
+        })?;
         Ok(())
     }
 }
@@ -114,7 +116,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             Some(inode) => inode,
             None => self.inode_on_flash(ino)?,
         };
-        let damaged = |what: &str| Error::Corrupt(format!("inode {}: {what}", ino.0));
+        let damaged = |what: &'static str| Error::corrupt("inode", ino.0, what);
         let file_type = type_of(inode.kind).ok_or_else(|| damaged("its type is unknown"))?;
         if inode.levels > format::LEVELS_MAX {
             return Err(damaged("it has too many levels of pointers"));
@@ -177,7 +179,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         if crc32c::crc32c(&bytes) == crc {
             return Ok(bytes);
         }
-        Err(Error::Corrupt(format!("block {block} fails its checksum")))
+        Err(Error::corrupt("block", u64::from(block), "it fails its checksum"))
     }
 
     /// An inode's extended attributes.
@@ -189,9 +191,9 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             return Ok(Attributes::new());
         }
         let bytes = self.checked_block(state.part.attributes, state.part.attributes_crc)?;
-        postcard::take_from_bytes(&bytes)
-            .map(|(attributes, _)| attributes)
-            .map_err(|_| Error::Corrupt("a list of extended attributes makes no sense".into()))
+        postcard::take_from_bytes(&bytes).map(|(attributes, _)| attributes).map_err(|_| {
+            Error::corrupt("attribute block", u64::from(state.part.attributes), "the list makes no sense")
+        })
     }
 }
 

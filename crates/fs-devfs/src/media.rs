@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockDurability, BlockPort, ByteDurability, Completion, Lpa, MemoryArea, Structure};
-use amphi_vfs::{Error, Result};
+use amphi_vfs::Result;
+use amphi_volume::io_error;
 
 use crate::format::PAGE;
 
@@ -17,12 +18,6 @@ pub struct Media<D> {
     pub device: Arc<D>,
     byte_durability: ByteDurability,
     has_write_buffer: bool,
-}
-
-/// A device's error as an operation reports it.
-#[expect(clippy::needless_pass_by_value, reason = "what `map_err` calls")]
-pub fn io_error(error: amphi_device::Error) -> Error {
-    Error::Io(error.to_string())
 }
 
 impl<D: BlockPort + MemoryArea> Media<D> {

@@ -78,7 +78,7 @@ impl<D: BlockPort + MemoryArea> Meta<D> {
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn page(&self, number: u64) -> Result<Arc<Page>> {
         if number == 0 || number >= self.layout.pages {
-            return Err(Error::Corrupt(format!("page {number} is referred to, and is none")));
+            return Err(Error::corrupt("page", number, "it is referred to, and is none"));
         }
         let page = {
             let mut shard = self.shard(number);
@@ -92,7 +92,7 @@ impl<D: BlockPort + MemoryArea> Meta<D> {
             let mut bytes = [0; PAGE];
             self.media.read(number, &mut bytes, self.tag(number))?;
             let stamp = Footer::open(&mut bytes, number)
-                .ok_or_else(|| Error::Corrupt(format!("metadata page {number} fails its checksum")))?;
+                .ok_or_else(|| Error::corrupt("metadata page", number, "it fails its checksum"))?;
             page.frame.get_or_init(|| {
                 *page.on_flash.lock() = stamp;
                 Box::new(RwLock::new(Frame { bytes, stamp }))
@@ -120,7 +120,7 @@ impl<D: BlockPort + MemoryArea> Meta<D> {
     pub fn read<T: FromBytes>(&self, number: u64, at: usize) -> Result<T> {
         let value =
             self.with(number, |bytes| T::read_from_prefix(&bytes[at..]).map(|(value, _)| value).ok())?;
-        value.ok_or_else(|| Error::Corrupt(format!("a structure crosses the end of page {number}")))
+        value.ok_or_else(|| Error::corrupt("metadata page", number, "a structure crosses its end"))
     }
 
     /// Writes an empty page in place, so that whatever was there before is no metadata of ours.

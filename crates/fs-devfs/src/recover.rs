@@ -78,7 +78,7 @@ pub fn redo<D: BlockPort + MemoryArea>(meta: &Meta<D>, left: &[Left]) -> Result<
     let mut changed = std::collections::BTreeMap::new();
     for (stamp, body) in &records {
         for part in parts::decode(body) {
-            let damaged = || Error::Corrupt("a journal holds a part that makes no sense".into());
+            let damaged = || Error::corrupt("record", *stamp, "a part of it makes no sense");
             let (number, part) = part.ok_or_else(damaged)?;
             let page = meta.page(number.into())?;
             let mut frame = page.write();
@@ -135,7 +135,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             let offset = mark.offset.get();
             let (block, within) = (offset / PAGE as u64, offset as usize % PAGE);
             if within + body.len() > PAGE {
-                return Err(Error::Corrupt("a queue holds a part that crosses the end of its block".into()));
+                return Err(Error::corrupt("queue of inode", ino.0, "a part crosses the end of its block"));
             }
             let known = inode.size.get().saturating_sub(offset).min(body.len() as u64) as usize;
             let pointer = self.block(&part, block)?;

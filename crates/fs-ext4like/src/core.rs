@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use amphi_device::BlockPort;
 use amphi_names::{Names, Options};
 use amphi_rt::sync::Mutex;
-use amphi_vfs::{Error, Ino, Result};
+use amphi_vfs::{Error, Failure, Ino, Result};
 
 use crate::data::page::PageBudget;
 use crate::data::pressure::DirtyFiles;
@@ -54,12 +54,6 @@ pub struct Core<D: BlockPort> {
     pub dirty: DirtyFiles<D>,
     /// Where the next search for clean pages begins.
     pub(crate) sweep: AtomicUsize,
-}
-
-/// A device error as the file system's.
-#[expect(clippy::needless_pass_by_value, reason = "what `map_err` calls")]
-pub fn io_error(error: amphi_device::Error) -> Error {
-    Error::Io(error.to_string())
 }
 
 impl<D: BlockPort> Core<D> {
@@ -137,7 +131,10 @@ impl<D: BlockPort> Core<D> {
     /// [`Error::Io`] with the first reason, once a change has failed half way.
     pub fn sound(&self) -> Result<()> {
         let health = &self.names.health;
-        if health.has_failed() { Err(Error::Io(health.failure().unwrap_or_default())) } else { Ok(()) }
+        if health.has_failed() {
+            return Err(Error::Io(Failure::Earlier(health.failure().unwrap_or_default())));
+        }
+        Ok(())
     }
 
     /// Writes every file that has been dirty since before `before_ns`.

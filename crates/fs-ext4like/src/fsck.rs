@@ -179,8 +179,8 @@ struct Check<'a, D: BlockPort> {
 /// A failure of the device ends the check; anything else is damage, in words.
 fn damage(error: Error) -> Result<String, FsckError> {
     match error {
-        Error::Io(text) => Err(FsckError::Device(text)),
-        Error::Corrupt(text) => Ok(text),
+        Error::Io(failure) => Err(FsckError::Device(failure.to_string())),
+        Error::Corrupt(damage) => Ok(damage.to_string()),
         other => Ok(other.to_string()),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, Lpa, Structure};
-use amphi_vfs::{Error, Ino};
+use amphi_vfs::{Error, Failure, Ino};
 use zerocopy::{FromBytes, FromZeros};
 
 use crate::core::Core;
@@ -259,17 +259,17 @@ pub fn read_descriptors<D: BlockPort>(
     layout: &Layout,
 ) -> Result<Vec<GroupDescriptor>, MountError> {
     let damaged =
-        |group: u32, what: &str| MountError::Damaged(Error::Corrupt(format!("group {group}: {what}")));
+        |group: u32, what: String| MountError::Damaged(Error::corrupt("group", u64::from(group), what));
     let mut bytes = vec![0; layout.groups.div_ceil(DESCRIPTORS_PER_BLOCK) as usize * BLOCK];
     device.read(Lpa(u64::from(layout.descriptors)), &mut bytes, Structure::Bitmap)?;
     let mut descriptors = Vec::new();
     for (group, bytes) in (0..layout.groups).zip(bytes.as_chunks::<64>().0) {
         let descriptor =
-            GroupDescriptor::decode(bytes, group).map_err(|error| damaged(group, &error.to_string()))?;
+            GroupDescriptor::decode(bytes, group).map_err(|error| damaged(group, error.to_string()))?;
         let possible = descriptor.blocks_free.get() <= layout.group_blocks(group)
             && descriptor.inodes_free.get() <= layout.inodes_per_group;
         if !possible {
-            return Err(damaged(group, "more is free than there is"));
+            return Err(damaged(group, "more is free than there is".to_owned()));
         }
         descriptors.push(descriptor);
     }
@@ -300,8 +300,10 @@ pub fn open<D: BlockPort>(device: Arc<D>, options: MountOptions) -> Result<(Core
     }
     let mut sb = read_super(&*device)?;
     if Layout::of(&sb) != layout {
-        return Err(MountError::Damaged(Error::Corrupt(
-            "the journal holds another file system's superblock".to_owned(),
+        return Err(MountError::Damaged(Error::corrupt(
+            "journal",
+            None,
+            "it holds another file system's superblock",
         )));
     }
     let first_orphan = sb.last_orphan.get();
@@ -315,7 +317,7 @@ pub fn open<D: BlockPort>(device: Arc<D>, options: MountOptions) -> Result<(Core
     let journal = Journal::new(&layout, seed, log.next);
     let core = Core::new(device, sb, options, groups, journal);
     let root = core.inode(Ino::ROOT)?;
-    root.state.read().dir().map_err(|_| Error::Corrupt("the root is no directory".to_owned()))?;
+    root.state.read().dir().map_err(|_| Error::corrupt("inode", Ino::ROOT.0, "the root is no directory"))?;
     if !core.options.read_only {
         finish_orphans(&core, first_orphan)?;
     }
@@ -324,7 +326,8 @@ pub fn open<D: BlockPort>(device: Arc<D>, options: MountOptions) -> Result<(Core
 
 /// Deletes what the list of orphans names.
 fn finish_orphans<D: BlockPort>(core: &Core<D>, first: u32) -> Result<(), MountError> {
-    let damaged = || MountError::Damaged(Error::Corrupt("the list of orphans is damaged".to_owned()));
+    let damaged =
+        || MountError::Damaged(Error::corrupt("list of orphans", u64::from(first), "it makes no sense"));
     let mut list: Vec<u32> = Vec::new();
     let mut next = first;
     while next != 0 {
@@ -353,7 +356,7 @@ fn finish_orphans<D: BlockPort>(core: &Core<D>, first: u32) -> Result<(), MountE
 /// # Errors
 /// [`Error::Io`].
 pub fn close<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
-    let io = crate::core::io_error;
+    let io = amphi_volume::io_error;
     core.write_back_files(u64::MAX)?;
     for ino in core.orphans.all() {
         let inode = core.inode(Ino(u64::from(ino)))?;
@@ -363,11 +366,14 @@ pub fn close<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
     core.move_tail()?;
     core.device.flush().map_err(io)?;
     let next = core.journal.last_committed() + 1;
-    let failed = |error: MountError| Error::Io(error.to_string());
+    let failed = |error| match error {
+        MountError::Device(error) => io(error),
+        other => Error::Io(Failure::Earlier(other.to_string())),
+    };
     replay::clear(&*core.device, &core.layout, core.journal.seed, next).map_err(failed)?;
     let block = core.block(0, Kind::Superblock)?;
-    let (mut sb, _) =
-        Superblock::read_from_prefix(&block[..]).map_err(|_| Error::Io("no superblock".to_owned()))?;
+    let (mut sb, _) = Superblock::read_from_prefix(&block[..])
+        .map_err(|_| Error::corrupt("superblock", None, "there is none"))?;
     let (blocks_free, _, inodes_free) = core.groups.free();
     sb.blocks_free = blocks_free.into();
     sb.inodes_free = inodes_free.into();

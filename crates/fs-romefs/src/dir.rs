@@ -157,7 +157,7 @@ fn entry_in(bytes: &[u8]) -> Option<(Child, &[u8], usize)> {
 }
 
 fn damaged(dir: Ino) -> Error {
-    Error::Corrupt(format!("directory {} has an entry that makes no sense", dir.0))
+    Error::corrupt("directory", dir.0, "an entry makes no sense")
 }
 
 /// Makes a directory's entries known.

@@ -110,7 +110,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
         if head.kind == 0 {
             return Err(Error::Stale(ino));
         }
-        let damaged = |what: &str| Error::Corrupt(format!("inode {}: {what}", ino.0));
+        let damaged = |what: &'static str| Error::corrupt("inode", ino.0, what);
         let file_type = type_of(head.kind).ok_or_else(|| damaged("it has an impossible type"))?;
         let size = head.size.get();
         if file_type != FileType::Symlink && size > self.layout.file_bytes_max() {
@@ -155,7 +155,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     }
 
     fn load_target(&self, at: u64, head: &InodeHead, size: u64) -> Result<Box<[u8]>> {
-        let damaged = || Error::Corrupt("a symbolic link's target is nowhere".into());
+        let damaged = || Error::corrupt("inode at byte", at, "a symbolic link's target is nowhere");
         let from = if size <= INLINE_TARGET_BYTES as u64 {
             at + INODE_HEAD_BYTES as u64
         } else {

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use amphi_device::{BlockPort, Lpa, PAGE_BYTES, Structure};
 use amphi_rt::sync::{Sender, channel};
 use amphi_rt::task::{self, JoinHandle};
-use amphi_vfs::{Error, Result};
-
-use crate::memory::io_error;
+use amphi_vfs::{Error, Failure, Result};
+use amphi_volume::io_error;
 
 /// Commands that wait for a thread, before their senders wait.
 const QUEUE: usize = 64;
@@ -90,5 +89,5 @@ impl IoThreads {
 }
 
 fn gone() -> Error {
-    Error::Io("a thread of the block path has ended".into())
+    Error::Io(Failure::Stuck("a thread of the block path has ended"))
 }

@@ -31,10 +31,11 @@ pub fn open<'s, D: BlockPort + MemoryArea>(
         for (block, number) in leaves {
             let (head, logs) = read_leaf(core, number)?;
             if (head.ino.get(), head.block.get()) != (inode.ino.0, block) {
-                return Err(Error::Corrupt(format!(
-                    "inode {}: the leaf of its block {block} belongs to another",
-                    inode.ino.0
-                )));
+                return Err(Error::corrupt(
+                    "leaf",
+                    u64::from(number),
+                    format!("block {block} of inode {} has it, and it belongs to another", inode.ino.0),
+                ));
             }
             tree.set(block, Leaf { number, logs });
         }
@@ -75,7 +76,7 @@ pub fn read_leaf<D: BlockPort + MemoryArea>(core: &Core<D>, number: u32) -> Resu
                 .iter()
                 .any(|other: &Log| other.range().start < end && log.range().start < other.range().end);
         if !sound {
-            return Err(Error::Corrupt(format!("leaf {number} has a data log that cannot be")));
+            return Err(Error::corrupt("leaf", u64::from(number), "it has a data log that cannot be"));
         }
         logs.push(log);
     }

@@ -49,7 +49,11 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     fn named_page(&self, number: u32) -> Result<Option<u64>> {
         let Some(page) = number.checked_sub(1) else { return Ok(None) };
         if u64::from(page) >= self.layout.plan.pages {
-            return Err(Error::Corrupt(format!("a mapping page names page {page}, which does not exist")));
+            return Err(Error::corrupt(
+                "page",
+                u64::from(page),
+                "a mapping page names it, and it does not exist",
+            ));
         }
         Ok(Some(self.layout.page(page)))
     }
@@ -96,7 +100,15 @@ impl<D: BlockPort + MemoryArea> Core<D> {
         let named = u64::from(slot.block.get()) <= plan.blocks.max(plan.pages)
             && u64::from(slot.leaf.get()) <= plan.leaves
             && u64::from(slot.valid.get()) <= plan.block_bytes;
-        if named { Ok(slot) } else { Err(Error::Corrupt("a slot names a block that does not exist".into())) }
+        if named {
+            Ok(slot)
+        } else {
+            Err(Error::corrupt(
+                "block",
+                u64::from(slot.block.get()),
+                "a slot names it, its leaf or its end beyond what exists",
+            ))
+        }
     }
 
     /// Calls `body` with the slots of `range` that hold something, in order, until it breaks.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use amphi_device::{ByteDurability, MemoryArea, Structure};
-use amphi_vfs::{Error, Result};
+use amphi_vfs::Result;
+use amphi_volume::io_error;
 
 use crate::format::PAGE;
 use crate::planted::{self, Bug};
@@ -12,12 +13,6 @@ use crate::planted::{self, Bug};
 pub struct Memory<D> {
     device: Arc<D>,
     durability: ByteDurability,
-}
-
-/// A device error as the file system's.
-#[expect(clippy::needless_pass_by_value, reason = "what `map_err` calls")]
-pub fn io_error(error: amphi_device::Error) -> Error {
-    Error::Io(error.to_string())
 }
 
 impl<D: MemoryArea> Memory<D> {

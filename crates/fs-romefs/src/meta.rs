@@ -41,9 +41,10 @@ impl<D: MemoryArea> Meta<D> {
     }
 
     fn page(&self, number: u64) -> Result<&Page> {
-        let cell = self.pages.get(number as usize).ok_or_else(|| {
-            Error::Corrupt(format!("page {number} of the memory zone is referred to, and holds no metadata"))
-        })?;
+        let cell = self
+            .pages
+            .get(number as usize)
+            .ok_or_else(|| Error::corrupt("page", number, "it is referred to, and holds no metadata"))?;
         if let Some(page) = cell.get() {
             return Ok(page);
         }
@@ -93,7 +94,7 @@ impl<D: MemoryArea> Meta<D> {
                 Some(Op::Bytes(at, data)) => self.change(at, data.len(), |to| to.copy_from_slice(data))?,
                 Some(Op::Zeros(at, count)) => self.change(at, count as usize, |to| to.fill(0))?,
                 Some(Op::Bits(map, first, count, on)) => self.change_bits(map, first, count, on)?,
-                None => return Err(Error::Corrupt("the journal holds what is no operation".into())),
+                None => return Err(Error::corrupt("journal", None, "it holds what is no operation")),
             }
         }
         Ok(())
@@ -181,5 +182,5 @@ impl<D: MemoryArea> Meta<D> {
 }
 
 fn crosses(at: u64) -> Error {
-    Error::Corrupt(format!("a structure at byte {at} of the memory zone crosses a page"))
+    Error::corrupt("byte", at, "a structure there crosses a page of the memory zone")
 }

@@ -283,7 +283,7 @@ impl Plan {
                 continue;
             }
             let at = core.slot_address(&state.part.mapping, first.block)?;
-            let at = at.ok_or_else(|| Error::Corrupt("a slot's page has gone".into()))?;
+            let at = at.ok_or_else(|| Error::corrupt("slot", first.block, "its mapping page has gone"))?;
             // Those that follow in the same page go with it.
             let mut bytes: SmallVec<[u8; 256]> = SmallVec::from_slice(first.slot.as_bytes());
             let mut next = first.block + 1;

@@ -7,13 +7,13 @@ use std::ops::Range;
 use amphi_device::{BlockPort, Completion, MemoryArea, PAGE_BYTES, Structure};
 use amphi_rt::sync::RangeGuard;
 use amphi_vfs::{Error, Result};
+use amphi_volume::io_error;
 use smallvec::SmallVec;
 
 use crate::buffer::Gaps;
 use crate::core::Core;
 use crate::format::PAGE;
 use crate::inode::{Inode, State};
-use crate::memory::io_error;
 use crate::planted::{self, Bug};
 use crate::{lazy, logs};
 

@@ -62,7 +62,7 @@ impl<'a, D: BlockPort + MemoryArea> Tx<'a, D> {
         let page = self
             .spare
             .pop()
-            .ok_or_else(|| Error::Corrupt("a mapping needs more pages than it can".into()))?;
+            .ok_or_else(|| Error::corrupt("mapping", None, "it needs more pages than it can"))?;
         self.note_taken(Map::Pages, Run { first: page.into(), count: 1 });
         if zeroed {
             self.ops.zeros(self.core.layout.page(page), PAGE as u64);

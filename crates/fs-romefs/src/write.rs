@@ -14,6 +14,7 @@ use amphi_device::{BlockDurability, BlockPort, Completion, MemoryArea, PAGE_BYTE
 use amphi_names::{note_write, shed_capability};
 use amphi_rt::sync::RangeGuard;
 use amphi_vfs::{Cred, Error, Result, WriteMode};
+use amphi_volume::io_error;
 use smallvec::SmallVec;
 
 use crate::core::Core;
@@ -21,7 +22,6 @@ use crate::format::{INLINE_SLOTS, PAGE};
 use crate::inode::{Inode, State};
 use crate::journal::Record;
 use crate::lazy::note_stored;
-use crate::memory::io_error;
 use crate::ops::Ops;
 use crate::plan::{BlockPut, LogPut, Plan, Rewrite, Source};
 use crate::planted::{self, Bug};

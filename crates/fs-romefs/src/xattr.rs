@@ -22,7 +22,7 @@ pub fn bytes_of(attributes: &Attributes) -> usize {
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn load<D: BlockPort + MemoryArea>(core: &Core<D>, state: &State<D>) -> Result<Attributes> {
     let Some(page) = state.part.attributes_page.checked_sub(1) else { return Ok(Attributes::new()) };
-    let damaged = || Error::Corrupt("a list of extended attributes makes no sense".into());
+    let damaged = || Error::corrupt("attribute page", u64::from(page), "the list makes no sense");
     if u64::from(page) >= core.layout.plan.pages {
         return Err(damaged());
     }

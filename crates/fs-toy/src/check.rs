@@ -39,7 +39,7 @@ pub fn check<D: BlockPort>(device: &Arc<D>) -> Result<Report, ToyError> {
             count(&mut seen, &map, key, value, &mut findings);
             true
         }),
-        Err(amphi_vfs::Error::Corrupt(what)) => findings.push(what),
+        Err(amphi_vfs::Error::Corrupt(what)) => findings.push(what.to_string()),
         Err(error) => return Err(error.into()),
     }
     for (ino, seen) in &seen {

@@ -12,6 +12,7 @@ use amphi_names::Child;
 use amphi_rt::sync::RwLock;
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Error, FileType, Ino, Result};
+use amphi_volume::io_error;
 use serde::{Deserialize, Serialize};
 
 use crate::kept::{child, kind, number, page};
@@ -94,7 +95,7 @@ impl<D: BlockPort> Map<D> {
         let (mut values, mut bytes) = (BTreeMap::new(), 0);
         while let Some(record) = log.read().map_err(io_error)? {
             let updates: Vec<Update> = postcard::from_bytes(&record)
-                .map_err(|_| Error::Corrupt("a record of the log holds no updates".into()))?;
+                .map_err(|_| Error::corrupt("log", None, "a record holds no updates"))?;
             bytes = apply_to(&mut values, bytes, updates);
         }
         Ok(Self(RwLock::new(Inner { values, pending: BTreeSet::new(), bytes, log })))
@@ -221,9 +222,4 @@ fn bytes_of(key: &Key, value: &Value) -> u64 {
         Value::Name(_) | Value::Orphan => 16,
     };
     (24 + name + value) as u64
-}
-
-/// A failure of the device as one of an operation.
-pub fn io_error(error: amphi_device::Error) -> Error {
-    Error::Io(error.to_string())
 }

@@ -87,9 +87,11 @@ pub fn lookup<S: Store>(store: &S, dir: Ino, name: Name<'_>) -> Result<Entry> {
 /// [`Error::Corrupt`], [`Error::Io`].
 pub(crate) fn entry_inode<S: Store>(store: &S, dir: &Inode<S>, child: Child) -> Result<Arc<Inode<S>>> {
     let named = inode(store, child.ino).map_err(|error| match error {
-        Error::Stale(_) => {
-            Error::Corrupt(format!("a directory entry names inode {}, which is free", child.ino.0))
-        }
+        Error::Stale(_) => Error::corrupt(
+            "directory",
+            dir.ino.0,
+            format!("an entry names inode {}, which is free", child.ino.0),
+        ),
         other => other,
     })?;
     check_entry(dir, child, &named)?;
@@ -103,10 +105,11 @@ fn check_entry<S: Store>(dir: &Inode<S>, child: Child, inode: &Inode<S>) -> Resu
     if sound {
         return Ok(());
     }
-    Err(Error::Corrupt(format!(
-        "directory {} names inode {}, which has another type or another parent",
-        dir.ino.0, child.ino.0
-    )))
+    Err(Error::corrupt(
+        "directory",
+        dir.ino.0,
+        format!("an entry names inode {}, which has another type or another parent", child.ino.0),
+    ))
 }
 
 /// See [`amphi_vfs::FileSystem::create`].

@@ -40,7 +40,7 @@ fn path<S: Store>(store: &S, dir: &Inode<S>) -> Result<SmallVec<[Ino; 16]>> {
     while at != Ino::ROOT && parent != at {
         // A damaged image may have a cycle of parents: no path has more steps than there are inodes.
         if path.len() as u64 > store.inodes_max() {
-            return Err(Error::Corrupt(format!("the ancestors of directory {} form a cycle", dir.ino.0)));
+            return Err(Error::corrupt("directory", dir.ino.0, "its ancestors form a cycle"));
         }
         at = parent;
         path.push(at);

@@ -31,7 +31,7 @@ pub struct Pinned<F: Extents, D: BaBuffer> {
 fn error_of(error: amphi_device::Error) -> Error {
     match error {
         amphi_device::Error::Pin(PinError::TableFull { .. }) => Error::NoSpace,
-        error => Error::Io(error.to_string()),
+        error => amphi_volume::io_error(error),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why a command was refused, and the code that says so in a completion.
 
-use amphi_vfs::Error;
+use amphi_vfs::{Error, Failure};
 
 use crate::command::Malformed;
 use crate::format::code;
@@ -46,7 +46,7 @@ pub const fn status(refusal: &Refusal) -> u16 {
             Error::NotEmpty => code::NOT_EMPTY,
             Error::NameTooLong => code::NAME_TOO_LONG,
             Error::InvalidName | Error::Invalid(_) | Error::IntoItself => code::INVALID,
-            Error::NoSpace | Error::NoInodes => code::NO_SPACE,
+            Error::NoSpace | Error::NoInodes | Error::Io(Failure::Full(_)) => code::NO_SPACE,
             Error::TooLarge => code::TOO_LARGE,
             Error::TooManyLinks => code::TOO_MANY_LINKS,
             Error::PermissionDenied => code::PERMISSION_DENIED,

@@ -276,7 +276,7 @@ pub fn inherit(
         return Ok((mode, Vec::new()));
     }
     let Some(value) = default else { return Ok((mode & !(cred.umask & 0o777), Vec::new())) };
-    let damaged = || Error::Corrupt("a directory's default ACL is none".to_owned());
+    let damaged = || Error::corrupt("default ACL", None, "it is none");
     let acl = Acl::decode(value).ok().flatten().ok_or_else(damaged)?;
     let (access, mode) = acl.inherited(mode);
     let mut attributes = Vec::new();
@@ -295,7 +295,7 @@ pub fn inherit(
 /// [`Error::Corrupt`] if `value` is no ACL.
 pub fn after_chmod(value: &[u8], mode: u16) -> Result<Vec<u8>> {
     let acl = Acl::decode(value).ok().flatten();
-    let mut acl = acl.ok_or_else(|| Error::Corrupt("a file's access ACL is none".to_owned()))?;
+    let mut acl = acl.ok_or_else(|| Error::corrupt("access ACL", None, "it is none"))?;
     acl.set_mode(mode);
     Ok(acl.encode())
 }

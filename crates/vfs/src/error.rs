@@ -1,6 +1,9 @@
 //! Why an operation failed, by cause. Front ends turn these into errno in one table of their own.
 
+use std::borrow::Cow;
+
 use crate::attr::Ino;
+use crate::failure::{Damage, Failure};
 
 /// Result of a file-system operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -74,10 +77,21 @@ pub enum Error {
     /// Something uses what the operation would change; the text names it.
     #[error("in use: {0}")]
     Busy(&'static str),
-    /// What is on the device cannot be right; the text says where.
+    /// What is on the device cannot be right.
     #[error("the file system is damaged: {0}; run `amphi fsck`")]
-    Corrupt(String),
+    Corrupt(Damage),
     /// The device failed. The operation may have had effects; the file system has turned read-only.
     #[error("device error: {0}")]
-    Io(String),
+    Io(Failure),
+}
+
+impl Error {
+    /// That the `structure` with the number `at` is damaged, and how.
+    pub fn corrupt(
+        structure: &'static str,
+        at: impl Into<Option<u64>>,
+        what: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::Corrupt(Damage { structure, at: at.into(), what: what.into() })
+    }
 }

@@ -8,6 +8,7 @@ mod checked;
 mod cred;
 mod error;
 mod extents;
+mod failure;
 mod fs;
 mod name;
 pub mod permission;
@@ -17,6 +18,7 @@ pub use checked::Checked;
 pub use cred::{Capabilities, Cred};
 pub use error::{Error, Result};
 pub use extents::{Extents, PageRun};
+pub use failure::{Damage, Failure};
 pub use fs::{
     Allocate, DirEntry, DirSink, Entry, FileSystem, OpenFlags, Promise, Removed, RenameMode, Renamed, Seek,
     WriteMode, XattrMode,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod about;
+mod device;
 mod error;
 mod options;
 mod report;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use amphi_vfs::FileSystem;
 
 pub use about::{About, parse_uuid, shown_uuid};
+pub use device::io_error;
 pub use error::{Error, Result};
 pub use options::{Changes, FormatOptions, MountOptions};
 pub use report::{Progress, Repair, Report, Severity};

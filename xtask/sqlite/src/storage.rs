@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, OpenFlags, SetAttr, WriteMode};
+use amphi_vfs::{Cred, Error, Failure, FileSystem, FileType, Ino, Name, OpenFlags, SetAttr, WriteMode};
 
 /// The file system under SQLite, which a crash takes away and a mount puts back.
 pub struct Storage {
@@ -96,7 +96,7 @@ impl Storage {
     }
 
     fn fs(&self) -> Result<Arc<dyn FileSystem>, Error> {
-        self.lock().clone().ok_or_else(|| Error::Io("nothing is mounted".to_owned()))
+        self.lock().clone().ok_or_else(|| Error::Io(Failure::Stuck("nothing is mounted")))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<dyn FileSystem>>> {

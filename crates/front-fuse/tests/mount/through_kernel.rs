@@ -16,9 +16,9 @@ use amphi_conformance::{check_some, random};
 use amphi_vfs::acl::DEFAULT;
 use amphi_vfs::permission::mode_after_change;
 use amphi_vfs::{
-    AccessTimes, Allocate, Attr, Capabilities, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType,
-    Ino, Name, OpenFlags, Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, SetTime, StatFs,
-    TimeSpec, WriteMode, XattrMode,
+    AccessTimes, Allocate, Attr, Capabilities, Cred, DirEntry, DirSink, Entry, Error, Failure, FileSystem,
+    FileType, Ino, Name, OpenFlags, Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, SetTime,
+    StatFs, TimeSpec, WriteMode, XattrMode,
 };
 use rustix::fs::{
     self as sys, AtFlags, CWD, Dir, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps,
@@ -57,7 +57,7 @@ fn error(errno: Errno) -> Error {
         Errno::TOOBIG => Error::XattrTooLarge,
         Errno::OPNOTSUPP => Error::Unsupported("the kernel says EOPNOTSUPP"),
         Errno::NODATA | Errno::NXIO => Error::NoData,
-        other => Error::Io(other.to_string()),
+        other => Error::Io(Failure::Refused(other.to_string())),
     }
 }
 

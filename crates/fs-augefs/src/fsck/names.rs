@@ -55,7 +55,9 @@ pub fn check<D: BlockPort + MemoryArea>(core: &Core<D>, report: &mut Report) -> 
 /// A number in a key.
 fn number(bytes: &[u8]) -> Result<Ino> {
     let number = bytes.get(..8).and_then(|bytes| bytes.try_into().ok());
-    Ok(Ino(u64::from_be_bytes(number.ok_or_else(|| Error::Corrupt("a key is too short".into()))?)))
+    Ok(Ino(u64::from_be_bytes(
+        number.ok_or_else(|| Error::corrupt("metadata store", None, "a key is too short"))?,
+    )))
 }
 
 fn read_entries<D: BlockPort + MemoryArea>(

@@ -7,10 +7,11 @@
 
 use amphi_device::{BlockPort, BytePort, BytePortExt, Lpa, Structure, WriteLog};
 use amphi_vfs::{Error, Result};
+use amphi_volume::io_error;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::commit::journal;
-use crate::core::{Core, io_error};
+use crate::core::Core;
 use crate::format::{FormatError, JournalSlot, Layout, PAGE, RedoUpdate};
 
 /// One update: byte address, bytes, what they are.

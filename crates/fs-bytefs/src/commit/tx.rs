@@ -11,10 +11,11 @@
 use amphi_device::{BlockPort, BytePortExt, Structure, TxId, WriteLog};
 use amphi_rt::sync::MutexGuard;
 use amphi_vfs::{Error, Result};
+use amphi_volume::io_error;
 use smallvec::SmallVec;
 
 use crate::commit::redo;
-use crate::core::{Core, io_error};
+use crate::core::Core;
 use crate::format::{LINE, ORPHANS_PER_LINE, PAGE};
 use crate::planted::{self, Bug};
 use crate::space::bitmap::{Bitmap, GroupBits, Run, change, line};
@@ -223,7 +224,11 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         }
         let sound = self.blocks_freed.iter().all(|run| core.blocks.release(*run))
             & self.inodes_freed.iter().all(|run| core.inodes.release(*run));
-        if sound { Ok(()) } else { Err(Error::Corrupt("blocks or inodes are claimed twice".into())) }
+        if sound {
+            Ok(())
+        } else {
+            Err(Error::corrupt("bitmaps", None, "blocks or inodes are claimed twice"))
+        }
     }
 
     fn store_and_commit(&self) -> Result<()> {
@@ -312,7 +317,11 @@ fn stage_bits<'a>(
         let mut guard = map.lock_disk(group);
         for (_, run, set) in of_group {
             if !change(&mut guard, *run, *set) {
-                return Err(Error::Corrupt(format!("the bitmap disagrees about {run:?}")));
+                return Err(Error::corrupt(
+                    "bitmap's group",
+                    group as u64,
+                    format!("it disagrees about {run:?}"),
+                ));
             }
         }
         let start = bytes.len();

@@ -7,8 +7,9 @@
 use amphi_device::{BlockPort, Completion, Lpa, Structure, WriteLog};
 use amphi_names::{note_read, read_moves_atime, shed_capability};
 use amphi_vfs::{Cred, Result, WriteMode};
+use amphi_volume::io_error;
 
-use crate::core::{Core, io_error};
+use crate::core::Core;
 use crate::data::file::{self, FileBody, note_write};
 use crate::data::writeback::write_back;
 use crate::format::PAGE;

@@ -8,8 +8,9 @@ use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
 use amphi_names::{move_atime, note_read, read_moves_atime, shed_capability};
 use amphi_radix::Radix;
 use amphi_vfs::{Cred, Error, Result, Seek, WriteMode};
+use amphi_volume::io_error;
 
-use crate::core::{Core, io_error};
+use crate::core::Core;
 use crate::data::page::{CachedPage, PageBudget};
 use crate::data::writeback::write_back;
 use crate::format::PAGE;

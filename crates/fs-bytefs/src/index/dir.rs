@@ -9,10 +9,11 @@ use std::sync::Arc;
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
 use amphi_names::{Child, FIRST_COOKIE, InodeCache};
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, NAME_BYTES_MAX, Name, Result};
+use amphi_volume::io_error;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::commit::tx::Tx;
-use crate::core::{Core, io_error};
+use crate::core::Core;
 use crate::format::{DIRENT_HEADER, DirentHeader, LINE, LINES_PER_PAGE, PAGE, dirent_lines};
 use crate::index::dir_index::{DirIndex, Slot};
 use crate::index::extent::{ExtentTree, Mapped};
@@ -90,7 +91,11 @@ impl Dir {
         while (pages.len() as u64) < count {
             let at = pages.len() as u64;
             let Mapped::At { lba, pages: run } = self.tree.map(at) else {
-                return Err(Error::Corrupt(format!("directory {ino} has a hole at page {at}")));
+                return Err(Error::corrupt(
+                    "directory",
+                    u64::from(ino),
+                    format!("it has a hole at page {at}"),
+                ));
             };
             let run = run.min(count - at).min(256) as usize;
             let mut bytes = vec![0; run * PAGE];
@@ -105,7 +110,7 @@ impl Dir {
                 self.pages.clear();
                 self.index.clear();
                 self.free = Default::default();
-                return Err(Error::Corrupt(format!("directory {ino}: {what}")));
+                return Err(Error::corrupt("directory", u64::from(ino), what));
             }
         }
         Ok(())

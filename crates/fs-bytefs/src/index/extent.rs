@@ -9,9 +9,9 @@
 
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
 use amphi_vfs::{Error, Result};
+use amphi_volume::io_error;
 
 use crate::commit::tx::Tx;
-use crate::core::io_error;
 use crate::format::{
     Extent, InodeUpper, LINE, Layout, NODE_ENTRIES, NodeHeader, PAGE, ROOT_ENTRIES, UNWRITTEN,
 };
@@ -363,7 +363,7 @@ impl Removed {
 }
 
 fn corrupt(ino: u32, what: &str) -> Error {
-    Error::Corrupt(format!("inode {ino}: {what}"))
+    Error::corrupt("inode", u64::from(ino), what.to_owned())
 }
 
 /// First file page beyond what any file may have; extents end there.

@@ -181,7 +181,7 @@ pub fn decode<D: BlockPort + WriteLog>(
     ino: u32,
     bytes: &[u8; INODE_BYTES],
 ) -> Result<Inode<D>> {
-    let corrupt = |what: &str| Error::Corrupt(format!("inode {ino}: {what}"));
+    let corrupt = |what: &str| Error::corrupt("inode", u64::from(ino), what.to_owned());
     let lower = InodeLower::decode(&bytes[..LINE], ino).map_err(|error| corrupt(&error.to_string()))?;
     let upper = InodeUpper::decode(&bytes[LINE..], ino).map_err(|error| corrupt(&error.to_string()))?;
     let kind = file_type(lower.mode.get()).ok_or_else(|| corrupt("unknown file type"))?;

@@ -10,8 +10,8 @@ use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_rt::hash::HashMap;
 use amphi_rt::sync::{Mutex, Padded};
 use amphi_vfs::Result;
+use amphi_volume::io_error;
 
-use crate::core::io_error;
 use crate::format::{INODE_BYTES, Layout, PAGE};
 use crate::planted::{self, Bug};
 

@@ -2,9 +2,10 @@
 
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
 use amphi_vfs::{Error, Result};
+use amphi_volume::io_error;
 
 use crate::commit::tx::Tx;
-use crate::core::{Core, io_error};
+use crate::core::Core;
 use crate::format::{INLINE_TARGET_MAX, PAGE};
 use crate::index::extent::{ExtentTree, Mapped};
 
@@ -22,11 +23,15 @@ pub fn read_target<D: BlockPort + WriteLog>(
     size: u64,
 ) -> Result<Vec<u8>> {
     let Mapped::At { lba, .. } = tree.map(0) else {
-        return Err(Error::Corrupt(format!("symlink {ino} has no block")));
+        return Err(Error::corrupt("symlink", u64::from(ino), "it has no block"));
     };
     // A shorter one is in the inode, and would be written there.
     if size <= INLINE_TARGET_MAX as u64 || size > TARGET_BYTES_MAX as u64 {
-        return Err(Error::Corrupt(format!("symlink {ino} cannot have a target of {size} bytes in a block")));
+        return Err(Error::corrupt(
+            "symlink",
+            u64::from(ino),
+            format!("no target in a block has {size} bytes"),
+        ));
     }
     let mut page = Box::new([0; PAGE]);
     core.device.read(Lpa(lba), &mut page[..], Structure::Data).map_err(io_error)?;

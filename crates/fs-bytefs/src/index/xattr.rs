@@ -7,9 +7,10 @@
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Error, Result};
+use amphi_volume::io_error;
 
 use crate::commit::tx::Tx;
-use crate::core::{Core, io_error};
+use crate::core::Core;
 use crate::format::{LINE, LINES_PER_PAGE, PAGE, XattrHeader};
 use crate::space::bitmap::Run;
 
@@ -49,7 +50,8 @@ impl Xattrs {
         let mut page = Box::new([0; PAGE]);
         core.device.read(Lpa(u64::from(self.lba)), &mut page[..], Structure::Inode).map_err(io_error)?;
         let attributes = XattrHeader::decode(&page, ino);
-        let attributes = attributes.map_err(|error| Error::Corrupt(format!("inode {ino}: {error}")))?;
+        let attributes =
+            attributes.map_err(|error| Error::corrupt("inode", u64::from(ino), error.to_string()))?;
         self.page = Some(page);
         self.lines_known = LINES_PER_PAGE;
         Ok(attributes)

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use amphi_device::{BlockPort, Lpa, WriteLog};
 use amphi_vfs::{Error, Result};
+use amphi_volume::io_error;
 
-use crate::core::{Core, io_error};
+use crate::core::Core;
 use crate::format::PAGE;
 
 /// Of the pages `range`, trims the free runs of at least `shortest`; returns how many bytes were trimmed. Others go on using the file system: of one group of 512 pages at a

@@ -181,9 +181,9 @@ fn read_runs<D: BlockPort>(core: &Core<D>, wanted: &[Wanted]) -> Result<Vec<(u32
     let mut tickets = Vec::with_capacity(wanted.len());
     for (run, into) in wanted.iter().zip(&mut bytes) {
         let lba = Lpa(u64::from(run.lba));
-        tickets.push(core.device.submit_read(lba, into, Structure::Data).map_err(crate::core::io_error)?);
+        tickets.push(core.device.submit_read(lba, into, Structure::Data).map_err(amphi_volume::io_error)?);
     }
-    tickets.into_iter().try_for_each(Completion::wait).map_err(crate::core::io_error)?;
+    tickets.into_iter().try_for_each(Completion::wait).map_err(amphi_volume::io_error)?;
     let mut pages = Vec::new();
     for (run, bytes) in wanted.iter().zip(&bytes) {
         for (i, block) in bytes.as_chunks::<BLOCK>().0.iter().enumerate() {

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_vfs::Result;
+use amphi_volume::io_error;
 
-use crate::core::{Core, io_error};
+use crate::core::Core;
 use crate::data::writeback::{Allocation, arrive, depart_together};
 use crate::index::inode::Inode;
 

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use amphi_device::{BlockPort, Completion, Structure};
 use amphi_names::Guard;
 use amphi_vfs::{Error, Result};
+use amphi_volume::io_error;
 
-use crate::core::{Core, io_error};
+use crate::core::Core;
 use crate::format::{BLOCK, BLOCK_EXTENTS};
 use crate::index::extent::{Mapped, Run};
 use crate::index::inode::{Body, Inode, Part, State, number};
@@ -312,7 +313,7 @@ fn take_pages<D: BlockPort>(
     let mut leaving = Vec::with_capacity(batch.len());
     for index in batch {
         let (Some(page), Mapped::At { lba, .. }) = (file.pages.get_mut(index), extents.map(*index)) else {
-            return Err(Error::Corrupt("a dirty page has no block".to_owned()));
+            return Err(Error::corrupt("page", u64::from(*index), "it is dirty and has no block"));
         };
         page.dirty = false;
         file.dirty.remove(index);

@@ -49,7 +49,7 @@ pub struct Place {
 fn lba(extents: &Extents, block: u32) -> Result<u64> {
     match extents.map(block) {
         Mapped::At { lba, unwritten: false, .. } => Ok(u64::from(lba)),
-        _ => Err(Error::Corrupt(format!("a directory has no block {block}"))),
+        _ => Err(Error::corrupt("directory block", u64::from(block), "the directory has none")),
     }
 }
 
@@ -93,7 +93,7 @@ fn found<D: BlockPort>(core: &Core<D>, block: u32, entry: &Entry<'_>) -> Result<
             let child = Child { ino: Ino(u64::from(entry.ino)), file_type };
             Ok(Found { slot: Slot { block, at: entry.at }, child })
         }
-        None => Err(Error::Corrupt("a directory entry has an impossible inode or type".to_owned())),
+        None => Err(Error::corrupt("directory entry", None, "its inode or type is impossible")),
     }
 }
 
@@ -172,7 +172,7 @@ fn now_at<D: BlockPort>(core: &Core<D>, part: &Part, slot: Slot, name: Name<'_>)
     if leaf::holds(&block, slot.at, name.bytes()) {
         return Ok(slot);
     }
-    let lost = || Error::Corrupt("an entry has left its directory under its lock".to_owned());
+    let lost = || Error::corrupt("directory entry", None, "it has left its directory under its lock");
     Ok(find(core, part, name)?.ok_or_else(lost)?.slot)
 }
 
@@ -217,7 +217,7 @@ pub fn parent_of<D: BlockPort>(core: &Core<D>, ino: u32, extents: &Extents) -> R
     leaf::dots(&block)
         .filter(|(this, parent)| *this == ino && *parent != 0 && *parent < core.layout.inodes())
         .map(|(_, parent)| parent)
-        .ok_or_else(|| Error::Corrupt(format!("directory {ino} does not start with its dots")))
+        .ok_or_else(|| Error::corrupt("directory", u64::from(ino), "it does not start with its dots"))
 }
 
 /// Changes `..`.
@@ -284,8 +284,10 @@ pub fn visit_all<D: BlockPort>(
         for (hash, entry) in leaf::sorted(&block, seed)? {
             let (_, due) = place_of(core, part, hash)?;
             if due != number {
-                return Err(Error::Corrupt(
-                    "a directory entry stands in another block than its hash says".to_owned(),
+                return Err(Error::corrupt(
+                    "directory block",
+                    u64::from(number),
+                    "an entry stands in another block than its hash says",
                 ));
             }
             visit(entry.name, entry.ino, file_type(u16::from(entry.file_type) << 12));

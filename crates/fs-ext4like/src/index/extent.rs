@@ -98,7 +98,7 @@ impl Extents {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn load<D: BlockPort>(core: &Core<D>, root: &[u8; ROOT_BYTES], ino: u32) -> Result<Self> {
-        let corrupt = |what: &str| Error::Corrupt(format!("inode {ino}: {what}"));
+        let corrupt = |what: &'static str| Error::corrupt("inode", u64::from(ino), what);
         let (header, entries) =
             read_node(root, ROOT_EXTENTS).ok_or_else(|| corrupt("the extent root is damaged"))?;
         let mut tree = Self::default();
@@ -364,7 +364,7 @@ impl Extents {
                 } else {
                     let block = self.inner.get(level_at).copied();
                     level_at += 1;
-                    block.ok_or_else(|| Error::Corrupt("an extent tree has lost a block".to_owned()))?
+                    block.ok_or_else(|| Error::corrupt("extent tree", None, "it has lost a block"))?
                 };
                 above.push(pointer(part[0].file_block.get(), block));
             }

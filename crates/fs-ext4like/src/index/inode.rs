@@ -154,7 +154,7 @@ impl Part {
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn load<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<Inode<D>> {
-    let corrupt = |what: &str| Error::Corrupt(format!("inode {ino}: {what}"));
+    let corrupt = |what: &str| Error::corrupt("inode", u64::from(ino), what.to_owned());
     let (lba, at) = core.layout.inode_place(ino);
     let block = core.block(lba, Kind::Inodes)?;
     let disk =

@@ -59,7 +59,7 @@ impl Xattrs {
     pub fn load<D: BlockPort>(&self, core: &Core<D>) -> Result<Attributes> {
         if self.block == 0 {
             return decode_xattrs(&self.inline)
-                .ok_or_else(|| Error::Corrupt("attributes in an inode are damaged".to_owned()));
+                .ok_or_else(|| Error::corrupt("inode", None, "the attributes in it make no sense"));
         }
         let lba = u64::from(self.block);
         let block = core.block(lba, Kind::Xattr)?;
@@ -81,7 +81,7 @@ fn read_block(lba: u64, block: &Block) -> Result<Attributes> {
     let mut block = *block;
     crate::format::seal_block(lba, &mut block);
     decode_xattr_block(lba, &block)
-        .ok_or_else(|| Error::Corrupt(format!("the attributes in block {lba} are damaged")))
+        .ok_or_else(|| Error::corrupt("block", lba, "the attributes in it make no sense"))
 }
 
 /// Attributes as they are stored.

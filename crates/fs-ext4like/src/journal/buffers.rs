@@ -13,8 +13,8 @@ use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_rt::hash::HashMap;
 use amphi_rt::sync::{Mutex, MutexGuard};
 use amphi_vfs::{Error, Result};
+use amphi_volume::io_error;
 
-use crate::core::io_error;
 use crate::format::{self, BLOCK, is_sealed};
 
 /// A block's contents.
@@ -128,7 +128,7 @@ impl Buffer {
         if state.kind == kind {
             Ok(state)
         } else {
-            Err(Error::Corrupt(format!("block {} is used as {:?} and as {kind:?}", self.lba, state.kind)))
+            Err(Error::corrupt("block", self.lba, format!("it is used as {:?} and as {kind:?}", state.kind)))
         }
     }
 }
@@ -166,7 +166,7 @@ impl Buffers {
         let bytes = Arc::make_mut(&mut data);
         device.read(Lpa(lba), &mut bytes[..], kind.structure()).map_err(io_error)?;
         if kind.is_sealed() && !is_sealed(lba, bytes) {
-            return Err(Error::Corrupt(format!("the checksum of block {lba} ({kind:?}) is wrong")));
+            return Err(Error::corrupt("block", lba, format!("its checksum as {kind:?} is wrong")));
         }
         // Another task may have read it meanwhile, and changed it.
         Ok(self.insert(lba, kind, data))

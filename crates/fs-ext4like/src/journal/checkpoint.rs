@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
-use amphi_vfs::{Error, Result};
+use amphi_vfs::{Error, Failure, Result};
 
 use crate::core::Core;
 use crate::journal::buffers::{Buffer, BufferState, Committed, Kind, SharedBlock};
@@ -197,7 +197,7 @@ impl<D: BlockPort> Core<D> {
         let (tid, idle) = (state.running.tid, state.running.is_empty() && state.committing == 0);
         drop(state);
         if idle {
-            return Err(Error::Io("the journal is too small for the operation".to_owned()));
+            return Err(Error::Io(Failure::Stuck("the journal is too small for the operation")));
         }
         self.commit_to(tid)
     }

@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, Completion, Lpa, Structure};
 use amphi_rt::time::{now_ns, wall_ns};
-use amphi_vfs::{Error, Result};
+use amphi_vfs::{Error, Failure, Result};
+use amphi_volume::io_error;
 use zerocopy::IntoBytes;
 
-use crate::core::{Core, io_error};
+use crate::core::Core;
 use crate::format::{
     BLOCK, COMMIT, CommitRecord, DESCRIPTOR, DESCRIPTOR_TAGS, GroupDescriptor, JOURNAL_MAGIC, JournalHeader,
     JournalSuper, JournalTag, REVOKE, REVOKE_BLOCKS, SUPER, TAG_ESCAPED, journal_block_crc,
@@ -142,7 +143,7 @@ impl<D: BlockPort> Core<D> {
             let mut state = descriptors.lock(Kind::Descriptors)?;
             let bytes = &mut Arc::make_mut(&mut state.data)[at..at + 64];
             let mut descriptor = GroupDescriptor::decode(bytes, group)
-                .map_err(|error| Error::Corrupt(format!("group {group}: {error}")))?;
+                .map_err(|error| Error::corrupt("group", u64::from(group), error.to_string()))?;
             if is_block_bitmap {
                 descriptor.block_bitmap_crc = crc.into();
             } else {
@@ -186,7 +187,7 @@ impl<D: BlockPort> Core<D> {
         }
         let mut state = self.journal.state.lock();
         if state.free < blocks {
-            return Err(Error::Io(format!("transaction {} does not fit the journal", transaction.tid)));
+            return Err(Error::Io(Failure::Stuck("a transaction does not fit the journal")));
         }
         let start = state.head;
         state.free -= blocks;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use amphi_device::BlockPort;
 use amphi_rt::sync::{Condvar, Mutex};
 use amphi_rt::time::now_ns;
-use amphi_vfs::{Error, Result};
+use amphi_vfs::{Error, Failure, Result};
 
 use crate::core::Core;
 use crate::format::{DESCRIPTOR_TAGS, Layout, REVOKE_BLOCKS};
@@ -377,8 +377,9 @@ impl<D: BlockPort> Handle<'_, D> {
 impl<D: BlockPort> Drop for Handle<'_, D> {
     fn drop(&mut self) {
         if self.changed {
-            self.core
-                .fail(&Error::Io("an operation failed after it had begun to change something".to_owned()));
+            self.core.fail(&Error::Io(Failure::Stuck(
+                "an operation failed after it had begun to change something",
+            )));
         }
         let mut state = self.core.journal.state.lock();
         state.running.credits -= self.credits;

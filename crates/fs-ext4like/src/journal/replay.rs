@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use amphi_device::{BlockPort, Lpa, Structure};
+use amphi_vfs::Error;
 use zerocopy::FromBytes;
 
 use crate::format::{
@@ -85,8 +86,12 @@ impl<D: BlockPort> Reader<'_, D> {
                 COMMIT if count as u32 != found.blocks => return Ok(None),
                 COMMIT if sound => return Ok(Some(found)),
                 COMMIT => {
-                    let what = format!("a block of transaction {sequence} in the journal is damaged");
-                    return Err(MountError::Damaged(amphi_vfs::Error::Corrupt(what)));
+                    let damage = "a block of it in the journal is damaged";
+                    return Err(MountError::Damaged(Error::corrupt(
+                        "transaction",
+                        u64::from(sequence),
+                        damage,
+                    )));
                 }
                 _ => return Ok(None),
             }
@@ -102,8 +107,7 @@ impl<D: BlockPort> Reader<'_, D> {
 pub fn read<D: BlockPort>(device: &D, layout: &Layout, seed: u32) -> Result<Log, MountError> {
     let reader = Reader { device, layout, seed };
     let block = reader.block(0)?;
-    let damaged =
-        || MountError::Damaged(amphi_vfs::Error::Corrupt("the journal's superblock is damaged".to_owned()));
+    let damaged = || MountError::Damaged(Error::corrupt("journal", None, "its superblock is damaged"));
     let (header, body) = JournalHeader::read(&block, seed)
         .filter(|(header, _)| header.kind.get() == SUPER)
         .ok_or_else(damaged)?;

@@ -134,13 +134,19 @@ impl Groups {
             let lba = u64::from(self.layout.block_bitmaps) + u64::from(group);
             let bitmap = core.block(lba, Kind::BlockBitmap)?;
             if crc32c::crc32c(&bitmap[..]) != guard.descriptor.block_bitmap_crc.get() {
-                return Err(Error::Corrupt(format!("the checksum of group {group}'s block bitmap is wrong")));
+                return Err(Error::corrupt(
+                    "group",
+                    u64::from(group),
+                    "the checksum of its block bitmap is wrong",
+                ));
             }
             let used = bits::count(&bitmap, self.layout.group_blocks(group));
             if used + guard.available != self.layout.group_blocks(group) {
-                return Err(Error::Corrupt(format!(
-                    "group {group} has another number of free blocks than it says"
-                )));
+                return Err(Error::corrupt(
+                    "group",
+                    u64::from(group),
+                    "it has another number of free blocks than it says",
+                ));
             }
             guard.busy = Some(bitmap);
         }
@@ -157,7 +163,11 @@ impl Groups {
             core.block(u64::from(self.layout.inode_bitmaps) + u64::from(group), Kind::InodeBitmap)?;
         if !guard.inodes_read {
             if crc32c::crc32c(&bitmap[..]) != guard.descriptor.inode_bitmap_crc.get() {
-                return Err(Error::Corrupt(format!("the checksum of group {group}'s inode bitmap is wrong")));
+                return Err(Error::corrupt(
+                    "group",
+                    u64::from(group),
+                    "the checksum of its inode bitmap is wrong",
+                ));
             }
             guard.inodes_read = true;
         }
@@ -175,7 +185,7 @@ impl Groups {
         group: u32,
     ) -> Result<(SharedBlock, SharedBlock)> {
         let busy = self.group(core, group)?.busy.clone();
-        let blocks = busy.ok_or_else(|| Error::Corrupt(format!("group {group} has no bitmap")))?;
+        let blocks = busy.ok_or_else(|| Error::corrupt("group", u64::from(group), "it has no bitmap"))?;
         Ok((blocks, self.inode_group(core, group)?.1))
     }
 
@@ -246,7 +256,7 @@ impl Groups {
         let lba = u64::from(self.layout.block_bitmaps) + u64::from(number);
         if !handle.modify(lba, Kind::BlockBitmap, |bitmap| bits::change(bitmap, at, len, used))? {
             let what = if used { "allocated" } else { "freed" };
-            return Err(Error::Corrupt(format!("a block of group {number} was {what} twice")));
+            return Err(Error::corrupt("group", u64::from(number), format!("a block was {what} twice")));
         }
         let free = group.descriptor.blocks_free.get();
         let free = if used { free.wrapping_sub(len) } else { free.wrapping_add(len) };
@@ -410,7 +420,7 @@ impl Groups {
         handle.modify(table, Kind::Inodes, |block| block[at..at + INODE_BYTES].fill(0))?;
         let lba = u64::from(self.layout.inode_bitmaps) + u64::from(number);
         if !handle.modify(lba, Kind::InodeBitmap, |bitmap| bits::change(bitmap, ino % per_group, 1, false))? {
-            return Err(Error::Corrupt(format!("inode {ino} was freed twice")));
+            return Err(Error::corrupt("inode", u64::from(ino), "it was freed twice"));
         }
         group.descriptor.inodes_free = group.descriptor.inodes_free.get().wrapping_add(1).into();
         if directory {

@@ -24,8 +24,8 @@ fn set_next<D: BlockPort>(handle: &mut Handle<'_, D>, ino: u32, next: u32) -> Re
     let (lba, at) = handle.core.layout.inode_place(ino);
     handle.modify(lba, Kind::Inodes, |block| {
         let slot = &mut block[at..at + INODE_BYTES];
-        let mut inode =
-            DiskInode::decode(slot, ino).map_err(|error| Error::Corrupt(format!("inode {ino}: {error}")))?;
+        let mut inode = DiskInode::decode(slot, ino)
+            .map_err(|error| Error::corrupt("inode", u64::from(ino), error.to_string()))?;
         inode.next_orphan = next.into();
         slot.copy_from_slice(&inode.encode(ino));
         Ok(())

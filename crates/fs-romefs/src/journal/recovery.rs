@@ -71,7 +71,7 @@ pub fn recover<D: MemoryArea>(memory: &Arc<Memory<D>>, layout: &Layout, meta: &M
     }
     for record in counted {
         if record.sequence == found.sequence {
-            return Err(Error::Corrupt(format!("the journal has transaction {} twice", record.sequence)));
+            return Err(Error::corrupt("transaction", record.sequence, "the journal has it twice"));
         }
         meta.apply(&record.body)?;
         meta.apply(&record.tail)?;

@@ -24,7 +24,7 @@ pub struct Step {
 }
 
 fn damaged() -> Error {
-    Error::Corrupt("a directory's index is impossible".to_owned())
+    Error::corrupt("directory index", None, "it is impossible")
 }
 
 /// Where the entries of an index block start, and how many fit.

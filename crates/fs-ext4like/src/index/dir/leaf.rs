@@ -34,7 +34,7 @@ impl Entry<'_> {
 }
 
 fn damaged(at: usize) -> Error {
-    Error::Corrupt(format!("the directory entry at byte {at} of its block is impossible"))
+    Error::corrupt("directory entry at byte", at as u64, "it is impossible")
 }
 
 /// Header and name of the entry at `at`, free or in use; its length is checked.
