@@ -6,7 +6,6 @@
 
 /// A bug of DevFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "planted-bugs", derive(serde::Deserialize))]
 pub enum Bug {
     /// Inode pages are not written when a journal is emptied.
     PageNotInPlace,
@@ -67,32 +66,4 @@ pub const BUGS: [Bug; 12] = [
     Bug::QueueForgotten,
 ];
 
-#[cfg(feature = "planted-bugs")]
-thread_local!(static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) });
-
-/// Plants a bug for the calling thread, or takes it away.
-#[cfg(feature = "planted-bugs")]
-pub fn plant(bug: Option<Bug>) {
-    PLANTED.set(bug);
-}
-
-/// The bug that the environment names. A name that is none of this crate's plants nothing here.
-#[cfg(feature = "planted-bugs")]
-static OF_ENVIRONMENT: std::sync::LazyLock<Option<Bug>> = std::sync::LazyLock::new(|| {
-    use serde::Deserialize;
-    use serde::de::value::{Error, StringDeserializer};
-    let name = std::env::var("AMPHI_PLANTED").ok()?;
-    Bug::deserialize(StringDeserializer::<Error>::new(name)).ok()
-});
-
-/// Whether the bug is planted.
-#[cfg(feature = "planted-bugs")]
-pub(crate) fn has(bug: Bug) -> bool {
-    PLANTED.get() == Some(bug) || *OF_ENVIRONMENT == Some(bug)
-}
-
-/// Whether the bug is planted: never, in this build.
-#[cfg(not(feature = "planted-bugs"))]
-pub(crate) const fn has(_bug: Bug) -> bool {
-    false
-}
+amphi_planted::planted!(Bug);

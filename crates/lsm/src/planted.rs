@@ -6,7 +6,6 @@
 
 /// A bug of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "planted-bugs", derive(serde::Deserialize))]
 pub enum Bug {
     /// A log entry's lines are not flushed.
     LogNotFlushed,
@@ -36,32 +35,4 @@ pub enum Bug {
     SnapshotForgotten,
 }
 
-#[cfg(feature = "planted-bugs")]
-thread_local!(static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) });
-
-/// Plants a bug for the calling thread, or takes it away.
-#[cfg(feature = "planted-bugs")]
-pub fn plant(bug: Option<Bug>) {
-    PLANTED.set(bug);
-}
-
-/// The bug that the environment names. A name that is none of this crate's plants nothing here.
-#[cfg(feature = "planted-bugs")]
-static OF_ENVIRONMENT: std::sync::LazyLock<Option<Bug>> = std::sync::LazyLock::new(|| {
-    use serde::Deserialize;
-    use serde::de::value::{Error, StringDeserializer};
-    let name = std::env::var("AMPHI_PLANTED").ok()?;
-    Bug::deserialize(StringDeserializer::<Error>::new(name)).ok()
-});
-
-/// Whether the bug is planted.
-#[cfg(feature = "planted-bugs")]
-pub(crate) fn has(bug: Bug) -> bool {
-    PLANTED.get() == Some(bug) || *OF_ENVIRONMENT == Some(bug)
-}
-
-/// Whether the bug is planted: never, here.
-#[cfg(not(feature = "planted-bugs"))]
-pub(crate) const fn has(_: Bug) -> bool {
-    false
-}
+amphi_planted::planted!(Bug);

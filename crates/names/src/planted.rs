@@ -29,23 +29,4 @@ pub const BUGS: [Bug; 5] = [
     Bug::OrphanOfOpenNotRecorded,
 ];
 
-#[cfg(feature = "planted-bugs")]
-thread_local!(static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) });
-
-/// Plants a bug for the calling thread, or takes it away.
-#[cfg(feature = "planted-bugs")]
-pub fn plant(bug: Option<Bug>) {
-    PLANTED.set(bug);
-}
-
-/// Whether the bug is planted.
-#[cfg(feature = "planted-bugs")]
-pub(crate) fn has(bug: Bug) -> bool {
-    PLANTED.get() == Some(bug)
-}
-
-/// Whether the bug is planted: never, in this build.
-#[cfg(not(feature = "planted-bugs"))]
-pub(crate) const fn has(_bug: Bug) -> bool {
-    false
-}
+amphi_planted::planted!(Bug);

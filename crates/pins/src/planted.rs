@@ -15,14 +15,4 @@ pub(crate) enum Bug {
     SyncOfFileForgotten,
 }
 
-/// Whether the bug is planted.
-#[cfg(feature = "planted-bugs")]
-pub(crate) fn has(bug: Bug) -> bool {
-    std::env::var("AMPHI_PLANTED").is_ok_and(|name| name == format!("{bug:?}"))
-}
-
-/// Whether the bug is planted: never, in this build.
-#[cfg(not(feature = "planted-bugs"))]
-pub(crate) const fn has(_bug: Bug) -> bool {
-    false
-}
+amphi_planted::planted!(environment Bug);
