@@ -1,6 +1,8 @@
-//! What the key-value store's own work costs a processor, with files that cost nothing: the numbers under `[costs]` in `workloads/ycsb-store.toml`.
+//! What the key-value store's own work costs a processor, with files that cost nothing: the numbers under
+//! `[costs]` in `workloads/ycsb-store.toml`.
 //!
-//! Medians of single calls in real time, on a store of 100,000 records of 1000 B; `cargo run -p amphi-benchlab --example lsm_costs`.
+//! Medians of single calls in real time, on a store of 100,000 records of 1000 B;
+//! `cargo run -p amphi-benchlab --example lsm_costs`.
 
 use amphi_rt::random::Generator;
 use amphi_rt::time::now_ns;
@@ -13,7 +15,8 @@ fn main() {
     let mut options = in_memory();
     options.write_buffer_size = 64 << 20;
     options.max_file_size = 64 << 20;
-    // Blocks come from the cache, as where the page cache holds all; what missing it costs, the file system charges.
+    // Blocks come from the cache, as where the page cache holds all; what missing it costs, the file system
+    // charges.
     options.block_cache_capacity_bytes = 256 << 20;
     let mut db = DB::open("costs", options).expect("a store in memory can be made");
     let mut chance = Generator::new(1);

@@ -44,8 +44,8 @@ fn run(
     (figure, done.into_inner())
 }
 
-/// More threads than the log has room for at a time: whoever finds it full again and again, because others were
-/// faster, goes on waiting. The device took that for a log full of open transactions.
+/// More threads than the log has room for at a time: whoever finds it full again and again, because others
+/// were faster, goes on waiting. The device took that for a log full of open transactions.
 #[test]
 fn a_store_waits_as_long_as_others_find_room() {
     let text = SMALL

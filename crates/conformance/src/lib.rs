@@ -1,9 +1,11 @@
 //! One suite for every file system: what the documentation of [`amphi_vfs::FileSystem`] promises, checked.
 //!
 //! - [`check_all`] runs every [`Case`]: one promise each, errors included, some with several tasks at once.
-//! - [`check_read_only`] and [`check_room_for_names`] look at a file system that is mounted read-only, and at a full one.
-//! - [`random`] applies random operations to a file system and to [`amphi_model::Model`], compares every answer and the whole tree,
-//!   and shrinks what fails to a minimal sequence; with remounts in between, and with several tasks.
+//! - [`check_read_only`] and [`check_room_for_names`] look at a file system that is mounted read-only, and at
+//!   a full one.
+//! - [`random`] applies random operations to a file system and to [`amphi_model::Model`], compares every
+//!   answer and the whole tree, and shrinks what fails to a minimal sequence; with remounts in between, and
+//!   with several tasks.
 //! - [`one_tree`] has tasks meddle with each other's names in one small tree.
 //!
 //! A file system runs it from a test of its own:

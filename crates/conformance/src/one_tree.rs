@@ -1,5 +1,6 @@
-//! Tasks that get in each other's way in one small tree: they rename, link and remove each other's files and directories, also into each other. What each is answered depends
-//! on the others; that the tree stays one, that nobody waits for ever and that nothing is lost does not.
+//! Tasks that get in each other's way in one small tree: they rename, link and remove each other's files and
+//! directories, also into each other. What each is answered depends on the others; that the tree stays one,
+//! that nobody waits for ever and that nothing is lost does not.
 //!
 //! Meant for `amphi_rt::Sim` and as many seeds as there is time for: [`for_seeds`].
 
@@ -16,7 +17,8 @@ use crate::harness::USER;
 
 const TASKS: u64 = 16;
 
-/// Runs `body` in virtual time with each of `seeds`, a preemption at every seventh lock or so, some of them long. `AMPHI_SEED` in the environment replays one.
+/// Runs `body` in virtual time with each of `seeds`, a preemption at every seventh lock or so, some of them
+/// long. `AMPHI_SEED` in the environment replays one.
 ///
 /// # Panics
 /// If `body` does, with `command`, which runs the test that this is, and the seed before it.
@@ -39,8 +41,8 @@ pub fn for_seeds(seeds: Range<u64>, command: &str, body: fn(u64)) {
     }
 }
 
-/// Three tasks that would wait for one another in a circle if a rename locked unrelated directories by their numbers: one across two directories, one within a directory above
-/// them, and a lookup.
+/// Three tasks that would wait for one another in a circle if a rename locked unrelated directories by their
+/// numbers: one across two directories, one within a directory above them, and a lookup.
 ///
 /// # Panics
 /// If an operation fails; inside `Sim`, if they wait for ever.
@@ -91,8 +93,9 @@ pub fn with_attribute<F: FileSystem>(fs: &F) -> Ino {
 
 const ATTRIBUTE: &[u8] = b"user.attribute";
 
-/// A task that reads an attribute of `file` by number while another removes the file: it has the attribute, or it is gone. Meant for a file system that has been mounted
-/// since [`with_attribute`] made the file, so that the attribute is not in memory.
+/// A task that reads an attribute of `file` by number while another removes the file: it has the attribute,
+/// or it is gone. Meant for a file system that has been mounted since [`with_attribute`] made the file, so
+/// that the attribute is not in memory.
 ///
 /// # Panics
 /// If the file is there without its attribute.
@@ -109,7 +112,8 @@ pub fn attribute_of_what_goes<F: FileSystem + 'static>(fs: &Arc<F>, file: Ino) {
     reader.join();
 }
 
-/// A task that removes a file while another takes the permission for that away: once that is done and the file is still there, it stays.
+/// A task that removes a file while another takes the permission for that away: once that is done and the
+/// file is still there, it stays.
 ///
 /// # Panics
 /// If the file goes afterwards, or an answer is none that the other task's doing explains.
@@ -156,7 +160,8 @@ pub fn meddle_together<F: FileSystem + 'static>(fs: &Arc<F>, seed: u64) {
     assert_tree(&**fs, Ino::ROOT, &mut BTreeSet::new());
 }
 
-/// Directories that sixteen tasks move into each other: one of two crossing moves must fail, or both would be lost.
+/// Directories that sixteen tasks move into each other: one of two crossing moves must fail, or both would be
+/// lost.
 ///
 /// # Panics
 /// If a directory is lost, or an answer is none that another task's doing explains.
@@ -199,7 +204,8 @@ impl Numbers {
     }
 }
 
-/// A directory somewhere in the tree, by a walk of up to three steps, with a reference that the caller gives back.
+/// A directory somewhere in the tree, by a walk of up to three steps, with a reference that the caller gives
+/// back.
 fn wander(fs: &dyn FileSystem, numbers: &mut Numbers) -> Ino {
     let mut at = Ino::ROOT;
     for _ in 0..numbers.below(4) {
@@ -225,7 +231,8 @@ fn some_name(numbers: &mut Numbers) -> Name<'static> {
     Name::new(NAMES[numbers.below(5) as usize]).expect("a plain name")
 }
 
-/// One operation on names that others use as well. What is answered depends on them; what must never be is checked by the caller.
+/// One operation on names that others use as well. What is answered depends on them; what must never be is
+/// checked by the caller.
 fn meddle(fs: &dyn FileSystem, numbers: &mut Numbers) -> Result<()> {
     let cred = &Cred::ROOT;
     let dir = wander(fs, numbers);

@@ -1,8 +1,8 @@
 //! Random operations, compared with the model.
 //!
 //! [`run`] draws a sequence from a seed and applies each operation to the file system under test and to a
-//! [`Model`]. Every answer must agree, and at the end the whole tree: names, attributes, data byte by byte. What fails is shrunk
-//! to a minimal sequence and printed with the seed.
+//! [`Model`]. Every answer must agree, and at the end the whole tree: names, attributes, data byte by byte.
+//! What fails is shrunk to a minimal sequence and printed with the seed.
 
 mod adopt;
 mod apply;
@@ -48,8 +48,8 @@ pub fn run<F: FileSystem + 'static>(make: impl Fn() -> F, seed: u64, count: usiz
     report(seed, &operations, |operations| check(&make, no_remount, operations));
 }
 
-/// As [`run`], with `remount` called after about every `every` operations. It is handed the only reference to the file system and returns one that was
-/// unmounted and mounted again, with the same contents.
+/// As [`run`], with `remount` called after about every `every` operations. It is handed the only reference to
+/// the file system and returns one that was unmounted and mounted again, with the same contents.
 ///
 /// # Panics
 /// If they disagree, with the seed and a minimal sequence that shows it.
@@ -64,9 +64,11 @@ pub fn run_with_remounts<F: FileSystem + 'static>(
     report(seed, &operations, |operations| check(&make, &remount, operations));
 }
 
-/// As [`run`], with `tasks` tasks at the same time, each with names and a model of its own, in one and the same directory.
+/// As [`run`], with `tasks` tasks at the same time, each with names and a model of its own, in one and the
+/// same directory.
 ///
-/// In real time the interleaving differs from run to run; inside `amphi_rt::Sim` it follows from its seed. A failure is not shrunk.
+/// In real time the interleaving differs from run to run; inside `amphi_rt::Sim` it follows from its seed. A
+/// failure is not shrunk.
 ///
 /// # Panics
 /// If they disagree, with the seed and the task.
@@ -135,7 +137,8 @@ pub fn check<F: FileSystem + 'static>(
     }
 }
 
-/// Applies `count` random operations to a file system that holds what `model` holds, and to the model; returns the model as it is afterwards.
+/// Applies `count` random operations to a file system that holds what `model` holds, and to the model;
+/// returns the model as it is afterwards.
 ///
 /// # Errors
 /// The first [`Mismatch`]; a panic of the file system is one too.

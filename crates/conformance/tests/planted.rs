@@ -1,4 +1,5 @@
-//! The suite can fail: each bug planted here is found, and random sequences that find one are shrunk to a few operations.
+//! The suite can fail: each bug planted here is found, and random sequences that find one are shrunk to a few
+//! operations.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -109,9 +109,9 @@ pub enum PinError {
 ///
 /// Nothing here asks who may reach which pages: a file system does, before it pins them for somebody.
 ///
-/// Bytes of the window that no entry takes are memory without pages: they hold what was stored there last, and
-/// are kept as the others are. A host that pins over them has no store to them under way: such a store may
-/// come after what the pin loads.
+/// Bytes of the window that no entry takes are memory without pages: they hold what was stored there last,
+/// and are kept as the others are. A host that pins over them has no store to them under way: such a store
+/// may come after what the pin loads.
 pub trait BaBuffer: BlockPort + BytePort {
     /// What the buffer offers. Constant for the life of the device.
     ///
@@ -123,8 +123,8 @@ pub trait BaBuffer: BlockPort + BytePort {
     /// `BA_PIN`: loads `bytes` bytes of pages from `at` on into the window at `offset`, and adds the entry
     /// `id` to the table. From then on block commands to these pages are refused.
     ///
-    /// A crash before it returns leaves the pages as they were, and either the entry with all of them loaded or
-    /// no entry, and in this part of the window any mixture of what was there and what is loaded.
+    /// A crash before it returns leaves the pages as they were, and either the entry with all of them loaded
+    /// or no entry, and in this part of the window any mixture of what was there and what is loaded.
     ///
     /// # Errors
     /// [`Error::Misaligned`](crate::Error::Misaligned) unless `offset` and `bytes` are multiples of 4096 and

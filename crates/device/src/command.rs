@@ -1,4 +1,5 @@
-//! Commands to firmware that hosts a file system: what a call of the host costs outside of flash (DevFS §4.6).
+//! Commands to firmware that hosts a file system: what a call of the host costs outside of flash (DevFS
+//! §4.6).
 //!
 //! What a command says is the matter of the file system and its library. The device brings a command with its
 //! data in, lends a processor, and takes the completion back.
@@ -7,14 +8,15 @@ use crate::{Device, Result};
 
 /// A device whose firmware hosts a file system.
 pub trait CommandPort: Device {
-    /// Processors that carry out commands, at least one (DevFS §5.1: four). Constant for the life of the device.
+    /// Processors that carry out commands, at least one (DevFS §5.1: four). Constant for the life of the
+    /// device.
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the device's firmware hosts none.
     fn processors(&self) -> Result<usize>;
 
-    /// Bytes of device memory, from the first on, that the capacitors' energy is enough to bring to flash when
-    /// power is lost (DevFS §4.3). Constant for the life of the device.
+    /// Bytes of device memory, from the first on, that the capacitors' energy is enough to bring to flash
+    /// when power is lost (DevFS §4.3). Constant for the life of the device.
     fn saved_bytes(&self) -> u64;
 
     /// The host has rung the doorbell: waits until the command and `bytes` of its data are in the device.
@@ -23,8 +25,8 @@ pub trait CommandPort: Device {
     /// [`Error::PowerLost`](crate::Error::PowerLost): the command was not carried out.
     fn receive(&self, bytes: u64) -> Result<()>;
 
-    /// A processor of the device computes what a command takes that moves `bytes`. The calling task runs on that
-    /// processor: it alone, until the command is done.
+    /// A processor of the device computes what a command takes that moves `bytes`. The calling task runs on
+    /// that processor: it alone, until the command is done.
     fn compute(&self, bytes: u64);
 
     /// Waits until the host has the completion and `bytes` of data.

@@ -1,7 +1,7 @@
 //! Any bytes of a device that reads and writes pages only.
 //!
-//! Whole pages go to the device straight from the caller's buffer, in one command; a page that is written in part is read first, changed, and
-//! written in the same command as its neighbours.
+//! Whole pages go to the device straight from the caller's buffer, in one command; a page that is written in
+//! part is read first, changed, and written in the same command as its neighbours.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ impl<P: BlockPort> Disk<P> {
         len.min(self.size.saturating_sub(at))
     }
 
-    /// Reads what exists of `len` bytes from `at`, with the rest of their pages, into `buffer`, which grows as needed. Answers where
-    /// in `buffer` the bytes are.
+    /// Reads what exists of `len` bytes from `at`, with the rest of their pages, into `buffer`, which grows
+    /// as needed. Answers where in `buffer` the bytes are.
     pub(crate) fn read(&self, at: u64, len: usize, buffer: &mut Vec<u8>) -> Result<Range<usize>> {
         let len = self.clip(at, len as u64);
         if len == 0 {
@@ -113,7 +113,8 @@ impl<P: BlockPort> Disk<P> {
         self.port.submit_write(Lpa(first), &parts[..count], TAG)?.wait()
     }
 
-    /// Makes `len` bytes from `at` read as zeros: whole pages are trimmed, parts of pages written. What lies outside is left out.
+    /// Makes `len` bytes from `at` read as zeros: whole pages are trimmed, parts of pages written. What lies
+    /// outside is left out.
     ///
     /// Trimming is not ordered with writes in flight to the same pages, as on the device itself.
     pub(crate) fn discard(&self, at: u64, len: u64) -> Result<()> {
@@ -161,7 +162,8 @@ mod tests {
         buffer[range].to_vec()
     }
 
-    /// Against an array of bytes: writes and discards of any place and length, short and beyond the largest command.
+    /// Against an array of bytes: writes and discards of any place and length, short and beyond the largest
+    /// command.
     #[test]
     fn it_is_an_array_of_bytes() {
         for seed in 1..=8_u64 {

@@ -1,4 +1,5 @@
-//! The one table from device errors to errno. What a block device of the kernel would answer is answered here.
+//! The one table from device errors to errno. What a block device of the kernel would answer is answered
+//! here.
 
 use amphi_device::Error;
 use fuser::Errno;

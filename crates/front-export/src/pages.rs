@@ -1,8 +1,9 @@
-//! Locks on pages. Who writes a part of a page must read the rest first and write both; nobody else may write the page in between, or
-//! what they wrote is lost. Whole pages need no such care among each other, so they share.
+//! Locks on pages. Who writes a part of a page must read the rest first and write both; nobody else may write
+//! the page in between, or what they wrote is lost. Whole pages need no such care among each other, so they
+//! share.
 //!
-//! Pages share a fixed number of locks by their number. A command takes those of all its pages in ascending order of the locks, so that
-//! no two commands wait for each other.
+//! Pages share a fixed number of locks by their number. A command takes those of all its pages in ascending
+//! order of the locks, so that no two commands wait for each other.
 
 use amphi_rt::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
@@ -59,7 +60,8 @@ mod tests {
     use super::*;
     use amphi_rt::{Sim, random, task, time};
 
-    /// Two ranges that need the same two pages' locks, one of them in the other order of its pages, and somebody in the way.
+    /// Two ranges that need the same two pages' locks, one of them in the other order of its pages, and
+    /// somebody in the way.
     #[test]
     fn ranges_that_wrap_do_not_wait_for_each_other() {
         for seed in 1..=20 {

@@ -1,8 +1,9 @@
 //! What reached the device, request by request: a port that writes down every request before it passes it on.
 //!
-//! One line of text each, in the order of submission: when (ns of `rt` time), what (`R`ead, `W`rite, `F`lush, `T`rim), the first page, how many pages, and the structure
-//! that the request serves, as far as its sender says: what the kernel sends is `other`. A flush says 0 for both numbers. A line is in the file before the device has
-//! the request, so whoever has waited for a request finds its line.
+//! One line of text each, in the order of submission: when (ns of `rt` time), what (`R`ead, `W`rite, `F`lush,
+//! `T`rim), the first page, how many pages, and the structure that the request serves, as far as its sender
+//! says: what the kernel sends is `other`. A flush says 0 for both numbers. A line is in the file before the
+//! device has the request, so whoever has waited for a request finds its line.
 
 use std::fs::File;
 use std::io::Write;

@@ -26,7 +26,8 @@ const VALID: Duration = Duration::from_secs(86_400);
 /// Largest request, in bytes.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
-/// Requests that the kernel keeps in flight on its own behalf, asynchronous direct I/O among them; a loop device has 128.
+/// Requests that the kernel keeps in flight on its own behalf, asynchronous direct I/O among them; a loop
+/// device has 128.
 const BACKGROUND_MAX: u16 = 128;
 
 /// What is wanted of the kernel where it can.
@@ -39,7 +40,8 @@ const WANTED: [InitFlags; 5] = [
 ];
 
 thread_local! {
-    /// Where `read` puts data on its way to the kernel: one per serving thread, as large as its largest read so far.
+    /// Where `read` puts data on its way to the kernel: one per serving thread, as large as its largest read
+    /// so far.
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -90,7 +92,8 @@ fn answer(reply: ReplyEmpty, result: amphi_device::Result<()>) {
     }
 }
 
-/// Whether a write must be durable when it returns (`O_SYNC`, `O_DSYNC`, `RWF_DSYNC`): past the page cache the kernel leaves that to us.
+/// Whether a write must be durable when it returns (`O_SYNC`, `O_DSYNC`, `RWF_DSYNC`): past the page cache
+/// the kernel leaves that to us.
 const fn is_sync(flags: OpenFlags) -> bool {
     // O_SYNC holds the bit of O_DSYNC.
     flags.0 as u32 & OFlags::DSYNC.bits() != 0
@@ -153,7 +156,8 @@ impl<P: BlockPort + 'static> fuser::Filesystem for Server<P> {
     }
 
     fn open(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        // The kernel would keep what is read and hide later reads from the device; the user of a disk has a cache of their own.
+        // The kernel would keep what is read and hide later reads from the device; the user of a disk has a
+        // cache of their own.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
     }
 

@@ -1,4 +1,5 @@
-//! The exported file as programs see it: any offset, direct or not, what it refuses, and what reaches the device when.
+//! The exported file as programs see it: any offset, direct or not, what it refuses, and what reaches the
+//! device when.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives a real mount in real time")]
 
 use std::fs::{File, OpenOptions};

@@ -1,4 +1,5 @@
-//! What a put and a get cost on a device that takes no time: the store's own path, with one thread and with two.
+//! What a put and a get cost on a device that takes no time: the store's own path, with one thread and with
+//! two.
 #![allow(missing_docs, reason = "criterion's macros make functions without")]
 
 use std::sync::Arc;

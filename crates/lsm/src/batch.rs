@@ -23,7 +23,8 @@ impl Batch {
     /// Puts a value under a key.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for a key above 4 KB, a value above 256 KB, a batch above 1 MB; the batch is as before.
+    /// [`Error::TooLarge`] for a key above 4 KB, a value above 256 KB, a batch above 1 MB; the batch is as
+    /// before.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.add(key, Some(value))
     }

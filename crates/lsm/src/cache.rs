@@ -1,7 +1,8 @@
 //! Blocks of tables in host memory, read and taken apart: a name or an inode is one search in one of them.
 //!
-//! The cache is a crate's (S3-FIFO); its parts and their hash are fixed, so that what is dropped is the same in
-//! each run of one seed. Tables never change, and a number is never given to another, so nothing here is stale.
+//! The cache is a crate's (S3-FIFO); its parts and their hash are fixed, so that what is dropped is the same
+//! in each run of one seed. Tables never change, and a number is never given to another, so nothing here is
+//! stale.
 
 use std::sync::Arc;
 

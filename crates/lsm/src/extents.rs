@@ -1,4 +1,5 @@
-//! The extent layer: which pages of the tables' area are taken. In memory alone; the manifest says at every opening what is taken.
+//! The extent layer: which pages of the tables' area are taken. In memory alone; the manifest says at every
+//! opening what is taken.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! What the store puts on the device: log entries and slots in the memory area, and on the block side what stands in `format/`.
-//! Little-endian, sizes fixed at compile time. The byte diagrams are in docs/format/lsm.md. This module and those below it import no sibling.
+//! What the store puts on the device: log entries and slots in the memory area, and on the block side what
+//! stands in `format/`. Little-endian, sizes fixed at compile time. The byte diagrams are in
+//! docs/format/lsm.md. This module and those below it import no sibling.
 
 mod areas;
 mod records;
@@ -67,7 +68,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The slot's 8 bytes: valid bit, 31 bits of start, active bit, 31 bits of end, from the highest bit down.
+    /// The slot's 8 bytes: valid bit, 31 bits of start, active bit, 31 bits of end, from the highest bit
+    /// down.
     #[must_use]
     pub fn encode(self) -> [u8; 8] {
         let high = u64::from(self.valid) << 31 | u64::from(self.start & 0x7fff_ffff);

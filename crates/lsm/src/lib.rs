@@ -1,5 +1,5 @@
-//! A key-value store on a dual-interface SSD (AugeFS §V): a log in the memory area that tasks write beside each other, a
-//! memtable, tables on the block side. It knows nothing of files.
+//! A key-value store on a dual-interface SSD (AugeFS §V): a log in the memory area that tasks write beside
+//! each other, a memtable, tables on the block side. It knows nothing of files.
 #![forbid(unsafe_code)]
 
 mod batch;

@@ -1,8 +1,9 @@
 //! The parallel write-ahead log on the memory area (AugeFS §V-B).
 //!
-//! Two halves of the data area take entries in turn, one file each. Whoever writes takes its place by a compare-and-swap
-//! on the half's tail in host memory and stores its entry there, beside all others. An entry is durable when
-//! [`Log::append`] returns, and counts as a whole or not at all: TxE carries a checksum of it, so that one fence suffices.
+//! Two halves of the data area take entries in turn, one file each. Whoever writes takes its place by a
+//! compare-and-swap on the half's tail in host memory and stores its entry there, beside all others. An entry
+//! is durable when [`Log::append`] returns, and counts as a whole or not at all: TxE carries a checksum of
+//! it, so that one fence suffices.
 //!
 //! Which half is active, and whether an entry finds room in it, its owner decides under its lock.
 
@@ -56,10 +57,12 @@ pub struct Log<D> {
 }
 
 impl<D: MemoryArea> Log<D> {
-    /// The log in `bytes` bytes at `at` of the memory area. `salt` tells its entries from those of another log.
+    /// The log in `bytes` bytes at `at` of the memory area. `salt` tells its entries from those of another
+    /// log.
     ///
     /// # Errors
-    /// [`Error::Place`] for an area that is misaligned, shorter than two pages of data, longer than 2 GiB or not on the device.
+    /// [`Error::Place`] for an area that is misaligned, shorter than two pages of data, longer than 2 GiB or
+    /// not on the device.
     pub fn new(device: Arc<D>, at: u64, bytes: u64, salt: u64) -> Result<Self> {
         let promise = device.memory()?;
         let page = PAGE_BYTES as u64;
@@ -112,8 +115,8 @@ impl<D: MemoryArea> Log<D> {
     /// Stores an entry and makes it durable. Returns the bytes it took.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if the half has no room left; the device's. After an error of the device the entry may or may not be
-    /// found after a crash.
+    /// [`Error::TooLarge`] if the half has no room left; the device's. After an error of the device the entry
+    /// may or may not be found after a crash.
     pub fn append(&self, half: Half, content: &[u8]) -> Result<u64> {
         let bytes = format::entry_bytes(content.len()) as u64;
         let at = self.start(half) + self.reserve(half, bytes)?;
@@ -141,7 +144,8 @@ impl<D: MemoryArea> Log<D> {
         }
     }
 
-    /// Ends a half's file: all its entries are complete and there will be no more. The caller has waited for its writers.
+    /// Ends a half's file: all its entries are complete and there will be no more. The caller has waited for
+    /// its writers.
     ///
     /// # Errors
     /// The device's.
@@ -162,8 +166,8 @@ impl<D: MemoryArea> Log<D> {
         Ok(())
     }
 
-    /// Zeros `bytes` bytes at `start` of the data area, and the half's slot after them. A crash in between finds a slot that
-    /// says so.
+    /// Zeros `bytes` bytes at `start` of the data area, and the half's slot after them. A crash in between
+    /// finds a slot that says so.
     fn forget(&self, half: Half, start: u64, bytes: u64) -> Result<()> {
         let end = start + bytes;
         if bytes > 0 {

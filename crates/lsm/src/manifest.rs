@@ -1,7 +1,8 @@
-//! The manifest: which tables there are, written as a whole into one of two places in turn. The newer whole one counts.
+//! The manifest: which tables there are, written as a whole into one of two places in turn. The newer whole
+//! one counts.
 //!
-//! A record of changes alone would be shorter. A table's record is 24 B and the table about 2 MB, so even 10,000 tables are
-//! 240 KB for each that is added, and nothing has to be replayed.
+//! A record of changes alone would be shorter. A table's record is 24 B and the table about 2 MB, so even
+//! 10,000 tables are 240 KB for each that is added, and nothing has to be replayed.
 
 use amphi_device::{BlockPort, Lpa, Structure};
 

@@ -1,5 +1,5 @@
-//! The memtable: what was written and is not in a table yet, in a concurrent skip list (crossbeam's), and the barrier that says
-//! when the writers that were given to it have finished (`in_flight_writes`, AugeFS §V-A).
+//! The memtable: what was written and is not in a table yet, in a concurrent skip list (crossbeam's), and the
+//! barrier that says when the writers that were given to it have finished (`in_flight_writes`, AugeFS §V-A).
 
 use std::cmp::Reverse;
 use std::ops::Bound;

@@ -1,8 +1,9 @@
 //! Bugs that tests plant in the store, to prove that they find them.
 //!
-//! They exist only with the feature `planted-bugs`; without it every question is answered "no" when the program is compiled. A
-//! planted bug holds for the thread that planted it (all tasks of a Sim run on one) or, named by `AMPHI_PLANTED`, for the whole
-//! process: so `cargo xtask test` plants one for a test that knows nothing of it.
+//! They exist only with the feature `planted-bugs`; without it every question is answered "no" when the
+//! program is compiled. A planted bug holds for the thread that planted it (all tasks of a Sim run on one)
+//! or, named by `AMPHI_PLANTED`, for the whole process: so `cargo xtask test` plants one for a test that
+//! knows nothing of it.
 
 /// A bug of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

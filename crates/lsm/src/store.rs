@@ -1,8 +1,8 @@
 //! The store: what its tasks share.
 //!
 //! A write is prepared under the one mutex of its path, then logged, then inserted, beside all other writes
-//! (`store/write.rs`). Three tasks work behind: one brings the memtable that is full into tables, one merges tables, and one
-//! moves full halves of a small log to the block side (`store/background.rs`).
+//! (`store/write.rs`). Three tasks work behind: one brings the memtable that is full into tables, one merges
+//! tables, and one moves full halves of a small log to the block side (`store/background.rs`).
 
 mod background;
 mod compact;
@@ -39,7 +39,8 @@ pub struct Place {
     pub first: Lpa,
     /// Its pages there.
     pub pages: u64,
-    /// How many of these hold full halves of a log that is smaller than the memtable; 0 for a log that is larger.
+    /// How many of these hold full halves of a log that is smaller than the memtable; 0 for a log that is
+    /// larger.
     pub backing_pages: u64,
 }
 
@@ -71,7 +72,8 @@ impl Default for Options {
     }
 }
 
-/// A key-value store. Dropping it waits for the tasks behind it; what was acknowledged is durable without that.
+/// A key-value store. Dropping it waits for the tasks behind it; what was acknowledged is durable without
+/// that.
 #[derive(Debug)]
 pub struct Store<D: BlockPort + MemoryArea + 'static> {
     shared: Arc<Shared<D>>,

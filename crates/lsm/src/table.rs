@@ -271,7 +271,8 @@ impl Builder {
     /// Writes the table, which has entries, and makes it durable.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; [`Error::TooLarge`] above 64 MB, which only versions of one key reach; the device's.
+    /// [`Error::NoSpace`]; [`Error::TooLarge`] above 64 MB, which only versions of one key reach; the
+    /// device's.
     pub fn finish<D: BlockPort>(mut self, area: &Arc<Area<D>>, level: u32) -> Result<Table<D>> {
         self.end_block();
         let index = format::encode_index(&self.first_key, &self.blocks);

@@ -1,5 +1,5 @@
-//! The power fails at every command of the device while tasks write: what was acknowledged is there, a batch is all or nothing,
-//! nothing comes from nowhere. Planted bugs show that the test sees.
+//! The power fails at every command of the device while tasks write: what was acknowledged is there, a batch
+//! is all or nothing, nothing comes from nowhere. Planted bugs show that the test sees.
 
 mod rig;
 

@@ -1,4 +1,5 @@
-//! Bytes that no store wrote: opening and using such a store ends in an answer or a typed error, never in a panic.
+//! Bytes that no store wrote: opening and using such a store ends in an answer or a typed error, never in a
+//! panic.
 //!
 //! Checksums are made right again after each change, so that what they guard is reached.
 

@@ -1,6 +1,6 @@
-//! The plainest device: memory. It takes no time, keeps as much of a log as transactions need, and, when a test
-//! asks for it, loses power at the nth change or cannot read a page. Images for checks are built and broken on
-//! it, quickly and by the thousand; what an SSD does, `ssd` does.
+//! The plainest device: memory. It takes no time, keeps as much of a log as transactions need, and, when a
+//! test asks for it, loses power at the nth change or cannot read a page. Images for checks are built and
+//! broken on it, quickly and by the thousand; what an SSD does, `ssd` does.
 #![forbid(unsafe_code)]
 
 use amphi_device::{

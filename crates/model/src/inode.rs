@@ -114,7 +114,8 @@ impl Inode {
         }
     }
 
-    /// What a change of contents, owner or group takes away: capabilities always, set-id bits as `privileged` says.
+    /// What a change of contents, owner or group takes away: capabilities always, set-id bits as `privileged`
+    /// says.
     pub(crate) fn shed_privileges(&mut self, cred: &Cred, privileged: bool) {
         if !self.is_directory() {
             self.xattrs.remove(CAPABILITY);
@@ -124,7 +125,8 @@ impl Inode {
         }
     }
 
-    /// As [`shed_privileges`](Self::shed_privileges), for new contents, which leave set-id bits to those who may keep them.
+    /// As [`shed_privileges`](Self::shed_privileges), for new contents, which leave set-id bits to those who
+    /// may keep them.
     pub(crate) fn note_new_contents(&mut self, cred: &Cred) {
         self.shed_privileges(cred, cred.has(Capabilities::FSETID));
     }

@@ -1,7 +1,8 @@
 //! The oracle: a file system in memory, small enough to be seen to be right.
 //!
-//! One lock over ordered maps, no cache, no device, no cleverness. Tests apply the same operations to a [`Model`] and to a real file
-//! system and compare every answer; the FUSE front end is developed on it. Nothing survives the process.
+//! One lock over ordered maps, no cache, no device, no cleverness. Tests apply the same operations to a
+//! [`Model`] and to a real file system and compare every answer; the FUSE front end is developed on it.
+//! Nothing survives the process.
 #![forbid(unsafe_code)]
 
 mod bytes;

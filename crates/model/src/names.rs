@@ -7,7 +7,8 @@ use amphi_vfs::Ino;
 /// Cookies 1 and 2 follow `.` and `..`.
 const FIRST_COOKIE: u64 = 3;
 
-/// A directory's parent and its names. A name keeps its cookie as long as it exists, whatever it comes to name.
+/// A directory's parent and its names. A name keeps its cookie as long as it exists, whatever it comes to
+/// name.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     pub(crate) parent: Ino,

@@ -82,7 +82,8 @@ impl Tree {
         self.get(dir)?.names()?.get(name.bytes()).ok_or(Error::NotFound)
     }
 
-    /// Checks that `name` can be added to `dir`: the directory exists, was not removed, and does not have the name.
+    /// Checks that `name` can be added to `dir`: the directory exists, was not removed, and does not have the
+    /// name.
     pub(crate) fn vacant(&self, dir: Ino, name: Name<'_>) -> Result<()> {
         let directory = self.get(dir)?;
         let names = directory.names()?;
@@ -92,7 +93,8 @@ impl Tree {
         if names.get(name.bytes()).is_some() { Err(Error::Exists) } else { Ok(()) }
     }
 
-    /// Adds an inode named `name` in `dir`, owned as `cred` and the directory say, and takes a reference on it.
+    /// Adds an inode named `name` in `dir`, owned as `cred` and the directory say, and takes a reference on
+    /// it.
     pub(crate) fn add_named(
         &mut self,
         dir: Ino,

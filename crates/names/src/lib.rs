@@ -6,11 +6,12 @@
 //! deleted. Data of files are none of its business: what a file system keeps in an inode ([`Store::Part`]) is
 //! not looked at.
 //!
-//! - Lock order: the rename lock → a directory's inode → its descendants' inodes → whatever a change locks. Two
-//!   directories are locked in the order of their paths, what is in them by number, directories before what is none.
+//! - Lock order: the rename lock → a directory's inode → its descendants' inodes → whatever a change locks.
+//!   Two directories are locked in the order of their paths, what is in them by number, directories before
+//!   what is none.
 //! - Everything that can run out is asked for before anything changes ([`Store::begin`]).
-//! - An inode without names lives on, among the orphans, until nobody refers to it; its deletion may take several
-//!   changes.
+//! - An inode without names lives on, among the orphans, until nobody refers to it; its deletion may take
+//!   several changes.
 //! - Whether a caller may is decided under the locks that the operation takes ([`Access`]).
 //! - Times never go back while a file system is mounted.
 //!

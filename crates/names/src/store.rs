@@ -327,8 +327,8 @@ pub trait Change<S: Store>: Sized {
     /// As the trait says.
     fn write_inode(&mut self, inode: &Inode<S>, state: &mut State<S>, changed: Changed) -> Result<()>;
 
-    /// Puts an inode among the orphans, which the next mount deletes, or takes it out. A new one has been written
-    /// before.
+    /// Puts an inode among the orphans, which the next mount deletes, or takes it out. A new one has been
+    /// written before.
     ///
     /// # Errors
     /// As the trait says.

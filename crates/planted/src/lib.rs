@@ -1,9 +1,9 @@
 //! Faults that tests plant, to see that they notice them.
 //!
-//! A crate lists its faults in an enum `Bug` and ends its `planted.rs` with [`planted!`], which makes `plant` and
-//! `has`. Both look at the crate's own feature `planted-bugs`: without it `has` is `false` at compile time and
-//! nothing is left of a fault. A test plants one for its thread; `AMPHI_PLANTED=Name` plants one for a process,
-//! by which `cargo xtask test --only rows` sees the named test of each row of docs/papers.md fail.
+//! A crate lists its faults in an enum `Bug` and ends its `planted.rs` with [`planted!`], which makes `plant`
+//! and `has`. Both look at the crate's own feature `planted-bugs`: without it `has` is `false` at compile
+//! time and nothing is left of a fault. A test plants one for its thread; `AMPHI_PLANTED=Name` plants one for
+//! a process, by which `cargo xtask test --only rows` sees the named test of each row of docs/papers.md fail.
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;

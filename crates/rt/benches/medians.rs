@@ -1,7 +1,7 @@
 //! The goals of rt's speed as medians of short batches, taken in turn: what a busy machine does not blur.
 //!
-//! `cargo bench -p amphi-rt --bench medians`. A batch is so short that most batches are not interrupted by other programs, and what
-//! is compared is measured alternately, so both sides see the same machine.
+//! `cargo bench -p amphi-rt --bench medians`. A batch is so short that most batches are not interrupted by
+//! other programs, and what is compared is measured alternately, so both sides see the same machine.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, missing_docs)]
 
 use amphi_rt::sync::{Mutex, RwLock};

@@ -1,7 +1,7 @@
 //! What rt costs: task switches, locks in virtual and in real time beside parking_lot's, stacks.
 //!
-//! `cargo bench -p amphi-rt`. Goals: at least 10 million switches a second with 200 tasks; a lock and unlock in virtual time in at
-//! most 15 ns; in real time within 2 ns of parking_lot.
+//! `cargo bench -p amphi-rt`. Goals: at least 10 million switches a second with 200 tasks; a lock and unlock
+//! in virtual time in at most 15 ns; in real time within 2 ns of parking_lot.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, missing_docs)]
 
 use amphi_rt::sync::{Mutex, RwLock};

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use thiserror::Error;
 
-/// The host: its processors and what work costs on them, in virtual time. Times are ns unless the name says otherwise.
+/// The host: its processors and what work costs on them, in virtual time. Times are ns unless the name says
+/// otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostProfile {
@@ -121,7 +122,8 @@ fn real_count() -> usize {
     *REAL.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// An index below [`count`] that tasks running at the same time tend not to share: the key of per-CPU structures.
+/// An index below [`count`] that tasks running at the same time tend not to share: the key of per-CPU
+/// structures.
 #[must_use]
 pub fn current() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -129,8 +131,8 @@ pub fn current() -> usize {
     in_sim(Core::current_processor).unwrap_or_else(|| SLOT.with(|slot| *slot))
 }
 
-/// Charges `ns` of host CPU time to this task: it occupies a processor for so long, after waiting for one if all are busy. Free in
-/// real time, where work takes the time it takes.
+/// Charges `ns` of host CPU time to this task: it occupies a processor for so long, after waiting for one if
+/// all are busy. Free in real time, where work takes the time it takes.
 #[inline]
 pub fn charge_ns(ns: u64) {
     in_sim(|core| core.charge(ns));
@@ -142,8 +144,8 @@ pub fn charge(work: Work) {
     in_sim(|core| core.charge(core.settings.host.cost_ns(work)));
 }
 
-/// Processors of a device: each does one thing at a time. Works in both worlds, on [`now_ns`]; in real time nobody computes for so
-/// long, it is the completion that comes so late.
+/// Processors of a device: each does one thing at a time. Works in both worlds, on [`now_ns`]; in real time
+/// nobody computes for so long, it is the completion that comes so late.
 #[derive(Debug)]
 pub struct Processors {
     name: String,
@@ -163,8 +165,8 @@ impl Processors {
         }
     }
 
-    /// Occupies the processor that is free first for `ns`, from `earliest_ns` or later, and returns when it will be done. Does not
-    /// wait: a caller may overlap other work and wait with [`sleep_until_ns`].
+    /// Occupies the processor that is free first for `ns`, from `earliest_ns` or later, and returns when it
+    /// will be done. Does not wait: a caller may overlap other work and wait with [`sleep_until_ns`].
     pub fn reserve_from_ns(&self, earliest_ns: u64, ns: u64) -> u64 {
         let mut free_at = self.free_at.lock();
         let index = (0..free_at.len()).min_by_key(|index| free_at[*index]).unwrap_or(0);

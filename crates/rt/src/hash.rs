@@ -1,6 +1,6 @@
-//! Hash maps whose order the Sim's seed decides: made inside a Sim, they iterate in the same order in every run of one seed, and in
-//! another order under another seed, so that code which depends on the order is noticed. Made in real time, they are keyed by the
-//! system's chance, as protection against chosen keys.
+//! Hash maps whose order the Sim's seed decides: made inside a Sim, they iterate in the same order in every
+//! run of one seed, and in another order under another seed, so that code which depends on the order is
+//! noticed. Made in real time, they are keyed by the system's chance, as protection against chosen keys.
 
 use crate::random;
 use foldhash::fast::{FixedState, FoldHasher};

@@ -1,8 +1,8 @@
 //! Time, tasks, locks and randomness.
 //!
-//! One build, two kinds of time. Inside [`Sim::run`] the calls are virtual and decided by one seed; outside they are OS threads,
-//! real locks and the monotonic clock. No crate above this one reads a clock, draws a random number, spawns a thread or takes a
-//! lock except through here.
+//! One build, two kinds of time. Inside [`Sim::run`] the calls are virtual and decided by one seed; outside
+//! they are OS threads, real locks and the monotonic clock. No crate above this one reads a clock, draws a
+//! random number, spawns a thread or takes a lock except through here.
 #![deny(unsafe_code)]
 // What other crates may not call, this one is made of.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]

@@ -29,7 +29,8 @@ impl<T> JoinHandle<T> {
                 in_sim(|core| core.join(slot, id));
                 let value = value.lock().take();
                 value.unwrap_or_else(|| {
-                    // The Sim is ending and has unwound the task. This one would be too, were it not in a destructor.
+                    // The Sim is ending and has unwound the task. This one would be too, were it not in a
+                    // destructor.
                     in_sim(|core| core.abandon());
                     panic!("task {id} of a Sim that has ended left no value")
                 })
@@ -75,8 +76,8 @@ pub fn yield_now() {
     }
 }
 
-/// A place where a search ([`crate::Sim::explore`]) may let another task run: put one before each step of an algorithm without
-/// locks. Elsewhere it costs one look at a thread-local.
+/// A place where a search ([`crate::Sim::explore`]) may let another task run: put one before each step of an
+/// algorithm without locks. Elsewhere it costs one look at a thread-local.
 #[inline]
 pub fn point() {
     in_sim(Core::point);

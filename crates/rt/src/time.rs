@@ -28,8 +28,8 @@ pub fn sleep_ns(ns: u64) {
     sleep_until_ns(now_ns().saturating_add(ns));
 }
 
-/// Sleeps until [`now_ns`] reaches `deadline_ns`; returns at once if it has. In real time the last stretch is spun,
-/// so that microsecond waits are kept to a fraction of a microsecond.
+/// Sleeps until [`now_ns`] reaches `deadline_ns`; returns at once if it has. In real time the last stretch is
+/// spun, so that microsecond waits are kept to a fraction of a microsecond.
 #[inline]
 pub fn sleep_until_ns(deadline_ns: u64) {
     if in_sim(|core| core.sleep(Wait::Sleep, Deadline::at_ns(deadline_ns))).is_none() {
@@ -38,7 +38,8 @@ pub fn sleep_until_ns(deadline_ns: u64) {
 }
 
 fn sleep_thread_until_ns(deadline_ns: u64) {
-    // Linux wakes a sleeper up to 50 us late by default (timer slack), and a virtual machine's processor another 20 to 70.
+    // Linux wakes a sleeper up to 50 us late by default (timer slack), and a virtual machine's processor
+    // another 20 to 70.
     const SPIN_NS: u64 = 120_000;
     loop {
         let now = now_ns();

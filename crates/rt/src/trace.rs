@@ -1,5 +1,5 @@
-//! What happened in a Sim, as a trace file for people (Chrome's JSON format). Holds no address and no real time, so that one seed
-//! gives one file.
+//! What happened in a Sim, as a trace file for people (Chrome's JSON format). Holds no address and no real
+//! time, so that one seed gives one file.
 
 use crate::raw::in_sim;
 use crate::sim::core::{Core, Wait};
@@ -24,7 +24,8 @@ pub fn mark(what: &str) {
     });
 }
 
-/// Marks a stretch of time in the running task, from this call until the value is dropped, if its Sim writes a trace.
+/// Marks a stretch of time in the running task, from this call until the value is dropped, if its Sim writes
+/// a trace.
 pub fn span(what: &'static str) -> Span {
     Span { what, start: in_sim(Core::now).unwrap_or(0) }
 }

@@ -1,4 +1,5 @@
-//! What holds in real and in virtual time alike: each property is checked on threads, and in Sims with many seeds and preemption.
+//! What holds in real and in virtual time alike: each property is checked on threads, and in Sims with many
+//! seeds and preemption.
 
 use amphi_rt::sync::{
     Barrier, Condvar, Mutex, Once, OnceCell, ReceiveError, RwLock, Semaphore, SendError, channel,

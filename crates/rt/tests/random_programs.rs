@@ -1,5 +1,6 @@
-//! Programs made at random, of everything that rt offers, under every kind of schedule: each runs twice with one history, and ends
-//! with its work done or, since it takes locks in any order, with a deadlock that is reported in the same words.
+//! Programs made at random, of everything that rt offers, under every kind of schedule: each runs twice with
+//! one history, and ends with its work done or, since it takes locks in any order, with a deadlock that is
+//! reported in the same words.
 
 use amphi_rt::random::Generator;
 use amphi_rt::sync::{Condvar, Mutex, RwLock, Semaphore, channel};

@@ -1,7 +1,8 @@
-//! The real-time primitives under as much contention as a machine gives, without a Sim: what a race detector is run on.
+//! The real-time primitives under as much contention as a machine gives, without a Sim: what a race detector
+//! is run on.
 //!
-//! `RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" cargo +nightly test -p amphi-rt --test real_stress --target
-//! x86_64-unknown-linux-gnu` runs it under ThreadSanitizer.
+//! `RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" cargo +nightly test -p amphi-rt --test real_stress --target x86_64-unknown-linux-gnu`
+//! runs it under ThreadSanitizer.
 
 use amphi_rt::sync::{Condvar, Mutex, RwLock, Semaphore, channel};
 use amphi_rt::{random, task};
@@ -10,7 +11,8 @@ use std::time::Duration;
 const ROUNDS: u64 = 3_000;
 const TASKS: u64 = 4;
 
-/// Data that is wrong as soon as two tasks are at it. Plain memory, so that a race detector sees an access without a lock.
+/// Data that is wrong as soon as two tasks are at it. Plain memory, so that a race detector sees an access
+/// without a lock.
 #[derive(Default)]
 struct Plain {
     a: u64,

@@ -1,4 +1,5 @@
-//! Proof that the search finds what it is for: bugs planted here, each found within 1,000 seeds and replayed from its seed.
+//! Proof that the search finds what it is for: bugs planted here, each found within 1,000 seeds and replayed
+//! from its seed.
 // Compares virtual with real time and threads.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -50,7 +51,8 @@ fn lost_update(lock_around_both: bool) {
     assert_eq!(number.load(Ordering::SeqCst), 2, "an update was lost");
 }
 
-/// One task waits for a flag that another raises; checked outside the lock, the notification may come before the wait.
+/// One task waits for a flag that another raises; checked outside the lock, the notification may come before
+/// the wait.
 fn lost_wake_up(check_under_the_lock: bool) {
     let (ready, changed) = (Arc::new(Mutex::new(false)), Arc::new(Condvar::new()));
     let (raised, notified) = (Arc::clone(&ready), Arc::clone(&changed));

@@ -217,8 +217,8 @@ impl PinRecord {
     }
 }
 
-/// Says, in the first word of the dump's head, that the dump is whole. The low half is then the CRC-32C of the
-/// dumped table and of the used chunks.
+/// Says, in the first word of the dump's head, that the dump is whole. The low half is then the CRC-32C of
+/// the dumped table and of the used chunks.
 pub(crate) const DUMP_WHOLE: u64 = 1 << 32;
 /// Where in the dump's head the table is.
 pub(crate) const DUMP_TABLE: u64 = LINE;

@@ -179,7 +179,8 @@ impl Image {
         })
     }
 
-    /// As [`map`](Self::map), but what is changed is changed in memory alone, page by page, and gone with the image.
+    /// As [`map`](Self::map), but what is changed is changed in memory alone, page by page, and gone with the
+    /// image.
     ///
     /// # Errors
     /// As [`map`](Self::map).
@@ -188,7 +189,8 @@ impl Image {
         if actual < bytes {
             return Err(ImageError::Truncated { expected: bytes, actual });
         }
-        // SAFETY: a private mapping, reached through raw pointers only; whoever would shorten the file has to lock it for himself first.
+        // SAFETY: a private mapping, reached through raw pointers only; whoever would shorten the file has to
+        // lock it for himself first.
         let map = unsafe { MmapOptions::new().len(bytes as usize).map_copy(&file) };
         let map = map.map_err(|cause| system("map", &path, &cause))?;
         Ok(Self {

@@ -62,8 +62,8 @@ pub(crate) fn write_torn_page(media: &Media, lpa: u64, parts: &[(usize, &[u8])])
     outcome.is_ok()
 }
 
-/// Power is lost: the capacitors' energy brings so many bytes to flash, from the first on, and what follows is
-/// gone.
+/// Power is lost: the capacitors' energy brings so many bytes to flash, from the first on, and what follows
+/// is gone.
 pub(crate) fn lose_from(memory: &Protected, saved_bytes: u64) {
     const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
     for (at, len) in memory.used() {

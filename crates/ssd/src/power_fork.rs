@@ -148,8 +148,8 @@ impl Ssd {
     }
 
     /// A number that two devices of one lineage share, as good as certainly, exactly if every page reads the
-    /// same on both, but for pages in `except`, and so does all of the memory area or BA-buffer, where there is
-    /// one; and if the same pages are pinned.
+    /// same on both, but for pages in `except`, and so does all of the memory area or BA-buffer, where there
+    /// is one; and if the same pages are pinned.
     ///
     /// # Errors
     /// A page cannot be read.

@@ -75,8 +75,9 @@ impl Ssd {
         Ok(ssd)
     }
 
-    /// As [`open`](Self::open), but the file stays as it is: what the device changes, its own recovery included, is
-    /// in memory and gone with it. The file need not be writable. Others may do the same at the same time.
+    /// As [`open`](Self::open), but the file stays as it is: what the device changes, its own recovery
+    /// included, is in memory and gone with it. The file need not be writable. Others may do the same at the
+    /// same time.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -321,8 +322,8 @@ impl Ssd {
         Ok(ssd)
     }
 
-    /// Lets the process that emulates the device be killed after so many steps of the dump that the next power
-    /// loss makes: what the dump would do after them is not done.
+    /// Lets the process that emulates the device be killed after so many steps of the dump that the next
+    /// power loss makes: what the dump would do after them is not done.
     ///
     /// # Errors
     /// The device's firmware makes no dump.

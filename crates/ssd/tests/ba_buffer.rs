@@ -1,5 +1,5 @@
-//! The BA-buffer firmware as a host meets it: its commands and what they refuse, the LBA checker on both sides
-//! of each boundary, what is dumped and restored, and what the image keeps.
+//! The BA-buffer firmware as a host meets it: its commands and what they refuse, the LBA checker on both
+//! sides of each boundary, what is dumped and restored, and what the image keeps.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! trims, from one to three tasks, each on its own pages. It takes the power away at a random command, at a
 //! random step inside the firmware, or between commands, recovers (often interrupted too), and compares every
 //! cell with the oracles. A BA-buffer has traffic of its own: pins, flushes and syncs of entries, cut in the
-//! dump and in the restore too. `AMPHI_SEEDS=from..to` chooses seeds and tells what was done, `AMPHI_CUTS=n` how
-//! many cuts there are to be (CI: 1,000,000).
+//! dump and in the restore too. `AMPHI_SEEDS=from..to` chooses seeds and tells what was done, `AMPHI_CUTS=n`
+//! how many cuts there are to be (CI: 1,000,000).
 
 mod oracle;
 

@@ -125,8 +125,8 @@ fn wear_of_cold_data(seed: u64) {
     }
 }
 
-/// A store goes to the log alone (BY-2); what the log holds is read from the log, and every other byte read is
-/// one read of a flash page, since none is kept (BY-4).
+/// A store goes to the log alone (BY-2); what the log holds is read from the log, and every other byte read
+/// is one read of a flash page, since none is kept (BY-4).
 #[test]
 fn byte_writes_touch_no_flash_and_byte_reads_only_beside_the_log() {
     let ssd = Ssd::in_memory(&profile("free"), 8 << 20);
@@ -154,7 +154,8 @@ fn byte_writes_touch_no_flash_and_byte_reads_only_beside_the_log() {
     }
 }
 
-/// While a region is cleaned the other takes stores (BY-6): none waits for flash as long as cleaning keeps up.
+/// While a region is cleaned the other takes stores (BY-6): none waits for flash as long as cleaning keeps
+/// up.
 #[test]
 fn no_store_waits_for_a_cleaning() {
     Sim::new(1).run(|| {

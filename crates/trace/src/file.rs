@@ -6,7 +6,8 @@ use thiserror::Error;
 
 use crate::operation::Operation;
 
-/// The line of a recorded trace that stands between what was there when the recording began and what was done then. A comment, for readers to whom it is all one.
+/// The line of a recorded trace that stands between what was there when the recording began and what was done
+/// then. A comment, for readers to whom it is all one.
 pub const BEGUN: &str = "# what was there before ends here";
 
 /// A trace that was read.

@@ -1,6 +1,7 @@
 //! One operation of a workload: what it does to a file system, and how it is written down.
 //!
-//! Every operation has one line of text, which [`Display`](std::fmt::Display) writes and [`FromStr`] reads: traces are files of such lines.
+//! Every operation has one line of text, which [`Display`](std::fmt::Display) writes and [`FromStr`] reads:
+//! traces are files of such lines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -47,7 +48,8 @@ pub enum How {
 pub enum Operation {
     /// Creates a regular file.
     Create(String),
-    /// Creates a file without a name (`O_TMPFILE`) in the path's directory, writes 100 bytes to it, and gives it the path as its name.
+    /// Creates a file without a name (`O_TMPFILE`) in the path's directory, writes 100 bytes to it, and gives
+    /// it the path as its name.
     Tmpfile(String),
     /// Creates a FIFO (`mknod`).
     Mknod(String),
@@ -92,7 +94,8 @@ pub enum Operation {
 /// The name of the one extended attribute that operations set.
 pub const XATTR: &[u8] = b"user.mark";
 
-/// Fills a buffer with what operation `number` writes at `offset`: never zero, and different for every operation and every 8 bytes.
+/// Fills a buffer with what operation `number` writes at `offset`: never zero, and different for every
+/// operation and every 8 bytes.
 pub fn pattern(number: u64, offset: u64, into: &mut [u8]) {
     for (position, byte) in into.iter_mut().enumerate() {
         let at = offset + position as u64;
@@ -103,7 +106,8 @@ pub fn pattern(number: u64, offset: u64, into: &mut [u8]) {
 }
 
 impl Operation {
-    /// The operation with offsets that no longer depend on how long files are, taken from `fs`; as it is if the file is not there.
+    /// The operation with offsets that no longer depend on how long files are, taken from `fs`; as it is if
+    /// the file is not there.
     #[must_use]
     pub fn resolved(&self, fs: &dyn FileSystem) -> Self {
         let size = |path: &str| at(fs, path, |ino| fs.getattr(ino)).map_or(0, |attr| attr.size);
@@ -118,7 +122,8 @@ impl Operation {
         }
     }
 
-    /// Does it, as the superuser. `number` decides what is written; offsets must be [`resolved`](Self::resolved).
+    /// Does it, as the superuser. `number` decides what is written; offsets must be
+    /// [`resolved`](Self::resolved).
     ///
     /// # Errors
     /// The file system's.

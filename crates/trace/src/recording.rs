@@ -1,8 +1,10 @@
-//! Recording what programs do to a file system as a trace: a file system around another that writes down each operation as one line.
+//! Recording what programs do to a file system as a trace: a file system around another that writes down each
+//! operation as one line.
 //!
-//! Operations are known by inode, traces by path: the recorder knows every name, because all begin with it, or were there when it began and are then the trace's
-//! first lines. What a trace does not have is not recorded: contents (those of a replay tell who wrote them), who did it, permissions at creation, names and values of extended attributes.
-//! Operations that overlap are recorded in the order in which they returned.
+//! Operations are known by inode, traces by path: the recorder knows every name, because all begin with it,
+//! or were there when it began and are then the trace's first lines. What a trace does not have is not
+//! recorded: contents (those of a replay tell who wrote them), who did it, permissions at creation, names and
+//! values of extended attributes. Operations that overlap are recorded in the order in which they returned.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -100,7 +102,8 @@ impl Scribe {
         (self.sink)(&operation.to_string());
     }
 
-    /// Notes an operation on a file, unless it has no name any more and will never have one again that matters.
+    /// Notes an operation on a file, unless it has no name any more and will never have one again that
+    /// matters.
     fn on(&mut self, ino: Ino, operation: impl FnOnce(String) -> Operation) {
         if let Some(path) = self.path(ino) {
             self.note(&operation(path));

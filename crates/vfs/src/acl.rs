@@ -1,8 +1,9 @@
-//! POSIX access control lists (POSIX 1003.1e draft 17, `acl(5)`): their form as extended attributes, how they and the mode follow each
-//! other, how new files inherit them, and what they allow.
+//! POSIX access control lists (POSIX 1003.1e draft 17, `acl(5)`): their form as extended attributes, how they
+//! and the mode follow each other, how new files inherit them, and what they allow.
 //!
-//! A file system keeps an ACL as the extended attribute of its name, in the form that programs and the kernel exchange, and calls what
-//! is here wherever a mode is set or made. An ACL that says no more than a mode can is not kept: the mode says it.
+//! A file system keeps an ACL as the extended attribute of its name, in the form that programs and the kernel
+//! exchange, and calls what is here wherever a mode is set or made. An ACL that says no more than a mode can
+//! is not kept: the mode says it.
 
 use crate::{Attr, Cred, Error, FileType, Result};
 
@@ -178,8 +179,8 @@ impl Acl {
         }
     }
 
-    /// What a file gets that is made with `mode` in a directory whose default ACL this is: its access ACL, unless its mode says all, and
-    /// its mode.
+    /// What a file gets that is made with `mode` in a directory whose default ACL this is: its access ACL,
+    /// unless its mode says all, and its mode.
     #[must_use]
     pub fn inherited(&self, mode: u16) -> (Option<Self>, u16) {
         let mut access = self.clone();
@@ -241,7 +242,8 @@ pub fn is_name(name: &[u8]) -> bool {
 /// What setting attribute `name` of a file of this type to `value` does, if the name is an ACL's.
 ///
 /// # Errors
-/// As [`Acl::decode`]; [`Error::Unsupported`] for a symbolic link; [`Error::PermissionDenied`] for a default ACL of what is no directory.
+/// As [`Acl::decode`]; [`Error::Unsupported`] for a symbolic link; [`Error::PermissionDenied`] for a default
+/// ACL of what is no directory.
 pub fn change(name: &[u8], value: &[u8], file_type: FileType) -> Result<Option<Change>> {
     if !is_name(name) {
         return Ok(None);
@@ -261,8 +263,8 @@ pub fn change(name: &[u8], value: &[u8], file_type: FileType) -> Result<Option<C
     Ok(Some(Change { value, mode }))
 }
 
-/// What a file made with `mode` by `cred` in a directory with this default ACL (the attribute's value) gets: its mode, and the
-/// attributes it starts with. Without a default ACL the umask counts.
+/// What a file made with `mode` by `cred` in a directory with this default ACL (the attribute's value) gets:
+/// its mode, and the attributes it starts with. Without a default ACL the umask counts.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the directory's attribute is no ACL.

@@ -1,4 +1,5 @@
-//! Attributes: inode numbers, file types, times, the answer to `stat` and `statfs`, and requests to change them.
+//! Attributes: inode numbers, file types, times, the answer to `stat` and `statfs`, and requests to change
+//! them.
 
 /// An inode number. The root directory is [`Ino::ROOT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

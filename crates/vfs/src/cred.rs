@@ -1,6 +1,7 @@
 //! Who asks: user, groups, capabilities, and the mode bits that new files shall not have.
 
-/// What a caller may do beyond what owners, groups and modes allow: the part of `capabilities(7)` that concerns files.
+/// What a caller may do beyond what owners, groups and modes allow: the part of `capabilities(7)` that
+/// concerns files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities(u16);
 
@@ -26,7 +27,8 @@ impl Capabilities {
     /// All of them: the superuser's.
     pub const ALL: Self = Self(0xFF);
 
-    /// Those of a set as Linux counts them, a bit for each (`CapEff` in `/proc/PID/status`), that concern files.
+    /// Those of a set as Linux counts them, a bit for each (`CapEff` in `/proc/PID/status`), that concern
+    /// files.
     #[must_use]
     pub fn of_linux(set: u64) -> Self {
         const BITS: [(u32, Capabilities); 8] = [
@@ -73,7 +75,8 @@ pub struct Cred {
     pub groups: Vec<u32>,
     /// Capabilities. A user number of zero alone permits nothing special.
     pub capabilities: Capabilities,
-    /// Permission bits that what the caller creates shall not have, unless the directory has a default ACL: `0o777`.
+    /// Permission bits that what the caller creates shall not have, unless the directory has a default ACL:
+    /// `0o777`.
     pub umask: u16,
 }
 

@@ -13,11 +13,11 @@ pub struct PageRun {
 
 /// A file system that can step aside from a range of a file.
 pub trait Extents: FileSystem {
-    /// Makes `length` bytes at `offset` of a file durable in their place, both multiples of 4096 and inside of the
-    /// file, forgets what host memory holds of them, and says where they lie, in order.
+    /// Makes `length` bytes at `offset` of a file durable in their place, both multiples of 4096 and inside
+    /// of the file, forgets what host memory holds of them, and says where they lie, in order.
     ///
-    /// The pages stay the file's as long as it is open and nobody cuts it or frees the range. As long as nobody
-    /// reads or writes the range through the file system either, it reads and writes nothing there.
+    /// The pages stay the file's as long as it is open and nobody cuts it or frees the range. As long as
+    /// nobody reads or writes the range through the file system either, it reads and writes nothing there.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a range with a page that was never written;

@@ -1,5 +1,6 @@
-//! What went wrong below an operation: why a device failed it, and what of the file system is damaged and where.
-//! Both keep their parts, so that a front end can decide by the cause and a message can name the place.
+//! What went wrong below an operation: why a device failed it, and what of the file system is damaged and
+//! where. Both keep their parts, so that a front end can decide by the cause and a message can name the
+//! place.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -38,7 +39,8 @@ pub enum Failure {
 pub struct Damage {
     /// What kind of structure: `inode`, `directory`, `page`, `transaction`, …
     pub structure: &'static str,
-    /// Which one: the number, page or byte by which the file system's format knows it; none if there is only one.
+    /// Which one: the number, page or byte by which the file system's format knows it; none if there is only
+    /// one.
     pub at: Option<u64>,
     /// What cannot be right about it.
     pub what: Cow<'static, str>,

@@ -1,5 +1,6 @@
-//! What POSIX means here: the inode-level [`FileSystem`] trait that every file system implements, its attributes, errors and
-//! credentials. Front ends (FUSE, preload, the library) sit above it; devices below are none of its business.
+//! What POSIX means here: the inode-level [`FileSystem`] trait that every file system implements, its
+//! attributes, errors and credentials. Front ends (FUSE, preload, the library) sit above it; devices below
+//! are none of its business.
 #![forbid(unsafe_code)]
 
 pub mod acl;

@@ -13,7 +13,8 @@ impl<'a> Name<'a> {
     /// Checks `bytes`.
     ///
     /// # Errors
-    /// [`Error::NameTooLong`] above 255 bytes; [`Error::InvalidName`] when empty, `.`, `..`, or with a `/` or NUL in it.
+    /// [`Error::NameTooLong`] above 255 bytes; [`Error::InvalidName`] when empty, `.`, `..`, or with a `/` or
+    /// NUL in it.
     pub fn new(bytes: &'a [u8]) -> Result<Self> {
         if bytes.len() > NAME_BYTES_MAX {
             return Err(Error::NameTooLong);

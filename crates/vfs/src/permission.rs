@@ -1,7 +1,10 @@
-//! Who may do what: the one place where permissions are decided, as pure functions of attributes, ACLs and credentials.
+//! Who may do what: the one place where permissions are decided, as pure functions of attributes, ACLs and
+//! credentials.
 //!
-//! They answer as Linux does, errors and their order included; `crates/front-fuse/tests/mount/permission_table` compares both on every combination
-//! of owner, group, ACL, sticky bit and capability. [`crate::Checked`] applies them to a file system; on a FUSE mount the kernel does.
+//! They answer as Linux does, errors and their order included;
+//! `crates/front-fuse/tests/mount/permission_table` compares both on every combination of owner, group, ACL,
+//! sticky bit and capability. [`crate::Checked`] applies them to a file system; on a FUSE mount the kernel
+//! does.
 
 use crate::acl::Acl;
 use crate::{Attr, Capabilities, Cred, Error, FileType, Result, SetAttr, SetTime};
@@ -59,8 +62,8 @@ pub fn may_take_from_sticky(dir: &Attr, victim: &Attr, cred: &Cred) -> Result<()
     if free { Ok(()) } else { Err(Error::NotPermitted) }
 }
 
-/// Whether `cred` may make another name for a file, where names of others' files are restricted (`fs.protected_hardlinks`): it owns the file, or
-/// could read and write it and nobody gains rights by it.
+/// Whether `cred` may make another name for a file, where names of others' files are restricted
+/// (`fs.protected_hardlinks`): it owns the file, or could read and write it and nobody gains rights by it.
 ///
 /// # Errors
 /// [`Error::NotPermitted`].
@@ -81,7 +84,8 @@ pub const fn may_make(file_type: FileType, cred: &Cred) -> Result<()> {
     if is_device && !cred.has(Capabilities::MKNOD) { Err(Error::NotPermitted) } else { Ok(()) }
 }
 
-/// The mode of what `cred` makes in `dir`: who is not in the group that the directory passes on cannot make programs that run as it.
+/// The mode of what `cred` makes in `dir`: who is not in the group that the directory passes on cannot make
+/// programs that run as it.
 #[must_use]
 pub fn mode_made(dir: &Attr, file_type: FileType, mode: u16, cred: &Cred) -> u16 {
     let passes_group = dir.mode & 0o2000 != 0 && file_type != FileType::Directory;
@@ -94,18 +98,20 @@ pub fn without_foreign_group(mode: u16, gid: u32, cred: &Cred) -> u16 {
     if cred.is_in(gid) || cred.has(Capabilities::FSETID) { mode } else { mode & !0o2000 }
 }
 
-/// The mode of a file (not a directory) after its contents, owner or group have changed: without set-user-id, and without set-group-id where that
-/// means execution or `cred` does not belong to the group.
+/// The mode of a file (not a directory) after its contents, owner or group have changed: without set-user-id,
+/// and without set-group-id where that means execution or `cred` does not belong to the group.
 #[must_use]
 pub fn mode_after_change(mode: u16, gid: u32, cred: &Cred) -> u16 {
     let mode = mode & !0o4000;
     if mode & 0o010 != 0 { mode & !0o2000 } else { without_foreign_group(mode, gid, cred) }
 }
 
-/// Checks a change of attributes and returns it as it may be made: a set-group-id bit for a group of others is left out.
+/// Checks a change of attributes and returns it as it may be made: a set-group-id bit for a group of others
+/// is left out.
 ///
 /// # Errors
-/// [`Error::NotPermitted`], [`Error::PermissionDenied`]; [`Error::IsDirectory`] and [`Error::Invalid`] for the size of what has none.
+/// [`Error::NotPermitted`], [`Error::PermissionDenied`]; [`Error::IsDirectory`] and [`Error::Invalid`] for
+/// the size of what has none.
 pub fn may_change(attr: &Attr, acl: Option<&Acl>, change: &SetAttr, cred: &Cred) -> Result<SetAttr> {
     let mut change = *change;
     if change.size.is_some() {

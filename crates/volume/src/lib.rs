@@ -1,4 +1,5 @@
-//! What a tool may do with a file system, whichever one it is: recognise, make, mount, check, repair, tune it.
+//! What a tool may do with a file system, whichever one it is: recognise, make, mount, check, repair, tune
+//! it.
 //!
 //! A file system implements [`Volume`] for the devices that it can use. The command and the laboratories are
 //! written against the trait; the list of file systems is the crate `volumes`. This crate lies below the file
@@ -60,8 +61,8 @@ pub trait Volume<D>: FileSystem + Sized + 'static {
     /// Reads what the superblock says, changing nothing.
     ///
     /// # Errors
-    /// [`Error::NotThis`] if something else or nothing is on the device. Any other error means that it is this
-    /// file system, and damaged or of another version.
+    /// [`Error::NotThis`] if something else or nothing is on the device. Any other error means that it is
+    /// this file system, and damaged or of another version.
     fn probe(device: &D) -> Result<About>;
 
     /// Makes an empty one, over whatever was there.
@@ -91,8 +92,8 @@ pub trait Volume<D>: FileSystem + Sized + 'static {
     /// [`Error::NotThis`]; the device fails.
     fn check(device: &Arc<D>, progress: &mut dyn FnMut(Progress)) -> Result<Report>;
 
-    /// Checks it and mends what it finds, as long as that makes it better. A file system without a repair of its
-    /// own mends what mounting mends, if nothing else is wrong.
+    /// Checks it and mends what it finds, as long as that makes it better. A file system without a repair of
+    /// its own mends what mounting mends, if nothing else is wrong.
     ///
     /// # Errors
     /// As [`check`](Self::check).

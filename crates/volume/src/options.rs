@@ -24,7 +24,8 @@ pub struct MountOptions {
     pub read_only: bool,
     /// When reading moves access times.
     pub access_times: AccessTimes,
-    /// Options that are the file system's own, as people write them, separated by commas. They are read first.
+    /// Options that are the file system's own, as people write them, separated by commas. They are read
+    /// first.
     pub words: String,
     /// Pages of file data in host memory.
     pub page_cache_pages: Option<usize>,

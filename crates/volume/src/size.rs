@@ -1,6 +1,7 @@
 //! Sizes as people write them (`8G`, `512M`, `4096`) and as people read them.
 
-/// Reads a size in bytes: a number, with a fraction if need be, and an optional binary suffix K, M, G or T in either case, which may be followed by `iB` or `B`.
+/// Reads a size in bytes: a number, with a fraction if need be, and an optional binary suffix K, M, G or T in
+/// either case, which may be followed by `iB` or `B`.
 ///
 /// # Errors
 /// A sentence that says what is wrong.

@@ -1,15 +1,15 @@
 //! The one list of file systems. A tool that is written against [`Volume`] gets them all from here, and a new
 //! file system is one more line.
 //!
-//! What a tool does is an [`Act`]; [`Kind::with`] does it to the file system of a name, as one monomorphic piece
-//! of code for each: no operation goes through a table of functions because of this list.
+//! What a tool does is an [`Act`]; [`Kind::with`] does it to the file system of a name, as one monomorphic
+//! piece of code for each: no operation goes through a table of functions because of this list.
 #![forbid(unsafe_code)]
 
 use amphi_device::{BlockPort, CommandPort, MemoryArea, WriteLog};
 use amphi_volume::{About, Error, Identity, Needs, Result, Volume};
 
-/// A device with every port that a file system of the list may use. Which of them work is known at run time: an
-/// emulated SSD chooses its firmware when it is made.
+/// A device with every port that a file system of the list may use. Which of them work is known at run time:
+/// an emulated SSD chooses its firmware when it is made.
 pub trait Ports: BlockPort + WriteLog + MemoryArea + CommandPort + 'static {}
 
 impl<D: BlockPort + WriteLog + MemoryArea + CommandPort + 'static> Ports for D {}

@@ -1,9 +1,11 @@
-//! An image of each file system's format, as the first program that wrote the version left it, is read for ever:
-//! everything in it is still there. (Those of ByteFS and of the ext4-like baseline have tests of their own.)
+//! An image of each file system's format, as the first program that wrote the version left it, is read for
+//! ever: everything in it is still there. (Those of ByteFS and of the ext4-like baseline have tests of their
+//! own.)
 //!
-//! `golden/NAME-vVERSION.pages` holds each page that is not all zeros: its number in four little-endian bytes, the
-//! highest bit set if it is one of the memory area, then its 4096 bytes. The `.txt` beside it says what is in the
-//! image. `AMPHI_WRITE_GOLDEN=1 cargo test -p amphi-volumes --test golden` writes the images that are not there.
+//! `golden/NAME-vVERSION.pages` holds each page that is not all zeros: its number in four little-endian
+//! bytes, the highest bit set if it is one of the memory area, then its 4096 bytes. The `.txt` beside it says
+//! what is in the image. `AMPHI_WRITE_GOLDEN=1 cargo test -p amphi-volumes --test golden` writes the images
+//! that are not there.
 
 use std::path::PathBuf;
 use std::sync::Arc;

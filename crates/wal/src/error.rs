@@ -30,7 +30,8 @@ pub enum Error {
         /// What the caller says.
         given: u64,
     },
-    /// An entry of the BA-buffer that is none of the log's pins its pages, or an entry with its name pins others.
+    /// An entry of the BA-buffer that is none of the log's pins its pages, or an entry with its name pins
+    /// others.
     #[error("{0:?} of the BA-buffer is not the log's")]
     ForeignEntry(EntryId),
     /// A record is larger than the log takes.

@@ -1,5 +1,5 @@
-//! What a log puts on the device: a header page, then records one behind the other. Little-endian, sizes fixed at
-//! compile time. The byte diagrams are in docs/format/wal.md.
+//! What a log puts on the device: a header page, then records one behind the other. Little-endian, sizes
+//! fixed at compile time. The byte diagrams are in docs/format/wal.md.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

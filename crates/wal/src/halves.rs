@@ -1,9 +1,9 @@
 //! The two halves of the log's part of the window (double buffering).
 //!
-//! The records' bytes are divided into segments as long as a half. Segment n is pinned onto half n % 2. When a
-//! segment is full, a task flushes it with one `BA_FLUSH` and pins the segment after next in its place, while
-//! records go to the other half. What is pinned is asked of the device each time: a step that failed or was
-//! overtaken by a crash is simply taken again.
+//! The records' bytes are divided into segments as long as a half. Segment n is pinned onto half n % 2. When
+//! a segment is full, a task flushes it with one `BA_FLUSH` and pins the segment after next in its place,
+//! while records go to the other half. What is pinned is asked of the device each time: a step that failed or
+//! was overtaken by a crash is simply taken again.
 
 use std::sync::Arc;
 

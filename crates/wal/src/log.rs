@@ -1,8 +1,8 @@
 //! The open log: append, commit, truncate.
 //!
-//! Appended records gather in memory until somebody commits; he then brings all of them to the device, his own
-//! and others'. `BA_SYNC` covers stores of the calling task only, so a commit that relied on what other tasks
-//! had stored could be acknowledged while a record before it is on its way.
+//! Appended records gather in memory until somebody commits; he then brings all of them to the device, his
+//! own and others'. `BA_SYNC` covers stores of the calling task only, so a commit that relied on what other
+//! tasks had stored could be acknowledged while a record before it is on its way.
 //!
 //! Locks: background → device → gathered. Records are appended under the last one alone, while others are
 //! being written.

@@ -32,8 +32,9 @@ pub struct Options {
     pub mode: Mode,
     /// First byte of the window that the log uses, a multiple of 4096. Only for [`Mode::Ba`].
     pub window: u64,
-    /// Bytes of each half of its part of the window, a positive multiple of 4096: one half takes records while
-    /// the other goes to flash. Also, in every mode, how many bytes may gather in memory without a commit.
+    /// Bytes of each half of its part of the window, a positive multiple of 4096: one half takes records
+    /// while the other goes to flash. Also, in every mode, how many bytes may gather in memory without a
+    /// commit.
     pub half_bytes: u64,
     /// Names of the log's two entries in the BA-buffer's table. Always the same for one log.
     pub entries: [EntryId; 2],

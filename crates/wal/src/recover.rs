@@ -2,8 +2,8 @@
 //!
 //! The log ends at the first record that is not whole. What lies behind that may be whole all the same, since
 //! stores arrive in any order. A record therefore says how often the log had been opened when it was written,
-//! each opening is durable before the first append, and the numbers never go down from one record to the next:
-//! what a crash left behind the end can never be taken for the continuation of newer records.
+//! each opening is durable before the first append, and the numbers never go down from one record to the
+//! next: what a crash left behind the end can never be taken for the continuation of newer records.
 
 use std::sync::Arc;
 

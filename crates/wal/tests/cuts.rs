@@ -1,6 +1,6 @@
 //! The power fails at every command of the device, and at every step of its firmware, while tasks append,
-//! commit and truncate: what was acknowledged is there, in order, and nothing comes from nowhere. Planted bugs
-//! show that the test sees.
+//! commit and truncate: what was acknowledged is there, in order, and nothing comes from nowhere. Planted
+//! bugs show that the test sees.
 
 mod rig;
 

@@ -1,5 +1,5 @@
-//! SQLite's C interface to its files, in front of [`Storage`]. The only file of this program with `unsafe`: it turns SQLite's
-//! pointers into references and back, and nothing else.
+//! SQLite's C interface to its files, in front of [`Storage`]. The only file of this program with `unsafe`:
+//! it turns SQLite's pointers into references and back, and nothing else.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -140,7 +140,8 @@ unsafe extern "C" fn open(
     out_flags: *mut c_int,
 ) -> c_int {
     let file = file.cast::<File>();
-    // SAFETY: SQLite passes room for a `File`, as `szOsFile` says; null methods mean that there is nothing to close.
+    // SAFETY: SQLite passes room for a `File`, as `szOsFile` says; null methods mean that there is nothing to
+    // close.
     unsafe { file.write(File { base: sqlite3_file { pMethods: ptr::null() }, open: ptr::null_mut() }) };
     let wanted = Wanted {
         create: flags & SQLITE_OPEN_CREATE != 0,
@@ -174,7 +175,8 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
 }
 
 unsafe extern "C" fn read(file: *mut sqlite3_file, into: *mut c_void, len: c_int, offset: i64) -> c_int {
-    // SAFETY: the file is open, and `into` has room for `len` bytes. They may be uninitialised, so they are cleared first.
+    // SAFETY: the file is open, and `into` has room for `len` bytes. They may be uninitialised, so they are
+    // cleared first.
     let (file, into) = unsafe {
         into.cast::<u8>().write_bytes(0, len as usize);
         (opened(file), std::slice::from_raw_parts_mut(into.cast::<u8>(), len as usize))

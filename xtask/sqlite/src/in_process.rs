@@ -1,5 +1,5 @@
-//! SQLite on the library, in one process and without a mount: load, host crash, power loss, check. What the demo runs where
-//! nothing can be mounted.
+//! SQLite on the library, in one process and without a mount: load, host crash, power loss, check. What the
+//! demo runs where nothing can be mounted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -144,7 +144,8 @@ fn crash_once(options: &Options, image: &Path, crash: Crash, journal: &'static s
     Ok(())
 }
 
-/// A connection to a database on the storage. One connection alone needs no shared memory for its write-ahead log.
+/// A connection to a database on the storage. One connection alone needs no shared memory for its write-ahead
+/// log.
 fn connect(name: &str) -> Result<Connection> {
     let vfs = bridge::NAME.to_str()?;
     let connection =

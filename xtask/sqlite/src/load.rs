@@ -1,4 +1,5 @@
-//! Inserting rows: one transaction a row, `synchronous=FULL`, each acknowledged in a log only after its COMMIT returned.
+//! Inserting rows: one transaction a row, `synchronous=FULL`, each acknowledged in a log only after its
+//! COMMIT returned.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};

@@ -1,5 +1,6 @@
-//! SQLite as the demo and the tests drive it: single-row transactions with their latencies, a log of the acknowledged ones kept
-//! outside the file system under test, and the check that every one of them is still there.
+//! SQLite as the demo and the tests drive it: single-row transactions with their latencies, a log of the
+//! acknowledged ones kept outside the file system under test, and the check that every one of them is still
+//! there.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives a real program in real time")]
 
 mod bridge;

@@ -1,6 +1,8 @@
-//! SQLite's files on an [`amphi_vfs::FileSystem`], without a mount: what SQLite's interface means, in safe code.
+//! SQLite's files on an [`amphi_vfs::FileSystem`], without a mount: what SQLite's interface means, in safe
+//! code.
 //!
-//! All files are in the root directory. One connection at a time uses a database, so its locks need not exist.
+//! All files are in the root directory. One connection at a time uses a database, so its locks need not
+//! exist.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

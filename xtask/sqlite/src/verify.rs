@@ -1,4 +1,5 @@
-//! The check after a crash: SQLite finds the database sound, and every acknowledged row is there with its right payload.
+//! The check after a crash: SQLite finds the database sound, and every acknowledged row is there with its
+//! right payload.
 
 use std::path::PathBuf;
 

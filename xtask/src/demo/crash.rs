@@ -1,4 +1,5 @@
-//! The daemon killed, and the power cut, in the middle of an SQLite run: everything acknowledged is there afterwards.
+//! The daemon killed, and the power cut, in the middle of an SQLite run: everything acknowledged is there
+//! afterwards.
 
 use std::time::Duration;
 

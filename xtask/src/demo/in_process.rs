@@ -1,4 +1,5 @@
-//! The demo where nothing can be mounted: SQLite in one process on the library, with the same crashes and the same table.
+//! The demo where nothing can be mounted: SQLite in one process on the library, with the same crashes and the
+//! same table.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! Ctrl-C: the demo stops at the next safe place, so that mounts and temporary files are taken away on the way out.
+//! Ctrl-C: the demo stops at the next safe place, so that mounts and temporary files are taken away on the
+//! way out.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

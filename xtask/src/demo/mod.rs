@@ -1,4 +1,5 @@
-//! `cargo xtask demo`: real programs on a file system mounted from an emulated SSD, a killed daemon, a power loss, and what it cost.
+//! `cargo xtask demo`: real programs on a file system mounted from an emulated SSD, a killed daemon, a power
+//! loss, and what it cost.
 
 mod crash;
 mod database;

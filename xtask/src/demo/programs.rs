@@ -1,4 +1,5 @@
-//! git and tar on the mount: a repository committed, packed and checked; a source tree unpacked, compared, removed.
+//! git and tar on the mount: a repository committed, packed and checked; a source tree unpacked, compared,
+//! removed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -79,7 +80,8 @@ fn copy_tracked_files(root: &Path, target: &Path) -> Result<u64> {
     Ok(files)
 }
 
-/// Unpacks the sources of the crates that this workspace is built from, compares every byte, and removes them.
+/// Unpacks the sources of the crates that this workspace is built from, compares every byte, and removes
+/// them.
 pub fn source_tree(stage: &Stage, root: &Path, table: &mut Table) -> Result<()> {
     step("tar: a source tree unpacked, compared, removed", || {
         let crates = crate_sources(root)?;
@@ -133,8 +135,8 @@ fn timed(stage: &Stage, table: &mut Table, name: &str, files: u64, commands: &mu
     Ok(())
 }
 
-/// The directories of the locked crates that cargo has unpacked on this machine, smallest version of "a source tree" that is
-/// always there after a build.
+/// The directories of the locked crates that cargo has unpacked on this machine, smallest version of "a
+/// source tree" that is always there after a build.
 fn crate_sources(root: &Path) -> Result<Vec<PathBuf>> {
     const CRATES_MAX: usize = 60;
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);

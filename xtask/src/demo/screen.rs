@@ -1,4 +1,5 @@
-//! Progress on one line that overwrites itself; on something that is no terminal, nothing until the step ends.
+//! Progress on one line that overwrites itself; on something that is no terminal, nothing until the step
+//! ends.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};

@@ -37,7 +37,8 @@ fn allowed(from: &str, to: &str) -> bool {
     }
 }
 
-/// The rooms that `from` may name only in `[dev-dependencies]`: a file system is tested on the emulator, everything against the model.
+/// The rooms that `from` may name only in `[dev-dependencies]`: a file system is tested on the emulator,
+/// everything against the model.
 fn allowed_in_tests(from: &str, to: &str) -> bool {
     let tested_on_something_real = from.starts_with("fs-")
         || from.starts_with("front-")

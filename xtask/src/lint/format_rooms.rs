@@ -1,5 +1,5 @@
-//! Structures that live on a device or in a log are defined only in `format.rs` (or `format/*.rs`), which imports no sibling:
-//! whoever wants to know the bits, or read them with another program, reads one place.
+//! Structures that live on a device or in a log are defined only in `format.rs` (or `format/*.rs`), which
+//! imports no sibling: whoever wants to know the bits, or read them with another program, reads one place.
 
 use super::Finding;
 use super::rust_text::{Keep, lines_with_word, masked};

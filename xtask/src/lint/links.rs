@@ -63,7 +63,8 @@ fn relative_target_exists(tree: &SourceTree, from: &str, target: &str) -> bool {
     tree.exists(&parts.join("/"))
 }
 
-/// Whether text in backticks means a file of this workspace: it starts in one of its directories, and is no pattern.
+/// Whether text in backticks means a file of this workspace: it starts in one of its directories, and is no
+/// pattern.
 pub fn is_workspace_path(text: &str) -> bool {
     const TOPS: [&str; 7] = ["crates/", "xtask/", "docs/", "profiles/", "golden/", ".ci/", ".cargo/"];
     TOPS.iter().any(|top| text.starts_with(top))

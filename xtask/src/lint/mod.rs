@@ -1,7 +1,7 @@
 //! The rules of the house, checked over the sources as text, then rustfmt and clippy.
 //!
-//! Each rule is a module with one function over a [`SourceTree`]; its unit test plants a violation. Adding a rule means adding a
-//! module and one line in [`RULES`].
+//! Each rule is a module with one function over a [`SourceTree`]; its unit test plants a violation. Adding a
+//! rule means adding a module and one line in [`RULES`].
 
 mod edges;
 mod errno;

@@ -1,6 +1,6 @@
-//! docs/papers.md ties each requirement row (`BY-7`) to the files that carry and test it. Those files exist, no
-//! id is listed twice, and sources name only ids that are listed. A row that names a test has a planted fault in
-//! `planted_rows.rs`, whose test and bug exist and whose file the row names.
+//! docs/papers.md ties each requirement row (`BY-7`) to the files that carry and test it. Those files exist,
+//! no id is listed twice, and sources name only ids that are listed. A row that names a test has a planted
+//! fault in `planted_rows.rs`, whose test and bug exist and whose file the row names.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! The standard library's print macros panic where nobody listens: a daemon on a full disk, a command whose reader has gone. The command has macros of
-//! its own that do not; other rooms write to a stream and say what becomes of an error.
+//! The standard library's print macros panic where nobody listens: a daemon on a full disk, a command whose
+//! reader has gone. The command has macros of its own that do not; other rooms write to a stream and say what
+//! becomes of an error.
 
 use super::Finding;
 use super::rust_text::{Keep, masked};

@@ -86,7 +86,8 @@ impl SourceTree {
     }
 }
 
-/// The workspace room that `path` is in: `ssd` for `crates/ssd/…`, `sqlite-driver` for `xtask/sqlite/…`, `xtask` for its rest.
+/// The workspace room that `path` is in: `ssd` for `crates/ssd/…`, `sqlite-driver` for `xtask/sqlite/…`,
+/// `xtask` for its rest.
 pub fn room(path: &str) -> Option<&str> {
     match path.split_once('/') {
         Some(("crates", rest)) => rest.split('/').next(),

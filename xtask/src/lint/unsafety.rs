@@ -1,6 +1,7 @@
 //! `unsafe` only in the rooms that ARCHITECTURE.md lists; every other crate root forbids it.
 //!
-//! The list is the section of ARCHITECTURE.md whose heading holds the word "unsafe": every room in backticks there.
+//! The list is the section of ARCHITECTURE.md whose heading holds the word "unsafe": every room in backticks
+//! there.
 
 use super::Finding;
 use super::rust_text::{Keep, lines_with_word, masked};
@@ -49,7 +50,8 @@ pub fn check(tree: &SourceTree) -> Vec<Finding> {
     findings
 }
 
-/// Whether rustc starts a crate at this file (integration tests and examples are looked at for `unsafe` only).
+/// Whether rustc starts a crate at this file (integration tests and examples are looked at for `unsafe`
+/// only).
 fn is_crate_root(path: &str) -> bool {
     path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs") || path.contains("/src/bin/")
 }

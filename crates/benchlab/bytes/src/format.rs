@@ -8,12 +8,14 @@ use zerocopy::{Immutable, IntoBytes};
 /// Up to so many bytes lie in the value itself: a YCSB key of 23 B and the 8 B that the store adds to it.
 pub const INLINE: usize = 31;
 
-/// A few bytes. They are put together, moved and read as whole words: what is stored in other pieces than it is loaded in soon after keeps the processor waiting.
+/// A few bytes. They are put together, moved and read as whole words: what is stored in other pieces than it
+/// is loaded in soon after keeps the processor waiting.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Inline {
     first: [u64; 3],
-    /// Its last byte in memory is one more than the length, so that the zero tells this case from others and nothing is spent on a tag.
+    /// Its last byte in memory is one more than the length, so that the zero tells this case from others and
+    /// nothing is spent on a tag.
     last: NonZeroU64,
 }
 
@@ -55,7 +57,8 @@ impl Inline {
         if sum > INLINE {
             return false;
         }
-        // The new bytes behind four words of zeros, to be taken from as far before them as they are to be moved.
+        // The new bytes behind four words of zeros, to be taken from as far before them as they are to be
+        // moved.
         let [first, second, third, fourth] = words(data);
         let moved = [0, 0, 0, 0, first, second, third, fourth];
         let (before, bits) = (had / 8, 8 * (had % 8) as u32);

@@ -1,10 +1,14 @@
-//! Stands in for version 1 of the crate `bytes` towards the LSM store (`[patch.crates-io]` in the workspace's `Cargo.toml`), which is the only one that asks for it.
+//! Stands in for version 1 of the crate `bytes` towards the LSM store (`[patch.crates-io]` in the workspace's
+//! `Cargo.toml`), which is the only one that asks for it.
 //!
-//! Where the store merges, it asks each of its iterators for key and value at every step, and lets most of them go. In the original each of them counts holders atomically, calls
-//! through a table of functions, and takes memory for the key: a fifth to a third of what a simulated scan cost. Here a key lies in the value itself and holders are counted without
-//! atomics, since the store is one thread's at a time. Of the crate's interface there is what the store uses.
+//! Where the store merges, it asks each of its iterators for key and value at every step, and lets most of
+//! them go. In the original each of them counts holders atomically, calls through a table of functions, and
+//! takes memory for the key: a fifth to a third of what a simulated scan cost. Here a key lies in the value
+//! itself and holders are counted without atomics, since the store is one thread's at a time. Of the crate's
+//! interface there is what the store uses.
 //!
-//! [`Bytes`] is as large as the original: the store counts it when it decides that its memory table is full, so results would change otherwise.
+//! [`Bytes`] is as large as the original: the store counts it when it decides that its memory table is full,
+//! so results would change otherwise.
 #![forbid(unsafe_code)]
 
 mod format;
@@ -22,7 +26,8 @@ const SPARE: usize = 8;
 const SPARE_BYTES: usize = 16 << 10;
 
 thread_local! {
-    /// Buffers that nobody holds any more; the next copy is made in the one that was left last, which is in the processor's cache.
+    /// Buffers that nobody holds any more; the next copy is made in the one that was left last, which is in
+    /// the processor's cache.
     static SPARES: RefCell<Vec<Rc<Vec<u8>>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -66,7 +71,8 @@ impl<const LEN: usize> Source for [u8; LEN] {
 }
 
 impl Source for Bytes {
-    /// They do not change, so holding them will do: where the store's iterators pass its memory table, they ask for a copy of the whole entry at every step.
+    /// They do not change, so holding them will do: where the store's iterators pass its memory table, they
+    /// ask for a copy of the whole entry at every step.
     #[inline]
     fn copied(&self) -> Bytes {
         self.clone()

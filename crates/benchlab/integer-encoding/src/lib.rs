@@ -1,7 +1,10 @@
-//! Stands in for version 3 of the crate `integer-encoding` towards the LSM store (`[patch.crates-io]` in the workspace's `Cargo.toml`), which is the only one that asks for it.
+//! Stands in for version 3 of the crate `integer-encoding` towards the LSM store (`[patch.crates-io]` in the
+//! workspace's `Cargo.toml`), which is the only one that asks for it.
 //!
-//! The store decodes three lengths for each record that it passes and two for each key of its memory table that it compares, nearly all of them of one or two bytes. The original
-//! does each by two calls and a loop: up to a twelfth of what a simulated YCSB run cost. Of the crate's interface there is what the store uses, with the same bytes.
+//! The store decodes three lengths for each record that it passes and two for each key of its memory table
+//! that it compares, nearly all of them of one or two bytes. The original does each by two calls and a loop:
+//! up to a twelfth of what a simulated YCSB run cost. Of the crate's interface there is what the store uses,
+//! with the same bytes.
 #![forbid(unsafe_code)]
 
 use std::io::{Error, ErrorKind, Read, Result, Write};

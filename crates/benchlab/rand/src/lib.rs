@@ -1,7 +1,10 @@
-//! Stands in for version 0.8 of the crate `rand` towards the LSM store (`[patch.crates-io]` in the workspace's `Cargo.toml`), which is the only one that asks for that version.
+//! Stands in for version 0.8 of the crate `rand` towards the LSM store (`[patch.crates-io]` in the
+//! workspace's `Cargo.toml`), which is the only one that asks for that version.
 //!
-//! The store samples what its iterators read at moments that it draws by `rand::random`, and compacts files by these samples. From the system's chance that would make
-//! two runs with one seed differ; from [`amphi_rt::random`] it is decided by the Sim's seed. Of the crate's interface there is what the store uses.
+//! The store samples what its iterators read at moments that it draws by `rand::random`, and compacts files
+//! by these samples. From the system's chance that would make two runs with one seed differ; from
+//! [`amphi_rt::random`] it is decided by the Sim's seed. Of the crate's interface there is what the store
+//! uses.
 #![forbid(unsafe_code)]
 
 use amphi_rt::random::{self, Generator};

@@ -1,5 +1,5 @@
-//! Access control lists: they and the mode follow each other, new files inherit them in place of the umask, and what is none is refused.
-//! For file systems that have extended attributes.
+//! Access control lists: they and the mode follow each other, new files inherit them in place of the umask,
+//! and what is none is refused. For file systems that have extended attributes.
 
 use amphi_vfs::acl::{ACCESS, Acl, AclEntry, DEFAULT, Tag};
 use amphi_vfs::{Capabilities, Checked, Cred, Error, FileType, Ino, OpenFlags, SetAttr, XattrMode};

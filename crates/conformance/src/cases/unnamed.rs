@@ -1,4 +1,5 @@
-//! Files made without a name (`O_TMPFILE`): they live by their references, and by the first name they are given.
+//! Files made without a name (`O_TMPFILE`): they live by their references, and by the first name they are
+//! given.
 
 use amphi_vfs::acl::DEFAULT;
 use amphi_vfs::{Cred, Entry, Error, Ino, OpenFlags, SetAttr, XattrMode};

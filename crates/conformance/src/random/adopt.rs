@@ -12,7 +12,8 @@ use crate::harness::list;
 /// Bytes copied at a time.
 const CHUNK: usize = 1 << 16;
 
-/// Copies everything below the root of `fs`, names of one file as names of one file. Nothing else uses `fs` meanwhile.
+/// Copies everything below the root of `fs`, names of one file as names of one file. Nothing else uses `fs`
+/// meanwhile.
 ///
 /// # Errors
 /// The first failure to read `fs`. The model fails only for lack of room.

@@ -115,7 +115,8 @@ impl Pair {
         let answer = side.answer(operation);
         let not_offered = matches!(answer, Answer::Failed("unsupported"));
         if not_offered || matches!(answer, Answer::Failed(FULL)) {
-            // It may offer less, or have less room, than the model; nothing may have changed then, which later comparisons show.
+            // It may offer less, or have less room, than the model; nothing may have changed then, which
+            // later comparisons show.
             return Ok(());
         }
         let mut side = Side { fs: &self.model, handles: models, prefix: &self.prefix };
@@ -129,7 +130,8 @@ impl Pair {
         Err(format!("answered {}, the model {}", brief(&answer), brief(&expected)))
     }
 
-    /// Where data end and holes begin is a file system's own affair, as long as a hole holds zeros and data are not passed over.
+    /// Where data end and holes begin is a file system's own affair, as long as a hole holds zeros and data
+    /// are not passed over.
     fn check_seek(
         &mut self,
         operation: &Operation,
@@ -180,7 +182,8 @@ impl Pair {
 /// The answer of a file system that has no room left.
 const FULL: &str = "full";
 
-/// Whether both refuse, each for one of two reasons that apply: a directory that is above the source is not empty, too.
+/// Whether both refuse, each for one of two reasons that apply: a directory that is above the source is not
+/// empty, too.
 fn either_will_do(operation: &Operation, answer: &Answer, expected: &Answer) -> bool {
     let reasons = [Answer::Failed("not empty"), Answer::Failed("is a directory")];
     matches!(operation, Operation::Rename { .. }) && reasons.contains(answer) && reasons.contains(expected)
@@ -413,7 +416,8 @@ impl Side<'_> {
                 .map(|names| Answer::List(names.into_iter().map(|(name, ..)| name).collect()))
             }
             Operation::Parent { path } => self.with(&Object::At(path.clone()), |fs, ino| {
-                // Inode numbers differ; a directory's parent is where the path says, which the walk has shown.
+                // Inode numbers differ; a directory's parent is where the path says, which the walk has
+                // shown.
                 let parent = fs.parent(ino)?;
                 fs.getattr(parent).map(|attr| Answer::Attr(compare::SharedAttr::of(&attr).without_links()))
             }),

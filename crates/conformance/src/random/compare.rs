@@ -16,7 +16,8 @@ const CHUNK: usize = 1 << 16;
 /// A time: as set, or whatever the clock showed.
 type SharedTime = Option<TimeSpec>;
 
-/// The attributes that every file system must agree on. Sizes of directories and allocated space are each one's own affair.
+/// The attributes that every file system must agree on. Sizes of directories and allocated space are each
+/// one's own affair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SharedAttr {
     file_type: FileType,
@@ -52,7 +53,8 @@ impl SharedAttr {
     }
 }
 
-/// Names with types and inodes, sorted, listed `step` at a time: those that start with `prefix`, and the dots if it is empty.
+/// Names with types and inodes, sorted, listed `step` at a time: those that start with `prefix`, and the dots
+/// if it is empty.
 pub(super) fn listing(
     fs: &dyn FileSystem,
     dir: Ino,

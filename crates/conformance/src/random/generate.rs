@@ -1,7 +1,7 @@
 //! Drawing sequences: few names, so that operations meet; sizes and offsets around the edges that matter.
 //!
-//! Most operations would fail if everything were drawn alike: so some names are usually directories and the others usually files, and
-//! names that earlier operations made are drawn again.
+//! Most operations would fail if everything were drawn alike: so some names are usually directories and the
+//! others usually files, and names that earlier operations made are drawn again.
 
 use std::collections::VecDeque;
 

@@ -27,7 +27,8 @@ pub enum Object {
     Handle(u8),
 }
 
-/// Bytes to write: `length` of them, all different from those of another `seed`, and telling where they belong.
+/// Bytes to write: `length` of them, all different from those of another `seed`, and telling where they
+/// belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
     /// Distinguishes one write's bytes from another's.

@@ -1,4 +1,5 @@
-//! Keys and values: a change as it stands in a batch of the log, and an entry as it stands in a block of a table.
+//! Keys and values: a change as it stands in a batch of the log, and an entry as it stands in a block of a
+//! table.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

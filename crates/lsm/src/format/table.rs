@@ -175,7 +175,8 @@ pub fn encode_index(first: &[u8], blocks: &[Indexed]) -> Vec<u8> {
     index
 }
 
-/// The first key and the blocks of an index of a table with `pages` pages of blocks: each behind the other, keys ascending.
+/// The first key and the blocks of an index of a table with `pages` pages of blocks: each behind the other,
+/// keys ascending.
 #[must_use]
 pub fn decode_index(index: &[u8], pages: u32) -> Option<(Vec<u8>, Vec<Indexed>)> {
     let ((first, _), mut rest) = decode_record(index)?;

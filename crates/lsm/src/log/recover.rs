@@ -7,8 +7,8 @@ use crate::format::{self, Found, LINE, SLOTS, SLOTS_BYTES, Slot};
 use crate::planted::{self, Bug};
 use crate::{Error, Result};
 
-/// A scan checks at most this many times the bytes that it looks at: entries that claim to be long and are not complete cannot
-/// make it slower than that.
+/// A scan checks at most this many times the bytes that it looks at: entries that claim to be long and are
+/// not complete cannot make it slower than that.
 const CHECKED_MAX: u64 = 16;
 
 /// What a recovery found.

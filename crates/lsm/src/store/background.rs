@@ -1,4 +1,5 @@
-//! The tasks behind the store: memtables into tables, tables into deeper levels, full halves of a small log to the block side.
+//! The tasks behind the store: memtables into tables, tables into deeper levels, full halves of a small log
+//! to the block side.
 
 use std::sync::Arc;
 
@@ -115,7 +116,8 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
         self.next_number.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Makes tables part of the store and others not, durably; `flushed` says that the memtable up to it is in tables now.
+    /// Makes tables part of the store and others not, durably; `flushed` says that the memtable up to it is
+    /// in tables now.
     pub(super) fn install(
         &self,
         flushed: Option<u64>,
@@ -148,7 +150,8 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
         Ok(())
     }
 
-    /// Everything up to `last` is in tables: clears the halves and the files of the backing that have nothing else.
+    /// Everything up to `last` is in tables: clears the halves and the files of the backing that have nothing
+    /// else.
     fn give_up_log(&self, last: u64) -> Result<()> {
         let kept = self.work.lock().halves;
         for half in Half::BOTH.into_iter().filter(|half| kept[*half as usize] == Use::Kept) {

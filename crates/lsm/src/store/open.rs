@@ -55,7 +55,8 @@ impl<D: BlockPort + MemoryArea + 'static> Store<D> {
         Ok(())
     }
 
-    /// Opens the store whose first page is `first`, with all that was acknowledged, and starts the tasks behind it.
+    /// Opens the store whose first page is `first`, with all that was acknowledged, and starts the tasks
+    /// behind it.
     ///
     /// # Errors
     /// [`Error::Damaged`] if what is on the device is not what a store wrote; the device's.

@@ -8,7 +8,8 @@ use super::{Shared, Store, View};
 use crate::entry::{Entry, Merge, Source};
 use crate::{Result, bloom};
 
-/// The state of a store at one moment: of what was acknowledged before it all, of what began after it nothing.
+/// The state of a store at one moment: of what was acknowledged before it all, of what began after it
+/// nothing.
 #[derive(Debug)]
 pub struct Snapshot<'a, D: BlockPort + MemoryArea + 'static> {
     shared: &'a Shared<D>,

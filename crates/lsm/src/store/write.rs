@@ -41,12 +41,13 @@ impl<D: BlockPort + MemoryArea + 'static> Store<D> {
         self.write(&batch)
     }
 
-    /// Makes a batch durable, all or nothing. A [`Snapshot`](super::Snapshot) sees all of it or nothing; a get beside it may
-    /// see some. Of two writes of one key at the same time either may be the later one.
+    /// Makes a batch durable, all or nothing. A [`Snapshot`](super::Snapshot) sees all of it or nothing; a
+    /// get beside it may see some. Of two writes of one key at the same time either may be the later one.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for a batch that half of the log does not hold; the device's, and what met the tasks behind: then it
-    /// may or may not be there after the next opening, and nothing more is written until then.
+    /// [`Error::TooLarge`] for a batch that half of the log does not hold; the device's, and what met the
+    /// tasks behind: then it may or may not be there after the next opening, and nothing more is written
+    /// until then.
     pub fn write(&self, batch: &Batch) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
@@ -88,7 +89,8 @@ impl<D: BlockPort + MemoryArea + 'static> Store<D> {
 }
 
 impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
-    /// Gives a batch its sequence numbers, its memtable and room in the log. The only mutex on a write's path.
+    /// Gives a batch its sequence numbers, its memtable and room in the log. The only mutex on a write's
+    /// path.
     fn prepare(&self, batch: &Batch) -> Result<Prepared> {
         let content = batch.content_bytes();
         let bytes = format::entry_bytes(content) as u64;
@@ -109,8 +111,9 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
         Ok(Prepared { first, half: writing.half, memtable })
     }
 
-    /// Ends the active half of the log and goes on in the other. A full memtable, or one whose log cannot move elsewhere, is
-    /// given to the tasks behind. Waits for all writes that are on their way, and for the other half to be free.
+    /// Ends the active half of the log and goes on in the other. A full memtable, or one whose log cannot
+    /// move elsewhere, is given to the tasks behind. Waits for all writes that are on their way, and for the
+    /// other half to be free.
     pub(super) fn switch(&self, writing: &mut Writing, memtable_full: bool) -> Result<()> {
         if !planted::has(Bug::BarrierMissing) {
             writing.memtable.in_flight().wait();

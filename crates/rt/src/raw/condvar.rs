@@ -21,7 +21,8 @@ impl WaitTimeoutResult {
     }
 }
 
-/// A condition variable for [`crate::sync::Mutex`]. Waits may end without a notification: always wait in a loop on the condition.
+/// A condition variable for [`crate::sync::Mutex`]. Waits may end without a notification: always wait in a
+/// loop on the condition.
 #[derive(Debug)]
 pub struct Condvar {
     /// Whether an OS thread may be parked on this address; written under the parking lot's bucket lock.
@@ -105,7 +106,8 @@ impl Condvar {
         guard: &mut MutexGuard<'_, RawMutex, T>,
         deadline: Deadline,
     ) -> WaitTimeoutResult {
-        // SAFETY: the guard shows that this task holds the mutex; both worlds take it again before they return or unwind.
+        // SAFETY: the guard shows that this task holds the mutex; both worlds take it again before they
+        // return or unwind.
         let mutex = unsafe { MutexGuard::mutex(guard).raw() };
         let in_virtual_time = in_sim(|core| {
             core.point();
@@ -125,15 +127,16 @@ impl Condvar {
             self.parked.store(true, Ordering::Relaxed);
             true
         };
-        // SAFETY: the caller holds the mutex. Released only once this thread is queued, so no notification is missed.
+        // SAFETY: the caller holds the mutex. Released only once this thread is queued, so no notification is
+        // missed.
         let before_sleep = || unsafe { mutex.unlock() };
         let timed_out = |_, was_last: bool| {
             if was_last {
                 self.parked.store(false, Ordering::Relaxed);
             }
         };
-        // SAFETY: the key is an address that this object owns; no closure panics or enters the parking lot for the same bucket:
-        // `unlock` may, for the mutex, but `before_sleep` runs without a bucket lock.
+        // SAFETY: the key is an address that this object owns; no closure panics or enters the parking lot
+        // for the same bucket: `unlock` may, for the mutex, but `before_sleep` runs without a bucket lock.
         let result = unsafe {
             parking_lot_core::park(key, validate, before_sleep, timed_out, DEFAULT_PARK_TOKEN, until)
         };
@@ -146,7 +149,8 @@ impl Condvar {
         if let Some(count) = in_sim(|core| core.notify(LockId::of(self), 1)) {
             return count > 0;
         }
-        // A waiter sets the flag while it holds the mutex under which the condition was changed: relaxed is enough.
+        // A waiter sets the flag while it holds the mutex under which the condition was changed: relaxed is
+        // enough.
         if !self.parked.load(Ordering::Relaxed) {
             return false;
         }
@@ -157,7 +161,8 @@ impl Condvar {
             }
             DEFAULT_UNPARK_TOKEN
         };
-        // SAFETY: the key is an address that this object owns; the callback neither panics nor enters the parking lot.
+        // SAFETY: the key is an address that this object owns; the callback neither panics nor enters the
+        // parking lot.
         unsafe { parking_lot_core::unpark_one(key, callback) }.unparked_threads > 0
     }
 

@@ -9,8 +9,9 @@ use std::ptr::NonNull;
 
 /// A stack for a fiber, with a guard page below it.
 ///
-/// Mappings begin at page boundaries; were all stacks used from their very top, the hot lines of all tasks would fall into the same
-/// few sets of the first-level cache. So each begins a little lower than the one before.
+/// Mappings begin at page boundaries; were all stacks used from their very top, the hot lines of all tasks
+/// would fall into the same few sets of the first-level cache. So each begins a little lower than the one
+/// before.
 pub(crate) struct Stack {
     inner: DefaultStack,
     bytes: usize,
@@ -61,8 +62,8 @@ thread_local! {
 #[inline(always)]
 pub(crate) fn in_sim<R>(f: impl FnOnce(&Core) -> R) -> Option<R> {
     let core = CURRENT.get()?;
-    // SAFETY: `enter` set the pointer from a reference that stays borrowed until it clears it, on this thread; and every fiber
-    // that could still be inside `f` then is never resumed again.
+    // SAFETY: `enter` set the pointer from a reference that stays borrowed until it clears it, on this
+    // thread; and every fiber that could still be inside `f` then is never resumed again.
     Some(f(unsafe { core.as_ref() }))
 }
 
@@ -85,7 +86,8 @@ pub(crate) fn enter<R>(core: &Core, f: impl FnOnce() -> R) -> R {
 
 /// Gives the processor back to the scheduler until the fiber is resumed.
 ///
-/// Inlined, like its callers: after a switch the processor predicts every return wrongly, so each one saved is some 5 ns.
+/// Inlined, like its callers: after a switch the processor predicts every return wrongly, so each one saved
+/// is some 5 ns.
 #[inline(always)]
 pub(crate) fn suspend() {
     let yielder = YIELDER.get().expect("a task of a Sim blocks only on its own stack");
@@ -115,8 +117,8 @@ impl Fiber {
         done
     }
 
-    /// The stack, for the next fiber, if this one has ended. The stack of one that has not is lost, and nothing on it is dropped:
-    /// others may hold references into it.
+    /// The stack, for the next fiber, if this one has ended. The stack of one that has not is lost, and
+    /// nothing on it is dropped: others may hold references into it.
     pub(crate) fn into_stack(mut self) -> Option<Stack> {
         if !self.0.done() {
             return None;

@@ -1,7 +1,8 @@
-//! Every `unsafe` of this crate: stack switching, the pointer to the running Sim, and the raw locks under `lock_api`'s guards.
+//! Every `unsafe` of this crate: stack switching, the pointer to the running Sim, and the raw locks under
+//! `lock_api`'s guards.
 //!
-//! What the rest of the crate relies on: a fiber never leaves the OS thread that made it; a Sim outlives every fiber that can
-//! reach it; a raw lock is released only by the task that holds it.
+//! What the rest of the crate relies on: a fiber never leaves the OS thread that made it; a Sim outlives
+//! every fiber that can reach it; a raw lock is released only by the task that holds it.
 #![allow(unsafe_code)]
 
 mod condvar;

@@ -38,7 +38,8 @@ impl RawMutex {
     }
 }
 
-// SAFETY: `inner` is the lock; the Sim only decides who tries it when, and counts a task as holder only after `inner` was taken.
+// SAFETY: `inner` is the lock; the Sim only decides who tries it when, and counts a task as holder only after
+// `inner` was taken.
 unsafe impl lock_api::RawMutex for RawMutex {
     const INIT: Self = Self { inner: parking_lot::RawMutex::INIT, hint: AtomicU32::new(0) };
     type GuardMarker = GuardNoSend;

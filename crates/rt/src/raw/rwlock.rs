@@ -1,4 +1,5 @@
-//! The raw reader-writer lock: parking_lot's in real time; in a Sim the same word, with the Sim's queue behind it.
+//! The raw reader-writer lock: parking_lot's in real time; in a Sim the same word, with the Sim's queue
+//! behind it.
 
 use super::in_sim;
 use crate::sim::core::Core;
@@ -8,7 +9,8 @@ use lock_api::{GuardNoSend, RawRwLock as _, RawRwLockRecursive as _, RawRwLockUp
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// A reader-writer lock without data. In both worlds a waiting writer stops new readers, except recursive ones.
+/// A reader-writer lock without data. In both worlds a waiting writer stops new readers, except recursive
+/// ones.
 pub struct RawRwLock {
     inner: parking_lot::RawRwLock,
     /// The task that took it last in a Sim: where to look first for who holds it.
@@ -73,7 +75,8 @@ impl RawRwLock {
     }
 }
 
-// SAFETY: `inner` is the lock; the Sim only decides who tries it when, and counts a task as holder only after `inner` was taken.
+// SAFETY: `inner` is the lock; the Sim only decides who tries it when, and counts a task as holder only after
+// `inner` was taken.
 unsafe impl lock_api::RawRwLock for RawRwLock {
     const INIT: Self = Self { inner: parking_lot::RawRwLock::INIT, hint: AtomicU32::new(0) };
     type GuardMarker = GuardNoSend;

@@ -1,4 +1,5 @@
-//! Tasks that borrow from the task that started them, and the main task of a Sim: the two places where a lifetime is forgotten.
+//! Tasks that borrow from the task that started them, and the main task of a Sim: the two places where a
+//! lifetime is forgotten.
 
 use super::fiber::enter;
 use super::in_sim;
@@ -18,8 +19,8 @@ pub(crate) fn run_main<T>(core: &Core, main: impl FnOnce() -> T) -> (Option<Fail
     let mut value = None;
     let failure = enter(core, || {
         let body: Box<dyn FnOnce() + '_> = Box::new(|| value = Some(main()));
-        // SAFETY: only the lifetime changes. What `body` borrows outlives `core.run`, which returns only once the main task has
-        // ended, or has been abandoned and never runs again.
+        // SAFETY: only the lifetime changes. What `body` borrows outlives `core.run`, which returns only once
+        // the main task has ended, or has been abandoned and never runs again.
         let body: Box<dyn FnOnce() + 'static> = unsafe { std::mem::transmute(body) };
         let (slot, _) = core.spawn("main", MAIN_STACK_BYTES, body);
         core.run(slot)
@@ -108,8 +109,8 @@ impl<'scope> Scope<'scope, '_> {
             let result = f();
             *place.lock() = Some(result);
         });
-        // SAFETY: only the lifetime changes. `scope` does not return before `_finish` was dropped, which is after the last use of
-        // anything that `body` borrows.
+        // SAFETY: only the lifetime changes. `scope` does not return before `_finish` was dropped, which is
+        // after the last use of anything that `body` borrows.
         let body: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(body) };
         ScopedJoinHandle { handle: spawn(name, body), value, scope: PhantomData }
     }
@@ -131,7 +132,8 @@ pub fn scope<'env, T>(f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) ->
         shared.changed.wait_while(&mut state, |state| state.running > 0);
         state.panicked
     };
-    // The end of the Sim unwinds the tasks of the scope, but not, before they are gone, the task that they borrow from.
+    // The end of the Sim unwinds the tasks of the scope, but not, before they are gone, the task that they
+    // borrow from.
     let panicked = if in_sim(|_| ()).is_some() {
         in_sim(|core| core.uncancellable(wait)).unwrap_or(true)
     } else {

@@ -1,6 +1,7 @@
 //! How a task gives the processor away: it blocks, sleeps, yields, joins, or is preempted by a search.
 //!
-//! The frames between a task and the switch are inlined: after a switch the processor predicts each return wrongly.
+//! The frames between a task and the switch are inlined: after a switch the processor predicts each return
+//! wrongly.
 
 use super::clock::Timer;
 use super::core::{Core, NONE, Slot, Wait, Woken};
@@ -10,7 +11,8 @@ use crate::time::Deadline;
 
 /// Points in a row, with nothing else happening, after which a task of high priority gives way in a search.
 const POINTS_BEFORE_GIVING_WAY: u64 = 10_000;
-/// Yields in a row, per runnable task, after which the clock moves although somebody could run: they all wait for time to pass.
+/// Yields in a row, per runnable task, after which the clock moves although somebody could run: they all wait
+/// for time to pass.
 const SPINS_BEFORE_TIME_MOVES: u64 = 64;
 
 impl Core {
@@ -119,7 +121,8 @@ impl Core {
             state.ready.len() as u64 + 1
         };
         if spins > SPINS_BEFORE_TIME_MOVES * ready && !self.cancelling.get() {
-            // Everybody who can run has nothing better to do than to let others run: they wait for time to pass.
+            // Everybody who can run has nothing better to do than to let others run: they wait for time to
+            // pass.
             let moved = self.advance(&mut self.state.borrow_mut());
             if !moved && spins > self.settings.livelock_yields {
                 self.livelock(spins, "yields");

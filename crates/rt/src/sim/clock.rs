@@ -4,7 +4,8 @@ use super::core::{Core, NONE, Slot, State, Task, Wait, Woken};
 use super::failure::FailureKind;
 use std::cmp::Reverse;
 
-/// A moment at which a waiting task runs again: time, slot and generation in one number, so that the heap compares once.
+/// A moment at which a waiting task runs again: time, slot and generation in one number, so that the heap
+/// compares once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Timer(Reverse<u128>);
 
@@ -41,7 +42,8 @@ impl Core {
         self.next.set(slot);
     }
 
-    /// Moves the clock to the earliest timer and makes everybody ready who waits for that moment. False if there is none.
+    /// Moves the clock to the earliest timer and makes everybody ready who waits for that moment. False if
+    /// there is none.
     pub(super) fn advance(&self, state: &mut State) -> bool {
         let mut moved = false;
         while let Some(timer) = state.timers.peek().copied() {

@@ -1,7 +1,8 @@
-//! A Sim at work: its tasks and the loop that runs them. What tasks do to it is in `blocking.rs`, `queue.rs` and `ending.rs`.
+//! A Sim at work: its tasks and the loop that runs them. What tasks do to it is in `blocking.rs`, `queue.rs`
+//! and `ending.rs`.
 //!
-//! One OS thread runs everything. A task that blocks chooses its successor itself and leaves the slot in `next`; the loop in
-//! `Sim::run` only switches stacks. State is borrowed for moments, never across a switch.
+//! One OS thread runs everything. A task that blocks chooses its successor itself and leaves the slot in
+//! `next`; the loop in `Sim::run` only switches stacks. State is borrowed for moments, never across a switch.
 
 use super::clock::Timer;
 use super::ending::run_task;

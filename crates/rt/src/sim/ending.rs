@@ -11,8 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 struct Cancelled;
 
 impl Task {
-    /// Whether its own stack is being unwound by a panic. The standard library counts panics per OS thread, so a task that gave way
-    /// in a destructor makes all others look as if they panicked.
+    /// Whether its own stack is being unwound by a panic. The standard library counts panics per OS thread,
+    /// so a task that gave way in a destructor makes all others look as if they panicked.
     fn is_panicking(&self) -> bool {
         self.panicked.is_some() && std::thread::panicking()
     }
@@ -30,8 +30,8 @@ impl Core {
         self.fail(state, FailureKind::Blocked, report);
     }
 
-    /// Unwinds every task that is left. Those that cannot be unwound (they wait, while unwinding, for something that will not come)
-    /// are abandoned with their stacks.
+    /// Unwinds every task that is left. Those that cannot be unwound (they wait, while unwinding, for
+    /// something that will not come) are abandoned with their stacks.
     pub(super) fn cancel_all(&self) {
         const MOST_SWITCHES: usize = 1 << 20;
         self.cancelling.set(true);
@@ -101,7 +101,8 @@ impl Core {
         }
     }
 
-    /// Unwinds the current task, unless that would be a panic within a panic or between two steps that belong together.
+    /// Unwinds the current task, unless that would be a panic within a panic or between two steps that belong
+    /// together.
     #[cold]
     pub(super) fn throw(&self) {
         if self.can_throw() {
@@ -116,7 +117,8 @@ impl Core {
         !task.shielded && !task.is_panicking()
     }
 
-    /// Notes that the current task panics. Called from the panic hook, so the state may be borrowed by who panics.
+    /// Notes that the current task panics. Called from the panic hook, so the state may be borrowed by who
+    /// panics.
     pub(crate) fn note_panic(&self, text: String) {
         if let Ok(mut state) = self.state.try_borrow_mut()
             && let Some(task) = state.tasks.get_mut(self.current.get() as usize)

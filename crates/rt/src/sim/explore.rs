@@ -8,9 +8,10 @@ const SEED_VARIABLE: &str = "AMPHI_SEED";
 /// The environment variable that makes a replay write a trace.
 const TRACE_VARIABLE: &str = "AMPHI_TRACE";
 
-/// A search over seeds. Each seed decides ties, chance and schedule: even seeds preempt at random, odd ones follow probabilistic
-/// concurrency testing, unless [`Explore::schedule`] says which. How often to preempt follows from the number of points that the
-/// program passes when nothing preempts it, so it is run once more than there are seeds.
+/// A search over seeds. Each seed decides ties, chance and schedule: even seeds preempt at random, odd ones
+/// follow probabilistic concurrency testing, unless [`Explore::schedule`] says which. How often to preempt
+/// follows from the number of points that the program passes when nothing preempts it, so it is run once more
+/// than there are seeds.
 #[derive(Debug, Clone)]
 pub struct Explore {
     seeds: Range<u64>,
@@ -58,8 +59,8 @@ impl Explore {
         self
     }
 
-    /// Runs `program` under every seed until one fails. With `AMPHI_SEED` set, runs that seed only, and with `AMPHI_TRACE` set too,
-    /// writes its trace there.
+    /// Runs `program` under every seed until one fails. With `AMPHI_SEED` set, runs that seed only, and with
+    /// `AMPHI_TRACE` set too, writes its trace there.
     ///
     /// # Panics
     /// If a seed fails: with the failure and the command that replays it.
@@ -109,7 +110,8 @@ impl Explore {
         None
     }
 
-    /// The points that the program passes undisturbed. The same for every search of it, so that a replay finds the same schedule.
+    /// The points that the program passes undisturbed. The same for every search of it, so that a replay
+    /// finds the same schedule.
     fn points(&self, program: &dyn Fn()) -> Result<u64, Failure> {
         let (result, points) = self.world(0, Schedule::Random { per_mille: 0, delay_ns: 0 }).execute(program);
         result.map(|()| points.max(1))
@@ -138,7 +140,8 @@ impl Explore {
     }
 }
 
-/// The command for the test that runs on this OS thread: the test harness names threads after tests, and Cargo names the package.
+/// The command for the test that runs on this OS thread: the test harness names threads after tests, and
+/// Cargo names the package.
 fn replay_command(seed: u64) -> String {
     let thread = std::thread::current();
     let test = thread.name().filter(|name| *name != "main").unwrap_or("");

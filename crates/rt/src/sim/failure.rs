@@ -52,7 +52,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Makes panics inside Sims leave their text and place with their task. Done once per process, and in front of whatever hook there is.
+/// Makes panics inside Sims leave their text and place with their task. Done once per process, and in front
+/// of whatever hook there is.
 pub(crate) fn install_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -23,9 +23,11 @@ pub use schedule::Schedule;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A virtual world: what runs inside [`Sim::run`] has its own clock, its own processors and its own chance, all decided by a seed.
+/// A virtual world: what runs inside [`Sim::run`] has its own clock, its own processors and its own chance,
+/// all decided by a seed.
 ///
-/// Tasks are coroutines on the calling OS thread. The clock moves only when everybody waits, and then at once.
+/// Tasks are coroutines on the calling OS thread. The clock moves only when everybody waits, and then at
+/// once.
 #[derive(Debug, Clone)]
 pub struct Sim {
     settings: Settings,
@@ -72,32 +74,35 @@ impl Sim {
         self
     }
 
-    /// Virtual time in ns after which the Sim fails, 24 hours unless told: finds worlds in which only a periodic task still runs.
+    /// Virtual time in ns after which the Sim fails, 24 hours unless told: finds worlds in which only a
+    /// periodic task still runs.
     #[must_use]
     pub fn time_limit_ns(mut self, ns: u64) -> Self {
         self.settings.time_limit_ns = ns;
         self
     }
 
-    /// Calls of [`crate::task::yield_now`] in a row, with nothing else happening and nobody asleep, after which the Sim fails with
-    /// a livelock; 20 million (about a second) unless told. In a search, points count too.
+    /// Calls of [`crate::task::yield_now`] in a row, with nothing else happening and nobody asleep, after
+    /// which the Sim fails with a livelock; 20 million (about a second) unless told. In a search, points
+    /// count too.
     #[must_use]
     pub fn livelock_after(mut self, yields: u64) -> Self {
         self.settings.livelock_yields = yields;
         self
     }
 
-    /// Real time for which a task may block the OS thread (in a foreign lock, a read, a child process) before the Sim fails; `None`
-    /// not to watch. 5 s unless told in builds with debug assertions, otherwise `None`. A thread that never comes back is reported
-    /// on stderr, and the process aborted after 12 times the limit.
+    /// Real time for which a task may block the OS thread (in a foreign lock, a read, a child process) before
+    /// the Sim fails; `None` not to watch. 5 s unless told in builds with debug assertions, otherwise `None`.
+    /// A thread that never comes back is reported on stderr, and the process aborted after 12 times the
+    /// limit.
     #[must_use]
     pub fn blocking_limit(mut self, limit: Option<Duration>) -> Self {
         self.settings.blocking_limit = limit;
         self
     }
 
-    /// Writes what happened to `path` in Chrome's trace format, which <https://ui.perfetto.dev> shows. The same seed writes the
-    /// same bytes.
+    /// Writes what happened to `path` in Chrome's trace format, which <https://ui.perfetto.dev> shows. The
+    /// same seed writes the same bytes.
     #[must_use]
     pub fn trace(mut self, path: impl AsRef<Path>) -> Self {
         self.trace = Some(path.as_ref().to_owned());
@@ -107,7 +112,8 @@ impl Sim {
     /// Runs `main` as the first task and returns its value. Tasks that still exist then are unwound.
     ///
     /// # Panics
-    /// If a task panics, or on deadlock, livelock or the time limit: with the seed, the virtual time, and who waits for whom.
+    /// If a task panics, or on deadlock, livelock or the time limit: with the seed, the virtual time, and who
+    /// waits for whom.
     #[track_caller]
     pub fn run<T>(&self, main: impl FnOnce() -> T) -> T {
         match self.try_run(main) {

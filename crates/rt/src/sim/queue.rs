@@ -1,7 +1,7 @@
 //! Who waits for which lock or condition variable, who holds it, and how it passes on.
 //!
-//! A released lock is handed to the longest-waiting task, so virtual time has no starvation; in a search everybody who waits is
-//! woken instead and the schedule decides who gets it.
+//! A released lock is handed to the longest-waiting task, so virtual time has no starvation; in a search
+//! everybody who waits is woken instead and the schedule decides who gets it.
 
 use super::core::{Core, Slot, State, Wait, Woken};
 use super::failure::FailureKind;
@@ -21,8 +21,9 @@ impl LockId {
     }
 }
 
-/// How many tasks wait for locks, by a hash of the lock: nearly every lock that is taken or released has nobody waiting, while some other lock has. Who waits for a
-/// lock counts in its place, so a place with nobody says that nobody waits; one with somebody says that the queue must be looked at.
+/// How many tasks wait for locks, by a hash of the lock: nearly every lock that is taken or released has
+/// nobody waiting, while some other lock has. Who waits for a lock counts in its place, so a place with
+/// nobody says that nobody waits; one with somebody says that the queue must be looked at.
 pub(crate) struct LockWaiters([Cell<u32>; 256]);
 
 impl Default for LockWaiters {
@@ -69,7 +70,8 @@ pub(crate) enum Hold {
 }
 
 struct Queue {
-    /// Counts queues in the order in which they came to be: a name for reports and traces that is the same in every run.
+    /// Counts queues in the order in which they came to be: a name for reports and traces that is the same in
+    /// every run.
     number: u64,
     waiters: VecDeque<(Slot, Hold)>,
 }
@@ -161,12 +163,14 @@ impl State {
         task.deadline == u64::MAX && matches!(task.wait, Wait::Lock { .. } | Wait::Join { .. })
     }
 
-    /// Whether waiting for this lock may close a circle. Mostly the answer is no, and costs a look at one task.
+    /// Whether waiting for this lock may close a circle. Mostly the answer is no, and costs a look at one
+    /// task.
     fn may_deadlock(&self, id: LockId, hint: &AtomicU32, by: Slot) -> bool {
         let holder = (hint.load(Ordering::Relaxed) as usize).wrapping_sub(1);
         let alone = self.holds(holder, id)
             && self.tasks[holder].held.iter().any(|(held, hold)| *held == id && *hold == Hold::Exclusive);
-        // A writer with a time limit goes away by itself and lets readers behind it in, so it makes no circle.
+        // A writer with a time limit goes away by itself and lets readers behind it in, so it makes no
+        // circle.
         let passing = |(waiter, _): (Slot, Hold)| self.tasks[waiter as usize].deadline != u64::MAX;
         if alone {
             holder as Slot == by || self.is_stuck(holder as Slot)
@@ -221,8 +225,8 @@ impl Core {
         }
     }
 
-    /// Notes that the current task released a lock, and passes it on. `take` tries it without blocking; `block` waits for it on the
-    /// OS thread, for locks that somebody outside the Sim holds.
+    /// Notes that the current task released a lock, and passes it on. `take` tries it without blocking;
+    /// `block` waits for it on the OS thread, for locks that somebody outside the Sim holds.
     #[inline]
     pub(crate) fn released(
         &self,
@@ -301,7 +305,8 @@ impl Core {
                 (foreign, deadlock)
             };
             if foreign {
-                // Nobody in this Sim will release it, so nothing is lost by stopping the Sim until somebody else does.
+                // Nobody in this Sim will release it, so nothing is lost by stopping the Sim until somebody
+                // else does.
                 block(hold);
                 self.state.borrow_mut().note_held(slot, id, hold, hint);
                 return true;
@@ -336,7 +341,8 @@ impl Core {
         }
     }
 
-    /// Whether `slot`, by waiting so, would close a circle of tasks that wait for one another; then the Sim fails with the circle.
+    /// Whether `slot`, by waiting so, would close a circle of tasks that wait for one another; then the Sim
+    /// fails with the circle.
     pub(crate) fn closes_cycle(&self, state: &mut State, slot: Slot, wait: Wait) -> bool {
         let mut path: Vec<(Slot, Wait, Vec<Slot>)> = vec![(slot, wait, state.blockers(slot, wait))];
         let mut seen = Vec::new();

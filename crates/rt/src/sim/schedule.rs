@@ -9,22 +9,23 @@ pub enum Schedule {
     /// A task runs until it blocks; ties are broken by the seed. What figures are measured under.
     #[default]
     Seeded,
-    /// As `Seeded`, and at each lock, notification, join, atomic of [`crate::sync::atomic`] and [`crate::task::point`] the running
-    /// task is preempted with a probability of `per_mille` / 1000; one preemption in eight also delays it by up to `delay_ns`, as
-    /// an operating system would.
+    /// As `Seeded`, and at each lock, notification, join, atomic of [`crate::sync::atomic`] and
+    /// [`crate::task::point`] the running task is preempted with a probability of `per_mille` / 1000; one
+    /// preemption in eight also delays it by up to `delay_ns`, as an operating system would.
     Random {
         /// Probability of a preemption at a point, in thousandths.
         per_mille: u32,
         /// Longest delay in ns; 0 for none.
         delay_ns: u64,
     },
-    /// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): tasks have random priorities, the highest runs, and at
-    /// `depth` - 1 random points the running task falls below all others. Finds bugs that need `depth` ordered events.
+    /// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): tasks have random priorities, the
+    /// highest runs, and at `depth` - 1 random points the running task falls below all others. Finds bugs
+    /// that need `depth` ordered events.
     Pct {
         /// Number of ordered events; 2 or 3 find most bugs.
         depth: u32,
-        /// Points that a run has, about; 0 if not known: a search then counts them, and a single run draws its change points with
-        /// all magnitudes equally likely.
+        /// Points that a run has, about; 0 if not known: a search then counts them, and a single run draws
+        /// its change points with all magnitudes equally likely.
         points: u64,
     },
 }
@@ -111,7 +112,8 @@ impl Policy {
         }
     }
 
-    /// Notes that a task gave way of its own accord: under PCT it would otherwise be chosen again at once, for ever.
+    /// Notes that a task gave way of its own accord: under PCT it would otherwise be chosen again at once,
+    /// for ever.
     pub(crate) fn yielded(&mut self, priority: &mut u64) {
         if matches!(self.schedule, Schedule::Pct { .. }) {
             self.fall(priority);

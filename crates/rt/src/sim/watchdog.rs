@@ -1,8 +1,9 @@
-//! Finds tasks that block the OS thread of their Sim: in a lock, a channel or a read that the Sim does not know, nobody else can
-//! run, and virtual time stands still.
+//! Finds tasks that block the OS thread of their Sim: in a lock, a channel or a read that the Sim does not
+//! know, nobody else can run, and virtual time stands still.
 //!
-//! One OS thread for all Sims looks ten times a second at what the kernel says of each Sim's thread. Computing is not blocking: only
-//! a thread that the kernel has put to sleep, with the same task on it all the time, counts.
+//! One OS thread for all Sims looks ten times a second at what the kernel says of each Sim's thread.
+//! Computing is not blocking: only a thread that the kernel has put to sleep, with the same task on it all
+//! the time, counts.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A thread blocked for so many times the limit will hardly come back: the process is aborted, so that a test run ends.
+/// A thread blocked for so many times the limit will hardly come back: the process is aborted, so that a test
+/// run ends.
 const ABORT_AFTER_LIMITS: u32 = 12;
 
 /// A Sim under watch.
@@ -110,7 +112,8 @@ fn watch() {
     }
 }
 
-/// Whether the kernel has put this thread of ours to sleep: `S` or `D` after the name in brackets in its `stat`.
+/// Whether the kernel has put this thread of ours to sleep: `S` or `D` after the name in brackets in its
+/// `stat`.
 fn is_asleep(thread: i32) -> bool {
     std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"))
         .ok()

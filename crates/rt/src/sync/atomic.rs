@@ -1,7 +1,8 @@
-//! The standard atomics with a [`crate::task::point`] before each access, so that a search can interleave algorithms without locks.
+//! The standard atomics with a [`crate::task::point`] before each access, so that a search can interleave
+//! algorithms without locks.
 //!
-//! Outside a search they cost one look at a thread-local more than the standard ones. A search runs on one OS thread: it finds
-//! wrong interleavings, not missing memory orderings.
+//! Outside a search they cost one look at a thread-local more than the standard ones. A search runs on one OS
+//! thread: it finds wrong interleavings, not missing memory orderings.
 
 use crate::task::point;
 pub use std::sync::atomic::{Ordering, fence};

@@ -20,7 +20,8 @@ pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 /// What holds a part of what a [`Mutex`] protects.
 pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
-/// Many readers or one writer. A waiting writer stops new readers, so a task must not read-lock twice except with `read_recursive`.
+/// Many readers or one writer. A waiting writer stops new readers, so a task must not read-lock twice except
+/// with `read_recursive`.
 pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
 /// What holds a [`RwLock`] for reading.
 pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;

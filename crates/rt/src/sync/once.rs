@@ -3,7 +3,8 @@
 use super::{Condvar, Mutex};
 use std::sync::OnceLock;
 
-/// A value made by the first task that asks for it; the others wait. If making it panics, the next task tries.
+/// A value made by the first task that asks for it; the others wait. If making it panics, the next task
+/// tries.
 #[derive(Debug)]
 pub struct OnceCell<T> {
     making: Mutex<()>,

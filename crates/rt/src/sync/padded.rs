@@ -1,4 +1,5 @@
-//! A value alone on its cache lines: what tasks on different processors change all the time does not slow down its neighbours in memory.
+//! A value alone on its cache lines: what tasks on different processors change all the time does not slow
+//! down its neighbours in memory.
 
 use std::ops::{Deref, DerefMut};
 

@@ -2,9 +2,9 @@
 //! about it (2B-SSD §III-A4).
 //!
 //! A power loss dumps the used chunks of the buffer and the table to reserved flash. One word, written last,
-//! says that the dump is whole; only then does the memory lose what it held. Power-up copies the dump back and
-//! clears the word last, so an interrupted one begins anew. A device that loses power while it restores has
-//! its dump still and makes no other.
+//! says that the dump is whole; only then does the memory lose what it held. Power-up copies the dump back
+//! and clears the word last, so an interrupted one begins anew. A device that loses power while it restores
+//! has its dump still and makes no other.
 //!
 //! The dump itself is never interrupted by the device: it has the energy, or the device would not have been
 //! made. The process that emulates it may be killed meanwhile; then the memory is in the image as it was.

@@ -31,8 +31,8 @@ impl Store<'_> {
     }
 }
 
-/// How often a store waits for a cleaning after which nobody's store finds room, before the log counts as full for
-/// good. What others take first is no sign of that.
+/// How often a store waits for a cleaning after which nobody's store finds room, before the log counts as
+/// full for good. What others take first is no sign of that.
 const PATIENCE: usize = 3;
 
 impl Log {

@@ -1,5 +1,5 @@
-//! The BA-buffer of a profile: its size, the path between it and flash, and the energy that dumping it takes; and
-//! how much of other protected memory that energy saves.
+//! The BA-buffer of a profile: its size, the path between it and flash, and the energy that dumping it takes;
+//! and how much of other protected memory that energy saves.
 
 use amphi_device::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
@@ -91,8 +91,8 @@ impl BaBufferProfile {
 }
 
 impl Profile {
-    /// How long it takes to dump the whole buffer and its table, in ns: as long as the slowest of the internal
-    /// path, the channels and the dies, and the last program.
+    /// How long it takes to dump the whole buffer and its table, in ns: as long as the slowest of the
+    /// internal path, the channels and the dies, and the last program.
     #[must_use]
     pub fn dump_ns(&self) -> u64 {
         let buffer = &self.ba_buffer;
@@ -123,8 +123,8 @@ impl Profile {
         (u128::from(self.ba_buffer.dump_mw) * u128::from(ns) / 1_000_000) as u64
     }
 
-    /// Pages of device memory that the capacitors' energy brings to flash, at most 2^32: all where that takes no
-    /// time.
+    /// Pages of device memory that the capacitors' energy brings to flash, at most 2^32: all where that takes
+    /// no time.
     #[must_use]
     pub fn pages_saved(&self) -> u64 {
         let affordable =

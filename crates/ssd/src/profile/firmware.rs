@@ -24,8 +24,8 @@ pub struct FirmwareProfile {
     pub command_cpu_ns: u64,
     /// What taking in a byte write takes one of them, in ns.
     pub entry_cpu_ns: u64,
-    /// What cleaning a page of the log or writing back a page of the cache takes one of them, in ns; of a file
-    /// system inside, a transfer from or to flash, and moving 4 KB for a command.
+    /// What cleaning a page of the log or writing back a page of the cache takes one of them, in ns; of a
+    /// file system inside, a transfer from or to flash, and moving 4 KB for a command.
     pub page_cpu_ns: u64,
 }
 

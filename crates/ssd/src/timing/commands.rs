@@ -12,7 +12,8 @@ const ENTRY_BYTES: u64 = 128;
 /// Processors of a device whose profile says nothing of them (DevFS §5.1).
 const PROCESSORS: usize = 4;
 
-/// What a command costs outside of flash. The ports of such a firmware are inside and have no link; this is it.
+/// What a command costs outside of flash. The ports of such a firmware are inside and have no link; this is
+/// it.
 #[derive(Debug)]
 pub(super) struct Commands {
     link: Link,

@@ -1,5 +1,5 @@
-//! Random traffic on a BA-buffer, and the cuts in it: pins, flushes and syncs of entries between stores to the
-//! window and block commands, against a model of both sides and of the table.
+//! Random traffic on a BA-buffer, and the cuts in it: pins, flushes and syncs of entries between stores to
+//! the window and block commands, against a model of both sides and of the table.
 //!
 //! The rules: what was synced is in the window after every loss, and what was not may be, by cells; what a
 //! block command completed is in flash; the table is as it was, and a pin or flush that was interrupted
