@@ -44,6 +44,8 @@ const TWO: &str = "create foo\ncreate bar";
 const REMOVE: &str = "create foo\nunlink foo";
 const PART: &str = "create foo\nwrite foo 0 100";
 const OVER_PART: &str = "create foo\nwrite foo 0 4096\nwrite foo 100 50\nwrite foo 0 4096";
+const CUT: &str = "create foo\nwrite foo 0 12288\ntruncate foo 4096";
+const REPLACE: &str = "create foo\ncreate bar\nwrite bar 0 100\nrename foo bar";
 const TAIL: &str = "create foo\nwrite foo 0 4096\ntruncate foo 100\ntruncate foo 4096";
 
 /// `before`, then so many names in the root that its journal is emptied.
@@ -70,6 +72,24 @@ fn find(script: &str, bug: Option<Bug>) -> Option<String> {
 }
 
 #[test]
+fn power_may_fail_again_at_each_step_of_bringing_in_place() {
+    for name in ["devfs", "devfs-naive"] {
+        for script in [&filled("") as &str, PART, OVER_PART, TAIL, CUT, REPLACE, REMOVE] {
+            let operations = script.lines().map(|line| line.parse().expect("an operation")).collect();
+            let session = session(name).with_trace(operations).expect("it is short");
+            let bound = Bound { recovery: usize::MAX, ..Bound::LINEAR };
+            let looking = Looking { bound, only: None, most_violations: 1, record: false };
+            let tally = session.run(WorkloadId { kind: Kind::Trace, number: 0 }, &looking);
+            let wrong: Vec<_> =
+                tally.violations.iter().map(|wrong| format!("{}: {}", wrong.id, wrong.what)).collect();
+            assert!(wrong.is_empty(), "{name}: {script}: {wrong:?}");
+            assert!(tally.tally.recoveries > 0, "{name}: {script}: power fails again");
+            println!("{name}: {:?}", tally.tally);
+        }
+    }
+}
+
+#[test]
 fn metadata_pages_are_in_place_before_their_journal_is_emptied() {
     assert_eq!(find(&filled(""), None), None);
 }
@@ -86,6 +106,10 @@ fn what_capacitors_saved_is_brought_in_place() {
 
 #[test]
 fn planted_bugs_are_found() {
+    let many: Vec<_> = (0..64).map(|number| format!("create name{number}")).collect();
+    // Each file has a slot for its journal, and one for its queue.
+    let owners: Vec<_> = (0..6).map(|number| format!("create f{number}\nwrite f{number} 0 100")).collect();
+    let (many, owners) = (many.join("\n"), owners.join("\n"));
     let (full, deleted) = (filled(""), filled("create foo\nwrite foo 0 4096\nunlink foo\n"));
     let planted: [(Bug, &str); BUGS.len()] = [
         (Bug::PageNotInPlace, &full),
@@ -100,6 +124,14 @@ fn planted_bugs_are_found() {
         (Bug::RedoSkipped, CREATE),
         (Bug::StampNotCompared, &deleted),
         (Bug::QueueForgotten, PART),
+        (Bug::BlockNotMarked, PART),
+        (Bug::BlockStaysMarked, CUT),
+        (Bug::PointersStay, CUT),
+        (Bug::DirectoryNotGrown, &many),
+        (Bug::NameNotReplaced, REPLACE),
+        (Bug::SlotTakenFull, &owners),
+        (Bug::NumberStaysTaken, REMOVE),
+        (Bug::BlocksMiscounted, PART),
     ];
     assert_eq!(planted.map(|(bug, _)| bug), BUGS, "every bug is looked for");
     for (bug, script) in planted {

@@ -11,15 +11,16 @@ use crate::away::HostMemory;
 use crate::blocks::leaves;
 use crate::controller::Controller;
 use crate::dir::entry_in;
+use crate::finding::Finding;
 use crate::format::{BODY, Layout, Map, PAGE, POINTERS, UNIT, UNITS, UNWRITTEN};
 use crate::inode::Part;
 use crate::mount::{self, MountError, ones, words};
 use crate::options::MountOptions;
 
 /// What a check found.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
-    pub findings: Vec<String>,
+    pub findings: Vec<Finding>,
     pub files: u64,
     pub directories: u64,
     pub symlinks: u64,
@@ -41,7 +42,7 @@ struct Walk<'a, D: BlockPort + MemoryArea + 'static> {
     /// Who has a page.
     pages: Vec<bool>,
     seen: HashMap<u64, Seen>,
-    findings: Vec<String>,
+    findings: Vec<Finding>,
 }
 
 /// Checks the one on a device, after what a mount would bring in place.
@@ -54,10 +55,10 @@ pub fn check<D: BlockPort + MemoryArea + CommandPort + 'static>(
     let superblock = mount::read_super(&**device)?;
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let mut report = Report { cleanly_unmounted: superblock.clean.get() == 1, ..Report::default() };
-    let opened = mount::open(device, &options, &Arc::new(HostMemory::new(0)));
+    let opened = mount::assemble(device, &options, &Arc::new(HostMemory::new(0)));
     let mounted = match opened {
         Err(MountError::Damaged(error @ Error::Corrupt(_))) => {
-            report.findings.push(error.to_string());
+            report.findings.push(Finding::Unmountable(error.to_string()));
             return Ok(report);
         }
         opened => opened?,
@@ -66,7 +67,7 @@ pub fn check<D: BlockPort + MemoryArea + CommandPort + 'static>(
     let mut walk = Walk { fs, pages: Vec::new(), seen: HashMap::default(), findings: Vec::new() };
     walk.pages = (0..fs.layout.pages).map(|page| page < fs.layout.first_block).collect();
     if let Err(error) = walk.all(&mut report) {
-        walk.findings.push(error.to_string());
+        walk.findings.push(Finding::Unmountable(error.to_string()));
     }
     report.pages = fs.layout.pages;
     report.pages_used = walk.pages.iter().filter(|used| **used).count() as u64;
@@ -83,12 +84,13 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
         let taken: Vec<_> = ones(&taken).filter(|ino| *ino > 0).collect();
         for ino in (1..=inodes).filter(|ino| taken.binary_search(ino).is_err()) {
             if self.fs.inode_on_flash(Ino(ino)).is_ok() {
-                self.findings.push(format!("inode {ino} is in use and its number is free"));
+                self.findings.push(Finding::NumberFree { ino });
             }
         }
         for ino in &taken {
             if let Err(error) = self.inode(Ino(*ino), report) {
-                self.findings.push(format!("inode {ino}: {error}"));
+                let mends = matches!(error, Error::Corrupt(_));
+                self.findings.push(Finding::Unreadable { ino: *ino, why: error.to_string(), mends });
             }
         }
         for ino in &taken {
@@ -98,8 +100,9 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
         for page in 0..self.pages.len() {
             let said = used[page / 64] >> (page % 64) & 1 == 1;
             if said != self.pages[page] {
-                let (is, says) = if said { ("unused", "used") } else { ("used", "free") };
-                self.findings.push(format!("page {page} is {is}, and the bitmap says that it is {says}"));
+                let page = page as u64;
+                let finding = if said { Finding::PageTaken { page } } else { Finding::PageFree { page } };
+                self.findings.push(finding);
             }
         }
         Ok(())
@@ -109,9 +112,9 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
     fn has(&mut self, ino: Ino, page: u64) -> bool {
         let mut alone = false;
         if !self.fs.layout.is_block(page) {
-            self.findings.push(format!("inode {} has page {page}, which is no block", ino.0));
+            self.findings.push(Finding::NoBlock { ino: ino.0, page });
         } else if std::mem::replace(&mut self.pages[page as usize], true) {
-            self.findings.push(format!("inode {} has page {page}, which another has too", ino.0));
+            self.findings.push(Finding::TwiceHeld { ino: ino.0, page });
         } else {
             alone = true;
         }
@@ -135,8 +138,8 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
         }
         blocks += data.len() as u64;
         if blocks != state.part.blocks {
-            self.findings
-                .push(format!("inode {} counts {} blocks and has {blocks}", ino.0, state.part.blocks));
+            let counts = state.part.blocks;
+            self.findings.push(Finding::BlockCount { ino: ino.0, counts, has: blocks });
         }
         match state.file_type {
             FileType::Directory => {
@@ -153,7 +156,7 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
                 && state.file_type == FileType::Directory
         });
         if is_cut {
-            self.findings.push(format!("directory {} has pages behind its end", ino.0));
+            self.findings.push(Finding::BehindEnd { dir: ino.0 });
         }
         Ok(())
     }
@@ -199,18 +202,20 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
                     continue;
                 }
                 let Some((child, name, units)) = entry_in(rest) else {
-                    self.findings.push(format!("directory {} has an entry that makes no sense", dir.0));
-                    break;
+                    self.findings.push(Finding::BadEntry { dir: dir.0, entry: (page, unit) });
+                    unit += 1;
+                    continue;
                 };
-                let shown = String::from_utf8_lossy(name).into_owned();
+                let (dir_number, entry) = (dir.0, (page, unit));
+                let shown = || String::from_utf8_lossy(name).into_owned();
                 if names.insert(name.to_vec(), ()).is_some() {
-                    self.findings.push(format!("directory {} has `{shown}` twice", dir.0));
+                    let name = shown();
+                    self.findings.push(Finding::NameTwice { dir: dir_number, name, entry, units });
                 }
                 let there = self.fs.inode_on_flash(child.ino);
                 if there.map_or(0, |inode| inode.kind) != crate::format::type_code(child.file_type) {
-                    let what = "which is not there or of another type";
-                    self.findings
-                        .push(format!("`{shown}` in directory {} is inode {}, {what}", dir.0, child.ino.0));
+                    let (name, ino) = (shown(), child.ino.0);
+                    self.findings.push(Finding::Dangling { dir: dir_number, name, ino, entry, units });
                 }
                 let seen = self.seen.entry(child.ino.0).or_default();
                 seen.names += 1;
@@ -226,7 +231,7 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
 
     fn judge(&mut self, ino: u64, is_orphan: bool) {
         let Ok(inode) = self.fs.inode_on_flash(Ino(ino)) else {
-            self.findings.push(format!("the number of inode {ino} is taken, and it is not there"));
+            self.findings.push(Finding::NumberTaken { ino });
             return;
         };
         let seen = self.seen.remove(&ino).unwrap_or_default();
@@ -238,16 +243,17 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
             (false, _) => seen.names,
         };
         if is_dir && seen.names > 1 {
-            self.findings.push(format!("directory {ino} has {} names", seen.names));
+            self.findings.push(Finding::DirectoryNames { ino, names: seen.names });
         }
         if inode.nlink.get() != links {
-            self.findings.push(format!("inode {ino} counts {} links and has {links}", inode.nlink.get()));
+            self.findings.push(Finding::LinkCount { ino, counts: inode.nlink.get(), has: links });
         }
         if links == 0 && !is_orphan {
-            self.findings.push(format!("inode {ino} has no name, and nobody will delete it"));
+            self.findings.push(Finding::Nameless { ino });
         }
-        if is_dir && !is_root && seen.parent.is_some_and(|parent| parent.0 != inode.parent.get()) {
-            self.findings.push(format!("directory {ino} is not where it says"));
+        let parent = seen.parent.filter(|parent| is_dir && !is_root && parent.0 != inode.parent.get());
+        if let Some(parent) = parent {
+            self.findings.push(Finding::WrongParent { ino, parent: parent.0 });
         }
     }
 }

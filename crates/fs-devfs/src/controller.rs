@@ -218,7 +218,7 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
             let page = self.take_page()? as u32;
             self.set_pointers(&mut state.part, place.page.into(), &[page])?;
             state.part.blocks += 1;
-            state.size += PAGE as u64;
+            state.size += if planted::has(Bug::DirectoryNotGrown) { 0 } else { PAGE as u64 };
             grown = Some(page);
         }
         let open = state.part.dir.as_deref_mut().ok_or(Error::NotDirectory)?;
@@ -247,7 +247,9 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
         child: Child,
     ) -> Result<()> {
         self.belongs_to(dir.ino, state.generation);
-        opened(state)?.write_entry(&mut self.parts, slot, name.bytes(), child);
+        if !planted::has(Bug::NameNotReplaced) {
+            opened(state)?.write_entry(&mut self.parts, slot, name.bytes(), child);
+        }
         Ok(())
     }
 

@@ -87,6 +87,11 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Door<D> {
         &self.bell
     }
 
+    /// Rings the doorbell by hand: for who puts commands into the buffer without [`amphi_queue::Client`].
+    pub fn ring(&self) {
+        self.server.wake(&self.bell);
+    }
+
     /// Ends what is under way, takes no more commands, and closes the files that commands have opened.
     pub fn close(&self) {
         self.stopped.store(true, Ordering::SeqCst);

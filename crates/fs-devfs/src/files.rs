@@ -204,6 +204,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         at: usize,
         data: &[u8],
     ) -> Result<()> {
+        // A copy: a program may change `data` between the checksum of the entry and its bytes.
         let part = Queued { block, page, within: at, data: data.to_vec(), fresh };
         if data.len() > QUEUED_BYTES_MAX {
             self.settle_queue(inode, state, &(block..block + 1))?;
@@ -213,7 +214,8 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         let mut slot = self.slots.acquire(&self.meta, queue_of(inode, state), data.len())?;
         let stamp = self.slots.stamp();
         if !planted::has(Bug::QueueInMemoryOnly) {
-            self.slots.append(&mut slot, stamp, offset, fresh, data)?;
+            let bytes = if planted::has(Bug::BytesReadTwice) { data } else { &part.data };
+            self.slots.append(&mut slot, stamp, offset, fresh, bytes)?;
         }
         slot.parts.push(part);
         Ok(())
@@ -325,7 +327,9 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
                 if fresh {
                     let pointers: Vec<u32> = (page..page + count).map(|page| page as u32).collect();
                     tx.set_pointers(&mut state.part, block, &pointers)?;
-                    state.part.blocks += if pointer.is_none() { count } else { 0 };
+                    if pointer.is_none() {
+                        state.part.blocks += count - u64::from(planted::has(Bug::BlocksMiscounted));
+                    }
                     mapped.push((block, count, page as u32));
                 }
                 block += count;

@@ -51,6 +51,11 @@ fn slots_of(memory_bytes: u64, saved_bytes: u64) -> u64 {
     (memory_bytes / 2).min(saved_bytes) / PAGE as u64
 }
 
+/// Bytes of the memory that capacitors save.
+fn saved_bytes<D: CommandPort>(device: &D) -> u64 {
+    if planted::has(Bug::EnergyNotAsked) { u64::MAX } else { device.saved_bytes() }
+}
+
 /// Reads the superblock.
 ///
 /// # Errors
@@ -85,7 +90,7 @@ pub fn format<D: BlockPort + MemoryArea + CommandPort + 'static>(
     }
     let pages = options.bytes.map_or(u64::MAX, |bytes| bytes / PAGE as u64);
     let pages = pages.min(device.capacity_pages()).min(PAGES_MAX);
-    let slots = slots_of(device.bytes(), device.saved_bytes());
+    let slots = slots_of(device.bytes(), saved_bytes(&**device));
     if slots < SLOTS_MIN {
         let least = SLOTS_MIN * PAGE as u64;
         return unsuitable(format!(
@@ -188,11 +193,28 @@ pub struct Mounted<D: BlockPort + MemoryArea + 'static> {
     pub recovered: Recovered,
 }
 
-/// Opens the one on a device, and brings in place what a loss of power left in protected memory.
+/// Opens the one on a device, and finishes what the last mount did not.
 ///
 /// # Errors
 /// [`MountError`].
 pub fn open<D: BlockPort + MemoryArea + CommandPort + 'static>(
+    device: &Arc<D>,
+    options: &MountOptions,
+    host: &Arc<HostMemory>,
+) -> Result<Mounted<D>> {
+    let mounted = assemble(device, options, host)?;
+    if !options.read_only {
+        mounted.announce(options.crash)?;
+        finish_orphans(&mounted.controller)?;
+    }
+    Ok(mounted)
+}
+
+/// Brings in place what a loss of power left in protected memory, and reads what there is to know.
+///
+/// # Errors
+/// [`MountError`].
+pub fn assemble<D: BlockPort + MemoryArea + CommandPort + 'static>(
     device: &Arc<D>,
     options: &MountOptions,
     host: &Arc<HostMemory>,
@@ -212,8 +234,7 @@ pub fn open<D: BlockPort + MemoryArea + CommandPort + 'static>(
     recovered.records = recover::redo(&meta, &left)?;
     let (blocks, inodes) = (pool(&meta, &layout, Map::Blocks)?, pool(&meta, &layout, Map::Inodes)?);
     // No more is accepted than capacitors save, although a memory of before may have more slots.
-    let saves = if planted::has(Bug::EnergyNotAsked) { u64::MAX } else { device.saved_bytes() };
-    let saved = slots_of(memory.budget(), saves);
+    let saved = slots_of(memory.budget(), saved_bytes(&**device));
     if saved < SLOTS_MIN {
         return Err(MountError::Unsuitable(format!(
             "DevFS needs {} KiB of device memory, and capacitors that save half of it",
@@ -239,13 +260,6 @@ pub fn open<D: BlockPort + MemoryArea + CommandPort + 'static>(
     });
     let before = crate::Crash::of_number(superblock.crash.get()).unwrap_or_default();
     recovered.parts = controller.replay_queues(&left, before)?;
-    if !options.read_only {
-        superblock.mounts = (superblock.mounts.get() + 1).into();
-        superblock.clean = 0.into();
-        superblock.crash = options.crash.number().into();
-        write_super(&controller.media, &superblock)?;
-        finish_orphans(&controller)?;
-    }
     Ok(Mounted { controller, superblock: Mutex::new(superblock), recovered })
 }
 
@@ -300,6 +314,18 @@ fn finish_orphans<D: BlockPort + MemoryArea + 'static>(controller: &Controller<D
 }
 
 impl<D: BlockPort + MemoryArea + 'static> Mounted<D> {
+    /// Notes that there is a mount, before its first change.
+    ///
+    /// # Errors
+    /// [`MountError::Damaged`]: the device failed.
+    pub fn announce(&self, crash: crate::Crash) -> Result<()> {
+        let mut superblock = self.superblock.lock();
+        superblock.mounts = (superblock.mounts.get() + 1).into();
+        superblock.clean = 0.into();
+        superblock.crash = crash.number().into();
+        write_super(&self.controller.media, &superblock)
+    }
+
     /// Brings everything in place and notes that the mount has ended.
     ///
     /// # Errors
@@ -310,6 +336,15 @@ impl<D: BlockPort + MemoryArea + 'static> Mounted<D> {
             return Ok(());
         }
         amphi_names::write_all_atimes(&**controller)?;
+        self.settle_and_close()
+    }
+
+    /// The same without what inodes in memory have.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn settle_and_close(&self) -> amphi_vfs::Result<()> {
+        let controller = &self.controller;
         controller.settle()?;
         let mut superblock = self.superblock.lock();
         superblock.clean = 1.into();

@@ -41,17 +41,35 @@ pub enum Bug {
     CredentialKept,
     /// Commands run without a processor (DV-9).
     ProcessorNotTaken,
-    /// A deleted file's queue comes in place where another file's blocks are by then.
-    QueueNotVoided,
     /// More is accepted than the capacitors' energy saves (DV-5).
     EnergyNotAsked,
+    /// Blocks that are taken are free in the bitmap on flash.
+    BlockNotMarked,
+    /// Blocks that are freed stay taken in the bitmap on flash.
+    BlockStaysMarked,
+    /// Pointers to blocks that are freed stay.
+    PointersStay,
+    /// A directory that has grown keeps its size on flash.
+    DirectoryNotGrown,
+    /// A name that shall mean another file means the old one on flash.
+    NameNotReplaced,
+    /// A slot is taken away from its owner with what it holds.
+    SlotTakenFull,
+    /// A deleted file's number stays taken.
+    NumberStaysTaken,
+    /// An inode says of blocks that it has one less.
+    BlocksMiscounted,
+    /// A program's bytes are read once for an entry's checksum, and once for the entry (DV-8).
+    BytesReadTwice,
+    /// A repair finds and mends nothing.
+    NothingMended,
     /// Files are opened until device memory holds no more (DV-7).
     OpenedWithoutEnd,
 }
 
 /// Every bug that a crash shows, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 12] = [
+pub const BUGS: [Bug; 20] = [
     Bug::PageNotInPlace,
     Bug::EpochBeforePages,
     Bug::PageNotNoted,
@@ -64,6 +82,14 @@ pub const BUGS: [Bug; 12] = [
     Bug::RedoSkipped,
     Bug::StampNotCompared,
     Bug::QueueForgotten,
+    Bug::BlockNotMarked,
+    Bug::BlockStaysMarked,
+    Bug::PointersStay,
+    Bug::DirectoryNotGrown,
+    Bug::NameNotReplaced,
+    Bug::SlotTakenFull,
+    Bug::NumberStaysTaken,
+    Bug::BlocksMiscounted,
 ];
 
 amphi_planted::planted!(Bug);

@@ -161,7 +161,9 @@ impl<D: BlockPort + MemoryArea> Slots<D> {
             let number = self.hand.fetch_add(1, Ordering::Relaxed) % self.slots.len();
             let mut slot = self.slots[number].lock();
             if slot.owner.is_some() {
-                self.commit(meta, &mut slot)?;
+                if !planted::has(Bug::SlotTakenFull) {
+                    self.commit(meta, &mut slot)?;
+                }
                 self.disown(&mut slot);
                 self.counters.slots_taken_away.fetch_add(1, Ordering::Relaxed);
                 return Ok(number as u64);

@@ -108,7 +108,9 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
         let (first, count) = self.fs.blocks.take(most.min(self.reserved));
         self.reserved -= count;
         self.taken.push((first, count));
-        self.set_bits(Map::Blocks, first, count, true);
+        if !planted::has(Bug::BlockNotMarked) {
+            self.set_bits(Map::Blocks, first, count, true);
+        }
         (first, count)
     }
 
@@ -130,7 +132,9 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
     /// Frees blocks of data.
     pub fn free_blocks(&mut self, first: u64, count: u64) {
         self.freed.push((first, count));
-        self.set_bits(Map::Blocks, first, count, false);
+        if !planted::has(Bug::BlockStaysMarked) {
+            self.set_bits(Map::Blocks, first, count, false);
+        }
     }
 
     /// Frees a metadata page. Nobody takes it before all journals are empty, since one may have records for
@@ -182,7 +186,9 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
         self.ino_freed = Some(ino);
         let (page, at) = self.fs.layout.inode(ino.0);
         self.parts.zeros(page, at, size_of::<format::Inode>());
-        self.set_bits(Map::Inodes, ino.0, 1, false);
+        if !planted::has(Bug::NumberStaysTaken) {
+            self.set_bits(Map::Inodes, ino.0, 1, false);
+        }
         self.set_bits(Map::Orphans, ino.0, 1, false);
     }
 
@@ -215,7 +221,7 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
         self.taken.clear();
         self.ino_taken = None;
         // Before anybody else can have the blocks: a queue that is committed later would write into them.
-        if let Some((ino, generation)) = self.queue_void.filter(|_| !planted::has(Bug::QueueNotVoided)) {
+        if let Some((ino, generation)) = self.queue_void {
             self.fs.slots.discard(Owner { ino: ino.0, generation, purpose: Use::Queue })?;
         }
         for (first, count) in std::mem::take(&mut self.freed) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, CommandPort, MemoryArea, PAGE_BYTES};
-use amphi_volume::{About, Error, Identity, Needs, Progress, Report, Result, Severity, Volume};
+use amphi_volume::{About, Error, Identity, Needs, Progress, Repair, Report, Result, Severity, Volume};
 use serde_json::{Map, Value, json};
 
 use crate::DevFs;
@@ -11,6 +11,7 @@ use crate::check;
 use crate::format::{FormatError, Superblock};
 use crate::mount::{MountError, read_super};
 use crate::options::{Crash, FormatOptions, MountOptions};
+use crate::repair;
 
 /// What it is called and what it asks of a device.
 pub const IDENTITY: Identity = Identity {
@@ -58,19 +59,29 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Volume<D> for DevFs<D> {
     }
 
     fn check(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Report> {
-        let found = check::check(device)?;
-        Ok(Report {
-            errors: found.findings.len() as u64,
-            warnings: 0,
-            findings: found.findings.into_iter().map(|finding| (Severity::Error, finding)).collect(),
-            files: found.files,
-            directories: found.directories,
-            symlinks: found.symlinks,
-            pages: found.pages,
-            pages_used: found.pages_used,
-            cleanly_unmounted: found.cleanly_unmounted,
-            own: Value::Null,
-        })
+        Ok(report(check::check(device)?))
+    }
+
+    fn repair(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Repair> {
+        let (before, after) = repair::repair(device)?;
+        Ok(Repair { before: report(before), after: report(after) })
+    }
+}
+
+fn report(found: check::Report) -> Report {
+    let count =
+        |severity| found.findings.iter().filter(|finding| finding.severity() == severity).count() as u64;
+    Report {
+        errors: count(Severity::Error),
+        warnings: count(Severity::Warning),
+        findings: found.findings.iter().map(|finding| (finding.severity(), finding.to_string())).collect(),
+        files: found.files,
+        directories: found.directories,
+        symlinks: found.symlinks,
+        pages: found.pages,
+        pages_used: found.pages_used,
+        cleanly_unmounted: found.cleanly_unmounted,
+        own: Value::Null,
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions};
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, OpenFlags, WriteMode};
-use small::{cramped, make, make_on, naive};
+use small::{cramped, make, naive};
 
 fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).expect("a valid name")
@@ -123,26 +123,6 @@ fn slots_are_taken_from_those_who_need_them_less() {
     }
     assert!(count(&fs, &["slots_taken_away"]) > 40, "there are fewer slots than files");
     assert!(count(&fs, &["slots_in_use"]) <= count(&fs, &["slots"]));
-}
-
-#[test]
-fn what_a_deleted_files_queue_held_is_written_nowhere() {
-    let fs = make_on(52 << 20, &MountOptions::default());
-    let deleted = file(&fs, "deleted");
-    write(&fs, deleted, 0, &[1; 100]);
-    fs.forget(deleted, 1);
-    fs.unlink(Ino::ROOT, name("deleted")).expect("it is there");
-    // All blocks that there are, the deleted file's among them.
-    let filler = file(&fs, "filler");
-    let mut written = 0;
-    while fs.write(filler, written, &[2; 64 << 10], WriteMode::default(), &Cred::ROOT).is_ok() {
-        written += 64 << 10;
-    }
-    while fs.write(filler, written, &[2; 4096], WriteMode::default(), &Cred::ROOT).is_ok() {
-        written += 4096;
-    }
-    let fs = small::remount(fs, &MountOptions::default());
-    assert!((0..written).step_by(4096).all(|at| read(&fs, filler, at, 4096) == [2; 4096]));
 }
 
 /// Device memory, in bytes, that inodes, names and maps take once so many files of 16 KB were made and closed,

@@ -7,12 +7,14 @@
 
 mod bytefs;
 mod commands;
+mod devfs;
 mod image;
 mod input;
 mod queue;
 
 pub use bytefs::bytefs_image;
 pub use commands::commands;
+pub use devfs::{devfs_commands, devfs_image};
 pub use image::image;
 pub use queue::queue;
 

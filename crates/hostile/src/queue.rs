@@ -15,8 +15,8 @@ use zerocopy::IntoBytes;
 
 use crate::input::Input;
 
-const LANES: u32 = 2;
-const PAYLOAD_BYTES: u32 = 8192;
+pub const LANES: u32 = 2;
+pub const PAYLOAD_BYTES: u32 = 8192;
 const FILES_MAX: usize = 8;
 /// Paths that lead somewhere, so that commands have something to be done to.
 const PATHS: [&[u8]; 8] = [b"", b"a", b"d", b"d/b", b"d/../a", b"l", b"d/e/f", b"/a"];
@@ -33,7 +33,7 @@ pub fn queue(input: &[u8]) {
         let mut lanes: Vec<_> = server.lanes();
         let mut callers = [Caller::new(Cred::ROOT), Caller::new(Cred { uid: 1000, gid: 1000, ..Cred::ROOT })];
         let handles = vec![0, open(&session, &mut callers[0], b"a"), open(&session, &mut callers[0], b"d")];
-        let mut client = Client { file: &file, geometry, submitted: [0; LANES as usize], handles };
+        let mut client = Client::new(&file, geometry, handles);
         for _ in 0..200 {
             if input.is_empty() {
                 break;
@@ -85,7 +85,8 @@ fn tree() -> Model {
     model
 }
 
-struct Client<'f> {
+/// A client that writes what an input says.
+pub struct Client<'f> {
     file: &'f File,
     geometry: Geometry,
     /// What it counts, if it counts at all.
@@ -94,8 +95,14 @@ struct Client<'f> {
     handles: Vec<u64>,
 }
 
-impl Client<'_> {
-    fn act(&mut self, input: &mut Input<'_>) {
+impl<'f> Client<'f> {
+    /// Of the queue in a file, with handles to begin with.
+    pub const fn new(file: &'f File, geometry: Geometry, handles: Vec<u64>) -> Self {
+        Self { file, geometry, submitted: [0; LANES as usize], handles }
+    }
+
+    /// Does the next thing.
+    pub fn act(&mut self, input: &mut Input<'_>) {
         match input.u8() % 16 {
             // Anywhere, the header and the other side's counts included.
             0 => {

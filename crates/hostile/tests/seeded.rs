@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use amphi_hostile::{bytefs_image, commands, image, queue};
+use amphi_hostile::{bytefs_image, commands, devfs_commands, devfs_image, image, queue};
 
 /// Bytes of a seed (SplitMix64).
 fn bytes(seed: u64) -> Vec<u8> {
@@ -53,4 +53,14 @@ fn damaged_file_systems_are_refused_or_used() {
 #[test]
 fn any_client_of_a_queue_is_answered_or_given_up() {
     run(queue, 20_000);
+}
+
+#[test]
+fn a_damaged_devfs_is_refused_or_used() {
+    run(devfs_image, 400);
+}
+
+#[test]
+fn any_program_before_devfs_harms_nobody_else() {
+    run(devfs_commands, 400);
 }

@@ -1,6 +1,8 @@
 //! Small SSDs with memory of their own, and a DevFS on them.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod library;
+
 use std::sync::Arc;
 
 use amphi_fs_devfs::{Crash, DevFs, FormatOptions, MountOptions};
