@@ -141,7 +141,8 @@ pub struct FlashProfile {
     pub transfer_ns: u64,
     /// Flash beyond the host's capacity, in percent of it, 1 to 100. Small devices get at least a few blocks.
     pub over_provisioning_percent: u64,
-    /// Pages the write buffer admits before a write waits for programs, at least 1.
+    /// Pages the write buffer admits before a write waits for programs. With none each write waits for its
+    /// own.
     pub write_buffer_pages: u64,
     /// Pages programmed between two checkpoints of the mapping, at least 16: what a power-up after a power
     /// loss has to scan.
@@ -287,8 +288,8 @@ impl Profile {
             (
                 "flash.write_buffer_pages",
                 flash.write_buffer_pages,
-                (1..=1 << 20).contains(&flash.write_buffer_pages),
-                "1 to 1048576",
+                (0..=1 << 20).contains(&flash.write_buffer_pages),
+                "0 to 1048576",
             ),
             (
                 "flash.checkpoint_pages",

@@ -160,19 +160,22 @@ impl Timing {
         self.channels[die as usize % self.channels.len()].book(from, self.transfer_ns)
     }
 
-    /// A page enters the write buffer, which a program on `die` will empty. Answers when it is admitted.
+    /// A page enters the write buffer, which a program on `die` will empty. Answers when it is admitted, or
+    /// programmed where there is no buffer.
     pub(crate) fn program_page(&self, from: u64, die: u64) -> u64 {
         if self.free {
             return 0;
         }
+        let program = |from| {
+            let there = self.over_channel(from, die);
+            self.die(die).program(there, self.program_ns, die / self.dies.len() as u64)
+        };
+        if self.buffer.is_empty() {
+            return program(from);
+        }
         let slot = self.buffered.fetch_add(1, Ordering::Relaxed) as usize % self.buffer.len();
         let admitted = from.max(self.buffer[slot].load(Ordering::Relaxed));
-        let programmed = self.die(die).program(
-            self.over_channel(admitted, die),
-            self.program_ns,
-            die / self.dies.len() as u64,
-        );
-        self.buffer[slot].store(programmed, Ordering::Relaxed);
+        self.buffer[slot].store(program(admitted), Ordering::Relaxed);
         admitted
     }
 
@@ -214,6 +217,13 @@ mod tests {
             assert_eq!(timing.program_page(0, page % 64), 0);
         }
         assert_eq!(timing.program_page(0, 0), 60_000);
+    }
+
+    #[test]
+    fn without_a_write_buffer_a_page_is_in_when_it_is_programmed() {
+        let timing = Timing::new(&Profile::named("mssd-artifact").expect("valid"), 1.0, false);
+        assert_eq!((timing.program_page(1000, 0), timing.program_page(1000, 1)), (61_000, 61_000));
+        assert_eq!(timing.program_page(1000, 0), 121_000, "one die after the other");
     }
 
     #[test]

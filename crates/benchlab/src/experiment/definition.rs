@@ -140,6 +140,9 @@ pub struct Case {
     /// Parameters of it to change.
     #[serde(default)]
     pub parameters: BTreeMap<String, u64>,
+    /// Threads of its largest group, where no variation says otherwise.
+    #[serde(default)]
+    pub threads: Option<usize>,
 }
 
 impl Case {
@@ -323,6 +326,7 @@ experiments![
     "table2",
     "fig1",
     "fig6",
+    "fig6-artifact",
     "fig7",
     "fig8",
     "fig9",

@@ -30,7 +30,7 @@ pub fn cells(definition: &Definition, wishes: &Wishes) -> Vec<Cell> {
                 // It names a group of bars, and does nothing to the cell; the others have fields of their
                 // own.
                 variation.label.clear();
-                let threads = variation.threads.take().or(wishes.threads);
+                let threads = variation.threads.take().or(wishes.threads).or(case.threads);
                 let scale = variation.scale.take().or(wishes.scale).unwrap_or(definition.scale);
                 cells.push(Cell {
                     workload: case.workload.clone(),

@@ -12,6 +12,7 @@ pub(super) const BUILT_IN: &[(&str, &str)] = built_in![
     "mssd-ull",
     "mssd-low",
     "mssd-cxl",
+    "mssd-artifact",
     "romefs-a",
     "romefs-b",
     "2b-ssd",
