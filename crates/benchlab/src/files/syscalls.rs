@@ -101,7 +101,7 @@ fn error(error: impl Into<std::io::Error>) -> Error {
         ErrorKind::StorageFull => Error::NoSpace,
         ErrorKind::PermissionDenied => Error::PermissionDenied,
         ErrorKind::ReadOnlyFilesystem => Error::ReadOnly,
-        _ => Error::Io(error.to_string()),
+        _ => Error::Io(amphi_vfs::Failure::Refused(error.to_string())),
     }
 }
 
