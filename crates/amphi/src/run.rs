@@ -25,6 +25,14 @@ pub struct Options {
     /// Let each process say at its end how many of its calls went through the queue, and how many through the kernel.
     #[arg(long)]
     trace_calls: bool,
+    /// Give what the program opens by the queue alone a descriptor that the kernel knows only by its number, until the program does something that needs
+    /// more: creating a file then does not go through FUSE either. Calls that the library does not see fail with EBADF on such a descriptor, io_uring's
+    /// among them, so this is not the default.
+    #[arg(long)]
+    placeholders: bool,
+    /// Programs to leave alone, by name: they run as without this, what they start by another name does not.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    leave_alone: Vec<String>,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     program: Vec<OsString>,
@@ -39,9 +47,15 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let (program, arguments) = options.program.split_first().context("a program is needed")?;
     let mut command = Command::new(program);
-    command.args(arguments).env("LD_PRELOAD", preload);
+    command.args(arguments).env("LD_PRELOAD", preload).env("AMPHI_RUN", "1");
     if options.trace_calls {
         command.env("AMPHI_TRACE_CALLS", "1");
+    }
+    if options.placeholders {
+        command.env("AMPHI_PLACEHOLDERS", "1");
+    }
+    if !options.leave_alone.is_empty() {
+        command.env("AMPHI_LEAVE_ALONE", options.leave_alone.join(","));
     }
     let cause = command.exec();
     Err(cause).with_context(|| format!("{} cannot be run", program.display()))

@@ -20,6 +20,7 @@ use amphi_vfs::{Ino, Name};
 use fuser::{INodeNo, Notifier};
 
 use crate::known::Known;
+use crate::passes::Passes;
 
 /// How long an answer may take from our hand to the kernel's memory, at most: the thread that asked may have to wait for a processor.
 const ARRIVED_AFTER_MS: u64 = 10_000;
@@ -46,6 +47,8 @@ pub(crate) struct Answered {
     kernel: OnceCell<Notifier>,
     /// What another door has to tell it.
     pub(crate) known: Known,
+    /// What another door's clients may look up once.
+    pub(crate) passes: Passes,
 }
 
 impl Answered {
@@ -54,6 +57,7 @@ impl Answered {
             slots: (0..SLOTS).map(|_| Slot::default()).collect(),
             kernel: OnceCell::new(),
             known: Known::new(),
+            passes: Passes::default(),
         }
     }
 
@@ -130,6 +134,10 @@ impl Watcher for KernelCaches {
             self.0.known.name_changed(dir, name, kernel);
             self.0.known.inode_changed(dir, kernel);
         }
+    }
+
+    fn pass(&self, ino: Ino) -> Option<u128> {
+        self.0.kernel.get().map(|_kernel| self.0.passes.give(ino))
     }
 }
 

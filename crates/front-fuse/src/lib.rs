@@ -32,6 +32,7 @@ mod listing;
 mod negotiate;
 mod operations;
 mod options;
+mod passes;
 mod ring;
 mod room;
 mod serve;

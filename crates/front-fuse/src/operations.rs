@@ -140,6 +140,12 @@ impl<F: FileSystem> Operations<F> {
         found.or_errno().map(Some)
     }
 
+    /// The inode that a [pass](crate::passes) names, which the kernel may not remember by it.
+    pub(crate) fn passed(&self, caller: Caller, parent: Ino, name: &[u8]) -> Option<Entry> {
+        let ino = self.answered.passes.take(parent, name)?;
+        self.reference(caller, ino).ok()
+    }
+
     pub(crate) fn forget(&self, ino: Ino, count: u64) {
         self.removals.forgotten(ino, || self.fs.forget(ino, count));
     }

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use std::time::SystemTime;
 
 use amphi_vfs::{Attr, Entry, FileSystem, Ino, SetAttr};
@@ -80,7 +81,12 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.operations.lookup(request.into(), ino(parent), name.as_bytes()) {
+        let (caller, name) = (request.into(), name.as_bytes());
+        if let Some(entry) = self.operations.passed(caller, ino(parent), name) {
+            let generation = Generation(u64::from(entry.attr.generation));
+            return reply.entry_with_ttls(&VALID, &Duration::ZERO, &file_attr(&entry.attr), generation);
+        }
+        match self.operations.lookup(caller, ino(parent), name) {
             Ok(None) => reply.entry(&VALID, &absent(), Generation(0)),
             Ok(Some(entry)) => answer_entry(reply, Ok(entry)),
             Err(error) => reply.error(error),

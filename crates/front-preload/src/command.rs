@@ -16,6 +16,9 @@ const DATA_AT: u32 = 8192;
 /// Bytes of data that one command moves at the most: what the kernel gives FUSE in one request.
 pub const DATA_BYTES_MAX: usize = (1 << 20) - DATA_AT as usize;
 
+/// Bytes of a symbolic link's target, at the most.
+pub const PATH_ROOM: usize = 4096;
+
 /// A place: an open directory of the queue's, or 0 for the root, and a path from there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Place<'a> {

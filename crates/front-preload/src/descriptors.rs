@@ -1,9 +1,12 @@
-//! What is known of each descriptor: the queue's handle to the same file.
+//! What is known of each descriptor: the queue's handle to the same file, and whether the kernel's is only a [placeholder](crate::placeholder).
 //!
 //! A slot is written when a descriptor is opened or closed, and read by every call on it, from any thread, without a lock. A reader that mixes two files'
 //! slots up finds that the slot has changed meanwhile; one that is late has a handle that is closed, which names nothing.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use amphi_rt::sync::Mutex;
 
 use libc::c_int;
 
@@ -26,6 +29,8 @@ pub const SYNC_ALL: u32 = 1 << 5;
 pub const DIRECT: u32 = 1 << 6;
 /// Another process has the same description, so the offset is not this one's to move in two steps.
 pub const SHARED: u32 = 1 << 7;
+/// The kernel's descriptor is a placeholder, and the offset is kept here.
+pub const PLACEHOLDER: u32 = 1 << 8;
 
 /// So many reads after a write the kernel is asked again. What it remembers it reads faster than the queue does, but a write through the queue makes it
 /// forget, and its next read then costs more than many through the queue.
@@ -51,6 +56,25 @@ impl Opened {
     }
 }
 
+/// What the kernel must be told to open what a placeholder stands for.
+#[derive(Clone, Debug)]
+pub struct Unopened {
+    /// Inode number.
+    pub ino: u64,
+    /// Access mode and flags of the open file, of `open(2)`.
+    pub status: c_int,
+    /// The path by which it was opened, from the root; empty if that is not known.
+    pub path: Vec<u8>,
+}
+
+/// Placeholders that there are.
+static PLACEHOLDERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether there is any placeholder: most programs at most times have none.
+pub fn has_placeholders() -> bool {
+    PLACEHOLDERS.load(Ordering::Relaxed) != 0
+}
+
 #[derive(Debug)]
 struct Slot {
     /// Odd while the slot is being changed.
@@ -63,6 +87,10 @@ struct Slot {
     handle: AtomicU64,
     /// Reads through the queue since the last write through it.
     reads: AtomicU32,
+    /// A placeholder's offset.
+    position: AtomicU64,
+    /// Of a placeholder only.
+    unopened: Mutex<Option<Box<Unopened>>>,
 }
 
 impl Slot {
@@ -74,23 +102,47 @@ impl Slot {
             mount: AtomicU32::new(0),
             moving: AtomicU32::new(0),
             handle: AtomicU64::new(0),
+            position: AtomicU64::new(0),
+            unopened: Mutex::new(None),
         }
     }
 
     /// Changes the slot as one thing; false if somebody else is at it.
-    fn change(&self, turn: u32, mount: u32, flags: u32, handle: u64) -> bool {
+    fn change(
+        &self,
+        turn: u32,
+        mount: u32,
+        flags: u32,
+        handle: u64,
+        unopened: Option<Box<Unopened>>,
+    ) -> bool {
         let locked = self.turn.compare_exchange(turn, turn | 1, Ordering::SeqCst, Ordering::SeqCst);
         if turn & 1 == 1 || locked.is_err() {
             return false;
         }
         self.mount.store(mount, Ordering::SeqCst);
         self.flags.store(flags, Ordering::SeqCst);
+        self.position.store(0, Ordering::SeqCst);
+        self.set_unopened(unopened);
         self.handle.store(handle, Ordering::SeqCst);
         self.reads.store(READS_AFTER_WRITE, Ordering::SeqCst);
         self.turn.store(turn.wrapping_add(2), Ordering::SeqCst);
         true
     }
+
+    fn set_unopened(&self, unopened: Option<Box<Unopened>>) {
+        let is_one = unopened.is_some();
+        let was_one = std::mem::replace(&mut *self.unopened.lock(), unopened).is_some();
+        match (was_one, is_one) {
+            (false, true) => drop(PLACEHOLDERS.fetch_add(1, Ordering::SeqCst)),
+            (true, false) => drop(PLACEHOLDERS.fetch_sub(1, Ordering::SeqCst)),
+            _ => {}
+        }
+    }
 }
+
+/// The highest descriptor that there ever was a slot in use for, and one more.
+static END: AtomicI32 = AtomicI32::new(0);
 
 static SLOTS: [Slot; DESCRIPTORS] = [const { Slot::new() }; DESCRIPTORS];
 
@@ -131,22 +183,48 @@ pub fn is_for_queue(fd: c_int) -> bool {
     })
 }
 
-/// Remembers a descriptor that was just opened. False if there is no slot for it.
-pub fn put(fd: c_int, mount: usize, handle: u64, flags: u32) -> bool {
+/// Remembers a descriptor that was just opened; with `unopened`, a placeholder. False if there is no slot for it.
+pub fn put(fd: c_int, mount: usize, handle: u64, flags: u32, unopened: Option<Box<Unopened>>) -> bool {
     let Some(slot) = slot(fd) else { return false };
     let turn = slot.turn.load(Ordering::SeqCst);
-    slot.change(turn, mount as u32 + 1, flags, handle)
+    END.fetch_max(fd + 1, Ordering::SeqCst);
+    slot.change(turn, mount as u32 + 1, flags, handle, unopened)
+}
+
+/// Whether there is a slot for the descriptor.
+pub fn fits(fd: c_int) -> bool {
+    slot(fd).is_some()
+}
+
+/// What a placeholder stands for, and its offset. The caller has the right to move it.
+pub fn unopened(fd: c_int) -> Option<(Unopened, u64)> {
+    let slot = slot(fd)?;
+    let unopened = slot.unopened.lock().as_deref().cloned()?;
+    Some((unopened, slot.position.load(Ordering::SeqCst)))
+}
+
+/// Notes that the kernel's descriptor is the file's own from now on. The caller has the right to move the offset.
+pub fn is_real_now(fd: c_int) {
+    if let Some(slot) = slot(fd) {
+        slot.flags.fetch_and(!PLACEHOLDER, Ordering::SeqCst);
+        slot.set_unopened(None);
+    }
+}
+
+/// A placeholder's offset.
+pub fn offset_of(fd: c_int) -> Option<&'static AtomicU64> {
+    slot(fd).map(|slot| &slot.position)
 }
 
 /// Forgets a descriptor, and says what it was: its handle is to be closed.
 pub fn take(fd: c_int) -> Option<Opened> {
     let opened = get(fd)?;
-    slot(fd)?.change(opened.turn, 0, 0, 0).then_some(opened)
+    slot(fd)?.change(opened.turn, 0, 0, 0, None).then_some(opened)
 }
 
 /// The descriptors that are ours.
 pub fn all() -> impl Iterator<Item = c_int> {
-    (0..DESCRIPTORS as c_int)
+    (0..END.load(Ordering::SeqCst))
         .filter(|fd| slot(*fd).is_some_and(|slot| slot.mount.load(Ordering::Relaxed) != 0))
 }
 
@@ -155,6 +233,7 @@ pub fn forget_all() {
     for fd in all() {
         if let Some(slot) = slot(fd) {
             slot.mount.store(0, Ordering::SeqCst);
+            slot.flags.store(0, Ordering::SeqCst);
             slot.moving.store(0, Ordering::SeqCst);
         }
     }
@@ -169,21 +248,37 @@ pub fn share_all() {
     }
 }
 
+thread_local! {
+    /// The descriptor whose offset this thread moves, or -1: a signal's handler that comes in between must not wait for itself.
+    static MOVES: Cell<c_int> = const { Cell::new(-1) };
+}
+
 /// The right to move the descriptor's offset; as with the kernel, others wait.
 #[derive(Debug)]
-pub struct Moving(&'static Slot);
+pub struct Moving {
+    slot: Option<&'static Slot>,
+    before: c_int,
+}
 
-/// Waits for it. None where there is no slot.
+/// Waits for it. None where there is no slot. A handler of a signal that came while its own thread had the right is given it too: the thread has moved the
+/// offset before it began what takes time, so the two do not meet.
 pub fn moving(fd: c_int) -> Option<Moving> {
     let slot = slot(fd)?;
+    let before = MOVES.try_with(|moves| moves.replace(fd)).unwrap_or(-1);
+    if before == fd {
+        return Some(Moving { slot: None, before });
+    }
     while slot.moving.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
         amphi_rt::task::yield_now();
     }
-    Some(Moving(slot))
+    Some(Moving { slot: Some(slot), before })
 }
 
 impl Drop for Moving {
     fn drop(&mut self) {
-        self.0.moving.store(0, Ordering::Release);
+        if let Some(slot) = self.slot {
+            slot.moving.store(0, Ordering::Release);
+        }
+        let _ = MOVES.try_with(|moves| moves.set(self.before));
     }
 }

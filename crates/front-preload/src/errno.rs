@@ -28,6 +28,9 @@ pub const fn verdict(status: u16) -> Verdict {
         code::READ_ONLY => libc::EROFS,
         code::XATTR_TOO_LARGE => libc::E2BIG,
         code::BUSY => libc::EBUSY,
+        // Of an extended attribute; of a search for data the caller says so otherwise.
+        code::NO_DATA => libc::ENODATA,
+        code::BUFFER_TOO_SMALL => libc::ERANGE,
         code::CORRUPT => libc::EUCLEAN,
         code::IO => libc::EIO,
         // Among them permissions: the kernel knows all that a process may.

@@ -1,22 +1,44 @@
 //! What a fork does: the child has the descriptors, which are the kernel's, but neither the handles nor the lanes.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use amphi_rt::sync::Once;
 
-use crate::{descriptors, mounts, report};
+use crate::{descriptors, mounts, placeholder, report};
 
 extern "C" fn before() {
+    placeholder::before_fork();
     // From here on two processes move the offsets.
     descriptors::share_all();
 }
 
+extern "C" fn in_parent() {
+    placeholder::after_fork();
+}
+
 extern "C" fn in_child() {
+    placeholder::in_child();
+    OWNER.store(0, Ordering::SeqCst);
     mounts::GENERATION.fetch_add(1, Ordering::SeqCst);
     descriptors::forget_all();
     for mount in mounts::all() {
         mount.forget();
+    }
+}
+
+/// The process that this memory belongs to; 0 before that was asked.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+
+/// Whether this is not the child of a `vfork`, which has its parent's memory but descriptors of its own.
+pub fn is_own_process() -> bool {
+    let this = rustix::process::getpid().as_raw_pid();
+    match OWNER.load(Ordering::Relaxed) {
+        0 => {
+            OWNER.store(this, Ordering::Relaxed);
+            true
+        }
+        owner => owner == this,
     }
 }
 
@@ -27,7 +49,7 @@ pub fn prepare() {
         // SAFETY: the functions live as long as the program. That one of them cannot be registered leaves a child without memory for it, which it
         // would notice before it forks.
         unsafe {
-            libc::pthread_atfork(Some(before), None, Some(in_child));
+            libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
             libc::atexit(report::tell);
         }
     });

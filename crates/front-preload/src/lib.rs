@@ -1,10 +1,10 @@
 //! `libamphi_preload.so`: a program's file calls under an Amphi mount become commands in the queue of the mount's daemon, and all
 //! others go to libc as before.
 //!
-//! The library stands between a program and libc (`LD_PRELOAD`). What a program opens is opened by the kernel, through FUSE, so its descriptor is
-//! a real one: whatever the library does not know (`mmap`, a child, stdio inside libc, a raw system call) works on it. Beside the descriptor the library keeps
-//! a handle of the queue to the same file, and reads, writes and synchronizes through that. The offset of a descriptor stays the kernel's.
-//! Calls with paths need no descriptor at all.
+//! The library stands between a program and libc (`LD_PRELOAD`). What a program opens has a descriptor of the kernel's, and beside it the library keeps
+//! a handle of the queue to the file, and reads, writes and synchronizes through that. The descriptor is a real one, opened through FUSE: whatever the library does
+//! not know (`mmap`, a child, stdio inside libc, a raw system call) works on it, and its offset is the kernel's. Or it is a [`placeholder`] that
+//! becomes real when it is needed. Calls with paths need no descriptor at all.
 //!
 //! Invariants:
 //! - A call that the queue cannot do, or may not, is done by the kernel. An answer of the queue that the kernel might give otherwise
@@ -20,7 +20,9 @@ mod credentials;
 mod descriptors;
 mod errno;
 mod fork;
+mod inherited;
 mod mounts;
 mod next;
+mod placeholder;
 mod report;
 mod threads;

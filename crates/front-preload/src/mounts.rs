@@ -1,8 +1,10 @@
 //! The mounts that this process can reach by a queue: found once, when a path first looks as if it lay under one.
 
 use std::ffi::CString;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
+use crate::placeholder;
 use amphi_front_queue::{Connection, connect};
 use amphi_rt::sync::OnceCell;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
@@ -11,6 +13,10 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 const FS_TYPE: &[u8] = b"fuse.amphi";
 /// Mounts of ours that a process can use at a time; more are left to the kernel.
 const MOUNTS_MAX: usize = 16;
+
+/// So many questions about names after a change the kernel is asked again. What it remembers it tells faster than the queue does, but a change through
+/// the queue makes it forget.
+const ASKED_AFTER_CHANGE: u32 = 64;
 
 /// One mount.
 #[derive(Debug)]
@@ -24,6 +30,8 @@ pub struct Mount {
     connection: AtomicPtr<Connection>,
     /// Whether connecting was tried since this process began.
     tried: AtomicBool,
+    /// Questions about names that went to the queue since this process changed something.
+    asked: AtomicU32,
 }
 
 static MOUNTS: OnceCell<Vec<Mount>> = OnceCell::new();
@@ -34,6 +42,7 @@ static OFF: AtomicBool = AtomicBool::new(false);
 
 /// Leaves everything to the kernel from now on.
 pub fn switch_off() {
+    placeholder::make_all_real(true);
     OFF.store(true, Ordering::SeqCst);
     GENERATION.fetch_add(1, Ordering::SeqCst);
 }
@@ -46,10 +55,26 @@ pub fn is_on() -> bool {
 /// All mounts, looked for at the first call.
 pub fn all() -> &'static [Mount] {
     MOUNTS.get_or_init(|| {
+        if is_left_alone() {
+            return Vec::new();
+        }
         let mut mounts = find(&read_whole("/proc/self/mountinfo").unwrap_or_default());
         mounts.truncate(MOUNTS_MAX);
         mounts
     })
+}
+
+/// Programs that are never accelerated: they look at others' descriptors and memory, or end a mount.
+const LEFT_ALONE: [&str; 7] = ["amphi", "fusermount3", "umount", "gdb", "strace", "ltrace", "valgrind"];
+
+/// Whether this program is on the list, or on the user's, names with commas between them.
+fn is_left_alone() -> bool {
+    let line = read_whole("/proc/self/cmdline").unwrap_or_default();
+    let called = line.split(|&byte| byte == 0).next().unwrap_or_default();
+    let name = called.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let list = std::env::var_os("AMPHI_LEAVE_ALONE").unwrap_or_default();
+    let mut listed = std::os::unix::ffi::OsStrExt::as_bytes(&*list).split(|&byte| byte == b',');
+    LEFT_ALONE.iter().any(|known| known.as_bytes() == name) || listed.any(|known| known == name)
 }
 
 impl Mount {
@@ -62,9 +87,24 @@ impl Mount {
         let directory = CString::new(&self.directory[..]).ok()?;
         let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(directory, how, Mode::empty()).ok()?;
-        let connection = connect(self.device, self.owner, root).ok()?;
+        if rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some() {
+            // A limit on the size of files is the kernel's to keep.
+            return None;
+        }
+        let connection = connect(self.device, self.owner, root).ok()?.moved(placeholder::out_of_the_way);
         self.connection.store(Box::into_raw(Box::new(connection)), Ordering::Release);
         self.known()
+    }
+
+    /// Notes a change by this process.
+    pub fn changed(&self) {
+        self.asked.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the kernel has probably forgotten what names mean: this process changed something lately.
+    pub fn is_for_queue(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) < ASKED_AFTER_CHANGE
+            && self.asked.fetch_add(1, Ordering::Relaxed) < ASKED_AFTER_CHANGE
     }
 
     #[allow(unsafe_code)]
@@ -78,6 +118,12 @@ impl Mount {
         self.connection.store(std::ptr::null_mut(), Ordering::SeqCst);
         self.tried.store(false, Ordering::SeqCst);
     }
+}
+
+/// The sockets of this process's connections.
+pub fn sockets() -> impl Iterator<Item = i32> {
+    let mounts = MOUNTS.get().map_or(&[][..], |mounts| &mounts[..]);
+    mounts.iter().filter_map(|mount| Some(mount.known()?.socket().as_raw_fd()))
 }
 
 /// Our mounts that are not hidden by a later mount on the same directory and have no other mount below them.
@@ -96,6 +142,7 @@ fn find(mountinfo: &[u8]) -> Vec<Mount> {
         owner: line.owner,
         connection: AtomicPtr::default(),
         tried: AtomicBool::new(false),
+        asked: AtomicU32::new(ASKED_AFTER_CHANGE),
     })
     .collect()
 }

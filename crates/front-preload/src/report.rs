@@ -17,12 +17,43 @@ pub enum Call {
     MakeDirectory,
     RemoveDirectory,
     Truncate,
+    Seek,
+    Access,
+    Change,
+    Link,
+    Symlink,
+    ReadLink,
+    Xattr,
+    Allocate,
+    Copy,
+    Real,
 }
 
-const NAMES: [&str; 10] =
-    ["open", "read", "write", "fsync", "stat", "unlink", "rename", "mkdir", "rmdir", "ftruncate"];
+const NAMES: [&str; 20] = [
+    "open",
+    "read",
+    "write",
+    "fsync",
+    "stat",
+    "unlink",
+    "rename",
+    "mkdir",
+    "rmdir",
+    "ftruncate",
+    "lseek",
+    "access",
+    "chmod",
+    "link",
+    "symlink",
+    "readlink",
+    "xattr",
+    "fallocate",
+    "copy",
+    "real",
+];
 
-/// By kind: through the queue, and through the kernel although the file or path is on a mount.
+/// By kind: through the queue, and through the kernel although the file or path is on a mount. The last kind counts placeholders that became real, which
+/// is the kernel's doing.
 static COUNTS: [[AtomicU64; 2]; NAMES.len()] =
     [const { [AtomicU64::new(0), AtomicU64::new(0)] }; NAMES.len()];
 

@@ -17,16 +17,21 @@ struct Mine {
 thread_local! {
     /// Lanes of this thread, mostly one.
     static MINE: RefCell<Vec<Mine>> = const { RefCell::new(Vec::new()) };
-    /// A command of this thread is under way: a signal's handler that comes in between asks the kernel.
+    /// A command of this thread is under way.
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does something with this thread's lane of the mount. None if there is none to be had: no daemon, all lanes taken, a signal in the middle of a call, the
-/// end of the thread.
+/// Does something with a lane of the mount: this thread's, or, for a signal's handler that comes in the middle of a call and for a thread at its end, one
+/// that is given back at once. None if there is none to be had: no daemon, or all lanes taken.
 pub fn with_lane<T>(mount: usize, act: impl FnOnce(&mut LaneGuard<'static>) -> T) -> Option<T> {
-    if !mounts::is_on() || BUSY.try_with(|busy| busy.replace(true)).unwrap_or(true) {
+    if !mounts::is_on() {
         return None;
     }
+    let free = || mounts::all().get(mount)?.connection()?.lane();
+    if BUSY.try_with(|busy| busy.replace(true)).unwrap_or(true) {
+        return Some(act(&mut free()?));
+    }
+    let mut act = Some(act);
     let done = MINE.try_with(|mine| {
         let mut mine = mine.try_borrow_mut().ok()?;
         let generation = GENERATION.load(Ordering::SeqCst);
@@ -37,13 +42,13 @@ pub fn with_lane<T>(mount: usize, act: impl FnOnce(&mut LaneGuard<'static>) -> T
         let index = match mine.iter().position(|mine| mine.mount == mount) {
             Some(index) => index,
             None => {
-                let lane = mounts::all().get(mount)?.connection()?.lane()?;
-                mine.push(Mine { mount, generation, lane });
+                mine.push(Mine { mount, generation, lane: free()? });
                 mine.len() - 1
             }
         };
-        Some(act(&mut mine[index].lane))
+        Some(act.take()?(&mut mine[index].lane))
     });
+    let done = done.unwrap_or_else(|_ended| Some(act.take()?(&mut free()?)));
     let _ = BUSY.try_with(|busy| busy.set(false));
-    done.ok().flatten()
+    done
 }

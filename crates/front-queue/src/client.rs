@@ -1,7 +1,7 @@
 //! A program's side of the door: it connects, gets the memory, and gives each of its threads a lane.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,6 +54,13 @@ pub fn connect(device: u64, owner: u32, root: impl AsFd) -> Result<Connection, C
 }
 
 impl Connection {
+    /// The same with its socket under another number, as `moved` gives it one: for programs that expect certain numbers.
+    #[must_use]
+    pub fn moved(mut self, moved: impl FnOnce(OwnedFd) -> OwnedFd) -> Self {
+        self.socket = moved(self.socket.into()).into();
+        self
+    }
+
     /// A lane for one thread; none if all are taken.
     #[must_use]
     pub fn lane(&self) -> Option<LaneGuard<'_>> {

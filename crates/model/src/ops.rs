@@ -35,7 +35,8 @@ impl FileSystem for Model {
 
     fn reference(&self, ino: Ino) -> Result<Entry> {
         let mut tree = self.tree.lock();
-        if tree.get(ino)?.nlink == 0 {
+        let inode = tree.get(ino)?;
+        if inode.nlink == 0 && inode.opens == 0 {
             return Err(Error::Stale(ino));
         }
         tree.entry(ino)

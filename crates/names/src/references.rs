@@ -20,7 +20,7 @@ use crate::store::{FIRST_COOKIE, Store};
 pub fn reference<S: Store>(store: &S, ino: Ino) -> Result<Entry> {
     let inode = inode(store, ino)?;
     let state = inode.state.read();
-    if state.gone || state.nlink == 0 {
+    if state.gone || state.nlink == 0 && !inode.is_open() {
         return Err(Error::Stale(ino));
     }
     // Under the inode's lock, so that nobody deletes it before the reference counts.

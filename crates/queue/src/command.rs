@@ -84,6 +84,7 @@ pub enum Command {
     Space { data: Span },
     Sync,
     Copy { from: u64, offset: u64, to: u64, to_offset: u64, length: u64 },
+    Pass { handle: u64 },
 }
 
 /// The submission's flags, each of which must be asked for.
@@ -229,6 +230,7 @@ impl Command {
             op::SPACE => Self::Space { data },
             op::SYNC => Self::Sync,
             op::COPY => Self::Copy { from: handle, offset, to: other, to_offset: argument, length },
+            op::PASS => Self::Pass { handle },
             _ => return Err(Malformed("an unknown operation")),
         };
         flags.none_left()?;

@@ -19,6 +19,8 @@ pub const LANES_MAX: u32 = 256;
 pub const PAYLOAD_BYTES_MAX: u32 = 16 << 20;
 /// Longest path, with all of its names, in bytes.
 pub const PATH_BYTES_MAX: usize = 4096;
+/// What the names begin with that [`op::PASS`] gives out.
+pub const PASS_PREFIX: &str = ".amphi-pass-";
 /// Most bytes of an extended attribute or of a list of their names.
 pub const XATTR_BYTES_MAX: usize = 64 << 10;
 
@@ -285,6 +287,9 @@ pub mod op {
     /// Copies `length` bytes at `offset` of `handle` to `argument` of `other`. The answer says how many, fewer at the end of a file
     /// and after 16 MiB.
     pub const COPY: u16 = 25;
+    /// A name in the root directory, [`PASS_PREFIX`](super::PASS_PREFIX) and `other` and `value` as 32 hexadecimal digits, under which the kernel
+    /// finds the regular file `handle` once, whether or not it has names of its own.
+    pub const PASS: u16 = 26;
 }
 
 /// Bits of a submission's flags, by operation.

@@ -217,6 +217,13 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
             Command::Copy { from, offset, to, to_offset, length } => {
                 self.copy(cred, (from, offset), (to, to_offset), length)
             }
+            Command::Pass { handle } => {
+                let file = self.handles.get(handle)?;
+                let pass = Some(file.ino).filter(|_| file.file_type == FileType::Regular);
+                let pass = pass.and_then(|ino| self.watcher.pass(ino));
+                let pass = pass.ok_or(Error::Unsupported("passes without a kernel"))?;
+                Ok(Done { value: pass as u64, other: (pass >> 64) as u64, ..Done::default() })
+            }
         }
     }
 

@@ -18,6 +18,13 @@ pub trait Watcher: Send + Sync {
 
     /// What `name` means in `dir` has changed, and the directory with it.
     fn name(&self, dir: Ino, name: Name<'_>);
+
+    /// A number that nobody can guess, with which the kernel finds an inode once, for a client that has it open and now needs a descriptor of
+    /// the kernel's. None where there is no kernel.
+    fn pass(&self, ino: Ino) -> Option<u128> {
+        let _ = ino;
+        None
+    }
 }
 
 /// Nobody.

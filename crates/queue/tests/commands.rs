@@ -26,6 +26,10 @@ impl amphi_queue::Watcher for &Noted {
     fn name(&self, dir: Ino, name: Name<'_>) {
         self.0.lock().push(format!("name {} in {}", String::from_utf8_lossy(name.bytes()), dir.0));
     }
+
+    fn pass(&self, ino: Ino) -> Option<u128> {
+        Some(u128::from(ino.0) << 64 | 5)
+    }
 }
 
 struct Rig<'n> {
@@ -407,4 +411,22 @@ fn a_copy_of_a_hole_as_long_as_a_file_can_be_keeps_no_thread() {
     rig.done(long);
     let copy = Ask { operation: op::COPY, handle: from, other: to, length: u64::MAX, ..Ask::default() };
     assert_eq!(rig.done(copy).value.get(), 16 << 20);
+}
+
+#[test]
+fn only_an_open_regular_file_gets_a_pass() {
+    let noted = Noted::default();
+    let mut rig = Rig::new(&noted, Cred::ROOT);
+    let handle = rig.create(b"f");
+    let ino = rig.stat(b"f", 0).attributes.ino;
+    rig.done(Ask { operation: op::UNLINK, first: b"f", ..Ask::default() });
+    let pass = rig.done(Ask { operation: op::PASS, handle, ..Ask::default() });
+    assert_eq!((pass.other, pass.value.get()), (ino, 5), "without a name");
+    rig.done(Ask { operation: op::CLOSE, handle, ..Ask::default() });
+    assert_eq!(rig.status(Ask { operation: op::PASS, handle, ..Ask::default() }), code::BAD_HANDLE);
+    rig.mkdir(b"d");
+    let flags = flag::READ;
+    let directory = rig.done(Ask { operation: op::OPEN, flags, first: b"d", ..Ask::default() }).value.get();
+    let refused = rig.status(Ask { operation: op::PASS, handle: directory, ..Ask::default() });
+    assert_eq!(refused, code::UNSUPPORTED);
 }

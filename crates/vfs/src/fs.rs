@@ -172,7 +172,7 @@ pub trait FileSystem: Send + Sync {
     /// what is cached (NFS, `open_by_handle_at`). Whoever asks compares the generation.
     ///
     /// # Errors
-    /// [`Error::Stale`] if it does not exist or has no name left; [`Error::Unsupported`].
+    /// [`Error::Stale`] if it does not exist, or has no name left and is not open; [`Error::Unsupported`].
     fn reference(&self, ino: Ino) -> Result<Entry> {
         let _ = ino;
         Err(Error::Unsupported("inodes by number"))

@@ -12,7 +12,12 @@ use amphi_rt::random::Generator;
 use crate::rig::{self, Rig, amphi_ok, can_mount};
 
 /// Builds the library and puts it beside the command, where `amphi run` finds it.
-fn library() {
+pub fn library() {
+    static BUILT: std::sync::Once = std::sync::Once::new();
+    BUILT.call_once(build);
+}
+
+fn build() {
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "-p", "amphi-front-preload"])
         .args(if cfg!(debug_assertions) { None } else { Some("--release") })
@@ -35,17 +40,24 @@ fn agent(rig: &Rig) -> PathBuf {
 }
 
 /// An accelerated process.
-struct Agent {
-    child: Child,
+pub struct Agent {
+    pub child: Child,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
 impl Agent {
     fn start(rig: &Rig) -> Self {
+        Self::start_with(rig, &[])
+    }
+
+    /// With options of `amphi run`.
+    pub fn start_with(rig: &Rig, options: &[&str]) -> Self {
         library();
         let agent = agent(rig);
-        let mut child = rig::command(&["run", "--trace-calls", "--"])
+        let mut child = rig::command(&["run", "--trace-calls"])
+            .args(options)
+            .arg("--")
             .arg(agent)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -58,7 +70,7 @@ impl Agent {
     }
 
     /// Lets it do one thing; what it says of it.
-    fn asked(&mut self, line: &str) -> String {
+    pub fn asked(&mut self, line: &str) -> String {
         writeln!(self.ask, "{line}").expect("the agent listens");
         let mut answer = String::new();
         self.answers.read_line(&mut answer).expect("the agent answers");
@@ -67,13 +79,13 @@ impl Agent {
     }
 
     /// As [`asked`](Self::asked), with a number for an answer.
-    fn number(&mut self, line: &str) -> i64 {
+    pub fn number(&mut self, line: &str) -> i64 {
         let answer = self.asked(line);
         answer.parse().unwrap_or_else(|_| panic!("{line}: {answer}"))
     }
 
     /// Ends it. What it counted: calls by the queue, and by the kernel.
-    fn end(mut self) -> BTreeMap<String, (u64, u64)> {
+    pub fn end(mut self) -> BTreeMap<String, (u64, u64)> {
         drop(self.ask);
         let mut report = String::new();
         let mut stderr = self.child.stderr.take().expect("piped");
@@ -403,5 +415,30 @@ fn only_who_can_see_the_mount_gets_in() {
     let connection = connect(device, owner, &root).expect("the mount's owner, who sees it");
     assert!(connection.is_alive() && connection.lane().is_some());
     drop((silent, connection, root, below));
+    rig.umount();
+}
+
+#[test]
+fn children_without_an_environment_are_accelerated_and_programs_can_be_left_alone() {
+    library();
+    let says = |options: &[&str], shell: &[&str]| {
+        let script = "echo ${LD_PRELOAD##*/} $AMPHI_RUN";
+        let mut command = rig::command(&["run"]);
+        let output = command.args(options).arg("--").args(shell).args(["-c", script]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(says(&[], &["sh"]), "libamphi_preload.so 1");
+    assert_eq!(says(&[], &["env", "-i", "/bin/sh"]), "libamphi_preload.so 1");
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("64M");
+    rig.mount();
+    let mut agent = Agent::start_with(&rig, &["--leave-alone", "other,agent"]);
+    let path = rig.on_mount("f");
+    agent.number(&format!("open 1 {} 0", path.display()));
+    assert_eq!(agent.number("write 1 5 97"), 5);
+    assert_eq!(fs::read(&path).unwrap(), b"aaaaa");
+    assert_eq!(agent.end(), BTreeMap::new(), "nothing went through the queue, nothing is told");
     rig.umount();
 }

@@ -2,13 +2,22 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/time.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 static int fds[16];
@@ -89,6 +98,222 @@ static long threads(int fd) {
     return lseek(fd, 0, SEEK_CUR);
 }
 
+// A system call that no library sees.
+static long raw(long number, long a, long b, long c) {
+    long result;
+#if defined(__x86_64__)
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+#else
+    result = syscall(number, a, b, c);
+    if (result < 0) result = -errno;
+#endif
+    return result;
+}
+
+// What calls past the library say on a descriptor: read, write, fsync, flock, opening it again. 0 if one of them did anything.
+static long stray(int fd) {
+    char byte = 'x', path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    long said[] = {raw(SYS_read, fd, (long)&byte, 1), raw(SYS_write, fd, (long)&byte, 1), raw(SYS_fsync, fd, 0, 0),
+                   raw(SYS_flock, fd, LOCK_EX, 0), raw(SYS_ftruncate, fd, 0, 0)};
+    for (unsigned i = 0; i < sizeof said / sizeof *said; i++)
+        if (said[i] != -EBADF) return 0;
+    return raw(SYS_open, (long)path, O_RDWR, 0) == -ELOOP;
+}
+
+static int handler_fd, handled;
+static void in_handler(int signal) {
+    (void)signal;
+    if (write(handler_fd, "handler\n", 8) == 8) handled++;
+}
+
+// Signals come in the middle of writes, and their handler writes to the same descriptor. How much both have written.
+static long signalled(int fd) {
+    handler_fd = fd;
+    handled = 0;
+    struct sigaction action = {.sa_handler = in_handler, .sa_flags = SA_RESTART};
+    struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &often, NULL);
+    long written = 0;
+    while (handled < 100) {
+        if (write(fd, "program\n", 8) != 8) return -1;
+        written += 8;
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    return written + 8L * handled;
+}
+
+static pthread_barrier_t all_there;
+static void *own_writer(void *path) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
+    if (fd < 0 || write(fd, "first\n", 6) != 6) return (void *)1;
+    // Each has a lane now, or could get none.
+    pthread_barrier_wait(&all_there);
+    if (write(fd, "again\n", 6) != 6 || fsync(fd) != 0 || close(fd) != 0) return (void *)1;
+    return NULL;
+}
+
+// More threads than there are lanes, each with a descriptor of its own on one file.
+static long crowd(const char *path) {
+    pthread_t thread[48];
+    pthread_barrier_init(&all_there, NULL, 48);
+    for (int i = 0; i < 48; i++) pthread_create(&thread[i], NULL, own_writer, (void *)path);
+    long failed = 0;
+    for (int i = 0; i < 48; i++) {
+        void *result;
+        pthread_join(thread[i], &result);
+        failed += result != NULL;
+    }
+    return failed;
+}
+
+// The child of a vfork opens a file under a number that the parent then gives to another thing.
+static long vforked(const char *path) {
+    pid_t child = vfork();
+    if (child == 0) {
+        int fd = open(path, O_RDWR | O_CREAT, 0644);
+        _exit(fd < 0 ? 255 : fd);
+    }
+    int status, ends[2];
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status)) return -1;
+    if (pipe(ends) != 0) return -1;
+    char seen[5];
+    long same = write(ends[1], "pipe", 4) == 4 && read(ends[0], seen, 4) == 4 && memcmp(seen, "pipe", 4) == 0;
+    close(ends[0]);
+    close(ends[1]);
+    return same && (ends[0] == WEXITSTATUS(status) || ends[1] == WEXITSTATUS(status));
+}
+
+// Each thing that needs a descriptor of the kernel's, on one that the queue opened; 0 where all went well, else which one failed.
+static long needs(const char *path, const char *what) {
+    char seen[64] = {0}, name[64];
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
+    if (fd < 0 || write(fd, "0123456789", 10) != 10 || lseek(fd, 4, SEEK_SET) != 4) return 1;
+    if (strchr(what, 'u') && unlink(path) != 0) return 2;
+    if (strchr(what, 'r') && rename(path, strcat(strcpy(name, path), "-moved")) != 0) return 2;
+    switch (what[0]) {
+    case 'm': {
+        char *at = mmap(NULL, 10, PROT_READ, MAP_SHARED, fd, 0);
+        if (at == MAP_FAILED || memcmp(at, "0123456789", 10) != 0) return 3;
+        munmap(at, 10);
+        break;
+    }
+    case 'd': {
+        int copy = dup(fd);
+        if (read(copy, seen, 2) != 2 || memcmp(seen, "45", 2) != 0 || lseek(fd, 0, SEEK_CUR) != 6) return 3;
+        close(copy);
+        lseek(fd, 4, SEEK_SET);
+        break;
+    }
+    case 'f': {
+        FILE *file = fdopen(dup(fd), "r+");
+        if (!file || fgetc(file) != '4' || fclose(file) != 0) return 3;
+        lseek(fd, 4, SEEK_SET);
+        break;
+    }
+    case 'p':
+        if (dprintf(fd, "%s%d", "x", 5) != 2 || lseek(fd, 0, SEEK_CUR) != 6) return 3;
+        if (pwrite(fd, "45", 2, 4) != 2 || lseek(fd, 4, SEEK_SET) != 4) return 3;
+        break;
+    case 'l': {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        if (fcntl(fd, F_SETLK, &lock) != 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) return 3;
+        break;
+    }
+    case 's': {
+        int to = open("/dev/null", O_WRONLY);
+        off_t at = 0;
+        if (sendfile(to, fd, &at, 10) != 10) return 3;
+        close(to);
+        break;
+    }
+    case 'w': {
+        struct pollfd polled = {fd, POLLIN, 0};
+        if (poll(&polled, 1, 0) != 1 || polled.revents != POLLIN) return 3;
+        break;
+    }
+    case 'o': {
+        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        int again = open(name, O_RDONLY);
+        if (read(again, seen, 10) != 10 || memcmp(seen, "0123456789", 10) != 0) return 3;
+        close(again);
+        break;
+    }
+    case 'c': {
+        pid_t child = fork();
+        if (child == 0) _exit(read(fd, seen, 2) == 2 && memcmp(seen, "45", 2) == 0 ? 0 : 1);
+        int status;
+        if (waitpid(child, &status, 0) != child || status != 0 || lseek(fd, 0, SEEK_CUR) != 6) return 3;
+        lseek(fd, 4, SEEK_SET);
+        break;
+    }
+    case 'x':
+        snprintf(name, sizeof name, "test $(dd bs=2 count=1 status=none <&%d) = 45", fd);
+        if (system(name) != 0) return 3;
+        lseek(fd, 4, SEEK_SET);
+        break;
+    case 'g': {
+        // A descriptor that goes over a socket.
+        int ends[2];
+        char byte = 0, room[CMSG_SPACE(sizeof fd)] = {0};
+        struct iovec part = {&byte, 1};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        *head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(head), &fd, sizeof fd);
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0 || sendmsg(ends[0], &message, 0) != 1) return 3;
+        if (recvmsg(ends[1], &message, 0) != 1) return 3;
+        int came;
+        memcpy(&came, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof came);
+        if (pread(came, seen, 2, 4) != 2 || memcmp(seen, "45", 2) != 0) return 3;
+        close(came), close(ends[0]), close(ends[1]);
+        break;
+    }
+    default: return 4;
+    }
+    // The descriptor goes on as it was.
+    if (read(fd, seen, 2) != 2 || memcmp(seen, "45", 2) != 0 || write(fd, "after", 5) != 5) return 5;
+    if (pread(fd, seen, 11, 0) != 11 || memcmp(seen, "012345after", 11) != 0) return 6;
+    struct stat stat_of;
+    if (fstat(fd, &stat_of) != 0 || stat_of.st_size != 11 || stat_of.st_nlink != !strchr(what, 'u')) return 7;
+    return close(fd) == 0 ? 0 : 8;
+}
+
+// The calls by name, each asked what it changed.
+static long by_name(const char *path) {
+    char other[4200], text[64];
+    struct stat stat_of;
+    struct statx extended;
+    struct timespec times[2] = {{1, 2}, {3, 4}};
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0640);
+    if (fd < 0 || write(fd, "content", 7) != 7 || fsync(fd) != 0) return 1;
+    if (fchmod(fd, 0600) != 0 || futimens(fd, times) != 0 || close(fd) != 0) return 2;
+    if (stat(path, &stat_of) != 0 || stat_of.st_size != 7 || (stat_of.st_mode & 07777) != 0600) return 3;
+    if (stat_of.st_mtim.tv_sec != 3 || stat_of.st_mtim.tv_nsec != 4 || stat_of.st_atim.tv_nsec != 2) return 4;
+    if (statx(AT_FDCWD, path, 0, STATX_BASIC_STATS, &extended) != 0 || extended.stx_ino != stat_of.st_ino) return 5;
+    if (extended.stx_dev_minor != minor(stat_of.st_dev) || extended.stx_size != 7) return 6;
+    if (access(path, R_OK | W_OK) != 0 || chmod(path, 0644) != 0) return 7;
+    snprintf(other, sizeof other, "%s-link", path);
+    if (link(path, other) != 0 || lstat(other, &stat_of) != 0 || stat_of.st_nlink != 2) return 8;
+    if (unlink(other) != 0 || symlink("target", other) != 0) return 9;
+    if (readlink(other, text, sizeof text) != 6 || memcmp(text, "target", 6) != 0) return 10;
+    if (lstat(other, &stat_of) != 0 || !S_ISLNK(stat_of.st_mode)) return 11;
+    if (stat(other, &stat_of) != -1 || errno != ENOENT || unlink(other) != 0) return 12;
+    if (setxattr(path, "user.a", "value", 5, XATTR_CREATE) != 0) return 13;
+    if (setxattr(path, "user.a", "value", 5, XATTR_CREATE) != -1 || errno != EEXIST) return 14;
+    if (getxattr(path, "user.a", NULL, 0) != 5 || getxattr(path, "user.a", text, 3) != -1 || errno != ERANGE) return 15;
+    if (getxattr(path, "user.a", text, 64) != 5 || memcmp(text, "value", 5) != 0) return 16;
+    if (listxattr(path, text, 64) != 7 || memcmp(text, "user.a", 7) != 0) return 17;
+    if (removexattr(path, "user.a") != 0 || getxattr(path, "user.a", text, 64) != -1 || errno != ENODATA) return 18;
+    if ((fd = open(path, O_RDWR)) < 0 || fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 65536) != 0) return 19;
+    if (ftruncate(fd, 65536) != 0 || pwrite(fd, "x", 1, 65535) != 1) return 20;
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 0, 32768) != 0) return 21;
+    if (lseek(fd, 0, SEEK_DATA) < 32768 || lseek(fd, 0, SEEK_HOLE) != 0 || lseek(fd, 65536, SEEK_DATA) != -1) return 22;
+    if (errno != ENXIO || lseek(fd, -1, SEEK_END) != 65535 || read(fd, text, 5) != 1 || text[0] != 'x') return 23;
+    return close(fd) == 0 ? 0 : 24;
+}
+
 int main(void) {
     char line[8192], verb[16], a[4096], b[4096];
     long x, y, z, value;
@@ -118,6 +343,14 @@ int main(void) {
         else if (sscanf(line, "fork %ld", &x) == 1) say(forked(fds[x]));
         else if (sscanf(line, "mapped %ld", &x) == 1) say(mapped(fds[x]));
         else if (sscanf(line, "threads %ld", &x) == 1) say(threads(fds[x]));
+        else if (sscanf(line, "number %ld", &x) == 1) say(fds[x]);
+        else if (sscanf(line, "stray %ld", &x) == 1) say(stray(fds[x]));
+        else if (sscanf(line, "signalled %ld", &x) == 1) say(signalled(fds[x]));
+        else if (sscanf(line, "crowd %4095s", a) == 1) say(crowd(a));
+        else if (sscanf(line, "vforked %4095s", a) == 1) say(vforked(a));
+        else if (sscanf(line, "closerange %ld", &x) == 1) say(close_range(x, ~0U, 0));
+        else if (sscanf(line, "needs %4095s %4095s", a, b) == 2) say(needs(a, b));
+        else if (sscanf(line, "byname %4095s", a) == 1) say(by_name(a));
         else if (sscanf(line, "reused %4095s %4095s", a, b) == 2) say(reused(a, b));
         else {
             sscanf(line, "%15s", verb);

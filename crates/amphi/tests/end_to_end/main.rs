@@ -20,6 +20,7 @@
 //! - `romefs` RomeFS by the command
 //! - `rings` a mount whose requests come through io_uring
 //! - `accelerated` programs that are run by `amphi run`, beside programs that are not
+//! - `placeholders` the same with descriptors that the kernel does not know
 //! - `rig` an image and its mount
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives real processes in real time")]
 
@@ -36,6 +37,7 @@ mod mapped;
 mod mixed_io;
 mod mounted;
 mod oracle;
+mod placeholders;
 mod program_crashes;
 mod programs;
 mod promises;

@@ -1,14 +1,37 @@
-//! Real programs on a real mount: SQLite's shell in both journal modes, git, tar, and a C compiler.
+//! Real programs on a real mount: SQLite's shell in both journal modes, git, tar, and a C compiler; through the kernel, and by `amphi run` with both kinds of
+//! descriptors, where all the programs that a script starts are accelerated.
 
 use std::path::Path;
 use std::process::Command;
 
-use crate::rig::{Rig, can_mount};
+use crate::accelerated::library;
+use crate::rig::{self, Rig, can_mount};
+
+/// How a script is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Kernel,
+    Real,
+    Placeholders,
+}
+
+const ACCELERATED: [Way; 2] = [Way::Real, Way::Placeholders];
 
 /// Runs a shell command in `directory`, which must succeed, and returns what it printed.
 fn shell(directory: &Path, script: &str) -> String {
-    let output =
-        Command::new("sh").args(["-euc", script]).current_dir(directory).output().expect("sh starts");
+    shell_by(Way::Kernel, directory, script)
+}
+
+fn shell_by(way: Way, directory: &Path, script: &str) -> String {
+    let mut command = match way {
+        Way::Kernel => Command::new("sh"),
+        Way::Real => rig::command(&["run", "--", "sh"]),
+        Way::Placeholders => rig::command(&["run", "--placeholders", "--", "sh"]),
+    };
+    if way != Way::Kernel {
+        library();
+    }
+    let output = command.args(["-euc", script]).current_dir(directory).output().expect("sh starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{script}\n{said}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
@@ -16,6 +39,15 @@ fn shell(directory: &Path, script: &str) -> String {
 
 #[test]
 fn sqlite_in_both_journal_modes() {
+    sqlite_in_both_journal_modes_by(Way::Kernel);
+}
+
+#[test]
+fn sqlite_in_both_journal_modes_accelerated() {
+    ACCELERATED.into_iter().for_each(sqlite_in_both_journal_modes_by);
+}
+
+fn sqlite_in_both_journal_modes_by(way: Way) {
     if !can_mount() {
         return;
     }
@@ -29,7 +61,7 @@ fn sqlite_in_both_journal_modes() {
              }} | sqlite3 {journal}.db >/dev/null
              sqlite3 {journal}.db 'PRAGMA integrity_check; SELECT count(*), sum(a) FROM t;'"
         );
-        assert_eq!(shell(&mount, &script), "ok\n100|5050", "{journal}");
+        assert_eq!(shell_by(way, &mount, &script), "ok\n100|5050", "{way:?}, {journal}");
     }
     rig.umount();
     rig.fsck().unwrap();
@@ -39,6 +71,15 @@ fn sqlite_in_both_journal_modes() {
 
 #[test]
 fn git_commits_packs_and_checks() {
+    git_commits_packs_and_checks_by(Way::Kernel);
+}
+
+#[test]
+fn git_commits_packs_and_checks_accelerated() {
+    ACCELERATED.into_iter().for_each(git_commits_packs_and_checks_by);
+}
+
+fn git_commits_packs_and_checks_by(way: Way) {
     if !can_mount() {
         return;
     }
@@ -54,13 +95,22 @@ fn git_commits_packs_and_checks() {
         done
         git gc -q --prune=now; git fsck --full --strict --no-progress
         git checkout -q HEAD~1; cat file7; git checkout -q -; git status --porcelain; git log --oneline | wc -l";
-    assert_eq!(shell(&rig.on_mount(""), script), "2 7\n3");
+    assert_eq!(shell_by(way, &rig.on_mount(""), script), "2 7\n3", "{way:?}");
     rig.umount();
     rig.fsck().unwrap();
 }
 
 #[test]
 fn tar_cc_and_rename_tricks() {
+    tar_cc_and_rename_tricks_by(Way::Kernel);
+}
+
+#[test]
+fn tar_cc_and_rename_tricks_accelerated() {
+    ACCELERATED.into_iter().for_each(tar_cc_and_rename_tricks_by);
+}
+
+fn tar_cc_and_rename_tricks_by(way: Way) {
     if !can_mount() {
         return;
     }
@@ -77,7 +127,8 @@ fn tar_cc_and_rename_tricks() {
          rm -r src tests; ls",
         source.display()
     );
-    assert_eq!(shell(&rig.on_mount(""), &script), "compiled here\na\na.c\na2.c\nlink\nsparse");
+    let said = shell_by(way, &rig.on_mount(""), &script);
+    assert_eq!(said, "compiled here\na\na.c\na2.c\nlink\nsparse", "{way:?}");
     rig.umount();
     rig.fsck().unwrap();
 }

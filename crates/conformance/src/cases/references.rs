@@ -128,6 +128,10 @@ fn an_inode_is_found_by_its_number(fs: &Fs) {
     fs.unlink(Ino::ROOT, name("f")).unwrap();
     assert!(matches!(fs.reference(file), Err(Error::Stale(_))), "a file without names");
     assert_eq!(fs.attr(file).nlink, 0, "the reference taken before keeps it");
+    fs.open(file, OpenFlags::default()).unwrap();
+    assert_eq!(fs.reference(file).unwrap().attr.nlink, 0, "without names, but open");
+    fs.forget(file, 1);
+    fs.release(file);
     fs.forget(file, 1);
     assert!(matches!(fs.reference(file), Err(Error::Stale(_) | Error::NotFound)));
     let again = fs.file(Ino::ROOT, "f");

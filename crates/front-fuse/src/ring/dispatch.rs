@@ -38,6 +38,9 @@ pub(crate) fn dispatch<F: FileSystem>(
     let ino = Ino(header.nodeid);
     let input = payload.get(..given).ok_or(UNREADABLE)?;
     match header.opcode {
+        opcode::LOOKUP if let Some(passed) = operations.passed(caller, ino, name(input)?) => {
+            put(payload, &EntryAnswer { entry_valid: 0, ..EntryAnswer::new(&passed.attr, VALID_S) })
+        }
         opcode::LOOKUP => match operations.lookup(caller, ino, name(input)?)? {
             Some(found) => put_entry(payload, &found),
             None => put(payload, &EntryAnswer::absent(VALID_S)),

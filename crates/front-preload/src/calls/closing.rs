@@ -3,14 +3,19 @@
 
 use libc::{FILE, c_int, c_uint};
 
-use super::let_go;
-use crate::descriptors;
+use super::{leave_to_kernel, let_go};
+use crate::errno::fail;
 use crate::next::next;
+use crate::{descriptors, placeholder};
 
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    if placeholder::is_ours(fd) {
+        // The program has never opened it.
+        return fail(libc::EBADF) as c_int;
+    }
     let_go(fd);
     next!(close(fd: c_int) -> c_int)
 }
@@ -19,11 +24,13 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+    // Two numbers share one offset from now on; both move it in the kernel, but each has its own turn.
+    if let Err(errno) = leave_to_kernel(old) {
+        return fail(errno) as c_int;
+    }
     if old != new {
         let_go(new);
     }
-    // Two numbers share one offset from now on; both move it in the kernel, but each has its own turn.
-    let_go(old);
     next!(dup2(old: c_int, new: c_int) -> c_int)
 }
 
@@ -31,10 +38,12 @@ pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    if let Err(errno) = leave_to_kernel(old) {
+        return fail(errno) as c_int;
+    }
     if old != new {
         let_go(new);
     }
-    let_go(old);
     next!(dup3(old: c_int, new: c_int, flags: c_int) -> c_int)
 }
 
@@ -42,28 +51,55 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup(old: c_int) -> c_int {
-    let_go(old);
+    if let Err(errno) = leave_to_kernel(old) {
+        return fail(errno) as c_int;
+    }
     next!(dup(old: c_int) -> c_int)
+}
+
+/// Closes a range but what is the library's own in it.
+fn close_but_ours(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let mut from = first;
+    let mut ours: Vec<c_uint> = placeholder::ours().map(|fd| fd as c_uint).collect();
+    ours.retain(|fd| (first..=last).contains(fd));
+    ours.sort_unstable();
+    for fd in ours {
+        if fd > from {
+            let last = fd - 1;
+            let result = next!(close_range(from: c_uint, last: c_uint, flags: c_int) -> c_int);
+            if result != 0 {
+                return result;
+            }
+        }
+        from = fd + 1;
+    }
+    if from > last && first <= last {
+        return 0;
+    }
+    next!(close_range(from: c_uint, last: c_uint, flags: c_int) -> c_int)
 }
 
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    for fd in descriptors::all().filter(|fd| (first..=last).contains(&(*fd as c_uint))) {
-        let_go(fd);
+    if flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
+        for fd in descriptors::all().filter(|fd| (first..=last).contains(&(*fd as c_uint))) {
+            let_go(fd);
+        }
     }
-    next!(close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int)
+    close_but_ours(first, last, flags)
 }
 
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn closefrom(first: c_int) {
+    let first = first.max(0);
     for fd in descriptors::all().filter(|fd| *fd >= first) {
         let_go(fd);
     }
-    next!(closefrom(first: c_int) -> ());
+    close_but_ours(first as c_uint, c_uint::MAX, 0);
 }
 
 /// Stdio closes inside libc.

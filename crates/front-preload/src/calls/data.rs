@@ -1,21 +1,20 @@
 //! Reading, writing and synchronizing open files.
 #![allow(unsafe_code)]
 
-use std::os::fd::BorrowedFd;
 use std::slice;
 
 use amphi_queue::format::{Completion, Submission, flag, op};
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
-use rustix::fs::SeekFrom;
 
+use super::offsets::Position;
+use super::{changed, next_on};
 use crate::command::{self, DATA_BYTES_MAX};
-use crate::descriptors::{self, APPEND, DIRECT, Opened, READ, SHARED, SYNC_ALL, SYNC_DATA, WRITE};
+use crate::descriptors::{self, APPEND, DIRECT, Opened, READ, SYNC_ALL, SYNC_DATA, WRITE};
 use crate::errno::{Verdict, fail};
-use crate::next::next;
 use crate::report::{self, Call};
 
 /// The answer to a program, or none if the kernel is to give it.
-type Told = Option<isize>;
+pub(super) type Told = Option<isize>;
 
 fn told(call: Call, answer: Result<usize, Verdict>) -> Told {
     let told = match answer {
@@ -119,7 +118,8 @@ fn positive(offset: off_t) -> Option<u64> {
     u64::try_from(offset).ok()
 }
 
-/// The descriptor, if the queue is the better one to ask for its contents. What goes past the kernel's cache always is.
+/// The descriptor, if the queue is the better one to ask for its contents. What goes past the kernel's cache always is. A placeholder that is read again and
+/// again becomes real, so that the kernel remembers.
 fn readable(fd: c_int) -> Option<Opened> {
     let opened = descriptors::get(fd).filter(|opened| opened.flags & READ != 0)?;
     let by_queue = opened.flags & DIRECT != 0 || descriptors::is_for_queue(fd);
@@ -134,43 +134,36 @@ fn pread_parts(fd: c_int, parts: Option<Parts<'_>>, offset: off_t) -> Told {
     told(Call::Read, read_at(&opened, parts?, positive(offset)?))
 }
 
-fn pwrite_parts(fd: c_int, parts: Option<Parts<'_>>, offset: off_t) -> Told {
+/// The descriptor, to be written to.
+fn writable(fd: c_int) -> Option<Opened> {
     let opened = descriptors::get(fd).filter(|opened| opened.flags & WRITE != 0)?;
     descriptors::wrote(fd);
+    changed(opened.mount);
+    Some(opened)
+}
+
+fn pwrite_parts(fd: c_int, parts: Option<Parts<'_>>, offset: off_t) -> Told {
+    let opened = writable(fd)?;
     told(Call::Write, write_at(&opened, parts?, positive(offset)?).map(|(len, _)| len))
 }
 
-/// The kernel's offset of a descriptor, and the right to move it.
-fn position(fd: c_int, opened: &Opened) -> Option<(descriptors::Moving, BorrowedFd<'static>, u64)> {
-    if opened.flags & SHARED != 0 {
-        return None;
-    }
-    let moving = descriptors::moving(fd)?;
-    // SAFETY: the program calls with it, so it is open as long as this call lasts.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-    let offset = rustix::fs::seek(borrowed, SeekFrom::Current(0)).ok()?;
-    Some((moving, borrowed, offset))
-}
-
 fn read_parts(fd: c_int, parts: Option<Parts<'_>>) -> Told {
-    let opened = readable(fd)?;
-    let (_moving, borrowed, offset) = position(fd, &opened)?;
-    let answer = read_at(&opened, parts?, offset);
-    if let Ok(read) = answer {
-        // A descriptor that was there a moment ago: a program that closes it in another thread gets what it gets.
-        let _ = rustix::fs::seek(borrowed, SeekFrom::Start(offset + read as u64));
-    }
+    let (opened, parts) = (readable(fd)?, parts?);
+    let position = Position::reserve(fd, &opened, parts.len()?)?;
+    let answer = read_at(&opened, parts, position.offset);
+    position.settle(answer.unwrap_or(0));
     told(Call::Read, answer)
 }
 
 fn write_parts(fd: c_int, parts: Option<Parts<'_>>) -> Told {
-    let opened = descriptors::get(fd).filter(|opened| opened.flags & WRITE != 0)?;
-    let (_moving, borrowed, offset) = position(fd, &opened)?;
-    descriptors::wrote(fd);
-    let answer = write_at(&opened, parts?, offset);
-    if let Ok((written, end)) = answer {
-        let next = if opened.flags & APPEND != 0 { end } else { offset + written as u64 };
-        let _ = rustix::fs::seek(borrowed, SeekFrom::Start(next));
+    let (opened, parts) = (writable(fd)?, parts?);
+    let appends = opened.flags & APPEND != 0;
+    let position = Position::reserve(fd, &opened, if appends { 0 } else { parts.len()? })?;
+    let answer = write_at(&opened, parts, position.offset);
+    match answer {
+        Ok((_, end)) if appends => position.put(end),
+        Ok((written, _)) => position.settle(written),
+        Err(_) => position.settle(0),
     }
     told(Call::Write, answer.map(|(written, _)| written))
 }
@@ -179,7 +172,7 @@ fn one(buffer: *const c_void, len: size_t) -> [iovec; 1] {
     [iovec { iov_base: buffer.cast_mut(), iov_len: len }]
 }
 
-fn sync(fd: c_int, data_only: bool) -> Told {
+pub(super) fn sync(fd: c_int, data_only: bool) -> Told {
     let opened = descriptors::get(fd)?;
     let flags = if data_only { flag::DATA_ONLY } else { 0 };
     let sync = Submission {
@@ -196,7 +189,7 @@ fn sync(fd: c_int, data_only: bool) -> Told {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
     read_parts(fd, Some(Parts(&one(buffer, len))))
-        .unwrap_or_else(|| next!(read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t))
+        .unwrap_or_else(|| next_on!(fd, read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t))
 }
 
 /// # Safety
@@ -204,7 +197,7 @@ pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ss
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
     write_parts(fd, Some(Parts(&one(buffer, len))))
-        .unwrap_or_else(|| next!(write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t))
+        .unwrap_or_else(|| next_on!(fd, write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t))
 }
 
 /// # Safety
@@ -213,7 +206,7 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, len: size_t) ->
 pub unsafe extern "C" fn readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: as the program says.
     read_parts(fd, unsafe { Parts::new(list, count) })
-        .unwrap_or_else(|| next!(readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t))
+        .unwrap_or_else(|| next_on!(fd, readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t))
 }
 
 /// # Safety
@@ -222,7 +215,7 @@ pub unsafe extern "C" fn readv(fd: c_int, list: *const iovec, count: c_int) -> s
 pub unsafe extern "C" fn writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: as the program says.
     write_parts(fd, unsafe { Parts::new(list, count) })
-        .unwrap_or_else(|| next!(writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t))
+        .unwrap_or_else(|| next_on!(fd, writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t))
 }
 
 macro_rules! at_offsets {
@@ -232,7 +225,7 @@ macro_rules! at_offsets {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $pread(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t) -> ssize_t {
             pread_parts(fd, Some(Parts(&one(buffer, len))), offset).unwrap_or_else(|| {
-                next!($pread(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t) -> ssize_t)
+                next_on!(fd, $pread(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t) -> ssize_t)
             })
         }
 
@@ -241,7 +234,7 @@ macro_rules! at_offsets {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $pwrite(fd: c_int, buffer: *const c_void, len: size_t, offset: off_t) -> ssize_t {
             pwrite_parts(fd, Some(Parts(&one(buffer, len))), offset).unwrap_or_else(|| {
-                next!($pwrite(fd: c_int, buffer: *const c_void, len: size_t, offset: off_t) -> ssize_t)
+                next_on!(fd, $pwrite(fd: c_int, buffer: *const c_void, len: size_t, offset: off_t) -> ssize_t)
             })
         }
 
@@ -251,7 +244,7 @@ macro_rules! at_offsets {
         pub unsafe extern "C" fn $preadv(fd: c_int, list: *const iovec, count: c_int, offset: off_t) -> ssize_t {
             // SAFETY: as the program says.
             pread_parts(fd, unsafe { Parts::new(list, count) }, offset).unwrap_or_else(|| {
-                next!($preadv(fd: c_int, list: *const iovec, count: c_int, offset: off_t) -> ssize_t)
+                next_on!(fd, $preadv(fd: c_int, list: *const iovec, count: c_int, offset: off_t) -> ssize_t)
             })
         }
 
@@ -261,7 +254,7 @@ macro_rules! at_offsets {
         pub unsafe extern "C" fn $pwritev(fd: c_int, list: *const iovec, count: c_int, offset: off_t) -> ssize_t {
             // SAFETY: as the program says.
             pwrite_parts(fd, unsafe { Parts::new(list, count) }, offset).unwrap_or_else(|| {
-                next!($pwritev(fd: c_int, list: *const iovec, count: c_int, offset: off_t) -> ssize_t)
+                next_on!(fd, $pwritev(fd: c_int, list: *const iovec, count: c_int, offset: off_t) -> ssize_t)
             })
         }
     )*};
@@ -276,12 +269,93 @@ at_offsets! {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fsync(fd: c_int) -> c_int {
-    sync(fd, false).map_or_else(|| next!(fsync(fd: c_int) -> c_int), |told| told as c_int)
+    sync(fd, false).map_or_else(|| next_on!(fd, fsync(fd: c_int) -> c_int), |told| told as c_int)
 }
 
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
-    sync(fd, true).map_or_else(|| next!(fdatasync(fd: c_int) -> c_int), |told| told as c_int)
+    sync(fd, true).map_or_else(|| next_on!(fd, fdatasync(fd: c_int) -> c_int), |told| told as c_int)
 }
+
+macro_rules! with_flags {
+    ($($preadv2:ident $pwritev2:ident;)*) => {$(
+        /// With flags it is the kernel's.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $preadv2(
+            fd: c_int, list: *const iovec, count: c_int, offset: off_t, flags: c_int,
+        ) -> ssize_t {
+            // SAFETY: as the program says.
+            let parts = unsafe { Parts::new(list, count) };
+            let told = match (flags, offset) {
+                (0, -1) => read_parts(fd, parts),
+                (0, _) => pread_parts(fd, parts, offset),
+                _ => None,
+            };
+            told.unwrap_or_else(|| {
+                next_on!(fd, $preadv2(fd: c_int, list: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t)
+            })
+        }
+
+        /// With flags it is the kernel's.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $pwritev2(
+            fd: c_int, list: *const iovec, count: c_int, offset: off_t, flags: c_int,
+        ) -> ssize_t {
+            // SAFETY: as the program says.
+            let parts = unsafe { Parts::new(list, count) };
+            let told = match (flags, offset) {
+                (0, -1) => write_parts(fd, parts),
+                (0, _) => pwrite_parts(fd, parts, offset),
+                _ => None,
+            };
+            told.unwrap_or_else(|| {
+                next_on!(fd, $pwritev2(fd: c_int, list: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t)
+            })
+        }
+    )*};
+}
+
+with_flags! {
+    preadv2 pwritev2;
+    preadv64v2 pwritev64v2;
+}
+
+/// What programs call that were compiled with `_FORTIFY_SOURCE`: libc ends those that read more than there is room for.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
+    let told = if len <= room { read_parts(fd, Some(Parts(&one(buffer, len)))) } else { None };
+    told.unwrap_or_else(
+        || next_on!(fd, __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t),
+    )
+}
+
+macro_rules! checked_at_offsets {
+    ($($name:ident)*) => {$(
+        /// As above.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t, room: size_t,
+        ) -> ssize_t {
+            let told = if len <= room { pread_parts(fd, Some(Parts(&one(buffer, len))), offset) } else { None };
+            told.unwrap_or_else(|| {
+                next_on!(fd, $name(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t, room: size_t) -> ssize_t)
+            })
+        }
+    )*};
+}
+
+checked_at_offsets! { __pread_chk __pread64_chk }

@@ -2,24 +2,93 @@
 //!
 //! Each has libc's signature, tries the queue if its path or descriptor is on a mount of ours, and else, or if the queue says so, calls libc's own.
 
+mod access;
 mod attributes;
+mod changing;
 mod closing;
 mod data;
+mod links;
 mod names;
+mod offsets;
 mod opening;
+mod ranges;
 mod sharing;
+#[cfg(target_arch = "x86_64")]
+mod unknown;
+mod xattrs;
 
 use std::borrow::Cow;
+use std::ffi::CStr;
 
 use amphi_queue::format::{Submission, op};
-use libc::c_int;
+use libc::{c_char, c_int};
 
-use crate::command::Place;
-use crate::descriptors::{self, DIRECTORY, Opened};
-use crate::{command, mounts};
+use crate::command::{Answer, Place};
+use crate::descriptors::{self, DIRECTORY, Opened, PLACEHOLDER};
+use crate::errno::{Verdict, fail};
+use crate::report::{self, Call};
+use crate::{command, mounts, placeholder};
+
+/// As [`next!`](crate::next::next) for a call on a descriptor, which the kernel must have first.
+macro_rules! next_on {
+    ($fd:expr, $name:ident($($argument:ident: $type:ty),*) -> $result:ty) => {
+        match $crate::placeholder::make_real($fd) {
+            Ok(()) => $crate::next::next!($name($($argument: $type),*) -> $result),
+            Err(errno) => $crate::errno::fail(errno) as $result,
+        }
+    };
+}
+use next_on;
+
+/// The answer to a program, or none if the kernel is to give it.
+fn told(call: Call, answer: Option<Answer>) -> Option<c_int> {
+    let told = match answer? {
+        Ok(_) => Some(0),
+        Err(Verdict::Errno(errno)) => Some(fail(errno) as c_int),
+        Err(Verdict::AskKernel) => None,
+    };
+    report::count(call, told.is_some());
+    told
+}
+
+/// A path or a name that a program passed.
+///
+/// # Safety
+/// `text` is null or ends with a zero byte.
+#[allow(unsafe_code)]
+unsafe fn bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: the caller's.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+/// The place that is open as a descriptor.
+const fn open_place(opened: &Opened) -> Place<'static> {
+    Place { mount: opened.mount, handle: opened.handle, path: b"" }
+}
+
+/// As [`with_place`], for a question that the kernel may know the answer to: none if it probably does.
+fn with_place_to_ask<T>(dir: c_int, path: &[u8], act: impl FnOnce(Place<'_>) -> Option<T>) -> Option<T> {
+    with_place(dir, path, |place| {
+        let is_for_queue = mounts::all().get(place.mount).is_some_and(mounts::Mount::is_for_queue);
+        is_for_queue.then(|| act(place)).flatten()
+    })
+    .flatten()
+}
+
+/// Notes that this process changed something on the mount.
+fn changed(mount: usize) {
+    if let Some(mount) = mounts::all().get(mount) {
+        mount.changed();
+    }
+}
 
 /// Does something with the place that a path names from a directory's descriptor. None if it is not on a mount of ours as far as names tell.
 fn with_place<T>(dir: c_int, path: &[u8], act: impl FnOnce(Place<'_>) -> T) -> Option<T> {
+    if path.starts_with(b"/proc/") || path.starts_with(b"/dev/") {
+        // Descriptors have paths there.
+        placeholder::make_all_real(true);
+        return None;
+    }
     if path.is_empty() || !mounts::is_on() {
         return None;
     }
@@ -59,9 +128,36 @@ fn close_handle(opened: &Opened) {
     let _ = command::plain(opened.mount, b"", b"", close);
 }
 
-/// Leaves a descriptor to the kernel.
+/// Lets the kernel know how far a file goes now: some calls do not ask, and believe what it was told before.
+#[allow(unsafe_code)]
+fn let_kernel_know(fd: c_int) {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    if descriptors::get(fd).is_some() {
+        // SAFETY: the program calls with it, so it is open.
+        let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+        let _ = statx(borrowed, "", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
+    }
+}
+
+/// Forgets a descriptor whose number is about to mean something else.
 fn let_go(fd: c_int) {
-    if let Some(opened) = descriptors::take(fd) {
+    let Some(opened) = descriptors::get(fd) else { return };
+    let taken = {
+        // Nobody may be making it real.
+        let _moving = (opened.flags & PLACEHOLDER != 0).then(|| descriptors::moving(fd));
+        descriptors::take(fd)
+    };
+    if let Some(opened) = taken {
         close_handle(&opened);
     }
+}
+
+/// Leaves a descriptor to the kernel from now on.
+///
+/// # Errors
+/// As [`placeholder::make_real`].
+fn leave_to_kernel(fd: c_int) -> Result<(), c_int> {
+    placeholder::make_real(fd)?;
+    let_go(fd);
+    Ok(())
 }

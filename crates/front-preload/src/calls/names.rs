@@ -1,43 +1,24 @@
 //! Calls that change names.
 #![allow(unsafe_code)]
 
-use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use amphi_queue::format::{Submission, flag, op};
 use amphi_rt::sync::OnceCell;
 use libc::{AT_FDCWD, c_char, c_int, c_uint, mode_t};
 
-use super::with_place;
-use crate::command::{self, Answer};
-use crate::errno::{Verdict, fail};
+use super::{bytes, changed, told, with_place};
+use crate::command;
+use crate::errno::Verdict;
 use crate::mounts;
 use crate::next::next;
-use crate::report::{self, Call};
-
-/// The answer to a program, or none if the kernel is to give it.
-fn told(call: Call, answer: Option<Answer>) -> Option<c_int> {
-    let answer = answer?;
-    let told = match answer {
-        Ok(_) => Some(0),
-        Err(Verdict::Errno(errno)) => Some(fail(errno) as c_int),
-        Err(Verdict::AskKernel) => None,
-    };
-    report::count(call, told.is_some());
-    told
-}
-
-/// # Safety
-/// `path` is null or ends with a zero byte.
-unsafe fn bytes<'a>(path: *const c_char) -> Option<&'a [u8]> {
-    // SAFETY: the caller's.
-    (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes())
-}
+use crate::report::Call;
 
 fn remove(dir: c_int, path: Option<&[u8]>, operation: u16, call: Call) -> Option<c_int> {
     let answer = with_place(dir, path?, |place| {
         let remove =
             Submission { operation: operation.into(), handle: place.handle.into(), ..Submission::default() };
+        changed(place.mount);
         command::plain(place.mount, place.path, b"", remove)
     });
     told(call, answer)
@@ -62,6 +43,7 @@ fn rename_flags(from: (c_int, Option<&[u8]>), to: (c_int, Option<&[u8]>), flags:
                 other: second.handle.into(),
                 ..Submission::default()
             };
+            changed(first.mount);
             command::plain(first.mount, first.path, second.path, rename)
         })
     });
@@ -146,7 +128,7 @@ pub unsafe extern "C" fn renameat2(
 /// Permission bits that what this process makes shall not have, from the kernel once; [`umask`] keeps it.
 static UMASK: OnceCell<AtomicU32> = OnceCell::new();
 
-fn mask() -> &'static AtomicU32 {
+pub(super) fn mask() -> &'static AtomicU32 {
     UMASK.get_or_init(|| {
         let status = mounts::read_whole("/proc/self/status").unwrap_or_default();
         let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"));
@@ -164,6 +146,7 @@ fn make_directory(dir: c_int, path: Option<&[u8]>, mode: mode_t) -> Option<c_int
             argument: (u64::from(mode & 0o7777) | u64::from(umask & 0o777) << 16).into(),
             ..Submission::default()
         };
+        changed(place.mount);
         command::plain(place.mount, place.path, b"", make)
     });
     told(Call::MakeDirectory, answer)

@@ -6,11 +6,15 @@ use std::os::fd::BorrowedFd;
 
 use libc::{c_char, c_int, c_long, c_void, off_t, pid_t, size_t, ssize_t};
 
-use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use super::let_go;
-use crate::descriptors;
+use super::{leave_to_kernel, let_go, let_kernel_know};
+use crate::descriptors::{self, PLACEHOLDER};
+use crate::errno::fail;
+use crate::inherited::{Words, completed};
 use crate::next::next;
+use crate::placeholder;
 
 /// A shared mapping that is written keeps contents in the kernel until the kernel writes them back.
 ///
@@ -26,17 +30,33 @@ pub unsafe extern "C" fn mmap(
     offset: off_t,
 ) -> *mut c_void {
     if flags & libc::MAP_ANONYMOUS == 0 && descriptors::get(fd).is_some() {
-        // SAFETY: the program maps it, so it is open.
-        let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-        // The kernel must know how far the file goes now: a fault behind what it knows of kills.
-        let _ = statx(borrowed, "", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
+        if let Err(errno) = placeholder::make_real(fd) {
+            fail(errno);
+            return libc::MAP_FAILED;
+        }
+        // A fault behind what the kernel knows of kills.
+        let_kernel_know(fd);
         if flags & libc::MAP_TYPE != libc::MAP_PRIVATE && protection & libc::PROT_WRITE != 0 {
             let_go(fd);
         }
     }
     // Not libc's own: allocators map before libc can say where that is.
+    let (protection, kind) =
+        (ProtFlags::from_bits_retain(protection as u32), MapFlags::from_bits_retain(flags as u32));
     // SAFETY: what the program asks for.
-    unsafe { libc::syscall(libc::SYS_mmap, at, len, protection, flags, fd, offset) as *mut c_void }
+    let mapped = unsafe {
+        if flags & libc::MAP_ANONYMOUS != 0 {
+            mmap_anonymous(at, len, protection, kind)
+        } else if fd < 0 {
+            Err(Errno::BADF)
+        } else {
+            rustix::mm::mmap(at, len, protection, kind, BorrowedFd::borrow_raw(fd), offset as u64)
+        }
+    };
+    mapped.unwrap_or_else(|error| {
+        fail(error.raw_os_error());
+        libc::MAP_FAILED
+    })
 }
 
 /// # Safety
@@ -54,23 +74,37 @@ pub unsafe extern "C" fn mmap64(
     unsafe { mmap(at, len, protection, flags, fd, offset) }
 }
 
-macro_rules! control {
+/// What the queue knows of a descriptor that `fcntl` asks about; none if the kernel is to be asked.
+fn control(fd: c_int, command: c_int) -> Option<c_int> {
+    let opened = descriptors::get(fd)?;
+    let is_placeholder = opened.flags & PLACEHOLDER != 0;
+    match command {
+        // The number is the kernel's.
+        libc::F_GETFD | libc::F_SETFD => None,
+        libc::F_GETFL if is_placeholder => descriptors::unopened(fd).map(|(unopened, _)| unopened.status),
+        // Flags of an open file may change, and a copy has the same offset.
+        libc::F_SETFL | libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            leave_to_kernel(fd).err().map(|errno| fail(errno) as c_int)
+        }
+        _ => placeholder::make_real(fd).err().map(|errno| fail(errno) as c_int),
+    }
+}
+
+macro_rules! controls {
     ($($name:ident)*) => {$(
-        /// Flags of an open file may change, and `F_DUPFD` is a [`dup`](super::closing::dup).
+        /// See `control`.
         ///
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: c_long) -> c_int {
-            if matches!(command, libc::F_SETFL | libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
-                let_go(fd);
-            }
-            next!($name(fd: c_int, command: c_int, argument: c_long) -> c_int)
+            control(fd, command)
+                .unwrap_or_else(|| next!($name(fd: c_int, command: c_int, argument: c_long) -> c_int))
         }
     )*};
 }
 
-control! { fcntl fcntl64 }
+controls! { fcntl fcntl64 }
 
 /// A message may carry descriptors.
 ///
@@ -80,34 +114,99 @@ control! { fcntl fcntl64 }
 pub unsafe extern "C" fn sendmsg(socket: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t {
     // SAFETY: libc reads it alike.
     if unsafe { message.as_ref() }.is_some_and(|message| message.msg_controllen > 0) {
+        placeholder::make_all_real(true);
         descriptors::share_all();
     }
     next!(sendmsg(socket: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t)
 }
 
+/// What another program may see of this one's descriptors is the kernel's now; all of them, or those that stay open over an `exec`.
+fn before_program(all: bool) {
+    placeholder::make_all_real(all);
+    descriptors::share_all();
+}
+
+/// Runs `act` with the environment that the new program shall have.
+///
+/// # Safety
+/// `environment` is null or ends with a null.
+unsafe fn with_environment(environment: Words, act: impl FnOnce(Words) -> c_int) -> c_int {
+    // SAFETY: the caller's.
+    let completed = unsafe { completed(environment) };
+    act(if completed.is_empty() { environment } else { completed.as_ptr() })
+}
+
 macro_rules! spawning {
-    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+    ($($name:ident)*) => {$(
         /// The new program has descriptors of this one.
         ///
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            descriptors::share_all();
-            next!($name($($argument: $type),*) -> c_int)
+        pub unsafe extern "C" fn $name(
+            pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+            words: Words, environment: Words,
+        ) -> c_int {
+            before_program(true);
+            let spawn = |environment: Words| {
+                next!($name(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, words: Words, environment: Words) -> c_int)
+            };
+            // SAFETY: as the program says; so in all of these.
+            unsafe { with_environment(environment, spawn) }
         }
     )*};
 }
 
-type Words = *const *const c_char;
+spawning! { posix_spawn posix_spawnp }
 
-spawning! {
-    posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, words: Words, environment: Words);
-    posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, words: Words, environment: Words);
-    execve(path: *const c_char, words: Words, environment: Words);
-    execv(path: *const c_char, words: Words);
-    execvp(file: *const c_char, words: Words);
-    execvpe(file: *const c_char, words: Words, environment: Words);
-    fexecve(fd: c_int, words: Words, environment: Words);
-    system(command: *const c_char);
+macro_rules! executing {
+    ($($name:ident($first:ident: $type:ty);)*) => {$(
+        /// The program that takes this one's place has its descriptors.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($first: $type, words: Words, environment: Words) -> c_int {
+            before_program(false);
+            let execute = |environment: Words| {
+                next!($name($first: $type, words: Words, environment: Words) -> c_int)
+            };
+            // SAFETY: see `posix_spawn`.
+            unsafe { with_environment(environment, execute) }
+        }
+    )*};
+}
+
+executing! {
+    execve(path: *const c_char);
+    execvpe(file: *const c_char);
+    fexecve(fd: c_int);
+}
+
+unsafe extern "C" {
+    static environ: Words;
+}
+
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execv(path: *const c_char, words: Words) -> c_int {
+    // SAFETY: the same call.
+    unsafe { execve(path, words, environ) }
+}
+
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvp(file: *const c_char, words: Words) -> c_int {
+    // SAFETY: the same call.
+    unsafe { execvpe(file, words, environ) }
+}
+
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
+    before_program(true);
+    next!(system(command: *const c_char) -> c_int)
 }
