@@ -239,9 +239,24 @@ pub fn forget_all() {
     }
 }
 
-/// Marks all as shared with another process.
+/// Lets the kernel know how far a file goes now, if it was written through the queue lately: some calls do not ask, `mmap` and `sendfile` among them, and
+/// believe what the kernel was told before. To be called while the descriptor is still known here.
+#[allow(unsafe_code)]
+pub fn let_kernel_know(fd: c_int) {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    if get(fd).is_some_and(|opened| opened.flags & WRITE != 0) {
+        // SAFETY: only asked about.
+        let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+        let _ = statx(borrowed, "", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
+    }
+}
+
+/// Marks all as shared with another process, which knows nothing of the queue.
 pub fn share_all() {
     for fd in all() {
+        if slot(fd).is_some_and(|slot| slot.reads.load(Ordering::Relaxed) < READS_AFTER_WRITE) {
+            let_kernel_know(fd);
+        }
         if let Some(slot) = slot(fd) {
             slot.flags.fetch_or(SHARED, Ordering::SeqCst);
         }

@@ -128,17 +128,6 @@ fn close_handle(opened: &Opened) {
     let _ = command::plain(opened.mount, b"", b"", close);
 }
 
-/// Lets the kernel know how far a file goes now: some calls do not ask, and believe what it was told before.
-#[allow(unsafe_code)]
-fn let_kernel_know(fd: c_int) {
-    use rustix::fs::{AtFlags, StatxFlags, statx};
-    if descriptors::get(fd).is_some() {
-        // SAFETY: the program calls with it, so it is open.
-        let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
-        let _ = statx(borrowed, "", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
-    }
-}
-
 /// Forgets a descriptor whose number is about to mean something else.
 fn let_go(fd: c_int) {
     let Some(opened) = descriptors::get(fd) else { return };
@@ -158,6 +147,7 @@ fn let_go(fd: c_int) {
 /// As [`placeholder::make_real`].
 fn leave_to_kernel(fd: c_int) -> Result<(), c_int> {
     placeholder::make_real(fd)?;
+    descriptors::let_kernel_know(fd);
     let_go(fd);
     Ok(())
 }

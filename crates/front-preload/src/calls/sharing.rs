@@ -9,7 +9,7 @@ use libc::{c_char, c_int, c_long, c_void, off_t, pid_t, size_t, ssize_t};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use super::{leave_to_kernel, let_go, let_kernel_know};
+use super::{leave_to_kernel, let_go};
 use crate::descriptors::{self, PLACEHOLDER};
 use crate::errno::fail;
 use crate::inherited::{Words, completed};
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn mmap(
             return libc::MAP_FAILED;
         }
         // A fault behind what the kernel knows of kills.
-        let_kernel_know(fd);
+        descriptors::let_kernel_know(fd);
         if flags & libc::MAP_TYPE != libc::MAP_PRIVATE && protection & libc::PROT_WRITE != 0 {
             let_go(fd);
         }

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 
 use libc::{c_char, c_int, c_long, c_void};
 
-use super::{let_kernel_know, with_place};
+use super::with_place;
 use crate::next::Next;
 use crate::{descriptors, placeholder};
 
@@ -79,7 +79,7 @@ unsafe extern "C" fn before(arguments: &[usize; 6], passed: &Passed) -> *mut c_v
     if let Where::Contents(mask) = passed.descriptors {
         for fd in at(arguments, mask) {
             make_or_fail(fd);
-            let_kernel_know(fd);
+            descriptors::let_kernel_know(fd);
         }
     } else if descriptors::has_placeholders() {
         let first = arguments[0];
