@@ -172,7 +172,11 @@ fn by_pass(mount: usize, handle: u64, unopened: &Unopened) -> Result<OwnedFd, Op
     let mut path = mounts::all().get(mount).ok_or(None)?.directory.clone();
     let name = format!("/{PASS_PREFIX}{:016x}{:016x}", pass.other.get(), pass.value.get());
     path.extend_from_slice(name.as_bytes());
-    rustix::fs::open(path, status(unopened) | OFlags::NOFOLLOW, Mode::empty()).map_err(Some)
+    let opened =
+        rustix::fs::open(&*path, status(unopened) | OFlags::NOFOLLOW, Mode::empty()).map_err(Some)?;
+    // The kernel asks for the name once more, hears that there is none, and lets it go. Else it would keep the inode for it, long after the last close.
+    let _ = rustix::fs::stat(&*path);
+    Ok(opened)
 }
 
 /// Makes all placeholders real; those that close at an exec only if `closing_too`. One that cannot be stays: calls on it fail.
