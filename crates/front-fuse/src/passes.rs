@@ -1,8 +1,10 @@
 //! Names under which the kernel finds an inode once.
 //!
-//! A program may have a file open that the kernel does not know: it made and opened it through the queue. When it needs a descriptor of the kernel's after all, and
-//! the file has lost its name meanwhile, the queue gives it a pass, a number that nobody can guess. The kernel then looks a name with that number up in the root
-//! directory. The name may not be remembered, so the last close of the descriptor takes it away, and the inode is forgotten as if it had never had it.
+//! A program may have a file open that the kernel does not know: it made and opened it through the queue.
+//! When it needs a descriptor of the kernel's after all, and the file has lost its name meanwhile, the queue
+//! gives it a pass, a number that nobody can guess. The kernel then looks a name with that number up in the
+//! root directory. The name may not be remembered, so the last close of the descriptor takes it away, and the
+//! inode is forgotten as if it had never had it.
 
 use std::collections::VecDeque;
 

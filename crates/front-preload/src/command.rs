@@ -7,7 +7,8 @@ use amphi_queue::format::{Completion, Span, Submission, code};
 use crate::errno::{Verdict, verdict};
 use crate::{mounts, threads};
 
-/// How long a thread looks for its answer before it sleeps, ns; how long it sleeps before it asks whether the daemon lives.
+/// How long a thread looks for its answer before it sleeps, ns; how long it sleeps before it asks whether the
+/// daemon lives.
 const PATIENCE: Patience = Patience { spin_ns: 30_000, sleep_ns: 200_000_000 };
 
 /// Where the second path lies in a lane's payload area, and where data begin.

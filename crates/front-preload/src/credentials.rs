@@ -1,4 +1,5 @@
-//! Calls that change what the process may do, or what its paths mean: the daemon knows it as it was when it connected, so from then on the kernel is asked.
+//! Calls that change what the process may do, or what its paths mean: the daemon knows it as it was when it
+//! connected, so from then on the kernel is asked.
 #![allow(unsafe_code)]
 
 use libc::{c_char, c_int, gid_t, size_t, uid_t};

@@ -1,7 +1,9 @@
-//! What is known of each descriptor: the queue's handle to the same file, and whether the kernel's is only a [placeholder](crate::placeholder).
+//! What is known of each descriptor: the queue's handle to the same file, and whether the kernel's is only a
+//! [placeholder](crate::placeholder).
 //!
-//! A slot is written when a descriptor is opened or closed, and read by every call on it, from any thread, without a lock. A reader that mixes two files'
-//! slots up finds that the slot has changed meanwhile; one that is late has a handle that is closed, which names nothing.
+//! A slot is written when a descriptor is opened or closed, and read by every call on it, from any thread,
+//! without a lock. A reader that mixes two files' slots up finds that the slot has changed meanwhile; one
+//! that is late has a handle that is closed, which names nothing.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -32,8 +34,9 @@ pub const SHARED: u32 = 1 << 7;
 /// The kernel's descriptor is a placeholder, and the offset is kept here.
 pub const PLACEHOLDER: u32 = 1 << 8;
 
-/// So many reads after a write the kernel is asked again. What it remembers it reads faster than the queue does, but a write through the queue makes it
-/// forget, and its next read then costs more than many through the queue.
+/// So many reads after a write the kernel is asked again. What it remembers it reads faster than the queue
+/// does, but a write through the queue makes it forget, and its next read then costs more than many through
+/// the queue.
 const READS_AFTER_WRITE: u32 = 64;
 
 /// What a descriptor is to the queue.
@@ -175,7 +178,8 @@ pub fn wrote(fd: c_int) {
     }
 }
 
-/// Whether the kernel has probably forgotten what the file holds: it was written through this descriptor lately.
+/// Whether the kernel has probably forgotten what the file holds: it was written through this descriptor
+/// lately.
 pub fn is_for_queue(fd: c_int) -> bool {
     slot(fd).is_some_and(|slot| {
         slot.reads.load(Ordering::Relaxed) < READS_AFTER_WRITE
@@ -183,7 +187,8 @@ pub fn is_for_queue(fd: c_int) -> bool {
     })
 }
 
-/// Remembers a descriptor that was just opened; with `unopened`, a placeholder. False if there is no slot for it.
+/// Remembers a descriptor that was just opened; with `unopened`, a placeholder. False if there is no slot for
+/// it.
 pub fn put(fd: c_int, mount: usize, handle: u64, flags: u32, unopened: Option<Box<Unopened>>) -> bool {
     let Some(slot) = slot(fd) else { return false };
     let turn = slot.turn.load(Ordering::SeqCst);
@@ -203,7 +208,8 @@ pub fn unopened(fd: c_int) -> Option<(Unopened, u64)> {
     Some((unopened, slot.position.load(Ordering::SeqCst)))
 }
 
-/// Notes that the kernel's descriptor is the file's own from now on. The caller has the right to move the offset.
+/// Notes that the kernel's descriptor is the file's own from now on. The caller has the right to move the
+/// offset.
 pub fn is_real_now(fd: c_int) {
     if let Some(slot) = slot(fd) {
         slot.flags.fetch_and(!PLACEHOLDER, Ordering::SeqCst);
@@ -239,8 +245,9 @@ pub fn forget_all() {
     }
 }
 
-/// Lets the kernel know how far a file goes now, if it was written through the queue lately: some calls do not ask, `mmap` and `sendfile` among them, and
-/// believe what the kernel was told before. To be called while the descriptor is still known here.
+/// Lets the kernel know how far a file goes now, if it was written through the queue lately: some calls do
+/// not ask, `mmap` and `sendfile` among them, and believe what the kernel was told before. To be called while
+/// the descriptor is still known here.
 #[allow(unsafe_code)]
 pub fn let_kernel_know(fd: c_int) {
     use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -264,7 +271,8 @@ pub fn share_all() {
 }
 
 thread_local! {
-    /// The descriptor whose offset this thread moves, or -1: a signal's handler that comes in between must not wait for itself.
+    /// The descriptor whose offset this thread moves, or -1: a signal's handler that comes in between must
+    /// not wait for itself.
     static MOVES: Cell<c_int> = const { Cell::new(-1) };
 }
 
@@ -275,8 +283,9 @@ pub struct Moving {
     before: c_int,
 }
 
-/// Waits for it. None where there is no slot. A handler of a signal that came while its own thread had the right is given it too: the thread has moved the
-/// offset before it began what takes time, so the two do not meet.
+/// Waits for it. None where there is no slot. A handler of a signal that came while its own thread had the
+/// right is given it too: the thread has moved the offset before it began what takes time, so the two do not
+/// meet.
 pub fn moving(fd: c_int) -> Option<Moving> {
     let slot = slot(fd)?;
     let before = MOVES.try_with(|moves| moves.replace(fd)).unwrap_or(-1);

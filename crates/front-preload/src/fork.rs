@@ -1,4 +1,5 @@
-//! What a fork does: the child has the descriptors, which are the kernel's, but neither the handles nor the lanes.
+//! What a fork does: the child has the descriptors, which are the kernel's, but neither the handles nor the
+//! lanes.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -46,8 +47,8 @@ pub fn is_own_process() -> bool {
 pub fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the functions live as long as the program. That one of them cannot be registered leaves a child without memory for it, which it
-        // would notice before it forks.
+        // SAFETY: the functions live as long as the program. That one of them cannot be registered leaves a
+        // child without memory for it, which it would notice before it forks.
         unsafe {
             libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
             libc::atexit(report::tell);

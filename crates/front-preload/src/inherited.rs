@@ -1,7 +1,8 @@
 //! The environment that a program gives to those it starts: what makes them accelerated stays in it.
 //!
-//! Many programs give their children an environment of their own making (`env -i`, build tools, servers). Under `amphi run` these children are meant too. So
-//! what `amphi run` had put into the environment when the program began is put back where it is missing. With `LD_PRELOAD` alone nothing is.
+//! Many programs give their children an environment of their own making (`env -i`, build tools, servers).
+//! Under `amphi run` these children are meant too. So what `amphi run` had put into the environment when the
+//! program began is put back where it is missing. With `LD_PRELOAD` alone nothing is.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};

@@ -1,4 +1,5 @@
-//! The mounts that this process can reach by a queue: found once, when a path first looks as if it lay under one.
+//! The mounts that this process can reach by a queue: found once, when a path first looks as if it lay under
+//! one.
 
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
@@ -14,8 +15,8 @@ const FS_TYPE: &[u8] = b"fuse.amphi";
 /// Mounts of ours that a process can use at a time; more are left to the kernel.
 const MOUNTS_MAX: usize = 16;
 
-/// So many questions about names after a change the kernel is asked again. What it remembers it tells faster than the queue does, but a change through
-/// the queue makes it forget.
+/// So many questions about names after a change the kernel is asked again. What it remembers it tells faster
+/// than the queue does, but a change through the queue makes it forget.
 const ASKED_AFTER_CHANGE: u32 = 64;
 
 /// One mount.
@@ -214,7 +215,8 @@ pub fn read_whole(path: &str) -> rustix::io::Result<Vec<u8>> {
     }
 }
 
-/// Device and inode number of what a descriptor is open on, as the kernel remembers them, and whether it is a regular file.
+/// Device and inode number of what a descriptor is open on, as the kernel remembers them, and whether it is a
+/// regular file.
 pub fn identity(fd: rustix::fd::BorrowedFd<'_>) -> Option<(u64, u64, bool)> {
     let what = StatxFlags::INO | StatxFlags::TYPE;
     let stat = statx(fd, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, what).ok()?;

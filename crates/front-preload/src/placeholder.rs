@@ -1,15 +1,19 @@
 //! Descriptors that the kernel has only as a number.
 //!
-//! What a program opens through the queue needs a number that nobody else is given, and nothing more of the kernel until the program does something that
-//! the queue cannot do. Until then the number is a *placeholder*: a copy of one descriptor that was opened as a path (`O_PATH`) on the symbolic link
-//! `/proc/self`. On such a descriptor every call that reads, writes, maps, locks, waits or controls fails with `EBADF`, opening it again through
-//! `/proc/self/fd` fails with `ELOOP`, and as a directory it is `ENOTDIR`: a call that the library overlooks fails loudly and cannot reach another file. A
-//! sealed memfd would let itself be read, an event's descriptor let itself be waited for, and both could be opened again.
+//! What a program opens through the queue needs a number that nobody else is given, and nothing more of the
+//! kernel until the program does something that the queue cannot do. Until then the number is a
+//! *placeholder*: a copy of one descriptor that was opened as a path (`O_PATH`) on the symbolic link
+//! `/proc/self`. On such a descriptor every call that reads, writes, maps, locks, waits or controls fails
+//! with `EBADF`, opening it again through `/proc/self/fd` fails with `ELOOP`, and as a directory it is
+//! `ENOTDIR`: a call that the library overlooks fails loudly and cannot reach another file. A sealed memfd
+//! would let itself be read, an event's descriptor let itself be waited for, and both could be opened again.
 //!
-//! [`make_real`] opens the file in the kernel and puts it in the placeholder's place, under the same number, with the offset and the flags it would have
-//! had. The kernel opens it by the path by which it was opened, if that still means the same file, and else by a pass of the daemon's.
+//! [`make_real`] opens the file in the kernel and puts it in the placeholder's place, under the same number,
+//! with the offset and the flags it would have had. The kernel opens it by the path by which it was opened,
+//! if that still means the same file, and else by a pass of the daemon's.
 //!
-//! Where a program forks, no thread opens a placeholder: the child would have a number that nobody knows what it stands for.
+//! Where a program forks, no thread opens a placeholder: the child would have a number that nobody knows what
+//! it stands for.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -34,16 +38,19 @@ static PATTERN: AtomicI32 = AtomicI32::new(-1);
 static OPENING: AtomicUsize = AtomicUsize::new(0);
 /// A fork is under way.
 static FORKING: AtomicBool = AtomicBool::new(false);
-/// How often a fork looks whether the last placeholder has been opened before it goes on: a handler of a signal may have forked in the middle of opening one.
+/// How often a fork looks whether the last placeholder has been opened before it goes on: a handler of a
+/// signal may have forked in the middle of opening one.
 const FORK_LOOKS_MAX: u32 = 100_000;
 
-/// Whether this process may have placeholders: if it is asked for, and only where calls that are not known can be seen coming.
+/// Whether this process may have placeholders: if it is asked for, and only where calls that are not known
+/// can be seen coming.
 pub fn are_offered() -> bool {
     static OFFERED: OnceCell<bool> = OnceCell::new();
     *OFFERED.get_or_init(|| cfg!(target_arch = "x86_64") && std::env::var_os("AMPHI_PLACEHOLDERS").is_some())
 }
 
-/// Puts a descriptor of the library's own where programs do not look: a program counts on getting the lowest numbers, and closes what it does not know.
+/// Puts a descriptor of the library's own where programs do not look: a program counts on getting the lowest
+/// numbers, and closes what it does not know.
 pub fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
     // SAFETY: a plain question.
     let most = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) };
@@ -174,12 +181,14 @@ fn by_pass(mount: usize, handle: u64, unopened: &Unopened) -> Result<OwnedFd, Op
     path.extend_from_slice(name.as_bytes());
     let opened =
         rustix::fs::open(&*path, status(unopened) | OFlags::NOFOLLOW, Mode::empty()).map_err(Some)?;
-    // The kernel asks for the name once more, hears that there is none, and lets it go. Else it would keep the inode for it, long after the last close.
+    // The kernel asks for the name once more, hears that there is none, and lets it go. Else it would keep
+    // the inode for it, long after the last close.
     let _ = rustix::fs::stat(&*path);
     Ok(opened)
 }
 
-/// Makes all placeholders real; those that close at an exec only if `closing_too`. One that cannot be stays: calls on it fail.
+/// Makes all placeholders real; those that close at an exec only if `closing_too`. One that cannot be stays:
+/// calls on it fail.
 pub fn make_all_real(closing_too: bool) {
     if !descriptors::has_placeholders() {
         return;

@@ -52,8 +52,8 @@ const NAMES: [&str; 20] = [
     "real",
 ];
 
-/// By kind: through the queue, and through the kernel although the file or path is on a mount. The last kind counts placeholders that became real, which
-/// is the kernel's doing.
+/// By kind: through the queue, and through the kernel although the file or path is on a mount. The last kind
+/// counts placeholders that became real, which is the kernel's doing.
 static COUNTS: [[AtomicU64; 2]; NAMES.len()] =
     [const { [AtomicU64::new(0), AtomicU64::new(0)] }; NAMES.len()];
 

@@ -21,8 +21,9 @@ thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does something with a lane of the mount: this thread's, or, for a signal's handler that comes in the middle of a call and for a thread at its end, one
-/// that is given back at once. None if there is none to be had: no daemon, or all lanes taken.
+/// Does something with a lane of the mount: this thread's, or, for a signal's handler that comes in the
+/// middle of a call and for a thread at its end, one that is given back at once. None if there is none to be
+/// had: no daemon, or all lanes taken.
 pub fn with_lane<T>(mount: usize, act: impl FnOnce(&mut LaneGuard<'static>) -> T) -> Option<T> {
     if !mounts::is_on() {
         return None;

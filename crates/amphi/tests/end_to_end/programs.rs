@@ -1,5 +1,6 @@
-//! Real programs on a real mount: SQLite's shell in both journal modes, git, tar, and a C compiler; through the kernel, and by `amphi run` with both kinds of
-//! descriptors, where all the programs that a script starts are accelerated.
+//! Real programs on a real mount: SQLite's shell in both journal modes, git, tar, and a C compiler; through
+//! the kernel, and by `amphi run` with both kinds of descriptors, where all the programs that a script starts
+//! are accelerated.
 
 use std::path::Path;
 use std::process::Command;

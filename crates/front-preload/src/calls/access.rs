@@ -1,4 +1,5 @@
-//! `access` and its relatives: only that something may be done is believed; a refusal is asked again of the kernel, which knows all that a process may.
+//! `access` and its relatives: only that something may be done is believed; a refusal is asked again of the
+//! kernel, which knows all that a process may.
 #![allow(unsafe_code)]
 
 use amphi_queue::format::{Submission, flag, op};

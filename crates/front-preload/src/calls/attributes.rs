@@ -1,4 +1,5 @@
-//! `stat` and its relatives. What the kernel remembers it tells faster than the queue does, so the queue is asked only where it has probably forgotten.
+//! `stat` and its relatives. What the kernel remembers it tells faster than the queue does, so the queue is
+//! asked only where it has probably forgotten.
 #![allow(unsafe_code)]
 
 use amphi_queue::format::{Attributes, Submission, flag, kind, op};
@@ -176,7 +177,8 @@ unsafe fn put_extended(attributes: &Attributes, device: u64, into: *mut Statx) {
     unsafe { into.write(shown) };
 }
 
-/// Questions beyond what every file system knows, and ones about what only the kernel remembers, are the kernel's.
+/// Questions beyond what every file system knows, and ones about what only the kernel remembers, are the
+/// kernel's.
 ///
 /// # Safety
 /// As libc's.

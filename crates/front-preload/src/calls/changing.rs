@@ -38,7 +38,8 @@ fn change_open(fd: c_int, wish: Option<Change>) -> Option<c_int> {
 
 fn mode(mode: mode_t) -> Option<Change> {
     if !rustix::process::geteuid().is_root() {
-        // Whoever may not open a file again by its name has it open all the same: in the kernel too, from now on.
+        // Whoever may not open a file again by its name has it open all the same: in the kernel too, from now
+        // on.
         placeholder::make_all_real(true);
     }
     Some(Change { which: change::MODE.into(), mode: (mode & 0o7777).into(), ..Change::default() })

@@ -118,8 +118,8 @@ fn positive(offset: off_t) -> Option<u64> {
     u64::try_from(offset).ok()
 }
 
-/// The descriptor, if the queue is the better one to ask for its contents. What goes past the kernel's cache always is. A placeholder that is read again and
-/// again becomes real, so that the kernel remembers.
+/// The descriptor, if the queue is the better one to ask for its contents. What goes past the kernel's cache
+/// always is. A placeholder that is read again and again becomes real, so that the kernel remembers.
 fn readable(fd: c_int) -> Option<Opened> {
     let opened = descriptors::get(fd).filter(|opened| opened.flags & READ != 0)?;
     let by_queue = opened.flags & DIRECT != 0 || descriptors::is_for_queue(fd);
@@ -328,7 +328,8 @@ with_flags! {
     preadv64v2 pwritev64v2;
 }
 
-/// What programs call that were compiled with `_FORTIFY_SOURCE`: libc ends those that read more than there is room for.
+/// What programs call that were compiled with `_FORTIFY_SOURCE`: libc ends those that read more than there is
+/// room for.
 ///
 /// # Safety
 /// As libc's.

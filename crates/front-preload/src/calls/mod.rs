@@ -1,6 +1,7 @@
 //! The calls of libc that the library stands in front of.
 //!
-//! Each has libc's signature, tries the queue if its path or descriptor is on a mount of ours, and else, or if the queue says so, calls libc's own.
+//! Each has libc's signature, tries the queue if its path or descriptor is on a mount of ours, and else, or
+//! if the queue says so, calls libc's own.
 
 mod access;
 mod attributes;
@@ -82,7 +83,8 @@ fn changed(mount: usize) {
     }
 }
 
-/// Does something with the place that a path names from a directory's descriptor. None if it is not on a mount of ours as far as names tell.
+/// Does something with the place that a path names from a directory's descriptor. None if it is not on a
+/// mount of ours as far as names tell.
 fn with_place<T>(dir: c_int, path: &[u8], act: impl FnOnce(Place<'_>) -> T) -> Option<T> {
     if path.starts_with(b"/proc/") || path.starts_with(b"/dev/") {
         // Descriptors have paths there.

@@ -1,7 +1,7 @@
 //! Where a descriptor reads and writes: the kernel's offset, or a placeholder's, which is kept here.
 //!
-//! A call moves the offset before it begins, by all that it was asked for, and corrects that afterwards. So a handler of a signal that comes in between, and
-//! reads or writes the same descriptor, goes on behind it.
+//! A call moves the offset before it begins, by all that it was asked for, and corrects that afterwards. So a
+//! handler of a signal that comes in between, and reads or writes the same descriptor, goes on behind it.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;

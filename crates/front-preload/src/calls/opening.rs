@@ -1,4 +1,5 @@
-//! `open` and its relatives: the queue opens and the kernel has a placeholder, or the kernel opens and the queue opens the same file beside.
+//! `open` and its relatives: the queue opens and the kernel has a placeholder, or the kernel opens and the
+//! queue opens the same file beside.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -176,8 +177,8 @@ fn open_placeholder(mount: &Mount, place: Place<'_>, flags: c_int, mode: mode_t)
     Some(fd)
 }
 
-/// Whether the kernel has nothing to say about the opening of a file that was there: it knows what is being executed, and keeps users from being given
-/// files by others in directories that are open to all.
+/// Whether the kernel has nothing to say about the opening of a file that was there: it knows what is being
+/// executed, and keeps users from being given files by others in directories that are open to all.
 fn is_plain(attributes: &Attributes, flags: c_int) -> bool {
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
     let is_program = attributes.mode.get() & 0o111 != 0;

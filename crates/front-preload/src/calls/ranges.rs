@@ -162,8 +162,8 @@ pub unsafe extern "C" fn copy_file_range(
     next_on!(to, copy_file_range(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint) -> ssize_t)
 }
 
-/// It promises nothing after a loss of power, only that what was written is on its way. What went through the queue is the daemon's already, so all that
-/// is left is to wait for the file where the program waits.
+/// It promises nothing after a loss of power, only that what was written is on its way. What went through the
+/// queue is the daemon's already, so all that is left is to wait for the file where the program waits.
 ///
 /// # Safety
 /// As libc's.

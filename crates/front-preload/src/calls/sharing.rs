@@ -1,5 +1,5 @@
-//! Calls after which the queue no longer suits a descriptor: another process may move its offset, or the kernel keeps contents that the daemon does not
-//! have.
+//! Calls after which the queue no longer suits a descriptor: another process may move its offset, or the
+//! kernel keeps contents that the daemon does not have.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
@@ -120,7 +120,8 @@ pub unsafe extern "C" fn sendmsg(socket: c_int, message: *const libc::msghdr, fl
     next!(sendmsg(socket: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t)
 }
 
-/// What another program may see of this one's descriptors is the kernel's now; all of them, or those that stay open over an `exec`.
+/// What another program may see of this one's descriptors is the kernel's now; all of them, or those that
+/// stay open over an `exec`.
 fn before_program(all: bool) {
     placeholder::make_all_real(all);
     descriptors::share_all();

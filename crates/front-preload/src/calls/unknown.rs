@@ -1,8 +1,9 @@
 //! Calls that the queue knows nothing of, before which a placeholder becomes real.
 //!
-//! They take what arguments they like, some of them any number, so each is a few instructions that keep all registers in which arguments come, let
-//! [`before`] see them, and go on to libc's own as if nothing had been in between. For `vfork` and `clone` that is more than convenience: nothing of the
-//! library's may be on the stack when they return twice.
+//! They take what arguments they like, some of them any number, so each is a few instructions that keep all
+//! registers in which arguments come, let [`before`] see them, and go on to libc's own as if nothing had been
+//! in between. For `vfork` and `clone` that is more than convenience: nothing of the library's may be on the
+//! stack when they return twice.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
