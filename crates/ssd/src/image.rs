@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::mm::{Advice as GiveUp, madvise};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::ImageError;
@@ -38,6 +39,8 @@ pub(crate) struct Image {
     lineage: Option<Lineage>,
     /// Of memory: where pages were programmed already.
     reached: Reached,
+    /// Other processes use the mapping, in which the file's descriptor means nothing or another file.
+    by_addresses: bool,
 }
 
 /// Bytes of memory that are asked of the system at once when the first page in them is programmed: flash is
@@ -89,6 +92,7 @@ impl Image {
             path,
             lineage: None,
             reached: Reached::of(bytes),
+            by_addresses: false,
         })
     }
 
@@ -176,6 +180,7 @@ impl Image {
             path,
             lineage: None,
             reached: Reached::default(),
+            by_addresses: false,
         })
     }
 
@@ -200,7 +205,13 @@ impl Image {
             path,
             lineage: None,
             reached: Reached::default(),
+            by_addresses: false,
         })
+    }
+
+    /// Uses the file's descriptor no more.
+    pub(crate) fn use_addresses_alone(&mut self) {
+        self.by_addresses = true;
     }
 
     /// Whether the image is memory, not a file.
@@ -247,6 +258,7 @@ impl Image {
             original: None,
             lineage: None,
             reached: Reached::default(),
+            by_addresses: false,
         };
         for page in lineage.differing(self.lineage.as_ref()?) {
             let at = page * PAGE;
@@ -441,9 +453,13 @@ impl Image {
     pub(crate) fn allocate(&self, at: u64, len: u64) -> amphi_device::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         loop {
-            let allocated = fallocate(file, FallocateFlags::KEEP_SIZE, at, len).map_err(std::io::Error::from);
+            let allocated = match self.by_addresses {
+                true => self.mapping().advise_range(Advice::PopulateWrite, at as usize, len as usize),
+                false => fallocate(file, FallocateFlags::KEEP_SIZE, at, len).map_err(std::io::Error::from),
+            };
             let Err(cause) = allocated else { return Ok(()) };
             match cause.kind() {
+                ErrorKind::InvalidInput if self.by_addresses => return Ok(()),
                 // A file system without fallocate cannot promise; the mapping then behaves as any mapped file
                 // there.
                 ErrorKind::Unsupported => return Ok(()),
@@ -451,6 +467,13 @@ impl Image {
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
                     return Err(amphi_device::Error::NoSpace(format!(
                         "the disk that holds {} is full; free some space on it",
+                        self.path
+                    )));
+                }
+                // The system says of memory that cannot be had only that its address is bad.
+                _ if self.by_addresses => {
+                    return Err(amphi_device::Error::NoSpace(format!(
+                        "the disk that holds {} has no room: {cause}",
                         self.path
                     )));
                 }
@@ -464,6 +487,15 @@ impl Image {
     /// Gives these bytes' room back to the host; they read as zeros.
     pub(crate) fn discard(&self, at: u64, len: u64) {
         if let Some(file) = &self.file {
+            if self.by_addresses {
+                let start = self.window(at, len as usize);
+                // SAFETY: the bytes are the image's and nobody reads them as anything but bytes; they become zeros.
+                if unsafe { madvise(start.cast(), len as usize, GiveUp::LinuxRemove) }.is_ok() {
+                    return;
+                }
+                self.zero(at, len as usize);
+                return;
+            }
             let punched = fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len);
             if punched.is_ok() {
                 return;

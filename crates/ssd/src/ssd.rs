@@ -23,11 +23,14 @@ pub struct OpenOptions {
     pub dilation: f64,
     /// No device time at all, whatever the profile says.
     pub free: bool,
+    /// The image's memory is shared by processes that do not have its file open, so room for it is asked for, and given back, by
+    /// its addresses. Asking touches it then, which takes longer.
+    pub image_is_shared: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { dilation: 1.0, free: false }
+        Self { dilation: 1.0, free: false, image_is_shared: false }
     }
 }
 
@@ -68,7 +71,10 @@ impl Ssd {
     /// # Errors
     /// In use, not an image, another version, truncated, damaged, or the system refuses.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, ImageError> {
-        let (image, parts) = powerup::open(path)?;
+        let (mut image, parts) = powerup::open(path)?;
+        if options.image_is_shared {
+            image.use_addresses_alone();
+        }
         let ssd = Self::power_up(Arc::new(image), &parts, *options)?;
         ssd.core.wait_for_power_up();
         ssd.core.wait_for_restore();

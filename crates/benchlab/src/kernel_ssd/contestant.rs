@@ -168,7 +168,11 @@ pub(super) fn profile(name: &str) -> Result<Profile> {
 }
 
 fn library(ssds: &Ssds<'_>) -> Result<Seated> {
-    let options = OpenOptions { dilation: ssds.dilation.unwrap_or(1.0), free: ssds.dilation.is_none() };
+    let options = OpenOptions {
+        dilation: ssds.dilation.unwrap_or(1.0),
+        free: ssds.dilation.is_none(),
+        ..OpenOptions::default()
+    };
     let device = Arc::new(Ssd::try_in_memory(&profile(ssds.profile)?, ssds.size, &options)?);
     ByteFs::format(&*device, &FormatOptions::default())?;
     let mut mount = MountOptions::default();

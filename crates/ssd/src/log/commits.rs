@@ -89,7 +89,7 @@ impl Slot {
             if emptied {
                 return true;
             }
-            std::hint::spin_loop();
+            amphi_rt::task::yield_now();
         }
         false
     }
