@@ -25,6 +25,10 @@ fn allowed(from: &str, to: &str) -> bool {
         }
         "xtask" => false,
         "front-preload" => matches!(to, "front-queue" | "queue" | "rt"),
+        // The part of the command that lies in a shared range: it puts a file system on a device, as the command does.
+        "front-shared-core" => {
+            matches!(to, "front-shared" | "rt" | "ssd" | "vfs" | "volume" | "volumes") || to.starts_with("fs-")
+        }
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
         // A C program has no daemon: the library puts the log's file system on the image itself.
         "front-wal" => matches!(to, "device" | "rt" | "ssd" | "vfs" | "fs-ext4like" | "pins" | "wal"),
