@@ -4,6 +4,7 @@
 //!
 //! Meant for `amphi_rt::Sim` and as many seeds as there is time for: [`for_seeds`].
 
+use amphi_rt::random::Generator;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -147,7 +148,7 @@ pub fn meddle_together<F: FileSystem + 'static>(fs: &Arc<F>, seed: u64) {
         .map(|number| {
             let fs = Arc::clone(fs);
             task::spawn("meddler", move || {
-                let mut numbers = Numbers(seed << 8 | number);
+                let mut numbers = Numbers(Generator::new(seed << 8 | number));
                 for step in 0..40 {
                     if let Err(error) = meddle(&*fs, &mut numbers) {
                         assert!(is_legitimate(&error), "seed {seed}, task {number}, step {step}: {error}");
@@ -174,7 +175,7 @@ pub fn crossing_moves<F: FileSystem + 'static>(fs: &Arc<F>, seed: u64) {
         .map(|number| {
             let fs = Arc::clone(fs);
             task::spawn("mover", move || {
-                let mut numbers = Numbers(seed << 8 | number);
+                let mut numbers = Numbers(Generator::new(seed << 8 | number));
                 for _ in 0..20 {
                     let place = |n: u64| dirs.get(n as usize).copied().unwrap_or(Ino::ROOT);
                     let (from, to) = (place(numbers.below(5)), place(numbers.below(5)));
@@ -191,16 +192,11 @@ pub fn crossing_moves<F: FileSystem + 'static>(fs: &Arc<F>, seed: u64) {
     assert_eq!(met.len(), dirs.len() + 1, "seed {seed}: a directory was lost");
 }
 
-/// SplitMix64.
-struct Numbers(u64);
+struct Numbers(Generator);
 
 impl Numbers {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
+        self.0.next() % bound
     }
 }
 

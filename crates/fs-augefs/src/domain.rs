@@ -5,6 +5,7 @@ use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::Batch;
 use amphi_radix::Radix;
 use amphi_rt::hash::HashMap;
+use amphi_rt::hash::mix;
 use amphi_rt::sync::{Mutex, RwLock};
 use amphi_vfs::{Error, Ino, Result};
 
@@ -251,10 +252,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
         if planted::has(Bug::OneDomain) {
             return &self.domains[0];
         }
-        let mut hash = ino.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        hash ^= hash >> 31;
+        let hash = mix(ino.0.wrapping_add(0x9E37_79B9_7F4A_7C15));
         &self.domains[(hash % self.domains.len() as u64) as usize]
     }
 

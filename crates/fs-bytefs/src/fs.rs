@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, RecoverReport, WriteLog};
 use amphi_names::with_room;
+use amphi_page_cache::CacheUse;
 use amphi_rt::task::{self, JoinHandle};
 use amphi_rt::time;
 use amphi_vfs::{Allocate, Cred, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode};
 use amphi_volume::io_error;
 
 use crate::core::Core;
-use crate::data::page::CacheUse;
 use crate::data::writeback::write_back;
 use crate::data::{allocate, direct, file};
 use crate::format::PAGE;
@@ -86,10 +86,10 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
         let flusher = (interval_ns > 0 && !read_only).then(|| {
             let core = Arc::clone(&core);
             task::spawn("bytefs-write-back", move || {
-                while let Some(rung) = core.dirty.wait(interval_ns) {
+                while let Some(called) = core.background.wait(interval_ns) {
                     // Too much is dirty, or its time has come.
                     let expired_ns = time::now_ns().saturating_sub(core.options.dirty_expire_ns);
-                    let before_ns = if rung { u64::MAX } else { expired_ns };
+                    let before_ns = if called { u64::MAX } else { expired_ns };
                     // A failure has turned the file system read-only, which the next operation reports.
                     let _reported_by_the_next_operation = core.write_back_since(before_ns);
                 }
@@ -143,7 +143,7 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
 
     fn stop_flusher(&mut self) {
         if let Some(flusher) = self.flusher.take() {
-            self.core.dirty.stop();
+            self.core.background.stop();
             flusher.join();
         }
     }

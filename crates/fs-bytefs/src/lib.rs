@@ -6,6 +6,7 @@
 //! The folders: `space` (what is taken), `index` (where things are), `data` (what files hold), `commit` (how changes count).
 #![forbid(unsafe_code)]
 
+mod base;
 mod commit;
 mod core;
 mod data;
@@ -24,8 +25,8 @@ mod store;
 pub mod tune;
 mod volume;
 
+pub use amphi_page_cache::CacheUse;
 pub use data::diff;
-pub use data::page::CacheUse;
 pub use fs::ByteFs;
 pub use mount::{FormatOptions, Info, MountError, probe};
 pub use options::{DataMode, MountOptions, Variant};

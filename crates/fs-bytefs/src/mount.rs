@@ -3,18 +3,25 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, Completion, Lpa, RecoverReport, Structure, WriteLog};
+use amphi_names::Health;
+use amphi_page_cache::{Budget, Limits};
+use amphi_rt::sync::Padded;
 use amphi_vfs::{Error, Ino};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::commit::journal::{self, Journal};
+use crate::base::Base;
+use crate::commit::journal::Journal;
+use crate::commit::replay::replay;
 use crate::commit::tx::Tx;
+use crate::commit::txtable::TxTable;
 use crate::core::Core;
 use crate::data::truncate::finish_orphan;
 use crate::format::{
     AG_PAGES, FormatError, GROUP_BITS, INODE_BYTES, InodeLower, InodeUpper, LABEL_BYTES, LINE, Layout, MAGIC,
     MIN_PAGES, ORPHAN_PAGES, PAGE, ROOT_INO, SUPER_STATE_OFFSET, SuperState, Superblock, VERSION, mode,
 };
+use crate::index::inode_pages::InodePages;
 use crate::options::{DataMode, MountOptions, Variant};
 use crate::planted::{self, Bug};
 use crate::space::bitmap::{Bitmap, GroupPlace};
@@ -338,7 +345,7 @@ pub fn open<D: BlockPort + WriteLog>(
             "it was made without a journal, which firmware without a write log needs; make it anew".into(),
         ));
     }
-    let replayed = journal::replay(&*device, &layout)?;
+    let replayed = replay(&*device, &layout)?;
     if let Some((slot, reason)) = replayed.bad.first() {
         let what = format!("it cannot be replayed ({reason}); run amphi fsck --repair");
         return Err(MountError::Damaged(Error::corrupt("data journal's slot", u64::from(*slot), what)));
@@ -360,7 +367,25 @@ pub fn open<D: BlockPort + WriteLog>(
     state.clean = 0.into();
     let read_only = options.read_only;
     let journal = Journal::new(&layout, state.mounts.get());
-    let core = Core::new(device, sb, state, layout, options, blocks, inodes, orphans, journal);
+    let limit = options.page_cache_pages;
+    let low = limit - limit / 16;
+    let limits = Limits { frames: limit, drop_to: low, enough: low, dirty: options.dirty_limit() };
+    let core = Core::new(Base {
+        contract: device.contract(),
+        device,
+        superblock: sb,
+        state,
+        layout,
+        options,
+        blocks,
+        inodes,
+        orphans,
+        journal,
+        txs: TxTable::default(),
+        inode_pages: InodePages::default(),
+        pages: Padded(Budget::new(limits)),
+        health: Arc::new(Health::new(read_only)),
+    });
     core.inode(Ino::ROOT)?.state.read().dir()?;
     if !read_only {
         for &(slot, ino) in core.orphans.found().iter().filter(|_| !planted::has(Bug::OrphansNotFinished)) {
@@ -378,8 +403,8 @@ pub fn open<D: BlockPort + WriteLog>(
 ///
 /// # Errors
 /// [`amphi_vfs::Error::Io`].
-pub fn write_state<D: BlockPort + WriteLog>(core: &Core<D>, state: SuperState) -> amphi_vfs::Result<()> {
-    let mut tx = Tx::new(core, 0)?;
+pub fn write_state<D: BlockPort + WriteLog>(base: &Base<D>, state: SuperState) -> amphi_vfs::Result<()> {
+    let mut tx = Tx::new(base, 0)?;
     tx.write(SUPER_STATE_OFFSET as u64, &state.encode(), Structure::Superblock);
     tx.commit()
 }

@@ -1,7 +1,6 @@
 //! ByteFS as a store of names: an operation on names is one transaction, durable on return (BY-17).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, WriteLog};
 use amphi_names::{Change, Changed, Child, Found, FoundInode, Inode, Names, Need, NewInode, State, Store};
@@ -10,7 +9,7 @@ use amphi_vfs::{DirSink, Error, FileType, Ino, Name, Result};
 
 use crate::commit::tx::Tx;
 use crate::core::Core;
-use crate::data::file::FileBody;
+use crate::data::body::FileBody;
 use crate::data::truncate::{self, deletes_in_steps};
 use crate::format::{INLINE_TARGET_MAX, PAGE};
 use crate::index::dir::Dir;
@@ -100,7 +99,7 @@ impl<D: BlockPort + WriteLog> Store for Core<D> {
 
     #[inline]
     fn sectors(state: &State<Self>) -> u64 {
-        let reserved = if let Body::File(file) = &state.body { file.reserved_pages() } else { 0 };
+        let reserved = if let Body::File(file) = &state.body { file.unmapped } else { 0 };
         (state.pages() + reserved) * (PAGE / 512) as u64
     }
 
@@ -124,14 +123,14 @@ impl<D: BlockPort + WriteLog> Store for Core<D> {
     }
 
     fn may_leave(&self, inode: &Inode<Self>, state: &mut State<Self>) -> bool {
-        if inode.beside.listed_ns.load(Ordering::Acquire) != 0 || state.attributes_dirty {
+        if inode.beside.dirty.is_listed() || state.attributes_dirty {
             return false;
         }
         if let Ok(file) = state.file_mut() {
-            if !file.dirty.is_empty() {
+            if !file.pages.is_clean() {
                 return false;
             }
-            file.drop_clean(&self.pages, usize::MAX, true);
+            file.pages.drop_clean(&self.pages, usize::MAX, true);
         }
         true
     }
@@ -175,7 +174,7 @@ impl<D: BlockPort + WriteLog> Change<Core<D>> for Tx<'_, D> {
         if let Body::Symlink(target, tree) = &mut part.body
             && target.len() > INLINE_TARGET_MAX
         {
-            symlink::write_target(self.core, target, tree, self)?;
+            symlink::write_target(self.base, target, tree, self)?;
             part.data_pages = 1;
         }
         Ok((Ino(u64::from(ino)), part))

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
+use amphi_page_cache::CacheUse;
 use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::{Allocate, Cred, FileSystem, Ino, Promise, Result, Seek, StatFs, WriteMode};
 
 use crate::core::Core;
-use crate::data::page::CacheUse;
 use crate::data::writeback::fsync;
 use crate::data::{allocate, file};
+use crate::fault::MountError;
 use crate::format::BLOCK;
-use crate::mount::{self, FormatOptions, Info, MountError};
+use crate::mount::{self, FormatOptions, Info};
 use crate::options::MountOptions;
 
 /// A mounted ext4-like file system.
@@ -106,7 +107,7 @@ impl<D: BlockPort + 'static> Ext4Like<D> {
 
     fn stop(&mut self) {
         if !self.background.is_empty() {
-            self.core.dirty.stop();
+            self.core.background.stop();
             for task in self.background.drain(..) {
                 task.join();
             }

@@ -16,9 +16,11 @@ use amphi_vfs::{Error, FileType, Ino};
 use serde::Serialize;
 
 pub use amphi_volume::Severity;
+use amphi_volume::{Bits, Claims};
 pub use finding::Finding;
 
 use crate::core::Core;
+use crate::fault::MountError;
 use crate::format::{
     DiskInode, FIRST_INO, FormatError, GROUP_BLOCKS, INODE_BYTES, Layout, ROOT_INO, Superblock,
 };
@@ -28,7 +30,7 @@ use crate::index::inode;
 use crate::journal::Journal;
 use crate::journal::buffers::Kind;
 use crate::journal::replay;
-use crate::mount::{MountError, read_descriptors, read_super};
+use crate::mount::{read_descriptors, read_super};
 use crate::options::MountOptions;
 use crate::space::bits;
 use crate::space::groups::Groups;
@@ -152,7 +154,7 @@ pub fn check<D: BlockPort>(device: &Arc<D>) -> Result<Report, FsckError> {
     check.orphans(&sb)?;
     check.tree()?;
     check.links();
-    check.bitmaps()?;
+    check.bitmaps();
     Ok(check.report)
 }
 
@@ -172,8 +174,8 @@ struct Check<'a, D: BlockPort> {
     core: &'a Core<D>,
     report: Report,
     seen: Vec<Seen>,
-    /// Blocks that belong to something, a bit each.
-    claimed: Vec<u64>,
+    /// Blocks that belong to something.
+    claims: Claims,
 }
 
 /// A failure of the device ends the check; anything else is damage, in words.
@@ -192,23 +194,12 @@ impl<'a, D: BlockPort> Check<'a, D> {
             core,
             report,
             seen: vec![Seen::default(); layout.inodes() as usize],
-            claimed: vec![0; (layout.blocks as usize).div_ceil(64)],
+            claims: Claims::new(layout.blocks.into()),
         };
         check.report.inodes = u64::from(layout.inodes());
         check.report.pages = u64::from(layout.blocks);
-        for block in 0..layout.data {
-            check.claim(block);
-        }
+        check.claims.claim(0, layout.data.into(), |_, _| ());
         check
-    }
-
-    /// Whether the block was free.
-    fn claim(&mut self, block: u32) -> bool {
-        let (word, bit) = (block as usize / 64, 1 << (block % 64));
-        let free = self.claimed[word] & bit == 0;
-        self.claimed[word] |= bit;
-        self.report.pages_used += u64::from(free);
-        free
     }
 
     /// Reads every inode in use and claims its blocks.
@@ -249,7 +240,7 @@ impl<'a, D: BlockPort> Check<'a, D> {
     }
 
     fn inode(&mut self, ino: u32) -> Result<(), FsckError> {
-        let inode = match inode::load(self.core, ino) {
+        let inode = match inode::load::<_, Core<D>>(self.core, ino) {
             Ok(inode) => inode,
             Err(error) => {
                 self.report.add(Finding::InodeDamaged { ino, reason: damage(error)? });
@@ -270,11 +261,11 @@ impl<'a, D: BlockPort> Check<'a, D> {
         let runs = state.extents.iter().map(|Run { start, len, .. }| (start, len));
         for (start, len) in nodes.chain(runs) {
             due += len;
-            for block in start..start + len {
-                if !self.claim(block) {
-                    self.report.add(Finding::BlockClaimedTwice { block, ino });
+            self.claims.claim(start.into(), len.into(), |first, count| {
+                for block in first..first + count {
+                    self.report.add(Finding::BlockClaimedTwice { block: block as u32, ino });
                 }
-            }
+            });
         }
         if due != state.blocks {
             self.report.add(Finding::BlockCount { ino, said: state.blocks, due });
@@ -380,32 +371,28 @@ impl<'a, D: BlockPort> Check<'a, D> {
         }
     }
 
-    fn bitmaps(&mut self) -> Result<(), FsckError> {
+    fn bitmaps(&mut self) {
         let layout = self.core.layout;
+        let mut marked = Bits::new(layout.blocks.into());
         for group in 0..layout.groups {
-            // One that cannot be read was found before.
-            let Ok((marked, _)) = self.core.groups.check_bitmaps(self.core, group) else { continue };
-            let first = group * GROUP_BLOCKS;
-            let claimed = |block: u32| self.claimed[block as usize / 64] & (1 << (block % 64)) != 0;
-            let mut runs: Vec<(bool, u32, u32)> = Vec::new();
-            for block in first..first + layout.group_blocks(group) {
-                let (is_marked, is_claimed) = (bits::is_set(&marked, block - first), claimed(block));
-                if is_marked == is_claimed {
-                    continue;
+            let (first, blocks) = (u64::from(group * GROUP_BLOCKS), u64::from(layout.group_blocks(group)));
+            match self.core.groups.check_bitmaps(self.core, group) {
+                Ok((bitmap, _)) => marked.load(first, blocks, &bitmap),
+                // One that cannot be read was found before.
+                Err(_) => {
+                    (first..first + blocks).filter(|block| self.claims.bits.get(*block)).for_each(|block| {
+                        marked.set(block);
+                    })
                 }
-                match runs.last_mut() {
-                    Some((leaked, start, len)) if *leaked == is_marked && *start + *len == block => *len += 1,
-                    _ => runs.push((is_marked, block, 1)),
-                }
-            }
-            for (leaked, start, blocks) in runs {
-                self.report.add(if leaked {
-                    Finding::BlocksLeaked { start, blocks }
-                } else {
-                    Finding::BlocksNotMarked { start, blocks }
-                });
             }
         }
-        Ok(())
+        let claimed = &self.claims.bits;
+        marked.without(claimed, |start, blocks| {
+            self.report.add(Finding::BlocksLeaked { start: start as u32, blocks: blocks as u32 });
+        });
+        claimed.without(&marked, |start, blocks| {
+            self.report.add(Finding::BlocksNotMarked { start: start as u32, blocks: blocks as u32 });
+        });
+        self.report.pages_used = claimed.count();
     }
 }

@@ -8,8 +8,10 @@
 //! The folders beside it: `space` (what is taken), `index` (where things are), `data` (what files hold).
 #![forbid(unsafe_code)]
 
+mod base;
 mod core;
 mod data;
+mod fault;
 pub mod format;
 mod fs;
 pub mod fsck;
@@ -21,8 +23,9 @@ mod space;
 mod store;
 mod volume;
 
-pub use data::page::CacheUse;
+pub use amphi_page_cache::CacheUse;
+pub use fault::MountError;
 pub use fs::Ext4Like;
-pub use mount::{FormatOptions, Info, MountError, probe};
+pub use mount::{FormatOptions, Info, probe};
 pub use options::{DataMode, MountOptions};
 pub use volume::IDENTITY;

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_vfs::{Error, Failure, Ino};
+use amphi_volume::io_error;
 use zerocopy::{FromBytes, FromZeros};
 
 use crate::core::Core;
 use crate::data::truncate::finish_orphan;
+use crate::fault::MountError;
 use crate::format::{
-    BLOCK, BLOCKS_MIN, DESCRIPTORS_PER_BLOCK, DiskInode, FIRST_INO, FormatError, GROUP_BLOCKS,
-    GroupDescriptor, INODE_BYTES, INODES_PER_BLOCK, LABEL_BYTES, Layout, MAGIC, ROOT_EXTENTS, ROOT_INO,
-    Superblock, VERSION, mode, seal_block,
+    BLOCK, BLOCKS_MIN, DESCRIPTORS_PER_BLOCK, DiskInode, FIRST_INO, GROUP_BLOCKS, GroupDescriptor,
+    INODE_BYTES, INODES_PER_BLOCK, LABEL_BYTES, Layout, MAGIC, ROOT_EXTENTS, ROOT_INO, Superblock, VERSION,
+    mode, seal_block,
 };
 use crate::index::extent::{Run, write_node};
 use crate::journal::Journal;
@@ -66,26 +68,6 @@ const fn usual_journal(blocks: u64) -> u32 {
         16_777_216..33_554_432 => 131_072,
         _ => 262_144,
     }
-}
-
-/// Why a file system could not be made or mounted.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// What is on the device is no such file system of this version, or its superblock is damaged.
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    /// The device refused or failed.
-    #[error(transparent)]
-    Device(#[from] amphi_device::Error),
-    /// The device cannot carry it.
-    #[error("the ext4-like file system cannot use this device: {0}")]
-    Unsuitable(String),
-    /// A mount option is unknown or impossible.
-    #[error("{0}")]
-    Options(String),
-    /// Something beyond the superblock is damaged.
-    #[error(transparent)]
-    Damaged(#[from] Error),
 }
 
 /// What a superblock says, for people.
@@ -356,7 +338,7 @@ fn finish_orphans<D: BlockPort>(core: &Core<D>, first: u32) -> Result<(), MountE
 /// # Errors
 /// [`Error::Io`].
 pub fn close<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
-    let io = amphi_volume::io_error;
+    let io = io_error;
     core.write_back_files(u64::MAX)?;
     for ino in core.orphans.all() {
         let inode = core.inode(Ino(u64::from(ino)))?;

@@ -9,16 +9,17 @@ use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirSink, Error, FileType, Ino, Name, Result};
 
 use crate::core::{Core, LOADERS};
-use crate::data::file::FileBody;
+use crate::data::body::FileBody;
 use crate::data::truncate::{delete_step, lock_for_size, set_size, step_credits};
 use crate::data::writeback::settled;
 use crate::format::{BLOCK, INLINE_TARGET_MAX};
 use crate::index::dir::{self, INSERT_BLOCKS, INSERT_CREDITS, Place, Slot};
 use crate::index::extent::Run;
-use crate::index::inode::{self, Body, Part, number};
+use crate::index::inode::{self, number};
+use crate::index::part::{Beside, Body, Part};
 use crate::index::xattr::{self, Xattrs};
-use crate::journal::Handle;
 use crate::journal::buffers::Kind;
+use crate::journal::handle::Handle;
 use crate::space::groups::Reserved;
 
 /// Blocks that a change may write beside what it asks for: two blocks of directories, two with dots, four
@@ -34,7 +35,7 @@ const ORPHAN_CREDITS: usize = 2;
 
 impl<D: BlockPort> Store for Core<D> {
     type Part = Part;
-    type Beside = ();
+    type Beside = Beside;
     type Slot = Slot;
     type Place = Place;
     type Change<'a> = Update<'a, D>;
@@ -82,7 +83,7 @@ impl<D: BlockPort> Store for Core<D> {
 
     fn sectors(state: &State<Self>) -> u64 {
         let reserved = if let Body::File(file) = &state.body { file.unmapped } else { 0 };
-        (u64::from(state.blocks) + u64::from(reserved)) * (BLOCK / 512) as u64
+        (u64::from(state.blocks) + reserved) * (BLOCK / 512) as u64
     }
 
     fn attributes(&self, _: Ino, state: &mut State<Self>) -> Result<Attributes> {
@@ -111,7 +112,10 @@ impl<D: BlockPort> Store for Core<D> {
         false
     }
 
-    fn may_leave(&self, _: &Inode<Self>, state: &mut State<Self>) -> bool {
+    fn may_leave(&self, inode: &Inode<Self>, state: &mut State<Self>) -> bool {
+        if inode.beside.dirty.is_listed() {
+            return false;
+        }
         let Ok(file) = state.file_mut() else { return true };
         if file.is_clean() {
             file.drop_clean(&self.pages, usize::MAX, true);
@@ -174,7 +178,7 @@ impl<'a, D: BlockPort> Update<'a, D> {
 impl<D: BlockPort> Change<Core<D>> for Update<'_, D> {
     fn new_inode(&mut self, dir: &Inode<Core<D>>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
         let is_dir = new.file_type == FileType::Directory;
-        let core = self.handle.core;
+        let core = self.handle.base;
         let ino = core.groups.allocate_inode(&mut self.handle, number(dir), is_dir)?;
         self.reserved.take(first_blocks(new));
         let body = match new.file_type {
@@ -243,8 +247,9 @@ impl<D: BlockPort> Change<Core<D>> for Update<'_, D> {
         attributes: &Attributes,
     ) -> Result<()> {
         self.reserved.take(Xattrs::needs(attributes, Some(&state.xattrs))?);
-        let goal = self.handle.core.groups.goal(ino.0 as u32);
-        xattr::store(&mut self.handle, &mut state.part, attributes, goal)
+        let goal = self.handle.base.groups.goal(ino.0 as u32);
+        let Part { xattrs, blocks, .. } = &mut state.part;
+        xattr::store(&mut self.handle, (xattrs, blocks), attributes, goal)
     }
 
     fn write_inode(
@@ -259,7 +264,7 @@ impl<D: BlockPort> Change<Core<D>> for Update<'_, D> {
     }
 
     fn set_orphan(&mut self, inode: &Inode<Core<D>>, _: &mut State<Core<D>>, orphan: bool) -> Result<()> {
-        let orphans = &self.handle.core.orphans;
+        let orphans = &self.handle.base.orphans;
         if orphan {
             orphans.add(&mut self.handle, number(inode))
         } else {

@@ -7,9 +7,10 @@ use amphi_volume::{About, Error, Identity, Needs, Progress, Report, Result, Volu
 use serde_json::{Map, json};
 
 use crate::Ext4Like;
+use crate::fault::MountError;
 use crate::format::{BLOCK, FormatError};
 use crate::fsck::{self, FsckError};
-use crate::mount::{FormatOptions, Info, MountError, probe};
+use crate::mount::{FormatOptions, Info, probe};
 use crate::options::MountOptions;
 
 /// What it is called and what it asks of a device.

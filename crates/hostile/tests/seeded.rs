@@ -1,20 +1,15 @@
 //! Random bytes for every target of `fuzz/`, the same on each run. `AMPHI_SEEDS=100000` runs more, `AMPHI_SEED=n` replays one; a file that
 //! libFuzzer found is replayed by `AMPHI_INPUT=path`.
 
+use amphi_rt::random::Generator;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use amphi_hostile::{bytefs_image, commands, devfs_commands, devfs_image, image, queue};
 
 /// Bytes of a seed (SplitMix64).
 fn bytes(seed: u64) -> Vec<u8> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
+    let mut generator = Generator::new(seed);
+    let mut next = || generator.next();
     let length = next() % (8 << (next() % 7));
     (0..length).map(|_| next() as u8).collect()
 }

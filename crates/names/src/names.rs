@@ -40,7 +40,7 @@ pub struct Names<S: Store> {
     /// Inodes in memory.
     pub cache: InodeCache<S>,
     /// Whether the store may be changed.
-    pub health: Health,
+    pub health: Arc<Health>,
     /// What time stamps are taken from.
     pub clock: Clock,
     options: Options,
@@ -53,9 +53,14 @@ pub struct Names<S: Store> {
 impl<S: Store> Names<S> {
     /// For a store that is being mounted.
     pub fn new(options: Options) -> Self {
+        Self::with_health(options, Arc::new(Health::new(options.read_only)))
+    }
+
+    /// As [`new`](Self::new), with the state of health that parts of the store below names look at too.
+    pub fn with_health(options: Options, health: Arc<Health>) -> Self {
         Self {
             cache: InodeCache::default(),
-            health: Health::new(options.read_only),
+            health,
             clock: Clock::new(options.tick_ns),
             options,
             rename: Padded(Mutex::new(())),

@@ -1,8 +1,12 @@
 //! Randomness: from the Sim's seed in virtual time, from the system otherwise.
 
+use crate::hash::mix;
 use crate::raw::in_sim;
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
+
+/// What a generator's state grows by: the golden ratio's part of 2^64.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// SplitMix64: small, fast, and good enough to choose schedules and workloads with.
 #[derive(Debug, Clone)]
@@ -16,23 +20,25 @@ impl Generator {
     }
 
     /// The next number.
-    #[expect(clippy::should_implement_trait, reason = "an endless generator has no use for Option")]
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(STEP);
+        mix(self.0)
+    }
+
+    /// What [`new`](Self::new) makes a generator of that goes on with the same numbers.
+    #[must_use]
+    pub const fn seed(&self) -> u64 {
+        self.0
     }
 
     /// A number below `bound`, which must not be zero.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub const fn below(&mut self, bound: u64) -> u64 {
         scale(self.next(), bound)
     }
 }
 
-fn scale(number: u64, bound: u64) -> u64 {
-    ((u128::from(number) * u128::from(bound)) >> 64) as u64
+const fn scale(number: u64, bound: u64) -> u64 {
+    ((number as u128 * bound as u128) >> 64) as u64
 }
 
 /// A random 64-bit number.

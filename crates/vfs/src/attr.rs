@@ -29,6 +29,40 @@ pub enum FileType {
     BlockDevice,
 }
 
+impl FileType {
+    /// The bits of `st_mode` that tell the type.
+    pub const MODE_BITS: u16 = 0o170_000;
+
+    /// Its bits of `st_mode`.
+    #[must_use]
+    pub const fn mode_bits(self) -> u16 {
+        match self {
+            Self::Fifo => 0o010_000,
+            Self::CharDevice => 0o020_000,
+            Self::Directory => 0o040_000,
+            Self::BlockDevice => 0o060_000,
+            Self::Regular => 0o100_000,
+            Self::Symlink => 0o120_000,
+            Self::Socket => 0o140_000,
+        }
+    }
+
+    /// The type that the bits of an `st_mode` tell; `None` if they tell none.
+    #[must_use]
+    pub const fn of_mode(mode: u16) -> Option<Self> {
+        Some(match mode & Self::MODE_BITS {
+            0o010_000 => Self::Fifo,
+            0o020_000 => Self::CharDevice,
+            0o040_000 => Self::Directory,
+            0o060_000 => Self::BlockDevice,
+            0o100_000 => Self::Regular,
+            0o120_000 => Self::Symlink,
+            0o140_000 => Self::Socket,
+            _ => return None,
+        })
+    }
+}
+
 /// A time stamp: nanoseconds since 1970, negative before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimeSpec {

@@ -111,6 +111,26 @@ pub enum Allocate {
     },
 }
 
+impl Allocate {
+    /// Whether the range has its space reserved afterwards.
+    #[must_use]
+    pub const fn reserves(self) -> bool {
+        matches!(self, Self::Reserve { .. } | Self::Zero { .. })
+    }
+
+    /// Whether the range reads as zeros afterwards, whatever was there.
+    #[must_use]
+    pub const fn clears(self) -> bool {
+        matches!(self, Self::PunchHole | Self::Zero { .. })
+    }
+
+    /// Whether the file's size stays even if the range ends beyond it.
+    #[must_use]
+    pub const fn keeps_size(self) -> bool {
+        !matches!(self, Self::Reserve { keep_size: false } | Self::Zero { keep_size: false })
+    }
+}
+
 /// What `setxattr` does if the attribute exists or does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XattrMode {

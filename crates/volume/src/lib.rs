@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod about;
+mod claims;
 mod device;
 mod error;
 mod options;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use amphi_vfs::FileSystem;
 
 pub use about::{About, parse_uuid, shown_uuid};
+pub use claims::{Bits, CHUNK_BITS, Claims};
 pub use device::io_error;
 pub use error::{Error, Result};
 pub use options::{Changes, FormatOptions, MountOptions};

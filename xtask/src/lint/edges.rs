@@ -10,7 +10,7 @@ fn allowed(from: &str, to: &str) -> bool {
         _ if to == "planted" => true,
         "ssd" | "memory-device" | "lsm" | "wal" => matches!(to, "device" | "rt"),
         "vfs" => to == "rt",
-        "names" => matches!(to, "vfs" | "rt" | "radix"),
+        "names" | "page-cache" => matches!(to, "vfs" | "rt" | "radix"),
         "pins" => matches!(to, "device" | "vfs" | "rt" | "volume"),
         "volume" => matches!(to, "device" | "vfs"),
         "volumes" => matches!(to, "device" | "volume" | "vfs") || to.starts_with("fs-"),
@@ -35,7 +35,9 @@ fn allowed(from: &str, to: &str) -> bool {
         "fs-augefs" if to == "lsm" => true,
         // Its device takes commands in the queue's format.
         "fs-devfs" if to == "queue" => true,
-        _ if from.starts_with("fs-") => matches!(to, "device" | "vfs" | "rt" | "names" | "radix" | "volume"),
+        _ if from.starts_with("fs-") => {
+            matches!(to, "device" | "vfs" | "rt" | "names" | "page-cache" | "radix" | "volume")
+        }
         _ if from.starts_with("front-") => matches!(to, "vfs" | "rt" | "queue"),
         _ => false,
     }

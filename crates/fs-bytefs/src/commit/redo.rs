@@ -10,8 +10,8 @@ use amphi_vfs::{Error, Result};
 use amphi_volume::io_error;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::base::Base;
 use crate::commit::journal;
-use crate::core::Core;
 use crate::format::{FormatError, JournalSlot, Layout, PAGE, RedoUpdate};
 
 /// One update: byte address, bytes, what they are.
@@ -21,7 +21,7 @@ pub type Update<'a> = (u64, &'a [u8], Structure);
 ///
 /// # Errors
 /// [`Error::Io`]; [`Error::ReadOnly`] once the file system has failed; [`Error::NoSpace`] if the journal is too small for them.
-pub fn commit<D: BlockPort + WriteLog>(core: &Core<D>, updates: &[Update<'_>]) -> Result<()> {
+pub fn commit<D: BlockPort + WriteLog>(base: &Base<D>, updates: &[Update<'_>]) -> Result<()> {
     let mut record = Vec::new();
     for (at, bytes, _) in updates {
         let head = RedoUpdate { at: (*at).into(), len: (bytes.len() as u32).into(), reserved: 0.into() };
@@ -30,23 +30,23 @@ pub fn commit<D: BlockPort + WriteLog>(core: &Core<D>, updates: &[Update<'_>]) -
         record.resize(record.len().next_multiple_of(8), 0);
     }
     let pages = record.len().div_ceil(PAGE) as u32;
-    if !core.journal.holds(pages) {
+    if !base.journal.holds(pages) {
         return Err(Error::NoSpace);
     }
-    let place = core.journal.take_pages(pages, || core.writable().is_err()).ok_or(Error::ReadOnly)?;
-    let device = &*core.device;
+    let place = base.journal.take_pages(pages, || base.writable().is_err()).ok_or(Error::ReadOnly)?;
+    let device = &*base.device;
     let all = || {
         for (index, part) in record.chunks(PAGE).enumerate() {
-            let at = core.journal.page(&place).plus(index as u64).byte(0);
+            let at = base.journal.page(&place).plus(index as u64).byte(0);
             device.store(at, part, None, Structure::Journal)?;
             device.flush_lines(at, part.len());
         }
         device.fence();
         device.verify_read()?;
-        let (slot, line) = core.journal.updates_slot(&place, record.len() as u32);
+        let (slot, line) = base.journal.updates_slot(&place, record.len() as u32);
         device.persist(slot, &line, None, Structure::Journal)?;
         store_all(device, updates)?;
-        journal::retire(core, &place)
+        base.journal.retire(device, &place)
     };
     all().map_err(io_error)
 }

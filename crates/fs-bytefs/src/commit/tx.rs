@@ -14,8 +14,8 @@ use amphi_vfs::{Error, Result};
 use amphi_volume::io_error;
 use smallvec::SmallVec;
 
+use crate::base::Base;
 use crate::commit::redo;
-use crate::core::Core;
 use crate::format::{LINE, ORPHANS_PER_LINE, PAGE};
 use crate::planted::{self, Bug};
 use crate::space::bitmap::{Bitmap, GroupBits, Run, change, line};
@@ -30,7 +30,7 @@ struct Update {
 /// One atomic change of the file system under construction.
 pub struct Tx<'a, D: BlockPort + WriteLog> {
     /// The file system.
-    pub core: &'a Core<D>,
+    pub base: &'a Base<D>,
     bytes: SmallVec<[u8; 512]>,
     updates: SmallVec<[Update; 8]>,
     blocks_taken: SmallVec<[Run; 4]>,
@@ -47,8 +47,8 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
     ///
     /// # Errors
     /// [`Error::NoSpace`] if there are not as many; [`Error::ReadOnly`] once the file system has failed.
-    pub fn new(core: &'a Core<D>, blocks: u64) -> Result<Self> {
-        Self::with_slot(core, blocks, false)
+    pub fn new(base: &'a Base<D>, blocks: u64) -> Result<Self> {
+        Self::with_slot(base, blocks, false)
     }
 
     /// As [`new`](Self::new), with an orphan slot for an inode that it may put there, if it `needs_slot`.
@@ -56,38 +56,38 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
     /// # Errors
     /// As [`new`](Self::new); [`Error::NoSpace`] too if the orphan table is full.
     #[inline]
-    pub fn with_slot(core: &'a Core<D>, blocks: u64, needs_slot: bool) -> Result<Self> {
-        core.writable()?;
-        let slot = if needs_slot { Some(core.orphans.take_slot().ok_or(Error::NoSpace)?) } else { None };
-        if blocks > 0 && !core.blocks.reserve(blocks) {
-            slot.into_iter().for_each(|slot| core.orphans.return_slot(slot));
+    pub fn with_slot(base: &'a Base<D>, blocks: u64, needs_slot: bool) -> Result<Self> {
+        base.writable()?;
+        let slot = if needs_slot { Some(base.orphans.take_slot().ok_or(Error::NoSpace)?) } else { None };
+        if blocks > 0 && !base.blocks.reserve(blocks) {
+            slot.into_iter().for_each(|slot| base.orphans.return_slot(slot));
             return Err(Error::NoSpace);
         }
-        Ok(Self::holding(core, blocks, slot))
+        Ok(Self::holding(base, blocks, slot))
     }
 
     /// As [`new`](Self::new), for what frees more than it takes: the blocks may be the last ones.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn freeing(core: &'a Core<D>, blocks: u64) -> Result<Self> {
-        core.writable()?;
-        if blocks > 0 && !core.blocks.reserve_last(blocks) {
+    pub fn freeing(base: &'a Base<D>, blocks: u64) -> Result<Self> {
+        base.writable()?;
+        if blocks > 0 && !base.blocks.reserve_last(blocks) {
             return Err(Error::NoSpace);
         }
-        Ok(Self::with_reserved(core, blocks))
+        Ok(Self::with_reserved(base, blocks))
     }
 
     /// As [`new`](Self::new), taking over `blocks` that the caller has reserved.
-    pub fn with_reserved(core: &'a Core<D>, blocks: u64) -> Self {
-        Self::holding(core, blocks, None)
+    pub fn with_reserved(base: &'a Base<D>, blocks: u64) -> Self {
+        Self::holding(base, blocks, None)
     }
 
     /// A transaction that holds these blocks and this orphan slot. It is large, and so made where it will be.
     #[inline]
-    fn holding(core: &'a Core<D>, blocks: u64, slot: Option<u32>) -> Self {
+    fn holding(base: &'a Base<D>, blocks: u64, slot: Option<u32>) -> Self {
         Self {
-            core,
+            base,
             bytes: SmallVec::new(),
             updates: SmallVec::new(),
             blocks_taken: SmallVec::new(),
@@ -142,7 +142,7 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
     pub fn allocate_blocks(&mut self, want: u64, goal: Option<u64>) -> Run {
         let want = want.min(self.blocks_reserved);
         assert!(want > 0, "an operation reserves the blocks it may need before it changes anything");
-        let run = self.core.blocks.allocate(want, goal);
+        let run = self.base.blocks.allocate(want, goal);
         self.blocks_reserved -= run.len;
         self.blocks_taken.push(run);
         run
@@ -163,7 +163,7 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
     /// # Errors
     /// [`Error::NoInodes`].
     pub fn allocate_inode(&mut self, apart: bool) -> Result<u32> {
-        let inodes = &self.core.inodes;
+        let inodes = &self.base.inodes;
         if !inodes.reserve(1) {
             return Err(Error::NoInodes);
         }
@@ -189,7 +189,7 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
     pub fn commit(mut self) -> Result<()> {
         let outcome = self.commit_updates();
         if let Err(error) = &outcome {
-            self.core.fail(error);
+            self.base.fail(error);
         }
         // What was taken now belongs to the committed state, or, after a failure, to no one who may still write.
         self.blocks_taken.clear();
@@ -198,17 +198,17 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
     }
 
     fn commit_updates(&mut self) -> Result<()> {
-        let core = self.core;
+        let base = self.base;
         let orphan_lines = self.stage_orphans();
         let inode_groups = stage_bits(
-            &core.inodes,
+            &base.inodes,
             &self.inodes_taken,
             &self.inodes_freed,
             &mut self.bytes,
             &mut self.updates,
         )?;
         let block_groups = stage_bits(
-            &core.blocks,
+            &base.blocks,
             &self.blocks_taken,
             &self.blocks_freed,
             &mut self.bytes,
@@ -216,14 +216,14 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         )?;
         self.store_and_commit()?;
         drop((orphan_lines, inode_groups, block_groups));
-        for update in self.updates.iter().filter(|update| core.layout.in_inode_table(update.at)) {
-            core.inode_pages.note(update.at, &self.bytes[update.bytes.clone()]);
+        for update in self.updates.iter().filter(|update| base.layout.in_inode_table(update.at)) {
+            base.inode_pages.note(update.at, &self.bytes[update.bytes.clone()]);
         }
         for (slot, _) in self.orphans.iter().filter(|(_, ino)| *ino == 0) {
-            core.orphans.return_slot(*slot);
+            base.orphans.return_slot(*slot);
         }
-        let sound = self.blocks_freed.iter().all(|run| core.blocks.release(*run))
-            & self.inodes_freed.iter().all(|run| core.inodes.release(*run));
+        let sound = self.blocks_freed.iter().all(|run| base.blocks.release(*run))
+            & self.inodes_freed.iter().all(|run| base.inodes.release(*run));
         if sound {
             Ok(())
         } else {
@@ -232,8 +232,8 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
     }
 
     fn store_and_commit(&self) -> Result<()> {
-        let device = &*self.core.device;
-        let atomic = self.core.contract.store_atomic_bytes as usize;
+        let device = &*self.base.device;
+        let atomic = self.base.contract.store_atomic_bytes as usize;
         match &self.updates[..] {
             [] => Ok(()),
             [only]
@@ -242,14 +242,14 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
             {
                 device.persist(only.at, &self.bytes[only.bytes.clone()], None, only.tag).map_err(io_error)
             }
-            updates if !self.core.contract.transactions => {
+            updates if !self.base.contract.transactions => {
                 let bytes = |update: &Update| &self.bytes[update.bytes.clone()];
                 let updates: SmallVec<[redo::Update<'_>; 8]> =
                     updates.iter().map(|update| (update.at, bytes(update), update.tag)).collect();
-                redo::commit(self.core, &updates)
+                redo::commit(self.base, &updates)
             }
             updates => {
-                let committed = self.core.txs.run(device, |id| self.store_under(updates, id));
+                let committed = self.base.txs.run(device, |id| self.store_under(updates, id));
                 committed.map_err(io_error)
             }
         }
@@ -257,7 +257,7 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
 
     /// Stores the updates under a number, and commits it.
     fn store_under(&self, updates: &[Update], id: TxId) -> amphi_device::Result<()> {
-        let device = &*self.core.device;
+        let device = &*self.base.device;
 
         for (number, update) in updates.iter().enumerate() {
             let outside = planted::has(Bug::BitmapOutsideTransaction) && update.tag == Structure::Bitmap
@@ -285,9 +285,9 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         let mut locked = None;
         for number in 0..self.orphans.len() {
             let (slot, ino) = self.orphans[number];
-            let (line_index, at) = self.core.orphans.place(slot);
+            let (line_index, at) = self.base.orphans.place(slot);
             if locked != Some(line_index) {
-                guards.push(self.core.orphans.lock(line_index));
+                guards.push(self.base.orphans.lock(line_index));
                 locked = Some(line_index);
             }
             let Some(guard) = guards.last_mut() else { continue };
@@ -340,12 +340,12 @@ fn stage_bits<'a>(
 
 impl<D: BlockPort + WriteLog> Drop for Tx<'_, D> {
     fn drop(&mut self) {
-        let blocks_back = self.blocks_taken.iter().all(|run| self.core.blocks.release(*run));
-        let inodes_back = self.inodes_taken.iter().all(|run| self.core.inodes.release(*run));
+        let blocks_back = self.blocks_taken.iter().all(|run| self.base.blocks.release(*run));
+        let inodes_back = self.inodes_taken.iter().all(|run| self.base.inodes.release(*run));
         debug_assert!(blocks_back && inodes_back, "what a transaction took was in use");
-        self.core.blocks.unreserve(self.blocks_reserved);
+        self.base.blocks.unreserve(self.blocks_reserved);
         if let Some(slot) = self.slot_reserved {
-            self.core.orphans.return_slot(slot);
+            self.base.orphans.return_slot(slot);
         }
     }
 }

@@ -5,16 +5,15 @@
 
 use amphi_device::{BlockPort, WriteLog};
 use amphi_names::shed_capability;
+use amphi_page_cache::{Mapped, Mapping, Pieces};
 use amphi_vfs::{Allocate, Cred, Error, Ino, Result};
 
 use crate::commit::tx::Tx;
-use crate::core::Core;
+use crate::core::{Core, Inode, State};
 use crate::data::file::{FILE_BYTES_MAX, note_write};
 use crate::data::truncate::set_size;
 use crate::data::writeback::{write_back, write_back_in};
 use crate::format::{Extent, PAGE};
-use crate::index::extent::Mapped;
-use crate::index::inode::{Inode, State};
 
 /// Most pages reserved by one transaction: 256 MB. A power of 16.
 const STEP_PAGES: u64 = 65_536;
@@ -39,10 +38,7 @@ pub fn allocate<D: BlockPort + WriteLog>(
         return Err(Error::Invalid("an empty range"));
     }
     let end = offset.saturating_add(length);
-    let (reserves, keep_size) = match what {
-        Allocate::Reserve { keep_size } | Allocate::Zero { keep_size } => (true, keep_size),
-        Allocate::PunchHole => (false, true),
-    };
+    let reserves = what.reserves();
     if reserves && end > FILE_BYTES_MAX {
         return Err(Error::TooLarge);
     }
@@ -50,40 +46,24 @@ pub fn allocate<D: BlockPort + WriteLog>(
     // Pages to come have blocks reserved of their own; with those in place, only holes are left to fill.
     write_back(core, &inode, &mut state, false)?;
     if reserves {
-        let holes = holes_in(&state, offset / PAGE as u64, end.div_ceil(PAGE as u64))?;
+        let holes = state.file()?.tree.holes(offset / PAGE as u64, end.div_ceil(PAGE as u64));
         if holes > core.blocks.available() {
             return Err(Error::NoSpace);
         }
     }
-    if what != (Allocate::Reserve { keep_size }) {
+    if what.clears() {
         clear(core, &inode, &mut state, offset, end)?;
     }
     if reserves {
         fill_holes(core, &inode, &mut state, offset / PAGE as u64, end.div_ceil(PAGE as u64))?;
     }
     note_write(core, &inode, &mut state, cred);
-    if !keep_size && end > state.size {
+    if !what.keeps_size() && end > state.size {
         return set_size(core, &inode, &mut state, end, |_, _| Ok(()));
     }
     let mut tx = Tx::new(core, 0)?;
     tx.write_changed(&inode, &mut state);
     tx.commit()
-}
-
-fn holes_in<D: BlockPort + WriteLog>(state: &State<D>, first: u64, end: u64) -> Result<u64> {
-    let tree = &state.file()?.tree;
-    let (mut at, mut holes) = (first, 0);
-    while at < end {
-        let pages = match tree.map(at) {
-            Mapped::Hole { pages } => {
-                holes += pages.min(end - at);
-                pages
-            }
-            Mapped::At { pages, .. } | Mapped::Unwritten { pages, .. } => pages,
-        };
-        at = at.saturating_add(pages);
-    }
-    Ok(holes)
 }
 
 /// Makes `offset .. end` read as zeros: whole pages lose their blocks, parts of pages are zeroed in the cache.
@@ -94,30 +74,22 @@ fn clear<D: BlockPort + WriteLog>(
     offset: u64,
     end: u64,
 ) -> Result<()> {
-    if core.journals_data() && !state.file()?.dirty.is_empty() {
+    if core.journals_data() && !state.file()?.pages.is_clean() {
         // What follows counts when it is committed, so what was written before must count by then.
         write_back(core, inode, state, false)?;
     }
     let size_on_device = state.size_on_device;
-    let (first, last) = (offset.div_ceil(PAGE as u64), end / PAGE as u64);
-    let (head, tail) = ((offset % PAGE as u64) as usize, (end % PAGE as u64) as usize);
+    let Pieces { parts, whole } = Pieces::of(offset, end);
     let file = state.file_mut()?;
-    if first > last {
-        // The whole range lies within one page.
-        return file.zero_in_page(core, size_on_device, last, head..tail);
+    for (index, bytes) in parts.into_iter().flatten() {
+        file.zero_in_page(core, size_on_device, index, bytes)?;
     }
-    if head > 0 {
-        file.zero_in_page(core, size_on_device, first - 1, head..PAGE)?;
-    }
-    if tail > 0 {
-        file.zero_in_page(core, size_on_device, last, 0..tail)?;
-    }
-    if first == last {
+    if whole.is_empty() {
         return Ok(());
     }
     let mut tx = Tx::freeing(core, file.tree.insert_needs())?;
-    file.forget(core, first, last);
-    let gone = file.tree.remove(first, last, &mut || tx.allocate_block());
+    file.forget(core, whole.clone());
+    let gone = file.tree.remove(whole.start, whole.end, &mut || tx.allocate_block());
     state.data_pages = state.data_pages.saturating_sub(gone.free(&mut tx));
     if core.journals_data() {
         // The zeroed ends together with the middle.
@@ -160,7 +132,7 @@ fn fill_step<D: BlockPort + WriteLog>(
     end: u64,
     filled: &mut Vec<(u64, u64)>,
 ) -> Result<()> {
-    let holes = holes_in(state, first, end)?;
+    let holes = state.file()?.tree.holes(first, end);
     if holes == 0 {
         return Ok(());
     }

@@ -6,15 +6,16 @@
 
 use amphi_device::{BlockPort, Completion, Lpa, Structure, WriteLog};
 use amphi_names::{note_read, read_moves_atime, shed_capability};
+use amphi_page_cache::{Mapped, Mapping};
 use amphi_vfs::{Cred, Result, WriteMode};
 use amphi_volume::io_error;
 
-use crate::core::Core;
-use crate::data::file::{self, FileBody, note_write};
+use crate::core::{Core, Inode, State};
+use crate::data::body::FileBody;
+use crate::data::duplicate::stored;
+use crate::data::file::{self, note_write};
 use crate::data::writeback::write_back;
 use crate::format::PAGE;
-use crate::index::extent::Mapped;
-use crate::index::inode::{Inode, State};
 use crate::planted::{self, Bug};
 
 /// Largest request that goes by bytes.
@@ -138,10 +139,7 @@ fn in_place<D: BlockPort + WriteLog>(
         return Ok(false);
     }
     let mut pages = offset / PAGE as u64..end.div_ceil(PAGE as u64);
-    Ok(pages.all(|index| {
-        matches!(file.tree.map(index), Mapped::At { .. })
-            && !file.pages.get(index).is_some_and(|page| page.dirty)
-    }))
+    Ok(pages.all(|index| matches!(file.tree.map(index), Mapped::At { .. }) && !file.pages.is_dirty(index)))
 }
 
 /// Brings the bytes to the device and waits until they are durable.
@@ -194,7 +192,7 @@ fn update_cache(file: &mut FileBody, offset: u64, data: &[u8]) {
         let (index, from) = (at / PAGE as u64, (at % PAGE as u64) as usize);
         let len = (PAGE - from).min(data.len() - done);
         if let Some(page) = file.pages.get_mut(index) {
-            page.stored(from, &data[done..done + len]);
+            stored(page, from, &data[done..done + len]);
         }
         done += len;
     }

@@ -10,12 +10,12 @@ use amphi_device::{BlockPort, WriteLog};
 use amphi_vfs::{Error, Result};
 
 use crate::commit::tx::Tx;
-use crate::core::Core;
+use crate::core::{Core, Inode, State};
 use crate::data::file::FILE_BYTES_MAX;
 use crate::data::writeback::write_back;
 use crate::format::PAGE;
 use crate::index::extent::FILE_PAGES_MAX;
-use crate::index::inode::{Inode, State, number};
+use crate::index::inode::number;
 use crate::planted::{self, Bug};
 
 /// Most pages freed by one transaction: 256 MB, 128 bitmap lines if they are contiguous.
@@ -83,14 +83,14 @@ fn prepare<D: BlockPort + WriteLog>(
     state: &mut State<D>,
     size: u64,
 ) -> Result<()> {
-    if core.journals_data() && !state.file()?.dirty.is_empty() {
+    if core.journals_data() && !state.file()?.pages.is_clean() {
         // The new size counts when it is committed, so what was written before must count by then.
         write_back(core, inode, state, false)?;
     }
     let size_on_device = state.size_on_device;
     if size > size_on_device {
         state.file_mut()?.uncover_tail(core, size_on_device)?;
-        if !state.file()?.dirty.is_empty() {
+        if !state.file()?.pages.is_clean() {
             write_back(core, inode, state, false)?;
         }
     }
@@ -98,7 +98,7 @@ fn prepare<D: BlockPort + WriteLog>(
         let size_on_device = state.size_on_device;
         let file = state.file_mut()?;
         file.clear_behind(core, size, size_on_device)?;
-        file.forget(core, size.div_ceil(PAGE as u64), u64::MAX);
+        file.forget(core, size.div_ceil(PAGE as u64)..u64::MAX);
     }
     Ok(())
 }
@@ -121,7 +121,7 @@ fn free_from<D: BlockPort + WriteLog>(
     mut tx: Tx<'_, D>,
 ) -> Result<()> {
     loop {
-        let core = tx.core;
+        let base = tx.base;
         let more = free_step(state, from, &mut tx);
         tx.write_changed(inode, state);
         if let Some(slot) = slot {
@@ -131,7 +131,7 @@ fn free_from<D: BlockPort + WriteLog>(
         if !more {
             return Ok(());
         }
-        tx = Tx::new(core, 0)?;
+        tx = Tx::new(base, 0)?;
     }
 }
 
@@ -166,7 +166,7 @@ pub fn delete_step<D: BlockPort + WriteLog>(
     tx: &mut Tx<'_, D>,
 ) -> bool {
     if let Ok(file) = state.file_mut() {
-        file.forget(tx.core, 0, u64::MAX);
+        file.forget(tx.base, 0..u64::MAX);
     }
     if free_step(state, 0, tx) {
         return false;

@@ -8,21 +8,23 @@
 use std::ops::Range;
 
 use amphi_device::{BlockPort, Completion, Lpa, Structure, WriteLog};
+use amphi_page_cache::{Mapped, Mapping, commands};
 use amphi_vfs::Result;
 use smallvec::SmallVec;
 
-use crate::commit::journal::{self, Record};
+use crate::base::WRITE_RUN_MAX;
+use crate::commit::journal::Record;
+use crate::commit::record::write_record;
 use crate::commit::tx::Tx;
-use crate::core::Core;
+use crate::core::{Core, Inode, State};
+use crate::data::body::FileBody;
 use crate::data::diff::runs;
-use crate::data::file::FileBody;
+use crate::data::duplicate::{self, lines_by_bytes};
 use crate::format::LINE;
-use crate::index::extent::{ExtentTree, Mapped};
-use crate::index::inode::{Inode, State, number};
+use crate::index::extent::ExtentTree;
+use crate::index::inode::number;
 use crate::planted::{self, Bug};
 
-/// Most pages written by one command: 1 MB.
-pub const WRITE_RUN_MAX: usize = 256;
 /// Pages that a write-back handles without touching the heap.
 const FEW: usize = 8;
 /// Most bytes of file data in one transaction, far below the smallest log; with data journaling the rest goes through the journal.
@@ -39,7 +41,7 @@ pub fn write_back<D: BlockPort + WriteLog>(
     data_only: bool,
 ) -> Result<()> {
     let attributes = state.attributes_dirty && !data_only;
-    if state.file()?.dirty.is_empty() && state.size == state.size_on_device && !attributes {
+    if state.file()?.pages.is_clean() && state.size == state.size_on_device && !attributes {
         return Ok(());
     }
     core.writable()?;
@@ -61,8 +63,7 @@ pub fn write_back_in<'a, D: BlockPort + WriteLog>(
 ) -> Result<()> {
     let grows = state.size != state.size_on_device;
     let file = state.file_mut()?;
-    let mut dirty = std::mem::take(&mut file.dirty);
-    dirty.sort_unstable();
+    let dirty = file.pages.take_dirty();
     if grows && planted::has(Bug::SizeBeforeData) {
         let mut early = Tx::new(core, 0)?;
         let size_on_device = state.size_on_device;
@@ -106,23 +107,10 @@ pub fn write_back_in<'a, D: BlockPort + WriteLog>(
         put_in_place(core, file, &record, &overwritten).map_err(|error| core.broken(error))?;
     }
     let mut duplicates: SmallVec<[_; FEW]> = SmallVec::new();
-    let mut cleaned = 0;
-    for index in dirty.iter() {
-        if let Some(page) = file.pages.get_mut(*index) {
-            let (duplicate, was_dirty) = page.written();
-            if let Some(duplicate) = duplicate {
-                duplicates.push(duplicate);
-            }
-            cleaned += usize::from(was_dirty);
-        }
-    }
-    core.pages.cleaned(cleaned);
+    file.pages.written(&core.pages, dirty, |page| duplicates.extend(duplicate::written(page)));
     if !duplicates.is_empty() {
-        core.pages.remove(duplicates.len());
-        core.pages.give(duplicates);
+        core.pages.pool.give(duplicates);
     }
-    dirty.clear();
-    file.dirty = dirty;
     Ok(())
 }
 
@@ -139,7 +127,7 @@ fn put_in_place<D: BlockPort + WriteLog>(
     };
     let blocks: Vec<(u64, &[u8])> = overwritten.iter().filter_map(place).collect();
     write_blocks(core, &blocks)?;
-    journal::retire(core, record)
+    core.journal.retire(&*core.device, record)
 }
 
 /// Gives every dirty page a block, or puts the one reserved for it to use. Returns how many pages had none, and the pages, ascending, of which the device
@@ -227,7 +215,7 @@ fn write_data<D: BlockPort + WriteLog>(
             continue;
         }
         let threshold = core.keeps_duplicates().then_some(core.options.byte_threshold);
-        let mask = threshold.and_then(|threshold| page.lines_by_bytes(threshold));
+        let mask = threshold.and_then(|threshold| lines_by_bytes(page, threshold));
         match mask {
             Some(mask) if !journals || tx.bytes() < TX_DATA_MAX => {
                 for (line, lines) in runs(mask) {
@@ -253,7 +241,7 @@ fn write_data<D: BlockPort + WriteLog>(
     }
     write_blocks(core, &blocks).map_err(|error| core.broken(error))?;
     if !overwrites.is_empty() {
-        let record = journal::write_record(core, ino, &overwrites, tx)?;
+        let record = write_record(core, ino, &overwrites, tx)?;
         sent.journaled = Some((record, overwritten));
     }
     Ok(sent)
@@ -269,14 +257,11 @@ fn write_blocks<D: BlockPort + WriteLog>(
     }
     let pages: SmallVec<[&[u8]; FEW]> = blocks.iter().map(|(_, data)| *data).collect();
     let mut tickets: SmallVec<[_; 1]> = SmallVec::new();
-    let mut from = 0;
-    while from < blocks.len() {
-        let mut to = from + 1;
-        while to < blocks.len() && to - from < WRITE_RUN_MAX && blocks[to].0 == blocks[to - 1].0 + 1 {
-            to += 1;
-        }
-        tickets.push(core.device.submit_write(Lpa(blocks[from].0), &pages[from..to], Structure::Data)?);
-        from = to;
+    let mut rest = &pages[..];
+    for run in commands(blocks, WRITE_RUN_MAX, |(lba, _)| *lba) {
+        let (data, behind) = rest.split_at(run.len());
+        tickets.push(core.device.submit_write(Lpa(run[0].0), data, Structure::Data)?);
+        rest = behind;
     }
     for ticket in tickets {
         ticket.wait()?;

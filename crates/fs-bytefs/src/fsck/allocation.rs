@@ -1,9 +1,9 @@
 //! Bitmaps, the data journal's slots and the orphan table: loads them before the first pass and compares the bitmaps with what the passes found at the end.
 
 use amphi_device::{BlockPort, Structure};
+use amphi_volume::{Bits, CHUNK_BITS};
 
 use super::FsckError;
-use super::bits::{Bits, CHUNK_BITS};
 use super::finding::FindingKind;
 use super::read::{Reader, Run};
 use super::state::State;

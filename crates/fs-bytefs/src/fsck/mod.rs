@@ -9,7 +9,6 @@
 //! that are in use, whatever an image claims.
 
 mod allocation;
-mod bits;
 mod contents;
 mod contested;
 mod dirs;
@@ -17,6 +16,7 @@ mod extents;
 mod finding;
 mod inodes;
 mod links;
+mod owners;
 mod read;
 mod repair;
 mod report;
@@ -29,7 +29,7 @@ pub use finding::{EntryAt, Finding, FindingKind, FoundName, Half};
 pub use repair::{Repaired, repair};
 pub use report::{FsckError, Phase, Progress, Report};
 
-use crate::commit::journal;
+use crate::commit::replay;
 use crate::format::{FormatError, LINE, Layout, SUPER_STATE_OFFSET, SuperState, Superblock};
 use crate::mount::recover_log;
 use crate::options::MountOptions;
@@ -62,7 +62,7 @@ fn recover<D: BlockPort + WriteLog>(device: &D) -> Result<RecoverReport, FsckErr
         Ok(superblock) => {
             let recovered = recover_log(device)?;
             // Slots that make no sense stay, and are found.
-            journal::replay(device, &Layout::of(&superblock))?;
+            replay::replay(device, &Layout::of(&superblock))?;
             Ok(recovered)
         }
     }

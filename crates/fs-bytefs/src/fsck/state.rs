@@ -1,9 +1,9 @@
 //! What a check knows: inode by inode, directory by directory. Memory grows with the inodes and directories in use, not with what the image claims.
 
-use super::bits::{Bits, Claims};
-use super::contested::Contested;
 use super::finding::{EntryAt, FindingKind, Findings};
+use super::owners::Contested;
 use crate::format::{AG_PAGES, Extent, Layout, ROOT_INO, mode};
+use amphi_volume::{Bits, Claims};
 
 /// What is known of one inode.
 #[derive(Clone, Copy, Debug, Default)]

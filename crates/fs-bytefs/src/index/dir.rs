@@ -7,17 +7,17 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
-use amphi_names::{Child, FIRST_COOKIE, InodeCache};
-use amphi_vfs::{DirEntry, DirSink, Error, Ino, NAME_BYTES_MAX, Name, Result};
+use amphi_names::{Child, FIRST_COOKIE, Inode, InodeCache, Store};
+use amphi_page_cache::{Mapped, Mapping};
+use amphi_vfs::{DirEntry, DirSink, Error, FileType, Ino, NAME_BYTES_MAX, Name, Result};
 use amphi_volume::io_error;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::base::Base;
 use crate::commit::tx::Tx;
-use crate::core::Core;
 use crate::format::{DIRENT_HEADER, DirentHeader, LINE, LINES_PER_PAGE, PAGE, dirent_lines};
 use crate::index::dir_index::{DirIndex, Slot};
-use crate::index::extent::{ExtentTree, Mapped};
-use crate::index::inode::{Inode, file_type, type_bits};
+use crate::index::extent::ExtentTree;
 use crate::planted::{self, Bug};
 
 /// Most lines an entry takes.
@@ -82,7 +82,7 @@ impl Dir {
     ///
     /// # Errors
     /// [`Error::Corrupt`] saying which entry is impossible; [`Error::Io`].
-    pub fn load<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, ino: u32) -> Result<()> {
+    pub fn load<D: BlockPort + WriteLog>(&mut self, base: &Base<D>, ino: u32) -> Result<()> {
         if self.loaded {
             return Ok(());
         }
@@ -99,11 +99,11 @@ impl Dir {
             };
             let run = run.min(count - at).min(256) as usize;
             let mut bytes = vec![0; run * PAGE];
-            core.device.read(Lpa(lba), &mut bytes, Structure::Dentry).map_err(io_error)?;
+            base.device.read(Lpa(lba), &mut bytes, Structure::Dentry).map_err(io_error)?;
             pages.extend(bytes.as_chunks::<PAGE>().0.iter().map(|page| Box::new(*page)));
         }
         self.pages = pages;
-        let outcome = self.index_all(core.layout.inodes);
+        let outcome = self.index_all(base.layout.inodes);
         match outcome {
             Ok(()) => self.loaded = true,
             Err(what) => {
@@ -134,7 +134,7 @@ impl Dir {
                 if header.ino.get() >= inodes || dirent_lines(name_bytes) > lines {
                     return Err(format!("the entry at line {line} has an impossible inode or name length"));
                 }
-                if file_type(u16::from(header.file_type) << 12).is_none() {
+                if FileType::of_mode(u16::from(header.file_type) << 12).is_none() {
                     return Err(format!("the entry at line {line} has an unknown type"));
                 }
                 if Name::new(self.name(line as u32)).is_err() {
@@ -163,7 +163,7 @@ impl Dir {
 
     fn found(&self, line: u32) -> Found {
         let header = self.header(line);
-        let file_type = file_type(u16::from(header.file_type) << 12)
+        let file_type = FileType::of_mode(u16::from(header.file_type) << 12)
             .expect("types are checked when a directory is loaded");
         Found { slot: line, child: Child { ino: Ino(u64::from(header.ino.get())), file_type } }
     }
@@ -178,11 +178,11 @@ impl Dir {
 
     /// As [`find`](Self::find), with the entry's inode if it is cached. In a directory that no processor's cache holds, an entry and its inode come from
     /// memory at the same time.
-    pub fn find_inode<D: BlockPort + WriteLog>(
+    pub fn find_inode<S: Store>(
         &self,
         name: Name<'_>,
-        cache: &InodeCache<Core<D>>,
-    ) -> Option<(Found, Option<Arc<Inode<D>>>)> {
+        cache: &InodeCache<S>,
+    ) -> Option<(Found, Option<Arc<Inode<S>>>)> {
         debug_assert!(self.loaded, "callers load the directory first");
         let name = name.bytes();
         let mut cached = None;
@@ -230,7 +230,7 @@ impl Dir {
         let (page, offset) = place(line);
         let header = DirentHeader {
             ino: ino.into(),
-            file_type: (type_bits(child.file_type) >> 12) as u8,
+            file_type: (child.file_type.mode_bits() >> 12) as u8,
             lines: lines as u8,
             name_bytes: (name.bytes().len() as u16).into(),
         };
@@ -289,7 +289,7 @@ impl Dir {
         index.set_inode(hash(name_at(pages, line)), line, ino);
         let mut header = self.header(line);
         header.ino = ino.into();
-        header.file_type = (type_bits(child.file_type) >> 12) as u8;
+        header.file_type = (child.file_type.mode_bits() >> 12) as u8;
         let (page, offset) = place(line);
         self.pages[page][offset..offset + DIRENT_HEADER].copy_from_slice(header.as_bytes());
         self.write(line, 1, tx);

@@ -8,6 +8,7 @@
 //! empty; only the root may have no entries. Nodes that become empty are freed; nodes are not merged otherwise, as in ext4.
 
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
+use amphi_page_cache::{Mapped, Mapping};
 use amphi_vfs::{Error, Result};
 use amphi_volume::io_error;
 
@@ -17,30 +18,6 @@ use crate::format::{
 };
 use crate::planted::{self, Bug};
 use crate::space::bitmap::Run;
-
-/// Where a page of a file is, and how far that holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mapped {
-    /// On the device from page `lba`, for `pages` pages.
-    At {
-        /// First page on the device.
-        lba: u64,
-        /// Pages from there that are contiguous both in the file and on the device.
-        pages: u64,
-    },
-    /// Reserved on the device from page `lba`, for `pages` pages, but reading as zeros.
-    Unwritten {
-        /// First page on the device.
-        lba: u64,
-        /// Pages from there, as for `At`.
-        pages: u64,
-    },
-    /// Nowhere, for `pages` pages (`u64::MAX` at the end of the file's extents).
-    Hole {
-        /// Pages until the next extent.
-        pages: u64,
-    },
-}
 
 struct Node {
     lba: u32,
@@ -369,6 +346,12 @@ fn corrupt(ino: u32, what: &str) -> Error {
 /// First file page beyond what any file may have; extents end there.
 pub const FILE_PAGES_MAX: u64 = 1 << 40;
 
+impl Mapping for ExtentTree {
+    fn map(&self, file_page: u64) -> Mapped {
+        self.root.map(file_page, u64::MAX)
+    }
+}
+
 impl ExtentTree {
     /// Reads and checks the tree whose root is in `upper`.
     ///
@@ -385,11 +368,6 @@ impl ExtentTree {
         root.check_and_descend(device, ino, layout, FILE_PAGES_MAX, &mut nodes)?;
         root.dirty = false;
         Ok(Self { root, nodes })
-    }
-
-    /// Where `file_page` is.
-    pub fn map(&self, file_page: u64) -> Mapped {
-        self.root.map(file_page, u64::MAX)
     }
 
     /// The block behind that of the page before `file_page`: where that page is best put.

@@ -1,35 +1,30 @@
 //! Inodes in host DRAM: what hangs below them, and how they become the two halves on the device (BY-9).
 
-use std::sync::atomic::AtomicU64;
-
 use amphi_device::{BlockPort, Structure, WriteLog};
+use amphi_names::{Inode, State, Store};
+use amphi_page_cache::Since;
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use crate::base::Base;
 use crate::commit::tx::Tx;
-use crate::core::Core;
-use crate::data::file::FileBody;
+use crate::data::body::FileBody;
 use crate::format::{FLAG_INLINE_TARGET, INLINE_TARGET_MAX, INODE_BYTES, InodeLower, InodeUpper, LINE, mode};
 use crate::index::dir::Dir;
 use crate::index::extent::ExtentTree;
 use crate::index::xattr::Xattrs;
 use crate::planted::{self, Bug};
 
-/// A cached inode of ByteFS.
-pub type Inode<D> = amphi_names::Inode<Core<D>>;
-/// What its lock protects.
-pub type State<D> = amphi_names::State<Core<D>>;
-
 /// The number of an inode, which was in range when it was loaded or made.
-pub fn number<D: BlockPort + WriteLog>(inode: &Inode<D>) -> u32 {
+pub fn number<S: Store>(inode: &Inode<S>) -> u32 {
     inode.ino.0 as u32
 }
 
 /// What ByteFS keeps of an inode beside its lock.
 #[derive(Default)]
 pub struct Beside {
-    /// When the inode was put on the list of those with writes to come, ns; 0: it is not there.
-    pub listed_ns: AtomicU64,
+    /// Since when it has writes to come.
+    pub dirty: Since,
 }
 
 /// What ByteFS keeps in an inode.
@@ -58,33 +53,6 @@ pub enum Body {
     Symlink(Vec<u8>, ExtentTree),
     /// FIFO, socket, device.
     Special,
-}
-
-/// `st_mode` type bits of a file type.
-pub const fn type_bits(file_type: FileType) -> u16 {
-    match file_type {
-        FileType::Regular => mode::REGULAR,
-        FileType::Directory => mode::DIRECTORY,
-        FileType::Symlink => mode::SYMLINK,
-        FileType::Fifo => mode::FIFO,
-        FileType::Socket => mode::SOCKET,
-        FileType::CharDevice => mode::CHAR,
-        FileType::BlockDevice => mode::BLOCK,
-    }
-}
-
-/// The file type of `st_mode` bits; `None` if they are none.
-pub const fn file_type(bits: u16) -> Option<FileType> {
-    Some(match bits & mode::TYPE {
-        mode::REGULAR => FileType::Regular,
-        mode::DIRECTORY => FileType::Directory,
-        mode::SYMLINK => FileType::Symlink,
-        mode::FIFO => FileType::Fifo,
-        mode::SOCKET => FileType::Socket,
-        mode::CHAR => FileType::CharDevice,
-        mode::BLOCK => FileType::BlockDevice,
-        _ => return None,
-    })
 }
 
 impl Part {
@@ -176,22 +144,22 @@ impl Part {
 ///
 /// # Errors
 /// [`Error::Corrupt`] naming the inode; [`Error::Io`].
-pub fn decode<D: BlockPort + WriteLog>(
-    core: &Core<D>,
+pub fn decode<D: BlockPort + WriteLog, S: Store<Part = Part, Beside = Beside>>(
+    base: &Base<D>,
     ino: u32,
     bytes: &[u8; INODE_BYTES],
-) -> Result<Inode<D>> {
+) -> Result<Inode<S>> {
     let corrupt = |what: &str| Error::corrupt("inode", u64::from(ino), what.to_owned());
     let lower = InodeLower::decode(&bytes[..LINE], ino).map_err(|error| corrupt(&error.to_string()))?;
     let upper = InodeUpper::decode(&bytes[LINE..], ino).map_err(|error| corrupt(&error.to_string()))?;
-    let kind = file_type(lower.mode.get()).ok_or_else(|| corrupt("unknown file type"))?;
+    let kind = FileType::of_mode(lower.mode.get()).ok_or_else(|| corrupt("unknown file type"))?;
     let attributes = upper.xattr.get();
-    if attributes != 0 && !core.layout.holds_data(attributes, 1) {
+    if attributes != 0 && !base.layout.holds_data(attributes, 1) {
         return Err(corrupt("the page of extended attributes is outside the data area"));
     }
     let inline = lower.flags.get() & FLAG_INLINE_TARGET != 0;
     let size = lower.size.get();
-    let load_tree = || ExtentTree::load(&*core.device, ino, &upper, &core.layout);
+    let load_tree = || ExtentTree::load(&*base.device, ino, &upper, &base.layout);
     let body = match kind {
         FileType::Regular => Body::File(FileBody::new(load_tree()?)),
         FileType::Directory => {
@@ -206,7 +174,7 @@ pub fn decode<D: BlockPort + WriteLog>(
         }
         FileType::Symlink => {
             let tree = load_tree()?;
-            Body::Symlink(crate::index::symlink::read_target(core, ino, &tree, size)?, tree)
+            Body::Symlink(crate::index::symlink::read_target(base, ino, &tree, size)?, tree)
         }
         _ => Body::Special,
     };
@@ -237,7 +205,7 @@ pub fn decode<D: BlockPort + WriteLog>(
 
 impl<D: BlockPort + WriteLog> Tx<'_, D> {
     /// Adds an inode's lower half: one line (BY-9). The size written is `size_on_device`.
-    pub fn write_lower(&mut self, inode: &Inode<D>, state: &State<D>) {
+    pub fn write_lower<S: Store<Part = Part>>(&mut self, inode: &Inode<S>, state: &State<S>) {
         let inline = matches!(&state.body, Body::Symlink(target, _) if target.len() <= INLINE_TARGET_MAX);
         let lower = InodeLower {
             size: state.size_on_device.into(),
@@ -246,7 +214,7 @@ impl<D: BlockPort + WriteLog> Tx<'_, D> {
             ctime: state.ctime.into(),
             uid: state.uid.into(),
             gid: state.gid.into(),
-            mode: (type_bits(state.file_type) | state.mode).into(),
+            mode: (state.file_type.mode_bits() | state.mode).into(),
             flags: if inline { FLAG_INLINE_TARGET } else { 0 }.into(),
             nlink: state.nlink.into(),
             pages: (state.pages() as u32).into(),
@@ -255,11 +223,11 @@ impl<D: BlockPort + WriteLog> Tx<'_, D> {
             crc: 0.into(),
         };
         let ino = number(inode);
-        self.write(self.core.layout.inode_address(ino), &lower.encode(ino), Structure::Inode);
+        self.write(self.base.layout.inode_address(ino), &lower.encode(ino), Structure::Inode);
     }
 
     /// Adds an inode's upper half, and the extent nodes that changed.
-    pub fn write_upper(&mut self, inode: &Inode<D>, state: &mut State<D>) {
+    pub fn write_upper<S: Store<Part = Part>>(&mut self, inode: &Inode<S>, state: &mut State<S>) {
         let ino = number(inode);
         let mut upper = InodeUpper::new_zeroed();
         upper.xattr = state.xattrs.lba.into();
@@ -282,7 +250,7 @@ impl<D: BlockPort + WriteLog> Tx<'_, D> {
                 upper.root = root;
             }
         }
-        let at = self.core.layout.inode_address(ino) + LINE as u64;
+        let at = self.base.layout.inode_address(ino) + LINE as u64;
         let tag = if upper.count.get() > 0 { Structure::Pointer } else { Structure::Inode };
         self.write(at, &upper.encode(ino), tag);
         state.xattrs.moved = false;
@@ -290,7 +258,7 @@ impl<D: BlockPort + WriteLog> Tx<'_, D> {
 
     /// Adds what differs from the device: the lower half always, the upper half if extents or the page of
     /// extended attributes changed.
-    pub fn write_changed(&mut self, inode: &Inode<D>, state: &mut State<D>) {
+    pub fn write_changed<S: Store<Part = Part>>(&mut self, inode: &Inode<S>, state: &mut State<S>) {
         self.write_lower(inode, state);
         state.atime_dirty = false;
         if planted::has(Bug::BothHalvesWritten)

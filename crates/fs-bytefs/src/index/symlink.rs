@@ -1,13 +1,14 @@
 //! Symbolic links: targets up to 48 B in the inode, longer ones in a block of their own.
 
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
+use amphi_page_cache::{Mapped, Mapping};
 use amphi_vfs::{Error, Result};
 use amphi_volume::io_error;
 
+use crate::base::Base;
 use crate::commit::tx::Tx;
-use crate::core::Core;
 use crate::format::{INLINE_TARGET_MAX, PAGE};
-use crate::index::extent::{ExtentTree, Mapped};
+use crate::index::extent::ExtentTree;
 
 /// Longest target in bytes, as Linux's PATH_MAX has it.
 pub const TARGET_BYTES_MAX: usize = 4095;
@@ -17,7 +18,7 @@ pub const TARGET_BYTES_MAX: usize = 4095;
 /// # Errors
 /// [`Error::Corrupt`] if there is no such block or the length is impossible; [`Error::Io`].
 pub fn read_target<D: BlockPort + WriteLog>(
-    core: &Core<D>,
+    base: &Base<D>,
     ino: u32,
     tree: &ExtentTree,
     size: u64,
@@ -34,7 +35,7 @@ pub fn read_target<D: BlockPort + WriteLog>(
         ));
     }
     let mut page = Box::new([0; PAGE]);
-    core.device.read(Lpa(lba), &mut page[..], Structure::Data).map_err(io_error)?;
+    base.device.read(Lpa(lba), &mut page[..], Structure::Data).map_err(io_error)?;
     Ok(page[..size as usize].to_vec())
 }
 
@@ -43,7 +44,7 @@ pub fn read_target<D: BlockPort + WriteLog>(
 /// # Errors
 /// [`Error::Io`].
 pub fn write_target<D: BlockPort + WriteLog>(
-    core: &Core<D>,
+    base: &Base<D>,
     target: &[u8],
     tree: &mut ExtentTree,
     tx: &mut Tx<'_, D>,
@@ -51,8 +52,8 @@ pub fn write_target<D: BlockPort + WriteLog>(
     let lba = tx.allocate_block();
     let mut page = Box::new([0; PAGE]);
     page[..target.len()].copy_from_slice(target);
-    core.device.write(Lpa(u64::from(lba)), &page[..], Structure::Data).map_err(io_error)?;
-    core.settle_blocks().map_err(io_error)?;
+    base.device.write(Lpa(u64::from(lba)), &page[..], Structure::Data).map_err(io_error)?;
+    base.settle_blocks().map_err(io_error)?;
     tree.insert(0, lba, 1, &mut || tx.allocate_block());
     Ok(())
 }

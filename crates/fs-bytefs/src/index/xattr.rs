@@ -9,8 +9,8 @@ use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Error, Result};
 use amphi_volume::io_error;
 
+use crate::base::Base;
 use crate::commit::tx::Tx;
-use crate::core::Core;
 use crate::format::{LINE, LINES_PER_PAGE, PAGE, XattrHeader};
 use crate::space::bitmap::Run;
 
@@ -43,12 +43,12 @@ impl Xattrs {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn load<D: BlockPort + WriteLog>(&mut self, core: &Core<D>, ino: u32) -> Result<Attributes> {
+    pub fn load<D: BlockPort + WriteLog>(&mut self, base: &Base<D>, ino: u32) -> Result<Attributes> {
         if self.lba == 0 {
             return Ok(Attributes::new());
         }
         let mut page = Box::new([0; PAGE]);
-        core.device.read(Lpa(u64::from(self.lba)), &mut page[..], Structure::Inode).map_err(io_error)?;
+        base.device.read(Lpa(u64::from(self.lba)), &mut page[..], Structure::Inode).map_err(io_error)?;
         let attributes = XattrHeader::decode(&page, ino);
         let attributes =
             attributes.map_err(|error| Error::corrupt("inode", u64::from(ino), error.to_string()))?;

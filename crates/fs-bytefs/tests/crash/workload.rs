@@ -1,6 +1,7 @@
 //! A random workload that knows, at every moment, what a crash may leave: the model does what ByteFS does, and a set says whose contents are not yet
 //! synced.
 
+use amphi_rt::hash::mix;
 use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_model::Model;
@@ -17,10 +18,7 @@ impl Numbers {
     /// The next number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
+        mix(self.0) % bound
     }
 }
 

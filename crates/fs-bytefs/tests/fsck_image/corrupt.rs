@@ -1,6 +1,7 @@
 //! Random damage to an image that gets past every checksum: fields are overwritten and checksums renewed. One seed, one damage.
 
 use amphi_fs_bytefs::format::*;
+use amphi_rt::hash::mix;
 use zerocopy::IntoBytes;
 
 use super::{FILE, Image};
@@ -11,10 +12,7 @@ pub struct Random(pub u64);
 impl Random {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mix(self.0)
     }
 
     pub fn below(&mut self, bound: usize) -> usize {

@@ -7,15 +7,17 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_names::Guard;
+use amphi_page_cache::{Mapped, Mapping, Pieces};
 use amphi_vfs::{Allocate, Cred, Error, Ino, Result};
 
-use crate::core::Core;
+use crate::core::{Core, Inode, State};
 use crate::data::file::{FILE_BYTES_MAX, note_write, zero_in_page};
 use crate::data::truncate::{free_range, lock_for_size, step_credits};
 use crate::data::writeback::write_back;
 use crate::format::{BLOCK, EXTENT_BLOCKS_MAX};
-use crate::index::extent::{Mapped, Run};
-use crate::index::inode::{Body, Inode, Part, State, number};
+use crate::index::extent::Run;
+use crate::index::inode::number;
+use crate::index::part::{Body, Part};
 
 /// Extents allocated or freed in one handle.
 const STEP_EXTENTS: usize = 16;
@@ -39,23 +41,20 @@ pub fn allocate<D: BlockPort>(
         return Err(Error::Invalid("an empty range"));
     }
     let end = offset.saturating_add(length);
-    let (reserves, keep_size) = match what {
-        Allocate::Reserve { keep_size } | Allocate::Zero { keep_size } => (true, keep_size),
-        Allocate::PunchHole => (false, true),
-    };
+    let (reserves, keep_size) = (what.reserves(), what.keeps_size());
     if reserves && end > FILE_BYTES_MAX {
         return Err(Error::TooLarge);
     }
     let end = end.min(FILE_BYTES_MAX);
     let mut state = lock_written(core, &inode, if keep_size { 0 } else { end })?;
     let (first, last) = ((offset.min(end) / BLOCK as u64) as u32, end.div_ceil(BLOCK as u64) as u32);
-    let holes = if reserves { holes_in(&state, first, last) } else { 0 };
-    let mut reserved = core.reserve(u64::from(holes))?;
-    if what != (Allocate::Reserve { keep_size }) {
+    let holes = if reserves { state.extents.holes(u64::from(first), u64::from(last)) } else { 0 };
+    let mut reserved = core.reserve(holes)?;
+    if what.clears() {
         clear(core, &inode, &mut state, offset.min(end), end, reserves)?;
     }
     if reserves {
-        reserved.take(u64::from(holes));
+        reserved.take(holes);
         fill_holes(core, &inode, &mut state, first, last)?;
     }
     drop(reserved);
@@ -84,21 +83,6 @@ fn lock_written<'a, D: BlockPort>(
     }
 }
 
-fn holes_in<D: BlockPort>(state: &State<D>, first: u32, end: u32) -> u32 {
-    let (mut at, mut holes) = (first, 0);
-    while at < end {
-        let blocks = match state.extents.map(at) {
-            Mapped::Hole { blocks } => {
-                holes += blocks.min(end - at);
-                blocks
-            }
-            Mapped::At { blocks, .. } => blocks,
-        };
-        at = at.saturating_add(blocks);
-    }
-    holes
-}
-
 /// Makes `offset .. end` read as zeros: parts of pages in the cache, whole ones by losing their blocks or, if
 /// they `keep` them, by having them marked.
 fn clear<D: BlockPort>(
@@ -109,20 +93,13 @@ fn clear<D: BlockPort>(
     end: u64,
     keep: bool,
 ) -> Result<()> {
-    let (first, last) = (offset.div_ceil(BLOCK as u64) as u32, (end / BLOCK as u64) as u32);
-    let (head, tail) = ((offset % BLOCK as u64) as usize, (end % BLOCK as u64) as usize);
-    if first > last {
-        // The whole range lies within one page.
-        return zero_in_page(core, inode, state, last, head..tail);
+    let Pieces { parts, whole } = Pieces::of(offset, end);
+    for (index, bytes) in parts.into_iter().flatten() {
+        zero_in_page(core, inode, state, index, bytes)?;
     }
-    if head > 0 {
-        zero_in_page(core, inode, state, first - 1, head..BLOCK)?;
-    }
-    if tail > 0 {
-        zero_in_page(core, inode, state, last, 0..tail)?;
-    }
+    let (first, last) = (whole.start as u32, whole.end as u32);
     if let Part { body: Body::File(file), extents, .. } = &mut state.part {
-        file.forget(core, extents, first, last);
+        core.groups.unreserve(file.forget(&core.pages, extents, whole));
         file.version += 1;
     }
     // Front to back, some extents at a time.
@@ -161,11 +138,11 @@ fn fill_holes<D: BlockPort>(
         let mut handle = core.handle(step_credits(core))?;
         let mut extents = 0;
         while at < end && extents < STEP_EXTENTS {
-            match state.extents.map(at) {
-                Mapped::At { blocks, .. } => at = at.saturating_add(blocks),
-                Mapped::Hole { blocks } => {
+            match state.extents.map(u64::from(at)) {
+                Mapped::At { pages, .. } | Mapped::Unwritten { pages, .. } => at += pages as u32,
+                Mapped::Hole { pages } => {
                     let goal = state.extents.goal(at).unwrap_or_else(|| core.groups.goal(number(inode)));
-                    let want = blocks.min(end - at).min(EXTENT_BLOCKS_MAX);
+                    let want = pages.min(u64::from((end - at).min(EXTENT_BLOCKS_MAX))) as u32;
                     let (start, len) = core.groups.allocate(&mut handle, goal, want)?;
                     state.extents.insert(Run { file_block: at, start, len, unwritten: true });
                     state.blocks += len;

@@ -1,8 +1,8 @@
 //! What files hold: pages in host DRAM, their way to the device, ranges and lengths.
 
 pub mod allocate;
+pub mod body;
 pub mod file;
-pub mod page;
 pub mod pressure;
 pub mod settle;
 pub mod sync;

@@ -1,6 +1,7 @@
 //! Where a range of a file lies, for whoever reaches it past the file system ([`Extents`]).
 
 use amphi_device::BlockPort;
+use amphi_page_cache::{Mapped, Mapping};
 use amphi_vfs::{Error, Extents, Ino, PageRun, Result};
 
 use crate::core::Core;
@@ -8,7 +9,6 @@ use crate::data::file::drop_range;
 use crate::data::writeback::fsync;
 use crate::format::BLOCK;
 use crate::fs::Ext4Like;
-use crate::index::extent::Mapped;
 
 impl<D: BlockPort + 'static> Extents for Ext4Like<D> {
     fn settle(&self, ino: Ino, offset: u64, length: u64) -> Result<Vec<PageRun>> {
@@ -27,18 +27,16 @@ fn settle<D: BlockPort>(core: &Core<D>, ino: Ino, offset: u64, length: u64) -> R
     fsync(core, &inode, false)?;
     drop_range(core, &inode, offset, usize::try_from(length).map_err(|_| Error::TooLarge)?);
     let state = inode.state.read();
-    let block = |at: u64| u32::try_from(at / BLOCK as u64).map_err(|_| Error::TooLarge);
-    let (mut index, end) = (block(offset)?, block(offset + length)?);
+    let (mut index, end) = (offset / BLOCK as u64, (offset + length) / BLOCK as u64);
     let mut runs: Vec<PageRun> = Vec::new();
     while index < end {
-        let Mapped::At { lba, blocks, unwritten: false } = state.extents.map(index) else {
+        let Mapped::At { lba: first, pages } = state.extents.map(index) else {
             return Err(Error::Invalid("the range has pages that were never written; write it first"));
         };
-        let pages = blocks.min(end - index);
-        let first = u64::from(lba);
+        let pages = pages.min(end - index);
         match runs.last_mut() {
-            Some(run) if run.first + run.pages == first => run.pages += u64::from(pages),
-            _ => runs.push(PageRun { first, pages: u64::from(pages) }),
+            Some(run) if run.first + run.pages == first => run.pages += pages,
+            _ => runs.push(PageRun { first, pages }),
         }
         index += pages;
     }

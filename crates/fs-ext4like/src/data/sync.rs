@@ -11,9 +11,8 @@ use amphi_device::BlockPort;
 use amphi_vfs::Result;
 use amphi_volume::io_error;
 
-use crate::core::Core;
+use crate::core::{Core, Inode};
 use crate::data::writeback::{Allocation, arrive, depart_together};
-use crate::index::inode::Inode;
 
 impl<D: BlockPort> Core<D> {
     /// Makes everything durable: data, then the journal, then what the journal holds in place.
@@ -36,7 +35,7 @@ impl<D: BlockPort> Core<D> {
 
     /// Ordered mode. Returns whether the device was flushed after the last write.
     fn sync_ordered(&self) -> Result<bool> {
-        let dirty = self.dirty.since_before(u64::MAX);
+        let dirty = self.dirty_since(u64::MAX);
         let has_committed = self.sync_data(&dirty)?;
         // What somebody else had.
         self.write_back_files(u64::MAX)?;

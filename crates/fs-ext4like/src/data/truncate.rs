@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_names::Guard;
+use amphi_page_cache::{Mapped, Mapping};
 use amphi_vfs::{Error, Result};
 
-use crate::core::Core;
+use crate::core::{Core, Inode, State};
 use crate::data::file::{FILE_BYTES_MAX, load, zero_in_page};
 use crate::data::writeback::{settled, write_back};
 use crate::format::{BLOCK, BLOCK_EXTENTS};
-use crate::index::extent::Mapped;
-use crate::index::inode::{Body, Inode, Part, State, number};
+use crate::index::inode::number;
+use crate::index::part::{Body, Part};
 use crate::index::xattr;
-use crate::journal::Handle;
+use crate::journal::handle::Handle;
 use crate::store::Update;
 
 /// Most extents freed in one handle.
@@ -61,9 +62,9 @@ pub fn free_range<D: BlockPort>(
     to: u32,
 ) -> Result<()> {
     // The journal may hold copies of directories, long symlinks and, if they are journaled, file data.
-    let revoke = !matches!(part.body, Body::File(_)) || handle.core.journals_data();
+    let revoke = !matches!(part.body, Body::File(_)) || handle.base.journals_data();
     for run in part.extents.remove(from, to) {
-        handle.core.groups.free_blocks(handle, run.start, run.len, revoke)?;
+        handle.base.groups.free_blocks(handle, run.start, run.len, revoke)?;
         // A damaged inode may say that it has fewer.
         part.blocks = part.blocks.saturating_sub(run.len);
     }
@@ -87,10 +88,10 @@ pub fn lock_for_size<'a, D: BlockPort>(
         if size <= old || old.is_multiple_of(BLOCK as u64) {
             return Ok(state);
         }
-        let last = (old / BLOCK as u64) as u32;
+        let last = old / BLOCK as u64;
         load(core, inode, &mut state, last, last)?;
         let is_hole = matches!(state.extents.map(last), Mapped::Hole { .. });
-        if is_hole || !state.file()?.dirty.contains(&last) {
+        if is_hole || !state.file()?.pages.is_dirty(last) {
             return Ok(state);
         }
         drop(state);
@@ -116,13 +117,7 @@ pub fn set_size<D: BlockPort>(
     let shrinks = size < state.size;
     let from = size.div_ceil(BLOCK as u64) as u32;
     if shrinks && !size.is_multiple_of(BLOCK as u64) {
-        zero_in_page(
-            core,
-            inode,
-            state,
-            (size / BLOCK as u64) as u32,
-            (size % BLOCK as u64) as usize..BLOCK,
-        )?;
+        zero_in_page(core, inode, state, size / BLOCK as u64, (size % BLOCK as u64) as usize..BLOCK)?;
     }
     let mut update = Update::begin(core, 0, step_credits(core) + 6)?;
     apply(&mut update, state)?;
@@ -132,10 +127,11 @@ pub fn set_size<D: BlockPort>(
         // What was written below it and not written back is a hole until then.
         state.size_on_disk = size;
         let Part { body: Body::File(file), extents, .. } = &mut state.part else { return Ok(()) };
-        file.forget(core, extents, from, u32::MAX);
+        let unmapped = file.forget(&core.pages, extents, u64::from(from)..u64::MAX);
+        core.groups.unreserve(unmapped);
         file.version += 1;
         if file.is_clean() {
-            core.dirty.remove(inode);
+            core.dirty.remove(inode.ino, &inode.beside.dirty);
         }
         let listed = state.orphan;
         if !listed {
@@ -185,10 +181,10 @@ pub fn delete_step<D: BlockPort>(
     inode: &Inode<D>,
     state: &mut State<D>,
 ) -> Result<bool> {
-    let core = handle.core;
+    let core = handle.base;
     if let Part { body: Body::File(file), extents, .. } = &mut state.part {
-        file.forget(core, extents, 0, u32::MAX);
-        core.dirty.remove(inode);
+        core.groups.unreserve(file.forget(&core.pages, extents, 0..u64::MAX));
+        core.dirty.remove(inode.ino, &inode.beside.dirty);
     }
     if !free_step(handle, state, 0)? {
         return Ok(false);
@@ -196,7 +192,8 @@ pub fn delete_step<D: BlockPort>(
     for node in std::mem::take(&mut state.extents).node_blocks() {
         core.groups.free_blocks(handle, node, 1, true)?;
     }
-    xattr::free(handle, state)?;
+    let Part { xattrs, blocks, .. } = &mut state.part;
+    xattr::free(handle, xattrs, blocks)?;
     core.orphans.remove(handle, number(inode))?;
     core.groups.free_inode(handle, number(inode), inode.is_dir())?;
     Ok(true)

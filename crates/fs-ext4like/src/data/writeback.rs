@@ -8,16 +8,19 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, Completion, Structure};
 use amphi_names::Guard;
+use amphi_page_cache::{Mapped, Mapping, commands};
 use amphi_vfs::{Error, Result};
 use amphi_volume::io_error;
 
-use crate::core::Core;
+use crate::core::{Core, Inode, State};
 use crate::format::{BLOCK, BLOCK_EXTENTS};
-use crate::index::extent::{Mapped, Run};
-use crate::index::inode::{Body, Inode, Part, State, number};
+use crate::index::extent::Run;
+use crate::index::inode::number;
+use crate::index::part::{Body, Part};
+use crate::journal::InFlight;
 use crate::journal::buffers::{Kind, SharedBlock};
 use crate::journal::commit::COMMAND_BLOCKS;
-use crate::journal::{Handle, InFlight};
+use crate::journal::handle::Handle;
 
 /// Most pages written in one round, as ext4 maps at a time.
 const ROUND_PAGES: usize = 2048;
@@ -63,29 +66,31 @@ fn map_pages<D: BlockPort>(
     handle: &mut Handle<'_, D>,
     inode: &Inode<D>,
     state: &mut State<D>,
-    batch: &[u32],
+    batch: &[u64],
     allocation: Allocation,
 ) -> Result<()> {
-    let core = handle.core;
+    let core = handle.base;
     let is_unwritten = allocation == Allocation::Unwritten;
     let mut at = 0;
     while at < batch.len() {
         let first = batch[at];
-        let run = batch[at..].iter().zip(first..).take_while(|(index, due)| **index == *due).count() as u32;
-        match state.extents.map(first) {
-            Mapped::At { blocks, unwritten, .. } => {
-                let len = run.min(blocks);
-                if unwritten && !is_unwritten {
-                    state.extents.mark(first, first + len, false);
+        let run = batch[at..].iter().zip(first..).take_while(|(index, due)| **index == *due).count() as u64;
+        let mapped = state.extents.map(first);
+        let (first, run) = (first as u32, run.min(mapped.pages()) as u32);
+        match mapped {
+            Mapped::At { .. } => at += run as usize,
+            Mapped::Unwritten { .. } => {
+                if !is_unwritten {
+                    state.extents.mark(first, first + run, false);
                 }
-                at += len as usize;
+                at += run as usize;
             }
-            Mapped::Hole { blocks } => {
+            Mapped::Hole { .. } => {
                 let goal = state.extents.goal(first).unwrap_or_else(|| core.groups.goal(number(inode)));
-                let (start, len) = core.groups.allocate(handle, goal, run.min(blocks))?;
+                let (start, len) = core.groups.allocate(handle, goal, run)?;
                 state.extents.insert(Run { file_block: first, start, len, unwritten: is_unwritten });
                 state.blocks += len;
-                state.file_mut()?.unmapped -= len;
+                state.file_mut()?.unmapped -= u64::from(len);
                 at += len as usize;
             }
         }
@@ -94,14 +99,14 @@ fn map_pages<D: BlockPort>(
 }
 
 /// Whether a batch needs a transaction: a page without a written block, or a larger size.
-fn needs_handle<D: BlockPort>(state: &State<D>, batch: &[u32], size: u64) -> bool {
+fn needs_handle<D: BlockPort>(state: &State<D>, batch: &[u64], size: u64) -> bool {
     size > state.size_on_disk
-        || batch.iter().any(|index| !matches!(state.extents.map(*index), Mapped::At { unwritten: false, .. }))
+        || batch.iter().any(|index| !matches!(state.extents.map(*index), Mapped::At { .. }))
 }
 
 /// The length that is safe once a batch is written.
-fn size_with<D: BlockPort>(state: &State<D>, batch: &[u32], all: bool) -> u64 {
-    let written = batch.last().map_or(0, |last| (u64::from(*last) + 1) * BLOCK as u64);
+fn size_with<D: BlockPort>(state: &State<D>, batch: &[u64], all: bool) -> u64 {
+    let written = batch.last().map_or(0, |last| (last + 1) * BLOCK as u64);
     if all { state.size } else { state.size.min(written).max(state.size_on_disk) }
 }
 
@@ -109,7 +114,7 @@ fn size_with<D: BlockPort>(state: &State<D>, batch: &[u32], all: bool) -> u64 {
 pub struct Departure<D: BlockPort> {
     inode: Arc<Inode<D>>,
     in_flight: Arc<InFlight>,
-    leaving: Vec<(u32, SharedBlock)>,
+    leaving: Vec<(u64, SharedBlock)>,
     /// What a second handle has to say once they are there.
     conversion: Option<Conversion>,
 }
@@ -117,7 +122,7 @@ pub struct Departure<D: BlockPort> {
 /// Pages whose blocks are unwritten ones until their data are in place, and the length that the file then
 /// has.
 struct Conversion {
-    pages: Vec<u32>,
+    pages: Vec<u64>,
     size: u64,
 }
 
@@ -130,9 +135,10 @@ fn depart<D: BlockPort>(
     allocation: Allocation,
     cannot_wait: bool,
 ) -> Result<Option<Departure<D>>> {
-    let file = state.file()?;
-    let batch: Vec<u32> = file.dirty.iter().take(ROUND_PAGES).copied().collect();
-    let size = size_with(state, &batch, batch.len() == file.dirty.len());
+    let file = state.file_mut()?;
+    let batch = file.pages.first_dirty(ROUND_PAGES);
+    let is_all = batch.len() == file.pages.dirty_pages();
+    let size = size_with(state, &batch, is_all);
     let in_flight = Arc::new(InFlight::default());
     let mut conversion = None;
     if needs_handle(state, &batch, size) {
@@ -174,7 +180,7 @@ pub fn arrive<D: BlockPort>(
     departures: &[Departure<D>],
     meanwhile: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    let mut leaving: Vec<&(u32, SharedBlock)> = departures.iter().flat_map(|d| &d.leaving).collect();
+    let mut leaving: Vec<&(u64, SharedBlock)> = departures.iter().flat_map(|d| &d.leaving).collect();
     leaving.sort_by_key(|(lba, _)| *lba);
     let runs = neighbours(&leaving);
     let mut outcome = core.submit_runs(&runs, |_| Structure::Data).and_then(|sent| {
@@ -208,7 +214,7 @@ fn convert<D: BlockPort>(core: &Core<D>, departure: &Departure<D>) -> Result<()>
     let mut rest = &pages[..];
     while let Some(first) = rest.first() {
         let run = rest.iter().zip(*first..).take_while(|(index, due)| **index == *due).count();
-        state.extents.mark(*first, *first + run as u32, false);
+        state.extents.mark(*first as u32, *first as u32 + run as u32, false);
         rest = &rest[run..];
     }
     state.size_on_disk = state.size_on_disk.max(*size);
@@ -226,8 +232,8 @@ pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result
     loop {
         let mut state = settled(inode);
         let Body::File(file) = &state.body else { return Ok(()) };
-        if file.dirty.is_empty() {
-            core.dirty.remove(inode);
+        if file.pages.is_clean() {
+            core.dirty.remove(inode.ino, &inode.beside.dirty);
             return Ok(());
         }
         core.writable()?;
@@ -264,7 +270,7 @@ pub fn depart_together<'a, D: BlockPort>(
         // While ours have not been sent, waiting for an inode, for another's write or for a commit could be
         // waiting for ourselves.
         let Some(mut state) = inode.state.try_write() else { continue };
-        if !matches!(&state.body, Body::File(file) if file.in_flight.is_none() && !file.dirty.is_empty()) {
+        if !matches!(&state.body, Body::File(file) if file.in_flight.is_none() && !file.pages.is_clean()) {
             continue;
         }
         match depart(core, inode, &mut state, allocation, true) {
@@ -272,7 +278,7 @@ pub fn depart_together<'a, D: BlockPort>(
             Ok(Some(departure)) => {
                 pages += departure.leaving.len();
                 round.departures.push(departure);
-                round.leaves_some |= matches!(&state.body, Body::File(file) if !file.dirty.is_empty());
+                round.leaves_some |= matches!(&state.body, Body::File(file) if !file.pages.is_clean());
             }
             Err(error) => {
                 drop(state);
@@ -307,35 +313,20 @@ pub fn write_back_many<D: BlockPort>(core: &Core<D>, inodes: &[Arc<Inode<D>>]) -
 fn take_pages<D: BlockPort>(
     core: &Core<D>,
     state: &mut State<D>,
-    batch: &[u32],
-) -> Result<Vec<(u32, SharedBlock)>> {
+    batch: &[u64],
+) -> Result<Vec<(u64, SharedBlock)>> {
     let Part { body: Body::File(file), extents, .. } = &mut state.part else { return Ok(Vec::new()) };
-    let mut leaving = Vec::with_capacity(batch.len());
-    for index in batch {
-        let (Some(page), Mapped::At { lba, .. }) = (file.pages.get_mut(index), extents.map(*index)) else {
-            return Err(Error::corrupt("page", u64::from(*index), "it is dirty and has no block"));
-        };
-        page.dirty = false;
-        file.dirty.remove(index);
-        leaving.push((lba, Arc::clone(&page.data)));
-    }
-    core.pages.cleaned(batch.len());
-    Ok(leaving)
+    file.pages.leave(&core.pages, batch, |index, page| match extents.map(index) {
+        Mapped::At { lba, .. } | Mapped::Unwritten { lba, .. } => Ok((lba, Arc::clone(&page.data))),
+        Mapped::Hole { .. } => Err(Error::corrupt("page", index, "it is dirty and has no block")),
+    })
 }
 
 /// Pages in the order of their blocks, as commands.
-fn neighbours<'a>(leaving: &[&'a (u32, SharedBlock)]) -> Vec<(u64, Vec<&'a [u8]>)> {
-    let mut runs: Vec<(u64, Vec<&[u8]>)> = Vec::new();
-    for (lba, data) in leaving {
-        let lba = u64::from(*lba);
-        match runs.last_mut() {
-            Some((first, run)) if *first + run.len() as u64 == lba && run.len() < COMMAND_BLOCKS => {
-                run.push(&data[..]);
-            }
-            _ => runs.push((lba, vec![&data[..]])),
-        }
-    }
-    runs
+fn neighbours<'a>(leaving: &[&'a (u64, SharedBlock)]) -> Vec<(u64, Vec<&'a [u8]>)> {
+    commands(leaving, COMMAND_BLOCKS, |(lba, _)| *lba)
+        .map(|run| (run[0].0, run.iter().map(|(_, data)| &data[..]).collect()))
+        .collect()
 }
 
 /// Puts a file's dirty pages into the running transaction (data journaling). Nothing is in flight.
@@ -349,12 +340,14 @@ pub fn journal_dirty<D: BlockPort>(
 ) -> Result<()> {
     let round = (core.journal.transaction_max / 2).min(ROUND_PAGES);
     loop {
-        let batch: Vec<u32> = state.file()?.dirty.iter().take(round).copied().collect();
+        let file = state.file_mut()?;
+        let batch = file.pages.first_dirty(round);
         if batch.is_empty() {
-            core.dirty.remove(inode);
+            core.dirty.remove(inode.ino, &inode.beside.dirty);
             return Ok(());
         }
-        let size = size_with(state, &batch, batch.len() == state.file()?.dirty.len());
+        let is_all = batch.len() == file.pages.dirty_pages();
+        let size = size_with(state, &batch, is_all);
         let mapping = if needs_handle(state, &batch, size) { credits(core, batch.len()) } else { 1 };
         let mut handle = core.handle(batch.len() + mapping)?;
         map_pages(&mut handle, inode, state, &batch, Allocation::Written)?;
@@ -362,7 +355,7 @@ pub fn journal_dirty<D: BlockPort>(
         state.file_mut()?.version += 1;
         state.file_mut()?.journaled = true;
         for (lba, data) in &leaving {
-            handle.put(u64::from(*lba), Kind::Data, data)?;
+            handle.put(*lba, Kind::Data, data)?;
         }
         state.size_on_disk = size;
         handle.write_inode(inode, state, true)?;

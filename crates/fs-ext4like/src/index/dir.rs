@@ -9,15 +9,16 @@ mod leaf;
 
 use amphi_device::BlockPort;
 use amphi_names::{Child, FIRST_COOKIE};
+use amphi_page_cache::{Mapped, Mapping};
 use amphi_vfs::{DirEntry, DirSink, Error, FileType, Ino, Name, Result};
 use smallvec::SmallVec;
 
-use crate::core::Core;
+use crate::base::Base;
 use crate::format::{BLOCK, name_hash};
-use crate::index::extent::{Extents, Mapped, Run};
-use crate::index::inode::{Body, Part, file_type};
-use crate::journal::Handle;
+use crate::index::extent::{Extents, Run};
+use crate::index::part::{Body, Part};
 use crate::journal::buffers::{Block, Kind};
+use crate::journal::handle::Handle;
 use leaf::Entry;
 
 /// Most blocks that an insertion adds: a leaf, an index block, a level of them.
@@ -47,14 +48,14 @@ pub struct Place {
 
 /// The device's block for a block of a directory.
 fn lba(extents: &Extents, block: u32) -> Result<u64> {
-    match extents.map(block) {
-        Mapped::At { lba, unwritten: false, .. } => Ok(u64::from(lba)),
+    match extents.map(u64::from(block)) {
+        Mapped::At { lba, .. } => Ok(lba),
         _ => Err(Error::corrupt("directory block", u64::from(block), "the directory has none")),
     }
 }
 
-fn hash<D: BlockPort>(core: &Core<D>, name: &[u8]) -> u64 {
-    name_hash(core.superblock.hash_seed.get(), name)
+fn hash<D: BlockPort>(base: &Base<D>, name: &[u8]) -> u64 {
+    name_hash(base.superblock.hash_seed.get(), name)
 }
 
 /// The part of a hash that the index goes by.
@@ -63,32 +64,32 @@ const fn upper(hash: u64) -> u32 {
 }
 
 fn place_of<D: BlockPort>(
-    core: &Core<D>,
+    base: &Base<D>,
     part: &Part,
     hash: u64,
 ) -> Result<(SmallVec<[index::Step; 2]>, u32)> {
-    if part.dir()? { index::walk(core, &part.extents, upper(hash)) } else { Ok((SmallVec::new(), 0)) }
+    if part.dir()? { index::walk(base, &part.extents, upper(hash)) } else { Ok((SmallVec::new(), 0)) }
 }
 
 /// Finds a name.
 ///
 /// # Errors
 /// [`Error::NotDirectory`], [`Error::Corrupt`], [`Error::Io`].
-pub fn find<D: BlockPort>(core: &Core<D>, part: &Part, name: Name<'_>) -> Result<Option<Found>> {
-    let (_, leaf) = place_of(core, part, hash(core, name.bytes()))?;
-    let block = core.block(lba(&part.extents, leaf)?, Kind::Directory)?;
+pub fn find<D: BlockPort>(base: &Base<D>, part: &Part, name: Name<'_>) -> Result<Option<Found>> {
+    let (_, leaf) = place_of(base, part, hash(base, name.bytes()))?;
+    let block = base.block(lba(&part.extents, leaf)?, Kind::Directory)?;
     for entry in leaf::entries(&block) {
         let entry = entry?;
         if entry.name == name.bytes() {
-            return found(core, leaf, &entry).map(Some);
+            return found(base, leaf, &entry).map(Some);
         }
     }
     Ok(None)
 }
 
-fn found<D: BlockPort>(core: &Core<D>, block: u32, entry: &Entry<'_>) -> Result<Found> {
-    let file_type = file_type(u16::from(entry.file_type) << 12);
-    match file_type.filter(|_| entry.ino < core.layout.inodes()) {
+fn found<D: BlockPort>(base: &Base<D>, block: u32, entry: &Entry<'_>) -> Result<Found> {
+    let file_type = FileType::of_mode(u16::from(entry.file_type) << 12);
+    match file_type.filter(|_| entry.ino < base.layout.inodes()) {
         Some(file_type) => {
             let child = Child { ino: Ino(u64::from(entry.ino)), file_type };
             Ok(Found { slot: Slot { block, at: entry.at }, child })
@@ -101,13 +102,13 @@ fn found<D: BlockPort>(core: &Core<D>, block: u32, entry: &Entry<'_>) -> Result<
 ///
 /// # Errors
 /// [`Error::NoSpace`] if the index is full; [`Error::Corrupt`], [`Error::Io`].
-pub fn place<D: BlockPort>(core: &Core<D>, part: &Part, name: Name<'_>) -> Result<Place> {
-    let (path, leaf) = place_of(core, part, hash(core, name.bytes()))?;
-    let block = core.block(lba(&part.extents, leaf)?, Kind::Directory)?;
+pub fn place<D: BlockPort>(base: &Base<D>, part: &Part, name: Name<'_>) -> Result<Place> {
+    let (path, leaf) = place_of(base, part, hash(base, name.bytes()))?;
+    let block = base.block(lba(&part.extents, leaf)?, Kind::Directory)?;
     let full = !leaf::has_room(&block, name.bytes().len())?;
     if full {
-        index::check_room(core, &part.extents, &path)?;
-        let seed = core.superblock.hash_seed.get();
+        index::check_room(base, &part.extents, &path)?;
+        let seed = base.superblock.hash_seed.get();
         leaf::split_point(&leaf::sorted(&block, seed)?)?;
     }
     Ok(Place { path, leaf, full })
@@ -129,7 +130,7 @@ pub fn insert<D: BlockPort>(
     let before = part.dir_blocks();
     let mut target = place.leaf;
     if place.full {
-        target = index::split(handle, ino, part, &place, upper(hash(handle.core, name.bytes())))?;
+        target = index::split(handle, ino, part, &place, upper(hash(handle.base, name.bytes())))?;
     }
     let at = lba(&part.extents, target)?;
     let (child, file_type) = (child.ino.0 as u32, child.file_type);
@@ -140,7 +141,7 @@ pub fn insert<D: BlockPort>(
 /// Adds a block at the end of a directory, and returns its number there and on the device.
 fn add_block<D: BlockPort>(handle: &mut Handle<'_, D>, ino: u32, part: &mut Part) -> Result<(u32, u64)> {
     let number = part.dir_blocks();
-    let groups = &handle.core.groups;
+    let groups = &handle.base.groups;
     let goal = part.extents.goal(number).unwrap_or_else(|| groups.goal(ino));
     let (start, _) = groups.allocate(handle, goal, 1)?;
     part.extents.insert(Run { file_block: number, start, len: 1, unwritten: false });
@@ -167,13 +168,13 @@ pub fn first_block(ino: u32, parent: u32) -> Block {
 
 /// Where an entry is that was at `slot`, before the same change inserted another name: that may have parted
 /// its block.
-fn now_at<D: BlockPort>(core: &Core<D>, part: &Part, slot: Slot, name: Name<'_>) -> Result<Slot> {
-    let block = core.block(lba(&part.extents, slot.block)?, Kind::Directory)?;
+fn now_at<D: BlockPort>(base: &Base<D>, part: &Part, slot: Slot, name: Name<'_>) -> Result<Slot> {
+    let block = base.block(lba(&part.extents, slot.block)?, Kind::Directory)?;
     if leaf::holds(&block, slot.at, name.bytes()) {
         return Ok(slot);
     }
     let lost = || Error::corrupt("directory entry", None, "it has left its directory under its lock");
-    Ok(find(core, part, name)?.ok_or_else(lost)?.slot)
+    Ok(find(base, part, name)?.ok_or_else(lost)?.slot)
 }
 
 /// Removes an entry.
@@ -186,7 +187,7 @@ pub fn remove<D: BlockPort>(
     slot: Slot,
     name: Name<'_>,
 ) -> Result<()> {
-    let slot = now_at(handle.core, part, slot, name)?;
+    let slot = now_at(handle.base, part, slot, name)?;
     let at = lba(&part.extents, slot.block)?;
     handle.modify(at, Kind::Directory, |block| leaf::remove(block, slot.at))?
 }
@@ -202,7 +203,7 @@ pub fn replace<D: BlockPort>(
     name: Name<'_>,
     child: Child,
 ) -> Result<()> {
-    let slot = now_at(handle.core, part, slot, name)?;
+    let slot = now_at(handle.base, part, slot, name)?;
     let at = lba(&part.extents, slot.block)?;
     let ino = child.ino.0 as u32;
     handle.modify(at, Kind::Directory, |block| leaf::point(block, slot.at, ino, child.file_type))
@@ -212,10 +213,10 @@ pub fn replace<D: BlockPort>(
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn parent_of<D: BlockPort>(core: &Core<D>, ino: u32, extents: &Extents) -> Result<u32> {
-    let block = core.block(lba(extents, 0)?, Kind::Directory)?;
+pub fn parent_of<D: BlockPort>(base: &Base<D>, ino: u32, extents: &Extents) -> Result<u32> {
+    let block = base.block(lba(extents, 0)?, Kind::Directory)?;
     leaf::dots(&block)
-        .filter(|(this, parent)| *this == ino && *parent != 0 && *parent < core.layout.inodes())
+        .filter(|(this, parent)| *this == ino && *parent != 0 && *parent < base.layout.inodes())
         .map(|(_, parent)| parent)
         .ok_or_else(|| Error::corrupt("directory", u64::from(ino), "it does not start with its dots"))
 }
@@ -234,9 +235,9 @@ pub fn set_parent<D: BlockPort>(handle: &mut Handle<'_, D>, part: &Part, parent:
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn is_empty<D: BlockPort>(core: &Core<D>, part: &Part) -> Result<bool> {
+pub fn is_empty<D: BlockPort>(base: &Base<D>, part: &Part) -> Result<bool> {
     for number in 0..part.dir_blocks() {
-        let block = core.block(lba(&part.extents, number)?, Kind::Directory)?;
+        let block = base.block(lba(&part.extents, number)?, Kind::Directory)?;
         for entry in leaf::entries(&block) {
             if !entry?.is_dot() {
                 return Ok(false);
@@ -250,15 +251,15 @@ pub fn is_empty<D: BlockPort>(core: &Core<D>, part: &Part) -> Result<bool> {
 ///
 /// # Errors
 /// [`Error::NotDirectory`], [`Error::Corrupt`], [`Error::Io`].
-pub fn list<D: BlockPort>(core: &Core<D>, part: &Part, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+pub fn list<D: BlockPort>(base: &Base<D>, part: &Part, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
     let indexed = part.dir()?;
     let from = cookie.saturating_sub(FIRST_COOKIE);
-    let leaves = if indexed { index::leaves_from(core, &part.extents, upper(from))? } else { vec![0] };
-    let seed = core.superblock.hash_seed.get();
+    let leaves = if indexed { index::leaves_from(base, &part.extents, upper(from))? } else { vec![0] };
+    let seed = base.superblock.hash_seed.get();
     for number in leaves {
-        let block = core.block(lba(&part.extents, number)?, Kind::Directory)?;
+        let block = base.block(lba(&part.extents, number)?, Kind::Directory)?;
         for (hash, entry) in leaf::sorted(&block, seed)?.iter().filter(|(hash, _)| *hash >= from) {
-            let Child { ino, file_type } = found(core, number, entry)?.child;
+            let Child { ino, file_type } = found(base, number, entry)?.child;
             let next_cookie = hash + 1 + FIRST_COOKIE;
             if !sink(DirEntry { ino, file_type, name: entry.name, next_cookie }) {
                 return Ok(());
@@ -273,16 +274,16 @@ pub fn list<D: BlockPort>(core: &Core<D>, part: &Part, cookie: u64, sink: &mut D
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn visit_all<D: BlockPort>(
-    core: &Core<D>,
+    base: &Base<D>,
     part: &Part,
     mut visit: impl FnMut(&[u8], u32, Option<FileType>),
 ) -> Result<()> {
-    let seed = core.superblock.hash_seed.get();
-    let leaves = if part.dir()? { index::leaves_from(core, &part.extents, 0)? } else { vec![0] };
+    let seed = base.superblock.hash_seed.get();
+    let leaves = if part.dir()? { index::leaves_from(base, &part.extents, 0)? } else { vec![0] };
     for number in leaves {
-        let block = core.block(lba(&part.extents, number)?, Kind::Directory)?;
+        let block = base.block(lba(&part.extents, number)?, Kind::Directory)?;
         for (hash, entry) in leaf::sorted(&block, seed)? {
-            let (_, due) = place_of(core, part, hash)?;
+            let (_, due) = place_of(base, part, hash)?;
             if due != number {
                 return Err(Error::corrupt(
                     "directory block",
@@ -290,7 +291,7 @@ pub fn visit_all<D: BlockPort>(
                     "an entry stands in another block than its hash says",
                 ));
             }
-            visit(entry.name, entry.ino, file_type(u16::from(entry.file_type) << 12));
+            visit(entry.name, entry.ino, FileType::of_mode(u16::from(entry.file_type) << 12));
         }
     }
     Ok(())

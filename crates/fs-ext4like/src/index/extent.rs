@@ -5,35 +5,17 @@
 //! above, pointers to leaves packed in their order, are written anew when the row changes.
 
 use amphi_device::BlockPort;
+use amphi_page_cache::{Mapped, Mapping};
 use amphi_vfs::{Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::core::Core;
+use crate::base::Base;
 use crate::format::{
     BLOCK_EXTENTS, EXTENT_BLOCKS_MAX, EXTENT_DEPTH_MAX, EXTENT_MAGIC, Extent, ExtentHeader, Layout,
     ROOT_BYTES, ROOT_EXTENTS,
 };
-use crate::journal::Handle;
 use crate::journal::buffers::{Block, Kind};
-
-/// What a block of a file is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mapped {
-    /// It is on the device.
-    At {
-        /// Where.
-        lba: u32,
-        /// How many blocks from here on follow one another there.
-        blocks: u32,
-        /// They are reserved only and read as zeros.
-        unwritten: bool,
-    },
-    /// It has no block, nor have so many from here on (`u32::MAX`: none to the end).
-    Hole {
-        /// How many.
-        blocks: u32,
-    },
-}
+use crate::journal::handle::Handle;
 
 /// A row of extents: a block's, or the inode's.
 #[derive(Clone, Debug, Default)]
@@ -92,12 +74,36 @@ pub struct Extents {
     row_changed: bool,
 }
 
+impl Mapping for Extents {
+    fn map(&self, index: u64) -> Mapped {
+        let Ok(block) = u32::try_from(index) else { return Mapped::Hole { pages: u64::MAX - index } };
+        let next = match self.find(block) {
+            Some((leaf, at)) => {
+                let extents = &self.leaves[leaf].extents;
+                let extent = extents[at];
+                if block < extent.end() {
+                    let Run { start, len, unwritten, .. } = extent.part(block, extent.end());
+                    let (lba, pages) = (u64::from(start), u64::from(len));
+                    return if unwritten {
+                        Mapped::Unwritten { lba, pages }
+                    } else {
+                        Mapped::At { lba, pages }
+                    };
+                }
+                extents.get(at + 1).or_else(|| self.leaves.get(leaf + 1).map(|leaf| &leaf.extents[0]))
+            }
+            None => self.leaves.first().map(|leaf| &leaf.extents[0]),
+        };
+        Mapped::Hole { pages: next.map_or(u64::MAX, |next| u64::from(next.file_block)) - index }
+    }
+}
+
 impl Extents {
     /// Reads the tree whose root is in an inode.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn load<D: BlockPort>(core: &Core<D>, root: &[u8; ROOT_BYTES], ino: u32) -> Result<Self> {
+    pub fn load<D: BlockPort>(base: &Base<D>, root: &[u8; ROOT_BYTES], ino: u32) -> Result<Self> {
         let corrupt = |what: &'static str| Error::corrupt("inode", u64::from(ino), what);
         let (header, entries) =
             read_node(root, ROOT_EXTENTS).ok_or_else(|| corrupt("the extent root is damaged"))?;
@@ -116,10 +122,10 @@ impl Extents {
                 }
                 for entry in entries {
                     let child = entry.start.get();
-                    if !core.layout.is_data(child, 1) || below.len() as u32 >= core.layout.blocks {
+                    if !base.layout.is_data(child, 1) || below.len() as u32 >= base.layout.blocks {
                         return Err(corrupt("an extent block is outside of the data area"));
                     }
-                    let bytes = core.block(u64::from(child), Kind::Extents)?;
+                    let bytes = base.block(u64::from(child), Kind::Extents)?;
                     let node = read_node(&bytes[..], BLOCK_EXTENTS)
                         .filter(|(h, e)| h.depth.get() == depth - 1 && !e.is_empty());
                     let (_, entries) = node.ok_or_else(|| corrupt("an extent block is damaged"))?;
@@ -134,7 +140,7 @@ impl Extents {
             tree.leaves.push(Leaf { block, extents, changed: false });
         }
         tree.leaves.retain(|leaf| !leaf.extents.is_empty());
-        tree.check(&core.layout).map_err(corrupt)?;
+        tree.check(&base.layout).map_err(corrupt)?;
         Ok(tree)
     }
 
@@ -179,25 +185,6 @@ impl Extents {
         let extents = &self.leaves.get(leaf)?.extents;
         let index = extents.partition_point(|extent| extent.file_block <= block);
         Some((leaf, index.checked_sub(1)?))
-    }
-
-    /// Where a block of the file is.
-    pub fn map(&self, block: u32) -> Mapped {
-        let next = match self.find(block) {
-            Some((leaf, index)) => {
-                let extents = &self.leaves[leaf].extents;
-                let extent = extents[index];
-                if block < extent.end() {
-                    let rest = extent.part(block, extent.end());
-                    return Mapped::At { lba: rest.start, blocks: rest.len, unwritten: rest.unwritten };
-                }
-                extents.get(index + 1).or_else(|| self.leaves.get(leaf + 1).map(|leaf| &leaf.extents[0]))
-            }
-            None => self.leaves.first().map(|leaf| &leaf.extents[0]),
-        };
-        Mapped::Hole {
-            blocks: next.map_or(u32::MAX, |next| next.file_block) - if next.is_some() { block } else { 0 },
-        }
     }
 
     /// Where the next block of the file should be: behind the one before it.
@@ -303,7 +290,7 @@ impl Extents {
         handle: &mut Handle<'_, D>,
         goal: u32,
     ) -> Result<([u8; ROOT_BYTES], i64)> {
-        let core = handle.core;
+        let base = handle.base;
         let mut grown = 0;
         let in_inode = self.leaves.len() <= 1
             && self.leaves.first().is_none_or(|leaf| leaf.extents.len() <= ROOT_EXTENTS);
@@ -322,7 +309,7 @@ impl Extents {
                 Some(block) => Ok(block),
                 None => {
                     *grown += 1;
-                    core.groups.allocate_node(handle, goal)
+                    base.groups.allocate_node(handle, goal)
                 }
             };
             for leaf in &mut self.leaves {
@@ -355,7 +342,7 @@ impl Extents {
                         Some(block) => block,
                         None => {
                             grown += 1;
-                            core.groups.allocate_node(handle, goal)?
+                            base.groups.allocate_node(handle, goal)?
                         }
                     };
                     self.inner.push(block);
@@ -373,7 +360,7 @@ impl Extents {
         }
         for block in spare {
             grown -= 1;
-            core.groups.free_blocks(handle, block, 1, true)?;
+            base.groups.free_blocks(handle, block, 1, true)?;
         }
         self.row_changed = false;
         let mut root = [0; ROOT_BYTES];
@@ -443,7 +430,7 @@ fn put_node<D: BlockPort>(
     let change = |bytes: &mut Block| write_node(bytes, BLOCK_EXTENTS, depth, entries);
     let lba = u64::from(block);
     // It may be one of this tree's from before, or fresh: either way its old contents do not matter.
-    if handle.core.buffers.cached(lba).is_some() {
+    if handle.base.buffers.cached(lba).is_some() {
         handle.modify(lba, Kind::Extents, change)
     } else {
         handle.fill(lba, Kind::Extents, change)

@@ -3,4 +3,5 @@
 pub mod dir;
 pub mod extent;
 pub mod inode;
+pub mod part;
 pub mod xattr;

@@ -4,13 +4,12 @@ use amphi_device::BlockPort;
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Error, Result};
 
-use crate::core::Core;
+use crate::base::Base;
 use crate::format::{
     DiskInode, Layout, XATTR_INLINE_MAX, decode_xattr_block, decode_xattrs, encode_xattr_block, encode_xattrs,
 };
-use crate::index::inode::Part;
-use crate::journal::Handle;
 use crate::journal::buffers::{Block, Kind};
+use crate::journal::handle::Handle;
 
 /// Where the attributes of one inode are.
 #[derive(Default)]
@@ -56,13 +55,13 @@ impl Xattrs {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn load<D: BlockPort>(&self, core: &Core<D>) -> Result<Attributes> {
+    pub fn load<D: BlockPort>(&self, base: &Base<D>) -> Result<Attributes> {
         if self.block == 0 {
             return decode_xattrs(&self.inline)
                 .ok_or_else(|| Error::corrupt("inode", None, "the attributes in it make no sense"));
         }
         let lba = u64::from(self.block);
-        let block = core.block(lba, Kind::Xattr)?;
+        let block = base.block(lba, Kind::Xattr)?;
         read_block(lba, &block)
     }
 
@@ -103,26 +102,27 @@ impl Stored {
     }
 }
 
-/// Stores an inode's attributes; a block that it takes has been reserved. The inode is written afterwards.
+/// Stores an inode's attributes; a block that it takes has been reserved, and is counted in `blocks`. The inode is
+/// written afterwards.
 ///
 /// # Errors
 /// [`Error::NoSpace`] as [`Xattrs::needs`]; [`Error::Corrupt`], [`Error::Io`].
 pub fn store<D: BlockPort>(
     handle: &mut Handle<'_, D>,
-    part: &mut Part,
+    (xattrs, blocks): (&mut Xattrs, &mut u32),
     attributes: &Attributes,
     goal: u32,
 ) -> Result<()> {
-    match (Stored::of(attributes)?, part.xattrs.block) {
+    match (Stored::of(attributes)?, xattrs.block) {
         (Stored::InInode(bytes), _) => {
-            free(handle, part)?;
-            part.xattrs.inline = bytes.into();
+            free(handle, xattrs, blocks)?;
+            xattrs.inline = bytes.into();
         }
         (Stored::InBlock(bytes), 0) => {
-            let (block, _) = handle.core.groups.allocate(handle, goal, 1)?;
+            let (block, _) = handle.base.groups.allocate(handle, goal, 1)?;
             handle.fill(u64::from(block), Kind::Xattr, |block| *block = *bytes)?;
-            part.xattrs = Xattrs { block, inline: Box::default() };
-            part.blocks += 1;
+            *xattrs = Xattrs { block, inline: Box::default() };
+            *blocks += 1;
         }
         (Stored::InBlock(bytes), block) => {
             handle.modify(u64::from(block), Kind::Xattr, |block| *block = *bytes)?;
@@ -135,11 +135,11 @@ pub fn store<D: BlockPort>(
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn free<D: BlockPort>(handle: &mut Handle<'_, D>, part: &mut Part) -> Result<()> {
-    let block = std::mem::take(&mut part.xattrs.block);
+pub fn free<D: BlockPort>(handle: &mut Handle<'_, D>, xattrs: &mut Xattrs, blocks: &mut u32) -> Result<()> {
+    let block = std::mem::take(&mut xattrs.block);
     if block != 0 {
-        handle.core.groups.free_blocks(handle, block, 1, true)?;
-        part.blocks = part.blocks.saturating_sub(1);
+        handle.base.groups.free_blocks(handle, block, 1, true)?;
+        *blocks = blocks.saturating_sub(1);
     }
     Ok(())
 }

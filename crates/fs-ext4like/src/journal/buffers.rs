@@ -20,9 +20,8 @@ use crate::format::{self, BLOCK, is_sealed};
 /// A block's contents.
 pub type Block = [u8; BLOCK];
 
-/// A block's contents in host DRAM, for several to hold. The contents lie apart from the count: 4096 B are a
-/// size that allocators hand out without waste, 4112 B are not.
-pub type SharedBlock = Arc<Box<Block>>;
+/// A block's contents in host DRAM, for several to hold.
+pub type SharedBlock = amphi_page_cache::SharedFrame;
 
 /// A block of zeros.
 pub fn zeros() -> SharedBlock {

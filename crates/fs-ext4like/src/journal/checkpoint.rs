@@ -10,7 +10,7 @@ use std::sync::Arc;
 use amphi_device::BlockPort;
 use amphi_vfs::{Error, Failure, Result};
 
-use crate::core::Core;
+use crate::base::Base;
 use crate::journal::buffers::{Buffer, BufferState, Committed, Kind, SharedBlock};
 use crate::journal::commit::COMMAND_BLOCKS;
 
@@ -34,7 +34,7 @@ impl Leaving {
     }
 }
 
-impl<D: BlockPort> Core<D> {
+impl<D: BlockPort> Base<D> {
     /// Writes what has waited since before `before_ns` in place. Blocks that a transaction not committed yet
     /// has changed again are left to it unless `also_changed`.
     ///

@@ -14,7 +14,7 @@ use amphi_vfs::{Error, Failure, Result};
 use amphi_volume::io_error;
 use zerocopy::IntoBytes;
 
-use crate::core::Core;
+use crate::base::Base;
 use crate::format::{
     BLOCK, COMMIT, CommitRecord, DESCRIPTOR, DESCRIPTOR_TAGS, GroupDescriptor, JOURNAL_MAGIC, JournalHeader,
     JournalSuper, JournalTag, REVOKE, REVOKE_BLOCKS, SUPER, TAG_ESCAPED, journal_block_crc,
@@ -37,7 +37,7 @@ struct Place {
     blocks: u32,
 }
 
-impl<D: BlockPort> Core<D> {
+impl<D: BlockPort> Base<D> {
     /// Commits the running transaction, if there is anything in it. Returns whether the device was flushed on
     /// the way.
     ///

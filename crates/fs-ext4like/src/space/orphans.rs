@@ -2,17 +2,13 @@
 //! list that starts in the superblock and goes on in the inodes, so an unlink changes the superblock too.
 
 use amphi_device::BlockPort;
-use amphi_rt::sync::Mutex;
 use amphi_vfs::{Error, Result};
 use zerocopy::FromBytes;
 
 use crate::format::{DiskInode, INODE_BYTES, Superblock};
-use crate::journal::Handle;
 use crate::journal::buffers::{Block, Kind};
-
-/// The list, the first one last.
-#[derive(Default)]
-pub struct Orphans(Mutex<Vec<u32>>);
+use crate::journal::handle::Handle;
+use crate::space::list::Orphans;
 
 fn set_first(block: &mut Block, ino: u32) {
     if let Ok((sb, _)) = Superblock::mut_from_prefix(block) {
@@ -21,7 +17,7 @@ fn set_first(block: &mut Block, ino: u32) {
 }
 
 fn set_next<D: BlockPort>(handle: &mut Handle<'_, D>, ino: u32, next: u32) -> Result<()> {
-    let (lba, at) = handle.core.layout.inode_place(ino);
+    let (lba, at) = handle.base.layout.inode_place(ino);
     handle.modify(lba, Kind::Inodes, |block| {
         let slot = &mut block[at..at + INODE_BYTES];
         let mut inode = DiskInode::decode(slot, ino)
@@ -61,15 +57,5 @@ impl Orphans {
         set_next(handle, ino, 0)?;
         list.remove(at);
         Ok(())
-    }
-
-    /// The list as found on the device, from the superblock on.
-    pub fn load(&self, from_first: &[u32]) {
-        *self.0.lock() = from_first.iter().rev().copied().collect();
-    }
-
-    /// All of them.
-    pub fn all(&self) -> Vec<u32> {
-        self.0.lock().clone()
     }
 }

@@ -7,6 +7,7 @@
 mod pins;
 mod traffic;
 
+use amphi_rt::hash::mix;
 use amphi_ssd::Firmware;
 
 /// Runs one seed on a device with this firmware. Answers how many cuts it made.
@@ -44,10 +45,7 @@ struct Dice(u64);
 impl Dice {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mix(self.0)
     }
 
     fn below(&mut self, bound: usize) -> usize {

@@ -1,11 +1,11 @@
 //! Changing pages in memory: what a repair does is laid over the device page by page and written only once it is known to help.
 
+use amphi_volume::Bits;
 use std::collections::BTreeSet;
 
 use amphi_device::{BlockPort, BytePort, Error as DeviceError, Lpa, Structure, TxId, WriteLog};
 
 use super::super::FsckError;
-use super::super::bits::Bits;
 use super::super::finding::EntryAt;
 use super::super::read::{Overlay, Page};
 use super::super::state::State;

@@ -7,14 +7,14 @@ use smallvec::SmallVec;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Place, add_block, lba, leaf, set_indexed};
-use crate::core::Core;
+use crate::base::Base;
 use crate::format::{
     DX_ENTRIES_AT, DX_NODE_ENTRIES_AT, DX_NODE_ENTRIES_MAX, DX_ROOT_ENTRIES_MAX, DxCount, DxEntry, DxRootInfo,
 };
 use crate::index::extent::Extents;
-use crate::index::inode::Part;
-use crate::journal::Handle;
+use crate::index::part::Part;
 use crate::journal::buffers::{Block, Kind};
+use crate::journal::handle::Handle;
 
 /// A step of the way from block 0 to a leaf: an index block and the entry taken there.
 #[derive(Clone, Copy)]
@@ -78,7 +78,7 @@ fn set_levels(root: &mut Block, levels: u8) {
 
 /// The way to the leaf for a hash, and the leaf.
 pub fn walk<D: BlockPort>(
-    core: &Core<D>,
+    base: &Base<D>,
     extents: &Extents,
     hash: u32,
 ) -> Result<(SmallVec<[Step; 2]>, u32)> {
@@ -86,7 +86,7 @@ pub fn walk<D: BlockPort>(
     let mut block = 0;
     let mut below = 0;
     loop {
-        let bytes = core.block(lba(extents, block)?, Kind::Directory)?;
+        let bytes = base.block(lba(extents, block)?, Kind::Directory)?;
         if block == 0 {
             below = levels(&bytes)?;
         }
@@ -104,9 +104,9 @@ pub fn walk<D: BlockPort>(
 }
 
 /// All leaves from the one for a hash on.
-pub fn leaves_from<D: BlockPort>(core: &Core<D>, extents: &Extents, hash: u32) -> Result<Vec<u32>> {
-    let (path, _) = walk(core, extents, hash)?;
-    let root = core.block(lba(extents, 0)?, Kind::Directory)?;
+pub fn leaves_from<D: BlockPort>(base: &Base<D>, extents: &Extents, hash: u32) -> Result<Vec<u32>> {
+    let (path, _) = walk(base, extents, hash)?;
+    let root = base.block(lba(extents, 0)?, Kind::Directory)?;
     let top = read(&root, 0)?;
     let Some(&second) = path.get(1) else {
         return Ok(top[path[0].entry..].iter().map(|entry| entry.block.get()).collect());
@@ -114,7 +114,7 @@ pub fn leaves_from<D: BlockPort>(core: &Core<D>, extents: &Extents, hash: u32) -
     let mut leaves = Vec::new();
     for (index, node) in top.iter().enumerate().skip(path[0].entry) {
         let number = node.block.get();
-        let bytes = core.block(lba(extents, number)?, Kind::Directory)?;
+        let bytes = base.block(lba(extents, number)?, Kind::Directory)?;
         let from = if index == path[0].entry { second.entry } else { 0 };
         leaves.extend(read(&bytes, number)?.iter().skip(from).map(|entry| entry.block.get()));
     }
@@ -125,10 +125,10 @@ pub fn leaves_from<D: BlockPort>(core: &Core<D>, extents: &Extents, hash: u32) -
 ///
 /// # Errors
 /// [`Error::NoSpace`].
-pub fn check_room<D: BlockPort>(core: &Core<D>, extents: &Extents, path: &[Step]) -> Result<()> {
+pub fn check_room<D: BlockPort>(base: &Base<D>, extents: &Extents, path: &[Step]) -> Result<()> {
     let &[top, node] = path else { return Ok(()) };
     for step in [node, top] {
-        let entries = read(&*core.block(lba(extents, step.block)?, Kind::Directory)?, step.block)?;
+        let entries = read(&*base.block(lba(extents, step.block)?, Kind::Directory)?, step.block)?;
         if entries.len() < shape(step.block).1 {
             return Ok(());
         }
@@ -147,8 +147,8 @@ pub fn split<D: BlockPort>(
     place: &Place,
     hash: u32,
 ) -> Result<u32> {
-    let old = handle.core.block(lba(&part.extents, place.leaf)?, Kind::Directory)?;
-    let all = leaf::sorted(&old, handle.core.superblock.hash_seed.get())?;
+    let old = handle.base.block(lba(&part.extents, place.leaf)?, Kind::Directory)?;
+    let all = leaf::sorted(&old, handle.base.superblock.hash_seed.get())?;
     let at = leaf::split_point(&all)?;
     let bound = super::upper(all[at].0);
     let lower = if place.path.is_empty() {
@@ -196,9 +196,9 @@ fn add_leaf<D: BlockPort>(
     path: &[Step],
     new: DxEntry,
 ) -> Result<()> {
-    let core = handle.core;
+    let base = handle.base;
     let read_at =
-        |part: &Part, block: u32| read(&*core.block(lba(&part.extents, block)?, Kind::Directory)?, block);
+        |part: &Part, block: u32| read(&*base.block(lba(&part.extents, block)?, Kind::Directory)?, block);
     let last = path[path.len() - 1];
     let mut entries = read_at(part, last.block)?;
     entries.insert(last.entry + 1, new);

@@ -5,7 +5,6 @@ use amphi_vfs::{Error, FileType, Name, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::{BLOCK, DIR_TAIL, DIRENT_HEADER, DirentHeader, dirent_bytes, name_hash};
-use crate::index::inode::type_bits;
 use crate::journal::buffers::Block;
 
 /// Where entries end.
@@ -101,7 +100,7 @@ pub fn dots(block: &Block) -> Option<(u32, u32)> {
 
 /// Fills block 0 of a new directory, which is zeros.
 pub fn begin(block: &mut Block, ino: u32, parent: u32) {
-    let file_type = (type_bits(FileType::Directory) >> 12) as u8;
+    let file_type = (FileType::Directory.mode_bits() >> 12) as u8;
     let dot = DirentHeader { ino: ino.into(), bytes: (DOTDOT_AT as u16).into(), name_bytes: 1, file_type };
     set_header(block, 0, dot);
     block[DIRENT_HEADER] = b'.';
@@ -153,7 +152,7 @@ pub fn put(block: &mut Block, name: &[u8], ino: u32, file_type: FileType) -> Res
         at += kept;
         bytes -= kept;
     }
-    let file_type = (type_bits(file_type) >> 12) as u8;
+    let file_type = (file_type.mode_bits() >> 12) as u8;
     let header = DirentHeader {
         ino: ino.into(),
         bytes: (bytes as u16).into(),
@@ -196,7 +195,7 @@ pub fn remove(block: &mut Block, at: usize) -> Result<()> {
 /// Makes the entry at `at`, which was found there, name another inode.
 pub fn point(block: &mut Block, at: usize, ino: u32, file_type: FileType) {
     block[at..at + 4].copy_from_slice(&ino.to_le_bytes());
-    block[at + 7] = (type_bits(file_type) >> 12) as u8;
+    block[at + 7] = (file_type.mode_bits() >> 12) as u8;
 }
 
 /// Fills a block with entries, which fit.

@@ -1,27 +1,32 @@
-//! Bitmaps that cost memory only where a bit is set, and the claims on device pages that are made with them.
+//! What a check finds in use: bitmaps that cost memory only where a bit is set, and the claims on device pages that
+//! are made with them.
 
-use crate::format::PAGE;
+/// Bytes of a page.
+const PAGE: usize = 4096;
 
 /// Bits in one chunk: as many as one bitmap page holds.
-pub(super) const CHUNK_BITS: u64 = (PAGE * 8) as u64;
+pub const CHUNK_BITS: u64 = (PAGE * 8) as u64;
 const CHUNK_WORDS: usize = PAGE / 8;
 
 type Chunk = Box<[u64; CHUNK_WORDS]>;
 
 /// A bitmap of a fixed number of bits, in chunks that exist once they have a bit set.
 #[derive(Clone)]
-pub(super) struct Bits {
+pub struct Bits {
     chunks: Vec<Option<Chunk>>,
     len: u64,
 }
 
 impl Bits {
+    /// `len` bits, none of them set.
+    #[must_use]
     pub fn new(len: u64) -> Self {
         let chunks = usize::try_from(len.div_ceil(CHUNK_BITS)).unwrap_or(usize::MAX);
         Self { chunks: (0..chunks).map(|_| None).collect(), len }
     }
 
-    /// Takes over the first `count` bits of a bitmap page as read from the device, as those from `first`, a multiple of 64, on. Bits beyond the end are dropped.
+    /// Takes over the first `count` bits of a bitmap page as read from the device, as those from `first`, a
+    /// multiple of 64, on. Bits beyond the end are dropped.
     pub fn load(&mut self, first: u64, count: u64, page: &[u8; PAGE]) {
         let count = count.min(self.len.saturating_sub(first));
         for (index, bytes) in (0..).zip(page.as_chunks::<8>().0) {
@@ -35,6 +40,7 @@ impl Bits {
     }
 
     /// The 64 bits from bit `64 * index` on.
+    #[must_use]
     pub fn word(&self, index: u64) -> u64 {
         let (chunk, word) = split(index);
         self.chunks.get(chunk).and_then(Option::as_ref).map_or(0, |c| c[word])
@@ -46,6 +52,8 @@ impl Bits {
         Some(&mut slot.get_or_insert_with(|| Box::new([0; CHUNK_WORDS]))[word])
     }
 
+    /// Whether a bit is set.
+    #[must_use]
     pub fn get(&self, bit: u64) -> bool {
         self.word(bit / 64) >> (bit % 64) & 1 == 1
     }
@@ -69,6 +77,7 @@ impl Bits {
     }
 
     /// Bits set.
+    #[must_use]
     pub fn count(&self) -> u64 {
         self.words().map(|(_, word)| u64::from(word.count_ones())).sum()
     }
@@ -110,20 +119,23 @@ const fn low_mask(bits: u64) -> u64 {
 }
 
 /// Which device pages something owns.
-pub(super) struct Claims {
+pub struct Claims {
+    /// The pages.
     pub bits: Bits,
     patience: u64,
 }
 
 impl Claims {
     /// No claims on a device of `pages` pages yet.
+    #[must_use]
     pub fn new(pages: u64) -> Self {
         Self { bits: Bits::new(pages), patience: pages }
     }
 
-    /// Claims `len` pages from `first` on, which lie inside the device. Calls `conflict` with each run claimed before. False once more pages than
-    /// the device has were claimed twice: from then on a claim ends at its first conflict. So all claims together take time in proportion
-    /// to the device and the number of claims, whatever the image says.
+    /// Claims `len` pages from `first` on, which lie inside the device. Calls `conflict` with each run claimed
+    /// before. False once more pages than the device has were claimed twice: from then on a claim ends at its
+    /// first conflict. So all claims together take time in proportion to the device and the number of claims,
+    /// whatever the image says.
     pub fn claim(&mut self, first: u64, len: u64, mut conflict: impl FnMut(u64, u64)) -> bool {
         let end = first + len;
         let mut at = first;

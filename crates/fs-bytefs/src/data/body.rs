@@ -1,0 +1,191 @@
+//! What is below a regular file's inode: where its pages are, which of them are cached, and the blocks reserved for those to come.
+//!
+//! Bytes beyond the end of a file are undefined on the device and zero in the cache: a page is cleared behind the end when it is read, and before a
+//! file grows, hidden bytes of its last page are made dirty, so that they are overwritten before the new size counts.
+
+use std::ops::Range;
+
+use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
+use amphi_page_cache::Wanted;
+use amphi_vfs::{Error, Result};
+use amphi_volume::io_error;
+
+use crate::base::Base;
+use crate::data::duplicate::{self, CachedPages, hides_bytes};
+use crate::format::PAGE;
+use crate::index::extent::ExtentTree;
+use crate::planted::{self, Bug};
+
+/// Most pages read by one command.
+const READ_RUN_MAX: u64 = 64;
+
+/// What is below a regular file's inode.
+#[derive(Default)]
+pub struct FileBody {
+    /// Where its pages are.
+    pub tree: ExtentTree,
+    /// Pages in host DRAM.
+    pub pages: CachedPages,
+    /// Dirty pages that have no block yet; as many blocks are reserved.
+    pub unmapped: u64,
+    /// Blocks reserved for extent nodes.
+    pub reserved_nodes: u64,
+}
+
+impl FileBody {
+    /// A file with these extents and nothing cached.
+    pub fn new(tree: ExtentTree) -> Self {
+        Self { tree, ..Self::default() }
+    }
+
+    /// Copies `into.len()` bytes at `offset` out of the cache; false if a page is on the device only.
+    #[inline]
+    pub fn copy_out(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.pages.copy_out(&self.tree, offset, into)
+    }
+
+    /// Brings the pages `first ..= last` that the device holds into the cache.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn load<D: BlockPort + WriteLog>(
+        &mut self,
+        base: &Base<D>,
+        size_on_device: u64,
+        first: u64,
+        last: u64,
+    ) -> Result<()> {
+        let valid = |index: u64| size_on_device.saturating_sub(index * PAGE as u64).min(PAGE as u64) as usize;
+        let mut at = first;
+        while let Some(run) = self.pages.missing(&self.tree, at, last, READ_RUN_MAX) {
+            at = run.index + run.pages;
+            if run.pages == 1 {
+                let mut data = Box::new([0; PAGE]);
+                base.device.read(Lpa(run.lba), &mut data[..], Structure::Data).map_err(io_error)?;
+                let page = duplicate::read(data, valid(run.index));
+                self.pages.keep(&base.pages, run.index, page, false);
+                continue;
+            }
+            let mut bytes = vec![0; run.pages as usize * PAGE];
+            base.device.read(Lpa(run.lba), &mut bytes, Structure::Data).map_err(io_error)?;
+            for (index, data) in (run.index..).zip(bytes.as_chunks::<PAGE>().0) {
+                let page = duplicate::read(Box::new(*data), valid(index));
+                self.pages.keep(&base.pages, index, page, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves blocks for `wanted` more unmapped pages and the extent nodes that all of them could need.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`].
+    pub fn reserve<D>(&mut self, base: &Base<D>, wanted: Wanted) -> Result<()> {
+        if wanted == Wanted::default() {
+            return Ok(());
+        }
+        // At worst every page is an extent of its own, and one put to use splits its extent in three: a full node per 128 extents once split, and a
+        // path to the root.
+        let Wanted { unmapped: wanted, unwritten } = wanted;
+        let pages = self.unmapped + wanted + 2 * (self.pages.dirty_pages() as u64 + unwritten);
+        let nodes = self.tree.insert_needs() + 4 + pages.div_ceil(128);
+        let more_nodes = nodes.saturating_sub(self.reserved_nodes);
+        // Space that was reserved for the file is there: nodes to put it to use are found even on a full file system.
+        let only_reserved = wanted == 0;
+        let found = if only_reserved {
+            base.blocks.reserve_last(more_nodes)
+        } else {
+            base.blocks.reserve(wanted + more_nodes)
+        };
+        if !found {
+            return Err(Error::NoSpace);
+        }
+        self.unmapped += wanted;
+        self.reserved_nodes += more_nodes;
+        Ok(())
+    }
+
+    /// Before the file grows beyond `size_on_device`: makes bytes that the last page hides dirty.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn uncover_tail<D: BlockPort + WriteLog>(
+        &mut self,
+        base: &Base<D>,
+        size_on_device: u64,
+    ) -> Result<()> {
+        if size_on_device.is_multiple_of(PAGE as u64) || planted::has(Bug::HiddenBytesUncovered) {
+            return Ok(());
+        }
+        let last = size_on_device / PAGE as u64;
+        self.load(base, size_on_device, last, last)?;
+        if self.pages.get(last).is_some_and(hides_bytes) {
+            self.pages.mark_dirty(&base.pages, last);
+        }
+        Ok(())
+    }
+
+    /// Forgets the cached pages of `range`, with their reservations.
+    pub fn forget<D>(&mut self, base: &Base<D>, range: Range<u64>) {
+        let unmapped = self.pages.forget(&base.pages, &self.tree, range);
+        self.unmapped -= unmapped;
+        base.blocks.unreserve(unmapped);
+        if self.pages.is_clean() {
+            base.blocks.unreserve(std::mem::take(&mut self.reserved_nodes));
+        }
+    }
+
+    /// Makes a part of a page read as zeros; whether that changes something.
+    fn zero<D: BlockPort + WriteLog>(
+        &mut self,
+        base: &Base<D>,
+        size_on_device: u64,
+        (index, bytes): (u64, Range<usize>),
+        duplicate: bool,
+    ) -> Result<bool> {
+        self.load(base, size_on_device, index, index)?;
+        let changes = self.pages.change(&base.pages, index, |page| {
+            let changes = page.data[bytes.clone()].iter().any(|&byte| byte != 0);
+            if changes {
+                duplicate::change(page, bytes, duplicate, &base.pages.pool).fill(0);
+            }
+            changes
+        });
+        Ok(changes.unwrap_or(false))
+    }
+
+    /// Makes a part of a page read as zeros, dirty where that changes something.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn zero_in_page<D: BlockPort + WriteLog>(
+        &mut self,
+        base: &Base<D>,
+        size_on_device: u64,
+        index: u64,
+        bytes: Range<usize>,
+    ) -> Result<()> {
+        if self.zero(base, size_on_device, (index, bytes), base.keeps_duplicates())? {
+            self.pages.mark_dirty(&base.pages, index);
+        }
+        Ok(())
+    }
+
+    /// Clears the rest of the page in which a file of `size` bytes ends. The device keeps what it has there.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn clear_behind<D: BlockPort + WriteLog>(
+        &mut self,
+        base: &Base<D>,
+        size: u64,
+        size_on_device: u64,
+    ) -> Result<()> {
+        let (index, from) = (size / PAGE as u64, (size % PAGE as u64) as usize);
+        if from > 0 {
+            // The duplicate says what must be overwritten before the file grows again.
+            self.zero(base, size_on_device, (index, from..PAGE), true)?;
+        }
+        Ok(())
+    }
+}
