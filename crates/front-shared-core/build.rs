@@ -1,4 +1,5 @@
-//! Names the functions of the C library that the program has its own of (`src/replaced.rs`, `src/allocated.rs`).
+//! Names the functions of the C library that the program has its own of (`src/replaced.rs`,
+//! `src/allocated.rs`).
 
 /// What the linker turns from `x` into `__wrap_x`.
 const REPLACED: [&str; 18] = [

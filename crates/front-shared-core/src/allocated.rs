@@ -1,5 +1,5 @@
-//! Memory for whoever in the C library asks for some: the allocator of the program, whose memory is in the range, and not the library's
-//! own, which would take it from the process that happens to run.
+//! Memory for whoever in the C library asks for some: the allocator of the program, whose memory is in the
+//! range, and not the library's own, which would take it from the process that happens to run.
 //!
 //! The linker puts these in the place of the library's functions (`build.rs`).
 

@@ -1,7 +1,9 @@
-//! Contexts: threads of the manager's that lend their stacks and thread-locals to calls, and sleep for ever themselves.
+//! Contexts: threads of the manager's that lend their stacks and thread-locals to calls, and sleep for ever
+//! themselves.
 //!
-//! A thread's control block, with everything that the C library, Rust's and the allocator keep for a thread, lies at the end of its stack; and
-//! stacks of this program lie in the range. So a thread that does nothing is all that a context needs.
+//! A thread's control block, with everything that the C library, Rust's and the allocator keep for a thread,
+//! lies at the end of its stack; and stacks of this program lie in the range. So a thread that does nothing
+//! is all that a context needs.
 #![allow(unsafe_code)]
 
 use std::arch::asm;

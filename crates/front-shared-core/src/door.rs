@@ -34,7 +34,8 @@ const ENDING_NS: u64 = 10_000_000_000;
 /// The status with which the process of a range that has died ends.
 pub const DIED: i32 = 3;
 
-/// Serves a range until it is ended or has died. `listener` is where clients connect, `control` leads to who keeps the range.
+/// Serves a range until it is ended or has died. `listener` is where clients connect, `control` leads to who
+/// keeps the range.
 ///
 /// # Errors
 /// The image holds nothing that can be mounted, or the last flush failed.
@@ -191,7 +192,8 @@ fn gone(clients: &BTreeMap<u32, Client>) -> Vec<u32> {
         matches!(poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
     };
     let is_gone = |client: &Client| {
-        // A client says nothing after it has come in: whatever is heard is its end. A child of its may keep the socket.
+        // A client says nothing after it has come in: whatever is heard is its end. A child of its may keep
+        // the socket.
         ended(client.socket.as_fd()) || client.process.as_ref().is_some_and(|process| ended(process.as_fd()))
     };
     clients.iter().filter(|(_, client)| is_gone(client)).map(|(number, _)| *number).collect()
@@ -208,7 +210,8 @@ fn see_off<V: Volume<Ssd>>(instance: &Instance<V>, clients: &mut BTreeMap<u32, C
     }
 }
 
-/// Ends the range as a crash of the host would: what was at work may be half done, so nothing of it is used any more.
+/// Ends the range as a crash of the host would: what was at work may be half done, so nothing of it is used
+/// any more.
 pub fn die(why: &str) -> ! {
     if let Some(header) = range::header() {
         header.dead.store(range::DEAD, Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! How the program gets into its range: it makes the memory, copies its own segments into it as the kernel would, and jumps to their
-//! beginning. The program is position-independent and relocates itself there.
+//! How the program gets into its range: it makes the memory, copies its own segments into it as the kernel
+//! would, and jumps to their beginning. The program is position-independent and relocates itself there.
 
 use std::arch::asm;
 use std::convert::Infallible;
@@ -122,7 +122,8 @@ fn load() -> Result<Infallible> {
         }
     }
     let (text_at, text_bytes) = text.context("the program has no code")?;
-    // SAFETY: whole pages of the new mapping, with instructions alone: the linker gives them pages of their own.
+    // SAFETY: whole pages of the new mapping, with instructions alone: the linker gives them pages of their
+    // own.
     unsafe { mprotect(text_at as *mut _, text_bytes as usize, MprotectFlags::READ | MprotectFlags::EXEC)? };
 
     let stack = end.next_multiple_of(PAGE);

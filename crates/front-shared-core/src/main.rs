@@ -1,7 +1,9 @@
-//! The program of a shared range: `amphi-shared-core IMAGE PLACE PROTECTION SPEED [WORD]...`, with the clients' socket as its standard
-//! input and a socket to who keeps it as its standard output. `amphi_front_shared::Manager` starts it; people do not.
+//! The program of a shared range: `amphi-shared-core IMAGE PLACE PROTECTION SPEED [WORD]...`, with the
+//! clients' socket as its standard input and a socket to who keeps it as its standard output.
+//! `amphi_front_shared::Manager` starts it; people do not.
 //!
-//! The kernel starts it somewhere, where it only loads itself into the range; there it starts once more, and is the manager.
+//! The kernel starts it somewhere, where it only loads itself into the range; there it starts once more, and
+//! is the manager.
 #![no_main]
 #![allow(unsafe_code)]
 
@@ -28,7 +30,8 @@ extern "C" fn main(_count: c_int, _words: *const *const u8) -> c_int {
         return 1;
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
-        // SAFETY: no handler: who keeps the range says when it ends, and a terminal's signals are for all its programs at once.
+        // SAFETY: no handler: who keeps the range says when it ends, and a terminal's signals are for all its
+        // programs at once.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
     // The first thread's thread-locals are not in the range, so it must not do anything that others see.

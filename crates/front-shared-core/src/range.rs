@@ -1,4 +1,5 @@
-//! The range from inside: where it is, who of the program's threads runs for whom, and how a call leaves a range that has died.
+//! The range from inside: where it is, who of the program's threads runs for whom, and how a call leaves a
+//! range that has died.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -30,7 +31,8 @@ thread_local! {
 #[must_use]
 pub fn header() -> Option<&'static Header> {
     let base = BASE.load(Ordering::Relaxed);
-    // SAFETY: the loader has mapped the range at this address for the life of the process, and all of the header is atomic.
+    // SAFETY: the loader has mapped the range at this address for the life of the process, and all of the
+    // header is atomic.
     (base != 0).then(|| unsafe { &*(base as *const Header) })
 }
 
@@ -91,7 +93,8 @@ pub fn lend<R>(context: *mut Context, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Leaves for good if this is a client's call and the range has died: whatever the call waits for may never come.
+/// Leaves for good if this is a client's call and the range has died: whatever the call waits for may never
+/// come.
 ///
 /// The stack is abandoned as it is. It belongs to the range, in which nothing runs any more.
 #[inline]
@@ -99,7 +102,8 @@ pub fn leave_if_dead() {
     if let Some(context) = lent()
         && header().is_some_and(|header| header.dead.load(Ordering::Acquire) == DEAD)
     {
-        // SAFETY: the gate wrote the address of its own way out, which takes the context in rbx and restores all that its caller needs.
+        // SAFETY: the gate wrote the address of its own way out, which takes the context in rbx and restores
+        // all that its caller needs.
         unsafe {
             asm!(
                 "mov rbx, {context}",

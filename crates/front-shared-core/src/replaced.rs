@@ -1,7 +1,9 @@
-//! Functions of the C library that do something else in a range: mappings come from the range, threads' stacks too, waits end when the
-//! range dies, futexes are shared by processes, and clocks are read by the calling process's own function.
+//! Functions of the C library that do something else in a range: mappings come from the range, threads'
+//! stacks too, waits end when the range dies, futexes are shared by processes, and clocks are read by the
+//! calling process's own function.
 //!
-//! The linker puts these in the place of the library's functions (`build.rs`). Before the program is in its range they are the library's.
+//! The linker puts these in the place of the library's functions (`build.rs`). Before the program is in its
+//! range they are the library's.
 
 use std::arch::asm;
 use std::ffi::{c_int, c_long, c_void};
@@ -101,7 +103,8 @@ unsafe extern "C" fn __wrap_mmap64(
     unsafe { __wrap_mmap(at, bytes, protection, flags, fd, offset) }
 }
 
-/// Gives the memory of pages of the range back, in all processes: they read as zeros afterwards. Their addresses stay taken.
+/// Gives the memory of pages of the range back, in all processes: they read as zeros afterwards. Their
+/// addresses stay taken.
 fn give_back(at: *mut c_void, bytes: usize) -> c_int {
     // SAFETY: the caller gives up what the pages hold.
     unsafe { __real_madvise(at, bytes, libc::MADV_REMOVE) }
@@ -147,7 +150,8 @@ struct Order {
     answer: *const Answer,
 }
 
-// SAFETY: what it points to lies in the range, whose threads see it all, and is kept by who waits for the answer.
+// SAFETY: what it points to lies in the range, whose threads see it all, and is kept by who waits for the
+// answer.
 unsafe impl Send for Order {}
 
 struct Answer {
@@ -171,7 +175,8 @@ pub fn start_ordered_threads() {
                 let mut thread: pthread_t = 0;
                 let status =
                     start_thread(&mut thread, order.start, order.with, order.detached, order.stack_bytes);
-                // SAFETY: who ordered waits with the answer on its stack until the status is set, under the lock that is held here.
+                // SAFETY: who ordered waits with the answer on its stack until the status is set, under the
+                // lock that is held here.
                 let answer = unsafe { &*order.answer };
                 answer.thread.store(thread, Ordering::Relaxed);
                 answer.status.store(status, Ordering::Release);
@@ -203,7 +208,8 @@ fn start_thread(
 ) -> c_int {
     let Some(stack) = range::take_pages(stack_bytes as u64) else { return libc::EAGAIN };
     let mut how = MaybeUninit::<pthread_attr_t>::uninit();
-    // SAFETY: attributes that are made here and given up here; a stack that nobody else has; the caller's function.
+    // SAFETY: attributes that are made here and given up here; a stack that nobody else has; the caller's
+    // function.
     unsafe {
         libc::pthread_attr_init(how.as_mut_ptr());
         libc::pthread_attr_setstack(how.as_mut_ptr(), stack as *mut c_void, stack_bytes);

@@ -82,7 +82,8 @@ fn bytes<'a>(given: Bytes) -> &'a [u8] {
     if given.len == 0 {
         return &[];
     }
-    // SAFETY: the client promises that they can be read while the call lasts (`Client::call`), which is as long as anything here.
+    // SAFETY: the client promises that they can be read while the call lasts (`Client::call`), which is as
+    // long as anything here.
     unsafe { slice::from_raw_parts(given.at, given.len) }
 }
 

@@ -1,4 +1,5 @@
-//! A file system in a range of addresses that several processes share: real processes, each of them this program.
+//! A file system in a range of addresses that several processes share: real processes, each of them this
+//! program.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "processes run in real time")]
 
 #[path = "range/dying.rs"]

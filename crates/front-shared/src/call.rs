@@ -1,7 +1,7 @@
 //! What a call hands over: one structure on the caller's stack, which the range's code reads and answers in.
 //!
-//! Buffers are the caller's own memory, which the code in the range reaches as any function does. The layout is C's, since the two sides
-//! are compiled apart.
+//! Buffers are the caller's own memory, which the code in the range reaches as any function does. The layout
+//! is C's, since the two sides are compiled apart.
 
 use std::borrow::Cow;
 

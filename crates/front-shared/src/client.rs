@@ -59,8 +59,9 @@ struct Inside {
 
 /// A process's way into a range. It is a [`FileSystem`](amphi_vfs::FileSystem): see `proxy.rs`.
 ///
-/// When the range dies, because somebody who was inside did or its manager, each call fails with an I/O error: connect again, and look up
-/// again what was in use. A child that `fork` makes has to connect for itself too.
+/// When the range dies, because somebody who was inside did or its manager, each call fails with an I/O
+/// error: connect again, and look up again what was in use. A child that `fork` makes has to connect for
+/// itself too.
 #[derive(Debug)]
 pub struct Client {
     inside: Arc<Inside>,
@@ -99,7 +100,8 @@ impl Client {
         self.inside.told.protection
     }
 
-    /// Where the range lies: its first address, and the bytes of its memory and of its image, which begin at [`layout::IMAGE_AT`].
+    /// Where the range lies: its first address, and the bytes of its memory and of its image, which begin at
+    /// [`layout::IMAGE_AT`].
     #[must_use]
     pub fn range(&self) -> (u64, u64, u64) {
         (self.inside.told.base, layout::MEMORY_BYTES, self.inside.told.image_bytes)
@@ -133,8 +135,8 @@ impl Inside {
         }
         if let Some(number) = self.take() {
             let context = self.map.context(number);
-            // SAFETY: the context is this thread's until its owner word is cleared; signals are blocked, the range is open, and the
-            // range's code is a client's trusted library.
+            // SAFETY: the context is this thread's until its owner word is cleared; signals are blocked, the
+            // range is open, and the range's code is a client's trusted library.
             unsafe {
                 (*context).clock = gate::clock();
                 gate::call(call, context, self.entry);
@@ -161,7 +163,8 @@ impl Inside {
                 if word.load(Ordering::Relaxed) == 0
                     && word.compare_exchange(0, owner, Ordering::SeqCst, Ordering::Relaxed).is_ok()
                 {
-                    // Looked at after the word is set: who declares the range dead waits for words after that.
+                    // Looked at after the word is set: who declares the range dead waits for words after
+                    // that.
                     if self.is_dead() {
                         word.store(0, Ordering::Release);
                         return None;
@@ -183,7 +186,8 @@ impl Inside {
         self.map.header().dead.load(Ordering::SeqCst) != 0
     }
 
-    /// Waits for the manager's end, or for this client's, then lets everybody of this process leave and takes the range away.
+    /// Waits for the manager's end, or for this client's, then lets everybody of this process leave and takes
+    /// the range away.
     fn watch(&self) {
         loop {
             let mut fds = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN)];

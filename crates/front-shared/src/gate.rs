@@ -1,8 +1,9 @@
 //! The gate: from a program's thread into a context of the range and back, as a function call.
 //!
-//! A call runs on a stack and with thread-locals that lie in the range, since the range's code has a C library of its own. So the gate
-//! changes the stack pointer and the FS base (`wrfsbase`, which Linux lets programs use since 5.9), calls, and changes back. A handler of
-//! a signal of the program must not run with another library's thread-locals: all signals wait until the call is over.
+//! A call runs on a stack and with thread-locals that lie in the range, since the range's code has a C
+//! library of its own. So the gate changes the stack pointer and the FS base (`wrfsbase`, which Linux lets
+//! programs use since 5.9), calls, and changes back. A handler of a signal of the program must not run with
+//! another library's thread-locals: all signals wait until the call is over.
 #![allow(unsafe_code)]
 
 use std::arch::naked_asm;
@@ -24,14 +25,15 @@ pub(crate) fn is_here() -> bool {
 /// Calls `entry` in a context, and returns when it has returned or has been abandoned.
 ///
 /// # Safety
-/// `context` is owned by this thread and describes a stack and a control block that nobody else uses; `entry` is the range's entry;
-/// `call` can be written; signals are blocked, and the range is open.
+/// `context` is owned by this thread and describes a stack and a control block that nobody else uses; `entry`
+/// is the range's entry; `call` can be written; signals are blocked, and the range is open.
 pub(crate) unsafe fn call(call: *mut Call, context: *mut Context, entry: u64) {
     // SAFETY: the caller's promise.
     unsafe { cross(call, context, entry) }
 }
 
-// SAFETY: it keeps C's calling convention: what the caller expects to be kept is on its stack, whose pointer is kept in the context.
+// SAFETY: it keeps C's calling convention: what the caller expects to be kept is on its stack, whose pointer
+// is kept in the context.
 #[unsafe(naked)]
 unsafe extern "C" fn cross(call: *mut Call, context: *mut Context, entry: u64) {
     naked_asm!(
@@ -87,7 +89,8 @@ const SET_BYTES: usize = 8;
 impl Quiet {
     pub(crate) fn begin() -> Self {
         let (all, mut before) = (u64::MAX, 0_u64);
-        // By the system call itself: the C library keeps two signals for itself, whose handlers must wait too.
+        // By the system call itself: the C library keeps two signals for itself, whose handlers must wait
+        // too.
         // SAFETY: both sets are 8 bytes, which is what the kernel is told.
         unsafe {
             libc::syscall(
@@ -117,8 +120,8 @@ impl Drop for Quiet {
     }
 }
 
-/// The address of this process's `clock_gettime`, for calls in the range: it reads the clock's page, which the kernel maps elsewhere in
-/// each process, and nothing of the thread.
+/// The address of this process's `clock_gettime`, for calls in the range: it reads the clock's page, which
+/// the kernel maps elsewhere in each process, and nothing of the thread.
 pub(crate) fn clock() -> u64 {
     libc::clock_gettime as *const () as u64
 }

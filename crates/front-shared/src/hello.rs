@@ -1,4 +1,5 @@
-//! How a client comes in: it connects, and whoever may enter is sent the range's memory and image with where they belong.
+//! How a client comes in: it connects, and whoever may enter is sent the range's memory and image with where
+//! they belong.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -1,6 +1,8 @@
-//! Where what lies in a range: its header, the contexts in which calls run, the program, the heap, and the SSD's image.
+//! Where what lies in a range: its header, the contexts in which calls run, the program, the heap, and the
+//! SSD's image.
 //!
-//! A range begins at a multiple of [`ALIGNMENT`], so that what runs inside finds its beginning from any address in it:
+//! A range begins at a multiple of [`ALIGNMENT`], so that what runs inside finds its beginning from any
+//! address in it:
 //!
 //! ```text
 //! 0        header, one page
@@ -58,18 +60,20 @@ pub struct Header {
     pub image_bytes: AtomicU64,
 }
 
-/// A stack and thread-locals in the range, in which one call at a time runs. They are those of a thread of the manager's that sleeps for ever.
+/// A stack and thread-locals in the range, in which one call at a time runs. They are those of a thread of
+/// the manager's that sleeps for ever.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Context {
-    /// Who is inside: zero for nobody, or a client's number + 1 above a thread's number, 32 bits each. What a process that died leaves here
-    /// says that it died inside.
+    /// Who is inside: zero for nobody, or a client's number + 1 above a thread's number, 32 bits each. What a
+    /// process that died leaves here says that it died inside.
     pub owner: AtomicU64,
     /// The FS base: address of the thread's control block.
     pub thread: u64,
     /// The stack's top, aligned to 16.
     pub stack: u64,
-    /// While a call runs: the caller's stack, its FS base, and where the gate goes on when the call is abandoned.
+    /// While a call runs: the caller's stack, its FS base, and where the gate goes on when the call is
+    /// abandoned.
     pub caller_stack: u64,
     /// See `caller_stack`.
     pub caller_thread: u64,

@@ -1,15 +1,18 @@
-//! One instance of a file system inside of every process that uses it (AugeFS's paper, §IV and §VII): its code, heap, locks, caches
-//! and state lie in one range of addresses, the same in each process, and an operation is a function call.
+//! One instance of a file system inside of every process that uses it (AugeFS's paper, §IV and §VII): its
+//! code, heap, locks, caches and state lie in one range of addresses, the same in each process, and an
+//! operation is a function call.
 //!
 //! - [`layout`] says where what lies in the range, [`Call`] what a call hands over.
 //! - A [`Manager`] keeps the process that makes the range, and makes a new one when a range has died.
-//! - A [`Client`] maps the range and is a [`FileSystem`](amphi_vfs::FileSystem): each method goes through the gate (`gate.rs`), which opens
-//!   the range's protection, changes to a stack and thread-locals inside of the range, calls, and changes back.
+//! - A [`Client`] maps the range and is a [`FileSystem`](amphi_vfs::FileSystem): each method goes through the
+//!   gate (`gate.rs`), which opens the range's protection, changes to a stack and thread-locals inside of the
+//!   range, calls, and changes back.
 //!
-//! What runs in the range is the program of the crate `front-shared-core`. Nothing here knows which file system it is.
+//! What runs in the range is the program of the crate `front-shared-core`. Nothing here knows which file
+//! system it is.
 //!
-//! Who is let in is trusted not to mean harm: the protection is against stray stores, as the paper's is. So a range admits its owner's
-//! processes alone.
+//! Who is let in is trusted not to mean harm: the protection is against stray stores, as the paper's is. So a
+//! range admits its owner's processes alone.
 #![deny(unsafe_code)]
 
 mod call;

@@ -1,6 +1,7 @@
 //! Keeps a range: starts the process that makes it, and another one when it has died.
 //!
-//! The socket is this process's and outlives the ranges, so that a program that connects while one is being made waits for it.
+//! The socket is this process's and outlives the ranges, so that a program that connects while one is being
+//! made waits for it.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;

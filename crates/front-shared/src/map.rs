@@ -1,4 +1,5 @@
-//! A range as a client maps it: the shared memory and the SSD's image, at the addresses that they have in every process.
+//! A range as a client maps it: the shared memory and the SSD's image, at the addresses that they have in
+//! every process.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -37,7 +38,8 @@ impl Map {
     /// Maps a range, closed to nobody yet.
     ///
     /// # Errors
-    /// Something else has its addresses, or there is no memory; [`io::Errno::PROTO`]: it is none of this version.
+    /// Something else has its addresses, or there is no memory; [`io::Errno::PROTO`]: it is none of this
+    /// version.
     pub(crate) fn attach(memory: &OwnedFd, image: &OwnedFd, base: u64, image_bytes: u64) -> io::Result<Self> {
         let read_write = ProtFlags::READ | ProtFlags::WRITE;
         let sharing = match planted::has(Bug::OwnCopy) {
@@ -145,14 +147,16 @@ impl Map {
         set(self.text.0, self.text.1, libc::PROT_READ | libc::PROT_EXEC)
     }
 
-    /// Takes away everything but the header and the contexts, so that nothing of a dead range is kept, and its image is nobody's.
+    /// Takes away everything but the header and the contexts, so that nothing of a dead range is kept, and
+    /// its image is nobody's.
     pub(crate) fn withdraw(&self) {
         fence(Ordering::SeqCst);
         let first = context_at(self.base, CONTEXTS);
         for (start, bytes) in
             [(first, self.base + MEMORY_BYTES - first), (self.base + IMAGE_AT, self.image_bytes)]
         {
-            // SAFETY: nobody of this process is inside, and nobody comes in: the range is dead. Nobody else can take these addresses.
+            // SAFETY: nobody of this process is inside, and nobody comes in: the range is dead. Nobody else
+            // can take these addresses.
             let _without_it_the_memory_stays = unsafe {
                 mmap_anonymous(
                     at(start),

@@ -4,7 +4,8 @@ use amphi_vfs::{Attr, FileType, Ino, SetAttr, SetTime, TimeSpec};
 
 macro_rules! operations {
     ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
-        /// An operation of the call table: the methods of [`amphi_vfs::FileSystem`], and two that say what crossing costs.
+        /// An operation of the call table: the methods of [`amphi_vfs::FileSystem`], and two that say what
+        /// crossing costs.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         pub enum Operation {
@@ -27,8 +28,8 @@ macro_rules! operations {
 operations! {
     /// Does nothing: what crossing costs.
     Nothing = 0,
-    /// Waits until it is the caller's turn (`numbers[0]` of `numbers[1]`), then makes it the next one's: a lock and a condition
-    /// variable of the range's, between processes.
+    /// Waits until it is the caller's turn (`numbers[0]` of `numbers[1]`), then makes it the next one's: a
+    /// lock and a condition variable of the range's, between processes.
     Turn = 1,
     /// See the trait.
     Promise = 2,

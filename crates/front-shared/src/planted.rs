@@ -1,7 +1,8 @@
 //! Bugs that tests plant in the client's side, to prove that they find them.
 //!
-//! They exist only with the feature `planted-bugs`, which nothing but `cargo xtask test --only rows` enables; without it every question
-//! here is answered "no" when the program is compiled. One is planted for the whole process, by its name in `AMPHI_PLANTED`.
+//! They exist only with the feature `planted-bugs`, which nothing but `cargo xtask test --only rows` enables;
+//! without it every question here is answered "no" when the program is compiled. One is planted for the whole
+//! process, by its name in `AMPHI_PLANTED`.
 
 /// A bug of the client's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! What keeps stray stores of a program out of a range between calls (AugeFS's MPP, §IV-B).
 //!
-//! With protection keys, the range has a key of its own, and a thread's access to it is opened by one instruction for the time of a call.
-//! Without, either the process's page protections change around each call, which is slow and opens the range to all of the process's threads
-//! while one is inside, or nothing protects it.
+//! With protection keys, the range has a key of its own, and a thread's access to it is opened by one
+//! instruction for the time of a call. Without, either the process's page protections change around each
+//! call, which is slow and opens the range to all of the process's threads while one is inside, or nothing
+//! protects it.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -66,7 +67,8 @@ struct Key(u32);
 
 impl Key {
     fn new() -> Option<Self> {
-        // SAFETY: it changes nothing but which keys are taken, and this thread's rights to a key that nobody uses.
+        // SAFETY: it changes nothing but which keys are taken, and this thread's rights to a key that nobody
+        // uses.
         let key = unsafe { libc::syscall(libc::SYS_pkey_alloc, 0, PKEY_DISABLE_ACCESS) };
         u32::try_from(key).ok().map(Self)
     }
@@ -81,8 +83,8 @@ impl Key {
         // SAFETY: the key was given, so the processor has the instruction; it reads a register.
         unsafe { asm!("rdpkru", in("ecx") 0, out("eax") rights, out("edx") _, options(nomem, nostack)) };
         rights = if denied { rights | self.bits() } else { rights & !self.bits() };
-        // SAFETY: as above. It changes this thread's rights to the range's pages alone. No access to them may move across it, so the
-        // compiler is not told that it leaves memory alone.
+        // SAFETY: as above. It changes this thread's rights to the range's pages alone. No access to them may
+        // move across it, so the compiler is not told that it leaves memory alone.
         unsafe { asm!("wrpkru", in("eax") rights, in("ecx") 0, in("edx") 0, options(nostack)) };
     }
 }
@@ -91,7 +93,8 @@ const PKEY_DISABLE_ACCESS: u32 = 1;
 
 impl Drop for Key {
     fn drop(&mut self) {
-        // SAFETY: nobody uses it any more: what it protected is given other protections first, or the process ends.
+        // SAFETY: nobody uses it any more: what it protected is given other protections first, or the process
+        // ends.
         unsafe { libc::syscall(libc::SYS_pkey_free, self.0) };
     }
 }

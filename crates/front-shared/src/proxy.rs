@@ -44,7 +44,8 @@ fn write_bits(mode: WriteMode) -> u64 {
 impl Client {
     /// Makes a call whose buffers are borrowed for as long as it takes.
     fn done(&self, mut call: Call) -> Result<[u64; 16]> {
-        // SAFETY: each method below fills the buffers from slices that it has, and rooms from slices that it may change.
+        // SAFETY: each method below fills the buffers from slices that it has, and rooms from slices that it
+        // may change.
         unsafe { self.call(&mut call) };
         call.result()?;
         Ok(call.answer)
@@ -79,7 +80,8 @@ impl Client {
         self.done(new(Operation::Nothing, [])).map(|_| ())
     }
 
-    /// Waits until it is the turn of `mine` (below `all`), then makes it the next one's. The first turn is 0's.
+    /// Waits until it is the turn of `mine` (below `all`), then makes it the next one's. The first turn is
+    /// 0's.
     ///
     /// # Errors
     /// The range has died.

@@ -7,7 +7,8 @@ use amphi_vfs::{Error, FileSystem, Ino};
 
 use crate::rig::{Other, READY, Rig, make, name, say_and_wait, write};
 
-/// Makes files until the range or the process ends. One that has no name is held: it is gone once the manager has seen this process off.
+/// Makes files until the range or the process ends. One that has no name is held: it is gone once the manager
+/// has seen this process off.
 pub fn be_busy(client: &Client, words: &[&str]) {
     let held = make(client, Ino::ROOT, words[0]).expect("a new name").attr.ino;
     client.unlink(Ino::ROOT, name(words[0])).expect("it is there");
@@ -63,7 +64,8 @@ fn kill(process: &mut Other) {
     process.child.wait().expect("it was killed");
 }
 
-/// Waits until the manager has seen off the process that held `held`, or has ended the range because it was inside. Whether it was not.
+/// Waits until the manager has seen off the process that held `held`, or has ended the range because it was
+/// inside. Whether it was not.
 fn has_left(client: &Client, held: Ino) -> bool {
     loop {
         match client.getattr(held) {

@@ -1,4 +1,5 @@
-//! An image with a file system, a range over it, and processes that are clients: this test's own program, started again.
+//! An image with a file system, a range over it, and processes that are clients: this test's own program,
+//! started again.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -56,7 +57,8 @@ impl Act<Ssd> for Format<'_> {
 }
 
 impl Rig {
-    /// A range at a place, which is one test's, with a file system of this name on an SSD of 64 MB that takes no time.
+    /// A range at a place, which is one test's, with a file system of this name on an SSD of 64 MB that takes
+    /// no time.
     pub fn start(kind: &str, place: u64, protection: Protection) -> Self {
         Self::with(kind, place, protection, None)
     }

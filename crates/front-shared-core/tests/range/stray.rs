@@ -19,8 +19,8 @@ static FAULTS: AtomicU64 = AtomicU64::new(0);
 /// The instruction at which a program goes on whose store has faulted: the handler puts it there.
 extern "C" fn on_fault(_signal: c_int, _about: *mut libc::siginfo_t, context: *mut c_void) {
     FAULTS.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: the kernel passes the interrupted thread's registers. The only store that faults is that of `store`, which keeps in r11
-    // where it goes on.
+    // SAFETY: the kernel passes the interrupted thread's registers. The only store that faults is that of
+    // `store`, which keeps in r11 where it goes on.
     unsafe {
         let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
         registers[libc::REG_RIP as usize] = registers[libc::REG_R11 as usize];
