@@ -91,7 +91,7 @@ const DEVFS: Subject = Subject {
 };
 
 /// The subjects.
-pub const ALL: [Subject; 12] = [
+pub const ALL: [Subject; 13] = [
     BYTEFS,
     Subject { name: "bytefs-journal", words: "data=journal", ..BYTEFS },
     Subject { name: "bytefs-log", words: "variant=log", ..BYTEFS },
@@ -112,6 +112,16 @@ pub const ALL: [Subject; 12] = [
     },
     DEVFS,
     Subject { name: "devfs-naive", words: "crash=journal", ..DEVFS },
+    Subject {
+        name: "novalike",
+        firmware: Firmware::PageCache,
+        kind: Kind::Novalike,
+        words: "",
+        inodes: Inodes::Fixed(256),
+        // It undoes what a journal has open.
+        checks_a_copy: true,
+        ..EXT4LIKE
+    },
     Subject { name: "toy", kind: Kind::Toy, words: "", ..EXT4LIKE },
 ];
 

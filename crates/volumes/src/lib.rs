@@ -62,6 +62,7 @@ list! {
     Romefs: amphi_fs_romefs::RomeFs,
     Augefs: amphi_fs_augefs::AugeFs,
     Devfs: amphi_fs_devfs::DevFs,
+    Novalike: amphi_fs_novalike::NovaLike,
     Toy: amphi_fs_toy::Toy,
 }
 

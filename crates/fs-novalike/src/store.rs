@@ -1,0 +1,156 @@
+//! The file system as a [`Store`] of names.
+
+use std::sync::Arc;
+
+use amphi_device::{PageView, Structure};
+use amphi_names::{Change, Found, Inode, Names, Need, State, Store};
+use amphi_vfs::acl::Attributes;
+use amphi_vfs::{DirEntry, DirSink, Error, FileType, Ino, Name, Result};
+
+use crate::format::{FILE_BLOCKS_MAX, PAGE};
+use crate::fs::NovaLike;
+use crate::log::{self, Part};
+use crate::tx::{LOG_PAGES, Tx};
+use crate::xattr;
+
+/// Pages that only what frees or changes something may take: the logs of as many inodes as one change has.
+const LEFT: u64 = 40;
+
+impl<D: PageView + 'static> NovaLike<D> {
+    /// Begins a change that takes `pages` pages beside those for logs. What needs none may take the last ones.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::NoSpace`].
+    pub fn change(&self, pages: u64, grows: bool) -> Result<Tx<'_, D>> {
+        self.names.health.writable()?;
+        if grows {
+            return Tx::new(self, pages + LOG_PAGES, LEFT);
+        }
+        Tx::new(self, pages + LEFT, 0).or_else(|_| Tx::new(self, pages + LOG_PAGES, 0))
+    }
+}
+
+impl<D: PageView + 'static> Store for NovaLike<D> {
+    type Part = Part;
+    type Beside = ();
+    type Slot = ();
+    type Place = ();
+    type Change<'a> = Tx<'a, D>;
+
+    fn names(&self) -> &Names<Self> {
+        &self.names
+    }
+
+    fn inodes_max(&self) -> u64 {
+        self.layout.inodes
+    }
+
+    fn load(&self, ino: Ino) -> Result<Inode<Self>> {
+        let loaded = log::load(&self.medium, &self.layout, ino)?;
+        let attr = loaded.part.attr;
+        let state = State {
+            file_type: loaded.file_type,
+            mode: attr.mode.get(),
+            uid: attr.uid.get(),
+            gid: attr.gid.get(),
+            nlink: attr.nlink.get(),
+            size: attr.size.get(),
+            atime: attr.atime.get(),
+            mtime: attr.mtime.get(),
+            ctime: attr.ctime.get(),
+            generation: loaded.generation,
+            rdev: loaded.rdev,
+            attributes: None,
+            orphan: false,
+            unnamed: false,
+            gone: false,
+            atime_dirty: false,
+            part: loaded.part,
+        };
+        Ok(Inode::new(ino, Ino(attr.parent.get().into()), state))
+    }
+
+    fn find(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<Option<Found<()>>> {
+        let named = state.part.names.by_name.get(name.bytes());
+        Ok(named.map(|named| Found { slot: (), child: named.child }))
+    }
+
+    fn place(&self, _: &Inode<Self>, _: &State<Self>, _: Name<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_empty(&self, _: &Inode<Self>, state: &State<Self>) -> Result<bool> {
+        Ok(state.part.names.by_name.is_empty())
+    }
+
+    fn list(&self, _: &Inode<Self>, state: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+        let names = &state.part.names;
+        for (at, name) in names.by_cookie.range(cookie..) {
+            let Some(named) = names.by_name.get(name) else { continue };
+            let (ino, file_type) = (named.child.ino, named.child.file_type);
+            if !sink(DirEntry { ino, file_type, name, next_cookie: at + 1 }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn target(link: &State<Self>) -> &[u8] {
+        &link.part.target
+    }
+
+    fn sectors(state: &State<Self>) -> u64 {
+        // A directory is its log.
+        let log = if state.file_type == FileType::Directory { state.part.log.pages.len() as u64 } else { 0 };
+        (state.part.mapped() + log) * (PAGE / 512)
+    }
+
+    fn attributes(&self, ino: Ino, state: &mut State<Self>) -> Result<Attributes> {
+        let attr = &state.part.attr;
+        let page = u64::from(attr.attributes_page.get());
+        if page == 0 {
+            return Ok(Attributes::new());
+        }
+        let mut bytes = vec![0; attr.attributes_bytes.get().into()];
+        self.medium.load(page * PAGE, &mut bytes, Structure::Inode)?;
+        let damaged = || Error::corrupt("inode", ino.0, "its extended attributes make no sense");
+        xattr::decode(&bytes).ok_or_else(damaged)
+    }
+
+    fn resize(
+        &self,
+        inode: &Arc<Inode<Self>>,
+        state: &mut State<Self>,
+        size: u64,
+        apply: impl FnOnce(&mut Tx<'_, D>, &mut State<Self>) -> Result<()>,
+    ) -> Result<()> {
+        if size > FILE_BLOCKS_MAX * PAGE {
+            return Err(Error::TooLarge);
+        }
+        let mut tx = self.change(1, false)?;
+        tx.touch(inode.ino, &mut state.part)?;
+        apply(&mut tx, state)?;
+        let cuts = size < state.size;
+        if size > state.size {
+            self.clear_tail(state)?;
+        }
+        state.size = size;
+        state.atime_dirty = false;
+        tx.write_attr(inode, state, cuts)?;
+        tx.commit()
+    }
+
+    fn deletes_at_once(&self, _: &State<Self>) -> bool {
+        // Free pages are noted in host memory alone.
+        true
+    }
+
+    fn begin(&self, need: &Need<'_, Self>) -> Result<Tx<'_, D>> {
+        if need.attributes.is_some_and(|(list, _)| xattr::bytes_of(list) > PAGE as usize) {
+            return Err(Error::NoSpace);
+        }
+        let target = need.new.is_some_and(|new| new.file_type == FileType::Symlink);
+        let pages = u64::from(need.attributes.is_some()) + u64::from(target);
+        self.change(pages, need.new.is_some() || need.place.is_some() || pages > 0)
+    }
+}
