@@ -19,6 +19,8 @@ pub enum Request {
     Stats,
     /// What the device and the file system are.
     Info,
+    /// What is pinned to the device's window.
+    Pins,
     /// Discard what is free.
     Trim {
         /// Runs shorter than this, in bytes, are left alone.

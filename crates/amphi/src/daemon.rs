@@ -142,6 +142,7 @@ impl Daemon {
         let answer = match request {
             Request::Stats => to_value(self.device.stats()),
             Request::Info => self.info(),
+            Request::Pins => self.pins(),
             Request::Trim { shortest } => self.trim(*shortest),
             Request::PowerCut { seed } => self.cut_power(&stream, *seed),
             Request::AwaitExit => {
@@ -161,6 +162,11 @@ impl Daemon {
             "device": self.device.info(),
             "filesystem": filesystem,
         }))
+    }
+
+    fn pins(&self) -> Result<Value> {
+        let volume = self.volume.lock();
+        volume.as_ref().context("the file system is being closed; try again")?.pins()
     }
 
     fn trim(&self, shortest: u64) -> Result<Value> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use amphi_front_fuse::{MountError, MountOptions};
 use amphi_ssd::Ssd;
 use amphi_trace::Recording;
-use amphi_vfs::{AccessTimes, Cred, FileSystem, Ino, SetAttr};
+use amphi_vfs::{AccessTimes, Cred, FileSystem, Ino, PinnedRange, SetAttr};
 use amphi_volume::{About, Changes, Error, FormatOptions, Volume};
 use amphi_volumes::{Act, Kind};
 use anyhow::{Context, Result, anyhow};
@@ -79,6 +79,12 @@ pub trait Served: Send + Sync {
     /// If the device fails, or nothing may be changed.
     fn trim_free(&self, shortest: u64) -> Result<u64>;
 
+    /// What is pinned to the device's window.
+    ///
+    /// # Errors
+    /// If the file system has no pins.
+    fn pins(&self) -> Result<Value>;
+
     /// Makes everything durable and closes it. The session has ended.
     ///
     /// # Errors
@@ -104,7 +110,7 @@ pub struct Use {
 /// # Errors
 /// If there is none that this program knows, or it is damaged.
 pub fn open(device: Arc<Ssd>, using: &Use) -> Result<Box<dyn Served>> {
-    known(&device)?.with(Open { device, using })
+    known(&device)?.with_on(&*Arc::clone(&device), Open { device, using })
 }
 
 struct Open<'a> {
@@ -178,6 +184,15 @@ impl<V: Volume<Ssd>> Served for Opened<V> {
             Err(amphi_vfs::Error::Unsupported(_)) => Err(only_some::<V>("trimmed")),
             trimmed => Ok(trimmed?),
         }
+    }
+
+    fn pins(&self) -> Result<Value> {
+        let ranges = match self.fs.pinned_ranges() {
+            Err(amphi_vfs::Error::Unsupported(_)) => return Err(only_some::<V>("pinned to this SSD")),
+            ranges => ranges?,
+        };
+        let shown = |range: PinnedRange| json!({ "inode": range.ino.0, "offset": range.offset, "length": range.length, "user": range.uid });
+        Ok(ranges.into_iter().map(shown).collect())
     }
 
     fn finish(self: Box<Self>) -> Result<()> {

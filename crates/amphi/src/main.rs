@@ -25,6 +25,7 @@ mod metrics_server;
 mod mkfs;
 mod mount;
 mod mountinfo;
+mod pin;
 mod power_cut;
 mod privileges;
 mod progress;
@@ -77,6 +78,9 @@ enum Command {
     Fsck(fsck::Options),
     Tune(tune::Options),
     Resize(resize::Options),
+    Pin(pin::Options),
+    Unpin(pin::Options),
+    Pins(pin::Listing),
     Fstrim(fstrim::Options),
     Info(info::Options),
     Stats(stats::Options),
@@ -124,6 +128,9 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Fsck(options) => return Ok(fsck::run(&options)),
         Command::Tune(options) => tune::run(&options)?,
         Command::Resize(options) => resize::run(&options)?,
+        Command::Pin(options) => pin::run(&options, true)?,
+        Command::Unpin(options) => pin::run(&options, false)?,
+        Command::Pins(options) => pin::list(&options)?,
         Command::Fstrim(options) => fstrim::run(&options)?,
         Command::Info(options) => info::run(&options)?,
         Command::Stats(options) => stats::run(&options)?,

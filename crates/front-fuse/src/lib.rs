@@ -15,7 +15,7 @@
 //! - `answers` what requests are answered with
 //! - `listing` the two ways to list a directory
 //! - `room` what finds none is tried again, as a removed file may still be on its way out
-//! - `trim` the request behind `fstrim`
+//! - `trim` the request behind `fstrim`, `pins` the one that pins ranges of files
 //! - `answered` and `known` what the kernel remembers, and how it is told what has overtaken that
 //! - `caller` who asks
 //! - `attributes` and `errno` the translations, one table each
@@ -33,6 +33,7 @@ mod negotiate;
 mod operations;
 mod options;
 mod passes;
+pub mod pins;
 mod ring;
 mod room;
 mod serve;

@@ -22,7 +22,7 @@ use crate::caller::Caller;
 use crate::errno::errno_of_seek;
 use crate::listing;
 use crate::room::Removals;
-use crate::trim;
+use crate::{pins, trim};
 
 /// One file system, as requests see it.
 #[derive(Debug)]
@@ -387,17 +387,15 @@ impl<F: FileSystem> Operations<F> {
         self.fs.seek(ino, offset, what).map_err(|error| errno_of_seek(&error))
     }
 
-    /// The argument as the caller gets it back.
-    pub(crate) fn ioctl(
-        &self,
-        caller: Caller,
-        command: u32,
-        argument: &[u8],
-    ) -> Answer<[u8; trim::ARGUMENT_BYTES]> {
-        if command != trim::FITRIM {
-            return Err(Errno::ENOTTY);
+    /// The argument as the caller gets it back, if it does.
+    pub(crate) fn ioctl(&self, caller: Caller, ino: Ino, command: u32, argument: &[u8]) -> Answer<Vec<u8>> {
+        match command {
+            trim::FITRIM => trim::trim(&*self.fs, caller, argument).map(Vec::from).or_errno(),
+            pins::PIN | pins::UNPIN => {
+                pins::change(&*self.fs, caller, ino, command, argument).map(|()| Vec::new()).or_errno()
+            }
+            _ => Err(Errno::ENOTTY),
         }
-        trim::trim(&*self.fs, caller, argument).or_errno()
     }
 
     /// `flags` as `setxattr` has them.

@@ -410,7 +410,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
     fn ioctl(
         &self,
         request: &Request,
-        _number: INodeNo,
+        number: INodeNo,
         _file: FileHandle,
         _flags: IoctlFlags,
         command: u32,
@@ -418,7 +418,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         _room: u32,
         reply: ReplyIoctl,
     ) {
-        match self.operations.ioctl(request.into(), command, argument) {
+        match self.operations.ioctl(request.into(), ino(number), command, argument) {
             Ok(argument) => reply.ioctl(0, &argument),
             Err(error) => reply.error(error),
         }

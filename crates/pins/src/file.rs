@@ -27,7 +27,7 @@ const FILL: usize = 64 * PAGE_BYTES;
 ///
 /// The file keeps its length as long as nobody cuts it; what was cut off behind its back is refused by name.
 /// Dropping it ends its pins and keeps all that was stored.
-pub struct PinnedFile<F: Extents, D: BaBuffer> {
+pub struct PinnedFile<F: Extents + 'static, D: BaBuffer> {
     fs: Arc<Pinned<F, D>>,
     ino: Ino,
     cred: Cred,
@@ -56,7 +56,7 @@ fn refused(error: amphi_vfs::Error) -> Error {
     }
 }
 
-impl<F: Extents, D: BaBuffer> PinnedFile<F, D> {
+impl<F: Extents + 'static, D: BaBuffer> PinnedFile<F, D> {
     /// The file `ino`, for `cred`, who may read and write it. Its whole pages are the device's.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl<F: Extents, D: BaBuffer> PinnedFile<F, D> {
     }
 }
 
-impl<F: Extents, D: BaBuffer> Drop for PinnedFile<F, D> {
+impl<F: Extents + 'static, D: BaBuffer> Drop for PinnedFile<F, D> {
     fn drop(&mut self) {
         for (_, pin) in self.entries.write().drain(..) {
             // What cannot be written stays pinned, and the next mount brings it in place.
@@ -143,7 +143,7 @@ impl<F: Extents, D: BaBuffer> Drop for PinnedFile<F, D> {
     }
 }
 
-impl<F: Extents, D: BaBuffer> Device for PinnedFile<F, D> {
+impl<F: Extents + 'static, D: BaBuffer> Device for PinnedFile<F, D> {
     fn capacity_pages(&self) -> u64 {
         self.pages
     }

@@ -1,24 +1,43 @@
 //! The file system with pins, as whoever mounts it sees it: reads and writes of pinned ranges go to the window,
 //! what would take their pages away is refused, all else goes below.
 
+use std::ops::Range;
+
 use amphi_device::BaBuffer;
 use amphi_vfs::{
     AccessTimes, Allocate, Attr, Cred, DirSink, Entry, Error, Extents, FileSystem, FileType, Ino, Name,
-    OpenFlags, Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, SetTime, StatFs, WriteMode,
-    XattrMode,
+    OpenFlags, PinnedRange, Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, SetTime, StatFs,
+    WriteMode, XattrMode,
 };
 
 use crate::pinned::Pinned;
-use crate::table::Part;
+use crate::table::{Part, Pin};
 
 /// What is said of a call that would free or move pinned pages.
 const PINNED: Error = Error::Busy("some of the range is pinned; unpin it first");
 
-impl<F: Extents, D: BaBuffer> FileSystem for Pinned<F, D> {
+impl<F: Extents + 'static, D: BaBuffer> Pinned<F, D> {
+    /// Notes what a name was found to be.
+    fn named(&self, dir: Ino, name: Name<'_>, entry: Entry) -> Result<Entry> {
+        self.logs().named(dir, name.bytes(), &entry.attr);
+        Ok(Entry { attr: self.logs().seen(entry.attr)? })
+    }
+
+    /// Notes that a name is gone.
+    fn unnamed(&self, removed: Removed) -> Result<Removed> {
+        if removed.nlink == 0 {
+            self.logs().unnamed(removed.ino)?;
+        }
+        Ok(removed)
+    }
+}
+
+impl<F: Extents + 'static, D: BaBuffer> FileSystem for Pinned<F, D> {
     fn read(&self, ino: Ino, offset: u64, into: &mut [u8], direct: bool) -> Result<usize> {
         let table = self.table.read();
         if !table.has(ino) {
-            return self.below().read(ino, offset, into, direct);
+            let read = self.logs().read(ino, offset, into, direct);
+            return read.unwrap_or_else(|| self.below().read(ino, offset, into, direct));
         }
         let size = self.below().getattr(ino)?.size;
         let len = size.saturating_sub(offset).min(into.len() as u64) as usize;
@@ -49,6 +68,11 @@ impl<F: Extents, D: BaBuffer> FileSystem for Pinned<F, D> {
         {
             // An append ends behind every pin.
             let table = self.table.read();
+            if !table.has(ino)
+                && let Some(written) = self.logs().write(ino, offset, data, mode, cred)
+            {
+                return written;
+            }
             if mode.append || len == 0 || !table.meets(ino, offset, len) {
                 return self.below().write(ino, offset, data, mode, cred);
             }
@@ -80,7 +104,10 @@ impl<F: Extents, D: BaBuffer> FileSystem for Pinned<F, D> {
         if change.size.is_some_and(|size| table.meets(ino, size, u64::MAX)) {
             return Err(PINNED);
         }
-        self.below().setattr(ino, change, cred)
+        if change.size.is_some() || change.mode.is_some() || change.mtime.is_some() {
+            self.logs().step_aside(ino)?;
+        }
+        self.logs().seen(self.below().setattr(ino, change, cred)?)
     }
 
     fn open(&self, ino: Ino, flags: OpenFlags) -> Result<()> {
@@ -88,12 +115,18 @@ impl<F: Extents, D: BaBuffer> FileSystem for Pinned<F, D> {
         if flags.truncate && table.has(ino) {
             return Err(PINNED);
         }
+        if flags.truncate {
+            self.logs().step_aside(ino)?;
+        }
         self.below().open(ino, flags)
     }
 
     fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
         let table = self.table.read();
         let reserves = matches!(what, Allocate::Reserve { .. });
+        if what != (Allocate::Reserve { keep_size: true }) {
+            self.logs().step_aside(ino)?;
+        }
         if !reserves && table.meets(ino, offset, length) {
             return Err(PINNED);
         }
@@ -109,11 +142,13 @@ impl<F: Extents, D: BaBuffer> FileSystem for Pinned<F, D> {
     }
 
     fn lookup(&self, dir: Ino, name: Name<'_>) -> Result<Entry> {
-        self.below().lookup(dir, name)
+        let entry = self.below().lookup(dir, name)?;
+        self.named(dir, name, entry)
     }
 
     fn reference(&self, ino: Ino) -> Result<Entry> {
-        self.below().reference(ino)
+        let entry = self.below().reference(ino)?;
+        Ok(Entry { attr: self.logs().seen(entry.attr)? })
     }
 
     fn parent(&self, dir: Ino) -> Result<Ino> {
@@ -125,7 +160,7 @@ impl<F: Extents, D: BaBuffer> FileSystem for Pinned<F, D> {
     }
 
     fn getattr(&self, ino: Ino) -> Result<Attr> {
-        self.below().getattr(ino)
+        self.logs().seen(self.below().getattr(ino)?)
     }
 
     fn create(
@@ -137,7 +172,8 @@ impl<F: Extents, D: BaBuffer> FileSystem for Pinned<F, D> {
         rdev: u32,
         cred: &Cred,
     ) -> Result<Entry> {
-        self.below().create(dir, name, file_type, mode, rdev, cred)
+        let entry = self.below().create(dir, name, file_type, mode, rdev, cred)?;
+        self.named(dir, name, entry)
     }
 
     fn tmpfile(&self, dir: Ino, mode: u16, cred: &Cred) -> Result<Entry> {
@@ -145,7 +181,8 @@ impl<F: Extents, D: BaBuffer> FileSystem for Pinned<F, D> {
     }
 
     fn mkdir(&self, dir: Ino, name: Name<'_>, mode: u16, cred: &Cred) -> Result<Entry> {
-        self.below().mkdir(dir, name, mode, cred)
+        let entry = self.below().mkdir(dir, name, mode, cred)?;
+        self.named(dir, name, entry)
     }
 
     fn symlink(&self, dir: Ino, name: Name<'_>, target: &[u8], cred: &Cred) -> Result<Entry> {
@@ -157,23 +194,28 @@ impl<F: Extents, D: BaBuffer> FileSystem for Pinned<F, D> {
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry> {
-        self.below().link(ino, dir, name)
+        let entry = self.below().link(ino, dir, name)?;
+        self.named(dir, name, entry)
     }
 
     fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
-        self.below().unlink(dir, name)
+        let removed = self.below().unlink(dir, name)?;
+        self.unnamed(removed)
     }
 
     fn unlink_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
-        self.below().unlink_as(dir, name, cred)
+        let removed = self.below().unlink_as(dir, name, cred)?;
+        self.unnamed(removed)
     }
 
     fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
-        self.below().rmdir(dir, name)
+        let removed = self.below().rmdir(dir, name)?;
+        self.unnamed(removed)
     }
 
     fn rmdir_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
-        self.below().rmdir_as(dir, name, cred)
+        let removed = self.below().rmdir_as(dir, name, cred)?;
+        self.unnamed(removed)
     }
 
     fn rename(
@@ -184,7 +226,15 @@ impl<F: Extents, D: BaBuffer> FileSystem for Pinned<F, D> {
         new_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<Renamed> {
-        self.below().rename(from, name, to, new_name, mode)
+        let renamed = self.below().rename(from, name, to, new_name, mode)?;
+        if let Some(target) = renamed.target
+            && mode != RenameMode::Exchange
+        {
+            self.unnamed(target)?;
+        }
+        let attr = self.below().getattr(renamed.moved)?;
+        self.logs().named(to, new_name.bytes(), &attr);
+        Ok(renamed)
     }
 
     fn release(&self, ino: Ino) {
@@ -192,10 +242,13 @@ impl<F: Extents, D: BaBuffer> FileSystem for Pinned<F, D> {
     }
 
     fn fsync(&self, ino: Ino, data_only: bool) -> Result<()> {
-        self.below().fsync(ino, data_only)
+        let table = self.table.read();
+        let synced = self.logs().fsync(ino, data_only, !table.has(ino));
+        synced.unwrap_or_else(|| self.below().fsync(ino, data_only))
     }
 
     fn sync(&self) -> Result<()> {
+        self.logs().sync()?;
         self.below().sync()
     }
 
@@ -208,7 +261,37 @@ impl<F: Extents, D: BaBuffer> FileSystem for Pinned<F, D> {
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        self.logs().step_aside(ino)?;
         self.below().seek(ino, offset, what)
+    }
+
+    fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
+        self.below().discard_free(range, shortest)
+    }
+
+    fn pin_range(&self, ino: Ino, offset: u64, length: u64, cred: &Cred) -> Result<()> {
+        self.pin(ino, offset, length, cred).map(drop)
+    }
+
+    fn unpin_range(&self, ino: Ino, offset: u64, length: u64, cred: &Cred) -> Result<()> {
+        let within: Vec<Pin> = {
+            let table = self.table.read();
+            table.pins.iter().filter(|pin| pin.ino == ino && pin.meets(offset, length)).cloned().collect()
+        };
+        if within.is_empty() {
+            return Err(Error::NotFound);
+        }
+        let end = offset.saturating_add(length);
+        if within.iter().any(|pin| pin.offset < offset || pin.offset + pin.length > end) {
+            return Err(Error::Invalid("a pin ends as a whole: name all of its range"));
+        }
+        within.iter().try_for_each(|pin| self.unpin(pin.id, cred))
+    }
+
+    fn pinned_ranges(&self) -> Result<Vec<PinnedRange>> {
+        let seen =
+            |pin: Pin| PinnedRange { ino: pin.ino, offset: pin.offset, length: pin.length, uid: pin.uid };
+        Ok(self.pins().into_iter().map(seen).collect())
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
@@ -216,6 +299,7 @@ impl<F: Extents, D: BaBuffer> FileSystem for Pinned<F, D> {
     }
 
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.logs().step_aside(ino)?;
         self.below().setxattr(ino, name, value, mode)
     }
 

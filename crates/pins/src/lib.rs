@@ -13,10 +13,13 @@
 #![forbid(unsafe_code)]
 
 mod file;
+pub mod format;
 mod fs;
+pub mod logs;
 mod pinned;
 mod planted;
 mod table;
+mod volume;
 
 pub use file::{Done, PinnedFile};
 pub use pinned::{MountError, Pinned};

@@ -7,6 +7,7 @@ use amphi_rt::sync::RwLock;
 use amphi_vfs::permission::{READ, WRITE};
 use amphi_vfs::{Checked, Cred, Error, Extents, Ino, OpenFlags, Result};
 
+use crate::logs::{Logs, Options, window_bytes};
 use crate::planted::{self, Bug};
 use crate::table::{Pin, PinId, Table, places};
 
@@ -17,12 +18,24 @@ pub enum MountError<E> {
     Device(amphi_device::Error),
     /// The file system's own.
     Below(E),
+    /// What a crash has left of logs could not be given to it.
+    Logs(Error),
+}
+
+/// Logs whose tasks end before the device is somebody else's.
+struct Running<F: Extents + 'static, D: BaBuffer>(Arc<Logs<F, D>>);
+
+impl<F: Extents + 'static, D: BaBuffer> Drop for Running<F, D> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 /// A file system of which ranges of files can be pinned.
-pub struct Pinned<F: Extents, D: BaBuffer> {
+pub struct Pinned<F: Extents + 'static, D: BaBuffer> {
     checked: Checked<F>,
     device: Arc<D>,
+    logs: Running<F, D>,
     /// Shared by whoever reads or writes, so that no range is pinned under way.
     pub(crate) table: RwLock<Table>,
 }
@@ -35,7 +48,7 @@ fn error_of(error: amphi_device::Error) -> Error {
     }
 }
 
-impl<F: Extents, D: BaBuffer> Pinned<F, D> {
+impl<F: Extents + 'static, D: BaBuffer> Pinned<F, D> {
     /// Brings in place what a crash has left pinned, then mounts the file system below. The table of the device
     /// is the file system's alone.
     ///
@@ -45,12 +58,25 @@ impl<F: Extents, D: BaBuffer> Pinned<F, D> {
         device: &Arc<D>,
         below: impl FnOnce() -> std::result::Result<F, E>,
     ) -> std::result::Result<Self, MountError<E>> {
+        Self::mount_with_logs(device, &Options::default(), below)
+    }
+
+    /// As [`mount`](Self::mount), with rules about which files are logs.
+    ///
+    /// # Errors
+    /// [`MountError`].
+    pub fn mount_with_logs<E>(
+        device: &Arc<D>,
+        logs: &Options,
+        below: impl FnOnce() -> std::result::Result<F, E>,
+    ) -> std::result::Result<Self, MountError<E>> {
         // First: no block command reaches these pages before, a journal's replay neither.
         for entry in device.entries().map_err(MountError::Device)? {
             device.flush_entry(entry.id).map_err(MountError::Device)?;
         }
         let fs = Arc::new(below().map_err(MountError::Below)?);
-        Ok(Self { checked: Checked::new(fs), device: Arc::clone(device), table: RwLock::default() })
+        let logs = Running(Logs::recover(&fs, device, logs).map_err(MountError::Logs)?);
+        Ok(Self { checked: Checked::new(fs), device: Arc::clone(device), logs, table: RwLock::default() })
     }
 
     /// Ends all pins and returns the file system below.
@@ -60,12 +86,19 @@ impl<F: Extents, D: BaBuffer> Pinned<F, D> {
     pub fn into_below(self) -> Result<F> {
         let ids: Vec<PinId> = self.pins().iter().map(|pin| pin.id).collect();
         ids.into_iter().try_for_each(|id| self.unpin(id, &Cred::ROOT))?;
+        self.logs().step_aside_all()?;
+        drop(self.logs);
         self.checked.into_inner().ok_or(Error::Busy("somebody else uses the file system"))
     }
 
     /// The file system below.
     pub const fn below(&self) -> &Arc<F> {
         self.checked.inner()
+    }
+
+    /// What is known of programs' logs.
+    pub(crate) const fn logs(&self) -> &Arc<Logs<F, D>> {
+        &self.logs.0
     }
 
     /// The device.
@@ -106,9 +139,18 @@ impl<F: Extents, D: BaBuffer> Pinned<F, D> {
         if table.meets(ino, offset, length) {
             return Err(Error::Busy("some of the range is pinned already"));
         }
+        self.logs().step_aside(ino)?;
         // The pin's own, which keeps the blocks although the last name goes.
         self.below().open(ino, OpenFlags { write: true, ..OpenFlags::default() })?;
-        match self.pin_open(ino, offset, length) {
+        let pinned = match self.pin_open(ino, offset, length) {
+            // Logs only use what nobody has asked for.
+            Err(Error::NoSpace) => {
+                self.logs().step_aside_all()?;
+                self.pin_open(ino, offset, length)
+            }
+            pinned => pinned,
+        };
+        match pinned {
             Ok(entries) => {
                 let pin = Pin { id: table.next_id(), ino, offset, length, uid: cred.uid, entries };
                 table.pins.push(pin.clone());
@@ -123,12 +165,14 @@ impl<F: Extents, D: BaBuffer> Pinned<F, D> {
 
     fn pin_open(&self, ino: Ino, offset: u64, length: u64) -> Result<Vec<Entry>> {
         let runs = self.below().settle(ino, offset, length)?;
+        let _room = self.logs().room.lock();
+        let window = window_bytes(&*self.device).map_err(error_of)?;
         let promise = self.device.ba_buffer().map_err(error_of)?;
         let taken = self.device.entries().map_err(error_of)?;
         if taken.len() + runs.len() > promise.entries as usize {
             return Err(Error::NoSpace);
         }
-        let entries = places(&taken, promise.bytes, &runs).ok_or(Error::NoSpace)?;
+        let entries = places(&taken, window, &runs).ok_or(Error::NoSpace)?;
         for (done, entry) in entries.iter().enumerate() {
             if let Err(error) = self.device.pin(entry.id, entry.offset, entry.at, entry.bytes()) {
                 // Those before hold what their pages hold.

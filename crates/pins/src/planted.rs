@@ -11,6 +11,10 @@ pub(crate) enum Bug {
     WriteNotSynced,
     /// A file's permissions are not asked for before it is pinned (TB-3).
     PermissionNotAsked,
+    /// What was written to a program's log is stored and not synced (TB-13).
+    LogNotSynced,
+    /// The size of a program's log is not recorded when it is synced (TB-13).
+    LogSizeForgotten,
     /// A log's file answers `BA_SYNC` without doing it (TB-12).
     SyncOfFileForgotten,
 }

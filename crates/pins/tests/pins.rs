@@ -178,12 +178,12 @@ fn a_pin_asks_for_what_a_write_does() {
 fn a_full_table_and_a_full_window_pin_nothing() {
     let fs = make();
     let ino = file(&fs, "f", 40);
-    assert_eq!(fs.pin(ino, 0, 17 * P, &ROOT), Err(Error::NoSpace), "the window has 16 pages");
+    assert_eq!(fs.pin(ino, 0, 16 * P, &ROOT), Err(Error::NoSpace), "15 pages, and the register of logs");
     let pins: Vec<Pin> = (0..4).map(|n| pin(&fs, ino, n * 4, 2)).collect();
     assert_eq!(fs.pin(ino, 20 * P, P, &ROOT), Err(Error::NoSpace), "the table has 4 entries");
     fs.unpin(pins[1].id, &ROOT).unwrap();
-    assert_eq!(fs.pin(ino, 20 * P, 11 * P, &ROOT), Err(Error::NoSpace), "8 pages behind, 2 between");
-    let large = pin(&fs, ino, 20, 8);
+    assert_eq!(fs.pin(ino, 20 * P, 8 * P, &ROOT), Err(Error::NoSpace), "7 pages behind, 2 between");
+    let large = pin(&fs, ino, 20, 7);
     assert_eq!((large.entries.len(), fs.device().entries().unwrap().len()), (1, 4));
     assert_eq!(read(&fs, ino, 21 * P, 2), [22, 22]);
 }

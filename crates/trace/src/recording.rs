@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use amphi_rt::sync::Mutex;
 use amphi_vfs::{
-    AccessTimes, Allocate, Attr, Cred, DirSink, Entry, FileSystem, FileType, Ino, Name, OpenFlags, Promise,
-    Removed, RenameMode, Renamed, Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
+    AccessTimes, Allocate, Attr, Cred, DirSink, Entry, FileSystem, FileType, Ino, Name, OpenFlags,
+    PinnedRange, Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
 };
 use hashbrown::HashMap;
 
@@ -393,6 +393,18 @@ impl<F: FileSystem> FileSystem for Recording<F> {
 
     fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
         self.fs.discard_free(range, shortest)
+    }
+
+    fn pin_range(&self, ino: Ino, offset: u64, length: u64, cred: &Cred) -> Result<()> {
+        self.fs.pin_range(ino, offset, length, cred)
+    }
+
+    fn unpin_range(&self, ino: Ino, offset: u64, length: u64, cred: &Cred) -> Result<()> {
+        self.fs.unpin_range(ino, offset, length, cred)
+    }
+
+    fn pinned_ranges(&self) -> Result<Vec<PinnedRange>> {
+        self.fs.pinned_ranges()
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {

@@ -1,4 +1,5 @@
-//! [`Extents`]: where the pages of a file lie, for whoever reaches them past the file system.
+//! [`Extents`]: where the pages of a file lie, for whoever reaches them past the file system; and
+//! [`PinnedRange`], as whoever asks for pins sees one.
 
 use crate::{FileSystem, Ino, Result};
 
@@ -23,4 +24,35 @@ pub trait Extents: FileSystem {
     /// [`Error::Invalid`](crate::Error::Invalid) for a range with a page that was never written;
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the file system may write there by itself.
     fn settle(&self, ino: Ino, offset: u64, length: u64) -> Result<Vec<PageRun>>;
+
+    /// As [`settle`](Extents::settle), for pages that may be reserved only, and may lie behind the end of the
+    /// file ([`Allocate::Reserve`](crate::Allocate::Reserve)).
+    ///
+    /// # Errors
+    /// As there; [`Error::Invalid`](crate::Error::Invalid) for a page that is not even reserved.
+    fn place(&self, ino: Ino, offset: u64, length: u64) -> Result<Vec<PageRun>>;
+
+    /// Says that whoever reached `length` bytes at `offset` past the file system has written them: they are not
+    /// reserved only any more, and the file has at least `size` bytes. Durable on return.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a page that is not even reserved;
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Io`](crate::Error::Io).
+    fn landed(&self, ino: Ino, offset: u64, length: u64, size: u64) -> Result<()>;
+
+    /// A number that no other file system has, on this device or another.
+    fn identity(&self) -> [u8; 16];
+}
+
+/// A range of a file that is pinned to a device's window (2B-SSD §III).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PinnedRange {
+    /// The file.
+    pub ino: Ino,
+    /// First byte, a multiple of 4096.
+    pub offset: u64,
+    /// Bytes, a multiple of 4096.
+    pub length: u64,
+    /// Who pinned it.
+    pub uid: u32,
 }

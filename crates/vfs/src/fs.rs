@@ -3,7 +3,9 @@
 
 use std::ops::Range;
 
-use crate::{AccessTimes, Attr, Cred, FileType, Ino, Name, Result, SetAttr, StatFs, checked, error::Error};
+use crate::{
+    AccessTimes, Attr, Cred, FileType, Ino, Name, PinnedRange, Result, SetAttr, StatFs, checked, error::Error,
+};
 
 /// A looked-up name: the inode's attributes, with one more reference held on it (see [`FileSystem::forget`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -450,5 +452,36 @@ pub trait FileSystem: Send + Sync {
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         let _ = (ino, name);
         Err(Error::Unsupported("extended attributes"))
+    }
+
+    /// Pins `length` bytes at `offset` of a file to the device's window, for `cred`, who may read and write it:
+    /// until the pin ends, writes there go by bytes and are durable when they return.
+    ///
+    /// # Errors
+    /// [`Error::PermissionDenied`]; [`Error::Invalid`] unless the range is whole pages of 4096 bytes inside of
+    /// the file, all of them written; [`Error::Busy`] if some of it is pinned; [`Error::NoSpace`] if the window
+    /// or its table has no room; [`Error::Unsupported`].
+    fn pin_range(&self, ino: Ino, offset: u64, length: u64, cred: &Cred) -> Result<()> {
+        let _ = (ino, offset, length, cred);
+        Err(Error::Unsupported("pins"))
+    }
+
+    /// Ends every pin of the file that lies in `length` bytes at `offset`. Their pages are durable in place.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is none; [`Error::Invalid`] for one that lies there in part;
+    /// [`Error::NotPermitted`] for another user's; [`Error::Io`]; [`Error::Unsupported`]. Pins before the refused
+    /// one may have ended.
+    fn unpin_range(&self, ino: Ino, offset: u64, length: u64, cred: &Cred) -> Result<()> {
+        let _ = (ino, offset, length, cred);
+        Err(Error::Unsupported("pins"))
+    }
+
+    /// What is pinned, in no order.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`].
+    fn pinned_ranges(&self) -> Result<Vec<PinnedRange>> {
+        Err(Error::Unsupported("pins"))
     }
 }

@@ -18,7 +18,7 @@ pub use attr::{AccessTimes, Attr, FileType, Ino, SetAttr, SetTime, StatFs, TimeS
 pub use checked::Checked;
 pub use cred::{Capabilities, Cred};
 pub use error::{Error, Result};
-pub use extents::{Extents, PageRun};
+pub use extents::{Extents, PageRun, PinnedRange};
 pub use failure::{Damage, Failure};
 pub use fs::{
     Allocate, DirEntry, DirSink, Entry, FileSystem, OpenFlags, Promise, Removed, RenameMode, Renamed, Seek,

@@ -5,7 +5,8 @@
 //! piece of code for each: no operation goes through a table of functions because of this list.
 #![forbid(unsafe_code)]
 
-use amphi_device::{BlockPort, CommandPort, MemoryArea, WriteLog};
+use amphi_device::{BaBuffer, BlockPort, CommandPort, MemoryArea, WriteLog};
+use amphi_pins::Pinned;
 use amphi_volume::{About, Error, Identity, Needs, Result, Volume};
 
 /// A device with every port that a file system of the list may use. Which of them work is known at run time:
@@ -77,6 +78,17 @@ impl Kind {
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// Does `act` with this file system as it is on this device: with pins, where the device's window is a
+    /// BA-buffer and the file system says where its files lie.
+    pub fn with_on<D: Ports + BaBuffer, A: Act<D>>(self, device: &D, act: A) -> A::Out {
+        match self {
+            Self::Ext4like if device.ba_buffer().is_ok() => {
+                act.on::<Pinned<amphi_fs_ext4like::Ext4Like<D>, D>>()
+            }
+            _ => self.with(act),
+        }
     }
 
     /// Which one a device holds, damaged or not. `None`: none of the list.

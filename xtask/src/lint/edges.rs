@@ -13,7 +13,7 @@ fn allowed(from: &str, to: &str) -> bool {
         "names" | "page-cache" => matches!(to, "vfs" | "rt" | "radix"),
         "pins" => matches!(to, "device" | "vfs" | "rt" | "volume"),
         "volume" => matches!(to, "device" | "vfs"),
-        "volumes" => matches!(to, "device" | "volume" | "vfs") || to.starts_with("fs-"),
+        "volumes" => matches!(to, "device" | "volume" | "vfs" | "pins") || to.starts_with("fs-"),
         "model" => matches!(to, "vfs" | "rt"),
         "trace" => matches!(to, "vfs" | "rt"),
         "conformance" => matches!(to, "vfs" | "rt" | "model"),

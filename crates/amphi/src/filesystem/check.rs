@@ -48,7 +48,7 @@ impl Act<Ssd> for Check<'_> {
 /// As [`check`].
 pub fn repair(device: &Arc<Ssd>) -> Result<CheckReport> {
     let kind = known(device)?;
-    let Repair { before, after } = kind.with(Mend(device))?;
+    let Repair { before, after } = kind.with_on(&*Arc::clone(device), Mend(device))?;
     Ok(CheckReport { kind, now: after, before: Some(before) })
 }
 

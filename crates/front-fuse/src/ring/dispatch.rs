@@ -121,7 +121,7 @@ pub(crate) fn dispatch<F: FileSystem>(
                 return Err(Errno::ENOSYS);
             }
             let argument = input.get(..asked.in_size as usize).ok_or(UNREADABLE)?;
-            let argument = operations.ioctl(caller, asked.cmd, argument)?;
+            let argument = operations.ioctl(caller, ino, asked.cmd, argument)?;
             let answer = IoctlAnswer { result: 0, flags: 0, in_iovs: 1, out_iovs: 1 };
             let begun = put(payload, &answer)?;
             Ok(begun + put_bytes(&mut payload[begun..], &argument)?)

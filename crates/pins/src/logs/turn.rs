@@ -1,0 +1,306 @@
+//! Parts of a log that come and go: pinned ahead of the program, flushed behind it, and all given up when
+//! something other than reading, writing and syncing is done with the file.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use amphi_device::{BaBuffer, PAGE_BYTES, Structure};
+use amphi_rt::task;
+use amphi_vfs::{Allocate, Cred, Error, Extents, Ino, OpenFlags, Result, SetAttr, SetTime};
+
+use super::{LogFile, Logs, PAGE, Part, State, Turning, io_error, window_bytes};
+use crate::planted::{self, Bug};
+use crate::table::places;
+
+/// A log that found no room does not ask again before so many syncs.
+const PATIENCE: u32 = 64;
+
+/// A part that goes: what the task that flushes it has to know.
+struct Leaving {
+    offset: u64,
+    entry: amphi_device::Entry,
+    slot: usize,
+}
+
+impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
+    /// Stores what is new of a part, and issues `BA_SYNC`.
+    fn store(&self, part: &mut Part) -> Result<()> {
+        if part.dirty.is_empty() {
+            return Ok(());
+        }
+        let mut at = part.dirty.start - part.offset;
+        let end = part.dirty.end - part.offset;
+        while at < end {
+            let to = end.min((at / PAGE + 1) * PAGE);
+            let bytes = &part.shadow[at as usize..to as usize];
+            self.device.store(part.entry.offset + at, bytes, None, Structure::Data).map_err(io_error)?;
+            at = to;
+        }
+        if !planted::has(Bug::LogNotSynced) {
+            self.device.sync_entry(part.entry.id).map_err(io_error)?;
+        }
+        part.dirty = 0..0;
+        Ok(())
+    }
+
+    /// Makes all that was written to pinned parts durable, and the size that it needs.
+    pub(super) fn sync_parts(&self, state: &mut State) -> Result<()> {
+        state.parts.iter_mut().filter(|part| !part.is_leaving).try_for_each(|part| self.store(part))?;
+        let size = state.size;
+        if size > state.durable && !planted::has(Bug::LogSizeForgotten) {
+            // In the line of the part that it is in: a part that goes leaves a smaller size in the inode.
+            if let Some(part) = state.parts.iter().find(|part| part.has(size - 1)) {
+                self.register.set_size(part.slot, size).map_err(io_error)?;
+            }
+            state.durable = size;
+        }
+        Ok(())
+    }
+
+    /// Reserves or frees pages. Nobody has written, so the modification time stays.
+    fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate) -> Result<()> {
+        let before = self.below.getattr(ino)?.mtime;
+        self.below.allocate(ino, offset, length, what, &Cred::ROOT)?;
+        let as_before = SetAttr { mtime: Some(SetTime::At(before)), ..SetAttr::default() };
+        self.below.setattr(ino, &as_before, &Cred::ROOT).map(drop)
+    }
+
+    /// Pins the part of a log that begins with the page of `from`. `size` is the file's.
+    fn pin_part(&self, ino: Ino, from: u64, size: u64) -> Result<Part> {
+        let offset = from / PAGE * PAGE;
+        let inside = size.next_multiple_of(PAGE).saturating_sub(offset);
+        let length = if inside > PAGE { inside.min(self.part_bytes) } else { self.part_bytes };
+        let _room = self.room.lock();
+        let promise = self.device.ba_buffer().map_err(io_error)?;
+        let taken = self.device.entries().map_err(io_error)?;
+        if taken.len() >= promise.entries as usize {
+            return Err(Error::NoSpace);
+        }
+        let runs = match self.below.place(ino, offset, length) {
+            // Pages that the file does not have yet. A file that is written again has them all, and needs no
+            // journal.
+            Err(Error::Invalid(_)) => {
+                self.allocate(ino, offset, length, Allocate::Reserve { keep_size: true })?;
+                self.below.place(ino, offset, length)?
+            }
+            runs => runs?,
+        };
+        let run = *runs.first().ok_or(Error::NoSpace)?;
+        let window = window_bytes(&*self.device).map_err(io_error)?;
+        let entry = *places(&taken, window, &[run])
+            .and_then(|found| found.first().copied())
+            .as_ref()
+            .ok_or(Error::NoSpace)?;
+        let slot = self.register.claim(ino, offset, &entry).map_err(io_error)?.ok_or(Error::NoSpace)?;
+        if let Err(error) = self.device.pin(entry.id, entry.offset, entry.at, entry.bytes()) {
+            self.register.clear(slot).map_err(io_error)?;
+            return Err(io_error(error));
+        }
+        let mut part = Part {
+            offset,
+            entry,
+            slot,
+            shadow: vec![0; entry.bytes() as usize],
+            dirty: 0..0,
+            is_leaving: false,
+        };
+        let written = size.saturating_sub(offset).min(entry.bytes()) as usize;
+        let whole = written.next_multiple_of(PAGE_BYTES);
+        if written > 0 {
+            let into = &mut part.shadow[..whole];
+            self.device.load_dma(entry.offset, into, Structure::Data).map_err(io_error)?;
+            part.shadow[written..].fill(0);
+        }
+        Ok(part)
+    }
+
+    /// Flushes a part, tells the file system what is written there, and gives its line back.
+    fn leave(&self, ino: Ino, part: &Leaving, size: u64) -> Result<()> {
+        self.device.flush_entry(part.entry.id).map_err(io_error)?;
+        let end = part.offset + part.entry.bytes();
+        let written = size.next_multiple_of(PAGE).min(end).saturating_sub(part.offset);
+        if written > 0 {
+            self.below.landed(ino, part.offset, written, size.min(end))?;
+        }
+        self.register.clear(part.slot).map_err(io_error)
+    }
+
+    /// Frees an entry and room in the window: the log that was synced longest ago gives up its parts.
+    fn evict(&self, but: Ino) -> bool {
+        let mut others: Vec<_> = self.files.read().values().filter(|log| log.ino != but).cloned().collect();
+        others.sort_by_key(|log| log.used.load(Ordering::Relaxed));
+        others.iter().any(|log| {
+            log.state.try_lock().is_some_and(|mut state| {
+                state.is_pinned() && state.check().is_ok() && self.give_up(log.ino, &mut state).is_ok()
+            })
+        })
+    }
+
+    fn pin_or_evict(&self, ino: Ino, from: u64, size: u64) -> Result<Part> {
+        match self.pin_part(ino, from, size) {
+            Err(Error::NoSpace) if self.evict(ino) => self.pin_part(ino, from, size),
+            outcome => outcome,
+        }
+    }
+
+    /// Pins the part that the last write outside began in, if the file has been synced often enough. A log that
+    /// finds no room goes on as an ordinary file.
+    pub(super) fn pin_first(&self, log: &LogFile, state: &mut State) -> Result<()> {
+        let Some(from) = state.outside.take() else { return Ok(()) };
+        if state.syncs < self.after_syncs || state.syncs < state.retry_at {
+            return Ok(());
+        }
+        self.give_up(log.ino, state)?;
+        let attr = self.below.getattr(log.ino)?;
+        let has_rights = self.below.getxattr(log.ino, b"security.capability").is_ok();
+        if attr.mode & 0o6000 != 0 || attr.nlink == 0 || has_rights {
+            return Ok(());
+        }
+        // The log's own, which keeps the blocks although the last name goes.
+        self.below.open(log.ino, OpenFlags { write: true, ..OpenFlags::default() })?;
+        match self.pin_or_evict(log.ino, from, attr.size) {
+            Ok(part) => {
+                (state.size, state.durable, state.has_grown) = (attr.size, attr.size, false);
+                state.parts.push(part);
+            }
+            Err(_) => {
+                self.below.release(log.ino);
+                state.retry_at = state.syncs.saturating_add(PATIENCE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the task that turns parts, and takes over what it has done.
+    pub(super) fn settle(&self, state: &mut State) -> Result<()> {
+        let Some(turning) = state.turning.take() else { return Ok(()) };
+        match turning.task.join() {
+            Ok(next) => {
+                state.parts.retain(|part| !part.is_leaving);
+                state.parts.extend(next);
+                Ok(())
+            }
+            Err(error) => {
+                state.failure = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// As [`settle`](Self::settle), if the task has ended.
+    pub(super) fn look(&self, state: &mut State) -> Result<()> {
+        if state.turning.as_ref().is_some_and(|turning| turning.task.is_finished()) {
+            return self.settle(state);
+        }
+        Ok(())
+    }
+
+    /// Has a task flush the parts before the last one and pin the one behind it, once the program is past the
+    /// last one's middle.
+    pub(super) fn turn(self: &Arc<Self>, log: &LogFile, state: &mut State, at: u64) -> Result<()> {
+        let Some(last) = state.parts.last() else { return Ok(()) };
+        let (from, middle) = (last.end(), last.offset + last.entry.bytes() / 2);
+        if state.turning.is_some() || at <= middle || at > from {
+            return Ok(());
+        }
+        let goes_on = state.has_grown || from < state.size;
+        let before = state.parts.len() - 1;
+        if before == 0 && !goes_on {
+            return Ok(());
+        }
+        let mut leaving = Vec::new();
+        for part in &mut state.parts[..before] {
+            self.store(part)?;
+            part.is_leaving = true;
+            leaving.push(Leaving { offset: part.offset, entry: part.entry, slot: part.slot });
+        }
+        let (logs, ino, size) = (Arc::clone(self), log.ino, state.size);
+        let task = task::spawn("log part", move || {
+            leaving.iter().try_for_each(|part| logs.leave(ino, part, size))?;
+            // Without room the program goes on below.
+            Ok(if goes_on { logs.pin_or_evict(ino, from, size).ok() } else { None })
+        });
+        state.turning = Some(Turning { task, pins: from..from + self.part_bytes });
+        Ok(())
+    }
+
+    /// The program is behind all parts: flushes them and pins the one that it is in. False: there is no room.
+    pub(super) fn advance(&self, log: &LogFile, state: &mut State, at: u64) -> Result<bool> {
+        self.settle(state)?;
+        if state.parts.iter().any(|part| part.has(at)) {
+            return Ok(true);
+        }
+        self.leave_all(log.ino, state)?;
+        match self.pin_or_evict(log.ino, at, state.size) {
+            Ok(part) => {
+                state.parts.push(part);
+                Ok(true)
+            }
+            Err(_) => {
+                self.end(log.ino, state)?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn leave_all(&self, ino: Ino, state: &mut State) -> Result<()> {
+        let size = state.size;
+        for part in &mut state.parts {
+            if part.has(size) {
+                // What lies behind the end in its page is somebody's whom the pages belonged to before.
+                let from = if part.dirty.is_empty() { size } else { part.dirty.start.min(size) };
+                part.dirty = from..size.next_multiple_of(PAGE).max(part.dirty.end);
+            }
+        }
+        let outcome = state.parts.iter_mut().try_for_each(|part| self.store(part)).and_then(|()| {
+            state.parts.iter().try_for_each(|part| {
+                self.leave(ino, &Leaving { offset: part.offset, entry: part.entry, slot: part.slot }, size)
+            })
+        });
+        if let Err(error) = &outcome {
+            state.failure = Some(error.clone());
+        }
+        outcome?;
+        state.parts.clear();
+        Ok(())
+    }
+
+    /// Nothing is pinned any more: the file is one as others are.
+    fn end(&self, ino: Ino, state: &mut State) -> Result<()> {
+        self.show_time(ino, state)?;
+        // What was reserved behind the end is the file's no longer; if it stays, it is only room.
+        let behind = state.size.next_multiple_of(PAGE);
+        let _stays = self.allocate(ino, behind, 2 * self.part_bytes, Allocate::PunchHole);
+        self.below.release(ino);
+        state.outside = None;
+        Ok(())
+    }
+
+    /// Flushes all parts of a log; the file is one as others are, and all that was written is in it.
+    pub(super) fn give_up(&self, ino: Ino, state: &mut State) -> Result<()> {
+        state.check()?;
+        self.settle(state)?;
+        if !state.is_pinned() {
+            return Ok(());
+        }
+        self.leave_all(ino, state)?;
+        self.end(ino, state)
+    }
+
+    /// Moves the modification time if that is due.
+    pub(super) fn show_time(&self, ino: Ino, state: &mut State) -> Result<()> {
+        if std::mem::take(&mut state.is_touched) {
+            let now = SetAttr { mtime: Some(SetTime::Now), ..SetAttr::default() };
+            self.below.setattr(ino, &now, &Cred::ROOT)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for all tasks: nobody uses the device afterwards.
+    pub fn stop(&self) {
+        for log in self.files.read().values() {
+            // What a task met, the next mount sees.
+            let _ended = self.settle(&mut log.state.lock());
+        }
+    }
+}
