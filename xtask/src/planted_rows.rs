@@ -257,6 +257,20 @@ pub const FAULTS: &[Fault] = &[
         "wal",
         "a_power_cut_at_any_command_loses_nothing_that_was_acknowledged",
     ),
+    fault(
+        "TB-13",
+        "LogNotSynced",
+        "pins",
+        "logs",
+        "what_a_sync_returned_from_is_there_after_a_power_cut_at_any_command",
+    ),
+    fault(
+        "TB-13",
+        "LogSizeForgotten",
+        "pins",
+        "logs",
+        "a_sync_of_a_log_takes_microseconds_and_touches_neither_flash_nor_journal",
+    ),
     fault("RO-1", "BitsLeaked", "fs-romefs", "rows", "metadata_are_in_the_memory_zone_alone"),
     fault(
         "RO-2",
