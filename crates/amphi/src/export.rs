@@ -104,6 +104,10 @@ impl Served for Raw {
         bail!("what is free is known to the file system on the disk; run fstrim on that")
     }
 
+    fn pins(&self) -> Result<Value> {
+        bail!("an export has no files, so none is pinned")
+    }
+
     fn finish(self: Box<Self>) -> Result<()> {
         self.flush()
     }
