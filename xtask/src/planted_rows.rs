@@ -259,13 +259,6 @@ pub const FAULTS: &[Fault] = &[
     ),
     fault(
         "TB-13",
-        "LogNotSynced",
-        "pins",
-        "logs",
-        "what_a_sync_returned_from_is_there_after_a_power_cut_at_any_command",
-    ),
-    fault(
-        "TB-13",
         "LogSizeForgotten",
         "pins",
         "logs",
