@@ -156,6 +156,12 @@ fn entry_in(bytes: &[u8]) -> Option<(Child, &[u8], usize)> {
     Some((child, name, units))
 }
 
+/// Units that what begins here takes, up to the end of the page: of an entry, or one that is free. None if it
+/// makes no sense.
+pub fn units_of(bytes: &[u8]) -> Option<usize> {
+    if bytes[..4] == [0; 4] { Some(1) } else { entry_in(bytes).map(|(_, _, units)| units) }
+}
+
 fn damaged(dir: Ino) -> Error {
     Error::corrupt("directory", dir.0, "an entry makes no sense")
 }

@@ -33,6 +33,9 @@ pub const BLOCK_BYTES_MAX: u64 = 1 << 20;
 /// The paper's.
 pub const BLOCK_BYTES_DEFAULT: u64 = 64 << 10;
 
+/// Where a copy of the superblock is in page 0: it is read where the superblock is damaged, as it is when a
+/// power loss tears the store that changes it. File systems made before there was one have zeros there.
+pub const SUPER_COPY_AT: u64 = 256;
 /// Where the superblock's changing part is in page 0.
 pub const SUPER_STATE_AT: u64 = 512;
 /// Where the number of the last checkpointed transaction is in page 0.

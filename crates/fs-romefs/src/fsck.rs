@@ -5,7 +5,9 @@
 
 mod finding;
 mod inodes;
+mod mend;
 mod names;
+mod repair;
 mod usage;
 
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use crate::mount::{self, MountError};
 use crate::options::MountOptions;
 pub use amphi_volume::Severity;
 pub use finding::Finding;
+pub use repair::{Repair, repair};
 use usage::Usage;
 
 /// The outcome of a check.
@@ -65,6 +68,9 @@ pub fn check<D: BlockPort + MemoryArea + 'static>(device: &Arc<D>) -> Result<Rep
     let (core, recovered) = mount::assemble(device, options)?;
     let mut report = check_core(&core)?;
     report.transactions = recovered.applied;
+    if mount::needs_superblock(&**device)? {
+        report.findings.insert(0, Finding::SuperblockDamaged);
+    }
     Ok(report)
 }
 

@@ -9,7 +9,8 @@ use crate::buffer::Buffer;
 use crate::core::Core;
 use crate::dir::Dir;
 use crate::format::{
-    FLAG_UNNAMED, INLINE_SLOTS, INLINE_TARGET_BYTES, INODE_HEAD_BYTES, InodeHead, Slot, type_code, type_of,
+    FLAG_UNNAMED, INLINE_SLOTS, INLINE_TARGET_BYTES, INODE_HEAD_BYTES, InodeHead, PAGE_UNITS, Slot,
+    type_code, type_of,
 };
 use crate::lazy::stored_size;
 use crate::map::Mapping;
@@ -115,6 +116,14 @@ impl<D: BlockPort + MemoryArea> Core<D> {
         let size = head.size.get();
         if file_type != FileType::Symlink && size > self.layout.file_bytes_max() {
             return Err(damaged("it is larger than a file can be"));
+        }
+        let plan = &self.layout.plan;
+        let pages_max = plan.blocks.max(plan.pages);
+        let is_sound = head.blocks.get() <= pages_max
+            && head.logs.get() <= plan.logs
+            && head.entries.get() <= plan.pages * PAGE_UNITS as u64;
+        if !is_sound {
+            return Err(damaged("it says that it has more than there is"));
         }
         let mut part = Part {
             blocks: head.blocks.get(),

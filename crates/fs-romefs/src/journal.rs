@@ -48,10 +48,13 @@ pub struct Record {
 }
 
 impl<D: MemoryArea> Journal<D> {
-    /// The journal behind what recovery found.
+    /// The journal behind what recovery found. Its records count once a checkpoint has said where they begin.
     pub fn new(memory: Arc<Memory<D>>, layout: Layout, recovered: &Recovered) -> Self {
+        // A round later in the same place, so that nothing that lies behind in the lane is ever taken for a
+        // record that follows: a damaged one may have hidden others from recovery.
         let lane = |(number, position): (usize, &u64)| {
-            Padded(Lane::new(layout.lane(number as u64), layout.plan.lane_bytes, *position))
+            let position = position + layout.plan.lane_bytes;
+            Padded(Lane::new(layout.lane(number as u64), layout.plan.lane_bytes, position))
         };
         Self {
             memory,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BlockPort, MemoryArea, PAGE_BYTES, Structure};
+use amphi_device::{BlockPort, BytePortExt, MemoryArea, PAGE_BYTES, Structure};
 use amphi_names::{Names, Store};
 use amphi_vfs::{Ino, Result as VfsResult};
 use zerocopy::{FromZeros, IntoBytes};
@@ -12,7 +12,8 @@ use crate::cache::BlockCache;
 use crate::core::Core;
 use crate::format::{
     FormatError, INODE_HEAD_BYTES, InodeHead, JOURNAL_ALIGN, LABEL_BYTES, LANES_MAX, LEAF_BYTES, LINE,
-    Layout, MAGIC, Map, PAGE, Plan, SUPER_STATE_AT, SuperState, Superblock, VERSION, type_code,
+    Layout, MAGIC, Map, PAGE, Plan, SUPER_COPY_AT, SUPER_STATE_AT, SuperState, Superblock, VERSION,
+    type_code,
 };
 use crate::io_threads::IoThreads;
 use crate::journal::{Journal, Recovered, recover};
@@ -73,6 +74,8 @@ pub struct Info {
     pub created_ns: i64,
     /// Bytes of the block zone.
     pub block_zone_bytes: u64,
+    /// Bytes that the block zone can grow to, where the device has them.
+    pub block_zone_bytes_max: u64,
     /// Bytes of the memory zone.
     pub memory_zone_bytes: u64,
     /// Bytes of the memory zone for data logs.
@@ -101,6 +104,7 @@ impl Info {
             uuid: sb.uuid,
             created_ns: sb.created_ns.get(),
             block_zone_bytes: layout.plan.blocks * layout.plan.block_bytes,
+            block_zone_bytes_max: layout.plan.blocks_max * layout.plan.block_bytes,
             memory_zone_bytes: layout.bytes(),
             log_bytes: layout.logs.bytes,
             journal_bytes: layout.journal.bytes,
@@ -121,9 +125,15 @@ fn plan(options: &FormatOptions, memory: u64, device: u64) -> std::result::Resul
         options.journal_bytes.unwrap_or(memory / JOURNAL_SHARE).clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
     let lanes = (journal / LANE_BYTES_MIN).clamp(1, u64::from(LANES_MAX).min(8));
     let inodes = options.inodes.map_or(memory / BYTES_PER_INODE, u64::from).clamp(16, u64::from(u32::MAX));
+    let blocks_max = (device / options.block_bytes).min(u64::from(u32::MAX) - 1);
+    let blocks = options.bytes.map_or(blocks_max, |bytes| bytes / options.block_bytes);
+    if blocks > blocks_max {
+        return Err(format!("the device has {device} bytes, fewer than asked for"));
+    }
     let mut plan = Plan {
         block_bytes: options.block_bytes,
-        blocks: (device / options.block_bytes).min(u64::from(u32::MAX) - 1),
+        blocks,
+        blocks_max,
         inodes,
         pages: (memory / META_SHARE / PAGE as u64).max(8),
         leaves: 0,
@@ -183,6 +193,7 @@ pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOption
     sb.block_bytes = (plan.block_bytes as u32).into();
     sb.memory_bytes = layout.bytes().into();
     sb.blocks = (plan.blocks as u32).into();
+    sb.blocks_max = (plan.blocks_max as u32).into();
     sb.inodes = (plan.inodes as u32).into();
     sb.meta_pages = (plan.pages as u32).into();
     sb.leaves = (plan.leaves as u32).into();
@@ -198,12 +209,22 @@ pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOption
     let mut state = SuperState::new_zeroed();
     state.clean = 1.into();
     memory.store(SUPER_STATE_AT, state.as_bytes(), Structure::Superblock)?;
-    memory.store(0, sb.as_bytes(), Structure::Superblock)?;
-    memory.barrier()?;
+    write_superblock(&**device, &sb)?;
     Ok(())
 }
 
-fn root_inode() -> InodeHead {
+/// Stores a superblock: its copy first, so that a torn store leaves one of them.
+///
+/// # Errors
+/// The device fails.
+pub fn write_superblock<D: MemoryArea>(device: &D, sb: &Superblock) -> amphi_device::Result<()> {
+    [SUPER_COPY_AT, 0]
+        .iter()
+        .try_for_each(|at| device.persist(*at, sb.as_bytes(), None, Structure::Superblock))
+}
+
+/// The root of a new file system.
+pub fn root_inode() -> InodeHead {
     let now = amphi_rt::time::wall_ns();
     let mut root = InodeHead::new_zeroed();
     root.mode = 0o755.into();
@@ -217,18 +238,51 @@ fn root_inode() -> InodeHead {
 const _: () =
     assert!(size_of::<InodeHead>() == INODE_HEAD_BYTES && (SUPER_STATE_AT as usize).is_multiple_of(LINE));
 
-/// What is at the start of the memory area.
-fn read_super<D: BlockPort + MemoryArea>(device: &D) -> Result<(Superblock, SuperState, Layout)> {
+/// The superblock at an address, and what it says.
+fn read_super_at<D: BlockPort + MemoryArea>(device: &D, at: u64) -> Result<(Superblock, Layout)> {
     let memory_bytes = device.memory()?.bytes;
-    let (mut sb, mut state) = (Superblock::new_zeroed(), SuperState::new_zeroed());
+    let mut sb = Superblock::new_zeroed();
     if memory_bytes < PAGE as u64 {
         return Err(FormatError::NotRomeFs.into());
     }
-    device.load(0, sb.as_mut_bytes(), Structure::Superblock)?;
-    device.load(SUPER_STATE_AT, state.as_mut_bytes(), Structure::Superblock)?;
+    device.load(at, sb.as_mut_bytes(), Structure::Superblock)?;
     sb.check()?;
     let layout = Layout::of(&sb, memory_bytes, device.capacity_pages() * PAGE_BYTES as u64)?;
+    Ok((sb, layout))
+}
+
+/// What is at the start of the memory area. A copy counts where there is a superblock, and damage.
+pub fn read_super<D: BlockPort + MemoryArea>(device: &D) -> Result<(Superblock, SuperState, Layout)> {
+    let (sb, layout) = match read_super_at(device, 0) {
+        Err(damage @ MountError::Format(FormatError::Checksum | FormatError::Contradiction(_))) => {
+            read_super_at(device, SUPER_COPY_AT).map_err(|_| damage)?
+        }
+        found => found?,
+    };
+    let mut state = SuperState::new_zeroed();
+    device.load(SUPER_STATE_AT, state.as_mut_bytes(), Structure::Superblock)?;
     Ok((sb, state, layout))
+}
+
+/// Whether the superblock is damaged, and there is a copy.
+///
+/// # Errors
+/// As [`probe`].
+pub fn needs_superblock<D: BlockPort + MemoryArea>(device: &D) -> Result<bool> {
+    read_super(device)?;
+    Ok(read_super_at(device, 0).is_err())
+}
+
+/// Puts the copy in the place of a damaged superblock.
+///
+/// # Errors
+/// As [`probe`].
+pub fn restore_superblock<D: BlockPort + MemoryArea>(device: &D) -> Result<()> {
+    if needs_superblock(device)? {
+        let (sb, ..) = read_super(device)?;
+        write_superblock(device, &sb)?;
+    }
+    Ok(())
 }
 
 /// Reads the superblock, changing nothing.
@@ -346,7 +400,7 @@ fn finish_orphans<D: BlockPort + MemoryArea>(core: &Core<D>) -> VfsResult<()> {
         let inode = core.inode(Ino(ino))?;
         if inode.state.read().nlink == 0 {
             amphi_names::delete_orphan(core, &inode)?;
-        } else {
+        } else if inode.file_type == amphi_vfs::FileType::Regular {
             let mut state = core.lock(&inode, Some(0))?;
             finish_cut(core, &inode, &mut state)?;
         }

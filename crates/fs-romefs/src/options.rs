@@ -14,13 +14,21 @@ pub struct FormatOptions {
     pub block_bytes: u64,
     /// Number of inodes; `None`: one for each 4 KB of the memory area.
     pub inodes: Option<u32>,
+    /// Bytes of the block zone, if not all of the device's; it can grow to that.
+    pub bytes: Option<u64>,
     /// Bytes of the journal; `None`: a sixteenth of the memory area, 64 MB at the most.
     pub journal_bytes: Option<u64>,
 }
 
 impl Default for FormatOptions {
     fn default() -> Self {
-        Self { label: String::new(), block_bytes: BLOCK_BYTES_DEFAULT, inodes: None, journal_bytes: None }
+        Self {
+            label: String::new(),
+            block_bytes: BLOCK_BYTES_DEFAULT,
+            inodes: None,
+            bytes: None,
+            journal_bytes: None,
+        }
     }
 }
 

@@ -1,6 +1,5 @@
-//! Reading along both paths (RO-6, RO-9): the logs are asked first, and what they have in full ends the search
-//! there. Data blocks are asked for the rest alone, so that nothing stale is read; while they are on their
-//! way, the caller's task loads the logs.
+//! Reading along both paths (RO-9): what `lookup` has found in data blocks and not in host memory is on its way
+//! while the caller's task loads the logs.
 
 use std::ops::Range;
 
@@ -14,25 +13,9 @@ use crate::buffer::Gaps;
 use crate::core::Core;
 use crate::format::PAGE;
 use crate::inode::{Inode, State};
+use crate::lookup::{self, Pieces, Source};
 use crate::planted::{self, Bug};
 use crate::{lazy, logs};
-
-/// A piece of what is read.
-struct Piece {
-    /// Where it goes.
-    into: Range<usize>,
-    source: Source,
-}
-
-enum Source {
-    /// An address of the memory zone.
-    Log(u64),
-    /// A block of the device and the first byte there.
-    Block(u32, u64),
-    Hole,
-}
-
-type Pieces = SmallVec<[Piece; 8]>;
 
 /// Reads at `offset`. Returns the number of bytes.
 ///
@@ -102,64 +85,11 @@ fn locate<'a, D: BlockPort + MemoryArea>(
         };
         let mut pieces = Pieces::new();
         for gap in gaps {
-            for block in gap.start / core.block_bytes()..gap.end.div_ceil(core.block_bytes()) {
-                let start = block * core.block_bytes();
-                let within = gap.start.max(start) - start..gap.end.min(start + core.block_bytes()) - start;
-                let at = (start + within.start - offset) as usize;
-                find_in_block(core, &state, block, within, at, &mut pieces)?;
-            }
+            let at = (gap.start - offset) as usize;
+            lookup::find(core, &state, gap, at, &mut pieces)?;
         }
         return Ok(Located { held: Some(held), pieces, len, moves_atime });
     }
-}
-
-/// Algorithm 1 of the paper, for the bytes `within` a data block.
-fn find_in_block<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    state: &State<D>,
-    block: u64,
-    within: Range<u64>,
-    into: usize,
-    pieces: &mut Pieces,
-) -> Result<()> {
-    let leaf = logs::known(state).and_then(|tree| tree.get(block));
-    let mut logs: SmallVec<[_; 16]> = leaf.into_iter().flat_map(|leaf| &leaf.logs).copied().collect();
-    logs.retain(|log| log.range().start < within.end && within.start < log.range().end);
-    logs.sort_unstable_by_key(|log| log.offset);
-    let place = |range: &Range<u64>| {
-        into + (range.start - within.start) as usize..into + (range.end - within.start) as usize
-    };
-    let mut rest: SmallVec<[Range<u64>; 8]> = SmallVec::new();
-    let mut at = within.start;
-    for log in &logs {
-        let part = log.range().start.max(within.start)..log.range().end.min(within.end);
-        if at < part.start {
-            rest.push(at..part.start);
-        }
-        at = part.end;
-        let address = core.layout.log(log.page) + part.start % PAGE as u64;
-        pieces.push(Piece { into: place(&part), source: Source::Log(address) });
-    }
-    if at < within.end {
-        rest.push(at..within.end);
-    }
-    if rest.is_empty() && !planted::has(Bug::BlocksAskedAnyway) {
-        core.counters.ended_early.add(1);
-        return Ok(());
-    }
-    let slot = core.slot(&state.part.mapping, block)?;
-    let valid = slot.block().map_or(0, |_| u64::from(slot.valid.get()));
-    for range in rest {
-        let seen = range.start..range.end.min(valid).max(range.start);
-        let hole = seen.end..range.end;
-        if let Some(device) = slot.block().filter(|_| !seen.is_empty()) {
-            pieces.push(Piece { into: place(&seen), source: Source::Block(device, seen.start) });
-        }
-        if !hole.is_empty() {
-            pieces.push(Piece { into: place(&hole), source: Source::Hole });
-        }
-    }
-    Ok(())
 }
 
 /// What the cache has not: where it goes, the device's block, its first byte there, and whole pages around.

@@ -33,6 +33,12 @@ pub struct Counters {
     pub write_backs: Counter,
     /// Look-ups that the logs ended (RO-6).
     pub ended_early: Counter,
+    /// Data blocks that were not looked up because of that.
+    pub slots_spared: Counter,
+    /// Bytes of write requests that write splitting gave to the memory path (RO-3).
+    pub split_to_memory: Counter,
+    /// Bytes that it gave to the block path.
+    pub split_to_blocks: Counter,
 }
 
 /// What happened.
@@ -50,6 +56,12 @@ pub struct Stats {
     pub write_backs: u64,
     /// Look-ups that the logs ended.
     pub ended_early: u64,
+    /// Data blocks that were not looked up because of that.
+    pub slots_spared: u64,
+    /// Bytes of write requests that write splitting gave to the memory path.
+    pub split_to_memory: u64,
+    /// Bytes that it gave to the block path.
+    pub split_to_blocks: u64,
     /// Checkpoints.
     pub checkpoints: u64,
 }
@@ -64,6 +76,9 @@ impl Counters {
             merges_failed: self.merges_failed.get(),
             write_backs: self.write_backs.get(),
             ended_early: self.ended_early.get(),
+            slots_spared: self.slots_spared.get(),
+            split_to_memory: self.split_to_memory.get(),
+            split_to_blocks: self.split_to_blocks.get(),
             checkpoints,
         }
     }

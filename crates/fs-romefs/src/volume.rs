@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
-use amphi_volume::{About, Error, Identity, Needs, Progress, Report, Result, Severity, Volume};
+use amphi_volume::{
+    About, Changes, Error, Identity, Needs, Progress, Repair, Report, Result, Severity, Volume,
+};
 use serde_json::{Map, json};
 
 use crate::RomeFs;
@@ -11,6 +13,7 @@ use crate::format::FormatError;
 use crate::fsck;
 use crate::mount::{Info, MountError, probe};
 use crate::options::{FormatOptions, MountOptions};
+use crate::tune;
 
 /// What it is called and what it asks of a device.
 pub const IDENTITY: Identity = Identity {
@@ -34,15 +37,12 @@ impl<D: BlockPort + MemoryArea + 'static> Volume<D> for RomeFs<D> {
     }
 
     fn format(device: &Arc<D>, options: &amphi_volume::FormatOptions) -> Result<()> {
-        if options.bytes.is_some() {
-            let whole = "a RomeFS takes the whole device; it cannot be made smaller than that".to_owned();
-            return Err(MountError::Options(whole).into());
-        }
         let usual = FormatOptions::default();
         let options = FormatOptions {
             label: options.label.clone(),
             block_bytes: options.block_bytes.unwrap_or(usual.block_bytes),
             inodes: options.inodes,
+            bytes: options.bytes,
             journal_bytes: options.journal_bytes,
         };
         Ok(Self::format(device, &options)?)
@@ -50,6 +50,7 @@ impl<D: BlockPort + MemoryArea + 'static> Volume<D> for RomeFs<D> {
 
     fn mount(device: &Arc<D>, options: &amphi_volume::MountOptions) -> Result<Self> {
         let mut own = MountOptions::default();
+        own.set_all(&probe(&**device)?.options).map_err(MountError::Options)?;
         own.set_all(&options.words).map_err(MountError::Options)?;
         own.read_only = options.read_only;
         own.access_times = options.access_times;
@@ -70,6 +71,19 @@ impl<D: BlockPort + MemoryArea + 'static> Volume<D> for RomeFs<D> {
     fn check(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Report> {
         Ok(report(&fsck::check(device)?))
     }
+
+    fn repair(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Repair> {
+        let fsck::Repair { before, after } = fsck::repair(device)?;
+        Ok(Repair { before: report(&before), after: report(&after) })
+    }
+
+    fn tune(device: &D, changes: &Changes) -> Result<About> {
+        Ok(about(tune::tune(device, changes)?))
+    }
+
+    fn grow(device: &D, bytes: Option<u64>) -> Result<(u64, u64)> {
+        Ok(tune::grow(device, bytes)?)
+    }
 }
 
 fn about(info: Info) -> About {
@@ -83,7 +97,7 @@ fn about(info: Info) -> About {
         label: info.label,
         uuid: info.uuid,
         size_bytes: info.block_zone_bytes,
-        size_max_bytes: info.block_zone_bytes,
+        size_max_bytes: info.block_zone_bytes_max,
         journal_bytes: info.journal_bytes,
         mount_options: info.options,
         inodes: info.inodes.into(),

@@ -124,10 +124,12 @@ pub fn write_held<D: BlockPort + MemoryArea>(
         let threshold = if planted::has(Bug::SplitForgotten) { 1 << 62 } else { threshold };
         for part in split(offset..end, block, threshold) {
             plan.add(&mut tx, inode, &state, &part, from)?;
-            from += match part {
-                Part::Blocks(blocks) => ((blocks.end - blocks.start) * block) as usize,
-                Part::Bytes(_, bytes) => (bytes.end - bytes.start) as usize,
+            let (bytes, path) = match part {
+                Part::Blocks(blocks) => ((blocks.end - blocks.start) * block, &core.counters.split_to_blocks),
+                Part::Bytes(_, bytes) => (bytes.end - bytes.start, &core.counters.split_to_memory),
             };
+            path.add(bytes);
+            from += bytes as usize;
         }
         let inline = plan.store_slots(&mut tx, &state)?;
         (plan, inline)

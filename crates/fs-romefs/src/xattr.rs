@@ -29,6 +29,14 @@ pub fn load<D: BlockPort + MemoryArea>(core: &Core<D>, state: &State<D>) -> Resu
     core.meta.with(core.layout.page(page), PAGE, decode)?.ok_or_else(damaged)
 }
 
+/// Whether a page holds attributes.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn is_sound<D: BlockPort + MemoryArea>(core: &Core<D>, page: u32) -> Result<bool> {
+    core.meta.with(core.layout.page(page), PAGE, |bytes| decode(bytes).is_some())
+}
+
 fn decode(bytes: &[u8]) -> Option<Attributes> {
     let (count, mut rest) = bytes.split_first_chunk()?;
     let mut attributes = Attributes::new();

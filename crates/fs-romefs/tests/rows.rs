@@ -94,6 +94,7 @@ fn aligned_parts_of_a_write_go_by_blocks_and_the_rest_by_bytes() {
     assert_eq!(pages, 3 * 16, "three whole blocks");
     let stats = fs.stats();
     assert_eq!((stats.block_bytes, stats.log_bytes), (3 * BLOCK as u64, BLOCK as u64));
+    assert_eq!((stats.split_to_blocks, stats.split_to_memory), (3 * BLOCK as u64, BLOCK as u64));
     assert_eq!(by_blocks(&fs, || write(&fs, ino, 5000, &data[..BLOCK])).1, 0, "no block is whole");
     assert_eq!(read(&fs, ino, 100, 10), data[..10]);
 }
@@ -124,6 +125,7 @@ fn what_the_logs_have_in_full_ends_the_search() {
     let ended = fs.stats().ended_early;
     let traffic = by_blocks(&fs, || assert_eq!(read(&fs, ino, 5000, 3000), [2; 3000]));
     assert_eq!((traffic, fs.stats().ended_early), ((0, 0), ended + 1));
+    assert_eq!(fs.stats().slots_spared, 1, "the radix tree was not asked");
     // Of a page that is half a log, the block is read for the other half, and nothing stale is seen.
     assert_eq!(read(&fs, ino, 4000, 200)[..96], [1; 96]);
     assert_eq!(read(&fs, ino, 4000, 200)[96..], [2; 104]);

@@ -9,15 +9,13 @@ use amphi_fs_bytefs::format::{
 use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, fsck};
 use amphi_rt::sync::OnceCell;
 use amphi_ssd::{OpenOptions, Ssd};
-use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, RenameMode, WriteMode, XattrMode};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::input::Input;
+use crate::used::{change, furnish, walk};
 
 const PAGES: u64 = 640;
 const PAGE: usize = PAGE_BYTES;
-/// Names and directories that a walk looks at: a damaged tree may lead round in circles.
-const WALK: usize = 600;
 
 /// A device with a file system that has a little of everything. Forked, never used.
 fn origin() -> &'static Ssd {
@@ -50,29 +48,6 @@ fn mount_options(journal: bool) -> MountOptions {
     }
 }
 
-fn furnish(fs: &dyn FileSystem) -> amphi_vfs::Result<()> {
-    let (cred, how) = (&Cred::ROOT, WriteMode::default());
-    let name = |bytes: &'static [u8]| Name::new(bytes);
-    let docs = fs.mkdir(Ino::ROOT, name(b"docs")?, 0o755, cred)?.attr.ino;
-    let file = fs.create(docs, name(b"file")?, FileType::Regular, 0o644, 0, cred)?.attr.ino;
-    fs.write(file, 0, &[7; 10_000], how, cred)?;
-    fs.setxattr(file, b"user.key", b"value", XattrMode::Set)?;
-    fs.link(file, Ino::ROOT, name(b"second name")?)?;
-    let sparse = fs.create(Ino::ROOT, name(b"sparse")?, FileType::Regular, 0o600, 0, cred)?.attr.ino;
-    // Every other page: more extents than an inode holds, so that there are nodes.
-    for page in 0..40 {
-        fs.write(sparse, page * 2 * PAGE as u64, &[9; 100], how, cred)?;
-    }
-    fs.symlink(docs, name(b"short")?, b"file", cred)?;
-    fs.symlink(docs, name(b"long")?, &[b'x'; 200], cred)?;
-    fs.create(docs, name(b"pipe")?, FileType::Fifo, 0o600, 0, cred)?;
-    for number in 0..40_u8 {
-        let name = vec![b'a' + number % 26; 1 + usize::from(number) * 5];
-        fs.create(docs, Name::new(&name)?, FileType::Regular, 0o644, 0, cred).ok();
-    }
-    fs.sync()
-}
-
 /// Damages the file system as the input says, then does with it what people do with file systems.
 pub fn bytefs_image(input: &[u8]) {
     let device = origin().fork().expect("memory");
@@ -102,75 +77,6 @@ fn use_it(fs: ByteFs<Ssd>, is_sound: bool) {
     // Errors are fine; panics and endless loops are not.
     let _ = change(&fs);
     let _ = fs.unmount();
-}
-
-fn walk(fs: &dyn FileSystem) -> amphi_vfs::Result<()> {
-    let mut left = vec![Ino::ROOT];
-    let mut seen = 0;
-    let mut outcome = Ok(());
-    while let Some(dir) = left.pop() {
-        let mut names = Vec::new();
-        let mut count = 0;
-        let listed = fs.readdir(dir, 0, &mut |entry| {
-            names.push(entry.name.to_vec());
-            count += 1;
-            count < WALK
-        });
-        outcome = outcome.and(listed);
-        for name in names.into_iter().filter(|name| name != b"." && name != b"..") {
-            seen += 1;
-            if seen > WALK {
-                return outcome;
-            }
-            outcome = outcome.and(visit(fs, dir, &name, &mut left));
-        }
-    }
-    outcome
-}
-
-fn visit(fs: &dyn FileSystem, dir: Ino, name: &[u8], left: &mut Vec<Ino>) -> amphi_vfs::Result<()> {
-    let attr = fs.lookup(dir, Name::new(name)?)?.attr;
-    let mut into = [0; 2 * PAGE];
-    let mut outcome = match attr.file_type {
-        FileType::Directory => {
-            left.push(attr.ino);
-            Ok(())
-        }
-        FileType::Symlink => fs.readlink(attr.ino).map(drop),
-        FileType::Regular => {
-            let places = [0, attr.size / 2, attr.size.saturating_sub(PAGE as u64)];
-            places.iter().try_for_each(|&at| fs.read(attr.ino, at, &mut into, false).map(drop))
-        }
-        _ => Ok(()),
-    };
-    match fs.listxattr(attr.ino) {
-        Ok(keys) => {
-            for key in keys {
-                outcome = outcome.and(fs.getxattr(attr.ino, &key).map(drop));
-            }
-        }
-        Err(error) => outcome = outcome.and(Err(error)),
-    }
-    fs.forget(attr.ino, 1);
-    outcome
-}
-
-fn change(fs: &dyn FileSystem) -> amphi_vfs::Result<()> {
-    let (cred, how) = (&Cred::ROOT, WriteMode::default());
-    let new = fs.create(Ino::ROOT, Name::new(b"new")?, FileType::Regular, 0o644, 0, cred)?.attr.ino;
-    let outcomes = [
-        fs.write(new, 3 * PAGE as u64, &[1; 3 * PAGE], how, cred).map(drop),
-        fs.fsync(new, false),
-        fs.allocate(new, 0, PAGE as u64, Allocate::PunchHole, cred),
-        fs.rename(Ino::ROOT, Name::new(b"new")?, Ino::ROOT, Name::new(b"second name")?, RenameMode::Replace)
-            .map(drop),
-        fs.unlink(Ino::ROOT, Name::new(b"sparse")?).map(drop),
-        fs.mkdir(Ino::ROOT, Name::new(b"directory")?, 0o755, cred).map(drop),
-        fs.unlink(Ino::ROOT, Name::new(b"second name")?).map(drop),
-        fs.sync(),
-    ];
-    fs.forget(new, 1);
-    outcomes.into_iter().collect()
 }
 
 fn damage(device: &Ssd, input: &mut Input<'_>) {

@@ -11,12 +11,15 @@ mod devfs;
 mod image;
 mod input;
 mod queue;
+mod romefs;
+mod used;
 
 pub use bytefs::bytefs_image;
 pub use commands::commands;
 pub use devfs::{devfs_commands, devfs_image};
 pub use image::image;
 pub use queue::queue;
+pub use romefs::romefs_image;
 
 use amphi_ssd::Profile;
 

@@ -4,7 +4,7 @@
 use amphi_rt::random::Generator;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use amphi_hostile::{bytefs_image, commands, devfs_commands, devfs_image, image, queue};
+use amphi_hostile::{bytefs_image, commands, devfs_commands, devfs_image, image, queue, romefs_image};
 
 /// Bytes of a seed (SplitMix64).
 fn bytes(seed: u64) -> Vec<u8> {
@@ -58,4 +58,9 @@ fn a_damaged_devfs_is_refused_or_used() {
 #[test]
 fn any_program_before_devfs_harms_nobody_else() {
     run(devfs_commands, 400);
+}
+
+#[test]
+fn damaged_memory_zones_are_refused_or_used() {
+    run(romefs_image, 600);
 }

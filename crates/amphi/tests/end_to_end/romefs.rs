@@ -15,7 +15,7 @@ fn mkfs_makes_the_memory_area_that_it_needs_and_says_what_it_cannot() {
         (["--threshold", "48K"], "49152 bytes is no power of two from 4K to 1M"),
         (["--threshold", "2M"], "no power of two from 4K to 1M"),
         (["--memory", "128K"], "room for too few data logs"),
-        (["--fs-size", "64M"], "takes the whole device"),
+        (["--fs-size", "512M"], "fewer than asked for"),
         (["--firmware", "log"], "memory area"),
     ] {
         fails_saying(&[&make[..], &words].concat(), 1, &[said]);
@@ -32,8 +32,22 @@ fn mkfs_makes_the_memory_area_that_it_needs_and_says_what_it_cannot() {
     assert_eq!(made["filesystem"]["threshold_bytes"], 16_384);
     assert_eq!(made["device"]["memory_bytes"], 32 << 20);
     amphi_ok(&["fsck", &rig.image()]);
-    fails_saying(&["tune", &rig.image(), "--label", "new"], 1, &["RomeFS", "cannot be"]);
-    fails_saying(&["resize", &rig.image(), "128M"], 1, &["RomeFS", "cannot be"]);
+}
+
+#[test]
+fn it_is_tuned_and_grows_and_is_mended() {
+    let rig = Rig::empty();
+    let make = ["mkfs", &rig.image(), "--force", "--size", "256M", "--fs", "romefs", "--fs-size", "64M"];
+    amphi_ok(&make);
+    amphi_ok(&["tune", &rig.image(), "--label", "new", "-o", "write-back=20"]);
+    fails_saying(&["tune", &rig.image(), "-o", "size=3"], 1, &["size=3 is no mount option of RomeFS"]);
+    assert_eq!(info(&rig)["filesystem"]["label"], "new");
+    assert_eq!(info(&rig)["filesystem"]["mount_options"], "write-back=20");
+    assert_eq!(info(&rig)["filesystem"]["size_max_bytes"], 256 << 20);
+    amphi_ok(&["resize", &rig.image(), "128M"]);
+    assert_eq!(info(&rig)["filesystem"]["size_bytes"], 128 << 20);
+    fails_saying(&["resize", &rig.image(), "64M"], 1, &["it can grow but not shrink"]);
+    amphi_ok(&["fsck", &rig.image(), "--repair"]);
 }
 
 #[test]

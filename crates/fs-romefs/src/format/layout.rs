@@ -52,6 +52,8 @@ pub struct Plan {
     pub block_bytes: u64,
     /// Data blocks.
     pub blocks: u64,
+    /// Data blocks that the bitmap has room for.
+    pub blocks_max: u64,
     /// Inodes, number 0 included.
     pub inodes: u64,
     /// Metadata pages.
@@ -95,7 +97,7 @@ impl Layout {
             next += bytes.next_multiple_of(PAGE as u64);
             Area { at, bytes }
         };
-        let bits = [plan.blocks, plan.pages, plan.leaves, plan.logs, plan.inodes, plan.inodes];
+        let bits = [plan.blocks_max, plan.pages, plan.leaves, plan.logs, plan.inodes, plan.inodes];
         Self {
             plan,
             maps: bits.map(|bits| area(bits.div_ceil(64) * 8)),
@@ -117,6 +119,7 @@ impl Layout {
         let plan = Plan {
             block_bytes: sb.block_bytes.get().into(),
             blocks: sb.blocks.get().into(),
+            blocks_max: sb.blocks_max.get().max(sb.blocks.get()).into(),
             inodes: sb.inodes.get().into(),
             pages: sb.meta_pages.get().into(),
             leaves: sb.leaves.get().into(),

@@ -36,8 +36,8 @@ pub struct Superblock {
     pub lanes: U32,
     /// Bytes of a lane.
     pub lane_bytes: U32,
-    /// Zero.
-    pub padding: U32,
+    /// Data blocks that it can grow to; 0: no more than it has.
+    pub blocks_max: U32,
     /// Creation time, ns since 1970.
     pub created_ns: I64,
     /// Random name of this file system.

@@ -9,6 +9,9 @@ use crate::format::Map;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Finding {
+    /// The superblock is damaged; its copy is not.
+    #[error("the superblock is damaged, and its copy is sound")]
+    SuperblockDamaged,
     /// An inode cannot be read as one.
     #[error("inode {ino}: {what}")]
     InodeDamaged {
@@ -111,6 +114,12 @@ pub enum Finding {
         /// The inode.
         ino: u64,
     },
+    /// An orphan that has names, and is no file that is being cut.
+    #[error("inode {ino} is among the orphans, and has names")]
+    OrphanWithName {
+        /// The inode.
+        ino: u64,
+    },
     /// Inodes that the next mount deals with.
     #[error("inode {ino} is among the orphans: the next mount deletes it, or finishes cutting it")]
     Orphan {
@@ -125,7 +134,9 @@ impl Finding {
     pub const fn severity(&self) -> Severity {
         match self {
             Self::Orphan { .. } => Severity::Info,
-            Self::Leaked { .. } | Self::OrphanOfNothing { .. } => Severity::Warning,
+            Self::Leaked { .. } | Self::OrphanOfNothing { .. } | Self::OrphanWithName { .. } => {
+                Severity::Warning
+            }
             _ => Severity::Error,
         }
     }

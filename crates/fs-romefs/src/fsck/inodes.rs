@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::format::{InodeHead, Map, Slot};
 use crate::inode::Inode;
 use crate::logs;
+use crate::xattr;
 
 /// Reads every inode.
 ///
@@ -56,7 +57,8 @@ fn check_inode<D: BlockPort + MemoryArea>(
 ) -> Result<()> {
     let state = inode.state.read();
     let ino = inode.ino.0;
-    let known = Known { file_type: state.file_type, nlink: state.nlink, parent: inode.parent().0, names: 0 };
+    let (file_type, nlink, parent) = (state.file_type, state.nlink, inode.parent().0);
+    let known = Known { file_type, nlink, parent, names: 0, is_named: false };
     usage.inodes.insert(ino, known);
     match state.file_type {
         FileType::Regular => report.files += 1,
@@ -65,11 +67,14 @@ fn check_inode<D: BlockPort + MemoryArea>(
         _ => report.special += 1,
     }
     if let Some(page) = state.part.attributes_page.checked_sub(1) {
-        if u64::from(page) < core.layout.plan.pages {
+        let what = if u64::from(page) < core.layout.plan.pages {
             let _fresh = usage.take(Map::Pages, page.into(), ino, report);
+            (!xattr::is_sound(core, page)?).then_some("its extended attributes make no sense")
         } else {
-            let what = "its attributes are in a page that does not exist".into();
-            report.findings.push(Finding::InodeDamaged { ino, what });
+            Some("its attributes are in a page that does not exist")
+        };
+        if let Some(what) = what {
+            report.findings.push(Finding::InodeDamaged { ino, what: what.into() });
         }
     }
     let pages = match core.mapping_pages(&state.part.mapping) {

@@ -2,6 +2,7 @@
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_names::FIRST_COOKIE;
+use amphi_rt::hash::HashSet;
 use amphi_vfs::{DirEntry, Error, FileType, Ino, Result};
 
 use super::usage::Usage;
@@ -43,6 +44,10 @@ pub fn check<D: BlockPort + MemoryArea>(
     usage: &mut Usage,
     report: &mut Report,
 ) -> Result<()> {
+    if !usage.inodes.get(&Ino::ROOT.0).is_some_and(|root| root.file_type == FileType::Directory) {
+        let what = "the root is no directory".into();
+        report.findings.push(Finding::InodeDamaged { ino: Ino::ROOT.0, what });
+    }
     let mut dirs: Vec<u64> = usage
         .inodes
         .iter()
@@ -52,6 +57,9 @@ pub fn check<D: BlockPort + MemoryArea>(
     dirs.sort_unstable();
     for dir in &dirs {
         add(usage, *dir, 2 - u32::from(*dir != Ino::ROOT.0));
+    }
+    for dir in rings(usage, &dirs) {
+        report.findings.push(Finding::Unreachable { ino: dir });
     }
     for dir in dirs {
         let Some(listed) = entries(core, dir)? else {
@@ -70,6 +78,9 @@ pub fn check<D: BlockPort + MemoryArea>(
                 continue;
             }
             add(usage, ino, 1);
+            if let Some(known) = usage.inodes.get_mut(&ino) {
+                known.is_named = true;
+            }
             if file_type == FileType::Directory {
                 add(usage, dir, 1);
             }
@@ -81,16 +92,18 @@ pub fn check<D: BlockPort + MemoryArea>(
     for ino in (1..core.layout.plan.inodes).filter(|ino| is_orphan(*ino)) {
         report.orphans += 1;
         report.findings.push(match usage.inodes.get(&ino) {
+            Some(known) if known.nlink > 0 && known.file_type != FileType::Regular => {
+                Finding::OrphanWithName { ino }
+            }
             Some(_) => Finding::Orphan { ino },
             None => Finding::OrphanOfNothing { ino },
         });
     }
     for (ino, known) in &usage.inodes {
-        // A directory without an entry has the one of its own.
-        let unnamed = if known.file_type == FileType::Directory { 1 } else { 0 };
-        if known.names <= unnamed && *ino != Ino::ROOT.0 {
-            if !is_orphan(*ino) {
-                report.findings.push(Finding::Unreachable { ino: *ino });
+        if !known.is_named && *ino != Ino::ROOT.0 {
+            let lost = Finding::Unreachable { ino: *ino };
+            if !is_orphan(*ino) && !report.findings.contains(&lost) {
+                report.findings.push(lost);
             }
         } else if known.names != known.nlink {
             let (said, there) = (known.nlink.into(), known.names.into());
@@ -100,13 +113,33 @@ pub fn check<D: BlockPort + MemoryArea>(
     Ok(())
 }
 
+/// One directory of each ring: they name each other as parents, and nobody comes to them from the root.
+fn rings(usage: &Usage, dirs: &[u64]) -> Vec<u64> {
+    let mut seen = HashSet::from_iter([Ino::ROOT.0]);
+    let mut rings = Vec::new();
+    for dir in dirs {
+        let (mut at, mut path) = (*dir, HashSet::default());
+        while !seen.contains(&at) && path.insert(at) {
+            let known = usage.inodes.get(&at).filter(|known| known.file_type == FileType::Directory);
+            // One whose parent is none has no entry there, which the names tell.
+            at = known.map_or(Ino::ROOT.0, |known| known.parent);
+        }
+        if !seen.contains(&at) {
+            rings.push(at);
+        }
+        seen.extend(path);
+    }
+    rings
+}
+
 fn add(usage: &mut Usage, ino: u64, names: u32) {
     if let Some(known) = usage.inodes.get_mut(&ino) {
         known.names += names;
     }
 }
 
-fn wrong_with(usage: &Usage, dir: u64, ino: u64, file_type: FileType) -> Option<&'static str> {
+/// What is wrong with an entry of `dir` that names `ino` as a file of this type.
+pub fn wrong_with(usage: &Usage, dir: u64, ino: u64, file_type: FileType) -> Option<&'static str> {
     let Some(known) = usage.inodes.get(&ino) else { return Some("is free") };
     if known.file_type != file_type {
         Some("has another type")

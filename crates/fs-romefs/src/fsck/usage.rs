@@ -20,6 +20,8 @@ pub struct Known {
     pub parent: u64,
     /// Entries that name it; of a directory, with its own and its children's.
     pub names: u32,
+    /// Whether an entry of another directory names it.
+    pub is_named: bool,
 }
 
 /// What is in use.
@@ -60,8 +62,8 @@ impl Usage {
             let mut missing = Runs::default();
             let bits = core.layout.bits(map);
             core.meta.words(map, |number, said| {
-                let used = self.used[map as usize][number as usize];
-                for bit in 0..64.min(bits - number * 64) {
+                let used = self.used[map as usize].get(number as usize).copied().unwrap_or(0);
+                for bit in 0..64.min(bits.saturating_sub(number * 64)) {
                     match (said >> bit & 1, used >> bit & 1) {
                         (1, 0) => leaked.add(number * 64 + bit),
                         (0, 1) => missing.add(number * 64 + bit),

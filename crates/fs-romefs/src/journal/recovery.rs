@@ -12,6 +12,9 @@ use crate::memory::Memory;
 use crate::meta::Meta;
 use crate::planted::{self, Bug};
 
+/// What no number or position of the journal reaches by counting.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// What recovery found.
 #[derive(Clone, Debug)]
 pub struct Recovered {
@@ -39,14 +42,14 @@ struct Counted {
 pub fn recover<D: MemoryArea>(memory: &Arc<Memory<D>>, layout: &Layout, meta: &Meta<D>) -> Result<Recovered> {
     let mut sequence = [0; 8];
     memory.load(CHECKPOINT_AT, &mut sequence, Structure::Journal)?;
-    let checkpointed = u64::from_le_bytes(sequence);
+    let checkpointed = possible(u64::from_le_bytes(sequence))?;
     let mut found = Recovered { sequence: checkpointed, tails: Vec::new(), applied: 0, passed_over: 0 };
     let mut counted = Vec::new();
     for lane in 0..layout.plan.lanes {
         let mut position = {
             let mut head = LaneHead::new_zeroed();
             memory.load(Layout::head(lane), head.as_mut_bytes(), Structure::Journal)?;
-            head.position.get()
+            possible(head.position.get())?
         };
         let end = position.saturating_add(layout.plan.lane_bytes);
         while position < end {
@@ -73,12 +76,21 @@ pub fn recover<D: MemoryArea>(memory: &Arc<Memory<D>>, layout: &Layout, meta: &M
         if record.sequence == found.sequence {
             return Err(Error::corrupt("transaction", record.sequence, "the journal has it twice"));
         }
+        possible(record.sequence)?;
         meta.apply(&record.body)?;
         meta.apply(&record.tail)?;
         found.sequence = record.sequence;
         found.applied += 1;
     }
     Ok(found)
+}
+
+/// A number or a position of the journal, if counting can have come to it. There are to be as many behind it.
+fn possible(number: u64) -> Result<u64> {
+    if number < NUMBER_MAX {
+        return Ok(number);
+    }
+    Err(Error::corrupt("journal", number, "it cannot have counted as far as that"))
 }
 
 fn read_header<D: MemoryArea>(
