@@ -1,10 +1,13 @@
-//! Files that a person can hold in the head: a warning above 500 lines, an error above 700.
+//! Files that a person can hold in the head: a warning above 500 lines, an error above 700. Comments that end
+//! where the code does.
 
 use super::Finding;
 use super::tree::SourceTree;
 
 const WARN_ABOVE: usize = 500;
 const FAIL_ABOVE: usize = 700;
+/// Columns of a comment, as of the code (`max_width` in rustfmt.toml). A link or a name may be longer alone.
+const COLUMNS_MAX: usize = 110;
 
 pub fn check(tree: &SourceTree) -> Vec<Finding> {
     tree.ending(".rs")
@@ -20,6 +23,22 @@ pub fn check(tree: &SourceTree) -> Vec<Finding> {
             _ => None,
         })
         .collect()
+}
+
+/// Lines of comments beyond the last column. One that cannot be broken, since it is one word, is let be.
+pub fn check_comments(tree: &SourceTree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.ending(".rs") {
+        for (number, line) in text.lines().enumerate() {
+            let comment = line.trim_start();
+            let words = || comment.trim_start_matches(['/', '!']).split_whitespace().count();
+            if comment.starts_with("//") && line.chars().count() > COLUMNS_MAX && words() > 1 {
+                let what = format!("a comment of {} columns: at most {COLUMNS_MAX}", line.chars().count());
+                findings.push(Finding::error(path, number + 1, what));
+            }
+        }
+    }
+    findings
 }
 
 #[cfg(test)]
@@ -39,5 +58,20 @@ mod tests {
         let found: Vec<_> =
             check(&tree).into_iter().map(|finding| (finding.path, finding.severity)).collect();
         assert_eq!(found, [("b.rs".into(), Severity::Warning), ("c.rs".into(), Severity::Error)]);
+    }
+
+    #[test]
+    fn comments_end_where_the_code_does() {
+        let long = "word ".repeat(30);
+        let tree = SourceTree::of(&[
+            (
+                "a.rs",
+                &format!("//! {long}\nlet x = \"{long}\";\n    // {}\n// {}", "x".repeat(120), &long[..100]),
+            ),
+            ("b.md", &format!("// {long}")),
+        ]);
+        let found: Vec<_> =
+            check_comments(&tree).into_iter().map(|finding| (finding.path, finding.line)).collect();
+        assert_eq!(found, [("a.rs".into(), 1)]);
     }
 }

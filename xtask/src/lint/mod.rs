@@ -81,10 +81,11 @@ impl fmt::Display for Finding {
 type Rule = fn(&SourceTree) -> Vec<Finding>;
 
 /// Every rule, by the name that is printed.
-const RULES: [(&str, Rule); 12] = [
+const RULES: [(&str, Rule); 13] = [
     ("crate edges", edges::check),
     ("file headers", headers::check),
     ("file length", length::check),
+    ("comment width", length::check_comments),
     ("file names", names::check),
     ("unsafe rooms", unsafety::check),
     ("errno only in front ends", errno::check),
