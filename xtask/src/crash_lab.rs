@@ -1,5 +1,6 @@
-//! The crash laboratory's part of `cargo xtask test`: a slice of every kind of workload through the command; with `--long`, all sequences of two operations, for
-//! both ways in which ByteFS makes data durable, gone on with where the last run was stopped.
+//! The crash laboratory's part of `cargo xtask test`: a slice of every kind of workload through the command;
+//! with `--long`, all sequences of two operations, for both ways in which ByteFS makes data durable, gone on
+//! with where the last run was stopped.
 
 use std::path::Path;
 

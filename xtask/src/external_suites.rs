@@ -1,4 +1,5 @@
-//! The suites of others that run on a mount: installs what is missing, then runs the end-to-end tests that drive them.
+//! The suites of others that run on a mount: installs what is missing, then runs the end-to-end tests that
+//! drive them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,12 @@ use anyhow::{Context, Result};
 use crate::packages;
 use crate::step::{self, step};
 
-/// Suites from crates.io and their versions, each in a directory of its own, so that another version is installed anew.
+/// Suites from crates.io and their versions, each in a directory of its own, so that another version is
+/// installed anew.
 const CRATES: [(&str, &str); 2] = [("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
 
-/// Runs the suites with what `test` makes, a `cargo test` without a package. Where nothing can be mounted, says why and succeeds.
+/// Runs the suites with what `test` makes, a `cargo test` without a package. Where nothing can be mounted,
+/// says why and succeeds.
 ///
 /// # Errors
 /// If something cannot be installed, or a suite fails.

@@ -1,4 +1,5 @@
-//! `cargo xtask figures`: every experiment of the benchmark laboratory through the command, into docs/results, and the guard's stored results.
+//! `cargo xtask figures`: every experiment of the benchmark laboratory through the command, into
+//! docs/results, and the guard's stored results.
 
 use std::path::Path;
 

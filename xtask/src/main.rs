@@ -1,5 +1,5 @@
-//! Developer tasks: `cargo xtask lint | test | demo | figures`. They run real programs in real time, so the rule that keeps clocks and
-//! threads behind `amphi_rt` does not bind them.
+//! Developer tasks: `cargo xtask lint | test | demo | figures`. They run real programs in real time, so the
+//! rule that keeps clocks and threads behind `amphi_rt` does not bind them.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -1,4 +1,5 @@
-//! The Debian packages that the tasks need: installed when the caller is root, otherwise named in one command to type.
+//! The Debian packages that the tasks need: installed when the caller is root, otherwise named in one command
+//! to type.
 
 use std::path::Path;
 use std::process::Command;
@@ -36,7 +37,8 @@ pub const BROWSER: [Needed; 1] = [needed("chromium", "chromium")];
 const KERNEL_FS: [Needed; 3] =
     [needed("mkfs.ext4", "e2fsprogs"), needed("mkfs.xfs", "xfsprogs"), needed("mkfs.btrfs", "btrfs-progs")];
 
-/// Makes sure of what only the superuser can test: others have no loop devices, nor `/usr/sbin` on their `PATH`.
+/// Makes sure of what only the superuser can test: others have no loop devices, nor `/usr/sbin` on their
+/// `PATH`.
 pub fn ensure_for_root() -> Result<()> {
     if is_root() { ensure(&KERNEL_FS) } else { Ok(()) }
 }

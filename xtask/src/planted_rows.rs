@@ -1,9 +1,9 @@
 //! Each row of docs/papers.md has a planted fault, and a test that fails with it: a row that no test can see
 //! break is only a claim.
 //!
-//! `cargo xtask test --only rows` runs each test twice: as it is, when it must pass, and with the fault planted
-//! by `AMPHI_PLANTED`, when it must fail. A new row gets a variant in its crate's `planted.rs` and a line in
-//! [`FAULTS`]; the lint `paper rows` asks for it.
+//! `cargo xtask test --only rows` runs each test twice: as it is, when it must pass, and with the fault
+//! planted by `AMPHI_PLANTED`, when it must fail. A new row gets a variant in its crate's `planted.rs` and a
+//! line in [`FAULTS`]; the lint `paper rows` asks for it.
 
 use std::path::Path;
 

@@ -26,7 +26,8 @@ pub fn cargo(root: &Path) -> Command {
     command
 }
 
-/// Runs `command` with its output shown; an exit status other than zero is an error that repeats the command line.
+/// Runs `command` with its output shown; an exit status other than zero is an error that repeats the command
+/// line.
 pub fn run(command: &mut Command) -> Result<()> {
     let line = command_line(command);
     let status = command.status().with_context(|| format!("`{line}` could not be started"))?;
@@ -36,7 +37,8 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs `command` quietly and returns its standard output; on failure the error holds what it wrote to standard error.
+/// Runs `command` quietly and returns its standard output; on failure the error holds what it wrote to
+/// standard error.
 pub fn output(command: &mut Command) -> Result<String> {
     let line = command_line(command);
     let output = command.output().with_context(|| format!("`{line}` could not be started"))?;

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: lint, documentation, every test of the workspace, with what is being done and for how long.
+//! `cargo xtask test`: lint, documentation, every test of the workspace, with what is being done and for how
+//! long.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +23,8 @@ pub struct Options {
     /// The first iteration of the crash loops and of the programs; without it, 1.
     #[arg(long)]
     seed: Option<u64>,
-    /// How many iterations each crash loop does; without it, 200, or 2000 with --long. Of the programs, each does 4, or 40.
+    /// How many iterations each crash loop does; without it, 200, or 2000 with --long. Of the programs, each
+    /// does 4, or 40.
     #[arg(long)]
     iterations: Option<u64>,
 }
@@ -34,17 +36,21 @@ enum Part {
     Lint,
     /// Documentation builds without warnings.
     Docs,
-    /// Unit, property and end-to-end tests of every crate, without the crash loops, external suites and programs.
+    /// Unit, property and end-to-end tests of every crate, without the crash loops, external suites and
+    /// programs.
     Tests,
     /// Faults planted in what rows of docs/papers.md promise, each of which the row's test must notice.
     Rows,
-    /// A million power cuts and host crashes of the emulated SSD, and violations of its contract planted to be noticed.
+    /// A million power cuts and host crashes of the emulated SSD, and violations of its contract planted to
+    /// be noticed.
     PowerCuts,
-    /// A slice of the crash laboratory's workloads; with --long, all sequences of two operations, which takes hours and can be gone on with.
+    /// A slice of the crash laboratory's workloads; with --long, all sequences of two operations, which takes
+    /// hours and can be gone on with.
     CrashLab,
     /// pjdfstest, fsx, stress-ng and dbench on a mount.
     Suites,
-    /// PostgreSQL, RocksDB, Redis, SQLite, git and a C build on a mount whose daemon is killed and whose device loses its power.
+    /// PostgreSQL, RocksDB, Redis, SQLite, git and a C build on a mount whose daemon is killed and whose
+    /// device loses its power.
     Programs,
     /// A mounted file system's daemon is killed again and again.
     KillLoop,

@@ -64,7 +64,8 @@ enum What {
 struct Run {
     /// Its name.
     name: String,
-    /// Numbers of threads; for `software` 1 and 2 unless given. An experiment or workload takes one, for its largest group of threads.
+    /// Numbers of threads; for `software` 1 and 2 unless given. An experiment or workload takes one, for its
+    /// largest group of threads.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = threads)]
     threads: Vec<usize>,
     #[command(flatten)]
@@ -75,13 +76,16 @@ struct Run {
     /// Only operations whose names contain WORD; can be given several times.
     #[arg(long, value_name = "WORD")]
     only: Vec<String>,
-    /// On a virtual machine whose idle processors halt at once, have them poll first, as the kernel's default says; only root can. What was set before is set again.
+    /// On a virtual machine whose idle processors halt at once, have them poll first, as the kernel's default
+    /// says; only root can. What was set before is set again.
     #[arg(long)]
     poll_idle: bool,
-    /// Have the kernel offer rings (FUSE over io_uring) for the run, and measure our mount through them as well; only root can. What was set before is set again.
+    /// Have the kernel offer rings (FUSE over io_uring) for the run, and measure our mount through them as
+    /// well; only root can. What was set before is set again.
     #[arg(long)]
     offer_rings: bool,
-    /// Write the results to FILE as JSON, described in docs/bench.md; `-` is standard output, without the table.
+    /// Write the results to FILE as JSON, described in docs/bench.md; `-` is standard output, without the
+    /// table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

@@ -1,5 +1,6 @@
-//! The control socket: how a command reaches the daemon that has an image mounted. One request and one answer, each a line of
-//! JSON. The daemon keeps the connection open until it exits where the client has reason to wait for that.
+//! The control socket: how a command reaches the daemon that has an image mounted. One request and one
+//! answer, each a line of JSON. The daemon keeps the connection open until it exits where the client has
+//! reason to wait for that.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -31,7 +32,8 @@ pub enum Request {
         /// Decides what happens to what was not yet durable.
         seed: u64,
     },
-    /// Answer when everything is flushed after an unmount; the end of the connection is the end of the daemon.
+    /// Answer when everything is flushed after an unmount; the end of the connection is the end of the
+    /// daemon.
     AwaitExit,
 }
 

@@ -1,4 +1,5 @@
-//! The process behind a mount or an export: device, file system and FUSE session together, signals, and the control socket.
+//! The process behind a mount or an export: device, file system and FUSE session together, signals, and the
+//! control socket.
 
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -111,8 +112,8 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
     flushed
 }
 
-/// A request that a panicked task never answers would hang its caller for ever. The end of the daemon is a host crash, from which
-/// the next mount recovers.
+/// A request that a panicked task never answers would hang its caller for ever. The end of the daemon is a
+/// host crash, from which the next mount recovers.
 fn crash_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -190,7 +191,8 @@ impl Daemon {
         std::process::exit(0)
     }
 
-    /// Unmounts when asked to end. Files in use do not stop it: they are flushed, and gone for whoever uses them.
+    /// Unmounts when asked to end. Files in use do not stop it: they are flushed, and gone for whoever uses
+    /// them.
     fn obey_signals(&self, mut signals: Signals) {
         for _ in signals.forever() {
             match amphi_front_fuse::unmount(&self.directory) {

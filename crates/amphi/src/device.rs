@@ -9,7 +9,8 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::mountinfo;
 
-/// How long a killed process may hold on to its image: the kernel takes its memory away first, gigabytes of it.
+/// How long a killed process may hold on to its image: the kernel takes its memory away first, gigabytes of
+/// it.
 const DYING_NS: u64 = 2_000_000_000;
 
 /// How the device's time relates to ours.
@@ -29,7 +30,8 @@ pub fn open(image: &Path, speed: Speed) -> Result<Ssd> {
     open_by(image, speed, Ssd::open)
 }
 
-/// As [`open`], but the image stays as it is, and need not be writable: what is changed is forgotten with the device.
+/// As [`open`], but the image stays as it is, and need not be writable: what is changed is forgotten with the
+/// device.
 ///
 /// # Errors
 /// As [`open`].

@@ -39,7 +39,8 @@ fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The fields that a page lists: code spans in the first column of its tables, with `*` for the latency fields.
+/// The fields that a page lists: code spans in the first column of its tables, with `*` for the latency
+/// fields.
 fn documented(page: &str) -> BTreeSet<String> {
     let mut fields = BTreeSet::new();
     for line in page.lines().filter(|line| line.starts_with("| `")) {

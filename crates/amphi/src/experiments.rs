@@ -28,7 +28,8 @@ const DEFAULT_SCALE: f64 = 0.01;
 /// Options of experiments and workloads.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Share of the published number of files, with capacity, device memory, page cache, background intervals and run length to match; above 0, at most 1.
+    /// Share of the published number of files, with capacity, device memory, page cache, background intervals
+    /// and run length to match; above 0, at most 1.
     #[arg(long, value_name = "S", value_parser = scale)]
     scale: Option<f64>,
     /// Seed: decides everything that is left to chance.
@@ -43,22 +44,27 @@ pub struct Options {
     /// A parameter of a single workload; can be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
     set: Vec<(String, u64)>,
-    /// What `trace` replays: a file of operations, as `amphi mount -o trace=FILE` records them; docs/crashlab.md lists them.
+    /// What `trace` replays: a file of operations, as `amphi mount -o trace=FILE` records them;
+    /// docs/crashlab.md lists them.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Replay a trace in real time: the device takes the time that its profile says, and software the time that it takes.
+    /// Replay a trace in real time: the device takes the time that its profile says, and software the time
+    /// that it takes.
     #[arg(long, requires = "trace")]
     real: bool,
-    /// Something of machine or device to change in all cells, as in --change memory_bytes=8589934592 or --change computing=free; can be given several times. docs/experiments.md names them.
+    /// Something of machine or device to change in all cells, as in --change memory_bytes=8589934592 or
+    /// --change computing=free; can be given several times. docs/experiments.md names them.
     #[arg(long, value_name = "NAME=VALUE", value_parser = change)]
     change: Vec<String>,
-    /// Cells of an experiment to run at once [default: one for each processor, if there is memory for so many]
+    /// Cells of an experiment to run at once
+    /// [default: one for each processor, if there is memory for so many]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Write an experiment's figure to FILE as a page that opens in a browser, without a network.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Where finished cells of experiments are kept, so that an interrupted one goes on and figures share cells; `none` for nowhere.
+    /// Where finished cells of experiments are kept, so that an interrupted one goes on and figures share
+    /// cells; `none` for nowhere.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 }

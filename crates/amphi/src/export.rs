@@ -1,4 +1,5 @@
-//! `amphi export`: the emulated SSD's block side as a file, from which `losetup` makes a disk for the kernel's own file systems.
+//! `amphi export`: the emulated SSD's block side as a file, from which `losetup` makes a disk for the
+//! kernel's own file systems.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,9 +19,9 @@ use crate::mount::{self, Serving};
 
 /// Exports the SSD's block side as the file DIRECTORY/ssd.
 ///
-/// With `losetup` it becomes a disk on which the kernel's ext4, XFS and Btrfs run. Flush, FUA and discard reach the SSD. `amphi stats`,
-/// `power-cut` and `umount` work on an export as on a mount; detach the loop device before `umount`. `-o record=/FILE` writes down every
-/// request that reaches the SSD.
+/// With `losetup` it becomes a disk on which the kernel's ext4, XFS and Btrfs run. Flush, FUA and discard
+/// reach the SSD. `amphi stats`, `power-cut` and `umount` work on an export as on a mount; detach the loop
+/// device before `umount`. `-o record=/FILE` writes down every request that reaches the SSD.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -50,8 +51,9 @@ pub fn run(options: &Options) -> Result<()> {
         println!("end it with: amphi umount {}", directory.display());
         return Ok(());
     }
-    // Memory that the kernel frees by writing to a file system on this disk comes from us in the end: waiting for it here would be
-    // waiting for ourselves. Only the superuser may say so, and only the superuser can make a disk of the file.
+    // Memory that the kernel frees by writing to a file system on this disk comes from us in the end: waiting
+    // for it here would be waiting for ourselves. Only the superuser may say so, and only the superuser can
+    // make a disk of the file.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     serving.serve(image, directory, open, "is exported in")
 }

@@ -72,8 +72,8 @@ pub trait Served: Send + Sync {
     /// If the device fails.
     fn flush(&self) -> Result<()>;
 
-    /// Tells the device which pages hold nothing: the free runs of at least `shortest` bytes. Returns the bytes
-    /// of all of them.
+    /// Tells the device which pages hold nothing: the free runs of at least `shortest` bytes. Returns the
+    /// bytes of all of them.
     ///
     /// # Errors
     /// If the device fails, or nothing may be changed.

@@ -1,4 +1,5 @@
-//! `amphi fsck`: checks an unmounted image and, if asked, repairs it. The exit code says the outcome, as e2fsck's does.
+//! `amphi fsck`: checks an unmounted image and, if asked, repairs it. The exit code says the outcome, as
+//! e2fsck's does.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,8 +13,8 @@ use crate::mountinfo;
 
 /// Checks the file system on an unmounted image.
 ///
-/// The device first recovers from a crash, as mounting would make it do. With --repair, what can be mended is; files without a name come to
-/// lost+found.
+/// The device first recovers from a crash, as mounting would make it do. With --repair, what can be mended
+/// is; files without a name come to lost+found.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit codes: 0 clean, 1 errors found and repaired, 4 errors left, 8 could not check.

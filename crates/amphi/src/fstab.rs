@@ -1,4 +1,5 @@
-//! `mount.fuse.amphi`: what mount(8) and `/etc/fstab` call for the type `fuse.amphi`. It is this program under another name, which `amphi install-helper` gives it.
+//! `mount.fuse.amphi`: what mount(8) and `/etc/fstab` call for the type `fuse.amphi`. It is this program
+//! under another name, which `amphi install-helper` gives it.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -61,7 +62,8 @@ pub fn mount() -> Result<()> {
     Err(Command::new(own).arg0("amphi").args(words).exec()).context("amphi mount cannot be started")
 }
 
-/// `IMAGE DIRECTORY [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]` as words of `amphi`; none if nothing is to be done.
+/// `IMAGE DIRECTORY [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]` as words of `amphi`; none if nothing is to
+/// be done.
 fn translated(words: impl Iterator<Item = OsString>) -> Result<Option<Vec<OsString>>> {
     let mut words = words;
     let mut places = Vec::new();

@@ -1,5 +1,6 @@
-//! What a daemon has to say: on standard error, which in the background is a file in the run-time folder. A file that has grown large is set aside under another
-//! name, in place of the one before, so that two are there at the most. What cannot be written is dropped: a full disk must not end a mount.
+//! What a daemon has to say: on standard error, which in the background is a file in the run-time folder. A
+//! file that has grown large is set aside under another name, in place of the one before, so that two are
+//! there at the most. What cannot be written is dropped: a full disk must not end a mount.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -27,7 +28,8 @@ pub fn begin() {
         .with_max_level(level.unwrap_or(LevelFilter::WARN))
         .with_writer(|| Output)
         .with_ansi(io::stderr().is_terminal())
-        // The subscriber would complain on standard error of what cannot be written, and panic where that is standard error.
+        // The subscriber would complain on standard error of what cannot be written, and panic where that is
+        // standard error.
         .log_internal_errors(false)
         .init();
 }

@@ -1,4 +1,5 @@
-//! The `amphi` command: the only place that joins names to devices and file systems. One module per subcommand.
+//! The `amphi` command: the only place that joins names to devices and file systems. One module per
+//! subcommand.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -45,8 +46,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-/// Small objects from pages of their size, and memory in huge pages where the system has them: a look-up in a cache of millions of inodes does not wait for
-/// address translation.
+/// Small objects from pages of their size, and memory in huge pages where the system has them: a look-up in a
+/// cache of millions of inodes does not wait for address translation.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,5 +1,5 @@
-//! `--metrics`: a page of text for Prometheus over HTTP/1.1. One path, no keep-alive, one connection at a time: a scrape each few
-//! seconds is all it is for, and nobody may keep it busy for longer than a moment.
+//! `--metrics`: a page of text for Prometheus over HTTP/1.1. One path, no keep-alive, one connection at a
+//! time: a scrape each few seconds is all it is for, and nobody may keep it busy for longer than a moment.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};

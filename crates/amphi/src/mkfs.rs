@@ -38,7 +38,8 @@ pub struct Options {
     /// What the SSD does with its memory, if not what the profile says.
     #[arg(long, value_enum)]
     firmware: Option<FirmwareChoice>,
-    /// How much memory the SSD has for its page cache, memory area or BA-buffer, if not what the profile says.
+    /// How much memory the SSD has for its page cache, memory area or BA-buffer, if not what the profile
+    /// says.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
     /// How many entries a BA-buffer's table of pins has, if not what the profile says.
@@ -50,7 +51,8 @@ pub struct Options {
     /// The file system's size, if it is not to take the whole SSD yet (see `amphi resize`).
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     fs_size: Option<u64>,
-    /// The size of the data journal, which -o data=journal needs; 0 for none. A thirty-second part, and 64M at the most, unless given.
+    /// The size of the data journal, which -o data=journal needs; 0 for none. A thirty-second part, and 64M
+    /// at the most, unless given.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     journal: Option<u64>,
     /// An inode for each so many bytes of the file system: 16K unless given. Smaller for many small files.
@@ -59,7 +61,8 @@ pub struct Options {
     /// The number of inodes, rounded up so that every allocation group has as many.
     #[arg(short = 'N', value_name = "COUNT")]
     inodes: Option<u32>,
-    /// From how many bytes on an aligned part of a write goes by blocks, for RomeFS: a power of two from 4K to 1M, 64K unless given.
+    /// From how many bytes on an aligned part of a write goes by blocks, for RomeFS: a power of two from 4K
+    /// to 1M, 64K unless given.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     threshold: Option<u64>,
     /// Replace an existing image. Its contents are lost.
@@ -228,7 +231,8 @@ fn inodes(options: &Options) -> Result<Option<u32>> {
     Ok(Some(u32::try_from((size / bytes).max(1)).unwrap_or(u32::MAX)))
 }
 
-/// Makes the new image beside the old one and gives it the name when it is whole: what cannot be made leaves the old one as it was.
+/// Makes the new image beside the old one and gives it the name when it is whole: what cannot be made leaves
+/// the old one as it was.
 fn replace(options: &Options, profile: &Profile) -> Result<()> {
     let image = options.image.canonicalize()?;
     if !options.force {
@@ -237,7 +241,8 @@ fn replace(options: &Options, profile: &Profile) -> Result<()> {
             image.display()
         );
     }
-    // Opening proves that it is an image and that nobody uses it, and keeps others from using it meanwhile; its contents do not matter any more.
+    // Opening proves that it is an image and that nobody uses it, and keeps others from using it meanwhile;
+    // its contents do not matter any more.
     let old = device::open(&image, Speed::Free)?;
     let mut name = std::ffi::OsString::from(".");
     name.push(image.file_name().context("an image has a name")?);

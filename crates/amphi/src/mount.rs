@@ -1,5 +1,5 @@
-//! `amphi mount`: starts the daemon of a mount and returns when the mount can be used, or says why it cannot. An export is served in
-//! the same way.
+//! `amphi mount`: starts the daemon of a mount and returns when the mount can be used, or says why it cannot.
+//! An export is served in the same way.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -57,13 +57,14 @@ Mount options of each file system:"
 /// How to serve a mount, of whatever.
 #[derive(clap::Args)]
 pub struct Serving {
-    /// Mount options: ro (the image need not be writable), rw, exec, noexec, free, dilate=N, allow_other (other users may enter, within the files' permissions), private
-    /// (the default), suid, nosuid, dev, nodev, relatime (the default), noatime, strictatime, async (the default),
-    /// sync (every write is durable when it returns, and fsync costs nothing);
-    /// trace=FILE records what is done, for amphi crash run --workload trace and amphi bench run trace.
-    /// transport=auto|ring|device is how requests come from the kernel: ring is FUSE over io_uring, which serves programs on
-    /// the processor they run on and needs Linux 6.14 with /sys/module/fuse/parameters/enable_uring set; device is /dev/fuse; auto
-    /// (the default) is ring where the kernel offers it.
+    /// Mount options: ro (the image need not be writable), rw, exec, noexec, free, dilate=N, allow_other
+    /// (other users may enter, within the files' permissions), private (the default), suid, nosuid, dev,
+    /// nodev, relatime (the default), noatime, strictatime, async (the default), sync (every write is durable
+    /// when it returns, and fsync costs nothing); trace=FILE records what is done, for amphi crash run
+    /// --workload trace and amphi bench run trace. transport=auto|ring|device is how requests come from the
+    /// kernel: ring is FUSE over io_uring, which serves programs on the processor they run on and needs Linux
+    /// 6.14 with /sys/module/fuse/parameters/enable_uring set; device is /dev/fuse; auto (the default) is
+    /// ring where the kernel offers it.
     #[arg(short = 'o', value_name = "OPTION", value_delimiter = ',')]
     option: Vec<String>,
     /// Stay in the foreground; Ctrl-C unmounts.
@@ -75,8 +76,8 @@ pub struct Serving {
     /// No device times: as fast as the software goes.
     #[arg(long, conflicts_with = "dilate")]
     free: bool,
-    /// Answer Prometheus at http://ADDR/metrics: an address and a port, or a port of this machine alone; port 0 takes a free one,
-    /// which `amphi info` names.
+    /// Answer Prometheus at http://ADDR/metrics: an address and a port, or a port of this machine alone; port
+    /// 0 takes a free one, which `amphi info` names.
     #[arg(long, value_name = "ADDR", value_parser = metrics_server::address)]
     metrics: Option<SocketAddr>,
     /// Let --metrics answer other machines too: whoever reaches the address reads the counters.
@@ -101,8 +102,8 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 impl Serving {
-    /// Starts the daemon if this process is to be none itself, and returns when the mount can be used. False if this process is to
-    /// serve.
+    /// Starts the daemon if this process is to be none itself, and returns when the mount can be used. False
+    /// if this process is to serve.
     ///
     /// # Errors
     /// What the daemon complained of.
@@ -124,8 +125,8 @@ impl Serving {
         Ok(true)
     }
 
-    /// Serves what `open` opens, in this process, until it is unmounted. In the foreground a line says that the image `is` at the
-    /// directory.
+    /// Serves what `open` opens, in this process, until it is unmounted. In the foreground a line says that
+    /// the image `is` at the directory.
     ///
     /// # Errors
     /// As [`daemon::serve`].

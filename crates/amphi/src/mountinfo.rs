@@ -1,4 +1,5 @@
-//! What the kernel says is mounted: `/proc/self/mountinfo`. A mount's source is its image, so either leads to the other.
+//! What the kernel says is mounted: `/proc/self/mountinfo`. A mount's source is its image, so either leads to
+//! the other.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -46,8 +47,8 @@ pub fn mount_of(image: &Path) -> Result<Option<Mount>> {
     Ok(mounts()?.into_iter().rfind(|mount| mount.image == image))
 }
 
-/// Who has `image` mounted, in words: other directories of this process's mount namespace, and one process for
-/// each other namespace. Processes that this one may not look at are not among them.
+/// Who has `image` mounted, in words: other directories of this process's mount namespace, and one process
+/// for each other namespace. Processes that this one may not look at are not among them.
 pub fn holders(image: &Path) -> Vec<String> {
     let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
     let mut seen = vec![namespace("self")];
@@ -77,7 +78,8 @@ pub fn holders(image: &Path) -> Vec<String> {
     holders
 }
 
-/// `path` without links, `.` and `..`. Its last component is not touched, because a mount whose daemon is dead answers nothing.
+/// `path` without links, `.` and `..`. Its last component is not touched, because a mount whose daemon is
+/// dead answers nothing.
 ///
 /// # Errors
 /// If its parent does not exist.

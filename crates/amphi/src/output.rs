@@ -1,7 +1,8 @@
 //! Standard output and standard error of a command whose reader may go away: `amphi bench list | head`.
 //!
-//! Where nobody reads standard output any more, the command ends as a signal would end it, after everything that it holds was let go: mounts, devices, files. The macros
-//! here stand for the standard library's, which panic there.
+//! Where nobody reads standard output any more, the command ends as a signal would end it, after everything
+//! that it holds was let go: mounts, devices, files. The macros here stand for the standard library's, which
+//! panic there.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
@@ -42,8 +43,8 @@ pub fn complain(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }
 
-/// Runs a command. A closed pipe as standard output ends the process by its signal; on any other failure to print the command has failed, with the
-/// code `unprinted`.
+/// Runs a command. A closed pipe as standard output ends the process by its signal; on any other failure to
+/// print the command has failed, with the code `unprinted`.
 pub fn guarded(unprinted: ExitCode, command: impl FnOnce() -> ExitCode) -> ExitCode {
     match catch_unwind(AssertUnwindSafe(command)).map_err(|cause| cause.downcast::<Unprinted>()) {
         Ok(code) => code,

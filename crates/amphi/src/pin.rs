@@ -13,8 +13,9 @@ use crate::target::Target;
 
 /// Pins a range of a file to the SSD's window, or (unpin) ends the pins in it.
 ///
-/// While a range is pinned, writes to it go by bytes and are durable when they return; `fsync` finds nothing left to do for them.
-/// The SSD must have been made with --firmware ba-buffer, and whoever pins must be allowed to read and write the file.
+/// While a range is pinned, writes to it go by bytes and are durable when they return; `fsync` finds nothing
+/// left to do for them. The SSD must have been made with --firmware ba-buffer, and whoever pins must be
+/// allowed to read and write the file.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +25,8 @@ Examples:
 pub struct Options {
     /// A file of a mount.
     file: PathBuf,
-    /// First byte and the byte after the last one, multiples of 4K; all of the file's whole pages unless given.
+    /// First byte and the byte after the last one, multiples of 4K; all of the file's whole pages unless
+    /// given.
     #[arg(long, value_name = "FROM-TO", value_parser = range)]
     range: Option<(u64, u64)>,
 }

@@ -1,4 +1,5 @@
-//! `amphi power-cut`: the emulated SSD loses its power, under a mounted file system, under an export, or at rest.
+//! `amphi power-cut`: the emulated SSD loses its power, under a mounted file system, under an export, or at
+//! rest.
 
 use std::path::PathBuf;
 
@@ -11,8 +12,9 @@ use crate::umount;
 
 /// Cuts the power of an emulated SSD.
 ///
-/// What its contract calls durable stays; the rest is kept, dropped or torn as the seed decides. A mounted file system's daemon
-/// exits at once, without flushing, and the mount goes away. `amphi mount` afterwards recovers.
+/// What its contract calls durable stays; the rest is kept, dropped or torn as the seed decides. A mounted
+/// file system's daemon exits at once, without flushing, and the mount goes away. `amphi mount` afterwards
+/// recovers.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  amphi power-cut /mnt\n  amphi power-cut ssd.img --seed 7")]
 pub struct Options {

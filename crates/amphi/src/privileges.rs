@@ -1,8 +1,9 @@
 //! What the daemon gives up before it serves anybody: capabilities it never needs, for good.
 //!
-//! A daemon that root starts keeps `CAP_SYS_ADMIN`, without which it could neither mount nor unmount, and `CAP_DAC_OVERRIDE` only if it cannot reach the
-//! image or the directory otherwise (they belong to somebody else). It cannot gain others: the bounding set is cut down alike, and `no_new_privs` is
-//! set. An ordinary user's daemon has none to give up; it must be able to run `fusermount3`, which `no_new_privs` would break.
+//! A daemon that root starts keeps `CAP_SYS_ADMIN`, without which it could neither mount nor unmount, and
+//! `CAP_DAC_OVERRIDE` only if it cannot reach the image or the directory otherwise (they belong to somebody
+//! else). It cannot gain others: the bounding set is cut down alike, and `no_new_privs` is set. An ordinary
+//! user's daemon has none to give up; it must be able to run `fusermount3`, which `no_new_privs` would break.
 
 use std::path::Path;
 
@@ -13,7 +14,8 @@ use rustix::thread::{
     set_no_new_privs,
 };
 
-/// Gives up what is not needed to serve `image` on `directory`. Threads started later have no more than this one.
+/// Gives up what is not needed to serve `image` on `directory`. Threads started later have no more than this
+/// one.
 ///
 /// # Errors
 /// If the kernel does not let go of them.

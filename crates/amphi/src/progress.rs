@@ -1,4 +1,5 @@
-//! How far a check of a file system is, shown as a bar while it works: on standard error, and only if that is a terminal.
+//! How far a check of a file system is, shown as a bar while it works: on standard error, and only if that is
+//! a terminal.
 
 use amphi_volume::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

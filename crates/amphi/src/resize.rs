@@ -10,8 +10,8 @@ use amphi_volume::size;
 
 /// Lets an unmounted file system grow, to SIZE or to the whole SSD.
 ///
-/// It happens all at once: a crash leaves the size as it was or as asked for. Each further 128 MB bring as many inodes as those before
-/// have. A file system cannot shrink.
+/// It happens all at once: a crash leaves the size as it was or as asked for. Each further 128 MB bring as
+/// many inodes as those before have. A file system cannot shrink.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,5 @@
-//! `amphi run`: runs a program so that its file calls under Amphi's mounts go to their daemons by shared memory.
+//! `amphi run`: runs a program so that its file calls under Amphi's mounts go to their daemons by shared
+//! memory.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -14,20 +15,23 @@ const PLACES: [&str; 3] = [".", "../lib/amphi", "../lib"];
 
 /// Runs a program whose reads, writes and names under a mount do not go through FUSE.
 ///
-/// The program is not changed, and works on any number of mounts. What the queue cannot do goes through FUSE as before, so the program sees one file
-/// system either way. Programs that are linked statically, or that have more privileges than their caller, run as without this. LD_PRELOAD alone does the same.
+/// The program is not changed, and works on any number of mounts. What the queue cannot do goes through FUSE
+/// as before, so the program sees one file system either way. Programs that are linked statically, or that
+/// have more privileges than their caller, run as without this. LD_PRELOAD alone does the same.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   amphi run -- sqlite3 /mnt/a.db
   amphi run --trace-calls -- make -C /mnt/project    says at the end which calls went which way")]
 pub struct Options {
-    /// Let each process say at its end how many of its calls went through the queue, and how many through the kernel.
+    /// Let each process say at its end how many of its calls went through the queue, and how many through the
+    /// kernel.
     #[arg(long)]
     trace_calls: bool,
-    /// Give what the program opens by the queue alone a descriptor that the kernel knows only by its number, until the program does something that needs
-    /// more: creating a file then does not go through FUSE either. Calls that the library does not see fail with EBADF on such a descriptor, io_uring's
-    /// among them, so this is not the default.
+    /// Give what the program opens by the queue alone a descriptor that the kernel knows only by its number,
+    /// until the program does something that needs more: creating a file then does not go through FUSE
+    /// either. Calls that the library does not see fail with EBADF on such a descriptor, io_uring's among
+    /// them, so this is not the default.
     #[arg(long)]
     placeholders: bool,
     /// Programs to leave alone, by name: they run as without this, what they start by another name does not.

@@ -1,5 +1,6 @@
-//! Where a mount's control socket and log live, found from the image alone: a private directory, and a name made of the image's
-//! device and inode numbers, so that every spelling of the image's path leads to the same socket.
+//! Where a mount's control socket and log live, found from the image alone: a private directory, and a name
+//! made of the image's device and inode numbers, so that every spelling of the image's path leads to the same
+//! socket.
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -50,7 +51,8 @@ fn system_directory() -> PathBuf {
     PathBuf::from("/run/amphi")
 }
 
-/// This user's directory: the superuser's is the system's, others have one in their session or, without a session, in /tmp.
+/// This user's directory: the superuser's is the system's, others have one in their session or, without a
+/// session, in /tmp.
 fn own_directory() -> PathBuf {
     let user = rustix::process::geteuid();
     if user.is_root() {

@@ -1,4 +1,5 @@
-//! `amphi ssd`: the profiles of emulated SSDs, and how far the emulator is from what was published about them.
+//! `amphi ssd`: the profiles of emulated SSDs, and how far the emulator is from what was published about
+//! them.
 
 use std::process::ExitCode;
 

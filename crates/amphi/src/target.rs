@@ -1,4 +1,5 @@
-//! What the user points at: an image, or the directory where one is mounted. Either way the image, and the daemon if there is one.
+//! What the user points at: an image, or the directory where one is mounted. Either way the image, and the
+//! daemon if there is one.
 
 use std::path::{Path, PathBuf};
 

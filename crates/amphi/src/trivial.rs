@@ -1,9 +1,12 @@
-//! The least a file system can do behind FUSE: names and bytes in memory, no permissions, no accounting, nothing durable. What an operation takes here is what FUSE and
-//! fuser take, so it is what our mount is measured against.
+//! The least a file system can do behind FUSE: names and bytes in memory, no permissions, no accounting,
+//! nothing durable. What an operation takes here is what FUSE and fuser take, so it is what our mount is
+//! measured against.
 //!
-//! It answers what any such file system answers: `open` and `create` come as requests, closing needs none (`flush` is not implemented), and the kernel may remember names
-//! and attributes for as long as it likes. `fsync` is answered, since a call that is never sent is none to compare with. It has no permissions, so the kernel, which would
-//! ask for a directory's attributes after each change to it, checks none. It is mounted by the same code as ours, with as many threads.
+//! It answers what any such file system answers: `open` and `create` come as requests, closing needs none
+//! (`flush` is not implemented), and the kernel may remember names and attributes for as long as it likes.
+//! `fsync` is answered, since a call that is never sent is none to compare with. It has no permissions, so
+//! the kernel, which would ask for a directory's attributes after each change to it, checks none. It is
+//! mounted by the same code as ours, with as many threads.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -25,7 +28,8 @@ use fuser::{
 const VALID: Duration = Duration::from_secs(86_400);
 /// Largest write request, in bytes; as ours.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
-/// fuser knows no other answer to a name that the kernel may remember as absent than an entry with this number.
+/// fuser knows no other answer to a name that the kernel may remember as absent than an entry with this
+/// number.
 const ABSENT: INodeNo = INodeNo(0);
 
 /// Mounts an empty one on `directory`.

@@ -25,7 +25,8 @@ pub struct Options {
     /// Its UUID, or `random` for a new one.
     #[arg(long, value_parser = filesystem::parse_uuid)]
     uuid: Option<[u8; 16]>,
-    /// Mount options that hold unless a mount says otherwise, instead of those so far. `amphi mount --help` lists them.
+    /// Mount options that hold unless a mount says otherwise, instead of those so far. `amphi mount --help`
+    /// lists them.
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Option<String>,
 }

@@ -24,7 +24,8 @@ pub struct Options {
     /// Take the directory away even if files are in use; wait until they are closed.
     #[arg(long)]
     lazy: bool,
-    /// Wait so many seconds at the most until the image is free; 0 does not wait. What was taken away stays so.
+    /// Wait so many seconds at the most until the image is free; 0 does not wait. What was taken away stays
+    /// so.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
 }
@@ -73,7 +74,8 @@ enum Unflushed {
     Failed(Error),
 }
 
-/// Waits until the daemon has flushed everything, for `seconds` at the most, and says after a while who keeps it from that.
+/// Waits until the daemon has flushed everything, for `seconds` at the most, and says after a while who keeps
+/// it from that.
 fn flushed(daemon: &mut Pending, target: &Target, seconds: Option<u64>) -> Result<(), Unflushed> {
     let limit = seconds.map(Duration::from_secs);
     let first = limit.map_or(PATIENCE, |limit| limit.min(PATIENCE)).max(Duration::from_millis(1));

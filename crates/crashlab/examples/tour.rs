@@ -1,4 +1,5 @@
-//! One kind of workload, with the figures of the laboratory's speed: `cargo run --release -p amphi-crashlab --example tour -- seq1 0 435`.
+//! One kind of workload, with the figures of the laboratory's speed:
+//! `cargo run --release -p amphi-crashlab --example tour -- seq1 0 435`.
 
 use amphi_crashlab::{Bound, Kind, Looking, Session, Tally, WorkloadId, subject};
 

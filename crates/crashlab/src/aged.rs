@@ -1,4 +1,5 @@
-//! A device that has been in use for a while: written over until free flash blocks are few, so that whatever is written next makes garbage collection due.
+//! A device that has been in use for a while: written over until free flash blocks are few, so that whatever
+//! is written next makes garbage collection due.
 //!
 //! A new device would take all that a few hundred operations write without collecting anything.
 
@@ -12,10 +13,11 @@ use crate::workload::{How, Operation, Place};
 const FILE: &str = "filler";
 /// Decides in which order pages are written over.
 const SEED: u64 = 1;
-/// The file covers more than half of the cramped device, or nine tenths of what a file system offers there; what it
-/// leaves in flash when it is gone is data that nobody has trimmed.
+/// The file covers more than half of the cramped device, or nine tenths of what a file system offers there;
+/// what it leaves in flash when it is gone is data that nobody has trimmed.
 const PAGES: u64 = 640;
-/// Pages written over at random once garbage collection is due, so that erase blocks hold some that are current and some that are not.
+/// Pages written over at random once garbage collection is due, so that erase blocks hold some that are
+/// current and some that are not.
 const MIXED: u64 = 400;
 /// More than any device needs; one that keeps what is written in a page cache is none.
 const MOST_WRITES: u64 = 4000;

@@ -1,5 +1,5 @@
-//! Many workloads, on several processors, with progress, and in pieces: what is done is kept in a file, so that a campaign of days can be stopped and
-//! gone on with.
+//! Many workloads, on several processors, with progress, and in pieces: what is done is kept in a file, so
+//! that a campaign of days can be stopped and gone on with.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,8 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// Takes whole families of workloads, so that what is judged does not depend on who does it or when: the first number, and the first that is left.
+    /// Takes whole families of workloads, so that what is judged does not depend on who does it or when: the
+    /// first number, and the first that is left.
     fn take(&self, session: &Session) -> (u64, u64) {
         let end = self.campaign.numbers.end;
         let mut next = self.next.lock();
@@ -93,7 +94,8 @@ struct State {
     saved_ns: u64,
 }
 
-/// Runs a campaign. `progress` is told, now and then, what was done so far; when `stop` is set, the workloads that are being run are finished.
+/// Runs a campaign. `progress` is told, now and then, what was done so far; when `stop` is set, the workloads
+/// that are being run are finished.
 ///
 /// # Errors
 /// The device or the checkpoint is not possible, in words.

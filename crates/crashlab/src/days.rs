@@ -1,7 +1,9 @@
-//! Days of simulated time with the power failing every minute: random operations on a device that takes the time its profile says, with a log and flash so
-//! small that they are cleaned all the time; then power on, recovery, comparison, check, and on with what is left.
+//! Days of simulated time with the power failing every minute: random operations on a device that takes the
+//! time its profile says, with a log and flash so small that they are cleaned all the time; then power on,
+//! recovery, comparison, check, and on with what is left.
 //!
-//! Unlike elsewhere in the laboratory these are real cuts: in the middle of whatever host, firmware and background tasks are doing.
+//! Unlike elsewhere in the laboratory these are real cuts: in the middle of whatever host, firmware and
+//! background tasks are doing.
 
 use std::sync::Arc;
 
@@ -158,7 +160,8 @@ fn settle(
     Err(wrong.join("; or else: "))
 }
 
-/// Does random operations until the power fails, or a minute is over. Answers the operation in which it failed, and the oracle had it been completed.
+/// Does random operations until the power fails, or a minute is over. Answers the operation in which it
+/// failed, and the oracle had it been completed.
 fn pass_a_minute(
     dice: &mut Generator,
     cut_seed: u64,

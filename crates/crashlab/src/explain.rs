@@ -1,7 +1,7 @@
 //! One crash, explained: for the terminal, and as a page of HTML that needs nothing else.
 //!
-//! The page draws the recording as a timeline: what each event was, which stores were on their way, where commits made them count, and where the plug was
-//! pulled, with what arrived of what was on its way.
+//! The page draws the recording as a timeline: what each event was, which stores were on their way, where
+//! commits made them count, and where the plug was pulled, with what arrived of what was on its way.
 
 use std::fmt::Write as _;
 
@@ -124,7 +124,8 @@ fn color(event: &Event) -> &'static str {
     }
 }
 
-/// For how long each event's effect was on its way: the index of the event by which it had arrived, if that came.
+/// For how long each event's effect was on its way: the index of the event by which it had arrived, if that
+/// came.
 fn arrivals(events: &[Event]) -> Vec<Option<usize>> {
     let mut until = vec![None; events.len()];
     let mut stores: Vec<usize> = Vec::new();

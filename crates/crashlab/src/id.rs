@@ -1,7 +1,8 @@
 //! The names of workloads and of crashes: short texts that say everything needed to do it again.
 //!
-//! `bytefs/seq2-41233@7:m3f+12` is: ByteFS; the 41,233rd sequence of two operations; its 7th crash point; of the units on their way those of mask 3f
-//! arrived; and the power failed again at the 12th firmware step of recovery.
+//! `bytefs/seq2-41233@7:m3f+12` is: ByteFS; the 41,233rd sequence of two operations; its 7th crash point; of
+//! the units on their way those of mask 3f arrived; and the power failed again at the 12th firmware step of
+//! recovery.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +28,8 @@ pub enum Kind {
     Random,
     /// A file of operations.
     Trace,
-    /// Sequences of a published operation and one that is lacking there. Last, because a kind's place is part of the seeds of those that draw.
+    /// Sequences of a published operation and one that is lacking there. Last, because a kind's place is part
+    /// of the seeds of those that draw.
     Mixed2,
 }
 

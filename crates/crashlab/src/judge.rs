@@ -1,5 +1,5 @@
-//! Judging one crash state: power on, mount, compare with what is legal, check, use again, take everything away; and the same with the power
-//! failing once more while it recovers.
+//! Judging one crash state: power on, mount, compare with what is legal, check, use again, take everything
+//! away; and the same with the power failing once more while it recovers.
 
 use std::sync::Arc;
 
@@ -68,7 +68,8 @@ fn contents(subject: &Subject, device: &Ssd) -> Result<u64, String> {
     device.contents(except).map_err(|error| format!("the device cannot be read: {error}"))
 }
 
-/// Mounts what a crash has left, with the power failing again after `step` firmware steps, and once more without.
+/// Mounts what a crash has left, with the power failing again after `step` firmware steps, and once more
+/// without.
 ///
 /// # Errors
 /// As [`recover`].
@@ -118,8 +119,8 @@ pub fn clean(subject: &Subject, device: &Arc<Rig>) -> Result<(), String> {
 /// Looks at a file system after an operation that is described to it.
 pub type AfterEach<'a> = &'a mut dyn FnMut(&str) -> Result<(), String>;
 
-/// Makes and reads new files, then takes everything away, and compares what is free with `room`, what a new file system has. `after_each` is told
-/// of each operation that has been done.
+/// Makes and reads new files, then takes everything away, and compares what is free with `room`, what a new
+/// file system has. `after_each` is told of each operation that has been done.
 ///
 /// # Errors
 /// What does not work; what `after_each` says.
@@ -194,8 +195,9 @@ fn make_new(fs: &dyn FileSystem, after_each: AfterEach<'_>) -> Result<(), String
     after_each(&format!("rmdir {NEW_DIR}"))
 }
 
-/// Which is the first to leave something wrong: the recovery, inodes that are neither free nor have a name, which a check takes for files that are still open; or one of the
-/// operations of [`use_again`], something that the check finds. Nothing if none does, or if the file system was not as it should be before.
+/// Which is the first to leave something wrong: the recovery, inodes that are neither free nor have a name,
+/// which a check takes for files that are still open; or one of the operations of [`use_again`], something
+/// that the check finds. Nothing if none does, or if the file system was not as it should be before.
 #[must_use]
 pub fn blamed(subject: &Subject, recovered: &Recovered, legal: &Legal, room: Room) -> Option<String> {
     let tree = compare(&*recovered.fs, legal).ok()?;

@@ -1,8 +1,10 @@
-//! What was judged already, so that nothing is judged twice: most workloads of a campaign pass through crash points of others.
+//! What was judged already, so that nothing is judged twice: most workloads of a campaign pass through crash
+//! points of others.
 //!
-//! Sequences of the same operations differ in their syncs, and most syncs find nothing to do. What can come of a crash point is decided by
-//! four things and by nothing else: what the device holds, what it is about to do, what is on its way, and what is legal. Where all
-//! four are those of an earlier point, the same states would be made, would recover to the same, and would be judged the same.
+//! Sequences of the same operations differ in their syncs, and most syncs find nothing to do. What can come
+//! of a crash point is decided by four things and by nothing else: what the device holds, what it is about to
+//! do, what is on its way, and what is legal. Where all four are those of an earlier point, the same states
+//! would be made, would recover to the same, and would be judged the same.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -19,7 +21,8 @@ use crate::rig::{Next, Unit};
 pub struct Known(Mutex<HashSet<(u64, u64)>>);
 
 impl Known {
-    /// Notes a crash point, and answers whether it is new. `legal` and `point` are numbers that tell [what is legal](legal) and [the rest](point).
+    /// Notes a crash point, and answers whether it is new. `legal` and `point` are numbers that tell
+    /// [what is legal](legal) and [the rest](point).
     pub fn is_new(&self, legal: u64, point: u64) -> bool {
         self.0.lock().insert((legal, point))
     }
@@ -31,7 +34,8 @@ pub fn legal(legal: &Legal) -> u64 {
     FixedState::with_seed(1).hash_one(legal)
 }
 
-/// A number that tells what the device holds, is about to do, and has on its way. `origin` is what the device is a fork of.
+/// A number that tells what the device holds, is about to do, and has on its way. `origin` is what the device
+/// is a fork of.
 #[must_use]
 pub fn point(device: &Ssd, origin: &Ssd, next: &Next<'_>, units: &[Unit]) -> u64 {
     let mut hash = FixedState::with_seed(2).build_hasher();

@@ -1,4 +1,5 @@
-//! The laboratory at work on one workload: at every crash point it makes every state within the bound and has each judged.
+//! The laboratory at work on one workload: at every crash point it makes every state within the bound and has
+//! each judged.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,11 +24,13 @@ pub struct Tally {
     pub workloads: u64,
     /// Crash points looked at.
     pub points: u64,
-    /// Of these, points that were in everything equal to an earlier one, so that nothing was to be made again: device, next command, what is on its way, what is legal.
+    /// Of these, points that were in everything equal to an earlier one, so that nothing was to be made
+    /// again: device, next command, what is on its way, what is legal.
     pub repeated: u64,
     /// Crash states made and recovered.
     pub states: u64,
-    /// Of these, states that recovered to something not seen before at the same moment: each was compared, checked, used again.
+    /// Of these, states that recovered to something not seen before at the same moment: each was compared,
+    /// checked, used again.
     pub distinct: u64,
     /// Crashes during recovery, on top of the states.
     pub recoveries: u64,
@@ -62,7 +65,8 @@ impl Tally {
 pub struct Violation {
     /// Does it again.
     pub id: CrashId,
-    /// The operation that was being done, or had just been done; where the power failed again, the recovery from a crash in it.
+    /// The operation that was being done, or had just been done; where the power failed again, the recovery
+    /// from a crash in it.
     pub operation: String,
     /// What is wrong.
     pub what: String,
@@ -145,7 +149,8 @@ enum Wrong {
 }
 
 impl Lab {
-    /// Work on a workload, whose device is a fork of `origin`. `room` is what a new file system of the subject has, `known` what need not be looked at again.
+    /// Work on a workload, whose device is a fork of `origin`. `room` is what a new file system of the
+    /// subject has, `known` what need not be looked at again.
     #[must_use]
     pub fn new(
         subject: &'static Subject,
@@ -170,7 +175,8 @@ impl Lab {
         }
     }
 
-    /// Says what is being done from now on, what a crash may leave meanwhile, and whether crashes are looked at.
+    /// Says what is being done from now on, what a crash may leave meanwhile, and whether crashes are looked
+    /// at.
     pub fn moment(&self, operation: &str, legal: Legal, watched: bool) {
         let mut inner = self.inner.lock();
         let serial = inner.moment.serial + 1;
@@ -297,7 +303,8 @@ impl Lab {
         Ok(())
     }
 
-    /// What is wrong, and if it came of what was done after the crash, of which operation: the recovery, or one of the laboratory's.
+    /// What is wrong, and if it came of what was done after the crash, of which operation: the recovery, or
+    /// one of the laboratory's.
     fn with_blame(&self, what: String, make: &dyn Fn() -> Result<Ssd, Wrong>, moment: &Moment) -> String {
         let again = make().ok().and_then(|device| judge::recover(self.subject, device).ok());
         let blamed = again.and_then(|again| judge::blamed(self.subject, &again, &moment.legal, self.room));
@@ -318,7 +325,8 @@ impl Lab {
         let states = match &self.only {
             Some(only) => vec![only.state.clone()],
             None => {
-                // What decides which states are drawn is what the point is like, so that points that are alike have the same.
+                // What decides which states are drawn is what the point is like, so that points that are
+                // alike have the same.
                 let like = known::point(device, &self.origin, next, units);
                 if !self.known.is_new(moment.legal_hash, like) {
                     self.inner.lock().tally.repeated += 1;

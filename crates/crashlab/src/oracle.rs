@@ -1,8 +1,9 @@
 //! The oracle: which trees a crash may leave, at every moment, given what the file system promises.
 //!
-//! The model does what the file system does. Names and attributes of completed operations are promised, all or nothing; contents are
-//! promised once synced. Of a file with writes that were not synced yet, the oracle keeps every state it had since: its size may be that of
-//! any of them, and, unless the promise says that writes are atomic, every byte may be what any of them had there.
+//! The model does what the file system does. Names and attributes of completed operations are promised, all
+//! or nothing; contents are promised once synced. Of a file with writes that were not synced yet, the oracle
+//! keeps every state it had since: its size may be that of any of them, and, unless the promise says that
+//! writes are atomic, every byte may be what any of them had there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,13 +20,15 @@ use crate::workload::{How, Operation, at};
 pub struct Range {
     /// Contents the file had since it was last synced, oldest first; the last are what a reader sees.
     pub versions: Vec<Arc<Vec<u8>>>,
-    /// Contents it was given later than the tree of which this is said. Bytes of them may be in place already, or be zero where one of them is too short to have any.
+    /// Contents it was given later than the tree of which this is said. Bytes of them may be in place
+    /// already, or be zero where one of them is too short to have any.
     pub later: Vec<Arc<Vec<u8>>>,
     /// Modification times that it had since they were last promised.
     pub mtimes: Vec<i64>,
     /// The same for change times.
     pub ctimes: Vec<i64>,
-    /// Whether an operation since then promises less than a write: `fallocate` may be found half done, byte by byte.
+    /// Whether an operation since then promises less than a write: `fallocate` may be found half done, byte
+    /// by byte.
     pub torn: bool,
 }
 
@@ -83,7 +86,8 @@ pub struct Legal {
     pub candidates: Vec<Candidate>,
     /// Whether a write is all or nothing.
     pub atomic_writes: bool,
-    /// Whether time stamps are compared: only where operations do not overlap do the model and the file system see the same clock.
+    /// Whether time stamps are compared: only where operations do not overlap do the model and the file
+    /// system see the same clock.
     pub times: bool,
 }
 
@@ -95,7 +99,8 @@ pub struct Oracle {
     promise: Promise,
     tree: Tree,
     ranges: BTreeMap<u64, Range>,
-    /// Earlier moments to which a crash may lead back, oldest first: none where operations are durable when they return.
+    /// Earlier moments to which a crash may lead back, oldest first: none where operations are durable when
+    /// they return.
     past: Vec<Past>,
 }
 
@@ -140,7 +145,8 @@ impl Oracle {
         self.past.len() + 1
     }
 
-    /// The oracle as it was at one of its [`moments`](Self::moments), the oldest being 0: for when a crash has led back to it.
+    /// The oracle as it was at one of its [`moments`](Self::moments), the oldest being 0: for when a crash
+    /// has led back to it.
     #[must_use]
     pub fn at_moment(mut self, moment: usize) -> Self {
         if moment < self.past.len() {
@@ -157,7 +163,8 @@ impl Oracle {
         Candidate { tree: self.tree.clone(), ranges: self.ranges.clone() }
     }
 
-    /// What is legal while an operation turns `self` into `after`: first what is legal of each of the [`moments`](Self::moments) of `self`, then, unless the operation only persists, of `after`.
+    /// What is legal while an operation turns `self` into `after`: first what is legal of each of the
+    /// [`moments`](Self::moments) of `self`, then, unless the operation only persists, of `after`.
     #[must_use]
     pub fn legal_until(&self, after: &Self, operation: &Operation) -> Legal {
         let (mut before, mut after) = (self.candidate(), after.candidate());
@@ -183,7 +190,8 @@ impl Oracle {
         Legal { candidates, atomic_writes: self.promise.atomic_writes, times: true }
     }
 
-    /// What is legal once the oracle has become `after`, while `operation`, which changes data and may or may not be part of that, is under way.
+    /// What is legal once the oracle has become `after`, while `operation`, which changes data and may or may
+    /// not be part of that, is under way.
     #[must_use]
     pub fn legal_overlapped(&self, after: &Self, operation: &Operation) -> Legal {
         let mut legal = self.legal_until(after, operation);
@@ -286,7 +294,8 @@ impl Oracle {
         range
     }
 
-    /// Takes what a crash has left as what there is from now on: contents and times of regular files, wherever they were not promised.
+    /// Takes what a crash has left as what there is from now on: contents and times of regular files,
+    /// wherever they were not promised.
     ///
     /// # Errors
     /// The model's; the names must be those of the model.
@@ -320,8 +329,9 @@ impl Oracle {
         Ok(())
     }
 
-    /// On a device that is nearly full, the operation that makes room: cutting the largest file to nothing, or removing what lies deepest. The model knows no such limits, so a
-    /// random run must keep away from them.
+    /// On a device that is nearly full, the operation that makes room: cutting the largest file to nothing,
+    /// or removing what lies deepest. The model knows no such limits, so a random run must keep away from
+    /// them.
     #[must_use]
     pub fn room_maker(&self, fs: &dyn FileSystem) -> Option<Operation> {
         const ENOUGH_PAGES: u64 = 250;

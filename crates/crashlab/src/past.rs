@@ -1,8 +1,9 @@
 //! Moments of the past to which a crash may lead back, where operations are not durable when they return.
 //!
-//! A file system that journals metadata and commits them later promises less than one that is durable on return, but not nothing: after a crash the
-//! tree is that of *some* moment, all earlier operations done and no later one, and of no moment before what was last synced. Data are not in that order. What
-//! is written goes in place whenever it likes, so that in an older tree a file's bytes may be newer.
+//! A file system that journals metadata and commits them later promises less than one that is durable on
+//! return, but not nothing: after a crash the tree is that of *some* moment, all earlier operations done and
+//! no later one, and of no moment before what was last synced. Data are not in that order. What is written
+//! goes in place whenever it likes, so that in an older tree a file's bytes may be newer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +28,8 @@ impl Past {
     }
 }
 
-/// Lets bytes of files be in place already as they are in `after`, which came from `before`: written, or cut off, which leaves zeros.
+/// Lets bytes of files be in place already as they are in `after`, which came from `before`: written, or cut
+/// off, which leaves zeros.
 pub(crate) fn overwrite(ranges: &mut BTreeMap<u64, Range>, before: &Tree, after: &Tree) {
     for (ino, range) in ranges {
         if let (Some(old), Some(new)) = (before.nodes.get(ino), after.nodes.get(ino))
@@ -39,7 +41,8 @@ pub(crate) fn overwrite(ranges: &mut BTreeMap<u64, Range>, before: &Tree, after:
     }
 }
 
-/// The names that concern a file: its own, and if it is a directory those in it. In which directory, as what, and of which file.
+/// The names that concern a file: its own, and if it is a directory those in it. In which directory, as what,
+/// and of which file.
 fn names_of(tree: &Tree, ino: u64) -> BTreeSet<(Option<u64>, &str, u64)> {
     let all = tree.names.iter().map(|(path, named)| {
         let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
@@ -48,8 +51,9 @@ fn names_of(tree: &Tree, ino: u64) -> BTreeSet<(Option<u64>, &str, u64)> {
     all.filter(|(parent, _, named)| *named == ino || *parent == Some(ino)).collect()
 }
 
-/// Whether `fsync` of a file, or `fdatasync`, promises the operation that turned `before` into `after`. `fsync` promises everything about the file, its names and those in it included,
-/// and with them, operations being durable in their order, whatever was done before; `fdatasync` that it exists and how long it is.
+/// Whether `fsync` of a file, or `fdatasync`, promises the operation that turned `before` into `after`.
+/// `fsync` promises everything about the file, its names and those in it included, and with them, operations
+/// being durable in their order, whatever was done before; `fdatasync` that it exists and how long it is.
 pub(crate) fn concerns(ino: u64, before: &Tree, after: &Tree, data_only: bool) -> bool {
     let (old, new) = (before.nodes.get(&ino), after.nodes.get(&ino));
     if !data_only {

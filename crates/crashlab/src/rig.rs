@@ -1,9 +1,11 @@
-//! The device as the laboratory hands it to a file system: an emulated SSD behind a recorder of everything that the host asks of it.
+//! The device as the laboratory hands it to a file system: an emulated SSD behind a recorder of everything
+//! that the host asks of it.
 //!
-//! The recorder knows, from the durability contract alone, which stores and block writes are on their way at every moment. Just before
-//! a command that takes effect on the device it stops the world and lets the [`Watcher`] look at it: that is a crash point.
-//! A store, a line flush and a fence by themselves change nothing that a crash could tell: what is on its way at the next crash point contains what was
-//! on its way at each of them, and the laboratory takes any subset of it.
+//! The recorder knows, from the durability contract alone, which stores and block writes are on their way at
+//! every moment. Just before a command that takes effect on the device it stops the world and lets the
+//! [`Watcher`] look at it: that is a crash point. A store, a line flush and a fence by themselves change
+//! nothing that a crash could tell: what is on its way at the next crash point contains what was on its way
+//! at each of them, and the laboratory takes any subset of it.
 
 use amphi_device::{
     BlockDurability, BlockPort, ByteDurability, BytePort, CommandPort, Completion, Device,
@@ -109,7 +111,8 @@ impl std::fmt::Display for Event {
     }
 }
 
-/// The smallest thing that a crash keeps or drops as a whole but for tearing: a line of a store, or a page of a block write.
+/// The smallest thing that a crash keeps or drops as a whole but for tearing: a line of a store, or a page of
+/// a block write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Unit {
     /// On which port it is on its way.
@@ -124,7 +127,8 @@ pub struct Unit {
     pub tag: Structure,
     /// Bytes, aligned, that are never torn.
     pub atom: usize,
-    /// Whether it is of a block write that has completed: it is in a volatile write buffer, until a flush that begins from now on has ended.
+    /// Whether it is of a block write that has completed: it is in a volatile write buffer, until a flush
+    /// that begins from now on has ended.
     pub buffered: bool,
 }
 
@@ -152,7 +156,8 @@ enum By {
 
 /// Looks at the device when it could crash.
 pub trait Watcher: Send + Sync {
-    /// The device is about to carry out `next` (nothing: an operation has just returned), `units` are on their way, oldest first; `events` were recorded so far.
+    /// The device is about to carry out `next` (nothing: an operation has just returned), `units` are on
+    /// their way, oldest first; `events` were recorded so far.
     fn crash_point(&self, device: &Ssd, next: &Next<'_>, units: &[Unit], events: usize);
 }
 
@@ -205,7 +210,8 @@ struct Recording {
 }
 
 impl Recording {
-    /// A block write has completed, which makes it durable or puts it into the write buffer, in which the order is that of completion.
+    /// A block write has completed, which makes it durable or puts it into the write buffer, in which the
+    /// order is that of completion.
     fn complete(&mut self, number: u64, durable: bool) {
         let of_command = |pending: &mut Pending| pending.by == By::Block { command: number };
         let completed: Vec<Pending> = self.pending.extract_if(.., of_command).collect();
@@ -228,7 +234,8 @@ impl Recording {
     }
 }
 
-/// Longest wait before a command where operations overlap, in ns of virtual time: so long that two tasks seldom wake at once.
+/// Longest wait before a command where operations overlap, in ns of virtual time: so long that two tasks
+/// seldom wake at once.
 const LONGEST_WAIT_NS: u64 = 1 << 24;
 
 /// An emulated SSD, recorded or not.

@@ -21,7 +21,8 @@ use crate::workload::{Operation, Sequences, additions, operations, prerequisites
 
 /// Virtual time between two operations, so that each has a time stamp of its own.
 const BETWEEN_NS: u64 = 1000;
-/// Numbers that an operation of a sequence has for itself and what must be done before it, and its sync as many.
+/// Numbers that an operation of a sequence has for itself and what must be done before it, and its sync as
+/// many.
 const NUMBERS_APART: u64 = 64;
 
 /// What came of one workload.
@@ -90,7 +91,8 @@ fn prepared(subject: &Subject, profile: &str, size: Size) -> Result<(Ssd, Node, 
     })
 }
 
-/// What a trace may write at most on the cramped device, in bytes and in operations, and on the roomy one, in bytes.
+/// What a trace may write at most on the cramped device, in bytes and in operations, and on the roomy one, in
+/// bytes.
 const CRAMPED_BYTES: u64 = 1 << 20;
 const CRAMPED_OPERATIONS: usize = 300;
 const ROOMY_BYTES: u64 = 40 << 20;
@@ -119,7 +121,8 @@ impl Session {
         })
     }
 
-    /// The operations that the one workload of kind [`Kind::Trace`] does: on the cramped device, unless they need more room than that has.
+    /// The operations that the one workload of kind [`Kind::Trace`] does: on the cramped device, unless they
+    /// need more room than that has.
     ///
     /// # Errors
     /// They need more room than any has.
@@ -158,7 +161,8 @@ impl Session {
         }
     }
 
-    /// Runs operations as they are, without prerequisites, as if they were workload `id`; crashes are looked at from the last but one on.
+    /// Runs operations as they are, without prerequisites, as if they were workload `id`; crashes are looked
+    /// at from the last but one on.
     pub fn run_script(&self, id: WorkloadId, script: &[Operation], looking: &Looking) -> Outcome {
         self.observe(id, looking, Some(script), &Arc::default())
     }
@@ -173,7 +177,8 @@ impl Session {
         self.observe(id, looking, None, known)
     }
 
-    /// The first number after those of the workloads of a kind that do the same operations as number `number`, with other syncs.
+    /// The first number after those of the workloads of a kind that do the same operations as number
+    /// `number`, with other syncs.
     #[must_use]
     pub fn after_family(&self, kind: Kind, number: u64) -> u64 {
         match kind {
@@ -357,7 +362,8 @@ impl Run<'_> {
 /// What two overlapping operations may have done.
 struct Overlap {
     first: usize,
-    /// Each order in which they, or one of them, or none may have been done: who was done with what answer, and the oracle after.
+    /// Each order in which they, or one of them, or none may have been done: who was done with what answer,
+    /// and the oracle after.
     outcomes: Vec<(Vec<(usize, bool)>, Legal)>,
     returned: amphi_rt::sync::Mutex<[Option<bool>; 2]>,
 }
@@ -386,7 +392,8 @@ impl Overlap {
         self.returned.lock()[who] = Some(ok);
     }
 
-    /// What is legal now: any order that has in it, with the answers they gave, the operations that have returned.
+    /// What is legal now: any order that has in it, with the answers they gave, the operations that have
+    /// returned.
     fn legal(&self) -> Legal {
         let returned = *self.returned.lock();
         let fits = |done: &[(usize, bool)]| {

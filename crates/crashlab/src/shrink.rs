@@ -16,8 +16,9 @@ pub struct Small {
     pub runs: u32,
 }
 
-/// Takes operations away from `script`, which a violation of workload `of` is known to end, as long as anything is still wrong, in at most `most_runs` runs.
-/// Nothing if the script alone, without the rest of its workload, shows nothing wrong.
+/// Takes operations away from `script`, which a violation of workload `of` is known to end, as long as
+/// anything is still wrong, in at most `most_runs` runs. Nothing if the script alone, without the rest of its
+/// workload, shows nothing wrong.
 #[must_use]
 pub fn shrink(session: &Session, of: &Violation, script: &[Operation], most_runs: u32) -> Option<Small> {
     let mut runs = 0;

@@ -27,9 +27,11 @@ pub enum State {
     Torn(u64),
     /// The command that was next had got so many firmware steps far, and nothing else arrived.
     Midway(u32),
-    /// Cleaning in the background had got so many firmware steps far; what was on its way arrived, or nothing did.
+    /// Cleaning in the background had got so many firmware steps far; what was on its way arrived, or nothing
+    /// did.
     Cleaning(u32, bool),
-    /// Garbage collection in the background had got so many firmware steps far; what was on its way arrived, or nothing did.
+    /// Garbage collection in the background had got so many firmware steps far; what was on its way arrived,
+    /// or nothing did.
     Collecting(u32, bool),
 }
 
@@ -107,16 +109,19 @@ pub struct Bound {
     pub subset_size: usize,
     /// Torn states drawn by the seed at every crash point.
     pub torn: usize,
-    /// Firmware steps at which background cleaning is cut, at every crash point, spread over all there are; and as many of garbage collection, where it is due; 0: none.
+    /// Firmware steps at which background cleaning is cut, at every crash point, spread over all there are;
+    /// and as many of garbage collection, where it is due; 0: none.
     pub cleaning: usize,
-    /// Firmware steps at which recovery is cut again, for every distinct state, spread over all there are; `usize::MAX`: every step.
+    /// Firmware steps at which recovery is cut again, for every distinct state, spread over all there are;
+    /// `usize::MAX`: every step.
     pub recovery: usize,
     /// Only one crash point in so many is looked at, by the seed; 1: every one.
     pub one_point_in: u64,
 }
 
 impl Bound {
-    /// Everything the laboratory enumerates: all subsets of up to 8 units and of up to two of more, every step of recovery.
+    /// Everything the laboratory enumerates: all subsets of up to 8 units and of up to two of more, every
+    /// step of recovery.
     pub const EXHAUSTIVE: Self = Self {
         all_subsets_up_to: 8,
         subset_size: 2,
@@ -126,7 +131,8 @@ impl Bound {
         one_point_in: 1,
     };
 
-    /// The same subsets; fewer torn states, and a few steps of cleaning and recovery for each state instead of all of them.
+    /// The same subsets; fewer torn states, and a few steps of cleaning and recovery for each state instead
+    /// of all of them.
     pub const SUBSETS: Self = Self { torn: 2, cleaning: 2, recovery: 2, ..Self::EXHAUSTIVE };
 
     /// What finds most: all subsets of up to 4 units, single units of more, and a few of everything else.
@@ -241,7 +247,8 @@ pub fn make(device: &Ssd, next: &Next<'_>, units: &[Unit], state: &State) -> Res
 fn lose_buffered(device: &Ssd, fork: &Ssd, buffered: &[(&Unit, Fate)]) {
     let mut written = device.unflushed();
     let mut fates = HashMap::new();
-    // Of several writes of one page the recorder and the device have the same order; the device may have put the oldest into flash already.
+    // Of several writes of one page the recorder and the device have the same order; the device may have put
+    // the oldest into flash already.
     for (unit, fate) in buffered.iter().rev() {
         if let Some(last) = written.iter().rposition(|(_, page)| page.byte(0) == unit.at) {
             fates.insert(written.remove(last).0, *fate);
@@ -310,7 +317,8 @@ pub fn cleaning_steps(device: &Ssd) -> Result<u32, ImageError> {
     })
 }
 
-/// How many firmware steps garbage collection in the background takes on this device: none where it is not due.
+/// How many firmware steps garbage collection in the background takes on this device: none where it is not
+/// due.
 ///
 /// # Errors
 /// There is no memory.

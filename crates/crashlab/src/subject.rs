@@ -217,7 +217,8 @@ impl Act<Rig> for Check<'_> {
 /// How large the device is that a file system is crashed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// So small that thousands of forks a second can be made, and a log that sequences of a few operations do not fill.
+    /// So small that thousands of forks a second can be made, and a log that sequences of a few operations do
+    /// not fill.
     Small,
     /// A log that is cleaned and flash that is collected all the time.
     Cramped,

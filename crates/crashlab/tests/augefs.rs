@@ -1,5 +1,5 @@
-//! AugeFS in the laboratory: all sequences of one operation, and samples of everything else. Bugs are planted in it
-//! by tests of its own.
+//! AugeFS in the laboratory: all sequences of one operation, and samples of everything else. Bugs are planted
+//! in it by tests of its own.
 
 mod sample;
 

@@ -1,5 +1,6 @@
-//! What the oracle allows a file system that makes metadata durable later, in their order, as a journal does: held against one in memory that commits when it is asked to, and now and
-//! then by itself, and that writes data in place whenever it likes.
+//! What the oracle allows a file system that makes metadata durable later, in their order, as a journal does:
+//! held against one in memory that commits when it is asked to, and now and then by itself, and that writes
+//! data in place whenever it likes.
 
 use amphi_crashlab::judge;
 use amphi_crashlab::oracle::{Legal, Oracle};
@@ -111,7 +112,8 @@ fn a_file_system_that_commits_in_order_is_always_legal_and_one_that_forgets_a_sy
     assert!(forgotten > 40, "{forgotten}");
 }
 
-/// Whether what `found` leaves is legal after `done`; both are operations one a line, numbered alike where `=` stands for an operation left out.
+/// Whether what `found` leaves is legal after `done`; both are operations one a line, numbered alike where
+/// `=` stands for an operation left out.
 fn is_legal(done: &str, found: &str) -> bool {
     Sim::new(1).run(|| {
         let model = new_model();

@@ -1,5 +1,5 @@
-//! The file system of NOVA's kind in the laboratory: all sequences of one operation, samples of everything else,
-//! and bugs planted in it, each found.
+//! The file system of NOVA's kind in the laboratory: all sequences of one operation, samples of everything
+//! else, and bugs planted in it, each found.
 
 mod sample;
 

@@ -1,5 +1,6 @@
-//! The laboratory can fail: bugs planted in the device, the firmware, ByteFS and operations on names, each found by a small part of the workloads that continuous integration
-//! runs, in a report that names the right operation. The same workloads find nothing where nothing is planted.
+//! The laboratory can fail: bugs planted in the device, the firmware, ByteFS and operations on names, each
+//! found by a small part of the workloads that continuous integration runs, in a report that names the right
+//! operation. The same workloads find nothing where nothing is planted.
 
 use amphi_crashlab::workload::Operation;
 use amphi_crashlab::{Bound, Kind, Looking, Session, Violation, WorkloadId, session, subject};
@@ -16,7 +17,8 @@ enum Place {
     Script(&'static str),
     /// In these, on a device whose write buffer is volatile.
     Buffered(&'static str),
-    /// Where one file grows by a page while another is written over, so that garbage collection finds an erase block with one page in it that is current, and moves it.
+    /// Where one file grows by a page while another is written over, so that garbage collection finds an
+    /// erase block with one page in it that is current, and moves it.
     Growing,
 }
 use Place::{Buffered, Growing, Script, Seq1};

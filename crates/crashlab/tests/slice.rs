@@ -1,5 +1,6 @@
-//! The part of the laboratory's work that continuous integration does: all sequences of one operation, and samples of everything else. `AMPHI_TEST_LONG=1` makes
-//! the samples ten times as large; everything there is, is a matter of `amphi crash run` (docs/crashlab.md).
+//! The part of the laboratory's work that continuous integration does: all sequences of one operation, and
+//! samples of everything else. `AMPHI_TEST_LONG=1` makes the samples ten times as large; everything there is,
+//! is a matter of `amphi crash run` (docs/crashlab.md).
 
 mod sample;
 

@@ -1,7 +1,7 @@
 //! What the FUSE path itself costs: the model behind a mount, and how long single operations take on it.
 //!
-//! `cargo run --release -p amphi-front-fuse --example measure -- [auto|ring|device [DIR]]`. With DIR, a directory that exists already is measured instead,
-//! for comparison: a tmpfs, an ext4.
+//! `cargo run --release -p amphi-front-fuse --example measure -- [auto|ring|device [DIR]]`. With DIR, a
+//! directory that exists already is measured instead, for comparison: a tmpfs, an ext4.
 
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};

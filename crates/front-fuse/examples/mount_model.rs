@@ -1,6 +1,7 @@
 //! Mounts the in-memory model, so that the FUSE path can be tried and measured with no file system behind it.
 //!
-//! `cargo run --release -p amphi-front-fuse --example mount_model -- DIR [THREADS]`, then use DIR; `umount DIR` ends it.
+//! `cargo run --release -p amphi-front-fuse --example mount_model -- DIR [THREADS]`, then use DIR;
+//! `umount DIR` ends it.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,13 +1,16 @@
 //! Attributes on their way to the kernel, and what overtakes them.
 //!
-//! The kernel remembers attributes for as long as we allow, which is for ever. It asks for them without a lock (`lookup`, `getattr`,
-//! `readdirplus`), so while an answer is on its way to one thread another thread can change the file. Where the change's own answer carries
-//! attributes, or the kernel counts the change itself (`write`, `setattr`, the lost name of `unlink`), it throws the overtaken answer away. For the
-//! others (`fallocate`, extended attributes, the directories in which names come and go) it does not: the old attributes would be believed from then on.
-//! Telling it that an inode's attributes are invalid, before the change is answered, makes it discard what it had asked before.
+//! The kernel remembers attributes for as long as we allow, which is for ever. It asks for them without a
+//! lock (`lookup`, `getattr`, `readdirplus`), so while an answer is on its way to one thread another thread
+//! can change the file. Where the change's own answer carries attributes, or the kernel counts the change
+//! itself (`write`, `setattr`, the lost name of `unlink`), it throws the overtaken answer away. For the
+//! others (`fallocate`, extended attributes, the directories in which names come and go) it does not: the old
+//! attributes would be believed from then on. Telling it that an inode's attributes are invalid, before the
+//! change is answered, makes it discard what it had asked before.
 //!
-//! That costs a system call, so it is done only where an answer may be on its way: when another thread than the one that asks for the change was answered
-//! lately. A thread's own answers have arrived, else it would not ask for more.
+//! That costs a system call, so it is done only where an answer may be on its way: when another thread than
+//! the one that asks for the change was answered lately. A thread's own answers have arrived, else it would
+//! not ask for more.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +25,8 @@ use fuser::{INodeNo, Notifier};
 use crate::known::Known;
 use crate::passes::Passes;
 
-/// How long an answer may take from our hand to the kernel's memory, at most: the thread that asked may have to wait for a processor.
+/// How long an answer may take from our hand to the kernel's memory, at most: the thread that asked may have
+/// to wait for a processor.
 const ARRIVED_AFTER_MS: u64 = 10_000;
 
 /// Inodes are told apart by so many slots. Two that share one only cause needless notices.
@@ -66,7 +70,8 @@ impl Answered {
         self.kernel.get_or_init(|| kernel);
     }
 
-    /// The attributes of `ino` are about to be read for `thread`. To be called before they are read, so that whoever changes them later sees it.
+    /// The attributes of `ino` are about to be read for `thread`. To be called before they are read, so that
+    /// whoever changes them later sees it.
     pub(crate) fn note(&self, ino: Ino, thread: u32) {
         self.known.attributes(ino);
         let slot = self.slot(ino);
@@ -84,7 +89,8 @@ impl Answered {
         }
     }
 
-    /// The attributes of `ino` that the kernel remembers are old, and the answer that it waits for does not say so.
+    /// The attributes of `ino` that the kernel remembers are old, and the answer that it waits for does not
+    /// say so.
     pub(crate) fn outdated(&self, ino: Ino) {
         // A negative offset: attributes only, the cached pages stay.
         if let Some(kernel) = self.kernel.get()
@@ -94,8 +100,8 @@ impl Answered {
         }
     }
 
-    /// The kernel keeps data that it sends with this request at an offset where they are not. It is told so by another thread, since it may hold the
-    /// pages until the request is answered.
+    /// The kernel keeps data that it sends with this request at an offset where they are not. It is told so
+    /// by another thread, since it may hold the pages until the request is answered.
     pub(crate) fn misplaced(&self, ino: Ino) {
         let Some(kernel) = self.kernel.get().cloned() else { return };
         task::spawn("fuse-misplaced", move || {
@@ -118,7 +124,8 @@ impl Answered {
     }
 }
 
-/// What the kernel remembers of a mount, for another door to the same file system: whoever changes something there says so here before it answers.
+/// What the kernel remembers of a mount, for another door to the same file system: whoever changes something
+/// there says so here before it answers.
 #[derive(Clone, Debug)]
 pub struct KernelCaches(pub(crate) Arc<Answered>);
 

@@ -7,7 +7,8 @@ use fuser::Errno;
 
 use crate::errno::{errno, errno_or_absent};
 
-/// How long the kernel may believe names and attributes: as good as for ever, since all changes go through it.
+/// How long the kernel may believe names and attributes: as good as for ever, since all changes go through
+/// it.
 pub(crate) const VALID: Duration = Duration::from_secs(86_400);
 
 /// An answer, or the error that the program sees.

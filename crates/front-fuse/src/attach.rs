@@ -1,7 +1,8 @@
-//! Attaching to the kernel: `/dev/fuse` and `mount(2)` for root, `fusermount3` for others; dead mounts; unmounting.
+//! Attaching to the kernel: `/dev/fuse` and `mount(2)` for root, `fusermount3` for others; dead mounts;
+//! unmounting.
 //!
-//! fuser could do this too, but what it calls when a session ends unmounts the path a second time, and with it whatever is mounted
-//! there by then.
+//! fuser could do this too, but what it calls when a session ends unmounts the path a second time, and with
+//! it whatever is mounted there by then.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
@@ -107,7 +108,8 @@ pub(crate) fn prepare(path: &Path, options: &MountOptions) -> Result<PathBuf, Mo
 
 /// Whether `path` is a FUSE mount whose server is gone ("Transport endpoint is not connected").
 ///
-/// `stat` may still answer from what the kernel remembers; `statfs` always asks. While the rings of a killed server are taken down, requests are cancelled.
+/// `stat` may still answer from what the kernel remembers; `statfs` always asks. While the rings of a killed
+/// server are taken down, requests are cancelled.
 fn is_dead(path: &Path) -> bool {
     let of_the_dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     rustix::fs::statfs(path).is_err_and(|cause| of_the_dead.contains(&cause))

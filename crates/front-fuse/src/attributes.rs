@@ -55,7 +55,8 @@ pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
     }
 }
 
-/// What stands for "there is no such name, and you may remember that" in the answer to a lookup: inode number zero.
+/// What stands for "there is no such name, and you may remember that" in the answer to a lookup: inode number
+/// zero.
 pub(crate) const fn absent() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),

@@ -1,7 +1,8 @@
 //! Who asks, as far as a request tells, and what the kernel knows besides.
 //!
-//! A request carries user, group and thread. The kernel has checked permissions with all that it knows, so little else is needed: where a rule depends on
-//! supplementary groups or capabilities (set-id bits that a change takes away, names of `trusted.` attributes), they are looked up in `/proc`.
+//! A request carries user, group and thread. The kernel has checked permissions with all that it knows, so
+//! little else is needed: where a rule depends on supplementary groups or capabilities (set-id bits that a
+//! change takes away, names of `trusted.` attributes), they are looked up in `/proc`.
 
 use amphi_vfs::{Capabilities, Cred};
 use fuser::Request;
@@ -22,7 +23,8 @@ impl From<&Request> for Caller {
 }
 
 impl Caller {
-    /// The caller of a request that the kernel has permitted. `umask` are the permission bits that what it makes shall not have.
+    /// The caller of a request that the kernel has permitted. `umask` are the permission bits that what it
+    /// makes shall not have.
     pub(crate) fn permitted(self, umask: u32) -> Cred {
         let capabilities = if self.uid == 0 { Capabilities::ALL } else { Capabilities::NONE };
         let umask = (umask & 0o777) as u16;

@@ -3,7 +3,8 @@
 use amphi_vfs::{Error, Failure};
 use fuser::Errno;
 
-/// The kernel's structure-needs-cleaning, which its own file systems answer when their metadata cannot be right.
+/// The kernel's structure-needs-cleaning, which its own file systems answer when their metadata cannot be
+/// right.
 const EUCLEAN: i32 = 117;
 
 /// The errno a program sees. What an administrator must know is logged as well.
@@ -43,7 +44,8 @@ pub(crate) fn errno(error: &Error) -> Errno {
     }
 }
 
-/// As [`errno`], for operations the kernel stops asking for, and does in its own way, once it hears that they are not there.
+/// As [`errno`], for operations the kernel stops asking for, and does in its own way, once it hears that they
+/// are not there.
 pub(crate) fn errno_or_absent(error: &Error) -> Errno {
     match error {
         Error::Unsupported(_) => Errno::ENOSYS,

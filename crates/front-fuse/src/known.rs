@@ -1,12 +1,14 @@
-//! What the kernel may remember of each inode and name, so that a change that did not go through it can be told it, and only if it
-//! has to be.
+//! What the kernel may remember of each inode and name, so that a change that did not go through it can be
+//! told it, and only if it has to be.
 //!
-//! A mount may have another door ([`amphi_queue`]). What comes in there changes inodes and names that the kernel believes it knows for a day. Telling it
-//! costs a system call, more than most changes do. So each inode and each name has a mark, set before an answer about it is read from the file
-//! system, and taken away when the kernel is told to forget it: of a thousand changes in a row only the first costs anything.
+//! A mount may have another door ([`amphi_queue`]). What comes in there changes inodes and names that the
+//! kernel believes it knows for a day. Telling it costs a system call, more than most changes do. So each
+//! inode and each name has a mark, set before an answer about it is read from the file system, and taken away
+//! when the kernel is told to forget it: of a thousand changes in a row only the first costs anything.
 //!
-//! The order is what makes it right. Whoever answers sets the mark, then reads. Whoever changes has changed, then takes the mark away, then tells. If the answer
-//! was read before the change, its mark is found, and the kernel drops what it hears of requests that it had sent before it was told (attributes), or has the page
+//! The order is what makes it right. Whoever answers sets the mark, then reads. Whoever changes has changed,
+//! then takes the mark away, then tells. If the answer was read before the change, its mark is found, and the
+//! kernel drops what it hears of requests that it had sent before it was told (attributes), or has the page
 //! or the directory locked until they are answered (contents, names).
 
 use std::ffi::OsStr;

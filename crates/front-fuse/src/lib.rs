@@ -1,9 +1,10 @@
 //! The FUSE front end: any [`amphi_vfs::FileSystem`] as a mount that every program on the machine can use.
 //!
-//! [`mount`] attaches a file system to a directory and serves it from threads of its own until it is unmounted. The kernel does what
-//! it can do alone: permission checks, locks, the page cache, names and attributes it has seen. That is right because this process
-//! is the only one that changes the file system, and it is what makes a mount fast: opening and closing a file that the kernel knows
-//! costs no request at all.
+//! [`mount`] attaches a file system to a directory and serves it from threads of its own until it is
+//! unmounted. The kernel does what it can do alone: permission checks, locks, the page cache, names and
+//! attributes it has seen. That is right because this process is the only one that changes the file system,
+//! and it is what makes a mount fast: opening and closing a file that the kernel knows costs no request at
+//! all.
 //!
 //! - `options` what a mount can be asked for
 //! - `attach` `/dev/fuse`, `mount(2)` and `fusermount3`, dead mounts, unmounting

@@ -10,7 +10,8 @@ const BATCH: usize = 24;
 /// Takes an entry; true if it had no room for it.
 pub(crate) type AddName<'a> = dyn FnMut(&DirEntry<'_>) -> bool + 'a;
 
-/// Takes a name with the cookie of what comes after it and the attributes of what it names; true if it had no room for it.
+/// Takes a name with the cookie of what comes after it and the attributes of what it names; true if it had no
+/// room for it.
 pub(crate) type AddAttr<'a> = dyn FnMut(&[u8], u64, &Attr) -> bool + 'a;
 
 /// A name remembered between listing the directory and looking the name up.

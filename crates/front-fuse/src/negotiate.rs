@@ -1,4 +1,5 @@
-//! What is agreed with the kernel when a mount starts: what it may remember and do by itself, and how large requests get.
+//! What is agreed with the kernel when a mount starts: what it may remember and do by itself, and how large
+//! requests get.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,11 +10,13 @@ pub(crate) const WRITE_BYTES_MAX: u32 = 1 << 20;
 
 /// What we want of the kernel where it can.
 ///
-/// Not its write-back cache (`FUSE_WRITEBACK_CACHE`): completed writes that it still holds are lost when this process is killed, and the kernel then
-/// sends times it kept as requests of their own: SQLite's DELETE journal took 1.3 to 2.2 times as long in one noisy comparison.
+/// Not its write-back cache (`FUSE_WRITEBACK_CACHE`): completed writes that it still holds are lost when this
+/// process is killed, and the kernel then sends times it kept as requests of their own: SQLite's DELETE
+/// journal took 1.3 to 2.2 times as long in one noisy comparison.
 ///
-/// Not its memory of listings, which comes with `FUSE_NO_OPENDIR_SUPPORT`: it puts together what several programs read, before and after a name was
-/// removed, and gives that to a program that opened the directory after the removal.
+/// Not its memory of listings, which comes with `FUSE_NO_OPENDIR_SUPPORT`: it puts together what several
+/// programs read, before and after a name was removed, and gives that to a program that opened the directory
+/// after the removal.
 const WANTED: [InitFlags; 14] = [
     InitFlags::FUSE_EXPORT_SUPPORT,
     InitFlags::FUSE_ASYNC_READ,
@@ -27,9 +30,11 @@ const WANTED: [InitFlags; 14] = [
     InitFlags::FUSE_NO_OPEN_SUPPORT,
     // Cached pages stay until a change goes through the kernel itself: there is no other way to change them.
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
-    // Set-id bits are cleared by the file system (`FileSystem::write`, `setattr`), so that a write needs no questions before it.
+    // Set-id bits are cleared by the file system (`FileSystem::write`, `setattr`), so that a write needs no
+    // questions before it.
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    // ACLs: the kernel decides by them, the file system keeps them, passes them on, and has them and the mode follow each other.
+    // ACLs: the kernel decides by them, the file system keeps them, passes them on, and has them and the mode
+    // follow each other.
     InitFlags::FUSE_POSIX_ACL,
     // A directory's default ACL counts in place of the umask, so the umask is left to the file system.
     InitFlags::FUSE_DONT_MASK,
@@ -77,7 +82,8 @@ impl Negotiation {
             tracing::debug!("write requests are limited to {largest} bytes");
         }
         if self.wants_rings {
-            // The entries of rings have no room for more; where the kernel reads ahead less, there is nothing to limit.
+            // The entries of rings have no room for more; where the kernel reads ahead less, there is nothing
+            // to limit.
             let _ = config.set_max_readahead(WRITE_BYTES_MAX);
             let agreed = config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok();
             self.has_rings.store(agreed, Ordering::Relaxed);

@@ -1,9 +1,11 @@
-//! What each request of the kernel does to the file system, whichever way it came and its answer goes: through `serve`, which is fuser's, or the rings.
+//! What each request of the kernel does to the file system, whichever way it came and its answer goes:
+//! through `serve`, which is fuser's, or the rings.
 //!
-//! Files are not opened here: `open` and `create` are answered with "not implemented", on which the kernel stops sending
-//! them, and opens and closes files it knows by itself. An open file is an inode the kernel has looked up and not forgotten, so it
-//! lives, with or without names, as long as anybody needs it; `O_TRUNC` arrives as a `setattr`, and creating a file is one `mknod`.
-//! Directories need no opening either, but "not implemented" lets the kernel keep listings: see `negotiate`.
+//! Files are not opened here: `open` and `create` are answered with "not implemented", on which the kernel
+//! stops sending them, and opens and closes files it knows by itself. An open file is an inode the kernel has
+//! looked up and not forgotten, so it lives, with or without names, as long as anybody needs it; `O_TRUNC`
+//! arrives as a `setattr`, and creating a file is one `mknod`. Directories need no opening either, but "not
+//! implemented" lets the kernel keep listings: see `negotiate`.
 
 use std::sync::Arc;
 
@@ -29,7 +31,8 @@ use crate::{pins, trim};
 pub(crate) struct Operations<F> {
     pub(crate) fs: Arc<F>,
     pub(crate) answered: Arc<Answered>,
-    /// Whether there are extended attributes at all. Before most writes the kernel asks for one; if not, it can be told to stop.
+    /// Whether there are extended attributes at all. Before most writes the kernel asks for one; if not, it
+    /// can be told to stop.
     has_xattrs: bool,
     /// What is durable without being asked for.
     promise: Promise,
@@ -53,7 +56,8 @@ impl<F: FileSystem> Operations<F> {
         result
     }
 
-    /// The result of making an inode in `parent`, to be answered to the caller with attributes read after it was noted who gets them.
+    /// The result of making an inode in `parent`, to be answered to the caller with attributes read after it
+    /// was noted who gets them.
     fn made(&self, caller: Caller, parent: Ino, result: Result<Entry>) -> Result<Entry> {
         let made = self.changed(caller, &[parent], result)?;
         self.answered.note(made.attr.ino, caller.thread);
@@ -79,7 +83,8 @@ impl<F: FileSystem> Operations<F> {
         self.fs.getattr(ino).is_ok_and(|attr| attr.mode & 0o6000 != 0)
     }
 
-    /// Whether the caller may take the set-id bits of a file that gets a new owner or group. Of that the kernel leaves nothing to us but this.
+    /// Whether the caller may take the set-id bits of a file that gets a new owner or group. Of that the
+    /// kernel leaves nothing to us but this.
     fn may_give_away(&self, caller: Caller, ino: Ino, change: &SetAttr) -> Result<()> {
         if change.uid.is_none() && change.gid.is_none() {
             return Ok(());
@@ -90,8 +95,8 @@ impl<F: FileSystem> Operations<F> {
         may_change(&self.fs.getattr(ino)?, None, &given, &caller).map(drop)
     }
 
-    /// An access ACL from who is not in the file's group takes its set-group-id bit away. The kernel leaves that to us, and fuser does not pass on
-    /// what it says about it.
+    /// An access ACL from who is not in the file's group takes its set-group-id bit away. The kernel leaves
+    /// that to us, and fuser does not pass on what it says about it.
     fn before_access_list(&self, caller: Caller, ino: Ino, name: &[u8]) -> Result<()> {
         if name != acl::ACCESS {
             return Ok(());
@@ -124,7 +129,8 @@ const fn is_direct(open_flags: u32) -> bool {
 impl<F: FileSystem> Operations<F> {
     /// The inode called `name`; none if there is no such name, which may be remembered.
     pub(crate) fn lookup(&self, caller: Caller, parent: Ino, name: &[u8]) -> Answer<Option<Entry>> {
-        // With FUSE_EXPORT_SUPPORT the kernel asks for the first two when it has a file handle and no longer the inode.
+        // With FUSE_EXPORT_SUPPORT the kernel asks for the first two when it has a file handle and no longer
+        // the inode.
         let found = match name {
             b"." => self.reference(caller, parent),
             b".." => self.fs.parent(parent).and_then(|above| self.reference(caller, above)),
@@ -299,7 +305,8 @@ impl<F: FileSystem> Operations<F> {
         self.fs.read(ino, offset, into, is_direct(open_flags)).or_errno()
     }
 
-    /// Writes `data`; how many bytes. The kernel knows the caller's capabilities and says whether set-id bits have to go.
+    /// Writes `data`; how many bytes. The kernel knows the caller's capabilities and says whether set-id bits
+    /// have to go.
     pub(crate) fn write(
         &self,
         caller: Caller,
@@ -309,8 +316,8 @@ impl<F: FileSystem> Operations<F> {
         kill_set_id: bool,
         open_flags: u32,
     ) -> Answer<u32> {
-        // The kernel has turned O_APPEND into the offset where it believes the end is; another door may have moved that. After an O_SYNC write it sends an
-        // fsync of its own.
+        // The kernel has turned O_APPEND into the offset where it believes the end is; another door may have
+        // moved that. After an O_SYNC write it sends an fsync of its own.
         let append = OFlags::from_bits_retain(open_flags).contains(OFlags::APPEND);
         let mode = WriteMode { direct: is_direct(open_flags), append, ..WriteMode::default() };
         self.answered.known.contents(ino);

@@ -8,8 +8,8 @@ pub enum Transport {
     /// Rings where the kernel offers them, else the device.
     #[default]
     Auto,
-    /// FUSE over io_uring: programs are served on the processor they run on. Needs Linux 6.14 and the kernel's permission
-    /// (`/sys/module/fuse/parameters/enable_uring`).
+    /// FUSE over io_uring: programs are served on the processor they run on. Needs Linux 6.14 and the
+    /// kernel's permission (`/sys/module/fuse/parameters/enable_uring`).
     Ring,
     /// Reads and writes of `/dev/fuse`, which every kernel has.
     Device,
@@ -33,12 +33,14 @@ impl FromStr for Transport {
 #[error("`{0}` is no transport; there are auto, ring and device")]
 pub struct UnknownTransport(String);
 
-/// How to mount. [`MountOptions::default`] is a private read-write mount without device nodes and set-id programs.
+/// How to mount. [`MountOptions::default`] is a private read-write mount without device nodes and set-id
+/// programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// What the mount table shows as the source: the image's path.
     pub fsname: String,
-    /// Other users may enter (the kernel still checks permissions). Needs root, or `user_allow_other` in `/etc/fuse.conf`.
+    /// Other users may enter (the kernel still checks permissions). Needs root, or `user_allow_other` in
+    /// `/etc/fuse.conf`.
     pub allow_other: bool,
     /// Nothing can be changed through this mount.
     pub read_only: bool,
@@ -76,9 +78,11 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Options of `mount(2)` and `fusermount3` alike, each after a `,`, without those that are flags of `mount(2)`.
+    /// Options of `mount(2)` and `fusermount3` alike, each after a `,`, without those that are flags of
+    /// `mount(2)`.
     ///
-    /// The kernel checks permissions (`default_permissions`): it has the caller's groups and capabilities, a request does not.
+    /// The kernel checks permissions (`default_permissions`): it has the caller's groups and capabilities, a
+    /// request does not.
     pub(crate) fn kernel_options(&self) -> String {
         let permissions = if self.kernel_permissions { ",default_permissions" } else { "" };
         let other = if self.allow_other { ",allow_other" } else { "" };

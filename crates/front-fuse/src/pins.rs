@@ -1,5 +1,5 @@
-//! `ioctl` on a file of a mount that pins and unpins ranges of it (2B-SSD §III-C): what the daemon answers, and
-//! what a program asks.
+//! `ioctl` on a file of a mount that pins and unpins ranges of it (2B-SSD §III-C): what the daemon answers,
+//! and what a program asks.
 //!
 //! The argument is two u64 of this machine's byte order, offset and length in bytes; `AMPHI_PIN` is
 //! `_IOW('A', 0x80, uint64_t[2])`, `AMPHI_UNPIN` the next number.
@@ -41,7 +41,8 @@ pub(crate) fn change<F: FileSystem>(
 /// Asks the mount that an open file is on to pin `length` bytes at `offset` of it, or to end the pins there.
 ///
 /// # Errors
-/// The daemon's answer: `EACCES`, `EPERM`, `EINVAL`, `EBUSY`, `ENOSPC`, `ENOENT`, `EOPNOTSUPP`; `ENOTTY` for a file of something else.
+/// The daemon's answer: `EACCES`, `EPERM`, `EINVAL`, `EBUSY`, `ENOSPC`, `ENOENT`, `EOPNOTSUPP`; `ENOTTY` for
+/// a file of something else.
 #[allow(unsafe_code, reason = "a system call with a pointer")]
 pub fn ask(file: BorrowedFd<'_>, pins: bool, offset: u64, length: u64) -> io::Result<()> {
     let argument = [offset, length];

@@ -1,8 +1,9 @@
 //! Room that is on its way back.
 //!
-//! A removed file's blocks are free when nobody uses it any more. The kernel tells that in a request of its own, `FORGET`, after `unlink` has returned, and the thread that
-//! has read it may be behind the one that serves the next write. Somebody who has made room by removing a file must find it, so what finds none is tried again before
-//! it is refused, and who asks right then how much there is waits for it.
+//! A removed file's blocks are free when nobody uses it any more. The kernel tells that in a request of its
+//! own, `FORGET`, after `unlink` has returned, and the thread that has read it may be behind the one that
+//! serves the next write. Somebody who has made room by removing a file must find it, so what finds none is
+//! tried again before it is refused, and who asks right then how much there is waits for it.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -17,24 +18,28 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// A thread that has read a request is behind by as much as the scheduler makes it wait.
 const PAUSES_NS: [u64; 3] = [1_000_000, 5_000_000, 20_000_000];
 
-/// How often, and after how many ns, it is looked again whether what the kernel has told of forgotten inodes is dealt with; 0.25 s in all.
+/// How often, and after how many ns, it is looked again whether what the kernel has told of forgotten inodes
+/// is dealt with; 0.25 s in all.
 const LOOKS: usize = 250;
 const LOOK_AFTER_NS: u64 = 1_000_000;
 
 /// Who asks how much room there is waits less: the file may be open for long.
 const SETTLING_NS: [u64; 2] = [200_000, 1_000_000];
 
-/// For how long after a removal the kernel may be about to forget what was removed. Who keeps a file open for longer finds its room a moment late.
+/// For how long after a removal the kernel may be about to forget what was removed. Who keeps a file open for
+/// longer finds its room a moment late.
 const LATELY_NS: u64 = 250_000_000;
 
 /// What was removed and is not forgotten by the kernel yet.
 #[derive(Debug, Default)]
 pub(crate) struct Removals {
-    /// Such inodes, and when they lost their last name, in ns: those that somebody has open, and those that are being forgotten.
+    /// Such inodes, and when they lost their last name, in ns: those that somebody has open, and those that
+    /// are being forgotten.
     awaited: Mutex<BTreeMap<Ino, u64>>,
     /// Threads that are just dealing with what the kernel has forgotten.
     under_way: AtomicU64,
-    /// The device, if nothing else comes through it: requests through rings are served by other threads, which may be far ahead of the one that reads it.
+    /// The device, if nothing else comes through it: requests through rings are served by other threads,
+    /// which may be far ahead of the one that reads it.
     told_through: OnceCell<Arc<OwnedFd>>,
 }
 
@@ -66,7 +71,8 @@ impl Removals {
         outcome
     }
 
-    /// Whether somebody deals with forgotten inodes, or the device has yet to tell of some. Where requests come through it too, who wants another one gets those first.
+    /// Whether somebody deals with forgotten inodes, or the device has yet to tell of some. Where requests
+    /// come through it too, who wants another one gets those first.
     fn is_behind(&self) -> bool {
         const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         if self.under_way.load(Ordering::SeqCst) > 0 {
@@ -90,7 +96,8 @@ impl Removals {
         self.awaited.lock().remove(&ino);
     }
 
-    /// Waits until the kernel has forgotten what was removed lately: for 0.25 s at most while it has told of something that is not dealt with yet, else for 1.2 ms.
+    /// Waits until the kernel has forgotten what was removed lately: for 0.25 s at most while it has told of
+    /// something that is not dealt with yet, else for 1.2 ms.
     pub(crate) fn settle(&self) {
         self.settle_by(time::now_ns(), time::sleep_ns);
     }
@@ -132,7 +139,8 @@ mod tests {
 
     use super::*;
 
-    /// How often it is waited, `after_ns` after now, if something is forgotten during the pause number `forgotten_in`.
+    /// How often it is waited, `after_ns` after now, if something is forgotten during the pause number
+    /// `forgotten_in`.
     fn pauses(removals: &Removals, after_ns: u64, forgotten_in: usize) -> usize {
         let mut count = 0;
         removals.settle_by(time::now_ns() + after_ns, |_| {

@@ -1,4 +1,5 @@
-//! Requests that come through `/dev/fuse`, as fuser reads them: one method per request, which passes it on to [`Operations`] and its answer to fuser.
+//! Requests that come through `/dev/fuse`, as fuser reads them: one method per request, which passes it on to
+//! [`Operations`] and its answer to fuser.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -22,7 +23,8 @@ use crate::negotiate::Negotiation;
 use crate::operations::Operations;
 
 thread_local! {
-    /// Where `read` puts data on its way to the kernel: one per serving thread, as large as its largest read so far.
+    /// Where `read` puts data on its way to the kernel: one per serving thread, as large as its largest read
+    /// so far.
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 

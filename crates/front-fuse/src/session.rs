@@ -107,7 +107,8 @@ fn attach(mountpoint: &Path, options: &MountOptions) -> Result<Attached, MountEr
     Ok(Attached { mountpoint, device })
 }
 
-/// Serves what was attached; `before_requests` sees the session before the first request is served, and begins to serve rings.
+/// Serves what was attached; `before_requests` sees the session before the first request is served, and
+/// begins to serve rings.
 fn begin<S: fuser::Filesystem + 'static>(
     server: S,
     attached: Attached,
@@ -121,7 +122,8 @@ fn begin<S: fuser::Filesystem + 'static>(
         threads => threads,
     });
     config.clone_fd = true;
-    // The kernel lets only the mounting user in unless `allow_other`; fuser's own check would repeat that for each request.
+    // The kernel lets only the mounting user in unless `allow_other`; fuser's own check would repeat that for
+    // each request.
     let session = fuser::Session::from_fd(server, device, SessionACL::All, config);
     let session = session.map_err(|cause| {
         // The mount must not stay without a server; if even this fails the cause below is what matters.
@@ -140,7 +142,8 @@ impl Session {
         &self.mountpoint
     }
 
-    /// What another door to the same file system has to tell its changes; none for a front end that answers requests itself.
+    /// What another door to the same file system has to tell its changes; none for a front end that answers
+    /// requests itself.
     #[must_use]
     pub const fn caches(&self) -> Option<&KernelCaches> {
         self.caches.as_ref()
@@ -172,7 +175,8 @@ impl Session {
         !self.rings.is_empty()
     }
 
-    /// Unmounts; programs that have files open or work in a directory there prevent it. [`wait`](Self::wait) returns afterwards.
+    /// Unmounts; programs that have files open or work in a directory there prevent it. [`wait`](Self::wait)
+    /// returns afterwards.
     ///
     /// # Errors
     /// [`MountError::Busy`]; [`MountError::Unmount`].
@@ -180,7 +184,8 @@ impl Session {
         attach::unmount(&self.mountpoint)
     }
 
-    /// Takes the mount out of the directory tree at once. Programs that use it can finish; [`wait`](Self::wait) returns after the last.
+    /// Takes the mount out of the directory tree at once. Programs that use it can finish;
+    /// [`wait`](Self::wait) returns after the last.
     ///
     /// # Errors
     /// [`MountError::Unmount`].

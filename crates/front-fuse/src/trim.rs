@@ -1,4 +1,5 @@
-//! The request of `fstrim`: `ioctl(FITRIM)` on a directory of the mount, which the kernel's FUSE driver passes on with its argument.
+//! The request of `fstrim`: `ioctl(FITRIM)` on a directory of the mount, which the kernel's FUSE driver
+//! passes on with its argument.
 
 use std::ops::Range;
 
@@ -9,13 +10,15 @@ use crate::caller::Caller;
 /// `_IOWR('X', 121, struct fstrim_range)`
 pub(crate) const FITRIM: u32 = 0xc018_5879;
 
-/// `struct fstrim_range`: start, length and shortest run, in bytes, each a u64 of this machine's byte order. On return the length is what was discarded.
+/// `struct fstrim_range`: start, length and shortest run, in bytes, each a u64 of this machine's byte order.
+/// On return the length is what was discarded.
 pub(crate) const ARGUMENT_BYTES: usize = 24;
 
 /// Discards what the argument asks for. Answers the argument as the caller gets it back.
 ///
 /// # Errors
-/// [`Error::NotPermitted`] unless the caller may administer the system, or serves the mount; as [`FileSystem::discard_free`].
+/// [`Error::NotPermitted`] unless the caller may administer the system, or serves the mount; as
+/// [`FileSystem::discard_free`].
 pub(crate) fn trim<F: FileSystem>(fs: &F, caller: Caller, argument: &[u8]) -> Result<[u8; ARGUMENT_BYTES]> {
     let serves = caller.uid == rustix::process::geteuid().as_raw();
     if !serves && !caller.at_least().has(Capabilities::SYS_ADMIN) {

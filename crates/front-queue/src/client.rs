@@ -35,7 +35,8 @@ pub struct Connection {
     free: AtomicU64,
 }
 
-/// Connects to the daemon of the mount with the device number, which `owner` mounted. `root` is open on the mount's root directory, if only as a path.
+/// Connects to the daemon of the mount with the device number, which `owner` mounted. `root` is open on the
+/// mount's root directory, if only as a path.
 ///
 /// # Errors
 /// [`ConnectError`]: the mount is to be used through the kernel.
@@ -54,7 +55,8 @@ pub fn connect(device: u64, owner: u32, root: impl AsFd) -> Result<Connection, C
 }
 
 impl Connection {
-    /// The same with its socket under another number, as `moved` gives it one: for programs that expect certain numbers.
+    /// The same with its socket under another number, as `moved` gives it one: for programs that expect
+    /// certain numbers.
     #[must_use]
     pub fn moved(mut self, moved: impl FnOnce(OwnedFd) -> OwnedFd) -> Self {
         self.socket = moved(self.socket.into()).into();

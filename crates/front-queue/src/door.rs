@@ -30,7 +30,8 @@ const CLIENTS_MAX: usize = 512;
 /// Most clients of one user but the mount's own.
 const CLIENTS_OF_A_USER_MAX: usize = 64;
 
-/// The socket of the mount that has the device number: an abstract one, so that it needs no directory and goes away with its server.
+/// The socket of the mount that has the device number: an abstract one, so that it needs no directory and
+/// goes away with its server.
 #[must_use]
 pub fn socket_name(device: u64) -> String {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -58,7 +59,8 @@ pub struct Door {
 }
 
 impl Door {
-    /// Opens the door of the mount with the device number. `watcher` hears of each change that a client makes.
+    /// Opens the door of the mount with the device number. `watcher` hears of each change that a client
+    /// makes.
     ///
     /// # Errors
     /// The socket cannot be made, or somebody has it.
@@ -83,7 +85,8 @@ impl Door {
         Ok(Self { end: Some(end), listening: Some(listening) })
     }
 
-    /// Lets nobody in any more, ends all clients after the command that each is at, and lets go of the file system.
+    /// Lets nobody in any more, ends all clients after the command that each is at, and lets go of the file
+    /// system.
     pub fn close(mut self) {
         self.shut();
     }
@@ -202,7 +205,8 @@ impl<F: FileSystem + 'static, W: Watcher + Clone + 'static> Hall<F, W> {
         }
     }
 
-    /// Whether a client's directory is the root of this mount. Only what the kernel remembers is asked: a directory of anybody's file system may never answer.
+    /// Whether a client's directory is the root of this mount. Only what the kernel remembers is asked: a
+    /// directory of anybody's file system may never answer.
     fn is_root(&self, directory: &OwnedFd) -> bool {
         let stat = statx(directory, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::INO);
         stat.is_ok_and(|stat| {

@@ -1,4 +1,5 @@
-//! How a client and the server greet each other: the client shows that it can see the mount, the server hands the memory over.
+//! How a client and the server greet each other: the client shows that it can see the mount, the server hands
+//! the memory over.
 
 use std::io;
 use std::io::{IoSlice, IoSliceMut};
@@ -19,8 +20,8 @@ const REFUSED: [u8; 8] = *b"AMPHI-NO";
 /// What the client says, with its directory attached.
 const KNOCK: [u8; 8] = *b"AMPHI-Q?";
 
-/// Asks to come in. `root` is the mount's root as the client sees it: an abstract socket is there for whoever shares the network, also for one from whom the
-/// mount itself is hidden.
+/// Asks to come in. `root` is the mount's root as the client sees it: an abstract socket is there for whoever
+/// shares the network, also for one from whom the mount itself is hidden.
 ///
 /// # Errors
 /// The server is gone.

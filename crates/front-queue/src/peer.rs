@@ -6,9 +6,10 @@ use amphi_vfs::{Capabilities, Cred};
 
 /// The credentials of whoever connected.
 ///
-/// User and group are the kernel's word on the connection. Groups and capabilities are read from `/proc`, of the process that has the number now; they count
-/// only if that is one of the same user. Capabilities count for the superuser alone, and only in this process's user namespace, since in one of its own
-/// everybody has all. Whoever has more than is known here is refused, and asks the kernel.
+/// User and group are the kernel's word on the connection. Groups and capabilities are read from `/proc`, of
+/// the process that has the number now; they count only if that is one of the same user. Capabilities count
+/// for the superuser alone, and only in this process's user namespace, since in one of its own everybody has
+/// all. Whoever has more than is known here is refused, and asks the kernel.
 ///
 /// # Errors
 /// The socket is not a connected one.

@@ -1,7 +1,8 @@
 //! The threads that serve one client's lanes.
 //!
-//! Each looks at the lanes that were used lately, again and again; when it has found nothing for a while it sleeps until a client rings. A command that takes long
-//! keeps one thread; clients that see another asleep wake it. So one lane of a busy client never waits for another lane's device.
+//! Each looks at the lanes that were used lately, again and again; when it has found nothing for a while it
+//! sleeps until a client rings. A command that takes long keeps one thread; clients that see another asleep
+//! wake it. So one lane of a busy client never waits for another lane's device.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! `libamphiwal.so`: BA-WAL for C programs. A log is a file on an SSD image; the program that opens it has the
-//! image, the file system on it and the pins to itself.
+//! `libamphiwal.so`: BA-WAL for C programs. A log is a file on an SSD image; the program that opens it has
+//! the image, the file system on it and the pins to itself.
 //!
 //! `include/amphi_wal.h` is the interface, kept by hand: a test compiles it and runs the example.
 #![deny(unsafe_code)]

@@ -68,8 +68,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens the log in the file `path` of the file system on `image`, for the calling process's user. Where there is no such
-    /// file, an empty log is made.
+    /// Opens the log in the file `path` of the file system on `image`, for the calling process's user. Where
+    /// there is no such file, an empty log is made.
     ///
     /// # Errors
     /// [`Failure`].

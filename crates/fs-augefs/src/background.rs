@@ -1,4 +1,5 @@
-//! The background task: what waits in memory is written back, and each domain gets a checkpoint, now and then.
+//! The background task: what waits in memory is written back, and each domain gets a checkpoint, now and
+//! then.
 
 use std::time::Duration;
 

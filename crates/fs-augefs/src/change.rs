@@ -1,8 +1,9 @@
-//! A change of names as one batch of the metadata store (AU-3): `create` puts, `unlink` deletes, `rename` does both.
+//! A change of names as one batch of the metadata store (AU-3): `create` puts, `unlink` deletes, `rename`
+//! does both.
 //!
-//! An inode with one name stands under that name's key, and its number's key says where (a locator). When it gets a
-//! second name, or loses its last one, it moves under its number's key, and its names refer to it. A directory's
-//! entries are keyed by its number, so renaming it moves one record, however many entries it has.
+//! An inode with one name stands under that name's key, and its number's key says where (a locator). When it
+//! gets a second name, or loses its last one, it moves under its number's key, and its names refer to it. A
+//! directory's entries are keyed by its number, so renaming it moves one record, however many entries it has.
 
 use std::sync::atomic::Ordering;
 

@@ -1,8 +1,8 @@
 //! Checkpoints, one domain at a time (AU-10): from then on recovery begins here.
 //!
-//! Nodes, NAT blocks and summaries go to the device, NAT blocks beside their older copies; SIT records go to the metadata
-//! store under the new number; then the record with that number makes all of it count. What is superfluous by it goes
-//! last, and only then are segments and numbers of nodes free.
+//! Nodes, NAT blocks and summaries go to the device, NAT blocks beside their older copies; SIT records go to
+//! the metadata store under the new number; then the record with that number makes all of it count. What is
+//! superfluous by it goes last, and only then are segments and numbers of nodes free.
 
 use amphi_device::{BlockPort, Lpa, MemoryArea, Structure};
 use amphi_lsm::Batch;

@@ -1,4 +1,5 @@
-//! Garbage collection (AU-8): in the domain with the highest share of garbage, the segment with the fewest valid blocks.
+//! Garbage collection (AU-8): in the domain with the highest share of garbage, the segment with the fewest
+//! valid blocks.
 
 use amphi_device::{BlockPort, Lpa, MemoryArea, Structure};
 use amphi_vfs::{Error, Result};
@@ -33,7 +34,8 @@ pub fn make_free<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
     }
     let size = core.layout.segment_blocks;
     let mut empty = vec![false; core.domains.len()];
-    // A segment's worth of garbage takes several victims, and the nodes of what they held become garbage in turn.
+    // A segment's worth of garbage takes several victims, and the nodes of what they held become garbage in
+    // turn.
     for _ in 0..VICTIMS_PER_SEGMENT * core.layout.segments {
         let ratio = |domain: &Domain| {
             let (garbage, all) = domain.parts.lock().garbage(size);
@@ -51,7 +53,8 @@ pub fn make_free<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
     Err(Error::NoSpace)
 }
 
-/// Empties the segment of a domain with the fewest valid blocks, and makes a checkpoint. False if none has garbage.
+/// Empties the segment of a domain with the fewest valid blocks, and makes a checkpoint. False if none has
+/// garbage.
 fn collect_one<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain) -> Result<bool> {
     let size = core.layout.segment_blocks;
     let victim = {
@@ -102,7 +105,8 @@ fn read_summary<D: BlockPort + MemoryArea>(
     Ok(block.entries.to_vec())
 }
 
-/// Moves the valid blocks of a segment to the ends of the domain's logs. Nodes move when the next checkpoint writes them.
+/// Moves the valid blocks of a segment to the ends of the domain's logs. Nodes move when the next checkpoint
+/// writes them.
 fn move_blocks<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     domain: &Domain,

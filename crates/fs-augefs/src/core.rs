@@ -25,8 +25,8 @@ use crate::stats::Counters;
 
 /// The heart of a mounted file system.
 ///
-/// Lock order: what `amphi_names` locks → all checkpoints, collection → a domain's gate → a processor's write version →
-/// what a domain knows → free segments, the metadata store.
+/// Lock order: what `amphi_names` locks → all checkpoints, collection → a domain's gate → a processor's write
+/// version → what a domain knows → free segments, the metadata store.
 pub struct Core<D: BlockPort + MemoryArea + 'static> {
     /// The device.
     pub device: Arc<D>,

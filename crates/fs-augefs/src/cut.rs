@@ -1,7 +1,7 @@
 //! Blocks that go: files that are cut, and nodes that are freed.
 //!
-//! The metadata store hears of it in the batch that makes it count, as intents, since nodes and NAT are as of the last
-//! checkpoint after a crash: recovery repeats what intents say.
+//! The metadata store hears of it in the batch that makes it count, as intents, since nodes and NAT are as of
+//! the last checkpoint after a crash: recovery repeats what intents say.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Names that were found lately, by directory and name (AU-11). What is here is so: who changes a name has its directory
-//! locked and changes it here too.
+//! Names that were found lately, by directory and name (AU-11). What is here is so: who changes a name has
+//! its directory locked and changes it here too.
 
 use amphi_names::Child;
 use amphi_rt::hash::HashMap;

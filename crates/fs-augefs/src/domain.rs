@@ -1,5 +1,5 @@
-//! A domain (AU-8): the segments it owns, its part of NAT and SIT, its two logs, its nodes in memory. Nothing of it
-//! is shared with another domain.
+//! A domain (AU-8): the segments it owns, its part of NAT and SIT, its two logs, its nodes in memory. Nothing
+//! of it is shared with another domain.
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::Batch;
@@ -26,8 +26,9 @@ pub const NODES: usize = 1;
 pub struct Domain {
     /// Which.
     pub number: u16,
-    /// Shared by who reads or changes files of the domain, held alone by checkpoint and collection. Whoever holds it
-    /// waits for the device, a processor's write version and the metadata store, never for an inode or another gate.
+    /// Shared by who reads or changes files of the domain, held alone by checkpoint and collection. Whoever
+    /// holds it waits for the device, a processor's write version and the metadata store, never for an inode
+    /// or another gate.
     pub gate: RwLock<()>,
     /// What it knows.
     pub parts: Mutex<Parts>,
@@ -256,8 +257,9 @@ impl<D: BlockPort + MemoryArea> Core<D> {
         &self.domains[(hash % self.domains.len() as u64) as usize]
     }
 
-    /// Blocks at the ends of the domain's logs, all that were asked for or none. Segments that are taken for them are
-    /// noted in the metadata store before anything is written there. `last` may take the last segments.
+    /// Blocks at the ends of the domain's logs, all that were asked for or none. Segments that are taken for
+    /// them are noted in the metadata store before anything is written there. `last` may take the last
+    /// segments.
     ///
     /// # Errors
     /// [`Error::Io`].

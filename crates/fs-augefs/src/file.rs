@@ -167,8 +167,8 @@ pub fn write<D: BlockPort + MemoryArea>(
     Ok(data.len())
 }
 
-/// Brings the pages at both ends of a range that is written in part into memory, and has every page of it promised
-/// a block that has none.
+/// Brings the pages at both ends of a range that is written in part into memory, and has every page of it
+/// promised a block that has none.
 fn promise<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     inode: &Inode<D>,

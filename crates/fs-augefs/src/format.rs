@@ -1,6 +1,7 @@
 //! What AugeFS puts on the device: `docs/format/augefs.md` says the same in words.
 //!
-//! Everything is little-endian, but for numbers in keys of the metadata store, which are big-endian so that they sort.
+//! Everything is little-endian, but for numbers in keys of the metadata store, which are big-endian so that
+//! they sort.
 
 mod blocks;
 mod keys;

@@ -78,7 +78,8 @@ impl<D: BlockPort + MemoryArea + 'static> AugeFs<D> {
         self.core.domains.iter().map(owned).collect()
     }
 
-    /// Deletes files without names, writes everything back, and marks the file system clean. Nobody uses it any more.
+    /// Deletes files without names, writes everything back, and marks the file system clean. Nobody uses it
+    /// any more.
     ///
     /// # Errors
     /// [`Error::Io`](amphi_vfs::Error::Io); the file system is then as after a crash.

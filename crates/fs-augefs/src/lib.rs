@@ -1,9 +1,9 @@
-//! AugeFS: a log-structured file system whose metadata live in a key-value store with its log in an SSD's memory area
-//! (`docs/papers.md`).
+//! AugeFS: a log-structured file system whose metadata live in a key-value store with its log in an SSD's
+//! memory area (`docs/papers.md`).
 //!
-//! It is generic over a device with a block port and a memory area. Start reading at [`AugeFs`], then `change` (what a
-//! change of names writes), `domain` and `writeback` (how data reach the device), `checkpoint` and `recover`, `format`
-//! (the bits).
+//! It is generic over a device with a block port and a memory area. Start reading at [`AugeFs`], then
+//! `change` (what a change of names writes), `domain` and `writeback` (how data reach the device),
+//! `checkpoint` and `recover`, `format` (the bits).
 #![forbid(unsafe_code)]
 
 mod allocate;

@@ -15,7 +15,6 @@ pub struct Meta<D: BlockPort + MemoryArea + 'static> {
 }
 
 /// An error of the metadata store as the file system's.
-#[expect(clippy::needless_pass_by_value, reason = "what `map_err` calls")]
 pub fn meta_error(error: amphi_lsm::Error) -> Error {
     match error {
         amphi_lsm::Error::Damaged { what, at } => Error::corrupt("metadata store", at, what),

@@ -35,7 +35,8 @@ const META_PAGES_MAX: u64 = 1 << 22;
 const MEMORY_MAX: u64 = 256 << 20;
 /// Bytes of tables for each inode that there can be.
 pub const BYTES_PER_INODE: u64 = 2048;
-/// A memtable is at most so small a part of the store, and a table too: several of them are there before they are merged.
+/// A memtable is at most so small a part of the store, and a table too: several of them are there before they
+/// are merged.
 const MEMTABLE_SHARE: usize = 16;
 /// Fewest segments beyond those that are held for each domain's logs.
 const SEGMENTS_MIN: u64 = 8;
@@ -84,8 +85,8 @@ fn plan(options: &FormatOptions, pages: u64, memory: u64) -> std::result::Result
         memory_bytes,
     };
     let rest = pages.saturating_sub(Layout::META_FIRST + meta_pages);
-    // A node has at least one page of data, so half of the main area are nodes at the most; each domain may have a block of
-    // the NAT that is nearly empty.
+    // A node has at least one page of data, so half of the main area are nodes at the most; each domain may
+    // have a block of the NAT that is nearly empty.
     let nat = |segments: u64| {
         segments * u64::from(options.segment_blocks) / 2 / NAT_ENTRIES as u64 + 2 * u64::from(options.domains)
     };
@@ -414,7 +415,8 @@ fn finish_orphans<D: BlockPort + MemoryArea>(core: &Core<D>) -> amphi_vfs::Resul
     Ok(())
 }
 
-/// Writes everything back, makes a checkpoint of all domains, and marks the file system clean. Nobody uses it any more.
+/// Writes everything back, makes a checkpoint of all domains, and marks the file system clean. Nobody uses it
+/// any more.
 ///
 /// # Errors
 /// [`amphi_vfs::Error::Io`].

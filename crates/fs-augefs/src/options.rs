@@ -24,7 +24,8 @@ pub struct FormatOptions {
     pub segment_blocks: u32,
     /// Pages of the metadata store; `None`: a sixteenth of the device, 16 MB at the least.
     pub meta_pages: Option<u32>,
-    /// Bytes of the memory area for the store's log and the write versions; `None`: all of it, 256 MB at the most.
+    /// Bytes of the memory area for the store's log and the write versions; `None`: all of it, 256 MB at the
+    /// most.
     pub memory_bytes: Option<u64>,
 }
 
@@ -41,8 +42,8 @@ impl Default for FormatOptions {
 }
 
 impl FormatOptions {
-    /// As usual, but for a small device: segments, and then domains, become smaller until those that cannot be filled
-    /// take an eighth of it.
+    /// As usual, but for a small device: segments, and then domains, become smaller until those that cannot
+    /// be filled take an eighth of it.
     pub fn for_device(pages: u64, wanted: &amphi_volume::FormatOptions) -> Self {
         let mut own = Self { label: wanted.label.clone(), ..Self::default() };
         own.meta_pages =

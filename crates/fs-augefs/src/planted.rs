@@ -1,8 +1,8 @@
 //! Bugs that tests plant in AugeFS, to prove that they find them.
 //!
-//! They exist only with the feature `planted-bugs`, which nothing but tests enables; without it every question
-//! here is answered "no" when the program is compiled. A planted bug holds for the thread that planted it (all tasks of a Sim
-//! run on one), or, named by `AMPHI_PLANTED`, for the whole process.
+//! They exist only with the feature `planted-bugs`, which nothing but tests enables; without it every
+//! question here is answered "no" when the program is compiled. A planted bug holds for the thread that
+//! planted it (all tasks of a Sim run on one), or, named by `AMPHI_PLANTED`, for the whole process.
 
 /// A bug of AugeFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
-//! Recovery (AU-10): each domain begins at its last checkpoint and rolls forward, all of them at the same time.
+//! Recovery (AU-10): each domain begins at its last checkpoint and rolls forward, all of them at the same
+//! time.
 //!
-//! The metadata store is as it was when the power went; nodes, NAT and SIT are as of the checkpoint. What lies between is
-//! in the logs of nodes, and in the intents: segments that were taken, nodes that were freed, files that were cut.
+//! The metadata store is as it was when the power went; nodes, NAT and SIT are as of the checkpoint. What
+//! lies between is in the logs of nodes, and in the intents: segments that were taken, nodes that were freed,
+//! files that were cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -121,7 +123,8 @@ fn one<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, intents: &Int
     Ok(found)
 }
 
-/// Has the domain own the segments that it took, and leave those that it wrote to. Returns where nodes may be.
+/// Has the domain own the segments that it took, and leave those that it wrote to. Returns where nodes may
+/// be.
 fn claim<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     domain: &Domain,
@@ -275,8 +278,8 @@ fn free<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, nid: u32) ->
     parts.set_node_address(nid, Address::HOLE, core.layout.segment_blocks)
 }
 
-/// Bytes from `from` on of what a node covers are no more: if it is older than `than`, or, without that, what was written
-/// behind the end of its file.
+/// Bytes from `from` on of what a node covers are no more: if it is older than `than`, or, without that, what
+/// was written behind the end of its file.
 fn cut<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     domain: &Domain,

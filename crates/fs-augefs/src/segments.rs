@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use amphi_rt::sync::Mutex;
 use amphi_vfs::{Error, Result};
 
-/// Segments that only collection, checkpoints and recovery take, so that they can always go on: some, and both logs of each
-/// domain, which recovery begins anew.
+/// Segments that only collection, checkpoints and recovery take, so that they can always go on: some, and
+/// both logs of each domain, which recovery begins anew.
 pub const fn segments_held(domains: u32) -> usize {
     4 + 2 * domains as usize
 }

@@ -70,7 +70,8 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
     }
 
     fn list(&self, dir: &Inode<D>, _: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
-        // Keys are in order of the names' hashes. A cookie is a hash and how many names of it have been listed.
+        // Keys are in order of the names' hashes. A cookie is a hash and how many names of it have been
+        // listed.
         let prefix = [b"m:", &dir.ino.0.to_be_bytes()[..], b":"].concat();
         let (hash, mut skip) = if cookie <= FIRST_COOKIE { (0, 0) } else { (cookie & !0xFF, cookie & 0xFF) };
         let from = [&prefix[..], &hash.to_be_bytes()].concat();

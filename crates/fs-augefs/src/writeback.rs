@@ -1,7 +1,8 @@
 //! Bringing a file's pages to the device: the asynchronous stack of `fsync` (AU-9).
 //!
-//! Data and the nodes that name them are submitted together. Until both have arrived, nodes carry a write version of
-//! the processor that is not over yet, so recovery does not believe them. The inode follows (ordered mode).
+//! Data and the nodes that name them are submitted together. Until both have arrived, nodes carry a write
+//! version of the processor that is not over yet, so recovery does not believe them. The inode follows
+//! (ordered mode).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -38,7 +39,8 @@ type Writes<'a> = Vec<(u32, &'a [u8])>;
 /// Writes a file's dirty pages back with their nodes, then its inode. The caller has it locked.
 ///
 /// # Errors
-/// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only then. [`Error::NoSpace`] never, but for an edit.
+/// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only then. [`Error::NoSpace`] never, but for an
+/// edit.
 pub fn write_back<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     inode: &Arc<Inode<D>>,

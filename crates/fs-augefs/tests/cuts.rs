@@ -1,6 +1,6 @@
-//! The power fails at any command of the device while tasks make, write, cut, move and remove files, with so little
-//! room that segments are collected all the time: what was acknowledged is there, nothing comes from nowhere. Planted
-//! bugs show that the test sees.
+//! The power fails at any command of the device while tasks make, write, cut, move and remove files, with so
+//! little room that segments are collected all the time: what was acknowledged is there, nothing comes from
+//! nowhere. Planted bugs show that the test sees.
 
 mod small;
 
@@ -72,7 +72,8 @@ fn apply(files: &mut Files, step: &Step) {
     }
 }
 
-/// What there is after so many steps. Two names of one file go apart when it is written; no step writes it then.
+/// What there is after so many steps. Two names of one file go apart when it is written; no step writes it
+/// then.
 fn after(task: u8, rounds: u32) -> Files {
     let mut files = Files::new();
     (0..rounds).for_each(|round| apply(&mut files, &step(task, round)));

@@ -1,5 +1,5 @@
-//! Whatever the block side, the memory area and the records of the metadata store hold, mounting, using and checking it ends
-//! in an answer or an error: no panic, no loop. `AMPHI_SEED` replays one case.
+//! Whatever the block side, the memory area and the records of the metadata store hold, mounting, using and
+//! checking it ends in an answer or an error: no panic, no loop. `AMPHI_SEED` replays one case.
 
 mod small;
 

@@ -1,4 +1,5 @@
-//! What the paper asks for, as far as a single mount can show it; the rest is seen where the power fails (`cuts.rs`).
+//! What the paper asks for, as far as a single mount can show it; the rest is seen where the power fails
+//! (`cuts.rs`).
 
 mod small;
 

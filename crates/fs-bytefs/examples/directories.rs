@@ -1,4 +1,5 @@
-//! How directories scale: lookup, create and unlink in one with a thousand entries and in one with a million, p50 and p99, and their ratio.
+//! How directories scale: lookup, create and unlink in one with a thousand entries and in one with a million,
+//! p50 and p99, and their ratio.
 //!
 //! `cargo run --release -p amphi-fs-bytefs --example directories`
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock around each operation")]
@@ -82,7 +83,8 @@ fn create(fs: &dyn FileSystem, dir: Ino, name: &str) -> Result<()> {
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let device = Arc::new(Ssd::in_memory(&Profile::named("free")?, 2 << 30));
     ByteFs::format(&*device, &FormatOptions { inodes: Some(1_200_000), ..FormatOptions::default() })?;
-    // All inodes stay in host memory: it is the directories that are compared, not the inode cache with what it misses.
+    // All inodes stay in host memory: it is the directories that are compared, not the inode cache with what
+    // it misses.
     let options =
         MountOptions { write_back_interval_ns: 0, inode_cache: 1_200_000, ..MountOptions::default() };
     let fs = ByteFs::mount(device, options)?;

@@ -1,4 +1,5 @@
-//! What one operation costs in software: ByteFS as a library on the emulated SSD without delays, one task, p50 and p99.
+//! What one operation costs in software: ByteFS as a library on the emulated SSD without delays, one task,
+//! p50 and p99.
 //!
 //! `cargo run --release -p amphi-fs-bytefs --example library_path`
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock around each operation")]

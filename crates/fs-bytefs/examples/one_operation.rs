@@ -1,8 +1,12 @@
-//! One operation again and again, which is what a profiler is pointed at: ByteFS as a library on the emulated SSD without delays, one task.
+//! One operation again and again, which is what a profiler is pointed at: ByteFS as a library on the emulated
+//! SSD without delays, one task.
 //!
-//! `cargo run --release -p amphi-fs-bytefs --example one_operation -- overwrite 64 20000` prints percentiles of 20,000 overwrites of 64 B, each with its `fsync`. Others:
-//! `append`, `read` and bytes, `file` and the bytes that are written into it when it is made, `create`, `rename`, `unlink` (their second argument is 0). What one call costs in instructions is the difference of two runs:
-//! `valgrind --tool=callgrind target/release/examples/one_operation overwrite 64 8000` and the same with 2000, by function with `callgrind_annotate --inclusive=yes`.
+//! `cargo run --release -p amphi-fs-bytefs --example one_operation -- overwrite 64 20000` prints percentiles
+//! of 20,000 overwrites of 64 B, each with its `fsync`. Others: `append`, `read` and bytes, `file` and the
+//! bytes that are written into it when it is made, `create`, `rename`, `unlink` (their second argument is 0).
+//! What one call costs in instructions is the difference of two runs:
+//! `valgrind --tool=callgrind target/release/examples/one_operation overwrite 64 8000` and the same with
+//! 2000, by function with `callgrind_annotate --inclusive=yes`.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock around each operation")]
 
 use std::sync::Arc;
@@ -18,7 +22,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The file that is overwritten and read, as `amphi bench run software` has it.
 const FILE_BYTES: usize = 8 << 20;
-/// So many files made by `file` are removed together, which is not timed: what it uses was mostly used before, as in `amphi bench run software`.
+/// So many files made by `file` are removed together, which is not timed: what it uses was mostly used
+/// before, as in `amphi bench run software`.
 const BATCH: usize = 256;
 const PAGE: usize = 4096;
 const LARGE: usize = 1 << 20;

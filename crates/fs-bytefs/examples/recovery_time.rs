@@ -1,8 +1,10 @@
-//! How long a mount takes after a power cut with a full write log, in the device's time (virtual) and of this machine (real), beside the paper's 4.2 s (§5.5), of
-//! which it gives 0.9 s to loading the device's memory and 2.7 s to scanning the log and flushing it.
+//! How long a mount takes after a power cut with a full write log, in the device's time (virtual) and of this
+//! machine (real), beside the paper's 4.2 s (§5.5), of which it gives 0.9 s to loading the device's memory
+//! and 2.7 s to scanning the log and flushing it.
 //!
-//! `cargo run --release -p amphi-fs-bytefs --example recovery_time [PROFILE [CUTS]]`; the profile is `mssd-pcie3` unless told otherwise. With CUTS the power is then
-//! cut again during this recovery, at so many of the firmware's steps, spread over all of them: the next one must find every row, and the check nothing.
+//! `cargo run --release -p amphi-fs-bytefs --example recovery_time [PROFILE [CUTS]]`; the profile is
+//! `mssd-pcie3` unless told otherwise. With CUTS the power is then cut again during this recovery, at so many
+//! of the firmware's steps, spread over all of them: the next one must find every row, and the check nothing.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::sync::Arc;

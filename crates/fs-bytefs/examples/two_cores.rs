@@ -1,10 +1,15 @@
-//! How independent files scale over two real processors: create, append and fsync, overwrite and fsync, by one task and by two in directories of their own.
+//! How independent files scale over two real processors: create, append and fsync, overwrite and fsync, by
+//! one task and by two in directories of their own.
 //!
-//! `cargo run --release -p amphi-fs-bytefs --example two_cores [ROUNDS [INODES]]`. A round measures one task, two tasks in one file system, and two that share nothing, each in a file system on a
-//! device of its own, which shows what the machine has to give. Rounds are short and many, and of all that is printed the median counts, so that neighbours on the machine and a hypervisor that takes a
-//! processor away for a while decide nothing. A rate is that of the time in which all tasks of the round ran. What the devices do for themselves is kept out of it: their memory
-//! has been touched before, their logs are cleaned between rounds, files are made before and removed after; the last line says what of it took place all the same.
-//! The file systems have as many inodes as one of 4 GiB, from which size on two processors' inodes lie in different partitions of the log's index; `INODES` is another number.
+//! `cargo run --release -p amphi-fs-bytefs --example two_cores [ROUNDS [INODES]]`. A round measures one task,
+//! two tasks in one file system, and two that share nothing, each in a file system on a device of its own,
+//! which shows what the machine has to give. Rounds are short and many, and of all that is printed the median
+//! counts, so that neighbours on the machine and a hypervisor that takes a processor away for a while decide
+//! nothing. A rate is that of the time in which all tasks of the round ran. What the devices do for
+//! themselves is kept out of it: their memory has been touched before, their logs are cleaned between rounds,
+//! files are made before and removed after; the last line says what of it took place all the same. The file
+//! systems have as many inodes as one of 4 GiB, from which size on two processors' inodes lie in different
+//! partitions of the log's index; `INODES` is another number.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::sync::Arc;
@@ -65,7 +70,8 @@ impl Place {
         self.fs.unlink(self.dir, Name::new(name.as_bytes())?).map(drop)
     }
 
-    /// Makes a file of so many bytes, and writes all of it twice, which reaches what the device has besides the room that it shows.
+    /// Makes a file of so many bytes, and writes all of it twice, which reaches what the device has besides
+    /// the room that it shows.
     fn fill(&self, name: &str, bytes: usize) -> Result<()> {
         let ino = self.create(name)?;
         for round in 1..=2 {
@@ -80,7 +86,8 @@ impl Place {
         self.fs.fsync(ino, false)
     }
 
-    /// Does the work of a round once `ready` says that all tasks have come. Answers when it began, and when each call ended.
+    /// Does the work of a round once `ready` says that all tasks have come. Answers when it began, and when
+    /// each call ended.
     fn work(&self, work: Work, tasks: usize, ready: &AtomicUsize) -> Result<Vec<Instant>> {
         let names: Vec<String> = (0..CALLS).map(|number| format!("file-{number}")).collect();
         let data = self.create("data")?;
@@ -157,7 +164,8 @@ fn processors() -> std::result::Result<[CpuSet; 2], Box<dyn std::error::Error>> 
     }
 }
 
-/// How long a line of memory takes from one processor's cache to the other's, ns: in a virtual machine that depends on where the processors are just now.
+/// How long a line of memory takes from one processor's cache to the other's, ns: in a virtual machine that
+/// depends on where the processors are just now.
 fn hand_over_ns() -> f64 {
     let line = Arc::new(AtomicU64::new(0));
     let theirs = Arc::clone(&line);

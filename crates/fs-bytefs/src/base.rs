@@ -1,5 +1,5 @@
-//! What all parts of a mounted ByteFS below names share: the device, what is taken of it, how changes count, and
-//! whether it may be changed.
+//! What all parts of a mounted ByteFS below names share: the device, what is taken of it, how changes count,
+//! and whether it may be changed.
 
 use std::sync::Arc;
 

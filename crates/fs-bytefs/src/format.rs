@@ -1,6 +1,7 @@
-//! What ByteFS puts on the device: superblock, bitmaps, inodes in two 64 B halves, 16 B extents, extent nodes, directory entries,
-//! orphan slots, journal records. Little-endian, sizes fixed at compile time, each structure versioned by the superblock and checksummed with CRC-32C.
-//! The byte diagrams are in docs/format/bytefs.md. This module and those below it import no sibling.
+//! What ByteFS puts on the device: superblock, bitmaps, inodes in two 64 B halves, 16 B extents, extent
+//! nodes, directory entries, orphan slots, journal records. Little-endian, sizes fixed at compile time, each
+//! structure versioned by the superblock and checksummed with CRC-32C. The byte diagrams are in
+//! docs/format/bytefs.md. This module and those below it import no sibling.
 
 mod journal;
 mod layout;
@@ -178,7 +179,8 @@ pub struct NodeHeader {
     pub crc: U32,
 }
 
-/// Start of a directory entry; the name follows. An entry takes whole lines and stays within one page (BY-10).
+/// Start of a directory entry; the name follows. An entry takes whole lines and stays within one page
+/// (BY-10).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct DirentHeader {
@@ -192,7 +194,8 @@ pub struct DirentHeader {
     pub name_bytes: U16,
 }
 
-/// Start of a page of extended attributes; the attributes follow, each an [`XattrEntry`], its name and its value, without gaps.
+/// Start of a page of extended attributes; the attributes follow, each an [`XattrEntry`], its name and its
+/// value, without gaps.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct XattrHeader {
@@ -344,7 +347,8 @@ impl InodeUpper {
 }
 
 impl NodeHeader {
-    /// Reads and checks a node of inode `ino` that should have `depth` levels below it, and returns its entries.
+    /// Reads and checks a node of inode `ino` that should have `depth` levels below it, and returns its
+    /// entries.
     ///
     /// # Errors
     /// What does not match.
@@ -429,7 +433,8 @@ impl XattrHeader {
         size_of::<Self>() + attributes.iter().map(bytes).sum::<usize>() <= PAGE
     }
 
-    /// Writes the attributes of inode `ino` into `page` and returns the bytes used; `None` if they do not fit.
+    /// Writes the attributes of inode `ino` into `page` and returns the bytes used; `None` if they do not
+    /// fit.
     pub fn encode(page: &mut [u8; PAGE], ino: u32, attributes: &[(Vec<u8>, Vec<u8>)]) -> Option<usize> {
         let mut at = size_of::<Self>();
         for (name, value) in attributes {

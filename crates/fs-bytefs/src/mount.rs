@@ -43,10 +43,11 @@ const HELD_BACK_MAX: u64 = 4096;
 pub struct FormatOptions {
     /// Label, at most 32 bytes.
     pub label: String,
-    /// Number of inodes, which is rounded up so that every allocation group has as many; `None`: one per 16 KB.
+    /// Number of inodes, which is rounded up so that every allocation group has as many; `None`: one per 16
+    /// KB.
     pub inodes: Option<u32>,
-    /// Pages of the file system; `None`: all that the device has. The rest can be had later, with [`crate::tune::grow`]. What is too short for an allocation group
-    /// at the end is left.
+    /// Pages of the file system; `None`: all that the device has. The rest can be had later, with
+    /// [`crate::tune::grow`]. What is too short for an allocation group at the end is left.
     pub pages: Option<u64>,
     /// Pages of the data journal; 0: none; `None`: a thirty-second part, 64 MB at the most.
     pub journal_pages: Option<u32>,
@@ -151,8 +152,8 @@ pub fn read_super<D: BlockPort>(device: &D) -> Result<(Superblock, SuperState), 
     Ok((sb, SuperState::decode(&page)))
 }
 
-/// Looks at the superblock before `RECOVER`, so that a device that holds something else is left alone. More than the first bytes cannot be trusted yet: they
-/// may be those of a change that was never committed.
+/// Looks at the superblock before `RECOVER`, so that a device that holds something else is left alone. More
+/// than the first bytes cannot be trusted yet: they may be those of a change that was never committed.
 ///
 /// # Errors
 /// [`MountError::Format`], [`MountError::Device`].
@@ -272,7 +273,8 @@ fn write_root<D: BlockPort>(device: &D, layout: &Layout, now: i64) -> Result<(),
 /// Commands in flight while the bitmaps are read.
 const READS: usize = 64;
 
-/// Both bitmaps, of pages and of inodes, as the device has them. A group's pages of either lie beside each other.
+/// Both bitmaps, of pages and of inodes, as the device has them. A group's pages of either lie beside each
+/// other.
 fn read_bitmaps<D: BlockPort>(device: &D, layout: &Layout) -> amphi_device::Result<(Bitmap, Bitmap)> {
     let ag_bytes = (1 + layout.inode_bitmap_pages()) as usize * PAGE;
     let mut bytes = vec![0; layout.ags() as usize * ag_bytes];

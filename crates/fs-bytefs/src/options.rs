@@ -6,18 +6,20 @@ use amphi_volume::size;
 /// What becomes durable together with a transaction (BY-16).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataMode {
-    /// File data is durable before the transaction that makes it part of the file; pages are overwritten in place, and a crash may leave
-    /// part of an overwrite.
+    /// File data is durable before the transaction that makes it part of the file; pages are overwritten in
+    /// place, and a crash may leave part of an overwrite.
     #[default]
     Ordered,
-    /// What one write-back brings to the device counts all at once, data and attributes: a crash leaves a file as it was at one moment.
+    /// What one write-back brings to the device counts all at once, data and attributes: a crash leaves a
+    /// file as it was at one moment.
     Journal,
 }
 
 /// The paper's ablations (BY-18, §5.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Variant {
-    /// The dual interface on firmware that caches whole pages: no write log, so transactions are made by the host, which logs every update in the data journal first.
+    /// The dual interface on firmware that caches whole pages: no write log, so transactions are made by the
+    /// host, which logs every update in the data journal first.
     Dual,
     /// The dual interface and the write log; cached file data always goes by block.
     Log,

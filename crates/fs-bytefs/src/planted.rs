@@ -1,9 +1,9 @@
 //! Bugs that the crash laboratory plants in ByteFS, to prove that it finds them.
 //!
-//! They exist only with the feature `planted-bugs`, which nothing but the laboratory's tests enables; without it every question here is answered "no" when
-//! the program is compiled. A planted bug holds for
-//! the thread that planted it, or, named by `AMPHI_PLANTED`, for the whole process: so `cargo xtask test` plants
-//! one for a test that knows nothing of it.
+//! They exist only with the feature `planted-bugs`, which nothing but the laboratory's tests enables; without
+//! it every question here is answered "no" when the program is compiled. A planted bug holds for the thread
+//! that planted it, or, named by `AMPHI_PLANTED`, for the whole process: so `cargo xtask test` plants one for
+//! a test that knows nothing of it.
 
 /// A bug of ByteFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

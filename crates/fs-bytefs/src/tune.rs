@@ -1,7 +1,9 @@
-//! Changing an unmounted file system's superblock: its label, UUID and default mount options, and its size, which can grow.
+//! Changing an unmounted file system's superblock: its label, UUID and default mount options, and its size,
+//! which can grow.
 //!
-//! Each is one transaction, after the device has recovered: a crash leaves the old superblock or the new one. Growing needs no more than that, because new
-//! allocation groups bring their bitmaps and inodes with them; nothing moves.
+//! Each is one transaction, after the device has recovered: a crash leaves the old superblock or the new one.
+//! Growing needs no more than that, because new allocation groups bring their bitmaps and inodes with them;
+//! nothing moves.
 
 use amphi_device::{BlockPort, Lpa, Structure, TxId, WriteLog};
 use zerocopy::IntoBytes;
@@ -24,7 +26,8 @@ pub struct Grown {
 /// Changes what the superblock says of the file system on `device`, which nobody uses meanwhile.
 ///
 /// # Errors
-/// [`MountError::Unsuitable`] if a label or options are too long, [`MountError::Options`]; [`MountError::Format`], [`MountError::Device`].
+/// [`MountError::Unsuitable`] if a label or options are too long, [`MountError::Options`];
+/// [`MountError::Format`], [`MountError::Device`].
 pub fn tune<D: BlockPort + WriteLog>(device: &D, changes: &Changes) -> Result<Info, MountError> {
     let unsuitable = |why: String| Err(MountError::Unsuitable(why));
     recognise(device)?;
@@ -58,12 +61,12 @@ fn padded<const N: usize>(text: &str) -> [u8; N] {
     bytes
 }
 
-/// Lets the file system on `device`, which nobody uses meanwhile, grow to `pages` pages, or to all that the device has. A rest that is too short for an allocation group
-/// is left.
+/// Lets the file system on `device`, which nobody uses meanwhile, grow to `pages` pages, or to all that the
+/// device has. A rest that is too short for an allocation group is left.
 ///
 /// # Errors
-/// [`MountError::Unsuitable`] if it has more pages already, or the device or a file system has no room for as many; [`MountError::Format`],
-/// [`MountError::Device`].
+/// [`MountError::Unsuitable`] if it has more pages already, or the device or a file system has no room for as
+/// many; [`MountError::Format`], [`MountError::Device`].
 pub fn grow<D: BlockPort + WriteLog>(device: &D, pages: Option<u64>) -> Result<Grown, MountError> {
     recognise(device)?;
     device.recover()?;
@@ -124,7 +127,8 @@ fn clear_bits<D: BlockPort>(device: &D, layout: &Layout) -> Result<Lines, MountE
     Ok(lines)
 }
 
-/// Writes the superblock, with its checksum renewed, and `lines` in one transaction. The device has just recovered, so the number is free.
+/// Writes the superblock, with its checksum renewed, and `lines` in one transaction. The device has just
+/// recovered, so the number is free.
 fn commit<D: WriteLog>(
     device: &D,
     mut sb: Superblock,

@@ -1,4 +1,5 @@
-//! How much of the device files that come and go take up: an SSD keeps, and its garbage collection moves, what was ever written (BY-11).
+//! How much of the device files that come and go take up: an SSD keeps, and its garbage collection moves,
+//! what was ever written (BY-11).
 
 use std::sync::Arc;
 
@@ -55,7 +56,8 @@ fn files_that_come_and_go_use_the_same_pages_again() {
         let mount =
             || ByteFs::mount(Arc::clone(&device), MountOptions::default()).expect("it can be mounted");
         let pages = DEVICE as u64 / PAGE;
-        // What may lie unused in groups that were used, one group that each processor has begun, and what is not files.
+        // What may lie unused in groups that were used, one group that each processor has begun, and what is
+        // not files.
         let beside = pages / 8 + cpu::count() as u64 * GROUP + pages / 50;
         let live = (cpu::count() * FILES) as u64 * PAGES_MAX;
         for mounted in ["once", "again"] {

@@ -1,7 +1,9 @@
-//! Sixteen tasks at the same time in virtual time, interleaved as the seed decides: each with names of its own against a model of its own, and all of them in one
-//! small tree, where they get in each other's way ([`one_tree`]); `data=ordered` and `data=journal` in turn.
+//! Sixteen tasks at the same time in virtual time, interleaved as the seed decides: each with names of its
+//! own against a model of its own, and all of them in one small tree, where they get in each other's way
+//! ([`one_tree`]); `data=ordered` and `data=journal` in turn.
 //!
-//! 200 seeds, or 10,000 with `AMPHI_TEST_LONG=1` (`cargo xtask test --long`). `AMPHI_SEED=n cargo test -p amphi-fs-bytefs --test concurrent NAME` replays one.
+//! 200 seeds, or 10,000 with `AMPHI_TEST_LONG=1` (`cargo xtask test --long`).
+//! `AMPHI_SEED=n cargo test -p amphi-fs-bytefs --test concurrent NAME` replays one.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! ByteFS keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room, under memory pressure, across
-//! remounts, and with several tasks in virtual time.
+//! ByteFS keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room,
+//! under memory pressure, across remounts, and with several tasks in virtual time.
 
 use std::sync::Arc;
 

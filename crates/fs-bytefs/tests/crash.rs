@@ -1,5 +1,7 @@
-//! ByteFS on the emulated SSD, with the power cut or the host crashed at a random step of a random workload: every completed metadata operation is there,
-//! the interrupted one is there or not, synced data is there (and with data journaling every file is as it was at one moment), the check finds nothing, and the file system goes on working (BY-8, BY-17).
+//! ByteFS on the emulated SSD, with the power cut or the host crashed at a random step of a random workload:
+//! every completed metadata operation is there, the interrupted one is there or not, synced data is there
+//! (and with data journaling every file is as it was at one moment), the check finds nothing, and the file
+//! system goes on working (BY-8, BY-17).
 //!
 //! `AMPHI_SEED=n cargo test -p amphi-fs-bytefs --test crash NAME` replays one run.
 

@@ -1,5 +1,5 @@
-//! A device that fails: the operation that meets it says so, the file system turns read-only with one line in the log, what can be read is read, and
-//! nothing that was reported as durable is lost.
+//! A device that fails: the operation that meets it says so, the file system turns read-only with one line in
+//! the log, what can be read is read, and nothing that was reported as durable is lost.
 
 // The log's lines arrive through a writer that the subscriber locks itself.
 #![allow(clippy::disallowed_types)]
@@ -158,7 +158,8 @@ fn an_interrupted_format_leaves_no_file_system() {
     let complete = (0..).find(|&allowed| count(&Memory::new(vec![0; 16 << 20]), allowed).is_ok()).unwrap();
     assert!(complete > 2, "a format of {complete} writes");
     for allowed in 0..complete {
-        // Over an older file system with files in it, of which nothing may be left to be mistaken for the new one's.
+        // Over an older file system with files in it, of which nothing may be left to be mistaken for the new
+        // one's.
         let device = formatted();
         let fs = mount(&device);
         file(&fs, "old", b"of before");

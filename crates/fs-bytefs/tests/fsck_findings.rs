@@ -1,5 +1,5 @@
-//! One planted corruption per finding about the superblock, inodes, extents and bitmaps, its checksum renewed, and exactly the findings that follow
-//! from it. Those about names are in `fsck_names`.
+//! One planted corruption per finding about the superblock, inodes, extents and bitmaps, its checksum
+//! renewed, and exactly the findings that follow from it. Those about names are in `fsck_names`.
 
 mod fsck_image;
 

@@ -1,4 +1,5 @@
-//! A file system of several allocation groups: what lies in a later one is found there, checked, repaired, and used.
+//! A file system of several allocation groups: what lies in a later one is found there, checked, repaired,
+//! and used.
 
 mod fsck_image;
 

@@ -1,4 +1,5 @@
-//! Images damaged at random behind renewed checksums, and images that claim absurd sizes: the check ends soon, with a report, in little memory.
+//! Images damaged at random behind renewed checksums, and images that claim absurd sizes: the check ends
+//! soon, with a report, in little memory.
 //!
 //! `AMPHI_SEEDS=1000000` runs more seeds, `AMPHI_SEED=n` replays one.
 
@@ -30,7 +31,8 @@ fn peak_mib() -> u64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()).map_or(0, |kib| kib / 1024)
 }
 
-/// Checks of these images take milliseconds; one that is led astray counts to 2^30 and more. A loaded machine stops us for seconds.
+/// Checks of these images take milliseconds; one that is led astray counts to 2^30 and more. A loaded machine
+/// stops us for seconds.
 const TOOK_MS_MAX: u64 = 20_000;
 
 #[test]

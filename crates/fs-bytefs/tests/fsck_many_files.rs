@@ -1,6 +1,7 @@
 //! A file system with very many files is checked quickly and in modest memory.
 //!
-//! `AMPHI_FILES=1000000 cargo test --release -p amphi-fs-bytefs --test fsck_many_files -- --nocapture` gives the figure for a million.
+//! `AMPHI_FILES=1000000 cargo test --release -p amphi-fs-bytefs --test fsck_many_files -- --nocapture` gives
+//! the figure for a million.
 
 mod fsck_image;
 
@@ -64,7 +65,8 @@ fn many_files_are_checked_quickly() {
     assert_eq!(report.files, u64::from(directories * PER_DIRECTORY));
     let added = peak_mib() - before;
     println!("{files} files checked in {ms} ms with {added} MiB beside the image");
-    // 20 µs and 128 B a file: the bound is 20 s for a million. A machine that does other things too gets more time, unless a figure was asked for.
+    // 20 µs and 128 B a file: the bound is 20 s for a million. A machine that does other things too gets more
+    // time, unless a figure was asked for.
     let patience = if std::env::var_os("AMPHI_FILES").is_some() { 1 } else { 20 };
     assert!(ms < patience * (500 + u64::from(files) / 50), "{files} files took {ms} ms");
     assert!(added < 64 + u64::from(files) / 8192, "{files} files took {added} MiB");

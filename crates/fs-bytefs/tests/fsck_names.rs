@@ -1,5 +1,5 @@
-//! One planted corruption per finding about directories, names, links and symbolic links, its checksum renewed, and exactly the findings that follow
-//! from it.
+//! One planted corruption per finding about directories, names, links and symbolic links, its checksum
+//! renewed, and exactly the findings that follow from it.
 
 mod fsck_image;
 

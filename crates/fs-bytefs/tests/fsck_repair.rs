@@ -1,4 +1,5 @@
-//! Repair: leaves a clean image, loses nothing that can be kept, changes nothing where nothing is wrong, and survives a power loss at any point.
+//! Repair: leaves a clean image, loses nothing that can be kept, changes nothing where nothing is wrong, and
+//! survives a power loss at any point.
 //!
 //! `AMPHI_SEEDS=20000` runs more seeds, `AMPHI_SEED=n` replays one.
 

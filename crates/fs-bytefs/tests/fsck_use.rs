@@ -1,4 +1,5 @@
-//! The check beside the file system: what the file system makes is clean, and damaged images can be mounted and used without a panic or a hang.
+//! The check beside the file system: what the file system makes is clean, and damaged images can be mounted
+//! and used without a panic or a hang.
 //!
 //! `AMPHI_SEEDS=20000` runs more seeds, `AMPHI_SEED=n` replays one.
 

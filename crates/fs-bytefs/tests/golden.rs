@@ -1,6 +1,7 @@
-//! `golden/bytefs-vN.pages` was written by the first program that wrote version N of ByteFS's format. The current version's is read, byte for byte; an
-//! older one, too, or it is refused by its version. A file holds each page of the device that is not all zeros: its number in four little-endian bytes, then
-//! its 4096 bytes. `AMPHI_WRITE_GOLDEN=1 cargo test -p amphi-fs-bytefs --test golden` writes the current version's.
+//! `golden/bytefs-vN.pages` was written by the first program that wrote version N of ByteFS's format. The
+//! current version's is read, byte for byte; an older one, too, or it is refused by its version. A file holds
+//! each page of the device that is not all zeros: its number in four little-endian bytes, then its 4096
+//! bytes. `AMPHI_WRITE_GOLDEN=1 cargo test -p amphi-fs-bytefs --test golden` writes the current version's.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -36,7 +37,8 @@ fn pattern(at: usize) -> u8 {
     (at / 100 % 251) as u8
 }
 
-/// One of everything: a file with a hole and many extents, hard links, both kinds of symbolic links, attributes, a full page of directory entries, a device node.
+/// One of everything: a file with a hole and many extents, hard links, both kinds of symbolic links,
+/// attributes, a full page of directory entries, a device node.
 fn furnish(fs: &dyn FileSystem) -> amphi_vfs::Result<()> {
     let (cred, how) = (&Cred { uid: 1000, gid: 100, ..Cred::ROOT }, WriteMode::default());
     let docs = fs.mkdir(Ino::ROOT, Name::new(b"docs")?, 0o750, cred)?.attr.ino;

@@ -1,5 +1,6 @@
-//! Data journaling (BY-16): the power cut after every step of one write-back, and after every step of the recovery that follows, leaves the file as it
-//! was or as it should be, never a part; and what travels for it.
+//! Data journaling (BY-16): the power cut after every step of one write-back, and after every step of the
+//! recovery that follows, leaves the file as it was or as it should be, never a part; and what travels for
+//! it.
 
 use std::sync::Arc;
 
@@ -110,7 +111,8 @@ fn a_cut_at_every_step_of_a_replay_is_followed_by_another() {
     let after = contents(&fs, ino);
     drop(fs);
     let mut replays = 0;
-    // The last steps of the write-back are those after the commit; which ones they are, the replay's effect tells.
+    // The last steps of the write-back are those after the commit; which ones they are, the replay's effect
+    // tells.
     for step in 0.. {
         let (fs, ino) = prepared();
         change(&fs, ino);

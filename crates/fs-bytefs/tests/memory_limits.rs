@@ -1,6 +1,6 @@
 //! The page cache keeps to its limits under load: frames, duplicates included, and dirty pages; what is used
-//! often stays; the background writes back before writers must wait. The inode cache keeps to its limit, however
-//! many inodes the kernel refers to.
+//! often stays; the background writes back before writers must wait. The inode cache keeps to its limit,
+//! however many inodes the kernel refers to.
 
 use std::sync::Arc;
 
@@ -198,8 +198,8 @@ fn young_files_wait_until_they_are_old() {
     });
 }
 
-/// Each file with writes to come holds some blocks beyond its data, for extent nodes. Many small files held far more than the device has, and a write failed on a device
-/// that was nearly empty.
+/// Each file with writes to come holds some blocks beyond its data, for extent nodes. Many small files held
+/// far more than the device has, and a write failed on a device that was nearly empty.
 #[test]
 fn what_dirty_files_hold_beyond_their_data_does_not_fill_the_device() {
     Sim::new(1).run(|| {

@@ -1,5 +1,5 @@
-//! `setattr` with the power cut at each of its steps: what follows from a change of attributes (an access ACL that follows the mode, capabilities that
-//! go with the owner) is in the same transaction as the change.
+//! `setattr` with the power cut at each of its steps: what follows from a change of attributes (an access ACL
+//! that follows the mode, capabilities that go with the owner) is in the same transaction as the change.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use amphi_vfs::{Attr, Cred, FileSystem, FileType, Ino, Name, SetAttr, WriteMode,
 const CAPABILITY: &[u8] = b"security.capability";
 const OTHER: &[u8] = b"user.other";
 
-/// An ACL with one named user, in the format of `system.posix_acl_access`; chmod to 0644 changes its mask from rwx to r.
+/// An ACL with one named user, in the format of `system.posix_acl_access`; chmod to 0644 changes its mask
+/// from rwx to r.
 fn access_list() -> Vec<u8> {
     let entries: [(u16, u16, u32); 5] =
         [(0x01, 7, u32::MAX), (0x02, 7, 1000), (0x04, 7, u32::MAX), (0x10, 7, u32::MAX), (0x20, 0, u32::MAX)];
@@ -38,7 +39,8 @@ fn see(fs: &ByteFs<Ssd>, ino: Ino) -> Seen {
     Seen { mode, uid, size, xattrs }
 }
 
-/// Cuts the power at each step of `change` to a file that `prepare` has made: afterwards it is as before or as after the change.
+/// Cuts the power at each step of `change` to a file that `prepare` has made: afterwards it is as before or
+/// as after the change.
 fn whole_or_not_at_all(data: DataMode, prepare: impl Fn(&ByteFs<Ssd>, Ino), change: &SetAttr) {
     let options = MountOptions { data, write_back_interval_ns: 0, ..MountOptions::default() };
     let mut outcomes = [0, 0];

@@ -1,5 +1,5 @@
-//! What travels: small updates by bytes, large ones by blocks, and no more of either than needed (BY-9, BY-10, BY-11, BY-14,
-//! BY-18).
+//! What travels: small updates by bytes, large ones by blocks, and no more of either than needed (BY-9,
+//! BY-10, BY-11, BY-14, BY-18).
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Changing a file system's superblock: labels, UUIDs, default mount options, growing; what a crash leaves of it; and discarding what is free.
+//! Changing a file system's superblock: labels, UUIDs, default mount options, growing; what a crash leaves of
+//! it; and discarding what is free.
 
 mod fsck_image;
 

@@ -1,5 +1,5 @@
-//! Files made without a name (`O_TMPFILE`) and crashes: without a name they are gone, with their space; once named they are there, whole. Cut at every
-//! change of the device.
+//! Files made without a name (`O_TMPFILE`) and crashes: without a name they are gone, with their space; once
+//! named they are there, whole. Cut at every change of the device.
 
 use std::sync::Arc;
 

@@ -89,8 +89,8 @@ pub struct AwayTable {
     seals: Mutex<Seals>,
 }
 
-/// Bytes of device memory that one thing which is away takes: its seal, and its share of the tree's nodes. Numbers
-/// are given one after the other, so that leaves are full.
+/// Bytes of device memory that one thing which is away takes: its seal, and its share of the tree's nodes.
+/// Numbers are given one after the other, so that leaves are full.
 pub const SEAL_BYTES: u64 = size_of::<Option<NonZeroU64>>() as u64 + 1;
 
 impl AwayTable {

@@ -1,5 +1,6 @@
-//! The mounted file system as the host's kernel calls it: each call is a command, carried out on a processor of
-//! the device (§4.6). The kernel has checked the caller; programs that send commands themselves use `door`.
+//! The mounted file system as the host's kernel calls it: each call is a command, carried out on a processor
+//! of the device (§4.6). The kernel has checked the caller; programs that send commands themselves use
+//! `door`.
 
 use amphi_device::{BlockPort, CommandPort, MemoryArea, PAGE_BYTES};
 use amphi_vfs::{
@@ -52,8 +53,8 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> FileSystem for DevFs<D> 
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        // What the kernel remembers of names is the emulation's affair: a program's commands name paths or open
-        // files and leave nothing to forget.
+        // What the kernel remembers of names is the emulation's affair: a program's commands name paths or
+        // open files and leave nothing to forget.
         self.controller().forget(ino, count);
     }
 

@@ -1,9 +1,9 @@
-//! Command buffers (§4.6): memory of the host that a program puts commands into and rings for. The device takes
-//! them out, checks who sends them and what they may (§4.5), carries them out on its processors, and sets the
-//! completion.
+//! Command buffers (§4.6): memory of the host that a program puts commands into and rings for. The device
+//! takes them out, checks who sends them and what they may (§4.5), carries them out on its processors, and
+//! sets the completion.
 //!
-//! The format is `amphi_queue`'s. Each lane of a buffer has a task that waits for the doorbell; a command runs
-//! when that task has a processor.
+//! The format is `amphi_queue`'s. Each lane of a buffer has a task that waits for the doorbell; a command
+//! runs when that task has a processor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

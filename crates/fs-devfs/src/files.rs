@@ -394,7 +394,8 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             return Err(Error::TooLarge);
         }
         let outcome = self.resize_to(inode, state, size, apply);
-        // What is in memory has changed, whatever flash says; but not where there was no block for attributes.
+        // What is in memory has changed, whatever flash says; but not where there was no block for
+        // attributes.
         outcome.inspect_err(|error| {
             if *error != Error::NoSpace {
                 self.names.health.fail(error);

@@ -119,7 +119,8 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
         stats.insert("host_memory_used".into(), json!(self.host.used()));
         stats.insert("slots".into(), json!(controller.slots.count()));
         stats.insert("slots_in_use".into(), json!(controller.slots.in_use()));
-        // What capacitors have to save at most, what they can, and what a loss of power now would leave to them.
+        // What capacitors have to save at most, what they can, and what a loss of power now would leave to
+        // them.
         let page = PAGE as u64;
         let capacitors = json!({
             "accepted_bytes_max": controller.slots.count() * page,
@@ -133,8 +134,8 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
     }
 }
 
-/// The parts of an inode (§4.4), in bytes: what one in use takes of device memory, what stays there of one that is
-/// away, and what the host keeps of that. The paper's are 840, 262 and 578.
+/// The parts of an inode (§4.4), in bytes: what one in use takes of device memory, what stays there of one
+/// that is away, and what the host keeps of that. The paper's are 840, 262 and 578.
 fn inode_bytes<D: BlockPort + MemoryArea + 'static>() -> Map<String, Value> {
     let parts = [("in_use", inode::bytes_in_use::<D>()), ("device", SEAL_BYTES), ("host", HOST_INODE_BYTES)];
     parts.map(|(name, bytes)| (name.to_owned(), json!(bytes))).into_iter().collect()

@@ -3,7 +3,8 @@
 //!
 //! Invariants:
 //! - A change counts from the moment in which its record is in protected memory, and as a whole (`tx`).
-//! - Data are on flash, or in the file's queue in protected memory, before the record that shows them (`files`).
+//! - Data are on flash, or in the file's queue in protected memory, before the record that shows them
+//!   (`files`).
 //! - A metadata page is newer on flash than any record that a journal has lost (`meta`, `slots`).
 //! - Flash has everything that host memory is given, so the host can lose or change it (`away`).
 #![forbid(unsafe_code)]

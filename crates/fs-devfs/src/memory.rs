@@ -91,8 +91,8 @@ impl DeviceMemory {
         self.used() > self.budget
     }
 
-    /// Whether metadata pages need not go: there is memory left, or they have less than a quarter of what slots
-    /// leave.
+    /// Whether metadata pages need not go: there is memory left, or they have less than a quarter of what
+    /// slots leave.
     pub fn has_room_for_pages(&self) -> bool {
         !self.is_short() || self.used_by(Kind::Metadata) <= self.shared() / 4
     }

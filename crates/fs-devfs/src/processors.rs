@@ -1,5 +1,5 @@
-//! The device's processors (§4.1, DV-9). A task that has one runs on it, and gives it back when its command is
-//! done. Commands beyond their number wait.
+//! The device's processors (§4.1, DV-9). A task that has one runs on it, and gives it back when its command
+//! is done. Commands beyond their number wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 

@@ -63,8 +63,8 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// Has all inodes leave that nobody has open.
     fn let_inodes_leave(&self) -> Result<()> {
         let mut lately_read = Vec::new();
-        // The first time round those stay that were used lately, the second time none; then those whose access
-        // time had to be written.
+        // The first time round those stay that were used lately, the second time none; then those whose
+        // access time had to be written.
         for _ in 0..3 {
             self.names.cache.evict(0, usize::MAX, |inode| {
                 let Some(mut state) = inode.state.try_write() else { return false };

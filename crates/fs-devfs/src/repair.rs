@@ -1,8 +1,8 @@
-//! Repair: in rounds, each of which checks and mends what it can, until nothing is wrong or nothing more can be
-//! mended. Each finding is mended by one change, so that a loss of power meanwhile leaves what is better.
+//! Repair: in rounds, each of which checks and mends what it can, until nothing is wrong or nothing more can
+//! be mended. Each finding is mended by one change, so that a loss of power meanwhile leaves what is better.
 //!
-//! What makes files go comes before bitmaps: their blocks are free in the round that follows. Names for what has
-//! none come last, since they take blocks that the bitmaps have to know.
+//! What makes files go comes before bitmaps: their blocks are free in the round that follows. Names for what
+//! has none come last, since they take blocks that the bitmaps have to know.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Programs that change a command, its data or a completion after they have sent it (DV-8): what the device does is
-//! one of the things that they could have asked for, and nobody else notices.
+//! Programs that change a command, its data or a completion after they have sent it (DV-8): what the device
+//! does is one of the things that they could have asked for, and nobody else notices.
 
 mod small;
 

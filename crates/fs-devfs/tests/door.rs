@@ -1,4 +1,5 @@
-//! Command buffers: what programs get through them, and what those get that try to get more (DV-1, DV-8, DV-9).
+//! Command buffers: what programs get through them, and what those get that try to get more (DV-1, DV-8,
+//! DV-9).
 
 mod small;
 

@@ -1,5 +1,5 @@
-//! Device memory and host memory that are full (DV-7): commands wait for room to be made, nothing is lost, and what
-//! is refused is refused with the error that the documentation names.
+//! Device memory and host memory that are full (DV-7): commands wait for room to be made, nothing is lost,
+//! and what is refused is refused with the error that the documentation names.
 
 mod small;
 
@@ -139,8 +139,8 @@ fn what_a_hole_is_already_takes_no_record_to_punch_however_large_it_is() {
     assert_clean(fs);
 }
 
-/// Makes so many files, most of them empty, in directories of a thousand with so much device memory, and looks at
-/// them again.
+/// Makes so many files, most of them empty, in directories of a thousand with so much device memory, and
+/// looks at them again.
 fn many_files(files: u64, memory_bytes: u64, bytes: u64) {
     let ssd = small::ssd(memory_bytes, bytes);
     let format = FormatOptions { inodes: Some(files as u32 + 4096), ..FormatOptions::default() };

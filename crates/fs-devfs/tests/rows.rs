@@ -125,8 +125,8 @@ fn slots_are_taken_from_those_who_need_them_less() {
     assert!(count(&fs, &["slots_in_use"]) <= count(&fs, &["slots"]));
 }
 
-/// Device memory, in bytes, that inodes, names and maps take once so many files of 16 KB were made and closed,
-/// a hundred in a directory (figure 8), with so many unused inodes that stay in the device.
+/// Device memory, in bytes, that inodes, names and maps take once so many files of 16 KB were made and
+/// closed, a hundred in a directory (figure 8), with so many unused inodes that stay in the device.
 fn memory_of_files(files: u64, inode_cache: usize) -> u64 {
     let fs = small::make_with(64 << 20, 512 << 20, &MountOptions { inode_cache, ..MountOptions::default() });
     for directory in 0..files / 100 {

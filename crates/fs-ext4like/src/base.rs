@@ -1,5 +1,5 @@
-//! What all parts of a mounted file system below names share: the device, metadata blocks, transactions, what is
-//! free, and whether it may be changed.
+//! What all parts of a mounted file system below names share: the device, metadata blocks, transactions, what
+//! is free, and whether it may be changed.
 
 use std::sync::Arc;
 

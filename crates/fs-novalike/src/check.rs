@@ -1,5 +1,5 @@
-//! Whether what the logs say makes sense: entries, pages, names, links, parents. There is nothing to repair: free
-//! pages are not on the device.
+//! Whether what the logs say makes sense: entries, pages, names, links, parents. There is nothing to repair:
+//! free pages are not on the device.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Collection of a log (NOVA §4.7): pages of which no entry says anything any more are unlinked, without copying;
-//! if less than half of what is left says something, the log is written anew, shorter.
+//! Collection of a log (NOVA §4.7): pages of which no entry says anything any more are unlinked, without
+//! copying; if less than half of what is left says something, the log is written anew, shorter.
 
 use amphi_device::{PageView, Structure};
 use amphi_vfs::{Ino, Result};

@@ -96,8 +96,8 @@ impl<D: PageView + 'static> NovaLike<D> {
         body().inspect_err(|error| self.names.health.fail(error))
     }
 
-    /// Fills new pages with blocks as they are, up to byte `valid` of the file, but for `range`, which has `data` or
-    /// zeros. Returns first block, first page and length of runs.
+    /// Fills new pages with blocks as they are, up to byte `valid` of the file, but for `range`, which has
+    /// `data` or zeros. Returns first block, first page and length of runs.
     fn fill(
         &self,
         tx: &mut Tx<'_, D>,
@@ -151,7 +151,8 @@ impl<D: PageView + 'static> NovaLike<D> {
         planted.map(|block| block.page)
     }
 
-    /// Clears what the file's last page holds behind the end, before the file grows past it. Nobody sees it before.
+    /// Clears what the file's last page holds behind the end, before the file grows past it. Nobody sees it
+    /// before.
     pub fn clear_tail(&self, state: &FileState<D>) -> Result<()> {
         let used = state.size % PAGE;
         if used == 0 || planted::has(Bug::TailNotCleared) {

@@ -1,5 +1,5 @@
-//! What is on the device: superblock, the journals' pointers, the journals, the table of inodes, and pages, each of
-//! a log or of data. docs/format/novalike.md describes the bits.
+//! What is on the device: superblock, the journals' pointers, the journals, the table of inodes, and pages,
+//! each of a log or of data. docs/format/novalike.md describes the bits.
 
 use amphi_device::PAGE_BYTES;
 use amphi_vfs::FileType;
@@ -61,7 +61,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Address of a lane's pair of pointers: the first entry that may have to be undone, and the one behind the last.
+    /// Address of a lane's pair of pointers: the first entry that may have to be undone, and the one behind
+    /// the last.
     pub const fn pair(&self, lane: u64) -> u64 {
         PAGE + lane * ENTRY
     }
@@ -271,7 +272,8 @@ impl Superblock {
     }
 }
 
-/// The checksum of an entry of an inode's log: of all of `bytes`, but for the checksum and for what is set in place.
+/// The checksum of an entry of an inode's log: of all of `bytes`, but for the checksum and for what is set in
+/// place.
 pub fn checksum(ino: u64, bytes: &[u8]) -> u32 {
     let mut head = [0; 8];
     head.copy_from_slice(&bytes[..8]);

@@ -35,8 +35,8 @@ pub enum NovaError {
 
 /// A mounted file system of NOVA's kind.
 ///
-/// Dropping it without an unmount is a crash of the file system: what was acknowledged is there after the next
-/// mount.
+/// Dropping it without an unmount is a crash of the file system: what was acknowledged is there after the
+/// next mount.
 pub struct NovaLike<D: PageView + 'static> {
     pub(crate) medium: Medium<D>,
     pub(crate) layout: Layout,

@@ -1,6 +1,6 @@
-//! The journal for what spans several inodes (NOVA §4.5): the words that a change stores, as they were before. Each
-//! processor has one, of a page, and at most one change is open in it. What is between its two pointers when the
-//! file system is mounted is undone.
+//! The journal for what spans several inodes (NOVA §4.5): the words that a change stores, as they were
+//! before. Each processor has one, of a page, and at most one change is open in it. What is between its two
+//! pointers when the file system is mounted is undone.
 
 use amphi_device::{PageView, Structure};
 use amphi_rt::cpu;

@@ -1,10 +1,12 @@
-//! A file system of NOVA's kind (FAST '16), as a baseline: each inode has a log of 64 B entries in linked pages, and
-//! what is done to it counts when the log's tail moves, by one store of 8 B. Data are copied on write. What spans
-//! several inodes goes through a small journal of the words that change. Indexes and free lists are in host memory.
+//! A file system of NOVA's kind (FAST '16), as a baseline: each inode has a log of 64 B entries in linked
+//! pages, and what is done to it counts when the log's tail moves, by one store of 8 B. Data are copied on
+//! write. What spans several inodes goes through a small journal of the words that change. Indexes and free
+//! lists are in host memory.
 //!
-//! It uses the byte port alone, and knows no other crate of the house but `device`, `vfs`, `rt`, `radix`, `volume`,
-//! and `names`, which says what an operation on names does. Start reading at `tx` (how a change counts), then
-//! `log` (what an inode's log says), `files` (copy on write), `collect`, `mount`, `format` (the bits).
+//! It uses the byte port alone, and knows no other crate of the house but `device`, `vfs`, `rt`, `radix`,
+//! `volume`, and `names`, which says what an operation on names does. Start reading at `tx` (how a change
+//! counts), then `log` (what an inode's log says), `files` (copy on write), `collect`, `mount`, `format` (the
+//! bits).
 #![forbid(unsafe_code)]
 
 mod check;

@@ -1,6 +1,6 @@
-//! What an inode is in host memory, and how it is read from its log: attributes, a radix tree from blocks to pages
-//! (NOVA §4.4), a directory's names. It knows which entries of the log still say something, so that pages
-//! of which none does can be collected.
+//! What an inode is in host memory, and how it is read from its log: attributes, a radix tree from blocks to
+//! pages (NOVA §4.4), a directory's names. It knows which entries of the log still say something, so that
+//! pages of which none does can be collected.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The byte port as the file system uses it: loads, stores, and the barrier that NOVA's `clwb` and `sfence` become on
-//! a device behind a link.
+//! The byte port as the file system uses it: loads, stores, and the barrier that NOVA's `clwb` and `sfence`
+//! become on a device behind a link.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,7 +60,8 @@ impl<D: PageView> Medium<D> {
         Ok(())
     }
 
-    /// Makes everything durable that this task has stored: a fence, and the read that shows that it has arrived.
+    /// Makes everything durable that this task has stored: a fence, and the read that shows that it has
+    /// arrived.
     pub fn barrier(&self) -> Result<()> {
         self.barriers.fetch_add(1, Ordering::Relaxed);
         self.device.fence();

@@ -1,5 +1,5 @@
-//! Making, recognising, mounting and unmounting. Mounting undoes what a journal has open, reads every inode's log to
-//! learn which pages are free (NOVA §4.8), and deletes files without names.
+//! Making, recognising, mounting and unmounting. Mounting undoes what a journal has open, reads every inode's
+//! log to learn which pages are free (NOVA §4.8), and deletes files without names.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

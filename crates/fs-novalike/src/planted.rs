@@ -1,7 +1,8 @@
 //! Bugs that the crash laboratory plants, to prove that it finds them.
 //!
-//! They exist only with the feature `planted-bugs`, which nothing but tests enables; without it every question
-//! here is answered "no" when the program is compiled. A planted bug holds for the thread that planted it.
+//! They exist only with the feature `planted-bugs`, which nothing but tests enables; without it every
+//! question here is answered "no" when the program is compiled. A planted bug holds for the thread that
+//! planted it.
 
 /// A bug of the NOVA-like file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

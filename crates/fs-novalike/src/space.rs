@@ -1,5 +1,5 @@
-//! Free pages, in host memory alone: a tree of runs for each part of the device, as NOVA has one for each processor
-//! (§4.3). They are found again at every mount.
+//! Free pages, in host memory alone: a tree of runs for each part of the device, as NOVA has one for each
+//! processor (§4.3). They are found again at every mount.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -17,7 +17,8 @@ use crate::xattr;
 const LEFT: u64 = 40;
 
 impl<D: PageView + 'static> NovaLike<D> {
-    /// Begins a change that takes `pages` pages beside those for logs. What needs none may take the last ones.
+    /// Begins a change that takes `pages` pages beside those for logs. What needs none may take the last
+    /// ones.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::NoSpace`].

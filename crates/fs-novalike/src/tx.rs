@@ -1,5 +1,6 @@
-//! A change of the file system: entries appended to logs, then the words that make them count. One word — a log's
-//! tail — is stored as it is, since no crash tears it; several go through the journal (NOVA §4.5, §4.6).
+//! A change of the file system: entries appended to logs, then the words that make them count. One word — a
+//! log's tail — is stored as it is, since no crash tears it; several go through the journal (NOVA §4.5,
+//! §4.6).
 
 use amphi_device::{PageView, Structure};
 use amphi_names::{Change, Changed, Child, Inode, NewInode, State};
@@ -77,8 +78,8 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
         run
     }
 
-    /// Before anything of an inode changes: what the last change left behind is settled, and a log that has grown
-    /// is collected (§4.7).
+    /// Before anything of an inode changes: what the last change left behind is settled, and a log that has
+    /// grown is collected (§4.7).
     ///
     /// # Errors
     /// [`Error::Io`].

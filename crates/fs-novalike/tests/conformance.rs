@@ -1,5 +1,5 @@
-//! It keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room, with few
-//! inodes in memory, across remounts, and with several tasks.
+//! It keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room, with
+//! few inodes in memory, across remounts, and with several tasks.
 
 mod small;
 

@@ -1,5 +1,5 @@
-//! Whatever the device holds, mounting, using and checking it ends in an answer or an error: no panic, no loop, no
-//! memory without bounds. `AMPHI_SEED` replays one case.
+//! Whatever the device holds, mounting, using and checking it ends in an answer or an error: no panic, no
+//! loop, no memory without bounds. `AMPHI_SEED` replays one case.
 
 mod small;
 

@@ -1,5 +1,5 @@
-//! What each operation costs: bytes stored through the byte port and barriers, beside what NOVA's protocol implies.
-//! docs/format/novalike.md has the table with the source of each number.
+//! What each operation costs: bytes stored through the byte port and barriers, beside what NOVA's protocol
+//! implies. docs/format/novalike.md has the table with the source of each number.
 
 mod small;
 

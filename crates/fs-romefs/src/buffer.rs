@@ -1,5 +1,5 @@
-//! What was written and is not durable yet (RO-10, `-o data=lazy`): bytes of one file in host memory. Readers see
-//! them; `fsync`, the background task and a full budget bring them to the device (`lazy.rs`).
+//! What was written and is not durable yet (RO-10, `-o data=lazy`): bytes of one file in host memory. Readers
+//! see them; `fsync`, the background task and a full budget bring them to the device (`lazy.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -66,7 +66,8 @@ impl Buffer {
         self.merge(offset, data, true);
     }
 
-    /// A piece that was [taken](Self::take) is on the device; or it is not, and is buffered again, under what has come since.
+    /// A piece that was [taken](Self::take) is on the device; or it is not, and is buffered again, under what
+    /// has come since.
     pub fn arrived(&mut self, offset: u64, data: &[u8], stored: bool) {
         self.in_flight -= 1;
         if !stored {
@@ -101,7 +102,8 @@ impl Buffer {
         self.pieces.range(at..).next().map_or(usize::MAX, |(next, _)| (next - at) as usize)
     }
 
-    /// Fills a gap from its start, at the end of the piece before it if that leaves room. Returns how far it came.
+    /// Fills a gap from its start, at the end of the piece before it if that leaves room. Returns how far it
+    /// came.
     fn fill(&mut self, at: u64, data: &[u8]) -> usize {
         // Pieces end where aligned ones do, so that what is large travels by whole data blocks.
         let len = data.len().min(PIECE_BYTES_MAX - (at % PIECE_BYTES_MAX as u64) as usize);

@@ -1,5 +1,5 @@
-//! Checkpoints (RO-2), and what waits for them: leaves that have become empty are given back here, all at once
-//! (RO-5).
+//! Checkpoints (RO-2), and what waits for them: leaves that have become empty are given back here, all at
+//! once (RO-5).
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::Result;

@@ -76,9 +76,9 @@ impl<D: MemoryArea> Journal<D> {
         *self.checkpoints.lock()
     }
 
-    /// Stage 1 of a write (RO-4): a record with its header, which is durable, and its body, which is after the
-    /// next barrier. `logs` and `blocks` are the sub-writes on each path, `room` the most bytes of operations
-    /// that come with the tail.
+    /// Stage 1 of a write (RO-4): a record with its header, which is durable, and its body, which is after
+    /// the next barrier. `logs` and `blocks` are the sub-writes on each path, `room` the most bytes of
+    /// operations that come with the tail.
     ///
     /// # Errors
     /// [`Error::TooLarge`] if the record is more than half a lane; [`Error::Io`].

@@ -1,7 +1,7 @@
 //! Writes that need not be durable when they return (RO-10, `-o data=lazy`). They stay in host memory until
 //! `fsync`, `sync`, the background task or a full budget brings them to the device; each piece is then a
-//! dual-path transaction like any write, so that of what is written back nothing is torn. Metadata are durable
-//! at once all the same, and name a file's size without what is buffered.
+//! dual-path transaction like any write, so that of what is written back nothing is torn. Metadata are
+//! durable at once all the same, and name a file's size without what is buffered.
 //!
 //! Space is not reserved but kept free: a write for which there might be none goes to the device at once, and
 //! meets the error there.

@@ -1,6 +1,6 @@
-//! RomeFS: a file system that uses both paths of an SSD for one request (SoCC'24, `docs/papers.md`): large aligned
-//! parts of a write go by blocks, the rest by bytes into a battery-backed memory area, at the same time and as
-//! one transaction.
+//! RomeFS: a file system that uses both paths of an SSD for one request (SoCC'24, `docs/papers.md`): large
+//! aligned parts of a write go by blocks, the rest by bytes into a battery-backed memory area, at the same
+//! time and as one transaction.
 //!
 //! It is generic over a device with a block port and a memory area, and knows no other crate of the house but
 //! `device`, `vfs`, `rt`, and `names`, which says what an operation on names does.

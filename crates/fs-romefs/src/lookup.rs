@@ -1,9 +1,9 @@
 //! Parallel look-up with early termination (RO-6, algorithm 1 of the paper): a file's two trees are searched
-//! side by side for a range of its bytes. What the logs have wins. Once they have all of it, the search of the
-//! data blocks is dropped; else data blocks are asked for the rest alone, so that nothing stale is read.
+//! side by side for a range of its bytes. What the logs have wins. Once they have all of it, the search of
+//! the data blocks is dropped; else data blocks are asked for the rest alone, so that nothing stale is read.
 //!
-//! The searches are descents that one task takes in turns, a data block a step. Both trees are in host memory (a
-//! file's mapping pages are read when its logs become known), so a step takes less time than handing it to
+//! The searches are descents that one task takes in turns, a data block a step. Both trees are in host memory
+//! (a file's mapping pages are read when its logs become known), so a step takes less time than handing it to
 //! another task would. The logs have the first step, and the last: of a request within one data block that
 //! they have in full, the radix tree is not asked at all.
 

@@ -1,5 +1,5 @@
-//! What a write to a file will do, decided with the inode locked and before anything is written: sub-writes on
-//! both paths, and the metadata that come with them (RO-4, stages 1 and 2).
+//! What a write to a file will do, decided with the inode locked and before anything is written: sub-writes
+//! on both paths, and the metadata that come with them (RO-4, stages 1 and 2).
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Bugs that the crash laboratory plants in RomeFS, to prove that it finds them.
 //!
-//! They exist only with the feature `planted-bugs`, which nothing but tests enables; without it every question
-//! here is answered "no" when the program is compiled. A planted bug holds for the thread that planted it, or,
-//! named by `AMPHI_PLANTED`, for the whole process.
+//! They exist only with the feature `planted-bugs`, which nothing but tests enables; without it every
+//! question here is answered "no" when the program is compiled. A planted bug holds for the thread that
+//! planted it, or, named by `AMPHI_PLANTED`, for the whole process.
 
 /// A bug of RomeFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

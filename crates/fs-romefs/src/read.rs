@@ -1,5 +1,5 @@
-//! Reading along both paths (RO-9): what `lookup` has found in data blocks and not in host memory is on its way
-//! while the caller's task loads the logs.
+//! Reading along both paths (RO-9): what `lookup` has found in data blocks and not in host memory is on its
+//! way while the caller's task loads the logs.
 
 use std::ops::Range;
 

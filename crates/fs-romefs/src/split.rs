@@ -88,8 +88,8 @@ mod tests {
         memory as f64 * 100.0 / all as f64
     }
 
-    /// The shares that the arithmetic of even sizes and places gives, to the paper's digit. Where the paper has
-    /// another value it stands behind: no even sizes and places come to those.
+    /// The shares that the arithmetic of even sizes and places gives, to the paper's digit. Where the paper
+    /// has another value it stands behind: no even sizes and places come to those.
     #[test]
     fn table_4_of_the_paper() {
         const KB: u64 = 1 << 10;

@@ -1,5 +1,5 @@
-//! What happened since the file system was mounted: which path bytes took (RO-3), what merging, write-back and
-//! look-ups did.
+//! What happened since the file system was mounted: which path bytes took (RO-3), what merging, write-back
+//! and look-ups did.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
-//! Giving space back: a shorter file, a deleted one, holes. What is more than one transaction takes is freed in
-//! steps, the file among the orphans meanwhile, so that the next mount goes on after a crash.
+//! Giving space back: a shorter file, a deleted one, holes. What is more than one transaction takes is freed
+//! in steps, the file among the orphans meanwhile, so that the next mount goes on after a crash.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Changing an unmounted file system's superblock: its label, name and default mount options, and its size, which
-//! can grow as far as its bitmap of data blocks goes.
+//! Changing an unmounted file system's superblock: its label, name and default mount options, and its size,
+//! which can grow as far as its bitmap of data blocks goes.
 //!
 //! The superblock's copy is stored first, so a power loss leaves the old one or the new one.
 
@@ -47,8 +47,8 @@ fn store<D: BlockPort + MemoryArea>(device: &D, sb: &mut Superblock) -> Result<(
     Ok(())
 }
 
-/// Lets the block zone of the file system on `device`, which nobody uses meanwhile, grow to `bytes`, or as far
-/// as device and bitmap allow. Returns its bytes before and after, whole data blocks.
+/// Lets the block zone of the file system on `device`, which nobody uses meanwhile, grow to `bytes`, or as
+/// far as device and bitmap allow. Returns its bytes before and after, whole data blocks.
 ///
 /// # Errors
 /// [`MountError::Unsuitable`] if it is larger already, or cannot be so large; [`MountError::Format`],

@@ -122,7 +122,8 @@ impl<'a, D: BlockPort + MemoryArea> Tx<'a, D> {
         }
     }
 
-    /// Frees what a slot has: its block, its leaf and the logs in there. Returns the blocks and the log pages.
+    /// Frees what a slot has: its block, its leaf and the logs in there. Returns the blocks and the log
+    /// pages.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].

@@ -97,7 +97,8 @@ pub fn write_back<D: BlockPort + MemoryArea>(
     write_held(core, inode, offset, data, None)
 }
 
-/// Writes `data` where the caller holds the range. The inode takes note of a write by `cred`, if there is one.
+/// Writes `data` where the caller holds the range. The inode takes note of a write by `cred`, if there is
+/// one.
 ///
 /// # Errors
 /// As [`write()`].

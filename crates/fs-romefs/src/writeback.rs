@@ -1,6 +1,6 @@
-//! Per-block write-back of data logs (RO-8): a data block is read, its logs are put over it, and it is written
-//! to another block by a transaction like a write's. It happens when a merge fails (in `plan`), and when the
-//! memory zone runs short, here: then the blocks with the most logs go first.
+//! Per-block write-back of data logs (RO-8): a data block is read, its logs are put over it, and it is
+//! written to another block by a transaction like a write's. It happens when a merge fails (in `plan`), and
+//! when the memory zone runs short, here: then the blocks with the most logs go first.
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::{Error, Result};

@@ -1,5 +1,5 @@
-//! What is on the device: a superblock in page 0, and two halves behind it. One half holds the log: records, each
-//! from the start of a page. The first one holds the whole map. docs/format/toy.md describes the bits.
+//! What is on the device: a superblock in page 0, and two halves behind it. One half holds the log: records,
+//! each from the start of a page. The first one holds the whole map. docs/format/toy.md describes the bits.
 
 use amphi_device::PAGE_BYTES;
 use zerocopy::byteorder::little_endian::{U32, U64};

@@ -1,5 +1,5 @@
-//! How a record keeps types of other crates: an inode as its number, a type of file as its place in a list, a page
-//! as its bytes.
+//! How a record keeps types of other crates: an inode as its number, a type of file as its place in a list, a
+//! page as its bytes.
 
 pub mod number {
     use amphi_vfs::Ino;

@@ -1,6 +1,7 @@
-//! How a change of the map becomes durable: as one record behind the last one. A record that is torn fails its
-//! checksum and ends the log, so it counts as a whole or not at all. When a half of the device is full, the other
-//! half begins with a record of the whole map, and then the superblock, which is one page, names that half.
+//! How a change of the map becomes durable: as one record behind the last one. A record that is torn fails
+//! its checksum and ends the log, so it counts as a whole or not at all. When a half of the device is full,
+//! the other half begins with a record of the whole map, and then the superblock, which is one page, names
+//! that half.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! What the toy keeps everything in: one map in host memory, changed by batches that take effect at once and are
-//! durable then.
+//! What the toy keeps everything in: one map in host memory, changed by batches that take effect at once and
+//! are durable then.
 //!
-//! A page that is written takes effect in memory at once, and becomes durable with the next batch that writes its
-//! inode, which every write ends with: so a crash leaves a write whole or not at all.
+//! A page that is written takes effect in memory at once, and becomes durable with the next batch that writes
+//! its inode, which every write ends with: so a crash leaves a write whole or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -167,8 +167,8 @@ impl<D: BlockPort> Map<D> {
         (inner.log.record_bytes_max() / 2).saturating_sub(ROOM_BYTES) / (PAGE as u64 + 32)
     }
 
-    /// Whether there is room for `bytes` more. Half of a half stays free, so that a log is not begun anew at every
-    /// change.
+    /// Whether there is room for `bytes` more. Half of a half stays free, so that a log is not begun anew at
+    /// every change.
     pub fn has_room_for(&self, bytes: u64) -> bool {
         let inner = self.0.read();
         inner.bytes + bytes + ROOM_BYTES <= inner.log.record_bytes_max() / 2

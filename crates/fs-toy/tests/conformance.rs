@@ -1,5 +1,5 @@
-//! The toy keeps the promises of `vfs::FileSystem` as the others do, answers random operations as the model does,
-//! and its tasks get in each other's way without waiting for ever.
+//! The toy keeps the promises of `vfs::FileSystem` as the others do, answers random operations as the model
+//! does, and its tasks get in each other's way without waiting for ever.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! ByteFS on a device whose contents were overwritten, behind renewed checksums if the input wants that: checked, mounted, walked, changed, mended.
+//! ByteFS on a device whose contents were overwritten, behind renewed checksums if the input wants that:
+//! checked, mounted, walked, changed, mended.
 
 use std::sync::Arc;
 
@@ -142,7 +143,8 @@ fn renew_checksums(page: &mut [u8; PAGE], number: u64, layout: &Layout) {
             }
         }
     } else {
-        // Extent nodes and pages of extended attributes have headers alike: 16 bytes, the checksum last, over those before and the body.
+        // Extent nodes and pages of extended attributes have headers alike: 16 bytes, the checksum last, over
+        // those before and the body.
         let word = |at: usize, page: &[u8; PAGE]| usize::from(page[at]) | usize::from(page[at + 1]) << 8;
         let end = match page[..4].try_into().map(u32::from_le_bytes) {
             Ok(NODE_MAGIC) => 16 + word(6, page) * 16,

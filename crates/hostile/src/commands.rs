@@ -1,5 +1,5 @@
-//! The command decoder: bytes as a sequence of commands on the ports, well-formed or not, with crashes in between. What the device answers is compared with
-//! a copy of what it should hold.
+//! The command decoder: bytes as a sequence of commands on the ports, well-formed or not, with crashes in
+//! between. What the device answers is compared with a copy of what it should hold.
 
 use amphi_device::{
     BlockPort, BytePort, Completion, Error, Lpa, MemoryArea, PAGE_BYTES, Result, Structure, TxId, WriteLog,

@@ -1,5 +1,6 @@
-//! DevFS before two kinds of enemies: a device whose flash and protected memory were overwritten, behind renewed
-//! checksums if the input wants that; and a program that writes anything anywhere into its command buffer.
+//! DevFS before two kinds of enemies: a device whose flash and protected memory were overwritten, behind
+//! renewed checksums if the input wants that; and a program that writes anything anywhere into its command
+//! buffer.
 
 use std::sync::Arc;
 
@@ -199,8 +200,8 @@ fn change(fs: &DevFs<Ssd>) -> amphi_vfs::Result<()> {
     fs.statfs().map(drop)
 }
 
-/// Lets a program without privileges do what the input says to its command buffer. Nobody else is harmed, and the
-/// file system is whole afterwards, also after a loss of power.
+/// Lets a program without privileges do what the input says to its command buffer. Nobody else is harmed, and
+/// the file system is whole afterwards, also after a loss of power.
 pub fn devfs_commands(input: &[u8]) {
     Sim::new(1).run(|| {
         let mut input = Input::new(input);

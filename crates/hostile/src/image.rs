@@ -1,5 +1,5 @@
-//! The image loader and what comes after it: an image with some bytes overwritten, behind renewed checksums if the input wants that,
-//! opened and used.
+//! The image loader and what comes after it: an image with some bytes overwritten, behind renewed checksums
+//! if the input wants that, opened and used.
 
 use amphi_device::{BlockPort, BytePort, Device, Lpa, Structure, TxId, WriteLog};
 use amphi_rt::sync::OnceCell;

@@ -1,4 +1,5 @@
-//! Bytes taken one after the other as numbers. When they run out there are only zeros, and the end can be asked for.
+//! Bytes taken one after the other as numbers. When they run out there are only zeros, and the end can be
+//! asked for.
 
 /// What is left of the input.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,9 @@
-//! What is done with hostile bytes: images to be opened, commands to be obeyed, file systems to be checked and mounted. Each function
-//! takes any bytes, and is in order if it returns: no panic, no hang, nothing outside a buffer, and no answer that contradicts another.
+//! What is done with hostile bytes: images to be opened, commands to be obeyed, file systems to be checked
+//! and mounted. Each function takes any bytes, and is in order if it returns: no panic, no hang, nothing
+//! outside a buffer, and no answer that contradicts another.
 //!
-//! `fuzz/` drives these functions with libFuzzer, where coverage leads the bytes; `tests/seeded.rs` drives them with a fixed series of
-//! random bytes on every run of the tests, so that they cannot rot.
+//! `fuzz/` drives these functions with libFuzzer, where coverage leads the bytes; `tests/seeded.rs` drives
+//! them with a fixed series of random bytes on every run of the tests, so that they cannot rot.
 #![forbid(unsafe_code)]
 
 mod bytefs;
@@ -23,7 +24,8 @@ pub use romefs::romefs_image;
 
 use amphi_ssd::Profile;
 
-/// A profile of a device so small that its image is quickly copied, and that cleans and collects all the time.
+/// A profile of a device so small that its image is quickly copied, and that cleans and collects all the
+/// time.
 fn tiny() -> Profile {
     let mut profile = Profile::named("mssd-pcie3").expect("built in");
     profile.flash.channels = 1;

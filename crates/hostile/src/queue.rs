@@ -1,4 +1,5 @@
-//! The shared-memory queue: a client that writes anything anywhere into the memory. The server answers, or gives the lane up.
+//! The shared-memory queue: a client that writes anything anywhere into the memory. The server answers, or
+//! gives the lane up.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,5 @@
-//! What is done with a file system whose contents were damaged, whichever it is: something of everything is made
-//! before, and walked and changed afterwards.
+//! What is done with a file system whose contents were damaged, whichever it is: something of everything is
+//! made before, and walked and changed afterwards.
 
 use amphi_device::PAGE_BYTES;
 use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, RenameMode, WriteMode, XattrMode};

@@ -1,5 +1,5 @@
-//! Random bytes for every target of `fuzz/`, the same on each run. `AMPHI_SEEDS=100000` runs more, `AMPHI_SEED=n` replays one; a file that
-//! libFuzzer found is replayed by `AMPHI_INPUT=path`.
+//! Random bytes for every target of `fuzz/`, the same on each run. `AMPHI_SEEDS=100000` runs more,
+//! `AMPHI_SEED=n` replays one; a file that libFuzzer found is replayed by `AMPHI_INPUT=path`.
 
 use amphi_rt::random::Generator;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -29,8 +29,9 @@ impl Since {
         self.0.load(Ordering::Acquire) == since_ns
     }
 
-    /// Takes the inode off as what was [taken](DirtyFiles::take) from the list as `listed`, so that a write from
-    /// now on lists it again; false if that was another file of the number, which stands there for itself.
+    /// Takes the inode off as what was [taken](DirtyFiles::take) from the list as `listed`, so that a write
+    /// from now on lists it again; false if that was another file of the number, which stands there for
+    /// itself.
     pub fn take(&self, (_, since_ns): Listed) -> bool {
         self.0.compare_exchange(since_ns, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

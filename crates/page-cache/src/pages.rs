@@ -202,7 +202,8 @@ impl<F: Frame, B: Beside> Pages<F, B> {
         wanted
     }
 
-    /// Takes the bytes of a write into the cache. Pages that it covers in part and the device holds are there.
+    /// Takes the bytes of a write into the cache. Pages that it covers in part and the device holds are
+    /// there.
     #[inline]
     pub fn write(&mut self, budget: &Budget, offset: u64, data: &[u8], how: &mut impl Change<F, B>) {
         // Counted once for all pages: a count shared by processors waits for the copy before it.
@@ -369,7 +370,8 @@ impl<F: Frame, B: Beside> Pages<F, B> {
         budget.remove(freed);
     }
 
-    /// Finds data or a hole at or behind `offset` in a file of `size` bytes; see [`amphi_vfs::FileSystem::seek`].
+    /// Finds data or a hole at or behind `offset` in a file of `size` bytes; see
+    /// [`amphi_vfs::FileSystem::seek`].
     ///
     /// # Errors
     /// [`Error::NoData`].

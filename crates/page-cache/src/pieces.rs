@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use crate::PAGE;
 
-/// A range of bytes of a file, as the parts of pages that it begins and ends with and the whole pages between.
+/// A range of bytes of a file, as the parts of pages that it begins and ends with and the whole pages
+/// between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pieces {
     /// Pages of which it covers a part, and that part.
@@ -28,8 +29,8 @@ impl Pieces {
     }
 }
 
-/// Pages in the order of their places, cut into runs that are contiguous on the device and at most `most` long,
-/// which is not 0.
+/// Pages in the order of their places, cut into runs that are contiguous on the device and at most `most`
+/// long, which is not 0.
 pub fn commands<'a, T>(
     pages: &'a [T],
     most: usize,

@@ -1,5 +1,5 @@
-//! One file's pages against an array of bytes, with a device that is a map: whatever is written, written back,
-//! forgotten and dropped, readers see the newest bytes, and the budget counts what there is.
+//! One file's pages against an array of bytes, with a device that is a map: whatever is written, written
+//! back, forgotten and dropped, readers see the newest bytes, and the budget counts what there is.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,10 @@
-//! [`PinnedFile`]: a file as the device that a log wants, so that BA-WAL keeps a log in a file (2B-SSD §IV-B).
+//! A file as the device that a log wants ([`PinnedFile`]), so that BA-WAL keeps a log in a file (2B-SSD
+//! §IV-B).
 //!
 //! Page n of the device is page n of the file. Its block side is the file system's: reads and writes past the
-//! page cache, durable after a flush. Its entries are pins, so the permission checks, and what is refused while
-//! they last, are those of pins. Its window is as large as the real one, and what it has at an offset lies
-//! wherever the pin found room.
+//! page cache, durable after a flush. Its entries are pins, so the permission checks, and what is refused
+//! while they last, are those of pins. Its window is as large as the real one, and what it has at an offset
+//! lies wherever the pin found room.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The register of logs: the last page of the window, which no pin takes. Little-endian, sizes fixed at compile
-//! time. The byte diagrams are in docs/format/pins.md.
+//! The register of logs: the last page of the window, which no pin takes. Little-endian, sizes fixed at
+//! compile time. The byte diagrams are in docs/format/pins.md.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

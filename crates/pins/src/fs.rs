@@ -1,5 +1,5 @@
-//! The file system with pins, as whoever mounts it sees it: reads and writes of pinned ranges go to the window,
-//! what would take their pages away is refused, all else goes below.
+//! The file system with pins, as whoever mounts it sees it: reads and writes of pinned ranges go to the
+//! window, what would take their pages away is refused, all else goes below.
 
 use std::ops::Range;
 

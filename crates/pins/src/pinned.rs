@@ -49,8 +49,8 @@ fn error_of(error: amphi_device::Error) -> Error {
 }
 
 impl<F: Extents + 'static, D: BaBuffer> Pinned<F, D> {
-    /// Brings in place what a crash has left pinned, then mounts the file system below. The table of the device
-    /// is the file system's alone.
+    /// Brings in place what a crash has left pinned, then mounts the file system below. The table of the
+    /// device is the file system's alone.
     ///
     /// # Errors
     /// [`MountError`].
@@ -117,14 +117,15 @@ impl<F: Extents + 'static, D: BaBuffer> Pinned<F, D> {
         self.checked.access(ino, READ | WRITE, cred)
     }
 
-    /// Pins `length` bytes at `offset` of a file, for `cred`, who may read and write it: what was written there
-    /// is brought in place, and the window shows it. A range that lies in several places of the device takes as
-    /// many entries of its table.
+    /// Pins `length` bytes at `offset` of a file, for `cred`, who may read and write it: what was written
+    /// there is brought in place, and the window shows it. A range that lies in several places of the device
+    /// takes as many entries of its table.
     ///
     /// # Errors
-    /// [`Error::PermissionDenied`]; [`Error::Invalid`] unless the range is whole pages inside of the file, all of
-    /// them written; [`Error::Busy`] if some of it is pinned; [`Error::NoSpace`] if the window or the table has
-    /// no room; [`Error::Unsupported`] if the file system cannot step aside. Nothing is pinned then.
+    /// [`Error::PermissionDenied`]; [`Error::Invalid`] unless the range is whole pages inside of the file,
+    /// all of them written; [`Error::Busy`] if some of it is pinned; [`Error::NoSpace`] if the window or the
+    /// table has no room; [`Error::Unsupported`] if the file system cannot step aside. Nothing is pinned
+    /// then.
     pub fn pin(&self, ino: Ino, offset: u64, length: u64, cred: &Cred) -> Result<Pin> {
         const PAGE: u64 = PAGE_BYTES as u64;
         self.may_pin(ino, cred)?;
@@ -187,12 +188,12 @@ impl<F: Extents + 'static, D: BaBuffer> Pinned<F, D> {
         self.device.flush_entry(entry).map_err(error_of)
     }
 
-    /// Ends a pin: its pages are durable in their place, and the file system has them again. What another thread
-    /// has stored and not synced may be lost.
+    /// Ends a pin: its pages are durable in their place, and the file system has them again. What another
+    /// thread has stored and not synced may be lost.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::NotPermitted`] for another user's; [`Error::Io`]: what could not be written
-    /// stays pinned.
+    /// [`Error::NotFound`]; [`Error::NotPermitted`] for another user's; [`Error::Io`]: what could not be
+    /// written stays pinned.
     pub fn unpin(&self, id: PinId, cred: &Cred) -> Result<()> {
         let mut table = self.table.write();
         let at = table.pins.iter().position(|pin| pin.id == id).ok_or(Error::NotFound)?;

@@ -1,8 +1,8 @@
 //! Bugs that tests plant, to prove that they find them.
 //!
-//! They exist only with the feature `planted-bugs`, which nothing but tests enables; without it every question
-//! here is answered "no" when the program is compiled. One is planted for the whole process, by its name in
-//! `AMPHI_PLANTED`.
+//! They exist only with the feature `planted-bugs`, which nothing but tests enables; without it every
+//! question here is answered "no" when the program is compiled. One is planted for the whole process, by its
+//! name in `AMPHI_PLANTED`.
 
 /// A bug of pins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,8 +50,8 @@ impl Pin {
         self.offset < offset.saturating_add(length) && offset < self.end()
     }
 
-    /// Where byte `offset` of the file, which is pinned, lies: in the window, the bytes that follow there, and
-    /// the entry.
+    /// Where byte `offset` of the file, which is pinned, lies: in the window, the bytes that follow there,
+    /// and the entry.
     pub fn place(&self, offset: u64) -> Option<(u64, u64, EntryId)> {
         let mut begin = self.offset;
         for entry in &self.entries {

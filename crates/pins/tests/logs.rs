@@ -1,5 +1,5 @@
-//! Logs of programs that know nothing of pins (TB-13): a sync of one touches no flash and no journal, and what
-//! it returned from is there after the power fails at any command of the device.
+//! Logs of programs that know nothing of pins (TB-13): a sync of one touches no flash and no journal, and
+//! what it returned from is there after the power fails at any command of the device.
 
 use std::sync::Arc;
 

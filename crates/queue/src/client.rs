@@ -15,7 +15,8 @@ const SPINS_PER_LOOK: u32 = 64;
 /// How a client waits for a completion.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Looks at the memory again and again for so long, ns, before it sleeps. Zero in virtual time, which stands still meanwhile.
+    /// Looks at the memory again and again for so long, ns, before it sleeps. Zero in virtual time, which
+    /// stands still meanwhile.
     pub spin_ns: u64,
     /// Sleeps so long at a time, ns, before it asks whether the server is alive.
     pub sleep_ns: u64,
@@ -63,7 +64,8 @@ impl<'m> Client<'m> {
         self.in_flight() < ENTRIES
     }
 
-    /// Puts a command in; its sequence number is filled in here. Its payload must stay as it is until the completion.
+    /// Puts a command in; its sequence number is filled in here. Its payload must stay as it is until the
+    /// completion.
     ///
     /// # Panics
     /// Without [room](Self::has_room).
@@ -74,7 +76,8 @@ impl<'m> Client<'m> {
         self.memory.put_entry(self.at + SUBMISSIONS_AT + slot * size_of::<Submission>(), &entry);
         self.submitted = self.submitted.wrapping_add(1);
         self.memory.word(self.at + SUBMITTED_AT).store(self.submitted, Ordering::Release);
-        // Pairs with the server's, between its word that it sleeps and its last look: one of the two sees the other.
+        // Pairs with the server's, between its word that it sleeps and its last look: one of the two sees the
+        // other.
         fence(Ordering::SeqCst);
         if self.memory.word(ASLEEP_AT).load(Ordering::Relaxed) != 0 {
             let doorbell = self.memory.word(DOORBELL_AT);

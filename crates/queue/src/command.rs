@@ -1,4 +1,5 @@
-//! A submission, checked: which operation, with which arguments. Every number is looked at here, once, in the copy.
+//! A submission, checked: which operation, with which arguments. Every number is looked at here, once, in the
+//! copy.
 
 use amphi_vfs::{Allocate, RenameMode, Seek, WriteMode, XattrMode};
 

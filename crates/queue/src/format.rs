@@ -1,5 +1,5 @@
-//! What lies where in the shared memory: a header, and for each lane a page of counters and entries and an area for payload.
-//! Little-endian, sizes asserted. `docs/format/queue.md` is the page about it.
+//! What lies where in the shared memory: a header, and for each lane a page of counters and entries and an
+//! area for payload. Little-endian, sizes asserted. `docs/format/queue.md` is the page about it.
 
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -88,7 +88,8 @@ pub struct Submission {
     pub operation: U16,
     /// Bits of [`flag`].
     pub flags: U16,
-    /// Who asks, where one memory serves several: an entry of the server's table of credentials. 0: who attached.
+    /// Who asks, where one memory serves several: an entry of the server's table of credentials. 0: who
+    /// attached.
     pub credential: U64,
     /// An open file, or the directory in which `first` begins; 0: the root.
     pub handle: U64,
@@ -284,11 +285,12 @@ pub mod op {
     pub const SPACE: u16 = 23;
     /// Makes everything durable.
     pub const SYNC: u16 = 24;
-    /// Copies `length` bytes at `offset` of `handle` to `argument` of `other`. The answer says how many, fewer at the end of a file
-    /// and after 16 MiB.
+    /// Copies `length` bytes at `offset` of `handle` to `argument` of `other`. The answer says how many,
+    /// fewer at the end of a file and after 16 MiB.
     pub const COPY: u16 = 25;
-    /// A name in the root directory, [`PASS_PREFIX`](super::PASS_PREFIX) and `other` and `value` as 32 hexadecimal digits, under which the kernel
-    /// finds the regular file `handle` once, whether or not it has names of its own.
+    /// A name in the root directory, [`PASS_PREFIX`](super::PASS_PREFIX) and `other` and `value` as 32
+    /// hexadecimal digits, under which the kernel finds the regular file `handle` once, whether or not it has
+    /// names of its own.
     pub const PASS: u16 = 26;
 }
 
@@ -428,7 +430,8 @@ pub mod code {
     pub const CORRUPT: u16 = 19;
     /// The device failed.
     pub const IO: u16 = 20;
-    /// The command itself is wrong: an unknown operation or flag, a span outside the payload, a field that is not zero.
+    /// The command itself is wrong: an unknown operation or flag, a span outside the payload, a field that is
+    /// not zero.
     pub const MALFORMED: u16 = 21;
     /// The handle is not open, or not open for this.
     pub const BAD_HANDLE: u16 = 22;
@@ -452,7 +455,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// `lanes` lanes with `payload_bytes` bytes of payload each; none if either is out of range or the payload is no multiple of [`PAGE`].
+    /// `lanes` lanes with `payload_bytes` bytes of payload each; none if either is out of range or the
+    /// payload is no multiple of [`PAGE`].
     #[must_use]
     pub const fn new(lanes: u32, payload_bytes: u32) -> Option<Self> {
         let fits = 1 <= lanes && lanes <= LANES_MAX && payload_bytes <= PAYLOAD_BYTES_MAX;

@@ -1,5 +1,5 @@
-//! A client's open files. A handle is a place in a table and how often the place was used before, so a handle that was closed
-//! names nothing.
+//! A client's open files. A handle is a place in a table and how often the place was used before, so a handle
+//! that was closed names nothing.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The memory that both sides share, reached so that nothing the other side does there can be undefined here: words are atomics,
-//! entries are copied by atomics, data by whole copies.
+//! The memory that both sides share, reached so that nothing the other side does there can be undefined here:
+//! words are atomics, entries are copied by atomics, data by whole copies.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -19,7 +19,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Memory of this process alone, with an empty queue in it: its client and its server are tasks of one program.
+    /// Memory of this process alone, with an empty queue in it: its client and its server are tasks of one
+    /// program.
     ///
     /// # Errors
     /// There is no memory.
@@ -29,8 +30,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Maps `file`, which has the size that the geometry asks for and holds zeros, and begins an empty queue in it. The file must not
-    /// become shorter while it is mapped (seal it).
+    /// Maps `file`, which has the size that the geometry asks for and holds zeros, and begins an empty queue
+    /// in it. The file must not become shorter while it is mapped (seal it).
     ///
     /// # Errors
     /// The file is too small or cannot be mapped.
@@ -76,8 +77,8 @@ impl Memory {
         assert!(at.is_multiple_of(4) && at + 4 <= self.map.len());
         // A search may let the other side go on here.
         amphi_rt::task::point();
-        // SAFETY: inside the mapping, which lives as long as `self`, and aligned, since mappings begin on pages; both sides reach
-        // words as atomics only.
+        // SAFETY: inside the mapping, which lives as long as `self`, and aligned, since mappings begin on
+        // pages; both sides reach words as atomics only.
         unsafe { &*self.map.as_mut_ptr().add(at).cast::<AtomicU32>() }
     }
 
@@ -170,18 +171,21 @@ impl<'a> Payload<'a> {
         copy
     }
 
-    /// The bytes themselves, for data that are copied from here and never looked at: the other side may change them meanwhile.
+    /// The bytes themselves, for data that are copied from here and never looked at: the other side may
+    /// change them meanwhile.
     #[must_use]
     pub(crate) fn data(&self) -> &'a [u8] {
-        // SAFETY: inside the mapping, which outlives `'a`. A client that stores here during its own command races with one copy of
-        // bytes whose values decide nothing, as a program does that changes a buffer while the kernel writes it.
+        // SAFETY: inside the mapping, which outlives `'a`. A client that stores here during its own command
+        // races with one copy of bytes whose values decide nothing, as a program does that changes a buffer
+        // while the kernel writes it.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.len) }
     }
 
     /// As [`data`](Self::data), to be filled.
     #[must_use]
     pub(crate) fn data_mut(&self) -> &'a mut [u8] {
-        // SAFETY: as for `data`. A lane has one server thread at a time, which makes one such slice for each command.
+        // SAFETY: as for `data`. A lane has one server thread at a time, which makes one such slice for each
+        // command.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.len) }
     }
 }

@@ -21,7 +21,8 @@ type Result<T> = std::result::Result<T, Refusal>;
 
 /// Bytes that a copy between two files moves at a time.
 const COPY_BYTES: usize = 128 << 10;
-/// Bytes that one command copies at the most, so that none keeps a server's thread: holes may be as long as a file can be.
+/// Bytes that one command copies at the most, so that none keeps a server's thread: holes may be as long as a
+/// file can be.
 const COPY_BYTES_MAX: u64 = 16 << 20;
 
 /// What a command came to.
@@ -48,7 +49,8 @@ impl Done {
 }
 
 impl<F: FileSystem, W: Watcher> Session<F, W> {
-    /// Carries out one command of `caller`, a copy of what the client submitted, whose names and data are in `payload`.
+    /// Carries out one command of `caller`, a copy of what the client submitted, whose names and data are in
+    /// `payload`.
     pub fn execute(&self, caller: &mut Caller, raw: &Submission, payload: Payload<'_>) -> Completion {
         let decoded = Command::decode(raw, payload.len() as u32).map_err(Refusal::from);
         match decoded.and_then(|command| self.carry_out(caller, command, payload)) {

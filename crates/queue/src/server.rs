@@ -1,5 +1,5 @@
-//! The server's end: takes commands out of lanes and puts completions in. What it knows of a lane it keeps to itself; from the
-//! memory it takes only a count and copies of entries, and both may be anything.
+//! The server's end: takes commands out of lanes and puts completions in. What it knows of a lane it keeps to
+//! itself; from the memory it takes only a count and copies of entries, and both may be anything.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -77,7 +77,8 @@ impl Server {
         Some(self.memory.entry(lane.at + SUBMISSIONS_AT + slot * size_of::<Submission>()))
     }
 
-    /// Whether `submission`, just taken from the lane, was put there for this turn and is not what the ring held before.
+    /// Whether `submission`, just taken from the lane, was put there for this turn and is not what the ring
+    /// held before.
     #[must_use]
     pub const fn is_fresh(&self, lane: &Lane, submission: &Submission) -> bool {
         submission.sequence.get() == lane.taken
@@ -98,7 +99,8 @@ impl Server {
         }
     }
 
-    /// Sleeps until a client rings, for `limit_ns` at the most, unless `has_work` finds something once clients know that they must ring.
+    /// Sleeps until a client rings, for `limit_ns` at the most, unless `has_work` finds something once
+    /// clients know that they must ring.
     pub fn sleep(&self, bell: &impl Bell, limit_ns: u64, has_work: impl FnOnce() -> bool) {
         let (asleep, doorbell) = (self.memory.word(ASLEEP_AT), self.memory.word(DOORBELL_AT));
         let seen = doorbell.load(Ordering::SeqCst);

@@ -10,8 +10,8 @@ use crate::planted::{self, Bug};
 use crate::status::Refusal;
 use crate::walk::Held;
 
-/// Who must know what a client changes before it hears that it is done: another door to the same file system, whose caches would
-/// be wrong otherwise.
+/// Who must know what a client changes before it hears that it is done: another door to the same file system,
+/// whose caches would be wrong otherwise.
 pub trait Watcher: Send + Sync {
     /// Attributes or contents of the inode have changed.
     fn inode(&self, ino: Ino);
@@ -19,8 +19,8 @@ pub trait Watcher: Send + Sync {
     /// What `name` means in `dir` has changed, and the directory with it.
     fn name(&self, dir: Ino, name: Name<'_>);
 
-    /// A number that nobody can guess, with which the kernel finds an inode once, for a client that has it open and now needs a descriptor of
-    /// the kernel's. None where there is no kernel.
+    /// A number that nobody can guess, with which the kernel finds an inode once, for a client that has it
+    /// open and now needs a descriptor of the kernel's. None where there is no kernel.
     fn pass(&self, ino: Ino) -> Option<u128> {
         let _ = ino;
         None
@@ -66,9 +66,9 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         Self { checked: Checked::new(fs), handles: Handles::new(files_max), watcher, asks_each_time: false }
     }
 
-    /// The same, with every read and write of an open file checked against the file's permissions of that moment
-    /// (DevFS §4.5), not only when the file is opened, as POSIX has it. Who made the file may use what it was
-    /// made with.
+    /// The same, with every read and write of an open file checked against the file's permissions of that
+    /// moment (DevFS §4.5), not only when the file is opened, as POSIX has it. Who made the file may use what
+    /// it was made with.
     #[must_use]
     pub const fn asking_each_time(mut self) -> Self {
         self.asks_each_time = true;

@@ -1,4 +1,5 @@
-//! From a path to a file: names one after the other, symbolic links followed, every directory searched only by whom it lets.
+//! From a path to a file: names one after the other, symbolic links followed, every directory searched only
+//! by whom it lets.
 
 use std::borrow::Cow;
 

@@ -6,8 +6,8 @@ use crate::random;
 use foldhash::fast::{FixedState, FoldHasher};
 use std::hash::BuildHasher;
 
-/// Spreads every bit of a number over all of them: what SplitMix64 ends with. The same for ever, so that it may decide
-/// what stays: a place on a device, what a seed means.
+/// Spreads every bit of a number over all of them: what SplitMix64 ends with. The same for ever, so that it
+/// may decide what stays: a place on a device, what a seed means.
 #[must_use]
 #[inline]
 pub const fn mix(mut number: u64) -> u64 {

@@ -1,8 +1,12 @@
 //! The real-time primitives under as much contention as a machine gives, without a Sim: what a race detector
 //! is run on.
 //!
-//! `RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" cargo +nightly test -p amphi-rt --test real_stress --target x86_64-unknown-linux-gnu`
-//! runs it under ThreadSanitizer.
+//! Under ThreadSanitizer:
+//!
+//! ```sh
+//! export RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"
+//! cargo +nightly test -p amphi-rt --test real_stress --target x86_64-unknown-linux-gnu
+//! ```
 
 use amphi_rt::sync::{Condvar, Mutex, RwLock, Semaphore, channel};
 use amphi_rt::{random, task};

@@ -489,7 +489,8 @@ impl Image {
         if let Some(file) = &self.file {
             if self.by_addresses {
                 let start = self.window(at, len as usize);
-                // SAFETY: the bytes are the image's and nobody reads them as anything but bytes; they become zeros.
+                // SAFETY: the bytes are the image's and nobody reads them as anything but bytes; they become
+                // zeros.
                 if unsafe { madvise(start.cast(), len as usize, GiveUp::LinuxRemove) }.is_ok() {
                     return;
                 }

@@ -23,8 +23,8 @@ pub struct OpenOptions {
     pub dilation: f64,
     /// No device time at all, whatever the profile says.
     pub free: bool,
-    /// The image's memory is shared by processes that do not have its file open, so room for it is asked for, and given back, by
-    /// its addresses. Asking touches it then, which takes longer.
+    /// The image's memory is shared by processes that do not have its file open, so room for it is asked for,
+    /// and given back, by its addresses. Asking touches it then, which takes longer.
     pub image_is_shared: bool,
 }
 

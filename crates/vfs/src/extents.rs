@@ -32,8 +32,8 @@ pub trait Extents: FileSystem {
     /// As there; [`Error::Invalid`](crate::Error::Invalid) for a page that is not even reserved.
     fn place(&self, ino: Ino, offset: u64, length: u64) -> Result<Vec<PageRun>>;
 
-    /// Says that whoever reached `length` bytes at `offset` past the file system has written them: they are not
-    /// reserved only any more, and the file has at least `size` bytes. Durable on return.
+    /// Says that whoever reached `length` bytes at `offset` past the file system has written them: they are
+    /// not reserved only any more, and the file has at least `size` bytes. Durable on return.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a page that is not even reserved;

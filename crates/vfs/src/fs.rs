@@ -454,13 +454,13 @@ pub trait FileSystem: Send + Sync {
         Err(Error::Unsupported("extended attributes"))
     }
 
-    /// Pins `length` bytes at `offset` of a file to the device's window, for `cred`, who may read and write it:
-    /// until the pin ends, writes there go by bytes and are durable when they return.
+    /// Pins `length` bytes at `offset` of a file to the device's window, for `cred`, who may read and write
+    /// it: until the pin ends, writes there go by bytes and are durable when they return.
     ///
     /// # Errors
-    /// [`Error::PermissionDenied`]; [`Error::Invalid`] unless the range is whole pages of 4096 bytes inside of
-    /// the file, all of them written; [`Error::Busy`] if some of it is pinned; [`Error::NoSpace`] if the window
-    /// or its table has no room; [`Error::Unsupported`].
+    /// [`Error::PermissionDenied`]; [`Error::Invalid`] unless the range is whole pages of 4096 bytes inside
+    /// of the file, all of them written; [`Error::Busy`] if some of it is pinned; [`Error::NoSpace`] if the
+    /// window or its table has no room; [`Error::Unsupported`].
     fn pin_range(&self, ino: Ino, offset: u64, length: u64, cred: &Cred) -> Result<()> {
         let _ = (ino, offset, length, cred);
         Err(Error::Unsupported("pins"))
@@ -470,8 +470,8 @@ pub trait FileSystem: Send + Sync {
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is none; [`Error::Invalid`] for one that lies there in part;
-    /// [`Error::NotPermitted`] for another user's; [`Error::Io`]; [`Error::Unsupported`]. Pins before the refused
-    /// one may have ended.
+    /// [`Error::NotPermitted`] for another user's; [`Error::Io`]; [`Error::Unsupported`]. Pins before the
+    /// refused one may have ended.
     fn unpin_range(&self, ino: Ino, offset: u64, length: u64, cred: &Cred) -> Result<()> {
         let _ = (ino, offset, length, cred);
         Err(Error::Unsupported("pins"))

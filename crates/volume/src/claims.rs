@@ -1,5 +1,5 @@
-//! What a check finds in use: bitmaps that cost memory only where a bit is set, and the claims on device pages that
-//! are made with them.
+//! What a check finds in use: bitmaps that cost memory only where a bit is set, and the claims on device
+//! pages that are made with them.
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
@@ -132,10 +132,10 @@ impl Claims {
         Self { bits: Bits::new(pages), patience: pages }
     }
 
-    /// Claims `len` pages from `first` on, which lie inside the device. Calls `conflict` with each run claimed
-    /// before. False once more pages than the device has were claimed twice: from then on a claim ends at its
-    /// first conflict. So all claims together take time in proportion to the device and the number of claims,
-    /// whatever the image says.
+    /// Claims `len` pages from `first` on, which lie inside the device. Calls `conflict` with each run
+    /// claimed before. False once more pages than the device has were claimed twice: from then on a claim
+    /// ends at its first conflict. So all claims together take time in proportion to the device and the
+    /// number of claims, whatever the image says.
     pub fn claim(&mut self, first: u64, len: u64, mut conflict: impl FnMut(u64, u64)) -> bool {
         let end = first + len;
         let mut at = first;

@@ -25,7 +25,8 @@ fn allowed(from: &str, to: &str) -> bool {
         }
         "xtask" => false,
         "front-preload" => matches!(to, "front-queue" | "queue" | "rt"),
-        // The part of the command that lies in a shared range: it puts a file system on a device, as the command does.
+        // The part of the command that lies in a shared range: it puts a file system on a device, as the
+        // command does.
         "front-shared-core" => {
             matches!(to, "front-shared" | "rt" | "ssd" | "vfs" | "volume" | "volumes") || to.starts_with("fs-")
         }

@@ -10,17 +10,21 @@ use anyhow::{Result, bail};
 
 use super::session;
 
-/// Runs RocksDB, LevelDB, SQLite, Redis and PostgreSQL, each write durable, on ByteFS through FUSE and on the kernel's ext4, XFS and Btrfs.
+/// Runs RocksDB, LevelDB, SQLite, Redis and PostgreSQL, each write durable, on ByteFS through FUSE and on the
+/// kernel's ext4, XFS and Btrfs.
 ///
-/// Twice: over emulated SSDs with the device's own times, which the kernel's file systems reach through `amphi export`, and over memory (zram; ours on an SSD without
-/// delays). Only what stands on the same is compared. Needs root, and the applications: Debian's rocksdb-tools, libleveldb-dev, gcc, sqlite3, redis, postgresql.
+/// Twice: over emulated SSDs with the device's own times, which the kernel's file systems reach through
+/// `amphi export`, and over memory (zram; ours on an SSD without delays). Only what stands on the same is
+/// compared. Needs root, and the applications: Debian's rocksdb-tools, libleveldb-dev, gcc, sqlite3, redis,
+/// postgresql.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   amphi bench applications
   amphi bench applications --only sqlite --only redis --rounds 7 --json applications.json")]
 pub struct Options {
-    /// Only applications whose names contain WORD (rocksdb, leveldb, sqlite, redis, postgres); can be given several times.
+    /// Only applications whose names contain WORD (rocksdb, leveldb, sqlite, redis, postgres); can be given
+    /// several times.
     #[arg(long, value_name = "WORD")]
     only: Vec<String>,
     /// Rounds: in each, every file system gets its turn.
@@ -29,7 +33,8 @@ pub struct Options {
     /// Multiplies the number of writes of a round.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = scale)]
     scale: f64,
-    /// Write the results to FILE as JSON, described in docs/applications.md; `-` is standard output, without the table.
+    /// Write the results to FILE as JSON, described in docs/applications.md; `-` is standard output, without
+    /// the table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

@@ -13,10 +13,12 @@ use anyhow::{Result, bail};
 use super::session;
 use amphi_volume::size;
 
-/// Runs workloads on the kernel's ext4, XFS and Btrfs over an exported SSD, and on ByteFS through FUSE and as a library over an equal one.
+/// Runs workloads on the kernel's ext4, XFS and Btrfs over an exported SSD, and on ByteFS through FUSE and as
+/// a library over an equal one.
 ///
-/// It takes place in dilated real time: the device's times are multiplied until what the export costs is less than a twentieth of a request, and all results divided by as
-/// much. Mounts, loop devices and daemons are taken away at the end, also if the run is interrupted or killed. Needs root.
+/// It takes place in dilated real time: the device's times are multiplied until what the export costs is less
+/// than a twentieth of a request, and all results divided by as much. Mounts, loop devices and daemons are
+/// taken away at the end, also if the run is interrupted or killed. Needs root.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,7 +29,8 @@ pub struct Options {
     /// A workload, see amphi bench list; can be given several times.
     #[arg(long, value_name = "NAME", default_values_t = DEFAULT.map(str::to_owned))]
     workload: Vec<String>,
-    /// Only file systems whose names contain WORD (bytefs-library, bytefs-fuse, ext4, ext4-journal, xfs, btrfs); can be given several times.
+    /// Only file systems whose names contain WORD (bytefs-library, bytefs-fuse, ext4, ext4-journal, xfs,
+    /// btrfs); can be given several times.
     #[arg(long, value_name = "WORD")]
     only: Vec<String>,
     /// What the device's times are multiplied by; `auto` finds out.
@@ -51,7 +54,8 @@ pub struct Options {
     /// Size of each SSD. It is in memory, which is used as it is written.
     #[arg(long, value_parser = size::parse, default_value = "2G")]
     size: u64,
-    /// Write the results to FILE as JSON, described in docs/kernel.md; `-` is standard output, without the table.
+    /// Write the results to FILE as JSON, described in docs/kernel.md; `-` is standard output, without the
+    /// table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the throughput as a chart to FILE, one page that opens offline.
@@ -94,7 +98,8 @@ fn personalities(options: &Options) -> Result<Vec<Personality>> {
         if let Some(threads) = options.threads {
             personality = personality.with_threads(threads);
         }
-        // A number of operations is the same work for each file system, however fast it is; the rest of the machine's time matters to none.
+        // A number of operations is the same work for each file system, however fast it is; the rest of the
+        // machine's time matters to none.
         personality.run = Run { operations: Some(options.operations), ..Run::default() };
         Ok(personality)
     };

@@ -12,8 +12,8 @@ use signal_hook::consts::TERM_SIGNALS;
 /// Says to a process that it is alone in its mount namespace.
 const ALONE: &str = "AMPHI_BENCH_ALONE";
 
-/// Becomes this same command in a mount namespace of its own, where every mount goes with the last process. Returns where that is so already, or where it cannot
-/// be had.
+/// Becomes this same command in a mount namespace of its own, where every mount goes with the last process.
+/// Returns where that is so already, or where it cannot be had.
 pub fn be_alone() {
     if std::env::var_os(ALONE).is_some() || !rustix::process::geteuid().is_root() {
         return;
@@ -28,7 +28,8 @@ pub fn be_alone() {
     }
 }
 
-/// Sets `ended` when somebody wants the run to end. Whoever asks twice is served at once: everything goes with the process then.
+/// Sets `ended` when somebody wants the run to end. Whoever asks twice is served at once: everything goes
+/// with the process then.
 ///
 /// # Errors
 /// The system refuses.

@@ -11,9 +11,11 @@ use anyhow::{Result, bail};
 
 use super::session;
 
-/// Compares the baseline fs-ext4like with the kernel's ext4: the same steps on both, over equal SSDs, and for each the blocks written and the flushes.
+/// Compares the baseline fs-ext4like with the kernel's ext4: the same steps on both, over equal SSDs, and for
+/// each the blocks written and the flushes.
 ///
-/// Every request of both is written down; where they differ by more than 15 %, the blocks are shown by structure. Needs root and e2fsprogs.
+/// Every request of both is written down; where they differ by more than 15 %, the blocks are shown by
+/// structure. Needs root and e2fsprogs.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,13 +27,15 @@ pub struct Options {
     /// File data go through the journal, on both.
     #[arg(long)]
     journal_data: bool,
-    /// A workload to run besides the single operations, see amphi bench list, or one of ycsb-a to ycsb-f; can be given several times.
+    /// A workload to run besides the single operations, see amphi bench list, or one of ycsb-a to ycsb-f; can
+    /// be given several times.
     #[arg(long, value_name = "NAME", default_values_t = DEFAULT.map(str::to_owned))]
     workload: Vec<String>,
     /// How often all of it is done; means are compared.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: u16,
-    /// Append what the kernel's ext4 and jbd2 do in each step of the first round to FILE, by their tracepoints; needs tracefs.
+    /// Append what the kernel's ext4 and jbd2 do in each step of the first round to FILE, by their
+    /// tracepoints; needs tracefs.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Share of the workloads' published number of files, and of the store's records.
@@ -43,7 +47,8 @@ pub struct Options {
     /// Decides what the workloads leave to chance.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write the results to FILE as JSON, described in docs/validation.md; `-` is standard output, without the table.
+    /// Write the results to FILE as JSON, described in docs/validation.md; `-` is standard output, without
+    /// the table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

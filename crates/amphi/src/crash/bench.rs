@@ -1,7 +1,9 @@
-//! A benchmark's workload as operations to crash: a personality made small, run once over the model with a recorder around it.
+//! A benchmark's workload as operations to crash: a personality made small, run once over the model with a
+//! recorder around it.
 //!
-//! Everything is decided by the personality, the number of operations and the seed, which is why these three are in the ID of a crash: `bytefs/varmail.200-7@31:m5` is crash
-//! point 31 of 200 operations of varmail drawn by seed 7.
+//! Everything is decided by the personality, the number of operations and the seed, which is why these three
+//! are in the ID of a crash: `bytefs/varmail.200-7@31:m5` is crash point 31 of 200 operations of varmail
+//! drawn by seed 7.
 
 use std::fmt;
 use std::str::FromStr;
@@ -93,7 +95,8 @@ fn waits(personality: &Personality) -> bool {
     personality.groups.iter().flat_map(|group| &group.steps).any(|step| step.semaphore.is_some())
 }
 
-/// The same threads' steps on few and small files, one thread in each group, ended by the number of operations.
+/// The same threads' steps on few and small files, one thread in each group, ended by the number of
+/// operations.
 fn small(mut personality: Personality, operations: u64) -> Personality {
     personality.run = Run { operations: Some(operations), ..Run::default() };
     for set in &mut personality.filesets {

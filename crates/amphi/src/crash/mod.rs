@@ -12,7 +12,8 @@ use clap::Subcommand;
 
 /// Crashes a file system at every point of a workload and looks at what each crash leaves.
 ///
-/// It runs in memory and in virtual time on an emulated SSD of its own. Every crash has an ID that does it again.
+/// It runs in memory and in virtual time on an emulated SSD of its own. Every crash has an ID that does it
+/// again.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

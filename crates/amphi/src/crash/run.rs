@@ -30,7 +30,8 @@ enum Crash {
     None,
     /// Nothing and everything on its way arrived, and a few states between.
     Linear,
-    /// All subsets of up to 8 units on their way, and of up to --bound of more; a few torn ones, a few steps of cleaning and recovery.
+    /// All subsets of up to 8 units on their way, and of up to --bound of more; a few torn ones, a few steps
+    /// of cleaning and recovery.
     Subsets,
     /// As subsets, with more torn states and the power failing again at every step of recovery.
     Exhaustive,
@@ -95,12 +96,15 @@ pub struct Options {
     /// The file system.
     #[arg(long, default_value = "bytefs")]
     fs: String,
-    /// What it does: seq1, seq2 (the sequences of one and two operations within ACE's bounds), extra1, extra2 (with what ACE lacks), mixed2 (one of each), seq3 (three operations, drawn by
-    /// seeds), pairs (two at the same time, drawn by seeds), random (long runs on a device whose log and flash are cleaned all the time, drawn by seeds), trace (the operations of
-    /// --trace), days (simulated time with a power cut every minute), or a workload of `amphi bench` such as varmail, or FILE.toml.
+    /// What it does: seq1, seq2 (the sequences of one and two operations within ACE's bounds), extra1, extra2
+    /// (with what ACE lacks), mixed2 (one of each), seq3 (three operations, drawn by seeds), pairs (two at
+    /// the same time, drawn by seeds), random (long runs on a device whose log and flash are cleaned all the
+    /// time, drawn by seeds), trace (the operations of --trace), days (simulated time with a power cut every
+    /// minute), or a workload of `amphi bench` such as varmail, or FILE.toml.
     #[arg(long, value_parser = workload)]
     workload: Workload,
-    /// How it is crashed; without it, exhaustive for seq1 and extra1, linear for random, trace and what is a benchmark's, else subsets.
+    /// How it is crashed; without it, exhaustive for seq1 and extra1, linear for random, trace and what is a
+    /// benchmark's, else subsets.
     #[arg(long)]
     crash: Option<Crash>,
     /// Where more than 8 units are on their way: all subsets of up to so many of them, 0 to 2.
@@ -112,7 +116,8 @@ pub struct Options {
     /// The first workload of those that are numbered.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// How many workloads; without it, all that are numbered, or 100 seeds. Of a workload of `amphi bench`, how many operations; without it, 200.
+    /// How many workloads; without it, all that are numbered, or 100 seeds. Of a workload of `amphi bench`,
+    /// how many operations; without it, 200.
     #[arg(long)]
     count: Option<u64>,
     /// Only workloads whose number is a multiple of this.

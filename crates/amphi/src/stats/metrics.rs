@@ -146,7 +146,8 @@ impl Page {
         }
     }
 
-    /// Cumulative counts up to each power of two from 128 ns to 17 s. The finer buckets end just below these, so nothing is split.
+    /// Cumulative counts up to each power of two from 128 ns to 17 s. The finer buckets end just below these,
+    /// so nothing is split.
     fn histogram(&mut self, name: &str, labels: &str, latency: &Latency) {
         for shift in 7..=34 {
             let end_ns = 1_u64 << shift;

@@ -1,4 +1,5 @@
-//! `amphi run`: a program whose calls go through the queue and programs whose calls go through the kernel see one file system, at once.
+//! `amphi run`: a program whose calls go through the queue and programs whose calls go through the kernel see
+//! one file system, at once.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -176,7 +177,8 @@ fn forks_mappings_threads_and_numbers_used_again() {
     rig.umount();
 }
 
-/// One file, names and contents, changed at random from both sides; after each change both sides see the same.
+/// One file, names and contents, changed at random from both sides; after each change both sides see the
+/// same.
 #[test]
 fn both_doors_show_each_change_at_once() {
     if !can_mount() {
@@ -191,7 +193,8 @@ fn both_doors_show_each_change_at_once() {
     let names = ["a", "b"].map(|name| rig.on_mount(name));
     let mut bytes: [Vec<u8>; 2] = Default::default();
     let mut files = names.each_ref().map(|name| plain(name));
-    // Both sides keep what they append by open all the time: the kernel's idea of where the file ends gets old.
+    // Both sides keep what they append by open all the time: the kernel's idea of where the file ends gets
+    // old.
     let mut logs = names.each_ref().map(|name| OpenOptions::new().append(true).open(name).unwrap());
     for (slot, name) in names.iter().enumerate() {
         agent.number(&format!("open {slot} {} 0", name.display()));

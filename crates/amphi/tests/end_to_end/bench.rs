@@ -1,4 +1,5 @@
-//! A measurement from end to end: what it prints, and that nothing of it is left, whether it ends, is interrupted or is killed.
+//! A measurement from end to end: what it prints, and that nothing of it is left, whether it ends, is
+//! interrupted or is killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -81,7 +82,8 @@ fn a_measurement_prints_its_results_and_leaves_nothing() {
     killed.kill().expect("a child can be killed");
     killed.wait().expect("it ends");
     wait_until("mounts and loop devices have gone with the run", || leftovers().is_empty());
-    // The kernel takes the killed run's mounts away when it comes to it; a run before that finds the devices in use.
+    // The kernel takes the killed run's mounts away when it comes to it; a run before that finds the devices
+    // in use.
     let is_gone = (0..5).any(|_| {
         amphi_ok(&["bench", "run", "software", "--only", "stat", "--threads", "1", "--rounds", "1"]);
         claims(killed.id()) == 0
@@ -196,7 +198,8 @@ fn a_database_is_measured_on_every_file_system() {
     }
 }
 
-/// The kernel's ext4 writes in these steps what jbd2 does: a descriptor, the changed metadata blocks, a commit block between two flushes.
+/// The kernel's ext4 writes in these steps what jbd2 does: a descriptor, the changed metadata blocks, a
+/// commit block between two flushes.
 #[test]
 fn the_baseline_is_held_against_the_kernels_ext4() {
     let arguments = [

@@ -52,7 +52,8 @@ fn mkfs_makes_a_sparse_private_image_and_refuses_to_replace_it() {
     let rig = Rig::new("8G");
     let metadata = std::fs::metadata(rig.image()).unwrap();
     assert!(metadata.len() > 8 << 30);
-    // Each of the 64 allocation groups has a page of the block bitmap, on a die of its own, where 1 MB is reserved with it.
+    // Each of the 64 allocation groups has a page of the block bitmap, on a die of its own, where 1 MB is
+    // reserved with it.
     assert!(metadata.blocks() * 512 < (64 + 8) << 20, "{} bytes allocated", metadata.blocks() * 512);
     assert_eq!(metadata.mode() & 0o777, 0o600);
     fails_saying(&["mkfs", &rig.image()], 1, &["exists already", "--force"]);

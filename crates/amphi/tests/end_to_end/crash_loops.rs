@@ -1,7 +1,9 @@
-//! Crash loops on a real mount: workers change files and record what was acknowledged; at a moment that the seed decides the daemon
-//! is killed, or the device loses its power; then everything acknowledged must be there, and fsck must be content.
+//! Crash loops on a real mount: workers change files and record what was acknowledged; at a moment that the
+//! seed decides the daemon is killed, or the device loses its power; then everything acknowledged must be
+//! there, and fsck must be content.
 //!
-//! `AMPHI_LOOP_SEED` and `AMPHI_LOOP_ITERATIONS` select iterations; each failure prints the command that replays it.
+//! `AMPHI_LOOP_SEED` and `AMPHI_LOOP_ITERATIONS` select iterations; each failure prints the command that
+//! replays it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -106,7 +108,8 @@ const CRASHES: u64 = 2;
 fn iterate(rig: &Rig, crash: Crash, seed: u64) -> Result<u64, String> {
     const WORKERS: u64 = 2;
     let mut dice = Dice::new(seed);
-    // Half of the iterations with the device's own times: they open windows that a fast device closes at once.
+    // Half of the iterations with the device's own times: they open windows that a fast device closes at
+    // once.
     let speed: &[&str] = if dice.below(2) == 0 { &["--free"] } else { &[] };
     let mut workers: Vec<Worker> = (0..WORKERS)
         .map(|index| Worker::new(rig.on_mount(&format!("worker{index}")), Dice::new(dice.next())))
@@ -177,7 +180,8 @@ fn crash_once(
     Ok(operations)
 }
 
-/// Crashes the daemon or the device of `rig` at once; `seed` decides what a power cut keeps of what is not durable.
+/// Crashes the daemon or the device of `rig` at once; `seed` decides what a power cut keeps of what is not
+/// durable.
 pub fn crash_now(rig: &Rig, crash: Crash, daemon: &mut Daemon, seed: u64) {
     match crash {
         Crash::Kill => daemon.kill(),

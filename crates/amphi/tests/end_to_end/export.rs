@@ -1,4 +1,5 @@
-//! The kernel's own file systems on an exported SSD: made, filled, crashed in both ways under load, checked, and read again.
+//! The kernel's own file systems on an exported SSD: made, filled, crashed in both ways under load, checked,
+//! and read again.
 //!
 //! The SSD's write buffer is volatile here, so that a flush which did not arrive loses data in the power cut.
 
@@ -63,7 +64,8 @@ fn btrfs_survives_on_an_exported_ssd() {
     survives(&BTRFS);
 }
 
-/// They differ in what they leave: after a kill the device still has all that it was given, after a power cut what it promised.
+/// They differ in what they leave: after a kill the device still has all that it was given, after a power cut
+/// what it promised.
 #[derive(Clone, Copy, Debug)]
 enum Crash {
     /// `kill -9` of the exporter.
@@ -190,13 +192,15 @@ fn can_attach(kernel_fs: &KernelFs) -> bool {
     missing.is_none()
 }
 
-/// An exported SSD, a loop device on it, and a place to mount. All are taken away when it is dropped, also by a failed test.
+/// An exported SSD, a loop device on it, and a place to mount. All are taken away when it is dropped, also by
+/// a failed test.
 struct Disk {
     rig: Rig,
     device: Option<String>,
 }
 
-/// Finding a free loop device and taking it are two steps of `losetup`; tests that run at once would race in between.
+/// Finding a free loop device and taking it are two steps of `losetup`; tests that run at once would race in
+/// between.
 static ATTACHING: Mutex<()> = Mutex::new(());
 
 impl Disk {

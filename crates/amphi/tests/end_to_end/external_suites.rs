@@ -1,7 +1,8 @@
-//! Suites of others on a ByteFS mount: pjdfstest (what POSIX promises), fsx (contents under random operations), stress-ng's file system
-//! class and dbench (load). They take minutes and need programs that `cargo xtask test --only suites` installs, so that they run there and
-//! not with the other tests. Each ends with an unmount and a check of the image. They run through `/dev/fuse` and, where the kernel can be made to offer them, through its
-//! rings.
+//! Suites of others on a ByteFS mount: pjdfstest (what POSIX promises), fsx (contents under random
+//! operations), stress-ng's file system class and dbench (load). They take minutes and need programs that
+//! `cargo xtask test --only suites` installs, so that they run there and not with the other tests. Each ends
+//! with an unmount and a check of the image. They run through `/dev/fuse` and, where the kernel can be made
+//! to offer them, through its rings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -282,8 +283,8 @@ fn fsx_by(transport: Transport, total: u64) {
     }
 }
 
-/// The file system class of stress-ng 0.15, without what never touches the mount: `binderfs` and `bind-mount` mount other things,
-/// `procfs` reads /proc, `eventfd` and `ioprio` have no file.
+/// The file system class of stress-ng 0.15, without what never touches the mount: `binderfs` and `bind-mount`
+/// mount other things, `procfs` reads /proc, `eventfd` and `ioprio` have no file.
 const STRESSORS: [&str; 43] = [
     "access",
     "chattr",
@@ -411,7 +412,8 @@ fn dbench_by(transport: Transport) {
     let throughput = report.lines().find(|line| line.starts_with("Throughput")).unwrap_or("no throughput");
     println!("dbench {}: {throughput}", transport.name());
     assert!(output.status.success() && throughput.contains("MB/sec"), "{report}");
-    // The first semaphore of a machine's life has the number 0, which dbench takes for none; its clients then begin unevenly.
+    // The first semaphore of a machine's life has the number 0, which dbench takes for none; its clients then
+    // begin unevenly.
     let harmless = "failed to create barrier semaphore";
     let complaint = report
         .lines()
@@ -427,7 +429,8 @@ const CACHED: usize = 200_000;
 /// What the daemon may keep of each, in bytes.
 const PER_FILE: u64 = 2048;
 
-/// Two hundred thousand files, all looked up: the daemon holds no descriptor for any, and a bounded number of bytes.
+/// Two hundred thousand files, all looked up: the daemon holds no descriptor for any, and a bounded number of
+/// bytes.
 #[test]
 fn many_cached_files_cost_little() {
     if !can_run(&[]) {

@@ -10,7 +10,8 @@
 //! - `crash_loops` hundreds of crashes under load, with `worker` and `oracle`
 //! - `traps` what FUSE file systems are known to get wrong
 //! - `external_suites` pjdfstest, fsx, stress-ng and dbench, run by `cargo xtask test --only suites`
-//! - `program_crashes` PostgreSQL, RocksDB, Redis, SQLite, git and a build over crashes, run by `cargo xtask test --only programs`
+//! - `program_crashes` PostgreSQL, RocksDB, Redis, SQLite, git and a build over crashes, run by
+//!   `cargo xtask test --only programs`
 //! - `mixed_io` direct and buffered I/O, holes and copies in one file, byte by byte
 //! - `mapped` memory-mapped files, and what of them travels
 //! - `promises` rarer things that programs ask: kept, or refused as docs/posix.md says

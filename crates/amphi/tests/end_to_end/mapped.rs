@@ -1,4 +1,5 @@
-//! Memory-mapped files: what is stored reaches the device at `msync`, by bytes where it is little and by block where it is much (BY-14, BY-15).
+//! Memory-mapped files: what is stored reaches the device at `msync`, by bytes where it is little and by
+//! block where it is much (BY-14, BY-15).
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,6 @@
-//! One file through direct and buffered descriptors at once, with ranges punched, zeroed, copied, reserved and cut off, against an array of bytes: what `fsx`
-//! does not do, for it cannot open with `O_DIRECT`. One to four processes' worth of threads, each on its own file.
+//! One file through direct and buffered descriptors at once, with ranges punched, zeroed, copied, reserved
+//! and cut off, against an array of bytes: what `fsx` does not do, for it cannot open with `O_DIRECT`. One to
+//! four processes' worth of threads, each on its own file.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

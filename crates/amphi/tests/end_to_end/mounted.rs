@@ -248,7 +248,8 @@ fn logs_are_set_aside_and_hold_no_colours() {
     }
 }
 
-/// Another mount namespace has a copy of the mount: the one here is gone, the image is not free, and both are said.
+/// Another mount namespace has a copy of the mount: the one here is gone, the image is not free, and both are
+/// said.
 #[test]
 fn an_unmount_says_who_holds_the_mount_elsewhere() {
     if !can_mount() || !rustix::process::geteuid().is_root() {

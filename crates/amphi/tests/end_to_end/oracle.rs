@@ -1,8 +1,9 @@
-//! What must be on a mount after a crash: the record of one worker's acknowledged operations, and the comparison with what is
-//! there.
+//! What must be on a mount after a crash: the record of one worker's acknowledged operations, and the
+//! comparison with what is there.
 //!
-//! The promise checked is ByteFS's: a namespace or attribute operation that returned is there, one in flight is there or not; of a
-//! file's bytes, those of the last `fsync` and of writes since, in any mixture; its length between both.
+//! The promise checked is ByteFS's: a namespace or attribute operation that returned is there, one in flight
+//! is there or not; of a file's bytes, those of the last `fsync` and of writes since, in any mixture; its
+//! length between both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,5 @@
-//! Rarer things that programs ask of a local file system, each on a ByteFS mount: kept, or refused with the errno that docs/posix.md names.
+//! Rarer things that programs ask of a local file system, each on a ByteFS mount: kept, or refused with the
+//! errno that docs/posix.md names.
 
 use std::ffi::CString;
 use std::fs::{self, File};

@@ -1,4 +1,5 @@
-//! An image and its mount in a temporary directory, driven through the built `amphi` command, as a user would.
+//! An image and its mount in a temporary directory, driven through the built `amphi` command, as a user
+//! would.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -97,8 +98,8 @@ impl Rig {
         amphi_ok(&["mount", "--free", "-o", "allow_other", &self.image(), &self.mount_point()]);
     }
 
-    /// Unmounts. The tests run at the same time in one process, and one that starts a program copies for a moment what another has just
-    /// closed: a mount that is still in use is asked again.
+    /// Unmounts. The tests run at the same time in one process, and one that starts a program copies for a
+    /// moment what another has just closed: a mount that is still in use is asked again.
     pub fn umount(&self) {
         wait_until("nobody uses the mount", || {
             let output = amphi(&["umount", &self.mount_point()]);

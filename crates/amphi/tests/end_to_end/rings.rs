@@ -1,6 +1,8 @@
-//! The command on a mount whose requests come through the kernel's rings, where the kernel can be made to offer them.
+//! The command on a mount whose requests come through the kernel's rings, where the kernel can be made to
+//! offer them.
 //!
-//! `amphi-front-fuse` has tests of what rings do; here is what the daemon adds: it gives up its privileges, is killed, and recovers.
+//! `amphi-front-fuse` has tests of what rings do; here is what the daemon adds: it gives up its privileges,
+//! is killed, and recovers.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -10,7 +10,8 @@ use crate::rig::{Rig, amphi_ok, can_mount};
 /// A user without capabilities.
 const USER: u32 = 4321;
 
-/// An image that is not mounted, and a user who could get to it; nothing where the tests are not root or cannot mount.
+/// An image that is not mounted, and a user who could get to it; nothing where the tests are not root or
+/// cannot mount.
 fn prepared() -> Option<Rig> {
     if !rustix::process::geteuid().is_root() {
         println!("SKIPPED: this has to be root");

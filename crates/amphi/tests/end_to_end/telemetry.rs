@@ -1,4 +1,5 @@
-//! What a mount says of its device: JSON with latencies, lines where there is no terminal, Prometheus over HTTP.
+//! What a mount says of its device: JSON with latencies, lines where there is no terminal, Prometheus over
+//! HTTP.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,5 @@
-//! What file systems behind FUSE are known to get wrong, each on a ByteFS mount; the image is clean afterwards.
+//! What file systems behind FUSE are known to get wrong, each on a ByteFS mount; the image is clean
+//! afterwards.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
@@ -117,7 +118,8 @@ fn files_open_by_handle_after_the_kernel_forgot_them() {
     leave(&rig);
 }
 
-/// Not a test but the process that [`a_process_that_waits_for_a_lock_can_be_killed`] starts: waits for a lock, and says so before.
+/// Not a test but the process that [`a_process_that_waits_for_a_lock_can_be_killed`] starts: waits for a
+/// lock, and says so before.
 #[test]
 #[ignore = "the other process of another test"]
 fn waiting_for_a_lock() {

@@ -327,8 +327,8 @@ impl Tree {
     }
 }
 
-/// Whether an operation failed because the mount went away: not connected, connection aborted; or because the device failed, which
-/// turns the file system read-only.
+/// Whether an operation failed because the mount went away: not connected, connection aborted; or because the
+/// device failed, which turns the file system read-only.
 fn is_crash(error: &io::Error) -> bool {
     const EIO: i32 = 5;
     let gone =

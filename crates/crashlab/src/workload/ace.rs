@@ -1,14 +1,15 @@
 //! Every short sequence of operations within the bounds of ACE (Mohan et al., OSDI 2018), and what ACE lacks.
 //!
-//! The bounds are those of ACE with one more level of directories: files foo, A/foo, bar, A/bar, A/C/bar, directories root, A, B, A/C; 93
-//! operations; after each nothing, `sync`, or `fsync` of a file used in the sequence, of its sibling or its parent, and never nothing
-//! at the end. That gives 435 sequences of one operation and 466,382 of two, as published. Prerequisites are inserted where an
-//! operation needs them.
+//! The bounds are those of ACE with one more level of directories: files foo, A/foo, bar, A/bar, A/C/bar,
+//! directories root, A, B, A/C; 93 operations; after each nothing, `sync`, or `fsync` of a file used in the
+//! sequence, of its sibling or its parent, and never nothing at the end. That gives 435 sequences of one
+//! operation and 466,382 of two, as published. Prerequisites are inserted where an operation needs them.
 
 use amphi_trace::{How, Operation, Place};
 use amphi_vfs::Allocate;
 
-/// The place within a file that an operation works on, as ACE has them: append 32 KiB, 5,000 B at 0, 5,000 B from 2,000 B before the end.
+/// The place within a file that an operation works on, as ACE has them: append 32 KiB, 5,000 B at 0, 5,000 B
+/// from 2,000 B before the end.
 const RANGES: [(Place, u32); 3] =
     [(Place::End, 32_768), (Place::At(0), 5000), (Place::BeforeEnd(2000), 5000)];
 /// The same for direct and mapped writes: append 32 KiB, 8,192 B at 0.
@@ -159,7 +160,8 @@ impl Sequences {
         Self::of(operations(), length, false)
     }
 
-    /// Sequences of one operation, ACE's or one that it lacks, or of two that it lacks; with `fdatasync` among the syncs.
+    /// Sequences of one operation, ACE's or one that it lacks, or of two that it lacks; with `fdatasync`
+    /// among the syncs.
     ///
     /// # Panics
     /// For other lengths.
@@ -172,7 +174,8 @@ impl Sequences {
         Self::of(all, length, true)
     }
 
-    /// Sequences of two operations, one of ACE's and one that it lacks, in either order; with `fdatasync` among the syncs.
+    /// Sequences of two operations, one of ACE's and one that it lacks, in either order; with `fdatasync`
+    /// among the syncs.
     #[must_use]
     pub fn mixed() -> Self {
         let mut all = additions();
@@ -214,7 +217,8 @@ impl Sequences {
         self.len() == 0
     }
 
-    /// The first number after those of the sequences of the same operations as number `number`, with other syncs.
+    /// The first number after those of the sequences of the same operations as number `number`, with other
+    /// syncs.
     #[must_use]
     pub fn after_family(&self, number: u64) -> u64 {
         let next = self.starts.partition_point(|start| *start <= number);
@@ -259,7 +263,8 @@ impl Sequences {
         members.iter().map(|member| member.operation.clone()).zip(chosen).collect()
     }
 
-    /// The three-operation sequence that `seed` draws from the same operations and syncs, ACE's additions included.
+    /// The three-operation sequence that `seed` draws from the same operations and syncs, ACE's additions
+    /// included.
     #[must_use]
     pub fn sample_of_three(seed: u64) -> Vec<(Operation, Option<Operation>)> {
         let mut dice = amphi_rt::random::Generator::new(seed ^ 0x3a5e_0003);

@@ -1,5 +1,5 @@
-//! What must be there before an operation makes sense: parents, files with contents, attributes to remove, free names. As ACE does, it is
-//! made just before the operation.
+//! What must be there before an operation makes sense: parents, files with contents, attributes to remove,
+//! free names. As ACE does, it is made just before the operation.
 
 use amphi_trace::{How, Operation, Place, XATTR, at};
 use amphi_vfs::{FileSystem, FileType, Ino, Name};

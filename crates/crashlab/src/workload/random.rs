@@ -1,5 +1,5 @@
-//! Long random runs: a small tree with names that come and go, files that grow over many pages and shrink, so much that on a small device the
-//! log is cleaned and flash is collected all the time.
+//! Long random runs: a small tree with names that come and go, files that grow over many pages and shrink, so
+//! much that on a small device the log is cleaned and flash is collected all the time.
 
 use amphi_rt::random::Generator;
 use amphi_trace::{How, Operation, Place};

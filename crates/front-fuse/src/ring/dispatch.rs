@@ -1,7 +1,8 @@
 //! A request in a ring's buffers: read, done, and answered in the same buffers.
 //!
-//! The kernel writes the operation's fixed structure into a header, and what has no fixed length (names, data) into the payload, where the answer goes afterwards. All
-//! of it is read with its bounds checked, as from anybody else.
+//! The kernel writes the operation's fixed structure into a header, and what has no fixed length (names,
+//! data) into the payload, where the answer goes afterwards. All of it is read with its bounds checked, as
+//! from anybody else.
 
 use amphi_vfs::{Attr, Entry, FileSystem, Ino, SetAttr, SetTime};
 use fuser::Errno;
@@ -23,7 +24,8 @@ const VALID_S: u64 = VALID.as_secs();
 /// What was asked could not be read.
 const UNREADABLE: Errno = Errno::EIO;
 
-/// Serves the request in `header`, the operation's structure `fixed` and the first `given` bytes of `payload`. Returns how many bytes of `payload` are the answer.
+/// Serves the request in `header`, the operation's structure `fixed` and the first `given` bytes of
+/// `payload`. Returns how many bytes of `payload` are the answer.
 ///
 /// # Errors
 /// What the program sees; then the payload counts for nothing.

@@ -1,5 +1,5 @@
-//! The FUSE protocol's structures as they lie in a ring's buffers: fields, sizes and values are the kernel's (`include/uapi/linux/fuse.h`, version 7.42;
-//! what fuser agrees to is 7.40), in this machine's byte order.
+//! The FUSE protocol's structures as they lie in a ring's buffers: fields, sizes and values are the kernel's
+//! (`include/uapi/linux/fuse.h`, version 7.42; what fuser agrees to is 7.40), in this machine's byte order.
 
 use amphi_vfs::{Attr, FileType, StatFs, TimeSpec};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -145,7 +145,8 @@ pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// Bit of [`FsyncIn::fsync_flags`].
 pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
 
-/// Bit of [`IoctlIn::flags`]: the server may read and write wherever it likes, which the kernel allows nobody but CUSE.
+/// Bit of [`IoctlIn::flags`]: the server may read and write wherever it likes, which the kernel allows nobody
+/// but CUSE.
 pub(crate) const IOCTL_UNRESTRICTED: u32 = 1 << 1;
 
 /// Preferred I/O size shown by `stat`, in bytes.
@@ -219,7 +220,8 @@ impl EntryAnswer {
         }
     }
 
-    /// What stands for "there is no such name, and you may remember that for so many seconds" in the answer to a lookup: inode number zero.
+    /// What stands for "there is no such name, and you may remember that for so many seconds" in the answer
+    /// to a lookup: inode number zero.
     pub(crate) fn absent(valid_s: u64) -> Self {
         Self { entry_valid: valid_s, ..Self::new_zeroed() }
     }

@@ -1,14 +1,19 @@
-//! Requests that come through io_uring, where the kernel has a queue for every processor: a program's request goes to the queue of the processor it runs on, and is served
-//! by a thread that stays there. Nobody has to wake another processor, which on a virtual machine takes longer than the request itself.
+//! Requests that come through io_uring, where the kernel has a queue for every processor: a program's request
+//! goes to the queue of the processor it runs on, and is served by a thread that stays there. Nobody has to
+//! wake another processor, which on a virtual machine takes longer than the request itself.
 //!
 //! Forgotten inodes and interrupts still come through `/dev/fuse`, so fuser's session stays, with one thread.
 //!
-//! Each queue has several threads, and each of them one entry. The kernel gives a request to the entry that became free last, so one program on a processor is served by one thread
-//! whose memory is in the cache; the others wake only while that one is busy: with a request that waits for the device, for room, or for a lock. What they wait for
-//! never waits for a request of the same queue: forgotten inodes, which give room back, come the other way, and a lock is held by who is being served already.
+//! Each queue has several threads, and each of them one entry. The kernel gives a request to the entry that
+//! became free last, so one program on a processor is served by one thread whose memory is in the cache; the
+//! others wake only while that one is busy: with a request that waits for the device, for room, or for a
+//! lock. What they wait for never waits for a request of the same queue: forgotten inodes, which give room
+//! back, come the other way, and a lock is held by who is being served already.
 //!
-//! The kernel lets requests in as soon as each queue has one entry, and a request that had to wait goes to an entry that has answered another one, never to one that is registered
-//! later. So a mount is not handed out before all entries are registered: else the first programs could fill the queue of one entry while three stand idle.
+//! The kernel lets requests in as soon as each queue has one entry, and a request that had to wait goes to an
+//! entry that has answered another one, never to one that is registered later. So a mount is not handed out
+//! before all entries are registered: else the first programs could fill the queue of one entry while three
+//! stand idle.
 
 pub(crate) mod dispatch;
 mod format;
@@ -30,11 +35,13 @@ use crate::negotiate::WRITE_BYTES_MAX;
 use crate::operations::Operations;
 use queue::Queue;
 
-/// Threads of a queue, each with one entry. At most so many requests of one processor's programs are under way at once; more wait in the kernel.
+/// Threads of a queue, each with one entry. At most so many requests of one processor's programs are under
+/// way at once; more wait in the kernel.
 const THREADS_PER_QUEUE: usize = 4;
 
-/// What an entry has room for, in bytes: the largest write, which is no less than what the kernel asks for. It takes memory as far as requests have used it, and a huge
-/// page of 2 MiB once they were large: at most that for each thread, 8 MiB for each processor.
+/// What an entry has room for, in bytes: the largest write, which is no less than what the kernel asks for.
+/// It takes memory as far as requests have used it, and a huge page of 2 MiB once they were large: at most
+/// that for each thread, 8 MiB for each processor.
 const PAYLOAD_BYTES: usize = WRITE_BYTES_MAX as usize;
 
 /// Where the kernel says which processors it could ever have.
@@ -47,7 +54,8 @@ pub(crate) struct Rings {
 
 struct Worker {
     queue: Queue,
-    /// Where it runs; anywhere for the queues of processors that this process may not run on, or that are not there.
+    /// Where it runs; anywhere for the queues of processors that this process may not run on, or that are not
+    /// there.
     processor: Option<usize>,
 }
 
@@ -77,7 +85,8 @@ impl Rings {
         Ok(Self { workers })
     }
 
-    /// Serves requests of the mount of `device` from threads that end with it. Returns when the kernel knows all their entries.
+    /// Serves requests of the mount of `device` from threads that end with it. Returns when the kernel knows
+    /// all their entries.
     pub(crate) fn serve<F: FileSystem + 'static>(
         self,
         device: OwnedFd,

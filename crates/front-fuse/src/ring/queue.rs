@@ -1,7 +1,9 @@
-//! One io_uring with entries of the kernel's FUSE queues: the only place of this crate where memory is shared with the kernel.
+//! One io_uring with entries of the kernel's FUSE queues: the only place of this crate where memory is shared
+//! with the kernel.
 //!
-//! An entry is memory for one request and its answer. It is registered with one of the kernel's queues, of which every processor has one; a completion says that
-//! a request is in it, and committing the answer makes it wait for the next one. Nothing but the kernel's work within our own system calls touches that memory
+//! An entry is memory for one request and its answer. It is registered with one of the kernel's queues, of
+//! which every processor has one; a completion says that a request is in it, and committing the answer makes
+//! it wait for the next one. Nothing but the kernel's work within our own system calls touches that memory
 //! (`IORING_SETUP_DEFER_TASKRUN`), so between them it is ours.
 #![allow(unsafe_code)]
 
@@ -21,7 +23,8 @@ use crate::answers::Answer;
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 
-/// Where in an entry's memory the two buffers are described that the kernel is told of, and how long that and the first buffer are at most, in bytes.
+/// Where in an entry's memory the two buffers are described that the kernel is told of, and how long that and
+/// the first buffer are at most, in bytes.
 const BUFFERS_AT: usize = 512;
 const HEAD_BYTES: usize = 4096;
 const _: () = assert!(size_of::<RequestHeader>() <= BUFFERS_AT && BUFFERS_AT + 32 <= HEAD_BYTES);
@@ -29,7 +32,8 @@ const _: () = assert!(size_of::<RequestHeader>() <= BUFFERS_AT && BUFFERS_AT + 3
 /// A huge page of x86-64 and of 64-bit ARM with small pages of 4 KiB, in bytes.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// From so many bytes on a payload is worth a huge page: both copies, into it and out of it, look up one address instead of one for each 4 KiB.
+/// From so many bytes on a payload is worth a huge page: both copies, into it and out of it, look up one
+/// address instead of one for each 4 KiB.
 const LARGE_BYTES: usize = 128 << 10;
 
 /// The kernel's `struct iovec`.
@@ -72,7 +76,8 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// An entry of each of the kernel's queues `qids`, with room for `payload` bytes; not yet known to the kernel. The thread that serves it may be another one.
+    /// An entry of each of the kernel's queues `qids`, with room for `payload` bytes; not yet known to the
+    /// kernel. The thread that serves it may be another one.
     ///
     /// # Errors
     /// The kernel has no io_uring for us, or no memory.
@@ -84,7 +89,8 @@ impl Queue {
         Ok(Self { ring, slots })
     }
 
-    /// Makes the kernel know the entries: from now on there can be requests in them, for the calling thread to [`serve`](Self::serve).
+    /// Makes the kernel know the entries: from now on there can be requests in them, for the calling thread
+    /// to [`serve`](Self::serve).
     ///
     /// # Errors
     /// The kernel has no memory. What it thinks of each entry is told by [`serve`](Self::serve).
@@ -98,8 +104,8 @@ impl Queue {
         self.ring.submit().map(drop)
     }
 
-    /// Passes requests to `serve` until the mount ends. `serve` gets header, operation, payload and the number of bytes in the payload, and returns the number of
-    /// bytes of the answer there.
+    /// Passes requests to `serve` until the mount ends. `serve` gets header, operation, payload and the
+    /// number of bytes in the payload, and returns the number of bytes of the answer there.
     ///
     /// # Errors
     /// The kernel refuses an entry.
@@ -135,8 +141,9 @@ impl Queue {
     }
 
     fn push(&mut self, command: &Entry128) -> io::Result<()> {
-        // SAFETY: what the command points to is the memory of a slot, which stays where it is until the ring is gone; nothing of it is borrowed while the kernel
-        // works, which it does in calls that borrow this queue as a whole.
+        // SAFETY: what the command points to is the memory of a slot, which stays where it is until the ring
+        // is gone; nothing of it is borrowed while the kernel works, which it does in calls that borrow this
+        // queue as a whole.
         unsafe { self.ring.submission().push(command) }
             .map_err(|_| io::Error::other("more commands than entries"))
     }
@@ -157,7 +164,8 @@ impl Slot {
         self.pages = Pages::Huge;
         let room = self.payload.next_multiple_of(HUGE_BYTES);
         if self.memory.advise_range(Advice::HugePage, self.payload_at, room).is_ok() {
-            // SAFETY: the range is within this slot's own anonymous memory, borrowed by nobody; its bytes become zero, and there was nothing in them.
+            // SAFETY: the range is within this slot's own anonymous memory, borrowed by nobody; its bytes
+            // become zero, and there was nothing in them.
             let emptied = unsafe {
                 self.memory.unchecked_advise_range(UncheckedAdvice::DontNeed, self.payload_at, room)
             };
@@ -177,7 +185,8 @@ impl Slot {
             .addr(Some((begin + BUFFERS_AT) as u64))
             .build()
             .user_data(index as u64);
-        // SAFETY: a submission is 128 bytes of plain data for the kernel, in both directions; `io_uring` has no other way to give a command a length.
+        // SAFETY: a submission is 128 bytes of plain data for the kernel, in both directions; `io_uring` has
+        // no other way to give a command a length.
         unsafe {
             let mut bytes = std::mem::transmute::<Entry128, [u8; 128]>(described);
             bytes[SQE_LEN_AT..SQE_LEN_AT + 4].copy_from_slice(2_u32.as_bytes());

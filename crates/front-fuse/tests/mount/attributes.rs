@@ -28,8 +28,9 @@ impl Drop for SetWhenDropped<'_> {
 
 /// An answer on its way while the file changes must not be what the kernel remembers afterwards.
 ///
-/// The kernel asks for attributes on behalf of one program; before it has stored the answer another one changes the file, in a way
-/// whose answer carries no attributes; the old ones would be believed from then on.
+/// The kernel asks for attributes on behalf of one program; before it has stored the answer another one
+/// changes the file, in a way whose answer carries no attributes; the old ones would be believed from then
+/// on.
 #[test]
 fn an_answer_overtaken_by_a_change_is_not_remembered() {
     let Some(mounted) = Mounted::new() else { return };
@@ -37,8 +38,9 @@ fn an_answer_overtaken_by_a_change_is_not_remembered() {
     fs::write(&path, [1; 8192]).unwrap();
     let file = File::options().write(true).open(&path).unwrap();
     let directory = open(mounted.root(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
-    // One look for each change, so that nothing but the change repairs what is remembered. What is there is asked when that look is over: while the kernel's driver stores
-    // an answer, which it marks valid first, even a fresh one, others may see what was there before.
+    // One look for each change, so that nothing but the change repairs what is remembered. What is there is
+    // asked when that look is over: while the kernel's driver stores an answer, which it marks valid first,
+    // even a fresh one, others may see what was there before.
     let (asked, answered, done) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     let begin = Instant::now();
     let old = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -75,9 +77,11 @@ fn an_answer_overtaken_by_a_change_is_not_remembered() {
     });
 }
 
-/// A name removed before a directory is opened must not be listed, however many others list the directory meanwhile.
+/// A name removed before a directory is opened must not be listed, however many others list the directory
+/// meanwhile.
 ///
-/// The kernel can keep listings. What one program reads becomes part of the listing that another one is in the middle of.
+/// The kernel can keep listings. What one program reads becomes part of the listing that another one is in
+/// the middle of.
 #[test]
 fn a_removed_name_is_not_listed() {
     const NAMES: usize = 1500;

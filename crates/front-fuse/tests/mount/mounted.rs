@@ -32,7 +32,8 @@ pub fn can_mount() -> bool {
     false
 }
 
-/// Mounts as [`amphi_front_fuse::mount`] does; where requests shall come through rings the kernel is told to offer them for the moment.
+/// Mounts as [`amphi_front_fuse::mount`] does; where requests shall come through rings the kernel is told to
+/// offer them for the moment.
 pub fn mount<F: FileSystem + 'static>(
     fs: Arc<F>,
     directory: &Path,

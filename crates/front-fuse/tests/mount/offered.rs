@@ -1,6 +1,7 @@
 //! The kernel's permission to use rings, given while a test mounts and taken back as it was.
 //!
-//! Test programs that run at the same time take turns, so that none of them takes away what another one has just given itself.
+//! Test programs that run at the same time take turns, so that none of them takes away what another one has
+//! just given itself.
 
 use std::fs::{self, File};
 

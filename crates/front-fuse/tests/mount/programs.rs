@@ -1,4 +1,5 @@
-//! Real programs: a compiler and what it compiled, shared mappings, tar, git, SQLite. Programs that are not installed are skipped.
+//! Real programs: a compiler and what it compiled, shared mappings, tar, git, SQLite. Programs that are not
+//! installed are skipped.
 
 use std::fs;
 use std::path::Path;

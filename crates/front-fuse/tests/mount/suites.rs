@@ -1,4 +1,5 @@
-//! The external suites, where they are installed: `cargo xtask test --only suites` does that and runs them here too.
+//! The external suites, where they are installed: `cargo xtask test --only suites` does that and runs them
+//! here too.
 
 use std::fs;
 use std::io::{Write, stderr};

@@ -1,7 +1,8 @@
-//! The conformance suite through the kernel: a mount seen as a [`FileSystem`] again, compared with the model like any other.
+//! The conformance suite through the kernel: a mount seen as a [`FileSystem`] again, compared with the model
+//! like any other.
 //!
-//! What the suite asks by inode is asked by `O_PATH` descriptor, as root. So names, attributes, data and sizes all come from what the kernel
-//! remembers, and a wrong invalidation shows as a disagreement.
+//! What the suite asks by inode is asked by `O_PATH` descriptor, as root. So names, attributes, data and
+//! sizes all come from what the kernel remembers, and a wrong invalidation shows as a disagreement.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -166,7 +167,8 @@ impl Kernel {
         }
     }
 
-    /// Makes something new in `dir` as `cred` would: the suite's users may not be able to walk there. It was made with `mode`.
+    /// Makes something new in `dir` as `cred` would: the suite's users may not be able to walk there. It was
+    /// made with `mode`.
     fn made(&self, dir: &OwnedFd, name: Name<'_>, mode: u16, cred: &Cred) -> Result<Entry> {
         let made = self.take(dir, os(name))?.attr;
         let parent = Self::attr(dir)?;
@@ -176,7 +178,8 @@ impl Kernel {
         sys::chownat(&fd, "", Some(Uid::from_raw(cred.uid)), Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)
             .map_err(error)?;
         if made.file_type != FileType::Symlink {
-            // Below a default ACL the mode is already what it gives; else this process's umask, not the caller's, has counted.
+            // Below a default ACL the mode is already what it gives; else this process's umask, not the
+            // caller's, has counted.
             let has_list =
                 sys::getxattr(Self::path(dir), OsStr::from_bytes(DEFAULT), &mut [0; 4096][..]).is_ok();
             let bits = if has_list { made.mode & 0o777 } else { mode & 0o777 & !cred.umask };
@@ -504,7 +507,8 @@ impl FileSystem for Kernel {
 }
 
 impl Kernel {
-    /// A path to an inode that may have attributes of the user's: the kernel allows them on files and directories.
+    /// A path to an inode that may have attributes of the user's: the kernel allows them on files and
+    /// directories.
     fn with_xattrs(&self, ino: Ino) -> Result<PathBuf> {
         let fd = self.fd(ino)?;
         match Self::attr(&fd)?.file_type {
@@ -518,7 +522,8 @@ impl Kernel {
     }
 }
 
-/// Cases that ask for what no system call can: to set the change time, and reads that are atomic towards writes.
+/// Cases that ask for what no system call can: to set the change time, and reads that are atomic towards
+/// writes.
 const NOT_THROUGH_THE_KERNEL: [&str; 2] = ["changes_move_the_right_times", "readers_see_whole_writes"];
 
 #[test]

@@ -111,7 +111,8 @@ fn programs_of_one_processor_do_not_wait_for_each_others_requests() {
         under_way.fetch_sub(1, Ordering::SeqCst);
     });
     let processor = processors()[0];
-    // The queue's threads begin late, and one that was not there when the first requests came would get none of those.
+    // The queue's threads begin late, and one that was not there when the first requests came would get none
+    // of those.
     let (session, _directory) = while_busy(processor, || {
         let (session, directory) = mounted(&fs);
         thread::scope(|scope| {
@@ -166,7 +167,8 @@ fn a_request_may_wait_for_one_that_comes_later_on_the_same_processor() {
     leave(session);
 }
 
-/// That a removed file is forgotten comes another way than the question how much room there is, to a thread that may be late.
+/// That a removed file is forgotten comes another way than the question how much room there is, to a thread
+/// that may be late.
 #[test]
 fn what_a_removed_file_took_is_free_for_who_asks_next() {
     if !can_mount() {

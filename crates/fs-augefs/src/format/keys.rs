@@ -55,7 +55,8 @@ pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// The hash by which a directory lists: 55 bits above 8 zeros, which a cookie has for names of one hash. Never 0.
+/// The hash by which a directory lists: 55 bits above 8 zeros, which a cookie has for names of one hash.
+/// Never 0.
 #[must_use]
 pub fn name_hash(name: &[u8]) -> u64 {
     let mut hash = (u64::from(crc32c::crc32c(name)) << 32) ^ name.len() as u64;

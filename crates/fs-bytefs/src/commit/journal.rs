@@ -1,9 +1,12 @@
-//! The data journal (BY-16, §4.6): how file pages that go by block are overwritten all together, and together with a transaction.
+//! The data journal (BY-16, §4.6): how file pages that go by block are overwritten all together, and together
+//! with a transaction.
 //!
-//! A record, its descriptor and its pages, is written to the journal by block. Then one line, the record's slot, is stored within the firmware
-//! transaction that carries everything else the write-back changes; `COMMIT` makes record and transaction count at once. Then the pages
-//! are written in place and the slot is emptied. Both happen before the file's lock is released, so that nothing newer can meet a record that a crash
-//! would replay over it. After a crash the mount puts in place what committed slots name (§4.7, `replay.rs`).
+//! A record, its descriptor and its pages, is written to the journal by block. Then one line, the record's
+//! slot, is stored within the firmware transaction that carries everything else the write-back changes;
+//! `COMMIT` makes record and transaction count at once. Then the pages are written in place and the slot is
+//! emptied. Both happen before the file's lock is released, so that nothing newer can meet a record that a
+//! crash would replay over it. After a crash the mount puts in place what committed slots name (§4.7,
+//! `replay.rs`).
 //!
 //! Here is the journal's space; `record.rs` writes records of pages, `redo.rs` those of updates.
 
@@ -69,8 +72,8 @@ impl Journal {
         room.saturating_sub(record_descriptors(room))
     }
 
-    /// Takes space for a record of `blocks` pages, at most [`capacity`](Self::capacity); waits until there is some. `None` once the file system
-    /// `failed`: what then fills the journal may have to be replayed.
+    /// Takes space for a record of `blocks` pages, at most [`capacity`](Self::capacity); waits until there is
+    /// some. `None` once the file system `failed`: what then fills the journal may have to be replayed.
     pub fn take(&self, blocks: usize, failed: impl Fn() -> bool) -> Option<Record> {
         debug_assert!(blocks <= self.capacity(), "a write-back has no more pages than a record holds");
         self.take_pages((record_descriptors(blocks) + blocks) as u32, failed)

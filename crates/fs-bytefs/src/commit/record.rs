@@ -9,7 +9,8 @@ use crate::commit::journal::Record;
 use crate::commit::tx::Tx;
 use crate::format::{JournalHeader, PAGE, RECORD_TARGETS};
 
-/// Writes the record of `blocks`, (device page, contents), of file `ino`, waits until it is durable, and adds its slot to `tx`.
+/// Writes the record of `blocks`, (device page, contents), of file `ino`, waits until it is durable, and adds
+/// its slot to `tx`.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::ReadOnly`]; the file system has then turned read-only.

@@ -1,8 +1,9 @@
-//! Transactions that the host makes, for firmware that has none: the paper's ablation Dual (BY-18, §5.4), the dual interface on a device that caches
-//! pages.
+//! Transactions that the host makes, for firmware that has none: the paper's ablation Dual (BY-18, §5.4), the
+//! dual interface on a device that caches pages.
 //!
-//! The updates of a transaction are stored to the data journal by bytes, as one record; the record's slot makes them count; then they are stored in place and
-//! the slot is emptied. Everything travels twice and waits three times, which is what the write log spares. A slot that was torn by a crash has a wrong
+//! The updates of a transaction are stored to the data journal by bytes, as one record; the record's slot
+//! makes them count; then they are stored in place and the slot is emptied. Everything travels twice and
+//! waits three times, which is what the write log spares. A slot that was torn by a crash has a wrong
 //! checksum and does not count.
 
 use amphi_device::{BlockPort, BytePort, BytePortExt, Lpa, Structure, WriteLog};
@@ -20,7 +21,8 @@ pub type Update<'a> = (u64, &'a [u8], Structure);
 /// Makes updates durable together; each stays within one page.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::ReadOnly`] once the file system has failed; [`Error::NoSpace`] if the journal is too small for them.
+/// [`Error::Io`]; [`Error::ReadOnly`] once the file system has failed; [`Error::NoSpace`] if the journal is
+/// too small for them.
 pub fn commit<D: BlockPort + WriteLog>(base: &Base<D>, updates: &[Update<'_>]) -> Result<()> {
     let mut record = Vec::new();
     for (at, bytes, _) in updates {
@@ -60,8 +62,8 @@ fn store_all<D: BytePort>(device: &D, updates: &[Update<'_>]) -> amphi_device::R
     device.verify_read()
 }
 
-/// Stores the updates of a record that counts; the outer error is the device's. Returns how many there were. Nothing is stored unless all of them make
-/// sense.
+/// Stores the updates of a record that counts; the outer error is the device's. Returns how many there were.
+/// Nothing is stored unless all of them make sense.
 ///
 /// # Errors
 /// The device's.

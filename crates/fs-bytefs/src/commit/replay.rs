@@ -17,8 +17,9 @@ pub struct Replay {
     pub bad: Vec<(u32, String)>,
 }
 
-/// Puts the pages of every committed record in place, as the last step of recovery. Nobody uses the file system meanwhile, and the device has
-/// recovered. Interrupted at any point, it can be repeated. Slots that make no sense are left as they are.
+/// Puts the pages of every committed record in place, as the last step of recovery. Nobody uses the file
+/// system meanwhile, and the device has recovered. Interrupted at any point, it can be repeated. Slots that
+/// make no sense are left as they are.
 ///
 /// # Errors
 /// The device's.
@@ -60,7 +61,8 @@ pub fn replay<D: BlockPort + WriteLog>(device: &D, layout: &Layout) -> amphi_dev
     Ok(replay)
 }
 
-/// Writes one record's pages to their places; the outer error is the device's. Nothing is written unless the record's descriptors make sense.
+/// Writes one record's pages to their places; the outer error is the device's. Nothing is written unless the
+/// record's descriptors make sense.
 fn put_in_place<D: BlockPort>(
     device: &D,
     layout: &Layout,

@@ -1,12 +1,14 @@
 //! Transactions over the firmware's write log (BY-7, BY-17).
 //!
-//! An operation gathers its updates — byte ranges of metadata pages, bitmap bits, orphan slots — in a [`Tx`] and commits them at the end:
-//! each range becomes a byte-port store carrying the transaction's number, the lines are flushed and verified, and `COMMIT` makes them
-//! durable together. The locks that guard the ranges (inode and directory locks by the caller, bitmap groups and orphan lines by the
-//! commit itself, in ascending order) are held until then, so that the log's order and the commits' order agree wherever they touch.
+//! An operation gathers its updates — byte ranges of metadata pages, bitmap bits, orphan slots — in a [`Tx`]
+//! and commits them at the end: each range becomes a byte-port store carrying the transaction's number, the
+//! lines are flushed and verified, and `COMMIT` makes them durable together. The locks that guard the ranges
+//! (inode and directory locks by the caller, bitmap groups and orphan lines by the commit itself, in
+//! ascending order) are held until then, so that the log's order and the commits' order agree wherever they
+//! touch.
 //!
-//! A `Tx` dropped without commit gives back what it allocated. A commit that fails leaves host and device apart: the file system
-//! turns read-only.
+//! A `Tx` dropped without commit gives back what it allocated. A commit that fails leaves host and device
+//! apart: the file system turns read-only.
 
 use amphi_device::{BlockPort, BytePortExt, Structure, TxId, WriteLog};
 use amphi_rt::sync::MutexGuard;
@@ -107,8 +109,8 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
             .expect("an operation reserves the slot it may need before it changes anything")
     }
 
-    /// Adds an update of `bytes` at device byte address `at`, which must stay within one page. What continues the update before it travels with it, as one
-    /// store.
+    /// Adds an update of `bytes` at device byte address `at`, which must stay within one page. What continues
+    /// the update before it travels with it, as one store.
     pub fn write(&mut self, at: u64, bytes: &[u8], tag: Structure) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
@@ -177,7 +179,8 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         self.inodes_freed.push(Run { start: u64::from(ino), len: 1 });
     }
 
-    /// Sets an orphan slot to `ino`, or empties it with 0: it can be taken again once the transaction has committed.
+    /// Sets an orphan slot to `ino`, or empties it with 0: it can be taken again once the transaction has
+    /// committed.
     pub fn set_slot(&mut self, slot: u32, ino: u32) {
         self.orphans.push((slot, ino));
     }
@@ -191,7 +194,8 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         if let Err(error) = &outcome {
             self.base.fail(error);
         }
-        // What was taken now belongs to the committed state, or, after a failure, to no one who may still write.
+        // What was taken now belongs to the committed state, or, after a failure, to no one who may still
+        // write.
         self.blocks_taken.clear();
         self.inodes_taken.clear();
         outcome
@@ -298,7 +302,8 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
     }
 }
 
-/// Locks the bitmap groups that change, in ascending order, applies the changes to the device's copy, and adds the lines as updates.
+/// Locks the bitmap groups that change, in ascending order, applies the changes to the device's copy, and
+/// adds the lines as updates.
 fn stage_bits<'a>(
     map: &'a Bitmap,
     taken: &[Run],

@@ -1,6 +1,7 @@
 //! Transaction numbers: the host's TxTable (ByteFS §4.3).
 //!
-//! Processors take numbers by the run, so that what host and firmware note of a transaction is mostly written by one processor alone.
+//! Processors take numbers by the run, so that what host and firmware note of a transaction is mostly written
+//! by one processor alone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +11,8 @@ use amphi_rt::sync::{Padded, RwLock};
 
 use crate::planted::{self, Bug};
 
-/// Transaction numbers that a processor takes at a time: what the firmware notes of each lies beside what it notes of the next.
+/// Transaction numbers that a processor takes at a time: what the firmware notes of each lies beside what it
+/// notes of the next.
 const RUN: u64 = 64;
 
 /// Assigns transaction numbers and knows how many are in flight: the host's TxTable (§4.3).
@@ -23,7 +25,8 @@ pub struct TxTable {
 /// What a processor has to itself.
 #[derive(Default)]
 struct Lane {
-    /// Held shared from a number's assignment to its commit; those of all processors are held exclusively when the numbers start again.
+    /// Held shared from a number's assignment to its commit; those of all processors are held exclusively
+    /// when the numbers start again.
     gate: RwLock<()>,
     /// The next number of its run; a multiple of [`RUN`] if there is none.
     next: AtomicU64,
@@ -39,8 +42,8 @@ impl Default for TxTable {
 impl TxTable {
     /// Runs `body` as the transaction with a fresh number.
     ///
-    /// After 2³²−1 transactions the numbers start again: once no transaction is open, cleaning the log empties the firmware's
-    /// transaction log, and no entry carries an old number any more.
+    /// After 2³²−1 transactions the numbers start again: once no transaction is open, cleaning the log
+    /// empties the firmware's transaction log, and no entry carries an old number any more.
     pub fn run<D: WriteLog>(
         &self,
         device: &D,
@@ -64,7 +67,8 @@ impl TxTable {
         }
     }
 
-    /// The next number of a lane, the last of its run or of a run of its own. Several tasks may have one processor.
+    /// The next number of a lane, the last of its run or of a run of its own. Several tasks may have one
+    /// processor.
     fn number(&self, lane: &Lane) -> u64 {
         let step = u64::from(!planted::has(Bug::TransactionNumberReused));
         let taken = lane.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
@@ -93,7 +97,8 @@ mod tests {
     const TASKS: usize = 4;
     const CALLS: usize = 1000;
 
-    /// Commits transactions of several tasks at once; their numbers, of which none may come twice before the numbers start again.
+    /// Commits transactions of several tasks at once; their numbers, of which none may come twice before the
+    /// numbers start again.
     fn numbers(table: TxTable) -> Vec<u32> {
         let device = Arc::new(Ssd::in_memory(&Profile::named("free").unwrap(), 64 << 20));
         let (table, seen) = (Arc::new(table), Arc::new(Mutex::new(Vec::new())));

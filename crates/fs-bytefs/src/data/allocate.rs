@@ -1,7 +1,7 @@
 //! Ranges of a file: reserving their space, freeing it, making them read as zeros.
 //!
-//! Reserved space is an extent marked unwritten: it has blocks, and reads as zeros until a write-back puts data there and clears the mark in the
-//! same transaction.
+//! Reserved space is an extent marked unwritten: it has blocks, and reads as zeros until a write-back puts
+//! data there and clears the mark in the same transaction.
 
 use amphi_device::{BlockPort, WriteLog};
 use amphi_names::shed_capability;
@@ -66,7 +66,8 @@ pub fn allocate<D: BlockPort + WriteLog>(
     tx.commit()
 }
 
-/// Makes `offset .. end` read as zeros: whole pages lose their blocks, parts of pages are zeroed in the cache.
+/// Makes `offset .. end` read as zeros: whole pages lose their blocks, parts of pages are zeroed in the
+/// cache.
 fn clear<D: BlockPort + WriteLog>(
     core: &Core<D>,
     inode: &Inode<D>,

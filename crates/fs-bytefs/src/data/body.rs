@@ -1,7 +1,9 @@
-//! What is below a regular file's inode: where its pages are, which of them are cached, and the blocks reserved for those to come.
+//! What is below a regular file's inode: where its pages are, which of them are cached, and the blocks
+//! reserved for those to come.
 //!
-//! Bytes beyond the end of a file are undefined on the device and zero in the cache: a page is cleared behind the end when it is read, and before a
-//! file grows, hidden bytes of its last page are made dirty, so that they are overwritten before the new size counts.
+//! Bytes beyond the end of a file are undefined on the device and zero in the cache: a page is cleared behind
+//! the end when it is read, and before a file grows, hidden bytes of its last page are made dirty, so that
+//! they are overwritten before the new size counts.
 
 use std::ops::Range;
 
@@ -84,13 +86,14 @@ impl FileBody {
         if wanted == Wanted::default() {
             return Ok(());
         }
-        // At worst every page is an extent of its own, and one put to use splits its extent in three: a full node per 128 extents once split, and a
-        // path to the root.
+        // At worst every page is an extent of its own, and one put to use splits its extent in three: a full
+        // node per 128 extents once split, and a path to the root.
         let Wanted { unmapped: wanted, unwritten } = wanted;
         let pages = self.unmapped + wanted + 2 * (self.pages.dirty_pages() as u64 + unwritten);
         let nodes = self.tree.insert_needs() + 4 + pages.div_ceil(128);
         let more_nodes = nodes.saturating_sub(self.reserved_nodes);
-        // Space that was reserved for the file is there: nodes to put it to use are found even on a full file system.
+        // Space that was reserved for the file is there: nodes to put it to use are found even on a full file
+        // system.
         let only_reserved = wanted == 0;
         let found = if only_reserved {
             base.blocks.reserve_last(more_nodes)

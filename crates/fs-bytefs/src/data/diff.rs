@@ -1,6 +1,8 @@
-//! Which 64 B lines of a page differ from its duplicate, and what that says about the way back to the device (BY-14).
+//! Which 64 B lines of a page differ from its duplicate, and what that says about the way back to the device
+//! (BY-14).
 //!
-//! The comparison is compiled for AVX-512, for AVX2 and for any processor; the first call finds out which of them this one runs.
+//! The comparison is compiled for AVX-512, for AVX2 and for any processor; the first call finds out which of
+//! them this one runs.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -21,15 +23,16 @@ pub fn changed_lines(before: &[u8; PAGE], now: &[u8; PAGE]) -> LineMask {
     dispatch(Compare { before, now, threshold: 0 })
 }
 
-/// The lines in which `now` differs from `before`, if the page [goes by bytes](goes_by_bytes). As soon as so many differ that it does not, the rest of
-/// it need not be looked at.
+/// The lines in which `now` differs from `before`, if the page [goes by bytes](goes_by_bytes). As soon as so
+/// many differ that it does not, the rest of it need not be looked at.
 #[must_use]
 pub fn lines_by_bytes(before: &[u8; PAGE], now: &[u8; PAGE], threshold: u32) -> Option<LineMask> {
     let mask = dispatch(Compare { before, now, threshold });
     goes_by_bytes(mask, threshold).then_some(mask)
 }
 
-/// As [`lines_by_bytes`], of a page of which only the lines in `kept` can differ; whatever `before` has elsewhere means nothing.
+/// As [`lines_by_bytes`], of a page of which only the lines in `kept` can differ; whatever `before` has
+/// elsewhere means nothing.
 #[must_use]
 pub fn kept_lines_by_bytes(
     before: &[u8; PAGE],
@@ -92,7 +95,8 @@ impl pulp::NullaryFnOnce for Compare<'_> {
     }
 }
 
-/// As [`changed_lines`], for whatever processor the caller is compiled for. Lines are compared as arrays of a fixed length, which the compiler turns into vector instructions as wide as the caller is compiled for.
+/// As [`changed_lines`], for whatever processor the caller is compiled for. Lines are compared as arrays of a
+/// fixed length, which the compiler turns into vector instructions as wide as the caller is compiled for.
 #[must_use]
 #[inline(always)]
 pub fn compare(before: &[u8; PAGE], now: &[u8; PAGE]) -> LineMask {
@@ -105,7 +109,8 @@ pub fn compare(before: &[u8; PAGE], now: &[u8; PAGE]) -> LineMask {
     mask
 }
 
-/// Whether a page with these modified lines goes by bytes: the modified ratio R is below `1 / threshold` (§4.6: 1/8).
+/// Whether a page with these modified lines goes by bytes: the modified ratio R is below `1 / threshold`
+/// (§4.6: 1/8).
 #[must_use]
 pub const fn goes_by_bytes(mask: LineMask, threshold: u32) -> bool {
     mask.count_ones() * threshold < LINES_PER_PAGE as u32

@@ -1,8 +1,10 @@
-//! Direct I/O (BY-13): requests of up to 512 bytes go by the byte interface, larger ones by the block interface, past the page cache.
+//! Direct I/O (BY-13): requests of up to 512 bytes go by the byte interface, larger ones by the block
+//! interface, past the page cache.
 //!
-//! The cache still decides what is true: a cached page is read from there, and a page that a direct write changes on the device is changed in the
-//! cache alike, so buffered and direct I/O never disagree. What direct I/O cannot do in place (a write that grows the file, fills a hole, meets dirty pages,
-//! or is large and unaligned) takes the way through the cache with an immediate write-back.
+//! The cache still decides what is true: a cached page is read from there, and a page that a direct write
+//! changes on the device is changed in the cache alike, so buffered and direct I/O never disagree. What
+//! direct I/O cannot do in place (a write that grows the file, fills a hole, meets dirty pages, or is large
+//! and unaligned) takes the way through the cache with an immediate write-back.
 
 use amphi_device::{BlockPort, Completion, Lpa, Structure, WriteLog};
 use amphi_names::{note_read, read_moves_atime, shed_capability};
@@ -62,7 +64,8 @@ pub fn read<D: BlockPort + WriteLog>(
     Ok(len)
 }
 
-/// Reads as many bytes as one command gives: a few by the byte interface, whole uncached pages in one run, or a part of a page. Returns how many.
+/// Reads as many bytes as one command gives: a few by the byte interface, whole uncached pages in one run, or
+/// a part of a page. Returns how many.
 fn read_device<D: BlockPort + WriteLog>(
     core: &Core<D>,
     file: &FileBody,
@@ -103,7 +106,8 @@ pub fn write<D: BlockPort + WriteLog>(
     core.writable()?;
     {
         let mut state = inode.state.write();
-        // In place would not be all at once: with data journaling a direct write is a cached one, written back at once.
+        // In place would not be all at once: with data journaling a direct write is a cached one, written
+        // back at once.
         if !core.journals_data() && in_place(&state, offset, data.len(), how)? {
             shed_capability(core, inode, &mut state)?;
             let stored = store(core, &state, offset, data);
@@ -119,7 +123,8 @@ pub fn write<D: BlockPort + WriteLog>(
     file::write(core, inode, offset, data, how, cred)
 }
 
-/// Whether the device holds every page of the range and nothing newer waits in the cache, so that the write can go straight there.
+/// Whether the device holds every page of the range and nothing newer waits in the cache, so that the write
+/// can go straight there.
 fn in_place<D: BlockPort + WriteLog>(
     state: &State<D>,
     offset: u64,

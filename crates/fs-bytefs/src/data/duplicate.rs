@@ -1,7 +1,8 @@
 //! Duplicates of what the device holds, beside cached pages (BY-14).
 //!
-//! The first modification of a line of a page that the device holds keeps a duplicate of what is there. At write-back the two are compared line by line,
-//! and the difference decides between bytes and block. Lines that nobody touched need no duplicate to be known as equal: a write of 64 B copies one line, not the page.
+//! The first modification of a line of a page that the device holds keeps a duplicate of what is there. At
+//! write-back the two are compared line by line, and the difference decides between bytes and block. Lines
+//! that nobody touched need no duplicate to be known as equal: a write of 64 B copies one line, not the page.
 
 use std::ops::Range;
 
@@ -22,7 +23,8 @@ struct Duplicate {
 pub struct Duplicates {
     /// What the device holds, where that is known and may differ from the page's data.
     original: Option<Duplicate>,
-    /// Whether the device holds what the page was before it was modified, so that a duplicate would say what is there.
+    /// Whether the device holds what the page was before it was modified, so that a duplicate would say what
+    /// is there.
     on_device: bool,
 }
 
@@ -38,7 +40,8 @@ pub type CachedPage = Page<BoxedFrame, Duplicates>;
 /// Those of a file.
 pub type CachedPages = Pages<BoxedFrame, Duplicates>;
 
-/// A page as read from the device, of which the first `valid` bytes belong to the file. The rest reads as zeros, whatever the device has there.
+/// A page as read from the device, of which the first `valid` bytes belong to the file. The rest reads as
+/// zeros, whatever the device has there.
 pub fn read(mut data: BoxedFrame, valid: usize) -> CachedPage {
     let mut original = None;
     if data[valid..].iter().any(|&byte| byte != 0) {
@@ -72,8 +75,9 @@ fn keep(page: &mut CachedPage, lines: LineMask) {
     *kept |= lines;
 }
 
-/// Gives a page other contents as a whole. Pages with few enough modified lines by `threshold` (none: all of them go by block) keep a duplicate, which is what the page
-/// held, as it is. Of one that is modified in more already there is none: it goes by block, and what it held need not be kept to find that out later.
+/// Gives a page other contents as a whole. Pages with few enough modified lines by `threshold` (none: all of
+/// them go by block) keep a duplicate, which is what the page held, as it is. Of one that is modified in more
+/// already there is none: it goes by block, and what it held need not be kept to find that out later.
 fn overwrite(page: &mut CachedPage, now: &[u8; PAGE], threshold: Option<u32>, frames: &mut Stock<'_>) {
     let first = threshold.filter(|_| page.beside.on_device && page.beside.original.is_none());
     if first.is_some_and(|threshold| diff::lines_by_bytes(&page.data, now, threshold).is_some()) {
@@ -122,13 +126,15 @@ impl Change<BoxedFrame, Duplicates> for Writing<'_> {
     }
 }
 
-/// The lines of a page that differ from its duplicate, if the page goes by bytes by this threshold; `None` if it must be written whole.
+/// The lines of a page that differ from its duplicate, if the page goes by bytes by this threshold; `None` if
+/// it must be written whole.
 pub fn lines_by_bytes(page: &CachedPage, threshold: u32) -> Option<LineMask> {
     let Duplicate { frame, kept } = page.beside.original.as_ref()?;
     kept_lines_by_bytes(frame, &page.data, *kept, threshold)
 }
 
-/// Whether the device holds bytes beyond the end of the file that must be overwritten before the file grows over them.
+/// Whether the device holds bytes beyond the end of the file that must be overwritten before the file grows
+/// over them.
 pub const fn hides_bytes(page: &CachedPage) -> bool {
     !page.is_dirty() && page.beside.original.is_some()
 }

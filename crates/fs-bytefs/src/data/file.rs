@@ -1,7 +1,7 @@
 //! Regular files: reading and writing through the page cache.
 //!
-//! A write changes cached pages only and reserves the blocks it will need, so that writing back never runs out of space; `writeback.rs` brings
-//! the pages to the device.
+//! A write changes cached pages only and reserves the blocks it will need, so that writing back never runs
+//! out of space; `writeback.rs` brings the pages to the device.
 
 use amphi_device::{BlockPort, WriteLog};
 use amphi_names::{move_atime, note_read, read_moves_atime, shed_capability};
@@ -119,8 +119,9 @@ pub fn write<D: BlockPort + WriteLog>(
     Ok(data.len())
 }
 
-/// How many bytes of a write are taken into the cache at once, so that what is longer than the cache does not fill it. With data journaling, one record must hold all pages that the next write-back overwrites: a file that is close
-/// to that is written back first.
+/// How many bytes of a write are taken into the cache at once, so that what is longer than the cache does not
+/// fill it. With data journaling, one record must hold all pages that the next write-back overwrites: a file
+/// that is close to that is written back first.
 fn atomic_part<D: BlockPort + WriteLog>(
     core: &Core<D>,
     inode: &Inode<D>,
@@ -171,7 +172,8 @@ fn write_part<D: BlockPort + WriteLog>(
     Ok(())
 }
 
-/// Loads what the write needs of the device's contents: pages covered in part, and the tail that the file grows over.
+/// Loads what the write needs of the device's contents: pages covered in part, and the tail that the file
+/// grows over.
 fn prepare_pages<D: BlockPort + WriteLog>(
     core: &Core<D>,
     file: &mut FileBody,
@@ -192,7 +194,8 @@ fn prepare_pages<D: BlockPort + WriteLog>(
     Ok(())
 }
 
-/// Moves the times, clears set-id bits unless a privileged caller wrote, and has the inode written back some time.
+/// Moves the times, clears set-id bits unless a privileged caller wrote, and has the inode written back some
+/// time.
 pub fn note_write<D: BlockPort + WriteLog>(
     core: &Core<D>,
     inode: &Inode<D>,

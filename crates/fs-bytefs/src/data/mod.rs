@@ -1,4 +1,5 @@
-//! What files hold: pages in host DRAM, and their way to the device by bytes or by block (BY-13, BY-14, BY-16).
+//! What files hold: pages in host DRAM, and their way to the device by bytes or by block (BY-13, BY-14,
+//! BY-16).
 
 pub mod allocate;
 pub mod body;

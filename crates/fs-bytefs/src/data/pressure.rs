@@ -1,8 +1,9 @@
 //! The page cache within its limits: who writes files back and when, and which clean pages make room.
 //!
-//! Half of the dirty limit calls the background write-back; at the limit a writer writes its own file back, and others' if that is not enough. When
-//! the cache is full, clean pages go, those not used since the last round first; then dirty ones are written back and go. An operation may exceed
-//! the limits by what it is about, and no file is kept from being used meanwhile: one in use is passed over.
+//! Half of the dirty limit calls the background write-back; at the limit a writer writes its own file back,
+//! and others' if that is not enough. When the cache is full, clean pages go, those not used since the last
+//! round first; then dirty ones are written back and go. An operation may exceed the limits by what it is
+//! about, and no file is kept from being used meanwhile: one in use is passed over.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ impl<D: BlockPort + WriteLog> Core<D> {
     /// # Errors
     /// As [`write_back_all`](Self::write_back_all).
     pub fn write_back_since(&self, before_ns: u64) -> Result<()> {
-        // Without writes, nobody else tells the clock that time has passed, by which reading judges access times.
+        // Without writes, nobody else tells the clock that time has passed, by which reading judges access
+        // times.
         self.names.clock.now();
         let mut outcome = Ok(());
         self.dirty.take(before_ns, |listed| {
@@ -96,7 +98,8 @@ impl<D: BlockPort + WriteLog> Core<D> {
         Ok(())
     }
 
-    /// After a write, with no lock held: has what is dirty written back, and brings the cache under its limit.
+    /// After a write, with no lock held: has what is dirty written back, and brings the cache under its
+    /// limit.
     ///
     /// # Errors
     /// As [`write_back`], of another file; the file system has then turned read-only.
@@ -109,7 +112,8 @@ impl<D: BlockPort + WriteLog> Core<D> {
         Ok(())
     }
 
-    /// Brings the page cache back under its limit: drops clean pages, then writes back dirty ones and drops them.
+    /// Brings the page cache back under its limit: drops clean pages, then writes back dirty ones and drops
+    /// them.
     pub fn shrink_caches(&self) {
         shrink(self, &self.pages, &self.hand, &[Round::Unused, Round::Clean, Round::All]);
     }

@@ -1,9 +1,11 @@
 //! Write-back: brings a file's dirty pages and attributes to the device (BY-14, BY-16, figure 5).
 //!
-//! Pages without a block get extents; they, and pages modified in an eighth or more, go by block, in commands as long as the pages are contiguous;
-//! of the others only the modified lines go, by bytes. In ordered mode all of it is durable before the transaction that makes it count, with the new
-//! extents, bitmap lines and the inode, commits. With data journaling, what overwrites something counts with that transaction too: modified lines are
-//! stores of the transaction, pages that go by block are first written to the journal (`journal.rs`).
+//! Pages without a block get extents; they, and pages modified in an eighth or more, go by block, in commands
+//! as long as the pages are contiguous; of the others only the modified lines go, by bytes. In ordered mode
+//! all of it is durable before the transaction that makes it count, with the new extents, bitmap lines and
+//! the inode, commits. With data journaling, what overwrites something counts with that transaction too:
+//! modified lines are stores of the transaction, pages that go by block are first written to the journal
+//! (`journal.rs`).
 
 use std::ops::Range;
 
@@ -27,10 +29,12 @@ use crate::planted::{self, Bug};
 
 /// Pages that a write-back handles without touching the heap.
 const FEW: usize = 8;
-/// Most bytes of file data in one transaction, far below the smallest log; with data journaling the rest goes through the journal.
+/// Most bytes of file data in one transaction, far below the smallest log; with data journaling the rest goes
+/// through the journal.
 const TX_DATA_MAX: usize = 32 << 10;
 
-/// Makes the file's data durable, and its attributes too unless `data_only` and they are not needed to read the data.
+/// Makes the file's data durable, and its attributes too unless `data_only` and they are not needed to read
+/// the data.
 ///
 /// # Errors
 /// [`amphi_vfs::Error::Io`]; the file system has then turned read-only.
@@ -50,7 +54,8 @@ pub fn write_back<D: BlockPort + WriteLog>(
     write_back_in(core, inode, state, Tx::with_reserved(core, reserved), attributes)
 }
 
-/// As [`write_back`], as part of `tx`, which may already change the file; `attributes`: the inode is written in any case.
+/// As [`write_back`], as part of `tx`, which may already change the file; `attributes`: the inode is written
+/// in any case.
 ///
 /// # Errors
 /// As there.
@@ -130,8 +135,8 @@ fn put_in_place<D: BlockPort + WriteLog>(
     core.journal.retire(&*core.device, record)
 }
 
-/// Gives every dirty page a block, or puts the one reserved for it to use. Returns how many pages had none, and the pages, ascending, of which the device
-/// holds nothing.
+/// Gives every dirty page a block, or puts the one reserved for it to use. Returns how many pages had none,
+/// and the pages, ascending, of which the device holds nothing.
 fn map_pages<D: BlockPort + WriteLog>(
     file: &mut FileBody,
     dirty: &[u64],

@@ -1,8 +1,8 @@
 //! The data journal (BY-16): records of file pages that are to be overwritten in place all together.
 //!
-//! The first page of the journal holds one line per record in flight, a [`JournalSlot`]; it is written in the transaction that makes the record count,
-//! and emptied once its pages are in place. The record itself is one or more descriptor pages, each a [`JournalHeader`] and the pages' places,
-//! followed by the pages.
+//! The first page of the journal holds one line per record in flight, a [`JournalSlot`]; it is written in the
+//! transaction that makes the record count, and emptied once its pages are in place. The record itself is one
+//! or more descriptor pages, each a [`JournalHeader`] and the pages' places, followed by the pages.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -18,7 +18,8 @@ pub const RECORD_TARGETS: usize = (PAGE - size_of::<JournalHeader>()) / 4;
 
 /// The record is descriptors and pages.
 pub const RECORD_PAGES: u32 = 0;
-/// The record is updates of metadata, of a transaction that the host makes (`variant=dual`): each a [`RedoUpdate`] and its bytes, padded to 8.
+/// The record is updates of metadata, of a transaction that the host makes (`variant=dual`): each a
+/// [`RedoUpdate`] and its bytes, padded to 8.
 pub const RECORD_UPDATES: u32 = 1;
 
 /// Start of one update in a record of them.

@@ -1,8 +1,10 @@
-//! Where everything is: a superblock, the orphan table and the data journal once, and allocation groups of 128 MB, each of which begins with the bitmaps of
-//! its own pages and inodes and with its part of the inode table.
+//! Where everything is: a superblock, the orphan table and the data journal once, and allocation groups of
+//! 128 MB, each of which begins with the bitmaps of its own pages and inodes and with its part of the inode
+//! table.
 //!
-//! What tasks on different processors change therefore lies far apart, also their bits and inodes: in different partitions of the firmware's log,
-//! which have a lock each (ByteFS §4.3). And a file system grows by whole groups, with their inodes.
+//! What tasks on different processors change therefore lies far apart, also their bits and inodes: in
+//! different partitions of the firmware's log, which have a lock each (ByteFS §4.3). And a file system grows
+//! by whole groups, with their inodes.
 
 use super::{FormatError, GROUP_BITS, INODE_BYTES, INODES_PER_PAGE, LINE, MIN_PAGES, PAGE, Superblock};
 
@@ -39,7 +41,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a file system of at most `pages` pages, with `ag_inodes` inodes in each allocation group and a data journal of `journal_pages` pages.
+    /// The layout of a file system of at most `pages` pages, with `ag_inodes` inodes in each allocation group
+    /// and a data journal of `journal_pages` pages.
     #[must_use]
     pub fn plan(pages: u64, ag_inodes: u32, journal_pages: u32) -> Self {
         let mut layout = Self {
@@ -60,7 +63,8 @@ impl Layout {
         layout
     }
 
-    /// The layout of the same file system when it has at most `pages` pages: what it has now stays where it is.
+    /// The layout of the same file system when it has at most `pages` pages: what it has now stays where it
+    /// is.
     #[must_use]
     pub fn grown(&self, pages: u64) -> Self {
         Self::plan(pages, self.ag_inodes, self.journal_pages)
@@ -153,14 +157,16 @@ impl Layout {
         u64::from(self.first_header) + self.ags() * self.header_pages()
     }
 
-    /// Whether all of a run of pages may belong to a file. A run lies in one allocation group, since the next begins with its header.
+    /// Whether all of a run of pages may belong to a file. A run lies in one allocation group, since the next
+    /// begins with its header.
     #[must_use]
     pub fn holds_data(&self, first: u32, pages: u32) -> bool {
         let ag = u64::from(first) / AG_PAGES;
         u64::from(first) >= self.ag_data(ag) && u64::from(first) + u64::from(pages) <= self.ag_end(ag)
     }
 
-    /// Page that holds an inode, and its byte offset in it: the lower half's; the upper half is the next line.
+    /// Page that holds an inode, and its byte offset in it: the lower half's; the upper half is the next
+    /// line.
     #[must_use]
     pub fn inode_page(&self, ino: u32) -> (u64, usize) {
         let (ag, index) = (ino / self.ag_inodes, (ino % self.ag_inodes) as usize);

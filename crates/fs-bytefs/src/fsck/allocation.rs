@@ -1,4 +1,5 @@
-//! Bitmaps, the data journal's slots and the orphan table: loads them before the first pass and compares the bitmaps with what the passes found at the end.
+//! Bitmaps, the data journal's slots and the orphan table: loads them before the first pass and compares the
+//! bitmaps with what the passes found at the end.
 
 use amphi_device::{BlockPort, Structure};
 use amphi_volume::{Bits, CHUNK_BITS};

@@ -1,4 +1,5 @@
-//! Pages whose contents the check reads for their own sake: targets of long symbolic links, and extended attributes.
+//! Pages whose contents the check reads for their own sake: targets of long symbolic links, and extended
+//! attributes.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Pages claimed twice: the first pass notices the second claim only. When there is one, this walks the inodes again, to say who came first.
+//! Pages claimed twice: the first pass notices the second claim only. When there is one, this walks the
+//! inodes again, to say who came first.
 
 use amphi_device::BlockPort;
 
@@ -9,7 +10,8 @@ use super::state::State;
 use super::{FsckError, allocation, inodes};
 use crate::format::Layout;
 
-/// Adds the first claimants to the findings of pages claimed twice. Inodes are met in the order of the first pass.
+/// Adds the first claimants to the findings of pages claimed twice. Inodes are met in the order of the first
+/// pass.
 pub(super) fn name_owners<D: BlockPort>(
     findings: &mut [Finding],
     layout: Layout,

@@ -1,4 +1,5 @@
-//! Second pass: directories. Parses every entry, checks its name and what it points to, and counts names and finds parents on the way.
+//! Second pass: directories. Parses every entry, checks its name and what it points to, and counts names and
+//! finds parents on the way.
 //!
 //! Entries never cross a page, so a damaged one costs no more than the rest of its page.
 
@@ -41,7 +42,8 @@ struct Names {
     unresolved: Vec<Unresolved>,
 }
 
-/// Checks every directory known so far, then those that turn up because entries name them though they are marked free.
+/// Checks every directory known so far, then those that turn up because entries name them though they are
+/// marked free.
 pub(super) fn check_directories<D: BlockPort>(
     state: &mut State,
     reader: &mut Reader<'_, D>,
@@ -151,7 +153,8 @@ impl Names {
         }
     }
 
-    /// Looks for names that occur twice, once the whole directory was read. Sorting rather than hashing: no image can make it slow.
+    /// Looks for names that occur twice, once the whole directory was read. Sorting rather than hashing: no
+    /// image can make it slow.
     fn finish(&mut self, state: &mut State) {
         let Some(dir) = self.dir.take() else { return };
         let dir = state.dirs[dir as usize].ino;

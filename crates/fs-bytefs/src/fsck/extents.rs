@@ -1,7 +1,8 @@
-//! Extent trees: walks them level by level in batches of node reads, checks order, ranges and keys, claims their pages, and counts them.
+//! Extent trees: walks them level by level in batches of node reads, checks order, ranges and keys, claims
+//! their pages, and counts them.
 //!
-//! Nothing is followed twice: a node whose page something else already claims is reported and not read, so that trees that share nodes or bite
-//! their own tail end.
+//! Nothing is followed twice: a node whose page something else already claims is reported and not read, so
+//! that trees that share nodes or bite their own tail end.
 
 use amphi_device::{BlockPort, Structure};
 
@@ -191,7 +192,8 @@ fn leaf(state: &mut State, tree: &mut Tree, entries: &[Extent], from: Option<u64
     }
 }
 
-/// Checks the child pointers of a node, or of the root, with `depth` levels below it, and queues the children.
+/// Checks the child pointers of a node, or of the root, with `depth` levels below it, and queues the
+/// children.
 #[expect(clippy::too_many_arguments, reason = "called from the two places that know a node")]
 fn inner(
     state: &mut State,

@@ -1,11 +1,13 @@
-//! What a check can find, one typed variant each, with the sentence that tells a user about it and its severity.
+//! What a check can find, one typed variant each, with the sentence that tells a user about it and its
+//! severity.
 
 use std::fmt;
 
 use amphi_volume::Severity;
 use serde::{Serialize, Serializer};
 
-/// A file name as it was found, which need not be valid text. Displays and serialises with unprintable bytes escaped.
+/// A file name as it was found, which need not be valid text. Displays and serialises with unprintable bytes
+/// escaped.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FoundName(pub Vec<u8>);
 
@@ -75,7 +77,8 @@ impl fmt::Display for EntryAt {
 #[serde(tag = "finding", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// The superblock's contents contradict its checksum, themselves, or the device; nothing else can be checked.
+    /// The superblock's contents contradict its checksum, themselves, or the device; nothing else can be
+    /// checked.
     #[error("the superblock cannot be used ({reason}); nothing else was checked")]
     SuperblockUnreadable {
         /// What is wrong with it.
@@ -445,7 +448,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Findings collected so far: the first [`Findings::KEPT`] are kept, the rest only counted, so that a hostile image cannot exhaust memory.
+/// Findings collected so far: the first [`Findings::KEPT`] are kept, the rest only counted, so that a hostile
+/// image cannot exhaust memory.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub kept: Vec<Finding>,

@@ -1,4 +1,5 @@
-//! First pass: the inode table. Decodes every inode in use, checks its fields against its type, and hands its extents on.
+//! First pass: the inode table. Decodes every inode in use, checks its fields against its type, and hands its
+//! extents on.
 
 use amphi_device::{BlockPort, Structure};
 
@@ -52,8 +53,8 @@ pub(super) fn check_table<D: BlockPort>(
     Ok(())
 }
 
-/// Checks inodes that directories name though they are marked free, and takes those that are plainly in use as such. `wanted` is in ascending order
-/// without repetitions and gives the type that an entry expects.
+/// Checks inodes that directories name though they are marked free, and takes those that are plainly in use
+/// as such. `wanted` is in ascending order without repetitions and gives the type that an entry expects.
 pub(super) fn check_marked_free<D: BlockPort>(
     state: &mut State,
     reader: &mut Reader<'_, D>,
@@ -81,7 +82,8 @@ pub(super) fn check_marked_free<D: BlockPort>(
     walk.run(state, reader)
 }
 
-/// Bits of the inodes of one page of the table; pages are counted without what lies between the parts of the table.
+/// Bits of the inodes of one page of the table; pages are counted without what lies between the parts of the
+/// table.
 fn used_in_page(state: &State, page: u32) -> u32 {
     let word = state.inode_bits.word(u64::from(page) / 2);
     if page.is_multiple_of(2) { word as u32 } else { (word >> 32) as u32 }

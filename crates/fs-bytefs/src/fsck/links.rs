@@ -1,5 +1,6 @@
-//! Third pass: connectivity and link counts. Every inode in use is reached from the root or waits in the orphan table, directories form a tree
-//! whose parent pointers are right, and link counts are what the entries say.
+//! Third pass: connectivity and link counts. Every inode in use is reached from the root or waits in the
+//! orphan table, directories form a tree whose parent pointers are right, and link counts are what the
+//! entries say.
 
 use super::finding::FindingKind;
 use super::state::{InodeState, State};

@@ -1,12 +1,14 @@
-//! The file system check: rebuilds from the device alone what allocation, link counts, directories and extents must be, and compares.
+//! The file system check: rebuilds from the device alone what allocation, link counts, directories and
+//! extents must be, and compares.
 //!
-//! Passes, each in a module of its own: load bitmaps and the orphan table (`allocation`); decode inodes, walk extent trees and claim pages
-//! (`inodes`, `extents`); parse directories (`dirs`); read targets and attributes (`contents`); connectivity and link counts (`links`); compare bitmaps (`allocation`). If pages
-//! are claimed twice, `contested` finds out by whom first. They write into one
-//! `state`. All reading goes through `read`, in large block commands.
+//! Passes, each in a module of its own: load bitmaps and the orphan table (`allocation`); decode inodes, walk
+//! extent trees and claim pages (`inodes`, `extents`); parse directories (`dirs`); read targets and
+//! attributes (`contents`); connectivity and link counts (`links`); compare bitmaps (`allocation`). If pages
+//! are claimed twice, `contested` finds out by whom first. They write into one `state`. All reading goes
+//! through `read`, in large block commands.
 //!
-//! No number read from the device is trusted: memory and time grow with the inodes and pages that the superblock's verified geometry has and
-//! that are in use, whatever an image claims.
+//! No number read from the device is trusted: memory and time grow with the inodes and pages that the
+//! superblock's verified geometry has and that are in use, whatever an image claims.
 
 mod allocation;
 mod contents;
@@ -37,8 +39,8 @@ use finding::Findings;
 use read::{Overlay, Reader};
 use state::State;
 
-/// Checks the file system on `device`, which nobody else uses meanwhile, and changes nothing but what mounting would: the device's log is
-/// recovered and the data journal replayed first (§4.7).
+/// Checks the file system on `device`, which nobody else uses meanwhile, and changes nothing but what
+/// mounting would: the device's log is recovered and the data journal replayed first (§4.7).
 ///
 /// # Errors
 /// [`FsckError`] if there is no ByteFS or the device fails. Damage is not an error but a finding.
@@ -53,7 +55,8 @@ pub fn check<D: BlockPort + WriteLog>(
     Ok(report)
 }
 
-/// Recovers the device's log and replays the data journal, unless the device holds something else: then its log is none of our business.
+/// Recovers the device's log and replays the data journal, unless the device holds something else: then its
+/// log is none of our business.
 fn recover<D: BlockPort + WriteLog>(device: &D) -> Result<RecoverReport, FsckError> {
     let page = Reader::new(device, &Overlay::new()).page(0, Structure::Superblock)??;
     match Superblock::decode(&page, device.capacity_pages()) {

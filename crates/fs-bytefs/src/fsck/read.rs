@@ -1,4 +1,5 @@
-//! Reading the device in large, overlapping block commands, page by page to the caller, with pages that a repair has changed laid over.
+//! Reading the device in large, overlapping block commands, page by page to the caller, with pages that a
+//! repair has changed laid over.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +48,8 @@ impl<'d, D: BlockPort> Reader<'d, D> {
         Self { device, overlay, buffer: Vec::new() }
     }
 
-    /// Reads all `runs` and calls `each` with the run's index, the page number and the page, in order. A page with a media error is passed as
-    /// that error; any other failure of the device ends the reading.
+    /// Reads all `runs` and calls `each` with the run's index, the page number and the page, in order. A page
+    /// with a media error is passed as that error; any other failure of the device ends the reading.
     pub fn read(&mut self, runs: &[Run], tag: Structure, each: &mut PageSink<'_>) -> Result<(), FsckError> {
         let mut window: Vec<Piece> = Vec::with_capacity(WINDOW_COMMANDS);
         let mut pages = 0;

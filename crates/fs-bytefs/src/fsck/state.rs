@@ -1,4 +1,5 @@
-//! What a check knows: inode by inode, directory by directory. Memory grows with the inodes and directories in use, not with what the image claims.
+//! What a check knows: inode by inode, directory by directory. Memory grows with the inodes and directories
+//! in use, not with what the image claims.
 
 use super::finding::{EntryAt, FindingKind, Findings};
 use super::owners::Contested;
@@ -190,7 +191,8 @@ impl State {
         }
     }
 
-    /// Claims pages, which lie in the data area, for an inode, and adds a finding for every run of them that was claimed before.
+    /// Claims pages, which lie in the data area, for an inode, and adds a finding for every run of them that
+    /// was claimed before.
     pub fn claim(&mut self, ino: u32, page: u32, pages: u32) -> Claimed {
         self.contested.note(ino, page, pages);
         let Self { claims, findings, .. } = self;
@@ -207,8 +209,8 @@ impl State {
         Claimed { alone, complete }
     }
 
-    /// Takes a page that nothing uses, nor has used according to `kept`: one that is marked free as well, or, when there is none left and all could be
-    /// read, one that is not.
+    /// Takes a page that nothing uses, nor has used according to `kept`: one that is marked free as well, or,
+    /// when there is none left and all could be read, one that is not.
     pub fn free_page(&mut self, kept: &Bits) -> Option<u32> {
         for page in self.next_page..self.layout.pages {
             if !self.block_bits.get(page) && !kept.get(page) && self.claims.bits.set(page) {

@@ -1,8 +1,9 @@
 //! Directories (BY-10): an array of entries in directory blocks, a hash index over it in host DRAM.
 //!
-//! Entries take one to five 64 B lines and never cross a page. Bytes at and beyond the directory's size mean nothing, so a new block
-//! needs no clearing. A removed entry keeps its length with inode number 0 and is used again for a name that takes as many lines.
-//! The first use of a directory loads all its blocks by block; lookups then touch no device, and updates write just the entry's lines.
+//! Entries take one to five 64 B lines and never cross a page. Bytes at and beyond the directory's size mean
+//! nothing, so a new block needs no clearing. A removed entry keeps its length with inode number 0 and is
+//! used again for a name that takes as many lines. The first use of a directory loads all its blocks by
+//! block; lookups then touch no device, and updates write just the entry's lines.
 
 use std::sync::Arc;
 
@@ -40,7 +41,8 @@ pub struct Dir {
 pub type Found = amphi_names::Found<u32>;
 
 fn hash(name: &[u8]) -> u64 {
-    // The index takes a bucket from the low bits and a tag from the high ones; the product spreads the 32 bits over both.
+    // The index takes a bucket from the low bits and a tag from the high ones; the product spreads the 32
+    // bits over both.
     (u64::from(crc32c::crc32c(name)) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
@@ -176,8 +178,8 @@ impl Dir {
         Some(self.found(slot.line))
     }
 
-    /// As [`find`](Self::find), with the entry's inode if it is cached. In a directory that no processor's cache holds, an entry and its inode come from
-    /// memory at the same time.
+    /// As [`find`](Self::find), with the entry's inode if it is cached. In a directory that no processor's
+    /// cache holds, an entry and its inode come from memory at the same time.
     pub fn find_inode<S: Store>(
         &self,
         name: Name<'_>,
@@ -209,7 +211,8 @@ impl Dir {
         if self.fits_in_place(dirent_lines(name.bytes().len())) { 0 } else { 1 + self.tree.insert_needs() }
     }
 
-    /// Inserts an entry; `tx` has room for [`insert_needs`](Self::insert_needs) blocks. Returns the number of blocks added to the directory.
+    /// Inserts an entry; `tx` has room for [`insert_needs`](Self::insert_needs) blocks. Returns the number of
+    /// blocks added to the directory.
     pub fn insert<D: BlockPort + WriteLog>(
         &mut self,
         name: Name<'_>,
@@ -243,7 +246,8 @@ impl Dir {
         blocks
     }
 
-    /// Finds room at the end, filling up the last page if the entry does not fit there, and adding a block if need be.
+    /// Finds room at the end, filling up the last page if the entry does not fit there, and adding a block if
+    /// need be.
     fn append<D: BlockPort + WriteLog>(&mut self, lines: usize, tx: &mut Tx<'_, D>) -> (u32, u64) {
         let mut line = (self.size / LINE as u64) as u32;
         let left = LINES_PER_PAGE - line as usize % LINES_PER_PAGE;

@@ -1,8 +1,10 @@
-//! The index of a directory's entries by hashed name, in host DRAM: buckets of one line of the processor's cache each.
+//! The index of a directory's entries by hashed name, in host DRAM: buckets of one line of the processor's
+//! cache each.
 //!
-//! A bucket holds up to seven entries with a byte of each one's hash, so that finding an entry in a directory that no cache holds waits for one line of memory
-//! where a table with its tags apart waits for two. An entry that finds its bucket full goes to the next one that is not; every bucket passed counts it, and a search ends at the
-//! first bucket that none passed.
+//! A bucket holds up to seven entries with a byte of each one's hash, so that finding an entry in a directory
+//! that no cache holds waits for one line of memory where a table with its tags apart waits for two. An entry
+//! that finds its bucket full goes to the next one that is not; every bucket passed counts it, and a search
+//! ends at the first bucket that none passed.
 
 /// Entries in a bucket.
 const ENTRIES: usize = 7;

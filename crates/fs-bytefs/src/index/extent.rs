@@ -1,11 +1,13 @@
 //! Extent trees (BY-12): which blocks hold which pages of a file.
 //!
-//! The root has up to three entries and lives in the inode's upper half; below it come nodes of up to 255 entries, one page each. The whole
-//! tree of a cached inode is in host DRAM. A change marks the nodes it touches; [`ExtentTree::flush`] encodes those and adds only the
-//! lines that differ from what the device holds to the transaction.
+//! The root has up to three entries and lives in the inode's upper half; below it come nodes of up to 255
+//! entries, one page each. The whole tree of a cached inode is in host DRAM. A change marks the nodes it
+//! touches; [`ExtentTree::flush`] encodes those and adds only the lines that differ from what the device
+//! holds to the transaction.
 //!
-//! Invariants: keys ascend strictly; a child's first key equals the key of the entry that points to it; extents neither overlap nor are
-//! empty; only the root may have no entries. Nodes that become empty are freed; nodes are not merged otherwise, as in ext4.
+//! Invariants: keys ascend strictly; a child's first key equals the key of the entry that points to it;
+//! extents neither overlap nor are empty; only the root may have no entries. Nodes that become empty are
+//! freed; nodes are not merged otherwise, as in ext4.
 
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
 use amphi_page_cache::{Mapped, Mapping};
@@ -163,7 +165,8 @@ impl Node {
             at
         };
         let len = self.entries.len();
-        // A node that grew at its end keeps all but the last entry, so that files written in order fill their nodes.
+        // A node that grew at its end keeps all but the last entry, so that files written in order fill their
+        // nodes.
         let keep = if at + 1 == len { len - 1 } else { len / 2 };
         (len > capacity).then(|| self.split(keep, alloc(), nodes))
     }
@@ -210,8 +213,8 @@ impl Node {
         right
     }
 
-    /// Removes what lies in `from .. to`, except that an extent with parts on both sides keeps its left part here and hands its right part
-    /// back to be inserted.
+    /// Removes what lies in `from .. to`, except that an extent with parts on both sides keeps its left part
+    /// here and hands its right part back to be inserted.
     fn remove(&mut self, from: u64, to: u64, gone: &mut Removed, nodes: &mut u32) -> Option<Extent> {
         let mut right_part = None;
         let mut i = self.index(from);
@@ -393,8 +396,8 @@ impl ExtentTree {
         self.insert_extent(Extent::new(file_page, lba, pages, false), alloc);
     }
 
-    /// Notes that the unwritten pages from `file_page` up to `end` now hold data, and returns the node pages that this freed. `alloc` may be asked for twice
-    /// [`insert_needs`](Self::insert_needs) blocks.
+    /// Notes that the unwritten pages from `file_page` up to `end` now hold data, and returns the node pages
+    /// that this freed. `alloc` may be asked for twice [`insert_needs`](Self::insert_needs) blocks.
     #[must_use]
     pub fn mark_written(&mut self, file_page: u64, end: u64, alloc: &mut dyn FnMut() -> u32) -> Removed {
         let mut freed = Removed::default();
@@ -439,8 +442,8 @@ impl ExtentTree {
         self.root.dirty = true;
     }
 
-    /// Unmaps the pages from `from` up to `to`. `alloc` may be asked for [`insert_needs`](Self::insert_needs) blocks, and only when one extent reaches
-    /// beyond both ends.
+    /// Unmaps the pages from `from` up to `to`. `alloc` may be asked for [`insert_needs`](Self::insert_needs)
+    /// blocks, and only when one extent reaches beyond both ends.
     pub fn remove(&mut self, from: u64, to: u64, alloc: &mut dyn FnMut() -> u32) -> Removed {
         let mut gone = Removed::default();
         let right = self.root.remove(from, to, &mut gone, &mut self.nodes);

@@ -1,8 +1,9 @@
-//! Pages of the inode table in host DRAM (BY-9): a miss loads the whole page by block, so that its 31 neighbours come along; updates travel by
-//! bytes and are noted here once they are durable.
+//! Pages of the inode table in host DRAM (BY-9): a miss loads the whole page by block, so that its 31
+//! neighbours come along; updates travel by bytes and are noted here once they are durable.
 //!
-//! A page that is being read is locked. A committed update looks for its page only after its commit, so it finds either a page read before,
-//! which it patches, or none, and then a later read sees the update on the device.
+//! A page that is being read is locked. A committed update looks for its page only after its commit, so it
+//! finds either a page read before, which it patches, or none, and then a later read sees the update on the
+//! device.
 
 use std::sync::Arc;
 

@@ -39,7 +39,8 @@ pub fn read_target<D: BlockPort + WriteLog>(
     Ok(page[..size as usize].to_vec())
 }
 
-/// Writes a long target into a new block, which `tx` has reserved. The link does not exist before `tx` commits, so the block may be written at once.
+/// Writes a long target into a new block, which `tx` has reserved. The link does not exist before `tx`
+/// commits, so the block may be written at once.
 ///
 /// # Errors
 /// [`Error::Io`].

@@ -1,14 +1,16 @@
 //! Which groups of a bitmap processors allocate in (BY-11).
 //!
-//! An SSD keeps every page that was written until it is written again or trimmed, and its garbage collection moves it, whether a file still has
-//! it or not. What a file system costs it is therefore not what is in use but what was ever used. So a processor that needs another group takes
-//! one that was used before and has room again, the lowest first, and only then one that never held anything.
+//! An SSD keeps every page that was written until it is written again or trimmed, and its garbage collection
+//! moves it, whether a file still has it or not. What a file system costs it is therefore not what is in use
+//! but what was ever used. So a processor that needs another group takes one that was used before and has
+//! room again, the lowest first, and only then one that never held anything.
 //!
-//! Each processor has an area, an equal share of the groups, so that tasks on different ones work in different groups and in different partitions
-//! of the firmware's log. It takes groups of others before untouched ones of its own only when an eighth of all bits lie free in groups that were used.
+//! Each processor has an area, an equal share of the groups, so that tasks on different ones work in
+//! different groups and in different partitions of the firmware's log. It takes groups of others before
+//! untouched ones of its own only when an eighth of all bits lie free in groups that were used.
 //!
-//! All of this is hints: whoever takes a group finds out under its lock what is free. What is known of its room changes under that lock, so that none
-//! of it stays wrong.
+//! All of this is hints: whoever takes a group finds out under its lock what is free. What is known of its
+//! room changes under that lock, so that none of it stays wrong.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,12 +19,14 @@ use amphi_rt::sync::Padded;
 
 use crate::format::GROUP_BITS;
 
-/// Lengths of runs that groups are looked up by, in bits: a run is good enough for whom it gives the greatest of these that is not more than is
-/// wanted. So what is wanted comes in at most four pieces, or in pieces of 1 MB, as long as there are such.
+/// Lengths of runs that groups are looked up by, in bits: a run is good enough for whom it gives the greatest
+/// of these that is not more than is wanted. So what is wanted comes in at most four pieces, or in pieces of
+/// 1 MB, as long as there are such.
 pub const FITS: [u64; 5] = [256, 64, 16, 4, 1];
 /// Free bits from which on a used group is worth moving to.
 const ROOM: u64 = 64;
-/// The part of all bits that may lie free in used groups while processors take untouched ones of their own area.
+/// The part of all bits that may lie free in used groups while processors take untouched ones of their own
+/// area.
 const SPARED_SHARE: u64 = 8;
 
 /// A set of groups.
@@ -52,7 +56,8 @@ impl GroupSet {
     /// Whether it was not in the set before.
     fn insert(&self, group: usize) -> bool {
         let bit = 1 << (group % 64);
-        // Looked at first: nearly always it is there, and then neither its line nor that of the count is written.
+        // Looked at first: nearly always it is there, and then neither its line nor that of the count is
+        // written.
         let new = !self.contains(group) && self.words[group / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0;
         if new {
             self.members.fetch_add(1, Ordering::Relaxed);
@@ -103,7 +108,8 @@ pub struct Areas {
 }
 
 impl Areas {
-    /// Areas of `processors` in a bitmap whose groups have so many free bits; a group with `None` holds nothing yet.
+    /// Areas of `processors` in a bitmap whose groups have so many free bits; a group with `None` holds
+    /// nothing yet.
     pub fn new(processors: usize, groups: usize, free: impl Iterator<Item = (usize, Option<u64>)>) -> Self {
         let set = || GroupSet::new(groups);
         let areas = Self {
@@ -133,8 +139,8 @@ impl Areas {
         (self.groups - self.untouched.len().min(self.groups)) as u64 * GROUP_BITS
     }
 
-    /// Takes a group for a processor that may have a run of the `class`th of [`FITS`], to be given back with [`leave`](Self::leave). Of `bits`, `free_in_used` lie
-    /// free in groups that were used.
+    /// Takes a group for a processor that may have a run of the `class`th of [`FITS`], to be given back with
+    /// [`leave`](Self::leave). Of `bits`, `free_in_used` lie free in groups that were used.
     pub fn claim(&self, class: usize, processor: usize, free_in_used: u64, bits: u64) -> Option<usize> {
         let (own, all) = (self.of(processor), 0..self.groups);
         let used =
@@ -144,7 +150,8 @@ impl Areas {
         loop {
             let any_used = self.fitting[class].len() > 0;
             let any_new = self.untouched.len() > 0;
-            // Others' from the top: their own allocation comes from below, and not into the same partition of the log.
+            // Others' from the top: their own allocation comes from below, and not into the same partition of
+            // the log.
             let others = || any_used.then(|| seek(&all, true, used)).flatten();
             let group = any_used
                 .then(|| seek(&own, false, used))
@@ -268,7 +275,8 @@ mod tests {
         });
     }
 
-    /// Bits of metadata at the head of a group do not make it one that was used, and freeing all else makes it untouched again.
+    /// Bits of metadata at the head of a group do not make it one that was used, and freeing all else makes
+    /// it untouched again.
     #[test]
     fn metadata_does_not_make_a_group_a_used_one() {
         Sim::new(1).run(|| {

@@ -1,14 +1,17 @@
-//! Block and inode bitmaps (BY-11). A bitmap is divided into 64 B groups of 512 bits, the unit of update by bytes.
+//! Block and inode bitmaps (BY-11). A bitmap is divided into 64 B groups of 512 bits, the unit of update by
+//! bytes.
 //!
 //! A group's line lies in the allocation group that it is of (`format/layout.rs`).
 //!
-//! Each group has two copies in host DRAM. *used* says what may be handed out: it also holds what unfinished transactions have taken,
-//! and what committed ones have freed leaves it only after their commit. *disk* is what the device holds; it changes under the group's
-//! lock, which a transaction keeps from writing the line until its commit, so that one transaction's line never carries another's bits.
+//! Each group has two copies in host DRAM. *used* says what may be handed out: it also holds what unfinished
+//! transactions have taken, and what committed ones have freed leaves it only after their commit. *disk* is
+//! what the device holds; it changes under the group's lock, which a transaction keeps from writing the line
+//! until its commit, so that one transaction's line never carries another's bits.
 //!
-//! Every task allocates in the group of the processor it runs on, what lies lowest there, so that tasks on different processors work in
-//! different groups, and what was freed is used again before more of the device; which group comes next, `areas.rs` decides.
-//! `reserve` takes from one counter; whoever has reserved will find a free bit.
+//! Every task allocates in the group of the processor it runs on, what lies lowest there, so that tasks on
+//! different processors work in different groups, and what was freed is used again before more of the device;
+//! which group comes next, `areas.rs` decides. `reserve` takes from one counter; whoever has reserved will
+//! find a free bit.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
 
@@ -74,7 +77,8 @@ impl Run {
     }
 }
 
-/// Sets or clears `run`, all of which lies in the group that `bits` are. Returns false if a bit already was so.
+/// Sets or clears `run`, all of which lies in the group that `bits` are. Returns false if a bit already was
+/// so.
 pub fn change(bits: &mut GroupBits, run: Run, set: bool) -> bool {
     let mut changed = true;
     let mut bit = run.start % GROUP_BITS;
@@ -96,7 +100,8 @@ pub fn change(bits: &mut GroupBits, run: Run, set: bool) -> bool {
     changed
 }
 
-/// The first run of clear bits at or after `from` (< 512) that has at least `least`, at most `want` long; `None` if there is none.
+/// The first run of clear bits at or after `from` (< 512) that has at least `least`, at most `want` long;
+/// `None` if there is none.
 fn first_clear_of(bits: &GroupBits, from: u64, least: u64, want: u64) -> Option<(u64, u64)> {
     let mut from = from;
     loop {
@@ -216,7 +221,8 @@ impl Bitmap {
         self.bits
     }
 
-    /// Promises `count` bits to the caller, who later allocates or [`unreserve`](Self::unreserve)s them. False if there are not as many.
+    /// Promises `count` bits to the caller, who later allocates or [`unreserve`](Self::unreserve)s them.
+    /// False if there are not as many.
     pub fn reserve(&self, count: u64) -> bool {
         self.promise(count, self.held_back)
     }
@@ -243,10 +249,11 @@ impl Bitmap {
         self.unreserved.fetch_add(count as i64, Ordering::AcqRel);
     }
 
-    /// Allocates 1 to `want` consecutive bits, at `goal` if that is free, of at least one that the caller has reserved.
-    /// The run lies in one group. The caller's reservation shrinks by the run's length.
+    /// Allocates 1 to `want` consecutive bits, at `goal` if that is free, of at least one that the caller has
+    /// reserved. The run lies in one group. The caller's reservation shrinks by the run's length.
     pub fn allocate(&self, want: u64, goal: Option<u64>) -> Run {
-        // Where a file's last group ends another begins, which may never have been used: that is decided as for a new file.
+        // Where a file's last group ends another begins, which may never have been used: that is decided as
+        // for a new file.
         let usable = |goal: &u64| {
             *goal < self.bits
                 && !(goal.is_multiple_of(GROUP_BITS) && self.areas.is_untouched((goal / GROUP_BITS) as usize))
@@ -260,12 +267,14 @@ impl Bitmap {
         self.allocate_at(cpu::current(), want)
     }
 
-    /// As [`allocate`](Self::allocate), one bit, in the groups of all processors in turn: for what tasks on any of them will work with.
+    /// As [`allocate`](Self::allocate), one bit, in the groups of all processors in turn: for what tasks on
+    /// any of them will work with.
     pub fn allocate_in_turn(&self) -> Run {
         self.allocate_at(self.turn.fetch_add(1, Ordering::Relaxed), 1)
     }
 
-    /// Allocates 1 to `want` consecutive bits, of which the caller has reserved one, in the group of a processor.
+    /// Allocates 1 to `want` consecutive bits, of which the caller has reserved one, in the group of a
+    /// processor.
     fn allocate_at(&self, processor: usize, want: u64) -> Run {
         let processor = processor % self.cursors.len();
         let class = FITS.iter().position(|fit| *fit <= want).unwrap_or(FITS.len() - 1);
@@ -317,7 +326,8 @@ impl Bitmap {
         self.groups.len()
     }
 
-    /// Takes all free bits of a group, as runs to be [`release`](Self::release)d; none if too few are left for others.
+    /// Takes all free bits of a group, as runs to be [`release`](Self::release)d; none if too few are left
+    /// for others.
     pub fn take_free(&self, index: usize) -> Vec<Run> {
         let start = index as u64 * GROUP_BITS;
         let group = &self.groups[index];
@@ -363,8 +373,9 @@ impl Bitmap {
         Some(run)
     }
 
-    /// Makes bits available again: the transaction that freed them is durable, or the one that took them was given up.
-    /// Returns false, and changes nothing in that group, where a bit was already free: the image claims something twice.
+    /// Makes bits available again: the transaction that freed them is durable, or the one that took them was
+    /// given up. Returns false, and changes nothing in that group, where a bit was already free: the image
+    /// claims something twice.
     #[must_use]
     pub fn release(&self, run: Run) -> bool {
         let mut sound = true;

@@ -1,4 +1,5 @@
-//! Discarding free blocks: tells the device which pages hold nothing, so that its garbage collection need not move them (`amphi fstrim`).
+//! Discarding free blocks: tells the device which pages hold nothing, so that its garbage collection need not
+//! move them (`amphi fstrim`).
 
 use std::ops::Range;
 
@@ -9,8 +10,8 @@ use amphi_volume::io_error;
 use crate::base::Base;
 use crate::format::PAGE;
 
-/// Of the pages `range`, trims the free runs of at least `shortest`; returns how many bytes were trimmed. Others go on using the file system: of one group of 512 pages at a
-/// time the free ones are taken meanwhile.
+/// Of the pages `range`, trims the free runs of at least `shortest`; returns how many bytes were trimmed.
+/// Others go on using the file system: of one group of 512 pages at a time the free ones are taken meanwhile.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::ReadOnly`]; [`Error::Invalid`] if nothing of the file system can be in the range.

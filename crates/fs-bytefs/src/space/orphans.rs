@@ -1,7 +1,9 @@
-//! The orphan table: inodes that need work after a crash. An inode without names that is still referenced stands here so that the next
-//! mount deletes it; one whose blocks beyond the end are being freed stands here so that the next mount goes on with that.
+//! The orphan table: inodes that need work after a crash. An inode without names that is still referenced
+//! stands here so that the next mount deletes it; one whose blocks beyond the end are being freed stands here
+//! so that the next mount goes on with that.
 //!
-//! A slot is 4 B; sixteen share a line. The line's lock is held from the change until the commit, as a bitmap group's is.
+//! A slot is 4 B; sixteen share a line. The line's lock is held from the change until the commit, as a bitmap
+//! group's is.
 
 use amphi_rt::sync::{Mutex, MutexGuard};
 
@@ -76,7 +78,8 @@ impl Orphans {
         })
     }
 
-    /// Gives a slot back, after the transaction that emptied it (or instead of the one that would have filled it).
+    /// Gives a slot back, after the transaction that emptied it (or instead of the one that would have filled
+    /// it).
     pub fn return_slot(&self, slot: u32) {
         self.free.lock().returned.push(slot);
     }

@@ -82,7 +82,8 @@ pub fn walk(fs: &dyn FileSystem) -> Tree {
     tree
 }
 
-/// How `found` differs from `promised`; nothing if it does not. Contents of the files in `unsynced` (inode numbers of `promised`) may be anything.
+/// How `found` differs from `promised`; nothing if it does not. Contents of the files in `unsynced` (inode
+/// numbers of `promised`) may be anything.
 pub fn difference(found: &Tree, promised: &Tree, unsynced: &BTreeSet<u64>) -> Option<String> {
     for path in promised.keys().chain(found.keys()) {
         let (Some(there), Some(due)) = (found.get(path), promised.get(path)) else {

@@ -1,5 +1,5 @@
-//! A random workload that knows, at every moment, what a crash may leave: the model does what ByteFS does, and a set says whose contents are not yet
-//! synced.
+//! A random workload that knows, at every moment, what a crash may leave: the model does what ByteFS does,
+//! and a set says whose contents are not yet synced.
 
 use amphi_rt::hash::mix;
 use std::collections::{BTreeMap, BTreeSet};
@@ -156,7 +156,8 @@ impl Op {
         }
     }
 
-    /// The contents of the file it is about once it has been done, given those before; `None` if it may be seen half done.
+    /// The contents of the file it is about once it has been done, given those before; `None` if it may be
+    /// seen half done.
     fn effect(&self, before: &[u8]) -> Option<Vec<u8>> {
         let mut after = before.to_vec();
         let mut write = |at: usize, len: usize, byte: u8| {

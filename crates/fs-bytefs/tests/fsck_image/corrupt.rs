@@ -1,4 +1,5 @@
-//! Random damage to an image that gets past every checksum: fields are overwritten and checksums renewed. One seed, one damage.
+//! Random damage to an image that gets past every checksum: fields are overwritten and checksums renewed. One
+//! seed, one damage.
 
 use amphi_fs_bytefs::format::*;
 use amphi_rt::hash::mix;

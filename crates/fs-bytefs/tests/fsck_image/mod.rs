@@ -1,4 +1,5 @@
-//! ByteFS images built by hand, straight from `format`, so that the check is tested against the format and not against the file system's idea of it.
+//! ByteFS images built by hand, straight from `format`, so that the check is tested against the format and
+//! not against the file system's idea of it.
 //!
 //! [`Image::sample`] holds one of everything. The `edit_…` methods change a structure and renew its checksum.
 #![allow(dead_code, reason = "each test binary uses its part")]
@@ -248,7 +249,8 @@ impl Image {
         self.dirs.get_mut(&dir).expect("a directory").push((name.into(), ino, (kind >> 12) as u8));
     }
 
-    /// Writes every directory's entries: pages are consecutive, entries do not cross them, gaps are free entries.
+    /// Writes every directory's entries: pages are consecutive, entries do not cross them, gaps are free
+    /// entries.
     pub fn write_dirs(&mut self) {
         for (dir, names) in std::mem::take(&mut self.dirs) {
             let mut contents: Vec<u8> = Vec::new();

@@ -1,14 +1,17 @@
 //! Whether a check that says "clean" is right.
 //!
-//! Damage with renewed checksums can turn one sound file system into another: a mode, an owner, a time, a letter of a name. Nothing on the device says that
-//! it was different before, so no check can find it. What "clean" claims, and what is held against it here:
+//! Damage with renewed checksums can turn one sound file system into another: a mode, an owner, a time, a
+//! letter of a name. Nothing on the device says that it was different before, so no check can find it. What
+//! "clean" claims, and what is held against it here:
 //!
 //! 1. Everything the image holds can be reached and read without an error.
-//! 2. What the device says twice agrees: link counts with names, parents with places, counted inodes and blocks with those in use.
-//! 3. The file system behaves as the model that holds the same tree, under random operations, over a new mount, and is clean again afterwards. Blocks that
-//!    two files share, or that are free and in use, would show here.
-//! 4. Compared with the tree before the damage, only what is written down once differs: no file is missing, extra, of another type, elsewhere, or, with its
-//!    size unchanged, of other contents.
+//! 2. What the device says twice agrees: link counts with names, parents with places, counted inodes and
+//!    blocks with those in use.
+//! 3. The file system behaves as the model that holds the same tree, under random operations, over a new
+//!    mount, and is clean again afterwards. Blocks that two files share, or that are free and in use, would
+//!    show here.
+//! 4. Compared with the tree before the damage, only what is written down once differs: no file is missing,
+//!    extra, of another type, elsewhere, or, with its size unchanged, of other contents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +26,8 @@ use amphi_memory_device::Memory;
 /// Random operations after a clean check.
 const OPERATIONS: usize = 60;
 
-/// What is known of a file twice over: its type and link count, the directories it is named in, its size and contents.
+/// What is known of a file twice over: its type and link count, the directories it is named in, its size and
+/// contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     file_type: FileType,
@@ -160,7 +164,8 @@ fn rename_for_operations(fs: &ByteFs<Memory>) -> Result<()> {
     Ok(())
 }
 
-/// Checks an image that has been damaged; if the check says it is clean, whether that is true. `None` if it is not said to be clean.
+/// Checks an image that has been damaged; if the check says it is clean, whether that is true. `None` if it
+/// is not said to be clean.
 pub fn clean_and_true(image: &Image, before: &Tree, seed: u64) -> Option<std::result::Result<(), String>> {
     let device = Arc::new(image.device());
     let report = fsck::check(&*device, &mut |_| ()).expect("the device does not fail");

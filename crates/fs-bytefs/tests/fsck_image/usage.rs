@@ -1,4 +1,5 @@
-//! Random use of a mounted file system through `vfs`, by whoever has only names and inode numbers. Outcomes do not matter here, only that there is one.
+//! Random use of a mounted file system through `vfs`, by whoever has only names and inode numbers. Outcomes
+//! do not matter here, only that there is one.
 
 use amphi_vfs::{
     Cred, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, Seek, SetAttr, WriteMode, XattrMode,
@@ -41,7 +42,8 @@ fn walk(fs: &impl FileSystem) -> Vec<Listed> {
     found
 }
 
-/// Walks the tree, then does `operations` random things in it. Failures are counted; the number that succeeded is returned.
+/// Walks the tree, then does `operations` random things in it. Failures are counted; the number that
+/// succeeded is returned.
 pub fn use_it(fs: &impl FileSystem, random: &mut Random, operations: usize) -> usize {
     let mut done = 0;
     let mut listed = walk(fs);

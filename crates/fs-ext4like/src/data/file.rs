@@ -158,7 +158,8 @@ pub fn read<D: BlockPort>(
 }
 
 /// Reads more than is brought into the cache at once, part by part. The inode is locked from the first to the
-/// last, so that each write is seen whole or not at all. Returns the length, and whether the access time moves.
+/// last, so that each write is seen whole or not at all. Returns the length, and whether the access time
+/// moves.
 fn read_long<D: BlockPort>(
     core: &Core<D>,
     inode: &Arc<Inode<D>>,

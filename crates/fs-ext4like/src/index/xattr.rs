@@ -102,8 +102,8 @@ impl Stored {
     }
 }
 
-/// Stores an inode's attributes; a block that it takes has been reserved, and is counted in `blocks`. The inode is
-/// written afterwards.
+/// Stores an inode's attributes; a block that it takes has been reserved, and is counted in `blocks`. The
+/// inode is written afterwards.
 ///
 /// # Errors
 /// [`Error::NoSpace`] as [`Xattrs::needs`]; [`Error::Corrupt`], [`Error::Io`].

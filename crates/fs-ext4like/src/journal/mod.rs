@@ -3,8 +3,8 @@
 //! brings the blocks to their places later, `replay.rs` after a crash.
 //!
 //! At any time one transaction is running and at most one is being committed. A commit first waits for the
-//! handles that are open (`handle.rs`), while new ones wait for it; that takes no I/O. From then on operations go
-//! into the next transaction.
+//! handles that are open (`handle.rs`), while new ones wait for it; that takes no I/O. From then on
+//! operations go into the next transaction.
 
 pub mod buffers;
 pub mod checkpoint;

@@ -1,5 +1,5 @@
-//! Free blocks and inodes: what is known of bitmaps and descriptors, by group, as on ext4, and what is reserved.
-//! `allocator.rs` says who gets what.
+//! Free blocks and inodes: what is known of bitmaps and descriptors, by group, as on ext4, and what is
+//! reserved. `allocator.rs` says who gets what.
 //!
 //! A block that is freed stays busy in memory until the transaction that freed it has committed: until then a
 //! crash may bring back the file that had it. Space is reserved before it is allocated, so that what has

@@ -1,5 +1,5 @@
-//! The first half of a repair: what inodes refer to. Whatever cannot be, or belongs to an inode that came before,
-//! is let go of, and everything else stays as it is.
+//! The first half of a repair: what inodes refer to. Whatever cannot be, or belongs to an inode that came
+//! before, is let go of, and everything else stays as it is.
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::{Error, FileType, Ino, Result};

@@ -1,10 +1,10 @@
 //! Mending what a check finds, as long as that makes it better.
 //!
-//! Each step is a transaction of the journal, as a mount's are, and leaves the file system no worse than it was:
-//! a crash in between leaves something for the next repair, and nothing else. References that cannot be are let
-//! go of first (`mend`); entries that name nothing are removed; counts and bitmaps follow from what is left.
-//! What has no name then comes to `lost+found`. Of a block or log that two files have, the file with the lower
-//! inode number keeps it, and the other one reads zeros there.
+//! Each step is a transaction of the journal, as a mount's are, and leaves the file system no worse than it
+//! was: a crash in between leaves something for the next repair, and nothing else. References that cannot be
+//! are let go of first (`mend`); entries that name nothing are removed; counts and bitmaps follow from what
+//! is left. What has no name then comes to `lost+found`. Of a block or log that two files have, the file with
+//! the lower inode number keeps it, and the other one reads zeros there.
 
 use std::sync::Arc;
 
@@ -33,7 +33,8 @@ pub struct Repair {
     pub after: Report,
 }
 
-/// Rounds after which what is still wrong stays: each round mends what the one before it has brought to light.
+/// Rounds after which what is still wrong stays: each round mends what the one before it has brought to
+/// light.
 const ROUNDS: usize = 6;
 /// Where what has no name comes to.
 const LOST_AND_FOUND: &[u8] = b"lost+found";

@@ -1,4 +1,5 @@
-//! Every finding of a check by planted damage: what it is called, how bad it is, and what a repair makes of it.
+//! Every finding of a check by planted damage: what it is called, how bad it is, and what a repair makes of
+//! it.
 
 use std::sync::Arc;
 

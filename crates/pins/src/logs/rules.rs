@@ -8,7 +8,8 @@ pub const BUILT_IN: [&str; 4] = ["pg_wal/*", "[0-9][0-9][0-9][0-9][0-9][0-9].log
 /// Most names of a rule.
 const NAMES_MAX: usize = 16;
 
-/// A rule: names from a directory down to a file. `*` is any number of bytes, `?` is one, `[0-9]` one of these.
+/// A rule: names from a directory down to a file. `*` is any number of bytes, `?` is one, `[0-9]` one of
+/// these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule(Vec<Vec<u8>>);
 

@@ -143,8 +143,8 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         }
     }
 
-    /// Pins the part that the last write outside began in, if the file has been synced often enough. A log that
-    /// finds no room goes on as an ordinary file.
+    /// Pins the part that the last write outside began in, if the file has been synced often enough. A log
+    /// that finds no room goes on as an ordinary file.
     pub(super) fn pin_first(&self, log: &LogFile, state: &mut State) -> Result<()> {
         let Some(from) = state.outside.take() else { return Ok(()) };
         if state.syncs < self.after_syncs || state.syncs < state.retry_at {

@@ -1,5 +1,6 @@
-//! The build of a small C project over crashes: a generated header, forty modules with dependency files, a library, a program that
-//! checks itself. What was built and synced is there bit for bit as a build elsewhere makes it; an interrupted build, made again, is too.
+//! The build of a small C project over crashes: a generated header, forty modules with dependency files, a
+//! library, a program that checks itself. What was built and synced is there bit for bit as a build elsewhere
+//! makes it; an interrupted build, made again, is too.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -93,7 +94,8 @@ impl Program for Build {
             self.compare(directory)?;
         }
         let finished = self.finished.len();
-        // make takes files for complete that nobody synced; so does everybody after a crash on any file system, and starts anew.
+        // make takes files for complete that nobody synced; so does everybody after a crash on any file
+        // system, and starts anew.
         if let Some(directory) = self.interrupted.take() {
             if directory.exists() {
                 fs::remove_dir_all(&directory)

@@ -1,4 +1,5 @@
-//! git over crashes: each commit that `git commit` acknowledged is on the branch with its files, and `git fsck` finds nothing wrong.
+//! git over crashes: each commit that `git commit` acknowledged is on the branch with its files, and
+//! `git fsck` finds nothing wrong.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +32,8 @@ impl Program for Git {
         let settings = [
             ("user.name", "A"),
             ("user.email", "a@example.org"),
-            // Everything is synced before it counts, the index and references too, whatever git's version does by itself.
+            // Everything is synced before it counts, the index and references too, whatever git's version
+            // does by itself.
             ("core.fsync", "all"),
             ("core.fsyncMethod", "fsync"),
             ("gc.auto", "0"),
@@ -59,7 +61,8 @@ impl Program for Git {
                 break;
             }
         }
-        // Whether the crash explains the failure is for the caller to see: without one, it waits for more commits in vain.
+        // Whether the crash explains the failure is for the caller to see: without one, it waits for more
+        // commits in vain.
         Ok(())
     }
 

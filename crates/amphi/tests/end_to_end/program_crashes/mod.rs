@@ -1,9 +1,10 @@
-//! Real programs over crashes: databases, git and a build work on a ByteFS mount; in the middle of it the daemon is killed, or the
-//! device loses its power; then everything they acknowledged must be there, their own checks and `amphi fsck` must find nothing,
-//! and they go on working.
+//! Real programs over crashes: databases, git and a build work on a ByteFS mount; in the middle of it the
+//! daemon is killed, or the device loses its power; then everything they acknowledged must be there, their
+//! own checks and `amphi fsck` must find nothing, and they go on working.
 //!
-//! What was acknowledged is recorded outside the mount. Run by `cargo xtask test --only programs`, which installs the programs.
-//! `AMPHI_LOOP_SEED` and `AMPHI_LOOP_ITERATIONS` select iterations, as in `crash_loops`.
+//! What was acknowledged is recorded outside the mount. Run by `cargo xtask test --only programs`, which
+//! installs the programs. `AMPHI_LOOP_SEED` and `AMPHI_LOOP_ITERATIONS` select iterations, as in
+//! `crash_loops`.
 
 mod build;
 mod git;
@@ -46,10 +47,12 @@ trait Program: Send {
     /// Makes what the work needs, on a mount that does not fail meanwhile.
     fn prepare(&mut self, rig: &Rig) -> Outcome<()>;
 
-    /// Works until the mount fails, counting acknowledged operations. No process of the program is left when this returns.
+    /// Works until the mount fails, counting acknowledged operations. No process of the program is left when
+    /// this returns.
     fn work_until_crash(&mut self, rig: &Rig, acknowledged: &AtomicU64) -> Outcome<()>;
 
-    /// Compares what is there after a crash with what was acknowledged, and makes the program check itself. Says what was compared.
+    /// Compares what is there after a crash with what was acknowledged, and makes the program check itself.
+    /// Says what was compared.
     fn verify(&mut self, rig: &Rig) -> Outcome<String>;
 }
 
@@ -178,7 +181,8 @@ fn run(command: &mut Command) -> Outcome<String> {
     }
 }
 
-/// What a command prints, at most [`SAID_MAX`] bytes on each output: one that says more finds its pipe closed.
+/// What a command prints, at most [`SAID_MAX`] bytes on each output: one that says more finds its pipe
+/// closed.
 ///
 /// A program whose mount went away may repeat a complaint without end, and faster than memory lasts.
 fn output(command: &mut Command) -> std::io::Result<Output> {

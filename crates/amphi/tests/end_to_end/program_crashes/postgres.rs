@@ -1,5 +1,6 @@
-//! PostgreSQL over crashes, with data checksums: pgbench's transactions, each of them counted when it was acknowledged; afterwards
-//! its own recovery, every heap and index looked through by `pg_amcheck`, pgbench's balances, and all checksums by `pg_checksums`.
+//! PostgreSQL over crashes, with data checksums: pgbench's transactions, each of them counted when it was
+//! acknowledged; afterwards its own recovery, every heap and index looked through by `pg_amcheck`, pgbench's
+//! balances, and all checksums by `pg_checksums`.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -21,7 +22,8 @@ fn postgres() {
 /// Connections of pgbench.
 const CLIENTS: u64 = 4;
 
-/// The files are written again and again: few buffers, little log between checkpoints. Nothing is asked for that could lose a transaction.
+/// The files are written again and again: few buffers, little log between checkpoints. Nothing is asked for
+/// that could lose a transaction.
 const SETTINGS: [&str; 8] = [
     "listen_addresses=",
     "shared_buffers=8MB",
@@ -88,7 +90,8 @@ impl Program for Postgres {
             std::thread::sleep(Duration::from_millis(50));
         }
         let output = running.wait_with_output().map_err(|error| error.to_string())?;
-        // Unless the failure has ended it already. It takes all its processes along, so that the next one is alone.
+        // Unless the failure has ended it already. It takes all its processes along, so that the next one is
+        // alone.
         if !server.has_ended() {
             server.signal(Signal::QUIT)?;
         }

@@ -1,5 +1,5 @@
-//! Redis over crashes, its append-only file synced at each write: what was acknowledged to a client is there, value for value and
-//! in order, and `redis-check-aof` finds nothing wrong.
+//! Redis over crashes, its append-only file synced at each write: what was acknowledged to a client is there,
+//! value for value and in order, and `redis-check-aof` finds nothing wrong.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};

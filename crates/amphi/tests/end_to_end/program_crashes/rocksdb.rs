@@ -1,5 +1,6 @@
-//! RocksDB over crashes: `db_bench` writes with a sync after each key; what is found afterwards is, key for key and value for value,
-//! what the same run makes elsewhere when it stops after the last acknowledged write, or the one after that.
+//! RocksDB over crashes: `db_bench` writes with a sync after each key; what is found afterwards is, key for
+//! key and value for value, what the same run makes elsewhere when it stops after the last acknowledged
+//! write, or the one after that.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

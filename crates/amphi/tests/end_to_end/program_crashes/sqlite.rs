@@ -1,4 +1,5 @@
-//! SQLite's shell over crashes, in both journal modes: each transaction that `COMMIT` acknowledged is there whole, none in part.
+//! SQLite's shell over crashes, in both journal modes: each transaction that `COMMIT` acknowledged is there
+//! whole, none in part.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdout, Stdio};
@@ -109,7 +110,8 @@ impl Database {
                 "INSERT INTO t(a) SELECT value FROM generate_series({first}, {}); UPDATE t SET b = {CONTENT} WHERE a >= {first};",
                 first + ROWS - 1
             );
-            // Old rows are written again now and then, the same as they were: pages all over the file change places.
+            // Old rows are written again now and then, the same as they were: pages all over the file change
+            // places.
             let again = format!("UPDATE t SET b = b || '' WHERE a % 31 = {};", dice.below(31));
             let again = if dice.below(4) == 0 { again.as_str() } else { "" };
             let transaction = format!(

@@ -114,7 +114,8 @@ pub fn subjects() -> Vec<Subject> {
     all
 }
 
-/// What to do. Names ending in `Theirs` concern what belongs to a stranger, in `Owners` what belongs to the subject's owner.
+/// What to do. Names ending in `Theirs` concern what belongs to a stranger, in `Owners` what belongs to the
+/// subject's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     OpenToRead,

@@ -1,7 +1,9 @@
-//! Every operation by everybody on every kind of file and directory: on ext4, on a mount of ours, and through `vfs::Checked` as a library. All three
-//! must permit, refuse (with the same error) and leave behind the same.
+//! Every operation by everybody on every kind of file and directory: on ext4, on a mount of ours, and through
+//! `vfs::Checked` as a library. All three must permit, refuse (with the same error) and leave behind the
+//! same.
 //!
-//! ext4 is a loop mount made here, so this needs root; what is missing is said and the test passes. `AMPHI_TABLE=all` prints the counts by operation.
+//! ext4 is a loop mount made here, so this needs root; what is missing is said and the test passes.
+//! `AMPHI_TABLE=all` prints the counts by operation.
 
 mod cases;
 mod kernel;

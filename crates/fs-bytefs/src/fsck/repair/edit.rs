@@ -1,4 +1,5 @@
-//! Changing pages in memory: what a repair does is laid over the device page by page and written only once it is known to help.
+//! Changing pages in memory: what a repair does is laid over the device page by page and written only once it
+//! is known to help.
 
 use amphi_volume::Bits;
 use std::collections::BTreeSet;
@@ -23,8 +24,8 @@ pub(super) struct Edit<'d, D> {
     device: &'d D,
     pub layout: Layout,
     pub overlay: Overlay,
-    /// Pages in use on the device as it is. They are never taken, though the repair frees some: until its transaction commits, a power
-    /// loss brings them back.
+    /// Pages in use on the device as it is. They are never taken, though the repair frees some: until its
+    /// transaction commits, a power loss brings them back.
     in_use: Bits,
     /// Pages taken, which nothing on the device refers to yet.
     fresh: BTreeSet<u32>,
@@ -177,8 +178,8 @@ impl<'d, D: BlockPort + WriteLog> Edit<'d, D> {
         self.set_header(at, free_entry(usize::from(header.lines)))
     }
 
-    /// Writes everything to the device: first, by block, the pages that nothing refers to yet, then the changed lines of the others
-    /// under as few transactions as possible. Returns the bytes stored.
+    /// Writes everything to the device: first, by block, the pages that nothing refers to yet, then the
+    /// changed lines of the others under as few transactions as possible. Returns the bytes stored.
     pub fn write(&self) -> Result<u64, FsckError> {
         for page in &self.fresh {
             if let Some(bytes) = self.overlay.get(page) {
@@ -196,7 +197,8 @@ impl<'d, D: BlockPort + WriteLog> Edit<'d, D> {
             }
         }
         transaction.commit()?;
-        // Empties the log and its list of committed transactions, so that whoever comes next numbers from one.
+        // Empties the log and its list of committed transactions, so that whoever comes next numbers from
+        // one.
         self.device.recover()?;
         Ok(transaction.total)
     }

@@ -1,9 +1,10 @@
-//! Repair: mends what a check finds, in memory, checks the outcome again, and writes it only if it is better than what was there.
+//! Repair: mends what a check finds, in memory, checks the outcome again, and writes it only if it is better
+//! than what was there.
 //!
-//! Findings depend on each other, so they are mended in stages: what a later stage would do for a damage may be wrong while an earlier one is not
-//! mended. After every stage that changed something the whole check runs again over the changed pages. What has no name any more gets one
-//! in `lost+found`. Nothing is written before the last round; then everything becomes durable in one transaction, unless
-//! it is too much for one.
+//! Findings depend on each other, so they are mended in stages: what a later stage would do for a damage may
+//! be wrong while an earlier one is not mended. After every stage that changed something the whole check runs
+//! again over the changed pages. What has no name any more gets one in `lost+found`. Nothing is written
+//! before the last round; then everything becomes durable in one transaction, unless it is too much for one.
 
 mod edit;
 mod names;
@@ -41,8 +42,8 @@ pub struct Repaired {
 
 /// Checks the file system on `device`, which nobody else uses meanwhile, and mends what it finds.
 ///
-/// Never makes it worse: nothing is written unless fewer findings are left. Damage that cannot be mended (a superblock, pages with media
-/// errors) is left as it is.
+/// Never makes it worse: nothing is written unless fewer findings are left. Damage that cannot be mended (a
+/// superblock, pages with media errors) is left as it is.
 ///
 /// # Errors
 /// As [`check`](super::check).

@@ -1,4 +1,5 @@
-//! Directory entries and lost files: mends or frees damaged entries, and gives files without a name one in `lost+found`.
+//! Directory entries and lost files: mends or frees damaged entries, and gives files without a name one in
+//! `lost+found`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Inodes and their extents: gathers what of a damaged tree can be trusted, gives shared pages copies, and writes a new tree.
+//! Inodes and their extents: gathers what of a damaged tree can be trusted, gives shared pages copies, and
+//! writes a new tree.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +22,8 @@ pub(super) const COPIES_MAX: usize = 16_384;
 /// Device pages that belong to something else as well: runs as (first, end), ascending and disjoint.
 pub(super) type Shared = Vec<(u32, u32)>;
 
-/// Brings one damaged inode in order; returns whether anything changed. With `copies`, the count of those made so far, the pages that it shares get copies,
-/// too.
+/// Brings one damaged inode in order; returns whether anything changed. With `copies`, the count of those
+/// made so far, the pages that it shares get copies, too.
 pub(super) fn mend_inode<D: BlockPort + WriteLog>(
     edit: &mut Edit<'_, D>,
     state: &mut State,
@@ -122,7 +123,8 @@ fn blank(bits: u16) -> InodeLower {
     lower
 }
 
-/// Marks the root directory used. Unless it is sound, makes an empty one; what it held is found again by having no name.
+/// Marks the root directory used. Unless it is sound, makes an empty one; what it held is found again by
+/// having no name.
 pub(super) fn write_root<D: BlockPort + WriteLog>(edit: &mut Edit<'_, D>) -> Result<bool, FsckError> {
     let marked = edit.mark_inode(ROOT_INO)?;
     if let (Some(lower), Some(_)) = edit.inode(ROOT_INO)?
@@ -164,8 +166,8 @@ fn mend_inline_target<D: BlockPort + WriteLog>(
     edit.set_inode(ino, lower, upper)
 }
 
-/// Every extent that can be reached through sound nodes and lies in the data area, in order and without overlaps. `shared` are the pages that something else
-/// claims as well.
+/// Every extent that can be reached through sound nodes and lies in the data area, in order and without
+/// overlaps. `shared` are the pages that something else claims as well.
 pub(super) fn gather<D: BlockPort + WriteLog>(
     edit: &Edit<'_, D>,
     state: &State,
@@ -234,7 +236,8 @@ fn cut_at(extents: &mut Vec<Extent>, end: u64) {
     });
 }
 
-/// Fills the page in which a directory of `size` bytes ends with a free entry, so that the directory can end with the page.
+/// Fills the page in which a directory of `size` bytes ends with a free entry, so that the directory can end
+/// with the page.
 fn fill_last_page<D: BlockPort + WriteLog>(
     edit: &mut Edit<'_, D>,
     extents: &[Extent],
@@ -289,7 +292,8 @@ fn copy<D: BlockPort + WriteLog>(
     }
 }
 
-/// Gives the page of extended attributes a copy if it belongs to something else as well. False if there is no room for it.
+/// Gives the page of extended attributes a copy if it belongs to something else as well. False if there is no
+/// room for it.
 fn unshare_attributes<D: BlockPort + WriteLog>(
     edit: &mut Edit<'_, D>,
     state: &mut State,
@@ -359,7 +363,8 @@ fn is_shared(shared: &Shared, page: u32) -> bool {
     next_shared(shared, page).0 == page
 }
 
-/// The part at or after page `at` of the first run that has one, as (first, end); the last page number twice if there is none.
+/// The part at or after page `at` of the first run that has one, as (first, end); the last page number twice
+/// if there is none.
 fn next_shared(shared: &[(u32, u32)], at: u32) -> (u32, u32) {
     let run = shared.get(shared.partition_point(|&(_, end)| end <= at));
     run.map_or((u32::MAX, u32::MAX), |&(first, end)| (first.max(at), end))
@@ -381,7 +386,8 @@ pub(super) fn push(extents: &mut Vec<Extent>, new: Extent) {
     extents.push(new);
 }
 
-/// Writes an inode with a new tree over `extents`. Nodes get new pages; the old ones are freed with the bitmap's repair.
+/// Writes an inode with a new tree over `extents`. Nodes get new pages; the old ones are freed with the
+/// bitmap's repair.
 pub(super) fn write_tree<D: BlockPort + WriteLog>(
     edit: &mut Edit<'_, D>,
     state: &mut State,
