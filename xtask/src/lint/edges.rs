@@ -28,7 +28,8 @@ fn allowed(from: &str, to: &str) -> bool {
         // The part of the command that lies in a shared range: it puts a file system on a device, as the
         // command does.
         "front-shared-core" => {
-            matches!(to, "front-shared" | "rt" | "ssd" | "vfs" | "volume" | "volumes") || to.starts_with("fs-")
+            matches!(to, "front-shared" | "rt" | "ssd" | "vfs" | "volume" | "volumes")
+                || to.starts_with("fs-")
         }
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
         // A C program has no daemon: the library puts the log's file system on the image itself.
