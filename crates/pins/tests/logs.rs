@@ -235,6 +235,19 @@ impl History {
     }
 }
 
+/// Mounts as far as the cut lets it, crashes it again, and powers it up.
+fn recovered_and_crashed(device: Ssd, seed: u64) -> Ssd {
+    let device = Arc::new(device);
+    let logs = Options::default();
+    let options = MountOptions { commit_interval_ns: 0, ..MountOptions::default() };
+    let below = || Ext4Like::mount(Arc::clone(&device), options);
+    drop(Pinned::mount_with_logs(&device, &logs, below));
+    if device.has_power() {
+        device.host_crash(seed);
+    }
+    Arc::into_inner(device).expect("nobody else has it").restart().expect("powers up")
+}
+
 /// Two logs are appended to, written over at their ends, cut and synced until the power fails after so many
 /// commands. `Ok(false)`: it did not.
 fn run(commands: u64, seed: u64) -> Result<bool, String> {
@@ -292,18 +305,7 @@ fn run(commands: u64, seed: u64) -> Result<bool, String> {
         let mut device = Arc::into_inner(device).expect("nobody else has it").restart().expect("powers up");
         // Recovery is cut, too, at one of its first moments.
         device.cut_after_commands(commands % 40, seed);
-        let device_of = |device: Ssd| {
-            let device = Arc::new(device);
-            let logs = Options::default();
-            let options = MountOptions { commit_interval_ns: 0, ..MountOptions::default() };
-            let below = || Ext4Like::mount(Arc::clone(&device), options);
-            drop(Pinned::mount_with_logs(&device, &logs, below));
-            if device.has_power() {
-                device.host_crash(seed);
-            }
-            Arc::into_inner(device).expect("nobody else has it").restart().expect("powers up")
-        };
-        device = device_of(device);
+        device = recovered_and_crashed(device, seed);
         let fs = mount(&Arc::new(device), 3);
         for (name, history) in ["a", "b"].into_iter().zip(&histories) {
             history.judge(&contents(&fs, file(&fs, name))).map_err(|why| format!("{name}: {why}"))?;

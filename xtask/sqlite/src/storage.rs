@@ -98,7 +98,7 @@ impl Storage {
     }
 
     fn fs(&self) -> Result<Arc<dyn FileSystem>, Error> {
-        self.lock().clone().ok_or_else(|| Error::Io(Failure::Stuck("nothing is mounted")))
+        self.lock().clone().ok_or(Error::Io(Failure::Stuck("nothing is mounted")))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<dyn FileSystem>>> {
