@@ -5,7 +5,7 @@
 //! kernel's, and beside it the library keeps a handle of the queue to the file, and reads, writes and
 //! synchronizes through that. The descriptor is a real one, opened through FUSE: whatever the library does
 //! not know (`mmap`, a child, stdio inside libc, a raw system call) works on it, and its offset is the
-//! kernel's. Or it is a [`placeholder`] that becomes real when it is needed. Calls with paths need no
+//! kernel's. Or it is a `placeholder` that becomes real when it is needed. Calls with paths need no
 //! descriptor at all.
 //!
 //! Invariants:

@@ -40,7 +40,7 @@ pub struct Caller {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Bits of [`LINUX`].
+    /// Bits by Linux's numbers of capabilities.
     pub capabilities: u32,
     /// Permission bits that new files shall not have.
     pub umask: u32,

@@ -1,13 +1,13 @@
 //! Logs of programs that know nothing of pins (2B-SSD §IV-B): the part of a log file that is being written is
 //! pinned, so that making it durable stores the new bytes and issues `BA_SYNC`, and touches no flash.
 //!
-//! A file that a [rule](rules) is about becomes a log when it has been synced often enough. The part behind
+//! A file that a rule is about becomes a log when it has been synced often enough. The part behind
 //! its last write is then pinned, half a window's share long; what is written there goes to a copy in host
 //! memory (loads from the window are slow), and a sync stores what is new. When the program is past the
 //! middle of a part, a task flushes the parts before it by one `BA_FLUSH` each, and pins the part behind.
 //!
 //! Pages behind the file's end are reserved in the file system, and said to be written there when a part has
-//! been flushed. Until then the size and the parts are in the [register](register), which recovery reads: no
+//! been flushed. Until then the size and the parts are in the register, which recovery reads: no
 //! sync waits for the journal.
 //!
 //! Locks: the table of pins → a log → room in the window → the file system below.
