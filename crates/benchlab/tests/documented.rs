@@ -95,6 +95,9 @@ fn results_are_quoted_as_they_are_stored() {
     let published =
         of("fig6", &["create", "create-sync", "delete", "fileserver", "webproxy", "oltp"], "ByteFS");
     check("papers.md", "figure 6", &published);
+    let published =
+        of("fig6-artifact", &["create", "delete", "fileserver", "webproxy", "webserver", "oltp"], "ByteFS");
+    check("papers.md", "figure 6 as the authors' artifact has it", &published);
     check("papers.md", "figures 8, 9", &[("fig8", METADATA, "average"), ("fig9", ALL, "largest")]);
     check("papers.md", "figures 10, 11", &flash);
     let published = of("table2", &["varmail", "webproxy", "oltp", "fileserver"], "Ext4-like, write");

@@ -11,9 +11,9 @@ use amphi_volume::{
 use crate::logs::{Options, Rule};
 use crate::pinned::{MountError, Pinned};
 
-/// Takes the words about logs out of the mount options: `log=RULE`, `nologs`.
+/// Takes the words about logs out of the mount options: `log=RULE`, `logs=known`.
 fn of_logs(words: &str) -> Result<(Options, String)> {
-    let mut logs = Options::built_in();
+    let mut logs = Options::default();
     let mut others = Vec::new();
     for word in words.split(',') {
         match word.split_once('=') {
@@ -21,7 +21,7 @@ fn of_logs(words: &str) -> Result<(Options, String)> {
                 let rule = Rule::parse(rule).map_err(|why| Error::own(BadRule(why)))?;
                 logs.rules.push(rule);
             }
-            _ if word == "nologs" => logs.rules.clear(),
+            Some(("logs", "known")) => logs.rules.extend(Options::built_in().rules),
             _ => others.push(word),
         }
     }

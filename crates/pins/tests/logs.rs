@@ -98,6 +98,32 @@ fn a_sync_of_a_log_takes_microseconds_and_touches_neither_flash_nor_journal() {
     });
 }
 
+/// Between two syncs the program goes from one part into the next: what it wrote at the end of the first is
+/// there, too. It was read as zeros, since only the part with the file's end said how far it reaches.
+#[test]
+fn a_sync_across_two_parts_brings_the_end_of_the_first() {
+    Sim::new(1).run(|| {
+        let fs = mount(&device(65, 4), 4);
+        let ino = file(&fs, "log");
+        append(&fs, ino, b"begin");
+        fs.fsync(ino, true).expect("the first one makes it a log");
+        append(&fs, ino, &[1; 5000]);
+        fs.fsync(ino, true).unwrap();
+        append(&fs, ino, &[2; 9000]);
+        amphi_rt::time::sleep_ns(1_000_000_000);
+        append(&fs, ino, &[3; 3000]);
+        fs.fsync(ino, true).unwrap();
+        let due = contents(&fs, ino);
+        assert_eq!(due.len(), 17_005, "it ends in the second part");
+        fs.device().power_cut(7);
+        let device = Arc::clone(fs.device());
+        drop(fs);
+        let device = Arc::into_inner(device).expect("nobody else has it").restart().expect("powers up");
+        let fs = mount(&Arc::new(device), 4);
+        assert!(contents(&fs, file(&fs, "log")) == due);
+    });
+}
+
 #[test]
 fn a_log_of_many_parts_is_one_file_and_leaves_no_room_behind() {
     let fs = mount(&device(17, 4), 4);

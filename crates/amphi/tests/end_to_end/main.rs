@@ -38,6 +38,7 @@ mod mapped;
 mod mixed_io;
 mod mounted;
 mod oracle;
+mod pins;
 mod placeholders;
 mod program_crashes;
 mod programs;

@@ -55,7 +55,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// With the rules for the four programs.
+    /// With the rules for programs that are known.
     ///
     /// # Panics
     /// Never: they are rules.

@@ -46,11 +46,13 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     /// Makes all that was written to pinned parts durable, and the size that it needs.
     pub(super) fn sync_parts(&self, state: &mut State) -> Result<()> {
         state.parts.iter_mut().filter(|part| !part.is_leaving).try_for_each(|part| self.store(part))?;
-        let size = state.size;
-        if size > state.durable && !planted::has(Bug::LogSizeForgotten) {
-            // In the line of the part that it is in: a part that goes leaves a smaller size in the inode.
-            if let Some(part) = state.parts.iter().find(|part| part.has(size - 1)) {
-                self.register.set_size(part.slot, size).map_err(io_error)?;
+        let (durable, size) = (state.durable, state.size);
+        if size > durable && !planted::has(Bug::LogSizeForgotten) {
+            // Each part that has some of what is new says how far, since recovery takes no page for written
+            // that its part's line does not reach. One that is leaving has said so when it began to.
+            let has_new = |part: &&Part| !part.is_leaving && part.offset < size && durable < part.end();
+            for part in state.parts.iter().filter(has_new) {
+                self.register.set_size(part.slot, size.min(part.end())).map_err(io_error)?;
             }
             state.durable = size;
         }
@@ -211,6 +213,7 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         let mut leaving = Vec::new();
         for part in &mut state.parts[..before] {
             self.store(part)?;
+            self.register.set_size(part.slot, part.end()).map_err(io_error)?;
             part.is_leaving = true;
             leaving.push(Leaving { offset: part.offset, entry: part.entry, slot: part.slot });
         }

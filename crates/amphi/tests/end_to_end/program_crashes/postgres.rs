@@ -16,7 +16,11 @@ use super::{
 
 #[test]
 fn postgres() {
-    survive(|dice| Postgres { dice, user: User::for_server(), transactions: 0, in_flight: 0 });
+    survive(make);
+}
+
+pub(super) fn make(dice: Dice) -> Postgres {
+    Postgres { dice, user: User::for_server(), transactions: 0, in_flight: 0 }
 }
 
 /// Connections of pgbench.
@@ -35,7 +39,7 @@ const SETTINGS: [&str; 8] = [
     "synchronous_commit=on",
 ];
 
-struct Postgres {
+pub(super) struct Postgres {
     dice: Dice,
     user: User,
     /// Acknowledged ones, and after a check those that are there.

@@ -11,9 +11,11 @@ use super::{Dice, Outcome, Program, Rig, Server, expect_count, installed, run, s
 
 #[test]
 fn redis() {
-    survive(|mut dice| Redis {
-        clients: (0..CLIENTS).map(|number| Client::new(number, Dice::new(dice.next()))).collect(),
-    });
+    survive(make);
+}
+
+pub(super) fn make(mut dice: Dice) -> Redis {
+    Redis { clients: (0..CLIENTS).map(|number| Client::new(number, Dice::new(dice.next()))).collect() }
 }
 
 /// Programs that talk to it at once.
@@ -22,7 +24,7 @@ const CLIENTS: u64 = 3;
 /// Keys of each.
 const KEYS: u64 = 200;
 
-struct Redis {
+pub(super) struct Redis {
     clients: Vec<Client>,
 }
 

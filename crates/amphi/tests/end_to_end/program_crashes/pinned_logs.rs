@@ -1,0 +1,31 @@
+//! Databases with their logs in an SSD's BA-buffer (2B-SSD §IV-B, TB-13): with `-o logs=known` the mount
+//! recognises `pg_wal`, Redis's append-only file and SQLite's `-wal`, and an `fsync` of one is a `BA_SYNC`.
+
+use super::{Place, postgres, redis, sqlite, survive_on};
+use crate::rig::{Rig, amphi_ok};
+
+/// On the ext4-like file system of an SSD with a BA-buffer.
+const PINNED: Place = Place { rig: with_ba_buffer, options: &["-o", "logs=known"], iterations: [1, 100] };
+
+fn with_ba_buffer(size: &str) -> Rig {
+    let rig = Rig::empty();
+    let image = rig.image();
+    let device = ["--profile", "2b-ssd", "--firmware", "ba-buffer"];
+    amphi_ok(&[&["mkfs", &image, "--size", size, "--fs", "ext4like"], &device[..]].concat());
+    rig
+}
+
+#[test]
+fn postgres_with_its_log_pinned() {
+    survive_on(PINNED, postgres::make);
+}
+
+#[test]
+fn redis_with_its_log_pinned() {
+    survive_on(PINNED, redis::make);
+}
+
+#[test]
+fn sqlite_with_its_log_pinned() {
+    survive_on(PINNED, sqlite::make_wal);
+}
