@@ -6,10 +6,12 @@ use super::cell::{Cell, CellResult};
 use super::definition::{Ablation, Case, Definition};
 use super::measure::Results;
 use super::state::State;
+use super::system::System;
 use super::wishes::{Wishes, cells};
 use crate::figure::{Ablated, Bar, Group, Refused, TOLERANCE};
 
-/// The experiment with this changed, cut down to the cases that the ablation's places need.
+/// The experiment with this changed, cut down to the cases and the file systems that the ablation's places
+/// need.
 pub(super) fn changed(definition: &Definition, ablation: &Ablation) -> Definition {
     let group = |place: &str| place.split(" / ").next().unwrap_or_default().to_owned();
     let of_one_case = |place: &String| {
@@ -26,6 +28,11 @@ pub(super) fn changed(definition: &Definition, ablation: &Ablation) -> Definitio
     };
     let mut changed = definition.clone();
     changed.cases.retain(is_needed);
+    let is_named = |system: &System| ablation.places.iter().any(|place| place.contains(system.title()));
+    if definition.systems.iter().any(is_named) {
+        let first = definition.systems[0];
+        changed.systems.retain(|system| *system == first || is_named(system));
+    }
     for case in &mut changed.cases {
         if let Some(workload) = &ablation.workload {
             case.label = Some(case.label().to_owned());

@@ -174,11 +174,15 @@ impl<'a> Results<'a> {
             result.counters.bytes(direction, which) as f64 / result.operations.max(1) as f64
         };
         let metadata = |result: &CellResult| amount(result, 0) + amount(result, 1);
+        let data = |result: &CellResult| amount(result, 2) + amount(result, 3);
         let all = |result: &CellResult| (0..4).map(|part| amount(result, part)).sum::<f64>();
         let mut groups = self.shares(&all, &|result| {
             parts.iter().enumerate().map(|(part, (name, ..))| (*name, amount(result, part))).collect()
         });
         groups.extend(self.quotients("metadata traffic", &metadata));
+        groups.extend(self.quotients("metadata read", &|result| amount(result, 1)));
+        groups.extend(self.quotients("data traffic", &data));
+        groups.extend(self.quotients("data written", &|result| amount(result, 2)));
         groups.extend(self.quotients("all traffic", &all));
         groups
     }
@@ -220,15 +224,16 @@ impl<'a> Results<'a> {
             .collect()
     }
 
-    /// How many times less the other file systems move than the first one; their mean and the largest over
-    /// the cases.
+    /// How many times less the last file system moves than each of the others; their mean and the largest
+    /// over the cases.
     fn quotients(&self, what: &str, amount: &dyn Fn(&CellResult) -> f64) -> Vec<Group> {
         let mut groups = Vec::new();
-        for system in 1..self.definition.systems.len() {
+        let last = self.definition.systems.len() - 1;
+        for system in 0..last {
             let mut bars = Vec::new();
             for (variation, case) in self.pairs() {
                 let counting = |system| self.counting(variation, case, system);
-                let (Some(base), Some(ours)) = (counting(0), counting(system)) else { continue };
+                let (Some(base), Some(ours)) = (counting(system), counting(last)) else { continue };
                 let (base, ours) = (amount(base), amount(ours));
                 if base > 0.0 && ours > 0.0 {
                     bars.push(bar(&self.label(variation, case), base / ours));
@@ -241,8 +246,10 @@ impl<'a> Results<'a> {
             let largest = bars.iter().map(|bar| bar.ours).fold(0.0, f64::max);
             bars.push(bar("average", mean));
             bars.push(bar("largest", largest));
-            groups
-                .push(Group { label: format!("{what}, {} ÷ {}", self.title(0), self.title(system)), bars });
+            groups.push(Group {
+                label: format!("{what}, {} ÷ {}", self.title(system), self.title(last)),
+                bars,
+            });
         }
         groups
     }
@@ -308,18 +315,21 @@ impl<'a> Results<'a> {
     /// The cells behind a bar: the one that others are compared with, and the bar's own.
     pub(super) fn behind(&self, group: &str, series: &str) -> Option<[(System, &'a CellResult); 2]> {
         let systems = &self.definition.systems;
+        let last = systems.len() - 1;
         for (variation, case) in self.pairs() {
             let label = self.label(variation, case);
+            let at = |system: usize| (systems[system], self.of(variation, case, system));
             for (system, named) in systems.iter().enumerate() {
                 let title = named.title();
-                // A bar of one file system, a part of one, or a case in a group that compares two.
+                // A bar of one file system, or a part of one.
                 let part =
                     series.strip_prefix(title).is_some_and(|rest| rest.is_empty() || rest.starts_with(", "));
-                let compared =
-                    series == label && group.ends_with(title) && (system > 0 || systems.len() == 1);
-                if group == label && part || compared {
-                    let at = |system: usize| (systems[system], self.of(variation, case, system));
+                if group == label && part || series == label && systems.len() == 1 && group.ends_with(title) {
                     return Some([at(0), at(system)]);
+                }
+                // A case in a group that compares two.
+                if series == label && group.ends_with(&format!("{title} ÷ {}", self.title(last))) {
+                    return Some([at(system), at(last)]);
                 }
             }
         }
@@ -344,6 +354,7 @@ impl Bar {
 mod tests {
     use super::*;
     use crate::experiment::Counters;
+    use crate::experiment::counters::FlashCount;
 
     fn result(operations: u64) -> CellResult {
         CellResult {
@@ -414,6 +425,34 @@ mod tests {
         let groups = Results { definition: &definition, cells: &cells }.bars();
         let largest = groups.iter().find(|group| group.label == "largest").unwrap();
         assert_eq!(largest.bars[1].ours, 2.0);
+    }
+
+    /// Each of the others is compared with the last, and the cells behind it are those two's.
+    #[test]
+    fn each_of_the_others_is_compared_with_the_last() {
+        let mut definition = definition("flash-traffic");
+        definition.systems.insert(1, System::Novalike);
+        definition.cases.truncate(1);
+        let cells = [(100, 8), (200, 4), (400, 2)].map(|(operations, pages_written)| {
+            let mut cell = result(operations);
+            cell.counters.flash.push(FlashCount { cause: "host".to_owned(), pages_read: 0, pages_written });
+            cell
+        });
+        let results = Results { definition: &definition, cells: &cells };
+        let groups = results.bars();
+        let compared: Vec<_> = groups
+            .iter()
+            .filter(|group| group.label.contains('÷'))
+            .map(|group| (group.label.as_str(), group.bars[0].ours))
+            .collect();
+        let wanted =
+            [("flash traffic, Ext4-like ÷ ByteFS", 16.0), ("flash traffic, NOVA-like ÷ ByteFS", 4.0)];
+        assert_eq!(compared, wanted);
+        let pair = results.behind("flash traffic, NOVA-like ÷ ByteFS", "webserver").unwrap();
+        assert_eq!(
+            pair.map(|(system, cell)| (system, cell.operations)),
+            [(System::Novalike, 200), (System::Bytefs, 400)]
+        );
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub enum System {
     DevfsCap,
     /// The same without capacitors: journals and queues have copies on flash.
     DevfsNaive,
+    /// The file system of NOVA's kind, which uses bytes alone.
+    Novalike,
 }
 
 /// A mounted file system of an experiment.
@@ -52,7 +54,7 @@ pub(super) trait Mounted: Send + Sync {
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Bytefs,
         Self::BytefsLog,
         Self::BytefsDual,
@@ -63,9 +65,10 @@ impl System {
         Self::Devfs,
         Self::DevfsCap,
         Self::DevfsNaive,
+        Self::Novalike,
     ];
     /// Their names on the command line and in experiments.
-    pub const NAMES: [&str; 10] = [
+    pub const NAMES: [&str; 11] = [
         "bytefs",
         "bytefs-log",
         "bytefs-dual",
@@ -76,6 +79,7 @@ impl System {
         "devfs",
         "devfs-cap",
         "devfs-naive",
+        "novalike",
     ];
 
     /// The one of a name.
@@ -98,6 +102,7 @@ impl System {
             Self::Devfs => "DevFS",
             Self::DevfsCap => "DevFS +cap",
             Self::DevfsNaive => "DevFS naive",
+            Self::Novalike => "NOVA-like",
         }
     }
 
@@ -106,7 +111,7 @@ impl System {
     pub const fn firmware(self) -> Firmware {
         match self {
             Self::Bytefs | Self::BytefsLog => Firmware::Log,
-            Self::BytefsDual | Self::Ext4 | Self::Ext4Journal => Firmware::PageCache,
+            Self::BytefsDual | Self::Ext4 | Self::Ext4Journal | Self::Novalike => Firmware::PageCache,
             Self::Romefs | Self::Augefs => Firmware::Memory,
             Self::Devfs | Self::DevfsCap | Self::DevfsNaive => Firmware::FileSystem,
         }
@@ -120,6 +125,7 @@ impl System {
             Self::Romefs => Kind::Romefs,
             Self::Augefs => Kind::Augefs,
             Self::Devfs | Self::DevfsCap | Self::DevfsNaive => Kind::Devfs,
+            Self::Novalike => Kind::Novalike,
         }
     }
 
