@@ -2,6 +2,7 @@
 //! knows nothing of the others.
 
 use std::ops::Range;
+use std::sync::atomic::{Ordering, fence};
 
 use amphi_device::{Entry, Error, Lpa, PAGE_BYTES, Result, Structure};
 
@@ -110,7 +111,13 @@ impl Core {
             Personality::Log(log) => log.append(store),
             Personality::PageCache(cache) => cache.store_cached(store),
             Personality::Memory(memory) => memory::store(self, memory, store).map(|()| 0),
-            Personality::BaBuffer(buffer) => memory::store(self, &buffer.memory, store).map(|()| 0),
+            Personality::BaBuffer(buffer) => {
+                memory::store(self, &buffer.memory, store)?;
+                // A dump that began meanwhile may not have it: then nobody is told that it has arrived. The
+                // fence is the other half of the exchange in `Power::cut`.
+                fence(Ordering::SeqCst);
+                self.power.check().map(|()| 0)
+            }
         }
     }
 

@@ -1,10 +1,10 @@
-//! Which files are logs: rules about the last names of a path, with what three programs call theirs.
+//! Which files are logs: rules about the last names of a path, with what four programs call theirs.
 
 use amphi_vfs::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What PostgreSQL, Redis and SQLite call their logs.
-pub const BUILT_IN: [&str; 3] = ["pg_wal/*", "*.aof", "*-wal"];
+/// What PostgreSQL, Redis, SQLite and RocksDB call their logs.
+pub const BUILT_IN: [&str; 4] = ["pg_wal/*", "*.aof", "*-wal", "[0-9][0-9][0-9][0-9][0-9][0-9].log"];
 /// Most names of a rule.
 const NAMES_MAX: usize = 16;
 

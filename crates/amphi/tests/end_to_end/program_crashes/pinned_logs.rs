@@ -1,7 +1,8 @@
 //! Databases with their logs in an SSD's BA-buffer (2B-SSD §IV-B, TB-13): with `-o logs=known` the mount
-//! recognises `pg_wal`, Redis's append-only file and SQLite's `-wal`, and an `fsync` of one is a `BA_SYNC`.
+//! recognises `pg_wal`, Redis's append-only file, SQLite's `-wal` and RocksDB's numbered logs, and an `fsync`
+//! of one is a `BA_SYNC`.
 
-use super::{Place, postgres, redis, sqlite, survive_on};
+use super::{Place, postgres, redis, rocksdb, sqlite, survive_on};
 use crate::rig::{Rig, amphi_ok};
 
 /// On the ext4-like file system of an SSD with a BA-buffer.
@@ -28,4 +29,9 @@ fn redis_with_its_log_pinned() {
 #[test]
 fn sqlite_with_its_log_pinned() {
     survive_on(PINNED, sqlite::make_wal);
+}
+
+#[test]
+fn rocksdb_with_its_log_pinned() {
+    survive_on(PINNED, rocksdb::make);
 }
