@@ -6,12 +6,10 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use crate::placeholder;
-use amphi_front_queue::{Connection, connect};
+use amphi_front_queue::{Connection, ListedMount, connect, listed_mounts};
 use amphi_rt::sync::OnceCell;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 
-/// The file-system type under which the kernel lists our mounts.
-const FS_TYPE: &[u8] = b"fuse.amphi";
 /// Mounts of ours that a process can use at a time; more are left to the kernel.
 const MOUNTS_MAX: usize = 16;
 
@@ -127,74 +125,17 @@ pub fn sockets() -> impl Iterator<Item = i32> {
     mounts.iter().filter_map(|mount| Some(mount.known()?.socket().as_raw_fd()))
 }
 
-/// Our mounts that are not hidden by a later mount on the same directory and have no other mount below them.
+/// The mounts of the table.
 fn find(mountinfo: &[u8]) -> Vec<Mount> {
-    let lines: Vec<Line> = mountinfo.split(|&byte| byte == b'\n').filter_map(Line::parse).collect();
-    let is_below = |inner: &[u8], outer: &[u8]| {
-        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-    };
-    let is_free = |number: usize, line: &Line| {
-        !lines.iter().skip(number + 1).any(|later| is_below(&later.directory, &line.directory))
-    };
-    let ours = lines.iter().enumerate().filter(|(number, line)| line.is_ours && is_free(*number, line));
-    ours.map(|(_, line)| Mount {
-        directory: line.directory.clone(),
-        device: line.device,
-        owner: line.owner,
+    let mount = |listed: ListedMount| Mount {
+        directory: listed.directory,
+        device: listed.device,
+        owner: listed.owner,
         connection: AtomicPtr::default(),
         tried: AtomicBool::new(false),
         asked: AtomicU32::new(ASKED_AFTER_CHANGE),
-    })
-    .collect()
-}
-
-/// What counts of a line of `/proc/self/mountinfo`.
-struct Line {
-    device: u64,
-    directory: Vec<u8>,
-    is_ours: bool,
-    owner: u32,
-}
-
-impl Line {
-    fn parse(line: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(line).ok()?;
-        let (before, after) = text.split_once(" - ")?;
-        let mut before = before.split(' ').skip(2);
-        let (major, minor) = before.next()?.split_once(':')?;
-        let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
-        // A mount of a part of a file system has another root.
-        let is_whole = before.next()? == "/";
-        let directory = unescape(before.next()?.as_bytes());
-        let mut after = after.split(' ');
-        let is_ours = after.next()?.as_bytes() == FS_TYPE && is_whole;
-        let options = after.nth(1).unwrap_or("");
-        let owner = options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
-        Some(Self { device, directory, is_ours: is_ours && owner.is_some(), owner: owner.unwrap_or(0) })
-    }
-}
-
-/// Undoes the kernel's octal escapes.
-fn unescape(text: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        let escaped = (byte == b'\\')
-            .then(|| after.get(..3))
-            .flatten()
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-        match escaped {
-            Some(escaped) => {
-                plain.push(escaped);
-                rest = &after[3..];
-            }
-            None => {
-                plain.push(byte);
-                rest = after;
-            }
-        }
-    }
-    plain
+    };
+    listed_mounts(mountinfo).into_iter().map(mount).collect()
 }
 
 /// The text of a file, by system calls alone: libc's functions are ours here.

@@ -63,6 +63,12 @@ impl Connection {
         self
     }
 
+    /// How many lanes there are.
+    #[must_use]
+    pub fn lanes(&self) -> u32 {
+        self.memory.geometry().lanes().min(u64::BITS)
+    }
+
     /// A lane for one thread; none if all are taken.
     #[must_use]
     pub fn lane(&self) -> Option<LaneGuard<'_>> {

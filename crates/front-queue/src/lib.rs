@@ -19,10 +19,12 @@ mod client;
 mod door;
 mod futex;
 mod hello;
+mod mounts;
 mod peer;
 mod workers;
 
 pub use client::{ConnectError, Connection, LaneGuard, connect};
 pub use door::{Admission, Door, socket_name};
 pub use futex::FutexBell;
+pub use mounts::{ListedMount, listed_mounts};
 pub use workers::POLL_NS;

@@ -24,6 +24,10 @@ fn allowed(from: &str, to: &str) -> bool {
             matches!(to, "device" | "vfs" | "rt" | "ssd" | "model" | "trace" | "volume" | "volumes")
         }
         "xtask" => false,
+        // A program that links has a mount's daemon, or puts what is on an image there itself.
+        "front-files" => {
+            matches!(to, "front-queue" | "queue" | "rt" | "ssd" | "vfs" | "volume" | "volumes")
+        }
         "front-preload" => matches!(to, "front-queue" | "queue" | "rt"),
         // The part of the command that lies in a shared range: it puts a file system on a device, as the
         // command does.

@@ -21,6 +21,7 @@
 //! - `romefs` RomeFS by the command
 //! - `rings` a mount whose requests come through io_uring
 //! - `accelerated` programs that are run by `amphi run`, beside programs that are not
+//! - `linked` programs that link to `libamphifiles`
 //! - `placeholders` the same with descriptors that the kernel does not know
 //! - `rig` an image and its mount
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives real processes in real time")]
@@ -34,6 +35,7 @@ mod crash_loops;
 mod devfs;
 mod export;
 mod external_suites;
+mod linked;
 mod mapped;
 mod mixed_io;
 mod mounted;
