@@ -29,5 +29,6 @@ mod inherited;
 mod mounts;
 mod next;
 mod placeholder;
+mod pointers;
 mod report;
 mod threads;

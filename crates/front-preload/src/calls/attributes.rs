@@ -10,6 +10,7 @@ use crate::command::{self, Answer, Place};
 use crate::descriptors::{self, PLACEHOLDER};
 use crate::mounts;
 use crate::next::next;
+use crate::pointers::may_be;
 use crate::report::Call;
 
 /// Preferred I/O size, in bytes, as FUSE shows it.
@@ -91,7 +92,7 @@ fn ask_at(dir: c_int, path: Option<&[u8]>, flags: c_int) -> Shown {
 /// # Safety
 /// `into` is null or room for a `stat`.
 unsafe fn tell(shown: Shown, into: *mut Stat) -> Option<c_int> {
-    let (device, answer) = shown.filter(|_| !into.is_null())?;
+    let (device, answer) = shown.filter(|_| may_be(into, size_of::<Stat>()))?;
     if let Ok(completion) = &answer {
         // SAFETY: the caller's.
         unsafe { put(&completion.attributes, device, into) };
@@ -194,7 +195,11 @@ pub unsafe extern "C" fn statx(
     let plain = flags & !(libc::AT_STATX_FORCE_SYNC);
     // SAFETY: as the program says.
     let path_bytes = unsafe { bytes(path) };
-    let shown = if mask & !known == 0 && !into.is_null() { ask_at(dir, path_bytes, plain) } else { None };
+    let shown = if mask & !known == 0 && may_be(into, size_of::<Statx>()) {
+        ask_at(dir, path_bytes, plain)
+    } else {
+        None
+    };
     let told = shown.and_then(|(device, answer)| {
         if let Ok(completion) = &answer {
             // SAFETY: as above.

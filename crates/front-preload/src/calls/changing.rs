@@ -9,6 +9,7 @@ use crate::command::{self, Answer, Place};
 use crate::descriptors::{self, WRITE};
 use crate::next::next;
 use crate::placeholder;
+use crate::pointers::may_be;
 use crate::report::Call;
 
 const NS_PER_S: i64 = 1_000_000_000;
@@ -75,6 +76,9 @@ unsafe fn times(pair: *const timespec) -> Option<Change> {
     if pair.is_null() {
         return Some(Change { which: (change::ATIME_NOW | change::MTIME_NOW).into(), ..Change::default() });
     }
+    if !may_be(pair, 2 * size_of::<timespec>()) {
+        return None;
+    }
     // SAFETY: the caller's.
     let pair = unsafe { std::slice::from_raw_parts(pair, 2) };
     let part = |time: &timespec, given, now| match time.tv_nsec {
@@ -100,6 +104,9 @@ unsafe fn times_in_us(pair: *const timeval) -> Option<Change> {
     if pair.is_null() {
         // SAFETY: null.
         return unsafe { times(std::ptr::null()) };
+    }
+    if !may_be(pair, 2 * size_of::<timeval>()) {
+        return None;
     }
     // SAFETY: the caller's.
     let pair = unsafe { std::slice::from_raw_parts(pair, 2) };

@@ -11,6 +11,7 @@ use super::{changed, next_on};
 use crate::command::{self, DATA_BYTES_MAX};
 use crate::descriptors::{self, APPEND, DIRECT, Opened, READ, SYNC_ALL, SYNC_DATA, WRITE};
 use crate::errno::{Verdict, fail};
+use crate::pointers::may_be;
 use crate::report::{self, Call};
 
 /// The answer to a program, or none if the kernel is to give it.
@@ -34,15 +35,18 @@ impl<'a> Parts<'a> {
     /// # Safety
     /// `list` is what a program passed to a call that reads or writes by it.
     unsafe fn new(list: *const iovec, count: c_int) -> Option<Self> {
-        let count = usize::try_from(count).ok().filter(|count| *count <= 1024 && !list.is_null())?;
+        let count = usize::try_from(count)
+            .ok()
+            .filter(|count| *count <= 1024 && may_be(list, count * size_of::<iovec>()))?;
         // SAFETY: the caller's.
         Some(Self(unsafe { slice::from_raw_parts(list, count) }))
     }
 
-    /// Bytes of all, if the queue moves as many.
+    /// Bytes of all, if the queue moves as many and the kernel would take them from there.
     fn len(self) -> Option<usize> {
         let len = self.0.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.iov_len))?;
-        (1..=DATA_BYTES_MAX).contains(&len).then_some(len)
+        let are_usable = self.0.iter().all(|part| part.iov_len == 0 || may_be(part.iov_base, part.iov_len));
+        ((1..=DATA_BYTES_MAX).contains(&len) && are_usable).then_some(len)
     }
 
     fn fill(self, area: &amphi_queue::Payload<'_>) {

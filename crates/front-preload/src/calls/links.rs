@@ -8,6 +8,7 @@ use super::{bytes, changed, next_on, told, with_place, with_place_to_ask};
 use crate::command;
 use crate::errno::{Verdict, fail};
 use crate::next::next;
+use crate::pointers::may_be;
 use crate::report::{self, Call};
 
 fn link_flags(from: (c_int, Option<&[u8]>), to: (c_int, Option<&[u8]>), flags: c_int) -> Option<c_int> {
@@ -99,7 +100,7 @@ pub unsafe extern "C" fn symlinkat(target: *const c_char, dir: c_int, path: *con
 /// `into` is room for `len` bytes.
 unsafe fn read_link(dir: c_int, path: Option<&[u8]>, into: *mut c_char, len: size_t) -> Option<ssize_t> {
     let room = len.min(command::PATH_ROOM);
-    if room == 0 || into.is_null() {
+    if room == 0 || !may_be(into, room) {
         return None;
     }
     let answer = with_place_to_ask(dir, path?, |place| {

@@ -27,6 +27,7 @@ use libc::{c_char, c_int};
 use crate::command::{Answer, Place};
 use crate::descriptors::{self, DIRECTORY, Opened, PLACEHOLDER};
 use crate::errno::{Verdict, fail};
+use crate::pointers::may_be;
 use crate::report::{self, Call};
 use crate::{command, mounts, placeholder};
 
@@ -55,11 +56,11 @@ fn told(call: Call, answer: Option<Answer>) -> Option<c_int> {
 /// A path or a name that a program passed.
 ///
 /// # Safety
-/// `text` is null or ends with a zero byte.
+/// `text` ends with a zero byte, or is none of a program's pointers.
 #[allow(unsafe_code)]
 unsafe fn bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
     // SAFETY: the caller's.
-    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
+    may_be(text, 1).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
 /// The place that is open as a descriptor.
@@ -91,7 +92,8 @@ fn with_place<T>(dir: c_int, path: &[u8], act: impl FnOnce(Place<'_>) -> T) -> O
         placeholder::make_all_real(true);
         return None;
     }
-    if path.is_empty() || !mounts::is_on() {
+    // The kernel counts what stands before the mount too.
+    if path.is_empty() || path.len() >= libc::PATH_MAX as usize || !mounts::is_on() {
         return None;
     }
     let mut whole = Cow::Borrowed(path);

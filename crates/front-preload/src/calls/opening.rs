@@ -18,6 +18,7 @@ use crate::descriptors::{
 use crate::errno::{Verdict, fail};
 use crate::mounts::Mount;
 use crate::next::next;
+use crate::pointers::may_be;
 use crate::report::{self, Call};
 use crate::{errno, fork, mounts, placeholder};
 
@@ -71,7 +72,7 @@ fn open_path(
     mode: mode_t,
     kernel: impl FnOnce() -> c_int,
 ) -> c_int {
-    if path.is_null() || !fork::is_own_process() {
+    if !may_be(path, 1) || !fork::is_own_process() {
         return kernel();
     }
     // SAFETY: the program passes a path, which ends with a zero byte.

@@ -7,6 +7,7 @@ use libc::{c_int, c_uint, off_t, size_t, ssize_t};
 use super::{changed, next_on, told};
 use crate::descriptors::{self, APPEND, DIRECT, Opened, READ, SYNC_DATA, WRITE};
 use crate::errno::{Verdict, fail};
+use crate::pointers::may_be;
 use crate::report::{self, Call};
 use crate::{command, placeholder};
 
@@ -105,7 +106,8 @@ unsafe fn copy_open(
     len: size_t,
     flags: c_uint,
 ) -> Option<ssize_t> {
-    if from_at.is_null() || to_at.is_null() || flags != 0 || from == to {
+    if !may_be(from_at, size_of::<off_t>()) || !may_be(to_at, size_of::<off_t>()) || flags != 0 || from == to
+    {
         return None;
     }
     // SAFETY: the caller's.

@@ -12,6 +12,7 @@ use libc::{c_char, c_int, c_long, c_void};
 
 use super::with_place;
 use crate::next::Next;
+use crate::pointers::may_be;
 use crate::{descriptors, placeholder};
 
 /// Where in a call's arguments descriptors are.
@@ -86,13 +87,13 @@ unsafe extern "C" fn before(arguments: &[usize; 6], passed: &Passed) -> *mut c_v
         let first = arguments[0];
         match passed.descriptors {
             Where::At(mask) | Where::Contents(mask) => at(arguments, mask).for_each(make_or_fail),
-            Where::Path if first != 0 => {
+            Where::Path if may_be(first as *const c_char, 1) => {
                 // SAFETY: the program passes a path, which ends with a zero byte.
                 let path = unsafe { CStr::from_ptr(first as *const c_char) }.to_bytes();
                 with_place(libc::AT_FDCWD, path, |_| ());
             }
             Where::Path => {}
-            Where::List if first != 0 => {
+            Where::List if may_be(first as *const libc::pollfd, 1) => {
                 // SAFETY: the program passes a list of so many.
                 let list = unsafe { std::slice::from_raw_parts(first as *const libc::pollfd, arguments[1]) };
                 list.iter().for_each(|polled| make_or_fail(polled.fd));

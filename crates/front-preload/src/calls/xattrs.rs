@@ -9,6 +9,7 @@ use crate::command::{self, Answer, Place};
 use crate::descriptors;
 use crate::errno::{Verdict, fail};
 use crate::next::next;
+use crate::pointers::may_be;
 use crate::report::{self, Call};
 
 /// Most bytes of an attribute or of a list of names.
@@ -53,7 +54,7 @@ fn told(answer: Option<Answer>, value: impl FnOnce(&Completion) -> u64) -> Optio
 /// `into` is room for `len` bytes.
 unsafe fn get(of: Of<'_>, name: Option<&[u8]>, into: *mut c_void, len: size_t) -> Option<ssize_t> {
     let room = if into.is_null() { 0 } else { len.min(BYTES_MAX) };
-    if name.is_some_and(|name| !is_users(name)) || into.is_null() && len > 0 {
+    if name.is_some_and(|name| !is_users(name)) || len > 0 && !may_be(into, len) {
         return None;
     }
     let answer = of.ask(|place, flags| {
@@ -87,7 +88,7 @@ unsafe fn set(of: Of<'_>, name: &[u8], value: *const c_void, len: size_t, how: c
         libc::XATTR_REPLACE => flag::REPLACE_ONLY,
         _ => return None,
     };
-    if !is_users(name) || len > BYTES_MAX || value.is_null() {
+    if !is_users(name) || len > BYTES_MAX || !may_be(value, len) {
         return None;
     }
     // SAFETY: the caller's.
