@@ -91,6 +91,22 @@ pub struct Legal {
     pub times: bool,
 }
 
+impl Legal {
+    /// Has contents be also those of a moment between two operations that both may be under way. Where writes
+    /// are neither atomic nor later than their return, the second of them tears what the first has left, of
+    /// which the oracle after both remembers nothing.
+    pub fn pass(&mut self, moment: &Oracle) {
+        if self.atomic_writes {
+            return;
+        }
+        for (ino, range) in self.candidates.iter_mut().flat_map(|candidate| &mut candidate.ranges) {
+            if let Some(other) = moment.ranges.get(ino) {
+                *range = range.widened(other);
+            }
+        }
+    }
+}
+
 /// The model with its memory of what is not yet promised.
 #[derive(Clone)]
 pub struct Oracle {

@@ -374,13 +374,19 @@ impl Overlap {
         for order in [&[][..], &[0], &[1], &[0, 1], &[1, 0]] {
             let mut oracle = before.clone();
             let mut done = Vec::new();
+            let mut between = None;
             for who in order {
+                between = Some(oracle.clone()).filter(|_| !done.is_empty());
                 let answer = oracle.apply(&two[*who], (first + who) as u64);
                 done.push((*who, answer.is_ok()));
             }
             // While they run, contents may be anything between.
             let legal = match two.iter().find(|operation| operation.changes_data()) {
-                Some(operation) => before.legal_overlapped(&oracle, operation),
+                Some(operation) => {
+                    let mut legal = before.legal_overlapped(&oracle, operation);
+                    between.iter().for_each(|moment| legal.pass(moment));
+                    legal
+                }
                 None => oracle.legal(),
             };
             outcomes.push((done, legal));

@@ -91,7 +91,7 @@ const DEVFS: Subject = Subject {
 };
 
 /// The subjects.
-pub const ALL: [Subject; 13] = [
+pub const ALL: [Subject; 14] = [
     BYTEFS,
     Subject { name: "bytefs-journal", words: "data=journal", ..BYTEFS },
     Subject { name: "bytefs-log", words: "variant=log", ..BYTEFS },
@@ -119,6 +119,16 @@ pub const ALL: [Subject; 13] = [
         words: "",
         inodes: Inodes::Fixed(256),
         // It undoes what a journal has open.
+        checks_a_copy: true,
+        ..EXT4LIKE
+    },
+    Subject {
+        name: "pmfslike",
+        firmware: Firmware::PageCache,
+        kind: Kind::Pmfslike,
+        words: "",
+        inodes: Inodes::Fixed(256),
+        // It undoes what the log has open.
         checks_a_copy: true,
         ..EXT4LIKE
     },

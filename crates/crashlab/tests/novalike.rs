@@ -78,7 +78,7 @@ fn find(script: &str, bug: Option<Bug>) -> Option<String> {
     let bound = if operations.len() > 10 {
         Bound { one_point_in: 5, ..Bound::LINEAR }
     } else {
-        Bound { recovery: 24, ..Bound::BRISK }
+        Bound { recovery: 1, ..Bound::BRISK }
     };
     let session = session().with_trace(operations).expect("it is short");
     let looking = Looking { bound, only: None, most_violations: 1, record: false };

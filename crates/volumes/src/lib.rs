@@ -64,6 +64,7 @@ list! {
     Augefs: amphi_fs_augefs::AugeFs,
     Devfs: amphi_fs_devfs::DevFs,
     Novalike: amphi_fs_novalike::NovaLike,
+    Pmfslike: amphi_fs_pmfslike::PmfsLike,
     Toy: amphi_fs_toy::Toy,
 }
 

@@ -17,8 +17,14 @@ use amphi_volume::{FormatOptions, MountOptions, Needs, Volume};
 use amphi_volumes::{Act, Kind};
 
 /// The images: file system and version of its format.
-const GOLDEN: [(Kind, u32); 5] =
-    [(Kind::Romefs, 1), (Kind::Augefs, 1), (Kind::Devfs, 1), (Kind::Novalike, 1), (Kind::Toy, 1)];
+const GOLDEN: [(Kind, u32); 6] = [
+    (Kind::Romefs, 1),
+    (Kind::Augefs, 1),
+    (Kind::Devfs, 1),
+    (Kind::Novalike, 1),
+    (Kind::Pmfslike, 1),
+    (Kind::Toy, 1),
+];
 
 const DEVICE_BYTES: u64 = 8 << 20;
 const MEMORY_BYTES: u64 = 1 << 20;

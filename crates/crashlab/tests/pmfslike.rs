@@ -1,0 +1,105 @@
+//! The file system of PMFS's kind in the laboratory: all sequences of one operation, samples of everything
+//! else, and bugs planted in it, each found.
+
+mod sample;
+
+use amphi_crashlab::workload::Operation;
+use amphi_crashlab::{Bound, Kind, Looking, Session, WorkloadId, subject};
+use amphi_fs_pmfslike::planted::{BUGS, Bug, plant};
+use sample::{long, run};
+
+fn session() -> Session {
+    Session::new(subject::named("pmfslike").expect("the subject exists"), "free").expect("it can be made")
+}
+
+#[test]
+fn all_sequences_of_one_operation() {
+    let tally = run(&session(), Kind::Seq1, 0..435, Bound { recovery: 1, ..Bound::BRISK });
+    assert_eq!(tally.workloads, 435);
+}
+
+#[test]
+fn sequences_of_two_and_what_the_published_ones_lack() {
+    let step = (8001 / long()) as usize;
+    run(&session(), Kind::Seq2, (0..466_382).step_by(step), Bound { recovery: 1, ..Bound::BRISK });
+    let session = session();
+    let count = session.count(Kind::Extra1).expect("they are numbered");
+    run(&session, Kind::Extra1, (0..count).step_by(6), Bound { recovery: 1, ..Bound::BRISK });
+}
+
+#[test]
+fn two_operations_at_a_time_and_long_runs() {
+    run(&session(), Kind::Pairs, 0..20 * long(), Bound::BRISK);
+    run(&session(), Kind::Random, 0..2 * long(), Bound { one_point_in: 6, ..Bound::LINEAR });
+}
+
+const CREATE: &str = "create foo";
+const WRITE: &str = "create foo\nwrite foo 0 20000";
+const OVERWRITE: &str = "create foo\nwrite foo 0 8192\nwrite foo 100 5000";
+const TWO: &str = "create foo\ncreate bar";
+const CUT: &str = "create foo\nwrite foo 0 32768\ntruncate foo 2500\nwrite foo 20000 100";
+const GROW: &str = "create foo\nwrite foo 0 3000\ntruncate foo 100\ntruncate foo 2000";
+const ATTRIBUTES: &str = "create foo\nsetxattr foo 100\nsetxattr foo 200";
+const MOVE: &str = "mkdir A\nmkdir A/C\nrename A/C C";
+const UNNAMED: &str = "tmpfile foo";
+
+/// Where each is found, and what the report has to say.
+fn planted() -> Vec<(Bug, String, &'static str)> {
+    let of = |bug, script: &str, says| (bug, script.to_owned(), says);
+    vec![
+        of(Bug::LogNotFlushed, CREATE, "create foo"),
+        of(Bug::DataNotFlushed, WRITE, "write foo"),
+        of(Bug::LogSkipped, CREATE, "create foo"),
+        of(Bug::PlaceBeforeLog, CREATE, "create foo"),
+        of(Bug::CommitBeforePlace, CREATE, "create foo"),
+        of(Bug::CommitNotDurable, CREATE, "create foo"),
+        of(Bug::LogNotUndone, CREATE, "create foo"),
+        of(Bug::CommitsForgotten, CREATE, "create foo"),
+        of(Bug::WordNotDurable, OVERWRITE, "write foo 100 5000"),
+        of(Bug::PagesNotStored, WRITE, "write foo"),
+        of(Bug::NamesNotLogged, TWO, "create bar"),
+        of(Bug::PointersKept, CUT, "foo"),
+        of(Bug::TailNotCleared, GROW, "truncate foo 2000"),
+        of(Bug::OrphansNotFinished, UNNAMED, "tmpfile foo"),
+        of(Bug::PagesFreedEarly, ATTRIBUTES, "foo"),
+        of(Bug::ParentKept, MOVE, "rename A/C C"),
+    ]
+}
+
+/// The first thing that is wrong in a script, in which the bug is planted once there is a file system.
+fn find(script: &str, bug: Option<Bug>) -> Option<String> {
+    let operations: Vec<Operation> = script.lines().map(|line| line.parse().expect("an operation")).collect();
+    let bound = if operations.len() > 10 {
+        Bound { one_point_in: 5, ..Bound::LINEAR }
+    } else {
+        Bound { recovery: 1, ..Bound::BRISK }
+    };
+    let session = session().with_trace(operations).expect("it is short");
+    let looking = Looking { bound, only: None, most_violations: 1, record: false };
+    plant(bug);
+    let outcome = session.run(WorkloadId { kind: Kind::Trace, number: 0 }, &looking);
+    plant(None);
+    let violation = outcome.violations.into_iter().next()?;
+    Some(format!("{}: {}", violation.operation, violation.what))
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    let listed: Vec<_> = planted().iter().map(|(bug, ..)| *bug).collect();
+    assert_eq!(listed, BUGS, "every bug is looked for");
+    let mut scripts: Vec<_> = planted().into_iter().map(|(_, script, _)| script).collect();
+    scripts.sort();
+    scripts.dedup();
+    for script in scripts {
+        assert_eq!(find(&script, None), None, "nothing is planted in {script}");
+    }
+    let mut wrong = Vec::new();
+    for (bug, script, says) in planted() {
+        match find(&script, Some(bug)) {
+            Some(report) if report.contains(says) => println!("{bug:?}: {report}"),
+            Some(report) => wrong.push(format!("{bug:?} is reported as '{report}', without '{says}'")),
+            None => wrong.push(format!("{bug:?} is not found")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

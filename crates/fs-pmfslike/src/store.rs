@@ -1,0 +1,163 @@
+//! The file system as a [`Store`] of names.
+
+use std::sync::Arc;
+
+use amphi_device::{PageView, Structure};
+use amphi_names::{Change, Changed, FIRST_COOKIE, Found, Inode, Names, Need, State, Store};
+use amphi_vfs::acl::Attributes;
+use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
+
+use crate::format::{FILE_BLOCKS_MAX, PAGE};
+use crate::fs::PmfsLike;
+use crate::inode::{self, Part, ctime_of};
+use crate::tree::NODES_MAX;
+use crate::tx::Tx;
+use crate::xattr;
+
+/// Pages that only what frees or changes something may take.
+const LEFT: u64 = 8;
+
+impl<D: PageView + 'static> PmfsLike<D> {
+    /// Begins a change that takes `pages` pages. What grows nothing may take the last ones.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::NoSpace`].
+    pub fn change(&self, pages: u64, grows: bool) -> Result<Tx<'_, D>> {
+        self.names.health.writable()?;
+        Tx::new(self, pages, if grows { LEFT } else { 0 })
+    }
+
+    /// Begins a change that may take a page for what is left of extended attributes, if there is one.
+    fn change_little(&self) -> Result<Tx<'_, D>> {
+        self.change(1, false).or_else(|_| self.change(0, false))
+    }
+}
+
+impl<D: PageView + 'static> Store for PmfsLike<D> {
+    type Part = Part;
+    type Beside = ();
+    type Slot = ();
+    type Place = ();
+    type Change<'a> = Tx<'a, D>;
+
+    const NEW_DIR_BYTES: u64 = PAGE;
+
+    fn names(&self) -> &Names<Self> {
+        &self.names
+    }
+
+    fn inodes_max(&self) -> u64 {
+        self.layout.inodes
+    }
+
+    fn load(&self, ino: Ino) -> Result<Inode<Self>> {
+        let at = self.table.address(ino)?;
+        let inode::Loaded { file_type, generation, part } = inode::load(&self.medium, &self.layout, ino, at)?;
+        let (record, parent) = (part.record, part.parent);
+        let state = State {
+            file_type,
+            mode: record.mode.get(),
+            uid: record.uid.get(),
+            gid: record.gid.get(),
+            nlink: record.nlink.get(),
+            size: record.size.get(),
+            atime: record.atime.get(),
+            mtime: record.mtime.get(),
+            ctime: ctime_of(&record),
+            generation,
+            rdev: record.rdev.get(),
+            attributes: None,
+            orphan: false,
+            unnamed: false,
+            gone: false,
+            atime_dirty: false,
+            part,
+        };
+        Ok(Inode::new(ino, parent, state))
+    }
+
+    fn find(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<Option<Found<()>>> {
+        Ok(state.part.dir.find(name.bytes()).map(|child| Found { slot: (), child }))
+    }
+
+    fn place(&self, _: &Inode<Self>, _: &State<Self>, _: Name<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_empty(&self, _: &Inode<Self>, state: &State<Self>) -> Result<bool> {
+        Ok(state.part.dir.is_empty())
+    }
+
+    fn list(&self, _: &Inode<Self>, state: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+        // Where an entry is is its cookie, and the first is behind `.` and `..`.
+        for (child, name, next) in state.part.dir.from(cookie.max(FIRST_COOKIE)) {
+            if !sink(DirEntry { ino: child.ino, file_type: child.file_type, name, next_cookie: next }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn target(link: &State<Self>) -> &[u8] {
+        &link.part.target
+    }
+
+    fn sectors(state: &State<Self>) -> u64 {
+        state.part.tree.count() * (PAGE / 512)
+    }
+
+    fn attributes(&self, ino: Ino, state: &mut State<Self>) -> Result<Attributes> {
+        let (page, bytes) = state.part.attributes_at();
+        if page == 0 {
+            return Ok(Attributes::new());
+        }
+        let mut bytes = vec![0; bytes];
+        self.medium.load(page * PAGE, &mut bytes, Structure::Inode)?;
+        let damaged = || Error::corrupt("inode", ino.0, "its extended attributes make no sense");
+        xattr::decode(&bytes).ok_or_else(damaged)
+    }
+
+    fn resize(
+        &self,
+        inode: &Arc<Inode<Self>>,
+        state: &mut State<Self>,
+        size: u64,
+        apply: impl FnOnce(&mut Tx<'_, D>, &mut State<Self>) -> Result<()>,
+    ) -> Result<()> {
+        if size > FILE_BLOCKS_MAX * PAGE {
+            return Err(Error::TooLarge);
+        }
+        let mut tx = self.change_little()?;
+        tx.touch(&mut state.part);
+        apply(&mut tx, state)?;
+        if size > state.size {
+            self.clear_behind(state, size)?;
+        } else {
+            state.part.tree.unmap(&mut tx, size.div_ceil(PAGE)..u64::MAX);
+        }
+        state.size = size;
+        tx.write_inode(inode, state, Changed::Contents)?;
+        tx.commit()
+    }
+
+    fn deletes_at_once(&self, _: &State<Self>) -> bool {
+        // Free pages are noted in host memory alone.
+        true
+    }
+
+    fn begin(&self, need: &Need<'_, Self>) -> Result<Tx<'_, D>> {
+        if need.attributes.is_some_and(|(list, _)| xattr::bytes_of(list) > PAGE as usize) {
+            return Err(Error::NoSpace);
+        }
+        // A new inode's first block, its attributes; a block more of a directory.
+        let mut pages = u64::from(need.attributes.is_some()) + u64::from(need.new.is_some());
+        pages += if need.place.is_some() { 1 + NODES_MAX } else { 0 };
+        let mut tx = if pages == 0 { self.change_little()? } else { self.change(pages, true)? };
+        if need.new.is_some()
+            && let Some(ino) = self.take_number()?
+        {
+            tx.make(ino);
+        }
+        Ok(tx)
+    }
+}
