@@ -38,6 +38,8 @@ pub enum System {
     DevfsNaive,
     /// The file system of NOVA's kind, which uses bytes alone.
     Novalike,
+    /// That of PMFS's kind, which does too.
+    Pmfslike,
 }
 
 /// A mounted file system of an experiment.
@@ -54,7 +56,7 @@ pub(super) trait Mounted: Send + Sync {
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Bytefs,
         Self::BytefsLog,
         Self::BytefsDual,
@@ -66,9 +68,10 @@ impl System {
         Self::DevfsCap,
         Self::DevfsNaive,
         Self::Novalike,
+        Self::Pmfslike,
     ];
     /// Their names on the command line and in experiments.
-    pub const NAMES: [&str; 11] = [
+    pub const NAMES: [&str; 12] = [
         "bytefs",
         "bytefs-log",
         "bytefs-dual",
@@ -80,6 +83,7 @@ impl System {
         "devfs-cap",
         "devfs-naive",
         "novalike",
+        "pmfslike",
     ];
 
     /// The one of a name.
@@ -103,6 +107,7 @@ impl System {
             Self::DevfsCap => "DevFS +cap",
             Self::DevfsNaive => "DevFS naive",
             Self::Novalike => "NOVA-like",
+            Self::Pmfslike => "PMFS-like",
         }
     }
 
@@ -111,7 +116,9 @@ impl System {
     pub const fn firmware(self) -> Firmware {
         match self {
             Self::Bytefs | Self::BytefsLog => Firmware::Log,
-            Self::BytefsDual | Self::Ext4 | Self::Ext4Journal | Self::Novalike => Firmware::PageCache,
+            Self::BytefsDual | Self::Ext4 | Self::Ext4Journal | Self::Novalike | Self::Pmfslike => {
+                Firmware::PageCache
+            }
             Self::Romefs | Self::Augefs => Firmware::Memory,
             Self::Devfs | Self::DevfsCap | Self::DevfsNaive => Firmware::FileSystem,
         }
@@ -126,6 +133,7 @@ impl System {
             Self::Augefs => Kind::Augefs,
             Self::Devfs | Self::DevfsCap | Self::DevfsNaive => Kind::Devfs,
             Self::Novalike => Kind::Novalike,
+            Self::Pmfslike => Kind::Pmfslike,
         }
     }
 
