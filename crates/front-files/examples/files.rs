@@ -5,6 +5,7 @@ use std::path::Path;
 
 use amphifiles::{Files, How, ImageOptions};
 
+/// Appends the line; the file then.
 pub fn append(place: &Path, text: &str) -> Result<String, Box<dyn Error>> {
     let files = if place.is_dir() {
         Files::mounted(place)?
