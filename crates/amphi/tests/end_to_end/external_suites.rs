@@ -1,8 +1,8 @@
 //! Suites of others on a ByteFS mount: pjdfstest (what POSIX promises), fsx (contents under random
 //! operations), stress-ng's file system class and dbench (load). They take minutes and need programs that
 //! `cargo xtask test --only suites` installs, so that they run there and not with the other tests. Each ends
-//! with an unmount and a check of the image. They run through `/dev/fuse` and, where the kernel can be made
-//! to offer them, through its rings.
+//! with an unmount and a check of the image. They run through `/dev/fuse`, where the kernel can be made to
+//! offer them through its rings, and by `amphi run` (`accelerated`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,8 @@ use std::time::Instant;
 
 use crate::rig::{Rig, amphi_ok, can_mount};
 use crate::rings;
+
+mod accelerated;
 
 /// Operations that fsx does in all, and with `--long`.
 const FSX_OPERATIONS: u64 = 1_000_000;
@@ -102,10 +104,7 @@ fn pjdfstest_by(transport: Transport) {
     if !transport.mount(&rig) {
         return;
     }
-    let configuration = "[features]\nposix_fallocate = {}\nrename_ctime = {}\nutimensat = {}\nutime_now = {}\n\
-        [settings]\nnaptime = 0.01\nallow_remount = false\n\
-        [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n";
-    fs::write(rig.path("pjdfstest.toml"), configuration).unwrap();
+    pjdfstest_configuration(&rig);
     let mut command = limited(600, "pjdfstest");
     command.args(["-c", &rig.path("pjdfstest.toml"), "-s", &rig.path(""), "-p", &rig.mount_point()]);
     let report = said(&command.output().unwrap());
@@ -114,6 +113,14 @@ fn pjdfstest_by(transport: Transport) {
     let failed: Vec<&str> = report.lines().filter(|line| line.contains("FAILED")).collect();
     assert!(summary.contains(": 0 failed"), "{summary}\n{}", failed.join("\n"));
     leave(&rig, "pjdfstest");
+}
+
+/// Which optional features it tests, and whose users it may be.
+fn pjdfstest_configuration(rig: &Rig) {
+    let configuration = "[features]\nposix_fallocate = {}\nrename_ctime = {}\nutimensat = {}\nutime_now = {}\n\
+        [settings]\nnaptime = 0.01\nallow_remount = false\n\
+        [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n";
+    fs::write(rig.path("pjdfstest.toml"), configuration).unwrap();
 }
 
 /// What fsx does to a file: a name, the alignment of offsets and sizes, the size of the file, weights.
@@ -409,9 +416,17 @@ fn dbench_by(transport: Transport) {
     command.args(["-t", if long() { "60" } else { "10" }, "-D", &rig.mount_point(), "4"]);
     let output = command.output().unwrap();
     let report = said(&output);
-    let throughput = report.lines().find(|line| line.starts_with("Throughput")).unwrap_or("no throughput");
-    println!("dbench {}: {throughput}", transport.name());
-    assert!(output.status.success() && throughput.contains("MB/sec"), "{report}");
+    println!("dbench {}: {}", transport.name(), throughput(&report));
+    dbench_is_clean(&output, &report);
+    leave(&rig, "dbench");
+}
+
+fn throughput(report: &str) -> &str {
+    report.lines().find(|line| line.starts_with("Throughput")).unwrap_or("no throughput")
+}
+
+fn dbench_is_clean(output: &Output, report: &str) {
+    assert!(output.status.success() && throughput(report).contains("MB/sec"), "{report}");
     // The first semaphore of a machine's life has the number 0, which dbench takes for none; its clients then
     // begin unevenly.
     let harmless = "failed to create barrier semaphore";
@@ -420,7 +435,6 @@ fn dbench_by(transport: Transport) {
         .filter(|line| line.trim() != harmless)
         .find(|line| line.contains("failed") || line.contains("ERROR"));
     assert_eq!(complaint, None, "{report}");
-    leave(&rig, "dbench");
 }
 
 /// Files that the kernel and the daemon are made to know at once.

@@ -101,7 +101,7 @@ fn find(opened: &Opened, offset: off_t, hole: bool) -> Result<u64, Verdict> {
     }
 }
 
-/// Where a seek of a placeholder leads.
+/// Where a seek leads, of a placeholder or to the end.
 fn target(fd: c_int, opened: &Opened, offset: off_t, whence: c_int) -> Result<u64, Verdict> {
     let from = match whence {
         libc::SEEK_SET => 0,
@@ -124,13 +124,19 @@ fn target(fd: c_int, opened: &Opened, offset: off_t, whence: c_int) -> Result<u6
 
 fn seek(fd: c_int, offset: off_t, whence: c_int) -> Option<off_t> {
     let opened = descriptors::get(fd)?;
-    let (is_placeholder, finds) =
-        (opened.flags & PLACEHOLDER != 0, matches!(whence, libc::SEEK_DATA | libc::SEEK_HOLE));
-    if !is_placeholder && !finds || opened.flags & (SHARED | descriptors::DIRECTORY) != 0 {
+    let is_placeholder = opened.flags & PLACEHOLDER != 0;
+    let is_for_queue = match whence {
+        libc::SEEK_DATA | libc::SEEK_HOLE => true,
+        // The kernel seeks to the end that it remembers, and another program's read may make it forget the
+        // one that this process has just changed: it drops an answer about a size that is older than a read.
+        libc::SEEK_END => is_placeholder || descriptors::is_for_queue(fd),
+        _ => is_placeholder,
+    };
+    if !is_for_queue || opened.flags & (SHARED | descriptors::DIRECTORY) != 0 {
         return None;
     }
     let _moving = descriptors::moving(fd)?;
-    if !finds && !self::is_placeholder(fd) {
+    if is_placeholder && !self::is_placeholder(fd) && matches!(whence, libc::SEEK_SET | libc::SEEK_CUR) {
         return None;
     }
     let found = match whence {

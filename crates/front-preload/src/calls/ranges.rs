@@ -158,9 +158,12 @@ pub unsafe extern "C" fn copy_file_range(
     if let Some(told) = unsafe { copy_open(from, from_at, to, to_at, len, flags) } {
         return told;
     }
-    if let Err(errno) = placeholder::make_real(from) {
+    if let Err(errno) = placeholder::make_real(from).and_then(|()| placeholder::make_real(to)) {
         return fail(errno);
     }
+    // It copies no further than the size that it remembers.
+    descriptors::let_kernel_know(from);
+    descriptors::let_kernel_know(to);
     next_on!(to, copy_file_range(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint) -> ssize_t)
 }
 

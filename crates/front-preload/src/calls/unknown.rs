@@ -78,15 +78,23 @@ fn at(arguments: &[usize; 6], mask: u8) -> impl Iterator<Item = c_int> {
 
 /// Sees to placeholders; where the call goes on.
 unsafe extern "C" fn before(arguments: &[usize; 6], passed: &Passed) -> *mut c_void {
-    if let Where::Contents(mask) = passed.descriptors {
-        for fd in at(arguments, mask) {
+    let contents = match passed.descriptors {
+        Where::Contents(mask) => mask,
+        // As libc's call of the name, a place further on: it copies no further than the kernel remembers.
+        Where::Number if arguments[0] as c_long == libc::SYS_copy_file_range => 0b1010,
+        _ => 0,
+    };
+    if contents != 0 {
+        for fd in at(arguments, contents) {
             make_or_fail(fd);
             descriptors::let_kernel_know(fd);
         }
-    } else if descriptors::has_placeholders() {
+    }
+    if descriptors::has_placeholders() {
         let first = arguments[0];
         match passed.descriptors {
-            Where::At(mask) | Where::Contents(mask) => at(arguments, mask).for_each(make_or_fail),
+            Where::At(mask) => at(arguments, mask).for_each(make_or_fail),
+            Where::Contents(_) => {}
             Where::Path if may_be(first as *const c_char, 1) => {
                 // SAFETY: the program passes a path, which ends with a zero byte.
                 let path = unsafe { CStr::from_ptr(first as *const c_char) }.to_bytes();
