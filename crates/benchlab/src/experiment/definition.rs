@@ -126,6 +126,8 @@ pub enum Measure {
     DevicePoints,
     /// RECOVER of a full log.
     Recovery,
+    /// Databases by where their log goes.
+    Commits,
 }
 
 /// A workload of an experiment.
@@ -343,6 +345,7 @@ experiments![
     "augefs-fig11",
     "devfs-fig6",
     "devfs-fig7",
+    "2b-ssd-fig9",
 ];
 
 /// A built-in experiment.

@@ -14,10 +14,10 @@ use super::explain::from_counters;
 use super::jobs;
 use super::loaded::LoadedDevices;
 use super::measure::{Results, bar};
-use super::recovery;
 use super::run;
 use super::state::State;
 use super::wishes::{Wishes, cells};
+use super::{commits, recovery};
 use crate::figure::{Bar, Explanation, Figure, Group, Latency, Refused, SCHEMA};
 
 /// What a run tells while it goes on.
@@ -106,6 +106,7 @@ fn figure(definition: &Definition, wishes: &Wishes, cells: &[CellResult], state:
     let (mut groups, refused) = match definition.measure {
         Measure::DevicePoints => (device_points(definition)?, Vec::new()),
         Measure::Recovery => (recovery::groups(&definition.profile, scale, seed)?, Vec::new()),
+        Measure::Commits => (commits::groups(scale, seed)?, Vec::new()),
         _ => (results.bars(), results.refused()),
     };
     publish(definition, &mut groups, &refused)?;

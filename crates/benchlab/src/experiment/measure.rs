@@ -67,7 +67,7 @@ impl<'a> Results<'a> {
             Measure::Structures => self.structures(),
             Measure::Sensitivity => self.sensitivity(),
             // These are not made of cells.
-            Measure::DevicePoints | Measure::Recovery => Vec::new(),
+            Measure::DevicePoints | Measure::Recovery | Measure::Commits => Vec::new(),
         }
     }
 

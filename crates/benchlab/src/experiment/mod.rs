@@ -6,6 +6,7 @@
 
 mod ablation;
 pub mod cell;
+mod commits;
 mod counters;
 mod definition;
 mod explain;
