@@ -10,6 +10,7 @@ use amphi_benchlab::experiment::{
     Definition, EXPERIMENTS, LoadedDevices, System, Variation, Wishes, cell, experiment, guard, replay, run,
 };
 use amphi_benchlab::figure::Figure;
+use amphi_benchlab::gridgraph::GRAPHS;
 use amphi_benchlab::html;
 use amphi_benchlab::workload::{PRESETS, preset};
 use amphi_benchlab::ycsb;
@@ -164,6 +165,9 @@ pub fn list() -> Result<()> {
             personality.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
         println!("{:<18} {} {}", listed.name, personality.description, parameters.join(" "));
     }
+    for graph in GRAPHS {
+        println!("{:<18} {}", graph.name, graph.description);
+    }
     for (name, _) in ycsb::PRESETS {
         println!("{name:<18} {}", ycsb::preset(name)?.description);
     }
@@ -193,7 +197,10 @@ pub fn run(name: &str, threads: Option<usize>, json: Option<&Path>, options: &Op
         }
         return write_json(json, &serde_json::to_value(&figure)?);
     }
-    if PRESETS.iter().any(|known| known.name == name) || ycsb::PRESETS.iter().any(|known| known.0 == name) {
+    let is_known = PRESETS.iter().any(|known| known.name == name)
+        || ycsb::PRESETS.iter().any(|known| known.0 == name)
+        || GRAPHS.iter().any(|known| known.name == name);
+    if is_known {
         return workload(name, threads, json, options);
     }
     bail!("`{name}` is not a measurement; see amphi bench list")

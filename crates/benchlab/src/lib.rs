@@ -9,6 +9,7 @@ pub mod applications;
 pub mod experiment;
 pub mod figure;
 pub mod files;
+pub mod gridgraph;
 pub mod html;
 pub mod idle;
 pub mod interleave;

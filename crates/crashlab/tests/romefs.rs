@@ -86,7 +86,7 @@ use Place::{FullLeaf, Lazy, Pair, Script};
 /// Where each is found, and what the report has to say.
 const PLANTED: [(Bug, Place, &str); 23] = [
     (Bug::LogLinesNotFlushed, Script(WRITE), "write foo"),
-    (Bug::MetadataLinesNotFlushed, Script(CREATE), "create foo answers Err(Stale"),
+    (Bug::MetadataLinesNotFlushed, Script(CREATE), "create foo: filler is there and should not be"),
     (Bug::HeaderNotDurable, Pair(5), "setxattr foo"),
     (Bug::SubWritesAfterTail, Script(WRITE), "write foo"),
     (Bug::BlockInPlace, Script(BLOCKS), "operation 3: write foo 16384 16384"),

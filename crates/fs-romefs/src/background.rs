@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_rt::sync::{Condvar, Mutex};
+use amphi_rt::task;
 
 use crate::core::Core;
 use crate::{checkpoint, lazy, writeback};
 
 /// Blocks that are written back between two looks at whether to stop.
-const BLOCKS_AT_A_TIME: usize = 16;
+const BLOCKS_AT_A_TIME: usize = 4;
+/// Tasks that write back beside each other: a block is read and written by commands that wait for flash, and
+/// an SSD has many of its chips idle while one task waits.
+const WRITERS: usize = 4;
 /// Free log pages, in hundredths beyond the limit, at which write-back ends.
 const ENOUGH_PERCENT: u64 = 5;
 
@@ -72,9 +76,17 @@ fn write_back_until_enough<D: BlockPort + MemoryArea>(core: &Core<D>) {
     if !core.logs_are_scarce() {
         return;
     }
-    while !enough(pool.free()) && !core.bell.is_stopping() {
-        if !writeback::write_back_largest(core, BLOCKS_AT_A_TIME).is_ok_and(|written| written > 0) {
-            return;
+    let write = || {
+        while !enough(pool.free()) && !core.bell.is_stopping() {
+            if !writeback::write_back_largest(core, BLOCKS_AT_A_TIME).is_ok_and(|written| written > 0) {
+                return;
+            }
         }
-    }
+    };
+    task::scope(|scope| {
+        for _ in 1..WRITERS {
+            let _joined_by_the_scope = scope.spawn("romefs-write-back", write);
+        }
+        write();
+    });
 }

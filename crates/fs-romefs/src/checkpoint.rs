@@ -12,7 +12,7 @@ use crate::logs;
 use crate::tx::Tx;
 
 /// Leaves that one transaction gives back.
-const LEAVES_AT_ONCE: usize = 32;
+const LEAVES_AT_ONCE: usize = 128;
 
 /// Gives empty leaves back and brings the metadata to the device.
 ///
@@ -21,7 +21,7 @@ const LEAVES_AT_ONCE: usize = 32;
 pub fn checkpoint<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
     let mut files = Vec::new();
     core.names.cache.visit(0, |inode| {
-        // A file in use keeps its leaves until the next time.
+        // A file that somebody has locked keeps its leaves until the next time.
         if inode.state.try_read().is_some_and(|state| has_empty_leaf(&state)) {
             files.push(std::sync::Arc::clone(inode));
         }
@@ -41,25 +41,31 @@ fn has_empty_leaf<D: BlockPort + MemoryArea>(state: &State<D>) -> bool {
     found
 }
 
-/// Gives some of a file's empty leaves back, unless somebody uses the file. Whether there are more.
+/// Gives some of a file's empty leaves back, of data blocks that nobody reads or writes. Whether there are
+/// more.
 fn give_leaves_back<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>) -> Result<bool> {
     let Some(mut state) = inode.state.try_write() else { return Ok(false) };
-    if state.gone || !inode.beside.ranges.is_idle() {
+    if state.gone {
         return Ok(false);
     }
-    let mut empty = Vec::new();
+    let (mut empty, mut more) = (Vec::new(), false);
     if let Some(tree) = logs::known(&state) {
         tree.visit(0..u64::MAX, |block, leaf| {
-            empty.extend(leaf.logs.is_empty().then_some((block, leaf.number)));
+            if !leaf.logs.is_empty() {
+                return;
+            }
+            if empty.len() == LEAVES_AT_ONCE {
+                more = true;
+            } else if let Some(held) = inode.beside.ranges.try_take(block..block + 1, true) {
+                empty.push((block, leaf.number, held));
+            }
         });
     }
-    let more = empty.len() > LEAVES_AT_ONCE;
-    empty.truncate(LEAVES_AT_ONCE);
     if empty.is_empty() {
         return Ok(false);
     }
     let mut tx = Tx::new(core);
-    for (block, number) in &empty {
+    for (block, number, _) in &empty {
         let slot = Slot { leaf: 0.into(), ..core.slot(&state.part.mapping, *block)? };
         if *block < INLINE_SLOTS {
             state.part.mapping.slots[*block as usize] = slot;
@@ -70,6 +76,7 @@ fn give_leaves_back<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>)
     }
     tx.put_inode(inode, &state, true);
     tx.commit()?;
-    logs::open(core, inode, &mut state)?.retain(|_, leaf| !leaf.logs.is_empty());
+    let given_back = |block: u64| empty.binary_search_by_key(&block, |(block, ..)| *block).is_ok();
+    logs::open(core, inode, &mut state)?.retain(|block, _| !given_back(block));
     Ok(more)
 }

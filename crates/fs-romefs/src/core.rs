@@ -97,4 +97,18 @@ impl<D: BlockPort + MemoryArea> Core<D> {
         let pool = self.pool(Map::Logs);
         pool.free() * 100 < pool.bits() * self.options.write_back_below_percent
     }
+
+    /// Whether so few are free that who wants one should write logs back itself: the background task does not
+    /// keep up.
+    pub fn logs_are_exhausted(&self) -> bool {
+        let pool = self.pool(Map::Logs);
+        pool.free() * 300 < pool.bits() * self.options.write_back_below_percent
+    }
+
+    /// Whether the background task has something to do.
+    pub fn wants_background(&self) -> bool {
+        let leaves = self.pool(Map::Leaves);
+        // Empty leaves come back with a checkpoint (RO-5).
+        self.logs_are_scarce() || self.journal.is_half_full() || leaves.free() * 16 < leaves.bits()
+    }
 }

@@ -12,8 +12,8 @@ use crate::cache::BlockCache;
 use crate::core::Core;
 use crate::format::{
     FormatError, INODE_HEAD_BYTES, InodeHead, JOURNAL_ALIGN, LABEL_BYTES, LANES_MAX, LEAF_BYTES, LINE,
-    Layout, MAGIC, Map, PAGE, Plan, SUPER_COPY_AT, SUPER_STATE_AT, SuperState, Superblock, VERSION,
-    type_code,
+    Layout, MAGIC, Map, PAGE, PAGE_SLOTS, Plan, SUPER_COPY_AT, SUPER_STATE_AT, SuperState, Superblock,
+    VERSION, type_code,
 };
 use crate::io_threads::IoThreads;
 use crate::journal::{Journal, Recovered, recover};
@@ -30,8 +30,11 @@ use crate::victims::Victims;
 
 /// Bytes of memory area per inode unless told otherwise.
 const BYTES_PER_INODE: u64 = 4096;
-/// The part of the memory area for metadata pages: each directory takes one, and each list of attributes.
+/// The largest part of the memory area for metadata pages: each directory takes one, each list of attributes,
+/// and every 256 data blocks of a file.
 const META_SHARE: u64 = 4;
+/// Metadata pages beside one for each inode and those that map the block zone.
+const META_PAGES_SPARE: u64 = 64;
 /// The journal's part unless told otherwise, and its limits.
 const JOURNAL_SHARE: u64 = 16;
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
@@ -130,22 +133,25 @@ fn plan(options: &FormatOptions, memory: u64, device: u64) -> std::result::Resul
     if blocks > blocks_max {
         return Err(format!("the device has {device} bytes, fewer than asked for"));
     }
+    let pages = inodes + blocks_max / PAGE_SLOTS + META_PAGES_SPARE;
     let mut plan = Plan {
         block_bytes: options.block_bytes,
         blocks,
         blocks_max,
         inodes,
-        pages: (memory / META_SHARE / PAGE as u64).max(8),
+        pages: pages.min(memory / META_SHARE / PAGE as u64).max(8),
         leaves: 0,
         logs: 0,
         lanes,
         lane_bytes: (journal / lanes).next_multiple_of(JOURNAL_ALIGN.max(PAGE as u64)),
     };
-    // What is left is for logs, with a leaf for every second of them; bitmaps round up to pages.
+    // What is left is for logs. With fewer leaves than logs or data blocks, logs that lie far apart would run
+    // out of leaves while pages are free. Bitmaps round up to pages.
     let left = memory.saturating_sub(Layout::new(plan).bytes());
-    plan.logs = left / (PAGE as u64 + LEAF_BYTES / 2 + 1);
+    let for_blocks = left.saturating_sub(blocks_max * LEAF_BYTES) / (PAGE as u64 + 1);
+    plan.logs = for_blocks.max(left / (PAGE as u64 + LEAF_BYTES + 1));
     loop {
-        plan.leaves = plan.logs.div_ceil(2);
+        plan.leaves = plan.logs.min(blocks_max);
         if plan.logs < LOG_PAGES_MIN || plan.blocks < 4 {
             let need = "it has room for too few data logs or data blocks";
             return Err(format!(

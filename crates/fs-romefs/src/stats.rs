@@ -39,10 +39,14 @@ pub struct Counters {
     pub split_to_memory: Counter,
     /// Bytes that it gave to the block path.
     pub split_to_blocks: Counter,
+    /// Time of writes on the memory path until what they stored was durable, ns.
+    pub memory_path_ns: Counter,
+    /// Time from the first command of a write on the block path until the last was seen done, ns.
+    pub block_path_ns: Counter,
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Stats {
     /// Bytes of writes that went to data logs.
     pub log_bytes: u64,
@@ -62,6 +66,10 @@ pub struct Stats {
     pub split_to_memory: u64,
     /// Bytes that it gave to the block path.
     pub split_to_blocks: u64,
+    /// Time of writes on the memory path until what they stored was durable, ns.
+    pub memory_path_ns: u64,
+    /// Time from the first command of a write on the block path until the last was seen done, ns.
+    pub block_path_ns: u64,
     /// Checkpoints.
     pub checkpoints: u64,
 }
@@ -79,6 +87,8 @@ impl Counters {
             slots_spared: self.slots_spared.get(),
             split_to_memory: self.split_to_memory.get(),
             split_to_blocks: self.split_to_blocks.get(),
+            memory_path_ns: self.memory_path_ns.get(),
+            block_path_ns: self.block_path_ns.get(),
             checkpoints,
         }
     }

@@ -17,6 +17,8 @@ struct Shard {
     buckets: [Vec<Block>; LEAF_ENTRIES],
     /// Bucket and place of each block.
     places: HashMap<Block, (usize, usize)>,
+    /// Where in a bucket the last block was claimed.
+    hand: usize,
 }
 
 /// The blocks.
@@ -58,19 +60,31 @@ impl Victims {
         gone.into_iter().for_each(|block| shard.remove(block));
     }
 
-    /// Up to `count` blocks, those with the most logs first.
-    pub fn largest(&self, count: usize) -> Vec<Block> {
-        let mut found = Vec::with_capacity(count);
+    /// Takes out a block of those with the most logs, with their number, so that no two tasks have the same one.
+    /// It comes back when somebody notes its logs, or with [`give_back`](Self::give_back).
+    pub fn claim(&self) -> Option<(Ino, u64, usize)> {
         for bucket in (0..LEAF_ENTRIES).rev() {
             for shard in &self.shards {
-                let shard = shard.lock();
-                found.extend(shard.buckets[bucket].iter().rev().take(count - found.len()));
-                if found.len() == count {
-                    return found;
+                let mut shard = shard.lock();
+                let candidates = shard.buckets[bucket].len();
+                if candidates > 0 {
+                    // Round the bucket: what came last is the likeliest to be written again soon.
+                    shard.hand = (shard.hand + 1) % candidates;
+                    let block = shard.buckets[bucket][shard.hand];
+                    shard.remove(block);
+                    return Some((block.0, block.1, bucket + 1));
                 }
             }
         }
-        found
+        None
+    }
+
+    /// A block that was claimed keeps its logs. Whoever has noted them anew meanwhile knows better.
+    pub fn give_back(&self, (ino, block, logs): (Ino, u64, usize)) {
+        let is_there = self.shard(ino).lock().places.contains_key(&(ino, block));
+        if !is_there {
+            self.note(ino, block, logs);
+        }
     }
 }
 
@@ -84,9 +98,15 @@ mod tests {
         for (ino, block, logs) in [(1, 0, 3), (1, 1, 16), (2, 0, 7), (2, 5, 1), (1, 0, 9), (2, 5, 0)] {
             victims.note(Ino(ino), block, logs);
         }
-        assert_eq!(victims.largest(9), [(Ino(1), 1), (Ino(1), 0), (Ino(2), 0)]);
-        assert_eq!(victims.largest(1), [(Ino(1), 1)]);
+        let largest = victims.claim().expect("there are some");
+        assert_eq!(largest, (Ino(1), 1, 16));
+        assert_eq!(victims.claim(), Some((Ino(1), 0, 9)), "nobody gets one that another has");
+        victims.give_back(largest);
+        assert_eq!(victims.claim(), Some(largest));
+        victims.note(Ino(1), 1, 2);
+        victims.give_back(largest);
+        assert_eq!(victims.claim(), Some((Ino(2), 0, 7)), "what was noted later holds");
         victims.forget(Ino(1));
-        assert_eq!(victims.largest(9), [(Ino(2), 0)]);
+        assert_eq!(victims.claim(), None);
     }
 }

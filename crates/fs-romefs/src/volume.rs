@@ -6,7 +6,7 @@ use amphi_device::{BlockPort, MemoryArea};
 use amphi_volume::{
     About, Changes, Error, Identity, Needs, Progress, Repair, Report, Result, Severity, Volume,
 };
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use crate::RomeFs;
 use crate::format::FormatError;
@@ -66,6 +66,13 @@ impl<D: BlockPort + MemoryArea + 'static> Volume<D> for RomeFs<D> {
 
     fn about(&self) -> About {
         about(self.info())
+    }
+
+    fn counted(&self) -> Map<String, Value> {
+        match json!(self.stats()) {
+            Value::Object(counted) => counted,
+            _ => Map::new(),
+        }
     }
 
     fn check(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Report> {

@@ -13,6 +13,7 @@
 use amphi_device::{BlockDurability, BlockPort, Completion, MemoryArea, PAGE_BYTES, Structure};
 use amphi_names::{note_write, shed_capability};
 use amphi_rt::sync::RangeGuard;
+use amphi_rt::time;
 use amphi_vfs::{Cred, Error, Result, WriteMode};
 use amphi_volume::io_error;
 use smallvec::SmallVec;
@@ -27,7 +28,7 @@ use crate::plan::{BlockPut, LogPut, Plan, Rewrite, Source};
 use crate::planted::{self, Bug};
 use crate::split::{Part, split};
 use crate::tx::{Tx, put_inode};
-use crate::{logs, map};
+use crate::{logs, map, writeback};
 
 /// Room that the inode takes behind a record's tail.
 const TAIL_ROOM: usize = 16 + 256;
@@ -49,10 +50,13 @@ pub fn write<D: BlockPort + MemoryArea>(
     if data.is_empty() {
         return Ok(0);
     }
+    if core.logs_are_exhausted() {
+        writeback::help(core)?;
+    }
     let (held, offset) = hold(core, inode, offset, data.len() as u64, mode.append)?;
     write_held(core, inode, offset, data, Some(cred))?;
     drop(held);
-    core.bell.ring_if(core.logs_are_scarce() || core.journal.is_half_full());
+    core.bell.ring_if(core.wants_background());
     Ok(data.len())
 }
 
@@ -247,24 +251,38 @@ fn sub_writes<D: BlockPort + MemoryArea>(
     for (put, source) in plan.blocks.iter().zip(&sources) {
         core.cache.forget(core.lpa(put.first, 0), source[0].len() / PAGE_BYTES);
     }
-    if !core.io_threads.is_empty() && !plan.blocks.is_empty() {
-        let puts = plan.blocks.iter().zip(&sources);
-        let puts = puts.map(|(put, source)| (core.lpa(put.first, 0), source[0]));
-        let block = core.block_bytes() as usize;
-        core.io_threads.write(puts, block, || put_logs(core, record, plan, data))?;
-    } else {
+    // Stage 3. What it stores is durable before the block path is waited for, so that each path takes its own
+    // time.
+    let on_memory_path = || {
+        let begun = time::now_ns();
+        put_logs(core, record, plan, data)?;
+        core.memory.barrier()?;
+        core.counters.memory_path_ns.add(time::now_ns() - begun);
+        Ok(())
+    };
+    if plan.blocks.is_empty() {
+        return on_memory_path();
+    }
+    let begun = time::now_ns();
+    if core.io_threads.is_empty() {
         let mut tickets: SmallVec<[D::Ticket<'_>; 4]> = SmallVec::new();
         for (put, source) in plan.blocks.iter().zip(&sources) {
             let at = core.lpa(put.first, 0);
             tickets.push(core.device.submit_write(at, source, Structure::Data).map_err(io_error)?);
         }
-        put_logs(core, record, plan, data)?;
+        on_memory_path()?;
         for ticket in tickets {
             ticket.wait().map_err(io_error)?;
         }
+    } else {
+        let puts = plan.blocks.iter().zip(&sources);
+        let puts = puts.map(|(put, source)| (core.lpa(put.first, 0), source[0]));
+        let block = core.block_bytes() as usize;
+        core.io_threads.write(puts, block, on_memory_path)?;
     }
+    core.counters.block_path_ns.add(time::now_ns() - begun);
     let volatile = core.contract.block_durability == BlockDurability::Flush;
-    if volatile && !plan.blocks.is_empty() {
+    if volatile {
         core.device.flush().map_err(io_error)?;
     }
     for number in 0..plan.blocks.len() {

@@ -16,19 +16,32 @@ use crate::write::execute;
 /// Blocks that are written back by an operation that found no room, before it tries again.
 const AT_ONCE: usize = 8;
 
-/// Writes the logs of a data block back. False if it is in use, or has none.
+/// What became of a block that was to be written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Its logs are in the block zone.
+    Written,
+    /// Somebody uses it, or its file.
+    InUse,
+    /// It has no logs, or is gone.
+    Nothing,
+}
+
+/// Writes the logs of a data block back, unless somebody uses it.
 ///
 /// # Errors
 /// [`Error::NoSpace`] if the block zone is full; [`Error::Corrupt`], [`Error::Io`].
-pub fn write_back<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>, block: u64) -> Result<bool> {
+fn write_back<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>, block: u64) -> Result<Outcome> {
     let (_held, tx, plan, inline) = {
-        let Some(mut state) = inode.state.try_write() else { return Ok(false) };
+        let Some(mut state) = inode.state.try_write() else { return Ok(Outcome::InUse) };
         if state.gone || amphi_names::regular(inode.file_type).is_err() {
-            return Ok(false);
+            return Ok(Outcome::Nothing);
         }
-        let Some(held) = inode.beside.ranges.try_take(block..block + 1, true) else { return Ok(false) };
+        let Some(held) = inode.beside.ranges.try_take(block..block + 1, true) else {
+            return Ok(Outcome::InUse);
+        };
         if logs::open(core, inode, &mut state)?.get(block).is_none_or(|leaf| leaf.logs.is_empty()) {
-            return Ok(false);
+            return Ok(Outcome::Nothing);
         }
         let mut tx = Tx::new(core);
         let mut plan = Plan::default();
@@ -37,34 +50,53 @@ pub fn write_back<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>, b
         (held, tx, plan, inline)
     };
     match execute(core, inode, tx, &plan, &[], inline, |_| ()) {
-        Ok(()) => Ok(true),
+        Ok(()) => Ok(Outcome::Written),
         // It was deleted meanwhile.
-        Err(Error::Stale(_)) => Ok(false),
+        Err(Error::Stale(_)) => Ok(Outcome::Nothing),
         Err(error) => Err(error),
     }
 }
 
-/// Writes the logs of up to `count` blocks back, those with the most first. Returns how many.
+/// Writes the logs of up to `count` blocks back, those with the most first. Returns how many. Several tasks
+/// that do so at the same time have different blocks.
 ///
 /// # Errors
 /// [`Error::NoSpace`] if the block zone is full and nothing was written; [`Error::Corrupt`], [`Error::Io`].
 pub fn write_back_largest<D: BlockPort + MemoryArea>(core: &Core<D>, count: usize) -> Result<usize> {
-    let mut done = 0;
-    for (ino, block) in core.victims.largest(count) {
-        let inode = match core.inode(ino) {
-            Err(Error::Stale(_)) => {
-                core.victims.forget(ino);
-                continue;
-            }
-            found => found?,
-        };
-        match write_back(core, &inode, block) {
-            Ok(written) => done += usize::from(written),
-            Err(Error::NoSpace) if done > 0 => break,
-            Err(error) => return Err(error),
+    let (mut done, mut busy) = (0, Vec::new());
+    let outcome = loop {
+        if done + busy.len() == count {
+            break Ok(done);
         }
+        let Some(claimed) = core.victims.claim() else { break Ok(done) };
+        let (ino, block, _) = claimed;
+        let written = core.inode(ino).and_then(|inode| write_back(core, &inode, block));
+        match written {
+            Ok(Outcome::Written) => done += 1,
+            Ok(Outcome::InUse) => busy.push(claimed),
+            Ok(Outcome::Nothing) => {}
+            Err(Error::Stale(_)) => core.victims.forget(ino),
+            Err(error) => {
+                busy.push(claimed);
+                break if error == Error::NoSpace && done > 0 { Ok(done) } else { Err(error) };
+            }
+        }
+    };
+    busy.into_iter().for_each(|claimed| core.victims.give_back(claimed));
+    outcome
+}
+
+/// Before a write that finds hardly a free log page: one block is written back by the writer itself, as the
+/// background task does not keep up. So the blocks with the most logs go, and not the one that is written to.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn help<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
+    match write_back_largest(core, 1) {
+        // The write itself finds out whether there is room for it.
+        Ok(_) | Err(Error::NoSpace) => Ok(()),
+        Err(error) => Err(error),
     }
-    Ok(done)
 }
 
 /// After [`Error::NoSpace`]: whether write-back has made room.

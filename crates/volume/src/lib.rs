@@ -88,6 +88,11 @@ pub trait Volume<D>: FileSystem + Sized + 'static {
     /// What it is, while it is mounted.
     fn about(&self) -> About;
 
+    /// What it has counted since it was mounted, by name; nothing, if it counts nothing.
+    fn counted(&self) -> serde_json::Map<String, serde_json::Value> {
+        serde_json::Map::new()
+    }
+
     /// Checks it, unmounted, and changes nothing but what mounting would. Damage is no error but a finding.
     ///
     /// # Errors

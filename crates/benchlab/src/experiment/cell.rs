@@ -56,6 +56,9 @@ pub struct CellResult {
     pub latencies: Vec<OperationLatency>,
     /// Threads of the workload.
     pub threads: usize,
+    /// What the file system counted in that time, by its own names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counted: BTreeMap<String, u64>,
 }
 
 /// How long one operation took in the window.
@@ -79,7 +82,12 @@ pub struct OperationLatency {
 
 impl CellResult {
     /// Sums a run up, with what the device counted meanwhile.
-    pub(super) fn new(threads: usize, outcome: &Outcome, counters: Counters) -> Self {
+    pub(super) fn new(
+        threads: usize,
+        outcome: &Outcome,
+        counters: Counters,
+        counted: BTreeMap<String, u64>,
+    ) -> Self {
         let mut operations: Vec<&str> =
             outcome.steps.iter().filter(|step| step.counts).map(|step| step.operation).collect();
         operations.sort_unstable();
@@ -98,6 +106,7 @@ impl CellResult {
             counters,
             latencies: operations.into_iter().map(latency).filter(|latency| latency.count > 0).collect(),
             threads,
+            counted,
         }
     }
 

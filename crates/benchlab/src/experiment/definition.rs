@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::system::System;
+use crate::gridgraph::Graph;
 use crate::workload::preset;
 use crate::ycsb;
 
@@ -122,6 +123,9 @@ pub enum Measure {
     Structures,
     /// Operations a second, as a multiple of those with the first variation.
     Sensitivity,
+    /// Which path of two what was written took, and the time on each beside the other, in percent; of a file
+    /// system that counts it.
+    PathShares,
     /// The published points of the device's profile.
     DevicePoints,
     /// RECOVER of a full log.
@@ -210,6 +214,12 @@ pub struct Variation {
     /// Bytes of a new file system's journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_bytes: Option<u64>,
+    /// Bytes of a new file system's data blocks, which are RomeFS's write splitting threshold. Not scaled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold_bytes: Option<u64>,
+    /// Parameters of the workload, beside those of the case.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, u64>,
     /// Another profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
@@ -222,6 +232,9 @@ pub struct Variation {
     /// Time of a flash program, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flash_program_ns: Option<u64>,
+    /// Pages that the SSD programs between two checkpoints of its mapping. Not scaled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping_checkpoint_pages: Option<u64>,
     /// Time of a block command on the link, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_ns: Option<u64>,
@@ -237,6 +250,7 @@ impl Variation {
     /// Both changes; where both say something, `other` holds.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
+        let own = |(name, value): (&String, &u64)| (name.clone(), *value);
         Self {
             label: if other.label.is_empty() { self.label.clone() } else { other.label.clone() },
             scale: other.scale.or(self.scale),
@@ -251,10 +265,13 @@ impl Variation {
             device_cores: other.device_cores.or(self.device_cores),
             device_speed_percent: other.device_speed_percent.or(self.device_speed_percent),
             journal_bytes: other.journal_bytes.or(self.journal_bytes),
+            threshold_bytes: other.threshold_bytes.or(self.threshold_bytes),
+            parameters: self.parameters.iter().chain(&other.parameters).map(own).collect(),
             profile: other.profile.clone().or_else(|| self.profile.clone()),
             log_bytes: other.log_bytes.or(self.log_bytes),
             flash_read_ns: other.flash_read_ns.or(self.flash_read_ns),
             flash_program_ns: other.flash_program_ns.or(self.flash_program_ns),
+            mapping_checkpoint_pages: other.mapping_checkpoint_pages.or(self.mapping_checkpoint_pages),
             command_ns: other.command_ns.or(self.command_ns),
             line_write_ns: other.line_write_ns.or(self.line_write_ns),
             cache_bytes: other.cache_bytes.or(self.cache_bytes),
@@ -340,6 +357,14 @@ experiments![
     "recovery",
     "romefs-fig6",
     "romefs-fig6-b",
+    "romefs-table4",
+    "romefs-fig7",
+    "romefs-fig8",
+    "romefs-fig9",
+    "romefs-fig10",
+    "romefs-fig11",
+    "romefs-fig12",
+    "romefs-aged",
     "designs",
     "augefs-fig9",
     "augefs-fig11",
@@ -370,7 +395,9 @@ impl Definition {
         for case in &read.cases {
             let parameters: Vec<_> =
                 case.parameters.iter().map(|(name, value)| (name.clone(), *value)).collect();
-            if !ycsb::PRESETS.iter().any(|(name, _)| *name == case.workload) {
+            let is_file_workload = !ycsb::PRESETS.iter().any(|(name, _)| *name == case.workload)
+                && Graph::named(&case.workload).is_none();
+            if is_file_workload {
                 preset(&case.workload, &parameters).map_err(|error| error.to_string())?;
             }
         }

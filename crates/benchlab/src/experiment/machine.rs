@@ -32,6 +32,8 @@ pub struct Machine {
     pub inodes: u32,
     /// Pages of a new file system's journal.
     pub journal_pages: u32,
+    /// Bytes of a new file system's data blocks, if not as usual for it.
+    pub block_bytes: Option<u64>,
     /// How often what is dirty is written back, ns.
     pub commit_interval_ns: u64,
     /// Age at which a dirty page is written back where that is done by age, ns.
@@ -116,7 +118,8 @@ impl Machine {
         let least =
             if system == System::Romefs { LOG_MIN + ROMEFS_BYTES_PER_INODE * inodes } else { LOG_MIN };
         device.firmware.memory_bytes = pages(cache_bytes, least);
-        device.flash.checkpoint_pages = scaled(device.flash.checkpoint_pages).max(1024);
+        let checkpoint_pages = || scaled(device.flash.checkpoint_pages).max(1024);
+        device.flash.checkpoint_pages = variation.mapping_checkpoint_pages.unwrap_or_else(checkpoint_pages);
         device.check().map_err(|error| error.to_string())?;
         let memory = pages(variation.memory_bytes.unwrap_or(text.memory_bytes), CACHE_MIN) / PAGE;
         let computing = match (variation.computing.unwrap_or(text.computing), system) {
@@ -140,6 +143,7 @@ impl Machine {
             inodes: inodes as u32,
             journal_pages: (pages(variation.journal_bytes.unwrap_or(text.journal_bytes), JOURNAL_MIN) / PAGE)
                 as u32,
+            block_bytes: variation.threshold_bytes,
             commit_interval_ns: scaled(variation.commit_interval_ns.unwrap_or(text.commit_interval_ns)),
             dirty_expire_ns: scaled(variation.dirty_expire_ns.unwrap_or(text.dirty_expire_ns)),
         })

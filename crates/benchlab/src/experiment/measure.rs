@@ -66,6 +66,7 @@ impl<'a> Results<'a> {
             Measure::Amplification => self.amplification(),
             Measure::Structures => self.structures(),
             Measure::Sensitivity => self.sensitivity(),
+            Measure::PathShares => self.path_shares(),
             // These are not made of cells.
             Measure::DevicePoints | Measure::Recovery | Measure::Commits => Vec::new(),
         }
@@ -158,6 +159,27 @@ impl<'a> Results<'a> {
             }
         }
         groups
+    }
+
+    /// What of the bytes that were written took which path; and of the time on both, one added to the other
+    /// although they pass beside each other, what each took.
+    fn path_shares(&self) -> Vec<Group> {
+        let parts = [
+            [("bytes, memory path", "split_to_memory"), ("bytes, block path", "split_to_blocks")],
+            [("time, memory path", "memory_path_ns"), ("time, block path", "block_path_ns")],
+        ];
+        self.pairs()
+            .filter_map(|(variation, case)| {
+                let counted = &self.counting(variation, case, 0)?.counted;
+                let count = |name: &str| counted.get(name).copied().unwrap_or(0) as f64;
+                let mut bars = Vec::new();
+                for of in parts {
+                    let all = of.iter().map(|(_, name)| count(name)).sum::<f64>().max(1.0);
+                    bars.extend(of.map(|(series, name)| bar(series, count(name) / all * 100.0)));
+                }
+                Some(Group { label: self.label(variation, case), bars })
+            })
+            .collect()
     }
 
     fn host_traffic(&self) -> Vec<Group> {
@@ -365,6 +387,7 @@ mod tests {
             counters: Counters::default(),
             latencies: Vec::new(),
             threads: 1,
+            counted: std::collections::BTreeMap::new(),
         }
     }
 

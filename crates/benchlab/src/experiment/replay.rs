@@ -65,7 +65,8 @@ fn on(trace: &Trace, settings: &Settings, machine: &Machine) -> Result<(CellResu
     // What was left to be written later belongs to it.
     fs.sync()?;
     let counters = Counters::of(&ssd.stats()).since(&begun);
+    let counted = mounted.counted();
     drop(fs);
     mounted.unmount()?;
-    Ok((CellResult::new(1, &replayed.outcome, counters), replayed.not_offered))
+    Ok((CellResult::new(1, &replayed.outcome, counters, counted), replayed.not_offered))
 }

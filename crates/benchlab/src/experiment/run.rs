@@ -1,5 +1,6 @@
 //! Runs a cell: from an empty device, or a copy of a loaded one, to counters.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use amphi_rt::sync::Mutex;
@@ -12,6 +13,7 @@ use super::counters::Counters;
 use super::loaded::{LoadedDevices, STORE};
 use super::machine::Machine;
 use crate::files::{Files, LibraryFiles};
+use crate::gridgraph::Graph;
 use crate::workload::{Outcome, Plan, Settings, prepare, preset, run as run_workload};
 use crate::ycsb::{self, Ycsb};
 
@@ -43,20 +45,22 @@ pub fn cell_timed(cell: &Cell, loaded: &LoadedDevices) -> Result<(CellResult, Sp
     let work = Work::of(cell)?;
     let measured = match &work {
         Work::Files(plan) => simulate(cell, &machine, || on_files(cell, &machine, plan)),
+        Work::Grid(graph) => simulate(cell, &machine, || on_grid(cell, &machine, graph)),
         Work::Store(workload) => {
             let ssd = loaded.copy_for(cell, &machine, workload)?;
             simulate(cell, &machine, || on_store(cell, &machine, workload, Arc::new(ssd)))
         }
     };
-    let Measured { outcome, seconds, counters } = measured?;
+    let Measured { outcome, seconds, counters, counted } = measured?;
     let speed = Speed { operations: outcome.operations_in_all, seconds };
-    Ok((CellResult::new(work.threads(), &outcome, counters), speed))
+    Ok((CellResult::new(work.threads(), &outcome, counters, counted), speed))
 }
 
 /// What a cell does.
 enum Work {
     Files(Plan),
     Store(Ycsb),
+    Grid(Graph),
 }
 
 impl Work {
@@ -68,6 +72,10 @@ impl Work {
                 Some(clients) => workload.with_clients(clients),
                 None => workload,
             }));
+        }
+        if let Some(graph) = Graph::named(&cell.workload) {
+            anyhow::ensure!(cell.parameters.is_empty(), "{} has no parameters", cell.workload);
+            return Ok(Self::Grid(graph.scaled(cell.scale)));
         }
         let parameters: Vec<(String, u64)> =
             cell.parameters.iter().map(|(name, value)| (name.clone(), *value)).collect();
@@ -82,6 +90,7 @@ impl Work {
         match self {
             Self::Files(plan) => plan.threads(),
             Self::Store(workload) => workload.store.clients,
+            Self::Grid(_) => 1,
         }
     }
 }
@@ -100,6 +109,8 @@ struct Measured {
     seconds: f64,
     /// What the device counted in the window.
     counters: Counters,
+    /// What the file system counted.
+    counted: BTreeMap<String, u64>,
 }
 
 /// Makes the workload's files on a new device, and runs it on them.
@@ -113,6 +124,15 @@ fn on_files(cell: &Cell, machine: &Machine, plan: &Plan) -> Result<Measured> {
     on_mounted(cell, machine, &ssd, &|files, begin| {
         run_workload(&**files, &prepared, plan, settings, begin).context("the workload failed")
     })
+}
+
+/// Makes a graph's edges on a new device, and does to them what GridGraph does.
+fn on_grid(cell: &Cell, machine: &Machine, graph: &Graph) -> Result<Measured> {
+    let ssd = format(cell, machine)?;
+    let mounted = cell.system.mount(&ssd, machine)?;
+    graph.prepare(&LibraryFiles::new(mounted.file_system(), machine.costs))?;
+    mounted.unmount()?;
+    on_mounted(cell, machine, &ssd, &|files, begin| graph.run(&**files, cell.seed, begin))
 }
 
 /// Runs a workload on the store that was loaded before.
@@ -130,15 +150,20 @@ type Measurable<'a> = dyn Fn(&Arc<dyn Files>, &(dyn Fn() + Sync)) -> Result<Outc
 fn on_mounted(cell: &Cell, machine: &Machine, ssd: &Arc<Ssd>, work: &Measurable<'_>) -> Result<Measured> {
     let mounted = cell.system.mount(ssd, machine)?;
     let files: Arc<dyn Files> = Arc::new(LibraryFiles::new(mounted.file_system(), machine.costs));
-    let begun = Mutex::new(Counters::default());
-    let begin = || *begun.lock() = Counters::of(&ssd.stats());
+    let begun = Mutex::new((Counters::default(), BTreeMap::new()));
+    let begin = || *begun.lock() = (Counters::of(&ssd.stats()), mounted.counted());
     let used = processor_seconds();
     let outcome = work(&files, &begin)?;
     let seconds = processor_seconds() - used;
     // What the workload left to be written later belongs to it.
     files.sync()?;
-    let counters = Counters::of(&ssd.stats()).since(&begun.lock());
+    let (counters_before, counted_before) = &*begun.lock();
+    let counters = Counters::of(&ssd.stats()).since(counters_before);
+    let mut counted = mounted.counted();
+    for (name, count) in &mut counted {
+        *count -= counted_before.get(name).copied().unwrap_or(0);
+    }
     drop(files);
     mounted.unmount()?;
-    Ok(Measured { outcome, seconds, counters })
+    Ok(Measured { outcome, seconds, counters, counted })
 }

@@ -1,5 +1,6 @@
 //! The file systems of experiments, put on a device: making, mounting, unmounting them as a machine wants it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use amphi_device::PAGE_BYTES;
@@ -46,6 +47,9 @@ pub enum System {
 pub(super) trait Mounted: Send + Sync {
     /// As a file system of any kind.
     fn file_system(&self) -> Arc<dyn FileSystem>;
+
+    /// What it has counted since it was mounted.
+    fn counted(&self) -> BTreeMap<String, u64>;
 
     /// Unmounts it; nobody else holds it any more.
     ///
@@ -151,6 +155,7 @@ impl System {
         let options = FormatOptions {
             inodes: Some(machine.inodes),
             journal_bytes: journal_pages.map(|pages| u64::from(pages) * PAGE_BYTES as u64),
+            block_bytes: machine.block_bytes,
             ..FormatOptions::default()
         };
         let cannot = || format!("{} cannot be made", self.title());
@@ -217,6 +222,11 @@ struct Opened<V>(Arc<V>);
 impl<V: Volume<Ssd>> Mounted for Opened<V> {
     fn file_system(&self) -> Arc<dyn FileSystem> {
         Arc::clone(&self.0) as Arc<dyn FileSystem>
+    }
+
+    fn counted(&self) -> BTreeMap<String, u64> {
+        let whole = |(name, value): (String, serde_json::Value)| Some((name, value.as_u64()?));
+        self.0.counted().into_iter().filter_map(whole).collect()
     }
 
     fn unmount(self: Box<Self>) -> Result<()> {

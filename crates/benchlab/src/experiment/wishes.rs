@@ -32,9 +32,11 @@ pub fn cells(definition: &Definition, wishes: &Wishes) -> Vec<Cell> {
                 variation.label.clear();
                 let threads = variation.threads.take().or(wishes.threads).or(case.threads);
                 let scale = variation.scale.take().or(wishes.scale).unwrap_or(definition.scale);
+                let mut parameters = case.parameters.clone();
+                parameters.append(&mut variation.parameters);
                 cells.push(Cell {
                     workload: case.workload.clone(),
-                    parameters: case.parameters.clone(),
+                    parameters,
                     threads,
                     system: *system,
                     profile: definition.profile.clone(),

@@ -7,7 +7,7 @@ use amphi_rt::random::Generator;
 use amphi_rt::sync::Mutex;
 use amphi_rt::task;
 
-use super::personality::{Fileset, Kind};
+use super::personality::{Fileset, Kind, Overwritten};
 use super::size::Size;
 use crate::files::{Files, OpenMode, Result};
 
@@ -23,6 +23,7 @@ pub(super) struct Set {
     pub(super) root: String,
     pub(super) kind: Kind,
     pub(super) size: Size,
+    overwritten: Option<Overwritten>,
     /// Levels of directories below the root.
     depth: u32,
     width: u64,
@@ -78,6 +79,7 @@ impl Set {
             root: set.name.clone(),
             kind: set.kind,
             size: set.size,
+            overwritten: set.overwritten,
             depth,
             width: set.dir_width,
             members: Mutex::new(members),
@@ -226,12 +228,20 @@ impl Set {
                 continue;
             }
             let file = files.open(&path, OpenMode::NEW)?;
-            let mut left = self.size.draw(&mut chance);
+            let size = self.size.draw(&mut chance);
+            let mut left = size;
             while left > 0 {
                 let part = left.min(contents.len() as u64 / 2);
                 let at = chance.below(contents.len() as u64 / 2 - part / 2) as usize / 64 * 64;
                 files.append(file, &contents[at..][..part as usize])?;
                 left -= part;
+            }
+            let mut left = self.overwritten.map_or(0, |of| size.saturating_mul(of.percent) / 100);
+            while let Some(of) = self.overwritten.filter(|_| left > 0) {
+                let part = of.size.draw(&mut chance).min(size);
+                let at = chance.below(contents.len() as u64 / 2) as usize / 64 * 64;
+                files.write(file, chance.below(size - part + 1), &contents[at..][..part as usize])?;
+                left = left.saturating_sub(part);
             }
             files.close(file)?;
         }

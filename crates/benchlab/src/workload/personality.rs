@@ -119,6 +119,19 @@ pub struct Fileset {
     /// What `--scale` multiplies.
     #[serde(default)]
     pub scaled: Scaled,
+    /// What is done to each file that exists beforehand, after it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overwritten: Option<Overwritten>,
+}
+
+/// Overwrites of a file before the run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overwritten {
+    /// Bytes of each, at any byte of the file.
+    pub size: Size,
+    /// Bytes of all together, in percent of the file's size.
+    pub percent: u64,
 }
 
 const fn nothing() -> Size {
@@ -161,6 +174,9 @@ pub struct Step {
     /// With `random`: at any byte, rather than at a multiple of the size.
     #[serde(default)]
     pub unaligned: bool,
+    /// Rounds place and size of a random transfer to multiples of so many bytes; 0: of its size, or not at all.
+    #[serde(default)]
+    pub aligned: u64,
     /// With a fileset in place of an open file: always the same file of the set, each thread another one.
     #[serde(default)]
     pub own: bool,

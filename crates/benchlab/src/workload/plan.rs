@@ -38,6 +38,7 @@ pub(super) struct PlannedStep {
     pub(super) size: Size,
     pub(super) random: bool,
     pub(super) unaligned: bool,
+    pub(super) aligned: u64,
     pub(super) own: bool,
     pub(super) direct: bool,
     pub(super) sync_data: bool,
@@ -94,7 +95,8 @@ impl Plan {
                 && (1..=1 << 28).contains(&set.files)
                 && set.dir_width >= 2
                 && set.existing_percent <= 100
-                && set.size.is_valid();
+                && set.size.is_valid()
+                && set.overwritten.is_none_or(|of| (1..=TRANSFER_MAX).contains(&of.size.longest()));
             if !fine {
                 return Err(impossible(format!("the values of fileset {} are out of range", set.name)));
             }
@@ -171,8 +173,11 @@ impl Planner<'_> {
         if transfers && !(1..=TRANSFER_MAX).contains(&largest) {
             return Err(format!("a transfer has 1 to {TRANSFER_MAX} bytes"));
         }
-        if step.unaligned && !step.random {
-            return Err("unaligned goes with random".to_owned());
+        if (step.unaligned || step.aligned > 0) && !step.random {
+            return Err("unaligned and aligned go with random".to_owned());
+        }
+        if step.aligned > 0 && (step.unaligned || step.aligned > largest) {
+            return Err("aligned is at most the size, and not unaligned".to_owned());
         }
         if step.times == 0 || step.every == 0 || step.value == 0 {
             return Err("times, every and value are at least 1".to_owned());
@@ -183,6 +188,7 @@ impl Planner<'_> {
             size,
             random: step.random,
             unaligned: step.unaligned,
+            aligned: step.aligned,
             own: step.own,
             direct: step.direct,
             sync_data: step.sync_data,

@@ -64,7 +64,8 @@ impl<'a> Thread<'a> {
     pub(super) fn new(shared: &'a Shared<'a>, group: usize, number: usize, seed: u64) -> Self {
         let steps = &shared.plan.groups[group].steps;
         let reads = steps.iter().filter(|step| matches!(step.op, Operation::Read | Operation::ReadWhole));
-        let longest = reads.map(|step| step.size.longest()).max().unwrap_or(0);
+        let longest = reads.map(|step| step.size.longest().next_multiple_of(step.aligned.max(1)));
+        let longest = longest.max().unwrap_or(0);
         Self {
             shared,
             group,
@@ -338,10 +339,15 @@ impl<'a> Thread<'a> {
                 0
             }
             _ => {
-                let bytes = step.size.draw(&mut self.chance);
+                let mut bytes = step.size.draw(&mut self.chance);
                 let size = files.size(file)?;
                 let places = size / step.size.longest();
-                let offset = if step.random && step.unaligned {
+                let rounded = (bytes + step.aligned / 2).checked_div(step.aligned);
+                let offset = if let Some(parts) = rounded {
+                    bytes = parts.max(1) * step.aligned;
+                    let places = size.saturating_sub(bytes) / step.aligned + 1;
+                    self.chance.below(places) * step.aligned
+                } else if step.random && step.unaligned {
                     self.chance.below(size.saturating_sub(bytes) + 1)
                 } else if step.random {
                     if places == 0 { 0 } else { self.chance.below(places) * step.size.longest() }
