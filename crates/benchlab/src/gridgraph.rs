@@ -2,10 +2,10 @@
 //! grid, the blocks are put together along its columns and its rows, and PageRank reads the columns again and
 //! again.
 //!
-//! The graph is synthetic: an edge falls into a block of the grid by the recursive matrix model (R-MAT), whose
-//! degrees follow a power law as those of the graphs of the paper do. Only the grid's part of an edge is drawn,
-//! because nothing else of it decides where it is written. What GridGraph computes is left out, as in the
-//! paper's replay; so are its vertices, which it keeps in memory.
+//! The graph is synthetic: an edge falls into a block of the grid by the recursive matrix model (R-MAT),
+//! whose degrees follow a power law as those of the graphs of the paper do. Only the grid's part of an edge
+//! is drawn, because nothing else of it decides where it is written. What GridGraph computes is left out, as
+//! in the paper's replay; so are its vertices, which it keeps in memory.
 
 use amphi_rt::random::Generator;
 use amphi_rt::time;

@@ -60,8 +60,8 @@ impl Victims {
         gone.into_iter().for_each(|block| shard.remove(block));
     }
 
-    /// Takes out a block of those with the most logs, with their number, so that no two tasks have the same one.
-    /// It comes back when somebody notes its logs, or with [`give_back`](Self::give_back).
+    /// Takes out a block of those with the most logs, with their number, so that no two tasks have the same
+    /// one. It comes back when somebody notes its logs, or with [`give_back`](Self::give_back).
     pub fn claim(&self) -> Option<(Ino, u64, usize)> {
         for bucket in (0..LEAF_ENTRIES).rev() {
             for shard in &self.shards {

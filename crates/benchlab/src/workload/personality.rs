@@ -174,7 +174,8 @@ pub struct Step {
     /// With `random`: at any byte, rather than at a multiple of the size.
     #[serde(default)]
     pub unaligned: bool,
-    /// Rounds place and size of a random transfer to multiples of so many bytes; 0: of its size, or not at all.
+    /// Rounds place and size of a random transfer to multiples of so many bytes; 0: of its size, or not at
+    /// all.
     #[serde(default)]
     pub aligned: u64,
     /// With a fileset in place of an open file: always the same file of the set, each thread another one.
