@@ -20,16 +20,16 @@ fn all_sequences_of_one_operation() {
 
 #[test]
 fn sequences_of_two_and_what_the_published_ones_lack() {
-    let step = (8001 / long()) as usize;
+    let step = (8002 / long()) as usize;
     run(&session(), Kind::Seq2, (0..466_382).step_by(step), Bound { recovery: 1, ..Bound::BRISK });
     let session = session();
     let count = session.count(Kind::Extra1).expect("they are numbered");
-    run(&session, Kind::Extra1, (0..count).step_by(6), Bound { recovery: 1, ..Bound::BRISK });
+    run(&session, Kind::Extra1, (0..count).step_by(9), Bound { recovery: 1, ..Bound::BRISK });
 }
 
 #[test]
 fn two_operations_at_a_time_and_long_runs() {
-    run(&session(), Kind::Pairs, 0..20 * long(), Bound::BRISK);
+    run(&session(), Kind::Pairs, 0..12 * long(), Bound::BRISK);
     run(&session(), Kind::Random, 0..2 * long(), Bound { one_point_in: 6, ..Bound::LINEAR });
 }
 
