@@ -92,8 +92,8 @@ fn live(
     let mut fs = subject.mount(&rig).map_err(impossible)?;
     let tree = Tree::of(&*fs).map_err(impossible)?;
     let root = tree.nodes.get(&Ino::ROOT.0).ok_or_else(|| Trouble::Impossible("no root".to_owned()))?;
-    let mut oracle =
-        Oracle::new(fs.promise(), root).map_err(|error| Trouble::Impossible(error.to_string()))?;
+    let oracle = Oracle::new(fs.promise(), root).map_err(|error| Trouble::Impossible(error.to_string()))?;
+    let mut oracle = oracle.with_files_alone(subject.fsync_alone);
     for minute in 0..minutes {
         let wrong = |what: String| Trouble::Wrong(format!("seed {seed}, minute {minute}: {what}"));
         let cut_seed = dice.next();
@@ -147,9 +147,10 @@ fn settle(
         let one = Legal { candidates: vec![candidate.clone()], ..legal.clone() };
         match judge::compare(fs, &one) {
             Ok(found) => {
-                let then = match interrupted {
-                    Some((_, after)) if moment >= oracle.moments() => after,
-                    _ => oracle.clone(),
+                let before = oracle.moments();
+                let (then, moment) = match interrupted {
+                    Some((_, after)) if moment >= before => (after, oracle.moment_after(moment - before)),
+                    _ => (oracle.clone(), moment),
                 };
                 *oracle = then.at_moment(moment);
                 return Ok(found);

@@ -118,6 +118,8 @@ pub struct Oracle {
     /// Earlier moments to which a crash may lead back, oldest first: none where operations are durable when
     /// they return.
     past: Vec<Past>,
+    /// Whether `fsync` of a regular file promises that file and nothing that was done before.
+    alone: bool,
 }
 
 impl Oracle {
@@ -138,10 +140,24 @@ impl Oracle {
             ..amphi_vfs::SetAttr::default()
         };
         model.setattr(amphi_vfs::Ino::ROOT, &change, &amphi_vfs::Cred::ROOT)?;
-        let mut oracle =
-            Self { model, promise, tree: Tree::default(), ranges: BTreeMap::new(), past: Vec::new() };
+        let mut oracle = Self {
+            model,
+            promise,
+            tree: Tree::default(),
+            ranges: BTreeMap::new(),
+            past: Vec::new(),
+            alone: false,
+        };
         oracle.tree = oracle.walk();
         Ok(oracle)
+    }
+
+    /// The same for a file system whose `fsync` of a regular file brings that file to any past moment, and
+    /// does not bring what was done before.
+    #[must_use]
+    pub fn with_files_alone(mut self, alone: bool) -> Self {
+        self.alone = alone;
+        self
     }
 
     fn walk(&self) -> Tree {
@@ -173,6 +189,13 @@ impl Oracle {
         self
     }
 
+    /// Which of the moments of the oracle `after` an operation is the `nth` of those that
+    /// [`legal_until`](Self::legal_until) puts behind this one's.
+    #[must_use]
+    pub const fn moment_after(&self, nth: usize) -> usize {
+        if self.alone { nth } else { usize::MAX }
+    }
+
     /// The candidate of this moment itself.
     #[must_use]
     pub fn candidate(&self) -> Candidate {
@@ -183,11 +206,11 @@ impl Oracle {
     /// [`moments`](Self::moments) of `self`, then, unless the operation only persists, of `after`.
     #[must_use]
     pub fn legal_until(&self, after: &Self, operation: &Operation) -> Legal {
-        let (mut before, mut after) = (self.candidate(), after.candidate());
+        let (mut before, mut after_it) = (self.candidate(), after.candidate());
         if operation.changes_data() {
             // Neither atomic nor promised: each of the two may be anything in between.
             for (ino, range) in &mut before.ranges {
-                if let Some(other) = after.ranges.get_mut(ino) {
+                if let Some(other) = after_it.ranges.get_mut(ino) {
                     let wide = range.widened(other);
                     (*range, *other) = (wide.clone(), wide);
                 }
@@ -197,11 +220,15 @@ impl Oracle {
         candidates.push(before);
         if !self.promise.metadata_durable_on_return {
             for candidate in &mut candidates {
-                past::overwrite(&mut candidate.ranges, &self.tree, &after.tree);
+                past::overwrite(&mut candidate.ranges, &self.tree, &after_it.tree);
             }
         }
+        if self.alone {
+            // What it brings may be there already, and what was done before it not.
+            candidates.extend(after.past.iter().map(Past::candidate));
+        }
         if !operation.persists() {
-            candidates.push(after);
+            candidates.push(after_it);
         }
         Legal { candidates, atomic_writes: self.promise.atomic_writes, times: true }
     }
@@ -235,8 +262,15 @@ impl Oracle {
             match operation {
                 Operation::Fsync(path, data_only) => {
                     if let Ok(ino) = at(&self.model, path, |ino| Ok(ino.0)) {
-                        self.forget_past(ino, *data_only);
-                        self.synced(ino, *data_only);
+                        let regular = |node: &Node| node.file_type == FileType::Regular;
+                        if self.alone && self.tree.nodes.get(&ino).is_some_and(regular) {
+                            self.synced(ino, false);
+                            let (tree, ranges) = (&self.tree, &self.ranges);
+                            self.past.retain_mut(|past| past.bring(ino, path, tree, ranges));
+                        } else {
+                            self.forget_past(ino, *data_only);
+                            self.synced(ino, *data_only);
+                        }
                     }
                 }
                 _ => {

@@ -13,6 +13,7 @@ use amphi_vfs::FileType;
 
 use crate::oracle::{Candidate, Range};
 use crate::tree::{Node, Tree};
+use crate::workload::Operation;
 
 /// Everything the oracle knew at an earlier moment.
 #[derive(Clone)]
@@ -25,6 +26,45 @@ pub(crate) struct Past {
 impl Past {
     pub(crate) fn candidate(&self) -> Candidate {
         Candidate { tree: self.tree.clone(), ranges: self.ranges.clone() }
+    }
+}
+
+impl Past {
+    /// Has a regular file be as it is `now`, since it was synced alone. False if this moment is past then:
+    /// the file's names are others now, so that more than the file was made durable.
+    pub(crate) fn bring(&mut self, ino: u64, path: &str, now: &Tree, ranges: &BTreeMap<u64, Range>) -> bool {
+        let (Some(node), Some(range)) = (now.nodes.get(&ino), ranges.get(&ino)) else { return false };
+        let names = names_of(now, ino);
+        if !self.tree.nodes.contains_key(&ino) {
+            let (parent, _) = path.rsplit_once('/').unwrap_or((".", path));
+            let same_place = self.tree.names.get(parent) == now.names.get(parent);
+            if names.len() != 1 || !same_place || !self.tree.names.contains_key(parent) {
+                return false;
+            }
+            if let Some(old) = self.tree.names.get(path).copied() {
+                let is_dir = self.tree.nodes.get(&old).is_none_or(|old| old.file_type == FileType::Directory);
+                if is_dir || Operation::Unlink(path.to_owned()).apply(&self.model, 0).is_err() {
+                    return false;
+                }
+                self.tree.names.remove(path);
+                let left = self.tree.names.values().filter(|named| **named == old).count() as u32;
+                if left == 0 {
+                    self.tree.nodes.remove(&old);
+                    self.ranges.remove(&old);
+                } else if let Some(old) = self.tree.nodes.get_mut(&old) {
+                    old.nlink = left;
+                }
+            }
+            if Operation::Create(path.to_owned()).apply(&self.model, 0).is_err() {
+                return false;
+            }
+            self.tree.names.insert(path.to_owned(), ino);
+        } else if names_of(&self.tree, ino) != names {
+            return false;
+        }
+        self.tree.nodes.insert(ino, node.clone());
+        self.ranges.insert(ino, range.clone());
+        true
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Subject {
     pub bookkeeping: &'static [Lpa],
     /// Checking mounts it, and so changes the device: a copy is checked.
     checks_a_copy: bool,
+    /// Its `fsync` of a regular file makes that file durable, and nothing that was done before.
+    pub fsync_alone: bool,
 }
 
 /// How many inodes a file system is made with.
@@ -50,6 +52,7 @@ const BYTEFS: Subject = Subject {
     block_bytes: None,
     bookkeeping: &[Lpa(0)],
     checks_a_copy: false,
+    fsync_alone: false,
 };
 
 /// The baseline.
@@ -62,6 +65,7 @@ const EXT4LIKE: Subject = Subject {
     block_bytes: None,
     bookkeeping: &[Lpa(0)],
     checks_a_copy: false,
+    fsync_alone: false,
 };
 
 /// RomeFS.
@@ -75,6 +79,7 @@ const ROMEFS: Subject = Subject {
     block_bytes: Some(16 << 10),
     bookkeeping: &[],
     checks_a_copy: false,
+    fsync_alone: false,
 };
 
 /// DevFS.
@@ -88,10 +93,11 @@ const DEVFS: Subject = Subject {
     bookkeeping: &[],
     // It brings in place what slots hold.
     checks_a_copy: true,
+    fsync_alone: false,
 };
 
 /// The subjects.
-pub const ALL: [Subject; 14] = [
+pub const ALL: [Subject; 15] = [
     BYTEFS,
     Subject { name: "bytefs-journal", words: "data=journal", ..BYTEFS },
     Subject { name: "bytefs-log", words: "variant=log", ..BYTEFS },
@@ -109,6 +115,7 @@ pub const ALL: [Subject; 14] = [
         block_bytes: None,
         bookkeeping: &[],
         checks_a_copy: true,
+        fsync_alone: false,
     },
     DEVFS,
     Subject { name: "devfs-naive", words: "crash=journal", ..DEVFS },
@@ -130,6 +137,16 @@ pub const ALL: [Subject; 14] = [
         inodes: Inodes::Fixed(256),
         // It undoes what the log has open.
         checks_a_copy: true,
+        ..EXT4LIKE
+    },
+    Subject {
+        name: "f2fslike",
+        firmware: Firmware::PageCache,
+        kind: Kind::F2fslike,
+        words: "",
+        // Mounting deletes inodes without names, and makes a checkpoint.
+        bookkeeping: &[],
+        fsync_alone: true,
         ..EXT4LIKE
     },
     Subject { name: "toy", kind: Kind::Toy, words: "", ..EXT4LIKE },

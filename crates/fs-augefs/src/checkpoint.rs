@@ -4,18 +4,16 @@
 //! the metadata store under the new number; then the record with that number makes all of it count. What is
 //! superfluous by it goes last, and only then are segments and numbers of nodes free.
 
-use amphi_device::{BlockPort, Lpa, MemoryArea, Structure};
+use amphi_device::{BlockPort, MemoryArea, Structure};
 use amphi_lsm::Batch;
+use amphi_segments::{DATA, Domain, NODES, Parts, write_nat, write_summaries};
 use amphi_vfs::{Error, Result};
-use amphi_volume::io_error;
-use zerocopy::IntoBytes;
 
 use crate::core::Core;
-use crate::domain::{DATA, Domain, NODES, Parts};
-use crate::format::{Address, CheckpointRecord, Key, LogRecord, NatBlock, SitRecord, SsaBlock, Summary};
+use crate::format::{Address, CheckpointRecord, Key, LogRecord, SitRecord, Summary};
 use crate::meta::{self, damaged};
 use crate::planted::{self, Bug};
-use crate::writeback::{as_writes, seal_node, write_blocks};
+use crate::writeback::{as_writes, seal_node};
 
 /// Changes in one batch.
 const CHANGES: usize = 64;
@@ -56,9 +54,9 @@ fn make<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts: &mut 
     }
     let version = parts.version + 1;
     if !planted::has(Bug::CheckpointBeforeNat) {
-        write_nat(core, domain, parts, version)?;
+        write_nat(&core.ground, domain, parts, version)?;
     }
-    write_summaries(core, parts)?;
+    write_summaries(&core.ground, parts)?;
     core.settle_blocks()?;
     let mut writer = Writer { core, batch: Batch::new() };
     for number in &segments {
@@ -74,7 +72,7 @@ fn make<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts: &mut 
     writer.write()?;
     put_record(core, domain, parts, version)?;
     if planted::has(Bug::CheckpointBeforeNat) {
-        write_nat(core, domain, parts, version)?;
+        write_nat(&core.ground, domain, parts, version)?;
     }
     parts.version = version;
     tidy(core, domain, parts, &segments)?;
@@ -94,44 +92,7 @@ fn write_nodes<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts
         parts.set_node_address(*nid, Address::at(*block), core.layout.segment_blocks)?;
         written.push((*block, seal_node(core, domain, parts, *nid, None)?));
     }
-    write_blocks(core, &[(&as_writes(&written), Structure::Pointer)])
-}
-
-/// Writes NAT blocks that have changed, each over its older copy.
-fn write_nat<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    domain: &Domain,
-    parts: &mut Parts,
-    version: u64,
-) -> Result<()> {
-    let mut from = 0;
-    while let Some((number, part)) = parts.nat.next(from) {
-        from = number + 1;
-        if !part.dirty {
-            continue;
-        }
-        let copy = 1 - part.copy;
-        let salt = core.superblock.salt.get();
-        let block = NatBlock::new(salt, domain.number, number as u32, version, &part.entries);
-        let at = Lpa(core.layout.nat_first() + 2 * number + u64::from(copy));
-        core.device.write(at, block.as_bytes(), Structure::Pointer).map_err(io_error)?;
-        if let Some(part) = parts.nat.get_mut(number) {
-            (part.copy, part.dirty) = (copy, false);
-        }
-    }
-    core.settle_blocks()
-}
-
-/// Writes the summaries of segments that have become full.
-fn write_summaries<D: BlockPort + MemoryArea>(core: &Core<D>, parts: &mut Parts) -> Result<()> {
-    for number in std::mem::take(&mut parts.full) {
-        let Some(segment) = parts.sit.get_mut(number.into()) else { continue };
-        let Some(summary) = segment.summary.take() else { continue };
-        let block = SsaBlock::new(core.superblock.salt.get(), number, &summary);
-        let at = Lpa(core.layout.ssa_first() + u64::from(number));
-        core.device.write(at, block.as_bytes(), Structure::Bitmap).map_err(io_error)?;
-    }
-    Ok(())
+    core.ground.write_blocks(&[(&as_writes(&written), Structure::Pointer)])
 }
 
 /// Makes the checkpoint count.

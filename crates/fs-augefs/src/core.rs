@@ -4,23 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use amphi_device::{
-    BlockDurability, BlockPort, BytePortExt, DurabilityContract, Lpa, MemoryArea, PAGE_BYTES, Structure,
-};
+use amphi_device::{BlockPort, BytePortExt, Lpa, MemoryArea, Structure};
 use amphi_names::Names;
 use amphi_rt::sync::{Mutex, Padded};
+use amphi_segments::{Domain, Ground, Segments, Space};
 use amphi_vfs::{Ino, Result};
 use amphi_volume::io_error;
 
 use crate::background::Bell;
 use crate::dentries::Dentries;
-use crate::domain::Domain;
 use crate::format::{Layout, SuperState, Superblock};
 use crate::inode::Inode;
 use crate::meta::Meta;
 use crate::options::MountOptions;
 use crate::planted::{self, Bug};
-use crate::segments::{Segments, Space};
 use crate::stats::Counters;
 
 /// The heart of a mounted file system.
@@ -30,8 +27,8 @@ use crate::stats::Counters;
 pub struct Core<D: BlockPort + MemoryArea + 'static> {
     /// The device.
     pub device: Arc<D>,
-    /// What it promises.
-    pub contract: DurabilityContract,
+    /// Where segments, NAT and summaries are on it.
+    pub ground: Ground<D>,
     /// Where everything is.
     pub layout: Layout,
     /// Page 0.
@@ -91,7 +88,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
 
     /// Where a block of the main area is.
     pub const fn lpa(&self, block: u32) -> Lpa {
-        Lpa(self.layout.main_first() + block as u64)
+        self.ground.lpa(block)
     }
 
     /// Reads a block of the main area.
@@ -99,9 +96,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     /// # Errors
     /// [`amphi_vfs::Error::Io`].
     pub fn read_block(&self, block: u32, tag: Structure) -> Result<Vec<u8>> {
-        let mut page = vec![0; PAGE_BYTES];
-        self.device.read(self.lpa(block), &mut page, tag).map_err(io_error)?;
-        Ok(page)
+        self.ground.read_block(block, tag)
     }
 
     /// Makes completed block writes durable.
@@ -109,10 +104,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     /// # Errors
     /// [`amphi_vfs::Error::Io`].
     pub fn settle_blocks(&self) -> Result<()> {
-        match self.contract.block_durability {
-            BlockDurability::Completion => Ok(()),
-            BlockDurability::Flush => self.device.flush().map_err(io_error),
-        }
+        self.ground.settle()
     }
 
     /// What a processor submitted has arrived: nodes with an older write version can be believed.

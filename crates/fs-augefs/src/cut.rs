@@ -9,13 +9,13 @@ use amphi_device::{BlockPort, MemoryArea, Structure};
 use amphi_lsm::Batch;
 use amphi_names::{Change, Changed, Need, Store};
 use amphi_rt::sync::RwLockReadGuard;
+use amphi_segments::{DATA, Domain};
 use amphi_vfs::{Error, Ino, Result};
 use amphi_volume::io_error;
 
 use crate::change::Batched;
 use crate::collect;
 use crate::core::Core;
-use crate::domain::{DATA, Domain};
 use crate::format::{ADDRESSES, Address, FILE_BYTES_MAX, Intent, Key, PAGE, encode_intents};
 use crate::inode::{Inode, State};
 use crate::meta;

@@ -3,14 +3,12 @@
 //! Everything is little-endian, but for numbers in keys of the metadata store, which are big-endian so that
 //! they sort.
 
-mod blocks;
 mod keys;
 mod records;
 mod superblock;
 
-pub use blocks::{
-    ADDRESSES, Address, NAT_ENTRIES, NatBlock, NodeBlock, NodeHead, SEGMENT_BLOCKS_MAX, SUMMARY_SLOT_NODE,
-    SsaBlock, Summary,
+pub use amphi_segments::format::{
+    ADDRESSES, Address, NAT_ENTRIES, NatBlock, NodeBlock, NodeHead, PAGE, SEGMENT_BLOCKS_MAX, Summary,
 };
 pub use keys::{Key, key, name_hash, prefix_end};
 pub use records::{
@@ -20,8 +18,6 @@ pub use records::{
 };
 pub use superblock::{LABEL_BYTES, Layout, SuperState, Superblock};
 
-/// Bytes of a page of the block side.
-pub const PAGE: usize = 4096;
 /// First bytes of the superblock.
 pub const MAGIC: [u8; 8] = *b"AMPHIAUG";
 /// Version of the format.

@@ -74,7 +74,7 @@ impl<D: BlockPort + MemoryArea + 'static> AugeFs<D> {
 
     /// The segments that each domain owns.
     pub fn segments_by_domain(&self) -> Vec<Vec<u32>> {
-        let owned = |domain: &crate::domain::Domain| domain.parts.lock().segments(|_| true);
+        let owned = |domain: &amphi_segments::Domain| domain.parts.lock().segments(|_| true);
         self.core.domains.iter().map(owned).collect()
     }
 

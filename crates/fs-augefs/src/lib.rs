@@ -30,7 +30,6 @@ mod planted;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod recover;
-mod segments;
 mod stats;
 mod store;
 mod volume;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_device::{BlockPort, Lpa, MemoryArea, Structure};
 
-use crate::domain::{Log, NatPart, Parts, Segment};
+use amphi_segments::{Log, NatPart, Parts, Segment};
+
 use crate::format::{
     CheckpointRecord, Intent, Key, Layout, NAT_ENTRIES, NatBlock, PAGE, SitRecord, Superblock,
     decode_intents, key,

@@ -7,6 +7,8 @@ use amphi_lsm::{Batch, Store};
 use amphi_vfs::{Error, Failure, Result};
 use amphi_volume::io_error;
 
+pub use amphi_segments::damaged;
+
 use crate::format::{EntryRecord, Key, decode_entry, key, prefix_end};
 
 /// The metadata store.
@@ -24,11 +26,6 @@ pub fn meta_error(error: amphi_lsm::Error) -> Error {
             Error::Io(Failure::Refused(error.to_string()))
         }
     }
-}
-
-/// That a record is not what was written.
-pub fn damaged(what: &'static str, number: u64) -> Error {
-    Error::corrupt(what, number, "it is not what was written")
 }
 
 impl<D: BlockPort + MemoryArea> Meta<D> {

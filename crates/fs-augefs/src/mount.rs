@@ -7,13 +7,13 @@ use amphi_device::{BlockPort, BytePortExt, Lpa, MemoryArea, PAGE_BYTES, Structur
 use amphi_lsm::{Batch, Place, Store};
 use amphi_names::Names;
 use amphi_rt::sync::{Mutex, Padded, RwLock};
+use amphi_segments::{Domain, Ground, Segments, Space, segments_held};
 use amphi_vfs::{FileType, Ino};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::background::Bell;
 use crate::core::Core;
 use crate::dentries::Dentries;
-use crate::domain::Domain;
 use crate::format::{
     CheckpointRecord, EntryRecord, FormatError, InodeRecord, Key, LABEL_BYTES, Layout, LogRecord, MAGIC,
     NAT_ENTRIES, PAGE, SuperRecord, SuperState, Superblock, VERSION, WRITE_VERSION_BYTES, WRITE_VERSIONS,
@@ -23,7 +23,6 @@ use crate::meta::{self, Meta, damaged};
 use crate::options::{FormatOptions, MountOptions};
 use crate::planted::{self, Bug};
 use crate::recover::{self, Recovered};
-use crate::segments::{Segments, Space, segments_held};
 use crate::stats::Counters;
 use crate::{checkpoint, collect, file, load};
 
@@ -314,8 +313,18 @@ pub fn open<D: BlockPort + MemoryArea>(
     state.mounted_ns = amphi_rt::time::wall_ns().into();
     state.clean = 0.into();
     let core = Arc::new(Core {
-        contract: device.contract(),
         device: Arc::clone(device),
+        ground: Ground {
+            device: Arc::clone(device),
+            contract: device.contract(),
+            salt: superblock.salt.get(),
+            segment_blocks: layout.segment_blocks,
+            main_first: layout.main_first(),
+            main_blocks: layout.main_blocks(),
+            nat_first: layout.nat_first(),
+            ssa_first: layout.ssa_first(),
+            addresses: |_, all| 0..all.len(),
+        },
         layout,
         superblock,
         names: Names::new(of_names),

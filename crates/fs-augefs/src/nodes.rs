@@ -2,19 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use amphi_device::{BlockPort, MemoryArea, Structure};
+use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::Batch;
 use amphi_rt::sync::MutexGuard;
+use amphi_segments::{Domain, Node, Parts};
 use amphi_vfs::{Ino, Result};
 
 use crate::core::Core;
-use crate::domain::{Domain, Node, Parts};
-use crate::format::{ADDRESSES, Address, Key, NodeBlock, SuperRecord};
+use crate::format::{ADDRESSES, Address, Key, SuperRecord};
 use crate::inode::State;
 use crate::meta::{self, damaged};
 
-/// Clean nodes of a domain that stay in memory.
-const NODES_KEPT: usize = 1024;
 /// Numbers of inodes that the metadata store is told of at a time.
 const NUMBERS: u64 = 4096;
 
@@ -29,20 +27,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     /// # Errors
     /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
     pub fn with_nodes<'d>(&self, domain: &'d Domain, nids: &[u32]) -> Result<MutexGuard<'d, Parts>> {
-        {
-            let mut parts = domain.parts.lock();
-            if parts.nodes.len() > NODES_KEPT {
-                parts.nodes.retain(|_, node| node.dirty);
-            }
-        }
-        loop {
-            let parts = domain.parts.lock();
-            let Some(nid) = nids.iter().find(|nid| !parts.nodes.contains_key(*nid)) else { return Ok(parts) };
-            let address = parts.node_address(*nid);
-            drop(parts);
-            let node = self.read_node(domain, *nid, address)?;
-            domain.parts.lock().nodes.entry(*nid).or_insert(node);
-        }
+        self.ground.with_nodes(domain, nids)
     }
 
     /// Reads a node.
@@ -50,26 +35,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     /// # Errors
     /// [`amphi_vfs::Error::Corrupt`] if it is not there; [`amphi_vfs::Error::Io`].
     pub fn read_node(&self, domain: &Domain, nid: u32, address: Address) -> Result<Node> {
-        let wrong = || damaged("node", nid.into());
-        let block = address.block().ok_or_else(wrong)?;
-        let page = self.read_block(block, Structure::Pointer)?;
-        let block = NodeBlock::decode(&page, self.superblock.salt.get()).ok_or_else(wrong)?;
-        let head = block.head;
-        if head.nid.get() != nid || head.domain.get() != domain.number {
-            return Err(wrong());
-        }
-        let most = self.layout.main_blocks();
-        let inside = |address: &Address| address.block().is_none_or(|block| u64::from(block) < most);
-        if !block.addresses.iter().all(inside) {
-            return Err(wrong());
-        }
-        Ok(Node {
-            ino: Ino(head.ino.get()),
-            index: head.index.get(),
-            addresses: Box::new(block.addresses),
-            sequence: head.sequence.get(),
-            dirty: false,
-        })
+        self.ground.read_node(domain, nid, address)
     }
 
     /// Where the pages `first .. end` of a file are. The caller holds the gate.

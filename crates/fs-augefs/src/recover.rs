@@ -11,13 +11,13 @@ use std::sync::Arc;
 use amphi_device::{BlockPort, BytePort, MemoryArea, Structure};
 use amphi_lsm::Batch;
 use amphi_rt::task;
+use amphi_segments::{DATA, Domain, NODES, Node, Segment};
 use amphi_vfs::{Error, Ino, Result};
 use amphi_volume::io_error;
 
 use crate::checkpoint;
 use crate::core::Core;
 use crate::cut::NODE_SPAN;
-use crate::domain::{DATA, Domain, NODES, Node, Segment};
 use crate::format::{
     ADDRESSES, Address, EntryRecord, Intent, Key, NAT_ENTRIES, NodeBlock, PAGE, encode_entry,
 };

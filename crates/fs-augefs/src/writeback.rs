@@ -9,15 +9,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use amphi_device::{BlockPort, Completion, MemoryArea, Structure};
+use amphi_device::{BlockPort, MemoryArea, Structure};
 use amphi_lsm::Batch;
+use amphi_segments::{Domain, Node, Parts, Writes};
 use amphi_vfs::{Error, Result};
-use amphi_volume::io_error;
 use zerocopy::IntoBytes;
 
 use crate::collect;
 use crate::core::Core;
-use crate::domain::{Domain, Node, Parts};
 use crate::format::{ADDRESSES, Address, NodeBlock, NodeHead};
 use crate::inode::{self, Inode, State};
 use crate::meta::damaged;
@@ -32,9 +31,6 @@ pub struct Edit {
     /// Pages for which space is held.
     pub held: Range<u64>,
 }
-
-/// Blocks to write, with their contents, by block.
-type Writes<'a> = Vec<(u32, &'a [u8])>;
 
 /// Writes a file's dirty pages back with their nodes, then its inode. The caller has it locked.
 ///
@@ -156,10 +152,10 @@ fn submit<D: BlockPort + MemoryArea>(
     core.counters.data_blocks.add(pages.len() as u64);
     let nodes = as_writes(&written);
     if planted::has(Bug::NodesAfterData) {
-        write_blocks(core, &[(&pages, Structure::Data)])?;
-        write_blocks(core, &[(&nodes, Structure::Pointer)])?;
+        core.ground.write_blocks(&[(&pages, Structure::Data)])?;
+        core.ground.write_blocks(&[(&nodes, Structure::Pointer)])?;
     } else {
-        write_blocks(core, &[(&pages, Structure::Data), (&nodes, Structure::Pointer)])?;
+        core.ground.write_blocks(&[(&pages, Structure::Data), (&nodes, Structure::Pointer)])?;
     }
     core.raise_write_version(processor, &mut version)?;
     Ok(true)
@@ -287,31 +283,4 @@ pub fn seal_node<D: BlockPort + MemoryArea>(
     block.seal(core.superblock.salt.get());
     core.counters.node_blocks.add(1);
     Ok(block)
-}
-
-/// Submits all blocks, those in a row by one command, and waits for them together.
-///
-/// # Errors
-/// [`Error::Io`].
-pub fn write_blocks<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    kinds: &[(&Writes<'_>, Structure)],
-) -> Result<()> {
-    let mut runs: Vec<(u32, Vec<&[u8]>, Structure)> = Vec::new();
-    for (writes, tag) in kinds {
-        for (block, bytes) in *writes {
-            match runs.last_mut() {
-                Some((first, run, of)) if of == tag && *first + run.len() as u32 == *block => run.push(bytes),
-                _ => runs.push((*block, vec![bytes], *tag)),
-            }
-        }
-    }
-    let mut tickets = Vec::with_capacity(runs.len());
-    for (first, run, tag) in &runs {
-        tickets.push(core.device.submit_write(core.lpa(*first), run, *tag).map_err(io_error)?);
-    }
-    for ticket in tickets {
-        ticket.wait().map_err(io_error)?;
-    }
-    core.settle_blocks()
 }

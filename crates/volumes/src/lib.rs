@@ -63,6 +63,7 @@ list! {
     Romefs: amphi_fs_romefs::RomeFs,
     Augefs: amphi_fs_augefs::AugeFs,
     Devfs: amphi_fs_devfs::DevFs,
+    F2fslike: amphi_fs_f2fslike::F2fsLike,
     Novalike: amphi_fs_novalike::NovaLike,
     Pmfslike: amphi_fs_pmfslike::PmfsLike,
     Toy: amphi_fs_toy::Toy,

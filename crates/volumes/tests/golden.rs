@@ -17,10 +17,11 @@ use amphi_volume::{FormatOptions, MountOptions, Needs, Volume};
 use amphi_volumes::{Act, Kind};
 
 /// The images: file system and version of its format.
-const GOLDEN: [(Kind, u32); 6] = [
+const GOLDEN: [(Kind, u32); 7] = [
     (Kind::Romefs, 1),
     (Kind::Augefs, 1),
     (Kind::Devfs, 1),
+    (Kind::F2fslike, 1),
     (Kind::Novalike, 1),
     (Kind::Pmfslike, 1),
     (Kind::Toy, 1),

@@ -38,7 +38,9 @@ fn allowed(from: &str, to: &str) -> bool {
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
         // A C program has no daemon: the library puts the log's file system on the image itself.
         "front-wal" => matches!(to, "device" | "rt" | "ssd" | "vfs" | "fs-ext4like" | "pins" | "wal"),
-        "fs-augefs" if to == "lsm" => true,
+        "segments" => matches!(to, "device" | "radix" | "rt" | "vfs" | "volume"),
+        "fs-augefs" if matches!(to, "lsm" | "segments") => true,
+        "fs-f2fslike" if to == "segments" => true,
         // Its device takes commands in the queue's format.
         "fs-devfs" if to == "queue" => true,
         _ if from.starts_with("fs-") => {

@@ -1,18 +1,27 @@
-//! Blocks outside of the metadata store: nodes, blocks of the NAT, segment summaries.
+//! What lies on the device as whole blocks: nodes, blocks of the NAT, segment summaries
+//! (`docs/format/augefs.md`).
+//!
+//! All of it is little-endian, with a checksum and the number of the file system that it is of.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::PAGE;
+/// Bytes of a block.
+pub const PAGE: usize = 4096;
 
 const NODE_MAGIC: u32 = u32::from_le_bytes(*b"ANOD");
 const NAT_MAGIC: u32 = u32::from_le_bytes(*b"ANAT");
 const SSA_MAGIC: u32 = u32::from_le_bytes(*b"ASSA");
+const SIT_MAGIC: u32 = u32::from_le_bytes(*b"ASIT");
 
 /// Addresses in a node: pages of a file that it covers.
 pub const ADDRESSES: usize = (PAGE - size_of::<NodeHead>()) / 4;
 /// Entries in a NAT block.
 pub const NAT_ENTRIES: usize = (PAGE - size_of::<BlockHead>()) / 4;
+/// Entries in a SIT block.
+pub const SIT_ENTRIES: usize = (PAGE - size_of::<BlockHead>()) / size_of::<SitEntry>();
+/// What a SIT entry says of a segment that nobody owns.
+pub const SIT_FREE: u8 = 2;
 /// Most blocks of a segment: the paper's 2 MB.
 pub const SEGMENT_BLOCKS_MAX: usize = 512;
 /// The slot in a summary that stands for the node itself.
@@ -41,6 +50,18 @@ impl Address {
     #[must_use]
     pub const fn block(self) -> Option<u32> {
         self.0.get().checked_sub(2)
+    }
+
+    /// What stands on the device, for words of a node that are something else.
+    #[must_use]
+    pub const fn word(self) -> u32 {
+        self.0.get()
+    }
+
+    /// See [`word`](Self::word).
+    #[must_use]
+    pub const fn of_word(word: u32) -> Self {
+        Self(U32::new(word))
     }
 
     /// Whether it takes space.
@@ -132,6 +153,28 @@ pub struct SsaBlock {
     zero: [u8; PAGE - size_of::<BlockHead>() - SEGMENT_BLOCKS_MAX * size_of::<Summary>()],
 }
 
+/// What a SIT block says of a segment.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SitEntry {
+    /// 0: of data, 1: of nodes, [`SIT_FREE`].
+    pub kind: u8,
+    zero: [u8; 3],
+    /// A bit for each valid block.
+    pub valid: [U64; SEGMENT_BLOCKS_MAX / 64],
+}
+
+/// A block of the SIT, for who has no other place for it.
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SitBlock {
+    head: BlockHead,
+    /// By number of the segment.
+    pub entries: [SitEntry; SIT_ENTRIES],
+    zero: [u8; PAGE - size_of::<BlockHead>() - SIT_ENTRIES * size_of::<SitEntry>()],
+}
+
+const _: () = assert!(size_of::<SitEntry>() == 68 && size_of::<SitBlock>() == PAGE && SIT_ENTRIES == 59);
 const _: () = assert!(size_of::<NodeHead>() == 64 && size_of::<BlockHead>() == 32);
 const _: () = assert!(size_of::<NodeBlock>() == PAGE && size_of::<NatBlock>() == PAGE);
 const _: () = assert!(size_of::<SsaBlock>() == PAGE);
@@ -219,5 +262,40 @@ impl SsaBlock {
     pub fn decode(page: &[u8], salt: u64, segment: u32) -> Option<Box<Self>> {
         let block = Self::read_from_bytes(page).ok()?;
         block.head.is_sound(SSA_MAGIC, salt, segment, page).then(|| Box::new(block))
+    }
+}
+
+impl SitEntry {
+    /// That of a segment with these valid blocks; of none, that it is free.
+    #[must_use]
+    pub fn new(segment: Option<(u8, &[u64])>) -> Self {
+        let (kind, words) = segment.unwrap_or((SIT_FREE, &[]));
+        let mut valid = [U64::ZERO; SEGMENT_BLOCKS_MAX / 64];
+        for (into, word) in valid.iter_mut().zip(words) {
+            *into = (*word).into();
+        }
+        Self { kind, zero: [0; 3], valid }
+    }
+}
+
+impl SitBlock {
+    /// A block with these entries, as of a checkpoint.
+    #[must_use]
+    pub fn new(salt: u64, number: u32, version: u64, entries: &[SitEntry]) -> Box<Self> {
+        let mut block = Box::new(Self::new_zeroed());
+        block.entries.fill(SitEntry::new(None));
+        (block.head.magic, block.head.salt) = (SIT_MAGIC.into(), salt.into());
+        (block.head.number, block.head.version) = (number.into(), version.into());
+        block.entries[..entries.len()].copy_from_slice(entries);
+        block.head.crc = checksum(block.as_bytes()).into();
+        block
+    }
+
+    /// The block that a page holds, and its checkpoint.
+    #[must_use]
+    pub fn decode(page: &[u8], salt: u64, number: u32) -> Option<(u64, Box<Self>)> {
+        let block = Self::read_from_bytes(page).ok()?;
+        let head = block.head;
+        head.is_sound(SIT_MAGIC, salt, number, page).then(|| (head.version.get(), Box::new(block)))
     }
 }

@@ -39,9 +39,14 @@ impl Segments {
         self.free.lock().extend(segments);
     }
 
+    /// A segment is free no more.
+    pub fn claim(&self, segment: u32) {
+        self.free.lock().remove(&segment);
+    }
+
     /// Whether no more are free than are held.
     pub fn are_scarce(&self) -> bool {
-        self.len() <= self.held
+        self.count() <= self.held
     }
 
     /// Segments that are enough to go on with.
@@ -50,7 +55,7 @@ impl Segments {
     }
 
     /// How many are free.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.free.lock().len()
     }
 }
@@ -75,6 +80,11 @@ impl Space {
         let take = |used: u64| used.checked_add(blocks).filter(|used| *used <= self.capacity);
         let promised = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
         promised.map(drop).map_err(|_| Error::NoSpace)
+    }
+
+    /// Counts anew.
+    pub fn set_used(&self, blocks: u64) {
+        self.used.store(blocks, Ordering::Release);
     }
 
     /// Counts blocks that are there.

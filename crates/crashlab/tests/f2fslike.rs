@@ -1,0 +1,111 @@
+//! The file system of F2FS's kind in the laboratory: all sequences of one operation, samples of everything
+//! else, and bugs planted in it, each found.
+
+mod sample;
+
+use amphi_crashlab::workload::Operation;
+use amphi_crashlab::{Bound, Kind, Looking, Session, WorkloadId, subject};
+use amphi_fs_f2fslike::planted::{BUGS, Bug, plant};
+use sample::{long, run};
+
+fn session() -> Session {
+    Session::new(subject::named("f2fslike").expect("the subject exists"), "free").expect("it can be made")
+}
+
+#[test]
+fn all_sequences_of_one_operation() {
+    let tally = run(&session(), Kind::Seq1, 0..435, Bound { recovery: 1, ..Bound::BRISK });
+    assert_eq!(tally.workloads, 435);
+}
+
+#[test]
+fn sequences_of_two_and_what_the_published_ones_lack() {
+    let step = (24_003 / long()) as usize;
+    run(&session(), Kind::Seq2, (0..466_382).step_by(step), Bound { recovery: 1, ..Bound::BRISK });
+    let session = session();
+    let count = session.count(Kind::Extra1).expect("they are numbered");
+    run(&session, Kind::Extra1, (0..count).step_by(10), Bound { recovery: 1, ..Bound::BRISK });
+}
+
+#[test]
+fn two_operations_at_a_time_and_long_runs() {
+    run(&session(), Kind::Pairs, 0..12 * long(), Bound::BRISK);
+    run(&session(), Kind::Random, 0..long(), Bound { one_point_in: 12, ..Bound::LINEAR });
+}
+
+const TWICE: &str = "create foo\nsync\ncreate bar\nsync\nunlink foo\nsync";
+const WRITES: &str = "create foo\nwrite foo 0 20000\nfsync foo\nwrite foo 3000 9000\nsync";
+const REUSE: &str =
+    "create foo\nwrite foo 0 65536\nsync\nunlink foo\ncreate bar\nwrite bar 0 131072\nfsync bar";
+const GROW: &str = "create foo\nwrite foo 0 3000\nsync\ntruncate foo 100\ntruncate foo 2000\nsync";
+const UNNAMED: &str = "tmpfile foo\nsync";
+const LINKS: &str = "create foo\nsync\nrename foo bar\nfsync bar";
+const LARGE: &str = "create foo\nsync\nwrite foo 0 100\nwrite foo 4128768 100\nfsync foo";
+const CREATE: &str = "create foo\nfsync foo";
+
+/// So many sets that some are where the log of nodes goes next.
+fn many() -> String {
+    let write = |at: u32| format!("write foo {} 100\nfsync foo\n", at * 100);
+    format!("create foo\nfsync foo\n{}", (0..16).map(write).collect::<String>())
+}
+
+/// Where each is found, and what the report has to say.
+fn planted() -> Vec<(Bug, String, &'static str)> {
+    let of = |(bug, script, says): (Bug, &str, &'static str)| (bug, script.to_owned(), says);
+    let mut all: Vec<_> = [
+        (Bug::PackBeforeNat, TWICE, "sync"),
+        (Bug::PackBeforeSit, TWICE, "sync"),
+        (Bug::PackInPlace, TWICE, "sync"),
+        (Bug::NatInPlace, TWICE, "sync"),
+        (Bug::SitInPlace, TWICE, "sync"),
+        (Bug::StaleCopyCounts, TWICE, "sync"),
+        (Bug::SegmentFreeEarly, REUSE, "foo"),
+        (Bug::EntriesForgotten, CREATE, "foo"),
+        (Bug::OrphansForgotten, UNNAMED, "foo"),
+        (Bug::TailShown, GROW, "foo"),
+        (Bug::PagesForgotten, WRITES, "foo"),
+        (Bug::FsyncForgotten, CREATE, "foo"),
+        (Bug::AlwaysRolls, LINKS, "foo"),
+        (Bug::RollForwardForgotten, CREATE, "foo"),
+        (Bug::SetInPartCounts, LARGE, "foo"),
+        (Bug::NameForgotten, CREATE, "foo"),
+    ]
+    .map(of)
+    .into();
+    all.push((Bug::AheadForgotten, many(), "foo"));
+    all
+}
+
+/// The first thing that is wrong in a script, in which the bug is planted once there is a file system.
+fn find(script: &str, bug: Option<Bug>) -> Option<String> {
+    let operations: Vec<Operation> = script.lines().map(|line| line.parse().expect("an operation")).collect();
+    let session = session().with_trace(operations).expect("it is short");
+    let bound = Bound { recovery: 24, ..Bound::BRISK };
+    let looking = Looking { bound, only: None, most_violations: 1, record: false };
+    plant(bug);
+    let outcome = session.run(WorkloadId { kind: Kind::Trace, number: 0 }, &looking);
+    plant(None);
+    let violation = outcome.violations.into_iter().next()?;
+    Some(format!("{}: {}", violation.operation, violation.what))
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    let listed: Vec<_> = planted().iter().map(|(bug, ..)| *bug).collect();
+    assert_eq!(listed, BUGS, "every bug is looked for");
+    let mut scripts: Vec<_> = planted().into_iter().map(|(_, script, _)| script).collect();
+    scripts.sort();
+    scripts.dedup();
+    for script in scripts {
+        assert_eq!(find(&script, None), None, "nothing is planted in {script}");
+    }
+    let mut wrong = Vec::new();
+    for (bug, script, says) in planted() {
+        match find(&script, Some(bug)) {
+            Some(report) if report.contains(says) => println!("{bug:?}: {report}"),
+            Some(report) => wrong.push(format!("{bug:?} is reported as '{report}', without '{says}'")),
+            None => wrong.push(format!("{bug:?} is not found")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

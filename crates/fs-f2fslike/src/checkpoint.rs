@@ -1,0 +1,259 @@
+//! Checkpoints: blocks of entries and nodes go to the ends of the logs, NAT and SIT blocks beside their older
+//! copies; then a pack makes all of it count.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use amphi_device::{BlockPort, Lpa, Structure};
+use amphi_segments::{DATA, NODES, Parts, Writes, write_nat, write_summaries};
+use amphi_vfs::{Error, FileType, Result};
+use amphi_volume::io_error;
+use zerocopy::IntoBytes;
+
+use crate::core::{Core, Fresh, Standing};
+use crate::format::{DentryBlock, Pack, SIT_ENTRIES, SitBlock, SitEntry};
+use crate::inode::Inode;
+use crate::planted::{self, Bug};
+use crate::writeback::{seal_node, write_back, write_back_file, write_set};
+
+/// Segments that a checkpoint names for the log of nodes: with 2 MB each, room for 2048 nodes until the next.
+pub const AHEAD: usize = 4;
+
+/// Makes everything completed so far durable.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only then.
+pub fn sync<D: BlockPort>(core: &Core<D>) -> Result<()> {
+    core.names.health.writable()?;
+    let dirty: Vec<_> = core.dirty.lock().values().cloned().collect();
+    for inode in dirty {
+        write_back_file(core, &inode)?;
+    }
+    now(core)
+}
+
+/// Makes a file durable: its pages and its nodes, if recovery finds out the rest from them; else by a
+/// checkpoint, as on F2FS.
+///
+/// # Errors
+/// As for [`sync`].
+pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result<()> {
+    core.names.health.writable()?;
+    if planted::has(Bug::FsyncForgotten) {
+        return Ok(());
+    }
+    if inode.file_type == FileType::Regular {
+        let mut state = inode.state.write();
+        if state.gone {
+            return Ok(());
+        }
+        if !planted::has(Bug::PagesForgotten) {
+            write_back(core, inode, &mut state)?;
+        }
+        let ino = inode.ino.0 as u32;
+        if state.nlink > 0 && core.rolls(ino, &state.part) {
+            let written = write_set(core, ino);
+            if let Err(error) = &written {
+                core.names.health.fail(error);
+            }
+            if written? {
+                return Ok(());
+            }
+        }
+    }
+    now(core)
+}
+
+/// Makes a checkpoint.
+///
+/// # Errors
+/// As for [`sync`].
+pub fn now<D: BlockPort>(core: &Core<D>) -> Result<()> {
+    let _gate = core.domain.gate.write();
+    held(core, false)
+}
+
+/// Makes a checkpoint, if anything has changed. The caller holds the gate alone.
+///
+/// # Errors
+/// As for [`sync`].
+pub fn held<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
+    let done = make(core, clean);
+    if let Err(error) = &done {
+        core.names.health.fail(error);
+    }
+    done
+}
+
+fn make<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
+    let mut standing = core.standing.lock();
+    let entries = write_entries(core)?;
+    let parts = &mut *core.domain.parts.lock();
+    let nodes = write_nodes(core, parts)?;
+    let changed = entries + nodes > 0 || !parts.segments(|segment| segment.dirty).is_empty();
+    if !changed && parts.freed_nids.is_empty() && standing.clean == clean {
+        return Ok(());
+    }
+    let version = parts.version + 1;
+    if !planted::has(Bug::PackBeforeNat) {
+        bring_nat(core, parts, version)?;
+    }
+    if !planted::has(Bug::PackBeforeSit) {
+        write_sit(core, parts, &mut standing, version)?;
+    }
+    write_summaries(&core.ground, parts)?;
+    core.ground.settle()?;
+    standing.clean = clean;
+    look_ahead(core);
+    write_pack(core, parts, &standing, version)?;
+    if planted::has(Bug::PackBeforeNat) {
+        bring_nat(core, parts, version)?;
+    }
+    if planted::has(Bug::PackBeforeSit) {
+        write_sit(core, parts, &mut standing, version)?;
+    }
+    parts.version = version;
+    *core.fresh.lock() = Fresh::default();
+    hand_out(core, parts);
+    Ok(())
+}
+
+/// Writes blocks of entries that have changed. Returns how many.
+fn write_entries<D: BlockPort>(core: &Core<D>) -> Result<usize> {
+    if planted::has(Bug::EntriesForgotten) {
+        return Ok(0);
+    }
+    let mut dirty: Vec<((u32, u64), Box<DentryBlock>)> = Vec::new();
+    for (at, dent) in core.dents.lock().iter_mut().filter(|(_, dent)| dent.dirty) {
+        dent.dirty = false;
+        dent.block.seal(core.ground.salt);
+        dirty.push((*at, dent.block.clone()));
+    }
+    dirty.sort_unstable_by_key(|(at, _)| *at);
+    core.dirtied.fetch_sub(dirty.len(), Ordering::Relaxed);
+    let mut counts = [0; 2];
+    counts[DATA] = dirty.len();
+    let taken = core.take_blocks(&mut core.domain.parts.lock(), counts, true)?;
+    let [blocks, _] = taken.ok_or(Error::NoSpace)?;
+    for (((dir, page), _), block) in dirty.iter().zip(&blocks) {
+        core.settle_page(*dir, *page, *block)?;
+    }
+    let writes: Writes<'_> =
+        blocks.iter().zip(&dirty).map(|(block, (_, bytes))| (*block, bytes.as_bytes())).collect();
+    core.ground.write_blocks(&[(&writes, Structure::Dentry)])?;
+    Ok(dirty.len())
+}
+
+/// Writes nodes that have changed. Returns how many.
+fn write_nodes<D: BlockPort>(core: &Core<D>, parts: &mut Parts) -> Result<usize> {
+    let mut dirty: Vec<_> = parts.nodes.iter().filter(|(_, node)| node.dirty).map(|(nid, _)| *nid).collect();
+    dirty.sort_unstable();
+    let mut counts = [0; 2];
+    counts[NODES] = dirty.len();
+    let [_, blocks] = core.take_blocks(parts, counts, true)?.ok_or(Error::NoSpace)?;
+    let mut sealed = Vec::with_capacity(dirty.len());
+    for (nid, block) in dirty.iter().zip(&blocks) {
+        sealed.push((*block, seal_node(core, parts, (*nid, *block), None)?));
+    }
+    let writes: Writes<'_> = sealed.iter().map(|(block, node)| (*block, node.as_bytes())).collect();
+    core.ground.write_blocks(&[(&writes, Structure::Inode)])?;
+    Ok(dirty.len())
+}
+
+fn bring_nat<D: BlockPort>(core: &Core<D>, parts: &mut Parts, version: u64) -> Result<()> {
+    if planted::has(Bug::NatInPlace) {
+        for number in 0..u64::from(core.layout.nat_blocks) {
+            if let Some(part) = parts.nat.get_mut(number).filter(|part| part.dirty) {
+                part.copy = 1 - part.copy;
+            }
+        }
+    }
+    write_nat(&core.ground, &core.domain, parts, version)
+}
+
+/// Writes SIT blocks that have changed, each over its older copy.
+fn write_sit<D: BlockPort>(
+    core: &Core<D>,
+    parts: &Parts,
+    standing: &mut Standing,
+    version: u64,
+) -> Result<()> {
+    let per_block = SIT_ENTRIES as u32;
+    let mut numbers: Vec<_> =
+        parts.segments(|segment| segment.dirty).iter().map(|number| number / per_block).collect();
+    numbers.dedup();
+    for number in numbers {
+        let entry = |segment: u32| {
+            let known = parts.sit.get(segment.into());
+            let known = known.filter(|known| known.count > 0 || parts.is_active(segment));
+            SitEntry::new(known.map(|known| (known.kind, &known.valid[..])))
+        };
+        let first = number * per_block;
+        let end = (first + per_block).min(core.layout.segments);
+        let entries: Vec<_> = (first..end).map(entry).collect();
+        let copy = &mut standing.sit_copies[number as usize];
+        if !planted::has(Bug::SitInPlace) {
+            *copy = 1 - *copy;
+        }
+        let at = core.layout.sit_first() + 2 * u64::from(number) + u64::from(*copy);
+        let block = SitBlock::new(core.ground.salt, number, version, &entries);
+        core.ground.device.write(Lpa(at), block.as_bytes(), Structure::Bitmap).map_err(io_error)?;
+    }
+    core.ground.settle()
+}
+
+/// Decides into which segments the log of nodes goes next, as far as some are free.
+fn look_ahead<D: BlockPort>(core: &Core<D>) {
+    let mut ahead = core.ahead.lock();
+    while ahead.len() < AHEAD {
+        let Some(taken) = core.segments.take(1, false) else { break };
+        ahead.extend(taken);
+    }
+}
+
+/// Makes the checkpoint count.
+fn write_pack<D: BlockPort>(core: &Core<D>, parts: &Parts, standing: &Standing, version: u64) -> Result<()> {
+    let summary = |kind: usize| {
+        let Some(log) = parts.logs[kind] else { return Vec::new() };
+        let known = parts.sit.get(log.segment.into()).and_then(|segment| segment.summary.as_ref());
+        let mut entries: Vec<_> =
+            known.into_iter().flatten().map(|one| (one.nid.get(), one.slot.get())).collect();
+        entries.resize(log.next as usize, (0, 0));
+        entries
+    };
+    let orphans = core.orphans.lock();
+    let forgets = planted::has(Bug::OrphansForgotten);
+    let pack = Pack {
+        version,
+        sequence: parts.sequence,
+        held: parts.held,
+        inodes: core.inodes.load(Ordering::Acquire),
+        mounts: standing.mounts,
+        mounted_ns: standing.mounted_ns,
+        clean: standing.clean,
+        logs: [DATA, NODES].map(|kind| parts.logs[kind].map(|log| (log.segment, log.next))),
+        summaries: [summary(DATA), summary(NODES)],
+        ahead: core.ahead.lock().clone(),
+        orphans: if forgets { Vec::new() } else { orphans.iter().copied().collect() },
+    };
+    let which = if planted::has(Bug::PackInPlace) { 0 } else { version % 2 };
+    let at = Lpa(core.layout.pack(which));
+    core.ground.device.write(at, &pack.encode(core.ground.salt), Structure::Journal).map_err(io_error)?;
+    core.ground.settle()
+}
+
+/// What is free by the checkpoint can be used.
+fn hand_out<D: BlockPort>(core: &Core<D>, parts: &mut Parts) {
+    let mut free = Vec::new();
+    for number in parts.segments(|segment| segment.dirty) {
+        let active = parts.is_active(number);
+        let Some(segment) = parts.sit.get_mut(number.into()) else { continue };
+        segment.dirty = false;
+        if segment.count == 0 && !active {
+            parts.sit.remove(number.into());
+            free.push(number);
+        }
+    }
+    core.segments.give_back(free);
+    parts.free_nids.append(&mut parts.freed_nids);
+}

@@ -1,0 +1,219 @@
+//! What all parts of a mounted file system of F2FS's kind share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use amphi_device::BlockPort;
+use amphi_names::Names;
+use amphi_rt::hash::HashMap;
+use amphi_rt::sync::{Mutex, MutexGuard};
+use amphi_segments::{Blocks, Domain, Ground, NODES, Node, Parts, Segments, Space};
+use amphi_vfs::{Ino, Result};
+
+use crate::background::Bell;
+use crate::collect;
+use crate::dir::Dent;
+use crate::format::{Layout, Superblock};
+use crate::inode::{Inode, Part};
+use crate::planted::{self, Bug};
+
+/// Nodes and blocks of entries that one change makes dirty at the most: two directories with three nodes and
+/// a block of entries each, three inodes with their attributes.
+const CHANGE_MOST: usize = 16;
+/// Dirty nodes and blocks of entries from which on a checkpoint is made.
+const DIRTY_MOST: usize = 16_384;
+
+/// How a mount behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Pages of files in host memory.
+    pub page_cache_pages: usize,
+    /// How often pages are written back and checkpoints are made, ns; 0: there is no background task.
+    pub interval_ns: u64,
+}
+
+/// What a checkpoint says beside what the domain knows.
+pub struct Standing {
+    /// By SIT block, which of its two pages is the newer one.
+    pub sit_copies: Vec<u8>,
+    /// How often the file system was mounted.
+    pub mounts: u64,
+    /// When it was mounted last, ns since 1970.
+    pub mounted_ns: i64,
+    /// Whether the last checkpoint is an unmount's.
+    pub clean: bool,
+}
+
+/// What has happened to names since the last checkpoint, as far as `fsync` must know.
+#[derive(Default)]
+pub struct Fresh {
+    /// Inodes that were made.
+    pub made: BTreeSet<u32>,
+    /// Inodes that have got or lost a name, or have other attributes.
+    pub changed: BTreeSet<u32>,
+    /// Names that were taken from what lives on.
+    pub moved: BTreeSet<(u32, Box<[u8]>)>,
+}
+
+/// The heart of a mounted file system.
+///
+/// Lock order: what `amphi_names` locks → collection → the gate → standing → orphans → blocks of entries →
+/// what the domain knows → segments ahead → free segments. Who has the gate waits for no inode.
+pub struct Core<D: BlockPort + 'static> {
+    /// The device, and where segments, NAT and summaries are on it.
+    pub ground: Ground<D>,
+    /// Where everything is.
+    pub layout: Layout,
+    /// Page 0.
+    pub superblock: Superblock,
+    /// How this mount behaves.
+    pub options: Options,
+    /// What operations on names need.
+    pub names: Names<Self>,
+    /// The only domain. Its gate is shared by who reads or changes anything, and held alone by checkpoints.
+    pub domain: Domain,
+    /// Free segments.
+    pub segments: Segments,
+    /// Blocks in use.
+    pub space: Space,
+    /// Blocks of entries in memory, by directory and page.
+    pub dents: Mutex<HashMap<(u32, u64), Dent>>,
+    /// Segments into which the log of nodes goes next, as the last checkpoint says.
+    pub ahead: Mutex<Vec<u32>>,
+    /// What has happened to names since the last checkpoint.
+    pub fresh: Mutex<Fresh>,
+    /// Inodes without names.
+    pub orphans: Mutex<BTreeSet<u32>>,
+    /// Dirty nodes and blocks of entries.
+    pub dirtied: AtomicUsize,
+    /// Files with something that is not on the device.
+    pub dirty: Mutex<BTreeMap<Ino, Arc<Inode<D>>>>,
+    /// Cached pages, and dirty ones among them.
+    pub pages: AtomicUsize,
+    /// See `pages`.
+    pub dirty_pages: AtomicUsize,
+    /// Where the cache is looked through next.
+    pub sweep: AtomicUsize,
+    /// Inodes.
+    pub inodes: AtomicU64,
+    /// What a checkpoint says beside.
+    pub standing: Mutex<Standing>,
+    /// One collection at a time.
+    pub collection: Mutex<()>,
+    /// What ends the background task.
+    pub bell: Bell,
+}
+
+impl<D: BlockPort> Core<D> {
+    /// The inode.
+    ///
+    /// # Errors
+    /// As [`amphi_names::inode`].
+    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<D>>> {
+        amphi_names::inode(self, ino)
+    }
+
+    /// What the domain knows, with these nodes in memory. The caller has the gate.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
+    pub fn parts(&self, nids: &[u32]) -> Result<MutexGuard<'_, Parts>> {
+        self.ground.with_nodes(&self.domain, nids)
+    }
+
+    /// A node will have to be written.
+    pub fn touch(&self, node: &mut Node) {
+        if !std::mem::replace(&mut node.dirty, true) {
+            self.dirtied.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Blocks at the ends of the logs, all that were asked for or none. `last` may take the last segments.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::NoSpace`] never.
+    pub fn take_blocks(&self, parts: &mut Parts, counts: [usize; 2], last: bool) -> Result<Option<Blocks>> {
+        if planted::has(Bug::SegmentFreeEarly) {
+            let early: Vec<_> = parts.segments(|segment| segment.count == 0);
+            let early: Vec<_> = early.into_iter().filter(|number| !parts.is_active(*number)).collect();
+            early.iter().for_each(|number| drop(parts.sit.remove(u64::from(*number))));
+            self.segments.give_back(early);
+        }
+        let size = self.layout.segment_blocks;
+        let [data, nodes] = parts.segments_for(counts, size);
+        let mut ahead = self.ahead.lock();
+        let from_ahead = nodes.min(ahead.len());
+        let Some(mut taken) = self.segments.take(data + nodes - from_ahead, last) else { return Ok(None) };
+        drop(taken.splice(data..data, ahead.drain(..from_ahead)));
+        parts.place(counts, taken, size).map(Some)
+    }
+
+    /// Blocks for nodes where recovery finds them.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::NoSpace`] never.
+    pub fn take_ahead(&self, parts: &mut Parts, count: usize) -> Result<Option<Vec<u32>>> {
+        let mut counts = [0; 2];
+        counts[NODES] = count;
+        let size = self.layout.segment_blocks;
+        let wanted = parts.segments_for(counts, size)[NODES];
+        let mut ahead = self.ahead.lock();
+        if wanted > ahead.len() {
+            return Ok(None);
+        }
+        let taken = ahead.drain(..wanted).collect();
+        let [_, blocks] = parts.place(counts, taken, size)?;
+        Ok(Some(blocks))
+    }
+
+    /// Whether `fsync` of a file can do without a checkpoint: recovery finds out its name, and what else it
+    /// is.
+    pub fn rolls(&self, ino: u32, part: &Part) -> bool {
+        if planted::has(Bug::AlwaysRolls) {
+            return true;
+        }
+        let fresh = self.fresh.lock();
+        let parent = part.parent;
+        let named = !fresh.made.contains(&parent)
+            && !fresh.changed.contains(&parent)
+            && !fresh.moved.contains(&(parent, part.name.clone()));
+        !fresh.changed.contains(&ino) && (!fresh.made.contains(&ino) || named)
+    }
+
+    /// Before a change, without the gate: has what is dirty fit the free segments, so that a checkpoint can
+    /// always be made.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
+    pub fn balance(&self, more: usize) -> Result<()> {
+        let dirty = self.dirtied.load(Ordering::Relaxed) + CHANGE_MOST + more;
+        // Each log begins a segment that it does not fill, and others change something, too.
+        let room = self.segments.count().saturating_sub(3) * self.layout.segment_blocks as usize;
+        let numbers = {
+            let parts = self.domain.parts.lock();
+            parts.free_nids.len() >= CHANGE_MOST + more || parts.freed_nids.is_empty()
+        };
+        if dirty > room.min(DIRTY_MOST) || !numbers {
+            collect::make_room(self)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that a file has something that is not on the device.
+    pub fn note_dirty(&self, inode: &Arc<Inode<D>>) {
+        self.dirty.lock().entry(inode.ino).or_insert_with(|| Arc::clone(inode));
+    }
+
+    /// Notes that it has nothing any more.
+    pub fn note_clean(&self, ino: Ino) {
+        self.dirty.lock().remove(&ino);
+    }
+
+    /// Inodes that can still be made.
+    pub fn inodes_free(&self) -> u64 {
+        u64::from(self.layout.nids() - 1).saturating_sub(self.inodes.load(Ordering::Acquire))
+    }
+}

@@ -1,0 +1,195 @@
+//! Directories: blocks of entries, of which some are in memory, those that have changed among them.
+//!
+//! The caller has the gate, and the directory's lock.
+
+use amphi_device::{BlockPort, Structure};
+use amphi_segments::damaged;
+use amphi_vfs::{Error, Result};
+
+use std::sync::atomic::Ordering;
+
+use crate::core::Core;
+use crate::format::{DentryBlock, bucket, name_hash};
+
+/// Most levels of a directory.
+pub const LEVELS_MAX: u32 = 20;
+/// Clean blocks of entries in memory beyond which all of them go: 64 MB.
+const BLOCKS_KEPT: usize = 16_384;
+
+/// A block of entries in memory.
+pub struct Dent {
+    /// What it holds.
+    pub block: Box<DentryBlock>,
+    /// Changed since the last checkpoint.
+    pub dirty: bool,
+}
+
+/// Where an entry is: the directory's page, and the slot there.
+pub type Spot = (u64, usize);
+
+impl<D: BlockPort> Core<D> {
+    /// Calls `body` with a block of a directory, and whether it changes it; none if there is no such block.
+    fn with_dent<R>(
+        &self,
+        dir: u32,
+        page: u64,
+        changes: bool,
+        body: impl FnOnce(&mut DentryBlock) -> R,
+    ) -> Result<Option<R>> {
+        loop {
+            let mut dents = self.dents.lock();
+            if let Some(dent) = dents.get_mut(&(dir, page)) {
+                if changes && !std::mem::replace(&mut dent.dirty, true) {
+                    self.dirtied.fetch_add(1, Ordering::Relaxed);
+                }
+                return Ok(Some(body(&mut dent.block)));
+            }
+            if dents.len() > BLOCKS_KEPT {
+                dents.retain(|_, dent| dent.dirty);
+            }
+            drop(dents);
+            let address = self.addresses(dir, page, page + 1)?[0];
+            let Some(at) = address.block() else {
+                // A block that is held and not in memory has no entries on the device.
+                return if address.is_hole() { Ok(None) } else { Err(damaged("directory", dir.into())) };
+            };
+            let bytes = self.ground.read_block(at, Structure::Dentry)?;
+            let block = DentryBlock::decode(&bytes, self.ground.salt, dir);
+            let block = block.ok_or_else(|| damaged("directory", dir.into()))?;
+            self.dents.lock().entry((dir, page)).or_insert(Dent { block, dirty: false });
+        }
+    }
+
+    /// Looks for a name. Returns where it is, the inode and its type's code.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn find_entry(&self, dir: u32, levels: u32, name: &[u8]) -> Result<Option<(Spot, u32, u8)>> {
+        let hash = name_hash(name);
+        for page in (0..levels).flat_map(|level| bucket(hash, level)) {
+            let found = self.with_dent(dir, page, false, |block| {
+                block.find(name).map(|found| (found.slot, found.ino, found.kind))
+            })?;
+            if let Some((slot, ino, kind)) = found.flatten() {
+                return Ok(Some(((page, slot), ino, kind)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds an entry, in the first level with room for it; a block for it has been promised, with its nodes.
+    /// Returns the page, and how many pages and nodes were added.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`]; [`Error::NoSpace`] if there is no room in any level.
+    pub fn add_entry(
+        &self,
+        dir: u32,
+        levels: &mut u32,
+        name: &[u8],
+        (ino, kind): (u32, u8),
+    ) -> Result<(u64, u64, u64)> {
+        let hash = name_hash(name);
+        for level in 0..LEVELS_MAX {
+            for page in bucket(hash, level) {
+                let room = if level < *levels {
+                    self.with_dent(dir, page, false, |block| block.room(name.len()))?
+                } else {
+                    None
+                };
+                match room {
+                    Some(None) => {}
+                    Some(Some(slot)) => {
+                        self.with_dent(dir, page, true, |block| block.put(slot, name, ino, kind))?;
+                        return Ok((page, 0, 0));
+                    }
+                    None => {
+                        *levels = (*levels).max(level + 1);
+                        let (pages, nodes) = self.hold(dir, page..page + 1)?;
+                        let mut block = DentryBlock::new(dir);
+                        block.put(0, name, ino, kind);
+                        self.dents.lock().insert((dir, page), Dent { block, dirty: true });
+                        self.dirtied.fetch_add(1, Ordering::Relaxed);
+                        return Ok((page, pages, nodes));
+                    }
+                }
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Takes an entry out. A block that is empty then goes: returns how many did.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn take_entry(&self, dir: u32, (page, slot): Spot, name_len: usize) -> Result<u64> {
+        let empty = self.with_dent(dir, page, true, |block| {
+            block.remove(slot, name_len);
+            block.is_empty()
+        })?;
+        if empty != Some(true) {
+            return Ok(0);
+        }
+        self.forget_dent(dir, page);
+        self.punch(dir, page..page + 1)
+    }
+
+    fn forget_dent(&self, dir: u32, page: u64) {
+        if self.dents.lock().remove(&(dir, page)).is_some_and(|dent| dent.dirty) {
+            self.dirtied.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Has an entry name another inode.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn set_entry(&self, dir: u32, (page, slot): Spot, (ino, kind): (u32, u8)) -> Result<()> {
+        self.with_dent(dir, page, true, |block| block.set(slot, ino, kind)).map(drop)
+    }
+
+    /// Calls `visit` with the directory's entries from a spot on, and the spot after each, until it says no.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn visit_entries(
+        &self,
+        dir: u32,
+        levels: u32,
+        (page, slot): Spot,
+        mut visit: impl FnMut(&[u8], u32, u8, Spot) -> bool,
+    ) -> Result<()> {
+        let end = if levels == 0 { 0 } else { bucket(u32::MAX, levels.min(LEVELS_MAX) - 1).end };
+        let mut first = slot;
+        for at in page..end {
+            let entries = self.with_dent(dir, at, false, |block| {
+                let entry = |found: crate::format::Found<'_>| {
+                    (found.slot, found.name.to_vec(), found.ino, found.kind)
+                };
+                block.entries(first).map(entry).collect::<Vec<_>>()
+            })?;
+            first = 0;
+            for (slot, name, ino, kind) in entries.unwrap_or_default() {
+                if !visit(&name, ino, kind, (at, slot + 1)) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory is no more.
+    pub fn forget_dents(&self, dir: u32, levels: u32) {
+        let end = if levels == 0 { 0 } else { bucket(u32::MAX, levels.min(LEVELS_MAX) - 1).end };
+        if end < 64 {
+            (0..end).for_each(|page| self.forget_dent(dir, page));
+            return;
+        }
+        let mut dirty = 0;
+        self.dents.lock().retain(|(of, _), dent| {
+            dirty += usize::from(*of == dir && dent.dirty);
+            *of != dir
+        });
+        self.dirtied.fetch_sub(dirty, Ordering::Relaxed);
+    }
+}

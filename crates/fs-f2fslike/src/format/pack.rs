@@ -1,0 +1,157 @@
+//! Checkpoint packs: what makes a checkpoint count. There are two places, which take turns.
+
+use zerocopy::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{PAGE, SEGMENT_BLOCKS_MAX, Summary};
+
+const PACK_MAGIC: u32 = u32::from_le_bytes(*b"F2CP");
+/// Pages with numbers of orphans that a pack has room for.
+const ORPHAN_PAGES: usize = 8;
+/// Most orphans.
+pub const ORPHANS_MAX: usize = ORPHAN_PAGES * PAGE / 4;
+/// Pages of a pack: its head, the summaries of both logs' segments, orphans.
+pub const PACK_PAGES: usize = 3 + ORPHAN_PAGES;
+/// Segments that a checkpoint can name for the log of nodes.
+const AHEAD_MAX: usize = 64;
+
+/// An end of a log.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct LogRecord {
+    /// The segment, or `u32::MAX` for none.
+    pub segment: U32,
+    /// Its first free block.
+    pub next: U32,
+}
+
+/// The first page of a pack.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Head {
+    magic: U32,
+    /// Of all that follows, the other pages too.
+    crc: U32,
+    salt: U64,
+    version: U64,
+    sequence: U64,
+    held: U64,
+    inodes: U64,
+    mounts: U64,
+    mounted_ns: I64,
+    clean: U32,
+    orphans: U32,
+    logs: [LogRecord; 2],
+    ahead_count: U32,
+    ahead: [U32; AHEAD_MAX],
+    zero: [u8; PAGE - 92 - 4 * AHEAD_MAX],
+}
+
+const _: () = assert!(size_of::<Head>() == PAGE);
+const _: () = assert!(size_of::<[Summary; SEGMENT_BLOCKS_MAX]>() <= PAGE);
+
+/// A checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pack {
+    /// Its number.
+    pub version: u64,
+    /// The next place in the order of changes.
+    pub sequence: u64,
+    /// Pages of files for which a block is held.
+    pub held: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// How often the file system was mounted.
+    pub mounts: u64,
+    /// When it was mounted last, ns since 1970.
+    pub mounted_ns: i64,
+    /// Whether it was made by an unmount.
+    pub clean: bool,
+    /// Of data and nodes: the segment that the log fills, and its first free block.
+    pub logs: [Option<(u32, u32)>; 2],
+    /// What the blocks of these segments hold.
+    pub summaries: [Vec<(u32, u16)>; 2],
+    /// Segments into which the log of nodes goes next.
+    pub ahead: Vec<u32>,
+    /// Inodes without names.
+    pub orphans: Vec<u32>,
+}
+
+impl Pack {
+    /// Segments that [`ahead`](Self::ahead) has room for.
+    pub const AHEAD_MAX: usize = AHEAD_MAX;
+
+    /// Its pages.
+    #[must_use]
+    pub fn encode(&self, salt: u64) -> Vec<u8> {
+        let mut head = Head::new_zeroed();
+        (head.magic, head.salt) = (PACK_MAGIC.into(), salt.into());
+        (head.version, head.sequence) = (self.version.into(), self.sequence.into());
+        (head.held, head.inodes) = (self.held.into(), self.inodes.into());
+        (head.mounts, head.mounted_ns) = (self.mounts.into(), self.mounted_ns.into());
+        (head.clean, head.orphans) = (u32::from(self.clean).into(), (self.orphans.len() as u32).into());
+        head.logs = self.logs.map(|log| {
+            let (segment, next) = log.unwrap_or((u32::MAX, 0));
+            LogRecord { segment: segment.into(), next: next.into() }
+        });
+        head.ahead_count = (self.ahead.len() as u32).into();
+        for (into, segment) in head.ahead.iter_mut().zip(&self.ahead) {
+            *into = (*segment).into();
+        }
+        let mut bytes = vec![0; 3 * PAGE];
+        for (page, summary) in bytes[PAGE..].chunks_exact_mut(PAGE).zip(&self.summaries) {
+            for (into, (nid, slot)) in page.chunks_exact_mut(size_of::<Summary>()).zip(summary) {
+                let summary = Summary { nid: (*nid).into(), slot: (*slot).into() };
+                into.copy_from_slice(summary.as_bytes());
+            }
+        }
+        bytes.extend(self.orphans.iter().flat_map(|orphan| orphan.to_le_bytes()));
+        bytes.resize(bytes.len().next_multiple_of(PAGE), 0);
+        bytes[..PAGE].copy_from_slice(head.as_bytes());
+        head.crc = crc32c::crc32c(&bytes[8..]).into();
+        bytes[..PAGE].copy_from_slice(head.as_bytes());
+        bytes
+    }
+
+    /// The checkpoint that these [`PACK_PAGES`] pages hold, if they hold one of this file system.
+    #[must_use]
+    pub fn decode(bytes: &[u8], salt: u64) -> Option<Self> {
+        let (head, _) = Head::read_from_prefix(bytes).ok()?;
+        let orphans = head.orphans.get() as usize;
+        if head.magic.get() != PACK_MAGIC || head.salt.get() != salt || orphans > ORPHANS_MAX {
+            return None;
+        }
+        let bytes = bytes.get(..(3 + (4 * orphans).div_ceil(PAGE)) * PAGE)?;
+        let ahead = head.ahead_count.get() as usize;
+        if head.crc.get() != crc32c::crc32c(&bytes[8..]) || ahead > AHEAD_MAX {
+            return None;
+        }
+        let logs = head.logs.map(|log| {
+            let (segment, next) = (log.segment.get(), log.next.get());
+            (segment != u32::MAX).then_some((segment, next))
+        });
+        if logs.iter().flatten().any(|(_, next)| *next as usize > SEGMENT_BLOCKS_MAX) {
+            return None;
+        }
+        let summary = |which: usize| -> Vec<(u32, u16)> {
+            let (page, next) = (&bytes[(1 + which) * PAGE..], logs[which].map_or(0, |(_, next)| next));
+            let entries = page.chunks_exact(size_of::<Summary>()).take(next as usize);
+            let entry = |bytes: &[u8]| Summary::read_from_bytes(bytes).ok();
+            entries.filter_map(entry).map(|one| (one.nid.get(), one.slot.get())).collect()
+        };
+        let list = bytes[3 * PAGE..].as_chunks::<4>().0;
+        Some(Self {
+            version: head.version.get(),
+            sequence: head.sequence.get(),
+            held: head.held.get(),
+            inodes: head.inodes.get(),
+            mounts: head.mounts.get(),
+            mounted_ns: head.mounted_ns.get(),
+            clean: head.clean.get() == 1,
+            summaries: [summary(0), summary(1)],
+            logs,
+            ahead: head.ahead[..ahead].iter().map(|segment| segment.get()).collect(),
+            orphans: list[..orphans].iter().map(|bytes| u32::from_le_bytes(*bytes)).collect(),
+        })
+    }
+}

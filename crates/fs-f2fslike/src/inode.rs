@@ -1,0 +1,191 @@
+//! What the file system of F2FS's kind keeps in an inode in memory, and how it goes into the inode's node.
+
+use std::collections::BTreeSet;
+
+use amphi_device::BlockPort;
+use amphi_radix::Radix;
+use amphi_segments::damaged;
+use amphi_vfs::{Error, FileType, Ino, Result};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::core::Core;
+use crate::dir::LEVELS_MAX;
+use crate::format::{
+    Address, FILE_PAGES_MAX, INODE, InodeRecord, LINK, LINK_BYTES, LINK_BYTES_MAX, LINK_WORD, PAGE,
+    record_of, set_record, type_code, type_of,
+};
+
+/// A cached inode.
+pub type Inode<D> = amphi_names::Inode<Core<D>>;
+/// What its lock protects.
+pub type State<D> = amphi_names::State<Core<D>>;
+
+/// A cached page of a file.
+pub struct Page {
+    /// Contents.
+    pub bytes: Box<[u8]>,
+    /// Not written back since it changed.
+    pub dirty: bool,
+}
+
+/// What is kept in an inode.
+#[derive(Default)]
+pub struct Part {
+    /// A symbolic link's target.
+    pub target: Box<[u8]>,
+    /// The node of its end; 0: its inode has room for it.
+    pub rest: u32,
+    /// A directory's entries.
+    pub entries: u64,
+    /// A directory's levels.
+    pub levels: u32,
+    /// The size that the device may say: all before it has been written back.
+    pub stored_size: u64,
+    /// Blocks of pages, and those that are held.
+    pub blocks: u64,
+    /// The node of its extended attributes; 0: it has none.
+    pub xattr: u32,
+    /// The directory of its last name, and that name.
+    pub parent: u32,
+    /// See `parent`.
+    pub name: Box<[u8]>,
+    /// Cached pages.
+    pub pages: Radix<Page>,
+    /// Dirty ones.
+    pub dirty: BTreeSet<u64>,
+    /// Times or set-id bits have changed in memory only.
+    pub changed: bool,
+}
+
+/// An inode as its node has it.
+fn record<D: BlockPort>(inode: &Inode<D>, state: &State<D>) -> InodeRecord {
+    let part = &state.part;
+    let regular = state.file_type == FileType::Regular;
+    let mut record = InodeRecord::new_zeroed();
+    record.kind = type_code(state.file_type);
+    record.unnamed = u8::from(state.unnamed);
+    record.mode = state.mode.into();
+    record.nlink = state.nlink.into();
+    (record.uid, record.gid) = (state.uid.into(), state.gid.into());
+    record.rdev = state.rdev.into();
+    record.generation = state.generation.into();
+    record.size = if regular { part.stored_size } else { state.size }.into();
+    record.atime = state.atime.into();
+    (record.mtime, record.ctime) = (state.mtime.into(), state.ctime.into());
+    (record.blocks, record.entries) = (part.blocks.into(), part.entries.into());
+    record.parent = if inode.is_dir() { inode.parent().0 as u32 } else { part.parent }.into();
+    (record.xattr, record.levels) = (part.xattr.into(), part.levels.into());
+    record.name_len = (part.name.len() as u16).into();
+    record.name[..part.name.len()].copy_from_slice(&part.name);
+    record
+}
+
+/// What of a symbolic link's target stands in its inode, and what in a node of its own.
+pub fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
+    target.split_at(target.len().min(LINK_BYTES))
+}
+
+impl<D: BlockPort> Core<D> {
+    /// Puts what is known of an inode into its node.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn put_inode(&self, inode: &Inode<D>, state: &mut State<D>) -> Result<()> {
+        let nid = inode.ino.0 as u32;
+        let mut parts = self.parts(&[nid])?;
+        if let Some(node) = parts.nodes.get_mut(&nid) {
+            set_record(&mut node.addresses, &record(inode, state));
+            if state.file_type == FileType::Symlink {
+                let (start, _) = split_target(&state.part.target);
+                node.addresses.as_mut_bytes()[..start.len()].copy_from_slice(start);
+                node.addresses[LINK_WORD] = Address::of_word(state.part.rest);
+            }
+            self.touch(node);
+        }
+        (state.part.changed, state.atime_dirty) = (false, false);
+        Ok(())
+    }
+
+    /// Whether a number is one that an inode can have.
+    pub fn is_number(&self, ino: Ino) -> bool {
+        (1..u64::from(self.layout.nids())).contains(&ino.0)
+    }
+
+    /// Reads an inode.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if there is none; [`Error::Corrupt`], [`Error::Io`].
+    pub fn load_inode(&self, ino: Ino) -> Result<Inode<D>> {
+        let nid = ino.0 as u32;
+        if !self.is_number(ino) {
+            return Err(Error::Stale(ino));
+        }
+        {
+            let parts = self.domain.parts.lock();
+            if !parts.nodes.contains_key(&nid) && parts.node_address(nid).is_hole() {
+                return Err(Error::Stale(ino));
+            }
+        }
+        let parts = self.parts(&[nid])?;
+        let node = &parts.nodes[&nid];
+        if node.index != INODE {
+            return Err(Error::Stale(ino));
+        }
+        let record = record_of(&node.addresses);
+        let wrong = || damaged("inode", ino.0);
+        let file_type = type_of(record.kind).filter(|_| node.ino == ino).ok_or_else(wrong)?;
+        let (size, name_len) = (record.size.get(), usize::from(record.name_len.get()));
+        let sound = record.blocks.get().max(record.entries.get()) <= u64::from(u32::MAX / 2)
+            && record.nlink.get() <= u32::MAX / 2
+            && size <= FILE_PAGES_MAX * PAGE as u64
+            && (file_type != FileType::Symlink || size <= LINK_BYTES_MAX as u64)
+            && record.levels.get() <= LEVELS_MAX
+            && name_len <= record.name.len();
+        if !sound {
+            return Err(wrong());
+        }
+        let mut target = Vec::new();
+        if file_type == FileType::Symlink {
+            target.extend(&node.addresses.as_bytes()[..LINK_BYTES.min(size as usize)]);
+        }
+        drop(parts);
+        let mut rest = 0;
+        if target.len() < size as usize && file_type == FileType::Symlink {
+            rest = self.named(nid, LINK_WORD, nid, LINK)?.ok_or_else(wrong)?;
+            let parts = self.parts(&[rest])?;
+            target.extend(&parts.nodes[&rest].addresses.as_bytes()[..size as usize - LINK_BYTES]);
+        }
+        let part = Part {
+            target: target.into(),
+            rest,
+            entries: record.entries.get(),
+            levels: record.levels.get(),
+            stored_size: size,
+            blocks: record.blocks.get(),
+            xattr: record.xattr.get(),
+            parent: record.parent.get(),
+            name: record.name[..name_len].into(),
+            ..Part::default()
+        };
+        let state = State {
+            file_type,
+            mode: record.mode.get() & 0o7777,
+            uid: record.uid.get(),
+            gid: record.gid.get(),
+            nlink: record.nlink.get(),
+            size,
+            atime: record.atime.get(),
+            mtime: record.mtime.get(),
+            ctime: record.ctime.get(),
+            generation: record.generation.get(),
+            rdev: record.rdev.get(),
+            attributes: None,
+            orphan: self.orphans.lock().contains(&nid),
+            unnamed: record.unnamed == 1,
+            gone: false,
+            atime_dirty: false,
+            part,
+        };
+        Ok(Inode::new(ino, Ino(record.parent.get().into()), state))
+    }
+}

@@ -1,0 +1,285 @@
+//! Making, recognising, mounting and unmounting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use amphi_device::{BlockPort, Lpa, PAGE_BYTES, Structure};
+use amphi_names::Names;
+use amphi_rt::sync::{Mutex, RwLock};
+use amphi_segments::{Domain, Ground, Segments, Space, damaged, segments_held};
+use amphi_vfs::{FileType, Ino};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::background::Bell;
+use crate::checkpoint::{self, AHEAD};
+use crate::core::{Core, Options, Standing};
+use crate::format::{
+    FormatError, INODE, InodeRecord, LABEL_BYTES, Layout, MAGIC, NAT_ENTRIES, PACK_PAGES, PAGE,
+    SEGMENT_BLOCKS_MAX, SIT_ENTRIES, Superblock, VERSION, address_words, set_record, type_code,
+};
+use crate::load::{Loaded, load};
+use crate::recover;
+
+/// Segments that cannot be filled: those that are held, those ahead, and both ends of the logs.
+const IDLE: u64 = (segments_held(1) + AHEAD) as u64 + 4;
+/// Fewest segments beyond those.
+const SEGMENTS_MIN: u64 = 6;
+/// Blocks of the smallest segment.
+const SEGMENT_BLOCKS_MIN: u64 = 8;
+
+/// Why a file system could not be made or mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// What is on the device is not of this kind, or its superblock is damaged.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The device refused or failed.
+    #[error(transparent)]
+    Device(#[from] amphi_device::Error),
+    /// The device or an option is impossible.
+    #[error("the file system of F2FS's kind cannot do this: {0}")]
+    Unsuitable(String),
+    /// Something beyond the superblock is damaged.
+    #[error(transparent)]
+    Damaged(#[from] amphi_vfs::Error),
+}
+
+type Result<T> = std::result::Result<T, MountError>;
+
+/// Plans a file system for a device: segments of 2 MB, or smaller ones until those that cannot be filled take
+/// an eighth of it.
+fn plan(pages: u64) -> Result<Layout> {
+    let mut blocks = SEGMENT_BLOCKS_MAX as u64;
+    while blocks > SEGMENT_BLOCKS_MIN && IDLE * blocks > pages / 8 {
+        blocks /= 2;
+    }
+    // There can be as many inodes as blocks.
+    let nat = |segments: u64| (segments * blocks).div_ceil(NAT_ENTRIES as u64) + 1;
+    let of = |segments: u64| Layout {
+        segment_blocks: blocks as u32,
+        segments: segments as u32,
+        nat_blocks: nat(segments) as u32,
+    };
+    let rest = pages.saturating_sub(1 + 2 * PACK_PAGES as u64);
+    let mut segments = (rest / (blocks + 1)).min(u64::from(u32::MAX) / 1024);
+    while segments > 0 && of(segments).pages() > pages {
+        segments -= 1;
+    }
+    if segments < IDLE + SEGMENTS_MIN {
+        return Err(MountError::Unsuitable(format!("{pages} pages are too few")));
+    }
+    debug_assert!(of(segments).sit_blocks() as usize * SIT_ENTRIES >= segments as usize);
+    Ok(of(segments))
+}
+
+/// Makes an empty file system.
+///
+/// # Errors
+/// [`MountError::Unsuitable`], [`MountError::Device`].
+pub fn format<D: BlockPort>(device: &Arc<D>, options: &amphi_volume::FormatOptions) -> Result<()> {
+    if options.label.len() > LABEL_BYTES {
+        let why = format!("the label has {} bytes; it can have {LABEL_BYTES}", options.label.len());
+        return Err(MountError::Unsuitable(why));
+    }
+    let most = options.bytes.map_or(u64::MAX, |bytes| bytes / PAGE as u64);
+    let layout = plan(device.capacity_pages().min(most))?;
+    // Page 0 is written last: until then there is no file system.
+    device.write(Lpa(0), &[0; PAGE], Structure::Superblock)?;
+    device.flush()?;
+    let zero = [0; PAGE];
+    for page in layout.pack(0)..layout.ssa_first() {
+        device.write(Lpa(page), &zero, Structure::Other)?;
+    }
+    let mut sb = Superblock::new_zeroed();
+    (sb.magic, sb.version) = (MAGIC, VERSION.into());
+    (sb.segment_blocks, sb.segments) = (layout.segment_blocks.into(), layout.segments.into());
+    sb.nat_blocks = layout.nat_blocks.into();
+    sb.salt = amphi_rt::random::u64().into();
+    sb.created_ns = amphi_rt::time::wall_ns().into();
+    for part in sb.uuid.chunks_mut(8) {
+        part.copy_from_slice(&amphi_rt::random::u64().to_le_bytes());
+    }
+    sb.label[..options.label.len()].copy_from_slice(options.label.as_bytes());
+    sb.crc = sb.checksum().into();
+    let names = amphi_names::Options {
+        read_only: false,
+        access_times: amphi_vfs::AccessTimes::default(),
+        cached_inodes: 1,
+        tick_ns: 1,
+    };
+    let own = Options { read_only: false, page_cache_pages: 1, interval_ns: 0 };
+    let core = assemble(device, sb, layout, Loaded::empty(&layout), (own, names));
+    settle(&core);
+    make_root(&core)?;
+    core.inodes.store(1, Ordering::Release);
+    checkpoint::held(&core, true)?;
+    let mut page = vec![0; PAGE_BYTES];
+    page[..size_of::<Superblock>()].copy_from_slice(sb.as_bytes());
+    device.write(Lpa(0), &page, Structure::Superblock)?;
+    device.flush()?;
+    Ok(())
+}
+
+fn make_root<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
+    let now = amphi_rt::time::wall_ns();
+    let mut root = InodeRecord::new_zeroed();
+    root.kind = type_code(FileType::Directory);
+    (root.mode, root.nlink) = (0o755.into(), 2.into());
+    root.parent = (Ino::ROOT.0 as u32).into();
+    (root.atime, root.mtime, root.ctime) = (now.into(), now.into(), now.into());
+    core.space.set_used(1);
+    let mut parts = core.domain.parts.lock();
+    let nid = core.add_node(&mut parts, 0, INODE)?;
+    debug_assert_eq!(u64::from(nid), Ino::ROOT.0, "the first number is the root's");
+    if let Some(node) = parts.nodes.get_mut(&nid) {
+        set_record(&mut node.addresses, &root);
+    }
+    Ok(())
+}
+
+/// Reads the superblock, changing nothing.
+///
+/// # Errors
+/// [`MountError::Format`], [`MountError::Device`].
+pub fn probe<D: BlockPort>(device: &D) -> Result<(Superblock, Layout)> {
+    let mut page = vec![0; PAGE_BYTES];
+    device.read(Lpa(0), &mut page, Structure::Superblock)?;
+    let (sb, _) = Superblock::read_from_prefix(&page).map_err(|_| FormatError::NotThis)?;
+    let layout = sb.layout(device.capacity_pages())?;
+    Ok((sb, layout))
+}
+
+fn assemble<D: BlockPort>(
+    device: &Arc<D>,
+    superblock: Superblock,
+    layout: Layout,
+    loaded: Loaded,
+    (options, names): (Options, amphi_names::Options),
+) -> Core<D> {
+    let Loaded { pack, parts, sit_copies, free, stale: _ } = loaded;
+    let capacity = u64::from(layout.segments).saturating_sub(IDLE) * u64::from(layout.segment_blocks);
+    Core {
+        ground: Ground {
+            device: Arc::clone(device),
+            contract: device.contract(),
+            salt: superblock.salt.get(),
+            segment_blocks: layout.segment_blocks,
+            main_first: layout.main_first(),
+            main_blocks: layout.main_blocks(),
+            nat_first: layout.nat_first(),
+            ssa_first: layout.ssa_first(),
+            addresses: address_words,
+        },
+        layout,
+        superblock,
+        options,
+        names: Names::new(names),
+        domain: Domain { number: 0, gate: RwLock::new(()), parts: Mutex::new(parts) },
+        segments: Segments::new(free, segments_held(1)),
+        space: Space::new(capacity),
+        dents: Mutex::default(),
+        ahead: Mutex::new(pack.ahead),
+        fresh: Mutex::default(),
+        orphans: Mutex::new(pack.orphans.iter().copied().collect()),
+        dirtied: AtomicUsize::new(0),
+        dirty: Mutex::default(),
+        pages: AtomicUsize::new(0),
+        dirty_pages: AtomicUsize::new(0),
+        sweep: AtomicUsize::new(0),
+        inodes: AtomicU64::new(pack.inodes),
+        standing: Mutex::new(Standing {
+            sit_copies,
+            mounts: pack.mounts,
+            mounted_ns: pack.mounted_ns,
+            clean: pack.clean,
+        }),
+        collection: Mutex::new(()),
+        bell: Bell::default(),
+    }
+}
+
+/// Counts what is used, and gathers the numbers that nodes can get.
+pub fn settle<D: BlockPort>(core: &Core<D>) {
+    let mut parts = core.domain.parts.lock();
+    let (mut used, mut from) = (parts.held, 0);
+    while let Some((number, segment)) = parts.sit.next(from) {
+        used += u64::from(segment.count);
+        from = number + 1;
+    }
+    // Nodes that recovery has made and that have no blocks yet.
+    let nodes = parts.nodes.keys().filter(|nid| parts.node_address(**nid).is_hole());
+    let unplaced: std::collections::BTreeSet<u32> = nodes.copied().collect();
+    core.space.set_used(used + unplaced.len() as u64);
+    let (mut free, mut from) = (Vec::new(), 0);
+    while let Some((number, part)) = parts.nat.next(from) {
+        let nids = number as u32 * NAT_ENTRIES as u32..;
+        let holes = nids.zip(&part.entries).filter(|(nid, at)| *nid > 0 && at.is_hole());
+        free.extend(holes.map(|(nid, _)| nid).filter(|nid| !unplaced.contains(nid)));
+        from = number + 1;
+    }
+    free.reverse();
+    parts.free_nids = free;
+    parts.freed_nids.clear();
+}
+
+/// Mounts the file system on a device as of its last checkpoint, with what `fsync` has written since.
+///
+/// # Errors
+/// As [`MountError`] says.
+pub fn open<D: BlockPort>(
+    device: &Arc<D>,
+    options: Options,
+    names: amphi_names::Options,
+) -> Result<Arc<Core<D>>> {
+    let (superblock, layout) = probe(&**device)?;
+    let loaded = load(&**device, &superblock, &layout)?;
+    if !options.read_only {
+        // They would count for the next checkpoint.
+        for page in &loaded.stale {
+            device.write(*page, &[0; PAGE], Structure::Other)?;
+        }
+    }
+    let core = Arc::new(assemble(device, superblock, layout, loaded, (options, names)));
+    core.ground.settle()?;
+    recover::roll_forward(&core)?;
+    settle(&core);
+    if !options.read_only {
+        {
+            let mut standing = core.standing.lock();
+            standing.mounts += 1;
+            standing.mounted_ns = amphi_rt::time::wall_ns();
+        }
+        checkpoint::now(&core)?;
+        finish_orphans(&core)?;
+    }
+    Ok(core)
+}
+
+/// Deletes the files that have no name.
+fn finish_orphans<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
+    let orphans: Vec<_> = core.orphans.lock().iter().copied().collect();
+    for orphan in orphans {
+        let inode = core.inode(Ino(orphan.into()))?;
+        if inode.state.read().nlink > 0 {
+            return Err(damaged("an inode without names, which has some:", orphan.into()));
+        }
+        amphi_names::delete_orphan(core, &inode)?;
+    }
+    Ok(())
+}
+
+/// Writes everything back, makes the last checkpoint and marks it so. Nobody uses the file system any more.
+///
+/// # Errors
+/// [`amphi_vfs::Error::Io`].
+pub fn close<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
+    if core.options.read_only {
+        return Ok(());
+    }
+    core.names.health.writable()?;
+    amphi_names::write_all_atimes(core)?;
+    finish_orphans(core)?;
+    checkpoint::sync(core)?;
+    let _gate = core.domain.gate.write();
+    checkpoint::held(core, true)
+}

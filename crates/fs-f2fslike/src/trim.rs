@@ -1,0 +1,135 @@
+//! Pages of files, and files, that go.
+
+use std::ops::Range;
+
+use amphi_device::BlockPort;
+use amphi_segments::Parts;
+use amphi_vfs::{FileType, Result};
+
+use crate::core::Core;
+use crate::format::{
+    ADDRESSES, Address, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_WORD, Route, index_of, span, type_of,
+};
+use crate::nodes::{first_page, pieces};
+
+impl<D: BlockPort> Core<D> {
+    /// Words of a node become holes. Returns how many were none.
+    fn clear(&self, parts: &mut Parts, nid: u32, words: Range<usize>) -> Result<u64> {
+        let (mut gone, mut held) = (Vec::new(), 0);
+        if let Some(node) = parts.nodes.get_mut(&nid) {
+            for address in &mut node.addresses[words] {
+                let old = std::mem::take(address);
+                held += u64::from(old == Address::RESERVED);
+                gone.extend(old.block());
+            }
+            if held > 0 || !gone.is_empty() {
+                self.touch(node);
+            }
+        }
+        parts.change_held(0, held);
+        let cleared = held + gone.len() as u64;
+        for block in gone {
+            parts.invalidate(block, self.layout.segment_blocks)?;
+        }
+        self.space.give_back(cleared);
+        Ok(cleared)
+    }
+
+    /// Pages become holes. Nodes stay. Returns how many were none.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
+    pub fn punch(&self, ino: u32, pages: Range<u64>) -> Result<u64> {
+        let mut cleared = 0;
+        for (index, words, _) in pieces(pages) {
+            if let Some(nid) = self.node(ino, index)? {
+                let mut parts = self.parts(&[nid])?;
+                cleared += self.clear(&mut parts, nid, words)?;
+            }
+        }
+        Ok(cleared)
+    }
+
+    /// An inode is no more, with all that it holds.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
+    pub fn free_inode(&self, ino: u32, record: &InodeRecord) -> Result<()> {
+        match type_of(record.kind) {
+            Some(FileType::Regular | FileType::Directory) => drop(self.cut(ino, 0)?),
+            Some(FileType::Symlink) if record.size.get() > LINK_BYTES as u64 => {
+                if let Some(rest) = self.named(ino, LINK_WORD, ino, LINK)? {
+                    self.drop_node(&mut *self.parts(&[rest])?, rest)?;
+                }
+            }
+            _ => {}
+        }
+        let xattr = record.xattr.get();
+        if xattr != 0 {
+            self.drop_node(&mut *self.parts(&[xattr])?, xattr)?;
+        }
+        self.drop_node(&mut self.domain.parts.lock(), ino)
+    }
+
+    /// All pages from `first` on become holes, and nodes go that name none then. Returns how many pages were
+    /// none.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
+    pub fn cut(&self, ino: u32, first: u64) -> Result<u64> {
+        let mut cleared = 0;
+        if first < INODE_PAGES as u64 {
+            let mut parts = self.parts(&[ino])?;
+            cleared += self.clear(&mut parts, ino, first as usize..INODE_PAGES)?;
+        }
+        for (word, levels, index) in Route::all() {
+            cleared += self.cut_below((ino, word), (ino, levels, index), first)?.0;
+        }
+        Ok(cleared)
+    }
+
+    /// Cuts what is below the node that a word of another names: of inode `ino`, with so many levels of nodes
+    /// below it, from the node of pages `index` on. Returns how many pages went, and whether the node is not
+    /// there any more.
+    fn cut_below(
+        &self,
+        (of, word): (u32, usize),
+        (ino, levels, index): (u32, usize, u32),
+        first: u64,
+    ) -> Result<(u64, bool)> {
+        if self.parts(&[of])?.nodes[&of].addresses[word].word() == 0 {
+            return Ok((0, true));
+        }
+        let start = first_page(Some(index));
+        if first_page(Some(index + span(levels))) <= first {
+            return Ok((0, false));
+        }
+        let Some(nid) = self.named(of, word, ino, index_of(levels, index))? else { return Ok((0, true)) };
+        let (mut cleared, mut goes) = (0, start >= first);
+        if levels == 0 {
+            let words = first.saturating_sub(start) as usize..ADDRESSES;
+            cleared += self.clear(&mut *self.parts(&[nid])?, nid, words)?;
+        } else {
+            for inner in 0..ADDRESSES {
+                let below = (ino, levels - 1, index + inner as u32 * span(levels - 1));
+                let (here, gone) = self.cut_below((nid, inner), below, first)?;
+                cleared += here;
+                goes &= gone;
+            }
+        }
+        if goes {
+            self.forget_node(of, word, nid)?;
+        }
+        Ok((cleared, goes))
+    }
+
+    /// A node goes, and the word that named it names none.
+    fn forget_node(&self, of: u32, word: usize, nid: u32) -> Result<()> {
+        let mut parts = self.parts(&[of])?;
+        if let Some(node) = parts.nodes.get_mut(&of) {
+            node.addresses[word] = Address::HOLE;
+            self.touch(node);
+        }
+        self.drop_node(&mut parts, nid)
+    }
+}

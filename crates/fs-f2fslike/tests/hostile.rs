@@ -1,0 +1,136 @@
+//! Whatever the device holds, mounting, using and checking it ends in an answer or an error: no panic, no
+//! loop, no memory without bounds. `AMPHI_SEED` replays one case.
+
+mod small;
+
+use std::sync::Arc;
+
+use amphi_device::{BlockPort, Lpa, Structure};
+use amphi_fs_f2fslike::F2fsLike;
+use amphi_rt::random::Generator;
+use amphi_ssd::Ssd;
+use amphi_vfs::{Allocate, Cred, DirEntry, FileSystem, FileType, Ino, Name, RenameMode, SetAttr, WriteMode};
+use amphi_volume::{FormatOptions, MountOptions, Volume};
+
+type F2fs = F2fsLike<Ssd>;
+
+const DEVICE: u64 = 4 << 20;
+const PAGE: u64 = 4096;
+
+fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).expect("a valid name")
+}
+
+/// A file system with one of everything, after a crash or an unmount.
+fn made(crashed: bool) -> Arc<Ssd> {
+    let ssd = small::ssd(DEVICE);
+    <F2fs as Volume<Ssd>>::format(&ssd, &FormatOptions::default()).expect("it can be made");
+    let fs = small::mount(&ssd, 100, false);
+    let make = |text: &str| {
+        let made = fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT);
+        made.expect("there is room").attr.ino
+    };
+    let put = |ino, offset, bytes: &[u8]| {
+        fs.write(ino, offset, bytes, WriteMode::default(), &Cred::ROOT).expect("there is room");
+    };
+    let (small, large) = (make("small"), make("large"));
+    put(small, 10, &[1; 300]);
+    put(large, 0, &vec![2; 100_000]);
+    put(large, 100 << 20, &[3; 5000]);
+    fs.fsync(large, false).expect("memory does not fail");
+    fs.mkdir(Ino::ROOT, name("dir"), 0o755, &Cred::ROOT).expect("there is room");
+    fs.symlink(Ino::ROOT, name("link"), &[b'x'; 4000], &Cred::ROOT).expect("there is room");
+    fs.setxattr(small, b"user.a", b"value", amphi_vfs::XattrMode::Set).expect("there is room");
+    fs.sync().expect("memory does not fail");
+    if crashed {
+        drop(fs)
+    } else {
+        fs.unmount().expect("it is idle")
+    }
+    ssd
+}
+
+/// Uses whatever is there. Errors are as good as answers.
+fn use_all(fs: &F2fs) {
+    let mut names = Vec::new();
+    let _listed = fs.readdir(Ino::ROOT, 0, &mut |entry: DirEntry<'_>| {
+        names.push((entry.ino, entry.name.to_vec()));
+        names.len() < 1000
+    });
+    let mut bytes = vec![0; 120_000];
+    for (ino, text) in &names {
+        let _any = fs.getattr(*ino);
+        let _any = fs.read(*ino, 0, &mut bytes, false);
+        let _any = fs.readlink(*ino);
+        let _any = fs.getxattr(*ino, b"user.a");
+        let _any = fs.readdir(*ino, 0, &mut |_| true);
+        let _any = fs.seek(*ino, 0, amphi_vfs::Seek::Hole);
+        let _any = fs.write(*ino, 50, &[9; 20_000], WriteMode::default(), &Cred::ROOT);
+        let _any = fs.allocate(*ino, 1000, 50_000, Allocate::PunchHole, &Cred::ROOT);
+        let _any = fs.fsync(*ino, false);
+        let cut = SetAttr { size: Some(700), ..SetAttr::default() };
+        let _any = fs.setattr(*ino, &cut, &Cred::ROOT);
+        if let Ok(text) = Name::new(text) {
+            let _any = fs.rename(Ino::ROOT, text, Ino::ROOT, name("moved"), RenameMode::Replace);
+            let _any = fs.unlink(Ino::ROOT, text);
+        }
+    }
+    let _any = fs.mkdir(Ino::ROOT, name("new"), 0o755, &Cred::ROOT);
+    let _any = fs.statfs();
+    let _any = fs.sync();
+}
+
+/// Puts a checksum right, where the block that is changed has one in the house's place, so that what is said
+/// is believed.
+fn reseal(page: &mut [u8]) {
+    let crc = crc32c::crc32c(&page[8..]);
+    page[4..8].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn run(seed: u64) {
+    let mut dice = Generator::new(seed);
+    let ssd = made(dice.below(2) == 0);
+    for _ in 0..=dice.below(6) {
+        let lpa = Lpa(dice.below(DEVICE / PAGE));
+        let mut page = vec![0; PAGE as usize];
+        ssd.read(lpa, &mut page, Structure::Other).expect("it is inside");
+        if page.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let at = [dice.below(512), dice.below(16), 452 + dice.below(60)][dice.below(3) as usize] as usize * 8;
+        let old = u64::from_le_bytes(page[at..at + 8].try_into().expect("8 bytes"));
+        let word = match dice.below(5) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => dice.below(600),
+            3 => old ^ 1 << dice.below(64),
+            _ => dice.next(),
+        };
+        page[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        if lpa.0 > 0 && dice.below(4) > 0 {
+            reseal(&mut page);
+        }
+        ssd.write(lpa, &page, Structure::Other).expect("it is inside");
+    }
+    let _any = <F2fs as Volume<Ssd>>::check(&ssd, &mut |_| {});
+    if let Ok(fs) = <F2fs as Volume<Ssd>>::mount(&ssd, &MountOptions::default()) {
+        use_all(&fs);
+        let _any = fs.unmount();
+    }
+    let _any = <F2fs as Volume<Ssd>>::check(&ssd, &mut |_| {});
+}
+
+#[test]
+fn damaged_images_are_answered_or_refused() {
+    if let Ok(seed) = std::env::var("AMPHI_SEED") {
+        return run(seed.parse().expect("a number"));
+    }
+    let cases = if std::env::var_os("AMPHI_TEST_LONG").is_some() { 20_000 } else { 300 };
+    for seed in 0..cases {
+        let outcome = std::panic::catch_unwind(|| run(seed));
+        assert!(
+            outcome.is_ok(),
+            "replay with: AMPHI_SEED={seed} cargo test -p amphi-fs-f2fslike --test hostile damaged"
+        );
+    }
+}

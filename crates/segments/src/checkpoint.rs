@@ -1,0 +1,52 @@
+//! The parts of a checkpoint that are blocks of the NAT and summaries.
+
+use amphi_device::{BlockPort, Lpa, Structure};
+use amphi_vfs::Result;
+use amphi_volume::io_error;
+use zerocopy::IntoBytes;
+
+use crate::domain::{Domain, Parts};
+use crate::format::{NatBlock, SsaBlock};
+use crate::ground::Ground;
+
+/// Writes NAT blocks that have changed, each over its older copy.
+///
+/// # Errors
+/// [`amphi_vfs::Error::Io`].
+pub fn write_nat<D: BlockPort>(
+    ground: &Ground<D>,
+    domain: &Domain,
+    parts: &mut Parts,
+    version: u64,
+) -> Result<()> {
+    let mut from = 0;
+    while let Some((number, part)) = parts.nat.next(from) {
+        from = number + 1;
+        if !part.dirty {
+            continue;
+        }
+        let copy = 1 - part.copy;
+        let block = NatBlock::new(ground.salt, domain.number, number as u32, version, &part.entries);
+        let at = Lpa(ground.nat_first + 2 * number + u64::from(copy));
+        ground.device.write(at, block.as_bytes(), Structure::Pointer).map_err(io_error)?;
+        if let Some(part) = parts.nat.get_mut(number) {
+            (part.copy, part.dirty) = (copy, false);
+        }
+    }
+    ground.settle()
+}
+
+/// Writes the summaries of segments that have become full.
+///
+/// # Errors
+/// [`amphi_vfs::Error::Io`].
+pub fn write_summaries<D: BlockPort>(ground: &Ground<D>, parts: &mut Parts) -> Result<()> {
+    for number in std::mem::take(&mut parts.full) {
+        let Some(segment) = parts.sit.get_mut(number.into()) else { continue };
+        let Some(summary) = segment.summary.take() else { continue };
+        let block = SsaBlock::new(ground.salt, number, &summary);
+        let at = Lpa(ground.ssa_first + u64::from(number));
+        ground.device.write(at, block.as_bytes(), Structure::Bitmap).map_err(io_error)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Where everything of a main area lies, reading nodes from there, writing blocks there.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use amphi_device::{BlockDurability, BlockPort, Completion, DurabilityContract, Lpa, PAGE_BYTES, Structure};
+use amphi_rt::sync::MutexGuard;
+use amphi_vfs::{Ino, Result};
+use amphi_volume::io_error;
+
+use crate::damaged;
+use crate::domain::{Domain, Node, Parts};
+use crate::format::{ADDRESSES, Address, NodeBlock};
+
+/// Clean nodes of a domain that stay in memory.
+const NODES_KEPT: usize = 1024;
+
+/// Blocks to write, with their contents, by block.
+pub type Writes<'a> = Vec<(u32, &'a [u8])>;
+
+/// The device, and where what belongs to segments lies on it.
+pub struct Ground<D> {
+    /// The device.
+    pub device: Arc<D>,
+    /// What it promises.
+    pub contract: DurabilityContract,
+    /// What tells blocks of this file system from those of another that was here.
+    pub salt: u64,
+    /// Blocks of a segment.
+    pub segment_blocks: u32,
+    /// The first page of the main area, and its blocks.
+    pub main_first: u64,
+    /// See `main_first`.
+    pub main_blocks: u64,
+    /// The first page of the NAT: two for each of its blocks.
+    pub nat_first: u64,
+    /// The first page of the summaries: one for each segment.
+    pub ssa_first: u64,
+    /// Which words of a node with this index are addresses of pages.
+    pub addresses: fn(u32, &[Address; ADDRESSES]) -> Range<usize>,
+}
+
+impl<D: BlockPort> Ground<D> {
+    /// Where a block of the main area is.
+    pub const fn lpa(&self, block: u32) -> Lpa {
+        Lpa(self.main_first + block as u64)
+    }
+
+    /// Reads a block of the main area.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Io`].
+    pub fn read_block(&self, block: u32, tag: Structure) -> Result<Vec<u8>> {
+        let mut page = vec![0; PAGE_BYTES];
+        self.device.read(self.lpa(block), &mut page, tag).map_err(io_error)?;
+        Ok(page)
+    }
+
+    /// Makes completed block writes durable.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Io`].
+    pub fn settle(&self) -> Result<()> {
+        match self.contract.block_durability {
+            BlockDurability::Completion => Ok(()),
+            BlockDurability::Flush => self.device.flush().map_err(io_error),
+        }
+    }
+
+    /// Submits all blocks, those in a row by one command, waits for them together, and settles them.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Io`].
+    pub fn write_blocks(&self, kinds: &[(&Writes<'_>, Structure)]) -> Result<()> {
+        let mut runs: Vec<(u32, Vec<&[u8]>, Structure)> = Vec::new();
+        for (writes, tag) in kinds {
+            for (block, bytes) in *writes {
+                match runs.last_mut() {
+                    Some((first, run, of)) if of == tag && *first + run.len() as u32 == *block => {
+                        run.push(bytes);
+                    }
+                    _ => runs.push((*block, vec![bytes], *tag)),
+                }
+            }
+        }
+        let mut tickets = Vec::with_capacity(runs.len());
+        for (first, run, tag) in &runs {
+            tickets.push(self.device.submit_write(self.lpa(*first), run, *tag).map_err(io_error)?);
+        }
+        for ticket in tickets {
+            ticket.wait().map_err(io_error)?;
+        }
+        self.settle()
+    }
+
+    /// What a domain knows, with these nodes in memory. The caller holds the gate.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
+    pub fn with_nodes<'d>(&self, domain: &'d Domain, nids: &[u32]) -> Result<MutexGuard<'d, Parts>> {
+        {
+            let mut parts = domain.parts.lock();
+            if parts.nodes.len() > NODES_KEPT {
+                parts.nodes.retain(|_, node| node.dirty);
+            }
+        }
+        loop {
+            let parts = domain.parts.lock();
+            let Some(nid) = nids.iter().find(|nid| !parts.nodes.contains_key(*nid)) else { return Ok(parts) };
+            let address = parts.node_address(*nid);
+            drop(parts);
+            let node = self.read_node(domain, *nid, address)?;
+            domain.parts.lock().nodes.entry(*nid).or_insert(node);
+        }
+    }
+
+    /// Reads a node.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Corrupt`] if it is not there; [`amphi_vfs::Error::Io`].
+    pub fn read_node(&self, domain: &Domain, nid: u32, address: Address) -> Result<Node> {
+        let wrong = || damaged("node", nid.into());
+        let block = address.block().ok_or_else(wrong)?;
+        let page = self.read_block(block, Structure::Pointer)?;
+        let block = NodeBlock::decode(&page, self.salt).ok_or_else(wrong)?;
+        let head = block.head;
+        if head.nid.get() != nid || head.domain.get() != domain.number {
+            return Err(wrong());
+        }
+        let pages = (self.addresses)(head.index.get(), &block.addresses);
+        let inside = |address: &Address| address.block().is_none_or(|at| u64::from(at) < self.main_blocks);
+        if !block.addresses[pages].iter().all(inside) {
+            return Err(wrong());
+        }
+        Ok(Node {
+            ino: Ino(head.ino.get()),
+            index: head.index.get(),
+            addresses: Box::new(block.addresses),
+            sequence: head.sequence.get(),
+            dirty: false,
+        })
+    }
+}

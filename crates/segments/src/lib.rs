@@ -1,0 +1,29 @@
+//! What log-structured file systems of F2FS's kind have in common: a main area of segments, logs of data and
+//! of nodes that fill them, a NAT that says where nodes are, a SIT that says which blocks are valid,
+//! summaries that say whose blocks are, and the collection of garbage.
+//!
+//! It knows neither names nor how a checkpoint comes to count: AugeFS keeps that in its metadata store, the
+//! file system of F2FS's kind in packs of blocks. [`Domain`] is what one set of logs knows, [`Ground`] is
+//! where all of it lies on the device.
+#![forbid(unsafe_code)]
+
+mod checkpoint;
+mod collect;
+mod domain;
+pub mod format;
+mod ground;
+mod space;
+
+pub use checkpoint::{write_nat, write_summaries};
+pub use collect::{move_blocks, read_summary, victim};
+pub use domain::{Blocks, DATA, Domain, Log, NODES, NatPart, Node, Parts, Segment};
+pub use ground::{Ground, Writes};
+pub use space::{Segments, Space, segments_held};
+
+use amphi_vfs::Error;
+
+/// That something on the device is not what was written.
+#[must_use]
+pub fn damaged(what: &'static str, number: u64) -> Error {
+    Error::corrupt(what, number, "it is not what was written")
+}
