@@ -3,6 +3,7 @@
 //! with where the last run was stopped.
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -39,37 +40,47 @@ const COMPLETE: &[&[&str]] = &[
     &["--workload", "days", "--minutes", "480", "--seed", "23"],
 ];
 
-/// Runs the slice, or with `long` everything.
+/// Runs the slice with `amphi`, which is built.
 ///
 /// # Errors
 /// At the first violation; its ID has been printed.
-pub fn run(root: &Path, long: bool) -> Result<()> {
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from).to_string();
+pub fn run_slice(amphi: impl Fn() -> Result<Command>) -> Result<()> {
+    each(SLICE, |fs, arguments| {
+        let mut amphi = amphi()?;
+        crash(&mut amphi, fs, arguments);
+        Ok(amphi)
+    })
+}
+
+/// Runs everything, with a program that is built for speed.
+///
+/// # Errors
+/// As [`run_slice`].
+pub fn run_all(root: &Path) -> Result<()> {
     let kept = root.join("target/crash-lab");
     std::fs::create_dir_all(&kept).context("cannot make target/crash-lab")?;
+    each(COMPLETE, |fs, arguments| {
+        let mut amphi = step::cargo(root);
+        amphi.args(["run", "--quiet", "--release", "-p", "amphi", "--"]);
+        crash(&mut amphi, fs, arguments);
+        let workload = arguments[1];
+        if workload != "days" {
+            amphi.arg("--checkpoint").arg(kept.join(format!("{fs}-{workload}.state")));
+        }
+        Ok(amphi)
+    })
+}
+
+fn crash(amphi: &mut Command, fs: &str, arguments: &[&str]) {
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from).to_string();
+    amphi.args(["crash", "run", "--fs", fs]).args(arguments).args(["--jobs", &jobs]);
+}
+
+fn each(all: &[&[&str]], command: impl Fn(&str, &[&str]) -> Result<Command>) -> Result<()> {
     for fs in FILE_SYSTEMS {
-        for &arguments in if long { COMPLETE } else { SLICE } {
-            let workload = arguments[1];
-            step(&format!("crash lab: {fs}, {workload}"), || {
-                let mut command = step::cargo(root);
-                command.args([
-                    "run",
-                    "--quiet",
-                    "--release",
-                    "-p",
-                    "amphi",
-                    "--",
-                    "crash",
-                    "run",
-                    "--fs",
-                    fs,
-                ]);
-                command.args(arguments).args(["--jobs", &jobs]);
-                if long && workload != "days" {
-                    command.arg("--checkpoint").arg(kept.join(format!("{fs}-{workload}.state")));
-                }
-                step::run(&mut command)
-            })?;
+        for &arguments in all {
+            let title = format!("crash lab: {fs}, {}", arguments[1]);
+            step(&title, || step::run(&mut command(fs, arguments)?))?;
         }
     }
     Ok(())

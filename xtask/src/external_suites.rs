@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::built::Built;
 use crate::packages;
 use crate::step::{self, step};
 
@@ -19,7 +20,7 @@ const CRATES: [(&str, &str); 2] = [("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
 ///
 /// # Errors
 /// If something cannot be installed, or a suite fails.
-pub fn run(root: &Path, test: impl Fn() -> Command) -> Result<()> {
+pub fn run(root: &Path, built: &Built, prepare: impl Fn(&mut Command)) -> Result<()> {
     let reason = packages::why_no_fuse()
         .or_else(|| (!packages::is_root()).then(|| "they have to run as root (try sudo)".to_owned()));
     if let Some(reason) = reason {
@@ -32,29 +33,16 @@ pub fn run(root: &Path, test: impl Fn() -> Command) -> Result<()> {
         directories.push(install(root, name, version)?);
     }
     let path = path_with(directories)?;
-    step("external suites on a mount", || {
-        let mut test = test();
-        test.env("PATH", &path);
-        test.args(["--package", "amphi", "--test", "end_to_end", "--", "external_suites::"]);
+    let run = |room: &str, file: &str, which: &str| {
+        let mut test = built.test(room, file)?;
+        prepare(&mut test);
         // One after the other: each says what it did, and none slows another down.
-        test.args(["--nocapture", "--test-threads=1"]);
-        step::run(&mut test)
-    })?;
+        step::run(test.env("PATH", &path).args([which, "--nocapture", "--test-threads=1"]))
+    };
+    step("external suites on a mount", || run("amphi", "end_to_end", "external_suites::"))?;
     step("external suites on a mount of the model", || {
-        let mut test = test();
-        test.env("PATH", &path);
-        test.args([
-            "--package",
-            "amphi-front-fuse",
-            "--test",
-            "mount",
-            "--test",
-            "mount_ring",
-            "--",
-            "suites::",
-        ]);
-        test.args(["--nocapture", "--test-threads=1"]);
-        step::run(&mut test)
+        run("front-fuse", "mount", "suites::")?;
+        run("front-fuse", "mount_ring", "suites::")
     })
 }
 

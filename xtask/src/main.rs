@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod built;
 mod crash_lab;
 mod demo;
 mod external_suites;

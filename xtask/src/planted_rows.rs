@@ -1,14 +1,15 @@
 //! Each row of docs/papers.md has a planted fault, and a test that fails with it: a row that no test can see
 //! break is only a claim.
 //!
-//! `cargo xtask test --only rows` runs each test twice: as it is, when it must pass, and with the fault
-//! planted by `AMPHI_PLANTED`, when it must fail. A new row gets a variant in its crate's `planted.rs` and a
-//! line in [`FAULTS`]; the lint `paper rows` asks for it.
+//! `cargo xtask test --only rows` runs each test twice, at once: as it is, when it must pass, and with the
+//! fault planted by `AMPHI_PLANTED`, when it must fail. A new row gets a variant in its crate's `planted.rs`
+//! and a line in [`FAULTS`]; the lint `paper rows` asks for it.
 
-use std::path::Path;
+use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::built::Built;
 use crate::step::{self, step};
 
 /// A fault of one row, and the test that must fail with it.
@@ -410,15 +411,18 @@ enum Outcome {
 ///
 /// # Errors
 /// A test fails as it is, passes with its fault, or does not run.
-pub fn run(root: &Path) -> Result<()> {
+pub fn run(built: &Built) -> Result<()> {
     let mut unnoticed = Vec::new();
     for fault in FAULTS {
         let title = format!("{} sees {}", fault.row, fault.bug);
         let noticed = step(&title, || {
-            if outcome(root, fault, None)? == Outcome::Failed {
+            // Side by side.
+            let (sound, faulty) =
+                (Running::start(built, fault, None)?, Running::start(built, fault, Some(fault.bug))?);
+            if sound.outcome()? == Outcome::Failed {
                 bail!("{} fails where nothing is planted", fault.test);
             }
-            Ok(outcome(root, fault, Some(fault.bug))? == Outcome::Failed)
+            Ok(faulty.outcome()? == Outcome::Failed)
         })?;
         if !noticed {
             unnoticed.push(format!("{}: {} passes with {}", fault.row, fault.test, fault.bug));
@@ -430,27 +434,32 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs one test, with a bug planted or with none.
-fn outcome(root: &Path, fault: &Fault, bug: Option<&str>) -> Result<Outcome> {
-    let mut test = step::cargo(root);
-    test.args([
-        "test",
-        "--quiet",
-        "--features",
-        "planted-bugs",
-        "--package",
-        &format!("amphi-{}", fault.room),
-    ]);
-    test.args(["--test", fault.file, "--", "--exact", fault.test]);
-    test.env_remove("AMPHI_PLANTED");
-    test.envs(bug.map(|bug| ("AMPHI_PLANTED", bug)));
-    let line = step::command_line(&test);
-    let output = test.output().with_context(|| format!("`{line}` could not be started"))?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    // What does not build, finds no test or is killed says neither.
-    match (said.contains(" 1 passed; 0 failed"), said.contains(" 0 passed; 1 failed")) {
-        (true, false) => Ok(Outcome::Passed),
-        (false, true) => Ok(Outcome::Failed),
-        _ => bail!("`{line}` ran no test: {said}{}", String::from_utf8_lossy(&output.stderr)),
+/// A test that runs.
+struct Running {
+    line: String,
+    child: Child,
+}
+
+impl Running {
+    /// Starts one test, with a bug planted or with none.
+    fn start(built: &Built, fault: &Fault, bug: Option<&str>) -> Result<Self> {
+        let mut test = built.test(fault.room, fault.file)?;
+        test.args(["--exact", fault.test, "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        test.envs(bug.map(|bug| ("AMPHI_PLANTED", bug)));
+        let line = step::command_line(&test);
+        let child = test.spawn().with_context(|| format!("`{line}` could not be started"))?;
+        Ok(Self { line, child })
+    }
+
+    fn outcome(self) -> Result<Outcome> {
+        let Self { line, child } = self;
+        let output = child.wait_with_output().with_context(|| format!("`{line}` went astray"))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        // What finds no test or is killed says neither.
+        match (said.contains(" 1 passed; 0 failed"), said.contains(" 0 passed; 1 failed")) {
+            (true, false) => Ok(Outcome::Passed),
+            (false, true) => Ok(Outcome::Failed),
+            _ => bail!("`{line}` ran no test: {said}{}", String::from_utf8_lossy(&output.stderr)),
+        }
     }
 }

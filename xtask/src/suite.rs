@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::ValueEnum;
 
+use crate::built::{self, Built};
 use crate::step::{self, step};
 use crate::{crash_lab, external_suites, lint, packages, planted_rows};
 
@@ -41,8 +42,7 @@ enum Part {
     Tests,
     /// Faults planted in what rows of docs/papers.md promise, each of which the row's test must notice.
     Rows,
-    /// A million power cuts and host crashes of the emulated SSD, and violations of its contract planted to
-    /// be noticed.
+    /// A million power cuts and host crashes of the emulated SSD.
     PowerCuts,
     /// A slice of the crash laboratory's workloads; with --long, all sequences of two operations, which takes
     /// hours and can be gone on with.
@@ -82,16 +82,16 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     if let Some(reason) = packages::why_no_fuse() {
         println!("note: nothing can be mounted here, so end-to-end tests will be skipped: {reason}");
     }
-    let mut done = 0;
+    let (mut done, mut built) = (0, None);
     for part in PARTS.into_iter().filter(|part| options.only.is_none_or(|only| only == *part)) {
-        run_part(root, part, options)?;
+        run_part(root, part, options, &mut built)?;
         done += 1;
     }
     println!("all well: {done} parts in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
-fn run_part(root: &Path, part: Part, options: &Options) -> Result<()> {
+fn run_part(root: &Path, part: Part, options: &Options, built: &mut Option<Built>) -> Result<()> {
     match part {
         Part::Lint => lint::run(root, &lint::Options { rules_only: false }),
         Part::Docs => step("documentation", || {
@@ -105,75 +105,66 @@ fn run_part(root: &Path, part: Part, options: &Options) -> Result<()> {
         }),
         Part::Tests => step("unit, property and end-to-end tests", || {
             packages::ensure(&packages::BROWSER)?;
-            let mut test = cargo_test(root, options);
-            test.args([
-                "--workspace",
-                "--",
-                "--skip",
-                "kill_loop",
-                "--skip",
-                "power_loop",
-                "--skip",
-                "external_suites::",
-                "--skip",
-                "program_crashes::",
-            ]);
-            step::run(&mut test)
+            let mut test = step::cargo(root);
+            test.args(["test", "--quiet"]);
+            built::whole_workspace(root, &mut test)?;
+            test.args(["--", "--skip", "kill_loop", "--skip", "power_loop"]);
+            test.args(["--skip", "external_suites::", "--skip", "program_crashes::"]);
+            step::run(with(options, &mut test))
         }),
-        Part::Rows => planted_rows::run(root),
-        Part::PowerCuts => {
-            step("violations planted in the SSD", || {
-                let mut test = cargo_test(root, options);
-                step::run(test.args(["-p", "amphi-ssd", "--features", "planted-bugs", "--test", "planted"]))
-            })?;
-            step("bugs planted in the key-value store", || {
-                let mut test = cargo_test(root, options);
-                step::run(test.args(["-p", "amphi-lsm", "--features", "planted-bugs"]))
-            })?;
-            step("bugs planted in the write-ahead log", || {
-                let mut test = cargo_test(root, options);
-                step::run(test.args(["-p", "amphi-wal", "--features", "planted-bugs"]))
-            })?;
-            step("a million power cuts of the SSD", || {
-                let mut test = cargo_test(root, options);
-                let cuts = if options.long { "10000000" } else { "1000000" };
-                test.args(["--release", "-p", "amphi-ssd", "--test", "power_cuts"]).env("AMPHI_CUTS", cuts);
-                step::run(&mut test)
-            })
+        Part::PowerCuts => step("a million power cuts of the SSD", || {
+            let mut test = step::cargo(root);
+            let cuts = if options.long { "10000000" } else { "1000000" };
+            test.args(["test", "--quiet", "--release", "-p", "amphi-ssd", "--test", "power_cuts"]);
+            step::run(with(options, &mut test).env("AMPHI_CUTS", cuts))
+        }),
+        Part::CrashLab if options.long => crash_lab::run_all(root),
+        _ => {
+            let built = match built {
+                Some(built) => built,
+                None => built.insert(step("tests and programs", || Built::make(root))?),
+            };
+            run_built(root, part, options, built)
         }
-        Part::CrashLab => crash_lab::run(root, options.long),
-        Part::Suites => external_suites::run(root, || cargo_test(root, options)),
-        Part::Programs => programs(root, options),
-        Part::KillLoop => step("kill -9 loop", || crash_loop(root, options, "crash_loops::kill_loop")),
-        Part::PowerLoop => step("power-cut loop", || crash_loop(root, options, "crash_loops::power_loop")),
+    }
+}
+
+/// Runs a part that needs nothing but what the tests have built.
+fn run_built(root: &Path, part: Part, options: &Options, built: &Built) -> Result<()> {
+    let end_to_end = || built.test("amphi", "end_to_end");
+    match part {
+        Part::Rows => planted_rows::run(built),
+        Part::CrashLab => crash_lab::run_slice(|| built.program("amphi")),
+        Part::Suites => external_suites::run(root, built, |test| {
+            with(options, test);
+        }),
+        Part::Programs => programs(options, end_to_end()?),
+        Part::KillLoop => crash_loop("kill -9 loop", options, end_to_end()?, "crash_loops::kill_loop"),
+        Part::PowerLoop => crash_loop("power-cut loop", options, end_to_end()?, "crash_loops::power_loop"),
+        Part::Lint | Part::Docs | Part::Tests | Part::PowerCuts => unreachable!("{part:?} builds for itself"),
     }
 }
 
 /// Where nothing can be mounted, says why and succeeds.
-fn programs(root: &Path, options: &Options) -> Result<()> {
+fn programs(options: &Options, mut test: Command) -> Result<()> {
     if let Some(reason) = packages::why_no_fuse() {
         println!("skipped: programs over crashes: {reason}");
         return Ok(());
     }
     packages::ensure(&packages::PROGRAMS)?;
     step("programs over crashes", || {
-        let mut test = cargo_test(root, options);
-        test.args(["--package", "amphi", "--test", "end_to_end", "--", "program_crashes::"]);
         // One after the other: each says what it did, and none slows another down.
-        test.args(["--nocapture", "--test-threads=1"]);
-        step::run(&mut test)
+        test.args(["program_crashes::", "--nocapture", "--test-threads=1"]);
+        step::run(with(options, &mut test))
     })
 }
 
-fn crash_loop(root: &Path, options: &Options, test: &str) -> Result<()> {
-    let mut command = cargo_test(root, options);
-    command.args(["--package", "amphi", "--test", "end_to_end", "--", "--exact", test, "--nocapture"]);
-    step::run(&mut command)
+fn crash_loop(title: &str, options: &Options, mut test: Command, name: &str) -> Result<()> {
+    step(title, || step::run(with(options, test.args(["--exact", name, "--nocapture"]))))
 }
 
-fn cargo_test(root: &Path, options: &Options) -> Command {
-    let mut test = step::cargo(root);
-    test.args(["test", "--quiet"]);
+/// Tells tests what was asked for.
+fn with<'a>(options: &Options, test: &'a mut Command) -> &'a mut Command {
     if options.long {
         test.env("AMPHI_TEST_LONG", "1");
     }
