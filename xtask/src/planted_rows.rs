@@ -322,6 +322,13 @@ pub const FAULTS: &[Fault] = &[
     fault("DV-7", "SealNotCompared", "fs-devfs", "rows", "what_the_host_returns_is_not_trusted"),
     fault(
         "DV-7",
+        "StaysWhenClosed",
+        "fs-devfs",
+        "rows",
+        "what_leaves_device_memory_when_a_file_is_closed_is_what_the_mount_says",
+    ),
+    fault(
+        "DV-7",
         "OpenedWithoutEnd",
         "fs-devfs",
         "memory",

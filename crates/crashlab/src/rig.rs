@@ -368,6 +368,10 @@ impl CommandPort for Rig {
         self.ssd.compute(bytes);
     }
 
+    fn exchange(&self, count: u64, bytes: u64) {
+        self.ssd.exchange(count, bytes);
+    }
+
     fn complete(&self, bytes: u64) -> Result<()> {
         self.ssd.complete(bytes)
     }

@@ -5,7 +5,7 @@
 use std::hash::Hasher;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_radix::Radix;
 use amphi_rt::sync::Mutex;
@@ -87,6 +87,8 @@ pub struct AwayTable {
     /// Never leaves the device.
     key: [u64; 2],
     seals: Mutex<Seals>,
+    /// What was moved since somebody asked: structures, and their bytes.
+    moved: [AtomicU64; 2],
 }
 
 /// Bytes of device memory that one thing which is away takes: its seal, and its share of the tree's nodes.
@@ -97,7 +99,27 @@ impl AwayTable {
     /// Nothing is away.
     pub fn new(host: &Arc<HostMemory>, memory: &Arc<DeviceMemory>) -> Self {
         let key = [amphi_rt::random::u64(), amphi_rt::random::u64()];
-        Self { host: Arc::clone(host), memory: Arc::clone(memory), key, seals: Mutex::default() }
+        Self {
+            host: Arc::clone(host),
+            memory: Arc::clone(memory),
+            key,
+            seals: Mutex::default(),
+            moved: Default::default(),
+        }
+    }
+
+    /// Structures and bytes that were moved to and from the host since the last time of asking.
+    pub fn take_moved(&self) -> (u64, u64) {
+        if self.moved[0].load(Ordering::Relaxed) == 0 {
+            return (0, 0);
+        }
+        let [count, bytes] = self.moved.each_ref().map(|moved| moved.swap(0, Ordering::Relaxed));
+        (count, bytes)
+    }
+
+    fn note_move(&self, bytes: usize) {
+        self.moved[0].fetch_add(1, Ordering::Relaxed);
+        self.moved[1].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     fn seal(&self, (what, ino): (Away, Ino), bytes: &[u8]) -> NonZeroU64 {
@@ -111,10 +133,11 @@ impl AwayTable {
     /// Gives something away. Where the host has no room for it, it is forgotten: flash has it.
     pub fn give(&self, what: Away, ino: Ino, bytes: Vec<u8>, counters: &Counters) {
         let key = (what, ino);
-        let seal = self.seal(key, &bytes);
+        let (seal, length) = (self.seal(key, &bytes), bytes.len());
         let count = if !self.host.put(key, bytes) {
             &counters.host_full
         } else {
+            self.note_move(length);
             if self.seals.lock()[what as usize].insert(ino.0, seal).is_none() {
                 self.memory.take(Kind::InodesAway, SEAL_BYTES);
             }
@@ -131,6 +154,7 @@ impl AwayTable {
         let bytes = self
             .host
             .take(key)
+            .inspect(|bytes| self.note_move(bytes.len()))
             .filter(|bytes| self.seal(key, bytes) == seal || planted::has(Bug::SealNotCompared));
         let count = match (&bytes, what) {
             (None, _) => &counters.host_damage,

@@ -25,6 +25,7 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
         let processor = self.inside.processors.take();
         device.compute((given + taken) as u64);
         let outcome = self.controller().relieve().and_then(|()| body(self.controller()));
+        self.controller().pay_for_moves();
         drop(processor);
         device.complete(taken as u64).map_err(io_error)?;
         outcome

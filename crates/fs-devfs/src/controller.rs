@@ -11,12 +11,14 @@ use zerocopy::IntoBytes;
 
 use crate::away::{Away, AwayTable};
 use crate::blocks::pages_needed;
+use crate::closed::OpenFiles;
 use crate::dir::{Dir, Place};
 use crate::format::{Layout, Map, PAGE, Use};
 use crate::inode::{Inode, Part, PerFile, State, block_of, encode};
 use crate::media::Media;
 use crate::memory::DeviceMemory;
 use crate::meta::Meta;
+use crate::options::OnClose;
 use crate::planted::{self, Bug};
 use crate::pool::Pool;
 use crate::slots::{Owner, Slots};
@@ -42,6 +44,9 @@ pub struct Controller<D: BlockPort + MemoryArea + 'static> {
     pub freed_pages: Mutex<Vec<u64>>,
     pub away: AwayTable,
     pub counters: Arc<Counters>,
+    /// What leaves device memory when a file is closed, and what is needed to know when.
+    pub on_close: OnClose,
+    pub open_files: OpenFiles,
     pub hash: amphi_rt::hash::State,
 }
 
@@ -149,6 +154,14 @@ impl<D: BlockPort + MemoryArea + 'static> Store for Controller<D> {
             self.away.give(Away::Inode, inode.ino, bytes, &self.counters);
         }
         true
+    }
+
+    fn opened(&self, inode: &Inode<D>) {
+        self.file_opened(inode);
+    }
+
+    fn closed(&self, inode: Arc<Inode<D>>) {
+        self.file_closed(inode);
     }
 
     fn make_room(&self) -> Result<bool> {

@@ -137,7 +137,7 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Door<D> {
             let processors = &self.inside.processors;
             let _processor = (!planted::has(Bug::ProcessorNotTaken)).then(|| processors.take());
             device.compute(given + taken);
-            match self.admit(command, version, caller) {
+            let answer = match self.admit(command, version, caller) {
                 true => match self.make_room(command) {
                     Ok(()) => self.session.execute(
                         caller,
@@ -147,7 +147,9 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Door<D> {
                     Err(error) => refused(status(&Refusal::FileSystem(error))),
                 },
                 false => refused(code::BAD_CREDENTIAL),
-            }
+            };
+            self.inside.controller.pay_for_moves();
+            answer
         };
         match device.complete(taken.min(answer.len.get().into())) {
             Ok(()) => answer,

@@ -8,6 +8,7 @@ use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromBytes, FromZeros};
 
 use crate::away::Away;
+use crate::closed::CountedIn;
 use crate::controller::Controller;
 use crate::dir::Dir;
 use crate::filemap::Filemap;
@@ -72,6 +73,8 @@ impl Part {
 pub struct PerFile {
     /// Which blocks of flash the file's are. Its lock serialises who changes the file (§4.2).
     pub filemap: Mutex<Filemap>,
+    /// Where it counts as open, while it is.
+    pub counted_in: CountedIn,
 }
 
 impl<D: BlockPort + MemoryArea + 'static> Controller<D> {

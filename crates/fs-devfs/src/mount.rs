@@ -9,6 +9,7 @@ use amphi_vfs::{Error, FileType, Ino};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::away::{AwayTable, HostMemory};
+use crate::closed::OpenFiles;
 use crate::controller::Controller;
 use crate::format::{
     BODY, FormatError, INODES, Inode, LABEL_BYTES, Layout, MAGIC, Map, PAGE, PAGES_MAX, PAGES_MIN, SLOTS_MIN,
@@ -247,6 +248,8 @@ pub fn assemble<D: BlockPort + MemoryArea + CommandPort + 'static>(
     let controller = Arc::new(Controller {
         names: Names::new(options.names()),
         away: AwayTable::new(host, &memory),
+        on_close: options.on_close,
+        open_files: OpenFiles::default(),
         hash: amphi_rt::hash::State::default(),
         freed_pages: Mutex::default(),
         media,

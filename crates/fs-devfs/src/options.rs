@@ -33,6 +33,22 @@ impl Crash {
     }
 }
 
+/// What leaves device memory as soon as nobody has a file open (§4.4), each step with those before it. What
+/// stays goes when memory is short, or when there are more unused inodes than a mount keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OnClose {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The file's map.
+    Maps,
+    /// The entries of the directory in which it was made, once no file of that directory is open: to host
+    /// memory.
+    Entries,
+    /// The inode: to host memory, but for the device's part.
+    Inodes,
+}
+
 /// How one is made.
 #[derive(Clone, Debug, Default)]
 pub struct FormatOptions {
@@ -61,6 +77,8 @@ pub struct MountOptions {
     pub host_memory: u64,
     /// Inodes that stay in device memory although nobody uses them.
     pub inode_cache: usize,
+    /// What leaves device memory when a file is closed.
+    pub on_close: OnClose,
 }
 
 /// Host memory unless a mount says otherwise, in bytes.
@@ -78,13 +96,15 @@ impl Default for MountOptions {
             memory: None,
             host_memory: HOST_MEMORY,
             inode_cache: INODE_CACHE,
+            on_close: OnClose::Nothing,
         }
     }
 }
 
 impl MountOptions {
     /// What [`set_all`](Self::set_all) understands, for people.
-    pub const WORDS: &'static str = "crash=capacitors|journal, memory=SIZE, host-memory=SIZE, inodes=N";
+    pub const WORDS: &'static str = "crash=capacitors|journal, memory=SIZE, host-memory=SIZE, inodes=N, \
+                                     on-close=nothing|maps|entries|inodes";
 
     /// Sets what words say, which commas part.
     ///
@@ -97,6 +117,10 @@ impl MountOptions {
             match (name, value) {
                 ("crash", "capacitors") => self.crash = Crash::Capacitors,
                 ("crash", "journal") => self.crash = Crash::Journal,
+                ("on-close", "nothing") => self.on_close = OnClose::Nothing,
+                ("on-close", "maps") => self.on_close = OnClose::Maps,
+                ("on-close", "entries") => self.on_close = OnClose::Entries,
+                ("on-close", "inodes") => self.on_close = OnClose::Inodes,
                 ("memory", _) => self.memory = Some(bytes()?),
                 ("host-memory", _) => self.host_memory = bytes()?,
                 ("inodes", _) => {

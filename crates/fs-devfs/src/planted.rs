@@ -65,6 +65,8 @@ pub enum Bug {
     NothingMended,
     /// Files are opened until device memory holds no more (DV-7).
     OpenedWithoutEnd,
+    /// Inodes stay in device memory when their files are closed, whatever the mount says (DV-7).
+    StaysWhenClosed,
 }
 
 /// Every bug that a crash shows, so that none is forgotten.

@@ -58,6 +58,10 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Volume<D> for DevFs<D> {
         about(&self.superblock())
     }
 
+    fn stats(&self) -> Map<String, Value> {
+        Self::stats(self)
+    }
+
     fn check(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Report> {
         Ok(report(check::check(device)?))
     }

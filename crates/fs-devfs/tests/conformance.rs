@@ -1,10 +1,11 @@
 //! DevFS keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room,
-//! with device memory that is always short, without capacitors, across remounts, and with several tasks.
+//! with device memory that is always short, where files leave it when they are closed, without capacitors,
+//! across remounts, and with several tasks.
 
 mod small;
 
 use amphi_conformance::{check_all, check_read_only, one_tree, random};
-use amphi_fs_devfs::{DevFs, MountOptions};
+use amphi_fs_devfs::{DevFs, MountOptions, OnClose};
 use amphi_rt::Sim;
 use amphi_ssd::Ssd;
 use amphi_volume::Volume;
@@ -22,9 +23,19 @@ fn make_naive() -> DevFs<Ssd> {
     make(&naive())
 }
 
+/// What a file has in device memory leaves it when the file is closed.
+fn make_eager() -> DevFs<Ssd> {
+    make(&MountOptions { on_close: OnClose::Inodes, ..MountOptions::default() })
+}
+
 #[test]
 fn keeps_the_promises() {
     check_all(make_roomy);
+}
+
+#[test]
+fn keeps_the_promises_where_closed_files_leave_device_memory() {
+    check_all(make_eager);
 }
 
 #[test]
@@ -62,6 +73,7 @@ fn random_operations_match_the_model() {
     for seed in 0..30 {
         random::run(make_roomy, seed, 1000);
         random::run(make_naive, 100 + seed, 1000);
+        random::run(make_eager, 150 + seed, 300);
     }
 }
 
@@ -82,6 +94,7 @@ fn concurrent_tasks_match_their_models_in_virtual_time() {
 #[test]
 fn concurrent_tasks_match_their_models_on_real_threads() {
     for seed in 0..20 {
+        random::run_tasks(make_eager, seed, 150, 8);
         random::run_tasks(make_roomy, seed, 150, 8);
         random::run_tasks(make_cramped, seed, 150, 8);
     }
@@ -101,7 +114,8 @@ fn nobody_waits_in_a_circle() {
 #[test]
 fn tasks_in_one_tree_lose_nothing() {
     one_tree::for_seeds(0..50, &command("tasks_in_one_tree_lose_nothing"), |seed| {
-        one_tree::meddle_together(&std::sync::Arc::new(make_cramped()), seed);
+        let fs = if seed % 2 == 0 { make_cramped() } else { make_eager() };
+        one_tree::meddle_together(&std::sync::Arc::new(fs), seed);
     });
 }
 

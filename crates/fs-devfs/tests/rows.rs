@@ -5,7 +5,7 @@ mod small;
 
 use std::sync::Arc;
 
-use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions};
+use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions, OnClose};
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, OpenFlags, WriteMode};
 use small::{cramped, make, naive};
@@ -126,9 +126,9 @@ fn slots_are_taken_from_those_who_need_them_less() {
 }
 
 /// Device memory, in bytes, that inodes, names and maps take once so many files of 16 KB were made and
-/// closed, a hundred in a directory (figure 8), with so many unused inodes that stay in the device.
-fn memory_of_files(files: u64, inode_cache: usize) -> u64 {
-    let fs = small::make_with(64 << 20, 512 << 20, &MountOptions { inode_cache, ..MountOptions::default() });
+/// closed, a hundred in a directory (figure 8).
+fn memory_of_files(files: u64, options: &MountOptions) -> u64 {
+    let fs = small::make_with(64 << 20, 512 << 20, options);
     for directory in 0..files / 100 {
         let dir = fs.mkdir(Ino::ROOT, name(&format!("d{directory}")), 0o755, &Cred::ROOT).unwrap().attr.ino;
         for file in 0..100 {
@@ -147,9 +147,48 @@ fn memory_of_files(files: u64, inode_cache: usize) -> u64 {
 
 #[test]
 fn files_that_nobody_uses_take_a_fifth_of_the_device_memory() {
-    let (kept, away) = (memory_of_files(5000, 1 << 20), memory_of_files(5000, 0));
+    let with = |inode_cache| memory_of_files(5000, &MountOptions { inode_cache, ..MountOptions::default() });
+    let (kept, away) = (with(1 << 20), with(0));
     println!("{away} bytes of device memory in the place of {kept}");
     assert!(away * 5 <= kept, "{away} of {kept}");
+}
+
+#[test]
+fn what_leaves_device_memory_when_a_file_is_closed_is_what_the_mount_says() {
+    let steps = [OnClose::Nothing, OnClose::Maps, OnClose::Entries, OnClose::Inodes];
+    let [nothing, maps, entries, inodes] = steps.map(|on_close| {
+        memory_of_files(500, &MountOptions { on_close, inode_cache: 1 << 20, ..MountOptions::default() })
+    });
+    println!("device memory of 500 files: {nothing}, {maps}, {entries}, {inodes} bytes");
+    assert!(nothing > maps && maps > entries && entries > inodes, "{nothing} {maps} {entries} {inodes}");
+    assert!(inodes * 5 <= nothing, "{inodes} of {nothing}");
+}
+
+#[test]
+fn a_file_that_has_left_is_there_when_it_is_opened_again() {
+    let fs = make(&MountOptions { on_close: OnClose::Inodes, ..MountOptions::default() });
+    let opened = OpenFlags { write: true, ..OpenFlags::default() };
+    let files: Vec<_> = (0..50).map(|number| file(&fs, &format!("file-{number}"))).collect();
+    for round in 0..3 {
+        for (number, ino) in files.iter().enumerate() {
+            fs.open(*ino, opened).expect("it is there");
+            let text = format!("{number} in round {round}");
+            write(&fs, *ino, 0, text.as_bytes());
+            fs.release(*ino);
+            assert_eq!(read(&fs, *ino, 0, text.len()), text.as_bytes());
+        }
+    }
+    assert!(count(&fs, &["inodes_away"]) >= 150 && count(&fs, &["dentries_away"]) >= 150);
+    assert!(count(&fs, &["inodes_back"]) >= 100 && count(&fs, &["dentries_back"]) > 0);
+    assert_eq!(count(&fs, &["host_damage"]), 0);
+    // One without a name stays until it is closed, and is gone then.
+    let free = fs.statfs().expect("it works").inodes_free;
+    fs.open(files[7], opened).expect("it is there");
+    fs.unlink(Ino::ROOT, name("file-7")).expect("it is there");
+    assert_eq!(read(&fs, files[7], 0, 1), b"7");
+    fs.release(files[7]);
+    fs.forget(files[7], 1);
+    assert_eq!(fs.statfs().expect("it works").inodes_free, free + 1);
 }
 
 #[test]

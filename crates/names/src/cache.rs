@@ -81,6 +81,13 @@ const fn shard_and_key(ino: Ino) -> (usize, u64) {
     ((turn ^ shift as u64) as usize, round * NEIGHBOURS + within)
 }
 
+/// Keeps the references by lookup of an inode that leaves.
+fn note_lookups<S: Store>(away: &mut Radix<NonZeroU64>, key: u64, inode: &Inode<S>) {
+    if let Some(lookups) = NonZeroU64::new(inode.lookups.load(Ordering::Acquire)) {
+        away.insert(key, lookups);
+    }
+}
+
 impl<S: Store> InodeCache<S> {
     fn place(&self, ino: Ino) -> (&Shard<S>, u64) {
         let (number, key) = shard_and_key(ino);
@@ -199,6 +206,22 @@ impl<S: Store> InodeCache<S> {
         start
     }
 
+    /// Drops one inode that nobody has open and for which `clean` holds, also if it was used just now. It must
+    /// have a name if it is referred to by lookup.
+    pub fn leave(&self, ino: Ino, clean: impl FnOnce(&Inode<S>) -> bool) {
+        let (shard, key) = self.place(ino);
+        let mut known = shard.known.write();
+        let Known { inodes, away } = &mut *known;
+        let Some(inode) = inodes.get(key) else { return };
+        if Arc::strong_count(inode) > 1 || inode.is_open() || !clean(inode) {
+            return;
+        }
+        note_lookups(away, key, inode);
+        inodes.remove(key);
+        shard.departures.fetch_add(1, Ordering::AcqRel);
+        shard.len.store(inodes.len(), Ordering::Relaxed);
+    }
+
     /// Drops inodes that nobody has open or has used since the last time, and for which `clean` holds, in up
     /// to `shards` shards starting at `start`. Inodes that are referred to by lookup must have names.
     pub fn evict(&self, start: usize, shards: usize, mut clean: impl FnMut(&Inode<S>) -> bool) {
@@ -210,9 +233,7 @@ impl<S: Store> InodeCache<S> {
                 if Arc::strong_count(inode) > 1 || inode.is_open() || inode.take_use() || !clean(inode) {
                     return true;
                 }
-                if let Some(lookups) = NonZeroU64::new(inode.lookups.load(Ordering::Acquire)) {
-                    away.insert(key, lookups);
-                }
+                note_lookups(away, key, inode);
                 false
             });
             if inodes.len() < before {

@@ -28,8 +28,9 @@ pub fn reference<S: Store>(store: &S, ino: Ino) -> Result<Entry> {
     Ok(Entry { attr: inode.attr(&state) })
 }
 
-/// Lowers a count of references, and deletes the inode if it was the last and there is no name.
-fn drop_references<S: Store>(store: &S, inode: &Arc<Inode<S>>, count: u64, references: &AtomicU64) {
+/// Lowers a count of references, and deletes the inode if it was the last and there is no name. Whether it
+/// was the last of its kind.
+fn drop_references<S: Store>(store: &S, inode: &Arc<Inode<S>>, count: u64, references: &AtomicU64) -> bool {
     let lower = |n: u64| Some(n.saturating_sub(count));
     let before = references.fetch_update(Ordering::AcqRel, Ordering::Acquire, lower);
     let was_last = before.is_ok_and(|before| before > 0 && before <= count);
@@ -37,6 +38,7 @@ fn drop_references<S: Store>(store: &S, inode: &Arc<Inode<S>>, count: u64, refer
     if was_last && !inode.referenced() && inode.state.try_read().is_none_or(|state| state.nlink == 0) {
         reap(store, inode);
     }
+    was_last
 }
 
 /// See [`amphi_vfs::FileSystem::forget`].
@@ -50,8 +52,10 @@ pub fn forget<S: Store>(store: &S, ino: Ino, count: u64) {
 /// See [`amphi_vfs::FileSystem::release`].
 pub fn release<S: Store>(store: &S, ino: Ino) {
     // What is open is in memory.
-    if let Some(inode) = store.names().cache.get(ino) {
-        drop_references(store, &inode, 1, &inode.opens);
+    if let Some(inode) = store.names().cache.get(ino)
+        && drop_references(store, &inode, 1, &inode.opens)
+    {
+        store.closed(inode);
     }
 }
 
@@ -72,7 +76,9 @@ pub fn open<S: Store>(store: &S, ino: Ino, flags: OpenFlags) -> Result<()> {
     if flags.write {
         store.names().health.writable()?;
     }
-    inode.opens.fetch_add(1, Ordering::AcqRel);
+    if inode.opens.fetch_add(1, Ordering::AcqRel) == 0 {
+        store.opened(&inode);
+    }
     Ok(())
 }
 

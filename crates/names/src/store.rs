@@ -241,6 +241,18 @@ pub trait Store: Sized + Send + Sync + 'static {
         true
     }
 
+    /// Somebody has opened an inode that nobody had open. Another task may have closed it already.
+    #[inline]
+    fn opened(&self, inode: &Inode<Self>) {
+        let _ = inode;
+    }
+
+    /// Nobody has the inode open any more, unless another task has just opened it.
+    #[inline]
+    fn closed(&self, inode: Arc<Inode<Self>>) {
+        drop(inode);
+    }
+
     /// After [`Error::NoSpace`]: frees what is held for writes to come. Returns whether there may be more
     /// space now.
     ///

@@ -93,6 +93,12 @@ pub trait Volume<D>: FileSystem + Sized + 'static {
         serde_json::Map::new()
     }
 
+    /// What it counts and what it has in memory, while it is mounted, by name; nothing, where all that there is
+    /// to know is what the device counts.
+    fn stats(&self) -> serde_json::Map<String, serde_json::Value> {
+        serde_json::Map::new()
+    }
+
     /// Checks it, unmounted, and changes nothing but what mounting would. Damage is no error but a finding.
     ///
     /// # Errors

@@ -59,6 +59,10 @@ pub struct CellResult {
     /// What the file system counted in that time, by its own names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counted: BTreeMap<String, u64>,
+    /// Bytes of device memory that a file system inside of the device has at the end of the window, by what
+    /// they hold.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub device_memory: BTreeMap<String, u64>,
 }
 
 /// How long one operation took in the window.
@@ -87,6 +91,7 @@ impl CellResult {
         outcome: &Outcome,
         counters: Counters,
         counted: BTreeMap<String, u64>,
+        device_memory: BTreeMap<String, u64>,
     ) -> Self {
         let mut operations: Vec<&str> =
             outcome.steps.iter().filter(|step| step.counts).map(|step| step.operation).collect();
@@ -107,6 +112,7 @@ impl CellResult {
             latencies: operations.into_iter().map(latency).filter(|latency| latency.count > 0).collect(),
             threads,
             counted,
+            device_memory,
         }
     }
 

@@ -126,6 +126,9 @@ pub enum Measure {
     /// Which path of two what was written took, and the time on each beside the other, in percent; of a file
     /// system that counts it.
     PathShares,
+    /// Device memory that inodes, directories' entries and maps of files have at the end, as a share of the
+    /// first file system's.
+    DeviceMemory,
     /// The published points of the device's profile.
     DevicePoints,
     /// RECOVER of a full log.
@@ -211,6 +214,10 @@ pub struct Variation {
     /// How fast they are, in percent of what the profile says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_speed_percent: Option<u64>,
+    /// Time of a device's processor for a structure that it moves to or from host memory, or an entry of its
+    /// log, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry_ns: Option<u64>,
     /// Bytes of a new file system's journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_bytes: Option<u64>,
@@ -264,6 +271,7 @@ impl Variation {
             inodes: other.inodes.or(self.inodes),
             device_cores: other.device_cores.or(self.device_cores),
             device_speed_percent: other.device_speed_percent.or(self.device_speed_percent),
+            entry_ns: other.entry_ns.or(self.entry_ns),
             journal_bytes: other.journal_bytes.or(self.journal_bytes),
             threshold_bytes: other.threshold_bytes.or(self.threshold_bytes),
             parameters: self.parameters.iter().chain(&other.parameters).map(own).collect(),
@@ -371,6 +379,10 @@ experiments![
     "devfs-fig6",
     "devfs-fig7",
     "2b-ssd-fig9",
+    "devfs-fig8",
+    "devfs-fig9",
+    "devfs-fig10",
+    "devfs-fig10-b",
 ];
 
 /// A built-in experiment.

@@ -103,10 +103,14 @@ impl Machine {
         if let Some(cores) = variation.device_cores {
             device.firmware.cores = cores;
         }
+        if let Some(entry_ns) = variation.entry_ns {
+            device.firmware.entry_cpu_ns = entry_ns;
+        }
         if let Some(percent) = variation.device_speed_percent {
             let firmware = &mut device.firmware;
             firmware.command_cpu_ns = firmware.command_cpu_ns * 100 / percent.max(1);
             firmware.page_cpu_ns = firmware.page_cpu_ns * 100 / percent.max(1);
+            firmware.entry_cpu_ns = firmware.entry_cpu_ns * 100 / percent.max(1);
         }
         device.firmware.kind = system.firmware();
         let log_bytes = variation.log_bytes.unwrap_or(device.log.region_bytes);
@@ -128,9 +132,9 @@ impl Machine {
             (ComputingOf::Own, _) => text.library,
         };
         let costs = match system {
-            System::Devfs => text.commands,
+            System::Devfs | System::DevfsInodeDirect => text.commands,
             // The device computes, and there are no pages in the host's memory.
-            System::DevfsCap | System::DevfsNaive => HostCosts { page_ns: 0, ..text.costs },
+            _ if system.is_inside() => HostCosts { page_ns: 0, ..text.costs },
             _ => HostCosts { computing, ..text.costs },
         };
         Ok(Self {

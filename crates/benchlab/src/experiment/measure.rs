@@ -6,6 +6,14 @@ use super::definition::{Definition, Measure};
 use super::system::System;
 use crate::figure::{Bar, Detail, Group, Refused};
 
+/// What device memory holds of files that exist (DevFS §5.3.1), as the file system counts it and in words.
+const FILES: [(&str, &str); 4] = [
+    ("inodes", "inodes"),
+    ("inodes_away", "what stays of inodes and entries that are away"),
+    ("dentries", "entries"),
+    ("filemaps", "maps"),
+];
+
 /// The results of an experiment by case, system and variation, each by its position.
 pub(super) struct Results<'a> {
     pub(super) definition: &'a Definition,
@@ -67,6 +75,7 @@ impl<'a> Results<'a> {
             Measure::Structures => self.structures(),
             Measure::Sensitivity => self.sensitivity(),
             Measure::PathShares => self.path_shares(),
+            Measure::DeviceMemory => self.device_memory(),
             // These are not made of cells.
             Measure::DevicePoints | Measure::Recovery | Measure::Commits => Vec::new(),
         }
@@ -178,6 +187,30 @@ impl<'a> Results<'a> {
                     bars.extend(of.map(|(series, name)| bar(series, count(name) / all * 100.0)));
                 }
                 Some(Group { label: self.label(variation, case), bars })
+            })
+            .collect()
+    }
+
+    fn device_memory(&self) -> Vec<Group> {
+        let all = |result: &CellResult| {
+            FILES.iter().filter_map(|(kind, _)| result.device_memory.get(*kind)).sum::<u64>() as f64
+        };
+        self.pairs()
+            .filter_map(|(variation, case)| {
+                let base = all(self.counting(variation, case, 0)?);
+                let bars = (0..self.definition.systems.len()).filter_map(|system| {
+                    let result = self.counting(variation, case, system)?;
+                    let bar = bar(self.title(system), all(result) / base);
+                    let bar = bar.with("together", all(result), "B");
+                    Some(FILES.iter().fold(bar, |bar, (kind, name)| {
+                        bar.with(
+                            name,
+                            result.device_memory.get(*kind).map_or(0.0, |bytes| *bytes as f64),
+                            "B",
+                        )
+                    }))
+                });
+                Some(Group { label: self.label(variation, case), bars: bars.collect() })
             })
             .collect()
     }
@@ -388,6 +421,7 @@ mod tests {
             latencies: Vec::new(),
             threads: 1,
             counted: std::collections::BTreeMap::new(),
+            device_memory: std::collections::BTreeMap::new(),
         }
     }
 

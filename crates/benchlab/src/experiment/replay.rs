@@ -1,5 +1,6 @@
 //! A trace replayed on a scaled machine: from an empty device to counters, as a [`cell`] is run.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use amphi_rt::Sim;
@@ -68,5 +69,5 @@ fn on(trace: &Trace, settings: &Settings, machine: &Machine) -> Result<(CellResu
     let counted = mounted.counted();
     drop(fs);
     mounted.unmount()?;
-    Ok((CellResult::new(1, &replayed.outcome, counters, counted), replayed.not_offered))
+    Ok((CellResult::new(1, &replayed.outcome, counters, counted, BTreeMap::new()), replayed.not_offered))
 }

@@ -51,9 +51,9 @@ pub fn cell_timed(cell: &Cell, loaded: &LoadedDevices) -> Result<(CellResult, Sp
             simulate(cell, &machine, || on_store(cell, &machine, workload, Arc::new(ssd)))
         }
     };
-    let Measured { outcome, seconds, counters, counted } = measured?;
+    let Measured { outcome, seconds, counters, counted, device_memory } = measured?;
     let speed = Speed { operations: outcome.operations_in_all, seconds };
-    Ok((CellResult::new(work.threads(), &outcome, counters, counted), speed))
+    Ok((CellResult::new(work.threads(), &outcome, counters, counted, device_memory), speed))
 }
 
 /// What a cell does.
@@ -111,6 +111,8 @@ struct Measured {
     counters: Counters,
     /// What the file system counted.
     counted: BTreeMap<String, u64>,
+    /// What a file system inside of the device has in its memory at the end of the window.
+    device_memory: BTreeMap<String, u64>,
 }
 
 /// Makes the workload's files on a new device, and runs it on them.
@@ -155,6 +157,7 @@ fn on_mounted(cell: &Cell, machine: &Machine, ssd: &Arc<Ssd>, work: &Measurable<
     let used = processor_seconds();
     let outcome = work(&files, &begin)?;
     let seconds = processor_seconds() - used;
+    let device_memory = mounted.device_memory();
     // What the workload left to be written later belongs to it.
     files.sync()?;
     let (counters_before, counted_before) = &*begun.lock();
@@ -165,5 +168,5 @@ fn on_mounted(cell: &Cell, machine: &Machine, ssd: &Arc<Ssd>, work: &Measurable<
     }
     drop(files);
     mounted.unmount()?;
-    Ok(Measured { outcome, seconds, counters, counted })
+    Ok(Measured { outcome, seconds, counters, counted, device_memory })
 }

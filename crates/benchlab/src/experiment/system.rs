@@ -41,6 +41,14 @@ pub enum System {
     Novalike,
     /// That of PMFS's kind, which does too.
     Pmfslike,
+    /// `DevfsCap`, whose maps of files leave device memory when the files are closed.
+    DevfsDemand,
+    /// The same, and directories' entries go to host memory.
+    DevfsDentry,
+    /// The same, and inodes go to host memory: all of reverse caching.
+    DevfsInode,
+    /// All of reverse caching, past the kernel.
+    DevfsInodeDirect,
 }
 
 /// A mounted file system of an experiment.
@@ -51,6 +59,10 @@ pub(super) trait Mounted: Send + Sync {
     /// What it has counted since it was mounted.
     fn counted(&self) -> BTreeMap<String, u64>;
 
+    /// Bytes of device memory that the file system has in use, by what they hold. Nothing where it does not
+    /// run inside of the device.
+    fn device_memory(&self) -> BTreeMap<String, u64>;
+
     /// Unmounts it; nobody else holds it any more.
     ///
     /// # Errors
@@ -60,7 +72,7 @@ pub(super) trait Mounted: Send + Sync {
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::Bytefs,
         Self::BytefsLog,
         Self::BytefsDual,
@@ -73,9 +85,13 @@ impl System {
         Self::DevfsNaive,
         Self::Novalike,
         Self::Pmfslike,
+        Self::DevfsDemand,
+        Self::DevfsDentry,
+        Self::DevfsInode,
+        Self::DevfsInodeDirect,
     ];
     /// Their names on the command line and in experiments.
-    pub const NAMES: [&str; 12] = [
+    pub const NAMES: [&str; 16] = [
         "bytefs",
         "bytefs-log",
         "bytefs-dual",
@@ -88,6 +104,10 @@ impl System {
         "devfs-naive",
         "novalike",
         "pmfslike",
+        "devfs-demand",
+        "devfs-dentry",
+        "devfs-inode",
+        "devfs-inode-direct",
     ];
 
     /// The one of a name.
@@ -112,6 +132,10 @@ impl System {
             Self::DevfsNaive => "DevFS naive",
             Self::Novalike => "NOVA-like",
             Self::Pmfslike => "PMFS-like",
+            Self::DevfsDemand => "DevFS +cap +demand",
+            Self::DevfsDentry => "DevFS +cap +demand +dentry",
+            Self::DevfsInode => "DevFS +cap +demand +dentry +inode",
+            Self::DevfsInodeDirect => "DevFS +cap +demand +dentry +inode +direct",
         }
     }
 
@@ -124,8 +148,13 @@ impl System {
                 Firmware::PageCache
             }
             Self::Romefs | Self::Augefs => Firmware::Memory,
-            Self::Devfs | Self::DevfsCap | Self::DevfsNaive => Firmware::FileSystem,
+            _ => Firmware::FileSystem,
         }
+    }
+
+    /// Whether it runs inside of the device.
+    pub(super) const fn is_inside(self) -> bool {
+        matches!(self.kind(), Kind::Devfs)
     }
 
     /// The file system that it is a variant of.
@@ -135,9 +164,9 @@ impl System {
             Self::Ext4 | Self::Ext4Journal => Kind::Ext4like,
             Self::Romefs => Kind::Romefs,
             Self::Augefs => Kind::Augefs,
-            Self::Devfs | Self::DevfsCap | Self::DevfsNaive => Kind::Devfs,
             Self::Novalike => Kind::Novalike,
             Self::Pmfslike => Kind::Pmfslike,
+            _ => Kind::Devfs,
         }
     }
 
@@ -172,6 +201,9 @@ impl System {
             Self::BytefsDual => "variant=dual",
             Self::Ext4Journal => "data=journal",
             Self::DevfsNaive => "crash=journal",
+            Self::DevfsDemand => "on-close=maps",
+            Self::DevfsDentry => "on-close=entries",
+            Self::DevfsInode | Self::DevfsInodeDirect => "on-close=inodes",
             _ => "",
         };
         let options = MountOptions {
@@ -227,6 +259,12 @@ impl<V: Volume<Ssd>> Mounted for Opened<V> {
     fn counted(&self) -> BTreeMap<String, u64> {
         let whole = |(name, value): (String, serde_json::Value)| Some((name, value.as_u64()?));
         self.0.counted().into_iter().filter_map(whole).collect()
+    }
+
+    fn device_memory(&self) -> BTreeMap<String, u64> {
+        let stats = self.0.stats();
+        let by_kind = stats.get("memory").and_then(|memory| memory.as_object()).into_iter().flatten();
+        by_kind.filter_map(|(kind, bytes)| Some((kind.clone(), bytes.as_u64()?))).collect()
     }
 
     fn unmount(self: Box<Self>) -> Result<()> {

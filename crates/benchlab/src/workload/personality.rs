@@ -181,6 +181,9 @@ pub struct Step {
     /// With a fileset in place of an open file: always the same file of the set, each thread another one.
     #[serde(default)]
     pub own: bool,
+    /// `open` takes the file that the thread last had open under this number, not any.
+    #[serde(default)]
+    pub again: bool,
     /// The files opened are opened past the page cache.
     #[serde(default)]
     pub direct: bool,

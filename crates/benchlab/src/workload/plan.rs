@@ -40,6 +40,7 @@ pub(super) struct PlannedStep {
     pub(super) unaligned: bool,
     pub(super) aligned: u64,
     pub(super) own: bool,
+    pub(super) again: bool,
     pub(super) direct: bool,
     pub(super) sync_data: bool,
     pub(super) data_only: bool,
@@ -179,6 +180,9 @@ impl Planner<'_> {
         if step.aligned > 0 && (step.unaligned || step.aligned > largest) {
             return Err("aligned is at most the size, and not unaligned".to_owned());
         }
+        if step.again && step.op != Operation::Open {
+            return Err("again goes with open".to_owned());
+        }
         if step.times == 0 || step.every == 0 || step.value == 0 {
             return Err("times, every and value are at least 1".to_owned());
         }
@@ -190,6 +194,7 @@ impl Planner<'_> {
             unaligned: step.unaligned,
             aligned: step.aligned,
             own: step.own,
+            again: step.again,
             direct: step.direct,
             sync_data: step.sync_data,
             data_only: step.data_only,

@@ -23,6 +23,9 @@ macro_rules! presets {
 presets![
     "create",
     "create-sync",
+    "create-close",
+    "create-reopen",
+    "compress",
     "delete",
     "mkdir",
     "rmdir",

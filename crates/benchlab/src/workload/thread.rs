@@ -53,6 +53,8 @@ pub(super) struct Thread<'a> {
     number: usize,
     chance: Generator,
     opened: [Option<Opened>; FDS],
+    /// What each of them was last: set and member.
+    last: [Option<(usize, u32)>; FDS],
     /// Open files of sets that are gone through, and which is next; by set.
     rotations: Vec<(Vec<Option<Opened>>, usize)>,
     path: String,
@@ -72,6 +74,7 @@ impl<'a> Thread<'a> {
             number,
             chance: Generator::new(seed),
             opened: [None; FDS],
+            last: [None; FDS],
             rotations: shared.prepared.sets.iter().map(|_| (Vec::new(), 0)).collect(),
             path: String::new(),
             second_path: String::new(),
@@ -213,6 +216,7 @@ impl<'a> Thread<'a> {
         place.path_named(member, false, &mut self.path);
         let file = self.shared.files.open(&self.path, Self::mode(step, Creation::New))?;
         place.put_present(member, 1, false);
+        self.last[fd] = Some((set, member));
         self.opened[fd] = Some(Opened { file, set, member, position: 0 });
         Ok(Done::Moved(0))
     }
@@ -222,9 +226,16 @@ impl<'a> Thread<'a> {
             self.close(opened)?;
         }
         let place = self.set(set);
-        let Some((member, renamed)) = place.use_present(&mut self.chance) else { return Ok(Done::Skipped) };
+        let chosen = if step.again {
+            let last = self.last[fd].filter(|(of, _)| *of == set);
+            last.and_then(|(_, member)| Some((member, place.use_this(member)?)))
+        } else {
+            place.use_present(&mut self.chance)
+        };
+        let Some((member, renamed)) = chosen else { return Ok(Done::Skipped) };
         place.path_named(member, renamed, &mut self.path);
         let file = self.shared.files.open(&self.path, Self::mode(step, Creation::Never))?;
+        self.last[fd] = Some((set, member));
         self.opened[fd] = Some(Opened { file, set, member, position: 0 });
         Ok(Done::Moved(0))
     }

@@ -29,6 +29,11 @@ impl CommandPort for Ssd {
         core.timing.wait(core.timing.command_computed(bytes));
     }
 
+    fn exchange(&self, count: u64, bytes: u64) {
+        let core = self.core();
+        core.timing.wait(core.timing.structures_exchanged(count, bytes));
+    }
+
     fn complete(&self, bytes: u64) -> Result<()> {
         let core = self.core();
         core.timing.wait(core.timing.command_completed(bytes));

@@ -20,6 +20,8 @@ pub(super) struct Commands {
     command_ns: u64,
     /// For 4 KB that the command moves.
     page_ns: u64,
+    /// For a structure that the command moves to or from host memory.
+    entry_ns: u64,
 }
 
 impl Commands {
@@ -28,6 +30,7 @@ impl Commands {
             link: Link::new(profile, dilation, free),
             command_ns: scaled(profile.firmware.command_cpu_ns, dilation),
             page_ns: scaled(profile.firmware.page_cpu_ns, dilation),
+            entry_ns: scaled(profile.firmware.entry_cpu_ns, dilation),
         }
     }
 }
@@ -58,6 +61,19 @@ impl Timing {
         match &self.commands {
             Some(commands) if !self.free => {
                 self.now() + commands.command_ns + bytes * commands.page_ns / PAGE_BYTES as u64
+            }
+            _ => 0,
+        }
+    }
+
+    /// When a processor that begins now has moved `count` structures of `bytes` in all to or from host memory:
+    /// its own time for each of them and for their bytes, then the link. Which of the two ways they go is not
+    /// told apart.
+    pub(crate) fn structures_exchanged(&self, count: u64, bytes: u64) -> u64 {
+        match &self.commands {
+            Some(commands) if !self.free => {
+                let computing = count * commands.entry_ns + bytes * commands.page_ns / PAGE_BYTES as u64;
+                commands.link.carry_to_host(self.now() + computing, bytes)
             }
             _ => 0,
         }
@@ -100,9 +116,22 @@ mod tests {
     }
 
     #[test]
+    fn what_moves_to_host_memory_takes_a_processor_and_the_link() {
+        let timing = timing(Firmware::FileSystem);
+        let profile = Profile::named("mssd-pcie3").expect("valid");
+        let took = |count, bytes| {
+            let began = timing.now();
+            timing.structures_exchanged(count, bytes) - began
+        };
+        let (few, many) = (took(1, 128), took(100, 128));
+        assert!(many >= few + 99 * profile.firmware.entry_cpu_ns, "{few} {many}");
+        assert!(took(1, 1 << 20) > took(1, 128) + 100_000, "a megabyte takes longer");
+    }
+
+    #[test]
     fn another_firmware_takes_no_commands() {
         let timing = timing(Firmware::Log);
         assert_eq!((timing.command_received(4096), timing.command_computed(1)), (0, 0));
-        assert_eq!(timing.command_completed(4096), 0);
+        assert_eq!((timing.command_completed(4096), timing.structures_exchanged(1, 1)), (0, 0));
     }
 }
