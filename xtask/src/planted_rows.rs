@@ -308,6 +308,13 @@ pub const FAULTS: &[Fault] = &[
     fault_of("fs-romefs", "RO-10", "BufferNotFlushed", "a_synced_write_that_was_buffered_is_there"),
     fault("RO-11", "WriteBackForgetsLogs", "fs-romefs", "rows", "a_small_memory_zone_is_enough"),
     fault(
+        "DV-1",
+        "CommandsAsCalls",
+        "fs-devfs",
+        "door",
+        "programs_commands_go_to_the_device_and_the_kernel_hears_of_them",
+    ),
+    fault(
         "DV-2",
         "RunsNotJoined",
         "fs-devfs",
@@ -316,6 +323,13 @@ pub const FAULTS: &[Fault] = &[
     ),
     fault_of_devfs("DV-3", "PageNotInPlace", "metadata_pages_are_in_place_before_their_journal_is_emptied"),
     fault_of_devfs("DV-4", "RedoOutOfOrder", "changes_are_redone_in_the_order_of_their_time_stamps"),
+    fault(
+        "DV-4",
+        "BlocksFreedFirst",
+        "fs-devfs",
+        "queues",
+        "blocks_of_a_deleted_file_are_nobodys_before_its_queue_is_gone",
+    ),
     fault_of_devfs("DV-5", "QueueForgotten", "what_capacitors_saved_is_brought_in_place"),
     fault("DV-5", "EnergyNotAsked", "fs-devfs", "rows", "no_more_is_accepted_than_capacitors_save"),
     fault("DV-6", "CopyForgotten", "fs-devfs", "rows", "only_without_capacitors_is_anything_written_twice"),

@@ -141,7 +141,7 @@ impl Daemon {
 
     fn answer(&self, stream: UnixStream, request: &Request) {
         let answer = match request {
-            Request::Stats => to_value(self.device.stats()),
+            Request::Stats => self.stats(),
             Request::Info => self.info(),
             Request::Pins => self.pins(),
             Request::Trim { shortest } => self.trim(*shortest),
@@ -153,6 +153,11 @@ impl Daemon {
             }
         };
         send(&stream, &answer.map_or_else(|error| Answer::Failed(format!("{error:#}")), Answer::Done));
+    }
+
+    fn stats(&self) -> Result<Value> {
+        let filesystem = self.volume.lock().as_ref().map_or(Value::Null, |volume| volume.stats());
+        Ok(json!({ "device": self.device.stats(), "filesystem": filesystem }))
     }
 
     fn info(&self) -> Result<Value> {
@@ -231,10 +236,6 @@ impl Daemon {
     fn remove_files(&self) {
         remove(&self.files.socket);
     }
-}
-
-fn to_value(value: impl serde::Serialize) -> Result<Value> {
-    Ok(serde_json::to_value(value)?)
 }
 
 fn send(stream: &UnixStream, answer: &Answer) {

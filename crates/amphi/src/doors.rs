@@ -1,11 +1,15 @@
 //! The two doors of a mount: FUSE, for every program, and the queue, for programs that are run to use it.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use amphi_front_fuse::{MountError, MountOptions, Session};
-use amphi_front_queue::{Admission, Door};
+use amphi_front_fuse::{KernelCaches, MountError, MountOptions, Session};
+use amphi_front_queue::{Admission, Door, FILES_MAX};
+use amphi_queue::{Called, CommandDevice, Taken};
+use amphi_ssd::Ssd;
 use amphi_vfs::FileSystem;
+use amphi_volume::{TakeCommands, Volume};
 
 /// A mount, and the queue beside it if it has one.
 pub struct Doors {
@@ -21,26 +25,70 @@ impl From<Session> for Doors {
     }
 }
 
-/// Mounts `fs` and opens a queue beside. Without one the mount serves programs all the same.
+/// Mounts `fs` and opens a queue beside, whose commands go where the file system says: to its device, if that
+/// takes them itself.
 ///
 /// # Errors
 /// As [`amphi_front_fuse::mount`].
-pub fn open<F: FileSystem + 'static>(
+pub fn open<V: Volume<Ssd>>(
+    fs: &Arc<V>,
+    directory: &Path,
+    options: &MountOptions,
+) -> Result<Doors, MountError> {
+    open_with(fs, directory, options, |queue| V::take_commands(fs, queue))
+}
+
+/// As [`open`], and the queue's commands become calls of `fs`, as the kernel's do.
+///
+/// # Errors
+/// As [`amphi_front_fuse::mount`].
+pub fn open_by_calls<F: FileSystem + 'static>(
     fs: &Arc<F>,
     directory: &Path,
     options: &MountOptions,
+) -> Result<Doors, MountError> {
+    open_with(fs, directory, options, |queue| queue.by_calls(fs))
+}
+
+/// Without a queue the mount serves programs all the same.
+fn open_with<F: FileSystem + 'static>(
+    fs: &Arc<F>,
+    directory: &Path,
+    options: &MountOptions,
+    open_queue: impl FnOnce(Queue) -> io::Result<Door>,
 ) -> Result<Doors, MountError> {
     let session = amphi_front_fuse::mount(Arc::clone(fs), directory, options)?;
     let Some(caches) = session.caches().cloned() else { return Ok(session.into()) };
     let admission = Admission { owner: rustix::process::geteuid().as_raw(), others: options.allow_other };
     let queue = rustix::fs::stat(session.mountpoint())
         .map_err(Into::into)
-        .and_then(|root| Door::open(Arc::clone(fs), caches, root.st_dev, admission));
+        .and_then(|root| open_queue(Queue { caches, device: root.st_dev, admission }));
     match queue {
         Ok(queue) => Ok(Doors { session, queue: Some(queue) }),
         Err(error) => {
             eprintln!("amphi: amphi run will use the kernel for this mount: {error}");
             Ok(session.into())
         }
+    }
+}
+
+/// A queue to be opened.
+struct Queue {
+    caches: KernelCaches,
+    device: u64,
+    admission: Admission,
+}
+
+impl<F: FileSystem + 'static> TakeCommands<F> for Queue {
+    type Out = io::Result<Door>;
+
+    fn by_calls(self, fs: &Arc<F>) -> Self::Out {
+        let host = Called { fs: Arc::clone(fs), watcher: self.caches, files_max: FILES_MAX };
+        Door::open(host, self.device, self.admission)
+    }
+
+    fn by_device<C: CommandDevice>(self, device: &Arc<C>) -> Self::Out {
+        let host = Taken { device: Arc::clone(device), watcher: self.caches, files_max: FILES_MAX };
+        Door::open(host, self.device, self.admission)
     }
 }

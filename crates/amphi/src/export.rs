@@ -98,6 +98,10 @@ impl Served for Raw {
         filesystem::describe(&self.device)
     }
 
+    fn stats(&self) -> Value {
+        Value::Null
+    }
+
     fn flush(&self) -> Result<()> {
         Ok(self.device.flush()?)
     }

@@ -66,6 +66,9 @@ pub trait Served: Send + Sync {
     /// What it is, while it is in use.
     fn describe(&self) -> Value;
 
+    /// What it counts and has in memory; null where all that there is to know is what the device counts.
+    fn stats(&self) -> Value;
+
     /// Makes everything durable.
     ///
     /// # Errors
@@ -166,13 +169,19 @@ struct Opened<V> {
 impl<V: Volume<Ssd>> Served for Opened<V> {
     fn attach(&self, directory: &Path, options: &MountOptions) -> Result<Doors, MountError> {
         match &self.recorded {
-            Some(recorded) => doors::open(recorded, directory, options),
+            // What is recorded are calls.
+            Some(recorded) => doors::open_by_calls(recorded, directory, options),
             None => doors::open(&self.fs, directory, options),
         }
     }
 
     fn describe(&self) -> Value {
         json!(self.fs.about())
+    }
+
+    fn stats(&self) -> Value {
+        let stats = self.fs.stats();
+        if stats.is_empty() { Value::Null } else { Value::Object(stats) }
     }
 
     fn flush(&self) -> Result<()> {

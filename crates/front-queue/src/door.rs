@@ -7,9 +7,9 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
 
-use amphi_queue::{Geometry, Memory, Server, Session, Watcher};
+use amphi_queue::{Executor, Geometry, Host, Memory, Server};
 use amphi_rt::{cpu, task};
-use amphi_vfs::{Cred, FileSystem, Ino};
+use amphi_vfs::{Cred, Ino};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{
     AtFlags, MemfdFlags, SealFlags, StatxFlags, fcntl_add_seals, ftruncate, makedev, memfd_create, statx,
@@ -24,7 +24,7 @@ const LANES: u32 = 32;
 /// Bytes of a lane's payload area: as much as one command moves. Pages that are not touched take no memory.
 const PAYLOAD_BYTES: u32 = 1 << 20;
 /// Most files that a client has open.
-const FILES_MAX: usize = 1 << 16;
+pub const FILES_MAX: usize = 1 << 16;
 /// Most clients at a time, of all users. Others use the kernel.
 const CLIENTS_MAX: usize = 512;
 /// Most clients of one user but the mount's own.
@@ -59,28 +59,16 @@ pub struct Door {
 }
 
 impl Door {
-    /// Opens the door of the mount with the device number. `watcher` hears of each change that a client
-    /// makes.
+    /// Opens the door of the mount with the device number, to what carries out the commands of those who come.
     ///
     /// # Errors
     /// The socket cannot be made, or somebody has it.
-    pub fn open<F, W>(fs: Arc<F>, watcher: W, device: u64, admission: Admission) -> io::Result<Self>
-    where
-        F: FileSystem + 'static,
-        W: Watcher + Clone + 'static,
-    {
+    pub fn open(host: impl Host, device: u64, admission: Admission) -> io::Result<Self> {
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(socket_name(device))?)?;
         listener.set_nonblocking(true)?;
         let (ended, end) = pipe_with(PipeFlags::CLOEXEC)?;
-        let hall = Hall {
-            fs,
-            watcher,
-            device,
-            admission,
-            knocking: VecDeque::new(),
-            clients: BTreeMap::new(),
-            next: 0,
-        };
+        let (knocking, clients) = (VecDeque::new(), BTreeMap::new());
+        let hall = Hall { host, device, admission, knocking, clients, next: 0 };
         let listening = task::spawn("queue-door", move || hall.receive(&listener, &ended));
         Ok(Self { end: Some(end), listening: Some(listening) })
     }
@@ -105,26 +93,25 @@ impl Drop for Door {
     }
 }
 
-struct Client<F: FileSystem, W: Watcher> {
+struct Client<E: Executor> {
     socket: UnixStream,
     uid: u32,
-    work: Arc<Work<F, W>>,
+    work: Arc<Work<E>>,
     threads: Vec<task::JoinHandle<()>>,
 }
 
 /// The task that listens, and who is inside.
-struct Hall<F: FileSystem, W: Watcher> {
-    fs: Arc<F>,
-    watcher: W,
+struct Hall<H: Host> {
+    host: H,
     device: u64,
     admission: Admission,
     /// Connections that have said nothing yet.
     knocking: VecDeque<UnixStream>,
-    clients: BTreeMap<u64, Client<F, W>>,
+    clients: BTreeMap<u64, Client<H::Executor>>,
     next: u64,
 }
 
-impl<F: FileSystem + 'static, W: Watcher + Clone + 'static> Hall<F, W> {
+impl<H: Host> Hall<H> {
     fn receive(mut self, listener: &UnixListener, ended: &OwnedFd) {
         loop {
             let (mut come, mut spoken, mut gone, mut end) = (false, Vec::new(), Vec::new(), false);
@@ -192,9 +179,15 @@ impl<F: FileSystem + 'static, W: Watcher + Clone + 'static> Hall<F, W> {
                 return Ok(());
             }
             let (fd, memory) = shared_memory()?;
-            hello::welcome(&socket, fd.as_fd())?;
-            let session = Session::new(Arc::clone(&self.fs), self.watcher.clone(), FILES_MAX);
-            let work = Arc::new(Work::new(Server::new(Arc::new(memory)), session, &cred));
+            let Some(executor) = self.host.admit(&cred) else {
+                hello::refuse(&socket);
+                return Ok(());
+            };
+            let work = Arc::new(Work::new(Server::new(Arc::new(memory)), executor, &cred));
+            if let Err(gone) = hello::welcome(&socket, fd.as_fd()) {
+                work.close();
+                return Err(gone);
+            }
             let threads = work.start(cpu::count().clamp(2, 8));
             self.clients.insert(self.next, Client { socket, uid: cred.uid, work, threads });
             self.next += 1;
@@ -222,11 +215,12 @@ impl<F: FileSystem + 'static, W: Watcher + Clone + 'static> Hall<F, W> {
             && (is_owner || of_user < CLIENTS_OF_A_USER_MAX)
     }
 
-    /// Ends a client's threads; what it had open is closed with the last of them.
+    /// Ends a client's threads, and closes what it had open.
     fn see_off(&mut self, id: u64) {
         let Some(client) = self.clients.remove(&id) else { return };
         client.work.stop();
         client.threads.into_iter().for_each(task::JoinHandle::join);
+        client.work.close();
     }
 }
 

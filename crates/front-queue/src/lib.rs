@@ -24,7 +24,7 @@ mod peer;
 mod workers;
 
 pub use client::{ConnectError, Connection, LaneGuard, connect};
-pub use door::{Admission, Door, socket_name};
+pub use door::{Admission, Door, FILES_MAX, socket_name};
 pub use futex::FutexBell;
 pub use mounts::{ListedMount, listed_mounts};
 pub use workers::POLL_NS;

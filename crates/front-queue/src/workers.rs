@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use amphi_queue::format::{Completion, code};
-use amphi_queue::{Caller, Lane, Server, Session, Watcher};
+use amphi_queue::{Caller, Executor, Lane, Server};
 use amphi_rt::sync::Mutex;
 use amphi_rt::{task, time};
-use amphi_vfs::{Cred, FileSystem};
+use amphi_vfs::Cred;
 
 use crate::futex::FutexBell;
 
@@ -30,22 +30,22 @@ struct Served {
 }
 
 /// One client's lanes, and what its threads share.
-pub struct Work<F: FileSystem, W: Watcher> {
+pub struct Work<E: Executor> {
     server: Server,
-    session: Session<F, W>,
+    executor: E,
     lanes: Vec<Mutex<Served>>,
     /// Lanes in which a command was found at some time, a bit each.
     used: AtomicU64,
     stopped: AtomicBool,
 }
 
-impl<F: FileSystem + 'static, W: Watcher + 'static> Work<F, W> {
+impl<E: Executor> Work<E> {
     /// All lanes of `server`, 64 at the most, for commands of `cred`.
-    pub fn new(server: Server, session: Session<F, W>, cred: &Cred) -> Self {
+    pub fn new(server: Server, executor: E, cred: &Cred) -> Self {
         let served = |lane| Mutex::new(Served { lane, caller: Caller::new(cred.clone()) });
         let lanes: Vec<_> = server.lanes().into_iter().map(served).collect();
         assert!(lanes.len() <= 64, "a bit for each lane");
-        Self { server, session, lanes, used: AtomicU64::new(0), stopped: AtomicBool::new(false) }
+        Self { server, executor, lanes, used: AtomicU64::new(0), stopped: AtomicBool::new(false) }
     }
 
     /// Starts `threads` threads. They end after [`stop`](Self::stop).
@@ -62,6 +62,11 @@ impl<F: FileSystem + 'static, W: Watcher + 'static> Work<F, W> {
         self.stopped.store(true, Ordering::SeqCst);
         self.server.end(&FutexBell);
         self.server.wake(&FutexBell);
+    }
+
+    /// Closes what the client had open. Its threads have ended.
+    pub fn close(&self) {
+        self.executor.close();
     }
 
     fn is_stopped(&self) -> bool {
@@ -114,7 +119,7 @@ impl<F: FileSystem + 'static, W: Watcher + 'static> Work<F, W> {
             worked = true;
             let payload = self.server.payload(&served.lane);
             let answer = if self.server.is_fresh(&served.lane, &command) {
-                self.session.execute(&mut served.caller, &command, payload)
+                self.executor.execute(&mut served.caller, &command, payload)
             } else {
                 Completion { status: code::MALFORMED.into(), ..Completion::default() }
             };

@@ -110,13 +110,11 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
 
     /// Notes that somebody has a page. Returns whether nobody else has.
     fn has(&mut self, ino: Ino, page: u64) -> bool {
-        let mut alone = false;
-        if !self.fs.layout.is_block(page) {
-            self.findings.push(Finding::NoBlock { ino: ino.0, page });
-        } else if std::mem::replace(&mut self.pages[page as usize], true) {
+        // What is no block was refused where the pointer was read.
+        let taken = self.pages.get_mut(page as usize);
+        let alone = taken.is_some_and(|taken| !std::mem::replace(taken, true));
+        if !alone {
             self.findings.push(Finding::TwiceHeld { ino: ino.0, page });
-        } else {
-            alone = true;
         }
         alone
     }

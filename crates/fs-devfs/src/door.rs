@@ -2,21 +2,26 @@
 //! takes them out, checks who sends them and what they may (§4.5), carries them out on its processors, and
 //! sets the completion.
 //!
-//! The format is `amphi_queue`'s. Each lane of a buffer has a task that waits for the doorbell; a command
-//! runs when that task has a processor.
+//! The format is `amphi_queue`'s. What takes commands out of a buffer is a task for each lane that waits for the
+//! doorbell ([`Door`]), or the threads of a mount's daemon, which look at all lanes of a client (`front-queue`).
+//! Either gives them to the device ([`Reception`]), where a command runs when it has a processor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amphi_device::{BlockPort, CommandPort, MemoryArea};
 use amphi_queue::format::{Completion, Submission, code, op};
-use amphi_queue::{Caller, Lane, Memory, Refusal, Server, Session, TaskBell, status};
+use amphi_queue::{
+    Caller, CommandDevice, Executor, Lane, Memory, Payload, Refusal, Server, Session, TaskBell, Watcher,
+    status,
+};
 use amphi_rt::sync::Mutex;
 use amphi_rt::task;
 use amphi_vfs::{Cred, Result};
 
 use crate::controller::Controller;
 use crate::credentials::{CredentialId, Credentials};
+use crate::fs::DevFs;
 use crate::planted::{self, Bug};
 use crate::processors::Processors;
 
@@ -41,13 +46,20 @@ pub struct Inside<D: BlockPort + MemoryArea + CommandPort + 'static> {
     pub credentials: Credentials,
 }
 
-/// A registered command buffer.
-pub struct Door<D: BlockPort + MemoryArea + CommandPort + 'static> {
+/// The device's end of a command buffer.
+pub struct Reception<D: BlockPort + MemoryArea + CommandPort + 'static, W: Watcher = ()> {
     inside: Arc<Inside<D>>,
+    session: Session<Controller<D>, W>,
+    speaks: Speaks,
+    /// An entry of the credential table that ends with the buffer.
+    granted: Option<CredentialId>,
+}
+
+/// A registered command buffer whose lanes have tasks of their own.
+pub struct Door<D: BlockPort + MemoryArea + CommandPort + 'static> {
     memory: Arc<Memory>,
     server: Server,
-    session: Session<Controller<D>>,
-    speaks: Speaks,
+    reception: Reception<D>,
     bell: TaskBell,
     stopped: AtomicBool,
     tasks: Mutex<Vec<task::JoinHandle<()>>>,
@@ -58,10 +70,8 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Door<D> {
     pub(crate) fn open(inside: &Arc<Inside<D>>, memory: Arc<Memory>, speaks: Speaks) -> Arc<Self> {
         let server = Server::new(Arc::clone(&memory));
         let door = Arc::new(Self {
-            session: Session::new(Arc::clone(&inside.controller), (), FILES_MAX).asking_each_time(),
-            inside: Arc::clone(inside),
+            reception: Reception::new(inside, (), FILES_MAX, speaks),
             memory,
-            speaks,
             bell: TaskBell::default(),
             stopped: AtomicBool::new(false),
             tasks: Mutex::default(),
@@ -99,12 +109,12 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Door<D> {
         self.server.wake(&self.bell);
         let tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.into_iter().for_each(task::JoinHandle::join);
-        self.session.close_all();
+        self.reception.close();
     }
 
     fn serve(&self, mut lane: Lane) {
         // Of version 0 is nobody.
-        let (mut version, mut caller) = (0, Caller::new(Cred::ROOT));
+        let mut caller = Caller::new(Cred::ROOT);
         while !self.stopped.load(Ordering::SeqCst) && !lane.is_broken() {
             let Some(command) = self.server.take(&mut lane) else {
                 let found = || self.stopped.load(Ordering::SeqCst) || self.server.has_work(&lane);
@@ -112,23 +122,20 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Door<D> {
                 continue;
             };
             let answer = if self.server.is_fresh(&lane, &command) {
-                self.carry_out(&lane, &command, &mut version, &mut caller)
+                self.reception.execute(&mut caller, &command, self.server.payload(&lane))
             } else {
                 refused(code::MALFORMED)
             };
             self.server.complete(&mut lane, answer, &self.bell);
         }
     }
+}
 
-    fn carry_out(
-        &self,
-        lane: &Lane,
-        command: &Submission,
-        version: &mut u64,
-        caller: &mut Caller,
-    ) -> Completion {
-        let device = &self.inside.controller.media.device;
-        let payload = self.server.payload(lane);
+impl<D: BlockPort + MemoryArea + CommandPort + 'static, W: Watcher + 'static> Executor for Reception<D, W> {
+    fn execute(&self, caller: &mut Caller, command: &Submission, payload: Payload<'_>) -> Completion {
+        let controller = &self.inside.controller;
+        controller.counters.buffered.fetch_add(1, Ordering::Relaxed);
+        let device = &controller.media.device;
         let (given, taken) = moved(command, payload.len() as u64);
         if device.receive(given).is_err() {
             return refused(code::IO);
@@ -137,7 +144,7 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Door<D> {
             let processors = &self.inside.processors;
             let _processor = (!planted::has(Bug::ProcessorNotTaken)).then(|| processors.take());
             device.compute(given + taken);
-            let answer = match self.admit(command, version, caller) {
+            let answer = match self.admit(command, caller) {
                 true => match self.make_room(command) {
                     Ok(()) => self.session.execute(
                         caller,
@@ -148,13 +155,42 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Door<D> {
                 },
                 false => refused(code::BAD_CREDENTIAL),
             };
-            self.inside.controller.pay_for_moves();
+            controller.pay_for_moves();
             answer
         };
         match device.complete(taken.min(answer.len.get().into())) {
             Ok(()) => answer,
             Err(_) => refused(code::IO),
         }
+    }
+
+    fn close(&self) {
+        self.session.close_all();
+        if let Some(id) = self.granted {
+            let _was_there = self.inside.credentials.revoke(id);
+        }
+    }
+}
+
+impl<D: BlockPort + MemoryArea + CommandPort + 'static> CommandDevice for DevFs<D> {
+    type Executor<W: Watcher + 'static> = Reception<D, W>;
+
+    fn register<W: Watcher + 'static>(
+        &self,
+        cred: &Cred,
+        files_max: usize,
+        watcher: W,
+    ) -> Option<Reception<D, W>> {
+        let id = self.credentials().grant(cred.clone())?;
+        let reception = Reception::new(&self.inside, watcher, files_max, Speaks::ForOne(id));
+        Some(Reception { granted: Some(id), ..reception })
+    }
+}
+
+impl<D: BlockPort + MemoryArea + CommandPort + 'static, W: Watcher> Reception<D, W> {
+    fn new(inside: &Arc<Inside<D>>, watcher: W, files_max: usize, speaks: Speaks) -> Self {
+        let session = Session::new(Arc::clone(&inside.controller), watcher, files_max).asking_each_time();
+        Self { inside: Arc::clone(inside), session, speaks, granted: None }
     }
 
     /// Sees to it that there is device memory for a command.
@@ -165,7 +201,7 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Door<D> {
     }
 
     /// Looks up who sends a command. False: nobody whom the operating system has put into the table.
-    fn admit(&self, command: &Submission, version: &mut u64, caller: &mut Caller) -> bool {
+    fn admit(&self, command: &Submission, caller: &mut Caller) -> bool {
         let said = command.credential.get();
         let id = match self.speaks {
             Speaks::ForOne(id) if said == 0 || said == id.number() => id.number(),
@@ -174,9 +210,9 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Door<D> {
             Speaks::ForMany => said,
         };
         let Some((now, cred)) = self.inside.credentials.get(id) else { return false };
-        if now != *version && !(*version > 0 && planted::has(Bug::CredentialKept)) {
+        if now != caller.version && !(caller.version > 0 && planted::has(Bug::CredentialKept)) {
             caller.cred = Cred::clone(&cred);
-            *version = now;
+            caller.version = now;
         }
         true
     }

@@ -18,9 +18,6 @@ pub enum Finding {
     #[error("the number of inode {ino} is taken, and it is not there")]
     NumberTaken { ino: u64 },
     /// Not mended.
-    #[error("inode {ino} has page {page}, which is no block")]
-    NoBlock { ino: u64, page: u64 },
-    /// Not mended.
     #[error("inode {ino} has page {page}, which another has too")]
     TwiceHeld { ino: u64, page: u64 },
     /// The right number is written.

@@ -49,7 +49,7 @@ mod volume;
 
 pub use away::HostMemory;
 pub use credentials::{CredentialId, Credentials};
-pub use door::{Door, Speaks};
+pub use door::{Door, Reception, Speaks};
 pub use fs::DevFs;
 pub use mount::MountError;
 pub use options::{Crash, FormatOptions, MountOptions, OnClose};

@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 /// Counters since the mount.
 #[derive(Debug, Default)]
 pub struct Counters {
+    /// Commands that came in command buffers, whatever became of them.
+    pub buffered: AtomicU64,
     /// Slots that were committed.
     pub commits: AtomicU64,
     /// Slots that were taken away from their owner, because others needed them more.
@@ -31,6 +33,7 @@ impl Counters {
     /// By name, for reports.
     pub fn report(&self) -> Map<String, Value> {
         let counters = [
+            ("buffered_commands", &self.buffered),
             ("commits", &self.commits),
             ("slots_taken_away", &self.slots_taken_away),
             ("inodes_away", &self.inodes_away),

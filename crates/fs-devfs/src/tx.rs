@@ -220,13 +220,14 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
         }
         self.taken.clear();
         self.ino_taken = None;
+        if planted::has(Bug::BlocksFreedFirst) {
+            self.put_freed();
+        }
         // Before anybody else can have the blocks: a queue that is committed later would write into them.
         if let Some((ino, generation)) = self.queue_void {
             self.fs.slots.discard(Owner { ino: ino.0, generation, purpose: Use::Queue })?;
         }
-        for (first, count) in std::mem::take(&mut self.freed) {
-            self.fs.blocks.put(first, count);
-        }
+        self.put_freed();
         if !self.freed_metadata.is_empty() {
             self.fs.freed_pages.lock().append(&mut self.freed_metadata);
         }
@@ -235,6 +236,12 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
             self.fs.inodes.put(ino.0, 1);
         }
         Ok(())
+    }
+
+    fn put_freed(&mut self) {
+        for (first, count) in std::mem::take(&mut self.freed) {
+            self.fs.blocks.put(first, count);
+        }
     }
 
     /// Puts the record into the journal, and its parts into the pages.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, CommandPort, MemoryArea, PAGE_BYTES};
-use amphi_volume::{About, Error, Identity, Needs, Progress, Repair, Report, Result, Severity, Volume};
+use amphi_volume::{
+    About, Error, Identity, Needs, Progress, Repair, Report, Result, Severity, TakeCommands, Volume,
+};
 use serde_json::{Map, Value, json};
 
 use crate::DevFs;
@@ -11,6 +13,7 @@ use crate::check;
 use crate::format::{FormatError, Superblock};
 use crate::mount::{MountError, read_super};
 use crate::options::{Crash, FormatOptions, MountOptions};
+use crate::planted::{self, Bug};
 use crate::repair;
 
 /// What it is called and what it asks of a device.
@@ -60,6 +63,13 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Volume<D> for DevFs<D> {
 
     fn stats(&self) -> Map<String, Value> {
         Self::stats(self)
+    }
+
+    fn take_commands<T: TakeCommands<Self>>(fs: &Arc<Self>, then: T) -> T::Out {
+        if planted::has(Bug::CommandsAsCalls) {
+            return then.by_calls(fs);
+        }
+        then.by_device(fs)
     }
 
     fn check(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Report> {

@@ -7,12 +7,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use amphi_device::CommandPort;
-use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions, Speaks};
-use amphi_queue::format::{COMPLETED_AT, Submission, code, flag, op};
-use amphi_queue::{Client, Geometry, Memory};
+use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions, Reception, Speaks};
+use amphi_queue::format::{COMPLETED_AT, Span, Submission, code, flag, op};
+use amphi_queue::{Caller, Client, CommandDevice, Executor, Geometry, Memory, Watcher};
 use amphi_rt::{Sim, task, time};
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
-use amphi_vfs::{Cred, FileSystem, Ino, Name};
+use amphi_vfs::{Cred, FileSystem, Ino, Name, SetAttr};
+use amphi_volume::{TakeCommands, Volume};
 use small::library::{Library, PAYLOAD, door, grant, user};
 
 #[test]
@@ -239,4 +240,69 @@ fn without_power_a_command_fails_and_says_so() {
     let handle = library.create(b"f", 0o600);
     fs.device().power_cut(1);
     assert_eq!(library.write(handle, 0, b"x"), code::IO);
+}
+
+/// Takes note of what clients change.
+#[derive(Clone, Default)]
+struct Changes(Arc<amphi_rt::sync::Mutex<Vec<Ino>>>);
+
+impl Watcher for Changes {
+    fn inode(&self, ino: Ino) {
+        self.0.lock().push(ino);
+    }
+
+    fn name(&self, dir: Ino, _: Name<'_>) {
+        self.0.lock().push(dir);
+    }
+}
+
+/// Where a mount's commands go.
+struct Opened;
+
+impl TakeCommands<DevFs<Ssd>> for Opened {
+    type Out = &'static str;
+
+    fn by_calls(self, _: &Arc<DevFs<Ssd>>) -> Self::Out {
+        "calls, as the kernel's"
+    }
+
+    fn by_device<C: CommandDevice>(self, _: &Arc<C>) -> Self::Out {
+        "the device"
+    }
+}
+
+#[test]
+fn programs_commands_go_to_the_device_and_the_kernel_hears_of_them() {
+    let fs = Arc::new(small::make(&MountOptions::default()));
+    assert_eq!(DevFs::take_commands(&fs, Opened), "the device");
+    let changes = Changes::default();
+    let register =
+        |uid| CommandDevice::register(&*fs, &user(uid), 10, changes.clone()).expect("there is room");
+    let (one, two) = (register(1000), register(1001));
+    let memory = Memory::private(Geometry::new(1, PAYLOAD).unwrap()).unwrap();
+    let mut caller = Caller::new(Cred::ROOT);
+    let mut make = |executor: &Reception<Ssd, Changes>, path: &[u8], credential: u64| {
+        memory.payload(0).put(path);
+        let command = Submission {
+            operation: op::MAKE_DIRECTORY.into(),
+            credential: credential.into(),
+            first: Span::new(0, path.len() as u32),
+            argument: 0o755.into(),
+            ..Submission::default()
+        };
+        executor.execute(&mut caller, &command, memory.payload(0)).status.get()
+    };
+    assert_eq!(make(&one, b"d", 0), code::PERMISSION_DENIED, "the root directory is root's");
+    let open_to_all = SetAttr { mode: Some(0o777), ..SetAttr::default() };
+    fs.setattr(Ino::ROOT, &open_to_all, &Cred::ROOT).expect("it is there");
+    assert_eq!(make(&one, b"d", 0), code::DONE);
+    assert_eq!(fs.lookup(Ino::ROOT, Name::new(b"d").unwrap()).unwrap().attr.uid, 1000);
+    assert!(changes.0.lock().contains(&Ino::ROOT), "the kernel is to forget what it knows of the root");
+    assert_eq!(make(&two, b"d/e", 0), code::PERMISSION_DENIED);
+    assert_eq!(fs.stats()["buffered_commands"], 3);
+    // Who has gone is nobody any more, whatever is left of its buffer.
+    one.close();
+    assert_eq!(make(&one, b"f", 0), code::BAD_CREDENTIAL);
+    two.close();
+    assert_eq!(fs.stats()["memory"]["credentials"], 0);
 }

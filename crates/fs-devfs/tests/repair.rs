@@ -15,6 +15,7 @@ const BLOCKS_MAP: u64 = 1;
 const INODES_MAP: u64 = 2;
 const INODE_TABLE: u64 = 4;
 const NLINK: usize = 12;
+const SIZE: usize = 16;
 const PARENT: usize = 48;
 const BLOCKS: usize = 56;
 const ROOT: usize = 72;
@@ -226,4 +227,43 @@ fn what_nobody_can_mount_is_reported_and_stays() {
     let Repair { before, after } = repaired(&ssd);
     assert_eq!((before.errors, after.errors), (1, 1));
     assert!(before.findings[0].1.contains("fails its checksum"), "{:?}", before.findings);
+}
+
+/// Damages a file system; the check must say `sentence`, and a repair leave that as it is.
+fn stays(sentence: &str, damage: impl FnOnce(&Ssd)) -> Arc<Ssd> {
+    let ssd = made();
+    damage(&ssd);
+    let Repair { before, after } = repaired(&ssd);
+    let says = |(bad, says): &(Severity, String)| *bad == Severity::Error && says.contains(sentence);
+    assert!(before.findings.iter().any(says), "{sentence}: {:?}", before.findings);
+    assert!(after.findings.iter().any(says), "{sentence}: {:?}", after.findings);
+    ssd
+}
+
+#[test]
+fn a_file_that_has_a_page_which_is_no_block_is_cleared() {
+    let ssd = mends(Severity::Error, "page 1: a pointer leads there, and it is no block", |ssd| {
+        let pointers = word(&page(ssd, INODE_TABLE), at(OTHER) + ROOT);
+        edit(ssd, pointers, |page| page[..4].copy_from_slice(&(BLOCKS_MAP as u32).to_le_bytes()));
+    });
+    assert!(!holds(&ssd, &["other"], OTHER) && holds(&ssd, &["file"], FILE), "the others are what they were");
+}
+
+#[test]
+fn pages_of_a_directory_behind_its_end_are_reported_and_stay() {
+    let ssd = stays("directory 4 has pages behind its end", |ssd| {
+        edit(ssd, INODE_TABLE, |page| page[at(DIR) + SIZE..][..8].fill(0));
+    });
+    // What was named there has another name now.
+    assert!(holds(&ssd, &["#5"], INNER) && holds(&ssd, &["file"], FILE));
+}
+
+#[test]
+fn a_directory_with_two_names_is_reported_and_keeps_both() {
+    stays("directory 4 has 2 names", |ssd| {
+        edit(ssd, block(ssd, 1, 0), |page| {
+            let kind = page[2 * 64 + 8];
+            (page[64], page[64 + 8]) = (DIR as u8, kind);
+        });
+    });
 }

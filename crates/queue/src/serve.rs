@@ -66,7 +66,7 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
     }
 
     fn carry_out(&self, caller: &mut Caller, command: Command, payload: Payload<'_>) -> Result<Done> {
-        let Caller { cred, first, second } = caller;
+        let Caller { cred, first, second, .. } = caller;
         let part = |span: Span| part(payload, span);
         match command {
             Command::Open { at, how } => {

@@ -39,6 +39,8 @@ impl Watcher for () {
 pub struct Caller {
     /// Who asks.
     pub cred: Cred,
+    /// Of which version these credentials are, for an executor that keeps a table of them; 0: of none.
+    pub version: u64,
     pub(crate) first: Vec<u8>,
     pub(crate) second: Vec<u8>,
 }
@@ -47,7 +49,7 @@ impl Caller {
     /// Commands of `cred`.
     #[must_use]
     pub const fn new(cred: Cred) -> Self {
-        Self { cred, first: Vec::new(), second: Vec::new() }
+        Self { cred, version: 0, first: Vec::new(), second: Vec::new() }
     }
 }
 

@@ -16,6 +16,7 @@ pub mod size;
 
 use std::sync::Arc;
 
+use amphi_queue::CommandDevice;
 use amphi_vfs::FileSystem;
 
 pub use about::{About, parse_uuid, shown_uuid};
@@ -51,6 +52,18 @@ pub struct Identity {
     pub words: &'static str,
     /// What it asks of the device.
     pub needs: Needs,
+}
+
+/// What is to be done with where programs' commands go ([`Volume::take_commands`]).
+pub trait TakeCommands<F: FileSystem + 'static>: Sized {
+    /// What it comes to.
+    type Out;
+
+    /// Commands are carried out by calls of the file system.
+    fn by_calls(self, fs: &Arc<F>) -> Self::Out;
+
+    /// The device takes them itself.
+    fn by_device<C: CommandDevice>(self, device: &Arc<C>) -> Self::Out;
 }
 
 /// A file system that tools can make, mount and check on a device `D`.
@@ -97,6 +110,12 @@ pub trait Volume<D>: FileSystem + Sized + 'static {
     /// to know is what the device counts.
     fn stats(&self) -> serde_json::Map<String, serde_json::Value> {
         serde_json::Map::new()
+    }
+
+    /// Says where commands of programs go that do not come through the kernel: `then` is told to call the file
+    /// system, or, where the device takes commands itself, to give them to the device.
+    fn take_commands<T: TakeCommands<Self>>(fs: &Arc<Self>, then: T) -> T::Out {
+        then.by_calls(fs)
     }
 
     /// Checks it, unmounted, and changes nothing but what mounting would. Damage is no error but a finding.

@@ -12,7 +12,7 @@ fn allowed(from: &str, to: &str) -> bool {
         "vfs" => to == "rt",
         "names" | "page-cache" => matches!(to, "vfs" | "rt" | "radix"),
         "pins" => matches!(to, "device" | "vfs" | "rt" | "volume"),
-        "volume" => matches!(to, "device" | "vfs"),
+        "volume" => matches!(to, "device" | "vfs" | "queue"),
         "volumes" => matches!(to, "device" | "volume" | "vfs" | "pins") || to.starts_with("fs-"),
         "model" => matches!(to, "vfs" | "rt"),
         "trace" => matches!(to, "vfs" | "rt"),

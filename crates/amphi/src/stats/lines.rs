@@ -16,7 +16,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         let (target, sample) = look(options)?;
         if options.json {
-            println!("{}", document(&target, &sample.device));
+            println!("{}", document(&target, &sample));
         } else {
             match &before {
                 None => println!("{}", head()),

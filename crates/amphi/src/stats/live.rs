@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     fn sample(second: u64, device: Value) -> Sample {
-        Sample { at_ns: second * 1_000_000_000, device }
+        Sample { at_ns: second * 1_000_000_000, device, filesystem: Value::Null }
     }
 
     fn device(step: u64) -> Value {

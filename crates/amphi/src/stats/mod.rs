@@ -49,9 +49,9 @@ pub fn run(options: &Options) -> Result<()> {
     if !options.watch {
         let (target, sample) = look(options)?;
         if options.json {
-            println!("{}", document(&target, &sample.device));
+            println!("{}", document(&target, &sample));
         } else {
-            table::print(&target, &sample.device);
+            table::print(&target, &sample);
         }
         return Ok(());
     }
@@ -64,16 +64,22 @@ pub fn run(options: &Options) -> Result<()> {
 /// Looks at the counters.
 fn look(options: &Options) -> Result<(Target, Sample)> {
     let target = Target::find(&options.path)?;
-    let device = match target.ask(&Request::Stats)? {
-        Some(mut daemon) => daemon.answer()?,
-        None => serde_json::to_value(Ssd::inspect(&target.image)?.1)?,
+    let (device, filesystem) = match target.ask(&Request::Stats)? {
+        Some(mut daemon) => {
+            let mut answer: Value = daemon.answer()?;
+            (answer["device"].take(), answer["filesystem"].take())
+        }
+        None => (serde_json::to_value(Ssd::inspect(&target.image)?.1)?, Value::Null),
     };
-    Ok((target, Sample { at_ns: amphi_rt::time::now_ns(), device }))
+    Ok((target, Sample { at_ns: amphi_rt::time::now_ns(), device, filesystem }))
 }
 
 /// What `--json` prints.
-fn document(target: &Target, device: &Value) -> Value {
-    json!({ "schema": SCHEMA, "image": target.image, "mounted_at": target.mounted_at, "device": device })
+fn document(target: &Target, Sample { device, filesystem, .. }: &Sample) -> Value {
+    let (image, mounted_at) = (&target.image, &target.mounted_at);
+    json!({
+        "schema": SCHEMA, "image": image, "mounted_at": mounted_at, "device": device, "filesystem": filesystem,
+    })
 }
 
 fn interval(text: &str) -> Result<f64, String> {
@@ -86,7 +92,12 @@ fn interval(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use amphi_device::{BlockPort, BytePortExt, Lpa, Structure};
-    use amphi_ssd::Profile;
+    use std::sync::Arc;
+
+    use amphi_ssd::{Firmware, Profile};
+    use amphi_volume::{FormatOptions, MountOptions, Volume};
+    use amphi_volumes::{Act, Kind};
+    use serde_json::Map;
 
     use super::*;
     use crate::documented_fields;
@@ -99,9 +110,35 @@ mod tests {
             ssd.persist(0, &[1; 64], None, Structure::Inode).expect("persists");
             serde_json::to_value(ssd.stats()).expect("JSON")
         });
+        let filesystem = Kind::named("devfs").expect("it is in the list").with(Mounted(device_inside()));
         let target = Target { image: "/ssd.img".into(), mounted_at: None };
-        documented_fields::compare(&document(&target, &device), include_str!("../../../../docs/stats.md"));
-        assert_eq!(document(&target, &device)["schema"], SCHEMA);
+        let document = document(&target, &Sample { at_ns: 0, device, filesystem: Value::Object(filesystem) });
+        documented_fields::compare(&document, include_str!("../../../../docs/stats.md"));
+        assert_eq!(document["schema"], SCHEMA);
+    }
+
+    /// An SSD whose firmware is the file system.
+    fn device_inside() -> Arc<Ssd> {
+        let mut profile = Profile::named("free").expect("built in");
+        profile.firmware.kind = Firmware::FileSystem;
+        profile.firmware.memory_bytes = 4 << 20;
+        profile.log.region_bytes = 4 << 20;
+        Arc::new(Ssd::in_memory(&profile, 64 << 20))
+    }
+
+    /// What a file system of the list says of itself while it is mounted.
+    struct Mounted(Arc<Ssd>);
+
+    impl Act<Ssd> for Mounted {
+        type Out = Map<String, Value>;
+
+        fn on<V: Volume<Ssd>>(self) -> Self::Out {
+            V::format(&self.0, &FormatOptions::default()).expect("it can be made");
+            let mounted = V::mount(&self.0, &MountOptions::default()).expect("it can be mounted");
+            let stats = mounted.stats();
+            mounted.unmount().expect("it is idle");
+            stats
+        }
     }
 
     #[test]

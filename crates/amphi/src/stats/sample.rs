@@ -49,6 +49,8 @@ pub struct Sample {
     pub at_ns: u64,
     /// The device's counters.
     pub device: Value,
+    /// The file system's own; null where it has none, or is not mounted.
+    pub filesystem: Value,
 }
 
 /// What happened between two samples.
@@ -177,7 +179,7 @@ mod tests {
                 "device": { "count": 2 * scale, "sum_ns": 30_000 * scale, "buckets": [[10_000, scale], [20_000, scale]] },
                 "wait": { "count": 2 * scale, "sum_ns": 0, "buckets": [[0, 2 * scale]] } }],
         });
-        Sample { at_ns: seconds * 1_000_000_000, device }
+        Sample { at_ns: seconds * 1_000_000_000, device, filesystem: Value::Null }
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use amphi_device::Structure;
 use serde_json::Value;
 
-use super::sample::{CAUSES, PATHS, count, duration, sum};
+use super::sample::{CAUSES, PATHS, Sample, count, duration, sum};
 use crate::target::Target;
 use amphi_volume::size::shown;
 
 /// Prints everything once.
-pub fn print(target: &Target, counters: &Value) {
+pub fn print(target: &Target, Sample { device: counters, filesystem, .. }: &Sample) {
     match &target.mounted_at {
         Some(directory) => println!("{} mounted at {}", target.image.display(), directory.display()),
         None => println!("{}", target.image.display()),
@@ -73,7 +73,27 @@ pub fn print(target: &Target, counters: &Value) {
     } else if memory[1] > 0 {
         println!("memory area {} of {} ever stored to", shown(memory[0]), shown(memory[1]));
     }
+    print_filesystem(filesystem);
     print_latencies(counters);
+}
+
+/// What a file system counts itself, by name, and of each structure that it has in memory.
+fn print_filesystem(filesystem: &Value) {
+    let Some(fields) = filesystem.as_object() else { return };
+    println!("\nfile system");
+    let words = |name: &str| name.replace('_', " ");
+    for (name, value) in fields {
+        match value.as_object() {
+            Some(parts) => {
+                let parts: Vec<_> = parts
+                    .iter()
+                    .map(|(part, bytes)| format!("{} {}", words(part), shown(count(bytes))))
+                    .collect();
+                println!("{:<20}{}", words(name), parts.join(", "));
+            }
+            None => println!("{:<20}{:>14}", words(name), count(value)),
+        }
+    }
 }
 
 /// What took how long since the device was powered up; nothing where no time passes.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -30,6 +31,9 @@ fn build() {
 /// The program that does what it is told, compiled in the rig's directory.
 fn agent(rig: &Rig) -> PathBuf {
     let program = PathBuf::from(rig.path("agent"));
+    if program.exists() {
+        return program;
+    }
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/agent.c");
     let compiled = Command::new("cc")
         .args(["-O1", "-Wall", "-Werror", "-Wno-error=unused-result", "-pthread", "-o"])
@@ -48,18 +52,31 @@ pub struct Agent {
 }
 
 impl Agent {
-    fn start(rig: &Rig) -> Self {
+    pub fn start(rig: &Rig) -> Self {
         Self::start_with(rig, &[])
     }
 
     /// With options of `amphi run`.
     pub fn start_with(rig: &Rig, options: &[&str]) -> Self {
         library();
-        let agent = agent(rig);
-        let mut child = rig::command(&["run", "--trace-calls"])
-            .args(options)
-            .arg("--")
-            .arg(agent)
+        let mut command = rig::command(&["run", "--trace-calls"]);
+        Self::spawn(command.args(options).arg("--").arg(agent(rig)))
+    }
+
+    /// As another user, who can reach the rig's directory and perhaps not the command: with a copy of the library
+    /// there, as `amphi run` would load it.
+    pub fn as_user(rig: &Rig, user: u32) -> Self {
+        library();
+        let name = "libamphi_preload.so";
+        let built = Path::new(env!("CARGO_BIN_EXE_amphi")).with_file_name(name);
+        fs::copy(built, rig.path(name)).expect("the library is built");
+        let mut command = Command::new(agent(rig));
+        command.env("LD_PRELOAD", rig.path(name)).env("AMPHI_RUN", "1").env("AMPHI_TRACE_CALLS", "1");
+        Self::spawn(command.uid(user).gid(user))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
