@@ -157,6 +157,11 @@ impl System {
         matches!(self.kind(), Kind::Devfs)
     }
 
+    /// Whether what a closed file has in device memory leaves it at once.
+    pub(super) const fn empties_memory_on_close(self) -> bool {
+        matches!(self, Self::DevfsDemand | Self::DevfsDentry | Self::DevfsInode | Self::DevfsInodeDirect)
+    }
+
     /// The file system that it is a variant of.
     const fn kind(self) -> Kind {
         match self {
