@@ -1,5 +1,5 @@
-//! What Snappy takes for files of several sizes: the cost that experiments with `workloads/compress.toml` charge
-//! (DevFS §5.4).
+//! What Snappy takes for files of several sizes: the cost that experiments with `workloads/compress.toml`
+//! charge (DevFS §5.4).
 //!
 //! The paper compresses photographs, which are compressed already; random bytes stand for them. Text of a
 //! thousand words drawn at random shows what compressing takes that finds something. Prints the median of

@@ -29,8 +29,8 @@ pub trait CommandPort: Device {
     /// that processor: it alone, until the command is done.
     fn compute(&self, bytes: u64);
 
-    /// A processor of the device, at a command, moves `count` structures of `bytes` in all between the device's
-    /// memory and the host's (reverse caching, DevFS §4.4). Waits until they are moved.
+    /// A processor of the device, at a command, moves `count` structures of `bytes` in all between the
+    /// device's memory and the host's (reverse caching, DevFS §4.4). Waits until they are moved.
     fn exchange(&self, count: u64, bytes: u64);
 
     /// Waits until the host has the completion and `bytes` of data.

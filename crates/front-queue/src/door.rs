@@ -59,7 +59,8 @@ pub struct Door {
 }
 
 impl Door {
-    /// Opens the door of the mount with the device number, to what carries out the commands of those who come.
+    /// Opens the door of the mount with the device number, to what carries out the commands of those who
+    /// come.
     ///
     /// # Errors
     /// The socket cannot be made, or somebody has it.

@@ -2,9 +2,10 @@
 //! takes them out, checks who sends them and what they may (§4.5), carries them out on its processors, and
 //! sets the completion.
 //!
-//! The format is `amphi_queue`'s. What takes commands out of a buffer is a task for each lane that waits for the
-//! doorbell ([`Door`]), or the threads of a mount's daemon, which look at all lanes of a client (`front-queue`).
-//! Either gives them to the device ([`Reception`]), where a command runs when it has a processor.
+//! The format is `amphi_queue`'s. What takes commands out of a buffer is a task for each lane that waits for
+//! the doorbell ([`Door`]), or the threads of a mount's daemon, which look at all lanes of a client
+//! (`front-queue`). Either gives them to the device ([`Reception`]), where a command runs when it has a
+//! processor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

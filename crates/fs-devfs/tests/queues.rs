@@ -1,5 +1,5 @@
-//! Queues of files that are deleted while others take their slots and their blocks, on a device that takes time.
-//! Whoever is late would write into blocks that are another file's by then.
+//! Queues of files that are deleted while others take their slots and their blocks, on a device that takes
+//! time. Whoever is late would write into blocks that are another file's by then.
 
 use std::sync::Arc;
 

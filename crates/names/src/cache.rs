@@ -206,8 +206,8 @@ impl<S: Store> InodeCache<S> {
         start
     }
 
-    /// Drops one inode that nobody has open and for which `clean` holds, also if it was used just now. It must
-    /// have a name if it is referred to by lookup.
+    /// Drops one inode that nobody has open and for which `clean` holds, also if it was used just now. It
+    /// must have a name if it is referred to by lookup.
     pub fn leave(&self, ino: Ino, clean: impl FnOnce(&Inode<S>) -> bool) {
         let (shard, key) = self.place(ino);
         let mut known = shard.known.write();

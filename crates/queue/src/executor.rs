@@ -61,9 +61,9 @@ pub trait CommandDevice: Send + Sync + 'static {
     /// The device's end of a command buffer.
     type Executor<W: Watcher + 'static>: Executor;
 
-    /// Registers a command buffer, as the operating system does: from now on its commands are those of `cred`,
-    /// whatever they say of themselves, and may have `files_max` files open. None: the device knows as many
-    /// credentials as it can.
+    /// Registers a command buffer, as the operating system does: from now on its commands are those of
+    /// `cred`, whatever they say of themselves, and may have `files_max` files open. None: the device knows
+    /// as many credentials as it can.
     fn register<W: Watcher + 'static>(
         &self,
         cred: &Cred,

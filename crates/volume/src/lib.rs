@@ -106,14 +106,14 @@ pub trait Volume<D>: FileSystem + Sized + 'static {
         serde_json::Map::new()
     }
 
-    /// What it counts and what it has in memory, while it is mounted, by name; nothing, where all that there is
-    /// to know is what the device counts.
+    /// What it counts and what it has in memory, while it is mounted, by name; nothing, where all that there
+    /// is to know is what the device counts.
     fn stats(&self) -> serde_json::Map<String, serde_json::Value> {
         serde_json::Map::new()
     }
 
-    /// Says where commands of programs go that do not come through the kernel: `then` is told to call the file
-    /// system, or, where the device takes commands itself, to give them to the device.
+    /// Says where commands of programs go that do not come through the kernel: `then` is told to call the
+    /// file system, or, where the device takes commands itself, to give them to the device.
     fn take_commands<T: TakeCommands<Self>>(fs: &Arc<Self>, then: T) -> T::Out {
         then.by_calls(fs)
     }

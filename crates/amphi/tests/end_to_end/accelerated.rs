@@ -63,8 +63,8 @@ impl Agent {
         Self::spawn(command.args(options).arg("--").arg(agent(rig)))
     }
 
-    /// As another user, who can reach the rig's directory and perhaps not the command: with a copy of the library
-    /// there, as `amphi run` would load it.
+    /// As another user, who can reach the rig's directory and perhaps not the command: with a copy of the
+    /// library there, as `amphi run` would load it.
     pub fn as_user(rig: &Rig, user: u32) -> Self {
         library();
         let name = "libamphi_preload.so";

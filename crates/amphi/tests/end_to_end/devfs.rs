@@ -80,7 +80,8 @@ fn programs_put_their_commands_into_the_devices_buffers() {
     allow(&rig, ".", 0o777);
     let path = |name: &str| rig.on_mount(name).display().to_string();
 
-    // What the device has been told past the kernel is what the kernel's callers see, also if they have looked.
+    // What the device has been told past the kernel is what the kernel's callers see, also if they have
+    // looked.
     let mut root = Agent::start(&rig);
     root.number(&format!("open 1 {} 0", path("f")));
     assert_eq!(root.number("pwrite 1 0 5000 97"), 5000);
@@ -95,8 +96,8 @@ fn programs_put_their_commands_into_the_devices_buffers() {
     allow(&rig, "f", 0o666);
     user.number(&format!("open 1 {} 0", path("f")));
     assert_eq!(user.number("pwrite 1 0 1 99"), 1);
-    // The device asks for permission at each command and refuses; the kernel, which the library asks then, has
-    // the file open for that user.
+    // The device asks for permission at each command and refuses; the kernel, which the library asks then,
+    // has the file open for that user.
     allow(&rig, "f", 0o644);
     let before = counter(&rig, "buffered_commands");
     assert_eq!(user.number("pwrite 1 0 1 100"), 1);

@@ -66,9 +66,9 @@ impl Timing {
         }
     }
 
-    /// When a processor that begins now has moved `count` structures of `bytes` in all to or from host memory:
-    /// its own time for each of them and for their bytes, then the link. Which of the two ways they go is not
-    /// told apart.
+    /// When a processor that begins now has moved `count` structures of `bytes` in all to or from host
+    /// memory: its own time for each of them and for their bytes, then the link. Which of the two ways they
+    /// go is not told apart.
     pub(crate) fn structures_exchanged(&self, count: u64, bytes: u64) -> u64 {
         match &self.commands {
             Some(commands) if !self.free => {
