@@ -323,13 +323,6 @@ pub const FAULTS: &[Fault] = &[
     ),
     fault_of_devfs("DV-3", "PageNotInPlace", "metadata_pages_are_in_place_before_their_journal_is_emptied"),
     fault_of_devfs("DV-4", "RedoOutOfOrder", "changes_are_redone_in_the_order_of_their_time_stamps"),
-    fault(
-        "DV-4",
-        "BlocksFreedFirst",
-        "fs-devfs",
-        "queues",
-        "blocks_of_a_deleted_file_are_nobodys_before_its_queue_is_gone",
-    ),
     fault_of_devfs("DV-5", "QueueForgotten", "what_capacitors_saved_is_brought_in_place"),
     fault("DV-5", "EnergyNotAsked", "fs-devfs", "rows", "no_more_is_accepted_than_capacitors_save"),
     fault("DV-6", "CopyForgotten", "fs-devfs", "rows", "only_without_capacitors_is_anything_written_twice"),

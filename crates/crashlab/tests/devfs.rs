@@ -134,8 +134,10 @@ fn planted_bugs_are_found() {
         (Bug::BlocksMiscounted, PART),
     ];
     assert_eq!(planted.map(|(bug, _)| bug), BUGS, "every bug is looked for");
-    for (bug, script) in planted {
-        assert_eq!(find(script, None), None, "nothing is planted");
+    for (number, (bug, script)) in planted.into_iter().enumerate() {
+        if !planted[..number].iter().any(|(_, before)| *before == script) {
+            assert_eq!(find(script, None), None, "nothing is planted");
+        }
         assert!(find(script, Some(bug)).is_some(), "{bug:?} is not found");
     }
 }

@@ -71,6 +71,7 @@ const SYNCED: &str = "create foo\nwrite foo 0 5000\nchmod foo 600\nfsync foo\nwr
 const UNNAMED: &str = "tmpfile foo";
 
 /// Where each bug is looked for.
+#[derive(PartialEq)]
 enum Place {
     /// In these operations, one a line.
     Script(&'static str),
@@ -154,10 +155,12 @@ fn recovery_ends_where_the_last_acknowledged_operation_did() {
 fn planted_bugs_are_found() {
     let listed: Vec<_> = PLANTED.iter().map(|(bug, ..)| *bug).collect();
     assert_eq!(listed, BUGS, "every bug is looked for");
-    for (bug, place, says) in PLANTED {
-        assert_eq!(find(&place), None, "nothing is planted");
-        plant(Some(bug));
-        let found = find(&place);
+    for (number, (bug, place, says)) in PLANTED.iter().enumerate() {
+        if !PLANTED[..number].iter().any(|(_, before, _)| before == place) {
+            assert_eq!(find(place), None, "nothing is planted");
+        }
+        plant(Some(*bug));
+        let found = find(place);
         plant(None);
         let report = found.unwrap_or_else(|| panic!("{bug:?} is not found"));
         assert!(report.contains(says), "{bug:?} is reported as '{report}', without '{says}'");

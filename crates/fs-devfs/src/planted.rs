@@ -65,8 +65,6 @@ pub enum Bug {
     NothingMended,
     /// Files are opened until device memory holds no more (DV-7).
     OpenedWithoutEnd,
-    /// Others can have a deleted file's blocks before its queue is gone (DV-4).
-    BlocksFreedFirst,
     /// Programs' commands become calls of the file system, as the kernel's (DV-1).
     CommandsAsCalls,
     /// Inodes stay in device memory when their files are closed, whatever the mount says (DV-7).

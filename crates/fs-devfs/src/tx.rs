@@ -220,9 +220,6 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
         }
         self.taken.clear();
         self.ino_taken = None;
-        if planted::has(Bug::BlocksFreedFirst) {
-            self.put_freed();
-        }
         // Before anybody else can have the blocks: a queue that is committed later would write into them.
         if let Some((ino, generation)) = self.queue_void {
             self.fs.slots.discard(Owner { ino: ino.0, generation, purpose: Use::Queue })?;

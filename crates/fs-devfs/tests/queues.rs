@@ -70,7 +70,7 @@ fn churn(fs: &DevFs<Ssd>, task: u64) -> u64 {
 }
 
 #[test]
-fn blocks_of_a_deleted_file_are_nobodys_before_its_queue_is_gone() {
+fn files_hold_their_own_bytes_while_slots_and_blocks_change_hands() {
     for seed in 0..8 {
         let wrong = Sim::new(seed).run(|| {
             let fs = Arc::new(full());

@@ -109,7 +109,7 @@ pub trait Volume<D>: FileSystem + Sized + 'static {
     /// What it counts and what it has in memory, while it is mounted, by name; nothing, where all that there
     /// is to know is what the device counts.
     fn stats(&self) -> serde_json::Map<String, serde_json::Value> {
-        serde_json::Map::new()
+        self.counted()
     }
 
     /// Says where commands of programs go that do not come through the kernel: `then` is told to call the
