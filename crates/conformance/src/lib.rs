@@ -6,6 +6,7 @@
 //! - [`random`] applies random operations to a file system and to [`amphi_model::Model`], compares every
 //!   answer and the whole tree, and shrinks what fails to a minimal sequence; with remounts in between, and
 //!   with several tasks.
+//! - [`damaged`] uses whatever a damaged device holds.
 //! - [`one_tree`] has tasks meddle with each other's names in one small tree.
 //!
 //! A file system runs it from a test of its own:
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod cases;
+pub mod damaged;
 mod harness;
 pub mod one_tree;
 pub mod random;

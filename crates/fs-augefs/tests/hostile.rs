@@ -5,11 +5,12 @@ mod small;
 
 use std::sync::Arc;
 
+use amphi_conformance::damaged;
 use amphi_device::{BlockPort, BytePortExt, Lpa, Structure};
 use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions, fsck};
 use amphi_rt::random::Generator;
 use amphi_ssd::Ssd;
-use amphi_vfs::{Allocate, Cred, DirEntry, FileSystem, FileType, Ino, Name, RenameMode, SetAttr, WriteMode};
+use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, SetAttr, WriteMode};
 use small::{roomy, ssd};
 
 const MEMORY: u64 = 128 << 10;
@@ -62,36 +63,6 @@ fn made(crashed: bool) -> Arc<Ssd> {
         fs.unmount().expect("it is idle")
     }
     ssd
-}
-
-/// Uses whatever is there. Errors are as good as answers.
-fn use_all(fs: &AugeFs<Ssd>) {
-    let mut names = Vec::new();
-    let _listed = fs.readdir(Ino::ROOT, 0, &mut |entry: DirEntry<'_>| {
-        names.push((entry.ino, entry.name.to_vec()));
-        names.len() < 1000
-    });
-    let mut bytes = vec![0; 120_000];
-    for (ino, text) in &names {
-        let _any = fs.getattr(*ino);
-        let _any = fs.read(*ino, 0, &mut bytes, false);
-        let _any = fs.readlink(*ino);
-        let _any = fs.getxattr(*ino, b"user.a");
-        let _any = fs.readdir(*ino, 0, &mut |_| true);
-        let _any = fs.seek(*ino, 0, amphi_vfs::Seek::Hole);
-        let _any = fs.write(*ino, 50, &[9; 20_000], WriteMode::default(), &Cred::ROOT);
-        let _any = fs.allocate(*ino, 1000, 50_000, Allocate::PunchHole, &Cred::ROOT);
-        let cut = SetAttr { size: Some(700), ..SetAttr::default() };
-        let _any = fs.setattr(*ino, &cut, &Cred::ROOT);
-        let _any = fs.fsync(*ino, false);
-        if let Ok(text) = Name::new(text) {
-            let _any = fs.rename(Ino::ROOT, text, Ino::ROOT, name("moved"), RenameMode::Replace);
-            let _any = fs.unlink(Ino::ROOT, text);
-        }
-    }
-    let _any = fs.mkdir(Ino::ROOT, name("new"), 0o755, &Cred::ROOT);
-    let _any = fs.statfs();
-    let _any = fs.sync();
 }
 
 /// Changes some of a value: a byte, a number, its length.
@@ -174,7 +145,7 @@ fn run(seed: u64) {
     }
     let _any = fsck::check(&ssd);
     if let Ok(fs) = AugeFs::mount(&ssd, options()) {
-        use_all(&fs);
+        damaged::use_all(&fs, (50 << 20) - 100);
         let _any = fs.unmount();
     }
     let _any = fsck::check(&ssd);
@@ -182,15 +153,5 @@ fn run(seed: u64) {
 
 #[test]
 fn damaged_images_are_answered_or_refused() {
-    if let Ok(seed) = std::env::var("AMPHI_SEED") {
-        return run(seed.parse().expect("a number"));
-    }
-    let cases = if std::env::var_os("AMPHI_TEST_LONG").is_some() { 50_000 } else { 400 };
-    for seed in 0..cases {
-        let outcome = std::panic::catch_unwind(|| run(seed));
-        assert!(
-            outcome.is_ok(),
-            "replay with: AMPHI_SEED={seed} cargo test -p amphi-fs-augefs --test hostile damaged"
-        );
-    }
+    damaged::each_seed("amphi-fs-augefs", 400, 50_000, run);
 }

@@ -5,11 +5,12 @@ mod small;
 
 use std::sync::Arc;
 
+use amphi_conformance::damaged;
 use amphi_device::{BytePortExt, Structure};
 use amphi_fs_romefs::{FormatOptions, RomeFs, fsck};
 use amphi_rt::random::Generator;
 use amphi_ssd::Ssd;
-use amphi_vfs::{Allocate, Cred, DirEntry, FileSystem, FileType, Ino, Name, RenameMode, SetAttr, WriteMode};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
 use small::{roomy, ssd};
 
 const MEMORY: u64 = 1 << 20;
@@ -48,35 +49,6 @@ fn made(crashed: bool) -> Arc<Ssd> {
     ssd
 }
 
-/// Uses whatever is there. Errors are as good as answers.
-fn use_all(fs: &RomeFs<Ssd>) {
-    let mut names = Vec::new();
-    let _listed = fs.readdir(Ino::ROOT, 0, &mut |entry: DirEntry<'_>| {
-        names.push((entry.ino, entry.name.to_vec()));
-        names.len() < 1000
-    });
-    let mut bytes = vec![0; 400_000];
-    for (ino, text) in &names {
-        let _any = fs.getattr(*ino);
-        let _any = fs.read(*ino, 0, &mut bytes, false);
-        let _any = fs.read(*ino, (3 << 20) - 100, &mut bytes, true);
-        let _any = fs.readlink(*ino);
-        let _any = fs.getxattr(*ino, b"user.a");
-        let _any = fs.readdir(*ino, 0, &mut |_| true);
-        let _any = fs.seek(*ino, 0, amphi_vfs::Seek::Hole);
-        let _any = fs.write(*ino, 50, &[9; 20_000], WriteMode::default(), &Cred::ROOT);
-        let _any = fs.allocate(*ino, 1000, 50_000, Allocate::PunchHole, &Cred::ROOT);
-        let cut = SetAttr { size: Some(700), ..SetAttr::default() };
-        let _any = fs.setattr(*ino, &cut, &Cred::ROOT);
-        if let Ok(text) = Name::new(text) {
-            let _any = fs.rename(Ino::ROOT, text, Ino::ROOT, name("moved"), RenameMode::Replace);
-            let _any = fs.unlink(Ino::ROOT, text);
-        }
-    }
-    let _any = fs.mkdir(Ino::ROOT, name("new"), 0o755, &Cred::ROOT);
-    let _any = fs.statfs();
-}
-
 fn run(seed: u64) {
     let mut dice = Generator::new(seed);
     let ssd = made(dice.below(2) == 0);
@@ -98,7 +70,7 @@ fn run(seed: u64) {
     }
     let _any = fsck::check(&ssd);
     if let Ok(fs) = RomeFs::mount(&ssd, roomy()) {
-        use_all(&fs);
+        damaged::use_all(&fs, (3 << 20) - 100);
         let _any = fs.unmount();
     }
     let _any = fsck::check(&ssd);
@@ -106,15 +78,5 @@ fn run(seed: u64) {
 
 #[test]
 fn damaged_memory_zones_are_answered_or_refused() {
-    if let Ok(seed) = std::env::var("AMPHI_SEED") {
-        return run(seed.parse().expect("a number"));
-    }
-    let cases = if std::env::var_os("AMPHI_TEST_LONG").is_some() { 100_000 } else { 1500 };
-    for seed in 0..cases {
-        let outcome = std::panic::catch_unwind(|| run(seed));
-        assert!(
-            outcome.is_ok(),
-            "replay with: AMPHI_SEED={seed} cargo test -p amphi-fs-romefs --test hostile damaged"
-        );
-    }
+    damaged::each_seed("amphi-fs-romefs", 1500, 100_000, run);
 }

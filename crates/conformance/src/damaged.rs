@@ -1,0 +1,66 @@
+//! What a file system's test of damaged devices does with each of them, whichever it is: whatever is there,
+//! using it ends in answers or errors.
+
+use std::panic::{RefUnwindSafe, catch_unwind};
+
+use amphi_vfs::{Allocate, Cred, DirEntry, FileSystem, Ino, Name, RenameMode, Seek, SetAttr, WriteMode};
+
+/// Names of the root that are used: a damaged directory may lead round in circles.
+const NAMES: usize = 1000;
+/// Bytes that a read asks for: more than most files have.
+const READ_BYTES: usize = 400_000;
+
+fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).expect("a valid name")
+}
+
+/// Uses whatever is in the root; errors are as good as answers. A second read of each file begins at `far`,
+/// where the one who made the files put something behind a hole.
+pub fn use_all(fs: &dyn FileSystem, far: u64) {
+    let mut names = Vec::new();
+    let _listed = fs.readdir(Ino::ROOT, 0, &mut |entry: DirEntry<'_>| {
+        names.push((entry.ino, entry.name.to_vec()));
+        names.len() < NAMES
+    });
+    let mut bytes = vec![0; READ_BYTES];
+    for (ino, text) in &names {
+        let _any = fs.getattr(*ino);
+        let _any = fs.read(*ino, 0, &mut bytes, false);
+        let _any = fs.read(*ino, far, &mut bytes, true);
+        let _any = fs.readlink(*ino);
+        let _any = fs.getxattr(*ino, b"user.a");
+        let _any = fs.readdir(*ino, 0, &mut |_| true);
+        let _any = fs.seek(*ino, 0, Seek::Hole);
+        let _any = fs.write(*ino, 50, &[9; 20_000], WriteMode::default(), &Cred::ROOT);
+        let _any = fs.fsync(*ino, false);
+        let _any = fs.allocate(*ino, 1000, 50_000, Allocate::PunchHole, &Cred::ROOT);
+        let cut = SetAttr { size: Some(700), ..SetAttr::default() };
+        let _any = fs.setattr(*ino, &cut, &Cred::ROOT);
+        if let Ok(text) = Name::new(text) {
+            let _any = fs.rename(Ino::ROOT, text, Ino::ROOT, name("moved"), RenameMode::Replace);
+            let _any = fs.unlink(Ino::ROOT, text);
+        }
+    }
+    let _any = fs.mkdir(Ino::ROOT, name("new"), 0o755, &Cred::ROOT);
+    let _any = fs.statfs();
+    let _any = fs.sync();
+}
+
+/// Runs `case` with each seed below `usual`, or below `long` where `AMPHI_TEST_LONG` is set, or with
+/// `AMPHI_SEED` alone.
+///
+/// # Panics
+/// At the first case that does, with the command that replays it: the test is `damaged…` of `package`'s
+/// `tests/hostile.rs`.
+pub fn each_seed(package: &str, usual: u64, long: u64, case: impl Fn(u64) + RefUnwindSafe) {
+    if let Ok(seed) = std::env::var("AMPHI_SEED") {
+        return case(seed.parse().expect("AMPHI_SEED is a number"));
+    }
+    let cases = if std::env::var_os("AMPHI_TEST_LONG").is_some() { long } else { usual };
+    for seed in 0..cases {
+        assert!(
+            catch_unwind(|| case(seed)).is_ok(),
+            "replay with: AMPHI_SEED={seed} cargo test -p {package} --test hostile damaged"
+        );
+    }
+}
