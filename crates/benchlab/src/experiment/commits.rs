@@ -27,7 +27,7 @@ const MIB: u64 = 1 << 20;
 /// A log begins anew when so much of it is written, so that it never is full.
 const LOG_BYTES: u64 = 256 * MIB;
 const PAGE: u64 = 4096;
-/// Half of the BA-buffer's 8 MB, less what aligns it (2B-SSD §IV-B, double buffering).
+/// Each of the log's two halves (2B-SSD §IV-B, double buffering); together half of the BA-buffer's 8 MB.
 const HALF_BYTES: u64 = 2 * MIB;
 /// A line of emulated persistent memory, flushed: an assumption, as NVDIMMs take.
 const PM_LINE_NS: u64 = 100;
@@ -60,22 +60,22 @@ struct Column {
     is_memory: bool,
 }
 
-const fn place(title: &'static str, profile: &'static str, mode: Mode) -> Column {
+const fn column(title: &'static str, profile: &'static str, mode: Mode) -> Column {
     Column { title, profile, mode, is_memory: false }
 }
 
 /// Figure 9's columns.
 const COLUMNS: [Column; 4] = [
-    place("DC-SSD", "dc-ssd", Mode::Sync),
-    place("ULL-SSD", "ull-ssd", Mode::Sync),
-    place("2B-SSD", "2b-ssd", Mode::Ba),
-    place("ASYNC", "ull-ssd", Mode::Async),
+    column("DC-SSD", "dc-ssd", Mode::Sync),
+    column("ULL-SSD", "ull-ssd", Mode::Sync),
+    column("2B-SSD", "2b-ssd", Mode::Ba),
+    column("ASYNC", "ull-ssd", Mode::Async),
 ];
 
 /// Figure 10's, beside 2B-SSD and ASYNC.
 const MEMORY: [Column; 2] = [
-    Column { is_memory: true, ..place("PM + DC-SSD", "dc-ssd", Mode::Async) },
-    Column { is_memory: true, ..place("PM + ULL-SSD", "ull-ssd", Mode::Async) },
+    Column { is_memory: true, ..column("PM + DC-SSD", "dc-ssd", Mode::Async) },
+    Column { is_memory: true, ..column("PM + ULL-SSD", "ull-ssd", Mode::Async) },
 ];
 
 /// What came out of a run.
@@ -94,7 +94,7 @@ struct Outcome {
 pub(super) fn groups(scale: f64, seed: u64) -> Result<Vec<Group>> {
     let text: Text = toml::from_str(TEXT).context("workloads/logs.toml")?;
     let work_ns = ((WORK_NS as f64 * scale) as u64).max(1_000_000);
-    let of = |program: &Program, place: &Column| run(text.cores, program, place, work_ns, seed);
+    let of = |program: &Program, column: &Column| run(text.cores, program, column, work_ns, seed);
     let beside = |program: &Program, label: String| -> Result<(Group, Vec<Outcome>)> {
         let outcomes: Vec<Outcome> =
             COLUMNS.iter().map(|column| of(program, column)).collect::<Result<_>>()?;
@@ -127,7 +127,7 @@ pub(super) fn groups(scale: f64, seed: u64) -> Result<Vec<Group>> {
 
     let base = all[0][2].rate;
     let of_memory =
-        |place: &Column| -> Result<Bar> { Ok(bar(place.title, of(&text.program[0], place)?.rate / base)) };
+        |column: &Column| -> Result<Bar> { Ok(bar(column.title, of(&text.program[0], column)?.rate / base)) };
     let mut bars = MEMORY.iter().map(of_memory).collect::<Result<Vec<_>>>()?;
     bars.push(bar("ASYNC", all[0][3].rate / base));
     let label = format!("{}, as a multiple of 2B-SSD", text.program[0].label);
@@ -143,25 +143,25 @@ pub(super) fn groups(scale: f64, seed: u64) -> Result<Vec<Group>> {
 }
 
 /// Runs a database on a log.
-fn run(cores: usize, program: &Program, place: &Column, work_ns: u64, seed: u64) -> Result<Outcome> {
+fn run(cores: usize, program: &Program, column: &Column, work_ns: u64, seed: u64) -> Result<Outcome> {
     let host = HostProfile { cores, ..HostProfile::default() };
-    let mut device = Profile::named(place.profile).map_err(|error| anyhow!("{error}"))?;
-    if place.mode == Mode::Ba {
+    let mut device = Profile::named(column.profile).map_err(|error| anyhow!("{error}"))?;
+    if column.mode == Mode::Ba {
         device.firmware.kind = Firmware::BaBuffer;
     }
     Sim::new(seed)
         .host(host)
         .blocking_limit(None)
-        .try_run(|| in_sim(&device, program, place, work_ns, seed))
+        .try_run(|| in_sim(&device, program, column, work_ns, seed))
         .map_err(|failure| anyhow!("{failure}"))?
-        .with_context(|| format!("{} on {}", program.label, place.title))
+        .with_context(|| format!("{} on {}", program.label, column.title))
 }
 
-fn in_sim(device: &Profile, program: &Program, place: &Column, work_ns: u64, seed: u64) -> Result<Outcome> {
+fn in_sim(device: &Profile, program: &Program, column: &Column, work_ns: u64, seed: u64) -> Result<Outcome> {
     let ssd = Arc::new(Ssd::try_in_memory(device, 2 * LOG_BYTES, &OpenOptions::default())?);
     let lies = Place { at: Lpa(0), pages: LOG_BYTES / PAGE };
     let options =
-        Options { mode: place.mode, window: 0, half_bytes: HALF_BYTES, entries: [EntryId(0), EntryId(1)] };
+        Options { mode: column.mode, window: 0, half_bytes: HALF_BYTES, entries: [EntryId(0), EntryId(1)] };
     create(&*ssd, &lies)?;
     let log = Recovery::begin(ssd, lies, options)?.open()?;
     let until_ns = time::now_ns() + work_ns;
@@ -176,7 +176,7 @@ fn in_sim(device: &Profile, program: &Program, place: &Column, work_ns: u64, see
             } else {
                 cpu::charge_ns(program.write_ns);
                 let began_ns = time::now_ns();
-                commit(&log, &record, place.is_memory)?;
+                commit(&log, &record, column.is_memory)?;
                 committing_ns.fetch_add(time::now_ns() - began_ns, Ordering::Relaxed);
                 commits.fetch_add(1, Ordering::Relaxed);
                 let bytes = 2 * record.len() as u64;
