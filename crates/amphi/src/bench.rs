@@ -55,6 +55,8 @@ enum What {
     Validate(validate::Options),
     /// Runs every experiment and writes their results, one JSON file for each.
     Figures(experiments::Figures),
+    /// Draws the results in a directory as one page, DIR/index.html, without measuring.
+    Page(experiments::Page),
     /// Compares a small set of virtual-time results with stored ones, exactly.
     Guard(experiments::Guard),
 }
@@ -124,6 +126,7 @@ pub fn run(options: &Options) -> Result<()> {
         What::Applications(options) => applications::run(options),
         What::Validate(options) => validate::run(options),
         What::Figures(figures) => experiments::figures(figures),
+        What::Page(page) => experiments::page(page),
         What::Guard(guard) => experiments::guard(guard),
         What::Run(run) if run.name == SOFTWARE => software_path(run),
         What::Run(run) => {

@@ -11,7 +11,7 @@ use amphi_benchlab::experiment::{
 };
 use amphi_benchlab::figure::Figure;
 use amphi_benchlab::gridgraph::GRAPHS;
-use amphi_benchlab::html;
+use amphi_benchlab::html::{self, Chapter};
 use amphi_benchlab::workload::{PRESETS, preset};
 use amphi_benchlab::ycsb;
 use amphi_rt::time;
@@ -87,6 +87,15 @@ pub struct Figures {
     state: Option<PathBuf>,
 }
 
+/// Draws results that are there.
+#[derive(clap::Args)]
+#[command(after_help = "Example: amphi bench page docs/results")]
+pub struct Page {
+    /// Where results of `amphi bench figures` or of `amphi bench run NAME --json DIR/NAME.json` are.
+    #[arg(value_name = "DIR", default_value = "docs/results")]
+    directory: PathBuf,
+}
+
 /// Compares results with stored ones.
 #[derive(clap::Args)]
 pub struct Guard {
@@ -106,7 +115,6 @@ pub fn figures(options: &Figures) -> Result<()> {
     let mut state = open_state(options.state.as_deref())?;
     std::fs::create_dir_all(&options.directory)
         .with_context(|| format!("{} cannot be made", options.directory.display()))?;
-    let mut all = Vec::new();
     for listed in EXPERIMENTS {
         let definition = experiment(listed.name)?;
         // What the paper gives for its full size is measured at its full size.
@@ -117,14 +125,41 @@ pub fn figures(options: &Figures) -> Result<()> {
         let file = options.directory.join(format!("{}.json", listed.name));
         write_json(Some(&file), &serde_json::to_value(&figure)?)?;
         println!("{:<9} {:>6.1} s  {}", listed.name, seconds_since(begun), file.display());
-        all.push(figure);
     }
-    write_page(&options.directory.join("index.html"), &all)
+    page(&Page { directory: options.directory.clone() })
 }
 
-fn write_page(file: &Path, figures: &[Figure]) -> Result<()> {
-    let page = html::page("Amphi: the paper's figures, measured in virtual time", figures);
-    std::fs::write(file, page).with_context(|| format!("{} cannot be written", file.display()))
+/// Draws `index.html` from the results in a directory, without measuring.
+///
+/// # Errors
+/// A result cannot be read, there is none, or the page cannot be written.
+pub fn page(options: &Page) -> Result<()> {
+    let mut chapters: Vec<Chapter> = Vec::new();
+    for listed in EXPERIMENTS {
+        let file = options.directory.join(format!("{}.json", listed.name));
+        let Some(figure) = stored(&file)? else {
+            println!("{} is not there and not on the page", file.display());
+            continue;
+        };
+        match chapters.last_mut().filter(|chapter| chapter.title == listed.chapter) {
+            Some(chapter) => chapter.figures.push(figure),
+            None => chapters.push(Chapter { title: listed.chapter.to_owned(), figures: vec![figure] }),
+        }
+    }
+    if chapters.is_empty() {
+        bail!("{} has no results; amphi bench figures DIR makes them", options.directory.display());
+    }
+    let page = html::page_in_chapters("Amphi: the papers' figures, measured in virtual time", &chapters);
+    write_text(&options.directory.join("index.html"), &page)
+}
+
+/// A stored figure; none if there is no such file.
+fn stored(file: &Path) -> Result<Option<Figure>> {
+    let text = match std::fs::read_to_string(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        read => read.with_context(|| format!("{} cannot be read", file.display()))?,
+    };
+    serde_json::from_str(&text).map(Some).with_context(|| format!("{} is no figure", file.display()))
 }
 
 /// Runs the guard.
@@ -155,7 +190,7 @@ pub fn guard(options: &Guard) -> Result<()> {
 pub fn list() -> Result<()> {
     println!("\nExperiments in virtual time, ours beside the published values:");
     for listed in EXPERIMENTS {
-        println!("{:<18} {}", listed.name, experiment(listed.name)?.title);
+        println!("{:<18} {}: {}", listed.name, listed.chapter, experiment(listed.name)?.title);
     }
     println!("\nWorkloads in virtual time:");
     println!("{TRACE:<18} what was recorded on a mount, done again: --trace FILE");
@@ -193,7 +228,7 @@ pub fn run(name: &str, threads: Option<usize>, json: Option<&Path>, options: &Op
             print(&figure);
         }
         if let Some(file) = &options.html {
-            write_page(file, std::slice::from_ref(&figure))?;
+            write_text(file, &html::page(&figure.title, std::slice::from_ref(&figure)))?;
         }
         return write_json(json, &serde_json::to_value(&figure)?);
     }
@@ -392,6 +427,10 @@ fn write_json(json: Option<&Path>, value: &serde_json::Value) -> Result<()> {
         print!("{text}");
         return Ok(());
     }
+    write_text(file, &text)
+}
+
+fn write_text(file: &Path, text: &str) -> Result<()> {
     std::fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))
 }
 
@@ -493,6 +532,24 @@ mod tests {
         };
         let printed = serde_json::to_value(figure).expect("JSON");
         documented_fields::compare(&printed, include_str!("../../../docs/experiments.md"));
+    }
+
+    #[test]
+    fn a_page_holds_the_results_that_are_there_chapter_by_chapter() {
+        let directory = tempfile::tempdir().unwrap();
+        let draw = || page(&Page { directory: directory.path().to_owned() });
+        assert!(draw().unwrap_err().to_string().contains("has no results"));
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+        for name in ["table2", "fig7", "romefs-fig7"] {
+            let name = format!("{name}.json");
+            std::fs::copy(results.join(&name), directory.path().join(&name)).unwrap();
+        }
+        draw().unwrap();
+        let drawn = std::fs::read_to_string(directory.path().join("index.html")).unwrap();
+        assert_eq!(drawn.matches("<article ").count(), 3);
+        assert_eq!(drawn.matches("<h2 class=\"chapter\"").count(), 2);
+        std::fs::write(directory.path().join("fig6.json"), "{}").unwrap();
+        assert!(draw().unwrap_err().to_string().contains("fig6.json is no figure"));
     }
 
     #[test]

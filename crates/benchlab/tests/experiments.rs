@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use amphi_benchlab::experiment::lab::{self, Progress};
 use amphi_benchlab::experiment::state::State;
-use amphi_benchlab::experiment::{Definition, EXPERIMENTS, Measure, Wishes, cells, experiment, guard};
+use amphi_benchlab::experiment::{
+    Definition, EXPERIMENTS, Measure, Variation, Wishes, cells, experiment, guard,
+};
 use amphi_benchlab::figure::Figure;
 
 /// Two workloads on two variants of ByteFS, in a second.
@@ -128,6 +130,24 @@ fn every_experiment_is_well_formed() {
             assert!(text.len() > 10, "{} has no {name}", listed.name);
         }
     }
+}
+
+#[test]
+fn the_command_of_a_figure_makes_it_again() {
+    let definition = Definition::from_toml(SMALL).unwrap();
+    let mut change = Variation::default();
+    for word in ["computing=free", "host_cores=2"] {
+        change.set(word).unwrap();
+    }
+    let wishes = Wishes { seed: Some(7), change, jobs: Some(1), ..Wishes::default() };
+    let figure = lab::run(&definition, &wishes, &mut State::in_memory(), &|| true, &|_| {}).unwrap().unwrap();
+    let command = format!("amphi bench run {} --seed 7", definition.name);
+    let words = figure.command.strip_prefix(&command).unwrap();
+    let mut again = Variation::default();
+    for word in words.split(" --change ").filter(|word| !word.is_empty()) {
+        again.set(word).unwrap();
+    }
+    assert_eq!(again, wishes.change, "{}", figure.command);
 }
 
 #[test]

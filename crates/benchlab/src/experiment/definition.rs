@@ -299,6 +299,22 @@ impl Variation {
         *self = self.and(&change);
         Ok(())
     }
+
+    /// What it changes, each as [`Variation::set`] takes it. Parameters of workloads cannot be given so.
+    ///
+    /// # Panics
+    /// Never: its fields are numbers and words.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let value = serde_json::to_value(self).expect("a variation is numbers and words");
+        let fields = value.as_object().expect("a variation has fields");
+        let word = |(name, value): (&String, &serde_json::Value)| match value {
+            serde_json::Value::String(text) => Some(format!("{name}={text}")),
+            serde_json::Value::Number(number) => Some(format!("{name}={number}")),
+            _ => None,
+        };
+        fields.iter().filter_map(word).collect()
+    }
 }
 
 /// A published value.
@@ -335,55 +351,67 @@ pub struct Explained {
 pub struct Experiment {
     /// Its name.
     pub name: &'static str,
+    /// The chapter of the results that it belongs to: the system whose paper has it.
+    pub chapter: &'static str,
     /// Its text.
     pub toml: &'static str,
 }
 
 macro_rules! experiments {
-    ($($name:literal),* $(,)?) => {
-        /// Every experiment that is built in, in the order of the paper.
+    ($($chapter:literal: $($name:literal),*;)*) => {
+        /// Every experiment that is built in, chapter by chapter, each in the order of its paper.
         pub const EXPERIMENTS: &[Experiment] = &[
-            $(Experiment { name: $name, toml: include_str!(concat!("../../../../experiments/", $name, ".toml")) }),*
+            $($(Experiment {
+                name: $name,
+                chapter: $chapter,
+                toml: include_str!(concat!("../../../../experiments/", $name, ".toml")),
+            }),*),*
         ];
     };
 }
 
-experiments![
-    "table1",
-    "table2",
-    "fig1",
-    "fig6",
-    "fig6-artifact",
-    "fig7",
-    "fig8",
-    "fig9",
-    "fig10",
-    "fig11",
-    "fig12",
-    "fig13",
-    "fig14",
-    "recovery",
-    "romefs-fig6",
-    "romefs-fig6-b",
-    "romefs-table4",
-    "romefs-fig7",
-    "romefs-fig8",
-    "romefs-fig9",
-    "romefs-fig10",
-    "romefs-fig11",
-    "romefs-fig12",
-    "romefs-aged",
-    "designs",
-    "augefs-fig9",
-    "augefs-fig11",
-    "devfs-fig6",
-    "devfs-fig7",
-    "2b-ssd-fig9",
-    "devfs-fig8",
-    "devfs-fig9",
-    "devfs-fig10",
-    "devfs-fig10-b",
-];
+experiments! {
+    "All designs on one SSD":
+        "designs";
+    "ByteFS":
+        "table1",
+        "table2",
+        "fig1",
+        "fig6",
+        "fig6-artifact",
+        "fig7",
+        "fig8",
+        "fig9",
+        "fig10",
+        "fig11",
+        "fig12",
+        "fig13",
+        "fig14",
+        "recovery";
+    "RomeFS":
+        "romefs-fig6",
+        "romefs-fig6-b",
+        "romefs-table4",
+        "romefs-fig7",
+        "romefs-fig8",
+        "romefs-fig9",
+        "romefs-fig10",
+        "romefs-fig11",
+        "romefs-fig12",
+        "romefs-aged";
+    "2B-SSD":
+        "2b-ssd-fig9";
+    "AugeFS":
+        "augefs-fig9",
+        "augefs-fig11";
+    "DevFS":
+        "devfs-fig6",
+        "devfs-fig7",
+        "devfs-fig8",
+        "devfs-fig9",
+        "devfs-fig10",
+        "devfs-fig10-b";
+}
 
 /// A built-in experiment.
 ///

@@ -144,6 +144,9 @@ fn command(definition: &Definition, wishes: &Wishes) -> String {
     if let Some(threads) = wishes.threads {
         command += &format!(" --threads {threads}");
     }
+    for change in wishes.change.words() {
+        command += &format!(" --change {change}");
+    }
     command
 }
 

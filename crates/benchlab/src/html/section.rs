@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use super::number::{number, times, with_unit};
 use super::text::escape;
-use super::{chart, latencies};
+use super::{chart, latencies, matrix};
 use crate::figure::{Bar, Figure, TOLERANCE};
 
 /// How many values of a figure have a published one, and how many of ours are as near to it as asked.
@@ -45,6 +45,7 @@ pub(super) fn draw(figure: &Figure, page: &mut String) {
         escape(&figure.claim),
         escape(&figure.claim_row),
     );
+    matrix::draw(figure, page);
     chart::draw(figure, page);
     refused(figure, page);
     differences(figure, page);

@@ -89,6 +89,43 @@ fn everything_that_a_result_says_is_on_the_page() {
 }
 
 #[test]
+fn chapters_stand_in_the_contents_and_above_their_figures() {
+    let chapter = |title: &str, name: &str| Chapter {
+        title: title.into(),
+        figures: vec![Figure { name: name.into(), ..sample() }],
+    };
+    let page = page_in_chapters("Results", &[chapter("All of them", "one"), chapter("A <paper>", "two")]);
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is missing"));
+    assert!(at("href=\"#chapter-All-of-them\"") < at("href=\"#one\""));
+    assert!(
+        at("href=\"#one\"") < at(">A &lt;paper&gt;</a>") && at("</nav>") < at("id=\"chapter-All-of-them\"")
+    );
+    assert!(at("id=\"chapter-All-of-them\"") < at("article id=\"one\""));
+    assert!(at("article id=\"one\"") < at("</h2>\n<article id=\"two\""));
+}
+
+#[test]
+fn many_file_systems_without_a_published_value_are_one_table_with_the_fastest_marked() {
+    let group = |label: &str, ours: &[f64]| Group {
+        label: label.into(),
+        bars: ours.iter().zip(["A", "B", "C", "D"]).map(|(ours, name)| bar(name, *ours, None)).collect(),
+    };
+    let mut figure = sample();
+    figure.differences.clear();
+    figure.groups = vec![group("create", &[1.0, 2.5, 0.25, 2.0]), group("delete", &[1.0, 0.5, 1234.5])];
+    let drawn = page("Results", &[figure.clone()]);
+    let best = |value: &str| format!("<td class=\"n best\">{value}</td>");
+    assert!(drawn.contains(&best("2.50")) && drawn.contains(&best("1,235")), "{drawn}");
+    assert_eq!(drawn.matches("<td class=\"n best\">").count(), 2);
+    assert!(drawn.contains("<td class=\"n\">–</td>"), "what is not there is not shown as such");
+    figure.groups[0].bars[1].published = Some(2.0);
+    assert!(
+        !page("Results", &[figure]).contains("class=\"scroll matrix\""),
+        "the chart compares with papers"
+    );
+}
+
+#[test]
 fn what_is_not_explained_is_said() {
     let mut figure = sample();
     figure.differences.clear();
