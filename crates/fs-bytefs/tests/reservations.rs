@@ -67,3 +67,30 @@ fn a_reservation_that_fails_gives_back_what_it_took() {
     fs.unmount().unwrap();
     assert!(fsck::check(&*device, &mut |_| {}).unwrap().is_clean());
 }
+
+/// A write that goes through the cache in parts has room for all of them or changes nothing.
+#[test]
+fn a_write_longer_than_the_cache_is_there_as_a_whole_or_not_at_all() {
+    const PART: u64 = 64;
+    let device = Arc::new(Memory::new(vec![0; 400 << 20]));
+    ByteFs::format(&*device, &FormatOptions::default()).unwrap();
+    let options = MountOptions {
+        page_cache_pages: 256,
+        dirty_pages: Some(PART as usize),
+        write_back_interval_ns: 0,
+        ..MountOptions::default()
+    };
+    let fs = ByteFs::mount(Arc::clone(&device), options).unwrap();
+    let (rest, ino) = (create(&fs, "rest"), create(&fs, "f"));
+    reserve(&fs, rest, available(&fs) - 6 * PART).unwrap();
+    let before = available(&fs);
+    let bytes = vec![7; (8 * PART * PAGE) as usize];
+    let write = |at: u64, bytes: &[u8]| fs.write(ino, at, bytes, WriteMode::default(), &Cred::ROOT);
+    assert_eq!(write(PAGE, &bytes), Err(Error::NoSpace));
+    assert_eq!(fs.getattr(ino).unwrap().size, 0, "a part of it is there");
+    assert_eq!(available(&fs), before, "what was promised was not given back");
+    let fits = &bytes[..(4 * PART * PAGE) as usize];
+    assert_eq!(write(PAGE, fits), Ok(fits.len()));
+    fs.unmount().unwrap();
+    assert!(fsck::check(&*device, &mut |_| {}).unwrap().is_clean());
+}

@@ -17,9 +17,59 @@ use crate::data::duplicate::{self, CachedPages, hides_bytes};
 use crate::format::PAGE;
 use crate::index::extent::ExtentTree;
 use crate::planted::{self, Bug};
+use crate::space::bitmap::Bitmap;
 
 /// Most pages read by one command.
 const READ_RUN_MAX: u64 = 64;
+
+/// Nodes reserved beyond those that the pages need by their number.
+const NODES_SPARE: u64 = 4;
+/// Extents, each of which was split, that a node holds at the least.
+const SPLITS_PER_NODE: u64 = 128;
+
+/// Blocks that a write of several parts has for all of them before it begins with the first one, so that it
+/// is there as a whole or not at all.
+pub struct Promise<'a> {
+    blocks: &'a Bitmap,
+    blocks_left: u64,
+}
+
+impl<'a> Promise<'a> {
+    /// For a write of the bytes `offset .. end` in parts of `part` bytes. One part promises nothing: what it
+    /// reserves itself is all or nothing.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`].
+    pub fn of_parts<D>(
+        base: &'a Base<D>,
+        file: &FileBody,
+        offset: u64,
+        end: u64,
+        part: usize,
+    ) -> Result<Self> {
+        let mut promise = Self { blocks: &base.blocks, blocks_left: 0 };
+        if end - offset <= part as u64 {
+            return Ok(promise);
+        }
+        let parts = (end - offset).div_ceil(part as u64);
+        let (first, last) = (offset / PAGE as u64, (end - 1) / PAGE as u64);
+        let Wanted { unmapped, unwritten } = file.pages.wanted(&file.tree, first, last);
+        let splits = unmapped + 2 * (file.pages.dirty_pages() as u64 + unmapped + unwritten);
+        // Each part may find the nodes of the one before it used, and the tree one level deeper than now.
+        let nodes = parts * (file.tree.insert_needs() + 2 + NODES_SPARE) + splits.div_ceil(SPLITS_PER_NODE);
+        if !base.blocks.reserve(unmapped + nodes) {
+            return Err(Error::NoSpace);
+        }
+        promise.blocks_left = unmapped + nodes;
+        Ok(promise)
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        self.blocks.unreserve(self.blocks_left);
+    }
+}
 
 /// What is below a regular file's inode.
 #[derive(Default)]
@@ -78,11 +128,12 @@ impl FileBody {
         Ok(())
     }
 
-    /// Reserves blocks for `wanted` more unmapped pages and the extent nodes that all of them could need.
+    /// Reserves blocks for `wanted` more unmapped pages and the extent nodes that all of them could need, of
+    /// what was promised as far as that goes.
     ///
     /// # Errors
     /// [`Error::NoSpace`].
-    pub fn reserve<D>(&mut self, base: &Base<D>, wanted: Wanted) -> Result<()> {
+    pub fn reserve<D>(&mut self, base: &Base<D>, wanted: Wanted, promise: &mut Promise<'_>) -> Result<()> {
         if wanted == Wanted::default() {
             return Ok(());
         }
@@ -90,19 +141,19 @@ impl FileBody {
         // node per 128 extents once split, and a path to the root.
         let Wanted { unmapped: wanted, unwritten } = wanted;
         let pages = self.unmapped + wanted + 2 * (self.pages.dirty_pages() as u64 + unwritten);
-        let nodes = self.tree.insert_needs() + 4 + pages.div_ceil(128);
+        let nodes = self.tree.insert_needs() + NODES_SPARE + pages.div_ceil(SPLITS_PER_NODE);
         let more_nodes = nodes.saturating_sub(self.reserved_nodes);
         // Space that was reserved for the file is there: nodes to put it to use are found even on a full file
         // system.
         let only_reserved = wanted == 0;
-        let found = if only_reserved {
-            base.blocks.reserve_last(more_nodes)
-        } else {
-            base.blocks.reserve(wanted + more_nodes)
-        };
+        let kept = promise.blocks_left.min(wanted + more_nodes);
+        let missing = wanted + more_nodes - kept;
+        let found =
+            if only_reserved { base.blocks.reserve_last(missing) } else { base.blocks.reserve(missing) };
         if !found {
             return Err(Error::NoSpace);
         }
+        promise.blocks_left -= kept;
         self.unmapped += wanted;
         self.reserved_nodes += more_nodes;
         Ok(())

@@ -8,7 +8,7 @@ use amphi_names::{move_atime, note_read, read_moves_atime, shed_capability};
 use amphi_vfs::{Cred, Error, Result, Seek, WriteMode};
 
 use crate::core::{Core, Inode, State};
-use crate::data::body::FileBody;
+use crate::data::body::{FileBody, Promise};
 use crate::data::duplicate::Writing;
 use crate::data::writeback::write_back;
 use crate::format::PAGE;
@@ -96,20 +96,20 @@ pub fn write<D: BlockPort + WriteLog>(
     let end = end.ok_or(Error::TooLarge)?;
     shed_capability(core, inode, &mut state)?;
     let part = atomic_part(core, inode, &mut state, offset, end)?;
-    let mut done = 0;
+    let mut promise = Promise::of_parts(core, state.file()?, offset, end, part)?;
+    let mut at = offset;
     for part in data.chunks(part) {
-        if done > 0 {
+        if at > offset {
             core.throttle(inode, &mut state)?;
             if core.journals_data() {
                 // Longer than the journal: all that can be had is one part after the other.
                 write_back(core, inode, &mut state, false)?;
             }
         }
-        if let Err(error) = write_part(core, inode, &mut state, offset + done as u64, part, cred) {
-            return if done > 0 { Ok(done) } else { Err(error) };
-        }
-        done += part.len();
+        write_part(core, inode, &mut state, at, part, &mut promise, cred)?;
+        at += part.len() as u64;
     }
+    drop(promise);
     if how.sync_data || how.direct {
         write_back(core, inode, &mut state, !how.sync_metadata)?;
     }
@@ -148,6 +148,7 @@ fn write_part<D: BlockPort + WriteLog>(
     state: &mut State<D>,
     offset: u64,
     data: &[u8],
+    promise: &mut Promise<'_>,
     cred: &Cred,
 ) -> Result<()> {
     let end = offset + data.len() as u64;
@@ -155,7 +156,7 @@ fn write_part<D: BlockPort + WriteLog>(
     let file = state.file_mut()?;
     let (first, last) = (offset / PAGE as u64, (end - 1) / PAGE as u64);
     let wanted = file.pages.wanted(&file.tree, first, last);
-    file.reserve(core, wanted)?;
+    file.reserve(core, wanted, promise)?;
     if let Err(error) = prepare_pages(core, file, size_on_device, offset, end) {
         file.unmapped -= wanted.unmapped;
         core.blocks.unreserve(wanted.unmapped);
