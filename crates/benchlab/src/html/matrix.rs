@@ -1,6 +1,6 @@
 //! A figure that compares many file systems with each other as one table: a row for each workload, a column
-//! for each file system, the fastest of each row marked. Nothing was published for such a figure, so the table
-//! is what a reader wants first; the chart below it has the same values as bars.
+//! for each file system, the fastest of each row marked. Nothing was published for such a figure, so the
+//! table is what a reader wants first; the chart below it has the same values as bars.
 
 use std::fmt::Write;
 
