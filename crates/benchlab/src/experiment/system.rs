@@ -49,6 +49,8 @@ pub enum System {
     DevfsInode,
     /// All of reverse caching, past the kernel.
     DevfsInodeDirect,
+    /// The file system of F2FS's kind, which uses blocks alone.
+    F2fslike,
 }
 
 /// A mounted file system of an experiment.
@@ -72,7 +74,7 @@ pub(super) trait Mounted: Send + Sync {
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Bytefs,
         Self::BytefsLog,
         Self::BytefsDual,
@@ -89,9 +91,10 @@ impl System {
         Self::DevfsDentry,
         Self::DevfsInode,
         Self::DevfsInodeDirect,
+        Self::F2fslike,
     ];
     /// Their names on the command line and in experiments.
-    pub const NAMES: [&str; 16] = [
+    pub const NAMES: [&str; 17] = [
         "bytefs",
         "bytefs-log",
         "bytefs-dual",
@@ -108,6 +111,7 @@ impl System {
         "devfs-dentry",
         "devfs-inode",
         "devfs-inode-direct",
+        "f2fslike",
     ];
 
     /// The one of a name.
@@ -136,6 +140,7 @@ impl System {
             Self::DevfsDentry => "DevFS +cap +demand +dentry",
             Self::DevfsInode => "DevFS +cap +demand +dentry +inode",
             Self::DevfsInodeDirect => "DevFS +cap +demand +dentry +inode +direct",
+            Self::F2fslike => "F2FS-like",
         }
     }
 
@@ -144,9 +149,12 @@ impl System {
     pub const fn firmware(self) -> Firmware {
         match self {
             Self::Bytefs | Self::BytefsLog => Firmware::Log,
-            Self::BytefsDual | Self::Ext4 | Self::Ext4Journal | Self::Novalike | Self::Pmfslike => {
-                Firmware::PageCache
-            }
+            Self::BytefsDual
+            | Self::Ext4
+            | Self::Ext4Journal
+            | Self::Novalike
+            | Self::Pmfslike
+            | Self::F2fslike => Firmware::PageCache,
             Self::Romefs | Self::Augefs => Firmware::Memory,
             _ => Firmware::FileSystem,
         }
@@ -171,6 +179,7 @@ impl System {
             Self::Augefs => Kind::Augefs,
             Self::Novalike => Kind::Novalike,
             Self::Pmfslike => Kind::Pmfslike,
+            Self::F2fslike => Kind::F2fslike,
             _ => Kind::Devfs,
         }
     }
