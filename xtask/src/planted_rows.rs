@@ -131,6 +131,7 @@ pub const FAULTS: &[Fault] = &[
         "a_cut_at_every_step_of_a_write_back_leaves_all_or_nothing",
     ),
     fault("BY-17", "EntryOutsideTransaction", "fs-bytefs", "crash", "survives_power_cuts"),
+    fault("BY-17", "TimerLeavesGroup", "fs-bytefs", "grouped", "the_interval_makes_operations_durable"),
     fault(
         "BY-18",
         "LogVariantKeepsDuplicates",

@@ -97,9 +97,10 @@ const DEVFS: Subject = Subject {
 };
 
 /// The subjects.
-pub const ALL: [Subject; 15] = [
+pub const ALL: [Subject; 16] = [
     BYTEFS,
     Subject { name: "bytefs-journal", words: "data=journal", ..BYTEFS },
+    Subject { name: "bytefs-grouped", words: "metadata=grouped", ..BYTEFS },
     Subject { name: "bytefs-log", words: "variant=log", ..BYTEFS },
     Subject { name: "bytefs-dual", words: "variant=dual", firmware: Firmware::PageCache, ..BYTEFS },
     EXT4LIKE,

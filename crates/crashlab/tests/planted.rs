@@ -17,11 +17,13 @@ enum Place {
     Script(&'static str),
     /// In these, on a device whose write buffer is volatile.
     Buffered(&'static str),
+    /// In these, with transactions that are grouped.
+    Grouped(&'static str),
     /// Where one file grows by a page while another is written over, so that garbage collection finds an
     /// erase block with one page in it that is current, and moves it.
     Growing,
 }
-use Place::{Buffered, Growing, Script, Seq1};
+use Place::{Buffered, Grouped, Growing, Script, Seq1};
 
 /// Bugs of the device and its firmware, where each is found, and what the report has to say.
 const IN_SSD: [(InSsd, Place, &str); 10] = [
@@ -40,7 +42,7 @@ const IN_SSD: [(InSsd, Place, &str); 10] = [
 const OVERWRITE: &str = "create foo\nwrite foo 0 8192\nfsync foo\nwrite foo 100 50\nfsync foo";
 
 /// The same for ByteFS.
-const IN_BYTEFS: [(InByteFs, Place, &str); 22] = [
+const IN_BYTEFS: [(InByteFs, Place, &str); 25] = [
     (InByteFs::LastStoreNotFlushed, Seq1(0), "create foo"),
     (InByteFs::FenceMissing, Seq1(0), "create foo"),
     (InByteFs::VerifyMissing, Seq1(0), "create foo"),
@@ -83,6 +85,13 @@ const IN_BYTEFS: [(InByteFs, Place, &str); 22] = [
         Script("create foo\nwrite foo 0 8192\nfsync foo\ntruncate foo 2500\nwrite foo 5000 100\nfsync foo"),
         "operation 5: fsync foo",
     ),
+    (InByteFs::GroupOutOfOrder, Grouped("create foo\nmkdir A\nfsync foo"), "fsync foo"),
+    (InByteFs::FsyncLeavesGroup, Grouped("create foo\nfsync foo\nmkdir A"), "fsync foo"),
+    (
+        InByteFs::FreedAtJoin,
+        Grouped("create foo\nwrite foo 0 8192\nsync\nunlink foo\ncreate bar\nwrite bar 0 8192\nfsync bar"),
+        "fsync bar",
+    ),
 ];
 
 /// The same for operations on names, as ByteFS has them.
@@ -97,10 +106,11 @@ const IN_NAMES: [(InNames, Place, &str); 5] = [
 
 fn new_session(place: Place) -> Session {
     let profile = if let Buffered(_) = place { "nvme" } else { "free" };
-    let session = Session::new(subject::named("bytefs").expect("known"), profile).expect("it can be made");
+    let name = if let Grouped(_) = place { "bytefs-grouped" } else { "bytefs" };
+    let session = Session::new(subject::named(name).expect("known"), profile).expect("it can be made");
     match place {
         Seq1(_) => session,
-        Script(text) | Buffered(text) => with_script(session, text),
+        Script(text) | Buffered(text) | Grouped(text) => with_script(session, text),
         Growing => {
             let round = "write a end 4096\nfsync a\nwrite b 0 61440\nfsync b\n";
             with_script(session, &format!("create a\ncreate b\n{}", round.repeat(15)))
@@ -123,7 +133,7 @@ fn find(session: &Session, place: Place) -> Option<Violation> {
     let looking = Looking { bound, only: None, most_violations: 1, record: false };
     let workload = match place {
         Seq1(number) => WorkloadId { kind: Kind::Seq1, number },
-        Script(_) | Buffered(_) | Growing => WorkloadId { kind: Kind::Trace, number: 0 },
+        Script(_) | Buffered(_) | Grouped(_) | Growing => WorkloadId { kind: Kind::Trace, number: 0 },
     };
     session.run(workload, &looking).violations.into_iter().next()
 }

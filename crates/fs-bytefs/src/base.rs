@@ -10,6 +10,7 @@ use amphi_rt::sync::Padded;
 use amphi_vfs::{Error, Result};
 use amphi_volume::io_error;
 
+use crate::commit::group::Groups;
 use crate::commit::journal::Journal;
 use crate::commit::txtable::TxTable;
 use crate::format::{Layout, SuperState, Superblock};
@@ -46,6 +47,8 @@ pub struct Base<D> {
     pub journal: Journal,
     /// Transaction numbers.
     pub txs: TxTable,
+    /// Transactions that are to count together.
+    pub groups: Groups,
     /// Pages of the inode table.
     pub inode_pages: InodePages,
     /// Count of cached file pages.

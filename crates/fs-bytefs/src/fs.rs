@@ -8,14 +8,16 @@ use amphi_names::with_room;
 use amphi_page_cache::CacheUse;
 use amphi_rt::task::{self, JoinHandle};
 use amphi_rt::time;
-use amphi_vfs::{Allocate, Cred, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode};
+use amphi_vfs::{
+    Allocate, Cred, Error, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode,
+};
 use amphi_volume::io_error;
 
 use crate::core::Core;
 use crate::data::writeback::write_back;
 use crate::data::{allocate, direct, file};
 use crate::format::PAGE;
-use crate::index::inode::Body;
+use crate::index::inode::{Body, number};
 use crate::mount::{self, FormatOptions, Info, MountError};
 use crate::options::MountOptions;
 use crate::planted::{self, Bug};
@@ -92,6 +94,9 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
                     let before_ns = if called { u64::MAX } else { expired_ns };
                     // A failure has turned the file system read-only, which the next operation reports.
                     let _reported_by_the_next_operation = core.write_back_since(before_ns);
+                    if !planted::has(Bug::TimerLeavesGroup) {
+                        let _reported_by_the_next_operation = core.commit_groups();
+                    }
                 }
             })
         });
@@ -134,6 +139,7 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
         for (_, ino) in core.orphans.filled() {
             amphi_names::delete_orphan(&**core, &core.inode(Ino(u64::from(ino)))?)?;
         }
+        core.commit_groups()?;
         core.device.flush().map_err(io_error)?;
         let mut state = core.state;
         state.unmounted_ns = core.names.clock.now().into();
@@ -168,7 +174,7 @@ impl<D: BlockPort + WriteLog + 'static> Drop for ByteFs<D> {
 impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
     fn promise(&self) -> Promise {
         Promise {
-            metadata_durable_on_return: true,
+            metadata_durable_on_return: !self.core.groups_metadata(),
             atomic_writes: self.core.journals_data(),
             data_durable_on_return: self.core.options.sync_writes,
         }
@@ -187,36 +193,45 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
         mode.sync_data |= self.core.options.sync_writes;
         mode.sync_metadata |= self.core.options.sync_writes;
         let inode = &*self.core.inode(ino)?;
-        with_room(&*self.core, || {
+        let written = with_room(&*self.core, || {
             let write = if mode.direct { direct::write } else { file::write };
             write(&self.core, inode, offset, data, mode, cred)
-        })
+        })?;
+        if mode.sync_data || mode.sync_metadata {
+            self.core.commit_inode(number(inode))?;
+        }
+        Ok(written)
     }
 
     fn fsync(&self, ino: Ino, data_only: bool) -> Result<()> {
         let inode = self.core.inode(ino)?;
-        let mut state = inode.state.write();
-        match state.body {
-            Body::File(_) => write_back(&self.core, &inode, &mut state, data_only),
-            // Everything else is durable when the operation that changed it returns.
-            _ => Ok(()),
+        {
+            let mut state = inode.state.write();
+            // Everything else has joined a group, or is durable, when the operation that changed it returns.
+            if let Body::File(_) = state.body {
+                write_back(&self.core, &inode, &mut state, data_only)?;
+            }
         }
+        self.core.commit_inode(number(&*inode))
     }
 
     fn sync(&self) -> Result<()> {
         if planted::has(Bug::SyncForgotten) {
             return Ok(());
         }
-        self.core.write_back_all()
+        self.core.write_back_all()?;
+        self.core.commit_groups()
     }
 
     fn statfs(&self) -> Result<StatFs> {
         let core = &self.core;
+        // Free once their group counts, which whoever finds no others waits for.
+        let freed = core.groups.freed();
         Ok(StatFs {
             block_bytes: PAGE as u32,
             blocks: core.layout.pages - core.layout.metadata_pages(),
-            blocks_free: core.blocks.free(),
-            blocks_available: core.blocks.available(),
+            blocks_free: core.blocks.free() + freed,
+            blocks_available: core.blocks.available() + freed,
             inodes: core.inodes.bits() - 1,
             inodes_free: core.inodes.available(),
             name_bytes_max: NAME_BYTES_MAX as u32,
@@ -228,7 +243,14 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
     }
 
     fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
-        allocate::allocate(&self.core, ino, offset, length, what, cred)?;
+        let run = || allocate::allocate(&self.core, ino, offset, length, what, cred);
+        match run() {
+            Err(Error::NoSpace) if self.core.groups.freed() > 0 => {
+                self.core.commit_groups()?;
+                run()?;
+            }
+            done => done?,
+        }
         // Parts of pages were zeroed in the cache.
         if self.core.options.sync_writes { self.fsync(ino, false) } else { Ok(()) }
     }

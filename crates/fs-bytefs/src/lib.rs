@@ -31,5 +31,5 @@ pub use amphi_page_cache::CacheUse;
 pub use data::diff;
 pub use fs::ByteFs;
 pub use mount::{FormatOptions, Info, MountError, probe};
-pub use options::{DataMode, MountOptions, Variant};
+pub use options::{DataMode, MetadataMode, MountOptions, Variant};
 pub use volume::IDENTITY;

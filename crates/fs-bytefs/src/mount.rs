@@ -11,6 +11,7 @@ use zerocopy::little_endian::U32;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::base::Base;
+use crate::commit::group::Groups;
 use crate::commit::journal::Journal;
 use crate::commit::replay::replay;
 use crate::commit::tx::Tx;
@@ -22,7 +23,7 @@ use crate::format::{
     MIN_PAGES, ORPHAN_PAGES, PAGE, ROOT_INO, SUPER_STATE_OFFSET, SuperState, Superblock, VERSION, mode,
 };
 use crate::index::inode_pages::InodePages;
-use crate::options::{DataMode, MountOptions, Variant};
+use crate::options::{DataMode, MetadataMode, MountOptions, Variant};
 use crate::planted::{self, Bug};
 use crate::space::bitmap::{Bitmap, GroupPlace};
 use crate::space::orphans::Orphans;
@@ -328,6 +329,12 @@ pub fn open<D: BlockPort + WriteLog>(
         }
         (false, _) => options.variant = Variant::Dual,
     }
+    let grouped = options.metadata == MetadataMode::Grouped;
+    if grouped && (options.data == DataMode::Journal || options.variant == Variant::Dual) {
+        return Err(MountError::Unsuitable(
+            "metadata=grouped goes with data=ordered, on firmware with a write log".into(),
+        ));
+    }
     if options.byte_threshold == 0 || options.page_cache_pages == 0 {
         return Err(MountError::Unsuitable("a threshold and a cache of zero are not possible".into()));
     }
@@ -384,6 +391,7 @@ pub fn open<D: BlockPort + WriteLog>(
         orphans,
         journal,
         txs: TxTable::default(),
+        groups: Groups::default(),
         inode_pages: InodePages::default(),
         pages: Padded(Budget::new(limits)),
         health: Arc::new(Health::new(read_only)),
@@ -408,5 +416,6 @@ pub fn open<D: BlockPort + WriteLog>(
 pub fn write_state<D: BlockPort + WriteLog>(base: &Base<D>, state: SuperState) -> amphi_vfs::Result<()> {
     let mut tx = Tx::new(base, 0)?;
     tx.write(SUPER_STATE_OFFSET as u64, &state.encode(), Structure::Superblock);
-    tx.commit()
+    tx.commit()?;
+    base.commit_groups()
 }

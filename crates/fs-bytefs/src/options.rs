@@ -15,6 +15,17 @@ pub enum DataMode {
     Journal,
 }
 
+/// When an operation on metadata is durable (§4.8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MetadataMode {
+    /// When it returns.
+    #[default]
+    Durable,
+    /// With the group of operations that it joins, which `fsync` of what it changed, `sync`, the next
+    /// interval or a full group commit: never before an operation that was done before it.
+    Grouped,
+}
+
 /// The paper's ablations (BY-18, §5.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Variant {
@@ -35,6 +46,10 @@ pub struct MountOptions {
     pub read_only: bool,
     /// What becomes durable together.
     pub data: DataMode,
+    /// When operations on metadata are durable.
+    pub metadata: MetadataMode,
+    /// Bytes of changed metadata with which a group is full, far below the firmware's smallest log.
+    pub group_bytes: usize,
     /// Which of the paper's variants this is.
     pub variant: Variant,
     /// A page goes by bytes if fewer than one in so many of its lines were modified (BY-14: 8), 1 to 64.
@@ -60,6 +75,8 @@ impl Default for MountOptions {
         Self {
             read_only: false,
             data: DataMode::Ordered,
+            metadata: MetadataMode::Durable,
+            group_bytes: 16 << 10,
             variant: Variant::Full,
             byte_threshold: 8,
             page_cache_pages: 65_536,
@@ -78,7 +95,7 @@ const PAGE: u64 = crate::format::PAGE as u64;
 
 impl MountOptions {
     /// The words that [`set`](Self::set) understands, for people.
-    pub const WORDS: &'static str = "data=ordered|journal, variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, inodes=N, \
+    pub const WORDS: &'static str = "data=ordered|journal, metadata=durable|grouped, group=SIZE, variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, inodes=N, \
                                      commit=SECONDS, writes=async|sync";
 
     /// Takes over one option as people write it. False if it is none of ByteFS.
@@ -95,6 +112,17 @@ impl MountOptions {
                     "journal" => DataMode::Journal,
                     _ => return Err(one_of("ordered or journal")),
                 };
+            }
+            "metadata" => {
+                self.metadata = match value {
+                    "durable" => MetadataMode::Durable,
+                    "grouped" => MetadataMode::Grouped,
+                    _ => return Err(one_of("durable or grouped")),
+                };
+            }
+            "group" => {
+                let bytes = size::parse(value).ok().filter(|bytes| (4 << 10..=1 << 20).contains(bytes));
+                self.group_bytes = bytes.ok_or_else(|| one_of("SIZE, as in 16K, from 4K to 1M"))? as usize;
             }
             "variant" => {
                 self.variant = match value {
@@ -167,12 +195,14 @@ mod tests {
         let mut options = MountOptions::default();
         options
             .set_all(
-                "data=journal,variant=log,threshold=16,cache=64M,dirty=1M,inodes=100,commit=0,writes=sync",
+                "data=journal,metadata=grouped,group=64K,variant=log,threshold=16,cache=64M,dirty=1M,inodes=100,commit=0,writes=sync",
             )
             .unwrap();
         let due = MountOptions {
             read_only: false,
             data: DataMode::Journal,
+            metadata: MetadataMode::Grouped,
+            group_bytes: 64 << 10,
             variant: Variant::Log,
             byte_threshold: 16,
             page_cache_pages: 16_384,
@@ -190,6 +220,8 @@ mod tests {
     fn impossible_options_are_refused_with_what_would_do() {
         for bad in [
             "data=writeback",
+            "metadata=lazy",
+            "group=1K",
             "variant=",
             "threshold=0",
             "threshold=65",

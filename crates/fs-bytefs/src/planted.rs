@@ -64,6 +64,16 @@ pub enum Bug {
     BitmapLineTwice,
     /// A small direct write goes through the page cache (BY-13).
     DirectThroughCache,
+    /// A group counts in two transactions, what lies last first.
+    GroupOutOfOrder,
+    /// `fsync` leaves what it is about in the running group.
+    FsyncLeavesGroup,
+    /// Blocks are used again before the group that freed them counts.
+    FreedAtJoin,
+    /// The interval goes by and the running group is left as it is.
+    TimerLeavesGroup,
+    /// What is read of the device's metadata lacks what groups hold.
+    GroupNotRead,
     /// Modified pages keep no duplicate (BY-14).
     DuplicatesForgotten,
     /// The variant without duplicates keeps them (BY-18).
@@ -72,7 +82,7 @@ pub enum Bug {
 
 /// Every bug, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 22] = [
+pub const BUGS: [Bug; 25] = [
     Bug::LastStoreNotFlushed,
     Bug::FenceMissing,
     Bug::VerifyMissing,
@@ -95,6 +105,9 @@ pub const BUGS: [Bug; 22] = [
     Bug::SizeForgotten,
     Bug::SyncForgotten,
     Bug::HiddenBytesUncovered,
+    Bug::GroupOutOfOrder,
+    Bug::FsyncLeavesGroup,
+    Bug::FreedAtJoin,
 ];
 
 amphi_planted::planted!(Bug);

@@ -1,4 +1,5 @@
-//! ByteFS as a store of names: an operation on names is one transaction, durable on return (BY-17).
+//! ByteFS as a store of names: an operation on names is one transaction (BY-17), durable on
+//! return unless transactions are grouped.
 
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ impl<D: BlockPort + WriteLog> Store for Core<D> {
         if !self.inodes.is_used(u64::from(number)) {
             return Err(Error::Stale(ino));
         }
-        let bytes = self.inode_pages.read(&*self.device, &self.layout, number)?;
+        let bytes = self.inode_pages.read(self, number)?;
         inode::decode(self, number, &bytes)
     }
 
@@ -138,7 +139,10 @@ impl<D: BlockPort + WriteLog> Store for Core<D> {
     /// Files with writes to come hold more than they will take, extent nodes above all, and writing them back
     /// sets that free.
     fn make_room(&self) -> Result<bool> {
-        self.write_back_all().map(|()| true)
+        self.write_back_all()?;
+        // What is free once the group counts is free then.
+        self.commit_groups()?;
+        Ok(true)
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use amphi_conformance::random;
-use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, Variant};
+use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MetadataMode, MountOptions, Variant};
 use amphi_rt::Sim;
 
 use amphi_memory_device::Memory;
@@ -34,6 +34,11 @@ fn make_dual() -> ByteFs<Memory> {
 /// The paper's ablation without the choice of interface.
 fn log_only() -> MountOptions {
     MountOptions { variant: Variant::Log, ..cramped() }
+}
+
+/// Transactions that are grouped, of which a group holds few.
+fn grouped() -> MountOptions {
+    MountOptions { metadata: MetadataMode::Grouped, group_bytes: 4 << 10, ..cramped() }
 }
 
 fn make_with(options: MountOptions) -> ByteFs<Memory> {
@@ -89,6 +94,26 @@ fn keeps_the_promises_as_the_log_variant() {
 #[test]
 fn keeps_the_promises_as_the_dual_variant() {
     amphi_conformance::check_all(make_dual);
+}
+
+#[test]
+fn keeps_the_promises_with_grouped_transactions() {
+    amphi_conformance::check_all(|| make_with(grouped()));
+    amphi_conformance::check_room_for_names(|| {
+        let device = Arc::new(Memory::new(vec![0; 16 << 20]));
+        ByteFs::format(&*device, &FormatOptions::default()).expect("a 16 MB device can be formatted");
+        ByteFs::mount(device, grouped()).expect("what was just formatted can be mounted")
+    });
+}
+
+#[test]
+fn random_operations_match_the_model_with_grouped_transactions() {
+    for seed in 600..610 {
+        random::run_with_remounts(|| make_with(grouped()), |fs| remount(fs, grouped()), seed, 1000, 50);
+    }
+    for seed in 0..10 {
+        Sim::new(seed).run(move || random::run_tasks(|| make_with(grouped()), seed, 100, 16));
+    }
 }
 
 #[test]

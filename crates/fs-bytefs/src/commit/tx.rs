@@ -23,10 +23,21 @@ use crate::planted::{self, Bug};
 use crate::space::bitmap::{Bitmap, GroupBits, Run, change, line};
 use crate::space::orphans::SlotLine;
 
-struct Update {
-    at: u64,
-    bytes: std::ops::Range<usize>,
-    tag: Structure,
+/// A change of some bytes of one page.
+pub(super) struct Update {
+    /// Byte address on the device.
+    pub at: u64,
+    /// Where the new bytes lie among those of its transaction.
+    pub bytes: std::ops::Range<usize>,
+    /// What they are of.
+    pub tag: Structure,
+}
+
+impl Update {
+    /// Whether what begins at `at` continues it, in the same page.
+    pub fn continues(&self, at: u64, tag: Structure) -> bool {
+        self.tag == tag && self.at + self.bytes.len() as u64 == at && !at.is_multiple_of(PAGE as u64)
+    }
 }
 
 /// One atomic change of the file system under construction.
@@ -115,9 +126,7 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         if let Some(last) = self.updates.last_mut()
-            && last.tag == tag
-            && last.at + last.bytes.len() as u64 == at
-            && !at.is_multiple_of(PAGE as u64)
+            && last.continues(at, tag)
         {
             last.bytes.end = self.bytes.len();
             return;
@@ -185,7 +194,7 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         self.orphans.push((slot, ino));
     }
 
-    /// Makes the transaction durable.
+    /// Makes the transaction durable or, with `metadata=grouped`, part of the running group (`group.rs`).
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Corrupt`]; the file system has then turned read-only.
@@ -218,7 +227,13 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
             &mut self.bytes,
             &mut self.updates,
         )?;
-        self.store_and_commit()?;
+        let grouped = base.groups_metadata();
+        if grouped {
+            let freed = if planted::has(Bug::FreedAtJoin) { &[][..] } else { &self.blocks_freed };
+            base.join_group(&self.updates, &self.bytes, freed);
+        } else {
+            store_and_commit(base, &self.updates, &self.bytes)?;
+        }
         drop((orphan_lines, inode_groups, block_groups));
         for update in self.updates.iter().filter(|update| base.layout.in_inode_table(update.at)) {
             base.inode_pages.note(update.at, &self.bytes[update.bytes.clone()]);
@@ -226,59 +241,15 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         for (slot, _) in self.orphans.iter().filter(|(_, ino)| *ino == 0) {
             base.orphans.return_slot(*slot);
         }
-        let sound = self.blocks_freed.iter().all(|run| base.blocks.release(*run))
+        // A number is metadata alone, which are in order; blocks hold data, which go in place at once.
+        let now = !grouped || planted::has(Bug::FreedAtJoin);
+        let sound = (!now || self.blocks_freed.iter().all(|run| base.blocks.release(*run)))
             & self.inodes_freed.iter().all(|run| base.inodes.release(*run));
         if sound {
-            Ok(())
+            if grouped { base.commit_full_group() } else { Ok(()) }
         } else {
             Err(Error::corrupt("bitmaps", None, "blocks or inodes are claimed twice"))
         }
-    }
-
-    fn store_and_commit(&self) -> Result<()> {
-        let device = &*self.base.device;
-        let atomic = self.base.contract.store_atomic_bytes as usize;
-        match &self.updates[..] {
-            [] => Ok(()),
-            [only]
-                if only.bytes.len() <= atomic
-                    && only.at % atomic as u64 + only.bytes.len() as u64 <= atomic as u64 =>
-            {
-                device.persist(only.at, &self.bytes[only.bytes.clone()], None, only.tag).map_err(io_error)
-            }
-            updates if !self.base.contract.transactions => {
-                let bytes = |update: &Update| &self.bytes[update.bytes.clone()];
-                let updates: SmallVec<[redo::Update<'_>; 8]> =
-                    updates.iter().map(|update| (update.at, bytes(update), update.tag)).collect();
-                redo::commit(self.base, &updates)
-            }
-            updates => {
-                let committed = self.base.txs.run(device, |id| self.store_under(updates, id));
-                committed.map_err(io_error)
-            }
-        }
-    }
-
-    /// Stores the updates under a number, and commits it.
-    fn store_under(&self, updates: &[Update], id: TxId) -> amphi_device::Result<()> {
-        let device = &*self.base.device;
-
-        for (number, update) in updates.iter().enumerate() {
-            let outside = planted::has(Bug::BitmapOutsideTransaction) && update.tag == Structure::Bitmap
-                || planted::has(Bug::EntryOutsideTransaction) && update.tag == Structure::Dentry;
-            let tx = (!outside).then_some(id);
-            device.store(update.at, &self.bytes[update.bytes.clone()], tx, update.tag)?;
-            if !(planted::has(Bug::LastStoreNotFlushed) && number + 1 == updates.len()) {
-                device.flush_lines(update.at, update.bytes.len());
-            }
-        }
-        if !planted::has(Bug::FenceMissing) {
-            device.fence();
-        }
-        if !planted::has(Bug::VerifyMissing) {
-            device.verify_read()?;
-        }
-        device.commit(id)
     }
 
     /// Locks the orphan lines that change, in order, and adds their updates.
@@ -300,6 +271,63 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         }
         guards
     }
+}
+
+/// Makes updates, whose bytes lie among `bytes`, durable together.
+///
+/// # Errors
+/// The device's, and what [`redo::commit`] says.
+pub(super) fn store_and_commit<D: BlockPort + WriteLog>(
+    base: &Base<D>,
+    updates: &[Update],
+    bytes: &[u8],
+) -> Result<()> {
+    let device = &*base.device;
+    let atomic = base.contract.store_atomic_bytes as usize;
+    match updates {
+        [] => Ok(()),
+        [only]
+            if only.bytes.len() <= atomic
+                && only.at % atomic as u64 + only.bytes.len() as u64 <= atomic as u64 =>
+        {
+            device.persist(only.at, &bytes[only.bytes.clone()], None, only.tag).map_err(io_error)
+        }
+        updates if !base.contract.transactions => {
+            let bytes = |update: &Update| &bytes[update.bytes.clone()];
+            let updates: SmallVec<[redo::Update<'_>; 8]> =
+                updates.iter().map(|update| (update.at, bytes(update), update.tag)).collect();
+            redo::commit(base, &updates)
+        }
+        updates => {
+            let committed = base.txs.run(device, |id| store_under(device, updates, bytes, id));
+            committed.map_err(io_error)
+        }
+    }
+}
+
+/// Stores the updates under a number, and commits it.
+fn store_under<D: WriteLog>(
+    device: &D,
+    updates: &[Update],
+    bytes: &[u8],
+    id: TxId,
+) -> amphi_device::Result<()> {
+    for (number, update) in updates.iter().enumerate() {
+        let outside = planted::has(Bug::BitmapOutsideTransaction) && update.tag == Structure::Bitmap
+            || planted::has(Bug::EntryOutsideTransaction) && update.tag == Structure::Dentry;
+        let tx = (!outside).then_some(id);
+        device.store(update.at, &bytes[update.bytes.clone()], tx, update.tag)?;
+        if !(planted::has(Bug::LastStoreNotFlushed) && number + 1 == updates.len()) {
+            device.flush_lines(update.at, update.bytes.len());
+        }
+    }
+    if !planted::has(Bug::FenceMissing) {
+        device.fence();
+    }
+    if !planted::has(Bug::VerifyMissing) {
+        device.verify_read()?;
+    }
+    device.commit(id)
 }
 
 /// Locks the bitmap groups that change, in ascending order, applies the changes to the device's copy, and

@@ -101,7 +101,7 @@ impl Dir {
             };
             let run = run.min(count - at).min(256) as usize;
             let mut bytes = vec![0; run * PAGE];
-            base.device.read(Lpa(lba), &mut bytes, Structure::Dentry).map_err(io_error)?;
+            base.read_metadata(Lpa(lba), &mut bytes, Structure::Dentry).map_err(io_error)?;
             pages.extend(bytes.as_chunks::<PAGE>().0.iter().map(|page| Box::new(*page)));
         }
         self.pages = pages;

@@ -14,10 +14,9 @@ use amphi_page_cache::{Mapped, Mapping};
 use amphi_vfs::{Error, Result};
 use amphi_volume::io_error;
 
+use crate::base::Base;
 use crate::commit::tx::Tx;
-use crate::format::{
-    Extent, InodeUpper, LINE, Layout, NODE_ENTRIES, NodeHeader, PAGE, ROOT_ENTRIES, UNWRITTEN,
-};
+use crate::format::{Extent, InodeUpper, LINE, NODE_ENTRIES, NodeHeader, PAGE, ROOT_ENTRIES, UNWRITTEN};
 use crate::planted::{self, Bug};
 use crate::space::bitmap::Run;
 
@@ -63,21 +62,21 @@ impl Node {
         self.entries.partition_point(|entry| entry.file_page.get() <= file_page).saturating_sub(1)
     }
 
-    fn load<D: BlockPort>(
-        device: &D,
+    fn load<D: BlockPort + WriteLog>(
+        base: &Base<D>,
         ino: u32,
         pointer: &Extent,
         depth: u16,
-        layout: &Layout,
         end: u64,
         nodes: &mut u32,
     ) -> Result<Self> {
         let lba = pointer.lba.get();
-        if !layout.holds_data(lba, 1) || !pointer.is_empty() {
+        if !base.layout.holds_data(lba, 1) || !pointer.is_empty() {
             return Err(corrupt(ino, "a child pointer leads outside the data area"));
         }
         let mut page = Box::new([0; PAGE]);
-        device.read(Lpa(u64::from(lba)), &mut page[..], Structure::Pointer).map_err(io_error)?;
+        let read = base.read_metadata(Lpa(u64::from(lba)), &mut page[..], Structure::Pointer);
+        read.map_err(io_error)?;
         let entries =
             NodeHeader::decode(&page, ino, depth).map_err(|error| corrupt(ino, &error.to_string()))?.to_vec();
         if entries[0].file_page != pointer.file_page {
@@ -85,16 +84,15 @@ impl Node {
         }
         *nodes += 1;
         let mut node = Self { lba, depth, entries, children: Vec::new(), dirty: false, disk: Some(page) };
-        node.check_and_descend(device, ino, layout, end, nodes)?;
+        node.check_and_descend(base, ino, end, nodes)?;
         Ok(node)
     }
 
     /// Checks the entries of a node that holds keys below `end`, and loads the children.
-    fn check_and_descend<D: BlockPort>(
+    fn check_and_descend<D: BlockPort + WriteLog>(
         &mut self,
-        device: &D,
+        base: &Base<D>,
         ino: u32,
-        layout: &Layout,
         end: u64,
         nodes: &mut u32,
     ) -> Result<()> {
@@ -105,11 +103,12 @@ impl Node {
                 return Err(corrupt(ino, "extents are out of order"));
             }
             if self.depth > 0 {
-                self.children.push(Self::load(device, ino, entry, self.depth - 1, layout, next, nodes)?);
+                self.children.push(Self::load(base, ino, entry, self.depth - 1, next, nodes)?);
                 continue;
             }
             let pages = entry.len();
-            if pages == 0 || first + u64::from(pages) > next || !layout.holds_data(entry.lba.get(), pages) {
+            let inside = base.layout.holds_data(entry.lba.get(), pages);
+            if pages == 0 || first + u64::from(pages) > next || !inside {
                 return Err(corrupt(ino, "an extent overlaps the next or leaves the data area"));
             }
         }
@@ -360,7 +359,7 @@ impl ExtentTree {
     ///
     /// # Errors
     /// [`Error::Corrupt`] saying what is wrong; [`Error::Io`].
-    pub fn load<D: BlockPort>(device: &D, ino: u32, upper: &InodeUpper, layout: &Layout) -> Result<Self> {
+    pub fn load<D: BlockPort + WriteLog>(base: &Base<D>, ino: u32, upper: &InodeUpper) -> Result<Self> {
         let count = usize::from(upper.count.get());
         if count > ROOT_ENTRIES || (count == 0 && upper.depth.get() > 0) {
             return Err(corrupt(ino, "the extent root has an impossible entry count"));
@@ -368,7 +367,7 @@ impl ExtentTree {
         let mut nodes = 0;
         let mut root = Node::new(0, upper.depth.get());
         root.entries = upper.root[..count].to_vec();
-        root.check_and_descend(device, ino, layout, FILE_PAGES_MAX, &mut nodes)?;
+        root.check_and_descend(base, ino, FILE_PAGES_MAX, &mut nodes)?;
         root.dirty = false;
         Ok(Self { root, nodes })
     }

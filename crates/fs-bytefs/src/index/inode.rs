@@ -159,7 +159,7 @@ pub fn decode<D: BlockPort + WriteLog, S: Store<Part = Part, Beside = Beside>>(
     }
     let inline = lower.flags.get() & FLAG_INLINE_TARGET != 0;
     let size = lower.size.get();
-    let load_tree = || ExtentTree::load(&*base.device, ino, &upper, &base.layout);
+    let load_tree = || ExtentTree::load(base, ino, &upper);
     let body = match kind {
         FileType::Regular => Body::File(FileBody::new(load_tree()?)),
         FileType::Directory => {

@@ -7,13 +7,14 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BlockPort, Lpa, Structure};
+use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
 use amphi_rt::hash::HashMap;
 use amphi_rt::sync::{Mutex, Padded};
 use amphi_vfs::Result;
 use amphi_volume::io_error;
 
-use crate::format::{INODE_BYTES, Layout, PAGE};
+use crate::base::Base;
+use crate::format::{INODE_BYTES, PAGE};
 use crate::planted::{self, Bug};
 
 const SHARDS: usize = 16;
@@ -37,8 +38,8 @@ impl InodePages {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn read<D: BlockPort>(&self, device: &D, layout: &Layout, ino: u32) -> Result<[u8; INODE_BYTES]> {
-        let (page, offset) = layout.inode_page(ino);
+    pub fn read<D: BlockPort + WriteLog>(&self, base: &Base<D>, ino: u32) -> Result<[u8; INODE_BYTES]> {
+        let (page, offset) = base.layout.inode_page(ino);
         let cached = {
             let mut shard = self.shard(page).lock();
             if shard.len() >= SHARD_PAGES && !shard.contains_key(&page) {
@@ -50,7 +51,7 @@ impl InodePages {
         let mut cached = cached.lock();
         if cached.is_none() || planted::has(Bug::InodePageForgotten) {
             let mut bytes = Box::new([0; PAGE]);
-            device.read(Lpa(page), &mut bytes[..], Structure::Inode).map_err(io_error)?;
+            base.read_metadata(Lpa(page), &mut bytes[..], Structure::Inode).map_err(io_error)?;
             *cached = Some(bytes);
         }
         let mut inode = [0; INODE_BYTES];

@@ -48,7 +48,7 @@ impl Xattrs {
             return Ok(Attributes::new());
         }
         let mut page = Box::new([0; PAGE]);
-        base.device.read(Lpa(u64::from(self.lba)), &mut page[..], Structure::Inode).map_err(io_error)?;
+        base.read_metadata(Lpa(u64::from(self.lba)), &mut page[..], Structure::Inode).map_err(io_error)?;
         let attributes = XattrHeader::decode(&page, ino);
         let attributes =
             attributes.map_err(|error| Error::corrupt("inode", u64::from(ino), error.to_string()))?;
