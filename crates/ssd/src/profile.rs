@@ -148,6 +148,11 @@ pub struct FlashProfile {
     /// loss has to scan.
     #[serde(default = "FlashProfile::default_checkpoint_pages")]
     pub checkpoint_pages: u64,
+    /// Pages of such a checkpoint that are on their way to flash at a time, past the write buffer, so that
+    /// what the host writes waits for as many programs at most; 0: they go through the write buffer, and
+    /// whoever writes to that die, or takes their place in the buffer, waits for all of them.
+    #[serde(default)]
+    pub checkpoint_at_once: u64,
 }
 
 impl FlashProfile {
@@ -265,7 +270,7 @@ impl Profile {
         let (flash, log, persistence) = (&self.flash, &self.log, &self.persistence);
         let firmware = &self.firmware;
         let page = PAGE_BYTES as u64;
-        let rules: [Rule; 17] = [
+        let rules: [Rule; 18] = [
             ("flash.page_bytes", flash.page_bytes, flash.page_bytes == page, "4096"),
             ("flash.channels", flash.channels, (1..=64).contains(&flash.channels), "1 to 64"),
             ("flash.ways", flash.ways, (1..=64).contains(&flash.ways), "1 to 64"),
@@ -296,6 +301,12 @@ impl Profile {
                 flash.checkpoint_pages,
                 (16..=1 << 40).contains(&flash.checkpoint_pages),
                 "16 to 1099511627776",
+            ),
+            (
+                "flash.checkpoint_at_once",
+                flash.checkpoint_at_once,
+                (0..=64).contains(&flash.checkpoint_at_once),
+                "0 to 64",
             ),
             (
                 "log.region_bytes",

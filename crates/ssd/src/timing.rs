@@ -166,17 +166,22 @@ impl Timing {
         if self.free {
             return 0;
         }
-        let program = |from| {
-            let there = self.over_channel(from, die);
-            self.die(die).program(there, self.program_ns, die / self.dies.len() as u64)
-        };
         if self.buffer.is_empty() {
-            return program(from);
+            return self.program_past_buffer(from, die);
         }
         let slot = self.buffered.fetch_add(1, Ordering::Relaxed) as usize % self.buffer.len();
         let admitted = from.max(self.buffer[slot].load(Ordering::Relaxed));
-        self.buffer[slot].store(program(admitted), Ordering::Relaxed);
+        self.buffer[slot].store(self.program_past_buffer(admitted, die), Ordering::Relaxed);
         admitted
+    }
+
+    /// A die programs a page that takes no place of the write buffer. Answers when it is done.
+    pub(crate) fn program_past_buffer(&self, from: u64, die: u64) -> u64 {
+        if self.free {
+            return 0;
+        }
+        let there = self.over_channel(from, die);
+        self.die(die).program(there, self.program_ns, die / self.dies.len() as u64)
     }
 
     /// When the write buffer is empty, if nothing more enters it.

@@ -2,7 +2,7 @@
 //! was trimmed, and how much of each block is live; finding it takes time, and a checkpoint shortens it.
 
 use amphi_device::{BlockPort, BytePortExt, Lpa, Structure, TxId, WriteLog};
-use amphi_rt::Sim;
+use amphi_rt::{Sim, task, time};
 use amphi_ssd::{BlockDurabilityName, Profile, Ssd};
 
 const TAG: Structure = Structure::Data;
@@ -26,7 +26,7 @@ fn random(state: &mut u64, bound: u64) -> u64 {
 
 /// Lets background work end.
 fn settle() {
-    amphi_rt::time::sleep_ns(10_000_000_000);
+    time::sleep_ns(10_000_000_000);
 }
 
 fn read(ssd: &Ssd, page: u64) -> [u8; 4096] {
@@ -131,10 +131,10 @@ fn finding_the_mapping_takes_time_and_a_checkpoint_saves_it() {
             }
             settle();
             ssd.power_cut(1);
-            let before = amphi_rt::time::now_ns();
+            let before = time::now_ns();
             let ssd = ssd.restart().expect("whole");
             assert!(ssd.stats().flash_mapping.pages_read > 0);
-            amphi_rt::time::now_ns() - before
+            time::now_ns() - before
         })
     };
     let (scan, checkpoint) = (power_up_ns(1 << 30), power_up_ns(1024));
@@ -161,6 +161,43 @@ fn checkpoints_are_a_small_share_of_all_programs() {
         println!("{:.2} % of {all} programs were of checkpoints", share * 100.0);
         assert!(share > 0.005 && share < 0.05, "{share}");
     });
+}
+
+/// A controller that has one page of a checkpoint on its way at a time holds back nobody who writes; one that
+/// puts a checkpoint into the write buffer has everybody wait for the die that it fills.
+#[test]
+fn writers_do_not_wait_for_a_checkpoint() {
+    const WRITERS: u64 = 16;
+    const COMMANDS: u64 = 24;
+    const PAGES: u64 = 64;
+    let elapsed_ns = |checkpoint_pages: u64, at_once: u64| {
+        Sim::new(1).run(|| {
+            let mut profile = Profile::named("romefs-a").expect("built in");
+            profile.flash.pages_per_block = 16;
+            profile.flash.checkpoint_pages = checkpoint_pages;
+            profile.flash.checkpoint_at_once = at_once;
+            let ssd = &Ssd::in_memory(&profile, 128 << 20);
+            let begun = time::now_ns();
+            task::scope(|scope| {
+                for writer in 0..WRITERS {
+                    let _joined_by_the_scope = scope.spawn("writer", move || {
+                        for command in 0..COMMANDS {
+                            let at = Lpa((writer * COMMANDS + command) * PAGES);
+                            ssd.write(at, &[1; (PAGES * 4096) as usize], TAG).expect("room");
+                        }
+                    });
+                }
+            });
+            (time::now_ns() - begun, ssd.stats().flash_mapping.pages_written)
+        })
+    };
+    let (without, none) = elapsed_ns(1 << 40, 1);
+    let (one_at_a_time, pages) = elapsed_ns(1024, 1);
+    let (buffered, many) = elapsed_ns(1024, 0);
+    println!("{without} ns, {one_at_a_time} ns with {pages} pages of checkpoints, {buffered} ns with {many}");
+    assert!(none == 0 && pages > 10 && many > 100, "{none} {pages} {many}");
+    assert!(one_at_a_time * 100 < without * 105, "{one_at_a_time} {without}");
+    assert!(buffered * 100 > without * 120, "{buffered} {without}");
 }
 
 /// A long block write programs several pages before the first of them counts. Wherever the power goes, every

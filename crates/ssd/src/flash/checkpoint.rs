@@ -106,13 +106,19 @@ impl Writer<'_> {
         media.power.step()?;
         let oob = Oob::new(Oob::NOT_DATA, self.generation, u64::from(self.position));
         media.image.write_struct(media.layout.oob_record(page), &oob);
-        let now = media.timing.now();
-        self.done_at = self.done_at.max(media.time_program(Cause::Mapping, now, media.blocks.die_of(page)));
+        let (now, die) = (media.timing.now(), media.blocks.die_of(page));
+        let at_once = media.profile.flash.checkpoint_at_once;
+        let done_at = match at_once {
+            0 => media.time_program(Cause::Mapping, now, die),
+            _ => media.time_program_past_buffer(Cause::Mapping, now, die),
+        };
+        self.done_at = self.done_at.max(done_at);
         media.count().flash_write(Cause::Mapping, 1);
         self.items.clear();
         self.next += 1;
         self.position += 1;
-        if u64::from(self.position).is_multiple_of(64) {
+        let at_a_time = if at_once == 0 { 64 } else { at_once };
+        if u64::from(self.position).is_multiple_of(at_a_time) {
             media.timing.wait(self.done_at);
         }
         Ok(())

@@ -21,6 +21,13 @@ impl Media {
         admitted
     }
 
+    /// A die programs a page that takes no place of the write buffer. Answers when it is done.
+    pub(crate) fn time_program_past_buffer(&self, cause: Cause, from: u64, die: u64) -> u64 {
+        let done = self.timing.program_past_buffer(from, die);
+        self.meters.flash(FlashOperation::Program, cause, done.saturating_sub(from));
+        done
+    }
+
     /// A die erases a block. Answers when it is done.
     pub(crate) fn time_erase(&self, cause: Cause, from: u64, die: u64) -> u64 {
         let done = self.timing.erase_block(from, die);
