@@ -85,12 +85,14 @@ enum Place {
 use Place::{FullLeaf, Lazy, Pair, Script};
 
 /// Where each is found, and what the report has to say.
-const PLANTED: [(Bug, Place, &str); 23] = [
+const PLANTED: [(Bug, Place, &str); 27] = [
     (Bug::LogLinesNotFlushed, Script(WRITE), "write foo"),
     (Bug::MetadataLinesNotFlushed, Script(CREATE), "create foo: filler is there and should not be"),
     (Bug::HeaderNotDurable, Pair(5), "setxattr foo"),
+    (Bug::CommandForgotten, Script(BLOCKS), "write foo 0 32768"),
     (Bug::SubWritesAfterTail, Script(WRITE), "write foo"),
     (Bug::BlockInPlace, Script(BLOCKS), "operation 3: write foo 16384 16384"),
+    (Bug::MarkForgotten, Script(WRITE), "create foo: the check finds: 1 data blocks"),
     (Bug::TailNotDurable, Script(CREATE), "create foo"),
     (Bug::SizeForgotten, Script(CREATE), "does not read as it was written"),
     (Bug::MergeInPlace, Script(MERGE), "operation 2: write foo 50 200"),
@@ -98,9 +100,11 @@ const PLANTED: [(Bug, Place, &str); 23] = [
     (Bug::MergedEntryStays, Script(BRIDGE), "operation 3: write foo 50 200"),
     (Bug::WriteBackForgetsLogs, FullLeaf, "write foo"),
     (Bug::WriteBackKeepsEntries, FullLeaf, "write foo"),
+    (Bug::WriteBackInPlace, FullLeaf, "write foo"),
     (Bug::ValidNotCut, Script(CUT), "operation 3: write foo 5000 100"),
     (Bug::CheckpointLineForgotten, Script(CREATE), "create foo"),
     (Bug::CheckpointBeforeLines, Script(CREATE), "the recovery from a crash in operation 0: create foo"),
+    (Bug::HeadsBeforeLines, Script(CREATE), "create foo"),
     (Bug::RedoOutOfOrder, Script(CREATE), "create foo"),
     (Bug::RedoSkipped, Script(CREATE), "create foo"),
     (Bug::TailNotChecked, Script(CREATE), "create foo"),
@@ -122,9 +126,10 @@ fn find(place: &Place) -> Option<String> {
         Script(text) => script_of("romefs", text),
         Lazy(text) => script_of("romefs-lazy", text),
         FullLeaf => {
-            // Logs that do not touch, one more than a leaf has entries.
-            let logs: Vec<_> = (0..17).map(|log| format!("write foo {} 100", log * 200)).collect();
-            script_of("romefs", &format!("create foo\nwrite foo 0 16384\n{}", logs.join("\n")))
+            // Logs that do not touch, one more than a leaf has entries: the last is of several sectors.
+            let logs: Vec<_> = (0..16).map(|log| format!("write foo {} 100\n", log * 200)).collect();
+            let last = "write foo 3200 3000";
+            script_of("romefs", &format!("create foo\nwrite foo 0 16384\n{}{last}", logs.concat()))
         }
         Pair(number) => (session(), Kind::Pairs, *number),
     };

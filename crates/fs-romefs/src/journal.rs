@@ -178,6 +178,9 @@ impl<D: MemoryArea> Journal<D> {
     /// # Errors
     /// [`Error::Io`].
     pub fn note_done(&self, record: &Record, number: u64) -> Result<()> {
+        if planted::has(Bug::MarkForgotten) && number == 0 {
+            return Ok(());
+        }
         let at = record.header.marks_at() + number * 8;
         self.store(record, at, &mark(record.position, number).to_le_bytes())
     }
@@ -220,18 +223,24 @@ impl<D: MemoryArea> Journal<D> {
             let heads: Vec<_> = self.lanes.iter().map(|lane| lane.oldest()).collect();
             (self.sequence.load(Ordering::Relaxed), meta.take_dirty(), heads)
         };
+        let store_heads = || {
+            for (number, position) in heads.iter().enumerate() {
+                let head = LaneHead { position: (*position).into() };
+                self.memory.store(Layout::head(number as u64), head.as_bytes(), Structure::Journal)?;
+            }
+            self.memory.barrier()
+        };
+        if planted::has(Bug::HeadsBeforeLines) {
+            store_heads()?;
+        }
         meta.write_lines(&dirty)?;
         if !planted::has(Bug::CheckpointBeforeLines) {
             self.memory.barrier()?;
         }
         self.memory.store(CHECKPOINT_AT, &sequence.to_le_bytes(), Structure::Journal)?;
         self.memory.barrier()?;
-        for (number, position) in heads.iter().enumerate() {
-            let head = LaneHead { position: (*position).into() };
-            self.memory.store(Layout::head(number as u64), head.as_bytes(), Structure::Journal)?;
-        }
-        // Before anything behind the old heads is written over.
-        self.memory.barrier()?;
+        // Durable before anything behind the old heads is written over.
+        store_heads()?;
         for (lane, position) in self.lanes.iter().zip(heads) {
             lane.release_up_to(position);
         }

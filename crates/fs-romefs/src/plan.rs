@@ -248,6 +248,7 @@ impl Plan {
         let valid = ends.chain(old.map(|(_, valid)| valid)).max().unwrap_or(0);
         let device = match old {
             Some((hidden, 0)) => hidden,
+            Some((old, _)) if planted::has(Bug::WriteBackInPlace) => old,
             _ => tx.take(Map::Blocks, 1)?.first as u32,
         };
         if let Some((freed, _)) = old.filter(|(old, _)| *old != device) {

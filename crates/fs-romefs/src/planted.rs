@@ -13,10 +13,14 @@ pub enum Bug {
     MetadataLinesNotFlushed,
     /// A record's header is not durable before others use what is behind it (stage 1).
     HeaderNotDurable,
+    /// A command of the block path is not sent (stage 2).
+    CommandForgotten,
     /// Sub-writes are marked as done, and the record counts, before they are (stages 3 to 5).
     SubWritesAfterTail,
     /// A data block is overwritten where it is (stage 4).
     BlockInPlace,
+    /// A sub-write that is done has no mark (stage 5).
+    MarkForgotten,
     /// The tail is not durable when the write returns (stage 6).
     TailNotDurable,
     /// The size is not in the tail (stage 6).
@@ -31,12 +35,16 @@ pub enum Bug {
     WriteBackForgetsLogs,
     /// Write-back leaves the entries in the leaf.
     WriteBackKeepsEntries,
+    /// Write-back puts a block together where it is, and not in another.
+    WriteBackInPlace,
     /// A block that is cut shows what was behind the end when the file grows again.
     ValidNotCut,
     /// A line of the metadata is not written by a checkpoint.
     CheckpointLineForgotten,
     /// A checkpoint's number is stored before its lines are durable.
     CheckpointBeforeLines,
+    /// A checkpoint lets go of the journal's records before what they changed is durable.
+    HeadsBeforeLines,
     /// Recovery applies transactions in another order.
     RedoOutOfOrder,
     /// Recovery forgets the last transaction.
@@ -63,12 +71,14 @@ pub enum Bug {
 
 /// Every bug that a crash shows, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 23] = [
+pub const BUGS: [Bug; 27] = [
     Bug::LogLinesNotFlushed,
     Bug::MetadataLinesNotFlushed,
     Bug::HeaderNotDurable,
+    Bug::CommandForgotten,
     Bug::SubWritesAfterTail,
     Bug::BlockInPlace,
+    Bug::MarkForgotten,
     Bug::TailNotDurable,
     Bug::SizeForgotten,
     Bug::MergeInPlace,
@@ -76,9 +86,11 @@ pub const BUGS: [Bug; 23] = [
     Bug::MergedEntryStays,
     Bug::WriteBackForgetsLogs,
     Bug::WriteBackKeepsEntries,
+    Bug::WriteBackInPlace,
     Bug::ValidNotCut,
     Bug::CheckpointLineForgotten,
     Bug::CheckpointBeforeLines,
+    Bug::HeadsBeforeLines,
     Bug::RedoOutOfOrder,
     Bug::RedoSkipped,
     Bug::TailNotChecked,

@@ -267,6 +267,9 @@ fn sub_writes<D: BlockPort + MemoryArea>(
     if core.io_threads.is_empty() {
         let mut tickets: SmallVec<[D::Ticket<'_>; 4]> = SmallVec::new();
         for (put, source) in plan.blocks.iter().zip(&sources) {
+            if planted::has(Bug::CommandForgotten) {
+                continue;
+            }
             let at = core.lpa(put.first, 0);
             tickets.push(core.device.submit_write(at, source, Structure::Data).map_err(io_error)?);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use amphi_fs_romefs::{FormatOptions, MountOptions, RomeFs, fsck};
 use amphi_rt::{Sim, time};
 use amphi_ssd::{OpenOptions, Profile, Ssd};
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, WriteMode};
 use small::{make, roomy};
 
 const BLOCK: u64 = 64 << 10;
@@ -73,6 +73,64 @@ fn a_writer_that_finds_hardly_a_page_has_the_block_with_the_most_logs_written_ba
     }
     assert!(in_logs(&fs, ino, block * BLOCK + 100, 100), "what was written is not written again");
     assert!(!in_logs(&fs, ino, crowded * BLOCK, 100), "twelve pages are free for one block that was written");
+    assert_clean(fs);
+}
+
+/// What a file holds, in full.
+fn contents(fs: &RomeFs<Ssd>, ino: Ino) -> Vec<u8> {
+    let mut bytes = vec![0; fs.getattr(ino).expect("it is there").size as usize];
+    assert_eq!(fs.read(ino, 0, &mut bytes, false), Ok(bytes.len()));
+    bytes
+}
+
+#[test]
+fn a_full_block_zone_leaves_whole_blocks_to_the_memory_zone_until_both_are_full() {
+    let blocks = 32;
+    let fs = make(&FormatOptions { bytes: Some(blocks * BLOCK), ..format() }, 2 << 20, roomy());
+    let spare = fs.create(
+        Ino::ROOT,
+        Name::new(b"spare").expect("a valid name"),
+        FileType::Regular,
+        0o644,
+        0,
+        &Cred::ROOT,
+    );
+    let spare = spare.expect("it can be created").attr.ino;
+    write(&fs, spare, 0, &[9; BLOCK as usize]);
+    let ino = file(&fs, blocks - 1);
+    let by_blocks = fs.stats().block_bytes;
+    write(&fs, ino, (blocks - 1) * BLOCK, &[2; BLOCK as usize]);
+    assert_eq!(fs.stats().block_bytes, by_blocks, "a whole block goes by bytes: none is free");
+    // Until both zones are full.
+    let mut block = blocks;
+    let refused = loop {
+        let before = contents(&fs, ino);
+        let (at, data) = (block * BLOCK, vec![3; BLOCK as usize]);
+        match fs.write(ino, at, &data, WriteMode::default(), &Cred::ROOT) {
+            Ok(written) => assert_eq!(written, data.len()),
+            Err(error) => break (error, before),
+        }
+        block += 1;
+        assert!(block < 200, "2 MB of memory hold no 168 blocks");
+    };
+    assert_eq!(refused.0, Error::NoSpace);
+    assert!(contents(&fs, ino) == refused.1, "what was refused has changed nothing");
+    // An overwrite of several blocks is refused as a whole, or there as a whole.
+    let outcome = fs.write(ino, BLOCK / 2, &vec![4; 3 * BLOCK as usize], WriteMode::default(), &Cred::ROOT);
+    let mut wanted = refused.1;
+    match outcome {
+        Ok(written) => wanted[BLOCK as usize / 2..][..written].fill(4),
+        Err(error) => assert_eq!(error, Error::NoSpace),
+    }
+    assert!(contents(&fs, ino) == wanted);
+    // Names and removal need no room that is gone, and what is removed can be written again.
+    fs.unlink(Ino::ROOT, Name::new(b"spare").expect("a valid name")).expect("it is there");
+    fs.forget(spare, 1);
+    write(&fs, ino, 0, &[5; BLOCK as usize]);
+    wanted[..BLOCK as usize].fill(5);
+    assert!(contents(&fs, ino) == wanted);
+    let fs = small::remount(fs, roomy());
+    assert!(contents(&fs, ino) == wanted);
     assert_clean(fs);
 }
 
