@@ -98,7 +98,7 @@ pub fn run(options: &Options) -> Result<()> {
     match &options.what {
         What::List => {
             println!(
-                "software   what operations cost in software: ByteFS as a library and through FUSE, on an SSD without delays, beside the"
+                "software   what operations cost in software: ByteFS and RomeFS as libraries, ByteFS through FUSE, on an SSD without delays, beside the"
             );
             println!(
                 "           kernel's ext4, XFS and Btrfs on a loop device and on zram, and tmpfs; p50, in one interleaved run"
@@ -226,12 +226,14 @@ mod tests {
             trivial: name == "trivial",
         };
         let peers = vec![
+            peer("library", true),
+            peer("romefs", true),
             peer("fuse", true),
             peer("fuse-ring", true),
             peer("trivial", false),
             peer("ext4-zram", false),
         ];
-        let samples = [7, 5, 6, 70].map(|ns| Samples { rounds: vec![vec![ns]], failure: None });
+        let samples = [1, 2, 7, 5, 6, 70].map(|ns| Samples { rounds: vec![vec![ns]], failure: None });
         let report = Report {
             schema: SCHEMA,
             rounds: 1,

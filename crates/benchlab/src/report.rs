@@ -8,6 +8,12 @@ use crate::operation::Operation;
 /// Version of the JSON: another number if a field goes away or changes its meaning.
 pub const SCHEMA: u32 = 2;
 
+/// The name of ByteFS as a library.
+pub const LIBRARY: &str = "library";
+
+/// The name of RomeFS as a library.
+pub const ROMEFS: &str = "romefs";
+
 /// The name of ours through FUSE and `/dev/fuse`.
 pub const MOUNTED: &str = "fuse";
 
@@ -71,6 +77,8 @@ pub struct Line {
     pub results: Vec<Outcome>,
     /// Ours against the best peer of the kernel's.
     pub ratios: Vec<Ratio>,
+    /// How many times longer RomeFS's library takes than ByteFS's, if both took part.
+    pub romefs: Option<Share>,
     /// Our mount against the trivial one, if both took part.
     pub share: Option<Share>,
     /// Our mount through rings against the trivial one, which has none, if both took part.
@@ -112,8 +120,9 @@ pub struct Ratio {
     pub max: f64,
 }
 
-/// How many operations per second our mount does for each one of the trivial file system: 1 means that
-/// nothing but FUSE costs anything.
+/// How many times longer one peer takes than another. Of the trivial file system and our mount that is how
+/// many operations per second our mount does for each one of the trivial file system: 1 means that nothing
+/// but FUSE costs anything.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Share {
     /// The median of the quotients of the rounds' medians: what slows the machine down for a round or two
@@ -179,13 +188,14 @@ impl Line {
         };
         let ratios = peers.iter().enumerate().filter(|(_, peer)| peer.ours).filter_map(ratio).collect();
         let trivial = peers.iter().position(|peer| peer.trivial);
-        let share = |name: &str| {
-            let mounted = peers.iter().position(|peer| peer.ours && peer.name == name)?;
-            times_longer(&samples[trivial?], &samples[mounted])
-        };
+        let of_ours = |name: &str| peers.iter().position(|peer| peer.ours && peer.name == name);
+        let share = |name: &str| times_longer(&samples[trivial?], &samples[of_ours(name)?]);
+        let romefs = || times_longer(&samples[of_ours(ROMEFS)?], &samples[of_ours(LIBRARY)?]);
+        let romefs = romefs();
         let (share, ring_share) = (share(MOUNTED), share(RINGS));
         let kernel_alone = operation.is_the_kernels();
-        Self { operation: operation.name(), threads, kernel_alone, results, ratios, share, ring_share }
+        let operation = operation.name();
+        Self { operation, threads, kernel_alone, results, ratios, romefs, share, ring_share }
     }
 
     /// The line as text: medians in µs, then the ratios with their spread over the rounds.
@@ -205,7 +215,8 @@ impl Line {
             let spread = format!("({:.2}-{:.2})", share.min, share.max);
             format!("{:>6.2} {spread:<13}", share.p50)
         };
-        let shares: String = self.share.iter().chain(&self.ring_share).map(share).collect();
+        let shares: String =
+            self.romefs.iter().chain(&self.share).chain(&self.ring_share).map(share).collect();
         let best = self.ratios.first().map_or("", |ratio| ratio.best.as_str());
         let alone = if self.kernel_alone { "; on mounts the kernel alone" } else { "" };
         format!("{:<27}{:>3}{cells} {ratios} {shares}{best}{alone}", self.operation, self.threads)
@@ -221,6 +232,8 @@ impl Report {
         let ratios: String = ours.map(|peer| format!("{:<21}", format!("   best / {}", peer.name))).collect();
         let has = |wanted: &dyn Fn(&Peer) -> bool| self.peers.iter().any(wanted);
         let has_trivial = has(&|peer| peer.trivial);
+        let has_libraries = has(&|peer| peer.name == LIBRARY) && has(&|peer| peer.name == ROMEFS);
+        let romefs = if has_libraries { format!("{:<20}", "romefs / library") } else { String::new() };
         let share = |name: &str| {
             if has_trivial && has(&|peer| peer.name == name) {
                 format!("{:<20}", format!("trivial / {name}"))
@@ -228,7 +241,7 @@ impl Report {
                 String::new()
             }
         };
-        let shares = share(MOUNTED) + &share(RINGS);
+        let shares = romefs + &share(MOUNTED) + &share(RINGS);
         format!("{:<27}{:>3}{names} {ratios} {shares}best", "p50 in µs", "thr")
     }
 }
@@ -301,6 +314,21 @@ mod tests {
         assert_eq!(line.share, Some(Share { p50: 0.8, min: 0.5, max: 0.9 }));
         assert_eq!(line.ring_share, Some(Share { p50: 2.0, min: 2.0, max: 2.0 }));
         assert!(line.text().contains("0.80 (0.50-0.90)"), "{}", line.text());
+    }
+
+    #[test]
+    fn the_libraries_are_compared_with_each_other() {
+        let peers = [peer(LIBRARY, true, true), peer(ROMEFS, true, true), peer("xfs", false, true)];
+        let all = [
+            samples(&[&[20], &[40], &[20]]),
+            samples(&[&[30], &[50], &[24]]),
+            samples(&[&[90], &[90], &[90]]),
+        ];
+        let line = Line::of(Operation::CreateDurable, 1, &peers, &all);
+        assert_eq!(line.romefs, Some(Share { p50: 1.25, min: 1.2, max: 1.5 }));
+        assert_eq!(line.ratios.len(), 2, "each is compared with the kernel's");
+        assert!(line.text().contains("1.25 (1.20-1.50)"), "{}", line.text());
+        assert_eq!(Line::of(Operation::Stat, 1, &peers[1..], &all[1..]).romefs, None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::interleave::{self, Seat};
 use crate::kernel::Mounted;
 use crate::operation::{ALL, Operation};
 use crate::peers::{self, Backing, Daemon, Disk, Tmpfs, Workspace};
-use crate::report::{Line, MOUNTED, Peer, RINGS, Report, SCHEMA, Unavailable};
+use crate::report::{LIBRARY, Line, MOUNTED, Peer, RINGS, ROMEFS, Report, SCHEMA, Unavailable};
 use crate::rings;
 
 /// How to run it.
@@ -113,7 +113,10 @@ fn make(settings: &Settings, go_on: &dyn Fn() -> bool, report: &mut Report) -> R
     let workspace = Workspace::new()?;
     let library = peers::library()?;
     let mut seats = vec![Some(Seat::take(&library, most)?)];
-    report.peers.push(peer("library", "ByteFS called in this process, on an SSD without delays", true, true));
+    report.peers.push(peer(LIBRARY, "ByteFS called in this process, on an SSD without delays", true, true));
+    seats.push(Some(Seat::take(&peers::romefs()?, most)?));
+    let what = "RomeFS called in this process, on an SSD without delays that has a memory area";
+    report.peers.push(peer(ROMEFS, what, true, true));
     let mut take = |name: &str, description: String, ours: bool, durable: bool, at: Result<&Path, &Error>| {
         let seat = at
             .map_err(|error| format!("{error:#}"))

@@ -1,11 +1,13 @@
-//! ByteFS on an emulated SSD without delays: in this process, and mounted by a daemon of its own.
+//! ByteFS on an emulated SSD without delays, in this process and mounted by a daemon of its own; RomeFS on one
+//! in this process.
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
-use amphi_ssd::{Profile, Ssd};
+use amphi_fs_romefs::RomeFs;
+use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
 use anyhow::{Context, Result, bail};
 
 use super::daemon::Daemon;
@@ -14,6 +16,8 @@ use crate::library::Library;
 
 /// Bytes of each SSD. Memory is used as it is written.
 const SSD_BYTES: u64 = 4 << 30;
+/// Bytes of the memory area: more than an operation's batches write, so that no logs are written back.
+const MEMORY_BYTES: u64 = 1 << 30;
 
 /// ByteFS as a library.
 ///
@@ -23,6 +27,19 @@ pub fn library() -> Result<Library> {
     let device = Arc::new(Ssd::in_memory(&Profile::named("free")?, SSD_BYTES));
     ByteFs::format(&*device, &FormatOptions::default())?;
     Ok(Library::new(Arc::new(ByteFs::mount(device, MountOptions::default())?)))
+}
+
+/// RomeFS as a library. Its inodes are as many as ByteFS's.
+///
+/// # Errors
+/// It cannot be made.
+pub fn romefs() -> Result<Library> {
+    let mut profile = Profile::named("free")?;
+    profile.firmware.kind = Firmware::Memory;
+    profile.firmware.memory_bytes = MEMORY_BYTES;
+    let device = Arc::new(Ssd::try_in_memory(&profile, SSD_BYTES, &OpenOptions::default())?);
+    RomeFs::format(&device, &amphi_fs_romefs::FormatOptions::default())?;
+    Ok(Library::new(Arc::new(RomeFs::mount(&device, amphi_fs_romefs::MountOptions::default())?)))
 }
 
 /// Makes an image in memory and mounts it with the program `amphi` and the mount options `option`; `name`
