@@ -1,5 +1,5 @@
-//! ByteFS on an emulated SSD without delays, in this process and mounted by a daemon of its own; RomeFS on one
-//! in this process.
+//! ByteFS on an emulated SSD without delays, in this process and mounted by a daemon of its own; RomeFS on
+//! one in this process.
 
 use std::path::Path;
 use std::process::Command;
