@@ -51,6 +51,8 @@ pub enum System {
     DevfsInodeDirect,
     /// The file system of F2FS's kind, which uses blocks alone.
     F2fslike,
+    /// All of ByteFS, with transactions that are grouped.
+    BytefsGrouped,
 }
 
 /// A mounted file system of an experiment.
@@ -74,7 +76,7 @@ pub(super) trait Mounted: Send + Sync {
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Bytefs,
         Self::BytefsLog,
         Self::BytefsDual,
@@ -92,9 +94,10 @@ impl System {
         Self::DevfsInode,
         Self::DevfsInodeDirect,
         Self::F2fslike,
+        Self::BytefsGrouped,
     ];
     /// Their names on the command line and in experiments.
-    pub const NAMES: [&str; 17] = [
+    pub const NAMES: [&str; 18] = [
         "bytefs",
         "bytefs-log",
         "bytefs-dual",
@@ -112,6 +115,7 @@ impl System {
         "devfs-inode",
         "devfs-inode-direct",
         "f2fslike",
+        "bytefs-grouped",
     ];
 
     /// The one of a name.
@@ -127,6 +131,7 @@ impl System {
             Self::Bytefs => "ByteFS",
             Self::BytefsLog => "ByteFS-Log",
             Self::BytefsDual => "ByteFS-Dual",
+            Self::BytefsGrouped => "ByteFS grouped",
             Self::Ext4 => "Ext4-like",
             Self::Ext4Journal => "Ext4-like DJ",
             Self::Romefs => "RomeFS",
@@ -148,7 +153,7 @@ impl System {
     #[must_use]
     pub const fn firmware(self) -> Firmware {
         match self {
-            Self::Bytefs | Self::BytefsLog => Firmware::Log,
+            Self::Bytefs | Self::BytefsLog | Self::BytefsGrouped => Firmware::Log,
             Self::BytefsDual
             | Self::Ext4
             | Self::Ext4Journal
@@ -173,7 +178,7 @@ impl System {
     /// The file system that it is a variant of.
     const fn kind(self) -> Kind {
         match self {
-            Self::Bytefs | Self::BytefsLog | Self::BytefsDual => Kind::Bytefs,
+            Self::Bytefs | Self::BytefsLog | Self::BytefsDual | Self::BytefsGrouped => Kind::Bytefs,
             Self::Ext4 | Self::Ext4Journal => Kind::Ext4like,
             Self::Romefs => Kind::Romefs,
             Self::Augefs => Kind::Augefs,
@@ -212,6 +217,7 @@ impl System {
     pub(super) fn mount(self, ssd: &Arc<Ssd>, machine: &Machine) -> Result<Box<dyn Mounted>> {
         let words = match self {
             Self::BytefsLog => "variant=log",
+            Self::BytefsGrouped => "metadata=grouped",
             Self::BytefsDual => "variant=dual",
             Self::Ext4Journal => "data=journal",
             Self::DevfsNaive => "crash=journal",
