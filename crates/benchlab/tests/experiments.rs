@@ -121,7 +121,7 @@ fn every_experiment_is_well_formed() {
         let definition = experiment(listed.name).unwrap();
         assert_eq!(definition.name, listed.name);
         let cells = cells(&definition, &Wishes::default());
-        let apart = [Measure::DevicePoints, Measure::Recovery, Measure::Commits];
+        let apart = [Measure::DevicePoints, Measure::Recovery, Measure::Remount, Measure::Commits];
         let made_of_cells = !apart.contains(&definition.measure);
         assert_eq!(made_of_cells, !cells.is_empty(), "{}", listed.name);
         for (name, text) in
@@ -202,4 +202,33 @@ fn stored_results_hold_to_the_digit() {
         "virtual-time results have changed, of {workloads:?}:\n{}\nIf that is meant: cargo run --release -p amphi -- bench guard --accept",
         differences.join("\n")
     );
+}
+
+/// AugeFS with something left out is made, mounted twice and measured as a whole one is.
+#[test]
+fn augefs_without_its_parts_runs_beside_the_whole() {
+    let text = r#"
+name = "parts"
+title = "Parts"
+question = "Do they run?"
+claim = "They do"
+claim_row = "AU-4"
+method = "Small."
+measure = "throughput"
+seed = 1
+scale = 0.0005
+profile = "p4800x-pmr"
+systems = ["augefs", "augefs-syn", "augefs-roc", "augefs-pmr", "augefs-para"]
+case = [{ workload = "names-mkdir", threads = 4 }]
+variation = [{ computing = "own" }]
+"#;
+    let definition = Definition::from_toml(text).unwrap();
+    let figure = lab::run(&definition, &Wishes::default(), &mut State::in_memory(), &|| true, &|_| {})
+        .unwrap()
+        .unwrap();
+    let bars = &figure.groups[0].bars;
+    assert_eq!(bars.len(), 5, "{:?}", figure.refused);
+    // Of what is made one by one nothing waits for data.
+    assert_eq!(bars[1].ours, 1.0, "{bars:?}");
+    assert!(bars[2].ours != 1.0 && bars[3].ours != 1.0 && bars[4].ours != 1.0, "{bars:?}");
 }

@@ -99,3 +99,19 @@ fn what_is_impossible_is_refused_by_name() {
         assert!(refused.to_string().contains(says), "{refused}");
     }
 }
+
+/// Names in a directory change one after the other, so who has its own waits for nobody.
+#[test]
+fn threads_of_a_private_set_have_directories_of_their_own() {
+    let each = |private: bool| {
+        let text = PRESETS.iter().find(|preset| preset.name == "names-mkdir").unwrap().toml;
+        let mut personality =
+            Personality::from_toml(text, &[("files".into(), 1200), ("width".into(), 100)]).unwrap();
+        personality.filesets[0].private = private;
+        let plan = Plan::new(&personality).unwrap();
+        let outcome = Sim::new(5).run(|| on_model(&plan, 5));
+        outcome.elapsed_ns / outcome.operations
+    };
+    let (own, shared) = (each(true), each(false));
+    assert!(own < shared, "{own} ns each in directories of their own, {shared} ns in any");
+}

@@ -45,18 +45,29 @@ impl FormatOptions {
     /// As usual, but for a small device: segments, and then domains, become smaller until those that cannot
     /// be filled take an eighth of it.
     pub fn for_device(pages: u64, wanted: &amphi_volume::FormatOptions) -> Self {
-        let mut own = Self { label: wanted.label.clone(), ..Self::default() };
-        own.meta_pages =
-            wanted.inodes.map(|inodes| (u64::from(inodes) * BYTES_PER_INODE).div_ceil(PAGE as u64) as u32);
-        own.meta_pages = own.meta_pages.map(|meta| meta.max(META_PAGES_LEAST));
-        let idle = |own: &Self| u64::from(4 * own.domains + SEGMENTS_LEAST) * u64::from(own.segment_blocks);
-        while own.segment_blocks > SEGMENT_BLOCKS_LEAST && idle(&own) > pages / 8 {
-            own.segment_blocks /= 2;
-        }
-        while own.domains > 1 && idle(&own) > pages / 8 {
+        let mut own = Self::with_domains(Self::default().domains, pages, wanted);
+        while own.domains > 1 && own.idle() > pages / 8 {
             own.domains /= 2;
         }
         own
+    }
+
+    /// The same with so many domains, whatever the device has.
+    #[must_use]
+    pub fn with_domains(domains: u32, pages: u64, wanted: &amphi_volume::FormatOptions) -> Self {
+        let mut own = Self { label: wanted.label.clone(), domains, ..Self::default() };
+        own.meta_pages =
+            wanted.inodes.map(|inodes| (u64::from(inodes) * BYTES_PER_INODE).div_ceil(PAGE as u64) as u32);
+        own.meta_pages = own.meta_pages.map(|meta| meta.max(META_PAGES_LEAST));
+        while own.segment_blocks > SEGMENT_BLOCKS_LEAST && own.idle() > pages / 8 {
+            own.segment_blocks /= 2;
+        }
+        own
+    }
+
+    /// Blocks of segments that cannot be filled.
+    const fn idle(&self) -> u64 {
+        (4 * self.domains + SEGMENTS_LEAST) as u64 * self.segment_blocks as u64
     }
 
     /// Whether a file system can be made so.
@@ -95,6 +106,9 @@ pub struct MountOptions {
     pub checkpoint_interval_ns: u64,
     /// How the metadata store behaves.
     pub meta: amphi_lsm::Options,
+    /// Nodes are submitted once the data that they name have arrived, and not with them: what the
+    /// asynchronous stack (AU-9) is measured beside.
+    pub nodes_after_data: bool,
     /// When reading moves access times.
     pub access_times: AccessTimes,
 }
@@ -108,6 +122,7 @@ impl Default for MountOptions {
             name_cache: 262_144,
             checkpoint_interval_ns: 5_000_000_000,
             meta: amphi_lsm::Options::default(),
+            nodes_after_data: false,
             access_times: AccessTimes::default(),
         }
     }
@@ -115,7 +130,8 @@ impl Default for MountOptions {
 
 impl MountOptions {
     /// The words that [`set_all`](Self::set_all) understands, for people.
-    pub const WORDS: &'static str = "cache=SIZE, inodes=N, names=N, checkpoint=SECONDS";
+    pub const WORDS: &'static str = "cache=SIZE, inodes=N, names=N, checkpoint=SECONDS, nodes=with-data|after-data, \
+                                     writes=parallel|grouped";
 
     /// Takes over options as people write them, separated by commas.
     ///
@@ -133,6 +149,11 @@ impl MountOptions {
             let number = value.parse::<usize>().ok().filter(|number| *number >= 16);
             number.ok_or_else(|| one_of("N, at least 16"))
         };
+        let either = |no: &str, yes: &str| match value {
+            _ if value == no => Ok(false),
+            _ if value == yes => Ok(true),
+            _ => Err(one_of(&format!("{no}|{yes}"))),
+        };
         match key {
             "cache" => {
                 let bytes = size::parse(value).ok().filter(|bytes| (256 << 10..=1 << 46).contains(bytes));
@@ -145,6 +166,8 @@ impl MountOptions {
                 let seconds = value.parse::<f64>().ok().filter(|seconds| (0.001..=3600.0).contains(seconds));
                 self.checkpoint_interval_ns = (seconds.ok_or_else(|| one_of("SECONDS"))? * 1e9) as u64;
             }
+            "nodes" => self.nodes_after_data = either("with-data", "after-data")?,
+            "writes" => self.meta.grouped = either("parallel", "grouped")?,
             _ => return Err(unknown()),
         }
         Ok(())

@@ -151,7 +151,7 @@ fn submit<D: BlockPort + MemoryArea>(
         .collect();
     core.counters.data_blocks.add(pages.len() as u64);
     let nodes = as_writes(&written);
-    if planted::has(Bug::NodesAfterData) {
+    if core.options.nodes_after_data || planted::has(Bug::NodesAfterData) {
         core.ground.write_blocks(&[(&pages, Structure::Data)])?;
         core.ground.write_blocks(&[(&nodes, Structure::Pointer)])?;
     } else {

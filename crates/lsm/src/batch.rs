@@ -64,6 +64,17 @@ impl Batch {
         self.count == 0
     }
 
+    /// Whether a batch of at most `limit` bytes has room for another one.
+    pub(crate) fn has_room_for(&self, other: &Self, limit: usize) -> bool {
+        self.content_bytes() + other.records.len() <= limit.min(BATCH_MAX)
+    }
+
+    /// Adds the changes of another one.
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.records.extend_from_slice(&other.records);
+        self.count += other.count;
+    }
+
     /// Bytes of its content in the log.
     pub(crate) fn content_bytes(&self) -> usize {
         size_of::<BatchHeader>() + self.records.len()

@@ -6,6 +6,7 @@
 
 mod background;
 mod compact;
+mod group;
 mod open;
 mod read;
 mod write;
@@ -57,6 +58,9 @@ pub struct Options {
     pub level1_bytes: u64,
     /// Bytes of tables' blocks that host memory keeps.
     pub block_cache_bytes: u64,
+    /// Whether one task writes for all that wait, one group after the other, as the stores do that the
+    /// parallel path is held against.
+    pub grouped: bool,
 }
 
 impl Default for Options {
@@ -68,6 +72,7 @@ impl Default for Options {
             level0_tables: 4,
             level1_bytes: 256 << 20,
             block_cache_bytes: 32 << 20,
+            grouped: false,
         }
     }
 }
@@ -96,6 +101,7 @@ struct Shared<D: BlockPort> {
     changed: Condvar,
     /// Whether `work.failed` says why nothing more is written.
     broken: AtomicBool,
+    groups: group::Groups,
     snapshots: Mutex<BTreeMap<u64, usize>>,
     next_number: AtomicU64,
 }

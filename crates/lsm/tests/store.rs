@@ -148,8 +148,9 @@ fn tables_come_to_deep_levels_and_their_pages_are_used_again() {
 }
 
 /// Each task owns keys and a counter in each; a batch moves two keys on together.
-fn tasks_write_beside_each_other(place: Place, tasks: u8, rounds: u32) {
-    let (device, store_now) = store("p4800x-pmr", &place, rig::options(&place));
+fn tasks_write_beside_each_other(place: Place, tasks: u8, rounds: u32, grouped: bool) {
+    let options = Options { grouped, ..rig::options(&place) };
+    let (device, store_now) = store("p4800x-pmr", &place, options);
     let store_now = Arc::new(store_now);
     let writers: Vec<_> = (0..tasks)
         .map(|task| {
@@ -188,15 +189,20 @@ fn tasks_in_virtual_time_write_beside_each_other() {
     for seed in 0..30 {
         let schedule = Schedule::Random { per_mille: 100, delay_ns: 20_000 };
         Sim::new(seed).schedule(schedule).run(|| {
-            tasks_write_beside_each_other(if seed % 2 == 0 { PLACE } else { SMALL_LOG }, 3, 40);
+            tasks_write_beside_each_other(
+                if seed % 2 == 0 { PLACE } else { SMALL_LOG },
+                3,
+                40,
+                seed % 3 == 2,
+            );
         });
     }
 }
 
 #[test]
 fn threads_write_beside_each_other() {
-    tasks_write_beside_each_other(PLACE, 4, 100);
-    tasks_write_beside_each_other(SMALL_LOG, 4, 100);
+    tasks_write_beside_each_other(PLACE, 4, 100, false);
+    tasks_write_beside_each_other(SMALL_LOG, 4, 100, true);
 }
 
 #[test]

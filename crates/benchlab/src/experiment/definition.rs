@@ -133,6 +133,8 @@ pub enum Measure {
     DevicePoints,
     /// RECOVER of a full log.
     Recovery,
+    /// Mounting after a power cut while threads append and sync.
+    Remount,
     /// Databases by where their log goes.
     Commits,
 }
@@ -221,6 +223,12 @@ pub struct Variation {
     /// Bytes of a new file system's journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_bytes: Option<u64>,
+    /// Domains of a new AugeFS. Not scaled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domains: Option<u32>,
+    /// Time that each cache line that is stored by bytes takes beyond what the profile says, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_delay_ns: Option<u64>,
     /// Bytes of a new file system's data blocks, which are RomeFS's write splitting threshold. Not scaled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold_bytes: Option<u64>,
@@ -273,6 +281,8 @@ impl Variation {
             device_speed_percent: other.device_speed_percent.or(self.device_speed_percent),
             entry_ns: other.entry_ns.or(self.entry_ns),
             journal_bytes: other.journal_bytes.or(self.journal_bytes),
+            domains: other.domains.or(self.domains),
+            line_delay_ns: other.line_delay_ns.or(self.line_delay_ns),
             threshold_bytes: other.threshold_bytes.or(self.threshold_bytes),
             parameters: self.parameters.iter().chain(&other.parameters).map(own).collect(),
             profile: other.profile.clone().or_else(|| self.profile.clone()),
@@ -405,7 +415,16 @@ experiments! {
         "2b-ssd-fig9";
     "AugeFS":
         "augefs-fig9",
-        "augefs-fig11";
+        "augefs-fig10",
+        "augefs-fig10-b",
+        "augefs-fig11",
+        "augefs-fig12",
+        "augefs-fig13",
+        "augefs-fig14",
+        "augefs-fig15-a",
+        "augefs-fig15-c",
+        "augefs-fig16-a",
+        "augefs-recovery";
     "DevFS":
         "devfs-fig6",
         "devfs-fig7",

@@ -17,7 +17,7 @@ use super::measure::{Results, bar};
 use super::run;
 use super::state::State;
 use super::wishes::{Wishes, cells};
-use super::{commits, recovery};
+use super::{commits, recovery, remount};
 use crate::figure::{Bar, Explanation, Figure, Group, Latency, Refused, SCHEMA};
 
 /// What a run tells while it goes on.
@@ -106,6 +106,7 @@ fn figure(definition: &Definition, wishes: &Wishes, cells: &[CellResult], state:
     let (mut groups, refused) = match definition.measure {
         Measure::DevicePoints => (device_points(definition)?, Vec::new()),
         Measure::Recovery => (recovery::groups(&definition.profile, scale, seed)?, Vec::new()),
+        Measure::Remount => (remount::groups(definition, scale, seed)?, Vec::new()),
         Measure::Commits => (commits::groups(scale, seed)?, Vec::new()),
         _ => (results.bars(), results.refused()),
     };

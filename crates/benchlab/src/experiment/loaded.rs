@@ -49,7 +49,9 @@ impl LoadedDevices {
 
 /// What decides what is on a device: all of the cell but what is done afterwards.
 fn key(cell: &Cell) -> Result<String> {
-    let loading = Cell { workload: String::new(), threads: None, ..cell.clone() };
+    // What is before the dash names the records.
+    let records = cell.workload.split('-').next().unwrap_or_default().to_owned();
+    let loading = Cell { workload: records, threads: None, ..cell.clone() };
     Ok(serde_json::to_string(&loading)?)
 }
 

@@ -34,6 +34,8 @@ pub struct Machine {
     pub journal_pages: u32,
     /// Bytes of a new file system's data blocks, if not as usual for it.
     pub block_bytes: Option<u64>,
+    /// Domains of a new AugeFS, if not as usual for it.
+    pub domains: Option<u32>,
     /// How often what is dirty is written back, ns.
     pub commit_interval_ns: u64,
     /// Age at which a dirty page is written back where that is done by age, ns.
@@ -58,6 +60,8 @@ struct Text {
     library: Computing,
     /// What calls cost that are commands to a device.
     commands: HostCosts,
+    /// What calls cost that are calls of functions.
+    shared: HostCosts,
 }
 
 const TEXT: &str = include_str!("../../../../experiments/machine.toml");
@@ -66,6 +70,8 @@ const PAGE: u64 = 4096;
 /// threads do at once.
 const CAPACITY_MIN: u64 = 192 << 20;
 const LOG_MIN: u64 = 256 << 10;
+/// Two halves of AugeFS's log with room for a batch each, and its write versions.
+const AUGEFS_LOG_MIN: u64 = 48 << 10;
 const CACHE_MIN: u64 = 16 << 20;
 const JOURNAL_MIN: u64 = 4 << 20;
 const INODES_MIN: u64 = 16_384;
@@ -97,6 +103,10 @@ impl Machine {
         if let Some(line_write_ns) = variation.line_write_ns {
             device.link.line_write_ns = line_write_ns;
         }
+        if let Some(delay_ns) = variation.line_delay_ns {
+            device.link.line_write_ns += delay_ns;
+            device.link.store_gap_ps += 1000 * delay_ns;
+        }
         if let Some(cores) = variation.host_cores {
             host.cores = cores;
         }
@@ -118,9 +128,12 @@ impl Machine {
         device.log.txlog_bytes = pages(device.log.txlog_bytes, LOG_MIN / 4);
         let cache_bytes = variation.cache_bytes.unwrap_or(device.firmware.memory_bytes);
         let inodes = variation.inodes.unwrap_or_else(|| scaled(text.inodes).max(INODES_MIN));
-        // Of RomeFS also all metadata.
-        let least =
-            if system == System::Romefs { LOG_MIN + ROMEFS_BYTES_PER_INODE * inodes } else { LOG_MIN };
+        let least = match system {
+            // Of RomeFS also all metadata.
+            System::Romefs => LOG_MIN + ROMEFS_BYTES_PER_INODE * inodes,
+            _ if system.is_augefs() => AUGEFS_LOG_MIN,
+            _ => LOG_MIN,
+        };
         device.firmware.memory_bytes = pages(cache_bytes, least);
         let checkpoint_pages = || scaled(device.flash.checkpoint_pages).max(1024);
         device.flash.checkpoint_pages = variation.mapping_checkpoint_pages.unwrap_or_else(checkpoint_pages);
@@ -128,12 +141,17 @@ impl Machine {
         let memory = pages(variation.memory_bytes.unwrap_or(text.memory_bytes), CACHE_MIN) / PAGE;
         let computing = match (variation.computing.unwrap_or(text.computing), system) {
             (ComputingOf::Free, _) => Computing::FREE,
-            (ComputingOf::Kernel, _) | (ComputingOf::Own, System::Ext4 | System::Ext4Journal) => text.kernel,
+            (ComputingOf::Kernel, _)
+            | (ComputingOf::Own, System::Ext4 | System::Ext4Journal | System::F2fslike) => text.kernel,
             (ComputingOf::Own, _) => text.library,
         };
         let costs = match system {
             System::Devfs | System::DevfsInodeDirect => text.commands,
             // The device computes, and there are no pages in the host's memory.
+            // Calls are calls of functions, in a range of addresses that processes share.
+            _ if system.is_augefs() && variation.computing == Some(ComputingOf::Own) => {
+                HostCosts { computing, ..text.shared }
+            }
             _ if system.is_inside() => HostCosts { page_ns: 0, ..text.costs },
             _ => HostCosts { computing, ..text.costs },
         };
@@ -148,6 +166,7 @@ impl Machine {
             journal_pages: (pages(variation.journal_bytes.unwrap_or(text.journal_bytes), JOURNAL_MIN) / PAGE)
                 as u32,
             block_bytes: variation.threshold_bytes,
+            domains: variation.domains,
             commit_interval_ns: scaled(variation.commit_interval_ns.unwrap_or(text.commit_interval_ns)),
             dirty_expire_ns: scaled(variation.dirty_expire_ns.unwrap_or(text.dirty_expire_ns)),
         })

@@ -77,7 +77,7 @@ impl<'a> Results<'a> {
             Measure::PathShares => self.path_shares(),
             Measure::DeviceMemory => self.device_memory(),
             // These are not made of cells.
-            Measure::DevicePoints | Measure::Recovery | Measure::Commits => Vec::new(),
+            Measure::DevicePoints | Measure::Recovery | Measure::Remount | Measure::Commits => Vec::new(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! Start at [`Definition`], then [`run::cell`] (one cell) and [`lab::run`] (all of an experiment).
 
 mod ablation;
+mod block_log;
 pub mod cell;
 mod commits;
 mod counters;
@@ -17,6 +18,7 @@ mod loaded;
 mod machine;
 mod measure;
 mod recovery;
+mod remount;
 pub mod replay;
 pub mod run;
 pub mod state;

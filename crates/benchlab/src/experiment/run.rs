@@ -65,7 +65,7 @@ enum Work {
 
 impl Work {
     fn of(cell: &Cell) -> Result<Self> {
-        if cell.workload.starts_with("ycsb-") {
+        if ycsb::is_of_a_store(&cell.workload) {
             anyhow::ensure!(cell.parameters.is_empty(), "{} has no parameters", cell.workload);
             let workload = ycsb::preset(&cell.workload)?.scaled(cell.scale);
             return Ok(Self::Store(match cell.threads {

@@ -1,9 +1,11 @@
 //! The file systems of experiments, put on a device: making, mounting, unmounting them as a machine wants it.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use amphi_device::PAGE_BYTES;
+use amphi_device::{Device, PAGE_BYTES};
+use amphi_fs_augefs::AugeFs;
 use amphi_ssd::{Firmware, Ssd};
 use amphi_vfs::FileSystem;
 use amphi_volume::{FormatOptions, MountOptions, Volume};
@@ -11,6 +13,7 @@ use amphi_volumes::{Act, Kind};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::block_log::BlockLog;
 use super::machine::Machine;
 
 /// A file system with the firmware it runs on.
@@ -53,6 +56,15 @@ pub enum System {
     F2fslike,
     /// All of ByteFS, with transactions that are grouped.
     BytefsGrouped,
+    /// AugeFS that submits nodes once the data that they name have arrived.
+    AugefsSyn,
+    /// AugeFS whose metadata store is as an ordinary one: one task writes for all, its log lies on the block
+    /// side.
+    AugefsRoc,
+    /// The same with the log in the memory area.
+    AugefsPmr,
+    /// AugeFS with its parallel write path, its log on the block side.
+    AugefsPara,
 }
 
 /// A mounted file system of an experiment.
@@ -76,7 +88,7 @@ pub(super) trait Mounted: Send + Sync {
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::Bytefs,
         Self::BytefsLog,
         Self::BytefsDual,
@@ -95,9 +107,13 @@ impl System {
         Self::DevfsInodeDirect,
         Self::F2fslike,
         Self::BytefsGrouped,
+        Self::AugefsSyn,
+        Self::AugefsRoc,
+        Self::AugefsPmr,
+        Self::AugefsPara,
     ];
     /// Their names on the command line and in experiments.
-    pub const NAMES: [&str; 18] = [
+    pub const NAMES: [&str; 22] = [
         "bytefs",
         "bytefs-log",
         "bytefs-dual",
@@ -116,6 +132,10 @@ impl System {
         "devfs-inode-direct",
         "f2fslike",
         "bytefs-grouped",
+        "augefs-syn",
+        "augefs-roc",
+        "augefs-pmr",
+        "augefs-para",
     ];
 
     /// The one of a name.
@@ -146,6 +166,10 @@ impl System {
             Self::DevfsInode => "DevFS +cap +demand +dentry +inode",
             Self::DevfsInodeDirect => "DevFS +cap +demand +dentry +inode +direct",
             Self::F2fslike => "F2FS-like",
+            Self::AugefsSyn => "AugeFS-syn",
+            Self::AugefsRoc => "AugeFS-roc",
+            Self::AugefsPmr => "AugeFS-roc +PMR",
+            Self::AugefsPara => "AugeFS-roc +ParaPre",
         }
     }
 
@@ -160,7 +184,12 @@ impl System {
             | Self::Novalike
             | Self::Pmfslike
             | Self::F2fslike => Firmware::PageCache,
-            Self::Romefs | Self::Augefs => Firmware::Memory,
+            Self::Romefs
+            | Self::Augefs
+            | Self::AugefsSyn
+            | Self::AugefsRoc
+            | Self::AugefsPmr
+            | Self::AugefsPara => Firmware::Memory,
             _ => Firmware::FileSystem,
         }
     }
@@ -181,12 +210,30 @@ impl System {
             Self::Bytefs | Self::BytefsLog | Self::BytefsDual | Self::BytefsGrouped => Kind::Bytefs,
             Self::Ext4 | Self::Ext4Journal => Kind::Ext4like,
             Self::Romefs => Kind::Romefs,
-            Self::Augefs => Kind::Augefs,
+            Self::Augefs | Self::AugefsSyn | Self::AugefsRoc | Self::AugefsPmr | Self::AugefsPara => {
+                Kind::Augefs
+            }
             Self::Novalike => Kind::Novalike,
             Self::Pmfslike => Kind::Pmfslike,
             Self::F2fslike => Kind::F2fslike,
             _ => Kind::Devfs,
         }
+    }
+
+    /// Whether it is AugeFS, in whole or without something.
+    pub(super) const fn is_augefs(self) -> bool {
+        matches!(self.kind(), Kind::Augefs)
+    }
+
+    /// Whether it is another file system, or the same one with something left out.
+    pub(super) const fn is_a_part(self) -> bool {
+        self.empties_memory_on_close()
+            || matches!(self, Self::AugefsSyn | Self::AugefsRoc | Self::AugefsPmr | Self::AugefsPara)
+    }
+
+    /// Whether its log lies on the block side, although it would belong into a memory area.
+    const fn logs_to_blocks(self) -> bool {
+        matches!(self, Self::AugefsRoc | Self::AugefsPara)
     }
 
     /// Makes the file system.
@@ -207,6 +254,9 @@ impl System {
             ..FormatOptions::default()
         };
         let cannot = || format!("{} cannot be made", self.title());
+        if self.is_augefs() {
+            return format_augefs(self.logs_to_blocks(), ssd, &options, machine.domains).with_context(cannot);
+        }
         self.kind().with(Make { ssd, options }).with_context(cannot)
     }
 
@@ -224,6 +274,8 @@ impl System {
             Self::DevfsDemand => "on-close=maps",
             Self::DevfsDentry => "on-close=entries",
             Self::DevfsInode | Self::DevfsInodeDirect => "on-close=inodes",
+            Self::AugefsSyn => "nodes=after-data",
+            Self::AugefsRoc | Self::AugefsPmr => "writes=grouped",
             _ => "",
         };
         let options = MountOptions {
@@ -236,6 +288,12 @@ impl System {
             ..MountOptions::default()
         };
         let cannot = || format!("{} cannot be mounted", self.title());
+        if self.logs_to_blocks() {
+            let device = BlockLog::new(ssd)?;
+            let mounted =
+                <AugeFs<BlockLog> as Volume<BlockLog>>::mount(&device, &options).with_context(cannot)?;
+            return Ok(Box::new(Opened::<BlockLog, _>(Arc::new(mounted), PhantomData)));
+        }
         self.kind().with(Mount { ssd, options }).with_context(cannot)
     }
 }
@@ -265,13 +323,32 @@ impl Act<Ssd> for Mount<'_> {
     type Out = amphi_volume::Result<Box<dyn Mounted>>;
 
     fn on<V: Volume<Ssd>>(self) -> Self::Out {
-        Ok(Box::new(Opened(Arc::new(V::mount(self.ssd, &self.options)?))))
+        Ok(Box::new(Opened::<Ssd, _>(Arc::new(V::mount(self.ssd, &self.options)?), PhantomData)))
     }
 }
 
-struct Opened<V>(Arc<V>);
+/// AugeFS with as many domains as are wanted.
+fn format_augefs(
+    logs_to_blocks: bool,
+    ssd: &Arc<Ssd>,
+    options: &FormatOptions,
+    domains: Option<u32>,
+) -> Result<()> {
+    let own = |pages: u64| match domains {
+        None => amphi_fs_augefs::FormatOptions::for_device(pages, options),
+        Some(domains) => amphi_fs_augefs::FormatOptions::with_domains(domains, pages, options),
+    };
+    if logs_to_blocks {
+        let device = BlockLog::new(ssd)?;
+        return Ok(AugeFs::format(&device, &own(device.capacity_pages()))?);
+    }
+    Ok(AugeFs::format(ssd, &own(ssd.capacity_pages()))?)
+}
 
-impl<V: Volume<Ssd>> Mounted for Opened<V> {
+/// One on a device of a kind.
+struct Opened<D, V>(Arc<V>, PhantomData<fn() -> D>);
+
+impl<D: 'static, V: Volume<D>> Mounted for Opened<D, V> {
     fn file_system(&self) -> Arc<dyn FileSystem> {
         Arc::clone(&self.0) as Arc<dyn FileSystem>
     }

@@ -10,6 +10,7 @@ use amphi_rt::hash::HashMap;
 use amphi_rt::sync::RwLock;
 use amphi_vfs::{
     Cred, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, Result, SetAttr, WriteMode,
+    XattrMode,
 };
 
 use super::costs::charge;
@@ -275,6 +276,14 @@ impl<F: FileSystem + ?Sized> Files for LibraryFiles<F> {
             self.fs.forget(attr.ino, 1);
             Ok(status(&attr))
         })
+    }
+
+    fn set_attribute(&self, path: &str, name: &str, value: &[u8]) -> Result<()> {
+        self.costs.walk(path, self.costs.computing.lookup_ns);
+        let ino = self.at(path, |dir, name| Ok(self.fs.lookup(dir, name)?.attr.ino))?;
+        let set = self.fs.setxattr(ino, name.as_bytes(), value, XattrMode::Set);
+        self.fs.forget(ino, 1);
+        set
     }
 
     fn list(&self, path: &str, each: &mut dyn FnMut(&str)) -> Result<()> {

@@ -166,6 +166,16 @@ pub trait Files: Send + Sync {
     /// [`Error::NotFound`], [`Error::NotDirectory`], and what the file system answers.
     fn list(&self, path: &str, each: &mut dyn FnMut(&str)) -> Result<()>;
 
+    /// Sets an extended attribute of what is at a path.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Unsupported`], where these files have no way to; what the file system
+    /// answers.
+    fn set_attribute(&self, path: &str, name: &str, value: &[u8]) -> Result<()> {
+        let _ = (path, name, value);
+        Err(Error::Unsupported("extended attributes of these files"))
+    }
+
     /// Reads a file from its beginning to its end through `buffer`; how many bytes it has.
     ///
     /// # Errors

@@ -28,7 +28,8 @@ pub struct Settings {
 /// What the file system answers.
 pub fn prepare(files: &dyn Files, plan: &Plan, settings: Settings) -> Result<Prepared> {
     let mut chance = Generator::new(settings.seed ^ 0x7072_6570);
-    let sets: Vec<Set> = plan.filesets.iter().map(|set| Set::new(set, &mut chance)).collect();
+    let parts = plan.groups.iter().map(|group| group.threads).max().unwrap_or(1);
+    let sets: Vec<Set> = plan.filesets.iter().map(|set| Set::new(set, parts, &mut chance)).collect();
     let mut contents = contents(settings.seed);
     let tasks = plan.threads().clamp(1, 16);
     for set in &sets {

@@ -27,14 +27,17 @@ pub(super) struct Set {
     /// Levels of directories below the root.
     depth: u32,
     width: u64,
+    /// Into how many parts the directories are divided, one for each thread if there are as many; 1: all are
+    /// everybody's.
+    parts: u32,
     members: Mutex<Members>,
 }
 
 /// Which members there are. A member is created by whoever took it from `absent`, and until that is done in
-/// neither list.
+/// neither list. There are lists for each part of the set.
 struct Members {
-    present: Vec<u32>,
-    absent: Vec<u32>,
+    present: Vec<Vec<u32>>,
+    absent: Vec<Vec<u32>>,
     /// Where in its list each is.
     position: Vec<u32>,
     /// How many have each open or are asking for it.
@@ -47,7 +50,8 @@ struct Members {
 const ATTEMPTS: usize = 16;
 
 impl Set {
-    pub(super) fn new(set: &Fileset, chance: &mut Generator) -> Self {
+    /// `threads` threads use it.
+    pub(super) fn new(set: &Fileset, threads: usize, chance: &mut Generator) -> Self {
         let files = set.files as u32;
         let mut depth = 0;
         let mut directories = u64::from(files).div_ceil(set.dir_width);
@@ -63,13 +67,21 @@ impl Set {
         let existing = (u64::from(files) * set.existing_percent / 100) as usize;
         let absent = order.split_off(existing);
         let mut position = vec![0; files as usize];
-        for list in [&order, &absent] {
-            for (at, member) in list.iter().enumerate() {
-                position[*member as usize] = at as u32;
+        // Where there are fewer directories than threads, several threads have one.
+        let directories = u64::from(files).div_ceil(set.dir_width).max(1);
+        let parts = if set.private { (threads as u64).clamp(1, directories) as u32 } else { 1 };
+        let mut divide = |list: Vec<u32>| {
+            let mut divided = vec![Vec::new(); parts as usize];
+            for member in list {
+                let part: &mut Vec<u32> = &mut divided[part_of(member, set.dir_width, parts)];
+                position[member as usize] = part.len() as u32;
+                part.push(member);
             }
-        }
+            divided
+        };
+        let (present, absent) = (divide(order), divide(absent));
         let members = Members {
-            present: order,
+            present,
             absent,
             position,
             users: vec![0; files as usize],
@@ -82,6 +94,7 @@ impl Set {
             overwritten: set.overwritten,
             depth,
             width: set.dir_width,
+            parts,
             members: Mutex::new(members),
         }
     }
@@ -119,36 +132,50 @@ impl Set {
         self.members.lock().users.len() as u32
     }
 
-    /// A member that is not there, to be created. None if all are.
-    pub(super) fn take_absent(&self, chance: &mut Generator) -> Option<u32> {
-        let mut members = self.members.lock();
-        let count = members.absent.len() as u64;
-        (count > 0).then(|| members.take(false, chance.below(count) as usize))
+    /// The part of a thread.
+    const fn part(&self, thread: usize) -> usize {
+        thread % self.parts as usize
+    }
+
+    /// The part of a member.
+    fn part_of(&self, member: u32) -> usize {
+        part_of(member, self.width, self.parts)
+    }
+
+    /// A member that is not there, to be created by a thread. None if all are.
+    pub(super) fn take_absent(&self, thread: usize, chance: &mut Generator) -> Option<u32> {
+        let (part, mut members) = (self.part(thread), self.members.lock());
+        let count = members.absent[part].len() as u64;
+        (count > 0).then(|| members.take(false, part, chance.below(count) as usize))
     }
 
     /// A member that is there and nobody uses, to be removed or moved: none of the others will find it. `Err`
     /// if all seem in use, `None` if there is none.
-    pub(super) fn take_present(&self, chance: &mut Generator) -> std::result::Result<Option<u32>, InUse> {
-        let mut members = self.members.lock();
-        let count = members.present.len() as u64;
+    pub(super) fn take_present(
+        &self,
+        thread: usize,
+        chance: &mut Generator,
+    ) -> std::result::Result<Option<u32>, InUse> {
+        let (part, mut members) = (self.part(thread), self.members.lock());
+        let count = members.present[part].len() as u64;
         if count == 0 {
             return Ok(None);
         }
         for _ in 0..ATTEMPTS {
             let at = chance.below(count) as usize;
-            if members.users[members.present[at] as usize] == 0 {
-                return Ok(Some(members.take(true, at)));
+            if members.users[members.present[part][at] as usize] == 0 {
+                return Ok(Some(members.take(true, part, at)));
             }
         }
         Err(InUse)
     }
 
     /// A member that is there, to be used. None if there is none.
-    pub(super) fn use_present(&self, chance: &mut Generator) -> Option<(u32, bool)> {
-        let mut members = self.members.lock();
-        let count = members.present.len() as u64;
+    pub(super) fn use_present(&self, thread: usize, chance: &mut Generator) -> Option<(u32, bool)> {
+        let (part, mut members) = (self.part(thread), self.members.lock());
+        let count = members.present[part].len() as u64;
         (count > 0).then(|| {
-            let member = members.present[chance.below(count) as usize];
+            let member = members.present[part][chance.below(count) as usize];
             members.users[member as usize] += 1;
             (member, members.renamed[member as usize])
         })
@@ -158,7 +185,7 @@ impl Set {
     pub(super) fn use_this(&self, member: u32) -> Option<bool> {
         let mut members = self.members.lock();
         let at = members.position[member as usize] as usize;
-        (members.present.get(at) == Some(&member)).then(|| {
+        (members.present[self.part_of(member)].get(at) == Some(&member)).then(|| {
             members.users[member as usize] += 1;
             members.renamed[member as usize]
         })
@@ -174,14 +201,14 @@ impl Set {
         let mut members = self.members.lock();
         members.users[member as usize] = users;
         members.renamed[member as usize] = renamed;
-        members.put(true, member);
+        members.put(true, self.part_of(member), member);
     }
 
     /// A member taken is not there now.
     pub(super) fn put_absent(&self, member: u32) {
         let mut members = self.members.lock();
         members.renamed[member as usize] = false;
-        members.put(false, member);
+        members.put(false, self.part_of(member), member);
     }
 
     /// Whether a member has its second name.
@@ -202,7 +229,7 @@ impl Set {
                 files.mkdir(&path)?;
             }
         }
-        let mut present = self.members.lock().present.clone();
+        let mut present = self.members.lock().present.concat();
         // In the order of their paths, as a tree is usually made.
         present.sort_unstable();
         let share = present.len().div_ceil(tasks).max(1);
@@ -253,21 +280,26 @@ impl Set {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InUse;
 
+/// The part of a member's directory, of `parts` parts.
+fn part_of(member: u32, width: u64, parts: u32) -> usize {
+    (u64::from(member) / width % u64::from(parts)) as usize
+}
+
 impl Members {
-    fn list(&mut self, present: bool) -> &mut Vec<u32> {
-        if present { &mut self.present } else { &mut self.absent }
+    fn list(&mut self, present: bool, part: usize) -> &mut Vec<u32> {
+        if present { &mut self.present[part] } else { &mut self.absent[part] }
     }
 
-    fn take(&mut self, present: bool, at: usize) -> u32 {
-        let member = self.list(present).swap_remove(at);
-        if let Some(moved) = self.list(present).get(at).copied() {
+    fn take(&mut self, present: bool, part: usize, at: usize) -> u32 {
+        let member = self.list(present, part).swap_remove(at);
+        if let Some(moved) = self.list(present, part).get(at).copied() {
             self.position[moved as usize] = at as u32;
         }
         member
     }
 
-    fn put(&mut self, present: bool, member: u32) {
-        let list = self.list(present);
+    fn put(&mut self, present: bool, part: usize, member: u32) {
+        let list = self.list(present, part);
         list.push(member);
         let at = list.len() as u32 - 1;
         self.position[member as usize] = at;

@@ -119,6 +119,9 @@ pub struct Fileset {
     /// What `--scale` multiplies.
     #[serde(default)]
     pub scaled: Scaled,
+    /// Each thread has directories of its own, and finds, makes and removes names in these alone.
+    #[serde(default)]
+    pub private: bool,
     /// What is done to each file that exists beforehand, after it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overwritten: Option<Overwritten>,
@@ -190,6 +193,9 @@ pub struct Step {
     /// The files opened are opened so that each write is durable.
     #[serde(default)]
     pub sync_data: bool,
+    /// After a change of a name, the directory is synced; that belongs to the operation.
+    #[serde(default)]
+    pub durable: bool,
     /// `fsync` makes data durable only (`fdatasync`).
     #[serde(default)]
     pub data_only: bool,
@@ -235,6 +241,8 @@ pub enum Operation {
     Rmdir,
     /// Attributes of a file chosen at random.
     Stat,
+    /// Sets an extended attribute of a file of 16 B: of the set's first one, whoever does it.
+    SetAttribute,
     /// Gives a file, chosen at random among those that nobody has open, another name for good.
     Rename,
     /// Lists the directory of a file chosen at random.
@@ -274,6 +282,7 @@ impl Operation {
             Self::Mkdir => "mkdir",
             Self::Rmdir => "rmdir",
             Self::Stat => "stat",
+            Self::SetAttribute => "set-attribute",
             Self::Rename => "rename",
             Self::List => "list",
             Self::ReadWhole => "read-whole",

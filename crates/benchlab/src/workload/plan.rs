@@ -43,6 +43,7 @@ pub(super) struct PlannedStep {
     pub(super) again: bool,
     pub(super) direct: bool,
     pub(super) sync_data: bool,
+    pub(super) durable: bool,
     pub(super) data_only: bool,
     pub(super) times: u64,
     pub(super) every: u64,
@@ -180,6 +181,11 @@ impl Planner<'_> {
         if step.aligned > 0 && (step.unaligned || step.aligned > largest) {
             return Err("aligned is at most the size, and not unaligned".to_owned());
         }
+        let changes_a_name =
+            [Operation::Delete, Operation::Mkdir, Operation::Rmdir, Operation::Rename].contains(&step.op);
+        if step.durable && !changes_a_name {
+            return Err("durable goes with delete, mkdir, rmdir and rename".to_owned());
+        }
         if step.again && step.op != Operation::Open {
             return Err("again goes with open".to_owned());
         }
@@ -197,6 +203,7 @@ impl Planner<'_> {
             again: step.again,
             direct: step.direct,
             sync_data: step.sync_data,
+            durable: step.durable,
             data_only: step.data_only,
             times: step.times,
             every: step.every,
@@ -220,6 +227,7 @@ impl Planner<'_> {
             | Operation::Mkdir
             | Operation::Rmdir
             | Operation::Stat
+            | Operation::SetAttribute
             | Operation::Rename
             | Operation::List => set.map_or_else(|| needs("a fileset"), |set| Ok(Target::Set(set))),
             Operation::Read | Operation::Write => match (set, step.fd) {

@@ -52,6 +52,13 @@ presets![
     "webserver",
     "oltp",
     "oltp-sync",
+    "names-create",
+    "names-mkdir",
+    "names-rmdir",
+    "names-delete",
+    "names-rename",
+    "names-list",
+    "set-attribute",
 ];
 
 /// A built-in personality, with some of its parameters changed.

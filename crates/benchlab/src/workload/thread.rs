@@ -164,18 +164,28 @@ impl<'a> Thread<'a> {
                 Some(opened) => self.close(opened).map(|()| Done::Moved(0)),
                 None => Ok(Done::Skipped),
             },
-            (Operation::Delete | Operation::Rmdir, Target::Set(set)) => self.remove(step.op, set),
-            (Operation::Rename, Target::Set(set)) => self.rename(set),
+            (Operation::Delete | Operation::Rmdir, Target::Set(set)) => self.remove(step, set),
+            (Operation::Rename, Target::Set(set)) => self.rename(step, set),
             (Operation::Mkdir, Target::Set(set)) => {
                 let set = self.set(set);
-                let Some(member) = set.take_absent(&mut self.chance) else { return Ok(Done::Exhausted) };
+                let Some(member) = set.take_absent(self.number, &mut self.chance) else {
+                    return Ok(Done::Exhausted);
+                };
                 set.path_named(member, false, &mut self.path);
                 self.shared.files.mkdir(&self.path)?;
+                self.settle(step)?;
                 set.put_present(member, 0, false);
                 Ok(Done::Moved(0))
             }
             (Operation::Stat, Target::Set(set)) => {
                 self.look(set, |files, path, _| files.stat(path).map(drop))
+            }
+            (Operation::SetAttribute, Target::Set(set)) => {
+                let set = self.set(set);
+                set.path(0, &mut self.path);
+                let value = self.chance.next().to_le_bytes();
+                self.shared.files.set_attribute(&self.path, "user.mark", &[value, value].concat())?;
+                Ok(Done::Moved(0))
             }
             (Operation::List, Target::Set(set)) => {
                 self.look(set, |files, _, parent| files.list(parent, &mut |_| {}))
@@ -208,7 +218,7 @@ impl<'a> Thread<'a> {
             self.close(opened)?;
         }
         let place = self.set(set);
-        let Some(member) = place.take_absent(&mut self.chance) else {
+        let Some(member) = place.take_absent(self.number, &mut self.chance) else {
             // Where others remove files there will be room again.
             let ends = self.shared.plan.run.until_exhausted;
             return Ok(if ends { Done::Exhausted } else { Done::Skipped });
@@ -230,7 +240,7 @@ impl<'a> Thread<'a> {
             let last = self.last[fd].filter(|(of, _)| *of == set);
             last.and_then(|(_, member)| Some((member, place.use_this(member)?)))
         } else {
-            place.use_present(&mut self.chance)
+            place.use_present(self.number, &mut self.chance)
         };
         let Some((member, renamed)) = chosen else { return Ok(Done::Skipped) };
         place.path_named(member, renamed, &mut self.path);
@@ -240,29 +250,41 @@ impl<'a> Thread<'a> {
         Ok(Done::Moved(0))
     }
 
-    fn remove(&mut self, op: Operation, set: usize) -> Result<Done> {
+    /// Has a change of the name at `path` be durable, where its step wants that.
+    fn settle(&self, step: &PlannedStep) -> Result<()> {
+        match (step.durable, self.path.rsplit_once('/')) {
+            (true, Some((directory, _))) => self.shared.files.sync_directory(directory),
+            _ => Ok(()),
+        }
+    }
+
+    fn remove(&mut self, step: &PlannedStep, set: usize) -> Result<Done> {
         let set = self.set(set);
-        let member = match set.take_present(&mut self.chance) {
+        let member = match set.take_present(self.number, &mut self.chance) {
             Ok(Some(member)) => member,
             Ok(None) if self.shared.plan.run.until_exhausted => return Ok(Done::Exhausted),
             _ => return Ok(Done::Skipped),
         };
         set.path(member, &mut self.path);
-        match op {
+        match step.op {
             Operation::Rmdir => self.shared.files.rmdir(&self.path)?,
             _ => self.shared.files.unlink(&self.path)?,
         }
+        self.settle(step)?;
         set.put_absent(member);
         Ok(Done::Moved(0))
     }
 
-    fn rename(&mut self, set: usize) -> Result<Done> {
+    fn rename(&mut self, step: &PlannedStep, set: usize) -> Result<Done> {
         let set = self.set(set);
-        let Ok(Some(member)) = set.take_present(&mut self.chance) else { return Ok(Done::Skipped) };
+        let Ok(Some(member)) = set.take_present(self.number, &mut self.chance) else {
+            return Ok(Done::Skipped);
+        };
         let renamed = set.is_renamed(member);
         set.path_named(member, renamed, &mut self.path);
         set.path_named(member, !renamed, &mut self.second_path);
         self.shared.files.rename(&self.path, &self.second_path)?;
+        self.settle(step)?;
         set.put_present(member, 0, !renamed);
         Ok(Done::Moved(0))
     }
@@ -270,7 +292,9 @@ impl<'a> Thread<'a> {
     /// Does something to a member by its path, and its directory's.
     fn look(&mut self, set: usize, look: impl FnOnce(&dyn Files, &str, &str) -> Result<()>) -> Result<Done> {
         let set = self.set(set);
-        let Some((member, renamed)) = set.use_present(&mut self.chance) else { return Ok(Done::Skipped) };
+        let Some((member, renamed)) = set.use_present(self.number, &mut self.chance) else {
+            return Ok(Done::Skipped);
+        };
         set.path_named(member, renamed, &mut self.path);
         set.parent(member, &mut self.second_path);
         let looked = look(self.shared.files, &self.path, &self.second_path);

@@ -19,7 +19,7 @@ pub enum YcsbError {
         what: &'static str,
     },
     /// None is called so.
-    #[error("no YCSB workload is called {0}; built in are ycsb-a to ycsb-f")]
+    #[error("no YCSB workload is called {0}; built in are ycsb-a to ycsb-f, and leveldb-rw, -ws, -rr")]
     Unknown(String),
 }
 
@@ -40,6 +40,9 @@ pub struct Ycsb {
     /// Records in a scan: from 1 to so many, uniformly.
     #[serde(default)]
     pub scan_records_max: u64,
+    /// Whether a write is durable on return, where that is not as the others have it.
+    #[serde(default)]
+    pub sync_writes: Option<bool>,
     /// The store and its load; `workloads/ycsb-store.toml`.
     #[serde(skip)]
     pub store: Store,
@@ -98,16 +101,21 @@ pub struct Store {
 }
 
 /// The workloads that are built in: name and text.
-pub const PRESETS: [(&str, &str); 6] = [
+pub const PRESETS: [(&str, &str); 9] = [
     ("ycsb-a", include_str!("../../../../workloads/ycsb-a.toml")),
     ("ycsb-b", include_str!("../../../../workloads/ycsb-b.toml")),
     ("ycsb-c", include_str!("../../../../workloads/ycsb-c.toml")),
     ("ycsb-d", include_str!("../../../../workloads/ycsb-d.toml")),
     ("ycsb-e", include_str!("../../../../workloads/ycsb-e.toml")),
     ("ycsb-f", include_str!("../../../../workloads/ycsb-f.toml")),
+    ("leveldb-rw", include_str!("../../../../workloads/leveldb-rw.toml")),
+    ("leveldb-ws", include_str!("../../../../workloads/leveldb-ws.toml")),
+    ("leveldb-rr", include_str!("../../../../workloads/leveldb-rr.toml")),
 ];
 
 const STORE: &str = include_str!("../../../../workloads/ycsb-store.toml");
+/// That of the workloads that are LevelDB's own benchmark.
+const LEVELDB: &str = include_str!("../../../../workloads/leveldb-store.toml");
 
 /// A built-in workload.
 ///
@@ -116,7 +124,13 @@ const STORE: &str = include_str!("../../../../workloads/ycsb-store.toml");
 pub fn preset(name: &str) -> Result<Ycsb, YcsbError> {
     let found = PRESETS.iter().find(|preset| preset.0 == name);
     let (_, text) = found.ok_or_else(|| YcsbError::Unknown(name.to_owned()))?;
-    Ycsb::from_toml(text, STORE)
+    Ycsb::from_toml(text, if name.starts_with("leveldb-") { LEVELDB } else { STORE })
+}
+
+/// Whether a workload of that name is one of a store.
+#[must_use]
+pub fn is_of_a_store(name: &str) -> bool {
+    name.starts_with("ycsb-") || name.starts_with("leveldb-")
 }
 
 impl Ycsb {
@@ -128,6 +142,7 @@ impl Ycsb {
         let syntax = |error: toml::de::Error| YcsbError::Syntax(error.to_string());
         let mut read: Self = toml::from_str(text).map_err(syntax)?;
         read.store = toml::from_str(store).map_err(syntax)?;
+        read.store.sync_writes = read.sync_writes.unwrap_or(read.store.sync_writes);
         match read.impossible() {
             Some(what) => Err(YcsbError::Impossible { name: read.name, what }),
             None => Ok(read),

@@ -123,6 +123,7 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
             }),
             changed: Condvar::new(),
             broken: AtomicBool::new(false),
+            groups: super::group::Groups::default(),
             snapshots: Mutex::default(),
             device,
             first,

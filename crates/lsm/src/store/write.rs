@@ -56,6 +56,10 @@ impl<D: BlockPort + MemoryArea + 'static> Store<D> {
         if bytes > limit {
             return Err(Error::TooLarge { what: "a batch", bytes, limit });
         }
+        if self.shared.options.grouped { self.write_with_others(batch) } else { self.write_alone(batch) }
+    }
+
+    pub(super) fn write_alone(&self, batch: &Batch) -> Result<()> {
         let Prepared { first, half, memtable } = self.shared.prepare(batch)?;
         let content = batch.content(first);
         let mut outcome = self.shared.log.append(half, &content).map(drop);
