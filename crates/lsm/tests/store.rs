@@ -199,6 +199,32 @@ fn tasks_in_virtual_time_write_beside_each_other() {
     }
 }
 
+/// Keys that are written again and again, faster than tables are merged: what nobody sees any more is not
+/// allowed to fill the area.
+#[test]
+fn writers_wait_for_merging_before_the_area_is_full() {
+    let place = Place { log_bytes: 4096 + 2 * 40_960, pages: 150, ..PLACE };
+    let options = Options { memtable_bytes: 30_000, table_bytes: 32 << 10, ..OPTIONS };
+    Sim::new(1).run(|| {
+        // Tables are written at once and read block by block, each of which takes flash 60 us.
+        let (_device, store) = store("romefs-a", &place, options);
+        let store = Arc::new(store);
+        let write = |task: u8| {
+            let store = Arc::clone(&store);
+            move || {
+                for round in 0..400u32 {
+                    store
+                        .put(&[task, round as u8 % 8], &round.to_le_bytes().repeat(100))
+                        .expect("there is room");
+                }
+            }
+        };
+        let writers: Vec<_> = (0..8).map(|task| task::spawn("writer", write(task))).collect();
+        writers.into_iter().for_each(task::JoinHandle::join);
+        assert_eq!(all(&store, &[], None).len(), 64);
+    });
+}
+
 #[test]
 fn threads_write_beside_each_other() {
     tasks_write_beside_each_other(PLACE, 4, 100, false);

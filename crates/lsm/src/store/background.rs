@@ -17,6 +17,9 @@ use crate::planted::{self, Bug};
 use crate::table::{Builder, Table};
 use zerocopy::IntoBytes;
 
+/// Tables of level 0 that may come while as many as it should have at the most are being merged.
+const LEVEL0_MORE: usize = 2;
+
 impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
     /// Starts the tasks.
     pub(super) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
@@ -62,12 +65,15 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
         }
     }
 
-    /// Brings the full memtable into tables of level 0, then gives its log up.
+    /// Brings the full memtable into tables of level 0, then gives its log up. While level 0 has far too many
+    /// tables it waits for those to be merged, and writers wait for it: tables that came faster than they are
+    /// merged would fill the area with versions that nobody sees.
     fn flush_step(&self) -> Result<bool> {
         // A half of its log that is on its way to the backing arrives there first.
         let ready = |work: &mut Work| {
             let moving = work.halves.iter().any(|half| matches!(half, Use::Moving { .. }));
-            work.full.clone().filter(|_| !moving)
+            let waits = moving || !work.ending && self.is_far_behind();
+            work.full.clone().filter(|_| !waits)
         };
         let Some((work, (memtable, last))) = self.next_work(ready) else { return Ok(false) };
         drop(work);
@@ -82,6 +88,11 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
         work.tables_came = true;
         self.changed.notify_all();
         Ok(true)
+    }
+
+    /// Whether level 0 has so many tables that no more may come before some are merged.
+    fn is_far_behind(&self) -> bool {
+        self.view.read().levels[0].len() >= self.options.level0_tables + LEVEL0_MORE
     }
 
     /// Tables of level 0 with all that is in a memtable.
@@ -202,7 +213,10 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
         let Some((mut work, ())) = self.next_work(came) else { return Ok(false) };
         work.compacting = true;
         drop(work);
-        while !self.work.lock().ending && self.compact_once()? {}
+        while !self.work.lock().ending && self.compact_once()? {
+            // A flush may wait for level 0.
+            self.changed.notify_all();
+        }
         self.work.lock().compacting = false;
         self.changed.notify_all();
         Ok(true)
