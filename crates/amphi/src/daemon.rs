@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use amphi_front_fuse::{MountError, MountOptions};
+use amphi_front_shared::Protection;
 use amphi_rt::sync::Mutex;
 use amphi_rt::{task, time};
 use amphi_ssd::Ssd;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::iterator::Signals;
@@ -23,6 +24,7 @@ use crate::filesystem::{Served, Use};
 use crate::metrics_server;
 use crate::privileges;
 use crate::runtime_dir::{self, RuntimeFiles};
+use crate::shared::{self, SharedDevice};
 use crate::stats::metrics;
 
 /// Opens what is to be mounted.
@@ -44,11 +46,58 @@ pub struct Service {
     pub open: Open,
     /// Where to answer Prometheus, if anywhere.
     pub metrics: Option<SocketAddr>,
+    /// Put the file system into a range that programs share, protected so.
+    pub shared: Option<Protection>,
+}
+
+/// The device, in this process or in a range.
+enum Device {
+    Own(Arc<Ssd>),
+    InRange(SharedDevice),
+}
+
+impl Device {
+    fn stats(&self) -> Result<Value> {
+        match self {
+            Self::Own(device) => Ok(json!(device.stats())),
+            Self::InRange(device) => device.stats(),
+        }
+    }
+
+    fn info(&self) -> Result<Value> {
+        match self {
+            Self::Own(device) => Ok(json!(device.info())),
+            Self::InRange(device) => device.info(),
+        }
+    }
+
+    fn has_power(&self) -> bool {
+        match self {
+            Self::Own(device) => device.has_power(),
+            Self::InRange(device) => device.has_power(),
+        }
+    }
+
+    /// Cuts its power, and returns when nothing is under way any more.
+    fn cut_power(&self, seed: u64) {
+        /// Commands in flight end within this, one way or the other.
+        const IN_FLIGHT_NS: u64 = 3_000_000;
+        match self {
+            Self::Own(device) => {
+                device.power_cut(seed);
+                time::sleep_ns(IN_FLIGHT_NS);
+                device.settle();
+            }
+            Self::InRange(device) => device.cut_power(seed),
+        }
+    }
 }
 
 /// The parts that the daemon's tasks share.
 struct Daemon {
-    device: Arc<Ssd>,
+    device: Device,
+    /// How programs reach the file system, as JSON.
+    doors: Value,
     /// Gone once it is closed.
     volume: Mutex<Option<Box<dyn Served>>>,
     directory: PathBuf,
@@ -66,17 +115,18 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
     crash_on_panic();
     // Before the first thread is started: capabilities are each thread's own.
     privileges::drop_unneeded(&service.image, &service.directory)?;
-    let device = match service.using.read_only && !device::is_writable(&service.image) {
-        true => device::open_copy(&service.image, service.speed)?,
-        false => device::open(&service.image, service.speed)?,
-    };
-    let device = Arc::new(device);
     let files = runtime_dir::for_daemon(&service.image)?;
-    let volume = (service.open)(Arc::clone(&device), &service.using)?;
+    let (device, volume, range) = open(service)?;
     let metrics = service.metrics.map(metrics_server::listen).transpose()?;
     let Doors { session, queue } = volume.attach(&service.directory, &service.mount)?;
+    let doors = json!({
+        "kernel": if session.has_rings() { "ring" } else { "device" },
+        "queue": queue.is_some(),
+        "range": range.map(Protection::name),
+    });
     let daemon = Arc::new(Daemon {
         device,
+        doors,
         volume: Mutex::new(Some(volume)),
         directory: session.mountpoint().to_owned(),
         files,
@@ -90,7 +140,10 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
     let of_signals = Arc::clone(&daemon);
     task::spawn("signals", move || of_signals.obey_signals(signals));
     if let Some(listener) = metrics {
-        let device = Arc::clone(&daemon.device);
+        let Device::Own(device) = &daemon.device else {
+            bail!("--metrics reads the device in this process, and with -o shared it is not there");
+        };
+        let device = Arc::clone(device);
         task::spawn("metrics", move || metrics_server::serve(&listener, || metrics::text(&device.stats())));
     }
     ready(&daemon.files)?;
@@ -110,6 +163,21 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
     daemon.say_goodbye(&flushed);
     served?;
     flushed
+}
+
+/// The device and what is on it, and how the range is protected if it lies in one.
+fn open(service: &Service) -> Result<(Device, Box<dyn Served>, Option<Protection>)> {
+    if let Some(protection) = service.shared.filter(|protection| shared::is_possible(*protection)) {
+        let shared = shared::open(&service.image, service.speed, &service.using, protection)?;
+        return Ok((Device::InRange(shared.device()), Box::new(shared), Some(protection)));
+    }
+    let device = match service.using.read_only && !device::is_writable(&service.image) {
+        true => device::open_copy(&service.image, service.speed)?,
+        false => device::open(&service.image, service.speed)?,
+    };
+    let device = Arc::new(device);
+    let volume = (service.open)(Arc::clone(&device), &service.using)?;
+    Ok((Device::Own(device), volume, None))
 }
 
 /// A request that a panicked task never answers would hang its caller for ever. The end of the daemon is a
@@ -157,7 +225,7 @@ impl Daemon {
 
     fn stats(&self) -> Result<Value> {
         let filesystem = self.volume.lock().as_ref().map_or(Value::Null, |volume| volume.stats());
-        Ok(json!({ "device": self.device.stats(), "filesystem": filesystem }))
+        Ok(json!({ "device": self.device.stats()?, "filesystem": filesystem }))
     }
 
     fn info(&self) -> Result<Value> {
@@ -165,7 +233,8 @@ impl Daemon {
         Ok(json!({
             "pid": std::process::id(),
             "metrics": self.metrics.map(|at| format!("http://{at}/metrics")),
-            "device": self.device.info(),
+            "doors": self.doors,
+            "device": self.device.info()?,
             "filesystem": filesystem,
         }))
     }
@@ -183,11 +252,7 @@ impl Daemon {
 
     /// Dies as a machine does that loses power: nothing is flushed, nobody is told but the one who asked.
     fn cut_power(&self, stream: &UnixStream, seed: u64) -> ! {
-        /// Commands in flight end within this, one way or the other.
-        const IN_FLIGHT_NS: u64 = 3_000_000;
-        self.device.power_cut(seed);
-        time::sleep_ns(IN_FLIGHT_NS);
-        self.device.settle();
+        self.device.cut_power(seed);
         if let Err(error) = amphi_front_fuse::detach(&self.directory) {
             eprintln!("amphi: {error}");
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use amphi_front_fuse::{KernelCaches, MountError, MountOptions, Session};
 use amphi_front_queue::{Admission, Door, FILES_MAX};
-use amphi_queue::{Called, CommandDevice, Taken};
+use amphi_queue::{Called, CommandDevice, Marks, Taken};
 use amphi_ssd::Ssd;
 use amphi_vfs::FileSystem;
 use amphi_volume::{TakeCommands, Volume};
@@ -50,6 +50,21 @@ pub fn open_by_calls<F: FileSystem + 'static>(
     open_with(fs, directory, options, |queue| queue.by_calls(fs))
 }
 
+/// As [`open_by_calls`], for a file system in a range that programs share, which look at `marks` for what the
+/// kernel has been told.
+///
+/// # Errors
+/// As [`amphi_front_fuse::mount`].
+pub fn open_shared<F: FileSystem + 'static>(
+    fs: &Arc<F>,
+    directory: &Path,
+    options: &MountOptions,
+    marks: &'static Marks,
+) -> Result<Doors, MountError> {
+    let session = amphi_front_fuse::mount_marked(Arc::clone(fs), directory, options, marks)?;
+    Ok(beside(session, options, |queue| queue.by_calls(fs)))
+}
+
 /// Without a queue the mount serves programs all the same.
 fn open_with<F: FileSystem + 'static>(
     fs: &Arc<F>,
@@ -58,16 +73,25 @@ fn open_with<F: FileSystem + 'static>(
     open_queue: impl FnOnce(Queue) -> io::Result<Door>,
 ) -> Result<Doors, MountError> {
     let session = amphi_front_fuse::mount(Arc::clone(fs), directory, options)?;
-    let Some(caches) = session.caches().cloned() else { return Ok(session.into()) };
+    Ok(beside(session, options, open_queue))
+}
+
+/// A session and the queue beside it.
+fn beside(
+    session: Session,
+    options: &MountOptions,
+    open_queue: impl FnOnce(Queue) -> io::Result<Door>,
+) -> Doors {
+    let Some(caches) = session.caches().cloned() else { return session.into() };
     let admission = Admission { owner: rustix::process::geteuid().as_raw(), others: options.allow_other };
     let queue = rustix::fs::stat(session.mountpoint())
         .map_err(Into::into)
         .and_then(|root| open_queue(Queue { caches, device: root.st_dev, admission }));
     match queue {
-        Ok(queue) => Ok(Doors { session, queue: Some(queue) }),
+        Ok(queue) => Doors { session, queue: Some(queue) },
         Err(error) => {
             eprintln!("amphi: amphi run will use the kernel for this mount: {error}");
-            Ok(session.into())
+            session.into()
         }
     }
 }

@@ -41,6 +41,7 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let Options { image, directory, serving } = options;
+    serving.without_range()?;
     if serving.is_in_background(image)? {
         let file = directory.join(FILE_NAME);
         println!("{} is exported as {}", mount::existing_image(image)?.display(), file.display());

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::control::Request;
 use crate::device::{self, Speed};
 use crate::filesystem;
+use crate::shared;
 use crate::target::Target;
 
 /// Shows what an image is.
@@ -16,7 +17,7 @@ use crate::target::Target;
 pub struct Options {
     /// An image, or the directory where one is mounted.
     path: PathBuf,
-    /// One JSON object: image, mounted_at, pid, metrics, device, filesystem.
+    /// One JSON object: image, mounted_at, pid, metrics, doors, processor, device, filesystem.
     #[arg(long)]
     json: bool,
 }
@@ -28,9 +29,10 @@ pub fn run(options: &Options) -> Result<()> {
         None => {
             let device = device::open(&target.image, Speed::Free)?;
             let filesystem = filesystem::describe(&device);
-            json!({ "pid": null, "metrics": null, "device": device.info(), "filesystem": filesystem })
+            json!({ "pid": null, "metrics": null, "doors": null, "device": device.info(), "filesystem": filesystem })
         }
     };
+    info["processor"] = shared::about_processor();
     info["image"] = json!(target.image.display().to_string());
     info["mounted_at"] = json!(target.mounted_at.as_ref().map(|directory| directory.display().to_string()));
     if options.json {

@@ -33,6 +33,7 @@ mod progress;
 mod resize;
 mod run;
 mod runtime_dir;
+mod shared;
 
 mod ssd;
 mod stats;

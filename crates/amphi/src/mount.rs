@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use amphi_front_fuse::MountOptions;
+use amphi_front_shared::Protection;
 use amphi_vfs::AccessTimes;
 use amphi_volume::Identity;
 use amphi_volumes::Kind;
@@ -21,6 +22,7 @@ use crate::log;
 use crate::metrics_server;
 use crate::mountinfo;
 use crate::runtime_dir::RuntimeFiles;
+use crate::shared;
 
 /// Mounts an image on a directory.
 ///
@@ -43,6 +45,7 @@ Examples:
   amphi mount ssd.img /mnt --dilate 20     device times x 20, so that the machine's own noise fades
   amphi mount ssd.img /mnt --free          no device times at all
   amphi mount ssd.img /mnt -o ro
+  amphi mount ssd.img /mnt -o shared=unprotected    programs under `amphi run` call the file system
   amphi mount ssd.img /mnt --metrics 9100  counters for Prometheus at http://127.0.0.1:9100/metrics
 
 Mount options of each file system:"
@@ -64,7 +67,10 @@ pub struct Serving {
     /// --workload trace and amphi bench run trace. transport=auto|ring|device is how requests come from the
     /// kernel: ring is FUSE over io_uring, which serves programs on the processor they run on and needs Linux
     /// 6.14 with /sys/module/fuse/parameters/enable_uring set; device is /dev/fuse; auto (the default) is
-    /// ring where the kernel offers it.
+    /// ring where the kernel offers it. shared puts the file system (bytefs or augefs) into memory that the
+    /// owner's programs share, so that under `amphi run` their calls are function calls; protection keys
+    /// guard it, and where the processor has none they use the queue. shared=pages guards it by page
+    /// protections, at the price of system calls around each call; shared=unprotected does not guard it.
     #[arg(short = 'o', value_name = "OPTION", value_delimiter = ',')]
     option: Vec<String>,
     /// Stay in the foreground; Ctrl-C unmounts.
@@ -125,6 +131,17 @@ impl Serving {
         Ok(true)
     }
 
+    /// Refuses what is for file systems alone.
+    ///
+    /// # Errors
+    /// If it is asked for.
+    pub fn without_range(&self) -> Result<()> {
+        if self.option.iter().any(|word| word == "shared" || word.starts_with("shared=")) {
+            bail!("an export has no file system that programs could share; leave `shared` out");
+        }
+        Ok(())
+    }
+
     /// Serves what `open` opens, in this process, until it is unmounted. In the foreground a line says that
     /// the image `is` at the directory.
     ///
@@ -132,7 +149,7 @@ impl Serving {
     /// As [`daemon::serve`].
     pub fn serve(&self, image: &Path, directory: &Path, open: Open, is: &str) -> Result<()> {
         log::begin();
-        let (mount, using, speed) = mount_options(image, &self.option)?;
+        let (mount, using, speed, shared) = mount_options(image, &self.option)?;
         let service = Service {
             image: existing_image(image)?,
             directory: mountinfo::absolute(directory)?,
@@ -141,6 +158,7 @@ impl Serving {
             mount,
             open,
             metrics: self.metrics,
+            shared,
         };
         if !self.background {
             return daemon::serve(&service, |_| {
@@ -149,7 +167,11 @@ impl Serving {
             });
         }
         // A session of its own: the terminal's Ctrl-C and hang-up are not for a mount.
-        rustix::process::setsid().context("the daemon cannot leave the terminal")?;
+        // A daemon that begins anew has one.
+        if rustix::process::getsid(None).ok() != Some(rustix::process::getpid()) {
+            rustix::process::setsid().context("the daemon cannot leave the terminal")?;
+        }
+        shared::remember_directory();
         std::env::set_current_dir("/").context("the daemon cannot leave the current directory")?;
         daemon::serve(&service, enter_background)
     }
@@ -206,8 +228,11 @@ pub fn existing_image(image: &Path) -> Result<PathBuf> {
         .with_context(|| format!("{} cannot be opened; make it with: amphi mkfs", image.display()))
 }
 
-/// The `-o` words: how to mount, how the file system is used, and the device's speed if they name one.
-fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use, Option<Speed>)> {
+/// What `-o` words say: how to mount, how the file system is used, the device's speed if they name one, and
+/// how a range that programs share is protected if there shall be one.
+type Said = (MountOptions, Use, Option<Speed>, Option<Protection>);
+
+fn mount_options(image: &Path, words: &[String]) -> Result<Said> {
     let is_root = rustix::process::geteuid().is_root();
     let image = existing_image(image)?;
     // Whoever asks by directory later finds the image by this name.
@@ -215,7 +240,7 @@ fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use, O
         image.to_str().with_context(|| format!("{} is not valid UTF-8; rename it", image.display()))?;
     let mut options =
         MountOptions { fsname: fsname.to_owned(), suid: is_root, dev: is_root, ..MountOptions::default() };
-    let (mut using, mut speed) = (Use::default(), None);
+    let (mut using, mut speed, mut shared) = (Use::default(), None, None);
     for word in words {
         match word.as_str() {
             "ro" => options.read_only = true,
@@ -246,6 +271,10 @@ fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use, O
                 let path = std::path::absolute(&other["trace=".len()..]);
                 using.trace = Some(path.with_context(|| format!("`{other}` names no file"))?);
             }
+            "shared" => shared = Some(Protection::Keys),
+            other if other.starts_with("shared=") => {
+                shared = Some(shared::protection(&other["shared=".len()..])?);
+            }
             other if other.starts_with("transport=") => {
                 options.transport = other["transport=".len()..].parse()?;
             }
@@ -254,7 +283,7 @@ fn mount_options(image: &Path, words: &[String]) -> Result<(MountOptions, Use, O
         }
     }
     using.read_only = options.read_only;
-    Ok((options, using, speed))
+    Ok((options, using, speed, shared))
 }
 
 fn dilation(text: &str) -> Result<f64, String> {
@@ -275,16 +304,20 @@ mod tests {
         let read = |words: &[&str]| {
             mount_options(image.path(), &words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
         };
-        let (options, using, _) = read(&[]).unwrap();
+        let (options, using, ..) = read(&[]).unwrap();
         assert!(!options.allow_other && !options.read_only, "nobody else enters unless asked");
         assert_eq!(using, Use { access_times: AccessTimes::Relative, ..Use::default() });
-        let (options, using, _) = read(&["ro", "allow_other", "data=journal", "noatime", "sync"]).unwrap();
+        let (options, using, ..) = read(&["ro", "allow_other", "data=journal", "noatime", "sync"]).unwrap();
         assert!(options.read_only && options.allow_other);
         let words = vec!["data=journal".to_owned(), "writes=sync".to_owned()];
         assert_eq!(using, Use { read_only: true, access_times: AccessTimes::Never, words, trace: None });
         let trace = read(&["trace=ops.txt"]).unwrap().1.trace.expect("a file");
         assert!(trace.is_absolute() && trace.ends_with("ops.txt"), "{}", trace.display());
         assert_eq!(read(&["transport=device"]).unwrap().0.transport, Transport::Device);
+        assert_eq!(read(&["shared"]).unwrap().3, Some(Protection::Keys));
+        assert_eq!(read(&["shared=unprotected"]).unwrap().3, Some(Protection::Nothing));
+        let error = read(&["shared=all"]).unwrap_err().to_string();
+        assert!(error.contains("`shared=all`") && error.contains("keys"), "{error}");
         let error = read(&["transport=post"]).unwrap_err().to_string();
         assert!(error.contains("`post`") && error.contains("ring"), "{error}");
         let error = mount_options(image.path(), &["fast".into()]).unwrap_err().to_string();

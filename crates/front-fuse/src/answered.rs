@@ -56,11 +56,11 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(known: Known) -> Self {
         Self {
             slots: (0..SLOTS).map(|_| Slot::default()).collect(),
             kernel: OnceCell::new(),
-            known: Known::new(),
+            known,
             passes: Passes::default(),
         }
     }
@@ -166,10 +166,11 @@ const fn time_of(word: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use amphi_queue::Marks;
 
     #[test]
     fn only_answers_to_other_threads_can_be_overtaken() {
-        let answered = Answered::new();
+        let answered = Answered::new(Known::Own(Marks::new()));
         let (a, b) = (4_194_303, 7);
         assert!(!answered.may_be_under_way(Ino(5), a));
         answered.note(Ino(5), a);

@@ -4,12 +4,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use amphi_queue::Marks;
 use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::FileSystem;
 use fuser::{Config, SessionACL};
 
 use crate::answered::{Answered, KernelCaches};
 use crate::attach::{self, MountError};
+use crate::known::Known;
 use crate::negotiate::Negotiation;
 use crate::operations::Operations;
 use crate::options::{MountOptions, Transport};
@@ -40,7 +42,30 @@ pub fn mount<F: FileSystem + 'static>(
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<Session, MountError> {
-    let answered = Arc::new(Answered::new());
+    mount_known(fs, mountpoint, options, Known::Own(Marks::new()))
+}
+
+/// As [`mount`], for a file system that other processes change too, who look at `marks` for what the kernel
+/// has been told. They tell the session's [caches](Session::caches).
+///
+/// # Errors
+/// As [`mount`].
+pub fn mount_marked<F: FileSystem + 'static>(
+    fs: Arc<F>,
+    mountpoint: &Path,
+    options: &MountOptions,
+    marks: &'static Marks,
+) -> Result<Session, MountError> {
+    mount_known(fs, mountpoint, options, Known::Shared(marks))
+}
+
+fn mount_known<F: FileSystem + 'static>(
+    fs: Arc<F>,
+    mountpoint: &Path,
+    options: &MountOptions,
+    known: Known,
+) -> Result<Session, MountError> {
+    let answered = Arc::new(Answered::new(known));
     let operations = Arc::new(Operations::new(fs, Arc::clone(&answered)));
     let rings = wanted_rings(options.transport)?;
     let negotiation = Arc::new(Negotiation::new(rings.is_some(), options.transport == Transport::Ring));

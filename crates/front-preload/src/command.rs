@@ -1,15 +1,9 @@
 //! One command, from a program's arguments to an answer.
 
-use amphi_front_queue::{FutexBell, LaneGuard};
-use amphi_queue::Patience;
 use amphi_queue::format::{Completion, Span, Submission, code};
 
 use crate::errno::{Verdict, verdict};
-use crate::{mounts, threads};
-
-/// How long a thread looks for its answer before it sleeps, ns; how long it sleeps before it asks whether the
-/// daemon lives.
-const PATIENCE: Patience = Patience { spin_ns: 30_000, sleep_ns: 200_000_000 };
+use crate::threads;
 
 /// Where the second path lies in a lane's payload area, and where data begin.
 const SECOND_AT: u32 = 4096;
@@ -51,7 +45,7 @@ pub fn run(
         return Err(Verdict::AskKernel);
     }
     let done = threads::with_lane(mount, |lane| {
-        let payload = lane.client.payload();
+        let payload = lane.payload();
         let part = |at, len| payload.part(at, len).ok_or(Verdict::AskKernel);
         part(0, first.len() as u32)?.put(first);
         part(SECOND_AT, second.len() as u32)?.put(second);
@@ -63,7 +57,8 @@ pub fn run(
             data: Span::new(DATA_AT, data as u32),
             ..command
         };
-        let completion = exchange(mount, lane, submission)?;
+        // A daemon that has ended leaves a mount on which the kernel's answer is the right one.
+        let completion = lane.exchange(submission).ok_or(Verdict::AskKernel)?;
         match completion.status.get() {
             code::DONE => {
                 empty(&area, &completion);
@@ -78,15 +73,4 @@ pub fn run(
 /// As [`run`], without data.
 pub fn plain(mount: usize, first: &[u8], second: &[u8], command: Submission) -> Answer {
     run(mount, first, second, command, 0, |_| {}, |_, _| {})
-}
-
-fn exchange(mount: usize, lane: &mut LaneGuard<'static>, submission: Submission) -> Answer {
-    // A lane whose last command was never answered has no room for another.
-    if lane.client.in_flight() != 0 {
-        return Err(Verdict::AskKernel);
-    }
-    lane.client.submit(submission, &FutexBell);
-    let is_alive = || mounts::all()[mount].connection().is_some_and(|connection| connection.is_alive());
-    // A daemon that has ended leaves a mount on which the kernel's answer is the right one.
-    lane.client.wait(PATIENCE, &FutexBell, is_alive).map_err(|_ended| Verdict::AskKernel)
 }

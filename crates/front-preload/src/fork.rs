@@ -31,7 +31,7 @@ extern "C" fn in_child() {
 /// The process that this memory belongs to; 0 before that was asked.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Whether this is not the child of a `vfork`, which has its parent's memory but descriptors of its own.
+/// Whether this is the process that began to use files of a mount, and not the child of a `vfork`, which has its parent's memory but descriptors of its own.
 pub fn is_own_process() -> bool {
     let this = rustix::process::getpid().as_raw_pid();
     match OWNER.load(Ordering::Relaxed) {
@@ -43,15 +43,23 @@ pub fn is_own_process() -> bool {
     }
 }
 
+/// The program ends: threads that are inside of a range would end there.
+extern "C" fn end() {
+    mounts::leave();
+    report::tell();
+}
+
 /// Sees to forks and to the end of the program, from the first file of a mount on.
 pub fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        // Asked by this process, and not by the child of a `vfork` first.
+        is_own_process();
         // SAFETY: the functions live as long as the program. That one of them cannot be registered leaves a
         // child without memory for it, which it would notice before it forks.
         unsafe {
             libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
-            libc::atexit(report::tell);
+            libc::atexit(end);
         }
     });
 }

@@ -32,3 +32,4 @@ mod placeholder;
 mod pointers;
 mod report;
 mod threads;
+mod way;

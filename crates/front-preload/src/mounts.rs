@@ -5,8 +5,9 @@ use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-use crate::placeholder;
-use amphi_front_queue::{Connection, ListedMount, connect, listed_mounts};
+use crate::way::Way;
+use crate::{fork, placeholder};
+use amphi_front_queue::{ListedMount, listed_mounts};
 use amphi_rt::sync::OnceCell;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 
@@ -25,8 +26,8 @@ pub struct Mount {
     /// Its device number.
     pub device: u64,
     owner: u32,
-    /// A connection of this process, once there is one. It is never freed: other threads may use it.
-    connection: AtomicPtr<Connection>,
+    /// This process's way in, once there is one. It is never freed: other threads may use it.
+    way: AtomicPtr<Way>,
     /// Whether connecting was tried since this process began.
     tried: AtomicBool,
     /// Questions about names that went to the queue since this process changed something.
@@ -44,6 +45,25 @@ pub fn switch_off() {
     placeholder::make_all_real(true);
     OFF.store(true, Ordering::SeqCst);
     GENERATION.fetch_add(1, Ordering::SeqCst);
+    leave();
+}
+
+/// Lets no command of this process be under way any more, and none begin, where the file system runs inside
+/// of the process: it is about to end or to become another program. Its files are the kernel's from now on.
+pub fn leave() {
+    if fork::is_own_process() {
+        known().for_each(Way::leave);
+    }
+}
+
+/// The ways that this process has.
+fn known() -> impl Iterator<Item = &'static Way> {
+    MOUNTS.get().map_or(&[][..], |mounts| &mounts[..]).iter().filter_map(Mount::known)
+}
+
+/// Whether this process's commands are calls into a range, as far as it has given any.
+pub fn has_range() -> bool {
+    known().any(Way::is_range)
 }
 
 /// Whether queues may be used.
@@ -77,8 +97,8 @@ fn is_left_alone() -> bool {
 }
 
 impl Mount {
-    /// The connection, made now if it was not before.
-    pub fn connection(&self) -> Option<&'static Connection> {
+    /// The way into it, found now if it was not before.
+    pub fn way(&self) -> Option<&'static Way> {
         let known = self.known();
         if known.is_some() || self.tried.swap(true, Ordering::SeqCst) {
             return known;
@@ -90,8 +110,9 @@ impl Mount {
             // A limit on the size of files is the kernel's to keep.
             return None;
         }
-        let connection = connect(self.device, self.owner, root).ok()?.moved(placeholder::out_of_the_way);
-        self.connection.store(Box::into_raw(Box::new(connection)), Ordering::Release);
+        fork::prepare();
+        let way = Way::find(self.device, self.owner, root, placeholder::out_of_the_way)?;
+        self.way.store(Box::into_raw(Box::new(way)), Ordering::Release);
         self.known()
     }
 
@@ -107,22 +128,21 @@ impl Mount {
     }
 
     #[allow(unsafe_code)]
-    fn known(&self) -> Option<&'static Connection> {
+    pub fn known(&self) -> Option<&'static Way> {
         // SAFETY: null or a box that was given up for good.
-        unsafe { self.connection.load(Ordering::Acquire).as_ref() }
+        unsafe { self.way.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Forgets the connection, which is the parent's, and lets this process make its own.
+    /// Forgets the way, which is the parent's, and lets this process make its own.
     pub fn forget(&self) {
-        self.connection.store(std::ptr::null_mut(), Ordering::SeqCst);
+        self.way.store(std::ptr::null_mut(), Ordering::SeqCst);
         self.tried.store(false, Ordering::SeqCst);
     }
 }
 
 /// The sockets of this process's connections.
 pub fn sockets() -> impl Iterator<Item = i32> {
-    let mounts = MOUNTS.get().map_or(&[][..], |mounts| &mounts[..]);
-    mounts.iter().filter_map(|mount| Some(mount.known()?.socket().as_raw_fd()))
+    known().map(|way| way.socket().as_raw_fd())
 }
 
 /// The mounts of the table.
@@ -131,7 +151,7 @@ fn find(mountinfo: &[u8]) -> Vec<Mount> {
         directory: listed.directory,
         device: listed.device,
         owner: listed.owner,
-        connection: AtomicPtr::default(),
+        way: AtomicPtr::default(),
         tried: AtomicBool::new(false),
         asked: AtomicU32::new(ASKED_AFTER_CHANGE),
     };

@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::mounts;
+
 /// A kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -64,16 +66,12 @@ pub fn count(call: Call, by_queue: bool) {
 
 /// Says what was counted, if `AMPHI_TRACE_CALLS` is set: at the end of the program.
 pub extern "C" fn tell() {
+    let way = if mounts::has_range() { "range" } else { "queue" };
     if std::env::var_os("AMPHI_TRACE_CALLS").is_none() {
         return;
     }
-    let mut text = format!(
-        "amphi: calls of process {}\n{:>12} {:>12} {:>12}\n",
-        std::process::id(),
-        "",
-        "queue",
-        "kernel"
-    );
+    let mut text =
+        format!("amphi: calls of process {}\n{:>12} {:>12} {:>12}\n", std::process::id(), "", way, "kernel");
     let mut any = false;
     for (name, counts) in NAMES.iter().zip(&COUNTS) {
         let [queue, kernel] = counts.each_ref().map(|count| count.load(Ordering::Relaxed));

@@ -3,15 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
-use amphi_front_queue::LaneGuard;
-
 use crate::mounts::{self, GENERATION};
+use crate::way::Lane;
 
 /// A lane of one mount, and whose it was.
 struct Mine {
     mount: usize,
     generation: u32,
-    lane: LaneGuard<'static>,
+    lane: Lane,
 }
 
 thread_local! {
@@ -24,11 +23,11 @@ thread_local! {
 /// Does something with a lane of the mount: this thread's, or, for a signal's handler that comes in the
 /// middle of a call and for a thread at its end, one that is given back at once. None if there is none to be
 /// had: no daemon, or all lanes taken.
-pub fn with_lane<T>(mount: usize, act: impl FnOnce(&mut LaneGuard<'static>) -> T) -> Option<T> {
+pub fn with_lane<T>(mount: usize, act: impl FnOnce(&mut Lane) -> T) -> Option<T> {
     if !mounts::is_on() {
         return None;
     }
-    let free = || mounts::all().get(mount)?.connection()?.lane();
+    let free = || mounts::all().get(mount)?.way()?.lane();
     if BUSY.try_with(|busy| busy.replace(true)).unwrap_or(true) {
         return Some(act(&mut free()?));
     }

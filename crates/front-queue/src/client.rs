@@ -35,23 +35,51 @@ pub struct Connection {
     free: AtomicU64,
 }
 
+/// A door that this process stands before.
+#[derive(Debug)]
+pub struct Reached {
+    socket: UnixStream,
+    /// The process that serves the mount, as this process knows it.
+    pub process: u32,
+}
+
+/// Goes to the door of the mount with the device number, which `owner` mounted.
+///
+/// # Errors
+/// [`ConnectError`]: the mount is to be used through the kernel.
+pub fn reach(device: u64, owner: u32) -> Result<Reached, ConnectError> {
+    let address = SocketAddr::from_abstract_name(socket_name(device))?;
+    let socket = UnixStream::connect_addr(&address)?;
+    let server = rustix::net::sockopt::socket_peercred(&socket).map_err(io::Error::from)?;
+    let user = server.uid.as_raw();
+    if user != owner && user != 0 {
+        return Err(ConnectError::Stranger(user));
+    }
+    Ok(Reached { socket, process: server.pid.as_raw_pid().unsigned_abs() })
+}
+
 /// Connects to the daemon of the mount with the device number, which `owner` mounted. `root` is open on the
 /// mount's root directory, if only as a path.
 ///
 /// # Errors
 /// [`ConnectError`]: the mount is to be used through the kernel.
 pub fn connect(device: u64, owner: u32, root: impl AsFd) -> Result<Connection, ConnectError> {
-    let address = SocketAddr::from_abstract_name(socket_name(device))?;
-    let socket = UnixStream::connect_addr(&address)?;
-    let server = rustix::net::sockopt::socket_peercred(&socket).map_err(io::Error::from)?.uid.as_raw();
-    if server != owner && server != 0 {
-        return Err(ConnectError::Stranger(server));
+    reach(device, owner)?.enter(root)
+}
+
+impl Reached {
+    /// Goes in. `root` is open on the mount's root directory, if only as a path.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    pub fn enter(self, root: impl AsFd) -> Result<Connection, ConnectError> {
+        hello::knock(&self.socket, root.as_fd())?;
+        let fd = hello::await_welcome(&self.socket)?.ok_or(ConnectError::Refused)?;
+        let memory = Memory::attach(&fd)?;
+        let lanes = memory.geometry().lanes().min(u64::BITS);
+        let free = AtomicU64::new(u64::MAX >> (u64::BITS - lanes));
+        Ok(Connection { memory, socket: self.socket, free })
     }
-    hello::knock(&socket, root.as_fd())?;
-    let fd = hello::await_welcome(&socket)?.ok_or(ConnectError::Refused)?;
-    let memory = Memory::attach(&fd)?;
-    let lanes = memory.geometry().lanes().min(u64::BITS);
-    Ok(Connection { memory, socket, free: AtomicU64::new(u64::MAX >> (u64::BITS - lanes)) })
 }
 
 impl Connection {

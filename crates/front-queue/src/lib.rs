@@ -23,8 +23,9 @@ mod mounts;
 mod peer;
 mod workers;
 
-pub use client::{ConnectError, Connection, LaneGuard, connect};
+pub use client::{ConnectError, Connection, LaneGuard, Reached, connect, reach};
 pub use door::{Admission, Door, FILES_MAX, socket_name};
 pub use futex::FutexBell;
 pub use mounts::{ListedMount, listed_mounts};
+pub use peer::credentials;
 pub use workers::POLL_NS;

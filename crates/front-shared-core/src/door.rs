@@ -14,8 +14,9 @@ use amphi_front_shared::hello::{self, Welcome};
 use amphi_front_shared::layout::{CONTEXTS, MAGIC, client_of};
 use amphi_fs_augefs::AugeFs;
 use amphi_fs_bytefs::ByteFs;
-use amphi_rt::time;
+use amphi_rt::{task, time};
 use amphi_ssd::{ImageError, OpenOptions, Ssd};
+use amphi_vfs::AccessTimes;
 use amphi_volume::{MountOptions, Volume};
 use amphi_volumes::Kind;
 use anyhow::{Context as _, Result, bail};
@@ -23,12 +24,15 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::planted::{self, Bug};
-use crate::serve::{CLIENTS_MAX, Instance};
-use crate::{contexts, range};
+use crate::serve::Instance;
+use crate::visitors::CLIENTS_MAX;
+use crate::{contexts, errands, range, tell};
 
 /// How long the clients of a dead range may take to let its image go, ns, in steps of so many.
 const LETTING_GO_NS: u64 = 30_000_000_000;
 const STEP_NS: u64 = 5_000_000;
+/// How long a client that has left and is alive may have somebody inside, ns.
+const SETTLING_NS: u64 = 100_000_000;
 /// How long calls may take to end when the range is closed, ns.
 const ENDING_NS: u64 = 10_000_000_000;
 /// The status with which the process of a range that has died ends.
@@ -56,6 +60,22 @@ pub fn serve_range(arguments: &[String], listener: UnixListener, control: UnixSt
         Kind::Augefs => serve.run::<AugeFs<Ssd>>(),
         other => bail!("{} cannot be shared by processes; bytefs and augefs can", other.name()),
     }
+}
+
+/// What the words of a mount ask for: the three that all file systems know, and the file system's own.
+fn mount_options(words: &[String]) -> MountOptions {
+    let mut options = MountOptions::default();
+    let mut own = Vec::new();
+    for word in words {
+        match word.as_str() {
+            "ro" => options.read_only = true,
+            "noatime" => options.access_times = AccessTimes::Never,
+            "strictatime" => options.access_times = AccessTimes::Strict,
+            other => own.push(other),
+        }
+    }
+    options.words = own.join(",");
+    options
 }
 
 fn open(image: &Path, options: &OpenOptions) -> Result<Ssd> {
@@ -86,16 +106,19 @@ struct Client {
 
 impl Serve<'_> {
     fn run<V: Volume<Ssd>>(mut self) -> Result<()> {
-        let options = MountOptions { words: self.words.join(","), ..MountOptions::default() };
-        let fs = V::mount(&self.device, &options)?;
-        let (instance, entry) = Instance::install(fs);
+        let fs = V::mount(&self.device, &mount_options(self.words))?;
+        let device = Arc::clone(&self.device);
+        let (instance, entry) =
+            Instance::install(fs, move |fs, what, number| tell::tell(&device, fs, what, number));
         let header = range::header().context("the program is not in its range")?;
+        range::marks().context("the program is not in its range")?.begin();
         header.entry.store(entry, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         self.control.write_all(b"serves\n")?;
         let mut clients = BTreeMap::new();
         self.receive(instance, &mut clients)?;
 
+        errands::end();
         // From here on no call begins; those that are under way may end.
         header.dead.store(range::CLOSING, Ordering::SeqCst);
         let deadline_ns = time::now_ns() + ENDING_NS;
@@ -108,11 +131,11 @@ impl Serve<'_> {
             }
             time::sleep_ns(STEP_NS);
         }
-        for guest in &instance.guests {
-            guest.see_off(&instance.fs);
+        for visitor in &instance.visitors {
+            visitor.see_off(&instance.fs);
         }
         // SAFETY: no context is owned and none can be: `dead` is looked at after a context is taken.
-        let fs = unsafe { Instance::<V>::remove() }.context("it was installed above")?;
+        let fs = unsafe { Instance::<V>::remove() }.context("somebody keeps the file system")?;
         fs.unmount()?;
         header.dead.store(range::DEAD, Ordering::SeqCst);
         Ok(())
@@ -149,12 +172,17 @@ impl Serve<'_> {
             }
             if come && let Ok((socket, _)) = self.listener.accept() {
                 // A client that went away while it came in is not missed.
-                let _ = self.let_in(clients, socket);
+                let _ = self.let_in(instance, clients, socket);
             }
         }
     }
 
-    fn let_in(&self, clients: &mut BTreeMap<u32, Client>, socket: UnixStream) -> Result<()> {
+    fn let_in<V: Volume<Ssd>>(
+        &self,
+        instance: &Instance<V>,
+        clients: &mut BTreeMap<u32, Client>,
+        socket: UnixStream,
+    ) -> Result<()> {
         let peer = rustix::net::sockopt::socket_peercred(&socket)?;
         // Who is inside can do everything in the range: only the owner's processes are trusted with that.
         if peer.uid != rustix::process::geteuid() {
@@ -171,9 +199,13 @@ impl Serve<'_> {
             client,
             protection: self.protection,
         };
-        hello::welcome(&socket, &told, own(&range::MEMORY), own(&range::IMAGE))?;
+        if let Some(visitor) = instance.visitors.get(client as usize) {
+            visitor.come(&instance.fs, amphi_front_queue::credentials(&socket)?);
+        }
+        // A client that goes away now is seen off like any other.
+        let welcomed = hello::welcome(&socket, &told, own(&range::MEMORY), own(&range::IMAGE));
         clients.insert(client, Client { socket, process });
-        Ok(())
+        Ok(welcomed?)
     }
 }
 
@@ -185,28 +217,40 @@ fn own(number: &std::sync::atomic::AtomicI32) -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(number) }
 }
 
+/// Whether a socket's other side, or a process, has ended.
+fn has_ended(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    matches!(poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
+}
+
 /// The clients that have gone.
 fn gone(clients: &BTreeMap<u32, Client>) -> Vec<u32> {
-    let ended = |fd: BorrowedFd<'_>| {
-        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-        matches!(poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
-    };
     let is_gone = |client: &Client| {
         // A client says nothing after it has come in: whatever is heard is its end. A child of its may keep
         // the socket.
-        ended(client.socket.as_fd()) || client.process.as_ref().is_some_and(|process| ended(process.as_fd()))
+        has_ended(client.socket.as_fd())
+            || client.process.as_ref().is_some_and(|process| has_ended(process.as_fd()))
     };
     clients.iter().filter(|(_, client)| is_gone(client)).map(|(number, _)| *number).collect()
 }
 
 fn see_off<V: Volume<Ssd>>(instance: &Instance<V>, clients: &mut BTreeMap<u32, Client>, number: u32) {
     let was_inside = |context| client_of(range::owner(context).load(Ordering::SeqCst)) == Some(number);
+    let is_dead = |client: &Client| client.process.as_ref().is_none_or(|process| has_ended(process.as_fd()));
+    let deadline_ns = time::now_ns() + SETTLING_NS;
+    // A client that leaves may have a thread that has come in and is about to see that it must not.
+    while (0..CONTEXTS).any(was_inside)
+        && !clients.get(&number).is_none_or(is_dead)
+        && time::now_ns() < deadline_ns
+    {
+        task::yield_now();
+    }
     if (0..CONTEXTS).any(was_inside) && !planted::has(Bug::DeathInsideOverlooked) {
         die("a client has died inside of the range");
     }
     clients.remove(&number);
-    if let Some(guest) = instance.guests.get(number as usize) {
-        guest.see_off(&instance.fs);
+    if let Some(visitor) = instance.visitors.get(number as usize) {
+        visitor.see_off(&instance.fs);
     }
 }
 

@@ -11,9 +11,12 @@
 
 pub mod contexts;
 pub mod door;
+mod errands;
 mod guests;
 mod planted;
 pub mod range;
 pub mod serve;
+mod tell;
+mod visitors;
 
 pub use door::serve_range;

@@ -14,6 +14,7 @@ mod replaced;
 use std::ffi::c_int;
 use std::io::Write as _;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
 use amphi_front_shared_core::{door, range};
@@ -26,7 +27,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 extern "C" fn main(_count: c_int, _words: *const *const u8) -> c_int {
     if range::BASE.load(Ordering::Relaxed) == 0 {
         let why = load::into_range();
-        say(&format!("{why:#}"));
+        // SAFETY: who keeps the range gave it, and nobody has it yet.
+        say(unsafe { OwnedFd::from_raw_fd(1) }.into(), &format!("{why:#}"));
         return 1;
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
@@ -40,12 +42,15 @@ extern "C" fn main(_count: c_int, _words: *const *const u8) -> c_int {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         // SAFETY: the two descriptors are what this program is given, and nobody else has them.
         let (listener, control) = unsafe { (OwnedFd::from_raw_fd(0), OwnedFd::from_raw_fd(1)) };
-        let served =
-            std::panic::catch_unwind(|| door::serve_range(&arguments, listener.into(), control.into()));
+        let control = UnixStream::from(control);
+        let told = control.try_clone();
+        let served = std::panic::catch_unwind(|| door::serve_range(&arguments, listener.into(), control));
         let status = match served {
             Ok(Ok(())) => 0,
             Ok(Err(why)) => {
-                say(&format!("{why:#}"));
+                if let Ok(told) = told {
+                    say(told, &format!("{why:#}"));
+                }
                 1
             }
             Err(_) => door::die("an error in its program"),
@@ -59,7 +64,8 @@ extern "C" fn main(_count: c_int, _words: *const *const u8) -> c_int {
     }
 }
 
-fn say(what: &str) {
+/// Says to who keeps the range why there is none.
+fn say(mut to: UnixStream, what: &str) {
     // Whoever reads it may be gone.
-    let _ = writeln!(std::io::stderr(), "amphi: {what}");
+    let _ = writeln!(to, "why: {what}");
 }

@@ -8,7 +8,10 @@ use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use amphi_front_shared::layout::{ALIGNMENT, CONTEXTS, Context, Header, MEMORY_BYTES, PAGE, context_at};
+use amphi_front_shared::layout::{
+    ALIGNMENT, CONTEXTS, Context, Header, MARKS_AT, MEMORY_BYTES, PAGE, context_at,
+};
+use amphi_queue::Marks;
 
 /// Where the range begins; zero before the program is in it. Written by the loader.
 pub static BASE: AtomicU64 = AtomicU64::new(0);
@@ -34,6 +37,14 @@ pub fn header() -> Option<&'static Header> {
     // SAFETY: the loader has mapped the range at this address for the life of the process, and all of the
     // header is atomic.
     (base != 0).then(|| unsafe { &*(base as *const Header) })
+}
+
+/// What the kernel has been told of a mount, if the program is in its range.
+#[must_use]
+pub fn marks() -> Option<&'static Marks> {
+    let base = BASE.load(Ordering::Relaxed);
+    // SAFETY: a part of the range, all of it atomic.
+    (base != 0).then(|| unsafe { &*((base + MARKS_AT) as *const Marks) })
 }
 
 /// A context's owner word.

@@ -4,28 +4,34 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use amphi_front_shared::layout::Context;
 use amphi_front_shared::{Bytes, Call, Operation, Room, pack, status, unpack};
+use amphi_queue::Payload;
+use amphi_queue::format::Submission;
 use amphi_rt::sync::{Condvar, Mutex};
 use amphi_vfs::{
     AccessTimes, Allocate, Cred, Entry, FileSystem, Ino, Name, OpenFlags, Removed, RenameMode, Result, Seek,
     WriteMode, XattrMode,
 };
+use zerocopy::{FromBytes as _, IntoBytes as _};
 
+use crate::errands;
 use crate::guests::Guest;
 use crate::range;
+use crate::visitors::{CLIENTS_MAX, Visitor};
 
-/// Most clients at a time.
-pub const CLIENTS_MAX: usize = 256;
 /// Bytes before a name in a listing: inode, cookie, type, length.
 const ENTRY_BYTES: usize = 32;
 
 /// A file system and who uses it.
-pub(crate) struct Instance<F> {
-    pub(crate) fs: F,
-    pub(crate) guests: Vec<Guest>,
+pub(crate) struct Instance<F: FileSystem> {
+    pub(crate) fs: Arc<F>,
+    pub(crate) visitors: Vec<Visitor<F>>,
+    /// What there is to tell, as JSON: what, and a number.
+    tell: Box<dyn Fn(&F, u64, u64) -> String + Send + Sync>,
     turn: Mutex<u64>,
     turned: Condvar,
 }
@@ -35,10 +41,14 @@ static INSTANCE: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 impl<F: FileSystem + 'static> Instance<F> {
     /// Puts a file system behind the call table; the address of the function that calls go to.
-    pub(crate) fn install(fs: F) -> (&'static Self, u64) {
+    pub(crate) fn install(
+        fs: F,
+        tell: impl Fn(&F, u64, u64) -> String + Send + Sync + 'static,
+    ) -> (&'static Self, u64) {
         let instance = Box::leak(Box::new(Self {
-            fs,
-            guests: (0..CLIENTS_MAX).map(|_| Guest::default()).collect(),
+            fs: Arc::new(fs),
+            visitors: (0..CLIENTS_MAX).map(|_| Visitor::default()).collect(),
+            tell: Box::new(tell),
             turn: Mutex::new(0),
             turned: Condvar::named("a client's turn"),
         }));
@@ -54,7 +64,10 @@ impl<F: FileSystem + 'static> Instance<F> {
     pub(crate) unsafe fn remove() -> Option<F> {
         let instance = INSTANCE.swap(ptr::null_mut(), Ordering::AcqRel).cast::<Self>();
         // SAFETY: it came out of a box of this type in `install`, and the caller's promise.
-        (!instance.is_null()).then(|| unsafe { Box::from_raw(instance) }.fs)
+        let instance = (!instance.is_null()).then(|| unsafe { Box::from_raw(instance) })?;
+        let Self { fs, visitors, .. } = *instance;
+        drop(visitors);
+        Arc::into_inner(fs)
     }
 }
 
@@ -117,14 +130,38 @@ pub(crate) fn execute<F: FileSystem>(instance: &Instance<F>, call: &mut Call) {
         call.status = status::UNKNOWN;
         return;
     };
-    let Some(guest) = instance.guests.get(call.client as usize) else {
+    let Some(visitor) = instance.visitors.get(call.client as usize) else {
         call.status = status::UNKNOWN;
         return;
     };
-    match perform(instance, guest, operation, call) {
+    if operation == Operation::Command {
+        call.status = if command(visitor, call).is_some() { status::DONE } else { status::UNKNOWN };
+        return;
+    }
+    match perform(instance, &visitor.guest, operation, call) {
         Ok(()) => call.status = status::DONE,
         Err(error) => call.fail(&error),
     }
+}
+
+/// Carries out a command of the queue's format. None: it is none, or nobody gives it.
+fn command<F: FileSystem>(visitor: &Visitor<F>, call: &mut Call) -> Option<()> {
+    let submission = Submission::read_from_bytes(bytes(call.first)).ok()?;
+    // SAFETY: as in `room`.
+    let payload = unsafe { Payload::over(call.room.at, call.room.len) };
+    let completion = visitor.command(&submission, payload)?;
+    call.answer.as_mut_bytes().copy_from_slice(completion.as_bytes());
+    Some(())
+}
+
+/// What came of an errand, and the next one.
+fn errand(call: &mut Call) {
+    let [number, is_given, low, high, ..] = call.numbers;
+    let answer = (is_given != 0).then_some(u128::from(high) << 64 | u128::from(low));
+    let next = errands::next((number != 0).then_some((number, answer)));
+    let Some(next) = next else { return call.answer[0] = 0 };
+    call.answer[..3].copy_from_slice(&[next.number, next.kind, next.ino.0]);
+    put(call, &next.name);
 }
 
 fn answered(call: &mut Call, guest: &Guest, entry: Result<Entry>) -> Result<()> {
@@ -255,7 +292,7 @@ fn perform<F: FileSystem>(
         }
         Operation::Fsync => fs.fsync(ino, b != 0)?,
         Operation::Sync => fs.sync()?,
-        Operation::Readdir => list(fs, ino, b, call)?,
+        Operation::Readdir => list(&**fs, ino, b, call)?,
         Operation::Statfs => {
             let stat = fs.statfs()?;
             let counts =
@@ -295,6 +332,13 @@ fn perform<F: FileSystem>(
             put(call, &names);
         }
         Operation::Removexattr => fs.removexattr(ino, first)?,
+        Operation::Errand => errand(call),
+        Operation::Tell => {
+            let text = (instance.tell)(fs, a, b);
+            put(call, text.as_bytes());
+        }
+        // It is carried out before this.
+        Operation::Command => {}
     }
     Ok(())
 }

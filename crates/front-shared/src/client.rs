@@ -3,11 +3,15 @@
 
 use std::cell::Cell;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
+use amphi_queue::Marks;
+use amphi_rt::sync::Mutex;
 use amphi_rt::{task, time};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::Shutdown;
@@ -42,6 +46,17 @@ pub enum ConnectError {
     Map(rustix::io::Errno),
 }
 
+/// How a process comes into a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// As a program, against whose stray stores the range is protected as its manager wants it.
+    Program,
+    /// As the range's own server, all of whose code is trusted: it is open all the time.
+    Server,
+}
+
+/// How long a process that leaves waits for its threads that are inside, ns.
+const LEAVING_NS: u64 = 2_000_000_000;
 /// How long a thread sleeps that finds all contexts taken, or waits for others to leave, ns.
 const WAIT_NS: u64 = 20_000;
 
@@ -53,7 +68,7 @@ struct Inside {
     entry: u64,
     contexts: usize,
     socket: UnixStream,
-    /// It was this client that ended the connection.
+    /// This client lets none of its threads in any more, or has ended the connection.
     left: AtomicBool,
 }
 
@@ -65,7 +80,7 @@ struct Inside {
 #[derive(Debug)]
 pub struct Client {
     inside: Arc<Inside>,
-    watcher: Option<task::JoinHandle<()>>,
+    watcher: Mutex<Option<task::JoinHandle<()>>>,
 }
 
 impl Client {
@@ -74,6 +89,39 @@ impl Client {
     /// # Errors
     /// [`ConnectError`]: the file system is to be used another way.
     pub fn connect(name: &str) -> Result<Self, ConnectError> {
+        Self::connect_as(name, How::Program, |socket| socket)
+    }
+
+    /// As [`connect`](Self::connect). The socket gets another number, as `moved` gives it one: for programs
+    /// that expect certain numbers.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect_moved(name: &str, moved: impl FnOnce(OwnedFd) -> OwnedFd) -> Result<Self, ConnectError> {
+        Self::connect_as(name, How::Program, moved)
+    }
+
+    /// As [`connect`](Self::connect), for the process that serves the range to the kernel, which is trusted
+    /// as the range's own code is: it is not protected there, and stays mapped until the process ends. With
+    /// it come the marks of what the kernel has been told: who serves sets them, and who changes anything in
+    /// the range looks at them.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect_server(name: &str) -> Result<(Arc<Self>, &'static Marks), ConnectError> {
+        let client = Arc::new(Self::connect_as(name, How::Server, |socket| socket)?);
+        // SAFETY: the mapping lives as long as a client does that is never dropped; and what is withdrawn of
+        // a dead range, the marks are no part of.
+        let marks = unsafe { &*ptr::from_ref(client.inside.map.marks()) };
+        std::mem::forget(Arc::clone(&client));
+        Ok((client, marks))
+    }
+
+    fn connect_as(
+        name: &str,
+        how: How,
+        moved: impl FnOnce(OwnedFd) -> OwnedFd,
+    ) -> Result<Self, ConnectError> {
         if !gate::is_here() {
             return Err(ConnectError::NoGate);
         }
@@ -86,12 +134,43 @@ impl Client {
         let map = Map::attach(&memory, &image, told.base, told.image_bytes).map_err(ConnectError::Map)?;
         let entry = map.header().entry.load(Ordering::Relaxed);
         let contexts = (map.header().contexts.load(Ordering::Relaxed) as usize).min(CONTEXTS);
-        let shield = Shield::raise(told.protection, &map).ok_or(ConnectError::NoKeys)?;
+        let protection = match how {
+            How::Program => told.protection,
+            How::Server => Protection::Nothing,
+        };
+        let shield = Shield::raise(protection, &map).ok_or(ConnectError::NoKeys)?;
+        let socket = UnixStream::from(moved(socket.into()));
         let inside =
             Arc::new(Inside { map, shield, told, entry, contexts, socket, left: AtomicBool::new(false) });
         let of_watcher = Arc::clone(&inside);
-        let watcher = task::spawn("shared-range", move || of_watcher.watch());
-        Ok(Self { inside, watcher: Some(watcher) })
+        // A thread that the program does not know of takes none of its signals.
+        let quiet = Quiet::begin_for_good();
+        // A program may have as many threads as it can.
+        let spawn = AssertUnwindSafe(|| task::spawn("shared-range", move || of_watcher.watch()));
+        let watcher = catch_unwind(spawn).map_err(|_| io::Error::other("no thread can be started"))?;
+        drop(quiet);
+        Ok(Self { inside, watcher: Mutex::new(Some(watcher)) })
+    }
+
+    /// The descriptor that ends the connection when it is closed.
+    #[must_use]
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.inside.socket.as_fd()
+    }
+
+    /// Leaves the range: its threads that are inside come out, none goes in, and calls fail from now on. For
+    /// a program that is about to end or to become another one, whose threads would end inside. It waits for
+    /// them for two seconds at the most.
+    pub fn leave(&self) {
+        if !self.inside.map.is_here() {
+            return;
+        }
+        self.inside.left.store(true, Ordering::SeqCst);
+        let watcher = self.watcher.try_lock().and_then(|mut watcher| watcher.take());
+        let Some(watcher) = watcher else { return };
+        self.inside.await_own(LEAVING_NS);
+        let _already_ended = rustix::net::shutdown(&self.inside.socket, Shutdown::Both);
+        watcher.join();
     }
 
     /// How the range is protected.
@@ -157,6 +236,9 @@ impl Inside {
         }
         let owner = layout::owner(self.told.client, thread);
         loop {
+            if self.left.load(Ordering::Relaxed) {
+                return None;
+            }
             for step in 0..self.contexts {
                 let number = (last + step) % self.contexts;
                 let word = self.map.owner(number);
@@ -165,7 +247,7 @@ impl Inside {
                 {
                     // Looked at after the word is set: who declares the range dead waits for words after
                     // that.
-                    if self.is_dead() {
+                    if self.is_dead() || self.left.load(Ordering::SeqCst) {
                         word.store(0, Ordering::Release);
                         return None;
                     }
@@ -201,12 +283,21 @@ impl Inside {
                 self.map.header().dead.store(1, Ordering::SeqCst);
             }
             fence(Ordering::SeqCst);
-            while self.has_own_inside() {
+            self.shield.close(&self.map);
+        }
+        self.await_own(u64::MAX);
+        self.map.withdraw();
+    }
+
+    /// Waits, so long at the most, until none of this client's threads is inside.
+    fn await_own(&self, limit_ns: u64) {
+        if self.shield.open(&self.map) {
+            let deadline_ns = time::now_ns().saturating_add(limit_ns);
+            while self.has_own_inside() && time::now_ns() < deadline_ns {
                 time::sleep_ns(WAIT_NS);
             }
             self.shield.close(&self.map);
         }
-        self.map.withdraw();
     }
 
     fn has_own_inside(&self) -> bool {
@@ -218,13 +309,6 @@ impl Inside {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        if !self.inside.map.is_here() {
-            return;
-        }
-        self.inside.left.store(true, Ordering::SeqCst);
-        let _already_ended = rustix::net::shutdown(&self.inside.socket, Shutdown::Both);
-        if let Some(watcher) = self.watcher.take() {
-            watcher.join();
-        }
+        self.leave();
     }
 }

@@ -6,7 +6,7 @@
 //! another library's thread-locals: all signals wait until the call is over.
 #![allow(unsafe_code)]
 
-use std::arch::naked_asm;
+use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
 use std::ptr;
 
@@ -16,8 +16,9 @@ use crate::layout::Context;
 /// Why a processor or a kernel has no gate.
 pub const WHY_NO_GATE: &str = "the processor or the kernel does not let programs set the FS base";
 
-/// Whether programs may use `wrfsbase` here.
-pub(crate) fn is_here() -> bool {
+/// Whether programs may set the FS base here (`wrfsbase`), which the gate needs.
+#[must_use]
+pub fn is_here() -> bool {
     const HWCAP2_FSGSBASE: usize = 1 << 1;
     cfg!(target_arch = "x86_64") && rustix::param::linux_hwcap().1 & HWCAP2_FSGSBASE != 0
 }
@@ -89,34 +90,44 @@ const SET_BYTES: usize = 8;
 impl Quiet {
     pub(crate) fn begin() -> Self {
         let (all, mut before) = (u64::MAX, 0_u64);
-        // By the system call itself: the C library keeps two signals for itself, whose handlers must wait
-        // too.
-        // SAFETY: both sets are 8 bytes, which is what the kernel is told.
-        unsafe {
-            libc::syscall(
-                libc::SYS_rt_sigprocmask,
-                libc::SIG_SETMASK,
-                &raw const all,
-                &raw mut before,
-                SET_BYTES,
-            )
-        };
+        set_mask(&all, &raw mut before);
+        Self(before)
+    }
+
+    /// All but the two that the C library sends to all threads of a process when one changes its user, and
+    /// waits until each has dealt with it: for a thread that is always there and never calls.
+    pub(crate) fn begin_for_good() -> Self {
+        const OF_LIBRARY: u64 = 0b11 << 31;
+        let (all, mut before) = (u64::MAX & !OF_LIBRARY, 0_u64);
+        set_mask(&all, &raw mut before);
         Self(before)
     }
 }
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe {
-            libc::syscall(
-                libc::SYS_rt_sigprocmask,
-                libc::SIG_SETMASK,
-                &raw const self.0,
-                ptr::null_mut::<u64>(),
-                SET_BYTES,
-            )
-        };
+        set_mask(&self.0, ptr::null_mut());
+    }
+}
+
+/// Sets which signals of this thread wait.
+///
+/// By the instruction itself: the C library keeps two signals for itself, whose handlers must wait too, and
+/// its `syscall` may be somebody else's, in a program that has a library in front of it.
+fn set_mask(to: &u64, before: *mut u64) {
+    // SAFETY: both sets are 8 bytes, which is what the kernel is told; no memory of others is touched.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") libc::SYS_rt_sigprocmask => _,
+            in("rdi") libc::SIG_SETMASK,
+            in("rsi") to,
+            in("rdx") before,
+            in("r10") SET_BYTES,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack)
+        );
     }
 }
 

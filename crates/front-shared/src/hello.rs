@@ -30,6 +30,12 @@ pub struct Welcome {
 
 const WORDS: usize = 5;
 
+/// The name of the range that the process of a number keeps for its mount.
+#[must_use]
+pub fn range_of(process: u32) -> String {
+    format!("amphi-shared-{process}")
+}
+
 /// An abstract socket, which needs no directory and goes away with its server.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! Where what lies in a range: its header, the contexts in which calls run, the program, the heap, and the
-//! SSD's image.
+//! Where what lies in a range: its header, the contexts in which calls run, what the kernel knows of the
+//! mount, the program, the heap, and the SSD's image.
 //!
 //! A range begins at a multiple of [`ALIGNMENT`], so that what runs inside finds its beginning from any
 //! address in it:
@@ -7,11 +7,14 @@
 //! ```text
 //! 0        header, one page
 //! 4 KB     contexts, one page each
-//! 2 MB     the program's segments, its first stack, then the heap up to 64 GB
+//! 2 MB     marks of what the kernel has been told
+//! 8 MB     the program's segments, its first stack, then the heap up to 64 GB
 //! 64 GB    the image of the emulated SSD
 //! ```
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use amphi_queue::Marks;
 
 /// Distance of two ranges, and the alignment of each: 1 TB.
 pub const ALIGNMENT: u64 = 1 << 40;
@@ -21,8 +24,10 @@ pub const PLACES: u64 = 16;
 pub const MEMORY_BYTES: u64 = 64 << 30;
 /// Where the image begins.
 pub const IMAGE_AT: u64 = MEMORY_BYTES;
+/// Where the [`Marks`] are.
+pub const MARKS_AT: u64 = 2 << 20;
 /// Where the program begins.
-pub const PROGRAM_AT: u64 = 2 << 20;
+pub const PROGRAM_AT: u64 = 8 << 20;
 /// Bytes of the first stack of the program.
 pub const FIRST_STACK_BYTES: u64 = 1 << 20;
 /// How many calls can be under way at a time, in all processes together.
@@ -30,7 +35,7 @@ pub const CONTEXTS: usize = 64;
 /// Bytes of a page, and of a context's place.
 pub const PAGE: u64 = 4096;
 /// What a header of this version begins with.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"AMPHISH1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"AMPHISH2");
 
 /// Where the range of a number begins. Linux puts neither programs nor libraries nor stacks there.
 #[must_use]
@@ -104,7 +109,8 @@ pub const fn context_at(base: u64, number: usize) -> u64 {
     base + PAGE * (1 + number as u64)
 }
 
-const _: () = assert!(PAGE * (1 + CONTEXTS as u64) <= PROGRAM_AT && size_of::<Context>() as u64 <= PAGE);
+const _: () = assert!(PAGE * (1 + CONTEXTS as u64) <= MARKS_AT && size_of::<Context>() as u64 <= PAGE);
+const _: () = assert!(size_of::<Marks>() as u64 <= PROGRAM_AT - MARKS_AT);
 const _: () = assert!(size_of::<Header>() as u64 <= PAGE && IMAGE_AT < ALIGNMENT);
 
 #[cfg(test)]

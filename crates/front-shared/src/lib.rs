@@ -17,6 +17,7 @@
 
 mod call;
 mod client;
+mod commands;
 mod gate;
 pub mod hello;
 pub mod layout;
@@ -29,7 +30,7 @@ mod proxy;
 
 pub use call::{Bytes, Call, Caller, Room, TEXT_BYTES, status};
 pub use client::{Client, ConnectError};
-pub use gate::WHY_NO_GATE;
+pub use gate::{WHY_NO_GATE, is_here as gate_is_here};
 pub use manager::{CORE, Manager, ManagerOptions, core_beside};
-pub use operation::{Operation, pack, unpack};
+pub use operation::{Operation, errand, pack, told, unpack};
 pub use protection::{Protection, keys_are_here};

@@ -39,8 +39,10 @@ pub struct ManagerOptions {
     pub protection: Protection,
     /// The device's times are multiplied by this; none: it takes no time.
     pub dilation: Option<f64>,
-    /// Mount options of the file system.
+    /// Mount options of the file system; `ro`, `noatime` and `strictatime` too.
     pub words: Vec<String>,
+    /// Make another range when one has died. If not, whoever keeps it sees to that.
+    pub again: bool,
 }
 
 #[derive(Debug, Default)]
@@ -165,10 +167,14 @@ impl Shared {
             let mut state = self.state.lock();
             let served = state.running.take().is_some();
             let over = match ended {
-                Ok(status) if state.ending && status.success() => Some(Ok(())),
-                Ok(status) if state.ending => Some(Err(format!("the range's process ended with {status}"))),
-                Ok(_) if served => None,
-                Ok(status) => Some(Err(format!("no range could be made: {status}"))),
+                Ok((status, _)) if state.ending && status.success() => Some(Ok(())),
+                Ok(_) if served && !state.ending && options.again => None,
+                Ok((_, Some(why))) => Some(Err(why)),
+                Ok((status, None)) if state.ending => {
+                    Some(Err(format!("the range's process ended with {status}")))
+                }
+                Ok(_) if served => Some(Err("the range has died".to_owned())),
+                Ok((status, None)) => Some(Err(format!("no range could be made: {status}"))),
                 Err(error) => Some(Err(format!("no range could be made: {error}"))),
             };
             state.over = over;
@@ -179,8 +185,12 @@ impl Shared {
         }
     }
 
-    /// One range's life.
-    fn run(&self, options: &ManagerOptions, listener: &UnixListener) -> io::Result<ExitStatus> {
+    /// One range's life: how its process ended, and why, if it said so.
+    fn run(
+        &self,
+        options: &ManagerOptions,
+        listener: &UnixListener,
+    ) -> io::Result<(ExitStatus, Option<String>)> {
         let (control, of_core) = UnixStream::pair()?;
         let mut command = Command::new(&options.core);
         command.arg(&options.image).arg(options.place.to_string()).arg(options.protection.name());
@@ -189,13 +199,14 @@ impl Shared {
         command.stdin(OwnedFd::from(listener.try_clone()?)).stdout(Stdio::from(OwnedFd::from(of_core)));
         let mut child = command.spawn()?;
         drop(command);
-        self.follow(&mut child, control)?;
-        child.wait()
+        let why = self.follow(&mut child, control)?;
+        Ok((child.wait()?, why))
     }
 
-    fn follow(&self, child: &mut Child, control: UnixStream) -> io::Result<()> {
+    fn follow(&self, child: &mut Child, control: UnixStream) -> io::Result<Option<String>> {
         let mut lines = BufReader::new(control.try_clone()?);
         let mut line = String::new();
+        let mut why = None;
         while lines.read_line(&mut line).unwrap_or(0) > 0 {
             if line.trim() == "serves" {
                 let mut state = self.state.lock();
@@ -207,8 +218,11 @@ impl Shared {
                 state.served += 1;
                 self.changed.notify_all();
             }
+            if let Some(said) = line.trim().strip_prefix("why: ") {
+                why = Some(said.to_owned());
+            }
             line.clear();
         }
-        Ok(())
+        Ok(why)
     }
 }

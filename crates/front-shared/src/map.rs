@@ -12,8 +12,11 @@ use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
 
-use crate::layout::{CONTEXTS, Context, Header, IMAGE_AT, MAGIC, MEMORY_BYTES, PAGE, context_at};
+use crate::layout::{
+    CONTEXTS, Context, Header, IMAGE_AT, MAGIC, MARKS_AT, MEMORY_BYTES, PAGE, PROGRAM_AT, context_at,
+};
 use crate::planted::{self, Bug};
+use amphi_queue::Marks;
 
 /// A mapped range. It is one process's: a child that `fork` makes has nothing at its addresses.
 #[derive(Debug)]
@@ -147,11 +150,17 @@ impl Map {
         set(self.text.0, self.text.1, libc::PROT_READ | libc::PROT_EXEC)
     }
 
-    /// Takes away everything but the header and the contexts, so that nothing of a dead range is kept, and
-    /// its image is nobody's.
+    /// The marks of what the kernel has been told. The range is open.
+    pub(crate) fn marks(&self) -> &Marks {
+        // SAFETY: a part of the range that is mapped as long as `self` lives, and all of it is atomic.
+        unsafe { &*at(self.base + MARKS_AT).cast::<Marks>() }
+    }
+
+    /// Takes away everything but the header, the contexts and the marks, so that nothing of a dead range is
+    /// kept, and its image is nobody's.
     pub(crate) fn withdraw(&self) {
         fence(Ordering::SeqCst);
-        let first = context_at(self.base, CONTEXTS);
+        let first = self.base + PROGRAM_AT;
         for (start, bytes) in
             [(first, self.base + MEMORY_BYTES - first), (self.base + IMAGE_AT, self.image_bytes)]
         {

@@ -4,8 +4,8 @@ use amphi_vfs::{Attr, FileType, Ino, SetAttr, SetTime, TimeSpec};
 
 macro_rules! operations {
     ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
-        /// An operation of the call table: the methods of [`amphi_vfs::FileSystem`], and two that say what
-        /// crossing costs.
+        /// An operation of the call table: the methods of [`amphi_vfs::FileSystem`], commands of the queue's
+        /// format, what a mount needs, and two that say what crossing costs.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         pub enum Operation {
@@ -99,6 +99,35 @@ operations! {
     RmdirAs = 34,
     /// See the trait.
     AccessTimes = 35,
+    /// Carries out a command of the queue's format: `first` is the submission, `room` the payload, and the
+    /// answer is the completion's bytes. It is carried out for whom the kernel says that the client is.
+    Command = 36,
+    /// Of who serves the range's mount to the kernel: says what came of an errand (its number, whether there
+    /// is an answer, and the answer in two words), and waits for the next one. The answer is its number (0:
+    /// there will be none), its kind, an inode, and a name in `room`.
+    Errand = 37,
+    /// Text of JSON about the range: what (`told`), and a number.
+    Tell = 38,
+}
+
+/// What a range tells about itself.
+pub mod told {
+    /// What the device and the file system are.
+    pub const INFO: u64 = 0;
+    /// What they count.
+    pub const STATS: u64 = 1;
+    /// Nothing: the device loses its power, with a seed that decides what is left, and the range dies.
+    pub const POWER_CUT: u64 = 2;
+}
+
+/// Kinds of errands.
+pub mod errand {
+    /// The kernel is to forget an inode.
+    pub const INODE: u64 = 1;
+    /// The kernel is to forget a name.
+    pub const NAME: u64 = 2;
+    /// A pass for an inode is wanted.
+    pub const PASS: u64 = 3;
 }
 
 const TYPES: [FileType; 7] = [

@@ -56,7 +56,7 @@ impl Client {
     }
 
     /// Makes a call whose answer has any size, and again with more room until it fits.
-    fn sized(&self, make: impl Fn() -> Call) -> Result<Vec<u8>> {
+    pub(crate) fn sized(&self, make: impl Fn() -> Call) -> Result<Vec<u8>> {
         let mut room = vec![0; FIRST_ROOM];
         loop {
             let mut call = make();

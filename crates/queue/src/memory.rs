@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -107,23 +108,38 @@ impl Memory {
     /// The payload area of a lane.
     #[must_use]
     pub fn payload(&self, lane: u32) -> Payload<'_> {
-        Payload {
-            memory: self,
-            at: self.geometry.payload_at(lane),
-            len: self.geometry.payload_bytes() as usize,
-        }
+        let (at, len) = (self.geometry.payload_at(lane), self.geometry.payload_bytes() as usize);
+        assert!(at + len <= self.map.len());
+        // SAFETY: inside the mapping.
+        Payload { start: unsafe { self.map.as_mut_ptr().add(at) }, len, memory: PhantomData }
     }
 }
 
-/// A part of the shared memory that holds names and data.
+/// A part of the memory of both sides that holds names and data.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
-    memory: &'a Memory,
-    at: usize,
+    start: *mut u8,
     len: usize,
+    memory: PhantomData<&'a Memory>,
 }
 
 impl<'a> Payload<'a> {
+    /// Memory that a client hands over with a command by another way than a queue: a call.
+    ///
+    /// # Safety
+    /// For as long as `'a`, `len` bytes from `start` can be read and written, and nobody but the client and
+    /// who carries out its command does.
+    #[must_use]
+    pub const unsafe fn over(start: *mut u8, len: usize) -> Self {
+        Self { start, len, memory: PhantomData }
+    }
+
+    /// Where it begins, to be handed over.
+    #[must_use]
+    pub const fn start(&self) -> *mut u8 {
+        self.start
+    }
+
     /// Its bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -140,27 +156,25 @@ impl<'a> Payload<'a> {
     #[must_use]
     pub fn part(&self, at: u32, len: u32) -> Option<Self> {
         let (at, len) = (at as usize, len as usize);
-        (at.checked_add(len)? <= self.len).then(|| Self { memory: self.memory, at: self.at + at, len })
-    }
-
-    fn pointer(&self) -> *mut u8 {
-        assert!(self.at + self.len <= self.memory.map.len());
-        // SAFETY: inside the mapping.
-        unsafe { self.memory.map.as_mut_ptr().add(self.at) }
+        if at.checked_add(len)? > self.len {
+            return None;
+        }
+        // SAFETY: inside of what `self` is.
+        Some(Self { start: unsafe { self.start.add(at) }, len, memory: PhantomData })
     }
 
     /// Copies `from`, which fits, to the beginning.
     pub fn put(&self, from: &[u8]) {
         assert!(from.len() <= self.len, "{} bytes do not fit into {}", from.len(), self.len);
-        // SAFETY: inside the mapping; `from` is memory of this program's own.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.pointer(), from.len()) }
+        // SAFETY: inside of the memory; `from` is memory of this program's own.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.start, from.len()) }
     }
 
     /// Copies the beginning to `to`, which is no longer.
     pub fn take(&self, to: &mut [u8]) {
         assert!(to.len() <= self.len, "{} bytes were asked for of {}", to.len(), self.len);
-        // SAFETY: inside the mapping; `to` is memory of this program's own.
-        unsafe { std::ptr::copy_nonoverlapping(self.pointer(), to.as_mut_ptr(), to.len()) }
+        // SAFETY: inside of the memory; `to` is memory of this program's own.
+        unsafe { std::ptr::copy_nonoverlapping(self.start, to.as_mut_ptr(), to.len()) }
     }
 
     /// A copy.
@@ -175,10 +189,10 @@ impl<'a> Payload<'a> {
     /// change them meanwhile.
     #[must_use]
     pub(crate) fn data(&self) -> &'a [u8] {
-        // SAFETY: inside the mapping, which outlives `'a`. A client that stores here during its own command
+        // SAFETY: memory that outlives `'a`. A client that stores here during its own command
         // races with one copy of bytes whose values decide nothing, as a program does that changes a buffer
         // while the kernel writes it.
-        unsafe { std::slice::from_raw_parts(self.pointer(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
     /// As [`data`](Self::data), to be filled.
@@ -186,6 +200,6 @@ impl<'a> Payload<'a> {
     pub(crate) fn data_mut(&self) -> &'a mut [u8] {
         // SAFETY: as for `data`. A lane has one server thread at a time, which makes one such slice for each
         // command.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }

@@ -28,12 +28,14 @@ fn allowed(from: &str, to: &str) -> bool {
         "front-files" => {
             matches!(to, "front-queue" | "queue" | "rt" | "ssd" | "vfs" | "volume" | "volumes")
         }
-        "front-preload" => matches!(to, "front-queue" | "queue" | "rt"),
+        "front-preload" => matches!(to, "front-queue" | "front-shared" | "queue" | "rt"),
         // The part of the command that lies in a shared range: it puts a file system on a device, as the
         // command does.
         "front-shared-core" => {
-            matches!(to, "front-shared" | "rt" | "ssd" | "vfs" | "volume" | "volumes")
-                || to.starts_with("fs-")
+            matches!(
+                to,
+                "front-shared" | "front-queue" | "queue" | "rt" | "ssd" | "vfs" | "volume" | "volumes"
+            ) || to.starts_with("fs-")
         }
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
         // A C program has no daemon: the library puts the log's file system on the image itself.

@@ -102,20 +102,35 @@ impl Agent {
         answer.parse().unwrap_or_else(|_| panic!("{line}: {answer}"))
     }
 
+    /// Lets it do something without an end.
+    pub fn told(&mut self, line: &str) {
+        writeln!(self.ask, "{line}").expect("the agent listens");
+    }
+
     /// Ends it. What it counted: calls by the queue, and by the kernel.
-    pub fn end(mut self) -> BTreeMap<String, (u64, u64)> {
+    pub fn end(self) -> BTreeMap<String, (u64, u64)> {
+        counts(&self.report())
+    }
+
+    /// Ends it. What it said of its calls.
+    pub fn report(mut self) -> String {
         drop(self.ask);
         let mut report = String::new();
         let mut stderr = self.child.stderr.take().expect("piped");
         std::io::Read::read_to_string(&mut stderr, &mut report).expect("text");
         assert!(self.child.wait().expect("an end").success(), "{report}");
-        let line = |line: &str| {
-            let mut words = line.split_whitespace();
-            let name = words.next()?.to_owned();
-            Some((name, (words.next()?.parse().ok()?, words.next()?.parse().ok()?)))
-        };
-        report.lines().filter_map(line).collect()
+        report
     }
+}
+
+/// The calls of a report: by the queue, and by the kernel.
+pub fn counts(report: &str) -> BTreeMap<String, (u64, u64)> {
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let name = words.next()?.to_owned();
+        Some((name, (words.next()?.parse().ok()?, words.next()?.parse().ok()?)))
+    };
+    report.lines().filter_map(line).collect()
 }
 
 fn sum(bytes: &[u8]) -> u64 {

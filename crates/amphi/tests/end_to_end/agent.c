@@ -147,6 +147,23 @@ static long signalled(int fd) {
     return written + 8L * handled;
 }
 
+// Writes and makes durable for ever, in two threads, until it is killed.
+static void *busy_writer(void *fd) {
+    for (long i = 0;; i++)
+        if (pwrite((int)(long)fd, "busy", 4, i % 4096) != 4 || fsync((int)(long)fd) != 0) usleep(1000);
+    return NULL;
+}
+
+// The program becomes another one, or ends, while threads of its are in the middle of calls.
+static long leaving(int fd, const char *how) {
+    pthread_t thread[2];
+    for (int i = 0; i < 2; i++) pthread_create(&thread[i], NULL, busy_writer, (void *)(long)fd);
+    while (fsync(fd) != 0) {}
+    if (how[0] == 'x') execl("/bin/true", "true", NULL);
+    if (how[0] == '_') _exit(0);
+    exit(0);
+}
+
 static pthread_barrier_t all_there;
 static void *own_writer(void *path) {
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
@@ -357,6 +374,8 @@ int main(void) {
         else if (sscanf(line, "fork %ld", &x) == 1) say(forked(fds[x]));
         else if (sscanf(line, "mapped %ld", &x) == 1) say(mapped(fds[x]));
         else if (sscanf(line, "threads %ld", &x) == 1) say(threads(fds[x]));
+        else if (sscanf(line, "busy %ld", &x) == 1) busy_writer((void *)(long)fds[x]);
+        else if (sscanf(line, "leave %ld %4095s", &x, a) == 2) leaving(fds[x], a);
         else if (sscanf(line, "number %ld", &x) == 1) say(fds[x]);
         else if (sscanf(line, "stray %ld", &x) == 1) say(stray(fds[x]));
         else if (sscanf(line, "signalled %ld", &x) == 1) say(signalled(fds[x]));

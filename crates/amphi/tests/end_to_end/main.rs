@@ -21,6 +21,7 @@
 //! - `romefs` RomeFS by the command
 //! - `rings` a mount whose requests come through io_uring
 //! - `accelerated` programs that are run by `amphi run`, beside programs that are not
+//! - `shared` a mount whose file system lies in a range of addresses that programs share
 //! - `linked` programs that link to `libamphifiles`
 //! - `placeholders` the same with descriptors that the kernel does not know
 //! - `rig` an image and its mount
@@ -49,6 +50,7 @@ mod rig;
 mod rings;
 mod romefs;
 mod security;
+mod shared;
 mod telemetry;
 mod traps;
 mod tuning;

@@ -14,7 +14,7 @@ use crate::descriptors::{self, PLACEHOLDER};
 use crate::errno::fail;
 use crate::inherited::{Words, completed};
 use crate::next::next;
-use crate::placeholder;
+use crate::{mounts, placeholder};
 
 /// A shared mapping that is written keeps contents in the kernel until the kernel writes them back.
 ///
@@ -169,6 +169,7 @@ macro_rules! executing {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($first: $type, words: Words, environment: Words) -> c_int {
             before_program(false);
+            mounts::leave();
             let execute = |environment: Words| {
                 next!($name($first: $type, words: Words, environment: Words) -> c_int)
             };
@@ -203,6 +204,22 @@ pub unsafe extern "C" fn execvp(file: *const c_char, words: Words) -> c_int {
     // SAFETY: the same call.
     unsafe { execvpe(file, words, environ) }
 }
+
+macro_rules! ending {
+    ($($name:ident)*) => {$(
+        /// The end of a program without what it does at its end.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(status: c_int) -> c_int {
+            mounts::leave();
+            next!($name(status: c_int) -> c_int)
+        }
+    )*};
+}
+
+ending! { _exit _Exit }
 
 /// # Safety
 /// As libc's.

@@ -13,7 +13,7 @@ use libc::{c_char, c_int, c_long, c_void};
 use super::with_place;
 use crate::next::Next;
 use crate::pointers::may_be;
-use crate::{descriptors, placeholder};
+use crate::{descriptors, mounts, placeholder};
 
 /// Where in a call's arguments descriptors are.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,8 @@ enum Where {
     Anywhere,
     /// Another process gets all of them.
     Process,
+    /// The program that takes this one's place gets all of them.
+    Program,
     /// As for the system call whose number is first.
     Number,
 }
@@ -108,11 +110,16 @@ unsafe extern "C" fn before(arguments: &[usize; 6], passed: &Passed) -> *mut c_v
             }
             Where::List => {}
             Where::Number if HARMLESS.contains(&(first as c_long)) => {}
-            Where::Anywhere | Where::Number | Where::Process => placeholder::make_all_real(true),
+            Where::Anywhere | Where::Number | Where::Process | Where::Program => {
+                placeholder::make_all_real(true);
+            }
         }
     }
-    if matches!(passed.descriptors, Where::Process) {
+    if matches!(passed.descriptors, Where::Process | Where::Program) {
         descriptors::share_all();
+    }
+    if matches!(passed.descriptors, Where::Program) {
+        mounts::leave();
     }
     passed.next.get()
 }
@@ -189,7 +196,7 @@ passed! {
     Where::At(1) =>
         fdopen fdopendir fchdir fstatfs fstatfs64 fstatvfs fstatvfs64 flock lockf lockf64 ioctl
         posix_fadvise posix_fadvise64 readahead syncfs fpathconf isatty ttyname ttyname_r dprintf vdprintf
-        __dprintf_chk __vdprintf_chk execveat vmsplice __read __write __lseek __pread64 __pwrite64 __fcntl;
+        __dprintf_chk __vdprintf_chk vmsplice __read __write __lseek __pread64 __pwrite64 __fcntl;
     Where::At(0b10) => __fxstat __fxstat64;
     Where::Contents(0b11) => sendfile sendfile64 tee;
     Where::Contents(0b101) => splice;
@@ -199,6 +206,7 @@ passed! {
     Where::Anywhere =>
         select pselect sendmmsg aio_read aio_read64 aio_write aio_write64 aio_fsync aio_fsync64 lio_listio
         lio_listio64;
-    Where::Process => vfork clone _Fork popen execl execlp execle;
+    Where::Process => vfork clone _Fork popen;
+    Where::Program => execl execlp execle execveat;
     Where::Number => syscall;
 }

@@ -97,6 +97,7 @@ impl Rig {
             protection,
             dilation,
             words: Vec::new(),
+            again: true,
         };
         let manager = Manager::start(options).expect("a range");
         Self { manager, name, place, protection, _directory: directory }

@@ -1,0 +1,111 @@
+//! What the process that serves a mount to the kernel must do for those who change something in the range: the
+//! kernel's descriptor is that process's own.
+//!
+//! An errand is run only where the kernel may know something older, which the marks say: of a thousand changes
+//! in a row the first. Who changes waits until it is done, so that the kernel shows no old state once a call
+//! has returned.
+
+use std::collections::VecDeque;
+
+use amphi_front_shared::errand;
+use amphi_queue::Watcher;
+use amphi_rt::sync::{Condvar, Mutex};
+use amphi_vfs::{Ino, Name};
+
+use crate::range;
+
+/// One errand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Errand {
+    /// Its number, from 1.
+    pub(crate) number: u64,
+    /// One of [`errand`].
+    pub(crate) kind: u64,
+    pub(crate) ino: Ino,
+    pub(crate) name: Vec<u8>,
+}
+
+struct State {
+    /// Somebody runs them.
+    served: bool,
+    /// Nobody will any more.
+    ended: bool,
+    last: u64,
+    waiting: VecDeque<Errand>,
+    /// Numbers of those that are done and not heard of yet, with their answers.
+    done: Vec<(u64, Option<u128>)>,
+}
+
+static STATE: Mutex<State> =
+    Mutex::new(State { served: false, ended: false, last: 0, waiting: VecDeque::new(), done: Vec::new() });
+static COME: Condvar = Condvar::named("an errand");
+static DONE: Condvar = Condvar::named("an errand's end");
+
+/// Waits until an errand is done; its answer.
+fn run(kind: u64, ino: Ino, name: &[u8]) -> Option<u128> {
+    let mut state = STATE.lock();
+    if !state.served || state.ended {
+        return None;
+    }
+    state.last += 1;
+    let number = state.last;
+    state.waiting.push_back(Errand { number, kind, ino, name: name.to_vec() });
+    COME.notify_one();
+    loop {
+        if let Some(at) = state.done.iter().position(|(done, _)| *done == number) {
+            return state.done.swap_remove(at).1;
+        }
+        if state.ended {
+            return None;
+        }
+        DONE.wait(&mut state);
+    }
+}
+
+/// The next errand, for who runs them, after what came of the last one. None: there will be no more.
+pub(crate) fn next(last: Option<(u64, Option<u128>)>) -> Option<Errand> {
+    let mut state = STATE.lock();
+    state.served = true;
+    if let Some(last) = last {
+        state.done.push(last);
+        DONE.notify_all();
+    }
+    loop {
+        if state.ended {
+            return None;
+        }
+        if let Some(next) = state.waiting.pop_front() {
+            return Some(next);
+        }
+        COME.wait(&mut state);
+    }
+}
+
+/// Ends those who wait, and who runs them.
+pub(crate) fn end() {
+    STATE.lock().ended = true;
+    COME.notify_all();
+    DONE.notify_all();
+}
+
+/// Tells the kernel by errands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Errands;
+
+impl Watcher for Errands {
+    fn inode(&self, ino: Ino) {
+        if range::marks().is_some_and(|marks| marks.knows_inode(ino)) {
+            run(errand::INODE, ino, b"");
+        }
+    }
+
+    fn name(&self, dir: Ino, name: Name<'_>) {
+        if range::marks().is_some_and(|marks| marks.knows_name(dir, name) || marks.knows_inode(dir)) {
+            run(errand::NAME, dir, name.bytes());
+        }
+    }
+
+    fn pass(&self, ino: Ino) -> Option<u128> {
+        run(errand::PASS, ino, b"")
+    }
+}
