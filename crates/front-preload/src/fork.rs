@@ -31,7 +31,8 @@ extern "C" fn in_child() {
 /// The process that this memory belongs to; 0 before that was asked.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Whether this is the process that began to use files of a mount, and not the child of a `vfork`, which has its parent's memory but descriptors of its own.
+/// Whether this is the process that began to use files of a mount, and not the child of a `vfork`, which has
+/// its parent's memory but descriptors of its own.
 pub fn is_own_process() -> bool {
     let this = rustix::process::getpid().as_raw_pid();
     match OWNER.load(Ordering::Relaxed) {

@@ -1,9 +1,9 @@
-//! What the process that serves a mount to the kernel must do for those who change something in the range: the
-//! kernel's descriptor is that process's own.
+//! What the process that serves a mount to the kernel must do for those who change something in the range:
+//! the kernel's descriptor is that process's own.
 //!
-//! An errand is run only where the kernel may know something older, which the marks say: of a thousand changes
-//! in a row the first. Who changes waits until it is done, so that the kernel shows no old state once a call
-//! has returned.
+//! An errand is run only where the kernel may know something older, which the marks say: of a thousand
+//! changes in a row the first. Who changes waits until it is done, so that the kernel shows no old state once
+//! a call has returned.
 
 use std::collections::VecDeque;
 

@@ -20,7 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_vfs::{Ino, Name};
 use foldhash::quality::FixedState;
-use zerocopy::FromZeros;
+
+use crate::memory::no_marks;
 
 /// Slots of each table. Where two share one, the mark stays and costs needless notices.
 const SLOTS: usize = 1 << 17;
@@ -30,7 +31,6 @@ const SEVERAL: u64 = u64::MAX;
 const PAGES: u64 = 1 << 63;
 
 /// The marks. Memory that is all zero is a table without any.
-#[derive(FromZeros)]
 #[repr(C)]
 pub struct Marks {
     /// Names are told apart by a hash that nobody can foresee.
@@ -50,12 +50,9 @@ pub enum Remembered {
 
 impl Marks {
     /// New ones.
-    ///
-    /// # Panics
-    /// There is no memory.
     #[must_use]
     pub fn new() -> Box<Self> {
-        let marks = Self::new_box_zeroed().expect("2 MB of memory");
+        let marks = no_marks();
         marks.begin();
         marks
     }

@@ -284,7 +284,10 @@ mod tests {
     const ROOT: u64 = Ino::ROOT.0;
 
     fn operations() -> Operations<Model> {
-        Operations::new(Arc::new(Model::new()), Arc::new(Answered::new(Known::Own(Marks::new()))))
+        Operations::new(
+            Arc::new(Model::new()),
+            Arc::new(Answered::new(crate::known::Known::Own(amphi_queue::Marks::new()))),
+        )
     }
 
     /// Has a request served whose payload holds `input`; the answer.
