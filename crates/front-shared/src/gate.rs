@@ -98,7 +98,7 @@ impl Quiet {
     /// waits until each has dealt with it: for a thread that is always there and never calls.
     pub(crate) fn begin_for_good() -> Self {
         const OF_LIBRARY: u64 = 0b11 << 31;
-        let (all, mut before) = (u64::MAX & !OF_LIBRARY, 0_u64);
+        let (all, mut before) = (!OF_LIBRARY, 0_u64);
         set_mask(&all, &raw mut before);
         Self(before)
     }
