@@ -26,12 +26,15 @@ use crate::visitors::{CLIENTS_MAX, Visitor};
 /// Bytes before a name in a listing: inode, cookie, type, length.
 const ENTRY_BYTES: usize = 32;
 
+/// Tells what is asked for, by its number, with another number.
+type Tell<F> = Box<dyn Fn(&F, u64, u64) -> String + Send + Sync>;
+
 /// A file system and who uses it.
 pub(crate) struct Instance<F: FileSystem> {
     pub(crate) fs: Arc<F>,
     pub(crate) visitors: Vec<Visitor<F>>,
     /// What there is to tell, as JSON: what, and a number.
-    tell: Box<dyn Fn(&F, u64, u64) -> String + Send + Sync>,
+    tell: Tell<F>,
     turn: Mutex<u64>,
     turned: Condvar,
 }
