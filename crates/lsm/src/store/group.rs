@@ -1,7 +1,8 @@
 //! Writing in groups, as stores do that AugeFS is held against (§II-C): one task writes what all wait for.
 //!
 //! It is there to be measured beside the parallel path, and for nothing else. What tasks ask for while a
-//! group is being written is the next group; whoever finds nobody writing leads it, and the others wait for it.
+//! group is being written is the next group; whoever finds nobody writing leads it, and the others wait for
+//! it.
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_rt::sync::{Condvar, Mutex};
