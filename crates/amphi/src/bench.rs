@@ -98,11 +98,12 @@ pub fn run(options: &Options) -> Result<()> {
     match &options.what {
         What::List => {
             println!(
-                "software   what operations cost in software: ByteFS and RomeFS as libraries, ByteFS through FUSE, on an SSD without delays, beside the"
+                "software   what operations cost in software: ByteFS and RomeFS as libraries, ByteFS through FUSE, on an"
             );
             println!(
-                "           kernel's ext4, XFS and Btrfs on a loop device and on zram, and tmpfs; p50, in one interleaved run"
+                "           SSD without delays, beside the kernel's ext4, XFS and Btrfs on a loop device and on zram,"
             );
+            println!("           and tmpfs; p50, in one interleaved run");
             for operation in operation::ALL {
                 println!("             {}", operation.name());
             }

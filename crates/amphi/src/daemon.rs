@@ -71,6 +71,14 @@ impl Device {
         }
     }
 
+    /// The device, for what reads it in this process.
+    fn own(&self) -> Result<Arc<Ssd>> {
+        let Self::Own(device) = self else {
+            bail!("--metrics reads the device in this process, and with -o shared it is not there");
+        };
+        Ok(Arc::clone(device))
+    }
+
     fn has_power(&self) -> bool {
         match self {
             Self::Own(device) => device.has_power(),
@@ -80,14 +88,8 @@ impl Device {
 
     /// Cuts its power, and returns when nothing is under way any more.
     fn cut_power(&self, seed: u64) {
-        /// Commands in flight end within this, one way or the other.
-        const IN_FLIGHT_NS: u64 = 3_000_000;
         match self {
-            Self::Own(device) => {
-                device.power_cut(seed);
-                time::sleep_ns(IN_FLIGHT_NS);
-                device.settle();
-            }
+            Self::Own(device) => device.power_cut_and_settle(seed),
             Self::InRange(device) => device.cut_power(seed),
         }
     }
@@ -117,7 +119,10 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
     privileges::drop_unneeded(&service.image, &service.directory)?;
     let files = runtime_dir::for_daemon(&service.image)?;
     let (device, volume, range) = open(service)?;
-    let metrics = service.metrics.map(metrics_server::listen).transpose()?;
+    let metrics = match service.metrics {
+        Some(at) => Some((device.own()?, metrics_server::listen(at)?)),
+        None => None,
+    };
     let Doors { session, queue } = volume.attach(&service.directory, &service.mount)?;
     let doors = json!({
         "kernel": if session.has_rings() { "ring" } else { "device" },
@@ -130,7 +135,7 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
         volume: Mutex::new(Some(volume)),
         directory: session.mountpoint().to_owned(),
         files,
-        metrics: metrics.as_ref().and_then(|listener| listener.local_addr().ok()),
+        metrics: metrics.as_ref().and_then(|(_, listener)| listener.local_addr().ok()),
         awaiting_exit: Mutex::new(Vec::new()),
     });
     let listener = control::listen(&daemon.files.socket)?;
@@ -139,11 +144,7 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
     task::spawn("control", move || of_control.answer_requests(&listener));
     let of_signals = Arc::clone(&daemon);
     task::spawn("signals", move || of_signals.obey_signals(signals));
-    if let Some(listener) = metrics {
-        let Device::Own(device) = &daemon.device else {
-            bail!("--metrics reads the device in this process, and with -o shared it is not there");
-        };
-        let device = Arc::clone(device);
+    if let Some((device, listener)) = metrics {
         task::spawn("metrics", move || metrics_server::serve(&listener, || metrics::text(&device.stats())));
     }
     ready(&daemon.files)?;

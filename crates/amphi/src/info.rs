@@ -29,7 +29,13 @@ pub fn run(options: &Options) -> Result<()> {
         None => {
             let device = device::open(&target.image, Speed::Free)?;
             let filesystem = filesystem::describe(&device);
-            json!({ "pid": null, "metrics": null, "doors": null, "device": device.info(), "filesystem": filesystem })
+            json!({
+                "pid": null,
+                "metrics": null,
+                "doors": null,
+                "device": device.info(),
+                "filesystem": filesystem,
+            })
         }
     };
     info["processor"] = shared::about_processor();

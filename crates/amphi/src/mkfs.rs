@@ -209,6 +209,7 @@ fn format(image: &Path, options: &Options) -> Result<()> {
         journal_bytes: options.journal,
         inodes: inodes(options)?,
         block_bytes: options.threshold,
+        ..FormatOptions::default()
     };
     match options.fs {
         Choice::FileSystem(kind) => filesystem::format(kind, device, &format, owner),

@@ -66,10 +66,10 @@ pub fn count(call: Call, by_queue: bool) {
 
 /// Says what was counted, if `AMPHI_TRACE_CALLS` is set: at the end of the program.
 pub extern "C" fn tell() {
-    let way = if mounts::has_range() { "range" } else { "queue" };
     if std::env::var_os("AMPHI_TRACE_CALLS").is_none() {
         return;
     }
+    let way = if mounts::has_range() { "range" } else { "queue" };
     let mut text =
         format!("amphi: calls of process {}\n{:>12} {:>12} {:>12}\n", std::process::id(), "", way, "kernel");
     let mut any = false;

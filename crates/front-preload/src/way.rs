@@ -5,9 +5,8 @@
 //! the payload lies in this process's own memory.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use amphi_front_queue::{Connection, FutexBell, LaneGuard, reach};
+use amphi_front_queue::{Connection, FreeLanes, FutexBell, LaneGuard, reach};
 use amphi_front_shared::Client;
 use amphi_front_shared::hello::range_of;
 use amphi_queue::format::{Completion, Submission};
@@ -33,8 +32,7 @@ pub enum Way {
 pub struct Range {
     client: Client,
     memory: Memory,
-    /// Lanes that nobody uses, a bit each.
-    free: AtomicU64,
+    free: FreeLanes,
 }
 
 impl Way {
@@ -51,7 +49,7 @@ impl Way {
             && let Some(geometry) = Geometry::new(LANES, PAYLOAD_BYTES)
             && let Ok(memory) = Memory::private(geometry)
         {
-            return Some(Self::Range(Range { client, memory, free: AtomicU64::new(u64::MAX) }));
+            return Some(Self::Range(Range { client, memory, free: FreeLanes::new(LANES) }));
         }
         Some(Self::Queue(reached.enter(root).ok()?.moved(moved)))
     }
@@ -60,7 +58,7 @@ impl Way {
     pub fn lane(&'static self) -> Option<Lane> {
         match self {
             Self::Queue(connection) => connection.lane().map(|lane| Lane::Queue { connection, lane }),
-            Self::Range(range) => range.lane(),
+            Self::Range(range) => Some(Lane::Range { range, number: range.free.take()? }),
         }
     }
 
@@ -83,20 +81,6 @@ impl Way {
         if let Self::Range(range) = self {
             range.client.leave();
         }
-    }
-}
-
-impl Range {
-    fn lane(&'static self) -> Option<Lane> {
-        let mut free = self.free.load(Ordering::Relaxed);
-        while free != 0 {
-            let without = free & (free - 1);
-            match self.free.compare_exchange_weak(free, without, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Some(Lane::Range { range: self, number: free.trailing_zeros() }),
-                Err(now) => free = now,
-            }
-        }
-        None
     }
 }
 
@@ -135,7 +119,7 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         if let Self::Range { range, number } = self {
-            range.free.fetch_or(1 << *number, Ordering::Release);
+            range.free.give_back(*number);
         }
     }
 }

@@ -4,13 +4,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_queue::{Client, Memory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::door::socket_name;
 use crate::hello;
+use crate::lanes::FreeLanes;
 
 /// Why a program has to use the kernel.
 #[derive(Debug, thiserror::Error)]
@@ -31,8 +31,7 @@ pub enum ConnectError {
 pub struct Connection {
     memory: Memory,
     socket: UnixStream,
-    /// Lanes that nobody uses, a bit each.
-    free: AtomicU64,
+    free: FreeLanes,
 }
 
 /// A door that this process stands before.
@@ -76,8 +75,7 @@ impl Reached {
         hello::knock(&self.socket, root.as_fd())?;
         let fd = hello::await_welcome(&self.socket)?.ok_or(ConnectError::Refused)?;
         let memory = Memory::attach(&fd)?;
-        let lanes = memory.geometry().lanes().min(u64::BITS);
-        let free = AtomicU64::new(u64::MAX >> (u64::BITS - lanes));
+        let free = FreeLanes::new(memory.geometry().lanes());
         Ok(Connection { memory, socket: self.socket, free })
     }
 }
@@ -100,22 +98,8 @@ impl Connection {
     /// A lane for one thread; none if all are taken.
     #[must_use]
     pub fn lane(&self) -> Option<LaneGuard<'_>> {
-        let mut free = self.free.load(Ordering::Relaxed);
-        while free != 0 {
-            let without = free & (free - 1);
-            match self.free.compare_exchange_weak(free, without, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => {
-                    let number = free.trailing_zeros();
-                    return Some(LaneGuard {
-                        connection: self,
-                        number,
-                        client: Client::new(&self.memory, number),
-                    });
-                }
-                Err(now) => free = now,
-            }
-        }
-        None
+        let number = self.free.take()?;
+        Some(LaneGuard { connection: self, number, client: Client::new(&self.memory, number) })
     }
 
     /// Whether the server is there.
@@ -147,7 +131,7 @@ impl Drop for LaneGuard<'_> {
     fn drop(&mut self) {
         // A lane with a command under way is lost to the program, not to be mixed up.
         if self.client.in_flight() == 0 {
-            self.connection.free.fetch_or(1 << self.number, Ordering::Release);
+            self.connection.free.give_back(self.number);
         }
     }
 }

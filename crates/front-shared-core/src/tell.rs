@@ -3,15 +3,11 @@
 use std::sync::Arc;
 
 use amphi_front_shared::told;
-use amphi_rt::time;
 use amphi_ssd::Ssd;
 use amphi_volume::Volume;
 use serde_json::{Value, json};
 
 use crate::range;
-
-/// Commands in flight at a power cut end within this, one way or the other, ns.
-const IN_FLIGHT_NS: u64 = 3_000_000;
 
 /// The JSON text of what is asked.
 pub(crate) fn tell<V: Volume<Ssd>>(device: &Arc<Ssd>, fs: &V, what: u64, number: u64) -> String {
@@ -23,9 +19,7 @@ pub(crate) fn tell<V: Volume<Ssd>>(device: &Arc<Ssd>, fs: &V, what: u64, number:
             json!({ "device": device.stats(), "filesystem": counted })
         }
         told::POWER_CUT => {
-            device.power_cut(number);
-            time::sleep_ns(IN_FLIGHT_NS);
-            device.settle();
+            device.power_cut_and_settle(number);
             if let Some(header) = range::header() {
                 header.dead.store(range::DEAD, std::sync::atomic::Ordering::SeqCst);
             }

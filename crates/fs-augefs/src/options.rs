@@ -42,25 +42,19 @@ impl Default for FormatOptions {
 }
 
 impl FormatOptions {
-    /// As usual, but for a small device: segments, and then domains, become smaller until those that cannot
-    /// be filled take an eighth of it.
+    /// As usual, but for a small device: segments, and then domains unless their number is wanted, become
+    /// smaller until those that cannot be filled take an eighth of it.
     pub fn for_device(pages: u64, wanted: &amphi_volume::FormatOptions) -> Self {
-        let mut own = Self::with_domains(Self::default().domains, pages, wanted);
-        while own.domains > 1 && own.idle() > pages / 8 {
-            own.domains /= 2;
-        }
-        own
-    }
-
-    /// The same with so many domains, whatever the device has.
-    #[must_use]
-    pub fn with_domains(domains: u32, pages: u64, wanted: &amphi_volume::FormatOptions) -> Self {
+        let domains = wanted.domains.unwrap_or(Self::default().domains);
         let mut own = Self { label: wanted.label.clone(), domains, ..Self::default() };
         own.meta_pages =
             wanted.inodes.map(|inodes| (u64::from(inodes) * BYTES_PER_INODE).div_ceil(PAGE as u64) as u32);
         own.meta_pages = own.meta_pages.map(|meta| meta.max(META_PAGES_LEAST));
         while own.segment_blocks > SEGMENT_BLOCKS_LEAST && own.idle() > pages / 8 {
             own.segment_blocks /= 2;
+        }
+        while wanted.domains.is_none() && own.domains > 1 && own.idle() > pages / 8 {
+            own.domains /= 2;
         }
         own
     }
@@ -130,8 +124,8 @@ impl Default for MountOptions {
 
 impl MountOptions {
     /// The words that [`set_all`](Self::set_all) understands, for people.
-    pub const WORDS: &'static str = "cache=SIZE, inodes=N, names=N, checkpoint=SECONDS, nodes=with-data|after-data, \
-                                     writes=parallel|grouped";
+    pub const WORDS: &'static str = "cache=SIZE, inodes=N, names=N, checkpoint=SECONDS, \
+                                     nodes=with-data|after-data, writes=parallel|grouped";
 
     /// Takes over options as people write them, separated by commas.
     ///

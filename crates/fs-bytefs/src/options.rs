@@ -95,8 +95,9 @@ const PAGE: u64 = crate::format::PAGE as u64;
 
 impl MountOptions {
     /// The words that [`set`](Self::set) understands, for people.
-    pub const WORDS: &'static str = "data=ordered|journal, metadata=durable|grouped, group=SIZE, variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, inodes=N, \
-                                     commit=SECONDS, writes=async|sync";
+    pub const WORDS: &'static str = "data=ordered|journal, metadata=durable|grouped, group=SIZE, \
+                                     variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, \
+                                     inodes=N, commit=SECONDS, writes=async|sync";
 
     /// Takes over one option as people write it. False if it is none of ByteFS.
     ///
@@ -195,7 +196,8 @@ mod tests {
         let mut options = MountOptions::default();
         options
             .set_all(
-                "data=journal,metadata=grouped,group=64K,variant=log,threshold=16,cache=64M,dirty=1M,inodes=100,commit=0,writes=sync",
+                "data=journal,metadata=grouped,group=64K,variant=log,threshold=16,cache=64M,dirty=1M,\
+                 inodes=100,commit=0,writes=sync",
             )
             .unwrap();
         let due = MountOptions {

@@ -220,6 +220,16 @@ impl Ssd {
         self.core.power.cut(Loss::PowerCut, seed);
     }
 
+    /// As [`power_cut`](Self::power_cut), by a process that serves the device and is about to exit: returns
+    /// once commands that were under way have ended and the device is [settled](Self::settle).
+    pub fn power_cut_and_settle(&self, seed: u64) {
+        /// Commands in flight end within this, one way or the other.
+        const IN_FLIGHT_NS: u64 = 3_000_000;
+        self.power_cut(seed);
+        amphi_rt::time::sleep_ns(IN_FLIGHT_NS);
+        self.settle();
+    }
+
     /// Crashes the host: as a power cut, but what was posted on the link arrives.
     pub fn host_crash(&self, seed: u64) {
         self.core.power.cut(Loss::HostCrash, seed);

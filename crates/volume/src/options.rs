@@ -15,6 +15,8 @@ pub struct FormatOptions {
     pub inodes: Option<u32>,
     /// Bytes of a data block, where that is not the device's page.
     pub block_bytes: Option<u64>,
+    /// Parts that it is divided into, where it is; AugeFS's domains.
+    pub domains: Option<u32>,
 }
 
 /// How to mount a file system. What is `None` is as its superblock says, or as usual for it.

@@ -147,11 +147,11 @@ impl Machine {
         };
         let costs = match system {
             System::Devfs | System::DevfsInodeDirect => text.commands,
-            // The device computes, and there are no pages in the host's memory.
             // Calls are calls of functions, in a range of addresses that processes share.
             _ if system.is_augefs() && variation.computing == Some(ComputingOf::Own) => {
                 HostCosts { computing, ..text.shared }
             }
+            // The device computes, and there are no pages in the host's memory.
             _ if system.is_inside() => HostCosts { page_ns: 0, ..text.costs },
             _ => HostCosts { computing, ..text.costs },
         };

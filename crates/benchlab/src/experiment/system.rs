@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use amphi_device::{Device, PAGE_BYTES};
+use amphi_device::PAGE_BYTES;
 use amphi_fs_augefs::AugeFs;
 use amphi_ssd::{Firmware, Ssd};
 use amphi_vfs::FileSystem;
@@ -225,7 +225,8 @@ impl System {
         matches!(self.kind(), Kind::Augefs)
     }
 
-    /// Whether it is another file system, or the same one with something left out.
+    /// Whether it is there for single figures: another one with something left out, or with what closed files
+    /// have leaving device memory.
     pub(super) const fn is_a_part(self) -> bool {
         self.empties_memory_on_close()
             || matches!(self, Self::AugefsSyn | Self::AugefsRoc | Self::AugefsPmr | Self::AugefsPara)
@@ -251,11 +252,13 @@ impl System {
             inodes: Some(machine.inodes),
             journal_bytes: journal_pages.map(|pages| u64::from(pages) * PAGE_BYTES as u64),
             block_bytes: machine.block_bytes,
+            domains: machine.domains,
             ..FormatOptions::default()
         };
         let cannot = || format!("{} cannot be made", self.title());
-        if self.is_augefs() {
-            return format_augefs(self.logs_to_blocks(), ssd, &options, machine.domains).with_context(cannot);
+        if self.logs_to_blocks() {
+            let device = BlockLog::new(ssd)?;
+            return <AugeFs<BlockLog> as Volume<BlockLog>>::format(&device, &options).with_context(cannot);
         }
         self.kind().with(Make { ssd, options }).with_context(cannot)
     }
@@ -325,24 +328,6 @@ impl Act<Ssd> for Mount<'_> {
     fn on<V: Volume<Ssd>>(self) -> Self::Out {
         Ok(Box::new(Opened::<Ssd, _>(Arc::new(V::mount(self.ssd, &self.options)?), PhantomData)))
     }
-}
-
-/// AugeFS with as many domains as are wanted.
-fn format_augefs(
-    logs_to_blocks: bool,
-    ssd: &Arc<Ssd>,
-    options: &FormatOptions,
-    domains: Option<u32>,
-) -> Result<()> {
-    let own = |pages: u64| match domains {
-        None => amphi_fs_augefs::FormatOptions::for_device(pages, options),
-        Some(domains) => amphi_fs_augefs::FormatOptions::with_domains(domains, pages, options),
-    };
-    if logs_to_blocks {
-        let device = BlockLog::new(ssd)?;
-        return Ok(AugeFs::format(&device, &own(device.capacity_pages()))?);
-    }
-    Ok(AugeFs::format(ssd, &own(ssd.capacity_pages()))?)
 }
 
 /// One on a device of a kind.
