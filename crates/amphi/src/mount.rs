@@ -166,10 +166,12 @@ impl Serving {
                 Ok(())
             });
         }
-        // A session of its own: the terminal's Ctrl-C and hang-up are not for a mount.
-        // A daemon that begins anew has one.
-        if rustix::process::getsid(None).ok() != Some(rustix::process::getpid()) {
-            rustix::process::setsid().context("the daemon cannot leave the terminal")?;
+        // A session of its own: the terminal's Ctrl-C and hang-up are not for a mount. A daemon that begins
+        // anew has one, and is refused another. (To ask for the session's number would not do: it is 0
+        // where the session began outside of this PID namespace.)
+        match rustix::process::setsid() {
+            Ok(_) | Err(rustix::io::Errno::PERM) => {}
+            Err(error) => return Err(error).context("the daemon cannot leave the terminal"),
         }
         shared::remember_directory();
         std::env::set_current_dir("/").context("the daemon cannot leave the current directory")?;

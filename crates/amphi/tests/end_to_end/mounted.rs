@@ -332,6 +332,28 @@ fn mount_8_mounts_by_the_table() {
     amphi_ok(&["fsck", &rig.image()]);
 }
 
+/// As in a container: the session that the command belongs to began outside of its PID namespace.
+#[test]
+fn a_mount_works_where_its_session_began_in_another_pid_namespace() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let rig = Rig::new("64M");
+    let script = format!(
+        "{amphi} mount --free {image} {mount} && echo kept > {mount}/f && {amphi} umount {mount}",
+        amphi = env!("CARGO_BIN_EXE_amphi"),
+        image = rig.image(),
+        mount = rig.mount_point(),
+    );
+    let mounted = Command::new("unshare")
+        .args(["--pid", "--fork", "--mount-proc", "sh", "-c", &script])
+        .output()
+        .expect("unshare");
+    assert!(mounted.status.success(), "{}", complaint(&mounted));
+    rig.mount();
+    assert_eq!(fs::read(rig.on_mount("f")).unwrap(), b"kept\n");
+}
+
 #[test]
 fn an_image_that_cannot_be_written_is_mounted_and_checked_all_the_same() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
