@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::format::PAGE;
 use crate::mount::{self, Info, MountError};
 use crate::options::{FormatOptions, MountOptions};
+use crate::overlay::Overlay;
 use crate::recover::Recovered;
 use crate::stats::Stats;
 use crate::{allocate, background, file};
@@ -19,7 +20,7 @@ use crate::{allocate, background, file};
 ///
 /// Dropping it without [`unmount`](Self::unmount) is a crash of the file system.
 pub struct AugeFs<D: BlockPort + MemoryArea + 'static> {
-    core: Arc<Core<D>>,
+    core: Arc<Core<Overlay<D>>>,
     recovered: Recovered,
     background: Option<JoinHandle<()>>,
 }
@@ -33,13 +34,15 @@ impl<D: BlockPort + MemoryArea + 'static> AugeFs<D> {
         mount::format(device, options)
     }
 
-    /// Mounts the file system on `device`, recovering it if need be.
+    /// Mounts the file system on `device`, recovering it if need be. With [`MountOptions::read_only`] nothing
+    /// is written, recovery neither.
     ///
     /// # Errors
     /// As [`MountError`] says.
     pub fn mount(device: &Arc<D>, options: MountOptions) -> std::result::Result<Self, MountError> {
         let runs = options.checkpoint_interval_ns > 0 && !options.read_only;
-        let (core, recovered) = mount::open(device, options)?;
+        let under = if options.read_only { Overlay::over(device) } else { Overlay::through(device) };
+        let (core, recovered) = mount::open(&under, options)?;
         let background = runs.then(|| {
             let core = Arc::clone(&core);
             task::spawn("augefs-background", move || background::run(&core))
@@ -54,7 +57,7 @@ impl<D: BlockPort + MemoryArea + 'static> AugeFs<D> {
 
     /// The device under the file system.
     pub fn device(&self) -> &Arc<D> {
-        &self.core.device
+        self.core.device.device()
     }
 
     /// What the superblock says, as of this mount.

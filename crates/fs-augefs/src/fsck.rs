@@ -1,8 +1,11 @@
 //! Checking an unmounted AugeFS: names against inodes, inodes against nodes, nodes against NAT and SIT.
 //!
-//! It mounts without changes of its own: the metadata store and recovery write what any mount would.
+//! It mounts as a read-only mount does, over a device that stays as it is (`overlay`).
 
 mod names;
+mod repair;
+mod tree;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +19,9 @@ use crate::core::Core;
 use crate::format::{Address, InodeRecord, NAT_ENTRIES, PAGE};
 use crate::mount::{self, MountError};
 use crate::options::MountOptions;
+use crate::overlay::Overlay;
 use names::Found;
+pub use repair::{Repair, repair};
 
 /// Most findings that are listed.
 const LISTED: usize = 1000;
@@ -54,6 +59,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.errors == 0 && self.warnings == 0
+    }
+
     fn add(&mut self, severity: Severity, what: String) {
         match severity {
             Severity::Error => self.errors += 1,
@@ -69,14 +80,14 @@ impl Report {
     }
 }
 
-/// Checks the file system on a device. Damage is no error but a finding.
+/// Checks the file system on a device, and changes nothing there. Damage is no error but a finding.
 ///
 /// # Errors
 /// [`MountError::Format`], [`MountError::Device`].
 pub fn check<D: BlockPort + MemoryArea>(device: &Arc<D>) -> Result<Report, MountError> {
     let mut report = Report::default();
     let options = MountOptions { read_only: true, ..MountOptions::default() };
-    let (core, recovered) = match mount::open(device, options) {
+    let (core, recovered) = match mount::open(&Overlay::over(device), options) {
         Ok(opened) => opened,
         Err(
             error @ (MountError::Damaged(Error::Corrupt(_))

@@ -25,6 +25,7 @@ mod meta;
 mod mount;
 mod nodes;
 mod options;
+mod overlay;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
 #[cfg(feature = "planted-bugs")]

@@ -196,7 +196,8 @@ fn write_state<D: MemoryArea>(device: &D, layout: &Layout, state: &SuperState) -
     device.persist(layout.state(), state.as_bytes(), None, Structure::Superblock)
 }
 
-fn root() -> InodeRecord {
+/// The root of an empty file system.
+pub fn root() -> InodeRecord {
     let now = amphi_rt::time::wall_ns();
     let mut root = InodeRecord::new_zeroed();
     root.ino = Ino::ROOT.0.into();
@@ -280,7 +281,10 @@ pub fn open<D: BlockPort + MemoryArea>(
     options: MountOptions,
 ) -> Result<(Arc<Core<D>>, Recovered)> {
     let (superblock, layout) = probe(&**device)?;
-    let meta = Meta::open(device, Layout::META_FIRST, fitting(&layout, options.meta))?;
+    // What is only read is not merged.
+    let merges = options.meta.merges && !options.read_only;
+    let meta_options = amphi_lsm::Options { merges, ..options.meta };
+    let meta = Meta::open(device, Layout::META_FIRST, fitting(&layout, meta_options))?;
     let value = meta.get(Key::Super)?.ok_or_else(|| damaged("record", 0))?;
     let record = SuperRecord::read_from_bytes(&value).map_err(|_| damaged("record", 0))?;
     if record.next_ino.get().max(record.inodes.get()) > u64::MAX / 4 {

@@ -88,7 +88,7 @@ impl FormatOptions {
 /// How a mount behaves.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// Refuse every change. The metadata store still brings its log into tables.
+    /// Refuse every change, and write nothing: what recovery would write stays in host memory.
     pub read_only: bool,
     /// Pages of files in host memory.
     pub page_cache_pages: usize,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea, PAGE_BYTES};
-use amphi_volume::{About, Error, Identity, Needs, Progress, Report, Result, Volume};
+use amphi_volume::{About, Error, Identity, Needs, Progress, Repair, Report, Result, Volume};
 use serde_json::{Map, json};
 
 use crate::AugeFs;
@@ -63,6 +63,11 @@ impl<D: BlockPort + MemoryArea + 'static> Volume<D> for AugeFs<D> {
 
     fn check(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Report> {
         Ok(report(&fsck::check(device)?))
+    }
+
+    fn repair(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Repair> {
+        let fsck::Repair { before, after } = fsck::repair(device)?;
+        Ok(Repair { before: report(&before), after: report(&after) })
     }
 }
 

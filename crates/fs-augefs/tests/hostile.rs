@@ -1,5 +1,6 @@
 //! Whatever the block side, the memory area and the records of the metadata store hold, mounting, using and
-//! checking it ends in an answer or an error: no panic, no loop. `AMPHI_SEED` replays one case.
+//! checking it ends in an answer or an error: no panic, no loop. A repair mends all, or says in one finding
+//! why it cannot. `AMPHI_SEED` replays one case.
 
 mod small;
 
@@ -7,7 +8,7 @@ use std::sync::Arc;
 
 use amphi_conformance::damaged;
 use amphi_device::{BlockPort, BytePortExt, Lpa, Structure};
-use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions, fsck};
+use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions, fsck, fsck::Repair};
 use amphi_rt::random::Generator;
 use amphi_ssd::Ssd;
 use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, SetAttr, WriteMode};
@@ -143,7 +144,16 @@ fn run(seed: u64) {
     } else {
         damage_device(&mut dice, &ssd);
     }
-    let _any = fsck::check(&ssd);
+    if let Ok(Repair { before, after }) = fsck::repair(&ssd)
+        && !after.is_clean()
+    {
+        // What cannot be opened cannot be mended; whatever else was found is.
+        let last = after.findings.last().map(|found| &found.what);
+        assert!(AugeFs::mount(&ssd, options()).is_err() && after.findings.len() == 1, "{before:?} {last:?}");
+    }
+    if dice.below(2) == 0 {
+        damage_device(&mut dice, &ssd);
+    }
     if let Ok(fs) = AugeFs::mount(&ssd, options()) {
         damaged::use_all(&fs, (50 << 20) - 100);
         let _any = fs.unmount();

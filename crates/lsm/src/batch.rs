@@ -76,7 +76,8 @@ impl Batch {
     }
 
     /// Bytes of its content in the log.
-    pub(crate) fn content_bytes(&self) -> usize {
+    #[must_use]
+    pub fn content_bytes(&self) -> usize {
         size_of::<BatchHeader>() + self.records.len()
     }
 

@@ -61,6 +61,8 @@ pub struct Options {
     /// Whether one task writes for all that wait, one group after the other, as the stores do that the
     /// parallel path is held against.
     pub grouped: bool,
+    /// Whether tables are merged when a level has too many. A store that is only read leaves them.
+    pub merges: bool,
 }
 
 impl Default for Options {
@@ -73,6 +75,7 @@ impl Default for Options {
             level1_bytes: 256 << 20,
             block_cache_bytes: 32 << 20,
             grouped: false,
+            merges: true,
         }
     }
 }

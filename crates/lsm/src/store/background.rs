@@ -92,7 +92,7 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
 
     /// Whether level 0 has so many tables that no more may come before some are merged.
     fn is_far_behind(&self) -> bool {
-        self.view.read().levels[0].len() >= self.options.level0_tables + LEVEL0_MORE
+        self.options.merges && self.view.read().levels[0].len() >= self.options.level0_tables + LEVEL0_MORE
     }
 
     /// Tables of level 0 with all that is in a memtable.

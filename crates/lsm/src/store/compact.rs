@@ -37,7 +37,7 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
     /// Merges once; `false` if no level has too many tables.
     pub(super) fn compact_once(&self) -> Result<bool> {
         let levels = Arc::clone(&self.view.read().levels);
-        let Some(job) = self.pick(&levels) else { return Ok(false) };
+        let Some(job) = self.pick(&levels).filter(|_| self.options.merges) else { return Ok(false) };
         // Of what is in tables, readers that begin now see the newest version.
         let flushed = self.manifest.lock().flushed;
         let mut oldest = self.snapshots.lock().keys().next().copied().unwrap_or(u64::MAX).min(flushed);

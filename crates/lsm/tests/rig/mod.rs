@@ -27,6 +27,7 @@ pub const OPTIONS: Options = Options {
     level1_bytes: 16 << 10,
     block_cache_bytes: 64 << 10,
     grouped: false,
+    merges: true,
 };
 
 /// A device of 4 MB. Only with a profile that takes time do tasks of a Sim get in each other's way.
