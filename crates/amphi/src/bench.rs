@@ -53,6 +53,8 @@ enum What {
     Kernel(kernel::Options),
     Applications(applications::Options),
     Validate(validate::Options),
+    #[command(hide = true)]
+    Guest(validate::Guest),
     /// Runs every experiment and writes their results, one JSON file for each.
     Figures(experiments::Figures),
     /// Draws the results in a directory as one page, DIR/index.html, without measuring.
@@ -118,7 +120,7 @@ pub fn run(options: &Options) -> Result<()> {
                 println!("             {name:<9} {description}");
             }
             println!(
-                "amphi bench validate   whether the baseline fs-ext4like writes what the kernel's ext4 writes"
+                "amphi bench validate   whether the baselines write what the kernel's ext4 and F2FS write"
             );
             experiments::list()
         }
@@ -126,6 +128,7 @@ pub fn run(options: &Options) -> Result<()> {
         What::Kernel(options) => kernel::run(options),
         What::Applications(options) => applications::run(options),
         What::Validate(options) => validate::run(options),
+        What::Guest(options) => validate::guest(options),
         What::Figures(figures) => experiments::figures(figures),
         What::Page(page) => experiments::page(page),
         What::Guard(guard) => experiments::guard(guard),

@@ -238,3 +238,37 @@ fn the_baseline_is_held_against_the_kernels_ext4() {
         assert!(rows.iter().any(|row| row["step"].as_str().is_some_and(|step| step.starts_with(workload))));
     }
 }
+
+/// F2FS of Debian's kernel in a virtual machine, where somebody says by `AMPHI_TEST_KERNEL` where its package
+/// is unpacked: the machine is emulated where KVM does not run it, and then takes minutes.
+#[test]
+fn the_baseline_is_held_against_f2fs_in_a_virtual_machine() {
+    let Some(package) = std::env::var("AMPHI_TEST_KERNEL").ok().filter(|_| has_machine()) else {
+        println!(
+            "SKIPPED: AMPHI_TEST_KERNEL names no unpacked kernel package, or there is no QEMU or mkfs.f2fs"
+        );
+        return;
+    };
+    let arguments = ["bench", "validate", "--fs", "f2fs", "--machine", &package];
+    let few = ["--operations", "100", "--rounds", "1"];
+    let Some(report) = report_of(&[&arguments[..], &few].concat()) else { return };
+    assert!(report["machine"].as_str().is_some_and(|about| about.contains("QEMU")), "{report}");
+    let rows = report["rows"].as_array().expect("a list");
+    let row = |step: &str| rows.iter().find(|row| row["step"] == step).unwrap_or_else(|| panic!("{step}"));
+    for side in ["kernel", "baseline"] {
+        let count =
+            |step: &str, field: &str| row(step)[format!("{side}_{field}")].as_f64().expect("a number");
+        // Fifty pages and their nodes, without a checkpoint.
+        assert!((100.0..=115.0).contains(&count("append 4 KiB, fsync", "blocks")), "{side}: {report}");
+        // A checkpoint each.
+        assert!(count("rename, fsync directory", "blocks") >= 200.0, "{side}: {report}");
+        assert!(count("1000 x create, write 4 KiB, one sync", "flash_bytes") > 4.096e6, "{side}: {report}");
+    }
+}
+
+fn has_machine() -> bool {
+    ["qemu-system-x86_64", "mkfs.f2fs", "busybox", "cpio"].iter().all(|program| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    })
+}

@@ -50,7 +50,7 @@ impl Daemon {
 }
 
 /// A command that is killed when we are, where the system can promise that.
-fn dying_with_us(program: &Path) -> Command {
+pub fn dying_with_us(program: &Path) -> Command {
     if Command::new("setpriv").arg("--version").output().is_err() {
         return Command::new(program);
     }

@@ -19,7 +19,7 @@ mod served;
 mod trivial;
 mod workspace;
 
-pub use daemon::Daemon;
+pub use daemon::{Daemon, dying_with_us};
 pub use disk::{Backing, Disk, reclaim};
 pub use exported::{Attached, Exported, KernelFs};
 pub use ours::{library, mounted, romefs};

@@ -18,6 +18,8 @@ pub struct Traffic {
     pub blocks_read: u64,
     /// Flush requests.
     pub flushes: u64,
+    /// Bytes that the SSD programmed into its flash, its own copies and tables included.
+    pub flash_bytes: u64,
     /// Blocks written by structure.
     pub structures: BTreeMap<String, u64>,
 }

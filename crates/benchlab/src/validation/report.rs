@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::record::Traffic;
 
 /// Version of the JSON: another number if a field goes away or changes its meaning.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
-/// How far the baseline may be from the kernel's ext4.
+/// How far a baseline may be from the kernel's file system.
 pub const TOLERANCE: f64 = 0.15;
 
 /// A whole comparison.
@@ -17,6 +17,10 @@ pub const TOLERANCE: f64 = 0.15;
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: u32,
+    /// The kernel's name for what was compared.
+    pub file_system: &'static str,
+    /// Which kernel it was in, on what, where that was a virtual machine.
+    pub machine: Option<String>,
     /// Whether file data went through the journal.
     pub journal_data: bool,
     /// How often all of it was done.
@@ -34,26 +38,32 @@ pub struct Row {
     pub step: String,
     /// How many operations.
     pub operations: u64,
-    /// Blocks of 4 KiB that the kernel's ext4 wrote.
+    /// Blocks of 4 KiB that the kernel's file system wrote.
     pub kernel_blocks: f64,
     /// Blocks of 4 KiB that the baseline wrote.
     pub baseline_blocks: f64,
-    /// Flushes of the kernel's ext4.
+    /// Flushes of the kernel's.
     pub kernel_flushes: f64,
     /// Flushes of the baseline.
     pub baseline_flushes: f64,
-    /// Flushes of the kernel's ext4 in the round with the fewest.
+    /// Flushes of the kernel's in the round with the fewest.
     pub kernel_flushes_least: u64,
     /// And in that with the most.
     pub kernel_flushes_most: u64,
-    /// Write requests of the kernel's ext4.
+    /// Write requests of the kernel's.
     pub kernel_writes: f64,
     /// Write requests of the baseline.
     pub baseline_writes: f64,
+    /// Bytes that the kernel's SSD programmed into its flash.
+    pub kernel_flash_bytes: f64,
+    /// Bytes that the baseline's did.
+    pub baseline_flash_bytes: f64,
     /// Whether blocks are within [`TOLERANCE`].
     pub blocks_agree: bool,
     /// Whether flushes are.
     pub flushes_agree: bool,
+    /// Whether what was programmed into flash is.
+    pub flash_agrees: bool,
     /// Blocks by structure.
     pub structures: Vec<Share>,
 }
@@ -63,7 +73,7 @@ pub struct Row {
 pub struct Share {
     /// The structure. Data and directories are one: the kernel's do not say which they are.
     pub structure: String,
-    /// Blocks that the kernel's ext4 wrote.
+    /// Blocks that the kernel's file system wrote.
     pub kernel: u64,
     /// Blocks that the baseline wrote.
     pub baseline: u64,
@@ -103,6 +113,7 @@ impl Row {
         let blocks = [kernel, baseline].map(|rounds| mean(rounds, |traffic| traffic.blocks_written));
         let flushes = [kernel, baseline].map(|rounds| mean(rounds, |traffic| traffic.flushes));
         let writes = [kernel, baseline].map(|rounds| mean(rounds, |traffic| traffic.writes));
+        let flash = [kernel, baseline].map(|rounds| mean(rounds, |traffic| traffic.flash_bytes));
         Some(Self {
             step: step.to_owned(),
             operations,
@@ -114,8 +125,11 @@ impl Row {
             kernel_flushes_most: most,
             kernel_writes: writes[0],
             baseline_writes: writes[1],
+            kernel_flash_bytes: flash[0],
+            baseline_flash_bytes: flash[1],
             blocks_agree: agree(blocks[0], blocks[1]),
             flushes_agree: agree(flushes[0], flushes[1]),
+            flash_agrees: agree(flash[0], flash[1]),
             structures: structures
                 .into_iter()
                 .map(|(structure, [theirs, ours])| Share {
@@ -127,10 +141,16 @@ impl Row {
         })
     }
 
+    /// Whether blocks, flushes and flash are all within [`TOLERANCE`].
+    #[must_use]
+    pub const fn agrees(&self) -> bool {
+        self.blocks_agree && self.flushes_agree && self.flash_agrees
+    }
+
     /// The head of [`text`](Self::text).
     #[must_use]
     pub const fn head() -> &'static str {
-        "                                              blocks written           flushes            write requests\nstep                                           kernel baseline ratio   kernel baseline ratio   kernel baseline"
+        "                                              blocks written           flushes            write requests      KiB of flash\nstep                                           kernel baseline ratio   kernel baseline ratio   kernel baseline   kernel baseline ratio"
     }
 
     /// One line of the table, and where it differs a second one: the blocks of both by structure.
@@ -145,9 +165,9 @@ impl Row {
             fraction if fraction > 0.0 && mean < 100.0 => format!("{mean:.1}"),
             _ => format!("{mean:.0}"),
         };
-        let differs = !(self.blocks_agree && self.flushes_agree);
+        let differs = !self.agrees();
         let mut text = format!(
-            "{:<44} {:>8} {:>8} {} {:>8} {:>8} {} {:>8} {:>8}{}",
+            "{:<44} {:>8} {:>8} {} {:>8} {:>8} {} {:>8} {:>8} {:>8.0} {:>8.0} {}{}",
             self.step,
             number(self.kernel_blocks),
             number(self.baseline_blocks),
@@ -157,6 +177,9 @@ impl Row {
             ratio(self.kernel_flushes, self.baseline_flushes),
             number(self.kernel_writes),
             number(self.baseline_writes),
+            self.kernel_flash_bytes / 1024.0,
+            self.baseline_flash_bytes / 1024.0,
+            ratio(self.kernel_flash_bytes, self.baseline_flash_bytes),
             if differs { "  DIFFERS" } else { "" }
         );
         if self.kernel_flushes_least != self.kernel_flushes_most {
@@ -179,7 +202,7 @@ impl Report {
     /// How many steps agree, of how many.
     #[must_use]
     pub fn agreeing(&self) -> (usize, usize) {
-        let agree = self.rows.iter().filter(|row| row.blocks_agree && row.flushes_agree).count();
+        let agree = self.rows.iter().filter(|row| row.agrees()).count();
         (agree, self.rows.len())
     }
 }

@@ -11,6 +11,17 @@ use crate::operation::contents;
 use crate::workload::{self, Group, Operation, Personality, Plan};
 use crate::ycsb::{self, Ycsb};
 
+/// What is to be done besides single operations.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Workloads, scaled, each of a certain number of operations.
+    pub workloads: Vec<Personality>,
+    /// Workloads of the store, as well.
+    pub ycsb: Vec<Ycsb>,
+    /// Decides what the workloads leave to chance.
+    pub seed: u64,
+}
+
 /// A step: what it is called, how often, and what is done.
 pub(super) struct Step {
     pub(super) name: String,
@@ -20,6 +31,31 @@ pub(super) struct Step {
     pub(super) prepare: Action,
     /// What counts.
     pub(super) act: Action,
+}
+
+impl Step {
+    /// Makes what it needs, and a `sync`, since what the step before has left to be written is not this
+    /// one's.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub(super) fn make_ready(&self, bench: &mut Bench<'_>) -> Result<()> {
+        (self.prepare)(bench).with_context(|| format!("{}, preparing", self.name))?;
+        Ok(bench.files.sync()?)
+    }
+}
+
+/// All that is asked for.
+///
+/// # Errors
+/// A workload is impossible.
+pub(super) fn steps(asked: &Asked) -> Result<Vec<Step>> {
+    let mut steps = micro();
+    for personality in &asked.workloads {
+        steps.extend(macro_steps(personality, asked.seed)?);
+    }
+    steps.extend(asked.ycsb.iter().map(|workload| ycsb_step(workload, asked.seed)));
+    Ok(steps)
 }
 
 type Action = Box<dyn Fn(&mut Bench<'_>) -> Result<()>>;
@@ -147,7 +183,7 @@ fn write(append: bool, bytes: usize, data_only: bool) -> impl Fn(&mut Bench<'_>,
 }
 
 /// Single operations and many, in an order in which each leaves what the next one needs.
-pub(super) fn micro() -> Vec<Step> {
+fn micro() -> Vec<Step> {
     let mut steps = vec![
         single("create, fsync", |bench, number| bench.create(number, 0, true)),
         single("unlink, fsync directory", |bench, number| {
@@ -231,7 +267,7 @@ pub(super) fn micro() -> Vec<Step> {
 ///
 /// # Errors
 /// It is impossible.
-pub(super) fn macro_steps(personality: &Personality, seed: u64) -> Result<Vec<Step>> {
+fn macro_steps(personality: &Personality, seed: u64) -> Result<Vec<Step>> {
     let reads = |op: Operation| {
         use Operation::{Close, List, Open, Read, ReadWhole, Stat, Think};
         matches!(op, Close | List | Open | Read | ReadWhole | Stat | Think)
@@ -280,7 +316,7 @@ fn macro_step(name: String, personality: &Personality, seed: u64) -> Result<Step
 }
 
 /// A workload of the store with one client, and a `sync`.
-pub(super) fn ycsb_step(workload: &Ycsb, seed: u64) -> Step {
+fn ycsb_step(workload: &Ycsb, seed: u64) -> Step {
     let (workload, settings) = (workload.with_clients(1), workload::Settings { seed });
     let for_prepare = workload.clone();
     Step {
