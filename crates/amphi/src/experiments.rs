@@ -315,10 +315,11 @@ fn print(figure: &Figure) {
         println!("\nno result: {}: {}", refused.place, refused.why);
     }
     if !figure.differences.is_empty() {
-        println!("\n* more than a fifth off:");
+        println!("\n* more than a fifth off; what decides:");
     }
     for difference in &figure.differences {
-        println!("  {} ({:.2} of the published): {}", difference.place, difference.ratio, difference.why);
+        let of = difference.ratio.map(|ratio| format!(" ({ratio:.2} of the published)")).unwrap_or_default();
+        println!("  {}{of}: {}", difference.place, difference.why);
     }
     for place in figure.unexplained() {
         println!("  {place}: not explained");
@@ -514,9 +515,9 @@ mod tests {
             refused: vec![Refused { place: text(), why: text() }],
             differences: vec![Explanation {
                 place: text(),
-                ratio: 0.5,
+                ratio: Some(0.5),
                 why: text(),
-                ablations: vec![Ablated { name: text(), ours: 1.0, ratio: 0.5 }],
+                ablations: vec![Ablated { name: text(), ours: 1.0, ratio: Some(0.5) }],
             }],
             latencies: vec![Latency {
                 label: text(),

@@ -100,14 +100,15 @@ pub struct Refused {
     pub why: String,
 }
 
-/// Why a value of ours differs from the published one.
+/// Why a value of ours differs from the published one, or what decides one that the paper has in words only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// Group and series, as `varmail / ByteFS`.
     #[serde(rename = "where")]
     pub place: String,
-    /// Ours divided by the published one.
-    pub ratio: f64,
+    /// Ours divided by the published one; none where the paper prints no number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
     /// From counters or an ablation, not from a guess.
     pub why: String,
     /// The value with one thing changed.
@@ -122,8 +123,9 @@ pub struct Ablated {
     pub name: String,
     /// Ours with it.
     pub ours: f64,
-    /// That divided by the published one.
-    pub ratio: f64,
+    /// That divided by the published one; none where the paper prints no number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
 }
 
 /// How long an operation took in one cell of the experiment.

@@ -85,7 +85,7 @@ pub(super) fn values(
             refused.push(Refused { place: ablation.name.clone(), why: cause.why });
             continue;
         };
-        let ratio = bar.published.filter(|published| *published != 0.0).map_or(0.0, |of| again.ours / of);
+        let ratio = bar.published.filter(|published| *published != 0.0).map(|of| again.ours / of);
         values.push(Ablated { name: ablation.name.clone(), ours: again.ours, ratio });
     }
     Ok((values, refused))
@@ -93,7 +93,9 @@ pub(super) fn values(
 
 /// The values in words: each, then which of them bring it near the published one, or which moves it most.
 pub(super) fn told(bar: &Bar, values: &[Ablated], refused: &[Refused], unit: &str) -> Option<String> {
-    let published = bar.published.filter(|_| !values.is_empty() || !refused.is_empty())?;
+    if values.is_empty() && refused.is_empty() {
+        return None;
+    }
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
     let values_told = values.iter().map(|value| format!("with {} {}{unit}", value.name, shown(value.ours)));
     let refused_told =
@@ -101,7 +103,7 @@ pub(super) fn told(bar: &Bar, values: &[Ablated], refused: &[Refused], unit: &st
     let each: Vec<String> = values_told.chain(refused_told).collect();
     let near: Vec<&str> = values
         .iter()
-        .filter(|value| (value.ratio - 1.0).abs() <= TOLERANCE)
+        .filter(|value| value.ratio.is_some_and(|ratio| (ratio - 1.0).abs() <= TOLERANCE))
         .map(|value| value.name.as_str())
         .collect();
     let factor = |value: &Ablated| (value.ours / bar.ours).max(bar.ours / value.ours);
@@ -109,6 +111,8 @@ pub(super) fn told(bar: &Bar, values: &[Ablated], refused: &[Refused], unit: &st
     let verdict = most.map(|most| {
         if near.is_empty() && factor(most) <= 1.0 + TOLERANCE {
             "None of these alone moves it by a fifth.".to_owned()
+        } else if bar.published.is_none() {
+            format!("Most depends on {}.", most.name)
         } else if near.is_empty() {
             format!("None of these alone comes within a fifth of it; most depends on {}.", most.name)
         } else {
@@ -116,10 +120,11 @@ pub(super) fn told(bar: &Bar, values: &[Ablated], refused: &[Refused], unit: &st
         }
     });
     let verdict = verdict.map_or_else(String::new, |verdict| format!(" {verdict}"));
+    let published = bar.published.map(|published| format!(", the published one {}{unit}", shown(published)));
     Some(format!(
-        "Ours is {}{unit}, the published one {}{unit}. One thing changed at a time, ours is: {}.{verdict}",
+        "Ours is {}{unit}{}. One thing changed at a time, ours is: {}.{verdict}",
         shown(bar.ours),
-        shown(published),
+        published.unwrap_or_default(),
         each.join("; ")
     ))
 }
@@ -140,7 +145,7 @@ mod tests {
     use crate::experiment::measure::bar;
 
     fn ablated(name: &str, ours: f64) -> Ablated {
-        Ablated { name: name.to_owned(), ours, ratio: ours / 6.0 }
+        Ablated { name: name.to_owned(), ours, ratio: Some(ours / 6.0) }
     }
 
     #[test]
@@ -156,6 +161,10 @@ mod tests {
         let text = told(&of, &[ablated("half the memory", 0.1)], &[], "").unwrap();
         assert!(text.ends_with("most depends on half the memory."), "{text}");
         assert_eq!(told(&of, &[], &[], ""), None);
+        let in_words = [Ablated { ratio: None, ..ablated("half the memory", 0.1) }];
+        let text = told(&bar("ByteFS", 0.31), &in_words, &[], "").unwrap();
+        assert!(text.starts_with("Ours is 0.31. One thing changed"), "{text}");
+        assert!(text.ends_with("Most depends on half the memory."), "{text}");
     }
 
     #[test]

@@ -232,6 +232,10 @@ pub struct Variation {
     /// Bytes of a new file system's data blocks, which are RomeFS's write splitting threshold. Not scaled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold_bytes: Option<u64>,
+    /// ByteFS sends a page by bytes if fewer than one in so many of its lines were modified, 1 to 64 (BY-14:
+    /// 8). Not scaled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub byte_threshold: Option<u32>,
     /// Parameters of the workload, beside those of the case.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, u64>,
@@ -284,6 +288,7 @@ impl Variation {
             domains: other.domains.or(self.domains),
             line_delay_ns: other.line_delay_ns.or(self.line_delay_ns),
             threshold_bytes: other.threshold_bytes.or(self.threshold_bytes),
+            byte_threshold: other.byte_threshold.or(self.byte_threshold),
             parameters: self.parameters.iter().chain(&other.parameters).map(own).collect(),
             profile: other.profile.clone().or_else(|| self.profile.clone()),
             log_bytes: other.log_bytes.or(self.log_bytes),
@@ -390,7 +395,9 @@ experiments! {
         "fig6",
         "fig6-artifact",
         "fig6-grouped",
+        "fig6-f2fs",
         "fig7",
+        "fig7-f2fs",
         "fig8",
         "fig9",
         "fig10",
@@ -403,13 +410,19 @@ experiments! {
     "RomeFS":
         "romefs-fig6",
         "romefs-fig6-b",
+        "romefs-fig6-nova",
         "romefs-table4",
         "romefs-fig7",
         "romefs-fig8",
+        "romefs-fig8-nova",
         "romefs-fig9",
+        "romefs-fig9-nova",
         "romefs-fig10",
+        "romefs-fig10-nova",
         "romefs-fig11",
+        "romefs-fig11-nova",
         "romefs-fig12",
+        "romefs-fig12-nova",
         "romefs-aged";
     "2B-SSD":
         "2b-ssd-fig9";

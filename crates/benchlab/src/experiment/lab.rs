@@ -185,8 +185,13 @@ fn differences(
     let mut differences = Vec::new();
     for group in &figure.groups {
         for bar in &group.bars {
-            let (true, Some(ratio)) = (bar.differs(), bar.ratio()) else { continue };
             let place = format!("{} / {}", group.label, bar.series);
+            // What the paper says in words only is told of where an ablation asks what decides it.
+            let in_words = bar.published.is_none()
+                && definition.ablations.iter().any(|ablation| ablation.places.contains(&place));
+            if !bar.differs() && !in_words {
+                continue;
+            }
             let (ablations, refused) = ablation::values(definition, wishes, state, group, bar)?;
             let ablated = ablation::told(bar, &ablations, &refused, figure.unit_of(bar));
             let written = definition.explained.iter().find(|explained| explained.place == place);
@@ -195,7 +200,7 @@ fn differences(
             let counted = counted.or_else(|| behind(bar));
             let why: Vec<String> = ablated.into_iter().chain(written).chain(counted).collect();
             if !why.is_empty() {
-                differences.push(Explanation { place, ratio, why: why.join(" "), ablations });
+                differences.push(Explanation { place, ratio: bar.ratio(), why: why.join(" "), ablations });
             }
         }
     }

@@ -36,6 +36,8 @@ pub struct Machine {
     pub block_bytes: Option<u64>,
     /// Domains of a new AugeFS, if not as usual for it.
     pub domains: Option<u32>,
+    /// The share of modified lines from which on ByteFS sends a page by block, if not as usual for it.
+    pub byte_threshold: Option<u32>,
     /// How often what is dirty is written back, ns.
     pub commit_interval_ns: u64,
     /// Age at which a dirty page is written back where that is done by age, ns.
@@ -167,6 +169,7 @@ impl Machine {
                 as u32,
             block_bytes: variation.threshold_bytes,
             domains: variation.domains,
+            byte_threshold: variation.byte_threshold,
             commit_interval_ns: scaled(variation.commit_interval_ns.unwrap_or(text.commit_interval_ns)),
             dirty_expire_ns: scaled(variation.dirty_expire_ns.unwrap_or(text.dirty_expire_ns)),
         })

@@ -281,8 +281,11 @@ impl System {
             Self::AugefsRoc | Self::AugefsPmr => "writes=grouped",
             _ => "",
         };
+        let threshold = machine.byte_threshold.filter(|_| matches!(self.kind(), Kind::Bytefs));
+        let threshold = threshold.map(|threshold| format!("threshold={threshold}"));
+        let words = [Some(words.to_owned()).filter(|words| !words.is_empty()), threshold];
         let options = MountOptions {
-            words: words.to_owned(),
+            words: words.into_iter().flatten().collect::<Vec<_>>().join(","),
             page_cache_pages: Some(machine.cache_pages),
             dirty_pages: Some(machine.dirty_pages),
             inode_cache: Some(machine.inodes as usize),

@@ -79,13 +79,13 @@ fn differences(figure: &Figure, page: &mut String) {
     if figure.differences.is_empty() && unexplained.is_empty() {
         return;
     }
-    page.push_str("<section class=\"differences\">\n<h3>Where ours differ</h3>\n<ul>\n");
+    page.push_str("<section class=\"differences\">\n<h3>Where ours differ, and what decides</h3>\n<ul>\n");
     for difference in &figure.differences {
         let _ = writeln!(
             page,
             "<li><b>{}</b> <span class=\"mark\">{}</span> {}</li>",
             escape(&difference.place),
-            times(difference.ratio),
+            difference.ratio.map(times).unwrap_or_default(),
             escape(&difference.why),
         );
     }

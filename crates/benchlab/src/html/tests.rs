@@ -34,7 +34,7 @@ fn sample() -> Figure {
         refused: Vec::new(),
         differences: vec![Explanation {
             place: "create / ByteFS".into(),
-            ratio: 0.72,
+            ratio: Some(0.72),
             why: "a smaller device".into(),
             ablations: Vec::new(),
         }],

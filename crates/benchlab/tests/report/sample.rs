@@ -52,7 +52,7 @@ fn quotients() -> Figure {
         refused: Vec::new(),
         differences: vec![Explanation {
             place: "fileserver / ByteFS".into(),
-            ratio: 1.31 / 2.2,
+            ratio: Some(1.31 / 2.2),
             why: "a made-up reason of some length, so that one sees how a paragraph of it is broken into lines on a narrow screen and on a wide one".into(),
             ablations: Vec::new(),
         }],
