@@ -128,6 +128,9 @@ impl Serving {
         }
         existing_image(image)?;
         start_daemon()?;
+        if let (.., Some(protection)) = mount_options(image, &self.option)? {
+            shared::is_possible(protection);
+        }
         Ok(true)
     }
 

@@ -30,7 +30,8 @@ pub fn protection(word: &str) -> Result<Protection> {
         .with_context(|| format!("`shared={word}`: what protects the range is keys, pages or unprotected"))
 }
 
-/// Whether programs can be let in where a range is wanted with this protection; if not, says so.
+/// Whether programs can be let in where a range is wanted with this protection; if not, says so. Both the
+/// command and the daemon say it: what a daemon says goes to its log.
 pub fn is_possible(protection: Protection) -> bool {
     let is_possible = protection != Protection::Keys || keys_are_here();
     if !is_possible {
@@ -167,6 +168,9 @@ fn run_errands(client: &Client, caches: &KernelCaches, parts: &Mutex<Parts>, dir
         return;
     }
     eprintln!("amphi: the shared range has died; the image is mounted again, as after a crash");
+    // Its process has ended, or is ending: nobody else waits for it, this one becoming another program.
+    let manager = parts.lock().manager.take();
+    drop(manager);
     if let Err(error) = amphi_front_fuse::detach(directory) {
         eprintln!("amphi: {error}");
     }

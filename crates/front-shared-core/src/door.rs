@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use amphi_front_shared::Protection;
 use amphi_front_shared::hello::{self, Welcome};
-use amphi_front_shared::layout::{CONTEXTS, MAGIC, client_of};
+use amphi_front_shared::layout::{CONTEXTS, Header, MAGIC, client_of};
 use amphi_fs_augefs::AugeFs;
 use amphi_fs_bytefs::ByteFs;
 use amphi_rt::{task, time};
@@ -116,11 +116,13 @@ impl Serve<'_> {
         header.magic.store(MAGIC, Ordering::Release);
         self.control.write_all(b"serves\n")?;
         let mut clients = BTreeMap::new();
-        self.receive(instance, &mut clients)?;
+        self.receive(instance, &mut clients, header)?;
 
         errands::end();
         // From here on no call begins; those that are under way may end.
-        header.dead.store(range::CLOSING, Ordering::SeqCst);
+        if header.dead.compare_exchange(0, range::CLOSING, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            self.go_on_unless_dead(header)?;
+        }
         let deadline_ns = time::now_ns() + ENDING_NS;
         while (0..CONTEXTS).any(|number| range::owner(number).load(Ordering::SeqCst) != 0) {
             if time::now_ns() > deadline_ns {
@@ -131,6 +133,7 @@ impl Serve<'_> {
             }
             time::sleep_ns(STEP_NS);
         }
+        self.go_on_unless_dead(header)?;
         for visitor in &instance.visitors {
             visitor.see_off(&instance.fs);
         }
@@ -141,11 +144,27 @@ impl Serve<'_> {
         Ok(())
     }
 
+    /// Ends the process if the range has died of what a call did: an error in the program, whose work may be
+    /// half done, or the end of the device's power.
+    ///
+    /// # Errors
+    /// The device has no power.
+    fn go_on_unless_dead(&self, header: &Header) -> Result<()> {
+        if header.dead.load(Ordering::SeqCst) != range::DEAD {
+            return Ok(());
+        }
+        if self.device.has_power() {
+            die("an error in its program");
+        }
+        bail!("the device has no power");
+    }
+
     /// Lets clients in and sees them off until it is told to end.
     fn receive<V: Volume<Ssd>>(
         &mut self,
         instance: &Instance<V>,
         clients: &mut BTreeMap<u32, Client>,
+        header: &Header,
     ) -> Result<()> {
         self.listener.set_nonblocking(true)?;
         loop {
@@ -162,6 +181,7 @@ impl Serve<'_> {
                     Err(error) => return Err(error.into()),
                 }
             };
+            self.go_on_unless_dead(header)?;
             for client in gone(clients) {
                 see_off(instance, clients, client);
             }

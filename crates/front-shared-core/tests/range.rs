@@ -25,6 +25,7 @@ fn another_process() {
         "orphan" => sharing::hold_what_has_no_name(&client),
         "waits" => dying::wait_inside(&client, words),
         "busy" => dying::be_busy(&client, words),
+        "cuts" => dying::cut_power(&client),
         "stray" => stray::store_astray(&client, words),
         other => panic!("no such role: {other}"),
     }

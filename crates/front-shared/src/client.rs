@@ -55,6 +55,9 @@ enum How {
     Server,
 }
 
+/// What the header says of a range that has died.
+const DEAD: u32 = 1;
+
 /// How long a process that leaves waits for its threads that are inside, ns.
 const LEAVING_NS: u64 = 2_000_000_000;
 /// How long a thread sleeps that finds all contexts taken, or waits for others to leave, ns.
@@ -221,8 +224,18 @@ impl Inside {
                 gate::call(call, context, self.entry);
             }
             self.map.owner(number).store(0, Ordering::Release);
+            if self.map.header().dead.load(Ordering::Relaxed) == DEAD {
+                self.tell_of_death();
+            }
         }
         self.shield.close(&self.map);
+    }
+
+    /// A call has come out of a range that has died: the manager learns it by the end of this connection, if
+    /// the range died of what the call did.
+    #[cold]
+    fn tell_of_death(&self) {
+        let _already_ended = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
     /// A context that nobody has; none if the range is dead.
@@ -280,7 +293,7 @@ impl Inside {
         }
         if self.shield.open(&self.map) {
             if !self.left.load(Ordering::SeqCst) {
-                self.map.header().dead.store(1, Ordering::SeqCst);
+                self.map.header().dead.store(DEAD, Ordering::SeqCst);
             }
             fence(Ordering::SeqCst);
             self.shield.close(&self.map);

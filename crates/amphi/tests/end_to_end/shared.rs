@@ -13,7 +13,7 @@ use crate::command::fails_saying;
 use crate::rig::{self, Rig, amphi_ok, can_mount};
 
 /// Builds the program of the range and puts it beside the command.
-fn core() {
+pub fn core() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
         let core =
@@ -39,23 +39,23 @@ fn info(rig: &Rig) -> Value {
     serde_json::from_str(&amphi_ok(&["info", "--json", &rig.mount_point()])).expect("JSON")
 }
 
-fn is_by_range(report: &str) -> bool {
+/// Whether a process says that its calls went into a range.
+pub fn is_by_range(report: &str) -> bool {
     report.lines().any(|line| line.split_whitespace().eq(["range", "kernel"]))
 }
 
-/// The process that made the range of a daemon: its only child that runs.
+/// The process that made the range of a daemon: its only child, also after it has begun anew.
 fn range_process(daemon: u32) -> u32 {
     let parent = |process: &str| {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        let mut words = stat.rsplit_once(')')?.1.split_whitespace();
-        // One that a daemon had before it began anew has ended.
-        words.next().filter(|state| *state != "Z")?;
-        words.next()?.parse::<u32>().ok()
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
     };
     let all = fs::read_dir("/proc").expect("/proc").flatten();
     let names = all.filter_map(|entry| entry.file_name().into_string().ok());
-    let child = names.filter(|name| parent(name) == Some(daemon)).find_map(|name| name.parse().ok());
-    child.expect("the range's process")
+    let children: Vec<u32> =
+        names.filter(|name| parent(name) == Some(daemon)).filter_map(|name| name.parse().ok()).collect();
+    let [child] = children[..] else { panic!("one that has ended is still there: {children:?}") };
+    child
 }
 
 #[test]
@@ -182,6 +182,8 @@ fn who_dies_in_the_middle_loses_nothing_durable_and_nobody_hangs() {
     assert_eq!((three.number("write 1 10 98"), three.number("sync 1")), (10, 0));
     assert!(is_by_range(&three.report()));
 
+    assert_ne!(range_process(daemon).to_string(), core, "the daemon has one child, which is another one");
+
     // The daemon is killed: calls fail, and another mount finds what was durable.
     let mut four = Agent::start(&rig);
     four.number(&format!("open 1 {} 0", path("four")));
@@ -206,4 +208,13 @@ fn what_cannot_be_shared_is_said() {
     let said = ["romefs", "bytefs and augefs"];
     fails_saying(&[&mount[..], &["shared=unprotected"]].concat(), 1, &said);
     fails_saying(&["export", &rig.image(), &rig.mount_point(), "-o", "shared"], 1, &["no file system"]);
+    if !can_mount() || amphi_front_shared::keys_are_here() {
+        println!("SKIPPED: the processor has protection keys, or nothing can be mounted");
+        return;
+    }
+    // The daemon goes to the background, where nobody hears it.
+    let mounted = rig::amphi(&[&mount[..], &["shared"]].concat());
+    assert!(mounted.status.success(), "programs use the queue instead: {mounted:?}");
+    assert!(rig::complaint(&mounted).contains("no protection keys"), "{mounted:?}");
+    assert!(info(&rig)["doors"]["range"].is_null());
 }

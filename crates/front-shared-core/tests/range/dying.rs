@@ -156,3 +156,31 @@ fn a_manager_that_is_killed_takes_nothing_durable_with_it() {
     drop(client);
     rig.manager.stop().expect("it is flushed and closed");
 }
+
+/// What ends the range from inside, as an error in its program does, is the end of its manager too: nothing
+/// of what was at work is unmounted as if it were whole.
+#[test]
+fn a_range_that_ends_from_inside_ends_its_manager() {
+    let rig = Rig::start("bytefs", 14, Protection::Nothing);
+    let client = rig.client();
+    let file = make(&client, Ino::ROOT, "kept").expect("a new name").attr.ino;
+    client.fsync(file, false).expect("the device works");
+    let mut other = rig.other("cuts");
+    other.await_line(READY);
+    other.tell();
+    other.end();
+    rig.manager.await_range(2).expect("another range");
+    assert!(client.statfs().is_err(), "a dead range stays dead");
+    drop(client);
+    let client = rig.client();
+    client.lookup(Ino::ROOT, name("kept")).expect("it was durable");
+    drop(client);
+    rig.manager.stop().expect("it is flushed and closed");
+}
+
+/// Cuts the device's power in a call, and sees that there is no range any more.
+pub fn cut_power(client: &Client) {
+    say_and_wait(READY);
+    client.cut_power(5);
+    assert!(client.statfs().is_err(), "the range has died");
+}
