@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amphi_benchlab::applications as databases;
-use amphi_benchlab::operation;
 use amphi_benchlab::report::Report;
 use amphi_benchlab::software::{self, Progress, Settings};
 use amphi_benchlab::workload::PRESETS;
+use amphi_benchlab::{beside, operation, remote, rest};
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use signal_hook::consts::TERM_SIGNALS;
@@ -50,6 +50,12 @@ enum What {
         /// Where to mount it.
         directory: PathBuf,
     },
+    /// Carries out operations of `software` in a directory, as its standard input says.
+    #[command(hide = true)]
+    ServeDesk {
+        /// A directory to be made.
+        directory: PathBuf,
+    },
     Kernel(kernel::Options),
     Applications(applications::Options),
     Validate(validate::Options),
@@ -80,6 +86,10 @@ struct Run {
     /// Only operations whose names contain WORD; can be given several times.
     #[arg(long, value_name = "WORD")]
     only: Vec<String>,
+    /// For `software`: only file systems whose names contain WORD, and ByteFS as a library; can be given
+    /// several times.
+    #[arg(long, value_name = "WORD")]
+    peer: Vec<String>,
     /// On a virtual machine whose idle processors halt at once, have them poll first, as the kernel's default
     /// says; only root can. What was set before is set again.
     #[arg(long)]
@@ -100,12 +110,12 @@ pub fn run(options: &Options) -> Result<()> {
     match &options.what {
         What::List => {
             println!(
-                "software   what operations cost in software: ByteFS and RomeFS as libraries, ByteFS through FUSE, on an"
+                "software   what operations cost in software: ByteFS and RomeFS as libraries, ByteFS through FUSE, by the queue and"
             );
             println!(
-                "           SSD without delays, beside the kernel's ext4, XFS and Btrfs on a loop device and on zram,"
+                "           in a range that processes share, on an SSD without delays, beside the kernel's ext4, XFS and Btrfs"
             );
-            println!("           and tmpfs; p50, in one interleaved run");
+            println!("           on a loop device and on zram, and tmpfs; p50, in one interleaved run");
             for operation in operation::ALL {
                 println!("             {}", operation.name());
             }
@@ -125,6 +135,7 @@ pub fn run(options: &Options) -> Result<()> {
             experiments::list()
         }
         What::ServeTrivial { directory } => serve_trivial(directory),
+        What::ServeDesk { directory } => remote::serve(directory),
         What::Kernel(options) => kernel::run(options),
         What::Applications(options) => applications::run(options),
         What::Validate(options) => validate::run(options),
@@ -165,6 +176,7 @@ fn software_path(run: &Run) -> Result<()> {
         threads: if run.threads.is_empty() { vec![1, 2] } else { run.threads.clone() },
         rounds: run.rounds as usize,
         only: run.only.clone(),
+        peers: run.peer.clone(),
         poll_idle: run.poll_idle,
         offer_rings: run.offer_rings,
     };
@@ -174,6 +186,10 @@ fn software_path(run: &Run) -> Result<()> {
         Progress::Begun(report) => introduce(report),
         // Whoever stopped reading has the JSON, or does not want to know.
         Progress::Done(line) => drop(writeln!(std::io::stdout(), "{}", line.text())),
+        Progress::Rested(report) => {
+            let (ways, rests) = (beside::text(&report.operations), rest::text(&report.rests));
+            drop(write!(std::io::stdout(), "\nWays that programs have to ours:\n{ways}\nDaemons:\n{rests}"));
+        }
     };
     let report = software::run(&settings, &|| !ended.load(Ordering::Relaxed), &mut tell)?;
     if let Some(file) = &run.json {
@@ -216,6 +232,7 @@ mod tests {
     use amphi_benchlab::interleave::Samples;
     use amphi_benchlab::operation::Operation;
     use amphi_benchlab::report::{Line, Peer, SCHEMA, Unavailable};
+    use amphi_benchlab::rest::Rest;
 
     use super::*;
     use crate::documented_fields;
@@ -237,7 +254,8 @@ mod tests {
             peer("trivial", false),
             peer("ext4-zram", false),
         ];
-        let samples = [1, 2, 7, 5, 6, 70].map(|ns| Samples { rounds: vec![vec![ns]], failure: None });
+        let samples =
+            [1, 2, 7, 5, 6, 70].map(|ns| Samples { rounds: vec![vec![ns]], rates: vec![1.0], failure: None });
         let report = Report {
             schema: SCHEMA,
             rounds: 1,
@@ -245,6 +263,7 @@ mod tests {
             idle_polling_ns: Some(0),
             operations: vec![Line::of(Operation::Create, 1, &peers, &samples)],
             unavailable: vec![Unavailable { name: String::new(), reason: String::new() }],
+            rests: vec![Rest { peer: String::new(), idle_ns_per_second: 0.0, ns_per_call: 0.0 }],
             peers,
         };
         let printed = serde_json::to_value(report).expect("JSON");

@@ -7,19 +7,26 @@ use amphi_rt::{task, time};
 use anyhow::Result;
 
 use crate::operation::{Desk, Operation, Place};
+use crate::remote::{self, Remote};
 
 /// The samples of one peer, one operation, one number of threads.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     /// ns per call, of each sample of each round, rounds apart.
     pub rounds: Vec<Vec<u64>>,
+    /// Calls a second of all threads together, of each round, from when the first began to when the last
+    /// ended.
+    pub rates: Vec<f64>,
     /// Why there are none.
     pub failure: Option<String>,
 }
 
-/// A peer with a desk for each thread.
-pub struct Seat {
-    desks: Vec<Box<dyn Desk>>,
+/// A peer with a desk for each thread, in this process or in one of its own.
+pub enum Seat {
+    /// In this process.
+    Here(Vec<Box<dyn Desk>>),
+    /// Each in another one.
+    Apart(Vec<Remote>),
 }
 
 impl Seat {
@@ -28,15 +35,18 @@ impl Seat {
     /// # Errors
     /// What the file system answers.
     pub fn take(place: &dyn Place, threads: usize) -> Result<Self> {
-        Ok(Self { desks: (0..threads).map(|thread| place.desk(thread)).collect::<Result<_>>()? })
+        Ok(Self::Here((0..threads).map(|thread| place.desk(thread)).collect::<Result<_>>()?))
     }
 
-    /// Runs one batch with `threads` threads at once. Answers ns per call, of all their samples.
+    /// Runs one batch with `threads` threads at once.
     ///
     /// # Errors
     /// What the file system answers.
-    pub fn batch(&mut self, operation: Operation, threads: usize, calls: usize) -> Result<Vec<u64>> {
-        let desks = &mut self.desks[..threads];
+    pub fn batch(&mut self, operation: Operation, threads: usize, calls: usize) -> Result<Batch> {
+        let desks = match self {
+            Self::Here(desks) => &mut desks[..threads],
+            Self::Apart(processes) => return remote::batch(processes, operation, threads, calls),
+        };
         desks.iter_mut().try_for_each(|desk| desk.prepare(operation, calls))?;
         let timed = if let [desk] = desks {
             timed(&mut **desk, operation, calls)
@@ -57,24 +67,43 @@ impl Seat {
                         })
                     })
                     .collect();
-                tasks
-                    .into_iter()
-                    .map(task::ScopedJoinHandle::join)
-                    .collect::<Result<Vec<_>>>()
-                    .map(|all| all.concat())
+                let batches = tasks.into_iter().map(task::ScopedJoinHandle::join);
+                batches.collect::<Result<Vec<_>>>().map(Batch::together)
             })
         };
         // Also after a failure, so that the next batch finds an empty desk.
         let cleared: Result<()> = desks.iter_mut().try_for_each(|desk| desk.clear(operation, calls));
-        let samples = timed?;
+        let batch = timed?;
         cleared?;
-        Ok(samples)
+        Ok(batch)
     }
 }
 
-fn timed(desk: &mut dyn Desk, operation: Operation, calls: usize) -> Result<Vec<u64>> {
+/// What one batch took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// ns per call, of each sample of each thread.
+    pub samples: Vec<u64>,
+    /// When the first call began, by the wall clock, which processes share.
+    pub begun_ns: i64,
+    /// When the last call ended.
+    pub ended_ns: i64,
+}
+
+impl Batch {
+    /// Those of threads at the same time as one.
+    pub(crate) fn together(batches: Vec<Self>) -> Self {
+        let begun_ns = batches.iter().map(|batch| batch.begun_ns).min().unwrap_or_default();
+        let ended_ns = batches.iter().map(|batch| batch.ended_ns).max().unwrap_or_default();
+        let samples = batches.into_iter().flat_map(|batch| batch.samples).collect();
+        Self { samples, begun_ns, ended_ns }
+    }
+}
+
+pub(crate) fn timed(desk: &mut dyn Desk, operation: Operation, calls: usize) -> Result<Batch> {
     let together = operation.calls_per_sample();
-    let mut samples = Vec::with_capacity(calls / together);
+    let mut samples = Vec::with_capacity(calls.div_ceil(together));
+    let begun_ns = time::wall_ns();
     for first in (0..calls).step_by(together) {
         let begin = time::now_ns();
         for number in first..(first + together).min(calls) {
@@ -82,7 +111,7 @@ fn timed(desk: &mut dyn Desk, operation: Operation, calls: usize) -> Result<Vec<
         }
         samples.push((time::now_ns() - begin) / together as u64);
     }
-    Ok(samples)
+    Ok(Batch { samples, begun_ns, ended_ns: time::wall_ns() })
 }
 
 /// Runs `rounds` rounds of one operation over all seats. `go_on` is asked before each batch; once it says no,
@@ -107,9 +136,15 @@ pub fn run(
                 return all;
             }
             match seat.batch(operation, threads, operation.calls()) {
-                Ok(batch) if round > 0 => samples.rounds.push(batch),
+                Ok(batch) if round > 0 => {
+                    let calls = (threads * operation.calls()) as f64;
+                    samples.rates.push(calls * 1e9 / (batch.ended_ns - batch.begun_ns).max(1) as f64);
+                    samples.rounds.push(batch.samples);
+                }
                 Ok(_) => {}
-                Err(error) => *samples = Samples { rounds: Vec::new(), failure: Some(format!("{error:#}")) },
+                Err(error) => {
+                    *samples = Samples { failure: Some(format!("{error:#}")), ..Samples::default() };
+                }
             }
         }
     }

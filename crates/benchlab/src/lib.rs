@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod applications;
+pub mod beside;
 pub mod experiment;
 pub mod figure;
 pub mod files;
@@ -19,9 +20,12 @@ pub mod library;
 pub mod lsm;
 pub mod operation;
 pub mod parameter;
+mod paths;
 pub mod peers;
+pub mod remote;
 pub mod replay;
 pub mod report;
+pub mod rest;
 pub mod rings;
 pub mod software;
 pub mod validation;

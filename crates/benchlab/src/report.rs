@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
+use crate::beside::{self, Beside};
 use crate::interleave::Samples;
 use crate::operation::Operation;
+use crate::rest::Rest;
 
 /// Version of the JSON: another number if a field goes away or changes its meaning.
 pub const SCHEMA: u32 = 2;
@@ -38,6 +40,8 @@ pub struct Report {
     pub unavailable: Vec<Unavailable>,
     /// One entry for each operation and number of threads.
     pub operations: Vec<Line>,
+    /// What daemons take whose programs do little, where daemons look for commands of programs.
+    pub rests: Vec<Rest>,
 }
 
 /// A file system that took part.
@@ -83,6 +87,8 @@ pub struct Line {
     pub share: Option<Share>,
     /// Our mount through rings against the trivial one, which has none, if both took part.
     pub ring_share: Option<Share>,
+    /// The ways that programs have to ours, beside each other.
+    pub beside: Vec<Beside>,
 }
 
 /// One operation on one peer.
@@ -98,6 +104,10 @@ pub struct Outcome {
     pub round_p50_min_ns: Option<u64>,
     /// The highest median of a round.
     pub round_p50_max_ns: Option<u64>,
+    /// Calls a second of all threads together: the median of the rounds' rates.
+    pub per_second: Option<f64>,
+    /// How many times as many that is as with the run's first number of threads; none for that one.
+    pub scaling: Option<f64>,
     /// Samples.
     pub samples: usize,
     /// Why there are none.
@@ -140,7 +150,7 @@ fn quantile(samples: &mut [u64], hundredths: usize) -> Option<u64> {
     samples.get(samples.len().checked_sub(1)? * hundredths / 100).copied()
 }
 
-fn round_medians(samples: &Samples) -> Vec<u64> {
+pub(crate) fn round_medians(samples: &Samples) -> Vec<u64> {
     samples.rounds.iter().filter_map(|round| quantile(&mut round.clone(), 50)).collect()
 }
 
@@ -148,12 +158,16 @@ impl Outcome {
     fn of(peer: &Peer, samples: &Samples) -> Self {
         let mut all = samples.rounds.concat();
         let medians = round_medians(samples);
+        let mut rates = samples.rates.clone();
+        rates.sort_unstable_by(f64::total_cmp);
         Self {
             peer: peer.name.clone(),
             p50_ns: quantile(&mut all, 50),
             p99_ns: quantile(&mut all, 99),
             round_p50_min_ns: medians.iter().min().copied(),
             round_p50_max_ns: medians.iter().max().copied(),
+            per_second: rates.get(rates.len() / 2).copied(),
+            scaling: None,
             samples: all.len(),
             failure: samples.failure.clone(),
         }
@@ -161,7 +175,7 @@ impl Outcome {
 }
 
 /// How many times longer `theirs` take than `ours`; none if one of them has no samples.
-fn times_longer(theirs: &Samples, ours: &Samples) -> Option<Share> {
+pub(crate) fn times_longer(theirs: &Samples, ours: &Samples) -> Option<Share> {
     let quotient = |(theirs, ours): (u64, u64)| theirs as f64 / ours.max(1) as f64;
     let mut rounds: Vec<_> =
         round_medians(theirs).into_iter().zip(round_medians(ours)).map(quotient).collect();
@@ -195,7 +209,16 @@ impl Line {
         let (share, ring_share) = (share(MOUNTED), share(RINGS));
         let kernel_alone = operation.is_the_kernels();
         let operation = operation.name();
-        Self { operation, threads, kernel_alone, results, ratios, romefs, share, ring_share }
+        let beside = beside::all(peers, samples);
+        Self { operation, threads, kernel_alone, results, ratios, romefs, share, ring_share, beside }
+    }
+
+    /// Compares the rates with those of the first line about the same operation, if there is one before.
+    pub fn scale(&mut self, before: &[Self]) {
+        let Some(first) = before.iter().find(|line| line.operation == self.operation) else { return };
+        for (outcome, first) in self.results.iter_mut().zip(&first.results) {
+            outcome.scaling = outcome.per_second.zip(first.per_second).map(|(many, one)| many / one);
+        }
     }
 
     /// The line as text: medians in µs, then the ratios with their spread over the rounds.
@@ -262,7 +285,7 @@ mod tests {
     }
 
     fn samples(rounds: &[&[u64]]) -> Samples {
-        Samples { rounds: rounds.iter().map(|round| round.to_vec()).collect(), failure: None }
+        Samples { rounds: rounds.iter().map(|round| round.to_vec()).collect(), ..Samples::default() }
     }
 
     #[test]
@@ -273,7 +296,7 @@ mod tests {
             peer("tmpfs", false, false),
             peer("none", false, true),
         ];
-        let failed = Samples { rounds: Vec::new(), failure: Some("no room".to_owned()) };
+        let failed = Samples { failure: Some("no room".to_owned()), ..Samples::default() };
         let all = [
             samples(&[&[10, 12, 11], &[20, 22, 21]]),
             samples(&[&[110, 100], &[84, 84]]),

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
 
-use crate::idle;
+use crate::beside::{DEVFS_ALL, QUEUE, QUEUE_ALL, RANGE_ALL};
 use crate::interleave::{self, Seat};
 use crate::kernel::Mounted;
 use crate::operation::{ALL, Operation};
 use crate::peers::{self, Backing, Daemon, Disk, Tmpfs, Workspace};
+use crate::remote::Remote;
 use crate::report::{LIBRARY, Line, MOUNTED, Peer, RINGS, ROMEFS, Report, SCHEMA, Unavailable};
-use crate::rings;
+use crate::{idle, rest, rings};
 
 /// How to run it.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct Settings {
     pub rounds: usize,
     /// The operations whose names contain one of these words; none means all.
     pub only: Vec<String>,
+    /// The file systems whose names contain one of these words, and the library; none means all.
+    pub peers: Vec<String>,
     /// Whether idle processors of a virtual machine poll before they halt, for as long as the run takes.
     pub poll_idle: bool,
     /// Whether the kernel offers rings, for as long as the run takes.
@@ -36,13 +39,59 @@ pub enum Progress<'a> {
     Begun(&'a Report),
     /// One operation is done.
     Done(&'a Line),
+    /// What daemons take whose programs do little is known too.
+    Rested(&'a Report),
 }
 
 /// The name of ours where writes need no `fsync`.
 const SYNC: &str = "fuse-sync";
 
+/// A mount whose programs are run by `amphi run`, each thread's in a process of its own.
+struct Preloaded {
+    name: &'static str,
+    description: &'static str,
+    mkfs: &'static [&'static str],
+    options: &'static str,
+    /// Whether what programs make and open is not opened by the kernel either.
+    placeholders: bool,
+}
+
+const PRELOADED: [Preloaded; 4] = [
+    Preloaded {
+        name: QUEUE,
+        description: "as fuse, by programs that are run by `amphi run`, a process for each thread",
+        mkfs: &[],
+        options: "transport=device",
+        placeholders: false,
+    },
+    Preloaded {
+        name: QUEUE_ALL,
+        description: "the same with --placeholders",
+        mkfs: &[],
+        options: "transport=device",
+        placeholders: true,
+    },
+    Preloaded {
+        name: RANGE_ALL,
+        description: "the same; ByteFS lies in a range that the processes share, without protection",
+        mkfs: &[],
+        options: "transport=device,shared=unprotected",
+        placeholders: true,
+    },
+    Preloaded {
+        name: DEVFS_ALL,
+        description: "as queue-all, on DevFS: the queue is a command buffer of the device",
+        mkfs: &["--fs", "devfs"],
+        options: "transport=device",
+        placeholders: true,
+    },
+];
+
 /// The name of the file system that shows what FUSE costs.
 const TRIVIAL: &str = "trivial";
+
+/// The name of memory alone.
+const TMPFS: &str = "tmpfs";
 
 /// The kernel's file systems, each on what.
 const DISKS: [(&str, &str, Backing); 6] = [
@@ -57,6 +106,8 @@ const DISKS: [(&str, &str, Backing); 6] = [
 /// Everything that was made for a run. Dropped in this order: mounts before the memory below them.
 struct Made {
     seats: Vec<Option<Seat>>,
+    /// The seats whose processes have a daemon that polls for them, and its process.
+    resting: Vec<(usize, u32)>,
     _disks: Vec<Disk>,
     _tmpfs: Vec<Tmpfs>,
     _daemons: Vec<Daemon>,
@@ -83,6 +134,7 @@ pub fn run(
         peers: Vec::new(),
         unavailable: Vec::new(),
         operations: Vec::new(),
+        rests: Vec::new(),
     };
     let mut made = make(settings, go_on, &mut report)?;
     tell(Progress::Begun(&report));
@@ -93,11 +145,18 @@ pub fn run(
                 report.interrupted = true;
                 return Ok(report);
             }
-            let line = Line::of(operation, threads, &report.peers, &samples);
+            let mut line = Line::of(operation, threads, &report.peers, &samples);
+            line.scale(&report.operations);
             tell(Progress::Done(&line));
             report.operations.push(line);
         }
     }
+    let is_asked = chosen(&settings.only).any(|operation| operation == rest::ASKED);
+    for (at, daemon) in made.resting.iter().filter(|_| is_asked) {
+        let Some(Some(seat)) = made.seats.get_mut(*at) else { continue };
+        report.rests.push(rest::of(&report.peers[*at].name, seat, *daemon)?);
+    }
+    tell(Progress::Rested(&report));
     Ok(report)
 }
 
@@ -109,71 +168,125 @@ pub fn chosen(words: &[String]) -> impl Iterator<Item = Operation> + '_ {
 
 fn make(settings: &Settings, go_on: &dyn Fn() -> bool, report: &mut Report) -> Result<Made> {
     peers::reclaim();
-    let most = settings.threads.iter().copied().max().unwrap_or(1);
     let workspace = Workspace::new()?;
-    let library = peers::library()?;
-    let mut seats = vec![Some(Seat::take(&library, most)?)];
-    report.peers.push(peer(LIBRARY, "ByteFS called in this process, on an SSD without delays", true, true));
-    seats.push(Some(Seat::take(&peers::romefs()?, most)?));
+    let mut making = Making { settings, report, seats: Vec::new() };
+    let library = Seat::take(&peers::library()?, making.threads())?;
+    making.take(LIBRARY, "ByteFS called in this process, on an SSD without delays", OURS, Ok(library));
     let what = "RomeFS called in this process, on an SSD without delays that has a memory area";
-    report.peers.push(peer(ROMEFS, what, true, true));
-    let mut take = |name: &str, description: String, ours: bool, durable: bool, at: Result<&Path, &Error>| {
-        let seat = at
-            .map_err(|error| format!("{error:#}"))
-            .and_then(|path| Seat::take(&Mounted::new(path), most).map_err(|error| format!("{error:#}")));
-        match seat {
-            Ok(seat) => {
-                seats.push(Some(seat));
-                report.peers.push(peer(name, &description, ours, durable));
-            }
-            Err(reason) => report.unavailable.push(Unavailable { name: name.to_owned(), reason }),
+    if making.is_wanted(ROMEFS) {
+        let romefs = Seat::take(&peers::romefs()?, making.threads())?;
+        making.take(ROMEFS, what, OURS, Ok(romefs));
+    }
+    let mut daemons = Vec::new();
+    let amphi = &*settings.amphi;
+    let mut mount = |making: &mut Making<'_>, name: &str, what: &str, options: &str| {
+        if making.is_wanted(name) {
+            let daemon = peers::mounted(&workspace, amphi, name, &[], options);
+            making.take_at(name, what, OURS, daemon.as_ref().map(Daemon::directory));
+            daemons.extend(daemon);
         }
     };
-    let daemon = peers::mounted(&workspace, &settings.amphi, MOUNTED, "transport=device");
-    let what =
-        "ByteFS mounted through FUSE, on an SSD without delays; requests come through /dev/fuse".to_owned();
-    take(MOUNTED, what, true, true, daemon.as_ref().map(Daemon::directory));
-    let ring = if rings::are_offered() {
-        peers::mounted(&workspace, &settings.amphi, RINGS, "transport=ring")
-    } else {
-        Err(anyhow!("the kernel's FUSE driver offers no io_uring; --offer-rings has it do so for the run"))
-    };
-    let what = "the same; requests come through io_uring, to the processor they are made on".to_owned();
-    take(RINGS, what, true, true, ring.as_ref().map(Daemon::directory));
-    let sync = peers::mounted(&workspace, &settings.amphi, SYNC, "sync,transport=device");
-    let what = "as fuse, mounted with -o sync: every write is durable when it returns".to_owned();
-    take(SYNC, what, true, true, sync.as_ref().map(Daemon::directory));
-    let trivial = peers::trivial(&workspace, &settings.amphi);
-    let what = "the least a file system can do behind FUSE: memory, nothing durable; requests come through /dev/fuse".to_owned();
-    take(TRIVIAL, what, false, false, trivial.as_ref().map(Daemon::directory));
+    let what = "ByteFS mounted through FUSE, on an SSD without delays; requests come through /dev/fuse";
+    mount(&mut making, MOUNTED, what, "transport=device");
+    let what = "the same; requests come through io_uring, to the processor they are made on";
+    if rings::are_offered() {
+        mount(&mut making, RINGS, what, "transport=ring");
+    } else if making.is_wanted(RINGS) {
+        let why = "the kernel's FUSE driver offers no io_uring; --offer-rings has it do so for the run";
+        making.take(RINGS, what, OURS, Err(anyhow!(why)));
+    }
+    let what = "as fuse, mounted with -o sync: every write is durable when it returns";
+    mount(&mut making, SYNC, what, "sync,transport=device");
+    let mut resting = Vec::new();
+    for one in &PRELOADED {
+        if making.is_wanted(one.name) {
+            let daemon = peers::mounted(&workspace, amphi, one.name, one.mkfs, one.options);
+            let seat = daemon.as_ref().map_err(|error| anyhow!("{error:#}")).and_then(|daemon| {
+                resting.push((making.seats.len(), daemon.pid()));
+                let start = |number| {
+                    let at = daemon.directory().join(format!("process-{number}"));
+                    Remote::start(amphi, &at, one.placeholders)
+                };
+                (0..making.threads()).map(start).collect::<Result<_>>().map(Seat::Apart)
+            });
+            if seat.is_err() {
+                resting.retain(|(at, _)| *at != making.seats.len());
+            }
+            making.take(one.name, one.description, OURS, seat);
+            daemons.extend(daemon);
+        }
+    }
+    if making.is_wanted(TRIVIAL) {
+        let trivial = peers::trivial(&workspace, amphi);
+        let what = "the least a file system can do behind FUSE: memory, nothing durable; requests come through /dev/fuse";
+        making.take_at(TRIVIAL, what, NOTHING_DURABLE, trivial.as_ref().map(Daemon::directory));
+        daemons.extend(trivial);
+    }
     let mut disks = Vec::new();
     for (name, kind, backing) in DISKS {
         if !go_on() {
             break;
         }
-        let disk = Disk::new(&workspace, name, kind, backing);
-        let on = if backing == Backing::Loop { "a loop device over a file in memory" } else { "zram" };
-        take(name, format!("{kind} on {on}"), false, true, disk.as_ref().map(Disk::directory));
-        disks.extend(disk);
+        if making.is_wanted(name) {
+            let disk = Disk::new(&workspace, name, kind, backing);
+            let on = if backing == Backing::Loop { "a loop device over a file in memory" } else { "zram" };
+            let what = format!("{kind} on {on}");
+            making.take_at(name, &what, RIVAL, disk.as_ref().map(Disk::directory));
+            disks.extend(disk);
+        }
     }
-    let tmpfs = Tmpfs::new(&workspace);
-    let what = "tmpfs, which nothing survives".to_owned();
-    take("tmpfs", what, false, false, tmpfs.as_ref().map(Tmpfs::directory));
-    Ok(Made {
-        seats,
-        _disks: disks,
-        _tmpfs: tmpfs.into_iter().collect(),
-        _daemons: daemon.into_iter().chain(ring).chain(sync).chain(trivial).collect(),
-        _workspace: workspace,
-    })
+    let mut memory = Vec::new();
+    if making.is_wanted(TMPFS) {
+        let tmpfs = Tmpfs::new(&workspace);
+        let what = "tmpfs, which nothing survives";
+        making.take_at(TMPFS, what, NOTHING_DURABLE, tmpfs.as_ref().map(Tmpfs::directory));
+        memory.extend(tmpfs);
+    }
+    let seats = making.seats;
+    Ok(Made { seats, resting, _disks: disks, _tmpfs: memory, _daemons: daemons, _workspace: workspace })
 }
 
-fn peer(name: &str, description: &str, ours: bool, durable: bool) -> Peer {
-    Peer {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        ours,
-        durable,
-        trivial: name == TRIVIAL,
+/// Whether a peer is ours, and whether what it calls durable is.
+type Kind = (bool, bool);
+const OURS: Kind = (true, true);
+const RIVAL: Kind = (false, true);
+const NOTHING_DURABLE: Kind = (false, false);
+
+/// What has been made so far.
+struct Making<'a> {
+    settings: &'a Settings,
+    report: &'a mut Report,
+    seats: Vec<Option<Seat>>,
+}
+
+impl Making<'_> {
+    fn threads(&self) -> usize {
+        self.settings.threads.iter().copied().max().unwrap_or(1)
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        let words = &self.settings.peers;
+        words.is_empty() || words.iter().any(|word| name.contains(word.as_str()))
+    }
+
+    fn take(&mut self, name: &str, description: &str, (ours, durable): Kind, seat: Result<Seat>) {
+        let name = name.to_owned();
+        match seat {
+            Ok(seat) => {
+                self.seats.push(Some(seat));
+                let (description, trivial) = (description.to_owned(), name == TRIVIAL);
+                self.report.peers.push(Peer { name, description, ours, durable, trivial });
+            }
+            Err(error) => {
+                self.report.unavailable.push(Unavailable { name, reason: format!("{error:#}") });
+            }
+        }
+    }
+
+    fn take_at(&mut self, name: &str, description: &str, kind: Kind, at: Result<&Path, &Error>) {
+        let seat = at
+            .map_err(|error| anyhow!("{error:#}"))
+            .and_then(|path| Seat::take(&Mounted::new(path), self.threads()));
+        self.take(name, description, kind, seat);
     }
 }

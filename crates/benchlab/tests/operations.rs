@@ -17,7 +17,9 @@ fn works_everywhere(place: &dyn Place) -> Vec<Operation> {
     for operation in ALL {
         for threads in [1, 2, 2, 1] {
             match seat.batch(operation, threads, CALLS) {
-                Ok(samples) => assert_eq!(samples.len(), CALLS / operation.calls_per_sample() * threads),
+                Ok(batch) => {
+                    assert_eq!(batch.samples.len(), CALLS / operation.calls_per_sample() * threads);
+                }
                 Err(error) if error.to_string().contains("no direct reads") => missing.push(operation),
                 Err(error) => panic!("{operation:?} with {threads} threads: {error:#}"),
             }

@@ -10,8 +10,8 @@ use anyhow::{Result, bail};
 
 use super::session;
 
-/// Runs RocksDB, LevelDB, SQLite, Redis and PostgreSQL, each write durable, on ByteFS through FUSE and on the
-/// kernel's ext4, XFS and Btrfs.
+/// Runs RocksDB, LevelDB, SQLite, Redis and PostgreSQL, each write durable, and tar, git, rm and ls on source
+/// trees, on ByteFS through FUSE and on the kernel's ext4, XFS and Btrfs.
 ///
 /// Twice: over emulated SSDs with the device's own times, which the kernel's file systems reach through
 /// `amphi export`, and over memory (zram; ours on an SSD without delays). Only what stands on the same is
@@ -21,10 +21,11 @@ use super::session;
 #[command(after_help = "\
 Examples:
   amphi bench applications
+  amphi bench applications --preload
   amphi bench applications --only sqlite --only redis --rounds 7 --json applications.json")]
 pub struct Options {
-    /// Only applications whose names contain WORD (rocksdb, leveldb, sqlite, redis, postgres); can be given
-    /// several times.
+    /// Only applications whose names contain WORD (rocksdb, leveldb, sqlite, redis, postgres, unpack, git,
+    /// remove, list); can be given several times.
     #[arg(long, value_name = "WORD")]
     only: Vec<String>,
     /// Rounds: in each, every file system gets its turn.
@@ -33,6 +34,13 @@ pub struct Options {
     /// Multiplies the number of writes of a round.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = scale)]
     scale: f64,
+    /// Also run them as `amphi run` does, by the queue and in a shared range; with their logs in a BA-buffer;
+    /// and on tmpfs for comparison.
+    #[arg(long)]
+    preload: bool,
+    /// Only file systems whose names contain WORD; can be given several times.
+    #[arg(long, value_name = "WORD")]
+    place: Vec<String>,
     /// Write the results to FILE as JSON, described in docs/applications.md; `-` is standard output, without
     /// the table.
     #[arg(long, value_name = "FILE")]
@@ -58,13 +66,15 @@ pub fn run(options: &Options) -> Result<()> {
         rounds: options.rounds as usize,
         only: options.only.clone(),
         scale: options.scale,
+        preload: options.preload,
+        places: options.place.clone(),
     };
     let is_quiet = session::is_stdout(options.json.as_deref());
     let mut tell = |progress: Progress<'_>| match progress {
         _ if is_quiet => {}
         Progress::Place(place) => match &place.failure {
-            Some(failure) => println!("{:<12} not available: {failure}", place.name),
-            None => println!("{:<12} {}", place.name, place.description),
+            Some(failure) => println!("{:<17} not available: {failure}", place.name),
+            None => println!("{:<17} {}", place.name, place.description),
         },
         // The next line takes the place of this one.
         Progress::Next(application, place) if std::io::stderr().is_terminal() => {

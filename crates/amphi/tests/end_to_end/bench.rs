@@ -7,7 +7,9 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use crate::rig::{amphi_ok, can_mount, wait_until};
+use crate::accelerated::{counts, library};
+use crate::rig::{self, amphi_ok, can_mount, wait_until};
+use crate::shared::{core, is_by_range};
 
 /// What runs have left: loop devices over their files, and mounts that this process sees.
 fn leftovers() -> Vec<String> {
@@ -50,7 +52,7 @@ fn a_measurement_prints_its_results_and_leaves_nothing() {
         report[list].as_array().expect("a list").iter().filter_map(|peer| peer["name"].as_str()).collect()
     };
     let (here, missing) = (names("peers"), names("unavailable"));
-    assert!(here.len() + missing.len() == 13 && here.contains(&"library"), "{here:?} and {missing:?}");
+    assert!(here.len() + missing.len() == 17 && here.contains(&"library"), "{here:?} and {missing:?}");
     let operations = report["operations"].as_array().expect("a list");
     assert_eq!(operations.len(), 2, "{report}");
     let has_rival = here.iter().any(|name| name.ends_with("-loop") || name.ends_with("-zram"));
@@ -89,6 +91,69 @@ fn a_measurement_prints_its_results_and_leaves_nothing() {
         claims(killed.id()) == 0
     });
     assert!(is_gone, "a later run removes what was left");
+}
+
+/// A run of ours alone: what stands in front of programs must carry their calls out, or figures would be
+/// those of the kernel's way under another name.
+#[test]
+fn programs_are_measured_by_the_queue_and_in_a_range() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root lets processes meet in a namespace of their own");
+        return;
+    }
+    library();
+    core();
+    let words = ["create, write", "append", "overwrite 64", "rename", "stat"];
+    let only = words.iter().flat_map(|word| ["--only", word]);
+    let peers = ["fuse", "queue", "range", "devfs"].into_iter().flat_map(|peer| ["--peer", peer]);
+    let run = ["bench", "run", "software", "--threads", "1,2", "--rounds", "1", "--json", "-"];
+    let mut command = rig::command(&run);
+    // Each process says at its end which way its calls went.
+    let output = command.args(only).args(peers).env("AMPHI_TRACE_CALLS", "1").output().expect("amphi starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let names = |list: &str| -> Vec<_> {
+        report[list].as_array().expect("a list").iter().filter_map(|peer| peer["name"].as_str()).collect()
+    };
+    let peers = ["library", "fuse", "fuse-ring", "fuse-sync", "queue", "queue-all", "range-all", "devfs-all"];
+    let missing = names("unavailable");
+    let due: Vec<_> = peers.into_iter().filter(|peer| !missing.contains(peer)).collect();
+    assert_eq!(names("peers"), due, "{report}");
+    assert!(missing.iter().all(|name| *name == "fuse-ring"), "{report}");
+    let operations = report["operations"].as_array().expect("a list");
+    assert_eq!(operations.len(), 2 * 6, "rename comes twice: {report}");
+    for operation in operations {
+        let is_second = operation["threads"] == 2;
+        for result in operation["results"].as_array().expect("a list") {
+            let is_there = result["p50_ns"].as_u64() > Some(0) && result["per_second"].as_f64() > Some(0.0);
+            assert!(is_there && result["scaling"].is_number() == is_second, "{result} of {operation}");
+        }
+        let pairs = operation["beside"].as_array().expect("a list");
+        assert!(pairs.len() == 9 && pairs.iter().all(|pair| pair["p50"].as_f64() > Some(0.0)), "{operation}");
+    }
+    let rests = report["rests"].as_array().expect("a list");
+    assert_eq!(rests.len(), 4, "{report}");
+    for rest in rests {
+        assert!(rest["ns_per_call"].as_f64() > Some(0.0) && rest["idle_ns_per_second"].is_number(), "{rest}");
+    }
+
+    // Two processes for each way.
+    let told: Vec<_> = said.split("amphi: calls of process").skip(1).collect();
+    let by_range = told.iter().filter(|one| is_by_range(one)).count();
+    assert_eq!((told.len(), by_range), (8, 2), "{said}");
+    for one in told {
+        let counted = counts(one);
+        let [write, sync, rename, open] = ["write", "fsync", "rename", "open"].map(|call| counted[call]);
+        // The ends of what is looked at in the beginning may go through the kernel.
+        for (call, (taken, left)) in [("write", write), ("fsync", sync), ("rename", rename)] {
+            assert!(taken > 500 && left < 20, "{call}: {one}");
+        }
+        let has_placeholders = open.0 > 500;
+        assert!(has_placeholders || open.1 > 500, "{one}");
+    }
+    assert_eq!(leftovers(), [""; 0]);
 }
 
 /// A run over all of the kernel's file systems and ours, short and not much dilated.
@@ -170,6 +235,28 @@ fn report_of(arguments: &[&str]) -> Option<Value> {
     let printed = amphi_ok(&[arguments, &["--json", "-"]].concat());
     assert_eq!(leftovers(), [""; 0]);
     Some(serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}")))
+}
+
+#[test]
+fn programs_of_all_ways_are_measured_beside_each_other() {
+    library();
+    core();
+    let run = ["bench", "applications", "--preload", "--rounds", "1", "--scale", "0.02"];
+    let words = ["--only", "sqlite", "--only", "unpack", "--place", "memory", "--place", "tmpfs"];
+    let Some(report) = report_of(&[&run[..], &words].concat()) else { return };
+    let places = ["fuse-memory", "queue-memory", "range-memory", "pins-memory", "pins-queue-memory", "tmpfs"];
+    for application in report["applications"].as_array().expect("a list") {
+        let results = application["results"].as_array().expect("a list");
+        let named: Vec<_> = results.iter().filter_map(|result| result["place"].as_str()).collect();
+        assert_eq!(named, places, "{report}");
+        for result in results {
+            assert!(result["per_second"].as_f64() > Some(0.0), "{result}");
+        }
+        let ratios = application["ratios"].as_array().expect("a list");
+        let is_compared = |best: &str| ratios.iter().filter(|ratio| ratio["best"] == best).count();
+        assert_eq!((is_compared("fuse-memory"), is_compared("tmpfs")), (4, 5), "{application}");
+    }
+    assert_eq!(report["applications"].as_array().map(Vec::len), Some(2), "{report}");
 }
 
 #[test]

@@ -1,8 +1,10 @@
-//! Real applications beside each other in one run: databases that make each write durable, on ByteFS through
+//! Real applications beside each other in one run: databases that make each write durable, and what is done
+//! with trees of files, on ByteFS through
 //! FUSE and on the kernel's file systems, over emulated SSDs with the device's own times and over memory.
 //!
 //! - `place` the file systems
 //! - `programs` the applications that are one program each: RocksDB, LevelDB, SQLite
+//! - `trees` what asks for no durability: a source tree, a large directory
 //! - `servers` those that are a server and a client: Redis, PostgreSQL
 //! - `run` rounds in which every file system gets its turn
 //! - `report` what came of it
@@ -12,11 +14,14 @@ mod programs;
 mod report;
 mod run;
 mod servers;
+mod trees;
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
+
+use crate::remote;
 
 pub use report::{Application, Outcome, PlaceReport, Ratio, Report, SCHEMA};
 pub use run::{Progress, Settings, run};
@@ -43,6 +48,8 @@ pub struct Site<'a> {
     pub directory: &'a Path,
     /// An empty directory in memory, for sockets and logs.
     pub scratch: &'a Path,
+    /// The program `amphi`, if what works there is run as `amphi run` does.
+    pub preloaded_by: Option<&'a Path>,
 }
 
 /// An application that works.
@@ -62,6 +69,10 @@ fn all() -> Vec<(Box<dyn Program>, u64)> {
         (Box::new(programs::Sqlite), 1000),
         (Box::new(servers::Redis), 2000),
         (Box::new(servers::Postgres), 400),
+        (Box::new(trees::Unpack), 1000),
+        (Box::new(trees::Git), 1000),
+        (Box::new(trees::Remove), 1000),
+        (Box::new(trees::List), 10_000),
     ]
 }
 
@@ -78,12 +89,16 @@ fn number_before(printed: &str, unit: &str) -> Option<f64> {
     words.get(at.checked_sub(1)?)?.parse().ok()
 }
 
-/// A program that is killed when this process is; as another user, if `user` is one.
-fn dying_with_us(program: &Path, user: Option<&str>) -> Command {
+/// A program that is killed when this process is; as another user, if `user` is one; and as `amphi run` runs
+/// it, if `preloaded_by` is the program `amphi`.
+fn command(program: &Path, user: Option<&str>, preloaded_by: Option<&Path>) -> Result<Command> {
     let mut command = Command::new("setpriv");
+    if let Some(amphi) = preloaded_by {
+        remote::preload(&mut command, amphi)?;
+    }
     if let Some(user) = user {
         command.args(["--reuid", user, "--regid", user, "--clear-groups"]);
     }
     command.args(["--pdeathsig", "KILL"]).arg(program);
-    command
+    Ok(command)
 }

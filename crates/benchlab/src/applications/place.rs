@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::peers::{Backing, Disk, Exported, KernelFs, Served, Service, Workspace};
+use crate::peers::{Backing, Disk, Exported, KernelFs, Served, Service, Tmpfs, Workspace};
 
 /// Bytes of each SSD. Memory is used as it is written.
 const SSD_BYTES: &str = "2147483648";
@@ -17,6 +17,27 @@ pub(super) enum Below {
     Ssd,
     /// Memory: zram for the kernel's, an SSD without delays for ours.
     Memory,
+    /// Nothing that survives: what a file system on memory could reach at the most.
+    Nothing,
+}
+
+/// How programs reach ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Through the kernel.
+    Kernel,
+    /// As `amphi run` has it, by the queue.
+    Queue,
+    /// As `amphi run` has it, in a shared range without protection.
+    Range,
+}
+
+/// Which of ours it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ours {
+    ByteFs,
+    /// The block file system, whose logs lie in an SSD's BA-buffer.
+    Pinned,
 }
 
 /// One of the file systems.
@@ -27,6 +48,8 @@ pub(super) struct Place {
     /// The kernel's name; none for ours.
     kind: Option<&'static str>,
     pub(super) below: Below,
+    way: Way,
+    ours: Ours,
 }
 
 pub(super) const PLACES: [Place; 8] = [
@@ -40,13 +63,27 @@ pub(super) const PLACES: [Place; 8] = [
     place("btrfs-zram", "Btrfs on zram", Some("btrfs"), Below::Memory),
 ];
 
+/// What is there too where programs are preloaded.
+pub(super) const PRELOADED: [Place; 7] = [
+    place("queue-ssd", "as fuse-ssd, programs run by `amphi run`", None, Below::Ssd).by(Way::Queue),
+    place("range-ssd", "the same, ByteFS in a shared range, unprotected", None, Below::Ssd).by(Way::Range),
+    place("queue-memory", "as fuse-memory, programs run by `amphi run`", None, Below::Memory).by(Way::Queue),
+    place("range-memory", "the same, ByteFS in a shared range, unprotected", None, Below::Memory)
+        .by(Way::Range),
+    place("pins-memory", "fs-ext4like, logs in a BA-buffer, through FUSE", None, Below::Memory).pinned(),
+    place("pins-queue-memory", "the same, programs run by `amphi run`", None, Below::Memory)
+        .by(Way::Queue)
+        .pinned(),
+    place("tmpfs", "tmpfs, which nothing survives", Some("tmpfs"), Below::Nothing),
+];
+
 const fn place(
     name: &'static str,
     description: &'static str,
     kind: Option<&'static str>,
     below: Below,
 ) -> Place {
-    Place { name, description, kind, below }
+    Place { name, description, kind, below, way: Way::Kernel, ours: Ours::ByteFs }
 }
 
 /// A mounted file system. Unmounted when dropped.
@@ -54,9 +91,28 @@ pub(super) enum Mounted {
     Ours(Served),
     Exported(Exported),
     Disk(Disk),
+    Tmpfs(Tmpfs),
 }
 
 impl Place {
+    const fn by(self, way: Way) -> Self {
+        Self { way, ..self }
+    }
+
+    const fn pinned(self) -> Self {
+        Self { ours: Ours::Pinned, ..self }
+    }
+
+    /// Whether it is the one that other ways to ours are compared with: ByteFS through FUSE.
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_ours() && self.way == Way::Kernel && self.ours == Ours::ByteFs
+    }
+
+    /// Whether programs are run as `amphi run` does.
+    pub(super) const fn is_preloaded(&self) -> bool {
+        !matches!(self.way, Way::Kernel)
+    }
+
     pub(super) const fn is_ours(&self) -> bool {
         self.kind.is_none()
     }
@@ -71,10 +127,20 @@ impl Place {
         match (self.kind, self.below) {
             // PostgreSQL is not root.
             (None, _) => {
-                let options = [speed, &["-o", "allow_other"]].concat();
+                let words = match (self.way, self.ours) {
+                    (Way::Range, _) => "allow_other,shared=unprotected",
+                    (_, Ours::Pinned) => "allow_other,logs=known",
+                    (Way::Kernel | Way::Queue, Ours::ByteFs) => "allow_other",
+                };
+                let kind: &[&str] = match self.ours {
+                    Ours::ByteFs => &[],
+                    Ours::Pinned => &["--fs", "ext4like", "--profile", "2b-ssd", "--firmware", "ba-buffer"],
+                };
+                let (mkfs, options) = ([&mkfs[..], kind].concat(), [speed, &["-o", words]].concat());
                 let service = Service { name: self.name, verb: "mount", mkfs: &mkfs, options: &options };
                 Ok(Mounted::Ours(Served::new(workspace, amphi, &service)?))
             }
+            (Some(_), Below::Nothing) => Ok(Mounted::Tmpfs(Tmpfs::new(workspace)?)),
             (Some(kind), Below::Memory) => {
                 Ok(Mounted::Disk(Disk::new(workspace, self.name, kind, Backing::Zram)?))
             }
@@ -94,6 +160,7 @@ impl Mounted {
             Self::Ours(served) => served.directory(),
             Self::Exported(exported) => exported.directory(),
             Self::Disk(disk) => disk.directory(),
+            Self::Tmpfs(tmpfs) => tmpfs.directory(),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use amphi_rt::time;
 use anyhow::{Context, Result, ensure};
 
-use super::{Program, Rounds, Site, dying_with_us, number_before};
+use super::{Program, Rounds, Site, command, number_before};
 use crate::peers::output;
 
 /// RocksDB's own benchmark.
@@ -32,6 +32,7 @@ impl Program for RocksDb {
 
     fn start(&self, at: &Site<'_>) -> Result<Box<dyn Rounds>> {
         Ok(Box::new(FillSync {
+            preloaded_by: at.preloaded_by.map(Path::to_owned),
             program: PathBuf::from("db_bench"),
             database: at.directory.join("rocksdb"),
             // It divides the number of keys by a thousand, but not that of the writes.
@@ -66,6 +67,7 @@ impl Program for LevelDb {
         output(Command::new("cc").arg("-O2").arg("-o").arg(&program).arg(&source).arg("-lleveldb"))
             .context("LevelDB's library is needed (Debian: libleveldb-dev), and a C compiler")?;
         Ok(Box::new(FillSync {
+            preloaded_by: at.preloaded_by.map(Path::to_owned),
             program,
             database: at.directory.join("leveldb"),
             arguments: |operations, database| vec![database.to_owned(), operations.to_string()],
@@ -75,6 +77,7 @@ impl Program for LevelDb {
 
 /// Rounds of a program that makes a new database and prints `… ops/sec`.
 struct FillSync {
+    preloaded_by: Option<PathBuf>,
     program: PathBuf,
     database: PathBuf,
     arguments: fn(u64, &str) -> Vec<String>,
@@ -86,8 +89,8 @@ impl Rounds for FillSync {
             std::fs::remove_dir_all(&self.database)?;
         }
         let database = self.database.to_str().context("the path is not valid UTF-8")?;
-        let printed =
-            output(dying_with_us(&self.program, None).args((self.arguments)(operations, database)))?;
+        let mut command = command(&self.program, None, self.preloaded_by.as_deref())?;
+        let printed = output(command.args((self.arguments)(operations, database)))?;
         number_before(&printed, "ops/sec").with_context(|| format!("no rate in: {}", printed.trim()))
     }
 }
@@ -102,7 +105,8 @@ impl Program for Sqlite {
     }
 
     fn start(&self, at: &Site<'_>) -> Result<Box<dyn Rounds>> {
-        let shell = Shell { database: at.directory.join("sqlite.db") };
+        let preloaded_by = at.preloaded_by.map(Path::to_owned);
+        let shell = Shell { database: at.directory.join("sqlite.db"), preloaded_by };
         shell.run("PRAGMA journal_mode=WAL; CREATE TABLE t(a INTEGER PRIMARY KEY, b BLOB);")?;
         Ok(Box::new(shell))
     }
@@ -110,11 +114,12 @@ impl Program for Sqlite {
 
 struct Shell {
     database: PathBuf,
+    preloaded_by: Option<PathBuf>,
 }
 
 impl Shell {
     fn run(&self, script: &str) -> Result<()> {
-        let mut child = dying_with_us(Path::new("sqlite3"), None)
+        let mut child = command(Path::new("sqlite3"), None, self.preloaded_by.as_deref())?
             .arg(&self.database)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

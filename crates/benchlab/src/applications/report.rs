@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::Program;
-use super::place::Place;
+use super::place::{Below, Place};
 
 /// Version of the JSON: another number if a field goes away or changes its meaning.
 pub const SCHEMA: u32 = 1;
@@ -99,8 +99,25 @@ impl Application {
                 ratio: ours.per_second? / best.0,
             })
         };
-        let ratios =
-            places.iter().zip(&results).filter(|(place, _)| place.is_ours()).filter_map(ratio).collect();
+        let ours = || places.iter().zip(&results).filter(|(place, _)| place.is_ours());
+        // What survives nothing is no rival, but says how much there is to be had.
+        let nothing = places.iter().zip(&results).find(|(place, _)| place.below == Below::Nothing);
+        let to_nothing = |(place, ours): (&Place, &Outcome)| {
+            let (_, most) = nothing.filter(|_| place.below == Below::Memory)?;
+            let ratio = ours.per_second? / most.per_second?;
+            Some(Ratio { ours: ours.place.clone(), best: most.place.clone(), ratio })
+        };
+        let to_plain = |(place, ours): (&Place, &Outcome)| {
+            let is_same = |(other, _): &(&Place, _)| other.is_plain() && other.below == place.below;
+            let (_, plain) = places.iter().zip(&results).find(is_same).filter(|_| !place.is_plain())?;
+            let ratio = ours.per_second? / plain.per_second?;
+            Some(Ratio { ours: ours.place.clone(), best: plain.place.clone(), ratio })
+        };
+        let ratios = ours()
+            .filter_map(ratio)
+            .chain(ours().filter_map(to_nothing))
+            .chain(ours().filter_map(to_plain))
+            .collect();
         Self {
             name: program.name().to_owned(),
             description: program.description().to_owned(),
@@ -117,16 +134,21 @@ impl Application {
         for outcome in &self.results {
             text += &match (outcome.per_second, outcome.min, outcome.max) {
                 (Some(median), Some(min), Some(max)) => {
-                    format!("  {:<12} {median:>9.0} /s   ({min:.0} to {max:.0})\n", outcome.place)
+                    format!("  {:<17} {median:>9.0} /s   ({min:.0} to {max:.0})\n", outcome.place)
                 }
                 _ => {
-                    format!("  {:<12} failed: {}\n", outcome.place, outcome.failure.as_deref().unwrap_or("-"))
+                    format!("  {:<17} failed: {}\n", outcome.place, outcome.failure.as_deref().unwrap_or("-"))
                 }
             };
         }
         for ratio in &self.ratios {
-            let verdict = if ratio.ratio < 1.0 { "ours LOSES" } else { "ours wins" };
-            text += &format!("  {} / {}: {:.2}, {verdict}\n", ratio.ours, ratio.best, ratio.ratio);
+            let is_ours = self.ratios.iter().any(|other| other.ours == ratio.best);
+            let verdict = match ratio.ratio {
+                _ if is_ours => "",
+                below if below < 1.0 => ", ours LOSES",
+                _ => ", ours wins",
+            };
+            text += &format!("  {} / {}: {:.2}{verdict}\n", ratio.ours, ratio.best, ratio.ratio);
         }
         text
     }
@@ -151,7 +173,7 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::{Below, PLACES};
+    use super::super::place::{Below, PLACES, PRELOADED};
     use super::*;
 
     struct Nothing;
@@ -179,6 +201,7 @@ mod tests {
             ("xfs-zram", _) => Ok(vec![1000.0]),
             (_, Below::Ssd) => Err(anyhow::anyhow!("no room")),
             (_, Below::Memory) => Ok(vec![50.0]),
+            (_, Below::Nothing) => Ok(vec![2000.0]),
         };
         let samples = PLACES.iter().map(rates).collect();
         let application = Application::of(&Nothing, 10, &PLACES, samples);
@@ -187,6 +210,31 @@ mod tests {
         assert_eq!(found, [("ext4-ssd", 2.0), ("xfs-zram", 0.5)]);
         let text = application.text();
         assert!(text.contains("fuse-memory / xfs-zram: 0.50, ours LOSES"), "{text}");
-        assert!(text.contains("xfs-ssd      failed: no room"), "{text}");
+        assert!(text.contains("xfs-ssd           failed: no room"), "{text}");
+    }
+
+    #[test]
+    fn other_ways_are_compared_with_fuse_and_with_what_survives_nothing() {
+        let places: Vec<_> = PLACES
+            .into_iter()
+            .chain(PRELOADED)
+            .filter(|place| ["fuse-memory", "ext4-zram", "queue-memory", "tmpfs"].contains(&place.name))
+            .collect();
+        let samples = [100.0, 400.0, 300.0, 600.0].map(|rate| Ok(vec![rate]));
+        let application = Application::of(&Nothing, 10, &places, samples.into());
+        let ratios: Vec<_> = application
+            .ratios
+            .iter()
+            .map(|ratio| (ratio.ours.as_str(), ratio.best.as_str(), ratio.ratio))
+            .collect();
+        let due = [
+            ("fuse-memory", "ext4-zram", 0.25),
+            ("queue-memory", "ext4-zram", 0.75),
+            ("fuse-memory", "tmpfs", 100.0 / 600.0),
+            ("queue-memory", "tmpfs", 0.5),
+            ("queue-memory", "fuse-memory", 3.0),
+        ];
+        assert_eq!(ratios, due);
+        assert!(application.text().ends_with("queue-memory / fuse-memory: 3.00\n"), "{}", application.text());
     }
 }

@@ -1,11 +1,11 @@
 //! Rounds: for each application every file system gets its turn in each round, in an order that changes, so
 //! that what disturbs the machine disturbs all.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
-use super::place::{Mounted, PLACES, Place};
+use super::place::{Mounted, PLACES, PRELOADED, Place};
 use super::report::{Application, PlaceReport, Report, SCHEMA};
 use super::{Program, Rounds, Site, all};
 use crate::peers::{self, Workspace};
@@ -21,6 +21,10 @@ pub struct Settings {
     pub only: Vec<String>,
     /// The number of writes of a round is multiplied by this.
     pub scale: f64,
+    /// Also run them as `amphi run` does, and on tmpfs.
+    pub preload: bool,
+    /// The file systems whose names contain one of these words; none means all.
+    pub places: Vec<String>,
 }
 
 /// What a run tells while it goes on.
@@ -64,7 +68,11 @@ pub fn run(
         applications: Vec::new(),
     };
     let mut made = Made { mounts: Vec::new(), workspace: Workspace::new()? };
-    for place in PLACES {
+    let preloaded = PRELOADED.into_iter().filter(|_| settings.preload);
+    let is_chosen = |place: &Place| {
+        settings.places.is_empty() || settings.places.iter().any(|word| place.name.contains(word.as_str()))
+    };
+    for place in PLACES.into_iter().chain(preloaded).filter(is_chosen) {
         if !go_on() {
             break;
         }
@@ -78,7 +86,7 @@ pub fn run(
     }
     for (program, operations) in &programs {
         let operations = ((*operations as f64 * settings.scale) as u64).max(1);
-        let samples = rounds(&made, &**program, operations, settings.rounds, go_on, tell);
+        let samples = rounds(&made, &**program, operations, (&settings.amphi, settings.rounds), go_on, tell);
         if !go_on() {
             report.interrupted = true;
             break;
@@ -96,7 +104,7 @@ fn rounds(
     made: &Made,
     program: &dyn Program,
     operations: u64,
-    rounds: usize,
+    (amphi, rounds): (&Path, usize),
     go_on: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(Progress<'_>),
 ) -> Vec<Result<Vec<f64>>> {
@@ -106,7 +114,7 @@ fn rounds(
             return Vec::new();
         }
         tell(Progress::Next(program.name(), place.name));
-        running.push(start(made, place, mounted, program));
+        running.push(start(made, place, mounted, program, amphi));
     }
     let mut samples: Vec<Result<Vec<f64>>> = running.iter().map(|_| Ok(Vec::new())).collect();
     // The first round warms up and does not count.
@@ -128,9 +136,16 @@ fn rounds(
     running.into_iter().zip(samples).map(|(running, rates)| running.and(rates)).collect()
 }
 
-fn start(made: &Made, place: &Place, mounted: &Mounted, program: &dyn Program) -> Result<Box<dyn Rounds>> {
+fn start(
+    made: &Made,
+    place: &Place,
+    mounted: &Mounted,
+    program: &dyn Program,
+    amphi: &Path,
+) -> Result<Box<dyn Rounds>> {
     let directory = mounted.directory().join(program.name());
     std::fs::create_dir(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
     let scratch = made.workspace.directory(&format!("{}-{}", program.name(), place.name))?;
-    program.start(&Site { directory: &directory, scratch: &scratch })
+    let preloaded_by = place.is_preloaded().then_some(amphi);
+    program.start(&Site { directory: &directory, scratch: &scratch, preloaded_by })
 }

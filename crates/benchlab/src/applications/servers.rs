@@ -10,7 +10,7 @@ use amphi_rt::time;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Program, Rounds, Site, dying_with_us};
+use super::{Program, Rounds, Site, command};
 use crate::peers::output;
 
 /// Redis, its log synced at each write.
@@ -73,7 +73,7 @@ impl Program for Redis {
 
     fn start(&self, at: &Site<'_>) -> Result<Box<dyn Rounds>> {
         let socket = at.scratch.join("redis.socket");
-        let mut command = dying_with_us(Path::new("redis-server"), None);
+        let mut command = command(Path::new("redis-server"), None, at.preloaded_by)?;
         command.args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
         command.arg("--unixsocket").arg(&socket).arg("--dir").arg(at.directory);
         let answers = || {
@@ -134,10 +134,10 @@ impl Program for Postgres {
             chown(directory, Some(owner.0), Some(owner.1))?;
         }
         let data = at.directory.join("data");
-        let mut initdb = dying_with_us(&programs.join("initdb"), Some(USER));
+        let mut initdb = command(&programs.join("initdb"), Some(USER), None)?;
         initdb.args(["--username=postgres", "--auth=trust", "--no-locale", "--encoding=UTF8", "-D"]);
         output(initdb.arg(&data).current_dir("/"))?;
-        let mut postgres = dying_with_us(&programs.join("postgres"), Some(USER));
+        let mut postgres = command(&programs.join("postgres"), Some(USER), at.preloaded_by)?;
         postgres.current_dir("/").arg("-D").arg(&data);
         postgres.arg("-c").arg(format!("unix_socket_directories={}", at.scratch.display()));
         for setting in SETTINGS {

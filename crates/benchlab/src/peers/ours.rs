@@ -42,16 +42,24 @@ pub fn romefs() -> Result<Library> {
     Ok(Library::new(Arc::new(RomeFs::mount(&device, amphi_fs_romefs::MountOptions::default())?)))
 }
 
-/// Makes an image in memory and mounts it with the program `amphi` and the mount options `option`; `name`
-/// tells it from others of the run.
+/// Makes an image in memory, ByteFS's unless the words `mkfs` say other, and mounts it with the program
+/// `amphi` and the mount options `option`; `name` tells it from others of the run.
 ///
 /// # Errors
 /// What the program complains of.
-pub fn mounted(workspace: &Workspace, amphi: &Path, name: &str, option: &str) -> Result<Daemon> {
+pub fn mounted(
+    workspace: &Workspace,
+    amphi: &Path,
+    name: &str,
+    mkfs: &[&str],
+    option: &str,
+) -> Result<Daemon> {
     let directory = workspace.directory(name)?;
     let image = workspace.path(&format!("{name}.img"));
     let made = Command::new(amphi)
-        .args(["mkfs", "--profile", "free", "--size", &SSD_BYTES.to_string(), text(&image)?])
+        .args(["mkfs", "--profile", "free", "--size", &SSD_BYTES.to_string()])
+        .args(mkfs)
+        .arg(&image)
         .output()
         .context("amphi cannot be run")?;
     if !made.status.success() {
