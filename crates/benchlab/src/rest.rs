@@ -94,16 +94,10 @@ mod tests {
     fn what_this_process_takes_is_seen() {
         let own = std::process::id();
         let before = busy_ns(own).expect("the kernel says");
-        let begun = time::now_ns();
-        while time::now_ns() - begun < 30_000_000 {
+        // It takes processor time by asking; what has been used since the last tick is counted at the next.
+        while busy_ns(own).expect("the kernel says") < before + 1_000_000 {
             std::hint::spin_loop();
         }
-        let spent = || busy_ns(own).expect("the kernel says") - before;
-        // What has been used since the last tick is counted at the next one.
-        while spent() == 0 {
-            std::hint::spin_loop();
-        }
-        assert!(spent() > 1_000_000, "{} ns", spent());
         assert!(busy_ns(u32::MAX).is_err());
     }
 }
