@@ -411,6 +411,20 @@ pub const FAULTS: &[Fault] = &[
         file: "range",
         test: "stray_stores_fault_and_harm_nothing_behind_page_protections",
     },
+    fault(
+        "AU-11",
+        "HandleUsedAgain",
+        "queue",
+        "commands",
+        "a_closed_handle_does_not_name_the_file_that_has_its_place_now",
+    ),
+    fault(
+        "AU-7",
+        "AttributesUncounted",
+        "fs-augefs",
+        "room",
+        "attributes_fill_the_metadata_store_and_deleting_makes_room",
+    ),
     fault("AU-11", "PagesForgotten", "fs-augefs", "rows", "what_was_found_or_read_is_not_asked_for_again"),
     fault("AU-11", "NamesForgotten", "fs-augefs", "rows", "what_was_found_or_read_is_not_asked_for_again"),
 ];

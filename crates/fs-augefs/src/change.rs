@@ -192,6 +192,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
     }
 
     fn set_attributes(&mut self, ino: Ino, _: &mut State<D>, attributes: &Attributes) -> Result<()> {
+        self.core.meta.note_garbage();
         if attributes.is_empty() {
             return meta::delete(&mut self.batch, Key::Attributes(ino.0));
         }
@@ -223,6 +224,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         if !state.part.nodes.is_empty() {
             return Ok(false);
         }
+        self.core.meta.note_garbage();
         // What it stood under as its only name is gone with the name.
         for of in [Key::Inode(inode.ino.0), Key::Attributes(inode.ino.0), Key::Orphan(inode.ino.0)] {
             meta::delete(&mut self.batch, of)?;

@@ -1,6 +1,8 @@
 //! MetaDB as the file system uses it (AU-3): records by key, batches, and its errors as the file system's.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Release};
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::{Batch, Store};
@@ -14,6 +16,8 @@ use crate::format::{EntryRecord, Key, decode_entry, key, prefix_end};
 /// The metadata store.
 pub struct Meta<D: BlockPort + MemoryArea + 'static> {
     store: Store<D>,
+    /// Whether something may be in tables that nobody sees any more.
+    garbage: AtomicBool,
 }
 
 /// An error of the metadata store as the file system's.
@@ -31,7 +35,7 @@ pub fn meta_error(error: amphi_lsm::Error) -> Error {
 impl<D: BlockPort + MemoryArea> Meta<D> {
     /// That in an opened store.
     pub const fn new(store: Store<D>) -> Self {
-        Self { store }
+        Self { store, garbage: AtomicBool::new(true) }
     }
 
     /// The store on a device.
@@ -40,6 +44,30 @@ impl<D: BlockPort + MemoryArea> Meta<D> {
     /// As [`Store::open`].
     pub fn open(device: &Arc<D>, first: u64, options: amphi_lsm::Options) -> amphi_lsm::Result<Self> {
         Store::open(Arc::clone(device), amphi_device::Lpa(first), options).map(Self::new)
+    }
+
+    /// Whether attributes may come no more: tables take more than a quarter of their area. With memtables
+    /// that are on their way it may become three eighths, and while all are merged they are there twice.
+    pub fn is_short(&self) -> bool {
+        let (taken, all) = self.store.table_pages();
+        4 * taken > all
+    }
+
+    /// Notes that something is superfluous that tables may have.
+    pub fn note_garbage(&self) {
+        self.garbage.store(true, Release);
+    }
+
+    /// Merges all tables, if that may help. Returns whether there is room now.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`].
+    pub fn make_room(&self) -> Result<bool> {
+        if !self.is_short() || !self.garbage.swap(false, AcqRel) {
+            return Ok(false);
+        }
+        self.store.merge_all().map_err(meta_error)?;
+        Ok(!self.is_short())
     }
 
     /// The value under a key.

@@ -31,6 +31,8 @@ pub enum Bug {
     InodeBeforeData,
     /// A collected segment is used again before the checkpoint (AU-8).
     SegmentFreeEarly,
+    /// Attributes are taken whether the metadata store has room or not (AU-7).
+    AttributesUncounted,
     /// Pages that were read are not kept (AU-11).
     PagesForgotten,
     /// Names that were found are not kept (AU-11).

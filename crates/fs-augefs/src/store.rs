@@ -13,6 +13,7 @@ use crate::cut;
 use crate::format::{EntryRecord, Key, PAGE, decode_attributes, decode_entry};
 use crate::inode::{Inode, Part};
 use crate::meta::damaged;
+use crate::planted::{self, Bug};
 
 /// Most bytes of one inode's extended attributes, names included.
 const ATTRIBUTE_BYTES_MAX: usize = PAGE;
@@ -135,11 +136,19 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
         true
     }
 
+    fn make_room(&self) -> Result<bool> {
+        self.meta.make_room()
+    }
+
     fn begin(&self, need: &Need<'_, Self>) -> Result<Batched<'_, D>> {
         self.names.health.writable()?;
         let bytes =
             |list: &Attributes| list.iter().map(|(name, value)| name.len() + value.len() + 6).sum::<usize>();
         if need.attributes.is_some_and(|(list, _)| bytes(list) > ATTRIBUTE_BYTES_MAX) {
+            return Err(Error::NoSpace);
+        }
+        let grows = need.attributes.is_some_and(|(list, _)| !list.is_empty());
+        if grows && self.meta.is_short() && !planted::has(Bug::AttributesUncounted) {
             return Err(Error::NoSpace);
         }
         Ok(Batched::new(self))

@@ -64,6 +64,11 @@ impl Extents {
         Ok(Extent { page, pages })
     }
 
+    /// Pages that are free.
+    pub fn free_pages(&self) -> u64 {
+        self.0.lock().values().sum()
+    }
+
     /// Gives a run back.
     pub fn free(&self, extent: Extent) {
         let mut free = self.0.lock();

@@ -163,6 +163,8 @@ struct Work {
     /// Whether tables have come since compaction looked last.
     tables_came: bool,
     compacting: bool,
+    /// Whether somebody waits for all tables to be merged.
+    merge_all: bool,
     ending: bool,
     failed: Option<Error>,
 }

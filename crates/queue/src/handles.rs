@@ -1,11 +1,12 @@
-//! A client's open files. A handle is a place in a table and how often the place was used before, so a handle
-//! that was closed names nothing.
+//! A client's open files: AugeFS's array of open files (§III). A handle is a place in the array and how often
+//! the place was used before, so a handle that was closed names nothing.
 
 use std::sync::Arc;
 
 use amphi_rt::sync::RwLock;
 use amphi_vfs::{FileSystem, FileType, Ino, OpenFlags, Result};
 
+use crate::planted::{self, Bug};
 use crate::status::Refusal;
 
 /// An open file. It stays open while a command uses it, even if another closes the handle meanwhile.
@@ -99,8 +100,8 @@ impl<F: FileSystem> Handles<F> {
     /// [`Refusal::BadHandle`].
     pub fn get(&self, handle: u64) -> std::result::Result<Arc<OpenFile<F>>, Refusal> {
         let table = self.table.read();
-        let slot =
-            index(handle).and_then(|index| table.slots.get(index)).filter(|slot| slot.uses == uses(handle));
+        let is_its = |slot: &&Slot<F>| slot.uses == uses(handle) || planted::has(Bug::HandleUsedAgain);
+        let slot = index(handle).and_then(|index| table.slots.get(index)).filter(is_its);
         slot.and_then(|slot| slot.open.clone()).ok_or(Refusal::BadHandle)
     }
 

@@ -11,6 +11,8 @@ pub(crate) enum Bug {
     ReservedNotChecked,
     /// A session that shall ask each time for permission asks when a file is opened, and then no more (DV-8).
     CheckedAtOpenOnly,
+    /// A handle that was closed names the file that has its place now (AU-11).
+    HandleUsedAgain,
 }
 
 amphi_planted::planted!(environment Bug);

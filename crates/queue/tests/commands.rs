@@ -376,6 +376,21 @@ fn an_open_file_outlives_its_name_and_handles_run_out() {
 }
 
 #[test]
+fn a_closed_handle_does_not_name_the_file_that_has_its_place_now() {
+    let noted = Noted::default();
+    let mut rig = Rig::new(&noted, Cred::ROOT);
+    let old = rig.create(b"old");
+    rig.done(Ask { operation: op::CLOSE, handle: old, ..Ask::default() });
+    let new = rig.create(b"new");
+    assert!(old != new && old as u32 == new as u32, "{old:x} and {new:x} have one place");
+    let write = |handle| Ask { operation: op::WRITE, handle, data: b"data", ..Ask::default() };
+    assert_eq!(rig.status(write(old)), code::BAD_HANDLE);
+    assert_eq!(rig.stat(b"new", 0).attributes.size.get(), 0);
+    rig.done(write(new));
+    assert_eq!(rig.stat(b"new", 0).attributes.size.get(), 4);
+}
+
+#[test]
 fn malformed_commands_are_refused() {
     let noted = Noted::default();
     let mut rig = Rig::new(&noted, Cred::ROOT);

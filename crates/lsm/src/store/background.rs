@@ -209,10 +209,18 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
 
     /// Merges tables where a level has too many.
     fn compact_step(&self) -> Result<bool> {
-        let came = |work: &mut Work| std::mem::take(&mut work.tables_came).then_some(());
-        let Some((mut work, ())) = self.next_work(came) else { return Ok(false) };
+        let came = |work: &mut Work| {
+            let came = std::mem::take(&mut work.tables_came);
+            (came || work.merge_all).then_some(work.merge_all)
+        };
+        let Some((mut work, all)) = self.next_work(came) else { return Ok(false) };
         work.compacting = true;
         drop(work);
+        if all {
+            self.compact_all()?;
+            self.work.lock().merge_all = false;
+            self.changed.notify_all();
+        }
         while !self.work.lock().ending && self.compact_once()? {
             // A flush may wait for level 0.
             self.changed.notify_all();

@@ -19,6 +19,8 @@ struct Job<D: BlockPort> {
     upper: Vec<Arc<Table<D>>>,
     /// Those of that level whose keys are among theirs.
     lower: Vec<Arc<Table<D>>>,
+    /// Whether those of the upper ones may have keys among each other's.
+    overlap: bool,
 }
 
 impl<D: BlockPort + MemoryArea + 'static> Store<D> {
@@ -33,11 +35,54 @@ impl<D: BlockPort + MemoryArea + 'static> Store<D> {
     }
 }
 
+impl<D: BlockPort + MemoryArea + 'static> Store<D> {
+    /// Pages that tables take, and that there are for them.
+    #[must_use]
+    pub fn table_pages(&self) -> (u64, u64) {
+        let all = self.shared.superblock.table_pages.get();
+        (all.saturating_sub(self.shared.area.extents.free_pages()), all)
+    }
+
+    /// Brings all that was written into tables, and merges all of these, so that nothing is kept that nobody
+    /// sees any more. While it is merged it is there twice.
+    ///
+    /// # Errors
+    /// As for [`write`](Store::write).
+    pub fn merge_all(&self) -> Result<()> {
+        self.flush()?;
+        let shared = &self.shared;
+        if !shared.options.merges {
+            return Ok(());
+        }
+        let mut work = shared.work.lock();
+        work.merge_all = true;
+        shared.changed.notify_all();
+        shared.wait_until(work, |work| !work.merge_all).map(drop)
+    }
+}
+
 impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
+    /// Merges all tables into the deepest level that has any.
+    pub(super) fn compact_all(&self) -> Result<()> {
+        let levels = Arc::clone(&self.view.read().levels);
+        let to = (1..LEVELS).rev().find(|level| !levels[*level].is_empty()).unwrap_or(1);
+        let upper: Vec<_> = levels[..to].iter().flatten().cloned().collect();
+        if upper.is_empty() {
+            return Ok(());
+        }
+        let job = Job { to, upper, lower: levels[to].clone(), overlap: true };
+        self.merge(&levels, job)
+    }
+
     /// Merges once; `false` if no level has too many tables.
     pub(super) fn compact_once(&self) -> Result<bool> {
         let levels = Arc::clone(&self.view.read().levels);
         let Some(job) = self.pick(&levels).filter(|_| self.options.merges) else { return Ok(false) };
+        self.merge(&levels, job)?;
+        Ok(true)
+    }
+
+    fn merge(&self, levels: &Levels<D>, job: Job<D>) -> Result<()> {
         // Of what is in tables, readers that begin now see the newest version.
         let flushed = self.manifest.lock().flushed;
         let mut oldest = self.snapshots.lock().keys().next().copied().unwrap_or(u64::MAX).min(flushed);
@@ -45,7 +90,7 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
             oldest = u64::MAX;
         }
         let mut sources = Vec::new();
-        if job.to == 1 {
+        if job.overlap {
             for table in &job.upper {
                 sources.push(Source::tables(vec![Arc::clone(table)], &[])?);
             }
@@ -79,8 +124,7 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
         };
         let new = self.write_tables(job.to as u32, &mut next)?;
         let old: Vec<_> = job.upper.into_iter().chain(job.lower).collect();
-        self.install(None, new, &old, false)?;
-        Ok(true)
+        self.install(None, new, &old, false)
     }
 
     /// The first level that is too large: all of level 0, or the oldest table of another.
@@ -99,6 +143,6 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
         let first = upper.iter().map(|table| table.first_key()).min()?;
         let last = upper.iter().map(|table| table.last_key()).max()?;
         let lower = levels[level + 1].iter().filter(|table| table.overlaps(first, last)).cloned().collect();
-        Some(Job { to: level + 1, upper, lower })
+        Some(Job { to: level + 1, upper, lower, overlap: level == 0 })
     }
 }

@@ -118,6 +118,7 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
                 full: None,
                 tables_came: true,
                 compacting: false,
+                merge_all: false,
                 ending: false,
                 failed: None,
             }),

@@ -1,0 +1,82 @@
+//! Extended attributes come until the metadata store is full: then there is `ENOSPC`, nothing is lost, and
+//! what is deleted makes room.
+
+mod small;
+
+use std::sync::Arc;
+
+use amphi_fs_augefs::{AugeFs, FormatOptions};
+use amphi_ssd::Ssd;
+use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, XattrMode};
+use small::{crash, roomy, ssd};
+
+const VALUE_BYTES: usize = 4000;
+/// Inodes that a metadata store of 1 MB has room for.
+const INODES: u64 = 512;
+
+fn text(number: u64) -> String {
+    format!("file {number}")
+}
+
+fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).expect("a valid name")
+}
+
+fn value(number: u64) -> Vec<u8> {
+    vec![number as u8; VALUE_BYTES]
+}
+
+fn create(fs: &AugeFs<Ssd>, number: u64) -> Ino {
+    let made = fs.create(Ino::ROOT, name(&text(number)), FileType::Regular, 0o644, 0, &Cred::ROOT);
+    made.expect("there is room for inodes").attr.ino
+}
+
+/// Makes files with an attribute each until there is no room for it. Returns how many have one.
+fn fill(fs: &AugeFs<Ssd>) -> u64 {
+    for number in 0..INODES - 10 {
+        match fs.setxattr(create(fs, number), b"user.a", &value(number), XattrMode::Set) {
+            Ok(()) => {}
+            Err(error) => {
+                assert_eq!(error, Error::NoSpace);
+                return number;
+            }
+        }
+    }
+    panic!("attributes of 2 MB do not fit into 1 MB");
+}
+
+fn assert_all_there(fs: &AugeFs<Ssd>, files: u64) {
+    for number in 0..files {
+        let found = fs.lookup(Ino::ROOT, name(&text(number))).expect("it is there");
+        assert_eq!(fs.getxattr(found.attr.ino, b"user.a"), Ok(value(number)), "file {number}");
+        fs.forget(found.attr.ino, 1);
+    }
+}
+
+#[test]
+fn attributes_fill_the_metadata_store_and_deleting_makes_room() {
+    let ssd = ssd(256 << 10, 8 << 20);
+    let format =
+        FormatOptions { domains: 2, segment_blocks: 8, meta_pages: Some(256), ..FormatOptions::default() };
+    AugeFs::format(&ssd, &format).expect("it can be formatted");
+    let mut fs = AugeFs::mount(&ssd, roomy()).expect("it can be mounted");
+    let mut first = None;
+    for _ in 0..3 {
+        let files = fill(&fs);
+        assert!(files > 40, "only {files} after {first:?}");
+        assert!(files >= first.unwrap_or(files) * 9 / 10, "{files} after {first:?}");
+        first = first.or(Some(files));
+        // What takes no attributes goes on.
+        create(&fs, INODES);
+        assert_eq!(fs.failure(), None);
+        assert_all_there(&fs, files);
+        fs = crash(fs, roomy());
+        assert_all_there(&fs, files);
+        for number in (0..=files).chain([INODES]) {
+            fs.unlink(Ino::ROOT, name(&text(number))).expect("it is there");
+        }
+    }
+    let ssd = Arc::clone(fs.device());
+    fs.unmount().expect("it is idle");
+    assert_eq!(amphi_fs_augefs::fsck::check(&ssd).expect("it can be checked").findings, []);
+}
