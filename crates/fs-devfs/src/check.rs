@@ -81,6 +81,9 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
         let meta = &self.fs.meta;
         let taken = words(meta, &self.fs.layout, Map::Inodes)?;
         let orphans: Vec<_> = ones(&words(meta, &self.fs.layout, Map::Orphans)?).collect();
+        if taken.first().is_none_or(|word| word & 1 == 0) {
+            self.findings.push(Finding::NumberFree { ino: 0 });
+        }
         let taken: Vec<_> = ones(&taken).filter(|ino| *ino > 0).collect();
         for ino in (1..=inodes).filter(|ino| taken.binary_search(ino).is_err()) {
             if self.fs.inode_on_flash(Ino(ino)).is_ok() {

@@ -268,7 +268,9 @@ pub fn assemble<D: BlockPort + MemoryArea + CommandPort + 'static>(
 
 /// A bitmap in memory.
 fn pool<D: BlockPort + MemoryArea>(meta: &Meta<D>, layout: &Layout, map: Map) -> Result<Pool> {
-    Ok(Pool::new(words(meta, layout, map)?, layout.bits(map)))
+    // Number 0 is nobody's and 1 the root's; what lies before the blocks is metadata.
+    let never = if map == Map::Blocks { layout.first_block } else { Ino::ROOT.0 + 1 };
+    Ok(Pool::new(words(meta, layout, map)?, layout.bits(map), never))
 }
 
 /// The words of a bitmap.

@@ -21,9 +21,13 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Of so many bits; `words` has those in use, and so many are free.
-    pub fn new(mut words: Vec<u64>, bits: u64) -> Self {
+    /// Of so many bits; `words` has those in use. The first `never` are never free, whatever a damaged bitmap
+    /// says.
+    pub fn new(mut words: Vec<u64>, bits: u64, never: u64) -> Self {
         words.resize(bits.div_ceil(64) as usize, 0);
+        for bit in 0..never.min(bits) {
+            words[(bit / 64) as usize] |= 1 << (bit % 64);
+        }
         if let Some(last) = words.last_mut().filter(|_| !bits.is_multiple_of(64)) {
             *last |= u64::MAX << (bits % 64);
         }

@@ -127,6 +127,27 @@ fn a_number_that_is_free_and_used_is_taken() {
     assert!(holds(&ssd, &["file"], FILE));
 }
 
+/// A damaged bitmap says that number 0, the root's number and the first pages are free.
+#[test]
+fn what_can_never_be_free_is_given_to_nobody() {
+    let damage = |ssd: &Ssd| {
+        (0..2).for_each(|ino| flip(ssd, INODES_MAP, ino));
+        (0..3).for_each(|page| flip(ssd, BLOCKS_MAP, page));
+    };
+    let ssd = made();
+    damage(&ssd);
+    let fs = DevFs::mount(&ssd, &MountOptions::default()).expect("its inodes are sound");
+    for text in ["first", "second", "third"] {
+        let made = fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT);
+        let ino = made.expect("there is room").attr.ino;
+        assert!(ino > Ino::ROOT, "{ino:?}");
+        assert_eq!(fs.write(ino, 0, &[7; 9000], WriteMode::default(), &Cred::ROOT), Ok(9000));
+    }
+    fs.unmount().expect("it is idle");
+    assert!(holds(&ssd, &["file"], FILE));
+    mends(Severity::Error, "inode 0 is in use and its number is free", damage);
+}
+
 #[test]
 fn a_number_that_nobody_has_is_freed() {
     mends(Severity::Warning, "is taken, and it is not there", |ssd| flip(ssd, INODES_MAP, NOBODY));
