@@ -6,6 +6,7 @@
 //! them with a fixed series of random bytes on every run of the tests, so that they cannot rot.
 #![forbid(unsafe_code)]
 
+mod augefs;
 mod bytefs;
 mod commands;
 mod devfs;
@@ -15,6 +16,7 @@ mod queue;
 mod romefs;
 mod used;
 
+pub use augefs::augefs_image;
 pub use bytefs::bytefs_image;
 pub use commands::commands;
 pub use devfs::{devfs_commands, devfs_image};

@@ -4,7 +4,9 @@
 use amphi_rt::random::Generator;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use amphi_hostile::{bytefs_image, commands, devfs_commands, devfs_image, image, queue, romefs_image};
+use amphi_hostile::{
+    augefs_image, bytefs_image, commands, devfs_commands, devfs_image, image, queue, romefs_image,
+};
 
 /// Bytes of a seed (SplitMix64).
 fn bytes(seed: u64) -> Vec<u8> {
@@ -63,4 +65,9 @@ fn any_program_before_devfs_harms_nobody_else() {
 #[test]
 fn damaged_memory_zones_are_refused_or_used() {
     run(romefs_image, 600);
+}
+
+#[test]
+fn a_damaged_augefs_is_refused_or_used() {
+    run(augefs_image, 400);
 }
