@@ -10,8 +10,8 @@ use zerocopy::FromZeros;
 
 use crate::core::Core;
 use crate::format::{
-    EntryRecord, INLINE_NODES, InodeRecord, Key, NODES_PER_CHUNK, decode_nodes, encode_entry, encode_nodes,
-    key, type_code,
+    EntryRecord, FILE_BYTES_MAX, INLINE_NODES, InodeRecord, Key, NODES_PER_CHUNK, decode_nodes, encode_entry,
+    encode_nodes, key, type_code,
 };
 use crate::meta::{self, damaged};
 
@@ -40,6 +40,33 @@ pub struct Page {
     pub dirty: bool,
     /// A block was promised for it, which it has not yet.
     pub promised: bool,
+}
+
+/// More of anything than an inode counts.
+const COUNT_MAX: u64 = (u32::MAX / 2) as u64;
+
+/// What a record says that no inode can be, if it does.
+pub fn unsound(record: &InodeRecord, target: &[u8]) -> Option<&'static str> {
+    let counts = [record.blocks.get(), record.entries.get(), record.nlink.get().into()];
+    if counts.into_iter().any(|count| count > COUNT_MAX) {
+        return Some("a count of inode");
+    }
+    let is_link = record.file_type() == Some(FileType::Symlink);
+    let is_too_large = record.size.get() > FILE_BYTES_MAX;
+    (is_too_large || is_link && target.len() as u64 != record.size.get()).then_some("the size of inode")
+}
+
+/// Makes a record one that an inode can be. What names and nodes say is counted elsewhere.
+pub fn make_sound(record: &mut InodeRecord, target: &[u8]) {
+    match record.file_type() {
+        Some(FileType::Symlink) => record.size = (target.len() as u64).into(),
+        _ => record.size = record.size.get().min(FILE_BYTES_MAX).into(),
+    }
+    for count in [&mut record.blocks, &mut record.entries] {
+        if count.get() > COUNT_MAX {
+            *count = 0.into();
+        }
+    }
 }
 
 /// What AugeFS keeps in an inode.
@@ -210,21 +237,15 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     pub fn load_inode(&self, ino: Ino) -> Result<Inode<D>> {
         let (record, home, target) = self.find_record(ino)?;
         let file_type = record.file_type().ok_or_else(|| damaged("inode", ino.0))?;
-        let size = record.size.get();
-        let counts = [record.blocks.get(), record.entries.get(), u64::from(record.nlink.get())];
-        if counts.into_iter().max() > Some(u64::from(u32::MAX / 2)) {
-            return Err(damaged("a count of inode", ino.0));
+        if let Some(what) = unsound(&record, &target) {
+            return Err(damaged(what, ino.0));
         }
+        let size = record.size.get();
         let mut part = Part { home, stored_size: size, blocks: record.blocks.get(), ..Part::default() };
         match file_type {
             FileType::Regular => part.nodes = self.find_nodes(ino, &record)?,
             FileType::Symlink => part.target = target.into(),
             _ => part.entries = record.entries.get(),
-        }
-        if size > crate::format::FILE_BYTES_MAX
-            || (file_type == FileType::Symlink && part.target.len() as u64 != size)
-        {
-            return Err(damaged("the size of inode", ino.0));
         }
         let state = State {
             file_type,

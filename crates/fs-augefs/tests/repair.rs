@@ -199,6 +199,18 @@ fn an_entry_under_another_hash_comes_under_its_own() {
 }
 
 #[test]
+fn names_that_no_file_can_have_go() {
+    for text in [&b".."[..], b"a/b"] {
+        mends_error("directory 1 has a name that no file can have", 0, |ssd| {
+            let EntryRecord::Inode(mut record, target) = entry(ssd, FILE_ENTRY) else { panic!("an inode") };
+            record.ino = NOBODY.into();
+            (record.nodes, record.blocks, record.entries) = (<_>::default(), 0.into(), 0.into());
+            put_entry(ssd, Key::Entry(ROOT, text), &EntryRecord::Inode(record, target));
+        });
+    }
+}
+
+#[test]
 fn an_entry_without_sense_goes_with_what_stood_there() {
     let ssd = mends_error("an entry of directory 1 has no sense", FILE, |ssd| {
         put(ssd, &key(FILE_ENTRY), &[9]);
@@ -251,6 +263,26 @@ fn what_directories_and_files_count_is_counted() {
     });
     mends_error("inode 2 has 5 blocks and says that it has 77", NOBODY, |ssd| {
         edit(ssd, FILE_ENTRY, |file| file.blocks = 77.into());
+    });
+}
+
+#[test]
+fn what_no_inode_can_be_becomes_what_one_can() {
+    mends_error("the size of inode 2 makes no sense", FILE, |ssd| {
+        edit(ssd, FILE_ENTRY, |record| record.size = u64::MAX.into());
+    });
+    mends_error("a count of inode 4 makes no sense", 0, |ssd| {
+        edit(ssd, DIR_ENTRY, |record| record.blocks = u64::MAX.into());
+    });
+}
+
+#[test]
+fn attributes_without_sense_go() {
+    mends_error("the attributes of inode 2 make no sense", 0, |ssd| {
+        put(ssd, &key(Key::Attributes(FILE)), &[7; 5]);
+    });
+    mends(Severity::Warning, "there are attributes of inode 50, which is not there", 0, |ssd| {
+        put(ssd, &key(Key::Attributes(NOBODY)), &[]);
     });
 }
 

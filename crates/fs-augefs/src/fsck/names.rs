@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_device::{BlockPort, MemoryArea};
-use amphi_vfs::{Error, FileType, Ino, Result};
+use amphi_vfs::{Error, FileType, Ino, Name, Result};
 use amphi_volume::Severity;
 
 use super::Report;
 use crate::core::Core;
-use crate::format::{EntryRecord, InodeRecord, decode_entry, name_hash};
+use crate::format::{EntryRecord, InodeRecord, decode_attributes, decode_entry, name_hash};
+use crate::inode::unsound;
 use crate::store::child_of;
 
 /// What was found of an inode.
@@ -44,6 +45,7 @@ pub fn check<D: BlockPort + MemoryArea>(core: &Core<D>, report: &mut Report) -> 
         check_inode(*ino, inode, report);
     }
     check_reachable(&found, report);
+    check_attributes(core, &found, report)?;
     let there = found.values().filter(|inode| inode.record.is_some()).count() as u64;
     let counted = core.inodes.load(std::sync::atomic::Ordering::Acquire);
     if there != counted {
@@ -74,6 +76,9 @@ fn read_entries<D: BlockPort + MemoryArea>(
         if hash != name_hash(name).to_be_bytes() {
             report.error(format!("an entry of directory {} stands under another hash", parent.0));
         }
+        if Name::new(name).is_err() {
+            report.error(format!("directory {} has a name that no file can have", parent.0));
+        }
         let entry = decode_entry(value);
         let Some(child) = entry.as_ref().and_then(child_of) else {
             report.error(format!("an entry of directory {} has no sense", parent.0));
@@ -84,7 +89,8 @@ fn read_entries<D: BlockPort + MemoryArea>(
         directory.subdirectories += u32::from(child.is_dir());
         let inode = found.entry(child.ino).or_default();
         inode.parents.push(parent);
-        if let Some(EntryRecord::Inode(record, _)) = entry {
+        if let Some(EntryRecord::Inode(record, target)) = entry {
+            check_record(&record, &target, report);
             if inode.record.is_some() {
                 report.error(format!("inode {} stands under two names", child.ino.0));
             }
@@ -104,7 +110,8 @@ fn read_numbers<D: BlockPort + MemoryArea>(
         let ino = number(&key[2..])?;
         let inode = found.entry(ino).or_default();
         match decode_entry(value) {
-            Some(EntryRecord::Inode(record, _)) if record.ino.get() == ino.0 => {
+            Some(EntryRecord::Inode(record, target)) if record.ino.get() == ino.0 => {
+                check_record(&record, &target, report);
                 if inode.record.is_some() {
                     report.error(format!("inode {} stands under a name and by its number", ino.0));
                 }
@@ -112,6 +119,32 @@ fn read_numbers<D: BlockPort + MemoryArea>(
             }
             Some(EntryRecord::Locator(parent, name)) => inode.locator = Some((parent, name)),
             _ => report.error(format!("what stands by number {} has no sense", ino.0)),
+        }
+        Ok(true)
+    })
+}
+
+fn check_record(record: &InodeRecord, target: &[u8], report: &mut Report) {
+    if let Some(what) = unsound(record, target) {
+        report.error(format!("{what} {} makes no sense", record.ino.get()));
+    }
+}
+
+/// Extended attributes are some inode's, and can be read.
+fn check_attributes<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    found: &BTreeMap<Ino, Found>,
+    report: &mut Report,
+) -> Result<()> {
+    core.meta.visit(b"x:", b"x:", |key, value| {
+        let ino = number(&key[2..])?;
+        if decode_attributes(value).is_none() {
+            report.error(format!("the attributes of inode {} make no sense", ino.0));
+        } else if found.get(&ino).is_none_or(|inode| inode.record.is_none()) {
+            report.add(
+                Severity::Warning,
+                format!("there are attributes of inode {}, which is not there", ino.0),
+            );
         }
         Ok(true)
     })

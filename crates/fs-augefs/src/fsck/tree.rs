@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::Batch;
-use amphi_vfs::{FileType, Ino, Result};
+use amphi_vfs::{FileType, Ino, Name, Result};
 use zerocopy::FromZeros;
 
 use crate::core::Core;
-use crate::format::{EntryRecord, InodeRecord, Key, decode_entry, encode_entry, key, type_code};
+use crate::format::{
+    EntryRecord, InodeRecord, Key, decode_attributes, decode_entry, encode_entry, key, type_code,
+};
+use crate::inode::make_sound;
 use crate::meta::{self, meta_error};
 
 /// Where what has no name comes to.
@@ -54,7 +57,7 @@ impl Tree {
         let mut references = Vec::new();
         for (key, value) in &tree.stored {
             let (Some(of), Some(name), b"m:") = (number(key), key.get(19..), &key[..2]) else { continue };
-            if name.is_empty() || name.len() > amphi_vfs::NAME_BYTES_MAX || name.contains(&b'/') {
+            if Name::new(name).is_err() {
                 continue;
             }
             match decode_entry(value) {
@@ -226,7 +229,8 @@ impl Tree {
             *directories += u32::from(self.is_directory(*ino));
         }
         self.orphans.retain(|ino| !names.contains_key(ino) && self.records.contains_key(ino));
-        for (ino, (record, _)) in &mut self.records {
+        for (ino, (record, target)) in &mut self.records {
+            make_sound(record, target);
             let named = names.get(ino).copied().unwrap_or(0);
             if record.file_type() != Some(FileType::Directory) {
                 record.nlink = named.into();
@@ -260,8 +264,12 @@ impl Tree {
             };
             values.insert(key(Key::Inode(ino.0)), encode_entry(&entry));
         }
-        // Of what is there no more nothing else stays.
-        let of_inodes = stored.iter().filter(|(key, _)| key.starts_with(b"n:") || key.starts_with(b"x:"));
+        // Of what is there no more nothing else stays, nor what nobody can read.
+        let of_inodes = stored.iter().filter(|(key, value)| match &key[..2] {
+            b"n:" => true,
+            b"x:" => decode_attributes(value).is_some(),
+            _ => false,
+        });
         let kept =
             of_inodes.filter(|(key, _)| number(key).is_some_and(|ino| self.records.contains_key(&ino)));
         values.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
