@@ -18,7 +18,10 @@ type Fs = Pinned<Ext4Like<Ssd>, Ssd>;
 
 /// A device whose window has `pages` pages, one of which is the register, and `entries` entries.
 fn device(pages: u64, entries: u64) -> Arc<Ssd> {
-    let mut profile = Profile::named("2b-ssd").expect("built in");
+    device_like(Profile::named("2b-ssd").expect("built in"), pages, entries)
+}
+
+fn device_like(mut profile: Profile, pages: u64, entries: u64) -> Arc<Ssd> {
     profile.firmware.kind = Firmware::BaBuffer;
     (profile.log.region_bytes, profile.log.txlog_bytes) = (64 << 10, 4096);
     (profile.ba_buffer.bytes, profile.ba_buffer.entries) = (pages * P, entries);
@@ -122,6 +125,24 @@ fn a_sync_across_two_parts_brings_the_end_of_the_first() {
         let fs = mount(&Arc::new(device), 4);
         assert!(contents(&fs, file(&fs, "log")) == due);
     });
+}
+
+/// What a part has already is loaded into it when it is pinned. Without an engine for that it was an I/O error.
+#[test]
+fn a_log_is_pinned_again_where_the_window_cannot_be_read_by_dma() {
+    let profile = Profile::named("mssd-pcie3").expect("built in");
+    assert_eq!(profile.link.dma_read_ns, 0);
+    let fs = mount(&device_like(profile, 65, 4), 4);
+    let ino = file(&fs, "log");
+    append(&fs, ino, &[1; 8272]);
+    fs.fsync(ino, true).expect("the first one makes it a log");
+    let fs = remount(fs, 4);
+    let ino = file(&fs, "log");
+    append(&fs, ino, &[2; 100]);
+    fs.fsync(ino, true).expect("it is a log again");
+    assert_eq!(fs.device().entries().unwrap().len(), 1);
+    assert_eq!(contents(&fs, ino), [vec![1; 8272], vec![2; 100]].concat());
+    remount(fs, 4);
 }
 
 #[test]

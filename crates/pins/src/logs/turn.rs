@@ -110,7 +110,14 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         let whole = written.next_multiple_of(PAGE_BYTES);
         if written > 0 {
             let into = &mut part.shadow[..whole];
-            self.device.load_dma(entry.offset, into, Structure::Data).map_err(io_error)?;
+            // Not each profile with a BA-buffer has an engine for reads of its window.
+            let loaded = match self.device.load_dma(entry.offset, into, Structure::Data) {
+                Err(amphi_device::Error::Unsupported(_)) => {
+                    self.device.load(entry.offset, into, Structure::Data)
+                }
+                loaded => loaded,
+            };
+            loaded.map_err(io_error)?;
             part.shadow[written..].fill(0);
         }
         Ok(part)
