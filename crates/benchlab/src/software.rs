@@ -151,7 +151,7 @@ pub fn run(
             report.operations.push(line);
         }
     }
-    let is_asked = chosen(&settings.only).any(|operation| operation == rest::ASKED);
+    let is_asked = rest::is_counted() && chosen(&settings.only).any(|operation| operation == rest::ASKED);
     for (at, daemon) in made.resting.iter().filter(|_| is_asked) {
         let Some(Some(seat)) = made.seats.get_mut(*at) else { continue };
         report.rests.push(rest::of(&report.peers[*at].name, seat, *daemon)?);

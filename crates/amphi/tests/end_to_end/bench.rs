@@ -134,7 +134,8 @@ fn programs_are_measured_by_the_queue_and_in_a_range() {
         assert!(pairs.len() == 9 && pairs.iter().all(|pair| pair["p50"].as_f64() > Some(0.0)), "{operation}");
     }
     let rests = report["rests"].as_array().expect("a list");
-    assert_eq!(rests.len(), 4, "{report}");
+    let is_counted = std::path::Path::new("/proc/thread-self/schedstat").exists();
+    assert_eq!(rests.len(), if is_counted { 4 } else { 0 }, "{report}");
     for rest in rests {
         assert!(rest["ns_per_call"].as_f64() > Some(0.0) && rest["idle_ns_per_second"].is_number(), "{rest}");
     }
