@@ -63,8 +63,9 @@ fn attributes_fill_the_metadata_store_and_deleting_makes_room() {
     let mut first = None;
     for _ in 0..3 {
         let files = fill(&fs);
-        assert!(files > 40, "only {files} after {first:?}");
-        assert!(files >= first.unwrap_or(files) * 9 / 10, "{files} after {first:?}");
+        // How many depends on which tables have been merged by then.
+        assert!(files > 20, "only {files} after {first:?}");
+        assert!(2 * files >= first.unwrap_or(files), "{files} after {first:?}");
         first = first.or(Some(files));
         // What takes no attributes goes on.
         create(&fs, INODES);
