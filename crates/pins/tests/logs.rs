@@ -127,7 +127,7 @@ fn a_sync_across_two_parts_brings_the_end_of_the_first() {
     });
 }
 
-/// What a part has already is loaded into it when it is pinned. Without an engine for that it was an I/O error.
+/// What a part has already is loaded into it when it is pinned. Without an engine for that it was an error.
 #[test]
 fn a_log_is_pinned_again_where_the_window_cannot_be_read_by_dma() {
     let profile = Profile::named("mssd-pcie3").expect("built in");
