@@ -83,7 +83,7 @@ fn busy_ns(process: u32) -> Result<u64> {
 #[must_use]
 pub fn text(rests: &[Rest]) -> String {
     let line = |rest: &Rest| {
-        let (idle, call) = (rest.idle_ns_per_second / 1e4, rest.ns_per_call / 1e3);
+        let (idle, call) = (rest.idle_ns_per_second / 1e7, rest.ns_per_call / 1e3);
         format!(
             "{:<11} idle: {idle:.3} % of one processor; a write with fsync of 64 B each 10 ms: {call:.1} us of processor time\n",
             rest.peer

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{c_char, c_int};
 
+use crate::mounts;
+
 /// Words as programs pass them: pointers, and a null at the end.
 pub type Words = *const *const c_char;
 
@@ -28,7 +30,12 @@ static LOOK: extern "C" fn(c_int, Words, Words) = look;
 
 extern "C" fn look(_count: c_int, _arguments: Words, environment: Words) {
     // SAFETY: what the loader passes.
-    let all = unsafe { strings(environment) };
+    keep(unsafe { strings(environment) });
+    // This allocated. An allocator that asks for its options in its first call has done so now.
+    mounts::begin();
+}
+
+fn keep(all: Vec<&CStr>) {
     if !all.iter().any(|text| text.to_bytes().starts_with(MARK)) {
         return;
     }

@@ -37,6 +37,9 @@ pub struct Mount {
 static MOUNTS: OnceCell<Vec<Mount>> = OnceCell::new();
 /// Counts up whenever connections become another process's: after a fork, after a change of credentials.
 pub static GENERATION: AtomicU32 = AtomicU32::new(1);
+/// Whether this library has been initialised. Before that calls are the kernel's: an allocator may make them
+/// in its first call and under its lock, as jemalloc does, and here they would allocate.
+static BEGUN: AtomicBool = AtomicBool::new(false);
 /// No more queues for this process: its credentials or its root have changed.
 static OFF: AtomicBool = AtomicBool::new(false);
 
@@ -66,9 +69,14 @@ pub fn has_range() -> bool {
     known().any(Way::is_range)
 }
 
+/// From now on calls may be taken from the kernel.
+pub fn begin() {
+    BEGUN.store(true, Ordering::SeqCst);
+}
+
 /// Whether queues may be used.
 pub fn is_on() -> bool {
-    !OFF.load(Ordering::Relaxed)
+    BEGUN.load(Ordering::Relaxed) && !OFF.load(Ordering::Relaxed)
 }
 
 /// All mounts, looked for at the first call.

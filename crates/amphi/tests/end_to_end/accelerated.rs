@@ -453,6 +453,29 @@ fn only_who_can_see_the_mount_gets_in() {
     rig.umount();
 }
 
+/// Redis's allocator waited for ever: its first call reads a link, which this library answered by looking for
+/// mounts, for which it allocated.
+#[test]
+fn allocators_that_read_links_in_their_first_call_do_not_wait_for_themselves() {
+    if !can_mount() {
+        return;
+    }
+    library();
+    let rig = Rig::new("64M");
+    let (program, source) = (rig.path("allocator"), rig.path("allocator.c"));
+    fs::write(&source, include_str!("allocator.c")).unwrap();
+    let built = Command::new("cc").args(["-O1", "-pthread", "-o", &program, &source]).status();
+    assert!(built.expect("a C compiler").success(), "the program is built");
+    rig.mount();
+    let made = rig.on_mount("made");
+    let run = ["120", env!("CARGO_BIN_EXE_amphi"), "run", "--trace-calls", "--", &program];
+    let output = Command::new("timeout").args(run).arg(&made).output().expect("timeout");
+    assert!(output.status.success(), "{:?}: {}", output.status, rig::complaint(&output));
+    assert_eq!(fs::read(&made).unwrap(), b"made");
+    let calls = counts(&rig::complaint(&output));
+    assert_eq!((calls["write"].0, calls["fsync"].0), (1, 1), "it is accelerated all the same: {calls:?}");
+}
+
 #[test]
 fn children_without_an_environment_are_accelerated_and_programs_can_be_left_alone() {
     library();
