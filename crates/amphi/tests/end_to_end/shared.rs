@@ -2,6 +2,7 @@
 //! programs that reach it through the kernel and by the queue, and deaths of all of them.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 use std::sync::Once;
@@ -158,6 +159,13 @@ fn who_dies_in_the_middle_loses_nothing_durable_and_nobody_hangs() {
     one.number(&format!("open 1 {} 0", path("durable")));
     assert_eq!((one.number("write 1 100 97"), one.number("sync 1")), (100, 0));
     let is_there = || fs::read(path("durable")).is_ok_and(|read| read == [97; 100]);
+    // Asked of one mount: between two looks by the path it may be detached, and the directory below is no mount.
+    let serves = |name: &str| {
+        fs::File::open(rig.mount_point()).is_ok_and(|mount| {
+            let at = |name: &str| format!("/proc/self/fd/{}/{name}", mount.as_raw_fd());
+            fs::read(at("durable")).is_ok_and(|read| read == [97; 100]) && fs::write(at(name), "x").is_ok()
+        })
+    };
 
     // A program that is killed may have been inside; then the range is made anew.
     let mut busy = Agent::start(&rig);
@@ -166,7 +174,7 @@ fn who_dies_in_the_middle_loses_nothing_durable_and_nobody_hangs() {
     rig::wait_until("it is at work", || fs::metadata(path("busy")).is_ok_and(|found| found.len() > 3000));
     busy.child.kill().expect("killed");
     busy.child.wait().expect("an end");
-    rig::wait_until("the mount serves", || is_there() && fs::write(path("after"), "x").is_ok());
+    rig::wait_until("the mount serves", || serves("after"));
 
     // The range's process is killed: calls fail, and the daemon mounts the image again.
     let daemon = rig.daemon_pid();
@@ -176,7 +184,7 @@ fn who_dies_in_the_middle_loses_nothing_durable_and_nobody_hangs() {
     let core = range_process(daemon).to_string();
     assert!(Command::new("kill").args(["-KILL", &core]).status().expect("kill starts").success());
     rig::wait_until("calls fail", || two.number("pwrite 1 0 10 99") < 0);
-    rig::wait_until("the mount serves", || is_there() && fs::write(path("again"), "x").is_ok());
+    rig::wait_until("the mount serves", || serves("again"));
     let mut three = Agent::start(&rig);
     three.number(&format!("open 1 {} 0", path("three")));
     assert_eq!((three.number("write 1 10 98"), three.number("sync 1")), (10, 0));
