@@ -86,6 +86,17 @@ pub trait BytePortExt: BytePort {
         self.fence();
         self.verify_read()
     }
+
+    /// Loads many bytes, all of them posted, by the device's DMA engine where it has one.
+    ///
+    /// # Errors
+    /// As for [`BytePort::load`].
+    fn load_many(&self, at: u64, into: &mut [u8], tag: Structure) -> Result<()> {
+        match self.load_dma(at, into, tag) {
+            Err(crate::Error::Unsupported(_)) => self.load(at, into, tag),
+            outcome => outcome,
+        }
+    }
 }
 
 impl<D: BytePort + ?Sized> BytePortExt for D {}

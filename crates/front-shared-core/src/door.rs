@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use amphi_front_shared::Protection;
 use amphi_front_shared::hello::{self, Welcome};
-use amphi_front_shared::layout::{CONTEXTS, Header, MAGIC, client_of};
+use amphi_front_shared::layout::{CLOSING, CONTEXTS, DEAD, Header, MAGIC, client_of};
 use amphi_fs_augefs::AugeFs;
 use amphi_fs_bytefs::ByteFs;
 use amphi_rt::{task, time};
@@ -120,7 +120,7 @@ impl Serve<'_> {
 
         errands::end();
         // From here on no call begins; those that are under way may end.
-        if header.dead.compare_exchange(0, range::CLOSING, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        if header.dead.compare_exchange(0, CLOSING, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             self.go_on_unless_dead(header)?;
         }
         let deadline_ns = time::now_ns() + ENDING_NS;
@@ -140,7 +140,7 @@ impl Serve<'_> {
         // SAFETY: no context is owned and none can be: `dead` is looked at after a context is taken.
         let fs = unsafe { Instance::<V>::remove() }.context("somebody keeps the file system")?;
         fs.unmount()?;
-        header.dead.store(range::DEAD, Ordering::SeqCst);
+        header.dead.store(DEAD, Ordering::SeqCst);
         Ok(())
     }
 
@@ -150,7 +150,7 @@ impl Serve<'_> {
     /// # Errors
     /// The device has no power.
     fn go_on_unless_dead(&self, header: &Header) -> Result<()> {
-        if header.dead.load(Ordering::SeqCst) != range::DEAD {
+        if header.dead.load(Ordering::SeqCst) != DEAD {
             return Ok(());
         }
         if self.device.has_power() {
@@ -278,7 +278,7 @@ fn see_off<V: Volume<Ssd>>(instance: &Instance<V>, clients: &mut BTreeMap<u32, C
 /// any more.
 pub fn die(why: &str) -> ! {
     if let Some(header) = range::header() {
-        header.dead.store(range::DEAD, Ordering::SeqCst);
+        header.dead.store(DEAD, Ordering::SeqCst);
     }
     // Whoever reads it may be gone.
     let _ =

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use amphi_front_shared::layout::{
-    ALIGNMENT, CONTEXTS, Context, Header, MARKS_AT, MEMORY_BYTES, PAGE, context_at,
+    ALIGNMENT, CONTEXTS, Context, DEAD, Header, MARKS_AT, MEMORY_BYTES, PAGE, context_at,
 };
 use amphi_queue::Marks;
 
@@ -19,11 +19,6 @@ pub static BASE: AtomicU64 = AtomicU64::new(0);
 pub static MEMORY: AtomicI32 = AtomicI32::new(-1);
 /// A descriptor of the image in the manager, once it is mapped.
 pub static IMAGE: AtomicI32 = AtomicI32::new(-1);
-
-/// The range is dead: calls leave it where they wait.
-pub const DEAD: u32 = 1;
-/// The range is being closed: calls end, and none begins.
-pub const CLOSING: u32 = 2;
 
 thread_local! {
     /// The context, while this thread's stack and thread-locals are lent to a client.

@@ -7,7 +7,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use amphi_front_shared::layout::Context;
+use amphi_front_shared::layout::{Context, DEAD};
 use amphi_front_shared::{Bytes, Call, Operation, Room, pack, status, unpack};
 use amphi_queue::Payload;
 use amphi_queue::format::Submission;
@@ -87,7 +87,7 @@ extern "C" fn enter<F: FileSystem + 'static>(call: *mut Call, context: *mut Cont
             // An error in the program: what it was at may be half done.
             call.status = status::ENDED;
             if let Some(header) = range::header() {
-                header.dead.store(range::DEAD, Ordering::Release);
+                header.dead.store(DEAD, Ordering::Release);
             }
         }
     });

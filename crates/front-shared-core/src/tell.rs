@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use amphi_front_shared::layout::DEAD;
 use amphi_front_shared::told;
 use amphi_ssd::Ssd;
 use amphi_volume::Volume;
@@ -21,7 +22,7 @@ pub(crate) fn tell<V: Volume<Ssd>>(device: &Arc<Ssd>, fs: &V, what: u64, number:
         told::POWER_CUT => {
             device.power_cut_and_settle(number);
             if let Some(header) = range::header() {
-                header.dead.store(range::DEAD, std::sync::atomic::Ordering::SeqCst);
+                header.dead.store(DEAD, std::sync::atomic::Ordering::SeqCst);
             }
             Value::Null
         }

@@ -19,7 +19,7 @@ use rustix::net::Shutdown;
 use crate::call::Call;
 use crate::gate::{self, Quiet};
 use crate::hello::{self, Welcome};
-use crate::layout::{self, CONTEXTS};
+use crate::layout::{self, CONTEXTS, DEAD};
 use crate::map::Map;
 use crate::protection::{Protection, Shield};
 
@@ -54,9 +54,6 @@ enum How {
     /// As the range's own server, all of whose code is trusted: it is open all the time.
     Server,
 }
-
-/// What the header says of a range that has died.
-const DEAD: u32 = 1;
 
 /// How long a process that leaves waits for its threads that are inside, ns.
 const LEAVING_NS: u64 = 2_000_000_000;

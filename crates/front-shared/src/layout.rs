@@ -37,6 +37,11 @@ pub const PAGE: u64 = 4096;
 /// What a header of this version begins with.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"AMPHISH2");
 
+/// [`Header::dead`]: the range is dead, calls leave it where they wait.
+pub const DEAD: u32 = 1;
+/// [`Header::dead`]: the range is being closed, calls end and none begins.
+pub const CLOSING: u32 = 2;
+
 /// Where the range of a number begins. Linux puts neither programs nor libraries nor stacks there.
 #[must_use]
 pub const fn base_of(place: u64) -> u64 {
@@ -49,7 +54,7 @@ pub const fn base_of(place: u64) -> u64 {
 pub struct Header {
     /// [`MAGIC`] once the file system serves.
     pub magic: AtomicU64,
-    /// Not zero: the range has died, and everybody leaves it. Never zero again.
+    /// [`DEAD`] or [`CLOSING`]: everybody leaves it. Never zero again.
     pub dead: AtomicU32,
     /// How many contexts are ready.
     pub contexts: AtomicU32,

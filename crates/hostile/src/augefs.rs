@@ -7,7 +7,7 @@ use amphi_device::{BlockPort, BytePortExt, Lpa, PAGE_BYTES, Structure};
 use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions};
 use amphi_lsm::Store;
 use amphi_rt::sync::OnceCell;
-use amphi_ssd::{Firmware, OpenOptions, Ssd};
+use amphi_ssd::{Firmware, Ssd};
 use amphi_volume::Volume;
 
 use crate::input::Input;
@@ -22,13 +22,7 @@ const META_PAGES: u32 = 256;
 fn origin() -> &'static Ssd {
     static ORIGIN: OnceCell<Ssd> = OnceCell::new();
     ORIGIN.get_or_init(|| {
-        let mut profile = crate::tiny();
-        profile.flash.pages_per_block = 16;
-        profile.firmware.kind = Firmware::Memory;
-        profile.firmware.memory_bytes = MEMORY;
-        let options = OpenOptions { free: true, ..OpenOptions::default() };
-        let device = Ssd::try_in_memory(&profile, PAGES * PAGE_BYTES as u64, &options);
-        let device = Arc::new(device.expect("a valid profile"));
+        let device = crate::with_memory(Firmware::Memory, MEMORY, PAGES);
         let format = FormatOptions {
             domains: 2,
             segment_blocks: 8,

@@ -9,7 +9,7 @@ use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions, Speaks};
 use amphi_queue::{Geometry, Memory};
 use amphi_rt::sync::OnceCell;
 use amphi_rt::{Sim, time};
-use amphi_ssd::{Firmware, OpenOptions, Ssd};
+use amphi_ssd::{Firmware, Ssd};
 use amphi_vfs::{
     Allocate, Capabilities, Cred, FileSystem, FileType, Ino, Name, RenameMode, Seek, SetAttr, WriteMode,
     XattrMode,
@@ -38,13 +38,7 @@ fn name(text: &[u8]) -> Name<'_> {
 fn origin() -> &'static Ssd {
     static ORIGIN: OnceCell<Ssd> = OnceCell::new();
     ORIGIN.get_or_init(|| {
-        let mut profile = crate::tiny();
-        profile.firmware.kind = Firmware::FileSystem;
-        profile.firmware.memory_bytes = MEMORY;
-        profile.flash.pages_per_block = 16;
-        let options = OpenOptions { free: true, ..OpenOptions::default() };
-        let ssd = Ssd::try_in_memory(&profile, PAGES * PAGE as u64, &options).expect("a valid profile");
-        let ssd = Arc::new(ssd);
+        let ssd = crate::with_memory(Firmware::FileSystem, MEMORY, PAGES);
         let format = FormatOptions { inodes: Some(100), ..FormatOptions::default() };
         DevFs::format(&ssd, &format).expect("the device is large enough");
         let fs = DevFs::mount(&ssd, &MountOptions::default()).expect("what was just formatted mounts");

@@ -24,7 +24,10 @@ pub use image::image;
 pub use queue::queue;
 pub use romefs::romefs_image;
 
-use amphi_ssd::Profile;
+use std::sync::Arc;
+
+use amphi_device::PAGE_BYTES;
+use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
 
 /// A profile of a device so small that its image is quickly copied, and that cleans and collects all the
 /// time.
@@ -38,4 +41,14 @@ fn tiny() -> Profile {
     profile.log.txlog_bytes = 4096;
     profile.log.partition_bytes = 64 << 10;
     profile
+}
+
+/// A device in memory that takes no time, with `memory_bytes` of protected memory and `pages` of flash.
+fn with_memory(firmware: Firmware, memory_bytes: u64, pages: u64) -> Arc<Ssd> {
+    let mut profile = tiny();
+    profile.flash.pages_per_block = 16;
+    profile.firmware.kind = firmware;
+    profile.firmware.memory_bytes = memory_bytes;
+    let options = OpenOptions { free: true, ..OpenOptions::default() };
+    Arc::new(Ssd::try_in_memory(&profile, pages * PAGE_BYTES as u64, &options).expect("a valid profile"))
 }

@@ -9,7 +9,7 @@ use amphi_fs_romefs::format::{
 };
 use amphi_fs_romefs::{FormatOptions, MountOptions, RomeFs, fsck};
 use amphi_rt::sync::OnceCell;
-use amphi_ssd::{Firmware, OpenOptions, Ssd};
+use amphi_ssd::{Firmware, Ssd};
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -25,13 +25,7 @@ const BLOCK: u64 = 16 << 10;
 fn origin() -> &'static Ssd {
     static ORIGIN: OnceCell<Ssd> = OnceCell::new();
     ORIGIN.get_or_init(|| {
-        let mut profile = crate::tiny();
-        profile.flash.pages_per_block = 16;
-        profile.firmware.kind = Firmware::Memory;
-        profile.firmware.memory_bytes = MEMORY;
-        let options = OpenOptions { free: true, ..OpenOptions::default() };
-        let device = Ssd::try_in_memory(&profile, PAGES * 4096, &options).expect("a valid profile");
-        let device = Arc::new(device);
+        let device = crate::with_memory(Firmware::Memory, MEMORY, PAGES);
         let format = FormatOptions { inodes: Some(96), block_bytes: BLOCK, ..FormatOptions::default() };
         RomeFs::format(&device, &format).expect("the device is large enough");
         let mount = || RomeFs::mount(&device, mount_options()).expect("what was just formatted mounts");

@@ -12,7 +12,7 @@ mod recover;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use amphi_device::{ByteDurability, MemoryArea, PAGE_BYTES, Structure};
+use amphi_device::{ByteDurability, BytePortExt, MemoryArea, PAGE_BYTES, Structure};
 use amphi_rt::sync::Padded;
 use amphi_rt::sync::atomic::AtomicU64;
 
@@ -197,10 +197,7 @@ impl<D: MemoryArea> Log<D> {
 
     fn load(&self, from: u64, bytes: usize) -> Result<Vec<u8>> {
         let mut loaded = vec![0; bytes];
-        match self.device.load_dma(self.at + from, &mut loaded, TAG) {
-            Err(amphi_device::Error::Unsupported(_)) => self.device.load(self.at + from, &mut loaded, TAG)?,
-            outcome => outcome?,
-        }
+        self.device.load_many(self.at + from, &mut loaded, TAG)?;
         Ok(loaded)
     }
 

@@ -12,8 +12,8 @@ use super::tree::{Tree, put_record};
 use crate::checkpoint;
 use crate::core::Core;
 use crate::format::{
-    Address, FILE_BYTES_MAX, INLINE_NODES, InodeRecord, Key, NAT_ENTRIES, NODES_PER_CHUNK, PAGE,
-    decode_nodes, encode_nodes, key,
+    Address, INLINE_NODES, InodeRecord, Key, NAT_ENTRIES, NODES_PER_CHUNK, PAGE, decode_nodes, encode_nodes,
+    key,
 };
 use crate::meta;
 
@@ -73,7 +73,6 @@ fn mend_file<D: BlockPort + MemoryArea>(
 ) -> Result<()> {
     let domain = core.domain(ino);
     let mut record = *was;
-    record.size = record.size.get().min(FILE_BYTES_MAX).into();
     let end = record.size.get().div_ceil(PAGE as u64);
     let before = nodes_of(core, ino, was)?;
     let mut nodes = before.clone();

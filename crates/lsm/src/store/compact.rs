@@ -33,9 +33,7 @@ impl<D: BlockPort + MemoryArea + 'static> Store<D> {
         let idle = |work: &super::Work| work.full.is_none() && !work.tables_came && !work.compacting;
         shared.wait_until(shared.work.lock(), idle).map(drop)
     }
-}
 
-impl<D: BlockPort + MemoryArea + 'static> Store<D> {
     /// Pages that tables take, and that there are for them.
     #[must_use]
     pub fn table_pages(&self) -> (u64, u64) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use amphi_device::{BaBuffer, PAGE_BYTES, Structure};
+use amphi_device::{BaBuffer, BytePortExt, PAGE_BYTES, Structure};
 use amphi_rt::task;
 use amphi_vfs::{Allocate, Cred, Error, Extents, Ino, OpenFlags, Result, SetAttr, SetTime};
 
@@ -111,13 +111,7 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         if written > 0 {
             let into = &mut part.shadow[..whole];
             // Not each profile with a BA-buffer has an engine for reads of its window.
-            let loaded = match self.device.load_dma(entry.offset, into, Structure::Data) {
-                Err(amphi_device::Error::Unsupported(_)) => {
-                    self.device.load(entry.offset, into, Structure::Data)
-                }
-                loaded => loaded,
-            };
-            loaded.map_err(io_error)?;
+            self.device.load_many(entry.offset, into, Structure::Data).map_err(io_error)?;
             part.shadow[written..].fill(0);
         }
         Ok(part)
