@@ -159,7 +159,7 @@ fn who_dies_in_the_middle_loses_nothing_durable_and_nobody_hangs() {
     one.number(&format!("open 1 {} 0", path("durable")));
     assert_eq!((one.number("write 1 100 97"), one.number("sync 1")), (100, 0));
     let is_there = || fs::read(path("durable")).is_ok_and(|read| read == [97; 100]);
-    // Asked of one mount: between two looks by the path it may be detached, and the directory below is no mount.
+    // Asked of one mount: between two looks by the path it may be detached, and the directory below is none.
     let serves = |name: &str| {
         fs::File::open(rig.mount_point()).is_ok_and(|mount| {
             let at = |name: &str| format!("/proc/self/fd/{}/{name}", mount.as_raw_fd());
