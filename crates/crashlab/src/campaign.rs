@@ -10,8 +10,8 @@ use amphi_rt::sync::Mutex;
 
 use crate::id::{Kind, WorkloadId};
 use crate::known::Known;
-use crate::lab::{Tally, Violation};
-use crate::session::{Looking, Session};
+use crate::lab::{Looking, Tally, Violation};
+use crate::session::Session;
 use crate::state::Bound;
 use crate::subject::Subject;
 use crate::workload::Operation;

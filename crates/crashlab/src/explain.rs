@@ -5,9 +5,9 @@
 
 use std::fmt::Write as _;
 
+use crate::candidate::Candidate;
 use crate::id::CrashId;
 use crate::lab::Shown;
-use crate::oracle::Candidate;
 use crate::rig::Event;
 use crate::session::Outcome;
 use crate::tree::Tree;

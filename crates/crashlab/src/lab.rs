@@ -13,9 +13,21 @@ use crate::judge::{self, Room};
 use crate::known::{self, Known};
 use crate::oracle::Legal;
 use crate::rig::{Next, Unit, Watcher};
-use crate::session::Looking;
 use crate::state::{self, Bound, MakeError, State};
 use crate::subject::Subject;
+
+/// How a workload is looked at.
+#[derive(Clone, Debug)]
+pub struct Looking {
+    /// How many states.
+    pub bound: Bound,
+    /// One crash alone.
+    pub only: Option<Only>,
+    /// Violations after which a workload is given up.
+    pub most_violations: usize,
+    /// Whether the recording is wanted.
+    pub record: bool,
+}
 
 /// What was done, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 
 mod aged;
 pub mod campaign;
+mod candidate;
 pub mod days;
 pub mod explain;
 pub mod id;
@@ -28,6 +29,6 @@ pub mod workload;
 
 pub use id::{CrashId, Kind, WorkloadId};
 pub use known::Known;
-pub use lab::{Tally, Violation};
-pub use session::{Looking, Outcome, Session};
+pub use lab::{Looking, Tally, Violation};
+pub use session::{Outcome, Session};
 pub use state::Bound;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use amphi_model::Model;
 use amphi_vfs::FileType;
 
-use crate::oracle::{Candidate, Range};
+use crate::candidate::{Candidate, Range};
 use crate::tree::{Node, Tree};
 use crate::workload::Operation;
 

@@ -11,7 +11,7 @@ use crate::aged;
 use crate::id::{Kind, WorkloadId};
 use crate::judge::Room;
 use crate::known::Known;
-use crate::lab::{Lab, Only, Shown, Tally, Violation, Watching};
+use crate::lab::{Lab, Looking, Only, Shown, Tally, Violation, Watching};
 use crate::oracle::{Legal, Oracle};
 use crate::rig::{Event, Rig};
 use crate::state::Bound;
@@ -54,19 +54,6 @@ pub struct Session {
     extra2: Sequences,
     mixed2: Sequences,
     trace: Vec<Operation>,
-}
-
-/// How a workload is looked at.
-#[derive(Clone, Debug)]
-pub struct Looking {
-    /// How many states.
-    pub bound: Bound,
-    /// One crash alone.
-    pub only: Option<Only>,
-    /// Violations after which a workload is given up.
-    pub most_violations: usize,
-    /// Whether the recording is wanted.
-    pub record: bool,
 }
 
 fn world(number: u64) -> Sim {

@@ -1,7 +1,7 @@
 //! Making a violation small: the fewest operations, and the simplest state, that still show something wrong.
 
-use crate::lab::Violation;
-use crate::session::{Looking, Session};
+use crate::lab::{Looking, Violation};
+use crate::session::Session;
 use crate::state::Bound;
 use crate::workload::Operation;
 

@@ -7,7 +7,8 @@ use amphi_queue::format::{Attributes, Change, Completion, Submission, change, fl
 use zerocopy::IntoBytes;
 
 use crate::errno::error;
-use crate::way::{DATA_BYTES_MAX, Data, Request, Shared};
+use crate::request::{DATA_BYTES_MAX, Data, Request};
+use crate::way::Shared;
 
 /// What to do with a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

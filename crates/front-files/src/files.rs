@@ -16,7 +16,8 @@ use crate::file::{File, Writes};
 use crate::image::{Image, ImageOptions};
 use crate::listing::Listing;
 use crate::mounted::Mounted;
-use crate::way::{Data, Request, Shared, Way};
+use crate::request::{Data, Request};
+use crate::way::{Shared, Way};
 
 /// How a path is opened, as `open(2)`'s flags say it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

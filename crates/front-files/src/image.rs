@@ -14,7 +14,7 @@ use amphi_volume::{MountOptions, Volume};
 use amphi_volumes::{Act, Kind};
 
 use crate::errno::{OpenError, error};
-use crate::way::{PAYLOAD_BYTES, Request};
+use crate::request::{PAYLOAD_BYTES, Request};
 
 /// Threads that have a command under way at once; others wait.
 const LANES: u32 = 32;

@@ -19,6 +19,7 @@ mod fork;
 mod image;
 mod listing;
 mod mounted;
+mod request;
 mod way;
 
 pub use amphi_queue::format::{Attributes, Space, kind};

@@ -6,7 +6,7 @@ use amphi_queue::format::{ListedName, Submission, op};
 use zerocopy::FromBytes;
 
 use crate::file::File;
-use crate::way::{Data, Request};
+use crate::request::{Data, Request};
 
 /// Bytes of a batch.
 const BATCH_BYTES: usize = 32 << 10;

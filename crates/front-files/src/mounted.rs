@@ -12,7 +12,7 @@ use amphi_vfs::Ino;
 use rustix::fs::{Mode, OFlags};
 
 use crate::errno::{OpenError, error};
-use crate::way::Request;
+use crate::request::Request;
 
 /// How long a thread looks for its answer before it sleeps, ns; how long it sleeps before it asks whether the
 /// daemon lives.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use amphi_rt::time::wall_ns;
 use amphi_vfs::{AccessTimes, Cred, Entry, Error, Ino, Name, Removed, Result, TimeSpec, acl};
 
-use crate::Limits;
 use crate::inode::{Body, Inode};
+use crate::limits::Limits;
 use crate::names::Names;
 
 #[derive(Clone, Debug)]

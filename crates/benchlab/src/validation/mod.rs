@@ -5,6 +5,7 @@
 //! - `record` requests as they were written down, and their sums
 //! - `layout` which structure of the kernel's file system a block belongs to
 //! - `steps` what is done on both
+//! - `settings` what is compared
 //! - `rivals` both file systems, each on an SSD of the same size
 //! - `machine` a virtual machine in which the kernel's one is, if that is asked for
 //! - `trace` what the kernel did in each step, by its tracepoints
@@ -16,12 +17,13 @@ mod record;
 mod report;
 mod rivals;
 mod run;
+mod settings;
 mod steps;
 mod trace;
 
 pub use machine::serve;
 pub use record::Traffic;
 pub use report::{Report, Row, SCHEMA, Share, TOLERANCE};
-pub use rivals::Kind;
-pub use run::{Settings, run};
+pub use run::run;
+pub use settings::{Kind, Settings};
 pub use steps::Asked;

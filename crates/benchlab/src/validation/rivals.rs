@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use super::layout::{Layout, area};
 use super::machine::{ACT, Machine, PREPARE, Wanted};
 use super::record::{Record, Traffic};
-use super::run::Settings;
+use super::settings::{JOURNAL_BLOCKS, Kind, Settings};
 use super::steps::{Bench, Step};
 use crate::files::{Files, HostCosts, LibraryFiles, SyscallFiles};
 use crate::peers::{Exported, KernelFs, Served, Service, Workspace, run, text};
@@ -24,57 +24,6 @@ const SSD_BYTES: u64 = 1 << 30;
 /// By how much the times of the kernel's SSD are multiplied: a request then takes about a millisecond,
 /// whatever else the machine does.
 const DILATION: u32 = 50;
-/// Blocks of each journal: what mke2fs chooses for that size.
-const JOURNAL_BLOCKS: u32 = 8192;
-
-/// Which file system of the kernel's is compared with which of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// ext4 with `fs-ext4like`.
-    Ext4 {
-        /// Whether file data go through the journal, on both.
-        journal_data: bool,
-    },
-    /// F2FS with `fs-f2fslike`.
-    F2fs,
-}
-
-impl Kind {
-    /// The kernel's name for it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ext4 { .. } => "ext4",
-            Self::F2fs => "f2fs",
-        }
-    }
-
-    const fn options(self) -> &'static str {
-        match self {
-            Self::Ext4 { journal_data: false } => "data=ordered",
-            Self::Ext4 { journal_data: true } => "data=journal",
-            Self::F2fs => "",
-        }
-    }
-
-    fn mkfs(self) -> Vec<String> {
-        let journal = format!("size={}", JOURNAL_BLOCKS / 256);
-        let lazy = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
-        let words: &[&str] = match self {
-            Self::Ext4 { .. } => &["-b", "4096", "-J", &journal, "-E", lazy],
-            // Its blocks are all new: nothing has to be discarded.
-            Self::F2fs => &["-t", "0"],
-        };
-        words.iter().map(|word| (*word).to_owned()).collect()
-    }
-
-    fn layout(self, device: &str) -> Result<Layout> {
-        match self {
-            Self::Ext4 { .. } => Layout::of_ext4(device),
-            Self::F2fs => Layout::of_f2fs(device),
-        }
-    }
-}
 
 /// A file system whose requests are written down.
 pub(super) struct Rival {

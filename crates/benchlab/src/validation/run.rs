@@ -1,34 +1,16 @@
 //! The same steps on both file systems, one after the other.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
 use super::record::Traffic;
 use super::report::{Report, Row, SCHEMA};
-use super::rivals::{Kind, Rival};
-use super::steps::{Asked, Step, steps};
+use super::rivals::Rival;
+use super::settings::{Kind, Settings};
+use super::steps::{Step, steps};
 use super::trace::Trace;
 use crate::peers::Workspace;
-
-/// How to run it.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The program that exports.
-    pub amphi: PathBuf,
-    /// What is compared.
-    pub kind: Kind,
-    /// Where a kernel package is unpacked, if the kernel's file system is to be in a virtual machine.
-    pub machine: Option<PathBuf>,
-    /// What `amphi bench guest` is told there, after port and directory: words that make `asked`.
-    pub arguments: Vec<String>,
-    /// What is done.
-    pub asked: Asked,
-    /// How often all of it is done, each time on new SSDs and from another place of the log on.
-    pub rounds: usize,
-    /// Where what the kernel's ext4 does in the first round is traced to.
-    pub trace: Option<PathBuf>,
-}
 
 /// Runs all steps on the kernel's file system and on the baseline, and compares what reached their SSDs.
 ///

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 
 use crate::files::{Files, SyscallFiles};
-use crate::validation::Asked;
-use crate::validation::steps::{Bench, Step, steps};
+use crate::validation::steps::{Asked, Bench, Step, steps};
 
 /// What the program says first.
 pub(in crate::validation) const READY: &str = "ready";

@@ -5,6 +5,7 @@
 //! need, and the program `amphi` with the libraries that it is linked with; so the steps in the machine are
 //! the code that runs outside of it. Both ends talk by lines over a virtio port.
 //!
+//! - `wanted` what is to run in it
 //! - `package` a kernel package of Debian's, unpacked: the kernel, and modules with what they depend on
 //! - `ramdisk` the memory file system
 //! - `qemu` the machine as a process, from power on to power off
@@ -14,7 +15,9 @@ mod guest;
 mod package;
 mod qemu;
 mod ramdisk;
+mod wanted;
 
 pub use guest::serve;
 pub(super) use guest::{ACT, BEGIN, DONE, FAILED, PREPARE, READY};
-pub(super) use qemu::{Machine, Wanted};
+pub(super) use qemu::Machine;
+pub(super) use wanted::Wanted;

@@ -9,6 +9,7 @@ use std::process::{Child, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::package::Package;
+use super::wanted::Wanted;
 use super::{BEGIN, DONE, FAILED, READY, ramdisk};
 use crate::peers::{Workspace, dying_with_us, text};
 
@@ -19,22 +20,6 @@ const MEMORY: &str = "2048";
 /// a minute.
 const BOOT_NS: [(&str, u64); 2] = [("kvm", 30_000_000_000), ("tcg", 300_000_000_000)];
 const PAUSE_NS: u64 = 20_000_000;
-
-/// What is to run in a machine.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::validation) struct Wanted<'a> {
-    /// The program.
-    pub(in crate::validation) amphi: &'a Path,
-    /// Where a kernel package is unpacked.
-    pub(in crate::validation) package: &'a Path,
-    /// The file that is its disk.
-    pub(in crate::validation) disk: &'a Path,
-    /// The file system on it, and how to mount it.
-    pub(in crate::validation) kind: &'a str,
-    pub(in crate::validation) options: &'a str,
-    /// What the program is told there, besides where.
-    pub(in crate::validation) arguments: &'a [String],
-}
 
 /// A machine in which the program waits for words.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::package::Package;
-use super::qemu::Wanted;
+use super::wanted::Wanted;
 use crate::peers::{Workspace, output, text};
 
 /// What the disk, the port and file systems need; what a package lacks is part of its kernel. F2FS and ext4
