@@ -22,6 +22,7 @@ use super::session;
 Examples:
   amphi bench applications
   amphi bench applications --preload
+  amphi bench applications --logs --dilate 20
   amphi bench applications --only sqlite --only redis --rounds 7 --json applications.json")]
 pub struct Options {
     /// Only applications whose names contain WORD (rocksdb, leveldb, sqlite, redis, postgres, unpack, git,
@@ -38,6 +39,14 @@ pub struct Options {
     /// and on tmpfs for comparison.
     #[arg(long)]
     preload: bool,
+    /// On the SSDs of 2B-SSD's figure 9 in the place of all others: logs on the data-centre SSD, the
+    /// ultra-low-latency SSD and in 2B-SSD's BA-buffer, and commits that wait for nothing.
+    #[arg(long, conflicts_with = "preload")]
+    logs: bool,
+    /// Multiplies the times of these SSDs, so that the machine's own software fades; rates are those of the
+    /// device's own seconds.
+    #[arg(long, value_name = "N", default_value_t = 1.0, requires = "logs", value_parser = dilation)]
+    dilate: f64,
     /// Only file systems whose names contain WORD; can be given several times.
     #[arg(long, value_name = "WORD")]
     place: Vec<String>,
@@ -54,6 +63,13 @@ fn scale(text: &str) -> Result<f64, String> {
     }
 }
 
+fn dilation(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(dilation) if (1.0..=1000.0).contains(&dilation) => Ok(dilation),
+        _ => Err("a number from 1 to 1000 is needed".to_owned()),
+    }
+}
+
 pub fn run(options: &Options) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("only root can make disks and mount them; run this as root");
@@ -67,6 +83,7 @@ pub fn run(options: &Options) -> Result<()> {
         only: options.only.clone(),
         scale: options.scale,
         preload: options.preload,
+        logs: options.logs.then_some(options.dilate),
         places: options.place.clone(),
     };
     let is_quiet = session::is_stdout(options.json.as_deref());
@@ -113,6 +130,7 @@ mod tests {
         let report = Report {
             schema: SCHEMA,
             rounds: 1,
+            dilation: 1.0,
             interrupted: false,
             places: vec![place],
             applications: vec![application],

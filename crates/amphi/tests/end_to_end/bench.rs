@@ -261,6 +261,26 @@ fn programs_of_all_ways_are_measured_beside_each_other() {
 }
 
 #[test]
+fn logs_of_databases_are_measured_on_each_ssd_of_2b_ssds_figure_9() {
+    library();
+    let run = ["bench", "applications", "--logs", "--dilate", "20", "--rounds", "1", "--scale", "0.02"];
+    let Some(report) = report_of(&[&run[..], &["--only", "sqlite"]].concat()) else { return };
+    assert_eq!(report["dilation"], 20.0, "{report}");
+    for application in report["applications"].as_array().expect("a list") {
+        let ratios = application["ratios"].as_array().expect("a list");
+        let pairs: Vec<_> = ratios
+            .iter()
+            .filter_map(|ratio| Some((ratio["ours"].as_str()?, ratio["best"].as_str()?)))
+            .collect();
+        assert_eq!(
+            pairs,
+            [("2b-ssd", "dc-ssd"), ("2b-ssd", "ull-ssd"), ("2b-ssd", "async")],
+            "{application}"
+        );
+    }
+}
+
+#[test]
 fn a_database_is_measured_on_every_file_system() {
     let arguments = ["bench", "applications", "--only", "sqlite", "--rounds", "1", "--scale", "0.02"];
     let Some(report) = report_of(&arguments) else { return };

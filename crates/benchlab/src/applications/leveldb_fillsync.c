@@ -1,8 +1,10 @@
-// What LevelDB's own benchmark does as `fillsync`, over its C interface: keys of 16 bytes in random order, values of 100 bytes, each write synced.
-// Usage: fillsync DATABASE WRITES
+// What LevelDB's own benchmark does as `fillsync`, over its C interface: keys of 16 bytes in random order, values of 100 bytes, each write synced
+// or, as its `fillrandom`, none.
+// Usage: fillsync DATABASE WRITES synced|unsynced
 #include <leveldb/c.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static double seconds(void) {
@@ -12,8 +14,8 @@ static double seconds(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 3) {
-        fprintf(stderr, "usage: fillsync DATABASE WRITES\n");
+    if (argc != 4) {
+        fprintf(stderr, "usage: fillsync DATABASE WRITES synced|unsynced\n");
         return 2;
     }
     long writes = atol(argv[2]);
@@ -23,7 +25,7 @@ int main(int argc, char **argv) {
     leveldb_options_set_compression(options, leveldb_no_compression);
     leveldb_t *database = leveldb_open(options, argv[1], &error);
     leveldb_writeoptions_t *synced = leveldb_writeoptions_create();
-    leveldb_writeoptions_set_sync(synced, 1);
+    leveldb_writeoptions_set_sync(synced, strcmp(argv[3], "synced") == 0);
     unsigned long chance = 301;
     char key[32], value[100];
     double begin = seconds();

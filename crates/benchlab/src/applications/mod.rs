@@ -41,6 +41,15 @@ pub trait Program {
     fn start(&self, at: &Site<'_>) -> Result<Box<dyn Rounds>>;
 }
 
+/// What an application's commits wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commits {
+    /// Each is durable before the next begins.
+    Durable,
+    /// Nothing: the program's own setting for commits that a power loss may take.
+    Asynchronous,
+}
+
 /// Where an application works.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
@@ -50,6 +59,8 @@ pub struct Site<'a> {
     pub scratch: &'a Path,
     /// The program `amphi`, if what works there is run as `amphi run` does.
     pub preloaded_by: Option<&'a Path>,
+    /// What its commits wait for.
+    pub commits: Commits,
 }
 
 /// An application that works.

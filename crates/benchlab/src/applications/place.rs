@@ -1,10 +1,11 @@
 //! The file systems under the applications: ours through FUSE and the kernel's, on SSDs with the device's own
-//! times and on memory.
+//! times and on memory; and those whose logs lie on the SSDs of 2B-SSD's figure 9.
 
 use std::path::Path;
 
 use anyhow::Result;
 
+use super::Commits;
 use crate::peers::{Backing, Disk, Exported, KernelFs, Served, Service, Tmpfs, Workspace};
 
 /// Bytes of each SSD. Memory is used as it is written.
@@ -19,6 +20,8 @@ pub(super) enum Below {
     Memory,
     /// Nothing that survives: what a file system on memory could reach at the most.
     Nothing,
+    /// An emulated SSD of 2B-SSD's paper, with the times of the profile of this name.
+    LogSsd(&'static str),
 }
 
 /// How programs reach ours.
@@ -36,6 +39,8 @@ enum Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ours {
     ByteFs,
+    /// The block file system, on an SSD with a page cache.
+    Block,
     /// The block file system, whose logs lie in an SSD's BA-buffer.
     Pinned,
 }
@@ -50,6 +55,7 @@ pub(super) struct Place {
     pub(super) below: Below,
     way: Way,
     ours: Ours,
+    pub(super) commits: Commits,
 }
 
 pub(super) const PLACES: [Place; 8] = [
@@ -77,13 +83,26 @@ pub(super) const PRELOADED: [Place; 7] = [
     place("tmpfs", "tmpfs, which nothing survives", Some("tmpfs"), Below::Nothing),
 ];
 
+/// 2B-SSD's figure 9: one file system and one way to it, so that the log's SSD decides.
+pub(super) const LOGS: [Place; 4] = [
+    log_ssd("dc-ssd", "fs-ext4like on the data-centre SSD, run by `amphi run`", "dc-ssd"),
+    log_ssd("ull-ssd", "fs-ext4like on the ultra-low-latency SSD, the same way", "ull-ssd"),
+    log_ssd("2b-ssd", "fs-ext4like on 2B-SSD, logs in its BA-buffer, the same way", "2b-ssd").pinned(),
+    log_ssd("async", "as ull-ssd, commits that wait for nothing", "ull-ssd").asynchronous(),
+];
+
+const fn log_ssd(name: &'static str, description: &'static str, profile: &'static str) -> Place {
+    let place = place(name, description, None, Below::LogSsd(profile)).by(Way::Queue);
+    Place { ours: Ours::Block, ..place }
+}
+
 const fn place(
     name: &'static str,
     description: &'static str,
     kind: Option<&'static str>,
     below: Below,
 ) -> Place {
-    Place { name, description, kind, below, way: Way::Kernel, ours: Ours::ByteFs }
+    Place { name, description, kind, below, way: Way::Kernel, ours: Ours::ByteFs, commits: Commits::Durable }
 }
 
 /// A mounted file system. Unmounted when dropped.
@@ -103,6 +122,15 @@ impl Place {
         Self { ours: Ours::Pinned, ..self }
     }
 
+    const fn asynchronous(self) -> Self {
+        Self { commits: Commits::Asynchronous, ..self }
+    }
+
+    /// Whether logs lie in a BA-buffer.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.ours == Ours::Pinned
+    }
+
     /// Whether it is the one that other ways to ours are compared with: ByteFS through FUSE.
     pub(super) fn is_plain(&self) -> bool {
         self.is_ours() && self.way == Way::Kernel && self.ours == Ours::ByteFs
@@ -117,12 +145,17 @@ impl Place {
         self.kind.is_none()
     }
 
-    /// Makes it.
+    /// Makes it. The times of an SSD of [`LOGS`] are multiplied by `dilation`.
     ///
     /// # Errors
     /// The machine lacks what it needs.
-    pub(super) fn mount(&self, workspace: &Workspace, amphi: &Path) -> Result<Mounted> {
-        let speed: &[&str] = if self.below == Below::Memory { &["--free"] } else { &[] };
+    pub(super) fn mount(&self, workspace: &Workspace, amphi: &Path, dilation: f64) -> Result<Mounted> {
+        let dilation = dilation.to_string();
+        let speed: &[&str] = match self.below {
+            Below::Memory => &["--free"],
+            Below::LogSsd(_) => &["--dilate", &dilation],
+            Below::Ssd | Below::Nothing => &[],
+        };
         let mkfs = ["--size", SSD_BYTES];
         match (self.kind, self.below) {
             // PostgreSQL is not root.
@@ -130,11 +163,14 @@ impl Place {
                 let words = match (self.way, self.ours) {
                     (Way::Range, _) => "allow_other,shared=unprotected",
                     (_, Ours::Pinned) => "allow_other,logs=known",
-                    (Way::Kernel | Way::Queue, Ours::ByteFs) => "allow_other",
+                    (Way::Kernel | Way::Queue, Ours::ByteFs | Ours::Block) => "allow_other",
                 };
+                let profile = if let Below::LogSsd(profile) = self.below { profile } else { "2b-ssd" };
+                let block = |firmware| ["--fs", "ext4like", "--profile", profile, "--firmware", firmware];
                 let kind: &[&str] = match self.ours {
                     Ours::ByteFs => &[],
-                    Ours::Pinned => &["--fs", "ext4like", "--profile", "2b-ssd", "--firmware", "ba-buffer"],
+                    Ours::Block => &block("page-cache"),
+                    Ours::Pinned => &block("ba-buffer"),
                 };
                 let (mkfs, options) = ([&mkfs[..], kind].concat(), [speed, &["-o", words]].concat());
                 let service = Service { name: self.name, verb: "mount", mkfs: &mkfs, options: &options };
@@ -144,7 +180,7 @@ impl Place {
             (Some(kind), Below::Memory) => {
                 Ok(Mounted::Disk(Disk::new(workspace, self.name, kind, Backing::Zram)?))
             }
-            (Some(kind), Below::Ssd) => {
+            (Some(kind), Below::Ssd | Below::LogSsd(_)) => {
                 let mkfs = [&mkfs[..], &["--fs", "none", "--firmware", "page-cache"]].concat();
                 let service = Service { name: self.name, verb: "export", mkfs: &mkfs, options: speed };
                 let kernel_fs = KernelFs { kind, mkfs: &[], options: "" };

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use amphi_rt::time;
 use anyhow::{Context, Result, ensure};
 
-use super::{Program, Rounds, Site, command, number_before};
+use super::{Commits, Program, Rounds, Site, command, number_before};
 use crate::peers::output;
 
 /// RocksDB's own benchmark.
@@ -36,15 +36,20 @@ impl Program for RocksDb {
             program: PathBuf::from("db_bench"),
             database: at.directory.join("rocksdb"),
             // It divides the number of keys by a thousand, but not that of the writes.
-            arguments: |operations, database| {
+            arguments: |operations, database, commits| {
+                let (benchmark, num) = match commits {
+                    Commits::Durable => ("fillsync", operations * 1000),
+                    Commits::Asynchronous => ("fillrandom", operations),
+                };
                 vec![
-                    "--benchmarks=fillsync".to_owned(),
-                    format!("--num={}", operations * 1000),
+                    format!("--benchmarks={benchmark}"),
+                    format!("--num={num}"),
                     format!("--writes={operations}"),
                     "--compression_type=none".to_owned(),
                     format!("--db={database}"),
                 ]
             },
+            commits: at.commits,
         }))
     }
 }
@@ -70,7 +75,11 @@ impl Program for LevelDb {
             preloaded_by: at.preloaded_by.map(Path::to_owned),
             program,
             database: at.directory.join("leveldb"),
-            arguments: |operations, database| vec![database.to_owned(), operations.to_string()],
+            arguments: |operations, database, commits| {
+                let commits = if commits == Commits::Durable { "synced" } else { "unsynced" };
+                vec![database.to_owned(), operations.to_string(), commits.to_owned()]
+            },
+            commits: at.commits,
         }))
     }
 }
@@ -80,7 +89,8 @@ struct FillSync {
     preloaded_by: Option<PathBuf>,
     program: PathBuf,
     database: PathBuf,
-    arguments: fn(u64, &str) -> Vec<String>,
+    arguments: fn(u64, &str, Commits) -> Vec<String>,
+    commits: Commits,
 }
 
 impl Rounds for FillSync {
@@ -90,7 +100,7 @@ impl Rounds for FillSync {
         }
         let database = self.database.to_str().context("the path is not valid UTF-8")?;
         let mut command = command(&self.program, None, self.preloaded_by.as_deref())?;
-        let printed = output(command.args((self.arguments)(operations, database)))?;
+        let printed = output(command.args((self.arguments)(operations, database, self.commits)))?;
         number_before(&printed, "ops/sec").with_context(|| format!("no rate in: {}", printed.trim()))
     }
 }
@@ -106,7 +116,7 @@ impl Program for Sqlite {
 
     fn start(&self, at: &Site<'_>) -> Result<Box<dyn Rounds>> {
         let preloaded_by = at.preloaded_by.map(Path::to_owned);
-        let shell = Shell { database: at.directory.join("sqlite.db"), preloaded_by };
+        let shell = Shell { database: at.directory.join("sqlite.db"), preloaded_by, commits: at.commits };
         shell.run("PRAGMA journal_mode=WAL; CREATE TABLE t(a INTEGER PRIMARY KEY, b BLOB);")?;
         Ok(Box::new(shell))
     }
@@ -115,6 +125,7 @@ impl Program for Sqlite {
 struct Shell {
     database: PathBuf,
     preloaded_by: Option<PathBuf>,
+    commits: Commits,
 }
 
 impl Shell {
@@ -138,7 +149,9 @@ impl Shell {
 impl Rounds for Shell {
     fn round(&mut self, operations: u64) -> Result<f64> {
         let insert = "INSERT INTO t(b) VALUES (randomblob(100));\n".repeat(operations as usize);
-        let script = format!("PRAGMA synchronous=FULL;\n{insert}");
+        // What is NORMAL syncs the log before a checkpoint only.
+        let synchronous = if self.commits == Commits::Durable { "FULL" } else { "NORMAL" };
+        let script = format!("PRAGMA synchronous={synchronous};\n{insert}");
         let begin = time::now_ns();
         self.run(&script)?;
         Ok(operations as f64 * 1e9 / (time::now_ns() - begin) as f64)

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::Program;
-use super::place::{Below, Place};
+use super::place::{Below, PLACES, PRELOADED, Place};
 
 /// Version of the JSON: another number if a field goes away or changes its meaning.
 pub const SCHEMA: u32 = 1;
@@ -16,6 +16,8 @@ pub struct Report {
     pub schema: u32,
     /// Rounds that count.
     pub rounds: usize,
+    /// What the device's times were multiplied by; rates are those of the device's own seconds.
+    pub dilation: f64,
     /// Whether somebody ended the run early.
     pub interrupted: bool,
     /// The file systems.
@@ -46,7 +48,7 @@ pub struct Application {
     pub operations: u64,
     /// One entry for each file system that takes part.
     pub results: Vec<Outcome>,
-    /// Ours beside the best of the kernel's on the same.
+    /// Ours beside the best of the kernel's on the same; logs in a BA-buffer beside those on other SSDs.
     pub ratios: Vec<Ratio>,
 }
 
@@ -113,10 +115,18 @@ impl Application {
             let ratio = ours.per_second? / plain.per_second?;
             Some(Ratio { ours: ours.place.clone(), best: plain.place.clone(), ratio })
         };
+        let is_log = |(place, _): &(&Place, &Outcome)| matches!(place.below, Below::LogSsd(_));
+        let pinned = ours().filter(is_log).find(|(place, _)| place.is_pinned());
+        let to_pinned = |(place, other): (&Place, &Outcome)| {
+            let (_, pinned) = pinned.filter(|_| !place.is_pinned())?;
+            let ratio = pinned.per_second? / other.per_second?;
+            Some(Ratio { ours: pinned.place.clone(), best: other.place.clone(), ratio })
+        };
         let ratios = ours()
             .filter_map(ratio)
             .chain(ours().filter_map(to_nothing))
             .chain(ours().filter_map(to_plain))
+            .chain(ours().filter(is_log).filter_map(to_pinned))
             .collect();
         Self {
             name: program.name().to_owned(),
@@ -142,9 +152,10 @@ impl Application {
             };
         }
         for ratio in &self.ratios {
-            let is_ours = self.ratios.iter().any(|other| other.ours == ratio.best);
+            let is_rival =
+                PLACES.iter().chain(&PRELOADED).any(|place| place.name == ratio.best && !place.is_ours());
             let verdict = match ratio.ratio {
-                _ if is_ours => "",
+                _ if !is_rival => "",
                 below if below < 1.0 => ", ours LOSES",
                 _ => ", ours wins",
             };
@@ -173,7 +184,7 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::{Below, PLACES, PRELOADED};
+    use super::super::place::{LOGS, PLACES, PRELOADED};
     use super::*;
 
     struct Nothing;
@@ -201,7 +212,7 @@ mod tests {
             ("xfs-zram", _) => Ok(vec![1000.0]),
             (_, Below::Ssd) => Err(anyhow::anyhow!("no room")),
             (_, Below::Memory) => Ok(vec![50.0]),
-            (_, Below::Nothing) => Ok(vec![2000.0]),
+            (_, Below::Nothing | Below::LogSsd(_)) => Ok(vec![2000.0]),
         };
         let samples = PLACES.iter().map(rates).collect();
         let application = Application::of(&Nothing, 10, &PLACES, samples);
@@ -236,5 +247,26 @@ mod tests {
         ];
         assert_eq!(ratios, due);
         assert!(application.text().ends_with("queue-memory / fuse-memory: 3.00\n"), "{}", application.text());
+    }
+
+    #[test]
+    fn logs_in_a_ba_buffer_are_compared_with_those_on_each_other_ssd() {
+        let samples = LOGS.map(|place| match place.name {
+            "dc-ssd" => Ok(vec![100.0]),
+            "ull-ssd" => Ok(vec![200.0]),
+            "2b-ssd" => Ok(vec![300.0]),
+            _ => Ok(vec![400.0]),
+        });
+        let application = Application::of(&Nothing, 10, &LOGS, samples.into());
+        let ratios: Vec<_> = application
+            .ratios
+            .iter()
+            .map(|ratio| (ratio.ours.as_str(), ratio.best.as_str(), ratio.ratio))
+            .collect();
+        assert_eq!(
+            ratios,
+            [("2b-ssd", "dc-ssd", 3.0), ("2b-ssd", "ull-ssd", 1.5), ("2b-ssd", "async", 0.75)]
+        );
+        assert!(application.text().ends_with("2b-ssd / async: 0.75\n"), "{}", application.text());
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
-use super::place::{Mounted, PLACES, PRELOADED, Place};
+use super::place::{LOGS, Mounted, PLACES, PRELOADED, Place};
 use super::report::{Application, PlaceReport, Report, SCHEMA};
 use super::{Program, Rounds, Site, all};
 use crate::peers::{self, Workspace};
@@ -23,6 +23,8 @@ pub struct Settings {
     pub scale: f64,
     /// Also run them as `amphi run` does, and on tmpfs.
     pub preload: bool,
+    /// On the SSDs of 2B-SSD's figure 9 in the place of all others, their times multiplied by this.
+    pub logs: Option<f64>,
     /// The file systems whose names contain one of these words; none means all.
     pub places: Vec<String>,
 }
@@ -63,20 +65,25 @@ pub fn run(
     let mut report = Report {
         schema: SCHEMA,
         rounds: settings.rounds,
+        dilation: settings.logs.unwrap_or(1.0),
         interrupted: false,
         places: Vec::new(),
         applications: Vec::new(),
     };
     let mut made = Made { mounts: Vec::new(), workspace: Workspace::new()? };
-    let preloaded = PRELOADED.into_iter().filter(|_| settings.preload);
+    let offered: &[&[Place]] = match (settings.logs, settings.preload) {
+        (Some(_), _) => &[&LOGS],
+        (None, true) => &[&PLACES, &PRELOADED],
+        (None, false) => &[&PLACES],
+    };
     let is_chosen = |place: &Place| {
         settings.places.is_empty() || settings.places.iter().any(|word| place.name.contains(word.as_str()))
     };
-    for place in PLACES.into_iter().chain(preloaded).filter(is_chosen) {
+    for place in offered.concat().into_iter().filter(is_chosen) {
         if !go_on() {
             break;
         }
-        let mounted = place.mount(&made.workspace, &settings.amphi);
+        let mounted = place.mount(&made.workspace, &settings.amphi, report.dilation);
         let failure = mounted.as_ref().err().map(|error| format!("{error:#}"));
         let entry =
             PlaceReport { name: place.name.to_owned(), description: place.description.to_owned(), failure };
@@ -86,10 +93,15 @@ pub fn run(
     }
     for (program, operations) in &programs {
         let operations = ((*operations as f64 * settings.scale) as u64).max(1);
-        let samples = rounds(&made, &**program, operations, (&settings.amphi, settings.rounds), go_on, tell);
+        let mut samples =
+            rounds(&made, &**program, operations, (&settings.amphi, settings.rounds), go_on, tell);
         if !go_on() {
             report.interrupted = true;
             break;
+        }
+        // A second of the device's takes as many of ours as its times are multiplied by.
+        for rate in samples.iter_mut().flatten().flatten() {
+            *rate *= report.dilation;
         }
         let places: Vec<_> = made.mounts.iter().map(|(place, _)| *place).collect();
         let application = Application::of(&**program, operations, &places, samples);
@@ -147,5 +159,5 @@ fn start(
     std::fs::create_dir(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
     let scratch = made.workspace.directory(&format!("{}-{}", program.name(), place.name))?;
     let preloaded_by = place.is_preloaded().then_some(amphi);
-    program.start(&Site { directory: &directory, scratch: &scratch, preloaded_by })
+    program.start(&Site { directory: &directory, scratch: &scratch, preloaded_by, commits: place.commits })
 }

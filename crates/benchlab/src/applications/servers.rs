@@ -10,7 +10,7 @@ use amphi_rt::time;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Program, Rounds, Site, command};
+use super::{Commits, Program, Rounds, Site, command};
 use crate::peers::output;
 
 /// Redis, its log synced at each write.
@@ -74,7 +74,8 @@ impl Program for Redis {
     fn start(&self, at: &Site<'_>) -> Result<Box<dyn Rounds>> {
         let socket = at.scratch.join("redis.socket");
         let mut command = command(Path::new("redis-server"), None, at.preloaded_by)?;
-        command.args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
+        let fsync = if at.commits == Commits::Durable { "always" } else { "everysec" };
+        command.args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", fsync]);
         command.arg("--unixsocket").arg(&socket).arg("--dir").arg(at.directory);
         let answers = || {
             let ping = Command::new("redis-cli").arg("-s").arg(&socket).arg("PING").output();
@@ -105,15 +106,9 @@ impl Rounds for RedisClient {
     }
 }
 
-/// Small enough that eight servers fit beside each other; nothing is asked for that could lose a transaction.
-const SETTINGS: [&str; 6] = [
-    "listen_addresses=",
-    "shared_buffers=16MB",
-    "max_connections=10",
-    "fsync=on",
-    "synchronous_commit=on",
-    "autovacuum=off",
-];
+/// Small enough that eight servers fit beside each other; nothing here could lose a transaction.
+const SETTINGS: [&str; 5] =
+    ["listen_addresses=", "shared_buffers=16MB", "max_connections=10", "fsync=on", "autovacuum=off"];
 
 /// Who runs PostgreSQL, which refuses to be root.
 const USER: &str = "postgres";
@@ -140,6 +135,8 @@ impl Program for Postgres {
         let mut postgres = command(&programs.join("postgres"), Some(USER), at.preloaded_by)?;
         postgres.current_dir("/").arg("-D").arg(&data);
         postgres.arg("-c").arg(format!("unix_socket_directories={}", at.scratch.display()));
+        let commit = if at.commits == Commits::Durable { "on" } else { "off" };
+        postgres.arg("-c").arg(format!("synchronous_commit={commit}"));
         for setting in SETTINGS {
             postgres.args(["-c", setting]);
         }
