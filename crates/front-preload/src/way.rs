@@ -7,8 +7,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use amphi_front_queue::{Connection, FreeLanes, FutexBell, LaneGuard, reach};
-use amphi_front_shared::{Client, signals};
 use amphi_front_shared::hello::range_of;
+use amphi_front_shared::{Client, signals};
 use amphi_queue::format::{Completion, Submission};
 use amphi_queue::{Geometry, Memory, Patience, Payload};
 

@@ -156,7 +156,8 @@ fn caller_of(base: u64) -> Option<u64> {
     let range = base / ALIGNMENT * ALIGNMENT;
     let contexts = (0..CONTEXTS).map(|number| layout::context_at(range, number) as *const Context);
     // SAFETY: this thread runs in a context of the range that begins there, so it is mapped and open.
-    let of_thread = |context: &*const Context| unsafe { ptr::read_volatile(&raw const (**context).thread) } == base;
+    let of_thread =
+        |context: &*const Context| unsafe { ptr::read_volatile(&raw const (**context).thread) } == base;
     let found = contexts.into_iter().find(of_thread)?;
     // SAFETY: as above; the gate wrote it before it changed the FS base.
     Some(unsafe { ptr::read_volatile(&raw const (*found).caller_thread) })

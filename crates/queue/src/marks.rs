@@ -201,7 +201,10 @@ mod tests {
         assert_eq!(slot.found(5), None);
         slot.mark(5);
         slot.mark(6 | PAGES);
-        assert_eq!((slot.found(5), slot.found(6), slot.found(7)), (Some(SEVERAL), Some(SEVERAL), Some(SEVERAL)));
+        assert_eq!(
+            (slot.found(5), slot.found(6), slot.found(7)),
+            (Some(SEVERAL), Some(SEVERAL), Some(SEVERAL))
+        );
     }
 
     #[test]

@@ -118,16 +118,8 @@ fn programs_are_measured_by_the_queue_and_in_a_range() {
         report[list].as_array().expect("a list").iter().filter_map(|peer| peer["name"].as_str()).collect()
     };
     let libraries = ["library", "augefs"];
-    let mounts = [
-        "fuse",
-        "fuse-ring",
-        "fuse-sync",
-        "queue",
-        "queue-all",
-        "range-all",
-        "augefs-range",
-        "devfs-all",
-    ];
+    let mounts =
+        ["fuse", "fuse-ring", "fuse-sync", "queue", "queue-all", "range-all", "augefs-range", "devfs-all"];
     let missing = names("unavailable");
     let due: Vec<_> = libraries.into_iter().chain(mounts).filter(|peer| !missing.contains(peer)).collect();
     assert_eq!(names("peers"), due, "{report}");
@@ -141,7 +133,10 @@ fn programs_are_measured_by_the_queue_and_in_a_range() {
             assert!(is_there && result["scaling"].is_number() == is_second, "{result} of {operation}");
         }
         let pairs = operation["beside"].as_array().expect("a list");
-        assert!(pairs.len() == 11 && pairs.iter().all(|pair| pair["p50"].as_f64() > Some(0.0)), "{operation}");
+        assert!(
+            pairs.len() == 11 && pairs.iter().all(|pair| pair["p50"].as_f64() > Some(0.0)),
+            "{operation}"
+        );
     }
     let rests = report["rests"].as_array().expect("a list");
     let is_counted = std::path::Path::new("/proc/thread-self/schedstat").exists();

@@ -20,7 +20,16 @@ fn rig() -> Rig {
     mount(&rig);
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/signals.c");
     let built = Command::new("cc")
-        .args(["-O1", "-Wall", "-Werror", "-pthread", "-o", &rig.path("signals"), source])
+        .args([
+            "-O1",
+            "-Wall",
+            "-Werror",
+            "-Wno-deprecated-declarations",
+            "-pthread",
+            "-o",
+            &rig.path("signals"),
+            source,
+        ])
         .status();
     assert!(built.expect("a C compiler").success(), "the program is compiled");
     rig

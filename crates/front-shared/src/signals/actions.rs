@@ -71,7 +71,8 @@ impl Kept {
         for _ in 0..LOOKS_MAX {
             let turn = self.turn.load(Ordering::Acquire);
             let is_free = turn & 1 == 0;
-            if is_free && self.turn.compare_exchange(turn, turn | 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+            if is_free
+                && self.turn.compare_exchange(turn, turn | 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
             {
                 break;
             }
@@ -92,7 +93,9 @@ fn guarded(signal: c_int, wish: &Action) -> Action {
     let (handler, restorer) = (guard as *const () as u64, go_back as *const () as u64);
     match wish.handler as usize {
         libc::SIG_IGN => *wish,
-        libc::SIG_DFL if FAULTS.contains(&signal) || HARMLESS.contains(&signal) || signal == libc::SIGABRT => {
+        libc::SIG_DFL
+            if FAULTS.contains(&signal) || HARMLESS.contains(&signal) || signal == libc::SIGABRT =>
+        {
             *wish
         }
         libc::SIG_DFL => {
@@ -115,9 +118,8 @@ fn ask_kernel(signal: c_int) -> Option<Action> {
 
 /// The signals that a program may have handlers for.
 fn all() -> impl Iterator<Item = c_int> {
-    let is_free = |signal: &c_int| {
-        *signal != libc::SIGKILL && *signal != libc::SIGSTOP && !OF_LIBRARY.contains(signal)
-    };
+    let is_free =
+        |signal: &c_int| *signal != libc::SIGKILL && *signal != libc::SIGSTOP && !OF_LIBRARY.contains(signal);
     (1..=SIGNALS as c_int).filter(is_free)
 }
 
