@@ -1,5 +1,5 @@
 //! Ways to one file system beside each other: what programs pay for reaching it through the kernel, by a
-//! queue and in a range, beside what it takes as a library.
+//! queue and in a range, beside what it takes as a library. And AugeFS beside ByteFS.
 
 use std::fmt::Write as _;
 
@@ -14,11 +14,15 @@ pub const QUEUE: &str = "queue";
 pub const QUEUE_ALL: &str = "queue-all";
 /// The name of ours in a range that processes share, with placeholders.
 pub const RANGE_ALL: &str = "range-all";
+/// The name of AugeFS as a library.
+pub const AUGEFS: &str = "augefs";
+/// The name of AugeFS in a range that processes share, with placeholders.
+pub const AUGEFS_RANGE: &str = "augefs-range";
 /// The name of DevFS by command buffers of the device, with placeholders.
 pub const DEVFS_ALL: &str = "devfs-all";
 
 /// Who is held against whom.
-const PAIRS: [(&str, &str); 9] = [
+const PAIRS: [(&str, &str); 11] = [
     (MOUNTED, LIBRARY),
     (QUEUE, MOUNTED),
     (QUEUE, LIBRARY),
@@ -28,6 +32,8 @@ const PAIRS: [(&str, &str); 9] = [
     (RANGE_ALL, LIBRARY),
     (RANGE_ALL, QUEUE_ALL),
     (DEVFS_ALL, MOUNTED),
+    (AUGEFS, LIBRARY),
+    (AUGEFS_RANGE, AUGEFS),
 ];
 
 /// One way beside another.

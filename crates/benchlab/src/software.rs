@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
 
-use crate::beside::{DEVFS_ALL, QUEUE, QUEUE_ALL, RANGE_ALL};
+use crate::beside::{AUGEFS, AUGEFS_RANGE, DEVFS_ALL, QUEUE, QUEUE_ALL, RANGE_ALL};
 use crate::interleave::{self, Seat};
 use crate::kernel::Mounted;
 use crate::operation::{ALL, Operation};
@@ -56,7 +56,7 @@ struct Preloaded {
     placeholders: bool,
 }
 
-const PRELOADED: [Preloaded; 4] = [
+const PRELOADED: [Preloaded; 5] = [
     Preloaded {
         name: QUEUE,
         description: "as fuse, by programs that are run by `amphi run`, a process for each thread",
@@ -75,6 +75,13 @@ const PRELOADED: [Preloaded; 4] = [
         name: RANGE_ALL,
         description: "the same; ByteFS lies in a range that the processes share, without protection",
         mkfs: &[],
+        options: "transport=device,shared=unprotected",
+        placeholders: true,
+    },
+    Preloaded {
+        name: AUGEFS_RANGE,
+        description: "as range-all, with AugeFS",
+        mkfs: &["--fs", "augefs"],
         options: "transport=device,shared=unprotected",
         placeholders: true,
     },
@@ -176,6 +183,11 @@ fn make(settings: &Settings, go_on: &dyn Fn() -> bool, report: &mut Report) -> R
     if making.is_wanted(ROMEFS) {
         let romefs = Seat::take(&peers::romefs()?, making.threads())?;
         making.take(ROMEFS, what, OURS, Ok(romefs));
+    }
+    let what = "AugeFS called in this process, on an SSD without delays that has a memory area";
+    if making.is_wanted(AUGEFS) {
+        let augefs = Seat::take(&peers::augefs()?, making.threads())?;
+        making.take(AUGEFS, what, OURS, Ok(augefs));
     }
     let mut daemons = Vec::new();
     let amphi = &*settings.amphi;

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use amphi_front_shared::signals;
 use amphi_rt::sync::Once;
 
 use crate::{descriptors, mounts, placeholder, report};
@@ -20,6 +21,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     placeholder::in_child();
+    signals::in_child();
     OWNER.store(0, Ordering::SeqCst);
     mounts::GENERATION.fetch_add(1, Ordering::SeqCst);
     descriptors::forget_all();

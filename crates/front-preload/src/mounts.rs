@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crate::way::Way;
 use crate::{fork, placeholder};
 use amphi_front_queue::{ListedMount, listed_mounts};
+use amphi_front_shared::signals;
 use amphi_rt::sync::OnceCell;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 
@@ -62,6 +63,16 @@ pub fn leave() {
 /// The ways that this process has.
 fn known() -> impl Iterator<Item = &'static Way> {
     MOUNTS.get().map_or(&[][..], |mounts| &mounts[..]).iter().filter_map(Mount::known)
+}
+
+/// From now on calls into a range mask signals, and the kernel knows the program's own handlers: somebody is
+/// about to change them where this library does not see it, or sends a signal that nobody can stand in front
+/// of.
+pub fn mask_signals() {
+    if signals::are_deferred() && fork::is_own_process() && signals::end() {
+        known().for_each(Way::await_outside);
+        signals::restore();
+    }
 }
 
 /// Whether this process's commands are calls into a range, as far as it has given any.

@@ -7,8 +7,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use amphi_front_queue::{Connection, FreeLanes, FutexBell, LaneGuard, reach};
-use amphi_front_shared::Client;
 use amphi_front_shared::hello::range_of;
+use amphi_front_shared::{Client, signals};
 use amphi_queue::format::{Completion, Submission};
 use amphi_queue::{Geometry, Memory, Patience, Payload};
 
@@ -49,6 +49,7 @@ impl Way {
             && let Some(geometry) = Geometry::new(LANES, PAYLOAD_BYTES)
             && let Ok(memory) = Memory::private(geometry)
         {
+            signals::defer();
             return Some(Self::Range(Range { client, memory, free: FreeLanes::new(LANES) }));
         }
         Some(Self::Queue(reached.enter(root).ok()?.moved(moved)))
@@ -73,6 +74,14 @@ impl Way {
     /// Whether it leads into a range.
     pub const fn is_range(&self) -> bool {
         matches!(self, Self::Range(_))
+    }
+
+    /// Waits until no command is under way that was when this was called, where one would be inside of this
+    /// process.
+    pub fn await_outside(&self) {
+        if let Self::Range(range) = self {
+            range.client.await_outside();
+        }
     }
 
     /// Lets no command be under way any more, and none begin: the process is about to end or to become

@@ -17,11 +17,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::Shutdown;
 
 use crate::call::Call;
-use crate::gate::{self, Quiet};
+use crate::gate;
 use crate::hello::{self, Welcome};
 use crate::layout::{self, CONTEXTS, DEAD};
 use crate::map::Map;
 use crate::protection::{Protection, Shield};
+use crate::signals::Quiet;
 
 /// Why a program does not get in.
 #[derive(Debug, thiserror::Error)]
@@ -173,6 +174,12 @@ impl Client {
         watcher.join();
     }
 
+    /// Waits, for two seconds at the most, until none of this process's threads is inside that was when this
+    /// was called.
+    pub fn await_outside(&self) {
+        self.inside.await_own(LEAVING_NS);
+    }
+
     /// How the range is protected.
     #[must_use]
     pub fn protection(&self) -> Protection {
@@ -208,13 +215,14 @@ impl Inside {
             return;
         }
         call.client = self.told.client;
-        let _quiet = Quiet::begin();
+        let mut quiet = Quiet::begin(!self.shield.closes_stacks());
         if !self.shield.open(&self.map) {
             return;
         }
         if let Some(number) = self.take() {
+            quiet.insist();
             let context = self.map.context(number);
-            // SAFETY: the context is this thread's until its owner word is cleared; signals are blocked, the
+            // SAFETY: the context is this thread's until its owner word is cleared; signals wait, the
             // range is open, and the range's code is a client's trusted library.
             unsafe {
                 (*context).clock = gate::clock();

@@ -2,13 +2,11 @@
 //!
 //! A call runs on a stack and with thread-locals that lie in the range, since the range's code has a C
 //! library of its own. So the gate changes the stack pointer and the FS base (`wrfsbase`, which Linux lets
-//! programs use since 5.9), calls, and changes back. A handler of a signal of the program must not run with
-//! another library's thread-locals: all signals wait until the call is over.
+//! programs use since 5.9), calls, and changes back. Signals wait until the call is over (`signals.rs`).
 #![allow(unsafe_code)]
 
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
-use std::ptr;
 
 use crate::call::Call;
 use crate::layout::Context;
@@ -27,7 +25,7 @@ pub fn is_here() -> bool {
 ///
 /// # Safety
 /// `context` is owned by this thread and describes a stack and a control block that nobody else uses; `entry`
-/// is the range's entry; `call` can be written; signals are blocked, and the range is open.
+/// is the range's entry; `call` can be written; signals wait, and the range is open.
 pub(crate) unsafe fn call(call: *mut Call, context: *mut Context, entry: u64) {
     // SAFETY: the caller's promise.
     unsafe { cross(call, context, entry) }
@@ -81,54 +79,23 @@ unsafe extern "C" fn cross(call: *mut Call, context: *mut Context, entry: u64) {
     )
 }
 
-/// All signals of this thread are blocked until this is dropped.
-pub(crate) struct Quiet(u64);
-
-/// Bytes of the kernel's signal set.
-const SET_BYTES: usize = 8;
-
-impl Quiet {
-    pub(crate) fn begin() -> Self {
-        let (all, mut before) = (u64::MAX, 0_u64);
-        set_mask(&all, &raw mut before);
-        Self(before)
-    }
-
-    /// All but the two that the C library sends to all threads of a process when one changes its user, and
-    /// waits until each has dealt with it: for a thread that is always there and never calls.
-    pub(crate) fn begin_for_good() -> Self {
-        const OF_LIBRARY: u64 = 0b11 << 31;
-        let (all, mut before) = (!OF_LIBRARY, 0_u64);
-        set_mask(&all, &raw mut before);
-        Self(before)
-    }
+/// The FS base of this thread, by which it finds its thread-locals.
+#[inline]
+pub(crate) fn thread_base() -> u64 {
+    let base: u64;
+    // SAFETY: it reads a register. Nobody calls this where there is no gate.
+    unsafe { asm!("rdfsbase {}", out(reg) base, options(nomem, nostack)) };
+    base
 }
 
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        set_mask(&self.0, ptr::null_mut());
-    }
-}
-
-/// Sets which signals of this thread wait.
+/// Changes it.
 ///
-/// By the instruction itself: the C library keeps two signals for itself, whose handlers must wait too, and
-/// its `syscall` may be somebody else's, in a program that has a library in front of it.
-fn set_mask(to: &u64, before: *mut u64) {
-    // SAFETY: both sets are 8 bytes, which is what the kernel is told; no memory of others is touched.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") libc::SYS_rt_sigprocmask => _,
-            in("rdi") libc::SIG_SETMASK,
-            in("rsi") to,
-            in("rdx") before,
-            in("r10") SET_BYTES,
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack)
-        );
-    }
+/// # Safety
+/// It is the base of a thread's control block, whose C library the code is of that runs next.
+#[inline]
+pub(crate) unsafe fn set_thread_base(base: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack)) };
 }
 
 /// The address of this process's `clock_gettime`, for calls in the range: it reads the clock's page, which

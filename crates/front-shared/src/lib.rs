@@ -6,7 +6,7 @@
 //! - A [`Manager`] keeps the process that makes the range, and makes a new one when a range has died.
 //! - A [`Client`] maps the range and is a [`FileSystem`](amphi_vfs::FileSystem): each method goes through the
 //!   gate (`gate.rs`), which opens the range's protection, changes to a stack and thread-locals inside of the
-//!   range, calls, and changes back.
+//!   range, calls, and changes back. [`signals`] wait meanwhile.
 //!
 //! What runs in the range is the program of the crate `front-shared-core`. Nothing here knows which file
 //! system it is.
@@ -27,6 +27,7 @@ mod operation;
 mod planted;
 mod protection;
 mod proxy;
+pub mod signals;
 
 pub use call::{Bytes, Call, Caller, Room, TEXT_BYTES, status};
 pub use client::{Client, ConnectError};

@@ -129,6 +129,12 @@ impl Shield {
         })
     }
 
+    /// Whether stacks in the range are closed to handlers of signals: the kernel gives those the rights to
+    /// keys that a thread begins with.
+    pub(crate) const fn closes_stacks(&self) -> bool {
+        matches!(self, Self::Keys(_))
+    }
+
     /// Opens the range for this thread.
     #[inline]
     pub(crate) fn open(&self, map: &Map) -> bool {

@@ -11,6 +11,9 @@
 //! kernel drops what it hears of requests that it had sent before it was told (attributes), or has the page
 //! or the directory locked until they are answered (contents, names).
 //!
+//! Inodes and names share slots. A slot that several have used says so for good; beside it stands who of them
+//! was told last and has not been marked since, so that a thousand changes in a row cost one notice there too.
+//!
 //! Marks are a structure of a fixed layout, all atomic, so that they may lie in memory that processes share:
 //! one of them sets marks, others find them.
 
@@ -23,7 +26,7 @@ use foldhash::quality::FixedState;
 
 use crate::memory::no_marks;
 
-/// Slots of each table. Where two share one, the mark stays and costs needless notices.
+/// Slots of each table. Where several share one, changes of theirs in turn cost needless notices.
 const SLOTS: usize = 1 << 17;
 /// More than one inode or name has used the slot.
 const SEVERAL: u64 = u64::MAX;
@@ -35,8 +38,18 @@ const PAGES: u64 = 1 << 63;
 pub struct Marks {
     /// Names are told apart by a hash that nobody can foresee.
     seed: AtomicU64,
-    inodes: [AtomicU64; SLOTS],
-    names: [AtomicU64; SLOTS],
+    inodes: [Slot; SLOTS],
+    names: [Slot; SLOTS],
+}
+
+/// What the kernel may know of those that share a slot.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Slot {
+    /// Whom it may know something of: nobody (0), one, or [`SEVERAL`].
+    mark: AtomicU64,
+    /// Of several the one of whom it knows nothing.
+    told: AtomicU64,
 }
 
 /// What the kernel may have had of an inode whose mark was taken away.
@@ -64,42 +77,39 @@ impl Marks {
 
     /// The kernel is about to be told attributes of `ino`.
     pub fn attributes(&self, ino: Ino) {
-        mark(self.inode(ino), ino.0);
+        self.inode(ino).mark(ino.0);
     }
 
     /// The kernel is about to be told contents of `ino`, or has told some itself and remembers them.
     pub fn contents(&self, ino: Ino) {
-        mark(self.inode(ino), ino.0 | PAGES);
+        self.inode(ino).mark(ino.0 | PAGES);
     }
 
     /// The kernel is about to be told what `name` is in `dir`, or that it is nothing.
     pub fn name(&self, dir: Ino, name: &[u8]) {
         let (slot, hash) = self.named(dir, name);
-        mark(slot, hash);
+        slot.mark(hash);
     }
 
     /// Whether the kernel may know something of the inode.
     #[must_use]
     pub fn knows_inode(&self, ino: Ino) -> bool {
-        is_of(self.inode(ino).load(Ordering::SeqCst), ino)
+        self.inode(ino).found(ino.0).is_some()
     }
 
     /// Whether the kernel may know what the name is.
     #[must_use]
     pub fn knows_name(&self, dir: Ino, name: Name<'_>) -> bool {
         let (slot, hash) = self.named(dir, name.bytes());
-        matches!(slot.load(Ordering::SeqCst), found if found == SEVERAL || found == hash)
+        slot.found(hash).is_some()
     }
 
     /// Takes an inode's mark away: what the kernel has to be told to forget, if anything.
     #[must_use]
     pub fn take_inode(&self, ino: Ino) -> Option<Remembered> {
         let slot = self.inode(ino);
-        let found = slot.load(Ordering::SeqCst);
-        if !is_of(found, ino) {
-            return None;
-        }
-        unmark(slot, found);
+        let found = slot.found(ino.0)?;
+        slot.unmark(found, ino.0);
         Some(if found & PAGES == 0 { Remembered::Attributes } else { Remembered::Contents })
     }
 
@@ -107,21 +117,20 @@ impl Marks {
     #[must_use]
     pub fn take_name(&self, dir: Ino, name: Name<'_>) -> bool {
         let (slot, hash) = self.named(dir, name.bytes());
-        let found = slot.load(Ordering::SeqCst);
-        let is_known = found == SEVERAL || found == hash;
-        if is_known {
-            unmark(slot, found);
+        let found = slot.found(hash);
+        if let Some(found) = found {
+            slot.unmark(found, hash);
         }
-        is_known
+        found.is_some()
     }
 
-    const fn inode(&self, ino: Ino) -> &AtomicU64 {
+    const fn inode(&self, ino: Ino) -> &Slot {
         // Neighbours lie side by side, far ones anywhere.
         &self.inodes[(ino.0 ^ ino.0 >> 17) as usize % SLOTS]
     }
 
     /// A name's slot and its hash: not 0, and without the bit that means [`PAGES`].
-    fn named(&self, dir: Ino, name: &[u8]) -> (&AtomicU64, u64) {
+    fn named(&self, dir: Ino, name: &[u8]) -> (&Slot, u64) {
         let hasher = FixedState::with_seed(self.seed.load(Ordering::Relaxed));
         let hash = (hasher.hash_one((dir.0, name)) & !PAGES).max(1);
         (&self.names[hash as usize % SLOTS], hash)
@@ -134,28 +143,43 @@ impl fmt::Debug for Marks {
     }
 }
 
-const fn is_of(found: u64, ino: Ino) -> bool {
-    found == SEVERAL || found & !PAGES == ino.0
-}
-
-fn mark(slot: &AtomicU64, what: u64) {
-    let found = slot.load(Ordering::SeqCst);
-    if found == what || found == SEVERAL || found == what | PAGES {
-        return;
+impl Slot {
+    /// The mark, if it is about `what`, which is without [`PAGES`].
+    fn found(&self, what: u64) -> Option<u64> {
+        let found = self.mark.load(Ordering::SeqCst);
+        let is_its = match found {
+            SEVERAL => self.told.load(Ordering::SeqCst) != what,
+            one => one & !PAGES == what,
+        };
+        is_its.then_some(found)
     }
-    let merge = |now: u64| match now {
-        0 => Some(what),
-        now if now & !PAGES == what & !PAGES => Some(now | what),
-        _ => Some(SEVERAL),
-    };
-    // Always some: the closure refuses nothing.
-    let _ = slot.fetch_update(Ordering::SeqCst, Ordering::SeqCst, merge);
-}
 
-/// A mark that was set again meanwhile stays.
-fn unmark(slot: &AtomicU64, found: u64) {
-    if found != SEVERAL {
-        let _ = slot.compare_exchange(found, 0, Ordering::SeqCst, Ordering::SeqCst);
+    /// Marks `what`, which may be with [`PAGES`].
+    fn mark(&self, what: u64) {
+        let found = self.mark.load(Ordering::SeqCst);
+        if found != what && found != SEVERAL && found != what | PAGES {
+            let merge = |now: u64| match now {
+                0 => Some(what),
+                now if now & !PAGES == what & !PAGES => Some(now | what),
+                _ => Some(SEVERAL),
+            };
+            // Always some: the closure refuses nothing.
+            let _ = self.mark.fetch_update(Ordering::SeqCst, Ordering::SeqCst, merge);
+        }
+        // It is known again. Looked at first, so that what many answer about stays in all caches.
+        let what = what & !PAGES;
+        if self.told.load(Ordering::SeqCst) == what {
+            let _ = self.told.compare_exchange(what, 0, Ordering::SeqCst, Ordering::SeqCst);
+        }
+    }
+
+    /// Takes the mark away that was found about `what`. One that was set again meanwhile stays.
+    fn unmark(&self, found: u64, what: u64) {
+        if found == SEVERAL {
+            self.told.store(what, Ordering::SeqCst);
+        } else {
+            let _ = self.mark.compare_exchange(found, 0, Ordering::SeqCst, Ordering::SeqCst);
+        }
     }
 }
 
@@ -164,21 +188,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_knows_one_and_then_only_that_there_are_several() {
-        let slot = AtomicU64::new(0);
-        mark(&slot, 5);
-        assert_eq!(slot.load(Ordering::SeqCst), 5);
-        mark(&slot, 5 | PAGES);
-        mark(&slot, 5);
-        assert_eq!(slot.load(Ordering::SeqCst), 5 | PAGES, "attributes take no pages away");
-        unmark(&slot, 5);
-        assert_eq!(slot.load(Ordering::SeqCst), 5 | PAGES, "what was marked again stays");
-        unmark(&slot, 5 | PAGES);
-        assert_eq!(slot.load(Ordering::SeqCst), 0);
-        mark(&slot, 5);
-        mark(&slot, 6);
-        unmark(&slot, SEVERAL);
-        assert_eq!(slot.load(Ordering::SeqCst), SEVERAL);
+    fn a_slot_knows_one_and_then_that_there_are_several() {
+        let slot = Slot::default();
+        slot.mark(5);
+        assert_eq!((slot.found(5), slot.found(6)), (Some(5), None));
+        slot.mark(5 | PAGES);
+        slot.mark(5);
+        assert_eq!(slot.found(5), Some(5 | PAGES), "attributes take no pages away");
+        slot.unmark(5, 5);
+        assert_eq!(slot.found(5), Some(5 | PAGES), "what was marked again stays");
+        slot.unmark(5 | PAGES, 5);
+        assert_eq!(slot.found(5), None);
+        slot.mark(5);
+        slot.mark(6 | PAGES);
+        assert_eq!(
+            (slot.found(5), slot.found(6), slot.found(7)),
+            (Some(SEVERAL), Some(SEVERAL), Some(SEVERAL))
+        );
+    }
+
+    #[test]
+    fn of_several_that_share_a_slot_one_is_told_once_until_it_is_marked_again() {
+        let slot = Slot::default();
+        slot.mark(5);
+        slot.mark(6);
+        slot.unmark(SEVERAL, 5);
+        assert_eq!((slot.found(5), slot.found(6)), (None, Some(SEVERAL)), "a change in a row costs nothing");
+        slot.mark(6);
+        assert_eq!(slot.found(5), None, "another one's mark is not its own");
+        slot.mark(5 | PAGES);
+        assert_eq!(slot.found(5), Some(SEVERAL), "the kernel asked again");
+        slot.unmark(SEVERAL, 5);
+        slot.unmark(SEVERAL, 6);
+        assert_eq!((slot.found(5), slot.found(6)), (Some(SEVERAL), None), "of one it is known");
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl Memory {
     }
 }
 
-/// A table without any marks: 2 MB, which no stack should have to hold.
+/// A table without any marks: 4 MB, which no stack should have to hold.
 pub(crate) fn no_marks() -> Box<Marks> {
     // SAFETY: it is made of atomic numbers alone, for which zero is a value.
     unsafe { Box::<Marks>::new_zeroed().assume_init() }

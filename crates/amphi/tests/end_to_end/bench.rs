@@ -52,7 +52,7 @@ fn a_measurement_prints_its_results_and_leaves_nothing() {
         report[list].as_array().expect("a list").iter().filter_map(|peer| peer["name"].as_str()).collect()
     };
     let (here, missing) = (names("peers"), names("unavailable"));
-    assert!(here.len() + missing.len() == 17 && here.contains(&"library"), "{here:?} and {missing:?}");
+    assert!(here.len() + missing.len() == 19 && here.contains(&"library"), "{here:?} and {missing:?}");
     let operations = report["operations"].as_array().expect("a list");
     assert_eq!(operations.len(), 2, "{report}");
     let has_rival = here.iter().any(|name| name.ends_with("-loop") || name.ends_with("-zram"));
@@ -106,7 +106,7 @@ fn programs_are_measured_by_the_queue_and_in_a_range() {
     core();
     let words = ["create, write", "append", "overwrite 64", "rename", "stat"];
     let only = words.iter().flat_map(|word| ["--only", word]);
-    let peers = ["fuse", "queue", "range", "devfs"].into_iter().flat_map(|peer| ["--peer", peer]);
+    let peers = ["augefs", "fuse", "queue", "range", "devfs"].into_iter().flat_map(|peer| ["--peer", peer]);
     let run = ["bench", "run", "software", "--threads", "1,2", "--rounds", "1", "--json", "-"];
     let mut command = rig::command(&run);
     // Each process says at its end which way its calls went.
@@ -117,9 +117,11 @@ fn programs_are_measured_by_the_queue_and_in_a_range() {
     let names = |list: &str| -> Vec<_> {
         report[list].as_array().expect("a list").iter().filter_map(|peer| peer["name"].as_str()).collect()
     };
-    let peers = ["library", "fuse", "fuse-ring", "fuse-sync", "queue", "queue-all", "range-all", "devfs-all"];
+    let libraries = ["library", "augefs"];
+    let mounts =
+        ["fuse", "fuse-ring", "fuse-sync", "queue", "queue-all", "range-all", "augefs-range", "devfs-all"];
     let missing = names("unavailable");
-    let due: Vec<_> = peers.into_iter().filter(|peer| !missing.contains(peer)).collect();
+    let due: Vec<_> = libraries.into_iter().chain(mounts).filter(|peer| !missing.contains(peer)).collect();
     assert_eq!(names("peers"), due, "{report}");
     assert!(missing.iter().all(|name| *name == "fuse-ring"), "{report}");
     let operations = report["operations"].as_array().expect("a list");
@@ -131,11 +133,14 @@ fn programs_are_measured_by_the_queue_and_in_a_range() {
             assert!(is_there && result["scaling"].is_number() == is_second, "{result} of {operation}");
         }
         let pairs = operation["beside"].as_array().expect("a list");
-        assert!(pairs.len() == 9 && pairs.iter().all(|pair| pair["p50"].as_f64() > Some(0.0)), "{operation}");
+        assert!(
+            pairs.len() == 11 && pairs.iter().all(|pair| pair["p50"].as_f64() > Some(0.0)),
+            "{operation}"
+        );
     }
     let rests = report["rests"].as_array().expect("a list");
     let is_counted = std::path::Path::new("/proc/thread-self/schedstat").exists();
-    assert_eq!(rests.len(), if is_counted { 4 } else { 0 }, "{report}");
+    assert_eq!(rests.len(), if is_counted { 5 } else { 0 }, "{report}");
     for rest in rests {
         assert!(rest["ns_per_call"].as_f64() > Some(0.0) && rest["idle_ns_per_second"].is_number(), "{rest}");
     }
@@ -143,7 +148,7 @@ fn programs_are_measured_by_the_queue_and_in_a_range() {
     // Two processes for each way.
     let told: Vec<_> = said.split("amphi: calls of process").skip(1).collect();
     let by_range = told.iter().filter(|one| is_by_range(one)).count();
-    assert_eq!((told.len(), by_range), (8, 2), "{said}");
+    assert_eq!((told.len(), by_range), (10, 4), "{said}");
     for one in told {
         let counted = counts(one);
         let [write, sync, rename, open] = ["write", "fsync", "rename", "open"].map(|call| counted[call]);

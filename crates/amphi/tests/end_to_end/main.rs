@@ -22,6 +22,7 @@
 //! - `rings` a mount whose requests come through io_uring
 //! - `accelerated` programs that are run by `amphi run`, beside programs that are not
 //! - `shared` a mount whose file system lies in a range of addresses that programs share
+//! - `signals` signals in the middle of calls into such a range
 //! - `linked` programs that link to `libamphifiles`
 //! - `placeholders` the same with descriptors that the kernel does not know
 //! - `rig` an image and its mount
@@ -51,6 +52,7 @@ mod rings;
 mod romefs;
 mod security;
 mod shared;
+mod signals;
 mod telemetry;
 mod traps;
 mod tuning;

@@ -31,7 +31,7 @@ pub fn core() {
 }
 
 /// A mount with a range, which nothing protects: processors with keys are rare, and page protections slow.
-fn mount(rig: &Rig) {
+pub fn mount(rig: &Rig) {
     core();
     amphi_ok(&["mount", "--free", "-o", "shared=unprotected,allow_other", &rig.image(), &rig.mount_point()]);
 }
@@ -46,7 +46,7 @@ pub fn is_by_range(report: &str) -> bool {
 }
 
 /// The process that made the range of a daemon: its only child, also after it has begun anew.
-fn range_process(daemon: u32) -> u32 {
+pub fn range_process(daemon: u32) -> u32 {
     let parent = |process: &str| {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()

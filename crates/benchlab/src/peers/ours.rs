@@ -1,10 +1,11 @@
-//! ByteFS on an emulated SSD without delays, in this process and mounted by a daemon of its own; RomeFS on
-//! one in this process.
+//! ByteFS on an emulated SSD without delays, in this process and mounted by a daemon of its own; RomeFS and
+//! AugeFS on such SSDs in this process.
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use amphi_fs_augefs::AugeFs;
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
 use amphi_fs_romefs::RomeFs;
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
@@ -29,15 +30,30 @@ pub fn library() -> Result<Library> {
     Ok(Library::new(Arc::new(ByteFs::mount(device, MountOptions::default())?)))
 }
 
+/// An SSD without delays that has a memory area.
+fn with_memory_area() -> Result<Arc<Ssd>> {
+    let mut profile = Profile::named("free")?;
+    profile.firmware.kind = Firmware::Memory;
+    profile.firmware.memory_bytes = MEMORY_BYTES;
+    Ok(Arc::new(Ssd::try_in_memory(&profile, SSD_BYTES, &OpenOptions::default())?))
+}
+
+/// AugeFS as a library.
+///
+/// # Errors
+/// It cannot be made.
+pub fn augefs() -> Result<Library> {
+    let device = with_memory_area()?;
+    AugeFs::format(&device, &amphi_fs_augefs::FormatOptions::default())?;
+    Ok(Library::new(Arc::new(AugeFs::mount(&device, amphi_fs_augefs::MountOptions::default())?)))
+}
+
 /// RomeFS as a library. Its inodes are as many as ByteFS's.
 ///
 /// # Errors
 /// It cannot be made.
 pub fn romefs() -> Result<Library> {
-    let mut profile = Profile::named("free")?;
-    profile.firmware.kind = Firmware::Memory;
-    profile.firmware.memory_bytes = MEMORY_BYTES;
-    let device = Arc::new(Ssd::try_in_memory(&profile, SSD_BYTES, &OpenOptions::default())?);
+    let device = with_memory_area()?;
     RomeFs::format(&device, &amphi_fs_romefs::FormatOptions::default())?;
     Ok(Library::new(Arc::new(RomeFs::mount(&device, amphi_fs_romefs::MountOptions::default())?)))
 }

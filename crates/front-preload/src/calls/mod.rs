@@ -14,6 +14,7 @@ mod offsets;
 mod opening;
 mod ranges;
 mod sharing;
+mod signals;
 #[cfg(target_arch = "x86_64")]
 mod unknown;
 mod xattrs;

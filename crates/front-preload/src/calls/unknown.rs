@@ -92,6 +92,9 @@ unsafe extern "C" fn before(arguments: &[usize; 6], passed: &Passed) -> *mut c_v
             descriptors::let_kernel_know(fd);
         }
     }
+    if matches!(passed.descriptors, Where::Number) && arguments[0] as c_long == libc::SYS_rt_sigaction {
+        mounts::mask_signals();
+    }
     if descriptors::has_placeholders() {
         let first = arguments[0];
         match passed.descriptors {

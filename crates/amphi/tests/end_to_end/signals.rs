@@ -1,0 +1,107 @@
+//! Signals that come while a program is inside of a range: they wait until it is outside, without a system
+//! call for each call.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+
+use amphi_rt::random::Generator;
+use amphi_rt::time;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::accelerated::library;
+use crate::rig::{self, Rig, can_mount, wait_until};
+use crate::shared::{mount, range_process};
+
+/// A mount with a range, and the program that is sent signals.
+fn rig() -> Rig {
+    let rig = Rig::new("256M");
+    library();
+    mount(&rig);
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/signals.c");
+    let built = Command::new("cc")
+        .args([
+            "-O1",
+            "-Wall",
+            "-Werror",
+            "-Wno-deprecated-declarations",
+            "-pthread",
+            "-o",
+            &rig.path("signals"),
+            source,
+        ])
+        .status();
+    assert!(built.expect("a C compiler").success(), "the program is compiled");
+    rig
+}
+
+/// The program, told what to try.
+fn program(rig: &Rig, what: &str) -> Command {
+    let mut command = rig::command(&["run", "--placeholders", "--"]);
+    command.args([rig.path("signals"), what.to_owned(), rig.on_mount(what).display().to_string()]);
+    command
+}
+
+/// The program at work, in a group of its own: only then its terminal's signals stop it.
+fn busy(rig: &Rig) -> (Child, Pid) {
+    let mut command = program(rig, "busy");
+    let mut child = command.process_group(0).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut said = String::new();
+    BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut said).expect("it says so");
+    assert_eq!(said, "busy\n");
+    let pid = Pid::from_child(&child);
+    (child, pid)
+}
+
+fn is_stopped(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+}
+
+#[test]
+fn calls_into_a_range_cost_no_system_call_and_handlers_run_outside() {
+    if !can_mount() {
+        return;
+    }
+    let rig = rig();
+    for what in ["calls", "handlers", "changes"] {
+        let ended = program(&rig, what).output().expect("it starts");
+        assert!(ended.status.success(), "{what}: {ended:?}");
+    }
+    rig.umount();
+    rig.fsck().expect("it is clean");
+}
+
+#[test]
+fn a_signal_that_ends_or_stops_a_program_does_so_outside_of_the_range() {
+    if !can_mount() {
+        return;
+    }
+    let rig = rig();
+    let range = range_process(rig.daemon_pid());
+    let mut random = Generator::new(31);
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::ALARM, Signal::USR1].repeat(6) {
+        let (mut child, pid) = busy(&rig);
+        time::sleep_ns(random.below(3_000_000));
+        kill_process(pid, signal).expect("it is ours");
+        assert_eq!(child.wait().expect("it ends").signal(), Some(signal.as_raw()));
+    }
+    let (mut child, pid) = busy(&rig);
+    let (mut other, _) = busy(&rig);
+    for _ in 0..20 {
+        time::sleep_ns(random.below(3_000_000));
+        kill_process(pid, Signal::TSTP).expect("it is ours");
+        wait_until("it is stopped", || is_stopped(pid));
+        // Whoever stopped inside would keep others from what it has locked.
+        std::fs::write(rig.on_mount("meanwhile"), "written").expect("the mount serves");
+        kill_process(pid, Signal::CONT).expect("it is ours");
+        wait_until("it goes on", || !is_stopped(pid));
+    }
+    for child in [&mut child, &mut other] {
+        kill_process(Pid::from_child(child), Signal::TERM).expect("it is ours");
+        assert_eq!(child.wait().expect("it ends").signal(), Some(Signal::TERM.as_raw()));
+    }
+    assert_eq!(range_process(rig.daemon_pid()), range, "no end of a program was inside");
+    rig.umount();
+    rig.fsck().expect("it is clean");
+}
