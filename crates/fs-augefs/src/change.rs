@@ -229,6 +229,9 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         for of in [Key::Inode(inode.ino.0), Key::Attributes(inode.ino.0), Key::Orphan(inode.ino.0)] {
             meta::delete(&mut self.batch, of)?;
         }
+        if state.part.target_apart {
+            meta::delete(&mut self.batch, Key::Target(inode.ino.0))?;
+        }
         for chunk in std::mem::take(&mut state.part.chunks) {
             meta::delete(&mut self.batch, Key::Nodes(inode.ino.0, chunk.into()))?;
         }

@@ -42,6 +42,9 @@ pub struct Page {
     pub promised: bool,
 }
 
+/// A symbolic link's target of so many bytes is in the inode's record; a longer one has a record of its own,
+/// so that what changes the inode or its name does not write it again.
+pub const SHORT_TARGET_BYTES: usize = 128;
 /// More of anything than an inode counts.
 const COUNT_MAX: u64 = (u32::MAX / 2) as u64;
 
@@ -76,6 +79,8 @@ pub struct Part {
     pub home: Home,
     /// A symbolic link's target.
     pub target: Box<[u8]>,
+    /// Whether the target has a record of its own.
+    pub target_apart: bool,
     /// A directory's entries.
     pub entries: u64,
     /// The size that the metadata store may say: all before it has been written back.
@@ -146,7 +151,8 @@ pub fn record<D: BlockPort + MemoryArea>(inode: &Inode<D>, state: &State<D>) -> 
     for (index, nid) in part.nodes.range(..INLINE_NODES) {
         record.nodes[*index as usize] = (*nid).into();
     }
-    EntryRecord::Inode(Box::new(record), part.target.to_vec())
+    let target = if part.target.len() > SHORT_TARGET_BYTES { Vec::new() } else { part.target.to_vec() };
+    EntryRecord::Inode(Box::new(record), target)
 }
 
 /// Puts an inode where it stands, with the numbers of nodes that have changed.
@@ -171,11 +177,15 @@ pub fn put<D: BlockPort + MemoryArea>(
             None => meta::delete(batch, of)?,
         }
     }
+    if state.part.target.len() > SHORT_TARGET_BYTES && !state.part.target_apart {
+        meta::put(batch, Key::Target(inode.ino.0), &state.part.target)?;
+        state.part.target_apart = true;
+    }
     state.part.changed = false;
     Ok(())
 }
 
-/// An inode's record, where it stands, and a symbolic link's target.
+/// An inode's record, where it stands, and a symbolic link's target if it is in the record.
 pub type Found = (Box<InodeRecord>, Home, Vec<u8>);
 
 impl<D: BlockPort + MemoryArea> Core<D> {
@@ -197,6 +207,14 @@ impl<D: BlockPort + MemoryArea> Core<D> {
             EntryRecord::Inode(record, target) if record.ino.get() == ino.0 => Ok((record, home, target)),
             _ => Err(wrong()),
         }
+    }
+
+    /// A symbolic link's target that is not in its record; nothing, if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn find_target(&self, ino: Ino) -> Result<Vec<u8>> {
+        Ok(self.meta.get(Key::Target(ino.0))?.unwrap_or_default())
     }
 
     /// The numbers of a file's nodes.
@@ -237,6 +255,8 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     pub fn load_inode(&self, ino: Ino) -> Result<Inode<D>> {
         let (record, home, target) = self.find_record(ino)?;
         let file_type = record.file_type().ok_or_else(|| damaged("inode", ino.0))?;
+        let target_apart = file_type == FileType::Symlink && target.is_empty();
+        let target = if target_apart { self.find_target(ino)? } else { target };
         if let Some(what) = unsound(&record, &target) {
             return Err(damaged(what, ino.0));
         }
@@ -244,7 +264,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
         let mut part = Part { home, stored_size: size, blocks: record.blocks.get(), ..Part::default() };
         match file_type {
             FileType::Regular => part.nodes = self.find_nodes(ino, &record)?,
-            FileType::Symlink => part.target = target.into(),
+            FileType::Symlink => (part.target, part.target_apart) = (target.into(), target_apart),
             _ => part.entries = record.entries.get(),
         }
         let state = State {

@@ -35,8 +35,8 @@ const MEMORY_MAX: u64 = 256 << 20;
 /// Bytes of tables for each inode that there can be.
 pub const BYTES_PER_INODE: u64 = 2048;
 /// A memtable is at most so small a part of the store, and a table too: several of them are there before they
-/// are merged.
-const MEMTABLE_SHARE: usize = 16;
+/// are merged, and values of a page take two pages of a table.
+const MEMTABLE_SHARE: usize = 32;
 /// Fewest segments beyond those that are held for each domain's logs.
 const SEGMENTS_MIN: u64 = 8;
 

@@ -10,6 +10,8 @@ use crate::mount::BYTES_PER_INODE;
 const META_PAGES_LEAST: u32 = 256;
 /// Blocks of the smallest segment.
 const SEGMENT_BLOCKS_LEAST: u32 = 8;
+/// Most tasks that share the metadata store's log, and most groups that are written at once.
+const FEW: usize = 64;
 /// Segments that a file system of few domains cannot do without.
 const SEGMENTS_LEAST: u32 = 14;
 
@@ -125,7 +127,8 @@ impl Default for MountOptions {
 impl MountOptions {
     /// The words that [`set_all`](Self::set_all) understands, for people.
     pub const WORDS: &'static str = "cache=SIZE, inodes=N, names=N, checkpoint=SECONDS, \
-                                     nodes=with-data|after-data, writes=parallel|grouped";
+                                     nodes=with-data|after-data, writes=parallel|grouped, \
+                                     groups=N, log-tasks=N, memtable=SIZE";
 
     /// Takes over options as people write them, separated by commas.
     ///
@@ -142,6 +145,10 @@ impl MountOptions {
         let number = || {
             let number = value.parse::<usize>().ok().filter(|number| *number >= 16);
             number.ok_or_else(|| one_of("N, at least 16"))
+        };
+        let few = || {
+            let few = value.parse::<usize>().ok().filter(|number| (1..=FEW).contains(number));
+            few.ok_or_else(|| one_of(&format!("N, 1 to {FEW}")))
         };
         let either = |no: &str, yes: &str| match value {
             _ if value == no => Ok(false),
@@ -161,6 +168,13 @@ impl MountOptions {
                 self.checkpoint_interval_ns = (seconds.ok_or_else(|| one_of("SECONDS"))? * 1e9) as u64;
             }
             "nodes" => self.nodes_after_data = either("with-data", "after-data")?,
+            "groups" => self.meta.groups = few()?,
+            "log-tasks" => self.meta.log_tasks = few()?,
+            "memtable" => {
+                let bytes = size::parse(value).ok().filter(|bytes| (64 << 10..=1 << 30).contains(bytes));
+                let bytes = bytes.ok_or_else(|| one_of("SIZE, as in 64M, 64K to 1G"))?;
+                self.meta.memtable_bytes = bytes as usize;
+            }
             "writes" => self.meta.grouped = either("parallel", "grouped")?,
             _ => return Err(unknown()),
         }

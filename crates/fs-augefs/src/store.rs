@@ -11,7 +11,7 @@ use crate::change::Batched;
 use crate::core::Core;
 use crate::cut;
 use crate::format::{EntryRecord, Key, PAGE, decode_attributes, decode_entry};
-use crate::inode::{Inode, Part};
+use crate::inode::{Inode, Part, SHORT_TARGET_BYTES};
 use crate::meta::damaged;
 use crate::planted::{self, Bug};
 
@@ -147,8 +147,12 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
         if need.attributes.is_some_and(|(list, _)| bytes(list) > ATTRIBUTE_BYTES_MAX) {
             return Err(Error::NoSpace);
         }
-        let grows = need.attributes.is_some_and(|(list, _)| !list.is_empty());
-        if grows && self.meta.is_short() && !planted::has(Bug::AttributesUncounted) {
+        let has_attributes = need.attributes.is_some_and(|(list, _)| !list.is_empty());
+        let has_long_target = need.new.is_some_and(|new| new.target.len() > SHORT_TARGET_BYTES);
+        if (has_attributes || has_long_target)
+            && self.meta.is_short()
+            && !planted::has(Bug::AttributesUncounted)
+        {
             return Err(Error::NoSpace);
         }
         Ok(Batched::new(self))

@@ -6,15 +6,20 @@
 //! it, so that one fence suffices.
 //!
 //! Which half is active, and whether an entry finds room in it, its owner decides under its lock.
+//!
+//! Every line takes the latency of the link, so what loads or zeros many of them does so in pieces, by
+//! several tasks beside each other: recovery, moving a full half elsewhere, making it ready for use again.
 
 mod recover;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use amphi_device::{ByteDurability, BytePortExt, MemoryArea, PAGE_BYTES, Structure};
 use amphi_rt::sync::Padded;
 use amphi_rt::sync::atomic::AtomicU64;
+use amphi_rt::task;
 
 pub use recover::{Recovered, sealed};
 
@@ -54,6 +59,8 @@ pub struct Log<D> {
     durability: ByteDurability,
     /// Bytes taken in each half.
     tails: [Padded<AtomicU64>; 2],
+    /// Tasks that share what loads or zeros many lines.
+    tasks: usize,
 }
 
 impl<D: MemoryArea> Log<D> {
@@ -77,7 +84,13 @@ impl<D: MemoryArea> Log<D> {
         }
         let half_bytes = (bytes - SLOTS_BYTES) / 2 / page * page;
         let tails = [Padded(AtomicU64::new(0)), Padded(AtomicU64::new(0))];
-        Ok(Self { device, at, half_bytes, salt, durability: promise.durability, tails })
+        Ok(Self { device, at, half_bytes, salt, durability: promise.durability, tails, tasks: 1 })
+    }
+
+    /// Has so many tasks share what loads or zeros more than a page; one of them unless told otherwise.
+    #[must_use]
+    pub fn shared_by(self, tasks: usize) -> Self {
+        Self { tasks: tasks.max(1), ..self }
     }
 
     /// Bytes that a half holds.
@@ -197,19 +210,36 @@ impl<D: MemoryArea> Log<D> {
 
     fn load(&self, from: u64, bytes: usize) -> Result<Vec<u8>> {
         let mut loaded = vec![0; bytes];
-        self.device.load_many(self.at + from, &mut loaded, TAG)?;
+        let piece = self.piece_bytes(bytes);
+        let mut pieces: Vec<_> = (from..).step_by(piece).zip(loaded.chunks_mut(piece)).collect();
+        if planted::has(Bug::PieceForgotten) && pieces.len() > 1 {
+            pieces.remove(0);
+        }
+        beside(pieces, |(from, into)| Ok(self.device.load_many(self.at + from, into, TAG)?))?;
         Ok(loaded)
     }
 
     fn zero(&self, from: u64, bytes: u64) -> Result<()> {
+        let end = from + bytes;
+        let piece = self.piece_bytes(bytes as usize);
+        let pieces = (from..end).step_by(piece).map(|from| from..end.min(from + piece as u64)).collect();
+        beside(pieces, |piece| self.zero_piece(piece))
+    }
+
+    /// Bytes of a piece, whole pages, if the tasks share so many.
+    fn piece_bytes(&self, bytes: usize) -> usize {
+        bytes.div_ceil(self.tasks).next_multiple_of(PAGE_BYTES).max(PAGE_BYTES)
+    }
+
+    /// Zeros a piece and waits until that is durable: each task settles what it has stored itself.
+    fn zero_piece(&self, piece: Range<u64>) -> Result<()> {
         const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
-        let end = self.at + from + bytes;
-        let mut at = self.at + from;
+        let (mut at, end) = (self.at + piece.start, self.at + piece.end);
         while at < end {
-            let piece = in_page(at, (end - at) as usize);
-            self.device.store(at, &ZEROS[..piece], None, TAG)?;
-            self.device.flush_lines(at, piece);
-            at += piece as u64;
+            let bytes = in_page(at, (end - at) as usize);
+            self.device.store(at, &ZEROS[..bytes], None, TAG)?;
+            self.device.flush_lines(at, bytes);
+            at += bytes as u64;
         }
         self.settle()
     }
@@ -236,6 +266,18 @@ impl<D: MemoryArea> Log<D> {
         }
         Ok(())
     }
+}
+
+/// Does all pieces of some work, each in a task of its own; one alone in this one. All have ended when a
+/// failure is told.
+fn beside<T: Send>(mut pieces: Vec<T>, work: impl Fn(T) -> Result<()> + Sync) -> Result<()> {
+    let Some(last) = pieces.pop() else { return Ok(()) };
+    let work = &work;
+    task::scope(|scope| {
+        let others: Vec<_> =
+            pieces.into_iter().map(|piece| scope.spawn("lsm-log", move || work(piece))).collect();
+        others.into_iter().fold(work(last), |outcome, other| outcome.and(other.join()))
+    })
 }
 
 /// How many of `len` bytes at `at` one store may take: none crosses a page.

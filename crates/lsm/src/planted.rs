@@ -16,6 +16,8 @@ pub enum Bug {
     TornEntryTaken,
     /// Recovery stops at the first gap in an active log file.
     ScanStopsAtGap,
+    /// Of the pieces of the log that tasks load beside each other the first one is not loaded.
+    PieceForgotten,
     /// The slot of a new log file is not made durable.
     SlotForgotten,
     /// A memtable is given to the tasks behind while writes to it are on their way.

@@ -58,15 +58,22 @@ pub struct Options {
     pub level1_bytes: u64,
     /// Bytes of tables' blocks that host memory keeps.
     pub block_cache_bytes: u64,
+    /// Tasks that share what loads or zeros many lines of the log: recovery, and making a half ready for use
+    /// again.
+    pub log_tasks: usize,
     /// Whether one task writes for all that wait, one group after the other, as the stores do that the
     /// parallel path is held against.
     pub grouped: bool,
+    /// How many such groups may be on their way to the log at once: more than one as a store does that has
+    /// several tasks for its log (SpanDB, AugeFS §VII-F).
+    pub groups: usize,
     /// Whether tables are merged when a level has too many. A store that is only read leaves them.
     pub merges: bool,
 }
 
 impl Default for Options {
-    /// RocksDB's memtable of 64 MB and cache of 32 MB, tables of 2 MB.
+    /// RocksDB's memtable of 64 MB and cache of 32 MB, tables of 2 MB. Eight tasks at the log: the processor
+    /// of one of them mostly waits for the link.
     fn default() -> Self {
         Self {
             memtable_bytes: 64 << 20,
@@ -74,7 +81,9 @@ impl Default for Options {
             level0_tables: 4,
             level1_bytes: 256 << 20,
             block_cache_bytes: 32 << 20,
+            log_tasks: 8,
             grouped: false,
+            groups: 1,
             merges: true,
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use amphi_device::{BytePort, BytePortExt, Structure};
 use amphi_lsm::Error;
 use amphi_lsm::log::{Half, Log, Recovered};
-use amphi_rt::{Schedule, Sim, task};
+use amphi_rt::{Schedule, Sim, task, time};
 use amphi_ssd::{Firmware, Profile, Ssd};
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn device(profile: &str) -> Ssd {
 }
 
 fn log(device: &Arc<Ssd>) -> Log<Ssd> {
-    Log::new(Arc::clone(device), 4096, BYTES, SALT).expect("fits")
+    Log::new(Arc::clone(device), 4096, BYTES, SALT).expect("fits").shared_by(2)
 }
 
 fn formatted() -> (Arc<Ssd>, Log<Ssd>) {
@@ -93,6 +93,28 @@ fn a_half_refuses_what_it_has_no_room_for_and_takes_entries_again_once_cleared()
     assert_eq!(entries(&log).0, [b"again"]);
 }
 
+#[test]
+fn tasks_share_what_loads_and_zeros_the_log() {
+    let took = |tasks: usize| {
+        Sim::new(1).run(|| {
+            let device = Arc::new(device("p4800x-pmr"));
+            let log = Log::new(device, 4096, 4096 + 2 * (64 << 10), SALT).expect("fits").shared_by(tasks);
+            log.format().expect("formats");
+            log.activate(Half::First).expect("activates");
+            for number in 0..100u8 {
+                log.append(Half::First, &[number; 200]).expect("appends");
+            }
+            let begun = time::now_ns();
+            assert_eq!(entries(&log).1, Recovered { entries: 100, torn: 0 });
+            let recovered = time::now_ns();
+            log.reset().expect("resets");
+            [recovered - begun, time::now_ns() - recovered]
+        })
+    };
+    let (alone, shared) = (took(1), took(4));
+    assert!(alone.iter().zip(&shared).all(|(alone, shared)| *alone > 3 * shared), "{alone:?} {shared:?}");
+}
+
 /// Three tasks append until the power fails at a command that `seed` chooses; then the log is recovered.
 fn cut_while_tasks_append(seed: u64) -> Result<(), String> {
     let (device, log_before, acknowledged) =
@@ -148,6 +170,7 @@ fn the_cuts_find_planted_bugs() {
         Bug::LogNotVerified,
         Bug::TornEntryTaken,
         Bug::ScanStopsAtGap,
+        Bug::PieceForgotten,
         Bug::SlotForgotten,
     ] {
         plant(Some(bug));

@@ -160,6 +160,7 @@ fn the_cuts_find_planted_bugs() {
         (Bug::LogNotFlushed, PLACE),
         (Bug::LogNotVerified, PLACE),
         (Bug::ScanStopsAtGap, PLACE),
+        (Bug::PieceForgotten, PLACE),
         (Bug::SlotForgotten, PLACE),
         (Bug::BarrierMissing, PLACE),
         (Bug::LogClearedEarly, PLACE),

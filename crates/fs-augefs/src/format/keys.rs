@@ -11,6 +11,8 @@ pub enum Key<'a> {
     Inode(u64),
     /// `x:<ino>`: extended attributes.
     Attributes(u64),
+    /// `l:<ino>`: a symbolic link's target that is not in its inode.
+    Target(u64),
     /// `n:<ino>:<chunk>`: numbers of nodes beyond those in the inode.
     Nodes(u64, u64),
     /// `o:<ino>`: an inode without names, or whose deletion has begun.
@@ -33,6 +35,7 @@ pub fn key(of: Key<'_>) -> Vec<u8> {
         }
         Key::Inode(ino) => [b"i:", &ino.to_be_bytes()[..]].concat(),
         Key::Attributes(ino) => [b"x:", &ino.to_be_bytes()[..]].concat(),
+        Key::Target(ino) => [b"l:", &ino.to_be_bytes()[..]].concat(),
         Key::Nodes(ino, chunk) => [b"n:", &ino.to_be_bytes()[..], b":", &chunk.to_be_bytes()].concat(),
         Key::Orphan(ino) => [b"o:", &ino.to_be_bytes()[..]].concat(),
         Key::Sit(segment, version) => {

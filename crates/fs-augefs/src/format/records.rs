@@ -12,7 +12,7 @@ pub const INLINE_NODES: u32 = 8;
 /// Numbers of nodes in one record behind it.
 pub const NODES_PER_CHUNK: u32 = 64;
 
-/// An inode. A symbolic link's target follows.
+/// An inode. A symbolic link's target follows, if it is short.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct InodeRecord {
@@ -57,7 +57,7 @@ const _: () = assert!(size_of::<InodeRecord>() == 120);
 /// What stands under `m:` and `i:`.
 #[derive(Clone, Debug)]
 pub enum EntryRecord {
-    /// The inode, and a symbolic link's target.
+    /// The inode, and a symbolic link's target if it is short.
     Inode(Box<InodeRecord>, Vec<u8>),
     /// Under `m:`: an inode that stands under `i:`, and its type.
     Reference(Ino, FileType),

@@ -45,7 +45,7 @@ pub fn check<D: BlockPort + MemoryArea>(core: &Core<D>, report: &mut Report) -> 
         check_inode(*ino, inode, report);
     }
     check_reachable(&found, report);
-    check_attributes(core, &found, report)?;
+    check_apart(core, &found, report)?;
     let there = found.values().filter(|inode| inode.record.is_some()).count() as u64;
     let counted = core.inodes.load(std::sync::atomic::Ordering::Acquire);
     if there != counted {
@@ -90,7 +90,7 @@ fn read_entries<D: BlockPort + MemoryArea>(
         let inode = found.entry(child.ino).or_default();
         inode.parents.push(parent);
         if let Some(EntryRecord::Inode(record, target)) = entry {
-            check_record(&record, &target, report);
+            check_record(core, &record, target, report)?;
             if inode.record.is_some() {
                 report.error(format!("inode {} stands under two names", child.ino.0));
             }
@@ -111,7 +111,7 @@ fn read_numbers<D: BlockPort + MemoryArea>(
         let inode = found.entry(ino).or_default();
         match decode_entry(value) {
             Some(EntryRecord::Inode(record, target)) if record.ino.get() == ino.0 => {
-                check_record(&record, &target, report);
+                check_record(core, &record, target, report)?;
                 if inode.record.is_some() {
                     report.error(format!("inode {} stands under a name and by its number", ino.0));
                 }
@@ -124,14 +124,22 @@ fn read_numbers<D: BlockPort + MemoryArea>(
     })
 }
 
-fn check_record(record: &InodeRecord, target: &[u8], report: &mut Report) {
-    if let Some(what) = unsound(record, target) {
+fn check_record<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    record: &InodeRecord,
+    target: Vec<u8>,
+    report: &mut Report,
+) -> Result<()> {
+    let is_apart = record.file_type() == Some(FileType::Symlink) && target.is_empty();
+    let target = if is_apart { core.find_target(Ino(record.ino.get()))? } else { target };
+    if let Some(what) = unsound(record, &target) {
         report.error(format!("{what} {} makes no sense", record.ino.get()));
     }
+    Ok(())
 }
 
-/// Extended attributes are some inode's, and can be read.
-fn check_attributes<D: BlockPort + MemoryArea>(
+/// Extended attributes and targets that stand apart are some inode's, and can be read.
+fn check_apart<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     found: &BTreeMap<Ino, Found>,
     report: &mut Report,
@@ -145,6 +153,14 @@ fn check_attributes<D: BlockPort + MemoryArea>(
                 Severity::Warning,
                 format!("there are attributes of inode {}, which is not there", ino.0),
             );
+        }
+        Ok(true)
+    })?;
+    core.meta.visit(b"l:", b"l:", |key, _| {
+        let ino = number(&key[2..])?;
+        let record = found.get(&ino).and_then(|inode| inode.record.as_ref());
+        if record.is_none_or(|record| record.file_type() != Some(FileType::Symlink)) {
+            report.add(Severity::Warning, format!("there is a target of inode {}, which is no link", ino.0));
         }
         Ok(true)
     })

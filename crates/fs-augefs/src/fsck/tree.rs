@@ -27,11 +27,13 @@ type Place = (Ino, Vec<u8>);
 pub struct Tree {
     /// Whose each name is.
     names: BTreeMap<Place, Ino>,
-    /// Inodes, with a symbolic link's target.
+    /// Inodes, with a symbolic link's target if it is in the record.
     pub records: BTreeMap<Ino, (Box<InodeRecord>, Vec<u8>)>,
     /// The name under which an inode stands; the others stand by their number.
     homes: BTreeMap<Ino, Place>,
     orphans: BTreeSet<Ino>,
+    /// Bytes of targets that are not.
+    targets: BTreeMap<Ino, Vec<u8>>,
     /// What the metadata store has of all this.
     stored: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -48,7 +50,7 @@ impl Tree {
     /// [`amphi_vfs::Error::Corrupt`], where the metadata store cannot be read; [`amphi_vfs::Error::Io`].
     pub fn read<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<Self> {
         let mut tree = Self::default();
-        for prefix in [b"m:", b"i:", b"o:", b"n:", b"x:"] {
+        for prefix in [b"m:", b"i:", b"o:", b"n:", b"x:", b"l:"] {
             core.meta.visit(prefix, prefix, |key, value| {
                 tree.stored.insert(key.to_vec(), value.to_vec());
                 Ok(true)
@@ -80,6 +82,9 @@ impl Tree {
                 b"o:" => {
                     tree.orphans.insert(ino);
                 }
+                b"l:" => {
+                    tree.targets.insert(ino, value.clone());
+                }
                 b"i:" => {
                     if let Some(EntryRecord::Inode(record, target)) = decode_entry(value)
                         && record.ino.get() == ino.0
@@ -99,6 +104,13 @@ impl Tree {
         self.records.last_key_value().map_or(Ino::ROOT.0, |(ino, _)| ino.0)
     }
 
+    fn has_target_apart(&self, ino: Ino) -> bool {
+        let is_apart = |(record, target): &(Box<InodeRecord>, Vec<u8>)| {
+            record.file_type() == Some(FileType::Symlink) && target.is_empty()
+        };
+        self.records.get(&ino).is_some_and(is_apart)
+    }
+
     fn is_directory(&self, ino: Ino) -> bool {
         self.records.get(&ino).is_some_and(|(record, _)| record.file_type() == Some(FileType::Directory))
     }
@@ -113,6 +125,7 @@ impl Tree {
             records: self.records.clone(),
             homes: self.homes.clone(),
             orphans: self.orphans.clone(),
+            targets: self.targets.clone(),
             stored: BTreeMap::new(),
         };
         if !it.is_directory(Ino::ROOT) {
@@ -230,7 +243,8 @@ impl Tree {
         }
         self.orphans.retain(|ino| !names.contains_key(ino) && self.records.contains_key(ino));
         for (ino, (record, target)) in &mut self.records {
-            make_sound(record, target);
+            let apart = self.targets.get(ino).filter(|_| target.is_empty());
+            make_sound(record, apart.unwrap_or(target));
             let named = names.get(ino).copied().unwrap_or(0);
             if record.file_type() != Some(FileType::Directory) {
                 record.nlink = named.into();
@@ -268,6 +282,7 @@ impl Tree {
         let of_inodes = stored.iter().filter(|(key, value)| match &key[..2] {
             b"n:" => true,
             b"x:" => decode_attributes(value).is_some(),
+            b"l:" => number(key).is_some_and(|ino| self.has_target_apart(ino)),
             _ => false,
         });
         let kept =

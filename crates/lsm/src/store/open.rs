@@ -28,7 +28,8 @@ impl<D: BlockPort + MemoryArea + 'static> Store<D> {
     /// [`Error::Place`] for areas that are too small or not on the device; the device's.
     pub fn format(device: &Arc<D>, place: &Place) -> Result<()> {
         let salt = amphi_rt::random::u64();
-        let log = Log::new(Arc::clone(device), place.log_at, place.log_bytes, salt)?;
+        let log = Log::new(Arc::clone(device), place.log_at, place.log_bytes, salt)?
+            .shared_by(Options::default().log_tasks);
         if place.first.0.checked_add(place.pages).is_none_or(|end| end > device.capacity_pages()) {
             return Err(Error::Place("the store's pages must be on the device"));
         }
@@ -86,7 +87,8 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
             return Err(damaged);
         }
         let salt = superblock.salt.get();
-        let log = Log::new(Arc::clone(&device), superblock.log_at.get(), superblock.log_bytes.get(), salt)?;
+        let log = Log::new(Arc::clone(&device), superblock.log_at.get(), superblock.log_bytes.get(), salt)?
+            .shared_by(options.log_tasks);
         if u64::from(superblock.backing_file_pages.get()) != 1 + log.half_bytes() / PAGE as u64 {
             return Err(damaged);
         }

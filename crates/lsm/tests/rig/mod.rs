@@ -26,7 +26,9 @@ pub const OPTIONS: Options = Options {
     level0_tables: 2,
     level1_bytes: 16 << 10,
     block_cache_bytes: 64 << 10,
+    log_tasks: 2,
     grouped: false,
+    groups: 1,
     merges: true,
 };
 
