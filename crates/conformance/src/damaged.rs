@@ -3,7 +3,11 @@
 
 use std::panic::{RefUnwindSafe, catch_unwind};
 
-use amphi_vfs::{Allocate, Cred, DirEntry, FileSystem, Ino, Name, RenameMode, Seek, SetAttr, WriteMode};
+use amphi_rt::random::Generator;
+use amphi_vfs::{
+    Allocate, Cred, DirEntry, FileSystem, FileType, Ino, Name, RenameMode, Seek, SetAttr, WriteMode,
+    XattrMode,
+};
 
 /// Names of the root that are used: a damaged directory may lead round in circles.
 const NAMES: usize = 1000;
@@ -12,6 +16,45 @@ const READ_BYTES: usize = 400_000;
 
 fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).expect("a valid name")
+}
+
+/// Makes one of everything in the root: a small file behind a hole, with an attribute, a large one, which
+/// `write_large` writes by offset and bytes, a directory, a symbolic link of so many bytes. Returns the large
+/// file.
+///
+/// # Panics
+/// If there is no room.
+pub fn one_of_everything(
+    fs: &dyn FileSystem,
+    target_bytes: usize,
+    write_large: impl FnOnce(&dyn Fn(u64, &[u8])),
+) -> Ino {
+    let make = |text: &str| {
+        let made = fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT);
+        made.expect("there is room").attr.ino
+    };
+    let put = |ino, offset, bytes: &[u8]| {
+        fs.write(ino, offset, bytes, WriteMode::default(), &Cred::ROOT).expect("there is room");
+    };
+    let (small, large) = (make("small"), make("large"));
+    put(small, 10, &[1; 300]);
+    write_large(&|offset, bytes| put(large, offset, bytes));
+    fs.mkdir(Ino::ROOT, name("dir"), 0o755, &Cred::ROOT).expect("there is room");
+    fs.symlink(Ino::ROOT, name("link"), &vec![b'x'; target_bytes], &Cred::ROOT).expect("there is room");
+    fs.setxattr(small, b"user.a", b"value", XattrMode::Set).expect("there is room");
+    large
+}
+
+/// A word to put in the place of another: nothing, everything, a number that may mean something here, or
+/// chance.
+pub fn word(dice: &mut Generator) -> u64 {
+    match dice.below(5) {
+        0 => 0,
+        1 => u64::MAX,
+        2 => dice.below(600),
+        3 => dice.below(600) << 32,
+        _ => dice.next(),
+    }
 }
 
 /// Uses whatever is in the root; errors are as good as answers. A second read of each file begins at `far`,

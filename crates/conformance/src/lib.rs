@@ -8,6 +8,7 @@
 //!   with several tasks.
 //! - [`damaged`] uses whatever a damaged device holds.
 //! - [`one_tree`] has tasks meddle with each other's names in one small tree.
+//! - [`random_tests`] and [`one_tree_tests`] are the tests that most file systems make of these.
 //!
 //! A file system runs it from a test of its own:
 //!
@@ -25,6 +26,7 @@ mod harness;
 pub mod one_tree;
 pub mod random;
 mod states;
+mod suite;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,11 +1,12 @@
 //! The file system of F2FS's kind in the laboratory: all sequences of one operation, samples of everything
 //! else, and bugs planted in it, each found.
 
+mod planting;
 mod sample;
 
-use amphi_crashlab::workload::Operation;
-use amphi_crashlab::{Bound, Kind, Looking, Session, WorkloadId, subject};
+use amphi_crashlab::{Bound, Kind, Session, subject};
 use amphi_fs_f2fslike::planted::{BUGS, Bug, plant};
+use planting::{Planted, Planting};
 use sample::{long, run};
 
 fn session() -> Session {
@@ -50,7 +51,7 @@ fn many() -> String {
 }
 
 /// Where each is found, and what the report has to say.
-fn planted() -> Vec<(Bug, String, &'static str)> {
+fn planted() -> Vec<Planted<Bug>> {
     let of = |(bug, script, says): (Bug, &str, &'static str)| (bug, script.to_owned(), says);
     let mut all: Vec<_> = [
         (Bug::PackBeforeNat, TWICE, "sync"),
@@ -76,36 +77,8 @@ fn planted() -> Vec<(Bug, String, &'static str)> {
     all
 }
 
-/// The first thing that is wrong in a script, in which the bug is planted once there is a file system.
-fn find(script: &str, bug: Option<Bug>) -> Option<String> {
-    let operations: Vec<Operation> = script.lines().map(|line| line.parse().expect("an operation")).collect();
-    let session = session().with_trace(operations).expect("it is short");
-    let bound = Bound { recovery: 24, ..Bound::BRISK };
-    let looking = Looking { bound, only: None, most_violations: 1, record: false };
-    plant(bug);
-    let outcome = session.run(WorkloadId { kind: Kind::Trace, number: 0 }, &looking);
-    plant(None);
-    let violation = outcome.violations.into_iter().next()?;
-    Some(format!("{}: {}", violation.operation, violation.what))
-}
-
 #[test]
 fn planted_bugs_are_found() {
-    let listed: Vec<_> = planted().iter().map(|(bug, ..)| *bug).collect();
-    assert_eq!(listed, BUGS, "every bug is looked for");
-    let mut scripts: Vec<_> = planted().into_iter().map(|(_, script, _)| script).collect();
-    scripts.sort();
-    scripts.dedup();
-    for script in scripts {
-        assert_eq!(find(&script, None), None, "nothing is planted in {script}");
-    }
-    let mut wrong = Vec::new();
-    for (bug, script, says) in planted() {
-        match find(&script, Some(bug)) {
-            Some(report) if report.contains(says) => println!("{bug:?}: {report}"),
-            Some(report) => wrong.push(format!("{bug:?} is reported as '{report}', without '{says}'")),
-            None => wrong.push(format!("{bug:?} is not found")),
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let bound = |_| Bound { recovery: 24, ..Bound::BRISK };
+    Planting { session, bound, plant }.each_is_found(&BUGS, planted());
 }

@@ -3,7 +3,7 @@
 
 mod small;
 
-use amphi_conformance::{one_tree, random};
+use amphi_conformance::random;
 use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions};
 use amphi_rt::Sim;
 use amphi_ssd::Ssd;
@@ -64,27 +64,4 @@ fn concurrent_tasks_match_their_models_on_real_threads() {
     }
 }
 
-fn command(name: &str) -> String {
-    format!("cargo test -p amphi-fs-augefs --test conformance {name}")
-}
-
-#[test]
-fn nobody_waits_in_a_circle() {
-    one_tree::for_seeds(0..50, &command("nobody_waits_in_a_circle"), |_| {
-        one_tree::circle(&std::sync::Arc::new(make_cramped()))
-    });
-}
-
-#[test]
-fn tasks_in_one_tree_lose_nothing() {
-    one_tree::for_seeds(0..50, &command("tasks_in_one_tree_lose_nothing"), |seed| {
-        one_tree::meddle_together(&std::sync::Arc::new(make_cramped()), seed);
-    });
-}
-
-#[test]
-fn crossing_moves_lose_nothing() {
-    one_tree::for_seeds(0..50, &command("crossing_moves_lose_nothing"), |seed| {
-        one_tree::crossing_moves(&std::sync::Arc::new(make_cramped()), seed);
-    });
-}
+amphi_conformance::one_tree_tests!("amphi-fs-augefs", 0..50, |_| make_cramped());

@@ -10,15 +10,10 @@ use amphi_device::{BlockPort, BytePort, BytePortExt, Device, Lpa, PAGE_BYTES, St
 use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions};
 use amphi_rt::random::Generator;
 use amphi_ssd::Ssd;
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode, XattrMode};
 use amphi_volume::Volume;
 use small::ssd;
 
 const MEMORY: u64 = 256 << 10;
-
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
-}
 
 /// A file system with one of everything, after a loss of power or an unmount.
 fn made(crashed: bool) -> Arc<Ssd> {
@@ -26,37 +21,17 @@ fn made(crashed: bool) -> Arc<Ssd> {
     let format = FormatOptions { inodes: Some(100), ..FormatOptions::default() };
     DevFs::format(&ssd, &format).expect("it can be formatted");
     let fs = DevFs::mount(&ssd, &MountOptions::default()).expect("it can be mounted");
-    let make = |text: &str| {
-        let made = fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT);
-        made.expect("there is room").attr.ino
-    };
-    let put = |ino, offset, bytes: &[u8]| {
-        fs.write(ino, offset, bytes, WriteMode::default(), &Cred::ROOT).expect("there is room");
-    };
-    let (small, large) = (make("small"), make("large"));
-    put(small, 10, &[1; 300]);
-    put(large, 0, &vec![2; 300_000]);
-    put(large, 40_000, &[4; 50]);
-    put(large, 30 << 20, &[5; 7000]);
-    fs.mkdir(Ino::ROOT, name("dir"), 0o755, &Cred::ROOT).expect("there is room");
-    fs.symlink(Ino::ROOT, name("link"), &[b'x'; 200], &Cred::ROOT).expect("there is room");
-    fs.setxattr(small, b"user.a", b"value", XattrMode::Set).expect("there is room");
+    damaged::one_of_everything(&fs, 200, |put| {
+        put(0, &vec![2; 300_000]);
+        put(40_000, &[4; 50]);
+        put(30 << 20, &[5; 7000]);
+    });
     if crashed {
         drop(fs);
     } else {
         fs.unmount().expect("it is idle");
     }
     ssd
-}
-
-fn word(dice: &mut Generator) -> u64 {
-    match dice.below(5) {
-        0 => 0,
-        1 => u64::MAX,
-        2 => dice.below(600),
-        3 => dice.below(600) << 32,
-        _ => dice.next(),
-    }
 }
 
 /// Changes bytes of a metadata page, which has a right checksum again.
@@ -66,7 +41,7 @@ fn damage_page(ssd: &Ssd, dice: &mut Generator) {
     let mut page = [0; PAGE_BYTES];
     ssd.read(Lpa(number), &mut page, Structure::Other).expect("it is inside");
     let at = if dice.below(2) == 0 { dice.below(64) } else { dice.below(510) } as usize * 8;
-    page[at..at + 8].copy_from_slice(&word(dice).to_le_bytes());
+    page[at..at + 8].copy_from_slice(&damaged::word(dice).to_le_bytes());
     if number > 0 && dice.below(8) > 0 {
         page[4092..].fill(0);
         let crc = crc32c::crc32c(&page);
@@ -83,7 +58,7 @@ fn damage_slot(ssd: &Ssd, dice: &mut Generator) {
     let bytes = usize::from(u16::from_le_bytes([slot[56], slot[57]])).min(4032);
     let within = 32 + dice.below(32 + bytes as u64) as usize;
     let bytes_there = (PAGE_BYTES - within).min(8);
-    slot[within..within + bytes_there].copy_from_slice(&word(dice).to_le_bytes()[..bytes_there]);
+    slot[within..within + bytes_there].copy_from_slice(&damaged::word(dice).to_le_bytes()[..bytes_there]);
     if dice.below(8) > 0 {
         let bytes = usize::from(u16::from_le_bytes([slot[56], slot[57]])).min(4032);
         slot[60..64].fill(0);

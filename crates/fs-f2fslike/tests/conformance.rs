@@ -5,7 +5,7 @@ mod small;
 
 use std::sync::Arc;
 
-use amphi_conformance::{check_all, check_read_only, one_tree, random};
+use amphi_conformance::{check_all, check_read_only};
 use amphi_rt::Sim;
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
 use small::{check, cramped, make, mount, remount, roomy};
@@ -17,48 +17,9 @@ fn keeps_the_promises() {
     Sim::new(1).run(|| check_all(|| make(64 << 20, 16)));
 }
 
-#[test]
-fn random_operations_match_the_model() {
-    for seed in 0..8 {
-        random::run(roomy, seed, 1000);
-        random::run_with_remounts(cramped, |fs| remount(fs, false), 100 + seed, 1000, 50);
-    }
-}
+amphi_conformance::random_tests!(seeds: 40, roomy, cramped, |fs| remount(fs, false));
 
-#[test]
-fn concurrent_tasks_match_their_models() {
-    for seed in 0..40 {
-        Sim::new(seed).run(move || random::run_tasks(cramped, seed, 100, 16));
-    }
-    for seed in 0..5 {
-        random::run_tasks(cramped, seed, 150, 8);
-    }
-}
-
-fn command(name: &str) -> String {
-    format!("cargo test -p amphi-fs-f2fslike --test conformance {name}")
-}
-
-#[test]
-fn nobody_waits_in_a_circle() {
-    one_tree::for_seeds(0..40, &command("nobody_waits_in_a_circle"), |_| {
-        one_tree::circle(&Arc::new(cramped()))
-    });
-}
-
-#[test]
-fn tasks_in_one_tree_lose_nothing() {
-    one_tree::for_seeds(0..40, &command("tasks_in_one_tree_lose_nothing"), |seed| {
-        one_tree::meddle_together(&Arc::new(cramped()), seed);
-    });
-}
-
-#[test]
-fn crossing_moves_lose_nothing() {
-    one_tree::for_seeds(0..40, &command("crossing_moves_lose_nothing"), |seed| {
-        one_tree::crossing_moves(&Arc::new(cramped()), seed);
-    });
-}
+amphi_conformance::one_tree_tests!("amphi-fs-f2fslike", 0..40, |_| cramped());
 
 /// Files that were synced are there after a crash, in any mount.
 #[test]

@@ -10,7 +10,7 @@ use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_fs_f2fslike::F2fsLike;
 use amphi_rt::random::Generator;
 use amphi_ssd::Ssd;
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+use amphi_vfs::FileSystem;
 use amphi_volume::{FormatOptions, MountOptions, Volume};
 
 type F2fs = F2fsLike<Ssd>;
@@ -18,30 +18,16 @@ type F2fs = F2fsLike<Ssd>;
 const DEVICE: u64 = 4 << 20;
 const PAGE: u64 = 4096;
 
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
-}
-
 /// A file system with one of everything, after a crash or an unmount.
 fn made(crashed: bool) -> Arc<Ssd> {
     let ssd = small::ssd(DEVICE);
     <F2fs as Volume<Ssd>>::format(&ssd, &FormatOptions::default()).expect("it can be made");
     let fs = small::mount(&ssd, 100, false);
-    let make = |text: &str| {
-        let made = fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT);
-        made.expect("there is room").attr.ino
-    };
-    let put = |ino, offset, bytes: &[u8]| {
-        fs.write(ino, offset, bytes, WriteMode::default(), &Cred::ROOT).expect("there is room");
-    };
-    let (small, large) = (make("small"), make("large"));
-    put(small, 10, &[1; 300]);
-    put(large, 0, &vec![2; 100_000]);
-    put(large, 100 << 20, &[3; 5000]);
+    let large = damaged::one_of_everything(&fs, 4000, |put| {
+        put(0, &vec![2; 100_000]);
+        put(100 << 20, &[3; 5000]);
+    });
     fs.fsync(large, false).expect("memory does not fail");
-    fs.mkdir(Ino::ROOT, name("dir"), 0o755, &Cred::ROOT).expect("there is room");
-    fs.symlink(Ino::ROOT, name("link"), &[b'x'; 4000], &Cred::ROOT).expect("there is room");
-    fs.setxattr(small, b"user.a", b"value", amphi_vfs::XattrMode::Set).expect("there is room");
     fs.sync().expect("memory does not fail");
     if crashed {
         drop(fs)

@@ -2,12 +2,13 @@
 //! copying; if less than half of what is left says something, the log is written anew, shorter.
 
 use amphi_device::{PageView, Structure};
+use amphi_direct_access::PAGE;
 use amphi_vfs::{Ino, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::format::{
-    ATTR, Attr, DENTRY, Dentry, ENTRY, EntryHead, FOOTER, HEAD_AT, NEXT_PAGE, PAGE, TAIL_AT, WRITE, Write,
-    dentry_slots, seal, type_code,
+    ATTR, Attr, DENTRY, Dentry, ENTRY, EntryHead, FOOTER, HEAD_AT, NEXT_PAGE, TAIL_AT, TYPES, WRITE, Write,
+    dentry_slots, seal,
 };
 use crate::fs::NovaLike;
 use crate::journal::Word;
@@ -90,7 +91,7 @@ fn rewrite<D: PageView>(fs: &NovaLike<D>, ino: Ino, part: &mut Part) -> Result<(
         dentry.head = EntryHead { kind: DENTRY, slots: slots as u8, ..EntryHead::new_zeroed() };
         (dentry.ino, dentry.cookie) = (named.child.ino.0.into(), named.cookie.into());
         (dentry.mtime, dentry.nlink) = (attr.mtime, attr.nlink);
-        (dentry.code, dentry.name_bytes) = (type_code(named.child.file_type), name.len() as u8);
+        (dentry.code, dentry.name_bytes) = (TYPES.code(named.child.file_type), name.len() as u8);
         bytes[..size_of::<Dentry>()].copy_from_slice(dentry.as_bytes());
         bytes[size_of::<Dentry>()..][..name.len()].copy_from_slice(name);
         let at = new.append(&mut bytes)?;
@@ -107,7 +108,7 @@ fn rewrite<D: PageView>(fs: &NovaLike<D>, ino: Ino, part: &mut Part) -> Result<(
         Word { at: inode + HEAD_AT, old: head(&part.log), new: head(&log) },
         Word { at: inode + TAIL_AT, old: part.log.tail, new: log.tail },
     ];
-    fs.journal.commit(&fs.medium, &fs.layout, &words)?;
+    fs.log.commit(&fs.medium, &fs.layout, &words)?;
     part.log.pages.iter().for_each(|page| fs.space.give(*page, 1));
     fs.collected(part.log.pages.len() as u64, true);
     part.moved(log, attr_at, &runs, &names);

@@ -4,10 +4,11 @@
 use std::ops::Range;
 
 use amphi_device::{PageView, Structure};
-use amphi_names::{Change, Inode, State, note_write, shed_capability};
-use amphi_vfs::{Allocate, Cred, Error, Result};
+use amphi_direct_access::{PAGE, blocks_of, grows, holes, in_change, within};
+use amphi_names::{Change, Inode, State, note_write};
+use amphi_vfs::{Allocate, Cred, Result};
 
-use crate::format::{ENTRY, FILE_BLOCKS_MAX, FOOTER, PAGE};
+use crate::format::{ENTRY, FOOTER};
 use crate::fs::NovaLike;
 use crate::planted::{self, Bug};
 use crate::tx::Tx;
@@ -18,82 +19,35 @@ const LOG_ENTRIES: u64 = FOOTER / ENTRY;
 type File<D> = Inode<NovaLike<D>>;
 type FileState<D> = State<NovaLike<D>>;
 
-/// The blocks that hold `offset .. end`.
-const fn blocks_of(offset: u64, end: u64) -> Range<u64> {
-    offset / PAGE..end.div_ceil(PAGE)
-}
-
-/// Where a block's own bytes are in `range`, from the block's start.
-fn within(block: u64, range: &Range<u64>) -> Range<usize> {
-    let start = block * PAGE;
-    range.start.saturating_sub(start) as usize..range.end.saturating_sub(start).min(PAGE) as usize
-}
-
 impl<D: PageView + 'static> NovaLike<D> {
-    /// Reads from a file. Returns how many bytes there were.
-    pub fn read_file(&self, state: &FileState<D>, offset: u64, into: &mut [u8]) -> Result<usize> {
-        let len = state.size.saturating_sub(offset).min(into.len() as u64);
-        let end = offset + len;
-        let mut at = offset;
-        while at < end {
-            let (block, skipped) = (at / PAGE, at % PAGE);
-            let first = state.part.blocks.get(block).map(|first| first.page);
-            // As many blocks as lie behind each other, or are holes.
-            let mut count = 1;
-            while (block + count) * PAGE < end {
-                let next = state.part.blocks.get(block + count).map(|next| next.page);
-                if next != first.map(|first| first + count) {
-                    break;
-                }
-                count += 1;
-            }
-            let to = end.min((block + count) * PAGE);
-            let part = &mut into[(at - offset) as usize..(to - offset) as usize];
-            match first {
-                Some(page) => self.medium.load(page * PAGE + skipped, part, Structure::Data)?,
-                None => part.fill(0),
-            }
-            at = to;
-        }
-        Ok(len as usize)
-    }
-
     /// Writes all of `data`, so that a crash leaves all of it or none.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], [`Error::NoSpace`]; then nothing has changed. [`Error::Io`].
+    /// [`amphi_vfs::Error::NoSpace`]; then nothing has changed. [`amphi_vfs::Error::Io`].
     pub fn write_file(
         &self,
         inode: &File<D>,
         state: &mut FileState<D>,
-        offset: u64,
+        range: Range<u64>,
         data: &[u8],
         cred: &Cred,
     ) -> Result<()> {
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BLOCKS_MAX * PAGE);
-        let end = end.ok_or(Error::TooLarge)?;
-        shed_capability(self, inode, state)?;
-        let blocks = blocks_of(offset, end);
+        let (blocks, end) = (blocks_of(&range), range.end);
         let count = blocks.end - blocks.start;
         // Each block may be a run of its own.
         let mut tx = self.change(count + count / LOG_ENTRIES, true)?;
-        self.in_change(|| {
+        in_change(self, || {
             tx.touch(inode.ino, &mut state.part)?;
-            if offset > state.size && !blocks.contains(&(state.size / PAGE)) {
+            if range.start > state.size && !blocks.contains(&(state.size / PAGE)) {
                 self.clear_tail(state)?;
             }
             let valid = state.size;
-            let runs = self.fill(&mut tx, state, blocks, valid, offset..end, Some(data))?;
+            let runs = self.fill(&mut tx, state, blocks, valid, range, Some(data))?;
             state.size = valid.max(end);
             note_write(self, state, cred);
             runs.into_iter().try_for_each(|(block, page, count)| tx.map(inode.ino, state, block, page, count))
         })?;
         tx.commit()
-    }
-
-    /// What fails now has changed something already.
-    fn in_change<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<T> {
-        body().inspect_err(|error| self.names.health.fail(error))
     }
 
     /// Fills new pages with blocks as they are, up to byte `valid` of the file, but for `range`, which has
@@ -112,7 +66,7 @@ impl<D: PageView + 'static> NovaLike<D> {
         while next < blocks.end {
             let (page, count) = match self.in_place(state, next) {
                 Some(page) => (page, 1),
-                None => tx.take(blocks.end - next),
+                None => tx.taken.take(blocks.end - next),
             };
             for (block, page) in (next..next + count).zip(page..) {
                 let own = within(block, &range);
@@ -166,38 +120,28 @@ impl<D: PageView + 'static> NovaLike<D> {
     /// Holds space, makes holes, or makes a range zeros, in one change.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], [`Error::NoSpace`]; then nothing has changed. [`Error::Io`].
+    /// [`amphi_vfs::Error::NoSpace`]; then nothing has changed. [`amphi_vfs::Error::Io`].
     pub fn allocate_file(
         &self,
         inode: &File<D>,
         state: &mut FileState<D>,
-        offset: u64,
-        length: u64,
+        range: Range<u64>,
         what: Allocate,
         cred: &Cred,
     ) -> Result<()> {
-        let most = FILE_BLOCKS_MAX * PAGE;
-        let end = offset.saturating_add(length);
-        if what != Allocate::PunchHole && end > most {
-            return Err(Error::TooLarge);
-        }
-        let range = offset.min(most)..end.min(most);
-        shed_capability(self, inode, state)?;
         let todo = match what {
-            Allocate::Reserve { .. } => holes(state, blocks_of(range.start, range.end)),
-            Allocate::Zero { .. } => vec![blocks_of(range.start, range.end)],
+            Allocate::Reserve { .. } => holes::<Self>(&state.part, blocks_of(&range)),
+            Allocate::Zero { .. } => vec![blocks_of(&range)],
             Allocate::PunchHole => edges(state, &range),
         };
         let pages = todo.iter().map(|blocks| blocks.end - blocks.start).sum::<u64>();
         let mut tx = self.change(pages + (pages + todo.len() as u64) / LOG_ENTRIES, pages > 0)?;
-        self.in_change(|| {
+        in_change(self, || {
             tx.touch(inode.ino, &mut state.part)?;
-            let grows =
-                matches!(what, Allocate::Reserve { keep_size: false } | Allocate::Zero { keep_size: false });
             let valid = state.size;
-            if grows && end > valid {
+            if grows(what) && range.end > valid {
                 self.clear_tail(state)?;
-                state.size = end;
+                state.size = range.end;
             }
             note_write(self, state, cred);
             for blocks in todo {
@@ -214,20 +158,6 @@ impl<D: PageView + 'static> NovaLike<D> {
         })?;
         tx.commit()
     }
-}
-
-/// The runs of `blocks` that have no pages.
-fn holes<D: PageView>(state: &FileState<D>, blocks: Range<u64>) -> Vec<Range<u64>> {
-    let mut holes = Vec::new();
-    let mut from = blocks.start;
-    while from < blocks.end {
-        let next = state.part.blocks.next(from).map_or(blocks.end, |(block, _)| block.min(blocks.end));
-        if next > from {
-            holes.push(from..next);
-        }
-        from = next + 1;
-    }
-    holes
 }
 
 /// The blocks of which a range has a part, if they have pages.

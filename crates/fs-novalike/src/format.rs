@@ -1,21 +1,14 @@
-//! What is on the device: superblock, the journals' pointers, the journals, the table of inodes, and pages,
-//! each of a log or of data. docs/format/novalike.md describes the bits.
+//! What is on the device behind the superblock: the journals' pointers, the journals, the table of inodes, and
+//! pages, each of a log or of data. docs/format/novalike.md describes the bits.
 
-use amphi_device::PAGE_BYTES;
+use amphi_direct_access::PAGE;
 use amphi_vfs::FileType;
+use amphi_volume::TypeCodes;
 use zerocopy::byteorder::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of a page.
-pub const PAGE: u64 = PAGE_BYTES as u64;
 /// What a superblock starts with.
 pub const MAGIC: [u8; 8] = *b"AMPHNOVA";
-/// The only version.
-pub const VERSION: u32 = 1;
-/// Most bytes of a label.
-pub const LABEL_BYTES: usize = 32;
-/// Fewest pages of a device.
-pub const PAGES_MIN: u64 = 64;
 /// Most journals: their pointers fill a page.
 pub const LANES_MAX: u64 = 64;
 /// Entries of one journal; one stays free.
@@ -26,31 +19,6 @@ pub const ENTRY: u64 = 64;
 pub const INODE: u64 = 128;
 /// Where a log page keeps the address of the next; entries lie before it.
 pub const FOOTER: u64 = PAGE - ENTRY;
-/// Longest file in blocks.
-pub const FILE_BLOCKS_MAX: u64 = 1 << 30;
-/// Where the superblock counts mounts.
-pub const MOUNTS_AT: u64 = 128;
-/// Where it says whether the last mount ended with an unmount.
-pub const CLEAN_AT: u64 = 136;
-
-/// The start of page 0, which never changes.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct Superblock {
-    pub magic: [u8; 8],
-    pub version: U32,
-    /// CRC-32C of the superblock with this field 0.
-    pub crc: U32,
-    /// Pages of the file system.
-    pub pages: U64,
-    /// Inodes, numbered from 1.
-    pub inodes: U64,
-    /// Journals.
-    pub lanes: U64,
-    pub uuid: [u8; 16],
-    pub label: [u8; LABEL_BYTES],
-}
-const _: () = assert!(size_of::<Superblock>() == 88 && (size_of::<Superblock>() as u64) < MOUNTS_AT);
 
 /// Where things are.
 #[derive(Clone, Copy, Debug)]
@@ -81,15 +49,20 @@ impl Layout {
     pub const fn inode(&self, ino: u64) -> u64 {
         self.table() * PAGE + ino * INODE
     }
+}
 
-    /// First page for logs and data.
-    pub const fn data(&self) -> u64 {
-        self.table() + ((self.inodes + 1) * INODE).div_ceil(PAGE)
+impl amphi_direct_access::Layout for Layout {
+    fn of(pages: u64, inodes: u64, lanes: u64) -> Option<Self> {
+        let fits = (1..=LANES_MAX).contains(&lanes) && inodes < pages * PAGE / INODE;
+        fits.then_some(Self { pages, inodes, lanes })
     }
 
-    /// Whether pages are all for logs and data.
-    pub fn holds(&self, first: u64, count: u64) -> bool {
-        first >= self.data() && first.checked_add(count).is_some_and(|end| end <= self.pages)
+    fn numbers(&self) -> (u64, u64, u64) {
+        (self.pages, self.inodes, self.lanes)
+    }
+
+    fn data(&self) -> u64 {
+        self.table() + ((self.inodes + 1) * INODE).div_ceil(PAGE)
     }
 }
 
@@ -120,7 +93,7 @@ pub const TAIL_AT: u64 = 16;
 
 /// The first word of an inode that is there.
 pub const fn valid_word(file_type: FileType, generation: u32) -> u64 {
-    1 | (type_code(file_type) as u64) << 8 | (generation as u64) << 32
+    1 | (TYPES.code(file_type) as u64) << 8 | (generation as u64) << 32
 }
 
 /// What every entry of a log starts with.
@@ -226,52 +199,6 @@ pub struct Undo {
 }
 const _: () = assert!(size_of::<Undo>() as u64 == ENTRY);
 
-/// Why page 0 is no superblock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FormatError {
-    /// Something else, or nothing.
-    #[error("the device holds no NOVA-like file system")]
-    NotNova,
-    /// A version that this program does not know.
-    #[error("version {0} of the NOVA-like file system is unknown")]
-    Version(u32),
-    /// Its checksum or its sizes are wrong.
-    #[error("the superblock of the NOVA-like file system is damaged")]
-    Damaged,
-}
-
-impl Superblock {
-    /// The checksum that it should have.
-    pub fn checksum(&self) -> u32 {
-        crc32c::crc32c(Self { crc: 0.into(), ..*self }.as_bytes())
-    }
-
-    /// Where things are, if it is one, on a device of `device_pages` pages.
-    ///
-    /// # Errors
-    /// [`FormatError`].
-    pub fn layout(&self, device_pages: u64) -> Result<Layout, FormatError> {
-        if self.magic != MAGIC {
-            return Err(FormatError::NotNova);
-        }
-        if self.version.get() != VERSION {
-            return Err(FormatError::Version(self.version.get()));
-        }
-        let layout = Layout { pages: self.pages.get(), inodes: self.inodes.get(), lanes: self.lanes.get() };
-        let fits = (PAGES_MIN..=device_pages.min(1 << 32)).contains(&layout.pages)
-            && (1..=LANES_MAX).contains(&layout.lanes)
-            && (1..layout.pages * PAGE / INODE).contains(&layout.inodes)
-            && layout.data() < layout.pages;
-        if self.crc.get() == self.checksum() && fits { Ok(layout) } else { Err(FormatError::Damaged) }
-    }
-
-    /// The label.
-    pub fn label(&self) -> String {
-        let end = self.label.iter().position(|byte| *byte == 0).unwrap_or(LABEL_BYTES);
-        String::from_utf8_lossy(&self.label[..end]).into_owned()
-    }
-}
-
 /// The checksum of an entry of an inode's log: of all of `bytes`, but for the checksum and for what is set in
 /// place.
 pub fn checksum(ino: u64, bytes: &[u8]) -> u32 {
@@ -301,29 +228,13 @@ pub const fn dentry_slots(name_bytes: usize) -> u64 {
     ((size_of::<Dentry>() + name_bytes) as u64).div_ceil(ENTRY)
 }
 
-/// The number that stands for a type of file.
-pub const fn type_code(file_type: FileType) -> u8 {
-    match file_type {
-        FileType::Regular => 1,
-        FileType::Directory => 2,
-        FileType::Symlink => 3,
-        FileType::Fifo => 4,
-        FileType::Socket => 5,
-        FileType::CharDevice => 6,
-        FileType::BlockDevice => 7,
-    }
-}
-
-/// The type that a number stands for.
-pub const fn type_of(code: u8) -> Option<FileType> {
-    Some(match code {
-        1 => FileType::Regular,
-        2 => FileType::Directory,
-        3 => FileType::Symlink,
-        4 => FileType::Fifo,
-        5 => FileType::Socket,
-        6 => FileType::CharDevice,
-        7 => FileType::BlockDevice,
-        _ => return None,
-    })
-}
+/// The numbers that stand for types of files.
+pub const TYPES: TypeCodes = TypeCodes([
+    FileType::Regular,
+    FileType::Directory,
+    FileType::Symlink,
+    FileType::Fifo,
+    FileType::Socket,
+    FileType::CharDevice,
+    FileType::BlockDevice,
+]);

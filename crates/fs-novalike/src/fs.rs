@@ -1,98 +1,52 @@
-//! [`NovaLike`]: the mounted file system, and its operations as `vfs` names them.
+//! [`NovaLike`]: the mounted file system, and what it says of itself.
 
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use amphi_device::PageView;
-use amphi_names::{Inode, Names, note_read, read_moves_atime, regular};
+use amphi_device::{Lpa, PageView, Structure};
+use amphi_direct_access::{DirectAccess, Ground, Layout as _, Medium, PAGE};
+use amphi_names::{Child, Inode, State};
 use amphi_rt::cpu;
-use amphi_rt::sync::{Mutex, Padded};
-use amphi_vfs::{
-    Allocate, Cred, Error, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode,
+use amphi_vfs::{Allocate, Cred, FileType, Ino, Result};
+use amphi_volume::{FormatOptions, Identity, Needs, io_error};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::format::{
+    ATTR, EntryHead, INODE, InodeHead, LANES_MAX, Layout, MAGIC, head_checksum, seal, valid_word,
+};
+use crate::journal::Journal;
+use crate::log::{self, Part};
+
+/// What it is called and what it asks of a device.
+pub const IDENTITY: Identity = Identity {
+    name: "novalike",
+    title: "NOVA-like",
+    summary: "A file system of NOVA's kind: a log for each inode, copy on write, bytes alone",
+    words: "none",
+    needs: Needs::PageView,
 };
 
-use crate::format::{FormatError, Layout, PAGE, Superblock};
-use crate::journal::Journal;
-use crate::medium::Medium;
-use crate::space::Space;
-
-/// Why a file system could not be made or mounted.
-#[derive(Debug, thiserror::Error)]
-pub enum NovaError {
-    /// There is none.
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    /// The device failed.
-    #[error(transparent)]
-    Device(#[from] amphi_device::Error),
-    /// The device cannot carry one, or an option is unknown.
-    #[error("{0}")]
-    Unsuitable(String),
-    /// Something beyond the superblock is damaged.
-    #[error(transparent)]
-    Damaged(#[from] Error),
-}
+/// Pages of the table of inodes that are read by one command.
+const TABLE_PAGES_AT_A_TIME: u64 = 256;
 
 /// A mounted file system of NOVA's kind.
 ///
 /// Dropping it without an unmount is a crash of the file system: what was acknowledged is there after the
 /// next mount.
 pub struct NovaLike<D: PageView + 'static> {
-    pub(crate) medium: Medium<D>,
-    pub(crate) layout: Layout,
-    pub(crate) superblock: Superblock,
-    pub(crate) mounts: u64,
-    pub(crate) was_clean: bool,
-    pub(crate) names: Names<Self>,
-    pub(crate) space: Space,
-    pub(crate) inodes: Numbers,
-    pub(crate) journal: Journal,
-    pub(crate) changes: AtomicU64,
-    pub(crate) unlinked: AtomicU64,
-    pub(crate) rewritten: AtomicU64,
+    ground: Ground<Self>,
+    unlinked: AtomicU64,
+    rewritten: AtomicU64,
 }
 
-/// Free numbers of inodes: a stack for each processor.
-pub struct Numbers {
-    parts: Box<[Padded<Mutex<Vec<u32>>>]>,
-    free: AtomicU64,
-}
+amphi_direct_access::file_system!(NovaLike);
 
-impl Numbers {
-    /// Those that `is_free`, dealt out in runs.
-    pub fn new(layout: &Layout, is_free: impl Fn(u64) -> bool) -> Self {
-        let lanes = layout.lanes as usize;
-        let mut parts = vec![Vec::new(); lanes];
-        let run = (layout.inodes / layout.lanes).max(1);
-        let mut free = 0;
-        for ino in (1..=layout.inodes).rev().filter(|ino| is_free(*ino)) {
-            parts[((ino - 1) / run) as usize % lanes].push(ino as u32);
-            free += 1;
-        }
-        Self {
-            parts: parts.into_iter().map(|part| Padded(Mutex::new(part))).collect(),
-            free: AtomicU64::new(free),
-        }
-    }
+impl<D: PageView + 'static> Deref for NovaLike<D> {
+    type Target = Ground<Self>;
 
-    /// Takes a number, the processor's own first.
-    pub fn take(&self) -> Option<Ino> {
-        let own = cpu::current() % self.parts.len();
-        let mut order = (own..self.parts.len()).chain(0..own);
-        let ino = order.find_map(|part| self.parts[part].0.lock().pop())?;
-        self.free.fetch_sub(1, Ordering::AcqRel);
-        Some(Ino(ino.into()))
-    }
-
-    /// Gives one back.
-    pub fn give(&self, ino: Ino) {
-        self.parts[cpu::current() % self.parts.len()].0.lock().push(ino.0 as u32);
-        self.free.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// How many are free.
-    pub fn free(&self) -> u64 {
-        self.free.load(Ordering::Acquire)
+    fn deref(&self) -> &Ground<Self> {
+        &self.ground
     }
 }
 
@@ -116,106 +70,138 @@ impl<D: PageView + 'static> NovaLike<D> {
         let counter = if anew { &self.rewritten } else { &self.unlinked };
         counter.fetch_add(pages, Ordering::Relaxed);
     }
-
-    pub(crate) fn next_change(&self) -> u64 {
-        self.changes.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn file(&self, ino: Ino) -> Result<Arc<Inode<Self>>> {
-        let inode = amphi_names::inode(self, ino)?;
-        regular(inode.file_type)?;
-        Ok(inode)
-    }
 }
 
-impl<D: PageView + 'static> FileSystem for NovaLike<D> {
-    amphi_names::forward_names!(self => self);
+fn root() -> InodeHead {
+    let now = amphi_rt::time::wall_ns();
+    let mut root = InodeHead::new_zeroed();
+    root.valid = valid_word(FileType::Directory, 0).into();
+    root.crc = head_checksum(Ino::ROOT.0, 0).into();
+    let first = &mut root.first;
+    first.head = EntryHead { kind: ATTR, slots: 1, ..EntryHead::new_zeroed() };
+    (first.mode, first.nlink, first.parent) = (0o755.into(), 2.into(), (Ino::ROOT.0 as u32).into());
+    (first.atime, first.mtime, first.ctime) = (now.into(), now.into(), now.into());
+    seal(Ino::ROOT.0, first.as_mut_bytes());
+    root
+}
 
-    fn promise(&self) -> Promise {
-        Promise { metadata_durable_on_return: true, atomic_writes: true, data_durable_on_return: true }
+impl<D: PageView + 'static> DirectAccess for NovaLike<D> {
+    type Device = D;
+    type Layout = Layout;
+    type Log = Journal;
+    type Table = ();
+
+    const IDENTITY: Identity = IDENTITY;
+    const MAGIC: [u8; 8] = MAGIC;
+    const ATOMIC_WRITES: bool = true;
+
+    fn plan(pages: u64, inodes: u64, _: &FormatOptions) -> std::result::Result<Layout, String> {
+        Ok(Layout { pages, inodes, lanes: (cpu::count() as u64).clamp(1, LANES_MAX) })
     }
 
-    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], _: bool) -> Result<usize> {
-        let inode = self.file(ino)?;
-        let state = inode.state.read();
-        if state.gone {
-            return Err(Error::Stale(ino));
-        }
-        let read = self.read_file(&state, offset, into)?;
-        let moves = read_moves_atime(self, &state);
-        drop(state);
-        if moves {
-            note_read(self, &inode);
-        }
-        Ok(read)
+    fn zeros(layout: &Layout) -> u64 {
+        layout.data()
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {
-        let inode = self.file(ino)?;
-        self.names.health.writable()?;
-        let mut state = inode.state.write();
-        if state.gone {
-            return Err(Error::Stale(ino));
-        }
-        if !data.is_empty() {
-            let offset = if mode.append { state.size } else { offset };
-            self.write_file(&inode, &mut state, offset, data, cred)?;
-        }
-        Ok(data.len())
+    fn journal_bytes(layout: &Layout) -> u64 {
+        layout.lanes * PAGE
     }
 
-    fn fsync(&self, ino: Ino, _: bool) -> Result<()> {
-        // Every call is durable when it returns.
-        amphi_names::inode(self, ino).map(drop)
+    fn fill(medium: &Medium<D>, layout: &Layout) -> Result<()> {
+        medium.store(layout.inode(Ino::ROOT.0), root().as_bytes(), Structure::Inode)
     }
 
-    fn sync(&self) -> Result<()> {
+    fn undo(medium: &Medium<D>, layout: &Layout) -> Result<Journal> {
+        Journal::recover(medium, layout)
+    }
+
+    fn table(_: &Medium<D>, _: &Layout) -> Result<()> {
+        // It has a fixed place.
         Ok(())
     }
 
-    fn statfs(&self) -> Result<StatFs> {
-        let free = self.space.available();
-        Ok(StatFs {
-            block_bytes: PAGE as u32,
-            blocks: self.space.total(),
-            blocks_free: free,
-            blocks_available: free,
-            inodes: self.layout.inodes,
-            inodes_free: self.inodes.free(),
-            name_bytes_max: NAME_BYTES_MAX as u32,
-        })
+    fn pages_of_table((): &()) -> Vec<(u64, u64)> {
+        Vec::new()
     }
 
-    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
-        let inode = self.file(ino)?;
-        let state = inode.state.read();
-        if offset >= state.size {
-            return Err(Error::NoData);
-        }
-        let mut block = offset / PAGE;
-        let found = match what {
-            Seek::Data => state.part.blocks.next(block).map(|(block, _)| block * PAGE),
-            Seek::Hole => {
-                while state.part.blocks.get(block).is_some() {
-                    block += 1;
-                }
-                Some((block * PAGE).min(state.size))
-            }
-        };
-        let found = found.filter(|at| what == Seek::Hole || *at < state.size).ok_or(Error::NoData)?;
-        Ok(found.max(offset))
+    fn numbers_end(layout: &Layout, (): &()) -> u64 {
+        layout.inodes + 1
     }
 
-    fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
-        let inode = self.file(ino)?;
-        self.names.health.writable()?;
-        if length == 0 {
-            return Err(Error::Invalid("an empty range"));
+    fn parts(layout: &Layout) -> u64 {
+        layout.lanes
+    }
+
+    /// The table is read by blocks, as it is large.
+    fn there(medium: &Medium<D>, layout: &Layout, (): &()) -> Result<Vec<Ino>> {
+        let mut there = Vec::new();
+        let mut bytes = vec![0; (TABLE_PAGES_AT_A_TIME * PAGE) as usize];
+        let (mut page, per_page) = (layout.table(), PAGE / INODE);
+        while page < layout.data() {
+            let count = TABLE_PAGES_AT_A_TIME.min(layout.data() - page);
+            let bytes = &mut bytes[..(count * PAGE) as usize];
+            medium.device.read(Lpa(page), bytes, Structure::Inode).map_err(io_error)?;
+            let first = (page - layout.table()) * per_page;
+            let is_there = |head: &&[u8]| head[..8] != [0; 8];
+            let numbers = bytes.chunks(INODE as usize).zip(first..);
+            there.extend(numbers.filter(|(head, _)| is_there(head)).map(|(_, ino)| Ino(ino)));
+            page += count;
         }
-        let mut state = inode.state.write();
-        if state.gone {
-            return Err(Error::Stale(ino));
-        }
-        self.allocate_file(&inode, &mut state, offset, length, what, cred)
+        there.retain(|ino| (1..=layout.inodes).contains(&ino.0));
+        Ok(there)
+    }
+
+    fn read_inode(medium: &Medium<D>, layout: &Layout, (): &(), ino: Ino) -> Result<Inode<Self>> {
+        log::load(medium, layout, ino)
+    }
+
+    fn pages(part: &Part) -> Vec<(u64, u64)> {
+        part.pages()
+    }
+
+    fn attributes_at(part: &Part) -> (u64, usize) {
+        (part.attr.attributes_page.get().into(), part.attr.attributes_bytes.get().into())
+    }
+
+    fn children(part: &Part) -> impl Iterator<Item = Child> {
+        part.names.by_name.values().map(|named| named.child)
+    }
+
+    fn page(part: &Part, block: u64) -> Option<u64> {
+        part.blocks.get(block).map(|block| block.page)
+    }
+
+    fn next_block(part: &Part, from: u64) -> Option<u64> {
+        part.blocks.next(from).map(|(block, _)| block)
+    }
+
+    fn mounted(ground: Ground<Self>) -> Self {
+        Self { ground, unlinked: AtomicU64::new(0), rewritten: AtomicU64::new(0) }
+    }
+
+    fn ground(&self) -> &Ground<Self> {
+        &self.ground
+    }
+
+    fn write_range(
+        &self,
+        inode: &Inode<Self>,
+        state: &mut State<Self>,
+        range: Range<u64>,
+        data: &[u8],
+        cred: &Cred,
+    ) -> Result<()> {
+        self.write_file(inode, state, range, data, cred)
+    }
+
+    fn allocate_range(
+        &self,
+        inode: &Inode<Self>,
+        state: &mut State<Self>,
+        range: Range<u64>,
+        what: Allocate,
+        cred: &Cred,
+    ) -> Result<()> {
+        self.allocate_file(inode, state, range, what, cred)
     }
 }

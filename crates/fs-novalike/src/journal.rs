@@ -3,13 +3,13 @@
 //! pointers when the file system is mounted is undone.
 
 use amphi_device::{PageView, Structure};
+use amphi_direct_access::{Medium, PAGE};
 use amphi_rt::cpu;
 use amphi_rt::sync::{Mutex, Padded};
 use amphi_vfs::{Error, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::format::{JOURNAL_ENTRIES, Layout, PAGE, Undo};
-use crate::medium::Medium;
+use crate::format::{JOURNAL_ENTRIES, Layout, Undo};
 use crate::planted::{self, Bug};
 
 /// A word that a change stores.

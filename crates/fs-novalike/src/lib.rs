@@ -3,30 +3,23 @@
 //! write. What spans several inodes goes through a small journal of the words that change. Indexes and free
 //! lists are in host memory.
 //!
-//! It uses the byte port alone, and knows no other crate of the house but `device`, `vfs`, `rt`, `radix`,
-//! `volume`, and `names`, which says what an operation on names does. Start reading at `tx` (how a change
-//! counts), then `log` (what an inode's log says), `files` (copy on write), `collect`, `mount`, `format` (the
-//! bits).
+//! It uses the byte port alone. What it shares with the file system of PMFS's kind is in `direct-access`:
+//! reading files, making, mounting and checking one, free pages. Start reading at `tx` (how a change counts),
+//! then `log` (what an inode's log says), `files` (copy on write), `collect`, `fs` (what it says of itself),
+//! `format` (the bits).
 #![forbid(unsafe_code)]
 
-mod check;
 mod collect;
 mod files;
 mod format;
 mod fs;
 mod journal;
 mod log;
-mod medium;
-mod mount;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
-mod space;
 mod store;
 mod tx;
-mod volume;
-mod xattr;
 
-pub use fs::{NovaError, NovaLike};
-pub use volume::IDENTITY;
+pub use fs::{IDENTITY, NovaLike};

@@ -5,16 +5,17 @@
 use std::collections::BTreeMap;
 
 use amphi_device::{PageView, Structure};
-use amphi_names::Child;
+use amphi_direct_access::{FILE_BLOCKS_MAX, Layout as _, Medium, PAGE};
+use amphi_names::{Child, Inode, State};
 use amphi_radix::Radix;
 use amphi_vfs::{Error, FileType, Ino, Name, Result};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::format::{
-    ATTR, Attr, CUT, DENTRY, Dentry, ENTRY, EntryHead, FILE_BLOCKS_MAX, FOOTER, INVALID, InodeHead, Layout,
-    MADE, NEXT_PAGE, PAGE, WRITE, Write, checksum, dentry_slots, head_checksum, type_of, valid_word,
+    ATTR, Attr, CUT, DENTRY, Dentry, ENTRY, EntryHead, FOOTER, INVALID, InodeHead, Layout, MADE, NEXT_PAGE,
+    TYPES, WRITE, Write, checksum, dentry_slots, head_checksum, valid_word,
 };
-use crate::medium::Medium;
+use crate::fs::NovaLike;
 use crate::planted::{self, Bug};
 
 /// Where a block is, and the entry that says so.
@@ -274,14 +275,6 @@ impl Part {
     }
 }
 
-/// An inode as the device has it.
-pub struct Loaded {
-    pub file_type: FileType,
-    pub generation: u32,
-    pub rdev: u32,
-    pub part: Part,
-}
-
 fn corrupt(ino: Ino, what: &'static str) -> Error {
     Error::corrupt("inode", ino.0, what)
 }
@@ -290,7 +283,11 @@ fn corrupt(ino: Ino, what: &'static str) -> Error {
 ///
 /// # Errors
 /// [`Error::Stale`] if there is none; [`Error::Corrupt`], [`Error::Io`].
-pub fn load<D: PageView>(medium: &Medium<D>, layout: &Layout, ino: Ino) -> Result<Loaded> {
+pub fn load<D: PageView + 'static>(
+    medium: &Medium<D>,
+    layout: &Layout,
+    ino: Ino,
+) -> Result<Inode<NovaLike<D>>> {
     if ino.0 == 0 || ino.0 > layout.inodes {
         return Err(Error::Stale(ino));
     }
@@ -301,7 +298,7 @@ pub fn load<D: PageView>(medium: &Medium<D>, layout: &Layout, ino: Ino) -> Resul
         return Err(Error::Stale(ino));
     }
     let generation = (valid >> 32) as u32;
-    let file_type = type_of((valid >> 8) as u8).filter(|of| valid_word(*of, generation) == valid);
+    let file_type = TYPES.file_type((valid >> 8) as u8).filter(|of| valid_word(*of, generation) == valid);
     let file_type = file_type.ok_or_else(|| corrupt(ino, "it has no type"))?;
     let first = head.first;
     let sound = head.crc.get() == head_checksum(ino.0, head.rdev.get())
@@ -316,7 +313,27 @@ pub fn load<D: PageView>(medium: &Medium<D>, layout: &Layout, ino: Ino) -> Resul
     if file_type == FileType::Symlink {
         part.target = target(medium, ino, &part)?;
     }
-    Ok(Loaded { file_type, generation, rdev: head.rdev.get(), part })
+    let attr = part.attr;
+    let state = State {
+        file_type,
+        mode: attr.mode.get(),
+        uid: attr.uid.get(),
+        gid: attr.gid.get(),
+        nlink: attr.nlink.get(),
+        size: attr.size.get(),
+        atime: attr.atime.get(),
+        mtime: attr.mtime.get(),
+        ctime: attr.ctime.get(),
+        generation,
+        rdev: head.rdev.get(),
+        attributes: None,
+        orphan: false,
+        unnamed: false,
+        gone: false,
+        atime_dirty: false,
+        part,
+    };
+    Ok(Inode::new(ino, Ino(attr.parent.get().into()), state))
 }
 
 fn check_attr(layout: &Layout, ino: Ino, attr: &Attr) -> Result<()> {
@@ -426,8 +443,10 @@ fn apply(
                 return Err(senseless());
             }
             let stands = dentry.ino.get() != 0 && dentry.head.flags & INVALID == 0;
-            let child =
-                Child { ino: Ino(dentry.ino.get()), file_type: type_of(dentry.code).ok_or_else(senseless)? };
+            let child = Child {
+                ino: Ino(dentry.ino.get()),
+                file_type: TYPES.file_type(dentry.code).ok_or_else(senseless)?,
+            };
             let known = part.names.by_name.contains_key(name)
                 || part.names.by_cookie.contains_key(&dentry.cookie.get());
             if stands && known {

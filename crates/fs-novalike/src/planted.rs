@@ -7,10 +7,6 @@
 /// A bug of the NOVA-like file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// Entries of logs stay in the processor's cache.
-    EntriesNotFlushed,
-    /// Data stay in the processor's cache.
-    DataNotFlushed,
     /// The tail moves before what is in front of it is durable.
     TailBeforeEntries,
     /// The tail is not durable when the call returns.
@@ -29,8 +25,6 @@ pub enum Bug {
     CutForgotten,
     /// What lies behind a file's end shows when the file grows.
     TailNotCleared,
-    /// Files without names stay after a crash.
-    OrphansNotFinished,
     /// The collector takes pages that hold the last entry about something.
     LivePageCollected,
     /// A log's pages are used again before they are out of it.
@@ -39,9 +33,7 @@ pub enum Bug {
 
 /// Every bug that a crash shows, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 14] = [
-    Bug::EntriesNotFlushed,
-    Bug::DataNotFlushed,
+pub const BUGS: [Bug; 11] = [
     Bug::TailBeforeEntries,
     Bug::TailNotDurable,
     Bug::WordsWithoutJournal,
@@ -51,7 +43,6 @@ pub const BUGS: [Bug; 14] = [
     Bug::EntryNotMarked,
     Bug::CutForgotten,
     Bug::TailNotCleared,
-    Bug::OrphansNotFinished,
     Bug::LivePageCollected,
     Bug::PagesFreedEarly,
 ];

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use amphi_device::{PageView, Structure};
+use amphi_device::PageView;
+use amphi_direct_access::{DirectAccess as _, FILE_BLOCKS_MAX, PAGE};
 use amphi_names::{Change, Found, Inode, Names, Need, State, Store};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, FileType, Ino, Name, Result};
+use amphi_volume::attributes_bytes;
 
-use crate::format::{FILE_BLOCKS_MAX, PAGE};
 use crate::fs::NovaLike;
-use crate::log::{self, Part};
+use crate::log::Part;
 use crate::tx::{LOG_PAGES, Tx};
-use crate::xattr;
 
 /// Pages that only what frees or changes something may take: the logs of as many inodes as one change has.
 const LEFT: u64 = 40;
@@ -47,28 +47,7 @@ impl<D: PageView + 'static> Store for NovaLike<D> {
     }
 
     fn load(&self, ino: Ino) -> Result<Inode<Self>> {
-        let loaded = log::load(&self.medium, &self.layout, ino)?;
-        let attr = loaded.part.attr;
-        let state = State {
-            file_type: loaded.file_type,
-            mode: attr.mode.get(),
-            uid: attr.uid.get(),
-            gid: attr.gid.get(),
-            nlink: attr.nlink.get(),
-            size: attr.size.get(),
-            atime: attr.atime.get(),
-            mtime: attr.mtime.get(),
-            ctime: attr.ctime.get(),
-            generation: loaded.generation,
-            rdev: loaded.rdev,
-            attributes: None,
-            orphan: false,
-            unnamed: false,
-            gone: false,
-            atime_dirty: false,
-            part: loaded.part,
-        };
-        Ok(Inode::new(ino, Ino(attr.parent.get().into()), state))
+        Self::read_inode(&self.medium, &self.layout, &self.table, ino)
     }
 
     fn find(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<Option<Found<()>>> {
@@ -107,15 +86,7 @@ impl<D: PageView + 'static> Store for NovaLike<D> {
     }
 
     fn attributes(&self, ino: Ino, state: &mut State<Self>) -> Result<Attributes> {
-        let attr = &state.part.attr;
-        let page = u64::from(attr.attributes_page.get());
-        if page == 0 {
-            return Ok(Attributes::new());
-        }
-        let mut bytes = vec![0; attr.attributes_bytes.get().into()];
-        self.medium.load(page * PAGE, &mut bytes, Structure::Inode)?;
-        let damaged = || Error::corrupt("inode", ino.0, "its extended attributes make no sense");
-        xattr::decode(&bytes).ok_or_else(damaged)
+        amphi_direct_access::attributes(self, ino, &state.part)
     }
 
     fn resize(
@@ -147,7 +118,7 @@ impl<D: PageView + 'static> Store for NovaLike<D> {
     }
 
     fn begin(&self, need: &Need<'_, Self>) -> Result<Tx<'_, D>> {
-        if need.attributes.is_some_and(|(list, _)| xattr::bytes_of(list) > PAGE as usize) {
+        if need.attributes.is_some_and(|(list, _)| attributes_bytes(list) > PAGE as usize) {
             return Err(Error::NoSpace);
         }
         let target = need.new.is_some_and(|new| new.file_type == FileType::Symlink);

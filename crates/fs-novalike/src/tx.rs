@@ -3,22 +3,23 @@
 //! §4.6).
 
 use amphi_device::{PageView, Structure};
+use amphi_direct_access::{PAGE, Taken, in_change};
 use amphi_names::{Change, Changed, Child, Inode, NewInode, State};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Error, FileType, Ino, Name, Result};
+use amphi_volume::encode_attributes;
 use smallvec::SmallVec;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::collect;
 use crate::format::{
     ATTR, Attr, CUT, DENTRY, Dentry, ENTRY, EntryHead, FOOTER, HEAD_AT, INVALID, InodeHead, MADE, NEXT_PAGE,
-    PAGE, TAIL_AT, WRITE, Write, dentry_slots, head_checksum, seal, type_code, valid_word,
+    TAIL_AT, TYPES, WRITE, Write, dentry_slots, head_checksum, seal, valid_word,
 };
 use crate::fs::NovaLike;
 use crate::journal::Word;
 use crate::log::Part;
 use crate::planted::{self, Bug};
-use crate::xattr;
 
 /// Pages for logs that a change may take, whatever it does: one for each of the inodes of a rename, and for
 /// what they lack.
@@ -38,15 +39,10 @@ struct Pending {
 /// A change.
 pub struct Tx<'a, D: PageView + 'static> {
     pub fs: &'a NovaLike<D>,
-    number: u64,
-    /// Pages that are promised and not taken.
-    promised: u64,
+    /// What it takes.
+    pub taken: Taken<'a>,
     words: SmallVec<[Word; 8]>,
     pending: SmallVec<[Pending; 2]>,
-    /// Pages that are free once the change counts.
-    pub freed: Vec<(u64, u64)>,
-    made: Option<Ino>,
-    gone: Option<Ino>,
 }
 
 impl<'a, D: PageView + 'static> Tx<'a, D> {
@@ -55,27 +51,8 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
     /// # Errors
     /// [`Error::NoSpace`].
     pub fn new(fs: &'a NovaLike<D>, pages: u64, left: u64) -> Result<Self> {
-        if !fs.space.reserve(pages, left) {
-            return Err(Error::NoSpace);
-        }
-        Ok(Self {
-            fs,
-            number: fs.next_change(),
-            promised: pages,
-            words: SmallVec::new(),
-            pending: SmallVec::new(),
-            freed: Vec::new(),
-            made: None,
-            gone: None,
-        })
-    }
-
-    /// Takes a run of at most `most` promised pages.
-    pub fn take(&mut self, most: u64) -> (u64, u64) {
-        debug_assert!(most <= self.promised, "pages are promised before they are taken");
-        let run = self.fs.space.take(most);
-        self.promised -= run.1;
-        run
+        let taken = Taken::new(fs, pages, left)?;
+        Ok(Self { fs, taken, words: SmallVec::new(), pending: SmallVec::new() })
     }
 
     /// Before anything of an inode changes: what the last change left behind is settled, and a log that has
@@ -84,8 +61,8 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
     /// # Errors
     /// [`Error::Io`].
     pub fn touch(&mut self, ino: Ino, part: &mut Part) -> Result<()> {
-        if part.touched != self.number {
-            part.touched = self.number;
+        if part.touched != self.taken.number {
+            part.touched = self.taken.number;
             part.settle();
             if std::mem::take(&mut part.grew) {
                 collect::collect(self.fs, ino, part)?;
@@ -114,12 +91,8 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
         let mut at = old;
         if room < entry.len() as u64 {
             // More inodes than usual may be in one change.
-            if self.promised == 0 && !self.fs.space.reserve(1, 0) {
-                self.fs.names.health.fail(&Error::NoSpace);
-                return Err(Error::NoSpace);
-            }
-            self.promised += u64::from(self.promised == 0);
-            let (page, _) = self.take(1);
+            in_change(self.fs, || self.taken.promise_one())?;
+            let (page, _) = self.taken.take(1);
             at = page * PAGE;
             if old == 0 {
                 // It means nothing as long as there is no tail.
@@ -163,7 +136,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
         let mut attr = attr_of(inode, state);
         attr.head.flags = if cuts { CUT } else { 0 };
         let at = self.append(inode.ino, &mut state.part, attr.as_mut_bytes(), Structure::Inode)?;
-        state.part.apply_attr(at, attr, &mut self.freed);
+        state.part.apply_attr(at, attr, &mut self.taken.freed);
         Ok(())
     }
 
@@ -189,7 +162,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
     fn map_part(&mut self, ino: Ino, part: &mut Part, mut write: Write) -> Result<()> {
         write.head = EntryHead { kind: WRITE, slots: 1, ..write.head };
         let at = self.append(ino, part, write.as_mut_bytes(), Structure::Pointer)?;
-        part.apply_write(at, &write, &mut self.freed);
+        part.apply_write(at, &write, &mut self.taken.freed);
         Ok(())
     }
 
@@ -207,7 +180,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
             dentry.ino = if one.stands { one.child.ino.0 } else { 0 }.into();
             (dentry.mtime, dentry.nlink) = (state.mtime.into(), state.nlink.into());
             dentry.cookie = one.cookie.unwrap_or_else(|| state.part.next_cookie()).into();
-            (dentry.code, dentry.name_bytes) = (type_code(one.child.file_type), one.name.len() as u8);
+            (dentry.code, dentry.name_bytes) = (TYPES.code(one.child.file_type), one.name.len() as u8);
             let head = size_of::<Dentry>();
             bytes[..head].copy_from_slice(dentry.as_bytes());
             bytes[head..head + one.name.len()].copy_from_slice(&one.name);
@@ -248,7 +221,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
             state.part.attr = head.first;
         }
         state.part.fresh = false;
-        state.part.touched = self.number;
+        state.part.touched = self.taken.number;
         self.set_word(at, 0, valid_word(inode.file_type, state.generation));
         Ok(())
     }
@@ -265,7 +238,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
                 medium.store_word(word.at, word.new, Structure::Inode)?;
                 if planted::has(Bug::TailNotDurable) { Ok(()) } else { medium.barrier() }
             }
-            words => self.fs.journal.commit(medium, layout, words),
+            words => self.fs.log.commit(medium, layout, words),
         }
     }
 }
@@ -291,12 +264,12 @@ fn attr_of<D: PageView>(inode: &Inode<NovaLike<D>>, state: &State<NovaLike<D>>) 
 
 impl<D: PageView + 'static> Change<NovaLike<D>> for Tx<'_, D> {
     fn new_inode(&mut self, _: &Inode<NovaLike<D>>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
-        let ino = self.fs.inodes.take().ok_or(Error::NoInodes)?;
-        self.made = Some(ino);
+        let ino = self.fs.numbers.take().ok_or(Error::NoInodes)?;
+        self.taken.make(ino);
         let mut part = Part::new(Attr::new_zeroed());
-        (part.fresh, part.touched) = (true, self.number);
+        (part.fresh, part.touched) = (true, self.taken.number);
         if new.file_type == FileType::Symlink {
-            let (page, _) = self.take(1);
+            let (page, _) = self.taken.take(1);
             self.fs.medium.store(page * PAGE, new.target, Structure::Data)?;
             let mut write = Write::new_zeroed();
             write.head.flags = MADE;
@@ -366,9 +339,9 @@ impl<D: PageView + 'static> Change<NovaLike<D>> for Tx<'_, D> {
     ) -> Result<()> {
         self.touch(ino, &mut state.part)?;
         let old = state.part.attr.attributes_page.get();
-        self.freed.extend((old != 0).then_some((u64::from(old), 1)));
-        let bytes = xattr::encode(attributes);
-        let page = if attributes.is_empty() { 0 } else { self.take(1).0 };
+        self.taken.freed.extend((old != 0).then_some((u64::from(old), 1)));
+        let bytes = encode_attributes(attributes);
+        let page = if attributes.is_empty() { 0 } else { self.taken.take(1).0 };
         if page != 0 {
             self.fs.medium.store(page * PAGE, &bytes, Structure::Inode)?;
         }
@@ -401,32 +374,13 @@ impl<D: PageView + 'static> Change<NovaLike<D>> for Tx<'_, D> {
     fn free_step(&mut self, inode: &Inode<NovaLike<D>>, state: &mut State<NovaLike<D>>) -> Result<bool> {
         let valid = valid_word(inode.file_type, state.generation);
         self.set_word(self.fs.layout.inode(inode.ino.0), valid, 0);
-        self.freed.extend(state.part.pages());
-        self.gone = Some(inode.ino);
+        self.taken.freed.extend(state.part.pages());
+        self.taken.delete(inode.ino);
         Ok(true)
     }
 
     fn commit(mut self) -> Result<()> {
-        if let Err(error) = self.finish() {
-            self.fs.names.health.fail(&error);
-            return Err(error);
-        }
-        self.made = None;
-        for (page, count) in std::mem::take(&mut self.freed) {
-            self.fs.space.give(page, count);
-        }
-        if let Some(ino) = self.gone {
-            self.fs.inodes.give(ino);
-        }
-        Ok(())
-    }
-}
-
-impl<D: PageView + 'static> Drop for Tx<'_, D> {
-    fn drop(&mut self) {
-        self.fs.space.unreserve(self.promised);
-        if let Some(ino) = self.made {
-            self.fs.inodes.give(ino);
-        }
+        let reached = self.finish();
+        self.taken.settle(reached)
     }
 }

@@ -1,41 +1,13 @@
 //! What each operation costs: bytes stored through the byte port and barriers, beside what NOVA's protocol
 //! implies. docs/format/novalike.md has the table with the source of each number.
 
-mod small;
+#[path = "../../direct-access/tests/shared/mod.rs"]
+mod shared;
 
 use amphi_fs_novalike::NovaLike;
 use amphi_ssd::Ssd;
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, WriteMode, XattrMode};
-
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
-}
-
-fn create(fs: &NovaLike<Ssd>, text: &str) -> Ino {
-    let made = fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT);
-    made.expect("there is room").attr.ino
-}
-
-fn write(fs: &NovaLike<Ssd>, ino: Ino, offset: u64, bytes: &[u8]) {
-    let written = fs.write(ino, offset, bytes, WriteMode::default(), &Cred::ROOT);
-    assert_eq!(written, Ok(bytes.len()));
-}
-
-/// Bytes stored and loaded by the byte port, and barriers. Nothing goes by blocks.
-fn cost<T>(fs: &NovaLike<Ssd>, body: impl FnOnce() -> T) -> (u64, u64, u64) {
-    let before = (fs.device().stats(), fs.barriers());
-    body();
-    let after = (fs.device().stats(), fs.barriers());
-    assert_eq!(after.0.block_write.bytes(), before.0.block_write.bytes(), "no block is written");
-    assert_eq!(after.0.block_read.bytes(), before.0.block_read.bytes(), "no block is read");
-    let barriers = after.1 - before.1;
-    assert_eq!(after.0.verify_reads - before.0.verify_reads, barriers);
-    (
-        after.0.byte_write.bytes() - before.0.byte_write.bytes(),
-        after.0.byte_read.bytes() - before.0.byte_read.bytes(),
-        barriers,
-    )
-}
+use amphi_vfs::{Cred, FileSystem, Ino, RenameMode, XattrMode};
+use shared::{cost, create, name, write};
 
 const ENTRY: u64 = 64;
 const INODE: u64 = 128;
@@ -46,7 +18,7 @@ const JOURNAL: u64 = ENTRY + 2 * WORD;
 
 #[test]
 fn operations_store_what_the_protocol_says() {
-    let fs = small::roomy();
+    let fs = shared::roomy::<NovaLike<Ssd>>();
     // So that the root has a log, and the first file one.
     let first = create(&fs, "first");
     write(&fs, first, 0, &[1; PAGE as usize]);
@@ -87,7 +59,7 @@ fn operations_store_what_the_protocol_says() {
 /// As often as to have their logs collected in both ways.
 #[test]
 fn logs_stay_short() {
-    let fs = small::roomy();
+    let fs = shared::roomy::<NovaLike<Ssd>>();
     let file = create(&fs, "file");
     // Each page of entries but the last few is dead.
     for round in 0..1000_u64 {
@@ -109,7 +81,7 @@ fn logs_stay_short() {
     }
     fs.setxattr(file, b"user.a", b"value", XattrMode::Set).expect("there is room");
     let before = fs.getattr(file).expect("it is there");
-    let fs = small::remount(fs, false);
+    let fs = shared::remount(fs, false);
     assert_eq!(fs.getattr(file), Ok(before));
     let mut bytes = [0; 100];
     for round in (0..2000_u64).step_by(10) {
@@ -129,7 +101,7 @@ fn logs_stay_short() {
 /// Free pages and numbers are what they were once everything is deleted.
 #[test]
 fn what_is_deleted_is_free_again() {
-    let fs = small::remount(small::cramped(), false);
+    let fs = shared::remount(shared::cramped::<NovaLike<Ssd>>(), false);
     let before = fs.statfs().expect("it answers");
     let file = create(&fs, "file");
     for page in 0..300 {
@@ -138,7 +110,7 @@ fn what_is_deleted_is_free_again() {
     fs.symlink(Ino::ROOT, name("link"), &[b'x'; 300], &Cred::ROOT).expect("there is room");
     fs.unlink(Ino::ROOT, name("link")).expect("it is there");
     fs.unlink(Ino::ROOT, name("file")).expect("it is there");
-    let fs = small::remount(fs, false);
+    let fs = shared::remount(fs, false);
     let after = fs.statfs().expect("it answers");
     // The root has a log now.
     assert_eq!((after.blocks_free + 1, after.inodes_free), (before.blocks_free, before.inodes_free));

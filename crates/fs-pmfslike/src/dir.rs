@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use amphi_device::{PageView, Structure};
+use amphi_direct_access::{Medium, PAGE};
 use amphi_names::Child;
 use amphi_vfs::{Error, FileType, Ino, Name, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::format::{Dentry, Layout, PAGE, dentry_bytes, type_code, type_of};
-use crate::medium::Medium;
+use crate::format::{Dentry, Layout, TYPES, dentry_bytes};
 use crate::planted::{self, Bug};
 use crate::tree::Tree;
 use crate::tx::Tx;
@@ -68,7 +68,7 @@ pub fn entry(ino: u64, len: u16, name: &[u8], code: u8) -> Vec<u8> {
 
 /// The first block of a directory with nothing in it.
 pub fn first_block(ino: Ino, parent: Ino) -> Box<[u8; PAGE as usize]> {
-    let directory = type_code(FileType::Directory);
+    let directory = TYPES.code(FileType::Directory);
     let mut block = Box::new([0; PAGE as usize]);
     let parts = [
         (0, entry(ino.0, PARENT as u16, b".", directory)),
@@ -133,7 +133,8 @@ impl Dir {
                 let child = match head.ino.get() {
                     0 => None,
                     child if child <= layout.inodes => {
-                        let file_type = type_of(head.code).ok_or_else(|| corrupt("an entry has no type"))?;
+                        let file_type =
+                            TYPES.file_type(head.code).ok_or_else(|| corrupt("an entry has no type"))?;
                         Some(Child { ino: Ino(child), file_type })
                     }
                     _ => return Err(corrupt("an entry names what cannot be")),
@@ -237,7 +238,7 @@ impl Dir {
             Some(block) => (block as u64, 0),
             None => {
                 let block = self.room.len() as u64;
-                let (page, _) = tx.take(1);
+                let (page, _) = tx.taken.take(1);
                 tree.map(tx, block, page)?;
                 let image = tx.fresh(page, Structure::Dentry);
                 let bytes = entry(0, PAGE as u16, b"", 0);
@@ -258,7 +259,7 @@ impl Dir {
         let slot = self.slots.get(&at).ok_or_else(lost)?;
         let stays = self.stays(at, slot);
         let (old_len, old_code, old_name) = (slot.len, slot.code, slot.name.clone());
-        let code = type_code(child.file_type);
+        let code = TYPES.code(child.file_type);
         let place = if stays {
             // Behind the name of an entry that is longer than it has to be: nobody sees it before that
             // one is shorter.
@@ -318,7 +319,7 @@ impl Dir {
         slot.child = child;
         match child {
             Some(child) => {
-                let code = std::mem::replace(&mut slot.code, type_code(child.file_type));
+                let code = std::mem::replace(&mut slot.code, TYPES.code(child.file_type));
                 let [old, new] = [code, slot.code].map(|code| second_word(slot.len, &slot.name, code));
                 tx.set_word(to + 8, old, new, Structure::Dentry);
             }

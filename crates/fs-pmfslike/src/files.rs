@@ -4,10 +4,11 @@
 use std::ops::Range;
 
 use amphi_device::{PageView, Structure};
-use amphi_names::{Change, Changed, Inode, State, note_write, shed_capability};
+use amphi_direct_access::{PAGE, blocks_of, grows, holes, in_change, within};
+use amphi_names::{Change, Changed, Inode, State, note_write};
 use amphi_vfs::{Allocate, Cred, Error, Result};
 
-use crate::format::{FAN, FILE_BLOCKS_MAX, PAGE};
+use crate::format::FAN;
 use crate::fs::PmfsLike;
 use crate::planted::{self, Bug};
 use crate::tree::NODES_MAX;
@@ -19,11 +20,6 @@ const PART: u64 = FAN * PAGE;
 type File<D> = Inode<PmfsLike<D>>;
 type FileState<D> = State<PmfsLike<D>>;
 
-/// The blocks that hold a range of bytes.
-const fn blocks_of(range: &Range<u64>) -> Range<u64> {
-    range.start / PAGE..range.end.div_ceil(PAGE)
-}
-
 /// A range in parts, each below one page of pointers.
 fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut at = range.start;
@@ -34,40 +30,7 @@ fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     })
 }
 
-/// Where a block's own bytes are in `range`, from the block's start.
-fn within(block: u64, range: &Range<u64>) -> Range<usize> {
-    let start = block * PAGE;
-    range.start.saturating_sub(start) as usize..range.end.saturating_sub(start).min(PAGE) as usize
-}
-
 impl<D: PageView + 'static> PmfsLike<D> {
-    /// Reads from a file. Returns how many bytes there were.
-    pub fn read_file(&self, state: &FileState<D>, offset: u64, into: &mut [u8]) -> Result<usize> {
-        let len = state.size.saturating_sub(offset).min(into.len() as u64);
-        let end = offset + len;
-        let blocks = &state.part.tree.blocks;
-        let mut at = offset;
-        while at < end {
-            let (block, skipped) = (at / PAGE, at % PAGE);
-            let first = blocks.get(block).copied();
-            // As many blocks as lie behind each other, or are holes.
-            let mut count = 1;
-            while (block + count) * PAGE < end
-                && blocks.get(block + count).copied() == first.map(|first| first + count)
-            {
-                count += 1;
-            }
-            let to = end.min((block + count) * PAGE);
-            let part = &mut into[(at - offset) as usize..(to - offset) as usize];
-            match first {
-                Some(page) => self.medium.load(page * PAGE + skipped, part, Structure::Data)?,
-                None => part.fill(0),
-            }
-            at = to;
-        }
-        Ok(len as usize)
-    }
-
     /// Promises the pages that blocks without any in a range lack, and those of pointers, for each part.
     ///
     /// # Errors
@@ -88,32 +51,29 @@ impl<D: PageView + 'static> PmfsLike<D> {
         let pages = parts.iter().map(|(_, pages)| pages).sum();
         // Given back with the change that does not take them; here only whether there are as many.
         let mut whole = self.change(pages, pages > 0)?;
-        whole.hand_over();
+        whole.taken.hand_over();
         Ok(parts)
     }
 
     /// Writes all of `data`. A crash may leave any part of it, but for what is behind the file's end.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], [`Error::NoSpace`]; then nothing has changed. [`Error::Io`].
+    /// [`Error::NoSpace`]; then nothing has changed. [`Error::Io`].
     pub fn write_file(
         &self,
         inode: &File<D>,
         state: &mut FileState<D>,
-        offset: u64,
+        range: Range<u64>,
         data: &[u8],
         cred: &Cred,
     ) -> Result<()> {
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BLOCKS_MAX * PAGE);
-        let end = end.ok_or(Error::TooLarge)?;
-        shed_capability(self, inode, state)?;
-        let parts = self.promise_parts(state, &(offset..end))?;
+        let parts = self.promise_parts(state, &range)?;
         note_write(self, state, cred);
         let mut rest = data;
         for (part, pages) in parts {
-            let mut tx = Tx::with(self, pages);
+            let mut tx = Tx::promised(self, pages);
             let (now, later) = rest.split_at((part.end - part.start) as usize);
-            self.in_change(|| {
+            in_change(self, || {
                 tx.touch(&mut state.part);
                 self.clear_behind(state, part.start)?;
                 self.fill(&mut tx, state, &part, Some(now))?;
@@ -124,11 +84,6 @@ impl<D: PageView + 'static> PmfsLike<D> {
             rest = later;
         }
         Ok(())
-    }
-
-    /// What fails now has changed something already.
-    fn in_change<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<T> {
-        body().inspect_err(|error| self.names.health.fail(error))
     }
 
     /// Stores `data`, or zeros, in a range. Blocks that have no pages get some.
@@ -153,7 +108,7 @@ impl<D: PageView + 'static> PmfsLike<D> {
                         .blocks
                         .next(next)
                         .map_or(blocks.end, |(block, _)| block.min(blocks.end));
-                    tx.take(end - next)
+                    tx.taken.take(end - next)
                 }
             };
             for (block, page) in (next..next + count).zip(page..) {
@@ -207,37 +162,27 @@ impl<D: PageView + 'static> PmfsLike<D> {
     /// Holds space, makes holes, or makes a range zeros.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], [`Error::NoSpace`]; then nothing has changed. [`Error::Io`].
+    /// [`Error::NoSpace`]; then nothing has changed. [`Error::Io`].
     pub fn allocate_file(
         &self,
         inode: &File<D>,
         state: &mut FileState<D>,
-        offset: u64,
-        length: u64,
+        range: Range<u64>,
         what: Allocate,
         cred: &Cred,
     ) -> Result<()> {
-        let most = FILE_BLOCKS_MAX * PAGE;
-        let end = offset.saturating_add(length);
-        if what != Allocate::PunchHole && end > most {
-            return Err(Error::TooLarge);
-        }
-        let range = offset.min(most)..end.min(most);
-        shed_capability(self, inode, state)?;
         let punches = what == Allocate::PunchHole;
         let parts = if punches { Vec::new() } else { self.promise_parts(state, &range)? };
         let mut tx = self.change(0, false)?;
-        self.in_change(|| {
-            let grows =
-                matches!(what, Allocate::Reserve { keep_size: false } | Allocate::Zero { keep_size: false });
+        in_change(self, || {
             note_write(self, state, cred);
             for (part, pages) in parts {
-                let mut tx = Tx::with(self, pages);
+                let mut tx = Tx::promised(self, pages);
                 tx.touch(&mut state.part);
                 if matches!(what, Allocate::Zero { .. }) {
                     self.fill(&mut tx, state, &part, None)?;
                 } else {
-                    for hole in holes(state, blocks_of(&part)) {
+                    for hole in holes::<Self>(&state.part, blocks_of(&part)) {
                         self.fill(&mut tx, state, &(hole.start * PAGE..hole.end * PAGE), None)?;
                     }
                 }
@@ -248,9 +193,9 @@ impl<D: PageView + 'static> PmfsLike<D> {
             if punches {
                 self.punch(&mut tx, state, &range)?;
             }
-            if grows && end > state.size {
-                self.clear_behind(state, end)?;
-                state.size = end;
+            if grows(what) && range.end > state.size {
+                self.clear_behind(state, range.end)?;
+                state.size = range.end;
             }
             tx.write_inode(inode, state, Changed::Contents)
         })?;
@@ -284,18 +229,4 @@ fn mapped<D: PageView>(state: &FileState<D>, blocks: Range<u64>) -> u64 {
         (from, count) = (block + 1, count + 1);
     }
     count
-}
-
-/// The runs of `blocks` that have no pages.
-fn holes<D: PageView>(state: &FileState<D>, blocks: Range<u64>) -> Vec<Range<u64>> {
-    let mut holes = Vec::new();
-    let mut from = blocks.start;
-    while from < blocks.end {
-        let next = state.part.tree.blocks.next(from).map_or(blocks.end, |(block, _)| block.min(blocks.end));
-        if next > from {
-            holes.push(from..next);
-        }
-        from = next + 1;
-    }
-    holes
 }

@@ -1,21 +1,14 @@
-//! What is on the device: superblock, the place of the log, the log, and pages, each of data, of pointers, of
-//! a directory, of inodes. docs/format/pmfslike.md describes the bits.
+//! What is on the device behind the superblock: the place of the log, the log, and pages, each of data, of
+//! pointers, of a directory, of inodes. docs/format/pmfslike.md describes the bits.
 
-use amphi_device::PAGE_BYTES;
+use amphi_direct_access::{Layout as _, PAGE};
 use amphi_vfs::FileType;
+use amphi_volume::TypeCodes;
 use zerocopy::byteorder::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of a page.
-pub const PAGE: u64 = PAGE_BYTES as u64;
 /// What a superblock starts with.
 pub const MAGIC: [u8; 8] = *b"AMPHPMFS";
-/// The only version.
-pub const VERSION: u32 = 1;
-/// Most bytes of a label.
-pub const LABEL_BYTES: usize = 32;
-/// Fewest pages of a device.
-pub const PAGES_MIN: u64 = 64;
 /// Pages of the log: the most that one change needs are a tenth of the fewest.
 pub const LOG_PAGES: std::ops::RangeInclusive<u64> = 16..=1024;
 /// Bytes of an entry of the log.
@@ -32,35 +25,10 @@ pub const FAN_BITS: u64 = 9;
 pub const FAN: u64 = 1 << FAN_BITS;
 /// Most levels of pages of pointers.
 pub const HEIGHT_MAX: u64 = 4;
-/// Longest file in blocks.
-pub const FILE_BLOCKS_MAX: u64 = 1 << 30;
-/// Where the superblock counts mounts.
-pub const MOUNTS_AT: u64 = 128;
-/// Where it says whether the last mount ended with an unmount.
-pub const CLEAN_AT: u64 = 136;
 /// Where page 1 says where the log begins, as [`log_word`] has it.
 pub const LOG_AT: u64 = PAGE;
 /// Where page 1 has the inode of the table of inodes.
 pub const TABLE_AT: u64 = PAGE + INODE;
-
-/// The start of page 0, which never changes.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct Superblock {
-    pub magic: [u8; 8],
-    pub version: U32,
-    /// CRC-32C of the superblock with this field 0.
-    pub crc: U32,
-    /// Pages of the file system.
-    pub pages: U64,
-    /// The highest number of an inode; the lowest is 1.
-    pub inodes: U64,
-    /// Pages of the log.
-    pub log_pages: U64,
-    pub uuid: [u8; 16],
-    pub label: [u8; LABEL_BYTES],
-}
-const _: () = assert!(size_of::<Superblock>() == 88 && (size_of::<Superblock>() as u64) < MOUNTS_AT);
 
 /// Where things are.
 #[derive(Clone, Copy, Debug)]
@@ -81,22 +49,26 @@ impl Layout {
         2 * PAGE + index * ENTRY
     }
 
-    /// First page that is free in an empty file system.
-    pub const fn data(&self) -> u64 {
-        2 + self.log_pages
-    }
-
-    /// Whether pages are none of those with a fixed place.
-    pub fn holds(&self, first: u64, count: u64) -> bool {
-        first >= self.data() && first.checked_add(count).is_some_and(|end| end <= self.pages)
-    }
-
-    /// Whether bytes are such as a change may change: of pages that [`hold`](Self::holds) something, or of
-    /// the table's inode.
+    /// Whether bytes are such as a change may change: of pages without a fixed place, or of the table's inode.
     pub fn changes(&self, at: u64, bytes: u64) -> bool {
         let Some(end) = at.checked_add(bytes) else { return false };
         let table = at >= TABLE_AT && end <= TABLE_AT + INODE;
         table || at >= self.data() * PAGE && end <= self.pages * PAGE
+    }
+}
+
+impl amphi_direct_access::Layout for Layout {
+    fn of(pages: u64, inodes: u64, log_pages: u64) -> Option<Self> {
+        let fits = LOG_PAGES.contains(&log_pages) && inodes < pages * INODES_PER_PAGE;
+        fits.then_some(Self { pages, inodes, log_pages })
+    }
+
+    fn numbers(&self) -> (u64, u64, u64) {
+        (self.pages, self.inodes, self.log_pages)
+    }
+
+    fn data(&self) -> u64 {
+        2 + self.log_pages
     }
 }
 
@@ -136,7 +108,7 @@ pub const BEHIND_END: u16 = 1;
 
 /// The first word of an inode that is there.
 pub const fn valid_word(file_type: FileType, generation: u32) -> u64 {
-    1 | (type_code(file_type) as u64) << 8 | (generation as u64) << 32
+    1 | (TYPES.code(file_type) as u64) << 8 | (generation as u64) << 32
 }
 
 /// The checksum of an inode's fixed part.
@@ -231,76 +203,13 @@ pub const fn log_word(index: u64, generation: u32) -> u64 {
     index | (generation as u64) << 32
 }
 
-/// Why page 0 is no superblock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FormatError {
-    /// Something else, or nothing.
-    #[error("the device holds no PMFS-like file system")]
-    NotPmfs,
-    /// A version that this program does not know.
-    #[error("version {0} of the PMFS-like file system is unknown")]
-    Version(u32),
-    /// Its checksum or its sizes are wrong.
-    #[error("the superblock of the PMFS-like file system is damaged")]
-    Damaged,
-}
-
-impl Superblock {
-    /// The checksum that it should have.
-    pub fn checksum(&self) -> u32 {
-        crc32c::crc32c(Self { crc: 0.into(), ..*self }.as_bytes())
-    }
-
-    /// Where things are, if it is one, on a device of `device_pages` pages.
-    ///
-    /// # Errors
-    /// [`FormatError`].
-    pub fn layout(&self, device_pages: u64) -> Result<Layout, FormatError> {
-        if self.magic != MAGIC {
-            return Err(FormatError::NotPmfs);
-        }
-        if self.version.get() != VERSION {
-            return Err(FormatError::Version(self.version.get()));
-        }
-        let (pages, inodes, log_pages) = (self.pages.get(), self.inodes.get(), self.log_pages.get());
-        let layout = Layout { pages, inodes, log_pages };
-        let fits = (PAGES_MIN..=device_pages.min(1 << 32)).contains(&pages)
-            && LOG_PAGES.contains(&log_pages)
-            && (1..pages * INODES_PER_PAGE).contains(&inodes)
-            && layout.data() < pages;
-        if self.crc.get() == self.checksum() && fits { Ok(layout) } else { Err(FormatError::Damaged) }
-    }
-
-    /// The label.
-    pub fn label(&self) -> String {
-        let end = self.label.iter().position(|byte| *byte == 0).unwrap_or(LABEL_BYTES);
-        String::from_utf8_lossy(&self.label[..end]).into_owned()
-    }
-}
-
-/// The number that stands for a type of file.
-pub const fn type_code(file_type: FileType) -> u8 {
-    match file_type {
-        FileType::Regular => 1,
-        FileType::Directory => 2,
-        FileType::Symlink => 3,
-        FileType::Fifo => 4,
-        FileType::Socket => 5,
-        FileType::CharDevice => 6,
-        FileType::BlockDevice => 7,
-    }
-}
-
-/// The type that a number stands for.
-pub const fn type_of(code: u8) -> Option<FileType> {
-    Some(match code {
-        1 => FileType::Regular,
-        2 => FileType::Directory,
-        3 => FileType::Symlink,
-        4 => FileType::Fifo,
-        5 => FileType::Socket,
-        6 => FileType::CharDevice,
-        7 => FileType::BlockDevice,
-        _ => return None,
-    })
-}
+/// The numbers that stand for types of files.
+pub const TYPES: TypeCodes = TypeCodes([
+    FileType::Regular,
+    FileType::Directory,
+    FileType::Symlink,
+    FileType::Fifo,
+    FileType::Socket,
+    FileType::CharDevice,
+    FileType::BlockDevice,
+]);

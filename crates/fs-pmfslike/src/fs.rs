@@ -1,53 +1,50 @@
-//! [`PmfsLike`]: the mounted file system, and its operations as `vfs` names them.
+//! [`PmfsLike`]: the mounted file system, and what it says of itself.
 
+use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use amphi_device::PageView;
-use amphi_names::{Inode, Names, note_read, read_moves_atime, regular};
-use amphi_vfs::{
-    Allocate, Cred, Error, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode,
+use amphi_device::{PageView, Structure};
+use amphi_direct_access::{DirectAccess, Ground, Layout as _, Medium, PAGE};
+use amphi_names::{Child, Inode, State};
+use amphi_vfs::{Allocate, Cred, FileType, Ino, Result};
+use amphi_volume::{FormatOptions, Identity, Needs};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::dir::first_block;
+use crate::format::{
+    INODE, INODES_PER_PAGE, LOG_AT, LOG_PAGES, Layout, MAGIC, Record, SAME_TIME, TABLE_AT, log_word,
+    record_checksum, root_word, valid_word,
 };
-
-use crate::format::{FormatError, Layout, PAGE, Superblock};
+use crate::inode::{self, Part};
 use crate::log::Log;
-use crate::medium::Medium;
-use crate::space::{Numbers, Space};
 use crate::table::Table;
 
-/// Why a file system could not be made or mounted.
-#[derive(Debug, thiserror::Error)]
-pub enum PmfsError {
-    /// There is none.
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    /// The device failed.
-    #[error(transparent)]
-    Device(#[from] amphi_device::Error),
-    /// The device cannot carry one, or an option is unknown.
-    #[error("{0}")]
-    Unsuitable(String),
-    /// Something beyond the superblock is damaged.
-    #[error(transparent)]
-    Damaged(#[from] Error),
-}
+/// What it is called and what it asks of a device.
+pub const IDENTITY: Identity = Identity {
+    name: "pmfslike",
+    title: "PMFS-like",
+    summary: "A file system of PMFS's kind: metadata in place under an undo log, data in place, bytes alone",
+    words: "none",
+    needs: Needs::PageView,
+};
+
+/// Pages of the device for each page of the log, unless told otherwise.
+const PAGES_PER_LOG_PAGE: u64 = 256;
 
 /// A mounted file system of PMFS's kind.
 ///
 /// Dropping it without an unmount is a crash of the file system: what was acknowledged is there after the
 /// next mount.
-pub struct PmfsLike<D: PageView + 'static> {
-    pub(crate) medium: Medium<D>,
-    pub(crate) layout: Layout,
-    pub(crate) superblock: Superblock,
-    pub(crate) mounts: u64,
-    pub(crate) was_clean: bool,
-    pub(crate) names: Names<Self>,
-    pub(crate) space: Space,
-    pub(crate) numbers: Numbers,
-    pub(crate) table: Table,
-    pub(crate) log: Log,
-    pub(crate) changes: AtomicU64,
+pub struct PmfsLike<D: PageView + 'static>(Ground<Self>);
+
+amphi_direct_access::file_system!(PmfsLike);
+
+impl<D: PageView + 'static> Deref for PmfsLike<D> {
+    type Target = Ground<Self>;
+
+    fn deref(&self) -> &Ground<Self> {
+        &self.0
+    }
 }
 
 impl<D: PageView + 'static> PmfsLike<D> {
@@ -60,106 +57,133 @@ impl<D: PageView + 'static> PmfsLike<D> {
     pub fn barriers(&self) -> u64 {
         self.medium.barriers()
     }
-
-    pub(crate) fn next_change(&self) -> u64 {
-        self.changes.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn file(&self, ino: Ino) -> Result<Arc<Inode<Self>>> {
-        let inode = amphi_names::inode(self, ino)?;
-        regular(inode.file_type)?;
-        Ok(inode)
-    }
 }
 
-impl<D: PageView + 'static> FileSystem for PmfsLike<D> {
-    amphi_names::forward_names!(self => self);
+fn root(block: u64) -> Record {
+    let now = amphi_rt::time::wall_ns();
+    let mut root = Record::new_zeroed();
+    let valid = valid_word(FileType::Directory, 0);
+    (root.valid, root.root, root.size) = (valid.into(), root_word(block, 0).into(), PAGE.into());
+    (root.mtime, root.ctime, root.atime) = (now.into(), SAME_TIME.into(), now.into());
+    (root.nlink, root.mode) = (2.into(), 0o755.into());
+    root.crc = record_checksum(Ino::ROOT.0, valid, 0).into();
+    root
+}
 
-    fn promise(&self) -> Promise {
-        Promise { metadata_durable_on_return: true, atomic_writes: false, data_durable_on_return: true }
+impl<D: PageView + 'static> DirectAccess for PmfsLike<D> {
+    type Device = D;
+    type Layout = Layout;
+    type Log = Log;
+    type Table = Table;
+
+    const IDENTITY: Identity = IDENTITY;
+    const MAGIC: [u8; 8] = MAGIC;
+    const ATOMIC_WRITES: bool = false;
+
+    fn plan(pages: u64, inodes: u64, options: &FormatOptions) -> std::result::Result<Layout, String> {
+        let log_pages = options.journal_bytes.map_or(pages / PAGES_PER_LOG_PAGE, |bytes| bytes / PAGE);
+        let log_pages = log_pages.clamp(*LOG_PAGES.start(), *LOG_PAGES.end());
+        if inodes >= pages * INODES_PER_PAGE {
+            return Err(format!("{inodes} inodes are more than {pages} pages hold"));
+        }
+        Ok(Layout { pages, inodes, log_pages })
     }
 
-    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], _: bool) -> Result<usize> {
-        let inode = self.file(ino)?;
-        let state = inode.state.read();
-        if state.gone {
-            return Err(Error::Stale(ino));
-        }
-        let read = self.read_file(&state, offset, into)?;
-        let moves = read_moves_atime(self, &state);
-        drop(state);
-        if moves {
-            note_read(self, &inode);
-        }
-        Ok(read)
+    /// With the table's first page, which is behind the log.
+    fn zeros(layout: &Layout) -> u64 {
+        layout.data() + 1
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {
-        let inode = self.file(ino)?;
-        self.names.health.writable()?;
-        let mut state = inode.state.write();
-        if state.gone {
-            return Err(Error::Stale(ino));
-        }
-        if !data.is_empty() {
-            let offset = if mode.append { state.size } else { offset };
-            self.write_file(&inode, &mut state, offset, data, cred)?;
-        }
-        Ok(data.len())
+    fn journal_bytes(layout: &Layout) -> u64 {
+        layout.log_pages * PAGE
     }
 
-    fn fsync(&self, ino: Ino, _: bool) -> Result<()> {
-        // Every call is durable when it returns.
-        amphi_names::inode(self, ino).map(drop)
+    fn fill(medium: &Medium<D>, layout: &Layout) -> Result<()> {
+        // Behind the log the table's first page, then the root's first block.
+        let (table, block) = (layout.data(), layout.data() + 1);
+        medium.store(block * PAGE, &first_block(Ino::ROOT, Ino::ROOT)[..], Structure::Dentry)?;
+        medium.store(table * PAGE + Ino::ROOT.0 * INODE, root(block).as_bytes(), Structure::Inode)?;
+        let mut record = Record::new_zeroed();
+        (record.root, record.size) = (root_word(table, 0).into(), PAGE.into());
+        medium.store(TABLE_AT, record.as_bytes(), Structure::Inode)?;
+        medium.store_word(LOG_AT, log_word(0, 1), Structure::Journal)
     }
 
-    fn sync(&self) -> Result<()> {
-        Ok(())
+    fn undo(medium: &Medium<D>, layout: &Layout) -> Result<Log> {
+        Log::recover(medium, layout)
     }
 
-    fn statfs(&self) -> Result<StatFs> {
-        let free = self.space.available();
-        Ok(StatFs {
-            block_bytes: PAGE as u32,
-            blocks: self.space.total(),
-            blocks_free: free,
-            blocks_available: free,
-            inodes: self.layout.inodes,
-            inodes_free: self.numbers.free() + (self.layout.inodes + 1 - self.table.end(&self.layout)),
-            name_bytes_max: NAME_BYTES_MAX as u32,
-        })
+    fn table(medium: &Medium<D>, layout: &Layout) -> Result<Table> {
+        Table::load(medium, layout)
     }
 
-    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
-        let inode = self.file(ino)?;
-        let state = inode.state.read();
-        if offset >= state.size {
-            return Err(Error::NoData);
-        }
-        let mut block = offset / PAGE;
-        let found = match what {
-            Seek::Data => state.part.tree.blocks.next(block).map(|(block, _)| block * PAGE),
-            Seek::Hole => {
-                while state.part.tree.blocks.get(block).is_some() {
-                    block += 1;
-                }
-                Some((block * PAGE).min(state.size))
-            }
-        };
-        let found = found.filter(|at| what == Seek::Hole || *at < state.size).ok_or(Error::NoData)?;
-        Ok(found.max(offset))
+    fn pages_of_table(table: &Table) -> Vec<(u64, u64)> {
+        table.pages()
     }
 
-    fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
-        let inode = self.file(ino)?;
-        self.names.health.writable()?;
-        if length == 0 {
-            return Err(Error::Invalid("an empty range"));
-        }
-        let mut state = inode.state.write();
-        if state.gone {
-            return Err(Error::Stale(ino));
-        }
-        self.allocate_file(&inode, &mut state, offset, length, what, cred)
+    fn numbers_end(layout: &Layout, table: &Table) -> u64 {
+        table.end(layout)
+    }
+
+    fn parts(_: &Layout) -> u64 {
+        1
+    }
+
+    fn there(medium: &Medium<D>, layout: &Layout, table: &Table) -> Result<Vec<Ino>> {
+        table.there(medium, layout)
+    }
+
+    fn read_inode(medium: &Medium<D>, layout: &Layout, table: &Table, ino: Ino) -> Result<Inode<Self>> {
+        inode::load(medium, layout, ino, table.address(ino)?)
+    }
+
+    fn pages(part: &Part) -> Vec<(u64, u64)> {
+        part.pages()
+    }
+
+    fn attributes_at(part: &Part) -> (u64, usize) {
+        part.attributes_at()
+    }
+
+    fn children(part: &Part) -> impl Iterator<Item = Child> {
+        part.dir.children()
+    }
+
+    fn page(part: &Part, block: u64) -> Option<u64> {
+        part.tree.blocks.get(block).copied()
+    }
+
+    fn next_block(part: &Part, from: u64) -> Option<u64> {
+        part.tree.blocks.next(from).map(|(block, _)| block)
+    }
+
+    fn mounted(ground: Ground<Self>) -> Self {
+        Self(ground)
+    }
+
+    fn ground(&self) -> &Ground<Self> {
+        &self.0
+    }
+
+    fn write_range(
+        &self,
+        inode: &Inode<Self>,
+        state: &mut State<Self>,
+        range: Range<u64>,
+        data: &[u8],
+        cred: &Cred,
+    ) -> Result<()> {
+        self.write_file(inode, state, range, data, cred)
+    }
+
+    fn allocate_range(
+        &self,
+        inode: &Inode<Self>,
+        state: &mut State<Self>,
+        range: Range<u64>,
+        what: Allocate,
+        cred: &Cred,
+    ) -> Result<()> {
+        self.allocate_file(inode, state, range, what, cred)
     }
 }

@@ -2,16 +2,14 @@
 //! the table is to be.
 
 use amphi_device::{PageView, Structure};
+use amphi_direct_access::{FILE_BLOCKS_MAX, Layout as _, Medium, PAGE};
 use amphi_names::{Inode, State};
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::dir::Dir;
-use crate::format::{
-    BEHIND_END, FILE_BLOCKS_MAX, Layout, PAGE, Record, SAME_TIME, record_checksum, type_of, valid_word,
-};
+use crate::format::{BEHIND_END, Layout, Record, SAME_TIME, TYPES, record_checksum, valid_word};
 use crate::fs::PmfsLike;
-use crate::medium::Medium;
 use crate::tree::{Tree, damaged};
 
 /// What is kept of an inode.
@@ -61,19 +59,17 @@ impl Part {
     }
 }
 
-/// An inode as the device has it.
-pub struct Loaded {
-    pub file_type: FileType,
-    pub generation: u32,
-    pub part: Part,
-}
-
 /// Reads the inode whose record is at `at`: the record, its tree, and a directory's entries or a link's
 /// target.
 ///
 /// # Errors
 /// [`Error::Stale`] if there is none; [`Error::Corrupt`], [`Error::Io`].
-pub fn load<D: PageView>(medium: &Medium<D>, layout: &Layout, ino: Ino, at: u64) -> Result<Loaded> {
+pub fn load<D: PageView + 'static>(
+    medium: &Medium<D>,
+    layout: &Layout,
+    ino: Ino,
+    at: u64,
+) -> Result<Inode<PmfsLike<D>>> {
     let mut record = Record::new_zeroed();
     medium.load(at, record.as_mut_bytes(), Structure::Inode)?;
     let valid = record.valid.get();
@@ -82,7 +78,7 @@ pub fn load<D: PageView>(medium: &Medium<D>, layout: &Layout, ino: Ino, at: u64)
     }
     let corrupt = |what| damaged(ino.0, what);
     let generation = (valid >> 32) as u32;
-    let file_type = type_of((valid >> 8) as u8).filter(|of| valid_word(*of, generation) == valid);
+    let file_type = TYPES.file_type((valid >> 8) as u8).filter(|of| valid_word(*of, generation) == valid);
     let file_type = file_type.ok_or_else(|| corrupt("it has no type"))?;
     if record.crc.get() != record_checksum(ino.0, valid, record.rdev.get()) {
         return Err(corrupt("its checksum is wrong"));
@@ -117,7 +113,27 @@ pub fn load<D: PageView>(medium: &Medium<D>, layout: &Layout, ino: Ino, at: u64)
         }
         _ => {}
     }
-    Ok(Loaded { file_type, generation, part })
+    let (record, parent) = (part.record, part.parent);
+    let state = State {
+        file_type,
+        mode: record.mode.get(),
+        uid: record.uid.get(),
+        gid: record.gid.get(),
+        nlink: record.nlink.get(),
+        size,
+        atime: record.atime.get(),
+        mtime: record.mtime.get(),
+        ctime: ctime_of(&record),
+        generation,
+        rdev: record.rdev.get(),
+        attributes: None,
+        orphan: false,
+        unnamed: false,
+        gone: false,
+        atime_dirty: false,
+        part,
+    };
+    Ok(Inode::new(ino, parent, state))
 }
 
 /// What an inode's record is to be.
@@ -137,7 +153,7 @@ pub fn record_of<D: PageView>(inode: &Inode<PmfsLike<D>>, state: &State<PmfsLike
 }
 
 /// The time of change that a record says.
-pub const fn ctime_of(record: &Record) -> i64 {
+const fn ctime_of(record: &Record) -> i64 {
     let ctime = record.ctime.get();
     if ctime == SAME_TIME { record.mtime.get() } else { ctime }
 }

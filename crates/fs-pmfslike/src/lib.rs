@@ -4,32 +4,25 @@
 //! inodes are such a file themselves, and a directory's blocks hold entries one behind the other. Free lists
 //! are in host memory.
 //!
-//! It uses the byte port alone, and knows no other crate of the house but `device`, `vfs`, `rt`, `radix`,
-//! `volume`, and `names`, which says what an operation on names does. Start reading at `tx` (how a change
-//! counts), then `log`, `tree` (where pages are), `dir`, `files` (data in place), `mount`, `format` (the
-//! bits).
+//! It uses the byte port alone. What it shares with the file system of NOVA's kind is in `direct-access`:
+//! reading files, making, mounting and checking one, free pages. Start reading at `tx` (how a change counts),
+//! then `log`, `tree` (where pages are), `dir`, `files` (data in place), `fs` (what it says of itself),
+//! `format` (the bits).
 #![forbid(unsafe_code)]
 
-mod check;
 mod dir;
 mod files;
 mod format;
 mod fs;
 mod inode;
 mod log;
-mod medium;
-mod mount;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
-mod space;
 mod store;
 mod table;
 mod tree;
 mod tx;
-mod volume;
-mod xattr;
 
-pub use fs::{PmfsError, PmfsLike};
-pub use volume::IDENTITY;
+pub use fs::{IDENTITY, PmfsLike};

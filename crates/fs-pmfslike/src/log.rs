@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use amphi_device::{Lpa, PageView, Structure};
+use amphi_direct_access::{Medium, PAGE};
 use amphi_rt::sync::Mutex;
 use amphi_rt::task;
 use amphi_vfs::{Error, Result};
@@ -16,8 +17,7 @@ use amphi_volume::io_error;
 use smallvec::SmallVec;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::format::{COMMIT, ENTRY, ENTRY_DATA, FIRST, LOG_AT, LOG_PAGES, Layout, LogEntry, PAGE, log_word};
-use crate::medium::Medium;
+use crate::format::{COMMIT, ENTRY, ENTRY_DATA, FIRST, LOG_AT, LOG_PAGES, Layout, LogEntry, log_word};
 use crate::planted::{self, Bug};
 
 /// Bytes that change in place.

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use amphi_device::{PageView, Structure};
+use amphi_device::PageView;
+use amphi_direct_access::{DirectAccess as _, FILE_BLOCKS_MAX, PAGE};
 use amphi_names::{Change, Changed, FIRST_COOKIE, Found, Inode, Names, Need, State, Store};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
+use amphi_volume::attributes_bytes;
 
-use crate::format::{FILE_BLOCKS_MAX, PAGE};
 use crate::fs::PmfsLike;
-use crate::inode::{self, Part, ctime_of};
+use crate::inode::Part;
 use crate::tree::NODES_MAX;
 use crate::tx::Tx;
-use crate::xattr;
 
 /// Pages that only what frees or changes something may take.
 const LEFT: u64 = 8;
@@ -51,29 +51,7 @@ impl<D: PageView + 'static> Store for PmfsLike<D> {
     }
 
     fn load(&self, ino: Ino) -> Result<Inode<Self>> {
-        let at = self.table.address(ino)?;
-        let inode::Loaded { file_type, generation, part } = inode::load(&self.medium, &self.layout, ino, at)?;
-        let (record, parent) = (part.record, part.parent);
-        let state = State {
-            file_type,
-            mode: record.mode.get(),
-            uid: record.uid.get(),
-            gid: record.gid.get(),
-            nlink: record.nlink.get(),
-            size: record.size.get(),
-            atime: record.atime.get(),
-            mtime: record.mtime.get(),
-            ctime: ctime_of(&record),
-            generation,
-            rdev: record.rdev.get(),
-            attributes: None,
-            orphan: false,
-            unnamed: false,
-            gone: false,
-            atime_dirty: false,
-            part,
-        };
-        Ok(Inode::new(ino, parent, state))
+        Self::read_inode(&self.medium, &self.layout, &self.table, ino)
     }
 
     fn find(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<Option<Found<()>>> {
@@ -107,14 +85,7 @@ impl<D: PageView + 'static> Store for PmfsLike<D> {
     }
 
     fn attributes(&self, ino: Ino, state: &mut State<Self>) -> Result<Attributes> {
-        let (page, bytes) = state.part.attributes_at();
-        if page == 0 {
-            return Ok(Attributes::new());
-        }
-        let mut bytes = vec![0; bytes];
-        self.medium.load(page * PAGE, &mut bytes, Structure::Inode)?;
-        let damaged = || Error::corrupt("inode", ino.0, "its extended attributes make no sense");
-        xattr::decode(&bytes).ok_or_else(damaged)
+        amphi_direct_access::attributes(self, ino, &state.part)
     }
 
     fn resize(
@@ -146,7 +117,7 @@ impl<D: PageView + 'static> Store for PmfsLike<D> {
     }
 
     fn begin(&self, need: &Need<'_, Self>) -> Result<Tx<'_, D>> {
-        if need.attributes.is_some_and(|(list, _)| xattr::bytes_of(list) > PAGE as usize) {
+        if need.attributes.is_some_and(|(list, _)| attributes_bytes(list) > PAGE as usize) {
             return Err(Error::NoSpace);
         }
         // A new inode's first block, its attributes; a block more of a directory.
@@ -156,7 +127,7 @@ impl<D: PageView + 'static> Store for PmfsLike<D> {
         if need.new.is_some()
             && let Some(ino) = self.take_number()?
         {
-            tx.make(ino);
+            tx.taken.make(ino);
         }
         Ok(tx)
     }

@@ -2,15 +2,15 @@
 //! when all of its inodes are taken.
 
 use amphi_device::{Lpa, PageView, Structure};
+use amphi_direct_access::{Medium, PAGE};
 use amphi_names::Change;
 use amphi_rt::sync::{Mutex, RwLock};
 use amphi_vfs::{Error, Ino, Result};
 use amphi_volume::io_error;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::format::{INODE, INODES_PER_PAGE, Layout, PAGE, Record, TABLE_AT};
+use crate::format::{INODE, INODES_PER_PAGE, Layout, Record, TABLE_AT};
 use crate::fs::PmfsLike;
-use crate::medium::Medium;
 use crate::tree::{NODES_MAX, Tree, damaged};
 use crate::tx::Tx;
 
@@ -114,7 +114,7 @@ impl<D: PageView + 'static> PmfsLike<D> {
         let mut tree = self.table.tree.write();
         let old_root = tree.root;
         for block in first..first + count {
-            let (page, _) = tx.take(1);
+            let (page, _) = tx.taken.take(1);
             tx.fresh(page, Structure::Inode);
             tree.map(&mut tx, block, page)?;
         }

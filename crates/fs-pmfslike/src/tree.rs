@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use amphi_device::{PageView, Structure};
+use amphi_direct_access::{Layout as _, Medium, PAGE};
 use amphi_radix::Radix;
 use amphi_vfs::{Error, Result};
 
-use crate::format::{FAN, FAN_BITS, HEIGHT_MAX, Layout, PAGE, root_of, root_word};
-use crate::medium::Medium;
+use crate::format::{FAN, FAN_BITS, HEIGHT_MAX, Layout, root_of, root_word};
 use crate::planted::{self, Bug};
 use crate::tx::Tx;
 
@@ -137,7 +137,7 @@ impl Tree {
     }
 
     fn node<D: PageView + 'static>(&mut self, tx: &mut Tx<'_, D>, level: u64, index: u64) -> u64 {
-        let (page, _) = tx.take(1);
+        let (page, _) = tx.taken.take(1);
         tx.fresh(page, Structure::Pointer);
         self.nodes.insert((level, index), page);
         page

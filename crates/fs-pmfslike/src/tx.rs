@@ -5,19 +5,20 @@
 use std::collections::BTreeMap;
 
 use amphi_device::{PageView, Structure};
+use amphi_direct_access::{PAGE, Taken};
 use amphi_names::{Change, Changed, Child, Inode, NewInode, State};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Error, FileType, Ino, Name, Result};
+use amphi_volume::encode_attributes;
 use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
 use crate::dir::{self, Dir};
-use crate::format::{ENTRY_DATA, PAGE, Record, root_word};
+use crate::format::{ENTRY_DATA, Record, root_word};
 use crate::fs::PmfsLike;
 use crate::inode::{Part, record_of};
 use crate::log::Range;
 use crate::planted::{self, Bug};
-use crate::xattr;
 
 /// A word that changes: as it was, as it will be, and what it belongs to.
 type Word = (u64, u64, Structure);
@@ -27,19 +28,14 @@ type Fresh = (Box<[u8; PAGE as usize]>, Structure);
 /// A change.
 pub struct Tx<'a, D: PageView + 'static> {
     pub fs: &'a PmfsLike<D>,
-    number: u64,
-    /// Pages that are promised and not taken.
-    promised: u64,
+    /// What it takes.
+    pub taken: Taken<'a>,
     words: BTreeMap<u64, Word>,
     /// Records that change: where, as it was, as it will be.
     records: SmallVec<[(u64, Record, Record); 4]>,
     fresh: BTreeMap<u64, Fresh>,
     /// Something was stored that no word leads to.
     stored: bool,
-    /// Pages that are free once the change counts.
-    freed: Vec<(u64, u64)>,
-    made: Option<Ino>,
-    gone: Option<Ino>,
 }
 
 impl<'a, D: PageView + 'static> Tx<'a, D> {
@@ -48,44 +44,23 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
     /// # Errors
     /// [`Error::NoSpace`].
     pub fn new(fs: &'a PmfsLike<D>, pages: u64, left: u64) -> Result<Self> {
-        if !fs.space.reserve(pages, left) {
-            return Err(Error::NoSpace);
-        }
-        Ok(Self::with(fs, pages))
+        Ok(Self::with(fs, Taken::new(fs, pages, left)?))
     }
 
     /// A change that takes at most `pages` pages, which were promised.
-    pub fn with(fs: &'a PmfsLike<D>, pages: u64) -> Self {
+    pub fn promised(fs: &'a PmfsLike<D>, pages: u64) -> Self {
+        Self::with(fs, Taken::promised(fs, pages))
+    }
+
+    fn with(fs: &'a PmfsLike<D>, taken: Taken<'a>) -> Self {
         Self {
             fs,
-            number: fs.next_change(),
-            promised: pages,
+            taken,
             words: BTreeMap::new(),
             records: SmallVec::new(),
             fresh: BTreeMap::new(),
             stored: false,
-            freed: Vec::new(),
-            made: None,
-            gone: None,
         }
-    }
-
-    /// Leaves what was promised to changes that follow.
-    pub const fn hand_over(&mut self) {
-        self.promised = 0;
-    }
-
-    /// Has the change make an inode of this number.
-    pub const fn make(&mut self, ino: Ino) {
-        self.made = Some(ino);
-    }
-
-    /// Takes a run of at most `most` promised pages.
-    pub fn take(&mut self, most: u64) -> (u64, u64) {
-        debug_assert!(most <= self.promised, "pages are promised before they are taken");
-        let run = self.fs.space.take(most);
-        self.promised -= run.1;
-        run
     }
 
     /// Frees pages once the change counts.
@@ -93,7 +68,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
         if planted::has(Bug::PagesFreedEarly) {
             self.fs.space.give(page, count);
         } else {
-            self.freed.push((page, count));
+            self.taken.free(page, count);
         }
     }
 
@@ -105,8 +80,8 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
 
     /// Before anything of an inode changes: what the last change has freed in a directory may be used now.
     pub fn touch(&mut self, part: &mut Part) {
-        if part.touched != self.number {
-            part.touched = self.number;
+        if part.touched != self.taken.number {
+            part.touched = self.taken.number;
             part.dir.settle();
         }
     }
@@ -150,7 +125,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
     /// Stores a new inode, all but the word that makes it one.
     fn store_new(&mut self, inode: &Inode<PmfsLike<D>>, state: &mut State<PmfsLike<D>>) -> Result<()> {
         if inode.is_dir() {
-            let (page, _) = self.take(1);
+            let (page, _) = self.taken.take(1);
             *self.fresh(page, Structure::Dentry) = *dir::first_block(inode.ino, inode.parent());
             state.part.tree.root = root_word(page, 0);
             state.part.tree.blocks.insert(0, page);
@@ -223,11 +198,11 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
 
 impl<D: PageView + 'static> Change<PmfsLike<D>> for Tx<'_, D> {
     fn new_inode(&mut self, _: &Inode<PmfsLike<D>>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
-        let ino = self.made.ok_or(Error::NoInodes)?;
+        let ino = self.taken.made().ok_or(Error::NoInodes)?;
         let mut part = Part::new(self.fs.table.address(ino)?);
-        part.touched = self.number;
+        part.touched = self.taken.number;
         if new.file_type == FileType::Symlink {
-            let (page, _) = self.take(1);
+            let (page, _) = self.taken.take(1);
             self.store(page * PAGE, new.target, Structure::Data)?;
             part.tree.root = root_word(page, 0);
             part.tree.blocks.insert(0, page);
@@ -288,12 +263,9 @@ impl<D: PageView + 'static> Change<PmfsLike<D>> for Tx<'_, D> {
         attributes: &Attributes,
     ) -> Result<()> {
         self.touch(&mut state.part);
-        if !attributes.is_empty() && self.promised == 0 {
+        if !attributes.is_empty() {
             // A change that frees something may have found no page at all.
-            if !self.fs.space.reserve(1, 0) {
-                return Err(Error::NoSpace);
-            }
-            self.promised = 1;
+            self.taken.promise_one()?;
         }
         let (old, _) = state.part.attributes_at();
         if old != 0 {
@@ -301,8 +273,8 @@ impl<D: PageView + 'static> Change<PmfsLike<D>> for Tx<'_, D> {
         }
         state.part.attributes = 0;
         if !attributes.is_empty() {
-            let bytes = xattr::encode(attributes);
-            let (page, _) = self.take(1);
+            let bytes = encode_attributes(attributes);
+            let (page, _) = self.taken.take(1);
             self.store(page * PAGE, &bytes, Structure::Inode)?;
             state.part.attributes = page | (bytes.len() as u64) << 48;
         }
@@ -335,31 +307,12 @@ impl<D: PageView + 'static> Change<PmfsLike<D>> for Tx<'_, D> {
         for (page, count) in part.pages() {
             self.free(page, count);
         }
-        self.gone = Some(inode.ino);
+        self.taken.delete(inode.ino);
         Ok(true)
     }
 
     fn commit(mut self) -> Result<()> {
-        if let Err(error) = self.finish() {
-            self.fs.names.health.fail(&error);
-            return Err(error);
-        }
-        self.made = None;
-        for (page, count) in std::mem::take(&mut self.freed) {
-            self.fs.space.give(page, count);
-        }
-        if let Some(ino) = self.gone {
-            self.fs.numbers.give(ino);
-        }
-        Ok(())
-    }
-}
-
-impl<D: PageView + 'static> Drop for Tx<'_, D> {
-    fn drop(&mut self) {
-        self.fs.space.unreserve(self.promised);
-        if let Some(ino) = self.made {
-            self.fs.numbers.give(ino);
-        }
+        let reached = self.finish();
+        self.taken.settle(reached)
     }
 }

@@ -1,41 +1,13 @@
 //! What each operation costs: bytes stored through the byte port and barriers, beside what PMFS's protocol
 //! implies. docs/format/pmfslike.md has the table with the source of each number.
 
-mod small;
+#[path = "../../direct-access/tests/shared/mod.rs"]
+mod shared;
 
 use amphi_fs_pmfslike::PmfsLike;
 use amphi_ssd::Ssd;
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, SetAttr, WriteMode};
-
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
-}
-
-fn create(fs: &PmfsLike<Ssd>, text: &str) -> Ino {
-    let made = fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT);
-    made.expect("there is room").attr.ino
-}
-
-fn write(fs: &PmfsLike<Ssd>, ino: Ino, offset: u64, bytes: &[u8]) {
-    let written = fs.write(ino, offset, bytes, WriteMode::default(), &Cred::ROOT);
-    assert_eq!(written, Ok(bytes.len()));
-}
-
-/// Bytes stored and loaded by the byte port, and barriers. Nothing goes by blocks.
-fn cost<T>(fs: &PmfsLike<Ssd>, body: impl FnOnce() -> T) -> (u64, u64, u64) {
-    let before = (fs.device().stats(), fs.barriers());
-    body();
-    let after = (fs.device().stats(), fs.barriers());
-    assert_eq!(after.0.block_write.bytes(), before.0.block_write.bytes(), "no block is written");
-    assert_eq!(after.0.block_read.bytes(), before.0.block_read.bytes(), "no block is read");
-    let barriers = after.1 - before.1;
-    assert_eq!(after.0.verify_reads - before.0.verify_reads, barriers);
-    (
-        after.0.byte_write.bytes() - before.0.byte_write.bytes(),
-        after.0.byte_read.bytes() - before.0.byte_read.bytes(),
-        barriers,
-    )
-}
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, RenameMode, SetAttr};
+use shared::{cost, create, name, write};
 
 const ENTRY: u64 = 64;
 const INODE: u64 = 128;
@@ -50,7 +22,7 @@ const fn logged(entries: u64) -> (u64, u64) {
 
 #[test]
 fn operations_store_what_the_protocol_says() {
-    let fs = small::roomy();
+    let fs = shared::roomy::<PmfsLike<Ssd>>();
     // So that the root has a name, and the first file a page of pointers.
     let first = create(&fs, "first");
     write(&fs, first, 0, &[1; 2 * PAGE as usize]);
@@ -103,7 +75,7 @@ fn operations_store_what_the_protocol_says() {
 /// More changes than the log holds, and then no unmount.
 #[test]
 fn the_log_goes_round() {
-    let fs = small::cramped();
+    let fs = shared::cramped::<PmfsLike<Ssd>>();
     let dir = fs.mkdir(Ino::ROOT, name("dir"), 0o700, &Cred::ROOT).expect("there is room").attr.ino;
     for round in 0..2000_u64 {
         let text = format!("name-{round}");
@@ -117,7 +89,7 @@ fn the_log_goes_round() {
     let ssd = std::sync::Arc::clone(fs.device());
     let before = fs.statfs().expect("it answers");
     drop(fs);
-    let fs = small::mount(&ssd, 3, false);
+    let fs: PmfsLike<Ssd> = shared::mount(&ssd, 3, false);
     let mut names = Vec::new();
     fs.readdir(dir, 2, &mut |entry| {
         names.push(String::from_utf8_lossy(entry.name).into_owned());
@@ -129,20 +101,20 @@ fn the_log_goes_round() {
     wanted.sort();
     assert_eq!(names, wanted);
     assert_eq!(fs.statfs(), Ok(before));
-    small::remount(fs, false);
+    shared::remount(fs, false);
 }
 
 /// Blocks far apart: pages of pointers on three levels, which come and go.
 #[test]
 fn trees_grow_and_shrink() {
-    let fs = small::remount(small::cramped(), false);
+    let fs = shared::remount(shared::cramped::<PmfsLike<Ssd>>(), false);
     let before = fs.statfs().expect("it answers");
     let file = create(&fs, "file");
     let blocks = [0, 1, 511, 512, 700, 512 * 512 - 1, 512 * 512, 512 * 512 * 3 + 7];
     for block in blocks {
         write(&fs, file, block * PAGE + 5, &[block as u8 | 1; 100]);
     }
-    let fs = small::remount(fs, false);
+    let fs = shared::remount(fs, false);
     let has = |fs: &PmfsLike<Ssd>, block: u64| {
         let mut bytes = [0; 110];
         let read = fs.read(file, block * PAGE, &mut bytes, false).expect("it can be read");
@@ -154,7 +126,7 @@ fn trees_grow_and_shrink() {
         fs.allocate(file, first * PAGE, count * PAGE, what, &Cred::ROOT).expect("it can be punched");
     };
     punch(&fs, 511, 512 * 512 - 511);
-    let fs = small::remount(fs, false);
+    let fs = shared::remount(fs, false);
     let left: Vec<_> = blocks.into_iter().filter(|block| has(&fs, *block)).collect();
     assert_eq!(left, [0, 1, 512 * 512, 512 * 512 * 3 + 7]);
     let cut = |fs: &PmfsLike<Ssd>, size: u64| {
@@ -162,7 +134,7 @@ fn trees_grow_and_shrink() {
         fs.setattr(file, &size, &Cred::ROOT).expect("it can be cut");
     };
     cut(&fs, PAGE + 20);
-    let fs = small::remount(fs, false);
+    let fs = shared::remount(fs, false);
     let left: Vec<_> = blocks.into_iter().filter(|block| has(&fs, *block)).collect();
     assert_eq!(left, [0, 1]);
     cut(&fs, 0);
@@ -174,7 +146,7 @@ fn trees_grow_and_shrink() {
 /// has grown.
 #[test]
 fn what_is_deleted_is_free_again() {
-    let fs = small::remount(small::cramped(), false);
+    let fs = shared::remount(shared::cramped::<PmfsLike<Ssd>>(), false);
     let before = fs.statfs().expect("it answers");
     let dir = fs.mkdir(Ino::ROOT, name("dir"), 0o700, &Cred::ROOT).expect("there is room").attr.ino;
     for round in 0..100 {
@@ -191,7 +163,7 @@ fn what_is_deleted_is_free_again() {
     }
     fs.forget(dir, 1);
     fs.rmdir(Ino::ROOT, name("dir")).expect("it is empty");
-    let after = small::remount(fs, false).statfs().expect("it answers");
+    let after = shared::remount(fs, false).statfs().expect("it answers");
     // Four pages more of the table, and the page of pointers that leads to them.
     assert_eq!((after.blocks_free + 5, after.inodes_free), (before.blocks_free, before.inodes_free));
 }

@@ -10,14 +10,9 @@ use amphi_device::{BytePortExt, Structure};
 use amphi_fs_romefs::{FormatOptions, RomeFs, fsck};
 use amphi_rt::random::Generator;
 use amphi_ssd::Ssd;
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
 use small::{roomy, ssd};
 
 const MEMORY: u64 = 1 << 20;
-
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
-}
 
 /// A file system with one of everything, after a crash or an unmount.
 fn made(crashed: bool) -> Arc<Ssd> {
@@ -25,22 +20,12 @@ fn made(crashed: bool) -> Arc<Ssd> {
     let format = FormatOptions { inodes: Some(64), block_bytes: 16 << 10, ..FormatOptions::default() };
     RomeFs::format(&ssd, &format).expect("it can be formatted");
     let fs = RomeFs::mount(&ssd, roomy()).expect("it can be mounted");
-    let make = |text: &str| {
-        let made = fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT);
-        made.expect("there is room").attr.ino
-    };
-    let put = |ino, offset, bytes: &[u8]| {
-        fs.write(ino, offset, bytes, WriteMode::default(), &Cred::ROOT).expect("there is room");
-    };
-    let (small, large) = (make("small"), make("large"));
-    put(small, 10, &[1; 300]);
-    put(large, 0, &vec![2; 300_000]);
-    put(large, 100, &[3; 5000]);
-    put(large, 40_000, &[4; 50]);
-    put(large, 3 << 20, &[5; 70_000]);
-    fs.mkdir(Ino::ROOT, name("dir"), 0o755, &Cred::ROOT).expect("there is room");
-    fs.symlink(Ino::ROOT, name("link"), &[b'x'; 200], &Cred::ROOT).expect("there is room");
-    fs.setxattr(small, b"user.a", b"value", amphi_vfs::XattrMode::Set).expect("there is room");
+    damaged::one_of_everything(&fs, 200, |put| {
+        put(0, &vec![2; 300_000]);
+        put(100, &[3; 5000]);
+        put(40_000, &[4; 50]);
+        put(3 << 20, &[5; 70_000]);
+    });
     if crashed {
         drop(fs)
     } else {
@@ -59,14 +44,8 @@ fn run(seed: u64) {
             1 => dice.below(4096 / 8) * 8,
             _ => dice.below(MEMORY / 4096) * 4096 + dice.below(64) * 8,
         };
-        let word = match dice.below(5) {
-            0 => 0,
-            1 => u64::MAX,
-            2 => dice.below(600),
-            3 => dice.below(600) << 32,
-            _ => dice.next(),
-        };
-        ssd.persist(at, &word.to_le_bytes(), None, Structure::Other).expect("it is inside");
+        ssd.persist(at, &damaged::word(&mut dice).to_le_bytes(), None, Structure::Other)
+            .expect("it is inside");
     }
     let _any = fsck::check(&ssd);
     if let Ok(fs) = RomeFs::mount(&ssd, roomy()) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use amphi_conformance::{check_all, check_read_only, one_tree, random};
+use amphi_conformance::{check_all, check_read_only};
 use amphi_fs_toy::Toy;
 use amphi_memory_device::Memory;
 use amphi_rt::Sim;
@@ -44,52 +44,9 @@ fn keeps_the_promises() {
     Sim::new(1).run(|| check_all(roomy));
 }
 
-#[test]
-fn random_operations_match_the_model() {
-    for seed in 0..40 {
-        random::run(roomy, seed, 1000);
-        random::run_with_remounts(cramped, |toy| remount(toy, false), 100 + seed, 1000, 50);
-    }
-}
+amphi_conformance::random_tests!(seeds: 160, roomy, cramped, |toy| remount(toy, false));
 
-#[test]
-fn concurrent_tasks_match_their_models_in_virtual_time() {
-    for seed in 0..100 {
-        Sim::new(seed).run(move || random::run_tasks(cramped, seed, 100, 16));
-    }
-}
-
-#[test]
-fn concurrent_tasks_match_their_models_on_real_threads() {
-    for seed in 0..20 {
-        random::run_tasks(cramped, seed, 150, 8);
-    }
-}
-
-fn command(name: &str) -> String {
-    format!("cargo test -p amphi-fs-toy --test conformance {name}")
-}
-
-#[test]
-fn nobody_waits_in_a_circle() {
-    one_tree::for_seeds(0..100, &command("nobody_waits_in_a_circle"), |_| {
-        one_tree::circle(&Arc::new(cramped()))
-    });
-}
-
-#[test]
-fn tasks_in_one_tree_lose_nothing() {
-    one_tree::for_seeds(0..100, &command("tasks_in_one_tree_lose_nothing"), |seed| {
-        one_tree::meddle_together(&Arc::new(cramped()), seed);
-    });
-}
-
-#[test]
-fn crossing_moves_lose_nothing() {
-    one_tree::for_seeds(0..100, &command("crossing_moves_lose_nothing"), |seed| {
-        one_tree::crossing_moves(&Arc::new(cramped()), seed);
-    });
-}
+amphi_conformance::one_tree_tests!("amphi-fs-toy", 0..100, |_| cramped());
 
 /// The nth file, which has 5000 bytes of n.
 fn name(number: u8) -> Vec<u8> {

@@ -83,28 +83,38 @@ impl Bits {
     }
 
     /// Runs of bits set in `self` and not in `other`, as (first, length).
-    pub fn without(&self, other: &Self, mut each: impl FnMut(u64, u64)) {
-        let mut run: Option<(u64, u64)> = None;
-        for (at, word) in self.words() {
-            let mut left = word & !other.word(at);
-            while left != 0 {
-                let low = left.trailing_zeros();
-                let ones = (left >> low).trailing_ones();
-                let first = at * 64 + u64::from(low);
-                left &= !(low_mask(u64::from(ones)) << low);
-                match &mut run {
-                    Some((start, len)) if *start + *len == first => *len += u64::from(ones),
-                    _ => {
-                        if let Some((start, len)) = run.replace((first, u64::from(ones))) {
-                            each(start, len);
-                        }
+    pub fn without(&self, other: &Self, each: impl FnMut(u64, u64)) {
+        runs(self.words().map(|(at, word)| (at, word & !other.word(at))), each);
+    }
+
+    /// Runs of bits that are not set, as (first, length).
+    pub fn gaps(&self, each: impl FnMut(u64, u64)) {
+        let there = |at: u64| low_mask(self.len - at * 64);
+        runs((0..self.len.div_ceil(64)).map(|at| (at, !self.word(at) & there(at))), each);
+    }
+}
+
+/// Calls `each` with the runs of bits set in words with their indices, which ascend.
+fn runs(words: impl Iterator<Item = (u64, u64)>, mut each: impl FnMut(u64, u64)) {
+    let mut run: Option<(u64, u64)> = None;
+    for (at, mut left) in words {
+        while left != 0 {
+            let low = left.trailing_zeros();
+            let ones = (left >> low).trailing_ones();
+            let first = at * 64 + u64::from(low);
+            left &= !(low_mask(u64::from(ones)) << low);
+            match &mut run {
+                Some((start, len)) if *start + *len == first => *len += u64::from(ones),
+                _ => {
+                    if let Some((start, len)) = run.replace((first, u64::from(ones))) {
+                        each(start, len);
                     }
                 }
             }
         }
-        if let Some((start, len)) = run {
-            each(start, len);
-        }
+    }
+    if let Some((start, len)) = run {
+        each(start, len);
     }
 }
 
@@ -209,6 +219,12 @@ mod tests {
         let mut runs = Vec::new();
         a.without(&b, |first, len| runs.push((first, len)));
         assert_eq!(runs, [(CHUNK_BITS - 3, 4), (CHUNK_BITS + 2, 3)]);
+        let mut gaps = Vec::new();
+        a.gaps(|first, len| gaps.push((first, len)));
+        assert_eq!(gaps, [(0, CHUNK_BITS - 3), (CHUNK_BITS + 5, 2 * CHUNK_BITS - 5)]);
+        let mut rest = Vec::new();
+        Bits::new(70).gaps(|first, len| rest.push((first, len)));
+        assert_eq!(rest, [(0, 70)]);
     }
 
     #[test]

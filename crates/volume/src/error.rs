@@ -22,6 +22,26 @@ pub enum Error {
         /// What cannot be done with it, as a participle.
         verb: &'static str,
     },
+    /// A version that this program does not know.
+    #[error("version {version} of {title} is unknown to this program")]
+    Version {
+        /// The file system.
+        title: &'static str,
+        /// Its version.
+        version: u32,
+    },
+    /// A superblock whose checksum or whose sizes are wrong.
+    #[error("the superblock of {title} is damaged")]
+    Superblock {
+        /// The file system.
+        title: &'static str,
+    },
+    /// The device cannot carry it, or an option is unknown or impossible.
+    #[error("{0}")]
+    Unsuitable(String),
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] amphi_device::Error),
     /// The file system's own reason.
     #[error(transparent)]
     Own(Box<dyn std::error::Error + Send + Sync>),

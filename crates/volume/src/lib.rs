@@ -10,6 +10,8 @@ mod about;
 mod claims;
 mod device;
 mod error;
+mod fields;
+mod links;
 mod options;
 mod report;
 pub mod size;
@@ -23,6 +25,10 @@ pub use about::{About, parse_uuid, shown_uuid};
 pub use claims::{Bits, CHUNK_BITS, Claims};
 pub use device::io_error;
 pub use error::{Error, Result};
+pub use fields::{
+    TypeCodes, attributes_bytes, decode_attributes, encode_attributes, label_bytes, label_text, random_uuid,
+};
+pub use links::Links;
 pub use options::{Changes, FormatOptions, MountOptions};
 pub use report::{Progress, Repair, Report, Severity};
 

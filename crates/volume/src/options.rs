@@ -2,6 +2,8 @@
 
 use amphi_vfs::AccessTimes;
 
+use crate::error::{Error, Result};
+
 /// How to make a file system. What is `None` is as usual for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatOptions {
@@ -41,6 +43,19 @@ pub struct MountOptions {
     pub dirty_expire_ns: Option<u64>,
     /// How coarse time stamps are, ns, where the file system rounds them.
     pub tick_ns: Option<i64>,
+}
+
+impl MountOptions {
+    /// For a file system with this title that has no options of its own.
+    ///
+    /// # Errors
+    /// [`Error::Unsuitable`] if there are some.
+    pub fn refuse_words(&self, title: &'static str) -> Result<()> {
+        if self.words.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Unsuitable(format!("`{}`: {title} has no mount options", self.words)))
+    }
 }
 
 /// What to change of an unmounted file system; `None` stays.

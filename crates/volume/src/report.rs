@@ -64,6 +64,24 @@ pub struct Report {
 }
 
 impl Report {
+    /// With these findings, all of them, and nothing counted beside.
+    #[must_use]
+    pub fn of(findings: Vec<(Severity, String)>) -> Self {
+        let count = |wanted| findings.iter().filter(|(severity, _)| *severity == wanted).count() as u64;
+        Self {
+            errors: count(Severity::Error),
+            warnings: count(Severity::Warning),
+            findings,
+            files: 0,
+            directories: 0,
+            symlinks: 0,
+            pages: 0,
+            pages_used: 0,
+            cleanly_unmounted: false,
+            own: Value::Null,
+        }
+    }
+
     /// Neither errors nor warnings.
     #[must_use]
     pub const fn is_clean(&self) -> bool {

@@ -12,7 +12,7 @@ fn allowed(from: &str, to: &str) -> bool {
         "vfs" => to == "rt",
         "names" | "page-cache" => matches!(to, "vfs" | "rt" | "radix"),
         "pins" => matches!(to, "device" | "vfs" | "rt" | "volume"),
-        "volume" => matches!(to, "device" | "vfs" | "queue"),
+        "volume" => matches!(to, "device" | "rt" | "vfs" | "queue"),
         "volumes" => matches!(to, "device" | "volume" | "vfs" | "pins") || to.starts_with("fs-"),
         "model" => matches!(to, "vfs" | "rt"),
         "trace" => matches!(to, "vfs" | "rt"),
@@ -40,6 +40,9 @@ fn allowed(from: &str, to: &str) -> bool {
         "front-export" => matches!(to, "device" | "rt" | "front-fuse"),
         // A C program has no daemon: the library puts the log's file system on the image itself.
         "front-wal" => matches!(to, "device" | "rt" | "ssd" | "vfs" | "fs-ext4like" | "pins" | "wal"),
+        // What file systems of PMFS's and of NOVA's kind share.
+        "direct-access" => matches!(to, "device" | "names" | "rt" | "vfs" | "volume"),
+        "fs-novalike" | "fs-pmfslike" if to == "direct-access" => true,
         "segments" => matches!(to, "device" | "radix" | "rt" | "vfs" | "volume"),
         "fs-augefs" if matches!(to, "lsm" | "segments") => true,
         "fs-f2fslike" if to == "segments" => true,
@@ -62,7 +65,8 @@ fn allowed_in_tests(from: &str, to: &str) -> bool {
     // Pins are tested above the file system that the paper assumes, and below a log.
     let pinned = from == "pins" && matches!(to, "fs-ext4like" | "wal");
     // The laboratory plants bugs in its file systems and in what they share.
-    let plants_bugs = from == "crashlab" && (to == "names" || to.starts_with("fs-"));
+    let plants_bugs =
+        from == "crashlab" && (matches!(to, "direct-access" | "names") || to.starts_with("fs-"));
     allowed(from, to)
         || plants_bugs
         || pinned

@@ -1,13 +1,12 @@
-//! Free pages, in host memory alone: a tree of runs for each part of the device, as NOVA has one for each
-//! processor (§4.3). They are found again at every mount.
+//! Free pages and free numbers of inodes, in host memory alone, in as many parts as a file system wants: PMFS
+//! has one list, NOVA one for each processor (§4.3). They are found again at every mount.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_rt::sync::{Mutex, Padded};
 use amphi_rt::{cpu, task};
-
-use crate::format::Layout;
+use amphi_vfs::Ino;
 
 /// Runs that an allocation looks at before it takes the longest it has seen.
 const LOOKS: usize = 64;
@@ -61,15 +60,15 @@ impl Part {
 }
 
 impl Space {
-    /// None is free yet.
-    pub fn new(layout: &Layout) -> Self {
-        let total = layout.pages - layout.data();
-        let part_pages = total.div_ceil(layout.lanes).max(1);
+    /// For pages `first .. end` in `parts` parts. None is free yet.
+    pub fn new(first: u64, end: u64, parts: u64) -> Self {
+        let total = end - first;
+        let part_pages = total.div_ceil(parts).max(1);
         let parts = (0..total.div_ceil(part_pages)).map(|_| Padded::default()).collect();
-        Self { first: layout.data(), part_pages, parts, available: AtomicU64::new(0), total }
+        Self { first, part_pages, parts, available: AtomicU64::new(0), total }
     }
 
-    /// Pages for logs and data.
+    /// Pages that may be in use.
     pub const fn total(&self) -> u64 {
         self.total
     }
@@ -95,7 +94,8 @@ impl Space {
         let own = cpu::current() % self.parts.len();
         loop {
             let mut order = (own..self.parts.len()).chain(0..own);
-            // What is promised is free somewhere; it may just have come to a part that was looked at before.
+            // What is promised is free somewhere; it may just have come to a part that was looked at before,
+            // or comes in a moment: whoever frees pages counts them after they are here.
             if let Some(run) = order.find_map(|part| self.parts[part].0.lock().take(most)) {
                 return run;
             }
@@ -114,5 +114,48 @@ impl Space {
             (start, rest) = (start + count, rest - count);
         }
         self.available.fetch_add(len, Ordering::AcqRel);
+    }
+}
+
+/// Free numbers of inodes: a stack for each part, the lowest on top.
+pub struct Numbers {
+    parts: Box<[Padded<Mutex<Vec<u32>>>]>,
+    free: AtomicU64,
+}
+
+impl Numbers {
+    /// Those below `end` that are free, dealt out in runs to so many parts.
+    pub fn new(end: u64, parts: u64, is_free: impl Fn(u64) -> bool) -> Self {
+        let mut stacks = vec![Vec::new(); parts as usize];
+        let run = (end.saturating_sub(1) / parts).max(1);
+        let mut free = 0;
+        for ino in (1..end).rev().filter(|ino| is_free(*ino)) {
+            stacks[(((ino - 1) / run) % parts) as usize].push(ino as u32);
+            free += 1;
+        }
+        Self {
+            parts: stacks.into_iter().map(|part| Padded(Mutex::new(part))).collect(),
+            free: AtomicU64::new(free),
+        }
+    }
+
+    /// Takes a number, the processor's own first.
+    pub fn take(&self) -> Option<Ino> {
+        let own = cpu::current() % self.parts.len();
+        let mut order = (own..self.parts.len()).chain(0..own);
+        let ino = order.find_map(|part| self.parts[part].0.lock().pop())?;
+        self.free.fetch_sub(1, Ordering::AcqRel);
+        Some(Ino(ino.into()))
+    }
+
+    /// Gives one back.
+    pub fn give(&self, ino: Ino) {
+        self.parts[cpu::current() % self.parts.len()].0.lock().push(ino.0 as u32);
+        self.free.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many are free.
+    pub fn free(&self) -> u64 {
+        self.free.load(Ordering::Acquire)
     }
 }
