@@ -43,12 +43,6 @@ pub fn holes<F: DirectAccess>(part: &F::Part, blocks: Range<u64>) -> Vec<Range<u
     holes
 }
 
-/// Whether a file may become longer by it.
-#[must_use]
-pub const fn grows(what: Allocate) -> bool {
-    matches!(what, Allocate::Reserve { keep_size: false } | Allocate::Zero { keep_size: false })
-}
-
 /// Does what cannot fail any more without something having changed.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 //! each in docs/format describes all bits.
 
 use amphi_device::PAGE_BYTES;
-use amphi_volume::{Error, Result, label_text};
+use amphi_volume::{Error, Result, label_text, recognise};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -59,14 +59,16 @@ impl Superblock {
     /// # Errors
     /// [`Error::NotThis`], [`Error::Version`], [`Error::Superblock`].
     pub fn check(&self, magic: [u8; 8], title: &'static str, device_pages: u64) -> Result<()> {
-        if self.magic != magic {
-            return Err(Error::NotThis { title });
+        recognise(
+            title,
+            self.magic == magic,
+            (self.version.get(), VERSION),
+            self.crc.get() == self.checksum(),
+        )?;
+        if (PAGES_MIN..=device_pages.min(PAGES_MAX)).contains(&self.pages.get()) {
+            return Ok(());
         }
-        if self.version.get() != VERSION {
-            return Err(Error::Version { title, version: self.version.get() });
-        }
-        let fits = (PAGES_MIN..=device_pages.min(PAGES_MAX)).contains(&self.pages.get());
-        if self.crc.get() == self.checksum() && fits { Ok(()) } else { Err(Error::Superblock { title }) }
+        Err(Error::Superblock { title, why: "it has an impossible size" })
     }
 
     /// The label.

@@ -86,7 +86,7 @@ pub fn read_super<F: DirectAccess>(device: &F::Device) -> Result<Found<F::Layout
     let (pages, inodes) = (superblock.pages.get(), superblock.inodes.get());
     let layout = F::Layout::of(pages, inodes, superblock.own.get());
     let layout = layout.filter(|layout| inodes > 0 && layout.data() < pages);
-    let layout = layout.ok_or(Error::Superblock { title })?;
+    let layout = layout.ok_or(Error::Superblock { title, why: "its sizes contradict each other" })?;
     let word = |at: u64| page[at as usize..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
     Ok(Found { superblock, layout, mounts: word(MOUNTS_AT), clean: word(CLEAN_AT) == 1 })
 }

@@ -32,10 +32,7 @@ pub fn allocate<D: BlockPort + MemoryArea>(
         return Err(Error::Invalid("an empty range"));
     }
     let end = offset.saturating_add(length);
-    let (reserves, keep_size) = match what {
-        Allocate::Reserve { keep_size } | Allocate::Zero { keep_size } => (true, keep_size),
-        Allocate::PunchHole => (false, true),
-    };
+    let (reserves, keep_size) = (what.reserves(), what.keeps_size());
     if reserves && end > FILE_BYTES_MAX {
         return Err(Error::TooLarge);
     }
@@ -50,7 +47,7 @@ pub fn allocate<D: BlockPort + MemoryArea>(
         edit.held = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
         hold(core, inode, &mut state, &edit)?;
     }
-    if what != (Allocate::Reserve { keep_size }) && offset < end {
+    if what.clears() && offset < end {
         clear(core, inode, &mut state, offset..end, &mut edit, reserves)?;
     }
     if !keep_size {
@@ -58,7 +55,7 @@ pub fn allocate<D: BlockPort + MemoryArea>(
     }
     note_write(core, &mut state, cred);
     state.part.changed = true;
-    core.note_dirty(inode);
+    core.cache.note_dirty(inode);
     write_back(core, inode, &mut state, &edit)
 }
 
@@ -76,11 +73,12 @@ fn hold<D: BlockPort + MemoryArea>(
         let domain = core.domain(inode.ino);
         let _gate = domain.gate.read();
         let addresses = core.addresses(domain, (inode.ino, state), page, end)?;
-        let dirty = state.part.dirty.range(page..end).count();
+        let dirty = state.part.file.dirty.range(page..end).count();
         let holes = addresses.iter().filter(|address| address.is_hole()).count();
-        let promised = state.part.dirty.range(page..end);
-        let promised =
-            promised.filter(|page| state.part.pages.get(**page).is_some_and(|page| page.promised)).count();
+        let promised = state.part.file.dirty.range(page..end);
+        let promised = promised
+            .filter(|page| state.part.file.pages.get(**page).is_some_and(|page| page.promised))
+            .count();
         debug_assert!(promised <= dirty, "what is promised is dirty");
         wanted += (holes - promised) as u64;
         if wanted > core.space.free() {
@@ -145,7 +143,7 @@ pub fn seek<D: BlockPort + MemoryArea>(
             let index = (page / ADDRESSES as u64) as u32;
             let node = state.part.nodes.range(index..).next();
             let node = node.map(|(index, _)| u64::from(*index) * ADDRESSES as u64);
-            let dirty = state.part.dirty.range(page..).next().copied();
+            let dirty = state.part.file.dirty.range(page..).next().copied();
             let Some(nearest) = node.into_iter().chain(dirty).min() else { return Err(Error::NoData) };
             if nearest >= next {
                 page = nearest;

@@ -1,17 +1,17 @@
 //! What all parts of a mounted AugeFS share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{BlockPort, BytePortExt, Lpa, MemoryArea, Structure};
 use amphi_names::Names;
 use amphi_rt::sync::{Mutex, Padded};
-use amphi_segments::{Domain, Ground, Segments, Space};
+use amphi_segments::files::FileCache;
+use amphi_segments::{Bell, Domain, Ground, Segments, Space};
 use amphi_vfs::{Ino, Result};
 use amphi_volume::io_error;
 
-use crate::background::Bell;
 use crate::dentries::Dentries;
 use crate::format::{Layout, SuperState, Superblock};
 use crate::inode::Inode;
@@ -51,14 +51,8 @@ pub struct Core<D: BlockPort + MemoryArea + 'static> {
     pub space: Space,
     /// By processor: how many times what it submitted has arrived (AU-9).
     pub write_versions: Box<[Padded<Mutex<u64>>]>,
-    /// Files with something that is not on the device.
-    pub dirty: Mutex<BTreeMap<Ino, Arc<Inode<D>>>>,
-    /// Cached pages, and dirty ones among them.
-    pub pages: AtomicUsize,
-    /// See `pages`.
-    pub dirty_pages: AtomicUsize,
-    /// Where the cache is looked through next.
-    pub sweep: AtomicUsize,
+    /// What is counted of files in memory.
+    pub cache: FileCache<Self>,
     /// Inodes.
     pub inodes: AtomicU64,
     /// Most inodes.
@@ -118,16 +112,6 @@ impl<D: BlockPort + MemoryArea> Core<D> {
         }
         let at = self.layout.write_version(processor);
         self.device.persist(at, &version.to_le_bytes(), None, Structure::Journal).map_err(io_error)
-    }
-
-    /// Notes that a file has something that is not on the device.
-    pub fn note_dirty(&self, inode: &Arc<Inode<D>>) {
-        self.dirty.lock().entry(inode.ino).or_insert_with(|| Arc::clone(inode));
-    }
-
-    /// Notes that it has nothing any more.
-    pub fn note_clean(&self, ino: Ino) {
-        self.dirty.lock().remove(&ino);
     }
 
     /// Inodes that can still be made.

@@ -169,8 +169,8 @@ pub fn resize<'a, D: BlockPort + MemoryArea>(
     state.part.stored_size = size;
     change.write_inode(inode, state, Changed::Contents)?;
     change.commit()?;
-    if state.part.dirty.is_empty() {
-        core.note_clean(inode.ino);
+    if state.part.file.dirty.is_empty() {
+        core.cache.note_clean(inode.ino);
     }
     Ok(())
 }
@@ -200,7 +200,7 @@ fn plan_cut<'a, D: BlockPort + MemoryArea>(
             collect::make_free(core)?;
             continue;
         };
-        let mut bytes = match state.part.pages.get(page) {
+        let mut bytes = match state.part.file.pages.get(page) {
             Some(cached) => cached.bytes.to_vec(),
             None => core.read_block(old, Structure::Data)?,
         };

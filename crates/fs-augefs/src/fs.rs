@@ -5,6 +5,7 @@ use std::sync::Arc;
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_names::with_room;
 use amphi_rt::task::{self, JoinHandle};
+use amphi_segments::files;
 use amphi_vfs::{Allocate, Cred, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode};
 
 use crate::core::Core;
@@ -14,7 +15,7 @@ use crate::options::{FormatOptions, MountOptions};
 use crate::overlay::Overlay;
 use crate::recover::Recovered;
 use crate::stats::Stats;
-use crate::{allocate, background, file};
+use crate::{allocate, file};
 
 /// A mounted AugeFS.
 ///
@@ -29,7 +30,7 @@ impl<D: BlockPort + MemoryArea + 'static> AugeFs<D> {
     /// Makes an empty file system on `device`, over whatever was there.
     ///
     /// # Errors
-    /// [`MountError::Unsuitable`], [`MountError::Options`], [`MountError::Device`], [`MountError::Meta`].
+    /// [`MountError::Unsuitable`], [`MountError::Device`], [`MountError::Damaged`].
     pub fn format(device: &Arc<D>, options: &FormatOptions) -> std::result::Result<(), MountError> {
         mount::format(device, options)
     }
@@ -45,7 +46,10 @@ impl<D: BlockPort + MemoryArea + 'static> AugeFs<D> {
         let (core, recovered) = mount::open(&under, options)?;
         let background = runs.then(|| {
             let core = Arc::clone(&core);
-            task::spawn("augefs-background", move || background::run(&core))
+            task::spawn("augefs-background", move || {
+                let interval_ns = core.options.checkpoint_interval_ns;
+                core.bell.run(interval_ns, &core.names.health, || mount::sync(&core));
+            })
         });
         Ok(Self { core, recovered, background })
     }
@@ -113,7 +117,7 @@ impl<D: BlockPort + MemoryArea + 'static> FileSystem for AugeFs<D> {
     amphi_names::forward_names!(self => &*self.core);
 
     fn read(&self, ino: Ino, offset: u64, into: &mut [u8], _direct: bool) -> Result<usize> {
-        file::read(&self.core, &self.core.inode(ino)?, offset, into)
+        files::read(&*self.core, &self.core.inode(ino)?, offset, into)
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {
@@ -124,11 +128,7 @@ impl<D: BlockPort + MemoryArea + 'static> FileSystem for AugeFs<D> {
     fn fsync(&self, ino: Ino, _data_only: bool) -> Result<()> {
         let inode = self.core.inode(ino)?;
         // Whatever changes of the metadata were acknowledged are durable.
-        if self.core.dirty.lock().contains_key(&ino) {
-            file::write_back_file(&self.core, &inode)
-        } else {
-            Ok(())
-        }
+        if self.core.cache.is_dirty(ino) { files::write_back_file(&*self.core, &inode) } else { Ok(()) }
     }
 
     fn sync(&self) -> Result<()> {

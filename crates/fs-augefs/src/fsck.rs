@@ -83,16 +83,13 @@ impl Report {
 /// Checks the file system on a device, and changes nothing there. Damage is no error but a finding.
 ///
 /// # Errors
-/// [`MountError::Format`], [`MountError::Device`].
+/// [`MountError::NotThis`], [`MountError::Device`].
 pub fn check<D: BlockPort + MemoryArea>(device: &Arc<D>) -> Result<Report, MountError> {
     let mut report = Report::default();
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let (core, recovered) = match mount::open(&Overlay::over(device), options) {
         Ok(opened) => opened,
-        Err(
-            error @ (MountError::Damaged(Error::Corrupt(_))
-            | MountError::Meta(amphi_lsm::Error::Damaged { .. })),
-        ) => {
+        Err(error @ MountError::Damaged(Error::Corrupt(_))) => {
             report.error(error.to_string());
             return Ok(report);
         }

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::Batch;
-use amphi_radix::Radix;
+use amphi_segments::files::FilePages;
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::FromZeros;
 
 use crate::core::Core;
 use crate::format::{
-    EntryRecord, FILE_BYTES_MAX, INLINE_NODES, InodeRecord, Key, NODES_PER_CHUNK, decode_nodes, encode_entry,
-    encode_nodes, key, type_code,
+    EntryRecord, FILE_BYTES_MAX, INLINE_NODES, InodeRecord, Key, NODES_PER_CHUNK, TYPES, decode_nodes,
+    encode_entry, encode_nodes, key,
 };
 use crate::meta::{self, damaged};
 
@@ -30,16 +30,6 @@ pub enum Home {
     Named(Ino, Box<[u8]>),
     /// By its number: it has several names, or none, or had them.
     Own,
-}
-
-/// A cached page of a file.
-pub struct Page {
-    /// Contents.
-    pub bytes: Box<[u8]>,
-    /// Not written back since it changed.
-    pub dirty: bool,
-    /// A block was promised for it, which it has not yet.
-    pub promised: bool,
 }
 
 /// A symbolic link's target of so many bytes is in the inode's record; a longer one has a record of its own,
@@ -93,10 +83,8 @@ pub struct Part {
     pub chunks: BTreeSet<u32>,
     /// Nodes that are promised a block and have no number yet.
     pub promised_nodes: BTreeSet<u32>,
-    /// Cached pages (AU-11).
-    pub pages: Radix<Page>,
-    /// Dirty ones.
-    pub dirty: BTreeSet<u64>,
+    /// Cached pages.
+    pub file: FilePages,
     /// Dirty ones that were promised a block.
     pub promised: u64,
     /// Times or set-id bits have changed in memory only.
@@ -133,7 +121,7 @@ pub fn record<D: BlockPort + MemoryArea>(inode: &Inode<D>, state: &State<D>) -> 
     let regular = state.file_type == FileType::Regular;
     let mut record = InodeRecord::new_zeroed();
     record.ino = inode.ino.0.into();
-    record.kind = type_code(state.file_type);
+    record.kind = TYPES.code(state.file_type);
     record.unnamed = u8::from(state.unnamed);
     record.mode = state.mode.into();
     record.nlink = state.nlink.into();

@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod allocate;
-mod background;
 mod change;
 mod checkpoint;
 mod collect;

@@ -42,8 +42,8 @@ impl<D: BlockPort + MemoryArea> Meta<D> {
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub fn open(device: &Arc<D>, first: u64, options: amphi_lsm::Options) -> amphi_lsm::Result<Self> {
-        Store::open(Arc::clone(device), amphi_device::Lpa(first), options).map(Self::new)
+    pub fn open(device: &Arc<D>, first: u64, options: amphi_lsm::Options) -> Result<Self> {
+        Store::open(Arc::clone(device), amphi_device::Lpa(first), options).map(Self::new).map_err(meta_error)
     }
 
     /// Whether attributes may come no more: tables take more than a quarter of their area. With memtables

@@ -1,30 +1,30 @@
 //! Making, recognising, mounting and unmounting an AugeFS.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicU64;
 
 use amphi_device::{BlockPort, BytePortExt, Lpa, MemoryArea, PAGE_BYTES, Structure};
 use amphi_lsm::{Batch, Place, Store};
 use amphi_names::Names;
 use amphi_rt::sync::{Mutex, Padded, RwLock};
-use amphi_segments::{Domain, Ground, Segments, Space, segments_held};
+use amphi_segments::files::{FileCache, write_back_file};
+use amphi_segments::{Bell, Domain, Ground, Segments, Space, segments_held};
 use amphi_vfs::{FileType, Ino};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::background::Bell;
 use crate::core::Core;
 use crate::dentries::Dentries;
 use crate::format::{
-    CheckpointRecord, EntryRecord, FormatError, InodeRecord, Key, LABEL_BYTES, Layout, LogRecord, MAGIC,
-    NAT_ENTRIES, PAGE, SuperRecord, SuperState, Superblock, VERSION, WRITE_VERSION_BYTES, WRITE_VERSIONS,
-    encode_entry, type_code,
+    CheckpointRecord, EntryRecord, InodeRecord, Key, Layout, LogRecord, MAGIC, NAT_ENTRIES, PAGE,
+    SuperRecord, SuperState, Superblock, TITLE, TYPES, VERSION, WRITE_VERSION_BYTES, WRITE_VERSIONS,
+    encode_entry,
 };
-use crate::meta::{self, Meta, damaged};
+use crate::meta::{self, Meta, damaged, meta_error};
 use crate::options::{FormatOptions, MountOptions};
 use crate::planted::{self, Bug};
 use crate::recover::{self, Recovered};
 use crate::stats::Counters;
-use crate::{checkpoint, collect, file, load};
+use crate::{checkpoint, collect, load};
 
 /// The metadata store's part of the device unless told otherwise, and its limits in pages.
 const META_SHARE: u64 = 16;
@@ -40,28 +40,8 @@ const MEMTABLE_SHARE: usize = 32;
 /// Fewest segments beyond those that are held for each domain's logs.
 const SEGMENTS_MIN: u64 = 8;
 
-/// Why a file system could not be made or mounted.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// What is on the device is not an AugeFS of this version, or its superblock is damaged.
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    /// The device refused or failed.
-    #[error(transparent)]
-    Device(#[from] amphi_device::Error),
-    /// The metadata store is damaged, or failed.
-    #[error(transparent)]
-    Meta(#[from] amphi_lsm::Error),
-    /// The device cannot carry an AugeFS.
-    #[error("AugeFS cannot use this device: {0}")]
-    Unsuitable(String),
-    /// An option is impossible.
-    #[error("{0}")]
-    Options(String),
-    /// Something beyond the superblock is damaged.
-    #[error(transparent)]
-    Damaged(#[from] amphi_vfs::Error),
-}
+pub use amphi_volume::Error as MountError;
+use amphi_volume::{label_bytes, random_uuid};
 
 type Result<T> = std::result::Result<T, MountError>;
 
@@ -127,9 +107,9 @@ fn place(layout: &Layout) -> Place {
 /// Makes an empty file system.
 ///
 /// # Errors
-/// [`MountError::Unsuitable`], [`MountError::Options`], [`MountError::Device`], [`MountError::Meta`].
+/// [`MountError::Unsuitable`], [`MountError::Device`], [`MountError::Damaged`].
 pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOptions) -> Result<()> {
-    options.check().map_err(MountError::Options)?;
+    options.check().map_err(MountError::Unsuitable)?;
     let layout =
         plan(options, device.capacity_pages(), device.memory()?.bytes).map_err(MountError::Unsuitable)?;
     // Page 0 is written last: until then there is no file system.
@@ -142,7 +122,7 @@ pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOption
     let mut state = SuperState::new_zeroed();
     state.clean = 1.into();
     write_state(&**device, &layout, &state)?;
-    Store::format(device, &place(&layout))?;
+    Store::format(device, &place(&layout)).map_err(meta_error)?;
     {
         let meta = Meta::open(device, Layout::META_FIRST, fitting(&layout, amphi_lsm::Options::default()))?;
         let mut batch = Batch::new();
@@ -171,10 +151,8 @@ pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOption
     (sb.meta_pages, sb.memory_bytes) = (layout.meta_pages.into(), layout.memory_bytes.into());
     sb.salt = amphi_rt::random::u64().into();
     sb.created_ns = amphi_rt::time::wall_ns().into();
-    for part in sb.uuid.chunks_mut(8) {
-        part.copy_from_slice(&amphi_rt::random::u64().to_le_bytes());
-    }
-    sb.label[..options.label.len().min(LABEL_BYTES)].copy_from_slice(options.label.as_bytes());
+    sb.uuid = random_uuid();
+    sb.label = label_bytes(&options.label)?;
     sb.crc = sb.checksum().into();
     let mut page = vec![0; PAGE_BYTES];
     page[..size_of::<Superblock>()].copy_from_slice(sb.as_bytes());
@@ -201,7 +179,7 @@ pub fn root() -> InodeRecord {
     let now = amphi_rt::time::wall_ns();
     let mut root = InodeRecord::new_zeroed();
     root.ino = Ino::ROOT.0.into();
-    root.kind = type_code(FileType::Directory);
+    root.kind = TYPES.code(FileType::Directory);
     (root.mode, root.nlink) = (0o755.into(), 2.into());
     root.parent = Ino::ROOT.0.into();
     (root.atime, root.mtime, root.ctime) = (now.into(), now.into(), now.into());
@@ -211,12 +189,12 @@ pub fn root() -> InodeRecord {
 /// Reads the superblock, changing nothing.
 ///
 /// # Errors
-/// [`MountError::Format`], [`MountError::Device`].
+/// [`MountError::NotThis`], [`MountError::Device`].
 pub fn probe<D: BlockPort + MemoryArea>(device: &D) -> Result<(Superblock, Layout)> {
     let memory = device.memory()?.bytes;
     let mut page = vec![0; PAGE_BYTES];
     device.read(Lpa(0), &mut page, Structure::Superblock)?;
-    let (sb, _) = Superblock::read_from_prefix(&page).map_err(|_| FormatError::NotAugeFs)?;
+    let (sb, _) = Superblock::read_from_prefix(&page).map_err(|_| MountError::NotThis { title: TITLE })?;
     let layout = sb.layout(device.capacity_pages(), memory)?;
     Ok((sb, layout))
 }
@@ -260,7 +238,7 @@ const fn inodes_max(layout: &Layout) -> u64 {
 /// Reads what the superblock says, changing nothing.
 ///
 /// # Errors
-/// [`MountError::Format`], [`MountError::Device`].
+/// [`MountError::NotThis`], [`MountError::Device`].
 pub fn info<D: BlockPort + MemoryArea>(device: &D) -> Result<Info> {
     let (superblock, layout) = probe(device)?;
     Ok(Info::of(&superblock, &read_state(device, &layout)?, &layout))
@@ -339,10 +317,7 @@ pub fn open<D: BlockPort + MemoryArea>(
         nat_blocks: Mutex::new(loaded.free_nat),
         space: Space::new(capacity),
         write_versions: write_versions.into(),
-        dirty: Mutex::default(),
-        pages: AtomicUsize::new(0),
-        dirty_pages: AtomicUsize::new(0),
-        sweep: AtomicUsize::new(0),
+        cache: FileCache::new(options.page_cache_pages),
         inodes: AtomicU64::new(inodes),
         inodes_max: inodes_max(&layout),
         numbers: Mutex::new((next_ino, next_ino)),
@@ -453,9 +428,8 @@ pub fn close<D: BlockPort + MemoryArea>(core: &Core<D>) -> amphi_vfs::Result<()>
 /// # Errors
 /// [`amphi_vfs::Error::Io`].
 pub fn sync<D: BlockPort + MemoryArea>(core: &Core<D>) -> amphi_vfs::Result<()> {
-    let files: Vec<_> = core.dirty.lock().values().cloned().collect();
-    for inode in files {
-        file::write_back_file(core, &inode)?;
+    for inode in core.cache.dirty_files() {
+        write_back_file(core, &inode)?;
     }
     if core.names.health.writable().is_ok() { checkpoint::all(core) } else { Ok(()) }
 }

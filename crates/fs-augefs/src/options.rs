@@ -1,7 +1,7 @@
 //! How an AugeFS is made and how a mount behaves.
 
 use amphi_vfs::AccessTimes;
-use amphi_volume::size;
+use amphi_volume::read_words;
 
 use crate::format::{DOMAINS_MAX, LABEL_BYTES, PAGE, SEGMENT_BLOCKS_MAX};
 use crate::mount::BYTES_PER_INODE;
@@ -11,7 +11,7 @@ const META_PAGES_LEAST: u32 = 256;
 /// Blocks of the smallest segment.
 const SEGMENT_BLOCKS_LEAST: u32 = 8;
 /// Most tasks that share the metadata store's log, and most groups that are written at once.
-const FEW: usize = 64;
+const FEW: u64 = 64;
 /// Segments that a file system of few domains cannot do without.
 const SEGMENTS_LEAST: u32 = 14;
 
@@ -135,49 +135,22 @@ impl MountOptions {
     /// # Errors
     /// A sentence about one that is unknown or impossible.
     pub fn set_all(&mut self, words: &str) -> Result<(), String> {
-        words.split(',').filter(|word| !word.is_empty()).try_for_each(|word| self.set(word))
-    }
-
-    fn set(&mut self, word: &str) -> Result<(), String> {
-        let unknown = || format!("{word} is no mount option of AugeFS; there are {}", Self::WORDS);
-        let (key, value) = word.split_once('=').ok_or_else(unknown)?;
-        let one_of = |what: &str| format!("{word}: write {key}={what}");
-        let number = || {
-            let number = value.parse::<usize>().ok().filter(|number| *number >= 16);
-            number.ok_or_else(|| one_of("N, at least 16"))
-        };
-        let few = || {
-            let few = value.parse::<usize>().ok().filter(|number| (1..=FEW).contains(number));
-            few.ok_or_else(|| one_of(&format!("N, 1 to {FEW}")))
-        };
-        let either = |no: &str, yes: &str| match value {
-            _ if value == no => Ok(false),
-            _ if value == yes => Ok(true),
-            _ => Err(one_of(&format!("{no}|{yes}"))),
-        };
-        match key {
-            "cache" => {
-                let bytes = size::parse(value).ok().filter(|bytes| (256 << 10..=1 << 46).contains(bytes));
-                let bytes = bytes.ok_or_else(|| one_of("SIZE, as in 256M, at least 256K"))?;
-                self.page_cache_pages = bytes as usize / PAGE;
+        read_words(words, ("AugeFS", Self::WORDS), |word| {
+            match word.key {
+                "cache" => self.page_cache_pages = word.pages(256 << 10)?,
+                "inodes" => self.inode_cache = word.cached()?,
+                "names" => self.name_cache = word.cached()?,
+                "checkpoint" => self.checkpoint_interval_ns = word.seconds(0.001, 3600.0)?,
+                "nodes" => {
+                    self.nodes_after_data = word.one_of(&[("with-data", false), ("after-data", true)])?;
+                }
+                "groups" => self.meta.groups = word.number(1, FEW)? as usize,
+                "log-tasks" => self.meta.log_tasks = word.number(1, FEW)? as usize,
+                "memtable" => self.meta.memtable_bytes = word.bytes(64 << 10, 1 << 30)? as usize,
+                "writes" => self.meta.grouped = word.one_of(&[("parallel", false), ("grouped", true)])?,
+                _ => return Ok(false),
             }
-            "inodes" => self.inode_cache = number()?,
-            "names" => self.name_cache = number()?,
-            "checkpoint" => {
-                let seconds = value.parse::<f64>().ok().filter(|seconds| (0.001..=3600.0).contains(seconds));
-                self.checkpoint_interval_ns = (seconds.ok_or_else(|| one_of("SECONDS"))? * 1e9) as u64;
-            }
-            "nodes" => self.nodes_after_data = either("with-data", "after-data")?,
-            "groups" => self.meta.groups = few()?,
-            "log-tasks" => self.meta.log_tasks = few()?,
-            "memtable" => {
-                let bytes = size::parse(value).ok().filter(|bytes| (64 << 10..=1 << 30).contains(bytes));
-                let bytes = bytes.ok_or_else(|| one_of("SIZE, as in 64M, 64K to 1G"))?;
-                self.meta.memtable_bytes = bytes as usize;
-            }
-            "writes" => self.meta.grouped = either("parallel", "grouped")?,
-            _ => return Err(unknown()),
-        }
-        Ok(())
+            Ok(true)
+        })
     }
 }

@@ -129,10 +129,10 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
     }
 
     fn may_leave(&self, _: &Inode<D>, state: &mut State<Self>) -> bool {
-        if !state.part.dirty.is_empty() || state.part.changed {
+        if !state.part.file.dirty.is_empty() || state.part.changed {
             return false;
         }
-        self.drop_clean_pages_of(&mut state.part);
+        self.cache.drop_clean(&mut state.part.file);
         true
     }
 

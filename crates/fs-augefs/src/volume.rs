@@ -7,15 +7,15 @@ use amphi_volume::{About, Error, Identity, Needs, Progress, Repair, Report, Resu
 use serde_json::{Map, json};
 
 use crate::AugeFs;
-use crate::format::FormatError;
+use crate::format::TITLE;
 use crate::fsck;
-use crate::mount::{Info, MountError, info};
+use crate::mount::{Info, info};
 use crate::options::{FormatOptions, MountOptions};
 
 /// What it is called and what it asks of a device.
 pub const IDENTITY: Identity = Identity {
     name: "augefs",
-    title: "AugeFS",
+    title: TITLE,
     summary: "AugeFS: log-structured, files in domains, metadata in a key-value store with its log in a memory area",
     words: MountOptions::WORDS,
     needs: Needs::MemoryArea,
@@ -28,29 +28,29 @@ impl<D: BlockPort + MemoryArea + 'static> Volume<D> for AugeFs<D> {
         match info(device) {
             Ok(info) => Ok(about(&info)),
             // A device without a memory area holds none.
-            Err(MountError::Device(_)) => Err(Error::NotThis { title: IDENTITY.title }),
-            Err(error) => Err(error.into()),
+            Err(Error::Device(_)) => Err(Error::NotThis { title: IDENTITY.title }),
+            Err(error) => Err(error),
         }
     }
 
     fn format(device: &Arc<D>, options: &amphi_volume::FormatOptions) -> Result<()> {
         if options.bytes.is_some() {
             let whole = "an AugeFS takes the whole device; it cannot be made smaller than that".to_owned();
-            return Err(MountError::Options(whole).into());
+            return Err(Error::Unsuitable(whole));
         }
         let own = FormatOptions::for_device(device.capacity_pages(), options);
-        Ok(Self::format(device, &own)?)
+        Self::format(device, &own)
     }
 
     fn mount(device: &Arc<D>, options: &amphi_volume::MountOptions) -> Result<Self> {
         let mut own = MountOptions::default();
-        own.set_all(&options.words).map_err(MountError::Options)?;
+        own.set_all(&options.words).map_err(Error::Unsuitable)?;
         own.read_only = options.read_only;
         own.access_times = options.access_times;
         own.page_cache_pages = options.page_cache_pages.unwrap_or(own.page_cache_pages);
         own.inode_cache = options.inode_cache.unwrap_or(own.inode_cache);
         own.checkpoint_interval_ns = options.background_interval_ns.unwrap_or(own.checkpoint_interval_ns);
-        Ok(Self::mount(device, own)?)
+        Self::mount(device, own)
     }
 
     fn unmount(self) -> Result<()> {
@@ -106,14 +106,5 @@ fn report(report: &fsck::Report) -> Report {
         pages_used: report.blocks_used,
         cleanly_unmounted: report.cleanly_unmounted,
         own: json!(report),
-    }
-}
-
-impl From<MountError> for Error {
-    fn from(error: MountError) -> Self {
-        match error {
-            MountError::Format(FormatError::NotAugeFs) => Self::NotThis { title: IDENTITY.title },
-            error => Self::own(error),
-        }
     }
 }

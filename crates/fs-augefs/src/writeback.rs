@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, MemoryArea, Structure};
 use amphi_lsm::Batch;
@@ -58,7 +57,7 @@ fn write_back_all<D: BlockPort + MemoryArea>(
     state: &mut State<D>,
     edit: &Edit,
 ) -> Result<()> {
-    let mut touched: BTreeSet<u32> = state.part.dirty.iter().map(|page| slot_of(*page).0).collect();
+    let mut touched: BTreeSet<u32> = state.part.file.dirty.iter().map(|page| slot_of(*page).0).collect();
     touched.extend(indices(&edit.held));
     touched.extend(state.part.nodes.range(indices(&edit.holes)).map(|(index, _)| *index));
     if touched.is_empty() && !state.part.changed && state.part.stored_size == state.size {
@@ -82,7 +81,7 @@ fn write_back_all<D: BlockPort + MemoryArea>(
     put_inode(core, inode, state)?;
     drop(gate);
     settle_pages(core, state);
-    core.note_clean(inode.ino);
+    core.cache.note_clean(inode.ino);
     Ok(())
 }
 
@@ -105,13 +104,8 @@ fn put_inode<D: BlockPort + MemoryArea>(
 
 /// Pages are as the device has them, and promises are kept.
 fn settle_pages<D: BlockPort + MemoryArea>(core: &Core<D>, state: &mut State<D>) {
-    let dirty = std::mem::take(&mut state.part.dirty);
-    core.dirty_pages.fetch_sub(dirty.len(), Ordering::Relaxed);
-    for page in dirty {
-        if let Some(page) = state.part.pages.get_mut(page) {
-            (page.dirty, page.promised) = (false, false);
-        }
-    }
+    let dirty: Vec<_> = state.part.file.dirty.iter().copied().collect();
+    core.cache.settle(&mut state.part.file, &dirty);
     state.part.promised = 0;
     core.space.give_back(std::mem::take(&mut state.part.promised_nodes).len() as u64);
 }
@@ -129,7 +123,7 @@ fn submit<D: BlockPort + MemoryArea>(
     let processor = amphi_rt::cpu::current() % core.write_versions.len();
     let mut version = core.write_versions[processor].lock();
     let mut parts = core.with_nodes(domain, &there)?;
-    let counts = [state.part.dirty.len(), touched.len()];
+    let counts = [state.part.file.dirty.len(), touched.len()];
     if core.numbers_free(&parts) < touched.len() - there.len() {
         return Ok(false);
     }
@@ -146,8 +140,8 @@ fn submit<D: BlockPort + MemoryArea>(
     drop(parts);
     let pages: Writes<'_> = data
         .iter()
-        .zip(&state.part.dirty)
-        .filter_map(|(block, page)| Some((*block, &*state.part.pages.get(*page)?.bytes)))
+        .zip(&state.part.file.dirty)
+        .filter_map(|(block, page)| Some((*block, &*state.part.file.pages.get(*page)?.bytes)))
         .collect();
     core.counters.data_blocks.add(pages.len() as u64);
     let nodes = as_writes(&written);
@@ -203,7 +197,7 @@ fn place_pages<D: BlockPort + MemoryArea>(
     blocks: &[u32],
 ) -> Result<()> {
     let size = core.layout.segment_blocks;
-    for (page, block) in state.part.dirty.iter().zip(blocks) {
+    for (page, block) in state.part.file.dirty.iter().zip(blocks) {
         let (index, slot) = slot_of(*page);
         let nid = numbers[&index];
         let node = parts.nodes.get_mut(&nid).ok_or_else(|| damaged("node", nid.into()))?;

@@ -61,7 +61,7 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
         let mut options = MountOptions::default();
         for word in wanted.split(',') {
             // An error leaves the option as it is.
-            let _known = options.set(word);
+            let _known = options.set_all(word);
         }
         Ok(options)
     }

@@ -223,9 +223,7 @@ pub fn format<D: BlockPort + WriteLog>(device: &D, options: &FormatOptions) -> R
     sb.page_bytes = (PAGE as u32).into();
     sb.set_layout(&layout);
     sb.created_ns = now.into();
-    for half in sb.uuid.as_chunks_mut::<8>().0 {
-        *half = amphi_rt::random::u64().to_le_bytes();
-    }
+    sb.uuid = amphi_volume::random_uuid();
     sb.label[..options.label.len()].copy_from_slice(options.label.as_bytes());
     sb.crc = sb.checksum().into();
     let mut state = SuperState::new_zeroed();

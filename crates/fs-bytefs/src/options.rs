@@ -1,7 +1,7 @@
 //! How a mount behaves, and how people say so: `data=journal,threshold=16,cache=256M`.
 
 use amphi_vfs::AccessTimes;
-use amphi_volume::size;
+use amphi_volume::{Word, read_words};
 
 /// What becomes durable together with a transaction (BY-16).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,79 +90,33 @@ impl Default for MountOptions {
     }
 }
 
-/// Bytes per page of the cache.
-const PAGE: u64 = crate::format::PAGE as u64;
-
 impl MountOptions {
-    /// The words that [`set`](Self::set) understands, for people.
+    /// The words that [`set_all`](Self::set_all) understands, for people.
     pub const WORDS: &'static str = "data=ordered|journal, metadata=durable|grouped, group=SIZE, \
                                      variant=full|log|dual, threshold=1..64, cache=SIZE, dirty=SIZE, \
                                      inodes=N, commit=SECONDS, writes=async|sync";
 
-    /// Takes over one option as people write it. False if it is none of ByteFS.
-    ///
-    /// # Errors
-    /// A sentence about a value that is impossible.
-    pub fn set(&mut self, word: &str) -> Result<bool, String> {
-        let Some((key, value)) = word.split_once('=') else { return Ok(false) };
-        let one_of = |what: &str| format!("{word}: write {key}={what}");
-        match key {
+    /// Takes over one option. False if it is none of ByteFS.
+    fn set(&mut self, word: Word<'_>) -> Result<bool, String> {
+        match word.key {
             "data" => {
-                self.data = match value {
-                    "ordered" => DataMode::Ordered,
-                    "journal" => DataMode::Journal,
-                    _ => return Err(one_of("ordered or journal")),
-                };
+                self.data = word.one_of(&[("ordered", DataMode::Ordered), ("journal", DataMode::Journal)])?;
             }
             "metadata" => {
-                self.metadata = match value {
-                    "durable" => MetadataMode::Durable,
-                    "grouped" => MetadataMode::Grouped,
-                    _ => return Err(one_of("durable or grouped")),
-                };
+                let modes = [("durable", MetadataMode::Durable), ("grouped", MetadataMode::Grouped)];
+                self.metadata = word.one_of(&modes)?;
             }
-            "group" => {
-                let bytes = size::parse(value).ok().filter(|bytes| (4 << 10..=1 << 20).contains(bytes));
-                self.group_bytes = bytes.ok_or_else(|| one_of("SIZE, as in 16K, from 4K to 1M"))? as usize;
-            }
+            "group" => self.group_bytes = word.bytes(4 << 10, 1 << 20)? as usize,
             "variant" => {
-                self.variant = match value {
-                    "full" => Variant::Full,
-                    "log" => Variant::Log,
-                    "dual" => Variant::Dual,
-                    _ => return Err(one_of("full, log or dual")),
-                };
+                let variants = [("full", Variant::Full), ("log", Variant::Log), ("dual", Variant::Dual)];
+                self.variant = word.one_of(&variants)?;
             }
-            "threshold" => {
-                let threshold = value.parse().ok().filter(|n| (1..=64).contains(n));
-                self.byte_threshold = threshold.ok_or_else(|| one_of("N with N from 1 to 64"))?;
-            }
-            "cache" => {
-                let bytes = size::parse(value).ok().filter(|bytes| (64 << 10..=1 << 46).contains(bytes));
-                self.page_cache_pages =
-                    (bytes.ok_or_else(|| one_of("SIZE, as in 256M, at least 64K"))? / PAGE) as usize;
-            }
-            "dirty" => {
-                let bytes = size::parse(value).ok().filter(|bytes| (4 << 10..=1 << 46).contains(bytes));
-                self.dirty_pages =
-                    Some((bytes.ok_or_else(|| one_of("SIZE, as in 64M, at least 4K"))? / PAGE) as usize);
-            }
-            "inodes" => {
-                let inodes = value.parse().ok().filter(|n| *n >= 16);
-                self.inode_cache = inodes.ok_or_else(|| one_of("N, at least 16"))?;
-            }
-            "commit" => {
-                let seconds = value.parse::<u64>().ok().filter(|n| *n <= 86_400);
-                self.write_back_interval_ns =
-                    seconds.ok_or_else(|| one_of("SECONDS, at most 86400; 0 for never"))? * 1_000_000_000;
-            }
-            "writes" => {
-                self.sync_writes = match value {
-                    "async" => false,
-                    "sync" => true,
-                    _ => return Err(one_of("async or sync")),
-                };
-            }
+            "threshold" => self.byte_threshold = word.number(1, 64)? as u32,
+            "cache" => self.page_cache_pages = word.pages(64 << 10)?,
+            "dirty" => self.dirty_pages = Some(word.pages(4 << 10)?),
+            "inodes" => self.inode_cache = word.cached()?,
+            "commit" => self.write_back_interval_ns = word.number(0, 86_400)? * 1_000_000_000,
+            "writes" => self.sync_writes = word.one_of(&[("async", false), ("sync", true)])?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -173,69 +127,11 @@ impl MountOptions {
     /// # Errors
     /// A sentence about the first one that is unknown or impossible.
     pub fn set_all(&mut self, text: &str) -> Result<(), String> {
-        for word in text.split(',').filter(|word| !word.is_empty()) {
-            if !self.set(word)? {
-                return Err(format!("`{word}` is not an option of ByteFS; there are {}", Self::WORDS));
-            }
-        }
-        Ok(())
+        read_words(text, ("ByteFS", Self::WORDS), |word| self.set(word))
     }
 
     /// Dirty pages from which on writers wait.
     pub(crate) fn dirty_limit(&self) -> usize {
         self.dirty_pages.unwrap_or(self.page_cache_pages / 4).clamp(1, self.page_cache_pages.max(1))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_are_read_as_people_write_them() {
-        let mut options = MountOptions::default();
-        options
-            .set_all(
-                "data=journal,metadata=grouped,group=64K,variant=log,threshold=16,cache=64M,dirty=1M,\
-                 inodes=100,commit=0,writes=sync",
-            )
-            .unwrap();
-        let due = MountOptions {
-            read_only: false,
-            data: DataMode::Journal,
-            metadata: MetadataMode::Grouped,
-            group_bytes: 64 << 10,
-            variant: Variant::Log,
-            byte_threshold: 16,
-            page_cache_pages: 16_384,
-            dirty_pages: Some(256),
-            inode_cache: 100,
-            write_back_interval_ns: 0,
-            sync_writes: true,
-            ..MountOptions::default()
-        };
-        assert_eq!(options, due);
-        assert_eq!(options.set("ro"), Ok(false), "what is not ByteFS's is left to others");
-    }
-
-    #[test]
-    fn impossible_options_are_refused_with_what_would_do() {
-        for bad in [
-            "data=writeback",
-            "metadata=lazy",
-            "group=1K",
-            "variant=",
-            "threshold=0",
-            "threshold=65",
-            "cache=1",
-            "cache=99999999999G",
-            "dirty=x",
-            "commit=-1",
-            "writes=",
-        ] {
-            let error = MountOptions::default().set_all(bad).unwrap_err();
-            assert!(error.contains(bad), "{error}");
-        }
-        assert!(MountOptions::default().set_all("fast").unwrap_err().contains("`fast`"));
     }
 }

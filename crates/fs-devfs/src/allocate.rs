@@ -35,15 +35,12 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             return Err(Error::Invalid("an empty range"));
         }
         let end = offset.saturating_add(length);
-        let (reserves, keep_size) = match what {
-            Allocate::Reserve { keep_size } | Allocate::Zero { keep_size } => (true, keep_size),
-            Allocate::PunchHole => (false, true),
-        };
+        let (reserves, keep_size) = (what.reserves(), what.keeps_size());
         if reserves && end > FILE_BYTES_MAX {
             return Err(Error::TooLarge);
         }
         let end = if reserves { end } else { end.min(state.size.next_multiple_of(PAGE_BYTES)) };
-        let clears = !matches!(what, Allocate::Reserve { .. });
+        let clears = what.clears();
         let whole = offset.div_ceil(PAGE_BYTES)..end / PAGE_BYTES;
         let blocks = if reserves { blocks_of(offset, end) } else { whole.clone() };
         // Holes take at least what the file does not have; so a range that is far too long is not looked at.

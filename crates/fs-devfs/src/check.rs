@@ -214,7 +214,7 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
                     self.findings.push(Finding::NameTwice { dir: dir_number, name, entry, units });
                 }
                 let there = self.fs.inode_on_flash(child.ino);
-                if there.map_or(0, |inode| inode.kind) != crate::format::type_code(child.file_type) {
+                if there.map_or(0, |inode| inode.kind) != crate::format::TYPES.code(child.file_type) {
                     let (name, ino) = (shown(), child.ino.0);
                     self.findings.push(Finding::Dangling { dir: dir_number, name, ino, entry, units });
                 }
@@ -237,7 +237,7 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
         };
         let seen = self.seen.remove(&ino).unwrap_or_default();
         let is_root = ino == Ino::ROOT.0;
-        let is_dir = inode.kind == crate::format::type_code(FileType::Directory);
+        let is_dir = inode.kind == crate::format::TYPES.code(FileType::Directory);
         let links = match (is_dir, seen.names > 0 || is_root) {
             (true, true) => 2 + seen.subdirectories,
             (true, false) => 0,

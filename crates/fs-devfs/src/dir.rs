@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::away::Away;
 use crate::controller::Controller;
-use crate::format::{BODY, EntryHead, UNIT, UNITS, entry_units, type_code, type_of};
+use crate::format::{BODY, EntryHead, TYPES, UNIT, UNITS, entry_units};
 use crate::inode::{Inode, State};
 use crate::memory::{DeviceMemory, Hold, Kind};
 use crate::parts::Parts;
@@ -225,7 +225,7 @@ impl Dir {
     pub fn write_entry(&self, parts: &mut Parts, unit: u32, name: &[u8], child: Child) {
         let head = EntryHead {
             ino: child.ino.0.into(),
-            kind: type_code(child.file_type),
+            kind: TYPES.code(child.file_type),
             name_bytes: name.len() as u8,
             reserved: [0; 6],
         };
@@ -280,7 +280,7 @@ pub fn entry_in(bytes: &[u8]) -> Option<(Child, &[u8], usize)> {
     let (head, rest) = EntryHead::read_from_prefix(bytes).ok()?;
     let name = rest.get(..usize::from(head.name_bytes))?;
     Name::new(name).ok()?;
-    let child = Child { ino: Ino(head.ino.get()), file_type: type_of(head.kind)? };
+    let child = Child { ino: Ino(head.ino.get()), file_type: TYPES.file_type(head.kind)? };
     Some((child, name, entry_units(name.len())))
 }
 

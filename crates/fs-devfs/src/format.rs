@@ -6,6 +6,7 @@
 
 use amphi_device::PAGE_BYTES;
 use amphi_vfs::FileType;
+use amphi_volume::{Error, Result, TypeCodes, label_text, recognise};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -13,6 +14,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 pub const PAGE: usize = PAGE_BYTES;
 /// What a superblock starts with.
 pub const MAGIC: [u8; 8] = *b"AMPHIDEV";
+/// What it is called in sentences.
+pub const TITLE: &str = "DevFS";
 /// The only version.
 pub const VERSION: u32 = 1;
 /// Most bytes of a label.
@@ -182,20 +185,6 @@ pub const SLOT_ROOM: usize = PAGE - size_of::<SlotHead>();
 /// Most bytes of one metadata record.
 pub const RECORD_MAX: usize = SLOT_ROOM - size_of::<EntryMark>();
 
-/// Why page 0 is no superblock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FormatError {
-    /// Something else, or nothing.
-    #[error("the device holds no DevFS")]
-    NotDevFs,
-    /// A version that this program does not know.
-    #[error("version {0} of DevFS is unknown")]
-    Version(u32),
-    /// Its checksum or one of its sizes is wrong.
-    #[error("DevFS's superblock is damaged")]
-    Damaged,
-}
-
 impl Superblock {
     fn checksum(&self) -> u32 {
         crc32c::crc32c(Self { crc: 0.into(), ..*self }.as_bytes())
@@ -212,27 +201,21 @@ impl Superblock {
     /// Reads page 0 of a device of `device_pages` pages and `device_slots` slots.
     ///
     /// # Errors
-    /// [`FormatError`].
-    pub fn decode(page: &[u8; PAGE], device_pages: u64, device_slots: u64) -> Result<Self, FormatError> {
-        let (sb, _) = Self::read_from_prefix(page).map_err(|_| FormatError::NotDevFs)?;
-        if sb.magic != MAGIC {
-            return Err(FormatError::NotDevFs);
-        }
-        if sb.version.get() != VERSION {
-            return Err(FormatError::Version(sb.version.get()));
-        }
+    /// [`Error::NotThis`], [`Error::Version`], [`Error::Superblock`].
+    pub fn decode(page: &[u8; PAGE], device_pages: u64, device_slots: u64) -> Result<Self> {
+        let (sb, _) = Self::read_from_prefix(page).map_err(|_| Error::NotThis { title: TITLE })?;
+        recognise(TITLE, sb.magic == MAGIC, (sb.version.get(), VERSION), sb.crc.get() == sb.checksum())?;
         let fits = (PAGES_MIN..=device_pages.min(PAGES_MAX)).contains(&sb.pages.get())
             && (SLOTS_MIN..=device_slots).contains(&sb.slots.get())
             && (2..=sb.pages.get()).contains(&sb.inodes.get())
             && crate::Crash::of_number(sb.crash.get()).is_some()
             && Layout::of(&sb).first_block < sb.pages.get();
-        if sb.crc.get() == sb.checksum() && fits { Ok(sb) } else { Err(FormatError::Damaged) }
+        if fits { Ok(sb) } else { Err(Error::Superblock { title: TITLE, why: "one of its sizes is wrong" }) }
     }
 
     /// The label.
     pub fn label(&self) -> String {
-        let end = self.label.iter().position(|byte| *byte == 0).unwrap_or(LABEL_BYTES);
-        String::from_utf8_lossy(&self.label[..end]).into_owned()
+        label_text(&self.label)
     }
 }
 
@@ -402,29 +385,13 @@ pub const fn entry_units(name_bytes: usize) -> usize {
     (size_of::<EntryHead>() + name_bytes).div_ceil(UNIT)
 }
 
-/// A type as it is stored; 0 is none.
-pub const fn type_code(file_type: FileType) -> u8 {
-    match file_type {
-        FileType::Regular => 1,
-        FileType::Directory => 2,
-        FileType::Symlink => 3,
-        FileType::CharDevice => 4,
-        FileType::BlockDevice => 5,
-        FileType::Fifo => 6,
-        FileType::Socket => 7,
-    }
-}
-
-/// The type that is stored so.
-pub const fn type_of(code: u8) -> Option<FileType> {
-    Some(match code {
-        1 => FileType::Regular,
-        2 => FileType::Directory,
-        3 => FileType::Symlink,
-        4 => FileType::CharDevice,
-        5 => FileType::BlockDevice,
-        6 => FileType::Fifo,
-        7 => FileType::Socket,
-        _ => return None,
-    })
-}
+/// Types as they are stored; 0 is none.
+pub const TYPES: TypeCodes = TypeCodes([
+    FileType::Regular,
+    FileType::Directory,
+    FileType::Symlink,
+    FileType::CharDevice,
+    FileType::BlockDevice,
+    FileType::Fifo,
+    FileType::Socket,
+]);

@@ -13,7 +13,7 @@ use crate::controller::Controller;
 use crate::dir::Dir;
 use crate::filemap::Filemap;
 use crate::files::FILE_BYTES_MAX;
-use crate::format::{self, PAGE, type_of};
+use crate::format::{self, PAGE, TYPES};
 use crate::memory::{Hold, Kind};
 
 /// Bytes of host memory that an inode takes which is away: as flash has it.
@@ -120,7 +120,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             None => self.inode_on_flash(ino)?,
         };
         let damaged = |what: &'static str| Error::corrupt("inode", ino.0, what);
-        let file_type = type_of(inode.kind).ok_or_else(|| damaged("its type is unknown"))?;
+        let file_type = TYPES.file_type(inode.kind).ok_or_else(|| damaged("its type is unknown"))?;
         if inode.levels > format::LEVELS_MAX {
             return Err(damaged("it has too many levels of pointers"));
         }
@@ -212,7 +212,7 @@ pub fn block_of(bytes: &[u8]) -> (Box<[u8; PAGE]>, u32) {
 pub fn encode<D: BlockPort + MemoryArea + 'static>(parent: Ino, state: &State<D>) -> format::Inode {
     let part = &state.part;
     format::Inode {
-        kind: format::type_code(state.file_type),
+        kind: TYPES.code(state.file_type),
         levels: part.levels,
         mode: state.mode.into(),
         uid: state.uid.into(),

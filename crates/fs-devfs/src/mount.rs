@@ -12,8 +12,8 @@ use crate::away::{AwayTable, HostMemory};
 use crate::closed::OpenFiles;
 use crate::controller::Controller;
 use crate::format::{
-    BODY, FormatError, INODES, Inode, LABEL_BYTES, Layout, MAGIC, Map, PAGE, PAGES_MAX, PAGES_MIN, SLOTS_MIN,
-    SlotHead, Superblock, VERSION, type_code,
+    BODY, INODES, Inode, Layout, MAGIC, Map, PAGE, PAGES_MAX, PAGES_MIN, SLOTS_MIN, SlotHead, Superblock,
+    TYPES, VERSION,
 };
 use crate::media::Media;
 use crate::memory::{DeviceMemory, Kind};
@@ -25,22 +25,8 @@ use crate::recover::{self, Recovered};
 use crate::slots::Slots;
 use crate::stats::Counters;
 
-/// Why a DevFS could not be made or mounted.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// There is none.
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    /// The device failed, or has no memory for a file system.
-    #[error(transparent)]
-    Device(#[from] amphi_device::Error),
-    /// The device cannot carry one, or an option is unknown or impossible.
-    #[error("{0}")]
-    Unsuitable(String),
-    /// Something beyond the superblock is damaged.
-    #[error(transparent)]
-    Damaged(#[from] Error),
-}
+pub use amphi_volume::Error as MountError;
+use amphi_volume::{label_bytes, random_uuid};
 
 type Result<T> = std::result::Result<T, MountError>;
 
@@ -60,12 +46,12 @@ fn saved_bytes<D: CommandPort>(device: &D) -> u64 {
 /// Reads the superblock.
 ///
 /// # Errors
-/// [`MountError::Format`], [`MountError::Device`].
+/// [`MountError::NotThis`], [`MountError::Device`].
 pub fn read_super<D: BlockPort + MemoryArea>(device: &D) -> Result<Superblock> {
     device.memory()?;
     let mut page = Box::new([0; PAGE]);
     device.read(Lpa(0), &mut page[..], Structure::Superblock)?;
-    Ok(Superblock::decode(&page, device.capacity_pages(), slots_of(device.bytes(), u64::MAX))?)
+    Superblock::decode(&page, device.capacity_pages(), slots_of(device.bytes(), u64::MAX))
 }
 
 fn write_super<D: BlockPort + MemoryArea>(media: &Media<D>, superblock: &Superblock) -> Result<()> {
@@ -103,9 +89,7 @@ pub fn format<D: BlockPort + MemoryArea + CommandPort + 'static>(
             device.saved_bytes() / 1024
         ));
     }
-    if options.label.len() > LABEL_BYTES {
-        return unsuitable(format!("the label is longer than {LABEL_BYTES} bytes"));
-    }
+    let label = label_bytes(&options.label)?;
     let inodes = options.inodes.map_or(pages / 4, u64::from).max(2 * INODES);
     let mut superblock = Superblock::new_zeroed();
     superblock.magic = MAGIC;
@@ -115,10 +99,7 @@ pub fn format<D: BlockPort + MemoryArea + CommandPort + 'static>(
     superblock.slots = slots.into();
     superblock.clean = 1.into();
     superblock.first_stamp = (amphi_rt::random::u64() >> 4).into();
-    superblock.uuid.as_chunks_mut::<8>().0.iter_mut().for_each(|half| {
-        *half = amphi_rt::random::u64().to_le_bytes();
-    });
-    superblock.label[..options.label.len()].copy_from_slice(options.label.as_bytes());
+    (superblock.uuid, superblock.label) = (random_uuid(), label);
     let layout = Layout::of(&superblock);
     if pages < PAGES_MIN || inodes > pages || layout.first_block + 8 > pages {
         return unsuitable(format!(
@@ -148,7 +129,7 @@ fn fill<D: BlockPort + MemoryArea>(
 ) -> Result<()> {
     let now = amphi_rt::time::wall_ns() as u64;
     let root = Inode {
-        kind: type_code(FileType::Directory),
+        kind: TYPES.code(FileType::Directory),
         mode: 0o755.into(),
         nlink: 2.into(),
         atime: now.into(),

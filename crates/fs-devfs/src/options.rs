@@ -2,7 +2,7 @@
 
 use amphi_names::Options;
 use amphi_vfs::AccessTimes;
-use amphi_volume::size;
+use amphi_volume::read_words;
 
 /// How a change outlives a loss of power.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,25 +111,26 @@ impl MountOptions {
     /// # Errors
     /// A sentence about the first word that is unknown or impossible.
     pub fn set_all(&mut self, words: &str) -> Result<(), String> {
-        for word in words.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            let (name, value) = word.split_once('=').unwrap_or((word, ""));
-            let bytes = || size::parse(value).map_err(|error| format!("`{word}`: {error}"));
-            match (name, value) {
-                ("crash", "capacitors") => self.crash = Crash::Capacitors,
-                ("crash", "journal") => self.crash = Crash::Journal,
-                ("on-close", "nothing") => self.on_close = OnClose::Nothing,
-                ("on-close", "maps") => self.on_close = OnClose::Maps,
-                ("on-close", "entries") => self.on_close = OnClose::Entries,
-                ("on-close", "inodes") => self.on_close = OnClose::Inodes,
-                ("memory", _) => self.memory = Some(bytes()?),
-                ("host-memory", _) => self.host_memory = bytes()?,
-                ("inodes", _) => {
-                    self.inode_cache = value.parse().map_err(|_| format!("`{word}`: not a number"))?;
+        let closes = [
+            ("nothing", OnClose::Nothing),
+            ("maps", OnClose::Maps),
+            ("entries", OnClose::Entries),
+            ("inodes", OnClose::Inodes),
+        ];
+        read_words(words, ("DevFS", Self::WORDS), |word| {
+            match word.key {
+                "crash" => {
+                    let crashes = [("capacitors", Crash::Capacitors), ("journal", Crash::Journal)];
+                    self.crash = word.one_of(&crashes)?;
                 }
-                _ => return Err(format!("`{word}`: DevFS knows {}", Self::WORDS)),
+                "on-close" => self.on_close = word.one_of(&closes)?,
+                "memory" => self.memory = Some(word.bytes(0, u64::MAX)?),
+                "host-memory" => self.host_memory = word.bytes(0, u64::MAX)?,
+                "inodes" => self.inode_cache = word.number(0, u64::MAX)? as usize,
+                _ => return Ok(false),
             }
-        }
-        Ok(())
+            Ok(true)
+        })
     }
 
     pub(crate) const fn names(&self) -> Options {

@@ -16,7 +16,7 @@ use crate::blocks::pages_needed;
 use crate::check::{self, Report};
 use crate::controller::{Controller, opened};
 use crate::finding::Finding;
-use crate::format::{self, Map, UNIT, type_code, type_of};
+use crate::format::{self, Map, TYPES, UNIT};
 use crate::mount::{self, MountError};
 use crate::options::MountOptions;
 use crate::planted::{self, Bug};
@@ -130,7 +130,7 @@ fn rewrite<D: BlockPort + MemoryArea + 'static>(
 /// Gives an inode a name in the root. False: there is one of that name.
 fn name<D: BlockPort + MemoryArea + 'static>(fs: &Controller<D>, ino: Ino) -> Result<bool> {
     let there = fs.inode_on_flash(ino)?;
-    let Some(file_type) = type_of(there.kind) else { return Ok(false) };
+    let Some(file_type) = TYPES.file_type(there.kind) else { return Ok(false) };
     let text = format!("#{}", ino.0);
     let name = Name::new(text.as_bytes())?;
     let root = amphi_names::inode(fs, Ino::ROOT)?;
@@ -148,7 +148,7 @@ fn name<D: BlockPort + MemoryArea + 'static>(fs: &Controller<D>, ino: Ino) -> Re
         Err(error) => return Err(error),
     };
     Change::insert(&mut tx, &root, &mut state, place, name, Child { ino, file_type })?;
-    let is_dir = there.kind == type_code(FileType::Directory);
+    let is_dir = there.kind == TYPES.code(FileType::Directory);
     state.nlink += u32::from(is_dir);
     tx.write_inode(Ino::ROOT, Ino::ROOT, &state);
     // A directory's links are counted in the round that follows.

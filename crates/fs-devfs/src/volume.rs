@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use crate::DevFs;
 use crate::check;
-use crate::format::{FormatError, Superblock};
-use crate::mount::{MountError, read_super};
+use crate::format::{Superblock, TITLE};
+use crate::mount::read_super;
 use crate::options::{Crash, FormatOptions, MountOptions};
 use crate::planted::{self, Bug};
 use crate::repair;
@@ -19,7 +19,7 @@ use crate::repair;
 /// What it is called and what it asks of a device.
 pub const IDENTITY: Identity = Identity {
     name: "devfs",
-    title: "DevFS",
+    title: TITLE,
     summary: "DevFS: the file system runs inside of the SSD, whose capacitors stand in for a journal on flash",
     words: MountOptions::WORDS,
     needs: Needs::Inside,
@@ -32,25 +32,25 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Volume<D> for DevFs<D> {
         match read_super(device) {
             Ok(superblock) => Ok(about(&superblock)),
             // A device without memory for a file system holds none.
-            Err(MountError::Device(_)) => Err(Error::NotThis { title: IDENTITY.title }),
-            Err(error) => Err(error.into()),
+            Err(Error::Device(_)) => Err(Error::NotThis { title: IDENTITY.title }),
+            Err(error) => Err(error),
         }
     }
 
     fn format(device: &Arc<D>, options: &amphi_volume::FormatOptions) -> Result<()> {
         let own =
             FormatOptions { label: options.label.clone(), bytes: options.bytes, inodes: options.inodes };
-        Ok(Self::format(device, &own)?)
+        Self::format(device, &own)
     }
 
     fn mount(device: &Arc<D>, options: &amphi_volume::MountOptions) -> Result<Self> {
         let mut own = MountOptions::default();
-        own.set_all(&options.words).map_err(MountError::Unsuitable)?;
+        own.set_all(&options.words).map_err(Error::Unsuitable)?;
         own.read_only = options.read_only;
         own.access_times = options.access_times;
         own.inode_cache = options.inode_cache.unwrap_or(own.inode_cache);
         own.tick_ns = options.tick_ns.unwrap_or(own.tick_ns);
-        Ok(Self::mount(device, &own)?)
+        Self::mount(device, &own)
     }
 
     fn unmount(self) -> Result<()> {
@@ -117,14 +117,5 @@ fn about(superblock: &Superblock) -> About {
         mounts: superblock.mounts.get(),
         clean: superblock.clean.get() == 1,
         own: Map::from_iter([("crash".to_owned(), json!(crash))]),
-    }
-}
-
-impl From<MountError> for Error {
-    fn from(error: MountError) -> Self {
-        match error {
-            MountError::Format(FormatError::NotDevFs) => Self::NotThis { title: IDENTITY.title },
-            error => Self::own(error),
-        }
     }
 }

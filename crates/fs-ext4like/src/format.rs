@@ -50,6 +50,8 @@ pub const DESCRIPTORS_PER_BLOCK: u32 = (BLOCK / size_of::<GroupDescriptor>()) as
 pub const LABEL_BYTES: usize = 32;
 /// First bytes of block 0.
 pub const MAGIC: [u8; 8] = *b"AMPHI-E4";
+/// What it is called in sentences.
+pub const TITLE: &str = "Ext4-like";
 /// Version of everything in this module.
 pub const VERSION: u32 = 1;
 /// The root directory's inode number. Number 0 is never used.
@@ -247,16 +249,7 @@ pub fn is_sealed(lba: u64, block: &[u8; BLOCK]) -> bool {
 /// Why bytes are not what they should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// Block 0 starts otherwise.
-    #[error("the device holds no ext4-like file system")]
-    NotExt4Like,
-    /// Another version.
-    #[error("the file system has format version {0}, and this program reads version {VERSION}")]
-    Version(u32),
     /// A checksum is wrong.
     #[error("the checksum of the {0} is wrong")]
     Checksum(&'static str),
-    /// A field has an impossible value.
-    #[error("the superblock's {0} cannot be {1}")]
-    Field(&'static str, u64),
 }

@@ -10,9 +10,8 @@ use amphi_vfs::{Allocate, Cred, FileSystem, Ino, Promise, Result, Seek, StatFs, 
 use crate::core::Core;
 use crate::data::writeback::fsync;
 use crate::data::{allocate, file};
-use crate::fault::MountError;
 use crate::format::BLOCK;
-use crate::mount::{self, FormatOptions, Info};
+use crate::mount::{self, FormatOptions, MountError, about};
 use crate::options::MountOptions;
 
 /// A mounted ext4-like file system.
@@ -67,8 +66,8 @@ impl<D: BlockPort + 'static> Ext4Like<D> {
     }
 
     /// What the superblock says, as of this mount.
-    pub fn info(&self) -> Info {
-        Info::of(&self.core.superblock)
+    pub fn info(&self) -> amphi_volume::About {
+        about(&self.core.superblock)
     }
 
     /// Why the file system turned read-only, if a device error made it.

@@ -20,17 +20,14 @@ use amphi_volume::{Bits, Claims};
 pub use finding::Finding;
 
 use crate::core::Core;
-use crate::fault::MountError;
-use crate::format::{
-    DiskInode, FIRST_INO, FormatError, GROUP_BLOCKS, INODE_BYTES, Layout, ROOT_INO, Superblock,
-};
+use crate::format::{DiskInode, FIRST_INO, GROUP_BLOCKS, INODE_BYTES, Layout, ROOT_INO, Superblock};
 use crate::index::dir;
 use crate::index::extent::Run;
 use crate::index::inode;
 use crate::journal::Journal;
 use crate::journal::buffers::Kind;
 use crate::journal::replay;
-use crate::mount::{read_descriptors, read_super};
+use crate::mount::{MountError, read_descriptors, read_super};
 use crate::options::MountOptions;
 use crate::space::bits;
 use crate::space::groups::Groups;
@@ -89,29 +86,16 @@ impl Report {
     }
 }
 
-/// Why a check could not run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FsckError {
-    /// There is no such file system of a version that this program knows.
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    /// The device failed.
-    #[error("the device failed during the check: {0}")]
-    Device(String),
-}
-
 /// Checks the file system on `device`, which nobody else uses meanwhile, and changes nothing.
 ///
 /// # Errors
-/// [`FsckError`] if there is none or the device fails. Damage is not an error but a finding.
-pub fn check<D: BlockPort>(device: &Arc<D>) -> Result<Report, FsckError> {
+/// [`MountError`] if there is none or the device fails. Damage is not an error but a finding.
+pub fn check<D: BlockPort>(device: &Arc<D>) -> Result<Report, MountError> {
     let mut report = Report::default();
     let sb = match read_super(&**device) {
         Ok(sb) => sb,
-        Err(MountError::Device(error)) => return Err(FsckError::Device(error.to_string())),
-        Err(MountError::Format(error @ (FormatError::NotExt4Like | FormatError::Version(_)))) => {
-            return Err(error.into());
-        }
+        Err(error @ MountError::Device(_)) => return Err(error),
+        Err(error @ (MountError::NotThis { .. } | MountError::Version { .. })) => return Err(error),
         Err(error) => {
             report.add(Finding::SuperblockDamaged { reason: error.to_string() });
             return Ok(report);
@@ -120,7 +104,7 @@ pub fn check<D: BlockPort>(device: &Arc<D>) -> Result<Report, FsckError> {
     let layout = Layout::of(&sb);
     let log = match replay::read(&**device, &layout, sb.journal_seed()) {
         Ok(log) => log,
-        Err(MountError::Device(error)) => return Err(FsckError::Device(error.to_string())),
+        Err(error @ MountError::Device(_)) => return Err(error),
         Err(error) => {
             report.add(Finding::JournalDamaged { reason: error.to_string() });
             return Ok(report);
@@ -139,7 +123,7 @@ pub fn check<D: BlockPort>(device: &Arc<D>) -> Result<Report, FsckError> {
             report.add(Finding::SuperblockDamaged { reason: "the journal's has another size".to_owned() });
             return Ok(report);
         }
-        Err(MountError::Device(error)) => return Err(FsckError::Device(error.to_string())),
+        Err(error @ MountError::Device(_)) => return Err(error),
         Err(error) => {
             report.add(Finding::SuperblockDamaged { reason: error.to_string() });
             return Ok(report);
@@ -179,9 +163,9 @@ struct Check<'a, D: BlockPort> {
 }
 
 /// A failure of the device ends the check; anything else is damage, in words.
-fn damage(error: Error) -> Result<String, FsckError> {
+fn damage(error: Error) -> Result<String, MountError> {
     match error {
-        Error::Io(failure) => Err(FsckError::Device(failure.to_string())),
+        failed @ Error::Io(_) => Err(failed.into()),
         Error::Corrupt(damage) => Ok(damage.to_string()),
         other => Ok(other.to_string()),
     }
@@ -203,7 +187,7 @@ impl<'a, D: BlockPort> Check<'a, D> {
     }
 
     /// Reads every inode in use and claims its blocks.
-    fn inodes(&mut self) -> Result<(), FsckError> {
+    fn inodes(&mut self) -> Result<(), MountError> {
         let layout = self.core.layout;
         for group in 0..layout.groups {
             let bitmap = match self.core.groups.check_bitmaps(self.core, group) {
@@ -239,7 +223,7 @@ impl<'a, D: BlockPort> Check<'a, D> {
         Ok(())
     }
 
-    fn inode(&mut self, ino: u32) -> Result<(), FsckError> {
+    fn inode(&mut self, ino: u32) -> Result<(), MountError> {
         let inode = match inode::load::<_, Core<D>>(self.core, ino) {
             Ok(inode) => inode,
             Err(error) => {
@@ -276,7 +260,7 @@ impl<'a, D: BlockPort> Check<'a, D> {
         Ok(())
     }
 
-    fn orphans(&mut self, sb: &Superblock) -> Result<(), FsckError> {
+    fn orphans(&mut self, sb: &Superblock) -> Result<(), MountError> {
         let mut next = sb.last_orphan.get();
         while next != 0 {
             let known =
@@ -302,7 +286,7 @@ impl<'a, D: BlockPort> Check<'a, D> {
     }
 
     /// Walks the directories from the root on.
-    fn tree(&mut self) -> Result<(), FsckError> {
+    fn tree(&mut self) -> Result<(), MountError> {
         if self.seen[ROOT_INO as usize].file_type != Some(FileType::Directory) {
             self.report.add(Finding::DirectoryDamaged {
                 ino: ROOT_INO,

@@ -11,7 +11,6 @@
 mod base;
 mod core;
 mod data;
-mod fault;
 pub mod format;
 mod fs;
 pub mod fsck;
@@ -24,8 +23,7 @@ mod store;
 mod volume;
 
 pub use amphi_page_cache::CacheUse;
-pub use fault::MountError;
 pub use fs::Ext4Like;
-pub use mount::{FormatOptions, Info, probe};
+pub use mount::{FormatOptions, MountError, probe};
 pub use options::{DataMode, MountOptions};
 pub use volume::IDENTITY;

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_vfs::{Error, Failure, Ino};
-use amphi_volume::io_error;
+pub use amphi_volume::Error as MountError;
+use amphi_volume::{About, io_error, label_bytes, random_uuid};
+use serde_json::Map;
 use zerocopy::{FromBytes, FromZeros};
 
 use crate::core::Core;
 use crate::data::truncate::finish_orphan;
-use crate::fault::MountError;
 use crate::format::{
     BLOCK, BLOCKS_MIN, DESCRIPTORS_PER_BLOCK, DiskInode, FIRST_INO, GROUP_BLOCKS, GroupDescriptor,
-    INODE_BYTES, INODES_PER_BLOCK, LABEL_BYTES, Layout, MAGIC, ROOT_EXTENTS, ROOT_INO, Superblock, VERSION,
-    mode, seal_block,
+    INODE_BYTES, INODES_PER_BLOCK, Layout, MAGIC, ROOT_EXTENTS, ROOT_INO, Superblock, VERSION, mode,
+    seal_block,
 };
 use crate::index::extent::{Run, write_node};
 use crate::journal::Journal;
@@ -22,6 +23,7 @@ use crate::journal::replay;
 use crate::options::MountOptions;
 use crate::space::bits;
 use crate::space::groups::Groups;
+use crate::volume::IDENTITY;
 
 /// Bytes of device per inode unless told otherwise, as mke2fs has it.
 const BYTES_PER_INODE: u64 = 16_384;
@@ -71,58 +73,39 @@ const fn usual_journal(blocks: u64) -> u32 {
 }
 
 /// What a superblock says, for people.
-#[derive(Clone, Debug)]
-pub struct Info {
-    /// Label.
-    pub label: String,
-    /// Unique name.
-    pub uuid: [u8; 16],
-    /// Creation time, ns since 1970.
-    pub created_ns: i64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Inodes.
-    pub inodes: u32,
-    /// How often it was mounted.
-    pub mounts: u64,
-    /// Whether the last mount ended cleanly.
-    pub clean: bool,
-    /// Bytes of the journal.
-    pub journal_bytes: u64,
-}
-
-impl Info {
-    /// What the superblock says.
-    pub(crate) fn of(sb: &Superblock) -> Self {
-        Self {
-            label: sb.label_text(),
-            uuid: sb.uuid,
-            created_ns: sb.created_ns.get(),
-            bytes: sb.blocks.get() * BLOCK as u64,
-            inodes: Layout::of(sb).inodes(),
-            mounts: sb.mounts.get(),
-            clean: sb.clean.get() == 1,
-            journal_bytes: u64::from(sb.journal_blocks.get()) * BLOCK as u64,
-        }
+pub fn about(sb: &Superblock) -> About {
+    let bytes = sb.blocks.get() * BLOCK as u64;
+    About {
+        name: IDENTITY.name,
+        label: sb.label_text(),
+        uuid: sb.uuid,
+        size_bytes: bytes,
+        size_max_bytes: bytes,
+        journal_bytes: u64::from(sb.journal_blocks.get()) * BLOCK as u64,
+        mount_options: String::new(),
+        inodes: Layout::of(sb).inodes().into(),
+        mounts: sb.mounts.get(),
+        clean: sb.clean.get() == 1,
+        own: Map::new(),
     }
 }
 
 /// Reads the superblock, changing nothing.
 ///
 /// # Errors
-/// [`MountError::Format`], [`MountError::Device`].
-pub fn probe<D: BlockPort>(device: &D) -> Result<Info, MountError> {
-    Ok(Info::of(&read_super(device)?))
+/// [`MountError::NotThis`], [`MountError::Device`].
+pub fn probe<D: BlockPort>(device: &D) -> Result<About, MountError> {
+    Ok(about(&read_super(device)?))
 }
 
 /// Reads the superblock.
 ///
 /// # Errors
-/// [`MountError::Format`], [`MountError::Device`].
+/// [`MountError::NotThis`], [`MountError::Device`].
 pub fn read_super<D: BlockPort>(device: &D) -> Result<Superblock, MountError> {
     let mut block = Box::new([0; BLOCK]);
     device.read(Lpa(0), &mut block[..], Structure::Superblock)?;
-    Ok(Superblock::decode(&block, device.capacity_pages())?)
+    Superblock::decode(&block, device.capacity_pages())
 }
 
 /// Makes an empty file system on `device`, over whatever was there.
@@ -138,9 +121,7 @@ pub fn format<D: BlockPort>(device: &D, options: &FormatOptions) -> Result<(), M
     if options.blocks.is_some_and(|wanted| wanted > blocks) || blocks < BLOCKS_MIN {
         return unsuitable(format!("it would have {blocks} blocks, too few"));
     }
-    if options.label.len() > LABEL_BYTES {
-        return unsuitable(format!("the label is longer than {LABEL_BYTES} bytes"));
-    }
+    let label = label_bytes(&options.label)?;
     if layout.journal_blocks < Layout::JOURNAL_MIN {
         return unsuitable(format!("the journal needs at least {} blocks", Layout::JOURNAL_MIN));
     }
@@ -163,10 +144,7 @@ pub fn format<D: BlockPort>(device: &D, options: &FormatOptions) -> Result<(), M
     sb.journal_blocks = layout.journal_blocks.into();
     sb.hash_seed = amphi_rt::random::u64().into();
     sb.created_ns = now.into();
-    for half in sb.uuid.as_chunks_mut::<8>().0 {
-        *half = amphi_rt::random::u64().to_le_bytes();
-    }
-    sb.label[..options.label.len()].copy_from_slice(options.label.as_bytes());
+    (sb.uuid, sb.label) = (random_uuid(), label);
     sb.blocks_free = (blocks - u64::from(layout.data) - 1).into();
     sb.inodes_free = u64::from(layout.inodes() - FIRST_INO).into();
     sb.clean = 1.into();

@@ -1,9 +1,7 @@
 //! Mount options.
 
 use amphi_vfs::AccessTimes;
-use amphi_volume::size;
-
-use crate::format::BLOCK;
+use amphi_volume::read_words;
 
 /// How file data and the journal go together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,82 +75,25 @@ impl MountOptions {
     /// # Errors
     /// A sentence about the first one that is unknown or impossible.
     pub fn set_all(&mut self, text: &str) -> Result<(), String> {
-        for word in text.split(',').filter(|word| !word.is_empty()) {
-            let (key, value) = word.split_once('=').unwrap_or((word, ""));
-            if !self.set(key, value) {
-                return Err(format!(
-                    "`{word}` is not an option of the ext4-like file system; there are {}",
-                    Self::WORDS
-                ));
+        read_words(text, ("the ext4-like file system", Self::WORDS), |word| {
+            match word.key {
+                "data" => {
+                    let modes = [("ordered", DataMode::Ordered), ("journal", DataMode::Journal)];
+                    self.data = word.one_of(&modes)?;
+                }
+                "barrier" => self.barrier = word.one_of(&[("0", false), ("1", true)])?,
+                "commit" => self.commit_interval_ns = word.number(0, 86_400)? * 1_000_000_000,
+                "cache" => self.page_cache_pages = word.pages(64 << 10)?,
+                "dirty" => self.dirty_pages = Some(word.pages(4 << 10)?),
+                "inodes" => self.inode_cache = word.cached()?,
+                _ => return Ok(false),
             }
-        }
-        Ok(())
-    }
-
-    fn set(&mut self, key: &str, value: &str) -> bool {
-        let pages = || {
-            size::parse(value)
-                .ok()
-                .map(|bytes| (bytes / BLOCK as u64) as usize)
-                .filter(|pages| (1..=1 << 34).contains(pages))
-        };
-        match (key, value) {
-            ("data", "ordered") => self.data = DataMode::Ordered,
-            ("data", "journal") => self.data = DataMode::Journal,
-            ("barrier", "0") => self.barrier = false,
-            ("barrier", "1") => self.barrier = true,
-            ("commit", _) => match value.parse::<u64>().ok().filter(|seconds| *seconds <= 86_400) {
-                Some(seconds) => self.commit_interval_ns = seconds * 1_000_000_000,
-                None => return false,
-            },
-            ("cache", _) => match pages().filter(|pages| *pages >= 16) {
-                Some(pages) => self.page_cache_pages = pages,
-                None => return false,
-            },
-            ("dirty", _) => match pages() {
-                Some(pages) => self.dirty_pages = Some(pages),
-                None => return false,
-            },
-            ("inodes", _) => match value.parse().ok().filter(|n| *n >= 16) {
-                Some(inodes) => self.inode_cache = inodes,
-                None => return false,
-            },
-            _ => return false,
-        }
-        true
+            Ok(true)
+        })
     }
 
     /// Dirty pages from which on writers write back themselves.
     pub(crate) fn dirty_limit(&self) -> usize {
         self.dirty_pages.unwrap_or(self.page_cache_pages / 5).clamp(1, self.page_cache_pages.max(1))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_are_read_as_people_write_them() {
-        let mut options = MountOptions::default();
-        options.set_all("data=journal,barrier=0,commit=0,cache=64M,dirty=1M,inodes=100").unwrap();
-        let due = MountOptions {
-            data: DataMode::Journal,
-            barrier: false,
-            commit_interval_ns: 0,
-            page_cache_pages: 16_384,
-            dirty_pages: Some(256),
-            inode_cache: 100,
-            ..MountOptions::default()
-        };
-        assert_eq!(options, due);
-    }
-
-    #[test]
-    fn impossible_options_are_refused_with_what_would_do() {
-        for bad in ["data=writeback", "cache=1", "cache=99999999999G", "dirty=x", "commit=-1", "fast"] {
-            let error = MountOptions::default().set_all(bad).unwrap_err();
-            assert!(error.contains(bad) && error.contains("data=ordered"), "{error}");
-        }
     }
 }

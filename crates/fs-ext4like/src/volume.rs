@@ -4,19 +4,18 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_volume::{About, Error, Identity, Needs, Progress, Report, Result, Volume};
-use serde_json::{Map, json};
+use serde_json::json;
 
 use crate::Ext4Like;
-use crate::fault::MountError;
-use crate::format::{BLOCK, FormatError};
-use crate::fsck::{self, FsckError};
-use crate::mount::{FormatOptions, Info, probe};
+use crate::format::{BLOCK, TITLE};
+use crate::fsck;
+use crate::mount::{FormatOptions, probe};
 use crate::options::MountOptions;
 
 /// What it is called and what it asks of a device.
 pub const IDENTITY: Identity = Identity {
     name: "ext4like",
-    title: "Ext4-like",
+    title: TITLE,
     summary: "A block-only journaling file system of ext4's kind: the baseline",
     words: MountOptions::WORDS,
     needs: Needs::Blocks,
@@ -26,7 +25,7 @@ impl<D: BlockPort + 'static> Volume<D> for Ext4Like<D> {
     const IDENTITY: Identity = IDENTITY;
 
     fn probe(device: &D) -> Result<About> {
-        Ok(about(probe(device)?))
+        probe(device)
     }
 
     fn format(device: &Arc<D>, options: &amphi_volume::FormatOptions) -> Result<()> {
@@ -39,12 +38,12 @@ impl<D: BlockPort + 'static> Volume<D> for Ext4Like<D> {
                 .journal_bytes
                 .map(|bytes| u32::try_from(blocks(bytes)).unwrap_or(u32::MAX)),
         };
-        Ok(Self::format(device, &options)?)
+        Self::format(device, &options)
     }
 
     fn mount(device: &Arc<D>, options: &amphi_volume::MountOptions) -> Result<Self> {
         let mut own = MountOptions::default();
-        own.set_all(&options.words).map_err(MountError::Options)?;
+        own.set_all(&options.words).map_err(Error::Unsuitable)?;
         own.read_only = options.read_only;
         own.access_times = options.access_times;
         if let Some(pages) = options.page_cache_pages {
@@ -58,7 +57,7 @@ impl<D: BlockPort + 'static> Volume<D> for Ext4Like<D> {
         }
         own.dirty_expire_ns = options.dirty_expire_ns.unwrap_or(own.dirty_expire_ns);
         own.tick_ns = options.tick_ns.unwrap_or(own.tick_ns);
-        Ok(Self::mount(Arc::clone(device), own)?)
+        Self::mount(Arc::clone(device), own)
     }
 
     fn unmount(self) -> Result<()> {
@@ -66,27 +65,11 @@ impl<D: BlockPort + 'static> Volume<D> for Ext4Like<D> {
     }
 
     fn about(&self) -> About {
-        about(self.info())
+        self.info()
     }
 
     fn check(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Report> {
         Ok(report(&fsck::check(device)?))
-    }
-}
-
-fn about(info: Info) -> About {
-    About {
-        name: IDENTITY.name,
-        label: info.label,
-        uuid: info.uuid,
-        size_bytes: info.bytes,
-        size_max_bytes: info.bytes,
-        journal_bytes: info.journal_bytes,
-        mount_options: String::new(),
-        inodes: info.inodes.into(),
-        mounts: info.mounts,
-        clean: info.clean,
-        own: Map::new(),
     }
 }
 
@@ -102,23 +85,5 @@ fn report(report: &fsck::Report) -> Report {
         pages_used: report.pages_used,
         cleanly_unmounted: report.cleanly_unmounted,
         own: json!(report),
-    }
-}
-
-impl From<MountError> for Error {
-    fn from(error: MountError) -> Self {
-        match error {
-            MountError::Format(FormatError::NotExt4Like) => Self::NotThis { title: IDENTITY.title },
-            error => Self::own(error),
-        }
-    }
-}
-
-impl From<FsckError> for Error {
-    fn from(error: FsckError) -> Self {
-        match error {
-            FsckError::Format(FormatError::NotExt4Like) => Self::NotThis { title: IDENTITY.title },
-            error => Self::own(error),
-        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_names::{Change, Changed, Need, Store, note_write, regular, shed_capability};
+use amphi_segments::files;
 use amphi_vfs::{Allocate, Cred, Error, Result, Seek};
 
 use crate::core::Core;
@@ -34,10 +35,7 @@ pub fn allocate<D: BlockPort>(
         return Err(Error::Invalid("an empty range"));
     }
     let end = offset.saturating_add(length);
-    let (reserves, keep_size) = match what {
-        Allocate::Reserve { keep_size } | Allocate::Zero { keep_size } => (true, keep_size),
-        Allocate::PunchHole => (false, true),
-    };
+    let (reserves, keep_size) = (what.reserves(), what.keeps_size());
     if reserves && end > FILE_BYTES_MAX {
         return Err(Error::TooLarge);
     }
@@ -54,7 +52,7 @@ pub fn allocate<D: BlockPort>(
     if reserves && offset < end {
         file::hold(core, inode, &mut state, offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES))?;
     }
-    if what != (Allocate::Reserve { keep_size }) && offset < end {
+    if what.clears() && offset < end {
         clear(core, inode, &mut state, offset..end, reserves)?;
     }
     // What was written before is there when this counts.
@@ -89,7 +87,7 @@ fn clear<D: BlockPort>(
     if whole.is_empty() {
         return Ok(());
     }
-    core.drop_pages(&mut state.part, whole.clone());
+    core.cache.drop_range(&mut state.part.file, &whole);
     core.balance(0)?;
     {
         let _gate = core.domain.gate.read();
@@ -117,17 +115,8 @@ fn zero_in_page<D: BlockPort>(
         let _gate = core.domain.gate.read();
         core.addresses(inode.ino.0 as u32, page, page + 1)?[0]
     };
-    let is_dirty = state.part.dirty.contains(&page);
-    if address.block().is_none() && !is_dirty {
-        return Ok(());
-    }
-    load_pages(core, inode, state, bytes.start..bytes.start + 1)?;
-    if let Some(cached) = state.part.pages.get_mut(page) {
-        let start = bytes.start as usize % PAGE;
-        cached.bytes[start..start + (bytes.end - bytes.start) as usize].fill(0);
-    }
-    core.mark_dirty(&mut state.part, page);
-    core.note_dirty(inode);
+    files::zero_in_page(core, inode, state, bytes, address.block().is_some())?;
+    core.cache.note_dirty(inode);
     Ok(())
 }
 
@@ -156,10 +145,10 @@ pub fn seek<D: BlockPort>(core: &Core<D>, inode: &Inode<D>, offset: u64, what: S
             Err(next) => (Vec::new(), first_page(Some(next))),
         };
         let there = |at: u64| words.get((at - page) as usize).is_some_and(|known| known.block().is_some());
-        let is_data = |at: u64| there(at) || state.part.dirty.contains(&at);
+        let is_data = |at: u64| there(at) || state.part.file.dirty.contains(&at);
         let next = next.min(end);
         let found = if words.is_empty() && wanted {
-            state.part.dirty.range(page..next).next().copied()
+            state.part.file.dirty.range(page..next).next().copied()
         } else {
             (page..next).find(|at| is_data(*at) == wanted)
         };

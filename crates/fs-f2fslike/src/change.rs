@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::dir::Spot;
-use crate::format::{INODE, LINK, PAGE, XATTR, encode_attributes, record_of, type_code};
+use crate::format::{INODE, LINK, PAGE, TYPES, XATTR, encode_attributes, record_of};
 use crate::inode::{Inode, Part, State, split_target};
 
 /// A name: its directory, and how it is called there.
@@ -100,7 +100,7 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
         name: Name<'_>,
         child: Child,
     ) -> Result<()> {
-        let entry = (child.ino.0 as u32, type_code(child.file_type));
+        let entry = (child.ino.0 as u32, TYPES.code(child.file_type));
         let part = &mut state.part;
         let added = self.core.add_entry(dir.ino.0 as u32, &mut part.levels, name.bytes(), entry);
         let (page, pages, nodes) = self.failed(added)?;
@@ -128,7 +128,7 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
         name: Name<'_>,
         child: Child,
     ) -> Result<()> {
-        let entry = (child.ino.0 as u32, type_code(child.file_type));
+        let entry = (child.ino.0 as u32, TYPES.code(child.file_type));
         let set = self.core.set_entry(dir.ino.0 as u32, slot, entry);
         self.failed(set)?;
         self.replaces = Some(child.ino);
@@ -199,7 +199,7 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
             core.forget_dents(nid, state.part.levels);
         }
         core.forget_pages(&mut state.part);
-        core.note_clean(inode.ino);
+        core.cache.note_clean(inode.ino);
         core.orphans.lock().remove(&nid);
         self.freed = !inode.is_dir();
         core.inodes.fetch_sub(1, Ordering::AcqRel);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, Lpa, Structure};
+use amphi_segments::files::write_back_file;
 use amphi_segments::{DATA, NODES, Parts, Writes, write_nat, write_summaries};
 use amphi_vfs::{Error, FileType, Result};
 use amphi_volume::io_error;
@@ -14,7 +15,7 @@ use crate::core::{Core, Fresh, Standing};
 use crate::format::{DentryBlock, Pack, SIT_ENTRIES, SitBlock, SitEntry};
 use crate::inode::Inode;
 use crate::planted::{self, Bug};
-use crate::writeback::{seal_node, write_back, write_back_file, write_set};
+use crate::writeback::{seal_node, write_back, write_set};
 
 /// Segments that a checkpoint names for the log of nodes: with 2 MB each, room for 2048 nodes until the next.
 pub const AHEAD: usize = 4;
@@ -25,7 +26,7 @@ pub const AHEAD: usize = 4;
 /// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only then.
 pub fn sync<D: BlockPort>(core: &Core<D>) -> Result<()> {
     core.names.health.writable()?;
-    let dirty: Vec<_> = core.dirty.lock().values().cloned().collect();
+    let dirty = core.cache.dirty_files();
     for inode in dirty {
         write_back_file(core, &inode)?;
     }

@@ -1,6 +1,6 @@
 //! What all parts of a mounted file system of F2FS's kind share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -8,10 +8,10 @@ use amphi_device::BlockPort;
 use amphi_names::Names;
 use amphi_rt::hash::HashMap;
 use amphi_rt::sync::{Mutex, MutexGuard};
-use amphi_segments::{Blocks, Domain, Ground, NODES, Node, Parts, Segments, Space};
+use amphi_segments::files::FileCache;
+use amphi_segments::{Bell, Blocks, Domain, Ground, NODES, Node, Parts, Segments, Space};
 use amphi_vfs::{Ino, Result};
 
-use crate::background::Bell;
 use crate::collect;
 use crate::dir::Dent;
 use crate::format::{Layout, Superblock};
@@ -89,14 +89,8 @@ pub struct Core<D: BlockPort + 'static> {
     pub orphans: Mutex<BTreeSet<u32>>,
     /// Dirty nodes and blocks of entries.
     pub dirtied: AtomicUsize,
-    /// Files with something that is not on the device.
-    pub dirty: Mutex<BTreeMap<Ino, Arc<Inode<D>>>>,
-    /// Cached pages, and dirty ones among them.
-    pub pages: AtomicUsize,
-    /// See `pages`.
-    pub dirty_pages: AtomicUsize,
-    /// Where the cache is looked through next.
-    pub sweep: AtomicUsize,
+    /// What is counted of files in memory.
+    pub cache: FileCache<Self>,
     /// Inodes.
     pub inodes: AtomicU64,
     /// What a checkpoint says beside.
@@ -200,16 +194,6 @@ impl<D: BlockPort> Core<D> {
             collect::make_room(self)?;
         }
         Ok(())
-    }
-
-    /// Notes that a file has something that is not on the device.
-    pub fn note_dirty(&self, inode: &Arc<Inode<D>>) {
-        self.dirty.lock().entry(inode.ino).or_insert_with(|| Arc::clone(inode));
-    }
-
-    /// Notes that it has nothing any more.
-    pub fn note_clean(&self, ino: Ino) {
-        self.dirty.lock().remove(&ino);
     }
 
     /// Inodes that can still be made.

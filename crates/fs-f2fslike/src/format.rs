@@ -15,30 +15,14 @@ pub use amphi_segments::format::{
 pub use dentry::{DentryBlock, Found, bucket, name_hash};
 pub use inode::{
     FILE_PAGES_MAX, INODE, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_BYTES_MAX, LINK_WORD, Route,
-    XATTR, address_words, decode_attributes, encode_attributes, index_of, record_of, set_record, span,
-    type_code, type_of,
+    TYPES, XATTR, address_words, encode_attributes, index_of, record_of, set_record, span,
 };
 pub use pack::{LogRecord, ORPHANS_MAX, PACK_PAGES, Pack};
 pub use superblock::{LABEL_BYTES, Layout, Superblock};
 
 /// First bytes of the superblock.
 pub const MAGIC: [u8; 8] = *b"AMPHIF2L";
+/// What it is called in sentences.
+pub const TITLE: &str = "F2FS-like";
 /// Version of the format.
 pub const VERSION: u32 = 1;
-
-/// Why something is no file system of this kind.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FormatError {
-    /// Nothing of the kind.
-    #[error("there is no file system of F2FS's kind on this device")]
-    NotThis,
-    /// Another version.
-    #[error("this file system of F2FS's kind has format version {0}; this program knows version {VERSION}")]
-    Version(u32),
-    /// A checksum does not match.
-    #[error("the superblock is damaged: its checksum does not match")]
-    Checksum,
-    /// Fields contradict each other or the device.
-    #[error("the superblock is damaged: {0}")]
-    Contradiction(&'static str),
-}

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use amphi_device::BlockPort;
 use amphi_names::with_room;
 use amphi_rt::task::{self, JoinHandle};
+use amphi_segments::files;
 use amphi_vfs::{Allocate, Cred, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode};
 
 use crate::core::{Core, Options};
 use crate::format::PAGE;
 use crate::mount::{self, MountError};
-use crate::{allocate, background, checkpoint, file};
+use crate::{allocate, checkpoint, file};
 
 /// A mounted file system of F2FS's kind.
 ///
@@ -34,7 +35,9 @@ impl<D: BlockPort + 'static> F2fsLike<D> {
         let core = mount::open(device, options, names)?;
         let background = (options.interval_ns > 0 && !options.read_only).then(|| {
             let core = Arc::clone(&core);
-            task::spawn("f2fslike-checkpoint", move || background::run(&core))
+            task::spawn("f2fslike-checkpoint", move || {
+                core.bell.run(options.interval_ns, &core.names.health, || checkpoint::sync(&core));
+            })
         });
         Ok(Self { core, background })
     }
@@ -85,7 +88,7 @@ impl<D: BlockPort + 'static> FileSystem for F2fsLike<D> {
     amphi_names::forward_names!(self => &*self.core);
 
     fn read(&self, ino: Ino, offset: u64, into: &mut [u8], _direct: bool) -> Result<usize> {
-        file::read(&self.core, &self.core.inode(ino)?, offset, into)
+        files::read(&*self.core, &self.core.inode(ino)?, offset, into)
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {

@@ -11,7 +11,7 @@ use amphi_volume::{Report, Severity};
 use crate::core::Core;
 use crate::format::{
     ADDRESSES, Address, INODE, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_WORD, NAT_ENTRIES, PAGE,
-    Route, XATTR, index_of, record_of, span, type_of,
+    Route, TYPES, XATTR, index_of, record_of, span,
 };
 use crate::mount::{self, MountError};
 use crate::nodes::first_page;
@@ -68,25 +68,14 @@ impl Outcome {
 /// Checks the file system on a device. Damage is no error but a finding.
 ///
 /// # Errors
-/// [`MountError::Format`], [`MountError::Device`]; [`MountError::Damaged`] if there is no checkpoint.
+/// [`MountError::NotThis`], [`MountError::Device`]; [`MountError::Damaged`] if there is no checkpoint.
 pub fn check<D: BlockPort>(device: &Arc<D>) -> std::result::Result<Report, MountError> {
     let (options, names) = usual(true);
     let core = match mount::open(device, options, names) {
         Err(MountError::Damaged(Error::Corrupt(damage))) => {
             let mut outcome = Outcome::default();
             outcome.error(damage.to_string());
-            return Ok(Report {
-                errors: 1,
-                warnings: 0,
-                findings: outcome.findings,
-                files: 0,
-                directories: 0,
-                symlinks: 0,
-                pages: 0,
-                pages_used: 0,
-                cleanly_unmounted: false,
-                own: serde_json::Value::Null,
-            });
+            return Ok(Report::of(outcome.findings));
         }
         opened => opened?,
     };
@@ -115,7 +104,7 @@ fn check_all<D: BlockPort>(core: &Core<D>, outcome: &mut Outcome) -> Result<()> 
             checked => checked?,
         };
         inodes.insert(ino, record);
-        if type_of(record.kind) == Some(FileType::Directory) {
+        if TYPES.file_type(record.kind) == Some(FileType::Directory) {
             let children = check_entries(core, ino, &record, outcome);
             let children = match children {
                 Err(Error::Corrupt(damage)) => {
@@ -160,10 +149,10 @@ fn check_entries<D: BlockPort>(
         if !names.insert(name.to_vec()) {
             outcome.error(format!("directory {dir} has a name twice"));
         }
-        if type_of(kind).is_none() || !core.is_number(Ino(ino.into())) {
+        if TYPES.file_type(kind).is_none() || !core.is_number(Ino(ino.into())) {
             outcome.error(format!("an entry of directory {dir} has no sense"));
         } else {
-            children.push((ino, type_of(kind) == Some(FileType::Directory)));
+            children.push((ino, TYPES.file_type(kind) == Some(FileType::Directory)));
         }
         true
     })?;
@@ -180,7 +169,8 @@ fn check_inode<D: BlockPort>(core: &Core<D>, ino: u32, outcome: &mut Outcome) ->
     let node = core.parts(&[ino])?.nodes[&ino].clone();
     let record = record_of(&node.addresses);
     let wrong = |what: &'static str| Error::corrupt("inode", u64::from(ino), what);
-    let file_type = type_of(record.kind).filter(|_| node.index == INODE && node.ino.0 == u64::from(ino));
+    let file_type =
+        TYPES.file_type(record.kind).filter(|_| node.index == INODE && node.ino.0 == u64::from(ino));
     let file_type = file_type.ok_or_else(|| wrong("it is none"))?;
     note_node(core, ino, outcome);
     if record.xattr.get() != 0 {
@@ -271,7 +261,7 @@ fn note_pages(words: &[Address], (ino, first, end): (u32, u64, u64), outcome: &m
 
 fn judge(ino: u32, record: &InodeRecord, seen: &Seen, is_orphan: bool, outcome: &mut Outcome) {
     let (names, nlink) = (seen.parents.len() as u32, record.nlink.get());
-    if type_of(record.kind) == Some(FileType::Directory) {
+    if TYPES.file_type(record.kind) == Some(FileType::Directory) {
         let place = if u64::from(ino) == Ino::ROOT.0 {
             names == 0
         } else {

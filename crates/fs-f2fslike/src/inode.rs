@@ -1,32 +1,22 @@
 //! What the file system of F2FS's kind keeps in an inode in memory, and how it goes into the inode's node.
 
-use std::collections::BTreeSet;
-
 use amphi_device::BlockPort;
-use amphi_radix::Radix;
 use amphi_segments::damaged;
+use amphi_segments::files::FilePages;
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::Core;
 use crate::dir::LEVELS_MAX;
 use crate::format::{
-    Address, FILE_PAGES_MAX, INODE, InodeRecord, LINK, LINK_BYTES, LINK_BYTES_MAX, LINK_WORD, PAGE,
-    record_of, set_record, type_code, type_of,
+    Address, FILE_PAGES_MAX, INODE, InodeRecord, LINK, LINK_BYTES, LINK_BYTES_MAX, LINK_WORD, PAGE, TYPES,
+    record_of, set_record,
 };
 
 /// A cached inode.
 pub type Inode<D> = amphi_names::Inode<Core<D>>;
 /// What its lock protects.
 pub type State<D> = amphi_names::State<Core<D>>;
-
-/// A cached page of a file.
-pub struct Page {
-    /// Contents.
-    pub bytes: Box<[u8]>,
-    /// Not written back since it changed.
-    pub dirty: bool,
-}
 
 /// What is kept in an inode.
 #[derive(Default)]
@@ -50,9 +40,7 @@ pub struct Part {
     /// See `parent`.
     pub name: Box<[u8]>,
     /// Cached pages.
-    pub pages: Radix<Page>,
-    /// Dirty ones.
-    pub dirty: BTreeSet<u64>,
+    pub file: FilePages,
     /// Times or set-id bits have changed in memory only.
     pub changed: bool,
 }
@@ -62,7 +50,7 @@ fn record<D: BlockPort>(inode: &Inode<D>, state: &State<D>) -> InodeRecord {
     let part = &state.part;
     let regular = state.file_type == FileType::Regular;
     let mut record = InodeRecord::new_zeroed();
-    record.kind = type_code(state.file_type);
+    record.kind = TYPES.code(state.file_type);
     record.unnamed = u8::from(state.unnamed);
     record.mode = state.mode.into();
     record.nlink = state.nlink.into();
@@ -133,7 +121,7 @@ impl<D: BlockPort> Core<D> {
         }
         let record = record_of(&node.addresses);
         let wrong = || damaged("inode", ino.0);
-        let file_type = type_of(record.kind).filter(|_| node.ino == ino).ok_or_else(wrong)?;
+        let file_type = TYPES.file_type(record.kind).filter(|_| node.ino == ino).ok_or_else(wrong)?;
         let (size, name_len) = (record.size.get(), usize::from(record.name_len.get()));
         let sound = record.blocks.get().max(record.entries.get()) <= u64::from(u32::MAX / 2)
             && record.nlink.get() <= u32::MAX / 2

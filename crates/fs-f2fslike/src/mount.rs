@@ -6,16 +6,21 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use amphi_device::{BlockPort, Lpa, PAGE_BYTES, Structure};
 use amphi_names::Names;
 use amphi_rt::sync::{Mutex, RwLock};
-use amphi_segments::{Domain, Ground, Segments, Space, damaged, segments_held};
+use amphi_segments::files::FileCache;
+use amphi_segments::{Bell, Domain, Ground, Segments, Space, damaged, segments_held};
 use amphi_vfs::{FileType, Ino};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::background::Bell;
+pub use amphi_volume::Error as MountError;
+
+type Result<T> = std::result::Result<T, MountError>;
+use amphi_volume::{label_bytes, random_uuid};
+
 use crate::checkpoint::{self, AHEAD};
 use crate::core::{Core, Options, Standing};
 use crate::format::{
-    FormatError, INODE, InodeRecord, LABEL_BYTES, Layout, MAGIC, NAT_ENTRIES, PACK_PAGES, PAGE,
-    SEGMENT_BLOCKS_MAX, SIT_ENTRIES, Superblock, VERSION, address_words, set_record, type_code,
+    INODE, InodeRecord, Layout, MAGIC, NAT_ENTRIES, PACK_PAGES, PAGE, SEGMENT_BLOCKS_MAX, SIT_ENTRIES,
+    Superblock, TITLE, TYPES, VERSION, address_words, set_record,
 };
 use crate::load::{Loaded, load};
 use crate::recover;
@@ -26,25 +31,6 @@ const IDLE: u64 = (segments_held(1) + AHEAD) as u64 + 4;
 const SEGMENTS_MIN: u64 = 6;
 /// Blocks of the smallest segment.
 const SEGMENT_BLOCKS_MIN: u64 = 8;
-
-/// Why a file system could not be made or mounted.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// What is on the device is not of this kind, or its superblock is damaged.
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    /// The device refused or failed.
-    #[error(transparent)]
-    Device(#[from] amphi_device::Error),
-    /// The device or an option is impossible.
-    #[error("the file system of F2FS's kind cannot do this: {0}")]
-    Unsuitable(String),
-    /// Something beyond the superblock is damaged.
-    #[error(transparent)]
-    Damaged(#[from] amphi_vfs::Error),
-}
-
-type Result<T> = std::result::Result<T, MountError>;
 
 /// Plans a file system for a device: segments of 2 MB, or smaller ones until those that cannot be filled take
 /// an eighth of it.
@@ -77,10 +63,7 @@ fn plan(pages: u64) -> Result<Layout> {
 /// # Errors
 /// [`MountError::Unsuitable`], [`MountError::Device`].
 pub fn format<D: BlockPort>(device: &Arc<D>, options: &amphi_volume::FormatOptions) -> Result<()> {
-    if options.label.len() > LABEL_BYTES {
-        let why = format!("the label has {} bytes; it can have {LABEL_BYTES}", options.label.len());
-        return Err(MountError::Unsuitable(why));
-    }
+    let label = label_bytes(&options.label)?;
     let most = options.bytes.map_or(u64::MAX, |bytes| bytes / PAGE as u64);
     let layout = plan(device.capacity_pages().min(most))?;
     // Page 0 is written last: until then there is no file system.
@@ -96,10 +79,7 @@ pub fn format<D: BlockPort>(device: &Arc<D>, options: &amphi_volume::FormatOptio
     sb.nat_blocks = layout.nat_blocks.into();
     sb.salt = amphi_rt::random::u64().into();
     sb.created_ns = amphi_rt::time::wall_ns().into();
-    for part in sb.uuid.chunks_mut(8) {
-        part.copy_from_slice(&amphi_rt::random::u64().to_le_bytes());
-    }
-    sb.label[..options.label.len()].copy_from_slice(options.label.as_bytes());
+    (sb.uuid, sb.label) = (random_uuid(), label);
     sb.crc = sb.checksum().into();
     let names = amphi_names::Options {
         read_only: false,
@@ -123,7 +103,7 @@ pub fn format<D: BlockPort>(device: &Arc<D>, options: &amphi_volume::FormatOptio
 fn make_root<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
     let now = amphi_rt::time::wall_ns();
     let mut root = InodeRecord::new_zeroed();
-    root.kind = type_code(FileType::Directory);
+    root.kind = TYPES.code(FileType::Directory);
     (root.mode, root.nlink) = (0o755.into(), 2.into());
     root.parent = (Ino::ROOT.0 as u32).into();
     (root.atime, root.mtime, root.ctime) = (now.into(), now.into(), now.into());
@@ -140,11 +120,11 @@ fn make_root<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
 /// Reads the superblock, changing nothing.
 ///
 /// # Errors
-/// [`MountError::Format`], [`MountError::Device`].
+/// [`MountError::NotThis`], [`MountError::Device`].
 pub fn probe<D: BlockPort>(device: &D) -> Result<(Superblock, Layout)> {
     let mut page = vec![0; PAGE_BYTES];
     device.read(Lpa(0), &mut page, Structure::Superblock)?;
-    let (sb, _) = Superblock::read_from_prefix(&page).map_err(|_| FormatError::NotThis)?;
+    let (sb, _) = Superblock::read_from_prefix(&page).map_err(|_| MountError::NotThis { title: TITLE })?;
     let layout = sb.layout(device.capacity_pages())?;
     Ok((sb, layout))
 }
@@ -182,10 +162,7 @@ fn assemble<D: BlockPort>(
         fresh: Mutex::default(),
         orphans: Mutex::new(pack.orphans.iter().copied().collect()),
         dirtied: AtomicUsize::new(0),
-        dirty: Mutex::default(),
-        pages: AtomicUsize::new(0),
-        dirty_pages: AtomicUsize::new(0),
-        sweep: AtomicUsize::new(0),
+        cache: FileCache::new(options.page_cache_pages),
         inodes: AtomicU64::new(pack.inodes),
         standing: Mutex::new(Standing {
             sit_copies,

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 
 use crate::core::Core;
 use crate::format::{
-    ADDRESSES, Address, INODE, InodeRecord, NodeBlock, PAGE, Route, index_of, record_of, set_record, span,
-    type_code, type_of,
+    ADDRESSES, Address, INODE, InodeRecord, NodeBlock, PAGE, Route, TYPES, index_of, record_of, set_record,
+    span,
 };
 use crate::mount;
 use crate::planted::{self, Bug};
@@ -195,7 +195,7 @@ fn uses<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<Uses> {
     let mut uses = Uses::default();
     let words = core.parts(&[ino])?.nodes[&ino].clone();
     let record = record_of(&words.addresses);
-    if words.index != INODE || type_of(record.kind) != Some(FileType::Regular) {
+    if words.index != INODE || TYPES.file_type(record.kind) != Some(FileType::Regular) {
         return Err(damaged("inode", ino.into()));
     }
     uses.add(ino, INODE, &words.addresses, core);
@@ -256,12 +256,12 @@ fn name<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<()> {
         return Err(wrong());
     }
     let known = record_of(&core.parts(&[dir])?.nodes[&dir].addresses);
-    if type_of(known.kind) != Some(FileType::Directory) {
+    if TYPES.file_type(known.kind) != Some(FileType::Directory) {
         return Err(wrong());
     }
-    let entry = (ino, type_code(FileType::Regular));
+    let entry = (ino, TYPES.code(FileType::Regular));
     if let Some((spot, other, kind)) = core.find_entry(dir, known.levels.get(), name)? {
-        if type_of(kind) == Some(FileType::Directory) || !core.is_number(Ino(other.into())) {
+        if TYPES.file_type(kind) == Some(FileType::Directory) || !core.is_number(Ino(other.into())) {
             return Err(wrong());
         }
         core.set_entry(dir, spot, entry)?;

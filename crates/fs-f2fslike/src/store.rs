@@ -7,19 +7,19 @@ use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, State as NameS
 use amphi_segments::damaged;
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
+use amphi_volume::decode_attributes;
+use zerocopy::IntoBytes;
 
 use crate::change::Changing;
 use crate::core::Core;
 use crate::dir::Spot;
 use crate::file;
-use crate::format::{
-    DentryBlock, LINK_BYTES_MAX, ORPHANS_MAX, PAGE, XATTR, decode_attributes, encode_attributes, type_of,
-};
+use crate::format::{DentryBlock, LINK_BYTES_MAX, ORPHANS_MAX, PAGE, TYPES, XATTR, encode_attributes};
 use crate::inode::{Inode, Part};
 
 /// What an entry names.
 pub fn child_of(ino: u32, kind: u8) -> Option<Child> {
-    Some(Child { ino: Ino(ino.into()), file_type: type_of(kind)? })
+    Some(Child { ino: Ino(ino.into()), file_type: TYPES.file_type(kind)? })
 }
 
 impl<D: BlockPort> Store for Core<D> {
@@ -104,7 +104,7 @@ impl<D: BlockPort> Store for Core<D> {
         let parts = self.parts(&[nid])?;
         let node = &parts.nodes[&nid];
         let its = node.ino == ino && node.index == XATTR;
-        decode_attributes(&node.addresses).filter(|_| its).ok_or_else(wrong)
+        decode_attributes(node.addresses.as_bytes()).filter(|_| its).ok_or_else(wrong)
     }
 
     fn lock<'a>(&self, inode: &'a Arc<Inode<D>>, size: Option<u64>) -> Result<Guard<'a, Self>> {
@@ -129,10 +129,10 @@ impl<D: BlockPort> Store for Core<D> {
     }
 
     fn may_leave(&self, _: &Inode<D>, state: &mut NameState<Self>) -> bool {
-        if !state.part.dirty.is_empty() || state.part.changed {
+        if !state.part.file.dirty.is_empty() || state.part.changed {
             return false;
         }
-        self.drop_clean_pages_of(&mut state.part);
+        self.cache.drop_clean(&mut state.part.file);
         true
     }
 

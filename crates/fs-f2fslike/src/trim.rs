@@ -8,7 +8,7 @@ use amphi_vfs::{FileType, Result};
 
 use crate::core::Core;
 use crate::format::{
-    ADDRESSES, Address, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_WORD, Route, index_of, span, type_of,
+    ADDRESSES, Address, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_WORD, Route, TYPES, index_of, span,
 };
 use crate::nodes::{first_page, pieces};
 
@@ -55,7 +55,7 @@ impl<D: BlockPort> Core<D> {
     /// # Errors
     /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
     pub fn free_inode(&self, ino: u32, record: &InodeRecord) -> Result<()> {
-        match type_of(record.kind) {
+        match TYPES.file_type(record.kind) {
             Some(FileType::Regular | FileType::Directory) => drop(self.cut(ino, 0)?),
             Some(FileType::Symlink) if record.size.get() > LINK_BYTES as u64 => {
                 if let Some(rest) = self.named(ino, LINK_WORD, ino, LINK)? {

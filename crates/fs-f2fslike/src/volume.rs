@@ -4,21 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, PAGE_BYTES};
-use amphi_volume::{
-    About, Error, FormatOptions, Identity, MountOptions, Needs, Progress, Report, Result, Volume,
-};
+use amphi_volume::{About, FormatOptions, Identity, MountOptions, Needs, Progress, Report, Result, Volume};
 use serde_json::{Map, json};
 
 use crate::core::{Core, Options};
-use crate::format::FormatError;
+use crate::format::TITLE;
 use crate::fs::F2fsLike;
 use crate::fsck;
-use crate::mount::{self, MountError};
+use crate::mount;
 
 /// What it is called and what it asks of a device.
 pub const IDENTITY: Identity = Identity {
     name: "f2fslike",
-    title: "F2FS-like",
+    title: TITLE,
     summary: "A file system of F2FS's kind: log-structured, with checkpoints, blocks alone",
     words: "none",
     needs: Needs::Blocks,
@@ -51,26 +49,22 @@ impl<D: BlockPort + 'static> Volume<D> for F2fsLike<D> {
     }
 
     fn format(device: &Arc<D>, options: &FormatOptions) -> Result<()> {
-        Ok(mount::format(device, options)?)
+        mount::format(device, options)
     }
 
     fn mount(device: &Arc<D>, options: &MountOptions) -> Result<Self> {
-        if !options.words.is_empty() {
-            let words = &options.words;
-            let why = format!("`{words}`: the file system of F2FS's kind has no mount options");
-            return Err(MountError::Unsuitable(why).into());
-        }
+        options.refuse_words(IDENTITY.title)?;
         let (mut own, mut names) = usual(options.read_only);
         names.access_times = options.access_times;
         names.cached_inodes = options.inode_cache.unwrap_or(names.cached_inodes);
         names.tick_ns = options.tick_ns.unwrap_or(names.tick_ns);
         own.page_cache_pages = options.page_cache_pages.unwrap_or(own.page_cache_pages);
         own.interval_ns = options.background_interval_ns.unwrap_or(own.interval_ns);
-        Ok(Self::open(device, own, names)?)
+        Self::open(device, own, names)
     }
 
     fn unmount(self) -> Result<()> {
-        Ok(self.unmount().map_err(MountError::from)?)
+        Ok(self.unmount()?)
     }
 
     fn about(&self) -> About {
@@ -80,7 +74,7 @@ impl<D: BlockPort + 'static> Volume<D> for F2fsLike<D> {
     }
 
     fn check(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Report> {
-        Ok(fsck::check(device)?)
+        fsck::check(device)
     }
 }
 
@@ -119,14 +113,5 @@ pub fn report<D: BlockPort>(core: &Core<D>, found: fsck::Outcome) -> Report {
         pages_used: core.space.capacity() - core.space.free(),
         cleanly_unmounted: core.standing.lock().clean,
         own: json!({ "inodes": core.inodes.load(Ordering::Acquire) }),
-    }
-}
-
-impl From<MountError> for Error {
-    fn from(error: MountError) -> Self {
-        match error {
-            MountError::Format(FormatError::NotThis) => Self::NotThis { title: IDENTITY.title },
-            error => Self::own(error),
-        }
     }
 }

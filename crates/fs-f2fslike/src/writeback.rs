@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, Structure};
-use amphi_names::regular;
 use amphi_segments::{DATA, Parts, Writes, damaged};
 use amphi_vfs::Result;
 use zerocopy::IntoBytes;
@@ -32,13 +31,13 @@ pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &m
 }
 
 fn write_back_all<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
-    if state.part.dirty.is_empty() && !state.part.changed && state.part.stored_size == state.size {
-        core.note_clean(inode.ino);
+    if state.part.file.dirty.is_empty() && !state.part.changed && state.part.stored_size == state.size {
+        core.cache.note_clean(inode.ino);
         return Ok(());
     }
     let most = PAGES_AT_A_TIME.min(core.layout.segment_blocks as usize);
-    while !state.part.dirty.is_empty() {
-        let pages: Vec<_> = state.part.dirty.iter().copied().take(most).collect();
+    while !state.part.file.dirty.is_empty() {
+        let pages: Vec<_> = state.part.file.dirty.iter().copied().take(most).collect();
         core.balance(4)?;
         if !submit(core, inode, state, &pages)? {
             collect::make_free(core, 2)?;
@@ -47,7 +46,7 @@ fn write_back_all<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &m
     let _gate = core.domain.gate.read();
     state.part.stored_size = state.size;
     core.put_inode(inode, state)?;
-    core.note_clean(inode.ino);
+    core.cache.note_clean(inode.ino);
     Ok(())
 }
 
@@ -67,30 +66,12 @@ fn submit<D: BlockPort>(
     for (page, block) in pages.iter().zip(&blocks) {
         core.settle_page(inode.ino.0 as u32, *page, *block)?;
     }
-    let bytes = |page: &u64| state.part.pages.get(*page).map(|page| &*page.bytes);
+    let bytes = |page: &u64| state.part.file.pages.get(*page).map(|page| &*page.bytes);
     let writes: Writes<'_> =
         blocks.iter().zip(pages).filter_map(|(block, page)| Some((*block, bytes(page)?))).collect();
     core.ground.write_blocks(&[(&writes, Structure::Data)])?;
-    for page in pages {
-        state.part.dirty.remove(page);
-        if let Some(cached) = state.part.pages.get_mut(*page) {
-            cached.dirty = false;
-        }
-    }
-    core.dirty_pages.fetch_sub(pages.len(), Ordering::Relaxed);
+    core.cache.settle(&mut state.part.file, pages);
     Ok(true)
-}
-
-/// Writes a file's dirty pages back, and its inode into its node.
-///
-/// # Errors
-/// As [`write_back`].
-pub fn write_back_file<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result<()> {
-    let mut state = inode.state.write();
-    if state.gone || regular(inode.file_type).is_err() {
-        return Ok(());
-    }
-    write_back(core, inode, &mut state)
 }
 
 /// Most nodes of a set.

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use amphi_device::{PageView, Structure};
-use amphi_direct_access::{PAGE, blocks_of, grows, holes, in_change, within};
+use amphi_direct_access::{PAGE, blocks_of, holes, in_change, within};
 use amphi_names::{Change, Inode, State, note_write};
 use amphi_vfs::{Allocate, Cred, Result};
 
@@ -139,7 +139,7 @@ impl<D: PageView + 'static> NovaLike<D> {
         in_change(self, || {
             tx.touch(inode.ino, &mut state.part)?;
             let valid = state.size;
-            if grows(what) && range.end > valid {
+            if !what.keeps_size() && range.end > valid {
                 self.clear_tail(state)?;
                 state.size = range.end;
             }

@@ -1,5 +1,5 @@
-//! What is on the device behind the superblock: the journals' pointers, the journals, the table of inodes, and
-//! pages, each of a log or of data. docs/format/novalike.md describes the bits.
+//! What is on the device behind the superblock: the journals' pointers, the journals, the table of inodes,
+//! and pages, each of a log or of data. docs/format/novalike.md describes the bits.
 
 use amphi_direct_access::PAGE;
 use amphi_vfs::FileType;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use amphi_device::{PageView, Structure};
-use amphi_direct_access::{PAGE, blocks_of, grows, holes, in_change, within};
+use amphi_direct_access::{PAGE, blocks_of, holes, in_change, within};
 use amphi_names::{Change, Changed, Inode, State, note_write};
 use amphi_vfs::{Allocate, Cred, Error, Result};
 
@@ -193,7 +193,7 @@ impl<D: PageView + 'static> PmfsLike<D> {
             if punches {
                 self.punch(&mut tx, state, &range)?;
             }
-            if grows(what) && range.end > state.size {
+            if !what.keeps_size() && range.end > state.size {
                 self.clear_behind(state, range.end)?;
                 state.size = range.end;
             }

@@ -49,7 +49,8 @@ impl Layout {
         2 * PAGE + index * ENTRY
     }
 
-    /// Whether bytes are such as a change may change: of pages without a fixed place, or of the table's inode.
+    /// Whether bytes are such as a change may change: of pages without a fixed place, or of the table's
+    /// inode.
     pub fn changes(&self, at: u64, bytes: u64) -> bool {
         let Some(end) = at.checked_add(bytes) else { return false };
         let table = at >= TABLE_AT && end <= TABLE_AT + INODE;

@@ -13,7 +13,7 @@ use hashbrown::HashTable;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::core::Core;
-use crate::format::{EntryHead, Layout, PAGE, PAGE_UNITS, UNIT, entry_units, type_code, type_of};
+use crate::format::{EntryHead, Layout, PAGE, PAGE_UNITS, TYPES, UNIT, entry_units};
 use crate::inode::{Body, Inode, State};
 use crate::ops::Ops;
 
@@ -135,7 +135,7 @@ pub fn store_entry(ops: &mut Ops, at: u64, name: &[u8], child: Child) {
     let head = EntryHead {
         ino: (child.ino.0 as u32).into(),
         name_bytes: name.len() as u8,
-        kind: type_code(child.file_type),
+        kind: TYPES.code(child.file_type),
         units: units as u8,
         reserved: 0,
     };
@@ -152,7 +152,7 @@ fn entry_in(bytes: &[u8]) -> Option<(Child, &[u8], usize)> {
     if units != entry_units(name.len()) || units * UNIT > bytes.len() || Name::new(name).is_err() {
         return None;
     }
-    let child = Child { ino: Ino(u64::from(head.ino.get())), file_type: type_of(head.kind)? };
+    let child = Child { ino: Ino(u64::from(head.ino.get())), file_type: TYPES.file_type(head.kind)? };
     Some((child, name, units))
 }
 

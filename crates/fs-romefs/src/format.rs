@@ -15,11 +15,14 @@ pub use layout::{Area, Layout, Map, Plan};
 pub use superblock::{LABEL_BYTES, OPTION_BYTES, SuperState, Superblock};
 
 use amphi_vfs::FileType;
+use amphi_volume::TypeCodes;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First bytes of every RomeFS.
 pub const MAGIC: [u8; 8] = *b"AMPHIROM";
+/// What it is called in sentences.
+pub const TITLE: &str = "RomeFS";
 /// Version of the format.
 pub const VERSION: u32 = 1;
 /// Bytes of a page of the memory area.
@@ -77,7 +80,7 @@ pub const PAGE_UNITS: usize = PAGE / UNIT;
 pub struct InodeHead {
     /// Permission bits, `0o7777`.
     pub mode: U16,
-    /// [`type_code`]; 0: the inode is free.
+    /// [`TYPES`]; 0: the inode is free.
     pub kind: u8,
     /// Bit 0: made without a name, and has had none since.
     pub flags: u8,
@@ -200,7 +203,7 @@ pub struct EntryHead {
     pub ino: U32,
     /// Bytes of the name.
     pub name_bytes: u8,
-    /// [`type_code`].
+    /// [`TYPES`].
     pub kind: u8,
     /// Units that the entry takes.
     pub units: u8,
@@ -214,48 +217,13 @@ pub const fn entry_units(bytes: usize) -> usize {
     (size_of::<EntryHead>() + bytes).div_ceil(UNIT)
 }
 
-/// A type's number on the device.
-#[must_use]
-pub const fn type_code(file_type: FileType) -> u8 {
-    match file_type {
-        FileType::Regular => 1,
-        FileType::Directory => 2,
-        FileType::Symlink => 3,
-        FileType::Fifo => 4,
-        FileType::Socket => 5,
-        FileType::CharDevice => 6,
-        FileType::BlockDevice => 7,
-    }
-}
-
-/// The type with a number.
-#[must_use]
-pub const fn type_of(code: u8) -> Option<FileType> {
-    Some(match code {
-        1 => FileType::Regular,
-        2 => FileType::Directory,
-        3 => FileType::Symlink,
-        4 => FileType::Fifo,
-        5 => FileType::Socket,
-        6 => FileType::CharDevice,
-        7 => FileType::BlockDevice,
-        _ => return None,
-    })
-}
-
-/// Why a structure read from the device was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FormatError {
-    /// The memory area does not start with [`MAGIC`].
-    #[error("this is not a RomeFS file system")]
-    NotRomeFs,
-    /// Made by another version.
-    #[error("the RomeFS on this device has format version {0}; this program reads version {VERSION}")]
-    Version(u32),
-    /// The checksum does not match.
-    #[error("the RomeFS superblock is damaged: its checksum does not match")]
-    Checksum,
-    /// Its numbers contradict each other, or the device.
-    #[error("the RomeFS superblock is damaged: {0}")]
-    Contradiction(&'static str),
-}
+/// Types' numbers on the device.
+pub const TYPES: TypeCodes = TypeCodes([
+    FileType::Regular,
+    FileType::Directory,
+    FileType::Symlink,
+    FileType::Fifo,
+    FileType::Socket,
+    FileType::CharDevice,
+    FileType::BlockDevice,
+]);

@@ -9,8 +9,7 @@ use crate::buffer::Buffer;
 use crate::core::Core;
 use crate::dir::Dir;
 use crate::format::{
-    FLAG_UNNAMED, INLINE_SLOTS, INLINE_TARGET_BYTES, INODE_HEAD_BYTES, InodeHead, PAGE_UNITS, Slot,
-    type_code, type_of,
+    FLAG_UNNAMED, INLINE_SLOTS, INLINE_TARGET_BYTES, INODE_HEAD_BYTES, InodeHead, PAGE_UNITS, Slot, TYPES,
 };
 use crate::lazy::stored_size;
 use crate::map::Mapping;
@@ -68,7 +67,7 @@ pub fn encode<D: BlockPort + MemoryArea>(inode: &Inode<D>, state: &State<D>) -> 
     let mut bytes = [0; 2 * INODE_HEAD_BYTES];
     let mut head = InodeHead::new_zeroed();
     head.mode = state.mode.into();
-    head.kind = type_code(state.file_type);
+    head.kind = TYPES.code(state.file_type);
     head.flags = if state.unnamed { FLAG_UNNAMED } else { 0 };
     head.nlink = state.nlink.into();
     head.uid = state.uid.into();
@@ -112,7 +111,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
             return Err(Error::Stale(ino));
         }
         let damaged = |what: &'static str| Error::corrupt("inode", ino.0, what);
-        let file_type = type_of(head.kind).ok_or_else(|| damaged("it has an impossible type"))?;
+        let file_type = TYPES.file_type(head.kind).ok_or_else(|| damaged("it has an impossible type"))?;
         let size = head.size.get();
         if file_type != FileType::Symlink && size > self.layout.file_bytes_max() {
             return Err(damaged("it is larger than a file can be"));

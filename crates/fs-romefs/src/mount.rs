@@ -11,9 +11,8 @@ use crate::background::Bell;
 use crate::cache::BlockCache;
 use crate::core::Core;
 use crate::format::{
-    FormatError, INODE_HEAD_BYTES, InodeHead, JOURNAL_ALIGN, LABEL_BYTES, LANES_MAX, LEAF_BYTES, LINE,
-    Layout, MAGIC, Map, PAGE, PAGE_SLOTS, Plan, SUPER_COPY_AT, SUPER_STATE_AT, SuperState, Superblock,
-    VERSION, type_code,
+    INODE_HEAD_BYTES, InodeHead, JOURNAL_ALIGN, LANES_MAX, LEAF_BYTES, LINE, Layout, MAGIC, Map, PAGE,
+    PAGE_SLOTS, Plan, SUPER_COPY_AT, SUPER_STATE_AT, SuperState, Superblock, TITLE, TYPES, VERSION,
 };
 use crate::io_threads::IoThreads;
 use crate::journal::{Journal, Recovered, recover};
@@ -44,25 +43,8 @@ const LANE_BYTES_MIN: u64 = 64 << 10;
 /// Fewest log pages that are of use.
 const LOG_PAGES_MIN: u64 = 16;
 
-/// Why a file system could not be made or mounted.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// What is on the device is not a RomeFS of this version, or its superblock is damaged.
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    /// The device refused or failed.
-    #[error(transparent)]
-    Device(#[from] amphi_device::Error),
-    /// The device cannot carry a RomeFS.
-    #[error("RomeFS cannot use this device: {0}")]
-    Unsuitable(String),
-    /// An option is impossible.
-    #[error("{0}")]
-    Options(String),
-    /// Something beyond the superblock is damaged.
-    #[error(transparent)]
-    Damaged(#[from] amphi_vfs::Error),
-}
+pub use amphi_volume::Error as MountError;
+use amphi_volume::{label_bytes, random_uuid};
 
 type Result<T> = std::result::Result<T, MountError>;
 
@@ -169,7 +151,7 @@ fn plan(options: &FormatOptions, memory: u64, device: u64) -> std::result::Resul
 /// Makes an empty file system.
 ///
 /// # Errors
-/// [`MountError::Unsuitable`], [`MountError::Options`], [`MountError::Device`].
+/// [`MountError::Unsuitable`], [`MountError::Unsuitable`], [`MountError::Device`].
 pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOptions) -> Result<()> {
     let memory = Memory::new(device)?;
     let bytes = device.memory()?.bytes;
@@ -207,10 +189,8 @@ pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOption
     sb.lanes = (plan.lanes as u32).into();
     sb.lane_bytes = (plan.lane_bytes as u32).into();
     sb.created_ns = amphi_rt::time::wall_ns().into();
-    sb.uuid.as_mut_bytes().chunks_mut(8).for_each(|part| {
-        part.copy_from_slice(&amphi_rt::random::u64().to_le_bytes());
-    });
-    sb.label[..options.label.len().min(LABEL_BYTES)].copy_from_slice(options.label.as_bytes());
+    sb.uuid = random_uuid();
+    sb.label = label_bytes(&options.label)?;
     sb.crc = sb.checksum().into();
     let mut state = SuperState::new_zeroed();
     state.clean = 1.into();
@@ -234,7 +214,7 @@ pub fn root_inode() -> InodeHead {
     let now = amphi_rt::time::wall_ns();
     let mut root = InodeHead::new_zeroed();
     root.mode = 0o755.into();
-    root.kind = type_code(amphi_vfs::FileType::Directory);
+    root.kind = TYPES.code(amphi_vfs::FileType::Directory);
     root.nlink = 2.into();
     root.parent = Ino::ROOT.0.into();
     (root.atime, root.mtime, root.ctime) = (now.into(), now.into(), now.into());
@@ -249,7 +229,7 @@ fn read_super_at<D: BlockPort + MemoryArea>(device: &D, at: u64) -> Result<(Supe
     let memory_bytes = device.memory()?.bytes;
     let mut sb = Superblock::new_zeroed();
     if memory_bytes < PAGE as u64 {
-        return Err(FormatError::NotRomeFs.into());
+        return Err(MountError::NotThis { title: TITLE });
     }
     device.load(at, sb.as_mut_bytes(), Structure::Superblock)?;
     sb.check()?;
@@ -260,7 +240,7 @@ fn read_super_at<D: BlockPort + MemoryArea>(device: &D, at: u64) -> Result<(Supe
 /// What is at the start of the memory area. A copy counts where there is a superblock, and damage.
 pub fn read_super<D: BlockPort + MemoryArea>(device: &D) -> Result<(Superblock, SuperState, Layout)> {
     let (sb, layout) = match read_super_at(device, 0) {
-        Err(damage @ MountError::Format(FormatError::Checksum | FormatError::Contradiction(_))) => {
+        Err(damage @ MountError::Superblock { .. }) => {
             read_super_at(device, SUPER_COPY_AT).map_err(|_| damage)?
         }
         found => found?,
@@ -294,7 +274,7 @@ pub fn restore_superblock<D: BlockPort + MemoryArea>(device: &D) -> Result<()> {
 /// Reads the superblock, changing nothing.
 ///
 /// # Errors
-/// [`MountError::Format`], [`MountError::Device`].
+/// [`MountError::NotThis`], [`MountError::Device`].
 pub fn probe<D: BlockPort + MemoryArea>(device: &D) -> Result<Info> {
     let (sb, state, layout) = read_super(device)?;
     Ok(Info::of(&sb, &state, &layout))
@@ -331,7 +311,7 @@ pub fn assemble<D: BlockPort + MemoryArea>(
     let (superblock, mut state, layout) = read_super(&**device)?;
     let memory = Arc::new(Memory::new(device)?);
     if options.threshold != 0 && options.threshold < layout.plan.block_bytes {
-        return Err(MountError::Options(format!(
+        return Err(MountError::Unsuitable(format!(
             "a threshold of {} bytes is below the data blocks of {} bytes that this file system was made with",
             options.threshold, layout.plan.block_bytes
         )));

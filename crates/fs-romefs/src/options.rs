@@ -1,7 +1,7 @@
 //! How a RomeFS is made and how a mount behaves, and how people say so: `threshold=128K,io-threads=4`.
 
 use amphi_vfs::AccessTimes;
-use amphi_volume::size;
+use amphi_volume::read_words;
 
 use crate::format::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, BLOCK_BYTES_MIN};
 
@@ -103,7 +103,7 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// The words that [`set`](Self::set) understands, for people.
+    /// The words that [`set_all`](Self::set_all) understands, for people.
     pub const WORDS: &'static str = "data=persist|lazy, threshold=SIZE, write-back=PERCENT, io-threads=N, cache=SIZE, inodes=N, checkpoint=SECONDS";
 
     /// Takes over options as people write them, separated by commas.
@@ -111,58 +111,22 @@ impl MountOptions {
     /// # Errors
     /// A sentence about one that is unknown or impossible.
     pub fn set_all(&mut self, words: &str) -> Result<(), String> {
-        for word in words.split(',').filter(|word| !word.is_empty()) {
-            if !self.set(word)? {
-                return Err(format!("{word} is no mount option of RomeFS; there are {}", Self::WORDS));
+        read_words(words, ("RomeFS", Self::WORDS), |word| {
+            match word.key {
+                "data" => self.data = word.one_of(&[("persist", Data::Persist), ("lazy", Data::Lazy)])?,
+                "threshold" => {
+                    let bytes = word.bytes(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)?;
+                    check_threshold(bytes).map_err(|_| "SIZE, a power of two".to_owned())?;
+                    self.threshold = bytes;
+                }
+                "write-back" => self.write_back_below_percent = word.number(0, 90)?,
+                "io-threads" => self.io_threads = word.number(0, 64)? as usize,
+                "cache" => self.page_cache_pages = word.pages(256 << 10)?,
+                "inodes" => self.inode_cache = word.cached()?,
+                "checkpoint" => self.checkpoint_interval_ns = word.seconds(0.001, 3600.0)?,
+                _ => return Ok(false),
             }
-        }
-        Ok(())
-    }
-
-    /// Takes over one option as people write it. False if it is none of RomeFS.
-    ///
-    /// # Errors
-    /// A sentence about a value that is impossible.
-    pub fn set(&mut self, word: &str) -> Result<bool, String> {
-        let Some((key, value)) = word.split_once('=') else { return Ok(false) };
-        let one_of = |what: &str| format!("{word}: write {key}={what}");
-        let number = || value.parse::<u64>().ok();
-        match key {
-            "data" => {
-                self.data = match value {
-                    "persist" => Data::Persist,
-                    "lazy" => Data::Lazy,
-                    _ => return Err(one_of("persist or lazy")),
-                };
-            }
-            "threshold" => {
-                let bytes = size::parse(value).ok().ok_or_else(|| one_of("SIZE, as in 64K"))?;
-                check_threshold(bytes)?;
-                self.threshold = bytes;
-            }
-            "write-back" => {
-                let percent = number().filter(|percent| *percent <= 90);
-                self.write_back_below_percent = percent.ok_or_else(|| one_of("PERCENT, 0 to 90"))?;
-            }
-            "io-threads" => {
-                let threads = number().filter(|threads| *threads <= 64);
-                self.io_threads = threads.ok_or_else(|| one_of("N, at most 64"))? as usize;
-            }
-            "cache" => {
-                let bytes = size::parse(value).ok().filter(|bytes| (256 << 10..=1 << 46).contains(bytes));
-                self.page_cache_pages =
-                    (bytes.ok_or_else(|| one_of("SIZE, as in 256M, at least 256K"))? / 4096) as usize;
-            }
-            "inodes" => {
-                let inodes = number().filter(|inodes| *inodes >= 16);
-                self.inode_cache = inodes.ok_or_else(|| one_of("N, at least 16"))? as usize;
-            }
-            "checkpoint" => {
-                let seconds = value.parse::<f64>().ok().filter(|seconds| (0.001..=3600.0).contains(seconds));
-                self.checkpoint_interval_ns = (seconds.ok_or_else(|| one_of("SECONDS"))? * 1e9) as u64;
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
+            Ok(true)
+        })
     }
 }

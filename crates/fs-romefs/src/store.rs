@@ -129,7 +129,7 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
             pages += 1;
         }
         if let Some((attributes, there)) = need.attributes {
-            if xattr::bytes_of(attributes) > PAGE {
+            if amphi_volume::attributes_bytes(attributes) > PAGE {
                 return Err(Error::NoSpace);
             }
             pages +=

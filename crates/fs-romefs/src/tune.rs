@@ -13,7 +13,7 @@ use crate::options::MountOptions;
 /// Changes what the superblock of the file system on `device`, which nobody uses meanwhile, says.
 ///
 /// # Errors
-/// [`MountError::Options`] for a label or options that are too long or impossible; [`MountError::Format`],
+/// [`MountError::Unsuitable`] for a label or options that are too long or impossible; [`MountError::NotThis`],
 /// [`MountError::Device`].
 pub fn tune<D: BlockPort + MemoryArea>(device: &D, changes: &Changes) -> Result<Info, MountError> {
     let (mut sb, state, layout) = mount::read_super(device)?;
@@ -21,7 +21,7 @@ pub fn tune<D: BlockPort + MemoryArea>(device: &D, changes: &Changes) -> Result<
         sb.label = padded(label).ok_or_else(|| too_long("the label", LABEL_BYTES))?;
     }
     if let Some(options) = &changes.options {
-        MountOptions::default().set_all(options).map_err(MountError::Options)?;
+        MountOptions::default().set_all(options).map_err(MountError::Unsuitable)?;
         sb.options = padded(options).ok_or_else(|| too_long("the mount options", OPTION_BYTES))?;
     }
     if let Some(uuid) = changes.uuid {
@@ -32,7 +32,7 @@ pub fn tune<D: BlockPort + MemoryArea>(device: &D, changes: &Changes) -> Result<
 }
 
 fn too_long(what: &str, bytes: usize) -> MountError {
-    MountError::Options(format!("{what} can have {bytes} bytes at most"))
+    MountError::Unsuitable(format!("{what} can have {bytes} bytes at most"))
 }
 
 fn padded<const N: usize>(text: &str) -> Option<[u8; N]> {
@@ -51,7 +51,7 @@ fn store<D: BlockPort + MemoryArea>(device: &D, sb: &mut Superblock) -> Result<(
 /// far as device and bitmap allow. Returns its bytes before and after, whole data blocks.
 ///
 /// # Errors
-/// [`MountError::Unsuitable`] if it is larger already, or cannot be so large; [`MountError::Format`],
+/// [`MountError::Unsuitable`] if it is larger already, or cannot be so large; [`MountError::NotThis`],
 /// [`MountError::Device`].
 pub fn grow<D: BlockPort + MemoryArea>(device: &D, bytes: Option<u64>) -> Result<(u64, u64), MountError> {
     let (mut sb, _, layout) = mount::read_super(device)?;

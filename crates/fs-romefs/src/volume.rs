@@ -9,16 +9,16 @@ use amphi_volume::{
 use serde_json::{Map, Value, json};
 
 use crate::RomeFs;
-use crate::format::FormatError;
+use crate::format::TITLE;
 use crate::fsck;
-use crate::mount::{Info, MountError, probe};
+use crate::mount::{Info, probe};
 use crate::options::{FormatOptions, MountOptions};
 use crate::tune;
 
 /// What it is called and what it asks of a device.
 pub const IDENTITY: Identity = Identity {
     name: "romefs",
-    title: "RomeFS",
+    title: TITLE,
     summary: "RomeFS: large aligned parts of a write travel by blocks, the rest by bytes, at the same time",
     words: MountOptions::WORDS,
     needs: Needs::MemoryArea,
@@ -31,8 +31,8 @@ impl<D: BlockPort + MemoryArea + 'static> Volume<D> for RomeFs<D> {
         match probe(device) {
             Ok(info) => Ok(about(info)),
             // A device without a memory area holds none.
-            Err(MountError::Device(_)) => Err(Error::NotThis { title: IDENTITY.title }),
-            Err(error) => Err(error.into()),
+            Err(Error::Device(_)) => Err(Error::NotThis { title: IDENTITY.title }),
+            Err(error) => Err(error),
         }
     }
 
@@ -45,19 +45,19 @@ impl<D: BlockPort + MemoryArea + 'static> Volume<D> for RomeFs<D> {
             bytes: options.bytes,
             journal_bytes: options.journal_bytes,
         };
-        Ok(Self::format(device, &options)?)
+        Self::format(device, &options)
     }
 
     fn mount(device: &Arc<D>, options: &amphi_volume::MountOptions) -> Result<Self> {
         let mut own = MountOptions::default();
-        own.set_all(&probe(&**device)?.options).map_err(MountError::Options)?;
-        own.set_all(&options.words).map_err(MountError::Options)?;
+        own.set_all(&probe(&**device)?.options).map_err(Error::Unsuitable)?;
+        own.set_all(&options.words).map_err(Error::Unsuitable)?;
         own.read_only = options.read_only;
         own.access_times = options.access_times;
         own.page_cache_pages = options.page_cache_pages.unwrap_or(own.page_cache_pages);
         own.inode_cache = options.inode_cache.unwrap_or(own.inode_cache);
         own.checkpoint_interval_ns = options.background_interval_ns.unwrap_or(own.checkpoint_interval_ns);
-        Ok(Self::mount(device, own)?)
+        Self::mount(device, own)
     }
 
     fn unmount(self) -> Result<()> {
@@ -89,7 +89,7 @@ impl<D: BlockPort + MemoryArea + 'static> Volume<D> for RomeFs<D> {
     }
 
     fn grow(device: &D, bytes: Option<u64>) -> Result<(u64, u64)> {
-        Ok(tune::grow(device, bytes)?)
+        tune::grow(device, bytes)
     }
 }
 
@@ -127,14 +127,5 @@ fn report(report: &fsck::Report) -> Report {
         pages_used: report.block_pages_used,
         cleanly_unmounted: report.cleanly_unmounted,
         own: json!(report),
-    }
-}
-
-impl From<MountError> for Error {
-    fn from(error: MountError) -> Self {
-        match error {
-            MountError::Format(FormatError::NotRomeFs) => Self::NotThis { title: IDENTITY.title },
-            error => Self::own(error),
-        }
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_vfs::{FileType, Ino};
-use amphi_volume::{Report, Severity};
+use amphi_volume::{Report, Result, Severity};
 use serde_json::json;
 
 use crate::log::Log;
 use crate::map::{Key, Map, Record, Value};
-use crate::store::{ToyError, read_super};
+use crate::store::read_super;
 
 /// What is counted of an inode.
 #[derive(Default)]
@@ -30,7 +30,7 @@ struct Seen {
 ///
 /// # Errors
 /// There is none, or the device fails.
-pub fn check<D: BlockPort>(device: &Arc<D>) -> Result<Report, ToyError> {
+pub fn check<D: BlockPort>(device: &Arc<D>) -> Result<Report> {
     let superblock = read_super(&**device)?;
     let mut findings = Vec::new();
     let mut seen: BTreeMap<Ino, Seen> = BTreeMap::new();

@@ -174,10 +174,7 @@ impl<D: BlockPort + 'static> FileSystem for Toy<D> {
             return Err(Error::Invalid("an empty range"));
         }
         let end = offset.saturating_add(length);
-        let (reserves, keep_size) = match what {
-            Allocate::Reserve { keep_size } | Allocate::Zero { keep_size } => (true, keep_size),
-            Allocate::PunchHole => (false, true),
-        };
+        let (reserves, keep_size) = (what.reserves(), what.keeps_size());
         if reserves && end > FILE_BYTES_MAX {
             return Err(Error::TooLarge);
         }
@@ -185,7 +182,7 @@ impl<D: BlockPort + 'static> FileSystem for Toy<D> {
         if reserves {
             self.fill_holes(ino, &mut state, offset, end)?;
         }
-        if what != (Allocate::Reserve { keep_size }) {
+        if what.clears() {
             for page in self.pages_in(ino, offset / PAGE_BYTES, end.div_ceil(PAGE_BYTES)) {
                 let within = |at: u64| at.saturating_sub(page * PAGE_BYTES).min(PAGE_BYTES) as usize;
                 self.map.edit(ino, page, |bytes| bytes[within(offset)..within(end)].fill(0));

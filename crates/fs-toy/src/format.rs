@@ -2,11 +2,14 @@
 //! each from the start of a page. The first one holds the whole map. docs/format/toy.md describes the bits.
 
 use amphi_device::PAGE_BYTES;
+use amphi_volume::{Error, Result, label_text, recognise};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// What a superblock starts with.
 pub const MAGIC: [u8; 8] = *b"AMPHITOY";
+/// What it is called in sentences.
+pub const TITLE: &str = "the toy";
 /// The only version.
 pub const VERSION: u32 = 1;
 /// Most bytes of a label.
@@ -49,20 +52,6 @@ pub struct RecordHeader {
 }
 const _: () = assert!(size_of::<RecordHeader>() == 24);
 
-/// Why page 0 is no superblock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FormatError {
-    /// Something else, or nothing.
-    #[error("the device holds no toy")]
-    NotToy,
-    /// A version that this program does not know.
-    #[error("version {0} of the toy is unknown")]
-    Version(u32),
-    /// Its checksum or its size is wrong.
-    #[error("the toy's superblock is damaged")]
-    Damaged,
-}
-
 impl Superblock {
     fn checksum(&self) -> u32 {
         crc32c::crc32c(Self { crc: 0.into(), ..*self }.as_bytes())
@@ -79,23 +68,19 @@ impl Superblock {
     /// Reads page 0 of a device of `device_pages` pages.
     ///
     /// # Errors
-    /// [`FormatError`].
-    pub fn decode(page: &[u8; PAGE_BYTES], device_pages: u64) -> Result<Self, FormatError> {
-        let (sb, _) = Self::read_from_prefix(page).map_err(|_| FormatError::NotToy)?;
-        if sb.magic != MAGIC {
-            return Err(FormatError::NotToy);
+    /// [`Error::NotThis`], [`Error::Version`], [`Error::Superblock`].
+    pub fn decode(page: &[u8; PAGE_BYTES], device_pages: u64) -> Result<Self> {
+        let (sb, _) = Self::read_from_prefix(page).map_err(|_| Error::NotThis { title: TITLE })?;
+        recognise(TITLE, sb.magic == MAGIC, (sb.version.get(), VERSION), sb.crc.get() == sb.checksum())?;
+        if (PAGES_MIN..=device_pages).contains(&sb.pages.get()) {
+            return Ok(sb);
         }
-        if sb.version.get() != VERSION {
-            return Err(FormatError::Version(sb.version.get()));
-        }
-        let fits = (PAGES_MIN..=device_pages).contains(&sb.pages.get());
-        if sb.crc.get() == sb.checksum() && fits { Ok(sb) } else { Err(FormatError::Damaged) }
+        Err(Error::Superblock { title: TITLE, why: "it has an impossible size" })
     }
 
     /// The label.
     pub fn label(&self) -> String {
-        let end = self.label.iter().position(|byte| *byte == 0).unwrap_or(LABEL_BYTES);
-        String::from_utf8_lossy(&self.label[..end]).into_owned()
+        label_text(&self.label)
     }
 
     /// Pages of a half.

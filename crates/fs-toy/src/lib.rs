@@ -15,5 +15,5 @@ mod map;
 mod store;
 mod volume;
 
-pub use store::{Toy, ToyError};
+pub use store::Toy;
 pub use volume::IDENTITY;

@@ -12,7 +12,7 @@ use amphi_rt::sync::Mutex;
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, FileType, Ino, Name, Result};
 
-use crate::format::{FormatError, Superblock};
+use crate::format::Superblock;
 use crate::log::Log;
 use crate::map::{Key, Map, PAGE, Record, Update, Value};
 
@@ -27,23 +27,6 @@ const STEP_PAGES: usize = 4;
 
 /// Bytes that a change may add to the map beside pages: an inode with its attributes, two names.
 const CHANGE_BYTES: u64 = 8 << 10;
-
-/// Why a toy could not be made or mounted.
-#[derive(Debug, thiserror::Error)]
-pub enum ToyError {
-    /// There is none.
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    /// The device failed.
-    #[error(transparent)]
-    Device(#[from] amphi_device::Error),
-    /// The device cannot carry one, or an option is unknown.
-    #[error("{0}")]
-    Unsuitable(String),
-    /// Something beyond the superblock is damaged.
-    #[error(transparent)]
-    Damaged(#[from] Error),
-}
 
 /// A mounted toy.
 pub struct Toy<D: BlockPort + 'static> {
@@ -69,11 +52,11 @@ pub struct Part {
 /// Reads the superblock.
 ///
 /// # Errors
-/// [`ToyError::Format`], [`ToyError::Device`].
-pub fn read_super<D: BlockPort>(device: &D) -> std::result::Result<Superblock, ToyError> {
+/// As [`Superblock::decode`]; the device fails.
+pub fn read_super<D: BlockPort>(device: &D) -> amphi_volume::Result<Superblock> {
     let mut page = Box::new([0; PAGE_BYTES]);
     device.read(Lpa(0), &mut page[..], Structure::Superblock)?;
-    Ok(Superblock::decode(&page, device.capacity_pages())?)
+    Superblock::decode(&page, device.capacity_pages())
 }
 
 /// A directory without entries, the root.
@@ -101,8 +84,8 @@ impl<D: BlockPort + 'static> Toy<D> {
     /// Mounts the one on a device: reads its log, and deletes the orphans of the last mount.
     ///
     /// # Errors
-    /// [`ToyError`].
-    pub fn open(device: &Arc<D>, options: Options) -> std::result::Result<Self, ToyError> {
+    /// As [`read_super`]; [`amphi_volume::Error::Damaged`].
+    pub fn open(device: &Arc<D>, options: Options) -> amphi_volume::Result<Self> {
         let map = Map::recover(Log::new(Arc::clone(device), read_super(&**device)?))?;
         let read_only = options.read_only;
         let (mut used, mut last, mut pages, mut cookie, mut orphans) = (0, 0, 0, FIRST_COOKIE, Vec::new());

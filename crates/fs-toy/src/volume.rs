@@ -6,20 +6,21 @@ use amphi_device::{BlockPort, Lpa, PAGE_BYTES, Structure};
 use amphi_names::Options;
 use amphi_volume::{
     About, Error, FormatOptions, Identity, MountOptions, Needs, Progress, Report, Result, Volume,
+    label_bytes, random_uuid,
 };
 use serde_json::Map as Object;
 use zerocopy::FromZeros;
 
 use crate::check;
-use crate::format::{FormatError, LABEL_BYTES, MAGIC, PAGES_MIN, Superblock, VERSION};
+use crate::format::{MAGIC, PAGES_MIN, Superblock, TITLE, VERSION};
 use crate::log::Log;
 use crate::map::Map;
-use crate::store::{INODES, Toy, ToyError, read_super, root};
+use crate::store::{INODES, Toy, read_super, root};
 
 /// What it is called and what it asks of a device.
 pub const IDENTITY: Identity = Identity {
     name: "toy",
-    title: "the toy",
+    title: TITLE,
     summary: "The smallest file system of the house, to read and to copy: a map in memory, a log of its changes",
     words: "none",
     needs: Needs::Blocks,
@@ -38,40 +39,32 @@ impl<D: BlockPort + 'static> Volume<D> for Toy<D> {
     fn format(device: &Arc<D>, options: &FormatOptions) -> Result<()> {
         let pages = options.bytes.map_or(u64::MAX, |bytes| bytes / PAGE_BYTES as u64);
         let pages = pages.min(device.capacity_pages());
-        let unsuitable = |why: String| Err(ToyError::Unsuitable(why).into());
         if pages < PAGES_MIN {
-            return unsuitable(format!("a toy needs {PAGES_MIN} pages, and would have {pages}"));
-        }
-        if options.label.len() > LABEL_BYTES {
-            return unsuitable(format!("the label is longer than {LABEL_BYTES} bytes"));
+            let why = format!("a toy needs {PAGES_MIN} pages, and would have {pages}");
+            return Err(Error::Unsuitable(why));
         }
         let mut superblock = Superblock::new_zeroed();
         superblock.magic = MAGIC;
         superblock.version = VERSION.into();
         superblock.pages = pages.into();
         superblock.clean = 1.into();
-        superblock.uuid.as_chunks_mut::<8>().0.iter_mut().for_each(|half| {
-            *half = amphi_rt::random::u64().to_le_bytes();
-        });
-        superblock.label[..options.label.len()].copy_from_slice(options.label.as_bytes());
+        superblock.uuid = random_uuid();
+        superblock.label = label_bytes(&options.label)?;
         // Written last, by the log: until then there is none.
-        device.write(Lpa(0), &[0; PAGE_BYTES], Structure::Superblock).map_err(ToyError::from)?;
+        device.write(Lpa(0), &[0; PAGE_BYTES], Structure::Superblock)?;
         Map::format(Log::new(Arc::clone(device), superblock), vec![root()])?;
         Ok(())
     }
 
     fn mount(device: &Arc<D>, options: &MountOptions) -> Result<Self> {
-        if !options.words.is_empty() {
-            let words = &options.words;
-            return Err(ToyError::Unsuitable(format!("`{words}`: a toy has no mount options")).into());
-        }
+        options.refuse_words(IDENTITY.title)?;
         let options = Options {
             read_only: options.read_only,
             access_times: options.access_times,
             cached_inodes: options.inode_cache.unwrap_or(CACHED_INODES),
             tick_ns: options.tick_ns.unwrap_or(1),
         };
-        Ok(Self::open(device, options)?)
+        Self::open(device, options)
     }
 
     fn unmount(self) -> Result<()> {
@@ -83,7 +76,7 @@ impl<D: BlockPort + 'static> Volume<D> for Toy<D> {
     }
 
     fn check(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Report> {
-        Ok(check::check(device)?)
+        check::check(device)
     }
 }
 
@@ -101,14 +94,5 @@ fn about(superblock: &Superblock) -> About {
         mounts: superblock.mounts.get(),
         clean: superblock.clean.get() == 1,
         own: Object::new(),
-    }
-}
-
-impl From<ToyError> for Error {
-    fn from(error: ToyError) -> Self {
-        match error {
-            ToyError::Format(FormatError::NotToy) => Self::NotThis { title: IDENTITY.title },
-            error => Self::own(error),
-        }
     }
 }

@@ -10,7 +10,7 @@ use amphi_volume::io_error;
 
 use crate::damaged;
 use crate::domain::{Domain, Node, Parts};
-use crate::format::{ADDRESSES, Address, NodeBlock};
+use crate::format::{ADDRESSES, Address, NodeBlock, PAGE};
 
 /// Clean nodes of a domain that stay in memory.
 const NODES_KEPT: usize = 1024;
@@ -44,6 +44,26 @@ impl<D: BlockPort> Ground<D> {
     /// Where a block of the main area is.
     pub const fn lpa(&self, block: u32) -> Lpa {
         Lpa(self.main_first + block as u64)
+    }
+
+    /// Reads these pages of a file, all at once: those that have no block are zeros.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Io`].
+    pub fn read_pages(&self, pages: &[(u64, Option<u32>)]) -> Result<Vec<(u64, Box<[u8]>)>> {
+        let mut read: Vec<_> =
+            pages.iter().map(|(page, _)| (*page, vec![0; PAGE].into_boxed_slice())).collect();
+        let mut tickets = Vec::new();
+        for ((_, bytes), (_, block)) in read.iter_mut().zip(pages) {
+            if let Some(block) = block {
+                let sent = self.device.submit_read(self.lpa(*block), bytes, Structure::Data);
+                tickets.push(sent.map_err(io_error)?);
+            }
+        }
+        for ticket in tickets {
+            ticket.wait().map_err(io_error)?;
+        }
+        Ok(read)
     }
 
     /// Reads a block of the main area.

@@ -2,18 +2,21 @@
 //! of nodes that fill them, a NAT that says where nodes are, a SIT that says which blocks are valid,
 //! summaries that say whose blocks are, and the collection of garbage.
 //!
-//! It knows neither names nor how a checkpoint comes to count: AugeFS keeps that in its metadata store, the
-//! file system of F2FS's kind in packs of blocks. [`Domain`] is what one set of logs knows, [`Ground`] is
-//! where all of it lies on the device.
+//! It does not know how a checkpoint comes to count: AugeFS keeps that in its metadata store, the file system
+//! of F2FS's kind in packs of blocks. [`files`] has pages of files in host memory. [`Domain`] is what one set
+//! of logs knows, [`Ground`] is where all of it lies on the device.
 #![forbid(unsafe_code)]
 
+mod background;
 mod checkpoint;
 mod collect;
 mod domain;
+pub mod files;
 pub mod format;
 mod ground;
 mod space;
 
+pub use background::Bell;
 pub use checkpoint::{write_nat, write_summaries};
 pub use collect::{move_blocks, read_summary, victim};
 pub use domain::{Blocks, DATA, Domain, Log, NODES, NatPart, Node, Parts, Segment};

@@ -30,11 +30,13 @@ pub enum Error {
         /// Its version.
         version: u32,
     },
-    /// A superblock whose checksum or whose sizes are wrong.
-    #[error("the superblock of {title} is damaged")]
+    /// A superblock that is damaged.
+    #[error("the superblock of {title} is damaged: {why}")]
     Superblock {
         /// The file system.
         title: &'static str,
+        /// What is wrong with it.
+        why: &'static str,
     },
     /// The device cannot carry it, or an option is unknown or impossible.
     #[error("{0}")]
@@ -42,6 +44,9 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] amphi_device::Error),
+    /// Something beyond the superblock is damaged, or failed.
+    #[error(transparent)]
+    Damaged(#[from] amphi_vfs::Error),
     /// The file system's own reason.
     #[error(transparent)]
     Own(Box<dyn std::error::Error + Send + Sync>),
@@ -60,8 +65,21 @@ impl Error {
     }
 }
 
-impl From<amphi_vfs::Error> for Error {
-    fn from(error: amphi_vfs::Error) -> Self {
-        Self::own(error)
+/// Whether what was read is the superblock of the file system `title`: whether it starts with its magic,
+/// which version it is and which is known, whether its checksum is right.
+///
+/// # Errors
+/// [`Error::NotThis`], [`Error::Version`], [`Error::Superblock`].
+pub const fn recognise(
+    title: &'static str,
+    is_magic: bool,
+    (version, known): (u32, u32),
+    is_sealed: bool,
+) -> Result<()> {
+    match (is_magic, version == known, is_sealed) {
+        (false, ..) => Err(Error::NotThis { title }),
+        (_, false, _) => Err(Error::Version { title, version }),
+        (.., false) => Err(Error::Superblock { title, why: "its checksum does not match" }),
+        _ => Ok(()),
     }
 }

@@ -61,8 +61,8 @@ pub fn attributes_bytes(attributes: &Attributes) -> usize {
     2 + attributes.iter().map(|(name, value)| 3 + name.len() + value.len()).sum::<usize>()
 }
 
-/// Extended attributes as a list: `count (2 B) | { bytes of the name (1 B) | bytes of the value (2 B) | name |
-/// value } …`. Together they fit a page, so the counts hold their lengths.
+/// Extended attributes as a list: `count (2 B) | { bytes of the name (1 B) | bytes of the value (2 B) | name
+/// | value } …`. Together they fit a page, so the counts hold their lengths.
 #[must_use]
 pub fn encode_attributes(attributes: &Attributes) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(attributes_bytes(attributes));

@@ -15,6 +15,7 @@ mod links;
 mod options;
 mod report;
 pub mod size;
+mod words;
 
 use std::sync::Arc;
 
@@ -24,13 +25,14 @@ use amphi_vfs::FileSystem;
 pub use about::{About, parse_uuid, shown_uuid};
 pub use claims::{Bits, CHUNK_BITS, Claims};
 pub use device::io_error;
-pub use error::{Error, Result};
+pub use error::{Error, Result, recognise};
 pub use fields::{
     TypeCodes, attributes_bytes, decode_attributes, encode_attributes, label_bytes, label_text, random_uuid,
 };
 pub use links::Links;
 pub use options::{Changes, FormatOptions, MountOptions};
 pub use report::{Progress, Repair, Report, Severity};
+pub use words::{Word, read_words};
 
 /// What a file system asks of the device's byte side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -40,7 +40,7 @@ fn it_is_tuned_and_grows_and_is_mended() {
     let make = ["mkfs", &rig.image(), "--force", "--size", "256M", "--fs", "romefs", "--fs-size", "64M"];
     amphi_ok(&make);
     amphi_ok(&["tune", &rig.image(), "--label", "new", "-o", "write-back=20"]);
-    fails_saying(&["tune", &rig.image(), "-o", "size=3"], 1, &["size=3 is no mount option of RomeFS"]);
+    fails_saying(&["tune", &rig.image(), "-o", "size=3"], 1, &["`size=3` is no mount option of RomeFS"]);
     assert_eq!(info(&rig)["filesystem"]["label"], "new");
     assert_eq!(info(&rig)["filesystem"]["mount_options"], "write-back=20");
     assert_eq!(info(&rig)["filesystem"]["size_max_bytes"], 256 << 20);

@@ -2,6 +2,7 @@
 
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{FileType, Ino};
+use amphi_volume::TypeCodes;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -65,8 +66,8 @@ pub enum EntryRecord {
     Locator(Ino, Vec<u8>),
 }
 
-/// Types by their code less one.
-const TYPES: [FileType; 7] = [
+/// Types by their codes, which are never 0.
+pub const TYPES: TypeCodes = TypeCodes([
     FileType::Regular,
     FileType::Directory,
     FileType::Symlink,
@@ -74,23 +75,13 @@ const TYPES: [FileType; 7] = [
     FileType::BlockDevice,
     FileType::Fifo,
     FileType::Socket,
-];
-
-/// A type's code, which is never 0.
-#[must_use]
-pub fn type_code(file_type: FileType) -> u8 {
-    TYPES.iter().position(|known| *known == file_type).map_or(0, |at| at as u8 + 1)
-}
-
-fn type_of(code: u8) -> Option<FileType> {
-    TYPES.get(usize::from(code).checked_sub(1)?).copied()
-}
+]);
 
 impl InodeRecord {
     /// Its type.
     #[must_use]
     pub fn file_type(&self) -> Option<FileType> {
-        type_of(self.kind)
+        TYPES.file_type(self.kind)
     }
 }
 
@@ -99,7 +90,7 @@ impl InodeRecord {
 pub fn encode_entry(entry: &EntryRecord) -> Vec<u8> {
     match entry {
         EntryRecord::Inode(record, target) => [&[1], record.as_bytes(), target].concat(),
-        EntryRecord::Reference(ino, kind) => [&[2, type_code(*kind)], &ino.0.to_le_bytes()[..]].concat(),
+        EntryRecord::Reference(ino, kind) => [&[2, TYPES.code(*kind)], &ino.0.to_le_bytes()[..]].concat(),
         EntryRecord::Locator(parent, name) => [&[3], &parent.0.to_le_bytes()[..], name].concat(),
     }
 }
@@ -115,7 +106,7 @@ pub fn decode_entry(value: &[u8]) -> Option<EntryRecord> {
             record.file_type()?;
             Some(EntryRecord::Inode(Box::new(record), target.to_vec()))
         }
-        2 => Some(EntryRecord::Reference(number(rest.get(1..)?)?, type_of(rest[0])?)),
+        2 => Some(EntryRecord::Reference(number(rest.get(1..)?)?, TYPES.file_type(rest[0])?)),
         3 => Some(EntryRecord::Locator(number(rest)?, rest[8..].to_vec())),
         _ => None,
     }

@@ -1,10 +1,11 @@
 //! The superblock, and where it says that everything is.
 
+use amphi_volume::{Error, Result, label_text, recognise};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    DOMAINS_MAX, FormatError, MAGIC, NAT_ENTRIES, PAGE, SEGMENT_BLOCKS_MAX, VERSION, WRITE_VERSION_BYTES,
+    DOMAINS_MAX, MAGIC, NAT_ENTRIES, PAGE, SEGMENT_BLOCKS_MAX, TITLE, VERSION, WRITE_VERSION_BYTES,
     WRITE_VERSIONS,
 };
 
@@ -139,17 +140,11 @@ impl Superblock {
     /// The layout, if this is a superblock and fits a device of so many pages and bytes of memory.
     ///
     /// # Errors
-    /// [`FormatError`].
-    pub fn layout(&self, pages: u64, memory: u64) -> Result<Layout, FormatError> {
-        if self.magic != MAGIC {
-            return Err(FormatError::NotAugeFs);
-        }
-        if self.version.get() != VERSION {
-            return Err(FormatError::Version(self.version.get()));
-        }
-        if self.crc.get() != self.checksum() {
-            return Err(FormatError::Checksum);
-        }
+    /// [`Error::NotThis`], [`Error::Version`], [`Error::Superblock`].
+    pub fn layout(&self, pages: u64, memory: u64) -> Result<Layout> {
+        let is_sealed = self.crc.get() == self.checksum();
+        recognise(TITLE, self.magic == MAGIC, (self.version.get(), VERSION), is_sealed)?;
+        let wrong = |why| Err(Error::Superblock { title: TITLE, why });
         let layout = Layout {
             domains: self.domains.get(),
             segment_blocks: self.segment_blocks.get(),
@@ -167,10 +162,10 @@ impl Superblock {
             && layout.main_blocks() < u64::from(u32::MAX) - 2
             && u64::from(layout.nat_blocks) * (NAT_ENTRIES as u64) < u64::from(u32::MAX);
         if !sound {
-            return Err(FormatError::Contradiction("its areas have impossible sizes"));
+            return wrong("its areas have impossible sizes");
         }
         if layout.pages() > pages || layout.memory_bytes > memory {
-            return Err(FormatError::Contradiction("the device is smaller than the file system"));
+            return wrong("the device is smaller than the file system");
         }
         Ok(layout)
     }
@@ -178,7 +173,6 @@ impl Superblock {
     /// Label without padding.
     #[must_use]
     pub fn label(&self) -> String {
-        let end = self.label.iter().position(|byte| *byte == 0).unwrap_or(LABEL_BYTES);
-        String::from_utf8_lossy(&self.label[..end]).into_owned()
+        label_text(&self.label)
     }
 }

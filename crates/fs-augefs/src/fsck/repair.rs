@@ -29,7 +29,7 @@ pub struct Repair {
 /// Checks the file system on a device, which nobody uses, and mends what it finds.
 ///
 /// # Errors
-/// [`MountError::Format`], if there is none; [`MountError::Device`].
+/// [`MountError::NotThis`], if there is none; [`MountError::Device`].
 pub fn repair<D: BlockPort + MemoryArea>(device: &Arc<D>) -> Result<Repair, MountError> {
     let before = check(device)?;
     if before.is_clean() && before.cleanly_unmounted {
@@ -37,10 +37,7 @@ pub fn repair<D: BlockPort + MemoryArea>(device: &Arc<D>) -> Result<Repair, Moun
     }
     match mend(device) {
         // It says why nothing can be mended; so does the check.
-        Err(
-            MountError::Damaged(Error::Corrupt(_) | Error::NoSpace)
-            | MountError::Meta(amphi_lsm::Error::Damaged { .. }),
-        ) => {}
+        Err(MountError::Damaged(Error::Corrupt(_) | Error::NoSpace)) => {}
         done => done?,
     }
     Ok(Repair { before, after: check(device)? })

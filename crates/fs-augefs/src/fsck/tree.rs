@@ -9,7 +9,7 @@ use zerocopy::FromZeros;
 
 use crate::core::Core;
 use crate::format::{
-    EntryRecord, InodeRecord, Key, decode_attributes, decode_entry, encode_entry, key, type_code,
+    EntryRecord, InodeRecord, Key, TYPES, decode_attributes, decode_entry, encode_entry, key,
 };
 use crate::inode::make_sound;
 use crate::meta::{self, meta_error};
@@ -220,7 +220,7 @@ impl Tree {
         let mut record = InodeRecord::new_zeroed();
         let now = amphi_rt::time::wall_ns();
         record.ino = ino.0.into();
-        record.kind = type_code(FileType::Directory);
+        record.kind = TYPES.code(FileType::Directory);
         record.mode = 0o700.into();
         (record.atime, record.mtime, record.ctime) = (now.into(), now.into(), now.into());
         self.records.insert(ino, (Box::new(record), Vec::new()));

@@ -1,5 +1,6 @@
 //! The superblock's two parts.
 
+use amphi_volume::label_text;
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -115,15 +116,13 @@ impl Superblock {
     /// The mount options without their padding.
     #[must_use]
     pub fn option_text(&self) -> String {
-        let end = self.options.iter().position(|&b| b == 0).unwrap_or(OPTION_BYTES);
-        String::from_utf8_lossy(&self.options[..end]).into_owned()
+        label_text(&self.options)
     }
 
     /// The label without its padding.
     #[must_use]
     pub fn label_text(&self) -> String {
-        let end = self.label.iter().position(|&b| b == 0).unwrap_or(LABEL_BYTES);
-        String::from_utf8_lossy(&self.label[..end]).into_owned()
+        label_text(&self.label)
     }
 }
 

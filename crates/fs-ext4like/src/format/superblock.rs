@@ -3,12 +3,13 @@
 //! All groups form one flexible group: their bitmaps and inode tables stand together behind the descriptors,
 //! as mke2fs lays them out with `flex_bg`, so that a descriptor need not say where they are.
 
+use amphi_volume::{Error, Result, label_text, recognise};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    BLOCK, BLOCKS_MIN, DESCRIPTORS_PER_BLOCK, FIRST_INO, FormatError, GROUP_BLOCKS, INODES_PER_BLOCK,
-    LABEL_BYTES, MAGIC, VERSION,
+    BLOCK, BLOCKS_MIN, DESCRIPTORS_PER_BLOCK, FIRST_INO, GROUP_BLOCKS, INODES_PER_BLOCK, LABEL_BYTES, MAGIC,
+    TITLE, VERSION,
 };
 
 /// The first bytes of block 0.
@@ -81,36 +82,29 @@ impl Superblock {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn decode(block: &[u8; BLOCK], device_blocks: u64) -> Result<Self, FormatError> {
-        let (sb, _) = Self::read_from_prefix(block).map_err(|_| FormatError::NotExt4Like)?;
-        if sb.magic != MAGIC {
-            return Err(FormatError::NotExt4Like);
-        }
-        if sb.version.get() != VERSION {
-            return Err(FormatError::Version(sb.version.get()));
-        }
-        if sb.crc.get() != sb.checksum() {
-            return Err(FormatError::Checksum("superblock"));
-        }
+    pub fn decode(block: &[u8; BLOCK], device_blocks: u64) -> Result<Self> {
+        let (sb, _) = Self::read_from_prefix(block).map_err(|_| Error::NotThis { title: TITLE })?;
+        recognise(TITLE, sb.magic == MAGIC, (sb.version.get(), VERSION), sb.crc.get() == sb.checksum())?;
+        let wrong = |why| Err(Error::Superblock { title: TITLE, why });
         let blocks = sb.blocks.get();
         if blocks < BLOCKS_MIN || blocks > device_blocks || blocks > u64::from(u32::MAX) {
-            return Err(FormatError::Field("number of blocks", blocks));
+            return wrong("it has an impossible number of blocks");
         }
         if sb.block_bytes.get() as usize != BLOCK {
-            return Err(FormatError::Field("block size", sb.block_bytes.get().into()));
+            return wrong("it has an impossible block size");
         }
         let per_group = sb.inodes_per_group.get();
         let groups = blocks.div_ceil(u64::from(GROUP_BLOCKS));
         let few = u64::from(per_group) * groups < u64::from(FIRST_INO) + 1;
         let many = u64::from(per_group) * groups > u64::from(u32::MAX);
         if per_group > GROUP_BLOCKS || !per_group.is_multiple_of(INODES_PER_BLOCK) || few || many {
-            return Err(FormatError::Field("number of inodes per group", per_group.into()));
+            return wrong("it has an impossible number of inodes per group");
         }
         let journal = u64::from(sb.journal_blocks.get());
         if journal < u64::from(Layout::JOURNAL_MIN)
             || Layout::metadata_blocks(blocks, per_group) + journal >= blocks
         {
-            return Err(FormatError::Field("number of journal blocks", journal));
+            return wrong("it has an impossible number of journal blocks");
         }
         Ok(sb)
     }
@@ -118,8 +112,7 @@ impl Superblock {
     /// The label as text.
     #[must_use]
     pub fn label_text(&self) -> String {
-        let end = self.label.iter().position(|byte| *byte == 0).unwrap_or(LABEL_BYTES);
-        String::from_utf8_lossy(&self.label[..end]).into_owned()
+        label_text(&self.label)
     }
 
     /// Seed of all journal checksums: blocks of an older file system's journal do not pass for this one's.

@@ -6,9 +6,9 @@ use amphi_device::{
     BlockPort, Completion, Device, DurabilityContract, Error, Lpa, PAGE_BYTES, Result, Structure,
 };
 
-use crate::fault::MountError;
 use crate::format::Layout;
 use crate::journal::replay::{self, Log};
+use crate::mount::MountError;
 
 /// The device, with what its journal holds over it.
 pub struct Overlay<D> {

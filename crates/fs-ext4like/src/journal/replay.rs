@@ -10,12 +10,12 @@ use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_vfs::Error;
 use zerocopy::FromBytes;
 
-use crate::fault::MountError;
 use crate::format::{
     BLOCK, COMMIT, DESCRIPTOR, JOURNAL_MAGIC, JournalHeader, JournalSuper, JournalTag, Layout, REVOKE, SUPER,
     TAG_ESCAPED, journal_block_crc,
 };
 use crate::journal::buffers::Block;
+use crate::mount::MountError;
 
 /// What a journal holds.
 #[derive(Default)]

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use amphi_vfs::FileType;
 use amphi_vfs::acl::Attributes;
+use amphi_volume::{TypeCodes, attributes_bytes};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -162,7 +163,7 @@ pub const fn index_of(levels: usize, first: u32) -> u32 {
 #[must_use]
 pub fn address_words(index: u32, words: &[Address; ADDRESSES]) -> Range<usize> {
     match index {
-        INODE if record_of(words).kind == type_code(FileType::Symlink) => 0..0,
+        INODE if record_of(words).kind == TYPES.code(FileType::Symlink) => 0..0,
         INODE => 0..INODE_PAGES,
         INDIRECT.. => 0..0,
         _ => 0..ADDRESSES,
@@ -182,63 +183,23 @@ pub fn set_record(words: &mut [Address; ADDRESSES], record: &InodeRecord) {
     words[RECORD..].as_mut_bytes().copy_from_slice(record.as_bytes());
 }
 
-/// The code of a type.
-#[must_use]
-pub const fn type_code(file_type: FileType) -> u8 {
-    match file_type {
-        FileType::Regular => 1,
-        FileType::Directory => 2,
-        FileType::CharDevice => 3,
-        FileType::BlockDevice => 4,
-        FileType::Fifo => 5,
-        FileType::Socket => 6,
-        FileType::Symlink => 7,
-    }
-}
+/// The codes of types.
+pub const TYPES: TypeCodes = TypeCodes([
+    FileType::Regular,
+    FileType::Directory,
+    FileType::CharDevice,
+    FileType::BlockDevice,
+    FileType::Fifo,
+    FileType::Socket,
+    FileType::Symlink,
+]);
 
-/// The type of a code.
-#[must_use]
-pub const fn type_of(code: u8) -> Option<FileType> {
-    Some(match code {
-        1 => FileType::Regular,
-        2 => FileType::Directory,
-        3 => FileType::CharDevice,
-        4 => FileType::BlockDevice,
-        5 => FileType::Fifo,
-        6 => FileType::Socket,
-        7 => FileType::Symlink,
-        _ => return None,
-    })
-}
-
-/// Extended attributes as a node has them: `count (2 B) | { bytes of the name (1 B) | bytes of the value
-/// (2 B) | name | value } …`. Nothing if they are too many for one.
+/// Extended attributes as a node has them, a list as most formats have it. Nothing if they are too many for
+/// one.
 #[must_use]
 pub fn encode_attributes(attributes: &Attributes) -> Option<Box<[Address; ADDRESSES]>> {
-    let mut bytes = Vec::new();
-    bytes.extend((attributes.len() as u16).to_le_bytes());
-    for (name, value) in attributes {
-        bytes.push(u8::try_from(name.len()).ok()?);
-        bytes.extend(u16::try_from(value.len()).ok()?.to_le_bytes());
-        bytes.extend(name);
-        bytes.extend(value);
-    }
     let mut words = Box::new([Address::HOLE; ADDRESSES]);
-    words.as_mut_bytes().get_mut(..bytes.len())?.copy_from_slice(&bytes);
+    let bytes = words.as_mut_bytes().get_mut(..attributes_bytes(attributes))?;
+    bytes.copy_from_slice(&amphi_volume::encode_attributes(attributes));
     Some(words)
-}
-
-/// Reads them, if they make sense.
-#[must_use]
-pub fn decode_attributes(words: &[Address; ADDRESSES]) -> Option<Attributes> {
-    let (count, mut rest) = words.as_bytes().split_first_chunk()?;
-    let mut attributes = Attributes::new();
-    for _ in 0..u16::from_le_bytes(*count) {
-        let ([name_len, low, high], behind) = rest.split_first_chunk()?;
-        let (name, behind) = behind.split_at_checked(usize::from(*name_len))?;
-        let (value, behind) = behind.split_at_checked(usize::from(u16::from_le_bytes([*low, *high])))?;
-        attributes.push((name.to_vec(), value.to_vec()));
-        rest = behind;
-    }
-    Some(attributes)
 }

@@ -1,9 +1,10 @@
 //! The superblock, and where it says that everything is.
 
+use amphi_volume::{Error, Result, label_text, recognise};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{FormatError, MAGIC, NAT_ENTRIES, PACK_PAGES, SEGMENT_BLOCKS_MAX, SIT_ENTRIES, VERSION};
+use super::{MAGIC, NAT_ENTRIES, PACK_PAGES, SEGMENT_BLOCKS_MAX, SIT_ENTRIES, TITLE, VERSION};
 
 /// Longest label.
 pub const LABEL_BYTES: usize = 32;
@@ -116,23 +117,17 @@ impl Superblock {
     /// The label without padding.
     #[must_use]
     pub fn label(&self) -> String {
-        String::from_utf8_lossy(&self.label).trim_end_matches('\0').to_owned()
+        label_text(&self.label)
     }
 
     /// Where everything is on a device of so many pages.
     ///
     /// # Errors
     /// What is wrong.
-    pub fn layout(&self, pages: u64) -> Result<Layout, FormatError> {
-        if self.magic != MAGIC {
-            return Err(FormatError::NotThis);
-        }
-        if self.version.get() != VERSION {
-            return Err(FormatError::Version(self.version.get()));
-        }
-        if self.crc.get() != self.checksum() {
-            return Err(FormatError::Checksum);
-        }
+    pub fn layout(&self, pages: u64) -> Result<Layout> {
+        let is_sealed = self.crc.get() == self.checksum();
+        recognise(TITLE, self.magic == MAGIC, (self.version.get(), VERSION), is_sealed)?;
+        let wrong = |why| Err(Error::Superblock { title: TITLE, why });
         let layout = Layout {
             segment_blocks: self.segment_blocks.get(),
             segments: self.segments.get(),
@@ -140,13 +135,13 @@ impl Superblock {
         };
         let blocks = layout.segment_blocks as usize;
         if !blocks.is_power_of_two() || !(8..=SEGMENT_BLOCKS_MAX).contains(&blocks) {
-            return Err(FormatError::Contradiction("a segment has an impossible size"));
+            return wrong("a segment has an impossible size");
         }
         if layout.segments == 0 || layout.nat_blocks == 0 || layout.nat_blocks > u32::MAX / 2048 {
-            return Err(FormatError::Contradiction("there are no segments, or no nodes"));
+            return wrong("there are no segments, or no nodes");
         }
         if layout.main_blocks() > u64::from(u32::MAX - 2) || layout.pages() > pages {
-            return Err(FormatError::Contradiction("it is larger than the device"));
+            return wrong("it is larger than the device");
         }
         Ok(layout)
     }

@@ -1,8 +1,8 @@
 //! Where everything is in the memory area.
 
-use super::{
-    FormatError, HEADS_AT, INODE_BYTES, JOURNAL_ALIGN, LANES_MAX, LEAF_BYTES, LINE, PAGE, Superblock,
-};
+use amphi_volume::{Error, Result};
+
+use super::{HEADS_AT, INODE_BYTES, JOURNAL_ALIGN, LANES_MAX, LEAF_BYTES, LINE, PAGE, Superblock, TITLE};
 
 /// A bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,9 +113,9 @@ impl Layout {
     /// `device_bytes`.
     ///
     /// # Errors
-    /// [`FormatError::Contradiction`].
-    pub fn of(sb: &Superblock, memory_bytes: u64, device_bytes: u64) -> Result<Self, FormatError> {
-        let wrong = |what| Err(FormatError::Contradiction(what));
+    /// [`Error::Superblock`].
+    pub fn of(sb: &Superblock, memory_bytes: u64, device_bytes: u64) -> Result<Self> {
+        let wrong = |why| Err(Error::Superblock { title: TITLE, why });
         let plan = Plan {
             block_bytes: sb.block_bytes.get().into(),
             blocks: sb.blocks.get().into(),

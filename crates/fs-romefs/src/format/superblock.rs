@@ -1,9 +1,10 @@
 //! The superblock's two parts.
 
+use amphi_volume::{Error, Result, label_text, recognise};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, FormatError, MAGIC, VERSION};
+use super::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, MAGIC, TITLE, VERSION};
 
 /// Longest label.
 pub const LABEL_BYTES: usize = 32;
@@ -78,20 +79,13 @@ impl Superblock {
     /// Whether it is one of this version, and means something.
     ///
     /// # Errors
-    /// [`FormatError`].
-    pub fn check(&self) -> Result<(), FormatError> {
-        if self.magic != MAGIC {
-            return Err(FormatError::NotRomeFs);
-        }
-        if self.version.get() != VERSION {
-            return Err(FormatError::Version(self.version.get()));
-        }
-        if self.crc.get() != self.checksum() {
-            return Err(FormatError::Checksum);
-        }
+    /// [`Error::NotThis`], [`Error::Version`], [`Error::Superblock`].
+    pub fn check(&self) -> Result<()> {
+        let is_sealed = self.crc.get() == self.checksum();
+        recognise(TITLE, self.magic == MAGIC, (self.version.get(), VERSION), is_sealed)?;
         let block = u64::from(self.block_bytes.get());
         if !block.is_power_of_two() || !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&block) {
-            return Err(FormatError::Contradiction("its data blocks have an impossible size"));
+            return Err(Error::Superblock { title: TITLE, why: "its data blocks have an impossible size" });
         }
         Ok(())
     }
@@ -99,17 +93,12 @@ impl Superblock {
     /// Label without padding.
     #[must_use]
     pub fn label(&self) -> String {
-        text(&self.label)
+        label_text(&self.label)
     }
 
     /// Mount options without padding.
     #[must_use]
     pub fn options(&self) -> String {
-        text(&self.options)
+        label_text(&self.options)
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }

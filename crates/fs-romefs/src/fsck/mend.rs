@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::dir;
 use crate::format::{
     INLINE_SLOTS, INLINE_TARGET_BYTES, INODE_BYTES, INODE_HEAD_BYTES, InodeHead, LeafHead, Map, PAGE,
-    PAGE_POINTERS, PAGE_SLOTS, PAGE_UNITS, Slot, UNIT, type_of,
+    PAGE_POINTERS, PAGE_SLOTS, PAGE_UNITS, Slot, TYPES, UNIT,
 };
 use crate::logs;
 use crate::map::Mapping;
@@ -82,7 +82,7 @@ impl<'a, D: BlockPort + MemoryArea> Mender<'a, D> {
     fn inode(&mut self, ino: u64) -> Result<()> {
         let at = self.core.layout.inode(ino);
         let mut head: InodeHead = self.core.meta.read(at)?;
-        let Some(file_type) = type_of(head.kind) else {
+        let Some(file_type) = TYPES.file_type(head.kind) else {
             if head.kind != 0 {
                 self.ops.zeros(at, INODE_BYTES);
             }

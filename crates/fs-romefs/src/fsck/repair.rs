@@ -125,7 +125,7 @@ fn mend_root<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
     let at = core.layout.inode(Ino::ROOT.0);
     let head: InodeHead = core.meta.read(at)?;
     let mut ops = Ops::default();
-    if crate::format::type_of(head.kind) != Some(FileType::Directory) {
+    if crate::format::TYPES.file_type(head.kind) != Some(FileType::Directory) {
         ops.zeros(at, crate::format::INODE_BYTES);
         ops.bytes(at, mount::root_inode().as_bytes());
     } else if head.parent.get() != Ino::ROOT.0 {
@@ -203,7 +203,7 @@ fn adopt<D: BlockPort + MemoryArea>(core: &Core<D>, ino: u64) -> Result<()> {
     }
     let at = core.layout.inode(ino);
     let mut head: InodeHead = core.meta.read(at)?;
-    let Some(file_type) = crate::format::type_of(head.kind) else { return Ok(()) };
+    let Some(file_type) = crate::format::TYPES.file_type(head.kind) else { return Ok(()) };
     let mut state = lost.state.write();
     if !Core::<D>::is_open(&state) {
         core.open_dir(&lost, &mut state)?;

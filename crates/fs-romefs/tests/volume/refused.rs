@@ -74,7 +74,7 @@ fn zones_that_disagree_are_refused() {
             ssd.persist(at, sb.as_bytes(), None, Structure::Other).expect("it is inside");
         }
         let before = page(&ssd);
-        let wanted = format!("the RomeFS superblock is damaged: {wanted}");
+        let wanted = format!("the superblock of RomeFS is damaged: {wanted}");
         let refused = RomeFs::mount(&ssd, roomy()).map(drop);
         assert_eq!(refused.map_err(|error| error.to_string()), Err(wanted.clone()));
         assert_eq!(fsck::check(&ssd).map(drop).map_err(|error| error.to_string()), Err(wanted.clone()));
@@ -114,7 +114,7 @@ fn tuning_changes_the_superblock_and_its_copy() {
         ),
         (
             Changes { options: Some("size=3".into()), ..Changes::default() },
-            "size=3 is no mount option of RomeFS",
+            "`size=3` is no mount option of RomeFS",
         ),
     ] {
         let refused = <RomeFs<Ssd> as Volume<Ssd>>::tune(&ssd, &changes).expect_err("impossible").to_string();

@@ -159,7 +159,7 @@ fn a_damaged_superblock_has_a_copy() {
     rig.store(100, &[0xff; 8]);
     rig.store(256 + 100, &[0xff; 8]);
     let error = fsck::check(&rig.ssd).expect_err("there is nothing to go by").to_string();
-    assert_eq!(error, "the RomeFS superblock is damaged: its checksum does not match");
+    assert_eq!(error, "the superblock of RomeFS is damaged: its checksum does not match");
 }
 
 #[test]

@@ -1,12 +1,10 @@
-//! The background task: what waits in memory is written back, and a checkpoint is made, now and then.
+//! The background task: what waits in memory is written back, and checkpoints are made, now and then.
 
 use std::time::Duration;
 
-use amphi_device::BlockPort;
+use amphi_names::Health;
 use amphi_rt::sync::{Condvar, Mutex};
-
-use crate::checkpoint;
-use crate::core::Core;
+use amphi_vfs::Result;
 
 /// What ends the task.
 #[derive(Default)]
@@ -30,14 +28,14 @@ impl Bell {
         }
         !*stopped
     }
-}
 
-/// What the task does until it is told to stop.
-pub fn run<D: BlockPort>(core: &Core<D>) {
-    while core.bell.wait(core.options.interval_ns) {
-        if core.names.health.writable().is_ok() {
-            // A failure has turned the file system read-only, which the next operation reports.
-            let _reported_by_the_next_operation = checkpoint::sync(core);
+    /// What the task does until it is told to stop: `sync`, as often as every `interval_ns`.
+    pub fn run(&self, interval_ns: u64, health: &Health, sync: impl Fn() -> Result<()>) {
+        while self.wait(interval_ns) {
+            if health.writable().is_ok() {
+                // A failure has turned the file system read-only, which the next operation reports.
+                let _reported_by_the_next_operation = sync();
+            }
         }
     }
 }
