@@ -8,10 +8,9 @@ use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions};
 use amphi_lsm::Store;
 use amphi_rt::sync::OnceCell;
 use amphi_ssd::{Firmware, Ssd};
-use amphi_volume::Volume;
 
 use crate::input::Input;
-use crate::used::{change, furnish, walk};
+use crate::used::{Damaged, change, furnish};
 
 const MEMORY: u64 = 128 << 10;
 const PAGES: u64 = 1024;
@@ -61,30 +60,12 @@ pub fn augefs_image(input: &[u8]) {
     } else {
         damage_records(&device, input);
     }
-    let is_sound = errors(&device) == Some(0);
-    match AugeFs::mount(&Arc::new(device.fork().expect("memory")), mount_options()) {
-        Ok(fs) => {
-            let walked = walk(&fs);
-            assert!(walked.is_ok() || !is_sound, "the check found nothing, and yet: {walked:?}");
-            // Errors are fine; panics and endless loops are not.
-            let _any = change(&fs);
-            let _any = fs.unmount();
-        }
-        Err(error) => assert!(!is_sound, "the check found nothing, and yet: {error}"),
-    }
-    if let Ok(repair) = <AugeFs<Ssd> as Volume<Ssd>>::repair(&device, &mut |_| ())
-        && repair.after.errors == 0
-    {
-        let fs = AugeFs::mount(&device, mount_options()).expect("what was mended mounts");
-        let walked = walk(&fs);
-        assert!(walked.is_ok(), "what was mended cannot be read: {walked:?}");
-    }
-}
-
-/// Errors that a check finds. `None`: it found no file system at all.
-fn errors(device: &Ssd) -> Option<u64> {
-    let copy = Arc::new(device.fork().expect("memory"));
-    <AugeFs<Ssd> as Volume<Ssd>>::check(&copy, &mut |_| ()).ok().map(|report| report.errors)
+    let damaged = Damaged {
+        mount: |device| AugeFs::mount(device, mount_options()),
+        is_sound: |report| report.errors == 0,
+        change: |fs| drop(change(fs)),
+    };
+    damaged.on(&device);
 }
 
 /// Changes records of the store: all checksums are right.
@@ -150,7 +131,15 @@ fn damage_bytes(device: &Ssd, input: &mut Input<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use amphi_volume::Volume;
+
     use super::*;
+
+    /// Errors that a check finds. `None`: it found no file system at all.
+    fn errors(device: &Ssd) -> Option<u64> {
+        let copy = Arc::new(device.fork().expect("memory"));
+        <AugeFs<Ssd> as Volume<Ssd>>::check(&copy, &mut |_| ()).ok().map(|report| report.errors)
+    }
 
     #[test]
     fn the_origin_is_sound_and_has_records_to_damage() {

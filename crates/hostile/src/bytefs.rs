@@ -7,13 +7,14 @@ use amphi_device::{BlockPort, Device, Lpa, PAGE_BYTES, Structure};
 use amphi_fs_bytefs::format::{
     InodeLower, InodeUpper, LINE, Layout, NODE_MAGIC, SUPER_STATE_OFFSET, SuperState, Superblock, XATTR_MAGIC,
 };
-use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions, fsck};
+use amphi_fs_bytefs::{ByteFs, DataMode, FormatOptions, MountOptions};
 use amphi_rt::sync::OnceCell;
 use amphi_ssd::{OpenOptions, Ssd};
+use amphi_volume::Result;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::input::Input;
-use crate::used::{change, furnish, walk};
+use crate::used::{Damaged, change, furnish};
 
 const PAGES: u64 = 640;
 const PAGE: usize = PAGE_BYTES;
@@ -54,30 +55,13 @@ pub fn bytefs_image(input: &[u8]) {
     let device = origin().fork().expect("memory");
     let journal = input.len() % 2 == 1;
     damage(&device, &mut Input::new(input));
-    let checked = fsck::check(&device, &mut |_| ());
-    let is_sound = checked.as_ref().is_ok_and(|report| report.errors == 0);
-    let device = Arc::new(device);
-    match ByteFs::mount(Arc::clone(&device), mount_options(journal)) {
-        Ok(fs) => use_it(fs, is_sound),
-        Err(error) => assert!(!is_sound, "the check found nothing, and yet: {error}"),
-    }
-    let device = Arc::into_inner(device).expect("a mount that is gone holds no device");
-    if let Ok(repaired) = fsck::repair(&device, &mut |_| ()) {
-        assert!(repaired.after.errors <= repaired.before.errors, "a repair makes nothing worse");
-        if repaired.after.errors == 0 {
-            let fs = ByteFs::mount(Arc::new(device), mount_options(journal)).expect("what was mended mounts");
-            use_it(fs, true);
-        }
-    }
-}
-
-/// Walks and changes a mounted file system. What the check calls sound can be read without errors.
-fn use_it(fs: ByteFs<Ssd>, is_sound: bool) {
-    let walked = walk(&fs);
-    assert!(walked.is_ok() || !is_sound, "the check found nothing, and yet: {walked:?}");
-    // Errors are fine; panics and endless loops are not.
-    let _ = change(&fs);
-    let _ = fs.unmount();
+    let mount: fn(&Arc<Ssd>) -> Result<ByteFs<Ssd>> = if journal {
+        |device| Ok(ByteFs::mount(Arc::clone(device), mount_options(true))?)
+    } else {
+        |device| Ok(ByteFs::mount(Arc::clone(device), mount_options(false))?)
+    };
+    let damaged = Damaged { mount, is_sound: |report| report.errors == 0, change: |fs| drop(change(fs)) };
+    damaged.on(&Arc::new(device));
 }
 
 fn damage(device: &Ssd, input: &mut Input<'_>) {
@@ -160,6 +144,8 @@ fn renew_checksums(page: &mut [u8; PAGE], number: u64, layout: &Layout) {
 
 #[cfg(test)]
 mod tests {
+    use amphi_fs_bytefs::fsck;
+
     use super::*;
 
     /// If the format moves, this says so, instead of the damage missing its aim for ever.

@@ -18,12 +18,13 @@ use amphi_volume::Volume;
 
 use crate::input::Input;
 use crate::queue::{Client, LANES, PAYLOAD_BYTES};
+use crate::used::Damaged;
 
 const PAGES: u64 = 1024;
 const MEMORY: u64 = 64 << 10;
 const PAGE: usize = PAGE_BYTES;
-/// Names that a walk looks at: a damaged directory may have any number.
-const WALK: usize = 200;
+/// Names that are changed: a damaged directory may have any number.
+const CHANGED: usize = 200;
 /// Bytes of a slot's head, of an entry's mark, and where a mark has its checksum.
 const HEAD: usize = 32;
 const MARK: usize = 32;
@@ -77,30 +78,12 @@ pub fn devfs_image(input: &[u8]) {
         }
         if input.one_in(3) { damage_slot(&ssd, &mut input) } else { damage_page(&ssd, &mut input) }
     }
-    let sound = check(&ssd).is_some_and(|clean| clean);
-    match DevFs::mount(&ssd, &MountOptions::default()) {
-        Ok(fs) => {
-            let walked = walk(&fs);
-            assert!(walked.is_ok() || !sound, "the check found nothing, and yet: {walked:?}");
-            // Errors are fine; panics and endless loops are not.
-            let _any = change(&fs);
-            let _any = fs.unmount();
-        }
-        Err(error) => assert!(!sound, "the check found nothing, and yet: {error}"),
-    }
-    if let Ok(repair) = <DevFs<Ssd> as Volume<Ssd>>::repair(&ssd, &mut |_| ())
-        && repair.after.errors == 0
-    {
-        let fs = DevFs::mount(&ssd, &MountOptions::default()).expect("what was mended mounts");
-        let walked = walk(&fs);
-        assert!(walked.is_ok(), "what was mended cannot be read: {walked:?}");
-    }
-}
-
-/// Whether the check found nothing. `None`: it found no file system at all.
-fn check(ssd: &Arc<Ssd>) -> Option<bool> {
-    let copy = Arc::new(ssd.fork().expect("memory"));
-    <DevFs<Ssd> as Volume<Ssd>>::check(&copy, &mut |_| ()).ok().map(|report| report.errors == 0)
+    let damaged = Damaged {
+        mount: |ssd| DevFs::mount(ssd, &MountOptions::default()),
+        is_sound: |report| report.errors == 0,
+        change: |fs| drop(change(fs)),
+    };
+    damaged.on(&ssd);
 }
 
 /// Changes eight bytes of a page, which has a right checksum again mostly.
@@ -142,45 +125,15 @@ fn damage_slot(ssd: &Ssd, input: &mut Input<'_>) {
     ssd.persist(at, &slot, None, Structure::Other).expect("it is inside");
 }
 
-fn names_in(fs: &DevFs<Ssd>, dir: Ino) -> (amphi_vfs::Result<()>, Vec<(Ino, Vec<u8>)>) {
-    let mut names = Vec::new();
-    let listed = fs.readdir(dir, 2, &mut |entry| {
-        names.push((entry.ino, entry.name.to_vec()));
-        names.len() < WALK
-    });
-    (listed, names)
-}
-
-fn walk(fs: &DevFs<Ssd>) -> amphi_vfs::Result<()> {
-    let mut left = vec![Ino::ROOT];
-    let mut seen = 0;
-    let mut bytes = vec![0; 12_000];
-    while let Some(dir) = left.pop() {
-        let (listed, names) = names_in(fs, dir);
-        listed?;
-        for (_, text) in names {
-            seen += 1;
-            if seen > WALK {
-                return Ok(());
-            }
-            let entry = fs.lookup(dir, name(&text))?.attr;
-            match entry.file_type {
-                FileType::Directory => left.push(entry.ino),
-                FileType::Regular => drop(fs.read(entry.ino, 0, &mut bytes, false)?),
-                FileType::Symlink => drop(fs.readlink(entry.ino)?),
-                _ => {}
-            }
-            fs.listxattr(entry.ino)?;
-            fs.forget(entry.ino, 1);
-        }
-    }
-    Ok(())
-}
-
 /// Changes whatever is there. Errors are as good as answers.
 fn change(fs: &DevFs<Ssd>) -> amphi_vfs::Result<()> {
     let root = &Cred::ROOT;
-    for (ino, text) in names_in(fs, Ino::ROOT).1 {
+    let mut names = Vec::new();
+    let _listed = fs.readdir(Ino::ROOT, 2, &mut |entry| {
+        names.push((entry.ino, entry.name.to_vec()));
+        names.len() < CHANGED
+    });
+    for (ino, text) in names {
         let _any = fs.write(ino, 50, &[9; 9000], WriteMode::default(), root);
         let _any = fs.allocate(ino, 1000, 50_000, Allocate::PunchHole, root);
         let _any = fs.seek(ino, 0, Seek::Hole);

@@ -7,14 +7,15 @@ use amphi_device::{BytePort, BytePortExt, Structure};
 use amphi_fs_romefs::format::{
     CHECKPOINT_AT, HEADS_AT, JOURNAL_ALIGN, Layout, Map, RecordHeader, RecordTail, Superblock, header_crc,
 };
-use amphi_fs_romefs::{FormatOptions, MountOptions, RomeFs, fsck};
+use amphi_fs_romefs::{FormatOptions, MountOptions, RomeFs};
 use amphi_rt::sync::OnceCell;
 use amphi_ssd::{Firmware, Ssd};
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+use amphi_volume::Report;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::input::Input;
-use crate::used::{change, furnish, walk};
+use crate::used::{Damaged, change, furnish};
 
 const MEMORY: u64 = 512 << 10;
 const PAGES: u64 = 640;
@@ -66,32 +67,12 @@ pub fn romefs_image(input: &[u8]) {
     let device = origin().fork().expect("memory");
     damage(&device, &mut Input::new(input));
     let device = Arc::new(device);
-    let checked = fsck::check(&device);
-    let is_sound = checked.as_ref().is_ok_and(fsck::Report::is_clean);
-    match RomeFs::mount(&device, mount_options()) {
-        Ok(fs) => use_it(fs, is_sound),
-        Err(error) => assert!(!is_sound, "the check found nothing, and yet: {error}"),
-    }
-    let errors = |report: &fsck::Report| {
-        report.findings.iter().filter(|found| found.severity() == fsck::Severity::Error).count()
+    let damaged = Damaged {
+        mount: |device| RomeFs::mount(device, mount_options()),
+        is_sound: Report::is_clean,
+        change: |fs| drop(change(fs)),
     };
-    if let Ok(repaired) = fsck::repair(&device) {
-        let (before, after) = (errors(&repaired.before), errors(&repaired.after));
-        assert!(after <= before, "a repair makes nothing worse: {repaired:?}");
-        if repaired.after.is_clean() {
-            let fs = RomeFs::mount(&device, mount_options()).expect("what was mended mounts");
-            use_it(fs, true);
-        }
-    }
-}
-
-/// Walks and changes a mounted file system. What the check calls sound can be read without errors.
-fn use_it(fs: RomeFs<Ssd>, is_sound: bool) {
-    let walked = walk(&fs);
-    assert!(walked.is_ok() || !is_sound, "the check found nothing, and yet: {walked:?}");
-    // Errors are fine; panics and endless loops are not.
-    let _ = change(&fs);
-    let _ = fs.unmount();
+    damaged.on(&device);
 }
 
 fn layout(device: &Ssd) -> Layout {
@@ -179,6 +160,8 @@ fn renew_checksums(device: &Ssd, layout: &Layout, at: u64) {
 
 #[cfg(test)]
 mod tests {
+    use amphi_fs_romefs::fsck;
+
     use super::*;
 
     /// If the format moves, this says so, instead of the damage missing its aim for ever.

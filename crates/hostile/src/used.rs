@@ -1,12 +1,52 @@
 //! What is done with a file system whose contents were damaged, whichever it is: something of everything is
-//! made before, and walked and changed afterwards.
+//! made before; afterwards it is checked, mounted, walked, changed and mended.
+
+use std::sync::Arc;
 
 use amphi_device::PAGE_BYTES;
+use amphi_ssd::Ssd;
 use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, RenameMode, WriteMode, XattrMode};
+use amphi_volume::{Report, Result, Volume};
 
 const PAGE: usize = PAGE_BYTES;
 /// Names and directories that a walk looks at: a damaged tree may lead round in circles.
 const WALK: usize = 600;
+
+/// A file system that may be damaged, and how it is used.
+pub struct Damaged<V> {
+    /// Mounts it.
+    pub mount: fn(&Arc<Ssd>) -> Result<V>,
+    /// Whether a check that says so has found nothing that keeps anything from being read.
+    pub is_sound: fn(&Report) -> bool,
+    /// Changes what is there. Errors are fine; panics and endless loops are not.
+    pub change: fn(&V),
+}
+
+impl<V: Volume<Ssd>> Damaged<V> {
+    /// Does with a damaged device what people do with file systems. What the check calls sound can be read
+    /// without errors; so can what a repair leaves sound, and no repair makes anything worse.
+    pub fn on(&self, device: &Arc<Ssd>) {
+        let copy = || Arc::new(device.fork().expect("memory"));
+        let is_sound = V::check(&copy(), &mut |_| ()).is_ok_and(|report| (self.is_sound)(&report));
+        match (self.mount)(&copy()) {
+            Ok(fs) => self.use_it(fs, is_sound),
+            Err(error) => assert!(!is_sound, "the check found nothing, and yet: {error}"),
+        }
+        let Ok(repair) = V::repair(device, &mut |_| ()) else { return };
+        assert!(repair.after.errors <= repair.before.errors, "a repair makes nothing worse: {repair:?}");
+        if (self.is_sound)(&repair.after) {
+            let fs = (self.mount)(device).expect("what was mended mounts");
+            self.use_it(fs, true);
+        }
+    }
+
+    fn use_it(&self, fs: V, is_sound: bool) {
+        let walked = walk(&fs);
+        assert!(walked.is_ok() || !is_sound, "nothing wrong was found, and yet: {walked:?}");
+        (self.change)(&fs);
+        let _any = fs.unmount();
+    }
+}
 
 /// Makes something of everything.
 pub fn furnish(fs: &dyn FileSystem) -> amphi_vfs::Result<()> {
