@@ -35,6 +35,7 @@ pub enum Home {
 /// A symbolic link's target of so many bytes is in the inode's record; a longer one has a record of its own,
 /// so that what changes the inode or its name does not write it again.
 pub const SHORT_TARGET_BYTES: usize = 128;
+
 /// More of anything than an inode counts.
 const COUNT_MAX: u64 = (u32::MAX / 2) as u64;
 
