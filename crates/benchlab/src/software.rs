@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
 
-use crate::beside::{AUGEFS, AUGEFS_RANGE, DEVFS_ALL, QUEUE, QUEUE_ALL, RANGE_ALL};
+use crate::beside::{AUGEFS_RANGE, DEVFS_ALL, QUEUE, QUEUE_ALL, RANGE_ALL};
 use crate::interleave::{self, Seat};
 use crate::kernel::Mounted;
 use crate::operation::{ALL, Operation};
 use crate::peers::{self, Backing, Daemon, Disk, Tmpfs, Workspace};
 use crate::remote::Remote;
-use crate::report::{LIBRARY, Line, MOUNTED, Peer, RINGS, ROMEFS, Report, SCHEMA, Unavailable};
+use crate::report::{LIBRARY, Line, MOUNTED, Peer, RINGS, Report, SCHEMA, Unavailable};
 use crate::{idle, rest, rings};
 
 /// How to run it.
@@ -42,6 +42,9 @@ pub enum Progress<'a> {
     /// What daemons take whose programs do little is known too.
     Rested(&'a Report),
 }
+
+/// What else is called in this process, beside ByteFS. Each one's name is its column's.
+const LIBRARIES: [amphi_volumes::Kind; 2] = [amphi_volumes::Kind::Romefs, amphi_volumes::Kind::Augefs];
 
 /// The name of ours where writes need no `fsync`.
 const SYNC: &str = "fuse-sync";
@@ -179,15 +182,14 @@ fn make(settings: &Settings, go_on: &dyn Fn() -> bool, report: &mut Report) -> R
     let mut making = Making { settings, report, seats: Vec::new() };
     let library = Seat::take(&peers::library()?, making.threads())?;
     making.take(LIBRARY, "ByteFS called in this process, on an SSD without delays", OURS, Ok(library));
-    let what = "RomeFS called in this process, on an SSD without delays that has a memory area";
-    if making.is_wanted(ROMEFS) {
-        let romefs = Seat::take(&peers::romefs()?, making.threads())?;
-        making.take(ROMEFS, what, OURS, Ok(romefs));
-    }
-    let what = "AugeFS called in this process, on an SSD without delays that has a memory area";
-    if making.is_wanted(AUGEFS) {
-        let augefs = Seat::take(&peers::augefs()?, making.threads())?;
-        making.take(AUGEFS, what, OURS, Ok(augefs));
+    for kind in LIBRARIES {
+        if making.is_wanted(kind.name()) {
+            let title = kind.identity().title;
+            let what =
+                format!("{title} called in this process, on an SSD without delays that has a memory area");
+            let seat = Seat::take(&peers::library_of(kind)?, making.threads())?;
+            making.take(kind.name(), &what, OURS, Ok(seat));
+        }
     }
     let mut daemons = Vec::new();
     let amphi = &*settings.amphi;

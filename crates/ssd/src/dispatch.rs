@@ -193,8 +193,11 @@ impl Core {
                 ready = ready.max(self.time_page_read(Cause::Host, start, page));
             }
         }
-        // A cache counts what it brings in.
-        if from_flash > 0 && !matches!(self.personality, Personality::PageCache(_)) {
+        if matches!(self.personality, Personality::PageCache(_)) {
+            // It counts what it brings in.
+            return self.timing.fill(ready, from_flash);
+        }
+        if from_flash > 0 {
             self.count().flash_read(Cause::Host, from_flash);
         }
         ready

@@ -48,6 +48,7 @@ pub(crate) struct Timing {
     command_cpu_ns: u64,
     entry_cpu_ns: u64,
     page_cpu_ns: u64,
+    fill_page_ns: u64,
     firmware: Box<[Timeline]>,
     read_ns: u64,
     program_ns: u64,
@@ -90,6 +91,7 @@ impl Timing {
             command_cpu_ns: scale(firmware.command_cpu_ns),
             entry_cpu_ns: scale(firmware.entry_cpu_ns),
             page_cpu_ns: scale(firmware.page_cpu_ns),
+            fill_page_ns: scale(firmware.fill_page_ns),
             firmware: timelines(firmware.cores),
             read_ns: scale(flash.read_ns),
             program_ns: scale(flash.program_ns),
@@ -132,6 +134,12 @@ impl Timing {
     /// When the firmware has prepared a page for flash.
     pub(crate) fn prepare_page(&self) -> u64 {
         if self.free { 0 } else { self.firmware(self.now(), self.page_cpu_ns) }
+    }
+
+    /// When a page cache has stored `pages` pages that came from flash at `ready`, as far as readers wait for
+    /// that.
+    pub(crate) const fn fill(&self, ready: u64, pages: u64) -> u64 {
+        if self.free { 0 } else { ready + pages * self.fill_page_ns }
     }
 
     /// The die of a plane. Planes are numbered through all dies: the first of each, then the second.

@@ -195,6 +195,9 @@ pub struct Variation {
     /// Processors of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_cores: Option<usize>,
+    /// From waking a waiting task until it runs, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_ns: Option<u64>,
     /// Memory of the host that the page cache may take, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
@@ -226,6 +229,12 @@ pub struct Variation {
     /// Domains of a new AugeFS. Not scaled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domains: Option<u32>,
+    /// Tasks of an AugeFS that share what loads and zeros the log of its metadata store. Not scaled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_tasks: Option<usize>,
+    /// Bytes of changes after which AugeFS's metadata store brings them into tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memtable_bytes: Option<u64>,
     /// Time that each cache line that is stored by bytes takes beyond what the profile says, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_delay_ns: Option<u64>,
@@ -260,6 +269,9 @@ pub struct Variation {
     /// Time of writing a cache line by bytes, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_write_ns: Option<u64>,
+    /// How long each page that a read brings into the device's page cache keeps the reader waiting, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fill_page_ns: Option<u64>,
     /// Bytes of the device's memory: the page cache of the peers' firmware, RomeFS's memory area.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<u64>,
@@ -276,6 +288,7 @@ impl Variation {
             threads: other.threads.or(self.threads),
             computing: other.computing.or(self.computing),
             host_cores: other.host_cores.or(self.host_cores),
+            wake_ns: other.wake_ns.or(self.wake_ns),
             memory_bytes: other.memory_bytes.or(self.memory_bytes),
             commit_interval_ns: other.commit_interval_ns.or(self.commit_interval_ns),
             dirty_expire_ns: other.dirty_expire_ns.or(self.dirty_expire_ns),
@@ -286,6 +299,8 @@ impl Variation {
             entry_ns: other.entry_ns.or(self.entry_ns),
             journal_bytes: other.journal_bytes.or(self.journal_bytes),
             domains: other.domains.or(self.domains),
+            log_tasks: other.log_tasks.or(self.log_tasks),
+            memtable_bytes: other.memtable_bytes.or(self.memtable_bytes),
             line_delay_ns: other.line_delay_ns.or(self.line_delay_ns),
             threshold_bytes: other.threshold_bytes.or(self.threshold_bytes),
             byte_threshold: other.byte_threshold.or(self.byte_threshold),
@@ -297,6 +312,7 @@ impl Variation {
             mapping_checkpoint_pages: other.mapping_checkpoint_pages.or(self.mapping_checkpoint_pages),
             command_ns: other.command_ns.or(self.command_ns),
             line_write_ns: other.line_write_ns.or(self.line_write_ns),
+            fill_page_ns: other.fill_page_ns.or(self.fill_page_ns),
             cache_bytes: other.cache_bytes.or(self.cache_bytes),
         }
     }
@@ -435,8 +451,11 @@ experiments! {
         "augefs-fig13",
         "augefs-fig14",
         "augefs-fig15-a",
+        "augefs-fig15-b",
         "augefs-fig15-c",
+        "augefs-fig15-d",
         "augefs-fig16-a",
+        "augefs-fig16-b",
         "augefs-recovery";
     "DevFS":
         "devfs-fig6",

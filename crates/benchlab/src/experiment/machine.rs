@@ -36,6 +36,10 @@ pub struct Machine {
     pub block_bytes: Option<u64>,
     /// Domains of a new AugeFS, if not as usual for it.
     pub domains: Option<u32>,
+    /// Tasks at the log of a new AugeFS's metadata store, if not as usual for it.
+    pub log_tasks: Option<usize>,
+    /// Bytes of that store's memtable.
+    pub memtable_bytes: u64,
     /// The share of modified lines from which on ByteFS sends a page by block, if not as usual for it.
     pub byte_threshold: Option<u32>,
     /// How often what is dirty is written back, ns.
@@ -74,6 +78,9 @@ const CAPACITY_MIN: u64 = 192 << 20;
 const LOG_MIN: u64 = 256 << 10;
 /// Two halves of AugeFS's log with room for a batch each, and its write versions.
 const AUGEFS_LOG_MIN: u64 = 48 << 10;
+/// RocksDB's memtable, which AugeFS's is as large as (section V-B), and the smallest.
+const MEMTABLE_BYTES: u64 = 64 << 20;
+const MEMTABLE_MIN: u64 = 256 << 10;
 const CACHE_MIN: u64 = 16 << 20;
 const JOURNAL_MIN: u64 = 4 << 20;
 const INODES_MIN: u64 = 16_384;
@@ -109,8 +116,14 @@ impl Machine {
             device.link.line_write_ns += delay_ns;
             device.link.store_gap_ps += 1000 * delay_ns;
         }
+        if let Some(fill_ns) = variation.fill_page_ns {
+            device.firmware.fill_page_ns = fill_ns;
+        }
         if let Some(cores) = variation.host_cores {
             host.cores = cores;
+        }
+        if let Some(wake_ns) = variation.wake_ns {
+            host.wake_ns = wake_ns;
         }
         if let Some(cores) = variation.device_cores {
             device.firmware.cores = cores;
@@ -169,6 +182,8 @@ impl Machine {
                 as u32,
             block_bytes: variation.threshold_bytes,
             domains: variation.domains,
+            log_tasks: variation.log_tasks,
+            memtable_bytes: pages(variation.memtable_bytes.unwrap_or(MEMTABLE_BYTES), MEMTABLE_MIN),
             byte_threshold: variation.byte_threshold,
             commit_interval_ns: scaled(variation.commit_interval_ns.unwrap_or(text.commit_interval_ns)),
             dirty_expire_ns: scaled(variation.dirty_expire_ns.unwrap_or(text.dirty_expire_ns)),

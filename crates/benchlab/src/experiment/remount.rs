@@ -30,7 +30,15 @@ pub(super) fn groups(definition: &Definition, scale: f64, seed: u64) -> Result<V
         let ns = mount_ns(*system, &definition.profile, &variation, scale, seed)?;
         bars.push(bar(system.title(), ns as f64 / 1e6));
     }
-    Ok(vec![Group { label: "mount after a power cut".to_owned(), bars }])
+    let alone = Variation { log_tasks: Some(1), ..variation };
+    let ns = mount_ns(System::Augefs, &definition.profile, &alone, scale, seed)?;
+    Ok(vec![
+        Group { label: "mount after a power cut".to_owned(), bars },
+        Group {
+            label: "the same, one task at the metadata store's log".to_owned(),
+            bars: vec![bar(System::Augefs.title(), ns as f64 / 1e6)],
+        },
+    ])
 }
 
 fn mount_ns(system: System, profile: &str, variation: &Variation, scale: f64, seed: u64) -> Result<u64> {

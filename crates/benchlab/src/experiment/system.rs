@@ -65,6 +65,8 @@ pub enum System {
     AugefsPmr,
     /// AugeFS with its parallel write path, its log on the block side.
     AugefsPara,
+    /// `AugefsRoc`, of whose groups several are on their way to the log at once.
+    AugefsSpan,
 }
 
 /// A mounted file system of an experiment.
@@ -88,7 +90,7 @@ pub(super) trait Mounted: Send + Sync {
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Bytefs,
         Self::BytefsLog,
         Self::BytefsDual,
@@ -111,9 +113,10 @@ impl System {
         Self::AugefsRoc,
         Self::AugefsPmr,
         Self::AugefsPara,
+        Self::AugefsSpan,
     ];
     /// Their names on the command line and in experiments.
-    pub const NAMES: [&str; 22] = [
+    pub const NAMES: [&str; 23] = [
         "bytefs",
         "bytefs-log",
         "bytefs-dual",
@@ -136,6 +139,7 @@ impl System {
         "augefs-roc",
         "augefs-pmr",
         "augefs-para",
+        "augefs-span",
     ];
 
     /// The one of a name.
@@ -170,6 +174,7 @@ impl System {
             Self::AugefsRoc => "AugeFS-roc",
             Self::AugefsPmr => "AugeFS-roc +PMR",
             Self::AugefsPara => "AugeFS-roc +ParaPre",
+            Self::AugefsSpan => "AugeFS-span",
         }
     }
 
@@ -189,7 +194,8 @@ impl System {
             | Self::AugefsSyn
             | Self::AugefsRoc
             | Self::AugefsPmr
-            | Self::AugefsPara => Firmware::Memory,
+            | Self::AugefsPara
+            | Self::AugefsSpan => Firmware::Memory,
             _ => Firmware::FileSystem,
         }
     }
@@ -210,9 +216,12 @@ impl System {
             Self::Bytefs | Self::BytefsLog | Self::BytefsDual | Self::BytefsGrouped => Kind::Bytefs,
             Self::Ext4 | Self::Ext4Journal => Kind::Ext4like,
             Self::Romefs => Kind::Romefs,
-            Self::Augefs | Self::AugefsSyn | Self::AugefsRoc | Self::AugefsPmr | Self::AugefsPara => {
-                Kind::Augefs
-            }
+            Self::Augefs
+            | Self::AugefsSyn
+            | Self::AugefsRoc
+            | Self::AugefsPmr
+            | Self::AugefsPara
+            | Self::AugefsSpan => Kind::Augefs,
             Self::Novalike => Kind::Novalike,
             Self::Pmfslike => Kind::Pmfslike,
             Self::F2fslike => Kind::F2fslike,
@@ -227,14 +236,13 @@ impl System {
 
     /// Whether it is there for single figures: another one with something left out, or with what closed files
     /// have leaving device memory.
-    pub(super) const fn is_a_part(self) -> bool {
-        self.empties_memory_on_close()
-            || matches!(self, Self::AugefsSyn | Self::AugefsRoc | Self::AugefsPmr | Self::AugefsPara)
+    pub(super) fn is_a_part(self) -> bool {
+        self.empties_memory_on_close() || self.is_augefs() && self != Self::Augefs
     }
 
     /// Whether its log lies on the block side, although it would belong into a memory area.
     const fn logs_to_blocks(self) -> bool {
-        matches!(self, Self::AugefsRoc | Self::AugefsPara)
+        matches!(self, Self::AugefsRoc | Self::AugefsPara | Self::AugefsSpan)
     }
 
     /// Makes the file system.
@@ -279,11 +287,14 @@ impl System {
             Self::DevfsInode | Self::DevfsInodeDirect => "on-close=inodes",
             Self::AugefsSyn => "nodes=after-data",
             Self::AugefsRoc | Self::AugefsPmr => "writes=grouped",
+            Self::AugefsSpan => "writes=grouped,groups=4",
             _ => "",
         };
         let threshold = machine.byte_threshold.filter(|_| matches!(self.kind(), Kind::Bytefs));
         let threshold = threshold.map(|threshold| format!("threshold={threshold}"));
-        let words = [Some(words.to_owned()).filter(|words| !words.is_empty()), threshold];
+        let memtable = self.is_augefs().then(|| format!("memtable={}", machine.memtable_bytes));
+        let tasks = machine.log_tasks.filter(|_| self.is_augefs()).map(|tasks| format!("log-tasks={tasks}"));
+        let words = [Some(words.to_owned()).filter(|words| !words.is_empty()), threshold, memtable, tasks];
         let options = MountOptions {
             words: words.into_iter().flatten().collect::<Vec<_>>().join(","),
             page_cache_pages: Some(machine.cache_pages),

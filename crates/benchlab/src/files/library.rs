@@ -224,6 +224,11 @@ impl<F: FileSystem + ?Sized> Files for LibraryFiles<F> {
         self.fs.sync()
     }
 
+    fn free_bytes(&self) -> Result<u64> {
+        let space = self.fs.statfs()?;
+        Ok(space.blocks_available * u64::from(space.block_bytes))
+    }
+
     fn unlink(&self, path: &str) -> Result<()> {
         self.costs.walk(path, 0);
         self.change(path, self.costs.computing.unlink_ns, |dir, name| self.fs.unlink(dir, name).map(drop))

@@ -166,6 +166,14 @@ pub trait Files: Send + Sync {
     /// [`Error::NotFound`], [`Error::NotDirectory`], and what the file system answers.
     fn list(&self, path: &str, each: &mut dyn FnMut(&str)) -> Result<()>;
 
+    /// Bytes that files may still take.
+    ///
+    /// # Errors
+    /// What the file system answers; [`Error::Unsupported`], where these files have no way to know.
+    fn free_bytes(&self) -> Result<u64> {
+        Err(Error::Unsupported("free space of these files"))
+    }
+
     /// Sets an extended attribute of what is at a path.
     ///
     /// # Errors

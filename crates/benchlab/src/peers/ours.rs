@@ -1,14 +1,15 @@
-//! ByteFS on an emulated SSD without delays, in this process and mounted by a daemon of its own; RomeFS and
-//! AugeFS on such SSDs in this process.
+//! Ours on emulated SSDs without delays: ByteFS in this process and mounted by a daemon of its own, and any
+//! other that needs a memory area in this process.
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use amphi_fs_augefs::AugeFs;
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
-use amphi_fs_romefs::RomeFs;
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
+use amphi_vfs::FileSystem;
+use amphi_volume::Volume;
+use amphi_volumes::{Act, Kind};
 use anyhow::{Context, Result, bail};
 
 use super::daemon::Daemon;
@@ -30,32 +31,28 @@ pub fn library() -> Result<Library> {
     Ok(Library::new(Arc::new(ByteFs::mount(device, MountOptions::default())?)))
 }
 
-/// An SSD without delays that has a memory area.
-fn with_memory_area() -> Result<Arc<Ssd>> {
+/// A file system that needs a memory area, as a library, made and mounted as usual.
+///
+/// # Errors
+/// It cannot be made.
+pub fn library_of(kind: Kind) -> Result<Library> {
     let mut profile = Profile::named("free")?;
     profile.firmware.kind = Firmware::Memory;
     profile.firmware.memory_bytes = MEMORY_BYTES;
-    Ok(Arc::new(Ssd::try_in_memory(&profile, SSD_BYTES, &OpenOptions::default())?))
+    let device = Arc::new(Ssd::try_in_memory(&profile, SSD_BYTES, &OpenOptions::default())?);
+    Ok(Library::new(kind.with(Made(&device))?))
 }
 
-/// AugeFS as a library.
-///
-/// # Errors
-/// It cannot be made.
-pub fn augefs() -> Result<Library> {
-    let device = with_memory_area()?;
-    AugeFs::format(&device, &amphi_fs_augefs::FormatOptions::default())?;
-    Ok(Library::new(Arc::new(AugeFs::mount(&device, amphi_fs_augefs::MountOptions::default())?)))
-}
+/// Makes and mounts.
+struct Made<'a>(&'a Arc<Ssd>);
 
-/// RomeFS as a library. Its inodes are as many as ByteFS's.
-///
-/// # Errors
-/// It cannot be made.
-pub fn romefs() -> Result<Library> {
-    let device = with_memory_area()?;
-    RomeFs::format(&device, &amphi_fs_romefs::FormatOptions::default())?;
-    Ok(Library::new(Arc::new(RomeFs::mount(&device, amphi_fs_romefs::MountOptions::default())?)))
+impl Act<Ssd> for Made<'_> {
+    type Out = amphi_volume::Result<Arc<dyn FileSystem>>;
+
+    fn on<V: Volume<Ssd>>(self) -> Self::Out {
+        V::format(self.0, &amphi_volume::FormatOptions::default())?;
+        Ok(Arc::new(V::mount(self.0, &amphi_volume::MountOptions::default())?))
+    }
 }
 
 /// Makes an image in memory, ByteFS's unless the words `mkfs` say other, and mounts it with the program

@@ -23,6 +23,7 @@ pub(super) struct Set {
     pub(super) root: String,
     pub(super) kind: Kind,
     pub(super) size: Size,
+    fills_percent: Option<u64>,
     overwritten: Option<Overwritten>,
     /// Levels of directories below the root.
     depth: u32,
@@ -46,6 +47,8 @@ struct Members {
     renamed: Vec<bool>,
 }
 
+/// What a file that fills space is a multiple of, bytes.
+const PAGE: u64 = 4096;
 /// How often a random member is drawn before all are said to be in use.
 const ATTEMPTS: usize = 16;
 
@@ -91,6 +94,7 @@ impl Set {
             root: set.name.clone(),
             kind: set.kind,
             size: set.size,
+            fills_percent: set.fills_percent,
             overwritten: set.overwritten,
             depth,
             width: set.dir_width,
@@ -230,6 +234,14 @@ impl Set {
             }
         }
         let mut present = self.members.lock().present.concat();
+        let size = match self.fills_percent {
+            Some(percent) => {
+                let each =
+                    files.free_bytes()? as u128 * u128::from(percent) / 100 / present.len().max(1) as u128;
+                Size::Bytes(each as u64 / PAGE * PAGE)
+            }
+            None => self.size,
+        };
         // In the order of their paths, as a tree is usually made.
         present.sort_unstable();
         let share = present.len().div_ceil(tasks).max(1);
@@ -238,14 +250,23 @@ impl Set {
                 .chunks(share)
                 .enumerate()
                 .map(|(maker, members)| {
-                    scope.spawn("prepare", move || self.fill(files, members, seed ^ maker as u64, contents))
+                    scope.spawn("prepare", move || {
+                        self.fill(files, members, size, seed ^ maker as u64, contents)
+                    })
                 })
                 .collect();
             makers.into_iter().try_for_each(|maker| maker.join())
         })
     }
 
-    fn fill(&self, files: &dyn Files, members: &[u32], seed: u64, contents: &[u8]) -> Result<()> {
+    fn fill(
+        &self,
+        files: &dyn Files,
+        members: &[u32],
+        sizes: Size,
+        seed: u64,
+        contents: &[u8],
+    ) -> Result<()> {
         let mut chance = Generator::new(seed);
         let mut path = String::new();
         for member in members {
@@ -255,7 +276,7 @@ impl Set {
                 continue;
             }
             let file = files.open(&path, OpenMode::NEW)?;
-            let size = self.size.draw(&mut chance);
+            let size = sizes.draw(&mut chance);
             let mut left = size;
             while left > 0 {
                 let part = left.min(contents.len() as u64 / 2);

@@ -39,6 +39,7 @@ presets![
     "shared-write",
     "shared-read",
     "aged-write",
+    "full-overwrite",
     "append-many",
     "one-file-write",
     "one-file-read",

@@ -54,7 +54,7 @@ impl PageCache {
                     self.count().flash_read(Cause::Host, 1);
                     if !booked && !self.timing.is_free() {
                         let read = self.time_page_read(Cause::Host, self.timing.now(), at);
-                        ready_at = ready_at.max(read);
+                        ready_at = ready_at.max(self.timing.fill(read, 1));
                     }
                 }
                 self.image.write(self.layout.cache_frame(frame), &page);

@@ -18,6 +18,10 @@ pub struct FirmwareProfile {
     pub memory_bytes: u64,
     /// Dirty share of the page cache, in percent, above which it is written back in the background, 1 to 95.
     pub write_back_at_percent: u64,
+    /// How long each page that a read brings into the page cache keeps the reader waiting, in ns: a cache that
+    /// answers from its frames stores the page there first. 0: the page goes to host and frame beside each
+    /// other.
+    pub fill_page_ns: u64,
     /// Processors, 0 to 64; 0: the firmware's work takes no time.
     pub cores: u64,
     /// What a block or vendor command, or one to a file system inside, takes one of them, in ns.
@@ -35,6 +39,7 @@ impl Default for FirmwareProfile {
             kind: Firmware::Log,
             memory_bytes: 256 << 20,
             write_back_at_percent: 50,
+            fill_page_ns: 0,
             cores: 0,
             command_cpu_ns: 0,
             entry_cpu_ns: 0,
@@ -53,7 +58,7 @@ impl FirmwareProfile {
     }
 
     /// The ranges of its values.
-    pub(super) fn rules(&self) -> [Rule; 6] {
+    pub(super) fn rules(&self) -> [Rule; 7] {
         [
             (
                 "firmware.memory_bytes",
@@ -69,6 +74,7 @@ impl FirmwareProfile {
                 "1 to 95",
             ),
             ("firmware.cores", self.cores, self.cores <= 64, "0 to 64"),
+            TIME.rule("firmware.fill_page_ns", self.fill_page_ns),
             TIME.rule("firmware.command_cpu_ns", self.command_cpu_ns),
             TIME.rule("firmware.entry_cpu_ns", self.entry_cpu_ns),
             TIME.rule("firmware.page_cpu_ns", self.page_cpu_ns),
