@@ -40,6 +40,18 @@ struct Served {
     caller: Caller,
 }
 
+/// How long to look after a command, ns, where that was `known` and a client has come `after_ns` later.
+const fn learned(known: u64, after_ns: u64) -> u64 {
+    let (longer, shorter) = (known * 2, known / 2);
+    if known.saturating_add(after_ns) < POLL_NS {
+        if longer < POLL_NS { longer } else { POLL_NS }
+    } else if shorter > POLL_IN_VAIN_NS {
+        shorter
+    } else {
+        POLL_IN_VAIN_NS
+    }
+}
+
 /// One client's lanes, and what its threads share.
 pub struct Work<E: Executor> {
     server: Server,
@@ -171,9 +183,7 @@ impl<E: Executor> Work<E> {
     /// paid to look for longer.
     fn learn(&self, after_ns: u64) {
         let known = self.poll_ns.load(Ordering::Relaxed);
-        let pays = known.saturating_add(after_ns) < POLL_NS;
-        let learned = if pays { (known * 2).min(POLL_NS) } else { (known / 2).max(POLL_IN_VAIN_NS) };
-        self.poll_ns.store(learned, Ordering::Relaxed);
+        self.poll_ns.store(learned(known, after_ns), Ordering::Relaxed);
     }
 
     /// Serves what waits in the lanes of the mask that no other thread is at. Whether there was anything.
@@ -225,5 +235,112 @@ impl<E: Executor> Work<E> {
         let waits =
             |lane: &Mutex<Served>| lane.try_lock().is_some_and(|served| self.server.has_work(&served.lane));
         self.lanes.iter().any(waits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::atomic::AtomicUsize;
+
+    use amphi_queue::format::Submission;
+    use amphi_queue::{Client, Geometry, Memory, Patience, Payload};
+
+    use super::*;
+
+    const PATIENCE: Patience = Patience { spin_ns: 30_000, sleep_ns: 200_000_000 };
+
+    /// A command whose offset is 0 waits until one has been carried out whose offset is not.
+    #[derive(Default)]
+    struct Waiting(AtomicUsize);
+
+    impl Executor for Waiting {
+        fn execute(&self, _: &mut Caller, command: &Submission, _: Payload<'_>) -> Completion {
+            if command.offset.get() != 0 {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+            while self.0.load(Ordering::SeqCst) == 0 {
+                task::yield_now();
+            }
+            Completion { value: command.offset, ..Completion::default() }
+        }
+
+        fn close(&self) {}
+    }
+
+    fn ask(client: &mut Client<'_>, offset: u64) -> u64 {
+        client.submit(Submission { offset: offset.into(), ..Submission::default() }, &FutexBell);
+        let asked = Cell::new(0);
+        let alive = || asked.replace(asked.get() + 1) < 100;
+        client.wait(PATIENCE, &FutexBell, alive).expect("it is served").value.get()
+    }
+
+    /// Lets `clients` use lanes of their own, served by `threads` threads; what these share is looked at by
+    /// `then` afterwards.
+    fn served(
+        threads: usize,
+        clients: &[&(dyn Fn(&mut Client<'_>) + Sync)],
+        then: impl FnOnce(&Work<Waiting>),
+    ) {
+        let geometry = Geometry::new(clients.len() as u32, 4096).expect("in range");
+        let memory = Arc::new(Memory::private(geometry).expect("memory"));
+        let server = Server::new(Arc::clone(&memory));
+        let work = Arc::new(Work::new(server, Waiting::default(), &Cred::ROOT));
+        let serving = work.start(threads);
+        task::scope(|scope| {
+            for (lane, client) in clients.iter().enumerate() {
+                let memory = &memory;
+                scope.spawn("client", move || client(&mut Client::new(memory, lane as u32)));
+            }
+        });
+        then(&work);
+        work.stop();
+        serving.into_iter().for_each(task::JoinHandle::join);
+    }
+
+    #[test]
+    fn a_command_that_waits_keeps_no_other_lane_waiting() {
+        let waits = |client: &mut Client<'_>| assert_eq!(ask(client, 0), 0);
+        let frees = |client: &mut Client<'_>| {
+            // Not before somebody is held, who may be the only one that looked.
+            task::yield_now();
+            assert_eq!(ask(client, 7), 7);
+        };
+        for _ in 0..200 {
+            served(2, &[&waits, &frees], |_| ());
+        }
+    }
+
+    #[test]
+    fn all_are_answered_and_then_nobody_looks() {
+        let asks = |client: &mut Client<'_>| (1..2000).for_each(|n| assert_eq!(ask(client, n), n));
+        served(4, &[&asks, &asks, &asks], |work| {
+            while work.looking.load(Ordering::SeqCst) != 0 {
+                task::yield_now();
+            }
+        });
+    }
+
+    #[test]
+    fn no_more_look_than_there_are_processors_for() {
+        let asks = |client: &mut Client<'_>| (1..500).for_each(|n| assert_eq!(ask(client, n), n));
+        served(8, &[&asks], |work| {
+            (0..COMMANDS_KNOWN).for_each(|_| work.carried_out(LONG_NS + 1));
+            assert_eq!(work.lookers_max(), 8, "commands that wait for a device take no processor");
+            (0..COMMANDS_KNOWN).for_each(|_| work.carried_out(LONG_NS - 1));
+            assert_eq!(work.lookers_max(), (cpu::count() as u32 / 2).max(1));
+        });
+    }
+
+    #[test]
+    fn how_long_is_looked_is_learned_within_bounds() {
+        // A client that comes back after `gap` ns each time.
+        let comes = |known, gap: u64| if gap < known { known } else { learned(known, gap - known) };
+        let often = |known, gap| (0..10).fold(known, |known, _| comes(known, gap));
+        assert_eq!(often(POLL_NS, 10_000_000), POLL_IN_VAIN_NS);
+        for gap in [0, 6_000, 20_000, 30_000, 45_000] {
+            assert!((gap + 1..=POLL_NS).contains(&often(POLL_IN_VAIN_NS, gap)), "{gap}");
+        }
+        assert_eq!(often(POLL_NS, POLL_NS + 1), POLL_IN_VAIN_NS);
     }
 }
