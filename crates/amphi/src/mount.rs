@@ -63,9 +63,9 @@ pub struct Serving {
     /// Mount options: ro (the image need not be writable), rw, exec, noexec, free, dilate=N, allow_other
     /// (other users may enter, within the files' permissions), private (the default), suid, nosuid, dev,
     /// nodev, relatime (the default), noatime, strictatime, async (the default), sync (every write is durable
-    /// when it returns, and fsync costs nothing), writeback (the kernel keeps what is written until the file is
-    /// closed or synchronized, so many small writes cost less; what it keeps is lost if the daemon is killed,
-    /// and amphi run does nothing on such a mount); trace=FILE records what is done, for amphi crash run
+    /// when it returns, and fsync costs nothing), writeback (the kernel keeps what is written until the file
+    /// is closed or synchronized, so many small writes cost less; what it keeps is lost if the daemon is
+    /// killed, and amphi run does nothing on such a mount); trace=FILE records what is done, for amphi crash run
     /// --workload trace and amphi bench run trace. transport=auto|ring|device is how requests come from the
     /// kernel: ring is FUSE over io_uring, which serves programs on the processor they run on and needs Linux
     /// 6.14 with /sys/module/fuse/parameters/enable_uring set; device is /dev/fuse; auto (the default) is

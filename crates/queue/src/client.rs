@@ -154,7 +154,7 @@ impl<'m> Client<'m> {
         }
         let (mut begin_ns, mut way_ns) = (None, 0);
         loop {
-            let looks = if self.crowd.is_there() { 1 } else { SPINS_PER_LOOK };
+            let looks = if self.crowd.takes_turns() { 1 } else { SPINS_PER_LOOK };
             for _ in 0..looks {
                 if let Some(completion) = self.poll() {
                     return Some(completion);
@@ -167,7 +167,7 @@ impl<'m> Client<'m> {
             if spent_ns >= spin_ns {
                 return self.poll();
             }
-            if self.crowd.is_there() || spent_ns - way_ns > ALONE_NS {
+            if self.crowd.takes_turns() || spent_ns - way_ns > ALONE_NS {
                 way_ns = spent_ns;
                 self.crowd.make_way();
             }
