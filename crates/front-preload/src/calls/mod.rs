@@ -68,6 +68,12 @@ const fn open_place(opened: &Opened) -> Place<'static> {
     Place { mount: opened.mount, handle: opened.handle, path: b"" }
 }
 
+/// Whether every question about a path is the kernel's: it remembers all names, and no descriptor is a
+/// placeholder. So it is for most programs at most times, who pay for nothing more than this.
+fn knows_kernel_all() -> bool {
+    !mounts::any_is_for_queue() && !descriptors::has_placeholders()
+}
+
 /// As [`with_place`], for a question that the kernel may know the answer to: none if it probably does. Then
 /// where the path leads makes no difference, and is not looked at.
 fn with_place_to_ask<T>(dir: c_int, path: &[u8], act: impl FnOnce(Place<'_>) -> Option<T>) -> Option<T> {
