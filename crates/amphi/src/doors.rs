@@ -82,7 +82,9 @@ fn beside(
     options: &MountOptions,
     open_queue: impl FnOnce(Queue) -> io::Result<Door>,
 ) -> Doors {
-    let Some(caches) = session.caches().cloned() else { return session.into() };
+    // What the kernel keeps for itself no other door would see.
+    let caches = session.caches().filter(|_| !options.write_back).cloned();
+    let Some(caches) = caches else { return session.into() };
     let admission = Admission { owner: rustix::process::geteuid().as_raw(), others: options.allow_other };
     let queue = rustix::fs::stat(session.mountpoint())
         .map_err(Into::into)

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use amphi_front_fuse::MountOptions;
+use amphi_front_fuse::{MountOptions, kernel_withholds_rings};
 use amphi_front_shared::Protection;
 use amphi_vfs::AccessTimes;
 use amphi_volume::Identity;
@@ -63,7 +63,9 @@ pub struct Serving {
     /// Mount options: ro (the image need not be writable), rw, exec, noexec, free, dilate=N, allow_other
     /// (other users may enter, within the files' permissions), private (the default), suid, nosuid, dev,
     /// nodev, relatime (the default), noatime, strictatime, async (the default), sync (every write is durable
-    /// when it returns, and fsync costs nothing); trace=FILE records what is done, for amphi crash run
+    /// when it returns, and fsync costs nothing), writeback (the kernel keeps what is written until the file
+    /// is closed or synchronized, so many small writes cost less; what it keeps is lost if the daemon is
+    /// killed, and amphi run does nothing on such a mount); trace=FILE records what is done, for amphi crash run
     /// --workload trace and amphi bench run trace. transport=auto|ring|device is how requests come from the
     /// kernel: ring is FUSE over io_uring, which serves programs on the processor they run on and needs Linux
     /// 6.14 with /sys/module/fuse/parameters/enable_uring set; device is /dev/fuse; auto (the default) is
@@ -102,6 +104,12 @@ pub fn run(options: &Options) -> Result<()> {
     if serving.is_in_background(image)? {
         println!("{} is mounted at {}", existing_image(image)?.display(), directory.display());
         println!("unmount it with: amphi umount {}", directory.display());
+        let is_left_to_us = !serving.option.iter().any(|word| word.starts_with("transport="));
+        if is_left_to_us && rustix::process::geteuid().is_root() && kernel_withholds_rings() {
+            println!(
+                "this kernel can do better: echo 1 > /sys/module/fuse/parameters/enable_uring, then mount"
+            );
+        }
         return Ok(());
     }
     serving.serve(image, directory, filesystem::open, "is mounted at")
@@ -263,6 +271,7 @@ fn mount_options(image: &Path, words: &[String]) -> Result<Said> {
             "strictatime" => using.access_times = AccessTimes::Strict,
             // What the kernel would do about it is an `fsync` request after each write.
             "sync" | "async" => using.words.push(format!("writes={word}")),
+            "writeback" => options.write_back = true,
             // What mount(8) and systemd keep in the same list for themselves.
             "" | "defaults" | "auto" | "noauto" | "nofail" | "_netdev" | "user" | "nouser" | "users"
             | "owner" | "group" => {}
@@ -286,6 +295,9 @@ fn mount_options(image: &Path, words: &[String]) -> Result<Said> {
             other if other.contains('=') => using.words.push(other.to_owned()),
             other => bail!("`{other}` is not a mount option of Amphi; see amphi mount --help"),
         }
+    }
+    if options.write_back && (shared.is_some() || using.words.iter().any(|word| word == "writes=sync")) {
+        bail!("writeback has the kernel keep writes, which shared and sync rule out; leave one of them away");
     }
     using.read_only = options.read_only;
     Ok((options, using, speed, shared))
@@ -319,6 +331,11 @@ mod tests {
         let trace = read(&["trace=ops.txt"]).unwrap().1.trace.expect("a file");
         assert!(trace.is_absolute() && trace.ends_with("ops.txt"), "{}", trace.display());
         assert_eq!(read(&["transport=device"]).unwrap().0.transport, Transport::Device);
+        assert!(!read(&[]).unwrap().0.write_back && read(&["writeback"]).unwrap().0.write_back);
+        for other in ["sync", "shared"] {
+            let error = read(&["writeback", other]).unwrap_err().to_string();
+            assert!(error.contains(other), "{error}");
+        }
         assert_eq!(read(&["shared"]).unwrap().3, Some(Protection::Keys));
         assert_eq!(read(&["shared=unprotected"]).unwrap().3, Some(Protection::Nothing));
         let error = read(&["shared=all"]).unwrap_err().to_string();

@@ -8,6 +8,8 @@ use serde::Serialize;
 use crate::interleave::Samples;
 use crate::report::{LIBRARY, Line, MOUNTED, Peer, round_medians, times_longer};
 
+/// The name of ours through the kernel, by the same programs as those by the queue.
+pub const PATHS: &str = "fuse-paths";
 /// The name of ours by the queue, with the kernel's descriptors.
 pub const QUEUE: &str = "queue";
 /// The name of ours by the queue, with placeholders.
@@ -25,8 +27,10 @@ pub const DEVFS_ALL: &str = "devfs-all";
 const PAIRS: [(&str, &str); 11] = [
     (MOUNTED, LIBRARY),
     (QUEUE, MOUNTED),
+    (QUEUE, PATHS),
     (QUEUE, LIBRARY),
     (QUEUE_ALL, MOUNTED),
+    (QUEUE_ALL, PATHS),
     (QUEUE_ALL, LIBRARY),
     (RANGE_ALL, MOUNTED),
     (RANGE_ALL, LIBRARY),

@@ -38,6 +38,17 @@ pub fn preload(command: &mut Command, amphi: &Path) -> Result<()> {
     Ok(())
 }
 
+/// How a process is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// As any program: its calls are the kernel's.
+    Plain,
+    /// By `amphi run`.
+    Preloaded,
+    /// By `amphi run --placeholders`: it creates files without the kernel too.
+    Placeholders,
+}
+
 /// A process with a desk.
 pub struct Remote {
     child: Child,
@@ -47,16 +58,17 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Starts a process that works in a new directory `at`. With `placeholders` it creates files without the
-    /// kernel too.
+    /// Starts a process that works in a new directory `at`.
     ///
     /// # Errors
     /// It cannot be started, or cannot work there.
-    pub fn start(amphi: &Path, at: &Path, placeholders: bool) -> Result<Self> {
+    pub fn start(amphi: &Path, at: &Path, run: Run) -> Result<Self> {
         let mut command = Command::new(amphi);
         command.arg0(NAME).args(["bench", SERVE]).arg(at);
-        preload(&mut command, amphi)?;
-        if placeholders {
+        if run != Run::Plain {
+            preload(&mut command, amphi)?;
+        }
+        if run == Run::Placeholders {
             command.env("AMPHI_PLACEHOLDERS", "1");
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

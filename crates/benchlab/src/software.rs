@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
 
-use crate::beside::{AUGEFS_RANGE, DEVFS_ALL, QUEUE, QUEUE_ALL, RANGE_ALL};
+use crate::beside::{AUGEFS_RANGE, DEVFS_ALL, PATHS, QUEUE, QUEUE_ALL, RANGE_ALL};
 use crate::interleave::{self, Seat};
 use crate::kernel::Mounted;
 use crate::operation::{ALL, Operation};
 use crate::peers::{self, Backing, Daemon, Disk, Tmpfs, Workspace};
-use crate::remote::Remote;
+use crate::remote::{Remote, Run};
 use crate::report::{LIBRARY, Line, MOUNTED, Peer, RINGS, Report, SCHEMA, Unavailable};
 use crate::{idle, rest, rings};
 
@@ -49,51 +49,57 @@ const LIBRARIES: [amphi_volumes::Kind; 2] = [amphi_volumes::Kind::Romefs, amphi_
 /// The name of ours where writes need no `fsync`.
 const SYNC: &str = "fuse-sync";
 
-/// A mount whose programs are run by `amphi run`, each thread's in a process of its own.
-struct Preloaded {
+/// A mount whose programs are processes of their own, one for each thread, that use paths.
+struct Apart {
     name: &'static str,
     description: &'static str,
     mkfs: &'static [&'static str],
     options: &'static str,
-    /// Whether what programs make and open is not opened by the kernel either.
-    placeholders: bool,
+    run: Run,
 }
 
-const PRELOADED: [Preloaded; 5] = [
-    Preloaded {
-        name: QUEUE,
-        description: "as fuse, by programs that are run by `amphi run`, a process for each thread",
+const APART: [Apart; 6] = [
+    Apart {
+        name: PATHS,
+        description: "as fuse, by programs that use whole paths, a process for each thread",
         mkfs: &[],
         options: "transport=device",
-        placeholders: false,
+        run: Run::Plain,
     },
-    Preloaded {
+    Apart {
+        name: QUEUE,
+        description: "the same programs, run by `amphi run`",
+        mkfs: &[],
+        options: "transport=device",
+        run: Run::Preloaded,
+    },
+    Apart {
         name: QUEUE_ALL,
         description: "the same with --placeholders",
         mkfs: &[],
         options: "transport=device",
-        placeholders: true,
+        run: Run::Placeholders,
     },
-    Preloaded {
+    Apart {
         name: RANGE_ALL,
         description: "the same; ByteFS lies in a range that the processes share, without protection",
         mkfs: &[],
         options: "transport=device,shared=unprotected",
-        placeholders: true,
+        run: Run::Placeholders,
     },
-    Preloaded {
+    Apart {
         name: AUGEFS_RANGE,
         description: "as range-all, with AugeFS",
         mkfs: &["--fs", "augefs"],
         options: "transport=device,shared=unprotected",
-        placeholders: true,
+        run: Run::Placeholders,
     },
-    Preloaded {
+    Apart {
         name: DEVFS_ALL,
         description: "as queue-all, on DevFS: the queue is a command buffer of the device",
         mkfs: &["--fs", "devfs"],
         options: "transport=device",
-        placeholders: true,
+        run: Run::Placeholders,
     },
 ];
 
@@ -212,14 +218,16 @@ fn make(settings: &Settings, go_on: &dyn Fn() -> bool, report: &mut Report) -> R
     let what = "as fuse, mounted with -o sync: every write is durable when it returns";
     mount(&mut making, SYNC, what, "sync,transport=device");
     let mut resting = Vec::new();
-    for one in &PRELOADED {
+    for one in &APART {
         if making.is_wanted(one.name) {
             let daemon = peers::mounted(&workspace, amphi, one.name, one.mkfs, one.options);
             let seat = daemon.as_ref().map_err(|error| anyhow!("{error:#}")).and_then(|daemon| {
-                resting.push((making.seats.len(), daemon.pid()));
+                if one.run != Run::Plain {
+                    resting.push((making.seats.len(), daemon.pid()));
+                }
                 let start = |number| {
                     let at = daemon.directory().join(format!("process-{number}"));
-                    Remote::start(amphi, &at, one.placeholders)
+                    Remote::start(amphi, &at, one.run)
                 };
                 (0..making.threads()).map(start).collect::<Result<_>>().map(Seat::Apart)
             });

@@ -125,7 +125,7 @@ pub fn removal_without_permission<F: FileSystem + 'static>(fs: &Arc<F>) {
     let made = fs.create(dir, name, FileType::Regular, 0o644, 0, &Cred::ROOT).expect("it can be made");
     let remover = {
         let checked = Checked::new(Arc::clone(fs));
-        task::spawn("remover", move || match checked.unlink(dir, name, &USER) {
+        task::spawn("remover", move || match checked.unlink(dir, name, &USER).map(drop) {
             Ok(()) | Err(Error::PermissionDenied) => {}
             Err(error) => panic!("a removal: {error}"),
         })

@@ -44,4 +44,4 @@ mod trim;
 pub use answered::KernelCaches;
 pub use attach::{MountError, detach, unmount};
 pub use options::{MountOptions, Transport, UnknownTransport};
-pub use session::{Session, kernel_offers_rings, mount, mount_marked, mount_server};
+pub use session::{Session, kernel_offers_rings, kernel_withholds_rings, mount, mount_marked, mount_server};

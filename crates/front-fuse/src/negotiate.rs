@@ -10,9 +10,9 @@ pub(crate) const WRITE_BYTES_MAX: u32 = 1 << 20;
 
 /// What we want of the kernel where it can.
 ///
-/// Not its write-back cache (`FUSE_WRITEBACK_CACHE`): completed writes that it still holds are lost when this
-/// process is killed, and the kernel then sends times it kept as requests of their own: SQLite's DELETE
-/// journal took 1.3 to 2.2 times as long in one noisy comparison.
+/// Not its write-back cache (`FUSE_WRITEBACK_CACHE`) unless that is asked for: completed writes that it still
+/// holds are lost when this process is killed, and the kernel then sends times it kept as requests of their
+/// own: SQLite's DELETE journal took 1.3 to 2.2 times as long in one noisy comparison.
 ///
 /// Not its memory of listings, which comes with `FUSE_NO_OPENDIR_SUPPORT`: it puts together what several
 /// programs read, before and after a name was removed, and gives that to a program that opened the directory
@@ -47,12 +47,14 @@ pub(crate) struct Negotiation {
     wants_rings: bool,
     /// Whether the kernel can do without them as well.
     insists: bool,
+    /// Whether the kernel shall keep what is written for a while.
+    write_back: bool,
     has_rings: AtomicBool,
 }
 
 impl Negotiation {
-    pub(crate) const fn new(wants_rings: bool, insists: bool) -> Self {
-        Self { wants_rings, insists, has_rings: AtomicBool::new(false) }
+    pub(crate) const fn new(wants_rings: bool, insists: bool, write_back: bool) -> Self {
+        Self { wants_rings, insists, write_back, has_rings: AtomicBool::new(false) }
     }
 
     /// Whether the kernel has agreed to use rings. It serves nobody before they are there.
@@ -70,7 +72,8 @@ impl Negotiation {
     /// # Errors
     /// A kernel without what this front end is built on, or without the rings that are insisted on.
     pub(crate) fn negotiate(&self, config: &mut KernelConfig) -> std::io::Result<()> {
-        for flag in WANTED {
+        let write_back = self.write_back.then_some(InitFlags::FUSE_WRITEBACK_CACHE);
+        for flag in WANTED.into_iter().chain(write_back) {
             if config.add_capabilities(flag).is_err() {
                 tracing::debug!("the kernel's FUSE driver lacks {flag:?}");
             }

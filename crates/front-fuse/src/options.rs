@@ -52,6 +52,9 @@ pub struct MountOptions {
     pub exec: bool,
     /// The kernel decides by owner and mode who may do what. Without that the server has to.
     pub kernel_permissions: bool,
+    /// The kernel keeps what programs write until they close the file, call `fsync` or it needs the memory. A
+    /// completed write that it still keeps is lost when this process is killed, and no other door sees it.
+    pub write_back: bool,
     /// How requests come.
     pub transport: Transport,
     /// Threads that serve requests of the device; zero is one per CPU. Rings have their own.
@@ -70,6 +73,7 @@ impl Default for MountOptions {
             dev: false,
             exec: true,
             kernel_permissions: true,
+            write_back: false,
             transport: Transport::Auto,
             threads: 0,
             replace_dead: true,

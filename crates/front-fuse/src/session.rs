@@ -68,7 +68,8 @@ fn mount_known<F: FileSystem + 'static>(
     let answered = Arc::new(Answered::new(known));
     let operations = Arc::new(Operations::new(fs, Arc::clone(&answered)));
     let rings = wanted_rings(options.transport)?;
-    let negotiation = Arc::new(Negotiation::new(rings.is_some(), options.transport == Transport::Ring));
+    let insists = options.transport == Transport::Ring;
+    let negotiation = Arc::new(Negotiation::new(rings.is_some(), insists, options.write_back));
     let server = Server::new(Arc::clone(&operations), Arc::clone(&negotiation));
     // All that is left for the device are forgotten inodes and interrupts.
     let threads = if rings.is_some() { 1 } else { options.threads };
@@ -105,6 +106,13 @@ fn wanted_rings(transport: Transport) -> Result<Option<Rings>, MountError> {
 #[must_use]
 pub fn kernel_offers_rings() -> bool {
     std::fs::read(ENABLE_URING).is_ok_and(|text| text.starts_with(b"Y"))
+}
+
+/// Whether the kernel's FUSE driver could send requests through io_uring and was not told to, which root can
+/// change.
+#[must_use]
+pub fn kernel_withholds_rings() -> bool {
+    std::fs::read(ENABLE_URING).is_ok_and(|text| text.starts_with(b"N"))
 }
 
 /// As [`mount`], for a front end that answers the kernel's requests itself, through the device.

@@ -85,6 +85,14 @@ pub fn begin() {
     BEGUN.store(true, Ordering::SeqCst);
 }
 
+/// Whether the kernel has probably forgotten what names mean on any of the mounts: this process changed
+/// something there lately.
+pub fn any_is_for_queue() -> bool {
+    MOUNTS.get().is_some_and(|mounts| {
+        mounts.iter().any(|mount| mount.asked.load(Ordering::Relaxed) < ASKED_AFTER_CHANGE)
+    })
+}
+
 /// Whether queues may be used.
 pub fn is_on() -> bool {
     BEGUN.load(Ordering::Relaxed) && !OFF.load(Ordering::Relaxed)

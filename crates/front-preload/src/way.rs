@@ -58,7 +58,9 @@ impl Way {
     /// A lane for one thread; none if all are taken.
     pub fn lane(&'static self) -> Option<Lane> {
         match self {
-            Self::Queue(connection) => connection.lane().map(|lane| Lane::Queue { connection, lane }),
+            Self::Queue(connection) => {
+                connection.lane().map(|lane| Lane::Queue(Queued { connection, lane, lost: false }))
+            }
             Self::Range(range) => Some(Lane::Range { range, number: range.free.take()? }),
         }
     }
@@ -96,15 +98,56 @@ impl Way {
 /// One thread's part of a way. Dropping it gives it to another thread.
 #[derive(Debug)]
 pub enum Lane {
-    Queue { connection: &'static Connection, lane: LaneGuard<'static> },
+    Queue(Queued),
     Range { range: &'static Range, number: u32 },
+}
+
+/// A lane of a queue.
+#[derive(Debug)]
+pub struct Queued {
+    connection: &'static Connection,
+    lane: LaneGuard<'static>,
+    /// A command was never answered and never will be.
+    lost: bool,
+}
+
+impl Queued {
+    /// Waits for all answers; the last one. None: the daemon is gone.
+    fn settle(&mut self) -> Option<Completion> {
+        let mut last = None;
+        while self.lane.client.in_flight() > 0 && !self.lost {
+            let answer = self.lane.client.wait(PATIENCE, &FutexBell, || self.connection.is_alive());
+            self.lost = answer.is_err();
+            last = answer.ok();
+        }
+        last
+    }
+
+    /// Submits a command, once there is room for it. Whether it could.
+    fn submit(&mut self, submission: Submission) -> bool {
+        while self.lane.client.poll().is_some() {}
+        if !self.lane.client.has_room() {
+            self.settle();
+        }
+        if !self.lost {
+            self.lane.client.submit(submission, &FutexBell);
+        }
+        !self.lost
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        // Who gets the lane next finds nothing under way.
+        self.settle();
+    }
 }
 
 impl Lane {
     /// Where names and data of its commands go.
     pub fn payload(&self) -> Payload<'static> {
         match self {
-            Self::Queue { lane, .. } => lane.client.payload(),
+            Self::Queue(queued) => queued.lane.client.payload(),
             Self::Range { range, number } => range.memory.payload(*number),
         }
     }
@@ -112,15 +155,24 @@ impl Lane {
     /// Gives a command and waits for its answer. None: the file system is gone, or this way to it.
     pub fn exchange(&mut self, submission: Submission) -> Option<Completion> {
         match self {
-            Self::Queue { connection, lane } => {
-                // A lane whose last command was never answered has no room for another.
-                if lane.client.in_flight() != 0 {
+            Self::Queue(queued) => {
+                if !queued.submit(submission) {
                     return None;
                 }
-                lane.client.submit(submission, &FutexBell);
-                lane.client.wait(PATIENCE, &FutexBell, || connection.is_alive()).ok()
+                queued.settle()
             }
             Self::Range { range, number } => range.client.command(&submission, range.memory.payload(*number)),
+        }
+    }
+
+    /// Gives a command that carries nothing and whose answer nobody needs. It is carried out before the next
+    /// one of this lane.
+    pub fn post(&mut self, submission: Submission) {
+        match self {
+            Self::Queue(queued) => {
+                queued.submit(submission);
+            }
+            Self::Range { .. } => drop(self.exchange(submission)),
         }
     }
 }

@@ -22,4 +22,8 @@ impl Bell for FutexBell {
         // Nobody asleep is no error.
         let _ = futex::wake(word, Flags::empty(), i32::MAX as u32);
     }
+
+    fn ring(&self, word: &AtomicU32) {
+        let _ = futex::wake(word, Flags::empty(), 1);
+    }
 }

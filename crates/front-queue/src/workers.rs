@@ -1,32 +1,55 @@
 //! The threads that serve one client's lanes.
 //!
-//! Each looks at the lanes that were used lately, again and again; when it has found nothing for a while it
-//! sleeps until a client rings. A command that takes long keeps one thread; clients that see another asleep
-//! wake it. So one lane of a busy client never waits for another lane's device.
+//! One of them looks at the lanes that were used lately, again and again; the others stand by. When it has
+//! found nothing for a while it sleeps too, until a client rings. While it carries out a command nobody
+//! looks; it is back soon, or else a client that has waited for long rings, and one that stands by looks meanwhile.
+//! So one lane of a busy client does not wait for another lane's device for long, and no processor is taken
+//! by two who look for the same. Where commands take so long that they cannot but wait for the device, more
+//! than one may look.
+//!
+//! How long is looked after a command is learned: where clients come back soon, up to [`POLL_NS`]; where they
+//! do not, a tenth of that.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use amphi_queue::format::{Completion, code};
-use amphi_queue::{Caller, Executor, Lane, Server};
+use amphi_queue::format::{Completion, ENTRIES, code};
+use amphi_queue::{ALONE_NS, Caller, Crowd, Executor, Lane, Server};
 use amphi_rt::sync::Mutex;
-use amphi_rt::{task, time};
+use amphi_rt::{cpu, task, time};
 use amphi_vfs::Cred;
 
 use crate::futex::FutexBell;
 
-/// How long a thread looks for commands, ns, after the last one it found, before it sleeps.
+/// How long a thread looks for commands, ns, after the last one it found, at the most, before it sleeps.
 pub const POLL_NS: u64 = 50_000;
-/// After so long without a command, ns, it lets others have the processor between two looks.
-const ALONE_NS: u64 = 5_000;
-/// Looks at the lanes in use between two looks at all of them.
+/// And where it was in vain the last times.
+const POLL_IN_VAIN_NS: u64 = POLL_NS / 10;
+/// Looks at the lanes in use between two looks at the clock, and between two looks at all lanes.
+const LOOKS_PER_CLOCK: u32 = 8;
 const LOOKS_PER_ROUND: u32 = 64;
 /// How long a thread sleeps at a time, ns, unless it is rung: nothing depends on it.
 const SLEEP_NS: u64 = 10_000_000_000;
+/// A command that takes longer, ns, has waited for a device.
+const LONG_NS: u64 = 20_000;
+/// Of the last so many commands more than half are long where several threads may look.
+const COMMANDS_KNOWN: u32 = 8;
 
 struct Served {
     lane: Lane,
     caller: Caller,
+}
+
+/// How long to look after a command, ns, where that was `known` and a client has come `after_ns` later.
+const fn learned(known: u64, after_ns: u64) -> u64 {
+    let (longer, shorter) = (known * 2, known / 2);
+    if known.saturating_add(after_ns) < POLL_NS {
+        if longer < POLL_NS { longer } else { POLL_NS }
+    } else if shorter > POLL_IN_VAIN_NS {
+        shorter
+    } else {
+        POLL_IN_VAIN_NS
+    }
 }
 
 /// One client's lanes, and what its threads share.
@@ -36,6 +59,13 @@ pub struct Work<E: Executor> {
     lanes: Vec<Mutex<Served>>,
     /// Lanes in which a command was found at some time, a bit each.
     used: AtomicU64,
+    /// Threads that look for commands, and are not carrying one out.
+    looking: AtomicU32,
+    threads: AtomicU32,
+    /// Which of the last commands were long, a bit each, the last one lowest.
+    long: AtomicU32,
+    /// How long is looked after a command, ns, as learned.
+    poll_ns: AtomicU64,
     stopped: AtomicBool,
 }
 
@@ -45,11 +75,22 @@ impl<E: Executor> Work<E> {
         let served = |lane| Mutex::new(Served { lane, caller: Caller::new(cred.clone()) });
         let lanes: Vec<_> = server.lanes().into_iter().map(served).collect();
         assert!(lanes.len() <= 64, "a bit for each lane");
-        Self { server, executor, lanes, used: AtomicU64::new(0), stopped: AtomicBool::new(false) }
+        Self {
+            server,
+            executor,
+            lanes,
+            used: AtomicU64::new(0),
+            looking: AtomicU32::new(0),
+            threads: AtomicU32::new(0),
+            long: AtomicU32::new(0),
+            poll_ns: AtomicU64::new(POLL_NS),
+            stopped: AtomicBool::new(false),
+        }
     }
 
     /// Starts `threads` threads. They end after [`stop`](Self::stop).
     pub fn start(self: &Arc<Self>, threads: usize) -> Vec<task::JoinHandle<()>> {
+        self.threads.store(threads as u32, Ordering::Relaxed);
         let worker = || {
             let work = Arc::clone(self);
             task::spawn("queue", move || work.serve())
@@ -74,26 +115,79 @@ impl<E: Executor> Work<E> {
     }
 
     fn serve(&self) {
-        let mut last_ns = time::now_ns();
+        let mut crowd = Crowd::default();
+        while !self.is_stopped() {
+            if self.looking.fetch_add(1, Ordering::SeqCst) < self.lookers_max() {
+                self.look(&mut crowd);
+            }
+            let is_last = self.looking.fetch_sub(1, Ordering::SeqCst) == 1;
+            let begin_ns = time::now_ns();
+            let found = || self.is_stopped() || is_last && self.round_finds_work();
+            self.server.stand_by(&FutexBell, SLEEP_NS, is_last, found);
+            if is_last {
+                self.learn(time::now_ns() - begin_ns);
+            }
+        }
+    }
+
+    /// How many threads may look at a time: few, where they would take processors from each other and from
+    /// the client.
+    fn lookers_max(&self) -> u32 {
+        if self.long.load(Ordering::Relaxed).count_ones() > COMMANDS_KNOWN / 2 {
+            return self.threads.load(Ordering::Relaxed);
+        }
+        (cpu::count() as u32 / 2).max(1)
+    }
+
+    /// Looks for commands and carries them out, until there are none for a while or others look.
+    fn look(&self, crowd: &mut Crowd) {
+        self.server.looks();
         let mut looks = 0_u32;
+        let mut last_ns = time::now_ns();
+        let (mut now_ns, mut way_ns) = (last_ns, last_ns);
         while !self.is_stopped() {
             looks = looks.wrapping_add(1);
             let all = looks.is_multiple_of(LOOKS_PER_ROUND);
             if self.round(if all { u64::MAX } else { self.used.load(Ordering::Relaxed) }) {
                 last_ns = time::now_ns();
+                self.carried_out(last_ns - now_ns);
+                (now_ns, way_ns) = (last_ns, last_ns);
+                if self.looking.load(Ordering::Relaxed) > self.lookers_max() {
+                    // Others have begun to look meanwhile.
+                    return;
+                }
                 continue;
             }
-            let idle_ns = time::now_ns() - last_ns;
-            if idle_ns > POLL_NS {
-                let found = || self.is_stopped() || self.round_finds_work();
-                self.server.sleep(&FutexBell, SLEEP_NS, found);
-                last_ns = time::now_ns();
-            } else if idle_ns > ALONE_NS {
-                task::yield_now();
-            } else {
+            if !crowd.takes_turns() && !looks.is_multiple_of(LOOKS_PER_CLOCK) {
                 std::hint::spin_loop();
+                continue;
+            }
+            now_ns = time::now_ns();
+            if now_ns - last_ns > self.poll_ns.load(Ordering::Relaxed) {
+                return;
+            }
+            if crowd.takes_turns() || now_ns - way_ns > ALONE_NS {
+                if !crowd.make_way() {
+                    // Who sleeps instead is preferred when it wakes up.
+                    return;
+                }
+                now_ns = time::now_ns();
+                way_ns = now_ns;
             }
         }
+    }
+
+    /// Notes how long a command took, ns.
+    fn carried_out(&self, took_ns: u64) {
+        let known = self.long.load(Ordering::Relaxed) << 1 | u32::from(took_ns > LONG_NS);
+        self.long.store(known & ((1 << COMMANDS_KNOWN) - 1), Ordering::Relaxed);
+    }
+
+    /// Notes that a client has come back so long, ns, after nobody looked any more: whether it would have
+    /// paid to look for longer.
+    fn learn(&self, after_ns: u64) {
+        let known = self.poll_ns.load(Ordering::Relaxed);
+        self.poll_ns.store(learned(known, after_ns), Ordering::Relaxed);
     }
 
     /// Serves what waits in the lanes of the mask that no other thread is at. Whether there was anything.
@@ -112,9 +206,15 @@ impl<E: Executor> Work<E> {
 
     fn serve_lane(&self, served: &mut Served, number: usize) -> bool {
         let mut worked = false;
-        while let Some(command) = self.server.take(&mut served.lane) {
+        // No more than a lane holds, so that no lane keeps the others waiting.
+        for _ in 0..ENTRIES {
+            let Some(command) = self.server.take(&mut served.lane) else { break };
             if !worked && self.used.load(Ordering::Relaxed) & 1 << number == 0 {
                 self.used.fetch_or(1 << number, Ordering::Relaxed);
+            }
+            if !worked {
+                // Nobody looks for this thread's others meanwhile.
+                self.looking.fetch_sub(1, Ordering::SeqCst);
             }
             worked = true;
             let payload = self.server.payload(&served.lane);
@@ -128,6 +228,9 @@ impl<E: Executor> Work<E> {
                 break;
             }
         }
+        if worked {
+            self.looking.fetch_add(1, Ordering::SeqCst);
+        }
         worked
     }
 
@@ -136,5 +239,112 @@ impl<E: Executor> Work<E> {
         let waits =
             |lane: &Mutex<Served>| lane.try_lock().is_some_and(|served| self.server.has_work(&served.lane));
         self.lanes.iter().any(waits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::atomic::AtomicUsize;
+
+    use amphi_queue::format::Submission;
+    use amphi_queue::{Client, Geometry, Memory, Patience, Payload};
+
+    use super::*;
+
+    const PATIENCE: Patience = Patience { spin_ns: 30_000, sleep_ns: 200_000_000 };
+
+    /// A command whose offset is 0 waits until one has been carried out whose offset is not.
+    #[derive(Default)]
+    struct Waiting(AtomicUsize);
+
+    impl Executor for Waiting {
+        fn execute(&self, _: &mut Caller, command: &Submission, _: Payload<'_>) -> Completion {
+            if command.offset.get() != 0 {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+            while self.0.load(Ordering::SeqCst) == 0 {
+                task::yield_now();
+            }
+            Completion { value: command.offset, ..Completion::default() }
+        }
+
+        fn close(&self) {}
+    }
+
+    fn ask(client: &mut Client<'_>, offset: u64) -> u64 {
+        client.submit(Submission { offset: offset.into(), ..Submission::default() }, &FutexBell);
+        let asked = Cell::new(0);
+        let alive = || asked.replace(asked.get() + 1) < 100;
+        client.wait(PATIENCE, &FutexBell, alive).expect("it is served").value.get()
+    }
+
+    /// Lets `clients` use lanes of their own, served by `threads` threads; what these share is looked at by
+    /// `then` afterwards.
+    fn served(
+        threads: usize,
+        clients: &[&(dyn Fn(&mut Client<'_>) + Sync)],
+        then: impl FnOnce(&Work<Waiting>),
+    ) {
+        let geometry = Geometry::new(clients.len() as u32, 4096).expect("in range");
+        let memory = Arc::new(Memory::private(geometry).expect("memory"));
+        let server = Server::new(Arc::clone(&memory));
+        let work = Arc::new(Work::new(server, Waiting::default(), &Cred::ROOT));
+        let serving = work.start(threads);
+        task::scope(|scope| {
+            for (lane, client) in clients.iter().enumerate() {
+                let memory = &memory;
+                scope.spawn("client", move || client(&mut Client::new(memory, lane as u32)));
+            }
+        });
+        then(&work);
+        work.stop();
+        serving.into_iter().for_each(task::JoinHandle::join);
+    }
+
+    #[test]
+    fn a_command_that_waits_keeps_no_other_lane_waiting() {
+        let waits = |client: &mut Client<'_>| assert_eq!(ask(client, 0), 0);
+        let frees = |client: &mut Client<'_>| {
+            // Not before somebody is held, who may be the only one that looked.
+            task::yield_now();
+            assert_eq!(ask(client, 7), 7);
+        };
+        for _ in 0..40 {
+            served(2, &[&waits, &frees], |_| ());
+        }
+    }
+
+    #[test]
+    fn all_are_answered_and_then_nobody_looks() {
+        let asks = |client: &mut Client<'_>| (1..2000).for_each(|n| assert_eq!(ask(client, n), n));
+        served(4, &[&asks, &asks, &asks], |work| {
+            while work.looking.load(Ordering::SeqCst) != 0 {
+                task::yield_now();
+            }
+        });
+    }
+
+    #[test]
+    fn no_more_look_than_there_are_processors_for() {
+        let asks = |client: &mut Client<'_>| (1..500).for_each(|n| assert_eq!(ask(client, n), n));
+        served(8, &[&asks], |work| {
+            (0..COMMANDS_KNOWN).for_each(|_| work.carried_out(LONG_NS + 1));
+            assert_eq!(work.lookers_max(), 8, "commands that wait for a device take no processor");
+            (0..COMMANDS_KNOWN).for_each(|_| work.carried_out(LONG_NS - 1));
+            assert_eq!(work.lookers_max(), (cpu::count() as u32 / 2).max(1));
+        });
+    }
+
+    #[test]
+    fn how_long_is_looked_is_learned_within_bounds() {
+        // A client that comes back after `gap` ns each time.
+        let comes = |known, gap: u64| if gap < known { known } else { learned(known, gap - known) };
+        let often = |known, gap| (0..10).fold(known, |known, _| comes(known, gap));
+        assert_eq!(often(POLL_NS, 10_000_000), POLL_IN_VAIN_NS);
+        for gap in [0, 6_000, 20_000, 30_000, 45_000] {
+            assert!((gap + 1..=POLL_NS).contains(&often(POLL_IN_VAIN_NS, gap)), "{gap}");
+        }
+        assert_eq!(often(POLL_NS, POLL_NS + 1), POLL_IN_VAIN_NS);
     }
 }

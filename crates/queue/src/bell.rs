@@ -12,6 +12,11 @@ pub trait Bell: Send + Sync {
 
     /// Wakes all who sleep on the word. The caller has changed it.
     fn wake(&self, word: &AtomicU32);
+
+    /// As [`wake`](Self::wake), where one is enough if any of the sleepers sees to all that there is to do.
+    fn ring(&self, word: &AtomicU32) {
+        self.wake(word);
+    }
 }
 
 /// Wakes tasks of this program, in real or in virtual time.

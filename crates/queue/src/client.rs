@@ -3,6 +3,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use crate::bell::Bell;
+use crate::crowd::{ALONE_NS, Crowd};
 use crate::format::{
     ASLEEP_AT, COMPLETED_AT, COMPLETIONS_AT, Completion, DOORBELL_AT, ENDED_AT, ENTRIES, SUBMISSIONS_AT,
     SUBMITTED_AT, Submission, WAITING_AT,
@@ -15,8 +16,9 @@ const SPINS_PER_LOOK: u32 = 64;
 /// How a client waits for a completion.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Looks at the memory again and again for so long, ns, before it sleeps. Zero in virtual time, which
-    /// stands still meanwhile.
+    /// Looks at the memory again and again for so long, ns, before it rings, in case all who look for
+    /// commands are held by other commands, and sleeps. Zero in virtual time, which stands still meanwhile:
+    /// then it sleeps at once and does not ring.
     pub spin_ns: u64,
     /// Sleeps so long at a time, ns, before it asks whether the server is alive.
     pub sleep_ns: u64,
@@ -35,6 +37,7 @@ pub struct Client<'m> {
     at: usize,
     submitted: u32,
     completed: u32,
+    crowd: Crowd,
 }
 
 impl<'m> Client<'m> {
@@ -43,7 +46,7 @@ impl<'m> Client<'m> {
     pub fn new(memory: &'m Memory, lane: u32) -> Self {
         let at = memory.geometry().lane_at(lane);
         let submitted = memory.word(at + SUBMITTED_AT).load(Ordering::Acquire);
-        Self { memory, lane, at, submitted, completed: submitted }
+        Self { memory, lane, at, submitted, completed: submitted, crowd: Crowd::default() }
     }
 
     /// Where names and data of its commands go.
@@ -80,10 +83,14 @@ impl<'m> Client<'m> {
         // other.
         fence(Ordering::SeqCst);
         if self.memory.word(ASLEEP_AT).load(Ordering::Relaxed) != 0 {
-            let doorbell = self.memory.word(DOORBELL_AT);
-            doorbell.fetch_add(1, Ordering::SeqCst);
-            bell.wake(doorbell);
+            self.ring(bell);
         }
+    }
+
+    fn ring(&self, bell: &impl Bell) {
+        let doorbell = self.memory.word(DOORBELL_AT);
+        doorbell.fetch_add(1, Ordering::SeqCst);
+        bell.ring(doorbell);
     }
 
     /// The next completion, if it is there.
@@ -114,6 +121,9 @@ impl<'m> Client<'m> {
         if let Some(completion) = self.spin(patience.spin_ns) {
             return Ok(completion);
         }
+        if patience.spin_ns > 0 {
+            self.ring(bell);
+        }
         let (waiting, completed) =
             (self.memory.word(self.at + WAITING_AT), self.memory.word(self.at + COMPLETED_AT));
         loop {
@@ -142,16 +152,24 @@ impl<'m> Client<'m> {
         if spin_ns == 0 {
             return None;
         }
-        let end_ns = amphi_rt::time::now_ns() + spin_ns;
+        let (mut begin_ns, mut way_ns) = (None, 0);
         loop {
-            for _ in 0..SPINS_PER_LOOK {
+            let looks = if self.crowd.takes_turns() { 1 } else { SPINS_PER_LOOK };
+            for _ in 0..looks {
                 if let Some(completion) = self.poll() {
                     return Some(completion);
                 }
                 std::hint::spin_loop();
             }
-            if amphi_rt::time::now_ns() >= end_ns {
-                return None;
+            // Most answers are there before the clock is looked at.
+            let now_ns = amphi_rt::time::now_ns();
+            let spent_ns = now_ns - *begin_ns.get_or_insert(now_ns);
+            if spent_ns >= spin_ns {
+                return self.poll();
+            }
+            if self.crowd.takes_turns() || spent_ns - way_ns > ALONE_NS {
+                way_ns = spent_ns;
+                self.crowd.make_way();
             }
         }
     }

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use amphi_vfs::permission::{READ, WRITE};
 use amphi_vfs::{
-    Attr, Cred, DirEntry, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, SetAttr, WriteMode,
+    Attr, Cred, DirEntry, Error, FileSystem, FileType, Ino, Name, OpenFlags, Removed, RenameMode, SetAttr,
+    WriteMode,
 };
 use zerocopy::IntoBytes;
 
@@ -100,11 +101,11 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
             }
             Command::Unlink { at } => {
                 take(part(at.path)?, first);
-                self.remove(cred, at, first, |dir, name, cred| self.checked.unlink(dir, name, cred))
+                self.remove(cred, at, first, false, |dir, name| self.checked.unlink(dir, name, cred))
             }
             Command::RemoveDirectory { at } => {
                 take(part(at.path)?, first);
-                self.remove(cred, at, first, |dir, name, cred| self.checked.rmdir(dir, name, cred))
+                self.remove(cred, at, first, true, |dir, name| self.checked.rmdir(dir, name, cred))
             }
             Command::Rename { from, to, mode } => {
                 take(part(from.path)?, first);
@@ -299,8 +300,13 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
                 return Err(Error::IsDirectory.into());
             }
             let (dir, name) = (last.dir.ino, last.name()?);
-            let next = match self.checked.lookup(dir, name, walk.cred()) {
-                Ok(_) if how.exclusive => return Err(Error::Exists.into()),
+            // Who wants it made anew hears from that whether it is there.
+            let known = if how.exclusive {
+                Err(Error::NotFound)
+            } else {
+                self.checked.lookup(dir, name, walk.cred())
+            };
+            let next = match known {
                 Ok(entry) => {
                     let found = Held::found(&**self.fs(), entry.attr.ino);
                     if entry.attr.file_type != FileType::Symlink || !follow {
@@ -356,27 +362,34 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         })
     }
 
-    /// Removes a name by `remove`.
+    /// Removes a name by `remove`. What it names is not held meanwhile: a file that somebody refers to does
+    /// not go with its name, which takes another change when it does.
     fn remove(
         &self,
         cred: &Cred,
         at: At,
         path: &[u8],
-        remove: impl FnOnce(Ino, Name<'_>, &Cred) -> amphi_vfs::Result<()>,
+        directory: bool,
+        remove: impl FnOnce(Ino, Name<'_>) -> amphi_vfs::Result<Removed>,
     ) -> Result<Done> {
         let mut opened = None;
         let start = self.start(at.dir, &mut opened)?;
         let last = Walk::new(&self.checked, cred).last(start, path)?;
         let (dir, name) = (last.dir.ino, last.name()?);
-        let victim = self.fs().lookup(dir, name)?.attr;
-        let _held = Held::found(&**self.fs(), victim.ino);
-        if last.must_be_directory && victim.file_type != FileType::Directory {
-            return Err(Error::NotDirectory.into());
+        if last.must_be_directory && !directory {
+            self.is_directory(dir, name, cred)?;
         }
-        remove(dir, name, cred)?;
+        let removed = remove(dir, name)?;
         self.watcher.name(dir, name);
-        self.watcher.inode(victim.ino);
+        self.watcher.inode(removed.ino);
         Ok(Done::default())
+    }
+
+    /// That a name with a slash behind it names a directory.
+    fn is_directory(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<()> {
+        let attr = self.checked.lookup(dir, name, cred)?.attr;
+        self.fs().forget(attr.ino, 1);
+        if attr.file_type == FileType::Directory { Ok(()) } else { Err(Error::NotDirectory.into()) }
     }
 
     /// Makes something by `make`.
@@ -419,20 +432,15 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         let target = Walk::new(&self.checked, cred).last(start, second)?;
         let (from, name) = (source.dir.ino, source.name()?);
         let (to, new_name) = (target.dir.ino, target.name()?);
-        let moved = self.fs().lookup(from, name)?.attr;
-        let _held = Held::found(&**self.fs(), moved.ino);
-        let must_be_directory = source.must_be_directory || target.must_be_directory;
-        if must_be_directory && moved.file_type != FileType::Directory {
-            return Err(Error::NotDirectory.into());
+        if source.must_be_directory || target.must_be_directory {
+            self.is_directory(from, name, cred)?;
         }
-        let replaced = self.fs().lookup(to, new_name).ok();
-        let _held_too = replaced.map(|entry| Held::found(&**self.fs(), entry.attr.ino));
-        self.checked.rename(from, name, to, new_name, mode, cred)?;
+        let renamed = self.checked.rename(from, name, to, new_name, mode, cred)?;
         self.watcher.name(from, name);
         self.watcher.name(to, new_name);
-        self.watcher.inode(moved.ino);
-        if let Some(replaced) = replaced {
-            self.watcher.inode(replaced.attr.ino);
+        self.watcher.inode(renamed.moved);
+        if let Some(replaced) = renamed.target {
+            self.watcher.inode(replaced.ino);
         }
         Ok(Done::default())
     }

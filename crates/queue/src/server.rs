@@ -113,6 +113,30 @@ impl Server {
         asleep.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// As [`sleep`](Self::sleep), for threads each of which serves all lanes: clients need not ring while one
+    /// of them looks for commands. Whoever is the last to look says so here. Whoever wakes up
+    /// [looks](Self::looks) for all.
+    pub fn stand_by(&self, bell: &impl Bell, limit_ns: u64, is_last: bool, has_work: impl FnOnce() -> bool) {
+        let (asleep, doorbell) = (self.memory.word(ASLEEP_AT), self.memory.word(DOORBELL_AT));
+        let seen = doorbell.load(Ordering::SeqCst);
+        if is_last {
+            asleep.store(1, Ordering::SeqCst);
+        }
+        // As in `sleep`.
+        fence(Ordering::SeqCst);
+        if !has_work() {
+            bell.sleep(doorbell, seen, limit_ns);
+        }
+    }
+
+    /// Tells clients that somebody looks for commands, whoever [stands by](Self::stand_by).
+    pub fn looks(&self) {
+        let asleep = self.memory.word(ASLEEP_AT);
+        if asleep.load(Ordering::SeqCst) != 0 {
+            asleep.store(0, Ordering::SeqCst);
+        }
+    }
+
     /// Wakes the server's own threads, so that they see that they shall end.
     pub fn wake(&self, bell: &impl Bell) {
         let doorbell = self.memory.word(DOORBELL_AT);

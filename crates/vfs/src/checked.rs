@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use crate::acl::{self, Acl};
 use crate::permission::{
-    EXECUTE, READ, WRITE, may_access, may_change, may_get_attribute, may_link, may_list_attribute, may_make,
-    may_set_attribute, may_take_from_sticky, mode_made, without_foreign_group,
+    EXECUTE, READ, WRITE, is_for_acl, may_access, may_change, may_get_attribute, may_link,
+    may_list_attribute, may_make, may_set_attribute, may_take_any, may_take_from_sticky, mode_made,
+    without_foreign_group,
 };
 use crate::{
-    Attr, Cred, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, Result,
-    SetAttr, XattrMode,
+    Attr, Capabilities, Cred, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags, Removed,
+    RenameMode, Renamed, Result, SetAttr, XattrMode,
 };
 
 fn access_list<F: FileSystem + ?Sized>(fs: &F, ino: Ino) -> Result<Option<Acl>> {
@@ -21,19 +22,28 @@ fn access_list<F: FileSystem + ?Sized>(fs: &F, ino: Ino) -> Result<Option<Acl>> 
     }
 }
 
+/// Whether `cred` may do all of `wanted` with what has these attributes. The access list is read only where
+/// it decides.
+fn permitted<F: FileSystem + ?Sized>(fs: &F, attr: &Attr, cred: &Cred, wanted: u16) -> Result<()> {
+    let list = if is_for_acl(attr, cred, wanted) { access_list(fs, attr.ino)? } else { None };
+    may_access(attr, list.as_ref(), cred, wanted)
+}
+
 /// Attributes of what `cred` may do all of `wanted` with.
 fn accessible<F: FileSystem + ?Sized>(fs: &F, ino: Ino, cred: &Cred, wanted: u16) -> Result<Attr> {
     let attr = fs.getattr(ino)?;
-    may_access(&attr, access_list(fs, ino)?.as_ref(), cred, wanted)?;
+    permitted(fs, &attr, cred, wanted)?;
     Ok(attr)
 }
 
 /// Attributes of a directory that may be searched.
 fn searchable<F: FileSystem + ?Sized>(fs: &F, dir: Ino, cred: &Cred) -> Result<Attr> {
-    if fs.getattr(dir)?.file_type != FileType::Directory {
+    let attr = fs.getattr(dir)?;
+    if attr.file_type != FileType::Directory {
         return Err(Error::NotDirectory);
     }
-    accessible(fs, dir, cred, EXECUTE)
+    permitted(fs, &attr, cred, EXECUTE)?;
+    Ok(attr)
 }
 
 /// What `name` names in a directory that has been searched, without a reference.
@@ -43,9 +53,9 @@ fn named<F: FileSystem + ?Sized>(fs: &F, dir: Ino, name: Name<'_>) -> Result<Att
     Ok(attr)
 }
 
-fn may_take<F: FileSystem + ?Sized>(fs: &F, dir: Ino, victim: &Attr, cred: &Cred) -> Result<()> {
-    let parent = accessible(fs, dir, cred, WRITE | EXECUTE)?;
-    may_take_from_sticky(&parent, victim, cred)
+fn may_take<F: FileSystem + ?Sized>(fs: &F, dir: &Attr, victim: &Attr, cred: &Cred) -> Result<()> {
+    permitted(fs, dir, cred, WRITE | EXECUTE)?;
+    may_take_from_sticky(dir, victim, cred)
 }
 
 /// Whether what `name` names in `dir` may be taken from there.
@@ -58,8 +68,8 @@ pub(crate) fn may_remove<F: FileSystem + ?Sized>(
     name: Name<'_>,
     cred: &Cred,
 ) -> Result<()> {
-    searchable(fs, dir, cred)?;
-    may_take(fs, dir, &named(fs, dir, name)?, cred)
+    let parent = searchable(fs, dir, cred)?;
+    may_take(fs, &parent, &named(fs, dir, name)?, cred)
 }
 
 /// A file system whose operations are permitted or refused as Linux would.
@@ -101,13 +111,22 @@ impl<F: FileSystem + ?Sized> Checked<F> {
         Arc::into_inner(self.fs)
     }
 
-    /// Attributes of a directory in which `name` can be made.
+    /// Attributes of a directory in which `name` may be made. Whether the name is there is asked only of who
+    /// may not make it, who is told that first; else making it tells.
     fn vacant(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Attr> {
-        searchable(&*self.fs, dir, cred)?;
+        let parent = searchable(&*self.fs, dir, cred)?;
+        match permitted(&*self.fs, &parent, cred, WRITE | EXECUTE) {
+            Ok(()) => Ok(parent),
+            Err(refused) => Err(self.unless_there(dir, name, refused)),
+        }
+    }
+
+    /// Why `name` is not made in `dir`: it is there, or else what was `refused`.
+    fn unless_there(&self, dir: Ino, name: Name<'_>, refused: Error) -> Error {
         match named(&*self.fs, dir, name) {
-            Err(Error::NotFound) => accessible(&*self.fs, dir, cred, WRITE | EXECUTE),
-            Ok(_) => Err(Error::Exists),
-            Err(error) => Err(error),
+            Ok(_) => Error::Exists,
+            Err(Error::NotFound) => refused,
+            Err(error) => error,
         }
     }
 
@@ -179,7 +198,7 @@ impl<F: FileSystem + ?Sized> Checked<F> {
         cred: &Cred,
     ) -> Result<Entry> {
         let parent = self.vacant(dir, name, cred)?;
-        may_make(file_type, cred)?;
+        may_make(file_type, cred).map_err(|refused| self.unless_there(dir, name, refused))?;
         self.fs.create(dir, name, file_type, mode_made(&parent, file_type, mode, cred), rdev, cred)
     }
 
@@ -188,8 +207,8 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// # Errors
     /// As there; [`Error::PermissionDenied`].
     pub fn tmpfile(&self, dir: Ino, mode: u16, cred: &Cred) -> Result<Entry> {
-        searchable(&*self.fs, dir, cred)?;
-        let parent = accessible(&*self.fs, dir, cred, WRITE | EXECUTE)?;
+        let parent = searchable(&*self.fs, dir, cred)?;
+        permitted(&*self.fs, &parent, cred, WRITE | EXECUTE)?;
         self.fs.tmpfile(dir, mode_made(&parent, FileType::Regular, mode, cred), cred)
     }
 
@@ -219,14 +238,14 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     /// restricted.
     pub fn link(&self, ino: Ino, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Entry> {
         let source = self.fs.getattr(ino)?;
-        searchable(&*self.fs, dir, cred)?;
+        let parent = searchable(&*self.fs, dir, cred)?;
         if named(&*self.fs, dir, name).is_ok() {
             return Err(Error::Exists);
         }
         if self.protected_hardlinks {
             may_link(&source, access_list(&*self.fs, ino)?.as_ref(), cred)?;
         }
-        accessible(&*self.fs, dir, cred, WRITE | EXECUTE)?;
+        permitted(&*self.fs, &parent, cred, WRITE | EXECUTE)?;
         self.fs.link(ino, dir, name)
     }
 
@@ -234,16 +253,16 @@ impl<F: FileSystem + ?Sized> Checked<F> {
     ///
     /// # Errors
     /// As there; [`Error::PermissionDenied`]; [`Error::NotPermitted`] in a sticky directory.
-    pub fn unlink(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<()> {
-        self.fs.unlink_as(dir, name, cred).map(drop)
+    pub fn unlink(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        self.fs.unlink_as(dir, name, cred)
     }
 
     /// See [`FileSystem::rmdir`].
     ///
     /// # Errors
     /// As there; [`Error::PermissionDenied`]; [`Error::NotPermitted`] in a sticky directory.
-    pub fn rmdir(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<()> {
-        self.fs.rmdir_as(dir, name, cred).map(drop)
+    pub fn rmdir(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        self.fs.rmdir_as(dir, name, cred)
     }
 
     /// See [`FileSystem::rename`].
@@ -258,11 +277,32 @@ impl<F: FileSystem + ?Sized> Checked<F> {
         new_name: Name<'_>,
         mode: RenameMode,
         cred: &Cred,
-    ) -> Result<()> {
-        searchable(&*self.fs, from, cred)?;
-        searchable(&*self.fs, to, cred)?;
-        let source = named(&*self.fs, from, name)?;
-        let target = match named(&*self.fs, to, new_name) {
+    ) -> Result<Renamed> {
+        let parent = searchable(&*self.fs, from, cred)?;
+        let new_parent = if from == to { parent } else { searchable(&*self.fs, to, cred)? };
+        // What is moved matters in a sticky directory, and where its own entry `..` changes.
+        let any =
+            |dir: &Attr| may_take_any(dir, cred) && permitted(&*self.fs, dir, cred, WRITE | EXECUTE).is_ok();
+        let is_like_any = from == to || cred.has(Capabilities::DAC_OVERRIDE);
+        if !(is_like_any && any(&parent) && any(&new_parent)) {
+            let (source, target) = ((&parent, name), (&new_parent, new_name));
+            if let Some(same) = self.may_rename(source, target, mode, cred)? {
+                return Ok(Renamed { moved: same, target: None });
+            }
+        }
+        self.fs.rename(from, name, to, new_name, mode)
+    }
+
+    /// Whether one name may become the other. Some: both are names of this file already.
+    fn may_rename(
+        &self,
+        (from, name): (&Attr, Name<'_>),
+        (to, new_name): (&Attr, Name<'_>),
+        mode: RenameMode,
+        cred: &Cred,
+    ) -> Result<Option<Ino>> {
+        let source = named(&*self.fs, from.ino, name)?;
+        let target = match named(&*self.fs, to.ino, new_name) {
             Ok(target) => Some(target),
             Err(Error::NotFound) => None,
             Err(error) => return Err(error),
@@ -270,24 +310,24 @@ impl<F: FileSystem + ?Sized> Checked<F> {
         match (mode, target) {
             (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
             (RenameMode::Exchange, None) => return Err(Error::NotFound),
-            (_, Some(target)) if target.ino == source.ino => return Ok(()),
+            (_, Some(target)) if target.ino == source.ino => return Ok(Some(source.ino)),
             _ => {}
         }
         may_take(&*self.fs, from, &source, cred)?;
         match &target {
             Some(target) => may_take(&*self.fs, to, target, cred)?,
-            None => accessible(&*self.fs, to, cred, WRITE | EXECUTE).map(drop)?,
+            None => permitted(&*self.fs, to, cred, WRITE | EXECUTE)?,
         }
-        if from != to {
+        if from.ino != to.ino {
             // The entry `..` of a directory that moves is in the directory itself.
             let swapped = target.filter(|_| mode == RenameMode::Exchange);
             for moved in [Some(source), swapped].into_iter().flatten() {
                 if moved.file_type == FileType::Directory {
-                    accessible(&*self.fs, moved.ino, cred, WRITE)?;
+                    permitted(&*self.fs, &moved, cred, WRITE)?;
                 }
             }
         }
-        self.fs.rename(from, name, to, new_name, mode).map(drop)
+        Ok(None)
     }
 
     /// See [`FileSystem::getxattr`].

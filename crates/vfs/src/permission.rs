@@ -21,18 +21,27 @@ pub const EXECUTE: u16 = 1;
 /// # Errors
 /// [`Error::PermissionDenied`].
 pub fn may_access(attr: &Attr, acl: Option<&Acl>, cred: &Cred, wanted: u16) -> Result<()> {
-    if granted(attr, acl, cred, wanted) {
+    if granted(attr, acl, cred, wanted) || is_overridden(attr, cred, wanted) {
         return Ok(());
     }
-    let overridden = if attr.file_type == FileType::Directory {
-        (wanted & WRITE == 0 && cred.has(Capabilities::DAC_READ_SEARCH))
-            || cred.has(Capabilities::DAC_OVERRIDE)
-    } else {
-        (wanted == READ && cred.has(Capabilities::DAC_READ_SEARCH))
-            // Nobody executes what nobody may execute.
-            || ((wanted & EXECUTE == 0 || attr.mode & 0o111 != 0) && cred.has(Capabilities::DAC_OVERRIDE))
-    };
-    if overridden { Ok(()) } else { Err(Error::PermissionDenied) }
+    Err(Error::PermissionDenied)
+}
+
+/// Whether the inode's access ACL, if it has one, has a say in what [`may_access`] answers.
+#[must_use]
+pub const fn is_for_acl(attr: &Attr, cred: &Cred, wanted: u16) -> bool {
+    attr.uid != cred.uid && attr.mode & 0o070 != 0 && !is_overridden(attr, cred, wanted)
+}
+
+/// Whether capabilities grant all of `wanted`, whatever the inode says.
+const fn is_overridden(attr: &Attr, cred: &Cred, wanted: u16) -> bool {
+    if matches!(attr.file_type, FileType::Directory) {
+        return (wanted & WRITE == 0 && cred.has(Capabilities::DAC_READ_SEARCH))
+            || cred.has(Capabilities::DAC_OVERRIDE);
+    }
+    (wanted == READ && cred.has(Capabilities::DAC_READ_SEARCH))
+        // Nobody executes what nobody may execute.
+        || ((wanted & EXECUTE == 0 || attr.mode & 0o111 != 0) && cred.has(Capabilities::DAC_OVERRIDE))
 }
 
 /// What owner, ACL and mode grant, capabilities aside.
@@ -53,13 +62,18 @@ fn owns(attr: &Attr, cred: &Cred) -> bool {
     attr.uid == cred.uid || cred.has(Capabilities::FOWNER)
 }
 
+/// Whether `cred` may take any name out of `dir` where it may write, whosever what it names is.
+#[must_use]
+pub fn may_take_any(dir: &Attr, cred: &Cred) -> bool {
+    dir.mode & 0o1000 == 0 || owns(dir, cred)
+}
+
 /// Whether only the owner of `victim` may take its name out of `dir`, and `cred` is somebody else.
 ///
 /// # Errors
 /// [`Error::NotPermitted`].
 pub fn may_take_from_sticky(dir: &Attr, victim: &Attr, cred: &Cred) -> Result<()> {
-    let free = dir.mode & 0o1000 == 0 || dir.uid == cred.uid || owns(victim, cred);
-    if free { Ok(()) } else { Err(Error::NotPermitted) }
+    if may_take_any(dir, cred) || owns(victim, cred) { Ok(()) } else { Err(Error::NotPermitted) }
 }
 
 /// Whether `cred` may make another name for a file, where names of others' files are restricted

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::accelerated::Agent;
 use crate::rig::{Rig, amphi, amphi_ok, can_mount, command, complaint, wait_until};
 use serde_json::Value;
 
@@ -29,6 +30,42 @@ fn files_are_there_after_an_unmount_and_a_mount() {
     rig.mount();
     assert_eq!(fs::read(rig.on_mount("d/small")).unwrap(), b"small");
     assert!(fs::read(rig.on_mount("large")).unwrap() == large, "large differs");
+}
+
+/// What the kernel keeps comes to the file system when the file is closed, synchronized or too much, appends
+/// at the end; and no program goes past the kernel.
+#[test]
+fn writes_that_the_kernel_keeps_arrive() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("256M");
+    let mount = || amphi_ok(&["mount", "--free", "-o", "writeback", &rig.image(), &rig.mount_point()]);
+    let path = rig.on_mount("many");
+    let lines: Vec<_> = (0..5000).map(|number| format!("line {number}\n")).collect();
+    let whole = lines.concat();
+    mount();
+    let mut file = fs::File::create(&path).unwrap();
+    lines.iter().for_each(|line| file.write_all(line.as_bytes()).unwrap());
+    assert_eq!(fs::read_to_string(&path).unwrap(), whole, "another descriptor sees them");
+    file.sync_all().unwrap();
+    drop(file);
+    rig.kill_daemon();
+    mount();
+    assert!(fs::read_to_string(&path).unwrap() == whole, "what was synchronized is durable");
+    let mut more = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    lines.iter().for_each(|line| more.write_all(line.as_bytes()).unwrap());
+    drop(more);
+    let mut agent = Agent::start(&rig);
+    agent.number(&format!("open 1 {} 0", rig.on_mount("other").display()));
+    assert_eq!(agent.number("write 1 5000 97"), 5000);
+    let counts = agent.end();
+    assert!(counts.values().all(|(queue, _)| *queue == 0), "{counts:?}");
+    rig.umount();
+    rig.fsck().unwrap();
+    rig.mount();
+    assert!(fs::read_to_string(&path).unwrap() == whole.repeat(2));
+    assert_eq!(fs::read(rig.on_mount("other")).unwrap(), [b'a'; 5000]);
 }
 
 #[test]

@@ -21,11 +21,11 @@ fn permitted(dir: c_int, path: Option<&[u8]>, mode: c_int, flags: c_int) -> Opti
     if !is_plain || flags & !(libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW) != 0 {
         return None;
     }
-    // Without `AT_EACCESS` the real user counts, and the daemon knows the effective one.
-    if flags & libc::AT_EACCESS == 0 && !is_same_user() {
-        return None;
-    }
     let answer = with_place_to_ask(dir, path?, |place| {
+        // Without `AT_EACCESS` the real user counts, and the daemon knows the effective one.
+        if flags & libc::AT_EACCESS == 0 && !is_same_user() {
+            return None;
+        }
         let ask = Submission {
             operation: op::ACCESS.into(),
             flags: if flags & libc::AT_SYMLINK_NOFOLLOW == 0 { 0 } else { flag::NO_FOLLOW }.into(),

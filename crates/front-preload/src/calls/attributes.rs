@@ -5,7 +5,7 @@
 use amphi_queue::format::{Attributes, Submission, flag, kind, op};
 use libc::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_uint, stat as Stat, statx as Statx};
 
-use super::{bytes, next_on, open_place, told, with_place_to_ask};
+use super::{bytes, knows_kernel_all, next_on, open_place, told, with_place_to_ask};
 use crate::command::{self, Answer, Place};
 use crate::descriptors::{self, PLACEHOLDER};
 use crate::mounts;
@@ -115,6 +115,9 @@ macro_rules! stats {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $stat(path: *const c_char, into: *mut Stat) -> c_int {
+            if knows_kernel_all() {
+                return next!($stat(path: *const c_char, into: *mut Stat) -> c_int);
+            }
             // SAFETY: see `fstat`.
             unsafe { tell(ask_path(AT_FDCWD, bytes(path), true), into) }
                 .unwrap_or_else(|| next!($stat(path: *const c_char, into: *mut Stat) -> c_int))
@@ -124,6 +127,9 @@ macro_rules! stats {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $lstat(path: *const c_char, into: *mut Stat) -> c_int {
+            if knows_kernel_all() {
+                return next!($lstat(path: *const c_char, into: *mut Stat) -> c_int);
+            }
             // SAFETY: see `fstat`.
             unsafe { tell(ask_path(AT_FDCWD, bytes(path), false), into) }
                 .unwrap_or_else(|| next!($lstat(path: *const c_char, into: *mut Stat) -> c_int))
@@ -135,6 +141,11 @@ macro_rules! stats {
         pub unsafe extern "C" fn $fstatat(
             dir: c_int, path: *const c_char, into: *mut Stat, flags: c_int,
         ) -> c_int {
+            if dir == AT_FDCWD && knows_kernel_all() {
+                return next!(
+                    $fstatat(dir: c_int, path: *const c_char, into: *mut Stat, flags: c_int) -> c_int
+                );
+            }
             // SAFETY: see `fstat`.
             unsafe { tell(ask_at(dir, bytes(path), flags), into) }.unwrap_or_else(|| {
                 next_on!(dir, $fstatat(dir: c_int, path: *const c_char, into: *mut Stat, flags: c_int) -> c_int)
@@ -191,6 +202,11 @@ pub unsafe extern "C" fn statx(
     mask: c_uint,
     into: *mut Statx,
 ) -> c_int {
+    if dir == AT_FDCWD && knows_kernel_all() {
+        return next!(
+            statx(dir: c_int, path: *const c_char, flags: c_int, mask: c_uint, into: *mut Statx) -> c_int
+        );
+    }
     let known = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
     let plain = flags & !(libc::AT_STATX_FORCE_SYNC);
     // SAFETY: as the program says.

@@ -30,7 +30,7 @@ use crate::descriptors::{self, DIRECTORY, Opened, PLACEHOLDER};
 use crate::errno::{Verdict, fail};
 use crate::pointers::may_be;
 use crate::report::{self, Call};
-use crate::{command, mounts, placeholder};
+use crate::{mounts, placeholder, threads};
 
 /// As [`next!`](crate::next::next) for a call on a descriptor, which the kernel must have first.
 macro_rules! next_on {
@@ -69,13 +69,32 @@ const fn open_place(opened: &Opened) -> Place<'static> {
     Place { mount: opened.mount, handle: opened.handle, path: b"" }
 }
 
-/// As [`with_place`], for a question that the kernel may know the answer to: none if it probably does.
+/// Whether every question about a path is the kernel's: it remembers all names, and no descriptor is a
+/// placeholder. So it is for most programs at most times, who pay for nothing more than this.
+fn knows_kernel_all() -> bool {
+    !mounts::any_is_for_queue() && !descriptors::has_placeholders()
+}
+
+/// As [`with_place`], for a question that the kernel may know the answer to: none if it probably does. Then
+/// where the path leads makes no difference, and is not looked at.
 fn with_place_to_ask<T>(dir: c_int, path: &[u8], act: impl FnOnce(Place<'_>) -> Option<T>) -> Option<T> {
+    if leads_to_descriptors(path) || !mounts::any_is_for_queue() {
+        return None;
+    }
     with_place(dir, path, |place| {
         let is_for_queue = mounts::all().get(place.mount).is_some_and(mounts::Mount::is_for_queue);
         is_for_queue.then(|| act(place)).flatten()
     })
     .flatten()
+}
+
+/// Whether a path is one of those below which descriptors have paths. If it is, all are the kernel's now.
+fn leads_to_descriptors(path: &[u8]) -> bool {
+    let leads = path.starts_with(b"/proc/") || path.starts_with(b"/dev/");
+    if leads {
+        placeholder::make_all_real(true);
+    }
+    leads
 }
 
 /// Notes that this process changed something on the mount.
@@ -88,13 +107,12 @@ fn changed(mount: usize) {
 /// Does something with the place that a path names from a directory's descriptor. None if it is not on a
 /// mount of ours as far as names tell.
 fn with_place<T>(dir: c_int, path: &[u8], act: impl FnOnce(Place<'_>) -> T) -> Option<T> {
-    if path.starts_with(b"/proc/") || path.starts_with(b"/dev/") {
-        // Descriptors have paths there.
-        placeholder::make_all_real(true);
-        return None;
-    }
     // The kernel counts what stands before the mount too.
-    if path.is_empty() || path.len() >= libc::PATH_MAX as usize || !mounts::is_on() {
+    if leads_to_descriptors(path)
+        || path.is_empty()
+        || path.len() >= libc::PATH_MAX as usize
+        || !mounts::is_on()
+    {
         return None;
     }
     let mut whole = Cow::Borrowed(path);
@@ -106,31 +124,48 @@ fn with_place<T>(dir: c_int, path: &[u8], act: impl FnOnce(Place<'_>) -> T) -> O
         if mounts::all().is_empty() {
             return None;
         }
-        // Asked each time: a directory that is renamed takes those who work in it along.
-        let mut here = rustix::process::getcwd(Vec::new()).ok()?.into_bytes();
-        here.push(b'/');
-        here.extend_from_slice(path);
-        whole = Cow::Owned(here);
+        whole = Cow::Owned(from_here(path)?);
     }
-    mounts::all()
-        .iter()
-        .enumerate()
-        .find_map(|(mount, known)| {
-            let below = whole.strip_prefix(&known.directory[..])?;
-            below.first().is_none_or(|&byte| byte == b'/').then_some((mount, below))
-        })
-        .map(|(mount, below)| {
-            let slashes = below.iter().take_while(|&&byte| byte == b'/').count();
-            act(Place { mount, handle: 0, path: &below[slashes..] })
-        })
+    let below = |mount: &mounts::Mount| rest_below(&whole, &mount.directory).map(<[u8]>::len);
+    let (mount, len) = mounts::all().iter().enumerate().find_map(|(at, mount)| Some((at, below(mount)?)))?;
+    let below = &whole[whole.len() - len..];
+    let slashes = below.iter().take_while(|&&byte| byte == b'/').count();
+    Some(act(Place { mount, handle: 0, path: &below[slashes..] }))
 }
 
-/// Closes a handle that no descriptor has any more.
+/// What follows a directory in a path that is it or lies below it.
+fn rest_below<'p>(path: &'p [u8], directory: &[u8]) -> Option<&'p [u8]> {
+    path.strip_prefix(directory).filter(|rest| rest.first().is_none_or(|&byte| byte == b'/'))
+}
+
+/// The path as it is from the root, unless this process works where no mount can be meant by it.
+#[allow(unsafe_code)]
+fn from_here(path: &[u8]) -> Option<Vec<u8>> {
+    // Asked each time: a directory that is renamed takes those who work in it along.
+    let mut room = [0; 512];
+    // SAFETY: room for so many bytes.
+    let known = unsafe { libc::getcwd(room.as_mut_ptr().cast(), room.len()) };
+    let longer;
+    let here = if known.is_null() {
+        longer = rustix::process::getcwd(Vec::new()).ok()?;
+        longer.to_bytes()
+    } else {
+        CStr::from_bytes_until_nul(&room).ok()?.to_bytes()
+    };
+    let may_lead_to = |mount: &mounts::Mount| {
+        let common = here.len().min(mount.directory.len());
+        here[..common] == mount.directory[..common]
+    };
+    mounts::all().iter().any(may_lead_to).then(|| [here, b"/", path].concat())
+}
+
+/// Closes a handle that no descriptor has any more. That is not waited for, as the kernel does not wait for
+/// FUSE to let go of a file.
 fn close_handle(opened: &Opened) {
     let close =
         Submission { operation: op::CLOSE.into(), handle: opened.handle.into(), ..Submission::default() };
     // A daemon that is gone has closed it.
-    let _ = command::plain(opened.mount, b"", b"", close);
+    let _ = threads::with_lane(opened.mount, |lane| lane.post(close));
 }
 
 /// Forgets a descriptor whose number is about to mean something else.

@@ -13,7 +13,7 @@ use libc::{c_char, c_int, c_long, c_void};
 use super::with_place;
 use crate::next::Next;
 use crate::pointers::may_be;
-use crate::{descriptors, mounts, placeholder};
+use crate::{descriptors, fork, mounts, placeholder};
 
 /// Where in a call's arguments descriptors are.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +68,9 @@ const HARMLESS: [c_long; 22] = [
     libc::SYS_madvise,
 ];
 
+/// Those that make a process.
+const CHILDREN: [c_long; 4] = [libc::SYS_vfork, libc::SYS_clone, libc::SYS_clone3, libc::SYS_fork];
+
 /// Makes a descriptor real. One that cannot be fails in the kernel.
 fn make_or_fail(fd: c_int) {
     let _ = placeholder::make_real(fd);
@@ -117,6 +120,14 @@ unsafe extern "C" fn before(arguments: &[usize; 6], passed: &Passed) -> *mut c_v
                 placeholder::make_all_real(true);
             }
         }
+    }
+    let makes_child = match passed.descriptors {
+        Where::Process => true,
+        Where::Number => CHILDREN.contains(&(arguments[0] as c_long)),
+        _ => false,
+    };
+    if makes_child {
+        fork::before_unheard_child();
     }
     if matches!(passed.descriptors, Where::Process | Where::Program) {
         descriptors::share_all();

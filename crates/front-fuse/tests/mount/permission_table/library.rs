@@ -88,7 +88,8 @@ impl InLibrary {
             fs.open(subject, read, flags, cred).inspect(|()| fs.inner().release(subject))
         };
         let change = |change: SetAttr| fs.setattr(subject, &change, cred).map(drop);
-        let rename = |from, one, to, other, mode| fs.rename(from, name(one), to, name(other), mode, cred);
+        let rename =
+            |from, one, to, other, mode| fs.rename(from, name(one), to, name(other), mode, cred).map(drop);
         let replace = RenameMode::Replace;
         let make = |file_type, mode| fs.create(subject, new, file_type, mode, 259, cred).map(drop);
         match operation {
@@ -127,9 +128,9 @@ impl InLibrary {
             O::Symlink => fs.symlink(subject, new, b"target", cred).map(drop),
             O::MakeFifo => make(FileType::Fifo, 0o666),
             O::MakeDevice => make(FileType::CharDevice, 0o600),
-            O::UnlinkTheirs => fs.unlink(subject, name("theirs"), cred),
-            O::UnlinkOwners => fs.unlink(subject, name("owners"), cred),
-            O::RmdirTheirs => fs.rmdir(subject, name("sub"), cred),
+            O::UnlinkTheirs => fs.unlink(subject, name("theirs"), cred).map(drop),
+            O::UnlinkOwners => fs.unlink(subject, name("owners"), cred).map(drop),
+            O::RmdirTheirs => fs.rmdir(subject, name("sub"), cred).map(drop),
             O::RenameTheirs => rename(subject, "theirs", subject, "new", replace),
             O::ReplaceOwnersByTheirs => rename(subject, "theirs", subject, "owners", replace),
             O::MoveTheirsOut => rename(subject, "theirs", outside, "new", replace),

@@ -1,0 +1,74 @@
+//! Whether others want the processor of a thread that looks at memory again and again.
+//!
+//! Where there are more such threads than processors, one that goes on looking keeps the one that it waits
+//! for from running. Letting others run takes a system call, which tells by its duration who did: nobody, one
+//! that soon let this thread run again, as the one that it waits for does, or one that has other things to
+//! do. Such a one is better not given a turn before this thread has to sleep, which counts for it when it
+//! wakes up.
+
+use amphi_rt::{task, time};
+
+/// How long a thread looks, ns, before it lets others run in case there are any.
+pub const ALONE_NS: u64 = 5_000;
+/// Whoever lets others run and is back sooner, ns, was alone: the system call by itself takes 100 to 700.
+const BACK_NS: u64 = 1_500;
+/// Who keeps a processor for longer, ns, has other things to do.
+const TURN_NS: u64 = 100_000;
+/// How often a thread does not let such a one run before it tries again.
+const KEEPS: u32 = 64;
+
+/// What a thread has found out lately.
+#[derive(Debug, Default)]
+pub struct Crowd {
+    /// Somebody ran when this thread last let them, and soon let it run again.
+    takes_turns: bool,
+    /// How often the processor is not given away yet.
+    keeps: u32,
+}
+
+impl Crowd {
+    /// Whether somebody takes turns with this thread on its processor: then to look again is of no use
+    /// before they had it.
+    #[must_use]
+    pub const fn takes_turns(&self) -> bool {
+        self.takes_turns
+    }
+
+    /// Lets others run. False: not now, since they would keep the processor.
+    pub fn make_way(&mut self) -> bool {
+        if self.keeps > 0 {
+            self.keeps -= 1;
+            return false;
+        }
+        let begin_ns = time::now_ns();
+        task::yield_now();
+        self.learn(time::now_ns() - begin_ns);
+        true
+    }
+
+    /// This thread had let others run for so long, ns.
+    const fn learn(&mut self, away_ns: u64) {
+        self.takes_turns = away_ns > BACK_NS && away_ns <= TURN_NS;
+        self.keeps = if away_ns > TURN_NS { KEEPS } else { 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_other_things_to_do_is_given_no_turn_for_a_while() {
+        let mut crowd = Crowd::default();
+        crowd.learn(BACK_NS);
+        assert!(!crowd.takes_turns(), "nobody");
+        assert!(crowd.make_way());
+        crowd.learn(2 * BACK_NS);
+        assert!(crowd.takes_turns(), "one that waits for this one");
+        assert!(crowd.make_way());
+        crowd.learn(TURN_NS + 1);
+        assert!(!crowd.takes_turns());
+        assert!((0..KEEPS).all(|_| !crowd.make_way()));
+        assert!(crowd.make_way(), "it is tried again");
+    }
+}
