@@ -80,7 +80,7 @@ fn a_signal_that_ends_or_stops_a_program_does_so_outside_of_the_range() {
     let rig = rig();
     let range = range_process(rig.daemon_pid());
     let mut random = Generator::new(31);
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::ALARM, Signal::USR1].repeat(6) {
+    for signal in [Signal::TERM, Signal::ALARM, Signal::USR1, Signal::USR2, Signal::PROF].repeat(6) {
         let (mut child, pid) = busy(&rig);
         time::sleep_ns(random.below(3_000_000));
         kill_process(pid, signal).expect("it is ours");
