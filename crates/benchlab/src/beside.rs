@@ -24,7 +24,7 @@ pub const AUGEFS_RANGE: &str = "augefs-range";
 pub const DEVFS_ALL: &str = "devfs-all";
 
 /// Who is held against whom.
-const PAIRS: [(&str, &str); 11] = [
+const PAIRS: [(&str, &str); 13] = [
     (MOUNTED, LIBRARY),
     (QUEUE, MOUNTED),
     (QUEUE, PATHS),

@@ -110,8 +110,8 @@ fn place(layout: &Layout) -> Place {
 /// [`MountError::Unsuitable`], [`MountError::Device`], [`MountError::Damaged`].
 pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOptions) -> Result<()> {
     options.check().map_err(MountError::Unsuitable)?;
-    let layout =
-        plan(options, device.capacity_pages(), device.memory()?.bytes).map_err(MountError::Unsuitable)?;
+    let layout = plan(options, device.capacity_pages(), device.memory()?.bytes)
+        .map_err(|why| MountError::unsuitable(TITLE, &why))?;
     // Page 0 is written last: until then there is no file system.
     device.write(Lpa(0), &[0; PAGE], Structure::Superblock)?;
     device.flush()?;

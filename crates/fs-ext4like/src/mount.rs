@@ -115,7 +115,7 @@ pub fn read_super<D: BlockPort>(device: &D) -> Result<Superblock, MountError> {
 /// # Errors
 /// [`MountError::Unsuitable`] if the device is too small or the label too long; [`MountError::Device`].
 pub fn format<D: BlockPort>(device: &D, options: &FormatOptions) -> Result<(), MountError> {
-    let unsuitable = |why: String| Err(MountError::Unsuitable(why));
+    let unsuitable = |why: String| Err(MountError::unsuitable("the ext4-like file system", &why));
     let layout = options.layout(device.capacity_pages());
     let blocks = u64::from(layout.blocks);
     if options.blocks.is_some_and(|wanted| wanted > blocks) || blocks < BLOCKS_MIN {

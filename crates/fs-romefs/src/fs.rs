@@ -30,7 +30,7 @@ impl<D: BlockPort + MemoryArea + 'static> RomeFs<D> {
     /// Makes an empty file system on `device`, over whatever was there.
     ///
     /// # Errors
-    /// [`MountError::Unsuitable`], [`MountError::Unsuitable`], [`MountError::Device`].
+    /// [`MountError::Unsuitable`], [`MountError::Device`].
     pub fn format(device: &Arc<D>, options: &FormatOptions) -> std::result::Result<(), MountError> {
         mount::format(device, options)
     }

@@ -151,12 +151,12 @@ fn plan(options: &FormatOptions, memory: u64, device: u64) -> std::result::Resul
 /// Makes an empty file system.
 ///
 /// # Errors
-/// [`MountError::Unsuitable`], [`MountError::Unsuitable`], [`MountError::Device`].
+/// [`MountError::Unsuitable`], [`MountError::Device`].
 pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOptions) -> Result<()> {
     let memory = Memory::new(device)?;
     let bytes = device.memory()?.bytes;
-    let plan =
-        plan(options, bytes, device.capacity_pages() * PAGE_BYTES as u64).map_err(MountError::Unsuitable)?;
+    let plan = plan(options, bytes, device.capacity_pages() * PAGE_BYTES as u64)
+        .map_err(|why| MountError::unsuitable(TITLE, &why))?;
     let layout = Layout::new(plan);
     // Page 0 is written last: until then there is no file system.
     let zeros = vec![0; 1 << 20];

@@ -13,8 +13,8 @@ use crate::options::MountOptions;
 /// Changes what the superblock of the file system on `device`, which nobody uses meanwhile, says.
 ///
 /// # Errors
-/// [`MountError::Unsuitable`] for a label or options that are too long or impossible; [`MountError::NotThis`],
-/// [`MountError::Device`].
+/// [`MountError::Unsuitable`] for a label or options that are too long or impossible;
+/// [`MountError::NotThis`], [`MountError::Device`].
 pub fn tune<D: BlockPort + MemoryArea>(device: &D, changes: &Changes) -> Result<Info, MountError> {
     let (mut sb, state, layout) = mount::read_super(device)?;
     if let Some(label) = &changes.label {

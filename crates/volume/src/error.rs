@@ -59,6 +59,12 @@ impl Error {
         Self::Unsupported { title: V::IDENTITY.title, verb }
     }
 
+    /// The device cannot carry a file system with this title.
+    #[must_use]
+    pub fn unsuitable(title: &str, why: &str) -> Self {
+        Self::Unsuitable(format!("{title} cannot use this device: {why}"))
+    }
+
     /// A file system's own error.
     pub fn own(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::Own(Box::new(error))

@@ -1,5 +1,5 @@
-//! Files that a person can hold in the head: a warning above 500 lines, an error above 700. Comments that end
-//! where the code does.
+//! Files that a person can hold in the head: a warning above 500 lines, an error above 700. Comments and
+//! documents that end where the code does.
 
 use super::Finding;
 use super::tree::SourceTree;
@@ -41,6 +41,24 @@ pub fn check_comments(tree: &SourceTree) -> Vec<Finding> {
     findings
 }
 
+/// Lines of documents beyond the last column. Tables, code, headings and what is one word or link are let be.
+pub fn check_documents(tree: &SourceTree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.ending(".md") {
+        let mut is_code = false;
+        for (number, line) in text.lines().enumerate() {
+            let is_fence = line.trim_start().starts_with("```");
+            is_code ^= is_fence;
+            let is_prose = !is_code && !is_fence && !line.starts_with(['|', '#']);
+            if is_prose && line.chars().count() > COLUMNS_MAX && line.split_whitespace().count() > 2 {
+                let what = format!("a line of {} columns: at most {COLUMNS_MAX}", line.chars().count());
+                findings.push(Finding::error(path, number + 1, what));
+            }
+        }
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +91,17 @@ mod tests {
         let found: Vec<_> =
             check_comments(&tree).into_iter().map(|finding| (finding.path, finding.line)).collect();
         assert_eq!(found, [("a.rs".into(), 1)]);
+    }
+
+    #[test]
+    fn documents_end_there_too_but_for_tables_and_code() {
+        let long = "word ".repeat(30);
+        let tree = SourceTree::of(&[
+            ("a.md", &format!("# {long}\n| {long} |\n```sh\n{long}\n```\n- {}\n{long}\n", "x".repeat(120))),
+            ("a.rs", &long),
+        ]);
+        let found: Vec<_> =
+            check_documents(&tree).into_iter().map(|finding| (finding.path, finding.line)).collect();
+        assert_eq!(found, [("a.md".into(), 7)]);
     }
 }

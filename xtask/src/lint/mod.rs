@@ -81,11 +81,12 @@ impl fmt::Display for Finding {
 type Rule = fn(&SourceTree) -> Vec<Finding>;
 
 /// Every rule, by the name that is printed.
-const RULES: [(&str, Rule); 13] = [
+const RULES: [(&str, Rule); 14] = [
     ("crate edges", edges::check),
     ("file headers", headers::check),
     ("file length", length::check),
     ("comment width", length::check_comments),
+    ("document width", length::check_documents),
     ("file names", names::check),
     ("unsafe rooms", unsafety::check),
     ("errno only in front ends", errno::check),

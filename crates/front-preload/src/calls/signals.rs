@@ -1,5 +1,5 @@
-//! Calls that change what is done at a signal: where signals are deferred while a thread is inside of a range,
-//! a guard stands in front of each handler, and must hear of all of them.
+//! Calls that change what is done at a signal: where signals are deferred while a thread is inside of a
+//! range, a guard stands in front of each handler, and must hear of all of them.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};

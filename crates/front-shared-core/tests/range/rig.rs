@@ -88,7 +88,9 @@ impl Rig {
         let device = Arc::new(Ssd::open(&image, &free).expect("a new image"));
         Kind::named(kind).expect("it is in the list").with(Format(&device)).expect("it can be formatted");
         drop(device);
-        let name = format!("amphi-test-{}-{place}", std::process::id());
+        // Other namespaces of process numbers may share the one of sockets.
+        let drawn = amphi_rt::random::u64();
+        let name = format!("amphi-test-{}-{drawn:x}-{place}", std::process::id());
         let options = ManagerOptions {
             core: core(),
             image,
