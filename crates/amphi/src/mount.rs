@@ -65,12 +65,12 @@ pub struct Serving {
     /// nodev, relatime (the default), noatime, strictatime, async (the default), sync (every write is durable
     /// when it returns, and fsync costs nothing), writeback (the kernel keeps what is written until the file
     /// is closed or synchronized, so many small writes cost less; what it keeps is lost if the daemon is
-    /// killed, and amphi run does nothing on such a mount); trace=FILE records what is done, for amphi crash run
-    /// --workload trace and amphi bench run trace. transport=auto|ring|device is how requests come from the
-    /// kernel: ring is FUSE over io_uring, which serves programs on the processor they run on and needs Linux
-    /// 6.14 with /sys/module/fuse/parameters/enable_uring set; device is /dev/fuse; auto (the default) is
-    /// ring where the kernel offers it. shared puts the file system (bytefs or augefs) into memory that the
-    /// owner's programs share, so that under `amphi run` their calls are function calls; protection keys
+    /// killed, and amphi run does nothing on such a mount); trace=FILE records what is done, for amphi crash
+    /// run --workload trace and amphi bench run trace. transport=auto|ring|device is how requests come from
+    /// the kernel: ring is FUSE over io_uring, which serves programs on the processor they run on and needs
+    /// Linux 6.14 with /sys/module/fuse/parameters/enable_uring set; device is /dev/fuse; auto (the default)
+    /// is ring where the kernel offers it. shared puts the file system (bytefs or augefs) into memory that
+    /// the owner's programs share, so that under `amphi run` their calls are function calls; protection keys
     /// guard it, and where the processor has none they use the queue. shared=pages guards it by page
     /// protections, at the price of system calls around each call; shared=unprotected does not guard it.
     #[arg(short = 'o', value_name = "OPTION", value_delimiter = ',')]

@@ -2,10 +2,10 @@
 //!
 //! One of them looks at the lanes that were used lately, again and again; the others stand by. When it has
 //! found nothing for a while it sleeps too, until a client rings. While it carries out a command nobody
-//! looks; it is back soon, or else a client that has waited for long rings, and one that stands by looks meanwhile.
-//! So one lane of a busy client does not wait for another lane's device for long, and no processor is taken
-//! by two who look for the same. Where commands take so long that they cannot but wait for the device, more
-//! than one may look.
+//! looks; it is back soon, or else a client that has waited for long rings, and one that stands by looks
+//! meanwhile. So one lane of a busy client does not wait for another lane's device for long, and no processor
+//! is taken by two who look for the same. Where commands take so long that they cannot but wait for the
+//! device, more than one may look.
 //!
 //! How long is looked after a command is learned: where clients come back soon, up to [`POLL_NS`]; where they
 //! do not, a tenth of that.

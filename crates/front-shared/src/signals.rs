@@ -179,8 +179,8 @@ unsafe extern "C-unwind" fn guard(signal: c_int, info: *mut libc::siginfo_t, con
     }
 }
 
-/// A signal, with the program's thread-locals. It is not put in its caller's place: what the compiler knows of
-/// thread-locals there may be of the range's.
+/// A signal, with the program's thread-locals. It is not put in its caller's place: what the compiler knows
+/// of thread-locals there may be of the range's.
 #[inline(never)]
 unsafe extern "C-unwind" fn arrived(
     signal: c_int,

@@ -12,7 +12,8 @@
 //! or the directory locked until they are answered (contents, names).
 //!
 //! Inodes and names share slots. A slot that several have used says so for good; beside it stands who of them
-//! was told last and has not been marked since, so that a thousand changes in a row cost one notice there too.
+//! was told last and has not been marked since, so that a thousand changes in a row cost one notice there
+//! too.
 //!
 //! Marks are a structure of a fixed layout, all atomic, so that they may lie in memory that processes share:
 //! one of them sets marks, others find them.
@@ -125,8 +126,8 @@ impl Marks {
     }
 
     const fn inode(&self, ino: Ino) -> &Slot {
-        // Neighbours lie side by side, far ones anywhere. Areas of numbers that lie a power of two apart begin
-        // far from each other: file systems give processors such areas.
+        // Neighbours lie side by side, far ones anywhere. Areas of numbers that lie a power of two apart
+        // begin far from each other: file systems give processors such areas.
         const FAR: u64 = 40_503;
         &self.inodes[ino.0.wrapping_add((ino.0 >> 17).wrapping_mul(FAR)) as usize % SLOTS]
     }

@@ -111,8 +111,8 @@ pub struct Fileset {
     /// How large each is when it is made beforehand, and what `write-whole` writes.
     #[serde(default = "nothing")]
     pub size: Size,
-    /// How much of the space that is free when they are made all of them take together, in percent, instead of
-    /// `size`.
+    /// How much of the space that is free when they are made all of them take together, in percent, instead
+    /// of `size`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fills_percent: Option<u64>,
     /// Most names in one directory.

@@ -1,8 +1,8 @@
 //! Writing in groups, as stores do that AugeFS is held against (§II-C): one task writes what all wait for.
 //!
-//! It is there to be measured beside the parallel path, and for nothing else. What tasks ask for while as many
-//! groups are being written as may be is the next group; whoever finds room for one more leads it, and the
-//! others wait for it.
+//! It is there to be measured beside the parallel path, and for nothing else. What tasks ask for while as
+//! many groups are being written as may be is the next group; whoever finds room for one more leads it, and
+//! the others wait for it.
 
 use std::ops::Range;
 

@@ -18,9 +18,9 @@ pub struct FirmwareProfile {
     pub memory_bytes: u64,
     /// Dirty share of the page cache, in percent, above which it is written back in the background, 1 to 95.
     pub write_back_at_percent: u64,
-    /// How long each page that a read brings into the page cache keeps the reader waiting, in ns: a cache that
-    /// answers from its frames stores the page there first. 0: the page goes to host and frame beside each
-    /// other.
+    /// How long each page that a read brings into the page cache keeps the reader waiting, in ns: a cache
+    /// that answers from its frames stores the page there first. 0: the page goes to host and frame beside
+    /// each other.
     pub fill_page_ns: u64,
     /// Processors, 0 to 64; 0: the firmware's work takes no time.
     pub cores: u64,
