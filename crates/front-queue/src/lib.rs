@@ -22,6 +22,7 @@ mod hello;
 mod lanes;
 mod mounts;
 mod peer;
+mod placement;
 mod workers;
 
 pub use client::{ConnectError, Connection, LaneGuard, Reached, connect, reach};

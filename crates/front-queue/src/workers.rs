@@ -7,6 +7,9 @@
 //! is taken by two who look for the same. Where commands take so long that they cannot but wait for the
 //! device, more than one may look.
 //!
+//! A thread that takes turns with another on its processor, most likely with the client that has rung for it,
+//! moves to another one.
+//!
 //! How long is looked after a command is learned: where clients come back soon, up to [`POLL_NS`]; where they
 //! do not, a tenth of that.
 
@@ -20,6 +23,7 @@ use amphi_rt::{cpu, task, time};
 use amphi_vfs::Cred;
 
 use crate::futex::FutexBell;
+use crate::placement::leave_processor;
 
 /// How long a thread looks for commands, ns, after the last one it found, at the most, before it sleeps.
 pub const POLL_NS: u64 = 50_000;
@@ -30,10 +34,44 @@ const LOOKS_PER_CLOCK: u32 = 8;
 const LOOKS_PER_ROUND: u32 = 64;
 /// How long a thread sleeps at a time, ns, unless it is rung: nothing depends on it.
 const SLEEP_NS: u64 = 10_000_000_000;
+/// After so many commands in a row that came when others had run, a thread moves to another processor; once
+/// in so long, ns, at the most: it takes some 10 us.
+const TURNS: u32 = 4;
+const MOVE_NS: u64 = 1_000_000;
 /// A command that takes longer, ns, has waited for a device.
 const LONG_NS: u64 = 20_000;
 /// Of the last so many commands more than half are long where several threads may look.
 const COMMANDS_KNOWN: u32 = 8;
+
+/// What a thread has found out about its processor.
+#[derive(Default)]
+struct Whereabouts {
+    crowd: Crowd,
+    /// It has let others run, and not looked since.
+    made_way: bool,
+    /// So many commands in a row were there as soon as others had run.
+    turns: u32,
+    /// When it has moved to another processor, ns.
+    moved_ns: u64,
+}
+
+impl Whereabouts {
+    /// Lets others run. False: not now, since they would keep the processor.
+    fn make_way(&mut self) -> bool {
+        self.made_way = self.crowd.make_way();
+        self.made_way
+    }
+
+    /// There was a command now, at `now_ns`. Who finds one after the other when others have run waits on the
+    /// processor of the client.
+    fn found(&mut self, now_ns: u64) {
+        self.turns = if std::mem::take(&mut self.made_way) { self.turns + 1 } else { 0 };
+        if self.turns >= TURNS && now_ns.saturating_sub(self.moved_ns) > MOVE_NS {
+            leave_processor();
+            (self.turns, self.moved_ns) = (0, now_ns);
+        }
+    }
+}
 
 struct Served {
     lane: Lane,
@@ -115,10 +153,10 @@ impl<E: Executor> Work<E> {
     }
 
     fn serve(&self) {
-        let mut crowd = Crowd::default();
+        let mut whereabouts = Whereabouts::default();
         while !self.is_stopped() {
             if self.looking.fetch_add(1, Ordering::SeqCst) < self.lookers_max() {
-                self.look(&mut crowd);
+                self.look(&mut whereabouts);
             }
             let is_last = self.looking.fetch_sub(1, Ordering::SeqCst) == 1;
             let begin_ns = time::now_ns();
@@ -140,7 +178,7 @@ impl<E: Executor> Work<E> {
     }
 
     /// Looks for commands and carries them out, until there are none for a while or others look.
-    fn look(&self, crowd: &mut Crowd) {
+    fn look(&self, whereabouts: &mut Whereabouts) {
         self.server.looks();
         let mut looks = 0_u32;
         let mut last_ns = time::now_ns();
@@ -150,6 +188,7 @@ impl<E: Executor> Work<E> {
             let all = looks.is_multiple_of(LOOKS_PER_ROUND);
             if self.round(if all { u64::MAX } else { self.used.load(Ordering::Relaxed) }) {
                 last_ns = time::now_ns();
+                whereabouts.found(last_ns);
                 self.carried_out(last_ns - now_ns);
                 (now_ns, way_ns) = (last_ns, last_ns);
                 if self.looking.load(Ordering::Relaxed) > self.lookers_max() {
@@ -158,7 +197,8 @@ impl<E: Executor> Work<E> {
                 }
                 continue;
             }
-            if !crowd.takes_turns() && !looks.is_multiple_of(LOOKS_PER_CLOCK) {
+            whereabouts.made_way = false;
+            if !whereabouts.crowd.takes_turns() && !looks.is_multiple_of(LOOKS_PER_CLOCK) {
                 std::hint::spin_loop();
                 continue;
             }
@@ -166,8 +206,8 @@ impl<E: Executor> Work<E> {
             if now_ns - last_ns > self.poll_ns.load(Ordering::Relaxed) {
                 return;
             }
-            if crowd.takes_turns() || now_ns - way_ns > ALONE_NS {
-                if !crowd.make_way() {
+            if whereabouts.crowd.takes_turns() || now_ns - way_ns > ALONE_NS {
+                if !whereabouts.make_way() {
                     // Who sleeps instead is preferred when it wakes up.
                     return;
                 }
