@@ -5,8 +5,9 @@ use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 /// Has the calling thread run on another processor than now, if it may run on several; it may still run on
 /// all that it could before.
 ///
-/// The kernel wakes a thread on the processor of the one that wakes it, which goes on there: the two then take
-/// turns, although another processor is idle, until the kernel looks at its balance some milliseconds later.
+/// The kernel wakes a thread on the processor of the one that wakes it, which goes on there: the two then
+/// take turns, although another processor is idle, until the kernel looks at its balance some milliseconds
+/// later.
 pub fn leave_processor() {
     // It is only ever slower where it is: no failure matters.
     let Ok(may) = sched_getaffinity(None) else { return };
