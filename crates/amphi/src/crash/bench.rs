@@ -101,6 +101,9 @@ fn small(mut personality: Personality, operations: u64) -> Personality {
     personality.run = Run { operations: Some(operations), ..Run::default() };
     for set in &mut personality.filesets {
         set.files = set.files.clamp(1, FILES);
+        if set.fills_percent.take().is_some() {
+            set.size = Size::Bytes(BYTES / set.files);
+        }
         let bytes = set.files * set.size.mean();
         if bytes > BYTES {
             set.size = set.size.scaled(BYTES as f64 / bytes as f64);
