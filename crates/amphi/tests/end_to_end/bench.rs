@@ -118,10 +118,11 @@ fn programs_are_measured_by_the_queue_and_in_a_range() {
         report[list].as_array().expect("a list").iter().filter_map(|peer| peer["name"].as_str()).collect()
     };
     let libraries = ["library", "augefs"];
-    let mounts =
-        ["fuse", "fuse-ring", "fuse-sync", "queue", "queue-all", "range-all", "augefs-range", "devfs-all"];
+    let mounts = ["fuse", "fuse-ring", "fuse-sync", "fuse-paths"];
+    let preloaded = ["queue", "queue-all", "range-all", "augefs-range", "devfs-all"];
     let missing = names("unavailable");
-    let due: Vec<_> = libraries.into_iter().chain(mounts).filter(|peer| !missing.contains(peer)).collect();
+    let due: Vec<_> =
+        libraries.into_iter().chain(mounts).chain(preloaded).filter(|peer| !missing.contains(peer)).collect();
     assert_eq!(names("peers"), due, "{report}");
     assert!(missing.iter().all(|name| *name == "fuse-ring"), "{report}");
     let operations = report["operations"].as_array().expect("a list");
@@ -134,7 +135,7 @@ fn programs_are_measured_by_the_queue_and_in_a_range() {
         }
         let pairs = operation["beside"].as_array().expect("a list");
         assert!(
-            pairs.len() == 11 && pairs.iter().all(|pair| pair["p50"].as_f64() > Some(0.0)),
+            pairs.len() == 13 && pairs.iter().all(|pair| pair["p50"].as_f64() > Some(0.0)),
             "{operation}"
         );
     }
