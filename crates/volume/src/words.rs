@@ -43,7 +43,13 @@ impl Word<'_> {
     /// Which there are.
     pub fn one_of<T: Copy>(&self, values: &[(&str, T)]) -> Result<T, String> {
         let found = values.iter().find(|(value, _)| *value == self.value).map(|(_, meaning)| *meaning);
-        let all = || values.iter().map(|(value, _)| *value).collect::<Vec<_>>().join("|");
+        let all = || {
+            let values: Vec<_> = values.iter().map(|(value, _)| *value).collect();
+            match &*values {
+                [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+                _ => values.concat(),
+            }
+        };
         found.ok_or_else(all)
     }
 
@@ -116,7 +122,7 @@ mod tests {
     fn words_are_read_or_refused_with_what_would_do() {
         assert_eq!(read("size=4K,,kind=b"), Ok((4096, 2)));
         assert!(read("size=1").unwrap_err().contains("`size=1`: write size=SIZE"));
-        assert!(read("kind=c").unwrap_err().contains("write kind=a|b"));
+        assert!(read("kind=c").unwrap_err().contains("write kind=a or b"));
         assert!(read("fast").unwrap_err().contains("`fast` is no mount option of the toy"));
         let word = Word { text: "x=0.5", key: "x", value: "0.5" };
         assert_eq!((word.seconds(0.0, 1.0), word.number(1, 2).is_err()), (Ok(500_000_000), true));
