@@ -1,11 +1,11 @@
 //! The file system of NOVA's kind in the laboratory: all sequences of one operation, samples of everything
 //! else, and bugs planted in it, each found.
 
+mod direct_access;
 mod planting;
 mod sample;
 
 use amphi_crashlab::{Bound, Kind, Session, subject};
-use amphi_direct_access::planted as shared;
 use amphi_fs_novalike::planted::{BUGS, Bug, plant};
 use planting::{Planted, Planting};
 use sample::{long, run};
@@ -41,7 +41,6 @@ const OVERWRITE: &str = "create foo\nwrite foo 0 8192\nwrite foo 100 5000";
 const UNLINK: &str = "create foo\nunlink foo";
 const CUT: &str = "create foo\nwrite foo 0 32768\ntruncate foo 2500\nwrite foo 20000 100";
 const GROW: &str = "create foo\nwrite foo 0 3000\ntruncate foo 100\ntruncate foo 2000";
-const UNNAMED: &str = "tmpfile foo";
 
 /// Names that come and go until the directory's log has a second page, and one that stays.
 fn busy_directory() -> String {
@@ -71,17 +70,6 @@ fn planted() -> Vec<Planted<Bug>> {
     ]
 }
 
-/// As [`planted`], in what it shares with others.
-fn planted_in_shared() -> Vec<Planted<shared::Bug>> {
-    [
-        (shared::Bug::MetadataNotFlushed, CREATE, "create foo"),
-        (shared::Bug::DataNotFlushed, WRITE, "write foo"),
-        (shared::Bug::OrphansNotFinished, UNNAMED, "tmpfile foo"),
-    ]
-    .map(|(bug, script, says)| (bug, script.to_owned(), says))
-    .into()
-}
-
 #[test]
 fn planted_bugs_are_found() {
     let bound = |operations| match operations {
@@ -89,6 +77,5 @@ fn planted_bugs_are_found() {
         _ => Bound { one_point_in: 5, ..Bound::LINEAR },
     };
     Planting { session, bound, plant }.each_is_found(&BUGS, planted());
-    let plant = shared::plant;
-    Planting { session, bound, plant }.each_is_found(&shared::BUGS, planted_in_shared());
+    direct_access::planted_bugs_are_found(session, bound);
 }

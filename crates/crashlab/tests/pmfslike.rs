@@ -1,11 +1,11 @@
 //! The file system of PMFS's kind in the laboratory: all sequences of one operation, samples of everything
 //! else, and bugs planted in it, each found.
 
+mod direct_access;
 mod planting;
 mod sample;
 
 use amphi_crashlab::{Bound, Kind, Session, subject};
-use amphi_direct_access::planted as shared;
 use amphi_fs_pmfslike::planted::{BUGS, Bug, plant};
 use planting::{Planted, Planting};
 use sample::{long, run};
@@ -43,7 +43,6 @@ const CUT: &str = "create foo\nwrite foo 0 32768\ntruncate foo 2500\nwrite foo 2
 const GROW: &str = "create foo\nwrite foo 0 3000\ntruncate foo 100\ntruncate foo 2000";
 const ATTRIBUTES: &str = "create foo\nsetxattr foo 100\nsetxattr foo 200";
 const MOVE: &str = "mkdir A\nmkdir A/C\nrename A/C C";
-const UNNAMED: &str = "tmpfile foo";
 
 /// Where each is found, and what the report has to say.
 fn planted() -> Vec<Planted<Bug>> {
@@ -65,21 +64,9 @@ fn planted() -> Vec<Planted<Bug>> {
     ]
 }
 
-/// As [`planted`], in what it shares with others.
-fn planted_in_shared() -> Vec<Planted<shared::Bug>> {
-    [
-        (shared::Bug::MetadataNotFlushed, CREATE, "create foo"),
-        (shared::Bug::DataNotFlushed, WRITE, "write foo"),
-        (shared::Bug::OrphansNotFinished, UNNAMED, "tmpfile foo"),
-    ]
-    .map(|(bug, script, says)| (bug, script.to_owned(), says))
-    .into()
-}
-
 #[test]
 fn planted_bugs_are_found() {
     let bound = |_| Bound { recovery: 1, ..Bound::BRISK };
     Planting { session, bound, plant }.each_is_found(&BUGS, planted());
-    let plant = shared::plant;
-    Planting { session, bound, plant }.each_is_found(&shared::BUGS, planted_in_shared());
+    direct_access::planted_bugs_are_found(session, bound);
 }

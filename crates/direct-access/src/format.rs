@@ -1,8 +1,9 @@
-//! The superblock that such file systems have in common. What lies behind it is each one's own; the page of
+//! The superblock that such file systems have in common, and how they say of what type an inode is. What lies behind it is each one's own; the page of
 //! each in docs/format describes all bits.
 
 use amphi_device::PAGE_BYTES;
-use amphi_volume::{Error, Result, label_text, recognise};
+use amphi_vfs::FileType;
+use amphi_volume::{Error, Result, TypeCodes, label_text, recognise};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -22,6 +23,23 @@ pub const VERSION: u32 = 1;
 pub const MOUNTS_AT: u64 = 128;
 /// Where it says whether the last mount ended with an unmount.
 pub const CLEAN_AT: u64 = 136;
+
+/// The numbers that stand for types of files.
+pub const TYPES: TypeCodes = TypeCodes([
+    FileType::Regular,
+    FileType::Directory,
+    FileType::Symlink,
+    FileType::Fifo,
+    FileType::Socket,
+    FileType::CharDevice,
+    FileType::BlockDevice,
+]);
+
+/// The first word of an inode that is there.
+#[must_use]
+pub const fn valid_word(file_type: FileType, generation: u32) -> u64 {
+    1 | (TYPES.code(file_type) as u64) << 8 | (generation as u64) << 32
+}
 
 /// The start of page 0, which never changes.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -33,7 +33,7 @@ pub use check::check;
 pub use files::{
     allocate, attributes, blocks_of, fsync, holes, in_change, read, seek, statfs, within, write,
 };
-pub use format::{FILE_BLOCKS_MAX, PAGE, Superblock};
+pub use format::{FILE_BLOCKS_MAX, PAGE, Superblock, TYPES, valid_word};
 pub use ground::{DirectAccess, Ground, Layout};
 pub use medium::Medium;
 pub use mount::{about, close, format, open, probe};

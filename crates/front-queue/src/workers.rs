@@ -34,9 +34,9 @@ const LOOKS_PER_CLOCK: u32 = 8;
 const LOOKS_PER_ROUND: u32 = 64;
 /// How long a thread sleeps at a time, ns, unless it is rung: nothing depends on it.
 const SLEEP_NS: u64 = 10_000_000_000;
-/// After so many commands in a row that came when others had run, a thread moves to another processor; once
-/// in so long, ns, at the most: it takes some 10 us.
+/// After so many commands in a row that came when others had run, a thread moves to another processor.
 const TURNS: u32 = 4;
+/// It moves once in so long, ns, at the most: each time takes some 10 us.
 const MOVE_NS: u64 = 1_000_000;
 /// A command that takes longer, ns, has waited for a device.
 const LONG_NS: u64 = 20_000;

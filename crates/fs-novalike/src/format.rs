@@ -2,8 +2,7 @@
 //! and pages, each of a log or of data. docs/format/novalike.md describes the bits.
 
 use amphi_direct_access::PAGE;
-use amphi_vfs::FileType;
-use amphi_volume::TypeCodes;
+pub use amphi_direct_access::{TYPES, valid_word};
 use zerocopy::byteorder::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -90,11 +89,6 @@ const _: () = assert!(size_of::<InodeHead>() as u64 == INODE);
 pub const HEAD_AT: u64 = 8;
 /// Offset of [`InodeHead::tail`].
 pub const TAIL_AT: u64 = 16;
-
-/// The first word of an inode that is there.
-pub const fn valid_word(file_type: FileType, generation: u32) -> u64 {
-    1 | (TYPES.code(file_type) as u64) << 8 | (generation as u64) << 32
-}
 
 /// What every entry of a log starts with.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -227,14 +221,3 @@ pub fn head_checksum(ino: u64, rdev: u32) -> u32 {
 pub const fn dentry_slots(name_bytes: usize) -> u64 {
     ((size_of::<Dentry>() + name_bytes) as u64).div_ceil(ENTRY)
 }
-
-/// The numbers that stand for types of files.
-pub const TYPES: TypeCodes = TypeCodes([
-    FileType::Regular,
-    FileType::Directory,
-    FileType::Symlink,
-    FileType::Fifo,
-    FileType::Socket,
-    FileType::CharDevice,
-    FileType::BlockDevice,
-]);

@@ -2,8 +2,7 @@
 //! pointers, of a directory, of inodes. docs/format/pmfslike.md describes the bits.
 
 use amphi_direct_access::{Layout as _, PAGE};
-use amphi_vfs::FileType;
-use amphi_volume::TypeCodes;
+pub use amphi_direct_access::{TYPES, valid_word};
 use zerocopy::byteorder::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -107,11 +106,6 @@ pub const SAME_TIME: i64 = i64::MIN;
 /// Flag of an inode: there are pages behind its end (PMFS has `EOFBLOCKS`).
 pub const BEHIND_END: u16 = 1;
 
-/// The first word of an inode that is there.
-pub const fn valid_word(file_type: FileType, generation: u32) -> u64 {
-    1 | (TYPES.code(file_type) as u64) << 8 | (generation as u64) << 32
-}
-
 /// The checksum of an inode's fixed part.
 pub fn record_checksum(ino: u64, valid: u64, rdev: u32) -> u32 {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&ino.to_le_bytes()), &valid.to_le_bytes());
@@ -203,14 +197,3 @@ impl LogEntry {
 pub const fn log_word(index: u64, generation: u32) -> u64 {
     index | (generation as u64) << 32
 }
-
-/// The numbers that stand for types of files.
-pub const TYPES: TypeCodes = TypeCodes([
-    FileType::Regular,
-    FileType::Directory,
-    FileType::Symlink,
-    FileType::Fifo,
-    FileType::Socket,
-    FileType::CharDevice,
-    FileType::BlockDevice,
-]);
