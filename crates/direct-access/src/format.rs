@@ -1,5 +1,5 @@
-//! The superblock that such file systems have in common, and how they say of what type an inode is. What lies behind it is each one's own; the page of
-//! each in docs/format describes all bits.
+//! The superblock that such file systems have in common, and how they say of what type an inode is. What lies
+//! behind it is each one's own; the page of each in docs/format describes all bits.
 
 use amphi_device::PAGE_BYTES;
 use amphi_vfs::FileType;
