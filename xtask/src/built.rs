@@ -28,6 +28,7 @@ struct Package {
 /// A line of what `cargo build --message-format=json` says, as far as it is about something that can be run.
 #[derive(Deserialize)]
 struct Message {
+    package_id: Option<String>,
     manifest_path: Option<PathBuf>,
     target: Option<Target>,
     executable: Option<PathBuf>,
@@ -45,10 +46,33 @@ struct Profile {
     test: bool,
 }
 
+/// A program of tests, as `cargo test` would run it.
+pub struct TestProgram {
+    /// Its package.
+    pub package: String,
+    /// The library, program or file below `tests` that it tests.
+    pub target: String,
+    pub path: PathBuf,
+    /// The folder of its package, in which it is run.
+    pub folder: PathBuf,
+}
+
+impl TestProgram {
+    /// It, with what it may ask `cargo` for.
+    pub fn command(&self) -> Command {
+        let mut test = Command::new(&self.path);
+        test.current_dir(&self.folder).env_remove("AMPHI_PLANTED");
+        test.env("CARGO_PKG_NAME", &self.package).env("CARGO_MANIFEST_DIR", &self.folder);
+        test
+    }
+}
+
 /// What was built.
 pub struct Built {
-    /// By folder below `crates` and name of the file below `tests`.
-    tests: BTreeMap<(String, String), PathBuf>,
+    /// Every program of tests.
+    pub all_tests: Vec<TestProgram>,
+    /// By folder below `crates` and name of the file below `tests`, its place in [`Self::all_tests`].
+    tests: BTreeMap<(String, String), usize>,
     programs: BTreeMap<String, PathBuf>,
     crates: PathBuf,
 }
@@ -77,7 +101,8 @@ impl Built {
         build.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
         whole_workspace(root, &mut build)?;
         let crates = root.join("crates");
-        let mut built = Self { tests: BTreeMap::new(), programs: BTreeMap::new(), crates };
+        let (tests, programs) = (BTreeMap::new(), BTreeMap::new());
+        let mut built = Self { all_tests: Vec::new(), tests, programs, crates };
         let said = step::output(build.stderr(Stdio::inherit()))?;
         for message in said.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok()) {
             built.note(message);
@@ -92,12 +117,25 @@ impl Built {
             return;
         };
         let is_test = message.profile.is_some_and(|profile| profile.test);
-        let room = manifest.parent().and_then(|folder| folder.strip_prefix(&self.crates).ok());
-        if let (true, Some(room)) = (is_test && target.kind == ["test"], room) {
-            self.tests.insert((room.display().to_string(), target.name), executable);
-        } else if !is_test && target.kind == ["bin"] {
-            self.programs.insert(target.name, executable);
+        let Some(folder) = manifest.parent() else { return };
+        if !is_test {
+            if target.kind == ["bin"] {
+                self.programs.insert(target.name, executable);
+            }
+            return;
         }
+        let room = folder.strip_prefix(&self.crates).ok();
+        if let (true, Some(room)) = (target.kind == ["test"], room) {
+            let which = (room.display().to_string(), target.name.clone());
+            self.tests.insert(which, self.all_tests.len());
+        }
+        // `path+file:///…/crates/rt#amphi-rt@0.1.0`; without a name where the folder has it.
+        let id = message.package_id.unwrap_or_default();
+        let named = id.rsplit_once('#').and_then(|(_, name)| name.split_once('@'));
+        let of_folder = || folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let package = named.map_or_else(of_folder, |(name, _)| name.to_owned());
+        let folder = folder.to_owned();
+        self.all_tests.push(TestProgram { package, target: target.name, path: executable, folder });
     }
 
     /// The tests of `crates/ROOM/tests/FILE.rs`, to be run where `cargo test` would run them.
@@ -106,10 +144,8 @@ impl Built {
     /// There are none.
     pub fn test(&self, room: &str, file: &str) -> Result<Command> {
         let found = self.tests.get(&(room.to_owned(), file.to_owned()));
-        let mut test =
-            Command::new(found.with_context(|| format!("crates/{room} has no tests called {file}"))?);
-        test.current_dir(self.crates.join(room)).env_remove("AMPHI_PLANTED");
-        Ok(test)
+        let found = found.with_context(|| format!("crates/{room} has no tests called {file}"))?;
+        Ok(self.all_tests[*found].command())
     }
 
     /// A program.

@@ -13,6 +13,7 @@ mod packages;
 mod planted_rows;
 mod step;
 mod suite;
+mod test_programs;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 use crate::built::{self, Built};
 use crate::step::{self, step};
-use crate::{crash_lab, external_suites, lint, packages, planted_rows};
+use crate::{crash_lab, external_suites, lint, packages, planted_rows, test_programs};
 
 /// What `cargo xtask test` takes.
 #[derive(clap::Args)]
@@ -103,15 +103,6 @@ fn run_part(root: &Path, part: Part, options: &Options, built: &mut Option<Built
             );
             step::run(&mut doc)
         }),
-        Part::Tests => step("unit, property and end-to-end tests", || {
-            packages::ensure(&packages::BROWSER)?;
-            let mut test = step::cargo(root);
-            test.args(["test", "--quiet"]);
-            built::whole_workspace(root, &mut test)?;
-            test.args(["--", "--skip", "kill_loop", "--skip", "power_loop"]);
-            test.args(["--skip", "external_suites::", "--skip", "program_crashes::"]);
-            step::run(with(options, &mut test))
-        }),
         Part::PowerCuts => step("a million power cuts of the SSD", || {
             let mut test = step::cargo(root);
             let cuts = if options.long { "10000000" } else { "1000000" };
@@ -133,6 +124,20 @@ fn run_part(root: &Path, part: Part, options: &Options, built: &mut Option<Built
 fn run_built(root: &Path, part: Part, options: &Options, built: &Built) -> Result<()> {
     let end_to_end = || built.test("amphi", "end_to_end");
     match part {
+        Part::Tests => {
+            packages::ensure(&packages::BROWSER)?;
+            step("unit, property and end-to-end tests", || {
+                test_programs::run(&built.all_tests, |test| {
+                    with(options, test);
+                })
+            })?;
+            step("examples in the documentation", || {
+                let mut test = step::cargo(root);
+                test.args(["test", "--quiet", "--doc"]);
+                built::whole_workspace(root, &mut test)?;
+                step::run(with(options, &mut test))
+            })
+        }
         Part::Rows => planted_rows::run(built),
         Part::CrashLab => crash_lab::run_slice(|| built.program("amphi")),
         Part::Suites => external_suites::run(root, built, |test| {
@@ -141,7 +146,7 @@ fn run_built(root: &Path, part: Part, options: &Options, built: &Built) -> Resul
         Part::Programs => programs(options, end_to_end()?),
         Part::KillLoop => crash_loop("kill -9 loop", options, end_to_end()?, "crash_loops::kill_loop"),
         Part::PowerLoop => crash_loop("power-cut loop", options, end_to_end()?, "crash_loops::power_loop"),
-        Part::Lint | Part::Docs | Part::Tests | Part::PowerCuts => unreachable!("{part:?} builds for itself"),
+        Part::Lint | Part::Docs | Part::PowerCuts => unreachable!("{part:?} builds for itself"),
     }
 }
 
