@@ -89,7 +89,7 @@ pub fn check<D: BlockPort + MemoryArea>(
     let mut orphans = vec![0; core.layout.plan.inodes.div_ceil(64) as usize];
     core.meta.words(Map::Orphans, |number, word| orphans[number as usize] = word)?;
     let is_orphan = |ino: u64| orphans[(ino / 64) as usize] >> (ino % 64) & 1 == 1;
-    for ino in (1..core.layout.plan.inodes).filter(|ino| is_orphan(*ino)) {
+    for ino in (0..core.layout.plan.inodes).filter(|ino| is_orphan(*ino)) {
         report.orphans += 1;
         report.findings.push(match usage.inodes.get(&ino) {
             Some(known) if known.nlink > 0 && known.file_type != FileType::Regular => {
