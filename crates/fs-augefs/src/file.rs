@@ -224,6 +224,14 @@ impl<D: BlockPort + MemoryArea> Files for Core<D> {
         load_pages(self, inode, state, bytes)
     }
 
+    fn read_device(&self, inode: &Inode<D>, state: &State<D>, pages: Range<u64>) -> Result<Vec<u8>> {
+        let domain = self.domain(inode.ino);
+        let _gate = domain.gate.read();
+        let addresses = self.addresses(domain, (inode.ino, state), pages.start, pages.end)?;
+        let blocks: Vec<_> = addresses.iter().map(|address| address.block()).collect();
+        self.ground.read_runs(&blocks)
+    }
+
     fn write_back(&self, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
         write_back(self, inode, state, &Edit::default())
     }

@@ -116,8 +116,8 @@ impl<D: BlockPort + MemoryArea + 'static> FileSystem for AugeFs<D> {
 
     amphi_names::forward_names!(self => &*self.core);
 
-    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], _direct: bool) -> Result<usize> {
-        files::read(&*self.core, &self.core.inode(ino)?, offset, into)
+    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], direct: bool) -> Result<usize> {
+        files::read(&*self.core, &self.core.inode(ino)?, offset, into, direct)
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {

@@ -47,6 +47,30 @@ fn by_blocks(fs: &AugeFs<Ssd>, body: impl FnOnce()) -> (u64, u64) {
     )
 }
 
+/// Direct reads are the device's, what is cached or dirty included; they leave no page in memory.
+#[test]
+fn direct_reads_are_the_devices() {
+    let fs = make_roomy();
+    let ino = file(&fs, "f");
+    write(&fs, ino, 0, &[1; 64 << 10]);
+    let mut bytes = vec![0; 16 << 10];
+    let mut direct = |fs: &AugeFs<Ssd>, at: u64, expected: u8| {
+        let traffic = by_blocks(fs, || assert_eq!(fs.read(ino, at, &mut bytes, true), Ok(16 << 10)));
+        assert!(bytes.iter().all(|byte| *byte == expected), "{expected} at {at}");
+        traffic
+    };
+    let (pages, written) = direct(&fs, 4096, 1);
+    assert!(pages >= 4 && written >= 16, "what was dirty is written, then read: {pages}, {written}");
+    assert_eq!(direct(&fs, 4096, 1), (4, 0), "and read again");
+    assert_eq!(direct(&fs, 100, 1), (5, 0), "whole pages around");
+    let fs = remount(fs, roomy());
+    direct(&fs, 0, 1);
+    assert_eq!(direct(&fs, 0, 1), (4, 0));
+    assert_eq!(by_blocks(&fs, || assert_eq!(read(&fs, ino, 0, 4096), [1; 4096])), (1, 0), "it is not kept");
+    write(&fs, ino, 0, &[2; 16 << 10]);
+    direct(&fs, 0, 2);
+}
+
 #[test]
 fn changes_of_names_are_records_of_the_metadata_store_alone() {
     let fs = make_roomy();

@@ -219,6 +219,13 @@ impl<D: BlockPort> Files for Core<D> {
         load_pages(self, inode, state, bytes)
     }
 
+    fn read_device(&self, inode: &Inode<D>, _: &State<D>, pages: Range<u64>) -> Result<Vec<u8>> {
+        let _gate = self.domain.gate.read();
+        let addresses = self.addresses(inode.ino.0 as u32, pages.start, pages.end)?;
+        let blocks: Vec<_> = addresses.iter().map(|address| address.block()).collect();
+        self.ground.read_runs(&blocks)
+    }
+
     fn write_back(&self, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
         write_back(self, inode, state)
     }

@@ -87,8 +87,8 @@ impl<D: BlockPort + 'static> FileSystem for F2fsLike<D> {
 
     amphi_names::forward_names!(self => &*self.core);
 
-    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], _direct: bool) -> Result<usize> {
-        files::read(&*self.core, &self.core.inode(ino)?, offset, into)
+    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], direct: bool) -> Result<usize> {
+        files::read(&*self.core, &self.core.inode(ino)?, offset, into, direct)
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {

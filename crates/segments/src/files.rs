@@ -197,6 +197,12 @@ pub trait Files: Store {
     /// [`Error::Corrupt`], [`Error::Io`].
     fn load_pages(&self, inode: &Arc<Inode<Self>>, state: &mut State<Self>, bytes: Range<u64>) -> Result<()>;
 
+    /// What the device has of a range of pages, past those in memory.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    fn read_device(&self, inode: &Inode<Self>, state: &State<Self>, pages: Range<u64>) -> Result<Vec<u8>>;
+
     /// Writes a file's dirty pages and its inode back. The caller has it locked.
     ///
     /// # Errors
@@ -213,8 +219,43 @@ pub trait Files: Store {
 ///
 /// # Errors
 /// As [`amphi_vfs::FileSystem::read`].
-pub fn read<F: Files>(fs: &F, inode: &Arc<Inode<F>>, offset: u64, into: &mut [u8]) -> Result<usize> {
+pub fn read<F: Files>(
+    fs: &F,
+    inode: &Arc<Inode<F>>,
+    offset: u64,
+    into: &mut [u8],
+    direct: bool,
+) -> Result<usize> {
     regular(inode.file_type)?;
+    if direct { read_direct(fs, inode, offset, into) } else { read_cached(fs, inode, offset, into) }
+}
+
+/// The device answers: what is dirty of the pages is written first, and nothing stays in memory that was not
+/// there. Readers do not wait for each other.
+fn read_direct<F: Files>(fs: &F, inode: &Arc<Inode<F>>, offset: u64, into: &mut [u8]) -> Result<usize> {
+    let (read, moves_atime) = loop {
+        let state = inode.state.read();
+        let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
+        let end = offset.saturating_add(len as u64);
+        let pages = offset / PAGE as u64..end.div_ceil(PAGE as u64);
+        if len > 0 && F::file_of(&state.part).dirty.range(pages.clone()).next().is_some() {
+            drop(state);
+            write_back_file(fs, inode)?;
+            continue;
+        }
+        if len > 0 {
+            let bytes = fs.read_device(inode, &state, pages)?;
+            into[..len].copy_from_slice(&bytes[offset as usize % PAGE..][..len]);
+        }
+        break (len, read_moves_atime(fs, &state));
+    };
+    if moves_atime {
+        note_read(fs, inode);
+    }
+    Ok(read)
+}
+
+fn read_cached<F: Files>(fs: &F, inode: &Arc<Inode<F>>, offset: u64, into: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     let moves_atime = read_moves_atime(fs, &inode.state.read());
     let there = |state: &State<F>, at: u64, len: usize| state.size.saturating_sub(at).min(len as u64);

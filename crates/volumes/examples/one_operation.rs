@@ -1,20 +1,23 @@
-//! One operation again and again, which is what a profiler is pointed at: ByteFS as a library on the emulated
-//! SSD without delays, one task.
+//! One operation again and again, which is what a profiler is pointed at: a file system as a library on the
+//! emulated SSD without delays, as `amphi bench run software` has it, one task.
 //!
-//! `cargo run --release -p amphi-fs-bytefs --example one_operation -- overwrite 64 20000` prints percentiles
-//! of 20,000 overwrites of 64 B, each with its `fsync`. Others: `append`, `read` and bytes, `file` and the
-//! bytes that are written into it when it is made, `create`, `rename`, `unlink` (their second argument is 0).
-//! What one call costs in instructions is the difference of two runs:
-//! `valgrind --tool=callgrind target/release/examples/one_operation overwrite 64 8000` and the same with
-//! 2000, by function with `callgrind_annotate --inclusive=yes`.
+//! `cargo run --release -p amphi-volumes --example one_operation -- bytefs overwrite 64 20000` prints
+//! percentiles of 20,000 overwrites of 64 B, each with its `fsync`. Others: `append`, `read` and bytes,
+//! `read-logs`, which is `read` after each page was overwritten, `file` and the bytes that are written into it
+//! when it is made, `create`, `rename`, `unlink` (their argument is 0).
+//!
+//! What one call costs in instructions is the difference of two runs: `perf stat -e instructions:u
+//! target/release/examples/one_operation bytefs overwrite 64 80000` and the same with 20000; by function with
+//! `perf record -e cpu-clock:u`, or with `valgrind --tool=callgrind` and `callgrind_annotate --inclusive=yes`.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock around each operation")]
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions};
-use amphi_ssd::{Profile, Ssd};
+use amphi_ssd::{Firmware, Profile, Ssd};
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, Result, WriteMode};
+use amphi_volume::{FormatOptions, MountOptions, Volume};
+use amphi_volumes::{Act, Kind};
 
 /// As the command has it.
 #[global_allocator]
@@ -28,8 +31,33 @@ const BATCH: usize = 256;
 const PAGE: usize = 4096;
 const LARGE: usize = 1 << 20;
 
+/// Makes and mounts, without a background task.
+struct Made<'a>(&'a Arc<Ssd>);
+
+impl Act<Ssd> for Made<'_> {
+    type Out = amphi_volume::Result<Arc<dyn FileSystem>>;
+
+    fn on<V: Volume<Ssd>>(self) -> Self::Out {
+        V::format(self.0, &FormatOptions { inodes: Some(400_000), ..FormatOptions::default() })?;
+        let options = MountOptions { background_interval_ns: Some(0), ..MountOptions::default() };
+        Ok(Arc::new(V::mount(self.0, &options)?))
+    }
+}
+
+/// The file system of a name, on an SSD with a memory area if it needs one.
+fn made(name: &str) -> std::result::Result<Arc<dyn FileSystem>, Box<dyn std::error::Error>> {
+    let kind = Kind::named(name).ok_or("no such file system")?;
+    let mut profile = Profile::named("free")?;
+    if kind != Kind::Bytefs {
+        profile.firmware.kind = Firmware::Memory;
+        profile.firmware.memory_bytes = 1 << 30;
+    }
+    let device = Arc::new(Ssd::in_memory(&profile, 4 << 30));
+    Ok(kind.with(Made(&device))?)
+}
+
 struct Bench {
-    fs: ByteFs<Ssd>,
+    fs: Arc<dyn FileSystem>,
     file: Ino,
     buffer: Vec<u8>,
     bytes: usize,
@@ -60,7 +88,7 @@ impl Bench {
         match operation {
             "overwrite" => self.write(self.place(number)),
             "append" => self.write(FILE_BYTES + number * self.bytes),
-            "read" => {
+            "read" | "read-logs" => {
                 let (at, bytes) = (self.place(number) as u64, self.bytes);
                 self.fs.read(self.file, at, &mut self.buffer[..bytes], false).map(drop)
             }
@@ -90,16 +118,17 @@ impl Bench {
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [operation, bytes, calls] = &arguments[..] else {
-        return Err("three arguments are wanted: operation, bytes, calls".into());
+    let [fs, operation, bytes, calls] = &arguments[..] else {
+        return Err("four arguments are wanted: file system, operation, bytes, calls".into());
     };
     let (bytes, calls): (usize, usize) = (bytes.parse()?, calls.parse()?);
-    let device = Arc::new(Ssd::in_memory(&Profile::named("free")?, 4 << 30));
-    ByteFs::format(&*device, &FormatOptions { inodes: Some(400_000), ..FormatOptions::default() })?;
-    let fs = ByteFs::mount(device, MountOptions { write_back_interval_ns: 0, ..MountOptions::default() })?;
-    let mut bench = Bench { fs, file: Ino::ROOT, buffer: vec![1; LARGE], bytes: LARGE };
+    let mut bench = Bench { fs: made(fs)?, file: Ino::ROOT, buffer: vec![1; LARGE], bytes: LARGE };
     bench.file = bench.create("data")?;
     (0..FILE_BYTES / LARGE).try_for_each(|number| bench.write(number * LARGE))?;
+    if operation == "read-logs" {
+        bench.bytes = PAGE;
+        (0..FILE_BYTES / PAGE).try_for_each(|number| bench.write(bench.place(number)))?;
+    }
     bench.bytes = bytes;
     let names: Vec<String> = (0..calls).map(|number| format!("file-{number}")).collect();
     if ["rename", "unlink"].contains(&&operation[..]) {
