@@ -50,6 +50,17 @@ pub trait BytePort: Device {
     /// [`fence`](BytePort::fence).
     fn flush_lines(&self, at: u64, len: usize);
 
+    /// Stores `data` and writes its lines back: [`store`](BytePort::store), then
+    /// [`flush_lines`](BytePort::flush_lines), for those who do not store there again soon.
+    ///
+    /// # Errors
+    /// As for [`store`](BytePort::store).
+    fn store_flushed(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> Result<()> {
+        self.store(at, data, tx, tag)?;
+        self.flush_lines(at, data.len());
+        Ok(())
+    }
+
     /// Orders this thread's flushed lines before its later stores (`sfence`): they are now posted on the
     /// link.
     fn fence(&self);

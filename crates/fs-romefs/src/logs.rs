@@ -37,7 +37,7 @@ pub fn open<'s, D: BlockPort + MemoryArea>(
                     format!("block {block} of inode {} has it, and it belongs to another", inode.ino.0),
                 ));
             }
-            tree.set(block, Leaf { number, logs });
+            tree.set(block, &Leaf { number, logs });
         }
         state.part.body = Body::File(Box::new(tree));
     }

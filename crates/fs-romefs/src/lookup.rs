@@ -14,7 +14,7 @@ use amphi_vfs::Result;
 use smallvec::SmallVec;
 
 use crate::core::Core;
-use crate::format::{PAGE, Slot};
+use crate::format::{LEAF_ENTRIES, PAGE, Slot};
 use crate::inode::State;
 use crate::logs;
 use crate::planted::{self, Bug};
@@ -86,8 +86,9 @@ impl<D: BlockPort + MemoryArea> LogSearch<'_, D> {
         self.next += 1;
         let within = wanted.within(block);
         let leaf = self.tree.and_then(|tree| tree.get(block));
-        let mut logs: SmallVec<[Log; 16]> = leaf.into_iter().flat_map(|leaf| &leaf.logs).copied().collect();
-        logs.retain(|log| log.range().start < within.end && within.start < log.range().end);
+        let meets = |log: &&Log| log.range().start < within.end && within.start < log.range().end;
+        let logs = leaf.into_iter().flat_map(|leaf| &leaf.logs).filter(meets);
+        let mut logs: SmallVec<[Log; LEAF_ENTRIES]> = logs.copied().collect();
         logs.sort_unstable_by_key(|log| log.offset);
         let mut at = within.start;
         for log in &logs {

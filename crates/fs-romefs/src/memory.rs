@@ -37,6 +37,11 @@ impl<D: MemoryArea> Memory<D> {
     /// # Errors
     /// [`Error::Io`].
     pub fn store(&self, at: u64, data: &[u8], tag: Structure) -> Result<()> {
+        let bug = if tag == Structure::Data { Bug::LogLinesNotFlushed } else { Bug::MetadataLinesNotFlushed };
+        let flushed = !planted::has(bug);
+        if flushed && at as usize % PAGE + data.len() <= PAGE {
+            return self.device.store_flushed(at, data, None, tag).map_err(io_error);
+        }
         let mut done = 0;
         while done < data.len() {
             let to = at + done as u64;
@@ -44,8 +49,7 @@ impl<D: MemoryArea> Memory<D> {
             self.device.store(to, &data[done..done + part], None, tag).map_err(io_error)?;
             done += part;
         }
-        let bug = if tag == Structure::Data { Bug::LogLinesNotFlushed } else { Bug::MetadataLinesNotFlushed };
-        if !planted::has(bug) {
+        if flushed {
             self.device.flush_lines(at, data.len());
         }
         Ok(())

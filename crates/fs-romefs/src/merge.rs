@@ -41,7 +41,7 @@ pub const NO_PAGE: u32 = u32::MAX;
 /// Merges the bytes `new` of a block with its logs. None if the leaf has too few entries: the block is
 /// written back then.
 pub fn merge(logs: &Logs, new: Range<u64>) -> Option<Merged> {
-    let mut merged = Merged { logs: logs.clone(), ..Merged::default() };
+    let mut merged = Merged { logs: Logs::from_slice(logs), ..Merged::default() };
     let mut at = new.start;
     while at < new.end {
         let page_end = (at / PAGE as u64 + 1) * PAGE as u64;

@@ -161,12 +161,15 @@ impl Tree {
     }
 
     /// Sets the leaf of a data block.
-    pub fn set(&mut self, block: u64, leaf: Leaf) {
+    pub fn set(&mut self, block: u64, leaf: &Leaf) {
         if let Some(there) = self.root.get_mut(block) {
-            *there = leaf;
+            there.number = leaf.number;
+            there.logs.clear();
+            there.logs.extend_from_slice(&leaf.logs);
             return;
         }
         self.len += 1;
+        let leaf = Leaf { number: leaf.number, logs: Logs::from_slice(&leaf.logs) };
         if let Some((first, split)) = self.root.insert(block, Box::new(leaf)) {
             let old = std::mem::take(&mut self.root);
             let lowest = old.firsts[0];
@@ -223,7 +226,7 @@ mod tests {
             for (kind, block, number) in ops {
                 match kind {
                     0 | 1 => {
-                        tree.set(block, leaf(number));
+                        tree.set(block, &leaf(number));
                         map.insert(block, number);
                     }
                     2 if number % 16 == 0 => {

@@ -167,7 +167,7 @@ impl<'a, D: BlockPort + MemoryArea> Tx<'a, D> {
     ///
     /// # Errors
     /// Whatever `journal` says; the file system is read-only then.
-    pub fn commit_by(mut self, journal: impl FnOnce(&Core<D>, &Ops) -> Result<()>) -> Result<()> {
+    pub fn commit_by(&mut self, journal: impl FnOnce(&Core<D>, &Ops) -> Result<()>) -> Result<()> {
         let done = journal(self.core, &self.ops);
         match &done {
             Ok(()) => self.settle(),
@@ -180,7 +180,7 @@ impl<'a, D: BlockPort + MemoryArea> Tx<'a, D> {
     ///
     /// # Errors
     /// [`Error::Io`]; the file system is read-only then.
-    pub fn commit(self) -> Result<()> {
+    pub fn commit(mut self) -> Result<()> {
         if self.ops.is_empty() {
             return Ok(());
         }

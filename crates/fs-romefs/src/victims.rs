@@ -28,6 +28,24 @@ pub struct Victims {
 }
 
 impl Shard {
+    /// Moves a block that has as many logs as before to the end of its bucket. Whether it had.
+    fn renew(&mut self, block: Block, logs: usize) -> bool {
+        let Some((bucket, place)) = self.places.get_mut(&block) else { return false };
+        if *bucket + 1 != logs {
+            return false;
+        }
+        let (bucket, from) = (&mut self.buckets[*bucket], *place);
+        let last = bucket.len() - 1;
+        *place = last;
+        bucket.swap(from, last);
+        if from != last
+            && let Some((_, place)) = self.places.get_mut(&bucket[from])
+        {
+            *place = from;
+        }
+        true
+    }
+
     fn remove(&mut self, block: Block) {
         let Some((bucket, place)) = self.places.remove(&block) else { return };
         self.buckets[bucket].swap_remove(place);
@@ -45,6 +63,9 @@ impl Victims {
     /// A block has so many logs now.
     pub fn note(&self, ino: Ino, block: u64, logs: usize) {
         let mut shard = self.shard(ino).lock();
+        if shard.renew((ino, block), logs) {
+            return;
+        }
         shard.remove((ino, block));
         if let Some(bucket) = logs.checked_sub(1) {
             let place = shard.buckets[bucket].len();

@@ -116,14 +116,15 @@ pub fn write_held<D: BlockPort + MemoryArea>(
     let end = offset + data.len() as u64;
     let block = core.block_bytes();
     let mut tx = Tx::new(core);
-    let (plan, inline) = {
+    // It is large, and so filled in place.
+    let mut plan = Plan::default();
+    let inline = {
         let mut state = inode.state.write();
         if cred.is_some() {
             shed_capability(core, inode, &mut state)?;
         }
         logs::open(core, inode, &mut state)?;
         ensure_slots(core, inode, &mut state, offset / block, end.div_ceil(block))?;
-        let mut plan = Plan::default();
         let mut from = 0;
         let threshold = core.options.threshold.max(block);
         let threshold = if planted::has(Bug::SplitForgotten) { 1 << 62 } else { threshold };
@@ -136,10 +137,9 @@ pub fn write_held<D: BlockPort + MemoryArea>(
             path.add(bytes);
             from += bytes as usize;
         }
-        let inline = plan.store_slots(&mut tx, &state)?;
-        (plan, inline)
+        plan.store_slots(&mut tx, &state)?
     };
-    execute(core, inode, tx, &plan, data, inline, |state| {
+    execute(core, inode, &mut tx, &plan, data, inline, |state| {
         if let Some(cred) = cred {
             note_write(core, state, cred);
         }
@@ -187,7 +187,7 @@ pub fn ensure_slots<D: BlockPort + MemoryArea>(
 pub fn execute<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     inode: &Inode<D>,
-    tx: Tx<'_, D>,
+    tx: &mut Tx<'_, D>,
     plan: &Plan,
     data: &[u8],
     inline: bool,
@@ -225,7 +225,7 @@ pub fn execute<D: BlockPort + MemoryArea>(
     for change in &plan.changes {
         if let Some(leaf) = &change.leaf {
             core.victims.note(inode.ino, change.block, leaf.logs.len());
-            tree.set(change.block, leaf.clone());
+            tree.set(change.block, leaf);
         }
     }
     Ok(())
@@ -238,6 +238,18 @@ fn sub_writes<D: BlockPort + MemoryArea>(
     plan: &Plan,
     data: &[u8],
 ) -> Result<()> {
+    // Stage 3. What it stores is durable before the block path is waited for, so that each path takes its own
+    // time.
+    let on_memory_path = || {
+        let begun = time::now_ns();
+        put_logs(core, record, plan, data)?;
+        core.memory.barrier()?;
+        core.counters.memory_path_ns.add(time::now_ns() - begun);
+        Ok(())
+    };
+    if plan.blocks.is_empty() {
+        return on_memory_path();
+    }
     let rewritten = rewrite_all(core, plan, data)?;
     let sources: SmallVec<[[&[u8]; 1]; 4]> = plan
         .blocks
@@ -250,18 +262,6 @@ fn sub_writes<D: BlockPort + MemoryArea>(
         .collect();
     for (put, source) in plan.blocks.iter().zip(&sources) {
         core.cache.forget(core.lpa(put.first, 0), source[0].len() / PAGE_BYTES);
-    }
-    // Stage 3. What it stores is durable before the block path is waited for, so that each path takes its own
-    // time.
-    let on_memory_path = || {
-        let begun = time::now_ns();
-        put_logs(core, record, plan, data)?;
-        core.memory.barrier()?;
-        core.counters.memory_path_ns.add(time::now_ns() - begun);
-        Ok(())
-    };
-    if plan.blocks.is_empty() {
-        return on_memory_path();
     }
     let begun = time::now_ns();
     if core.io_threads.is_empty() {

@@ -32,7 +32,7 @@ enum Outcome {
 /// # Errors
 /// [`Error::NoSpace`] if the block zone is full; [`Error::Corrupt`], [`Error::Io`].
 fn write_back<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>, block: u64) -> Result<Outcome> {
-    let (_held, tx, plan, inline) = {
+    let (_held, mut tx, plan, inline) = {
         let Some(mut state) = inode.state.try_write() else { return Ok(Outcome::InUse) };
         if state.gone || amphi_names::regular(inode.file_type).is_err() {
             return Ok(Outcome::Nothing);
@@ -49,7 +49,7 @@ fn write_back<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>, block
         let inline = plan.store_slots(&mut tx, &state)?;
         (held, tx, plan, inline)
     };
-    match execute(core, inode, tx, &plan, &[], inline, |_| ()) {
+    match execute(core, inode, &mut tx, &plan, &[], inline, |_| ()) {
         Ok(()) => Ok(Outcome::Written),
         // It was deleted meanwhile.
         Err(Error::Stale(_)) => Ok(Outcome::Nothing),

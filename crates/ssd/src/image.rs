@@ -1,12 +1,14 @@
 //! The image as memory: one mapping of a sparse file, or of anonymous memory with the same layout.
 //!
-//! The mapping *is* the device: a killed process leaves every store it made. With `image/past_caches.rs` this
-//! is the only file of the crate with `unsafe`; it offers bounds-checked copies and atomic words. Who may
+//! The mapping *is* the device: a killed process leaves every store it made. With `image/past_caches.rs` and
+//! `image/words.rs` this is the only file of the crate with `unsafe`; it offers bounds-checked copies and
+//! atomic words. Who may
 //! touch which bytes when is the business of the layers above: bytes are written by one task before they are
 //! published (by an atomic word or a lock) and read only after.
 
 mod lineage;
 mod past_caches;
+mod words;
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -401,49 +403,6 @@ impl Image {
         let word = self.window(at, 8);
         // SAFETY: as in `word`.
         unsafe { AtomicU64::from_ptr(word.cast()) }.load(Ordering::Acquire)
-    }
-
-    /// The atomic words of `at..at + len`, which may begin and end within one, each with its address.
-    fn words(&self, at: u64, len: usize) -> impl Iterator<Item = (u64, &AtomicU64)> {
-        let first = at & !7;
-        let count = (at + len as u64).div_ceil(8) - first / 8;
-        let base = self.window(first, (count * 8) as usize);
-        (0..count).map(move |number| {
-            let word = base.wrapping_add((number * 8) as usize);
-            // SAFETY: `window` checked all of the words; otherwise as in `word`.
-            (first + number * 8, unsafe { AtomicU64::from_ptr(word.cast()) })
-        })
-    }
-
-    /// Copies bytes out word by word, so that no aligned 8 B are ever seen half changed by
-    /// [`store_words`](Self::store_words).
-    pub(crate) fn load_words(&self, at: u64, into: &mut [u8]) {
-        for (place, word) in self.words(at, into.len()) {
-            let bytes = word.load(Ordering::Acquire).to_le_bytes();
-            let (from, to) = (at.max(place), (at + into.len() as u64).min(place + 8));
-            into[(from - at) as usize..(to - at) as usize]
-                .copy_from_slice(&bytes[(from - place) as usize..(to - place) as usize]);
-        }
-    }
-
-    /// Stores bytes word by word: no aligned 8 B are ever half there, even if the process is killed, and
-    /// bytes of one word that several tasks store do not undo each other.
-    pub(crate) fn store_words(&self, at: u64, data: &[u8]) {
-        self.touch(at & !7, ((at + data.len() as u64).next_multiple_of(8) - (at & !7)) as usize);
-        for (place, word) in self.words(at, data.len()) {
-            let (from, to) = (at.max(place), (at + data.len() as u64).min(place + 8));
-            let part = &data[(from - at) as usize..(to - at) as usize];
-            if let Ok(whole) = part.try_into() {
-                word.store(u64::from_le_bytes(whole), Ordering::Release);
-                continue;
-            }
-            let merged = |old: u64| {
-                let mut bytes = old.to_le_bytes();
-                bytes[(from - place) as usize..(to - place) as usize].copy_from_slice(part);
-                Some(u64::from_le_bytes(bytes))
-            };
-            let _always_some = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, merged);
-        }
     }
 
     /// Makes sure that the host's disk has room for these bytes, so that storing to them cannot fault.

@@ -99,6 +99,11 @@ impl Power {
         if self.lost.load(Ordering::Acquire) { Err(Error::PowerLost) } else { Ok(()) }
     }
 
+    /// Whether a cut was armed: commands and steps are counted then.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.armed.load(Ordering::Relaxed)
+    }
+
     /// A command arrives at a port.
     ///
     /// # Errors

@@ -2,9 +2,9 @@
 //! What the host reaches of it, and what firmware does with it, is the business of a personality; this room
 //! keeps the bytes.
 //!
-//! Bytes change by aligned 8-byte stores alone, which nothing tears: not another task, and not the end of the
-//! process. The image reserves the host's disk for a chunk before the first store into it, and notes that it
-//! did; chunks without that note hold zeros, and nobody need copy them.
+//! Bytes change by aligned stores of 8 or 16 bytes alone, which nothing tears: not another task, and not the
+//! end of the process. The image reserves the host's disk for a chunk before the first store into it, and
+//! notes that it did; chunks without that note hold zeros, and nobody need copy them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

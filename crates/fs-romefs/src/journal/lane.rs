@@ -25,15 +25,32 @@ struct State {
     head: u64,
     /// Position of the next record.
     tail: u64,
-    /// Records whose place is not free, and whether they are finished.
+    /// Records from the oldest that is not finished on, and whether they are.
     records: VecDeque<(u64, bool)>,
+    /// A checkpoint would make room: records were finished that nothing unfinished lies before.
+    reclaimable: bool,
     waiting: usize,
+}
+
+impl State {
+    fn drop_finished(&mut self) {
+        while let Some((_, true)) = self.records.front() {
+            self.records.pop_front();
+            self.reclaimable = true;
+        }
+    }
 }
 
 impl Lane {
     /// An empty lane whose next record is at `position`.
     pub fn new(base: u64, bytes: u64, position: u64) -> Self {
-        let state = State { head: position, tail: position, records: VecDeque::new(), waiting: 0 };
+        let state = State {
+            head: position,
+            tail: position,
+            records: VecDeque::new(),
+            reclaimable: false,
+            waiting: 0,
+        };
         let (state, finished) = (Mutex::new(state), Condvar::named("journal"));
         Self { base, bytes, state, finished, half_full: AtomicBool::new(false) }
     }
@@ -92,6 +109,7 @@ impl Lane {
         if let Some((_, finished)) = state.records.get_mut(at) {
             *finished = true;
         }
+        state.drop_finished();
         if state.waiting > 0 {
             self.finished.notify_all();
         }
@@ -100,9 +118,8 @@ impl Lane {
     /// Position of the oldest record that is not finished.
     pub fn oldest(&self) -> u64 {
         let mut state = self.state.lock();
-        while let Some((_, true)) = state.records.front() {
-            state.records.pop_front();
-        }
+        state.drop_finished();
+        state.reclaimable = false;
         state.records.front().map_or(state.tail, |(position, _)| *position)
     }
 
@@ -118,6 +135,7 @@ impl Lane {
     pub fn wait_for_room(&self, bytes: u64) {
         let mut state = self.state.lock();
         while state.tail + 2 * bytes > state.head + self.bytes
+            && !state.reclaimable
             && state.records.front().is_some_and(|(_, finished)| !finished)
         {
             state.waiting += 1;

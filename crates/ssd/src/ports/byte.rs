@@ -46,24 +46,18 @@ impl BytePort for Ssd {
     }
 
     fn store(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> Result<()> {
+        stage(self.core(), at, data, tx, tag, false)
+    }
+
+    fn store_flushed(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> Result<()> {
         let core = self.core();
-        core.power.command()?;
-        core.check_bytes("store", at, data.len())?;
-        if data.is_empty() {
-            return Ok(());
+        if !core.power.is_armed() {
+            return stage(core, at, data, tx, tag, true);
         }
-        if tx.is_some() {
-            core.log()?;
-        }
-        let offset = (at % PAGE) as usize;
-        if offset + data.len() > PAGE_BYTES {
-            return Err(Error::Misaligned {
-                what: "store",
-                value: at,
-                expected: "an address from which the store stays within one 4096 B page",
-            });
-        }
-        core.stage(at, data, tx.map_or(0, TxId::get), tag)
+        // Two commands, between which the power may fail.
+        self.store(at, data, tx, tag)?;
+        self.flush_lines(at, data.len());
+        Ok(())
     }
 
     fn flush_lines(&self, at: u64, len: usize) {
@@ -132,6 +126,27 @@ impl MemoryArea for Ssd {
             }),
         }
     }
+}
+
+/// Stages a store of the calling task, with its lines written back if `flushed`.
+fn stage(core: &Core, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure, flushed: bool) -> Result<()> {
+    core.power.command()?;
+    core.check_bytes("store", at, data.len())?;
+    if data.is_empty() {
+        return Ok(());
+    }
+    if tx.is_some() {
+        core.log()?;
+    }
+    let offset = (at % PAGE) as usize;
+    if offset + data.len() > PAGE_BYTES {
+        return Err(Error::Misaligned {
+            what: "store",
+            value: at,
+            expected: "an address from which the store stays within one 4096 B page",
+        });
+    }
+    core.stage(at, data, tx.map_or(0, TxId::get), tag, flushed)
 }
 
 /// Waits until what the calling task has posted arrives, and has the firmware take it in.

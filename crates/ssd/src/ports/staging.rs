@@ -77,6 +77,25 @@ struct Stage {
     failure: Option<Error>,
 }
 
+impl Stage {
+    fn flush(&mut self, at: u64, len: usize) {
+        let end = at.saturating_add(len as u64);
+        let (first_line, mut last_line) = (at / 64 * 64, end.div_ceil(64).saturating_mul(64));
+        if planted::has(Bug::LastLineNotFlushed) {
+            last_line -= 64;
+        }
+        for store in &mut self.stores[self.dirty_from..] {
+            let (from, to) = (first_line.max(store.at), last_line.min(store.end()));
+            if from < to {
+                store.flushed |= page_lines(from, (to - from) as usize);
+            }
+        }
+        while self.stores.get(self.dirty_from).is_some_and(|store| store.flushed == store.lines()) {
+            self.dirty_from += 1;
+        }
+    }
+}
+
 /// Every task's stage.
 #[derive(Debug)]
 pub(crate) struct Stages {
@@ -118,16 +137,20 @@ impl Stages {
 }
 
 impl Core {
-    /// Stages a store of the calling task.
+    /// Stages a store of the calling task, and marks its lines as flushed if `flushed`.
     ///
     /// # Errors
     /// Lines had to leave early and the device could not take them.
-    pub(crate) fn stage(&self, at: u64, data: &[u8], tx: u32, tag: Structure) -> Result<()> {
+    pub(crate) fn stage(&self, at: u64, data: &[u8], tx: u32, tag: Structure, flushed: bool) -> Result<()> {
         let full = self.stages.with_mine(|stage| {
             let start = stage.bytes.len();
             stage.bytes.extend_from_slice(data);
             stage.stores.push(Staged { at, start, len: data.len(), tx, tag, flushed: 0, posted: 0 });
-            stage.bytes.len() >= EVICT_AT
+            let full = stage.bytes.len() >= EVICT_AT;
+            if flushed && !full {
+                stage.flush(at, data.len());
+            }
+            full
         });
         if full {
             self.stages.with_mine(|stage| {
@@ -145,22 +168,7 @@ impl Core {
 
     /// Marks the calling task's lines as flushed.
     pub(crate) fn flush_staged(&self, at: u64, len: usize) {
-        let end = at.saturating_add(len as u64);
-        self.stages.with_mine(|stage| {
-            let (first_line, mut last_line) = (at / 64 * 64, end.div_ceil(64).saturating_mul(64));
-            if planted::has(Bug::LastLineNotFlushed) {
-                last_line -= 64;
-            }
-            for store in &mut stage.stores[stage.dirty_from..] {
-                let (from, to) = (first_line.max(store.at), last_line.min(store.end()));
-                if from < to {
-                    store.flushed |= page_lines(from, (to - from) as usize);
-                }
-            }
-            while stage.stores.get(stage.dirty_from).is_some_and(|store| store.flushed == store.lines()) {
-                stage.dirty_from += 1;
-            }
-        });
+        self.stages.with_mine(|stage| stage.flush(at, len));
     }
 
     /// Posts the calling task's flushed lines. Answers how many that are.
@@ -207,14 +215,24 @@ impl Core {
     /// # Errors
     /// What it could not accept: that store and the ones posted after it are lost.
     pub(crate) fn drain(&self) -> Result<()> {
-        if let Some(outcome) = self.drain_one() {
-            return outcome;
-        }
         // The stores are taken out, so that no lock is held while the firmware makes room.
-        let (mut stores, mut bytes) = self.stages.with_mine(|stage| {
+        let mut copy = [0; SMALL];
+        let taken = self.stages.with_mine(|stage| {
             stage.dirty_from = 0;
-            (std::mem::take(&mut stage.stores), std::mem::take(&mut stage.bytes))
+            if let [store] = &stage.stores[..]
+                && store.is_posted()
+                && store.len <= SMALL
+            {
+                copy[..store.len].copy_from_slice(&stage.bytes[store.start..store.start + store.len]);
+                stage.bytes.clear();
+                return Err(stage.stores.pop());
+            }
+            Ok((std::mem::take(&mut stage.stores), std::mem::take(&mut stage.bytes)))
         });
+        let (mut stores, mut bytes) = match taken {
+            Ok(taken) => taken,
+            Err(one) => return one.map_or(Ok(()), |store| self.drain_one(&store, &copy[..store.len])),
+        };
         let mut outcome = Ok(());
         let mut arrived = 0;
         let mut left = Vec::new();
@@ -253,29 +271,17 @@ impl Core {
         outcome
     }
 
-    /// The usual case, on a short way: a single small store, all of it posted. Answers nothing if it is not
-    /// the case.
-    fn drain_one(&self) -> Option<Result<()>> {
-        let mut copy = [0; SMALL];
-        let store = self.stages.with_mine(|stage| {
-            let [store] = &stage.stores[..] else { return None };
-            if !store.is_posted() || store.len > SMALL {
-                return None;
-            }
-            copy[..store.len].copy_from_slice(&stage.bytes[store.start..store.start + store.len]);
-            stage.bytes.clear();
-            stage.dirty_from = 0;
-            stage.stores.pop()
-        })?;
-        let outcome = self.take_in(&arriving(&store, store.at, &copy[..store.len]));
+    /// The usual case, on a short way: a single small store, all of it posted.
+    fn drain_one(&self, store: &Staged, bytes: &[u8]) -> Result<()> {
+        let outcome = self.take_in(&arriving(store, store.at, bytes));
         if outcome == Err(Error::PowerLost) {
             // It is still on its way, for the cut to decide.
             self.stages.with_mine(|stage| {
-                stage.bytes.extend_from_slice(&copy[..store.len]);
-                stage.stores.push(Staged { start: 0, ..store });
+                stage.bytes.extend_from_slice(bytes);
+                stage.stores.push(Staged { start: 0, ..store.clone() });
             });
         }
-        Some(outcome.map(|arrived| self.timing.wait(arrived)))
+        outcome.map(|arrived| self.timing.wait(arrived))
     }
 
     /// Has the firmware take in the given lines of a store. Answers when the device has them.
