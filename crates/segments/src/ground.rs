@@ -66,7 +66,8 @@ impl<D: BlockPort> Ground<D> {
         Ok(read)
     }
 
-    /// Reads blocks of the main area past host memory, those in a row by one command; zeros for what has none.
+    /// Reads blocks of the main area past host memory, those in a row by one command; zeros for what has no
+    /// block.
     ///
     /// # Errors
     /// [`amphi_vfs::Error::Io`].

@@ -3,12 +3,12 @@
 //!
 //! `cargo run --release -p amphi-volumes --example one_operation -- bytefs overwrite 64 20000` prints
 //! percentiles of 20,000 overwrites of 64 B, each with its `fsync`. Others: `append`, `read` and bytes,
-//! `read-logs`, which is `read` after each page was overwritten, `file` and the bytes that are written into it
-//! when it is made, `create`, `rename`, `unlink` (their argument is 0).
+//! `read-logs`, which is `read` after each page was overwritten, `file` and the bytes that are written into
+//! it when it is made, `create`, `rename`, `unlink` (their argument is 0).
 //!
-//! What one call costs in instructions is the difference of two runs: `perf stat -e instructions:u
-//! target/release/examples/one_operation bytefs overwrite 64 80000` and the same with 20000; by function with
-//! `perf record -e cpu-clock:u`, or with `valgrind --tool=callgrind` and `callgrind_annotate --inclusive=yes`.
+//! What one call costs in instructions is the difference of two runs: `perf stat -e instructions:u` of
+//! `target/release/examples/one_operation bytefs overwrite 64 80000`, and of the same with 20000; by function
+//! `perf record -e cpu-clock:u`, or `valgrind --tool=callgrind` and `callgrind_annotate --inclusive=yes`.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock around each operation")]
 
 use std::sync::Arc;

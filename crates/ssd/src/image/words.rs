@@ -1,4 +1,4 @@
-//! Copies of which no aligned 8 B are ever half there: not for another task, and not if the process is killed.
+//! Copies of which no aligned 8 B are ever half there: not for another task, not if the process is killed.
 //!
 //! Lines are moved 16 B at a time, by moves that are one access each on a processor with AVX if they are
 //! aligned to 16 B. The compiler is told nothing of them (`asm!`), as it would be allowed to move plain
