@@ -48,7 +48,7 @@ impl Act<Ssd> for Made<'_> {
 fn made(name: &str) -> std::result::Result<Arc<dyn FileSystem>, Box<dyn std::error::Error>> {
     let kind = Kind::named(name).ok_or("no such file system")?;
     let mut profile = Profile::named("free")?;
-    if kind != Kind::Bytefs {
+    if kind.name() != "bytefs" {
         profile.firmware.kind = Firmware::Memory;
         profile.firmware.memory_bytes = 1 << 30;
     }
