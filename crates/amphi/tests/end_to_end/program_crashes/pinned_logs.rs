@@ -1,6 +1,6 @@
 //! Databases with their logs in an SSD's BA-buffer (2B-SSD §IV-B, TB-13): with `-o logs=known` the mount
 //! recognises `pg_wal`, Redis's append-only file, SQLite's `-wal` and RocksDB's numbered logs, and an `fsync`
-//! of one is a `BA_SYNC`.
+//! of one is a `BA_SYNC`. CONTRIBUTING.md has the command for two hundred crashes of each.
 
 use super::{Place, postgres, redis, rocksdb, sqlite, survive_on};
 use crate::rig::{Rig, amphi_ok};
