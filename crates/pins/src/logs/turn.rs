@@ -250,8 +250,8 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         Ok(())
     }
 
-    /// The program is behind all parts: pins the one that it is in, and flushes the others. False: there is no
-    /// room.
+    /// The program is behind all parts: pins the one that it is in, and flushes the others. False: there is
+    /// no room.
     pub(super) fn advance(self: &Arc<Self>, log: &LogFile, state: &mut State, at: u64) -> Result<bool> {
         let is_there = |state: &State| state.parts.iter().any(|part| part.has(at));
         for may_begin in [true, false] {
