@@ -127,6 +127,28 @@ fn a_sync_across_two_parts_brings_the_end_of_the_first() {
     });
 }
 
+/// The next part is pinned before those behind are flushed, and early enough: at the end of a part a program
+/// that hardly computes waited for both, 292 us.
+#[test]
+fn a_program_does_not_wait_where_one_part_of_its_log_ends() {
+    Sim::new(1).run(|| {
+        let fs = mount(&device(2048, 8), 128);
+        let ino = file(&fs, "log");
+        append(&fs, ino, b"begin");
+        fs.fsync(ino, true).expect("the first one makes it a log");
+        let mut slowest_ns = 0;
+        for round in 0..1000_u32 {
+            let begun = amphi_rt::time::now_ns();
+            append(&fs, ino, &[round as u8; 4120]);
+            fs.fsync(ino, true).unwrap();
+            slowest_ns = slowest_ns.max(amphi_rt::time::now_ns() - begun);
+            amphi_rt::time::sleep_ns(1000);
+        }
+        assert!(slowest_ns < 6000, "{slowest_ns} ns");
+        assert!(fs.device().stats().pins > 7);
+    });
+}
+
 /// What a part has already is loaded into it when it is pinned. Without an engine for that it was an error.
 #[test]
 fn a_log_is_pinned_again_where_the_window_cannot_be_read_by_dma() {

@@ -160,10 +160,12 @@ impl Place {
         match (self.kind, self.below) {
             // PostgreSQL is not root.
             (None, _) => {
+                // What has written to an SSD with capacitors needs no flush, as the kernel knows.
                 let words = match (self.way, self.ours) {
                     (Way::Range, _) => "allow_other,shared=unprotected",
-                    (_, Ours::Pinned) => "allow_other,logs=known",
-                    (Way::Kernel | Way::Queue, Ours::ByteFs | Ours::Block) => "allow_other",
+                    (_, Ours::Pinned) => "allow_other,logs=known,barrier=0",
+                    (_, Ours::Block) => "allow_other,barrier=0",
+                    (Way::Kernel | Way::Queue, Ours::ByteFs) => "allow_other",
                 };
                 let profile = if let Below::LogSsd(profile) = self.below { profile } else { "2b-ssd" };
                 let block = |firmware| ["--fs", "ext4like", "--profile", profile, "--firmware", firmware];

@@ -4,7 +4,7 @@
 //! A file that a rule is about becomes a log when it has been synced often enough. The part behind
 //! its last write is then pinned, half a window's share long; what is written there goes to a copy in host
 //! memory (loads from the window are slow), and a sync stores what is new. When the program is past the
-//! middle of a part, a task flushes the parts before it by one `BA_FLUSH` each, and pins the part behind.
+//! first quarter of a part, a task pins the part behind it, then flushes those before by one `BA_FLUSH` each.
 //!
 //! Pages behind the file's end are reserved in the file system, and said to be written there when a part has
 //! been flushed. Until then the size and the parts are in the register, which recovery reads: no
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use amphi_device::{BaBuffer, Entry, PAGE_BYTES};
 use amphi_rt::sync::atomic::{AtomicBool, AtomicU64};
-use amphi_rt::sync::{Mutex, RwLock};
+use amphi_rt::sync::{Mutex, Receiver, RwLock};
 use amphi_rt::task::JoinHandle;
 use amphi_vfs::{Error, Extents, Ino, Result};
 use amphi_volume::io_error;
@@ -91,9 +91,11 @@ impl Part {
     }
 }
 
-/// A task that flushes parts and pins the next one.
+/// A task that pins the next part and flushes those behind.
 struct Turning {
-    task: JoinHandle<Result<Option<Part>>>,
+    task: JoinHandle<Result<()>>,
+    /// The next part, as soon as it is there.
+    next: Receiver<Part>,
     /// What it pins, in the file.
     pins: std::ops::Range<u64>,
 }

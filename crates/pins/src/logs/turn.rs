@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amphi_device::{BaBuffer, BytePortExt, PAGE_BYTES, Structure};
+use amphi_rt::sync::channel;
 use amphi_rt::task;
 use amphi_vfs::{Allocate, Cred, Error, Extents, Ino, OpenFlags, Result, SetAttr, SetTime};
 
@@ -178,9 +179,9 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     pub(super) fn settle(&self, state: &mut State) -> Result<()> {
         let Some(turning) = state.turning.take() else { return Ok(()) };
         match turning.task.join() {
-            Ok(next) => {
+            Ok(()) => {
                 state.parts.retain(|part| !part.is_leaving);
-                state.parts.extend(next);
+                state.parts.extend(turning.next.try_receive());
                 Ok(())
             }
             Err(error) => {
@@ -190,25 +191,34 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         }
     }
 
-    /// As [`settle`](Self::settle), if the task has ended.
+    /// Takes over what the task that turns parts has done so far.
     pub(super) fn look(&self, state: &mut State) -> Result<()> {
-        if state.turning.as_ref().is_some_and(|turning| turning.task.is_finished()) {
-            return self.settle(state);
+        match &state.turning {
+            Some(turning) if turning.task.is_finished() => self.settle(state),
+            Some(turning) => {
+                state.parts.extend(turning.next.try_receive());
+                Ok(())
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Has a task flush the parts before the last one and pin the one behind it, once the program is past the
-    /// last one's middle.
+    /// Has a task pin the part behind the last one and flush those before it, once the program is past the
+    /// last one's first quarter: not at once, since it may write again a block that began in the one before.
     pub(super) fn turn(self: &Arc<Self>, log: &LogFile, state: &mut State, at: u64) -> Result<()> {
-        let Some(last) = state.parts.last() else { return Ok(()) };
-        let (from, middle) = (last.end(), last.offset + last.entry.bytes() / 2);
-        if state.turning.is_some() || at <= middle || at > from {
-            return Ok(());
+        match state.parts.last() {
+            Some(last) if at > last.offset + last.entry.bytes() / 4 && at <= last.end() => {
+                self.begin_turn(log, state)
+            }
+            _ => Ok(()),
         }
+    }
+
+    fn begin_turn(self: &Arc<Self>, log: &LogFile, state: &mut State) -> Result<()> {
+        let Some(from) = state.parts.last().map(Part::end) else { return Ok(()) };
         let goes_on = state.has_grown || from < state.size;
         let before = state.parts.len() - 1;
-        if before == 0 && !goes_on {
+        if state.turning.is_some() || before == 0 && !goes_on {
             return Ok(());
         }
         let mut leaving = Vec::new();
@@ -219,20 +229,43 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
             leaving.push(Leaving { offset: part.offset, entry: part.entry, slot: part.slot });
         }
         let (logs, ino, size) = (Arc::clone(self), log.ino, state.size);
+        let (pinned, next) = channel(1);
         let task = task::spawn("log part", move || {
+            // First, if there is room for one more: the program waits for it, and not for what is behind.
+            let early = if goes_on { logs.pin_part(ino, from, size).ok() } else { None };
+            let is_late = goes_on && early.is_none();
+            let hand_over = |part: Option<Part>| {
+                // Who does not want it any more waits for the end of this task, and takes it then.
+                let _taken = part.map(|part| pinned.try_send(part));
+            };
+            hand_over(early);
             leaving.iter().try_for_each(|part| logs.leave(ino, part, size))?;
-            // Without room the program goes on below.
-            Ok(if goes_on { logs.pin_or_evict(ino, from, size).ok() } else { None })
+            if is_late {
+                // Without room the program goes on below.
+                hand_over(logs.pin_or_evict(ino, from, size).ok());
+            }
+            Ok(())
         });
-        state.turning = Some(Turning { task, pins: from..from + self.part_bytes });
+        state.turning = Some(Turning { task, next, pins: from..from + self.part_bytes });
         Ok(())
     }
 
-    /// The program is behind all parts: flushes them and pins the one that it is in. False: there is no room.
-    pub(super) fn advance(&self, log: &LogFile, state: &mut State, at: u64) -> Result<bool> {
-        self.settle(state)?;
-        if state.parts.iter().any(|part| part.has(at)) {
-            return Ok(true);
+    /// The program is behind all parts: pins the one that it is in, and flushes the others. False: there is
+    /// no room.
+    pub(super) fn advance(self: &Arc<Self>, log: &LogFile, state: &mut State, at: u64) -> Result<bool> {
+        let is_there = |state: &State| state.parts.iter().any(|part| part.has(at));
+        for may_begin in [true, false] {
+            if let Some(turning) = &state.turning {
+                // It comes before what is behind has been flushed, or the task has ended without one.
+                state.parts.extend(turning.next.receive());
+            }
+            if is_there(state) {
+                return Ok(true);
+            }
+            self.settle(state)?;
+            if may_begin && state.parts.last().is_some_and(|last| last.end() == at) {
+                self.begin_turn(log, state)?;
+            }
         }
         self.leave_all(log.ino, state)?;
         match self.pin_or_evict(log.ino, at, state.size) {

@@ -66,14 +66,18 @@ struct Place {
     options: &'static [&'static str],
     /// Iterations unless told otherwise, and with `--long`.
     iterations: [u64; 2],
+    /// Crashes of each image, killed daemons and power cuts in turns.
+    crashes: usize,
+    /// Before a crash there are so many times fewer operations than a program's own number.
+    fewer: u64,
 }
 
 /// Runs `make`'s program on ByteFS through a killed daemon and a power cut, in each iteration.
 fn survive<P: Program>(make: impl Fn(Dice) -> P) {
-    survive_on(Place { rig: Rig::new, options: &[], iterations: [4, 40] }, make);
+    survive_on(Place { rig: Rig::new, options: &[], iterations: [4, 40], crashes: 2, fewer: 1 }, make);
 }
 
-/// Runs `make`'s program through a killed daemon and a power cut, in each iteration.
+/// Runs `make`'s program through killed daemons and power cuts, in each iteration.
 fn survive_on<P: Program>(place: Place, make: impl Fn(Dice) -> P) {
     if !can_mount() {
         return;
@@ -90,7 +94,7 @@ fn survive_on<P: Program>(place: Place, make: impl Fn(Dice) -> P) {
         let mut rig = (place.rig)(P::IMAGE);
         let mut dice = Dice::new(seed);
         let mut program = make(Dice::new(dice.next()));
-        if let Err(reason) = iterate(&rig, place.options, &mut program, &mut dice) {
+        if let Err(reason) = iterate(&rig, &place, &mut program, &mut dice) {
             let kept = rig.keep();
             panic!(
                 "{} seed {seed}: {reason}\nthe image is kept in {}\nreplay with: cargo xtask test --only programs --seed {seed} --iterations 1",
@@ -101,21 +105,24 @@ fn survive_on<P: Program>(place: Place, make: impl Fn(Dice) -> P) {
     }
 }
 
-fn iterate<P: Program>(rig: &Rig, mounted: &[&str], program: &mut P, dice: &mut Dice) -> Outcome<()> {
-    let start = Instant::now();
+fn iterate<P: Program>(rig: &Rig, place: &Place, program: &mut P, dice: &mut Dice) -> Outcome<()> {
     // A server that refuses to be root has to get there as a user of its own.
     open_to_all(Path::new(&rig.path("")))?;
     let for_all: &[&str] = if rustix::process::geteuid().is_root() { &["-o", "allow_other"] } else { &[] };
-    // One crash with the device's own times: they open windows that a fast device closes at once.
-    let slow = dice.below(2);
-    for (round, crash) in [Crash::Kill, Crash::PowerCut].into_iter().enumerate() {
-        let speed: &[&str] = if round as u64 == slow { &[] } else { &["--free"] };
-        let options = [for_all, speed, mounted].concat();
+    // Half of each kind of crash with the device's own times: they open windows that a fast device closes at
+    // once.
+    let slow = dice.below(2) as usize;
+    for round in 0..place.crashes {
+        let start = Instant::now();
+        let crash = [Crash::Kill, Crash::PowerCut][round % 2];
+        let speed: &[&str] = if (round + round / 2) % 2 == slow { &[] } else { &["--free"] };
+        let options = [for_all, speed, place.options].concat();
         let mut daemon = rig.mount_as_child(&options);
         if round == 0 {
             program.prepare(rig).map_err(|reason| format!("at first: {reason}"))?;
         }
-        let wanted = P::OPERATIONS + dice.below(P::OPERATIONS);
+        let least = P::OPERATIONS / place.fewer;
+        let wanted = least + dice.below(least);
         let seed = dice.next();
         let acknowledged = AtomicU64::new(0);
         std::thread::scope(|scope| {
