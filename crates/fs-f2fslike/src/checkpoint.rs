@@ -123,7 +123,7 @@ fn make<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
     Ok(())
 }
 
-/// Writes blocks of entries that have changed. Returns how many.
+/// Writes blocks of entries that have changed, or puts them into their inodes. Returns how many.
 fn write_entries<D: BlockPort>(core: &Core<D>) -> Result<usize> {
     if planted::has(Bug::EntriesForgotten) {
         return Ok(0);
@@ -135,7 +135,15 @@ fn write_entries<D: BlockPort>(core: &Core<D>) -> Result<usize> {
         dirty.push((*at, dent.block.clone()));
     }
     dirty.sort_unstable_by_key(|(at, _)| *at);
-    core.dirtied.fetch_sub(dirty.len(), Ordering::Relaxed);
+    let all = dirty.len();
+    core.dirtied.fetch_sub(all, Ordering::Relaxed);
+    let mut outside = Vec::new();
+    for ((dir, page), block) in dirty {
+        if page > 0 || !core.put_in_inode(dir, &block)? {
+            outside.push(((dir, page), block));
+        }
+    }
+    let dirty = outside;
     let mut counts = [0; 2];
     counts[DATA] = dirty.len();
     let taken = core.take_blocks(&mut core.domain.parts.lock(), counts, true)?;
@@ -146,7 +154,7 @@ fn write_entries<D: BlockPort>(core: &Core<D>) -> Result<usize> {
     let writes: Writes<'_> =
         blocks.iter().zip(&dirty).map(|(block, (_, bytes))| (*block, bytes.as_bytes())).collect();
     core.ground.write_blocks(&[(&writes, Structure::Dentry)])?;
-    Ok(dirty.len())
+    Ok(all)
 }
 
 /// Writes nodes that have changed. Returns how many.

@@ -12,7 +12,7 @@ pub use amphi_segments::format::{
     ADDRESSES, Address, NAT_ENTRIES, NatBlock, NodeBlock, NodeHead, PAGE, SEGMENT_BLOCKS_MAX, SIT_ENTRIES,
     SIT_FREE, SitBlock, SitEntry, Summary,
 };
-pub use dentry::{DentryBlock, Found, bucket, name_hash};
+pub use dentry::{DentryBlock, Found, blocks_of, bucket, name_hash, places};
 pub use inode::{
     FILE_PAGES_MAX, INODE, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_BYTES_MAX, LINK_WORD, Route,
     TYPES, XATTR, address_words, encode_attributes, index_of, record_of, set_record, span,

@@ -10,8 +10,8 @@ use amphi_volume::{Report, Severity};
 
 use crate::core::Core;
 use crate::format::{
-    ADDRESSES, Address, INODE, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_WORD, NAT_ENTRIES, PAGE,
-    Route, TYPES, XATTR, index_of, record_of, span,
+    ADDRESSES, Address, INODE, InodeRecord, LINK, LINK_BYTES, LINK_WORD, NAT_ENTRIES, PAGE, Route, TYPES,
+    XATTR, address_words, index_of, record_of, span,
 };
 use crate::mount::{self, MountError};
 use crate::nodes::first_page;
@@ -195,7 +195,8 @@ fn check_inode<D: BlockPort>(core: &Core<D>, ino: u32, outcome: &mut Outcome) ->
         return Ok(record);
     }
     let end = record.size.get().div_ceil(PAGE as u64);
-    let mut blocks = note_pages(&node.addresses[..INODE_PAGES], (ino, 0, end), outcome);
+    let words = address_words(INODE, &node.addresses);
+    let mut blocks = note_pages(&node.addresses[words], (ino, 0, end), outcome);
     for (word, levels, index) in Route::all() {
         blocks += check_below(core, (ino, word), (ino, levels, index), end, outcome)?;
     }
