@@ -43,6 +43,20 @@ const UNNAMED: &str = "tmpfile foo\nsync";
 const LINKS: &str = "create foo\nsync\nrename foo bar\nfsync bar";
 const LARGE: &str = "create foo\nsync\nwrite foo 0 100\nwrite foo 4128768 100\nfsync foo";
 const CREATE: &str = "create foo\nfsync foo";
+const BIG: &str = "create foo\nwrite foo 0 300000\nsync\nwrite foo 0 300000\nsync";
+
+/// So many new inodes that the journal has no room for their nodes.
+fn crowd() -> String {
+    let create =
+        |names: std::ops::Range<u32>| names.map(|name| format!("create {name}\n")).collect::<String>();
+    format!("{}sync\n{}sync", create(0..20), create(20..40))
+}
+
+/// So many bytes of names that they leave their directory's inode.
+fn wide() -> String {
+    let create = |name: u32| format!("create {}{name}\nsync\n", "n".repeat(250));
+    format!("{}unlink {}0\nsync", (0..8).map(create).collect::<String>(), "n".repeat(250))
+}
 
 /// So many sets that some are where the log of nodes goes next.
 fn many() -> String {
@@ -54,12 +68,12 @@ fn many() -> String {
 fn planted() -> Vec<Planted<Bug>> {
     let of = |(bug, script, says): (Bug, &str, &'static str)| (bug, script.to_owned(), says);
     let mut all: Vec<_> = [
-        (Bug::PackBeforeNat, TWICE, "sync"),
-        (Bug::PackBeforeSit, TWICE, "sync"),
+        (Bug::PackBeforeNat, &crowd(), "sync"),
+        (Bug::PackBeforeSit, BIG, "sync"),
         (Bug::PackInPlace, TWICE, "sync"),
-        (Bug::NatInPlace, TWICE, "sync"),
-        (Bug::SitInPlace, TWICE, "sync"),
-        (Bug::StaleCopyCounts, TWICE, "sync"),
+        (Bug::NatInPlace, &crowd(), "sync"),
+        (Bug::SitInPlace, BIG, "sync"),
+        (Bug::StaleCopyCounts, &crowd(), "sync"),
         (Bug::SegmentFreeEarly, REUSE, "foo"),
         (Bug::EntriesForgotten, CREATE, "foo"),
         (Bug::OrphansForgotten, UNNAMED, "foo"),
@@ -74,6 +88,10 @@ fn planted() -> Vec<Planted<Bug>> {
     .map(of)
     .into();
     all.push((Bug::AheadForgotten, many(), "foo"));
+    all.push((Bug::JournalForgotten, TWICE.to_owned(), "sync"));
+    all.push((Bug::JournalDropped, crowd(), "sync"));
+    all.push((Bug::EntriesForAddresses, wide(), "sync"));
+    all.push((Bug::BlockForgotten, wide(), "sync"));
     all
 }
 
