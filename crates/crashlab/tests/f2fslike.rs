@@ -66,14 +66,16 @@ fn many() -> String {
 
 /// Where each is found, and what the report has to say.
 fn planted() -> Vec<Planted<Bug>> {
+    let (crowd, wide) = (crowd(), wide());
+    let crowd = crowd.as_str();
     let of = |(bug, script, says): (Bug, &str, &'static str)| (bug, script.to_owned(), says);
     let mut all: Vec<_> = [
-        (Bug::PackBeforeNat, &crowd(), "sync"),
+        (Bug::PackBeforeNat, crowd, "sync"),
         (Bug::PackBeforeSit, BIG, "sync"),
         (Bug::PackInPlace, TWICE, "sync"),
-        (Bug::NatInPlace, &crowd(), "sync"),
+        (Bug::NatInPlace, crowd, "sync"),
         (Bug::SitInPlace, BIG, "sync"),
-        (Bug::StaleCopyCounts, &crowd(), "sync"),
+        (Bug::StaleCopyCounts, crowd, "sync"),
         (Bug::SegmentFreeEarly, REUSE, "foo"),
         (Bug::EntriesForgotten, CREATE, "foo"),
         (Bug::OrphansForgotten, UNNAMED, "foo"),
@@ -89,9 +91,9 @@ fn planted() -> Vec<Planted<Bug>> {
     .into();
     all.push((Bug::AheadForgotten, many(), "foo"));
     all.push((Bug::JournalForgotten, TWICE.to_owned(), "sync"));
-    all.push((Bug::JournalDropped, crowd(), "sync"));
-    all.push((Bug::EntriesForAddresses, wide(), "sync"));
-    all.push((Bug::BlockForgotten, wide(), "sync"));
+    all.push((Bug::JournalDropped, crowd.to_owned(), "sync"));
+    all.push((Bug::EntriesForAddresses, wide.clone(), "sync"));
+    all.push((Bug::BlockForgotten, wide, "sync"));
     all
 }
 

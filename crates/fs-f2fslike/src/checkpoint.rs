@@ -1,6 +1,7 @@
 //! Checkpoints: blocks of entries and nodes go to the ends of the logs, NAT and SIT blocks beside their older
 //! copies, or, if few have changed, into the journals of the pack; then the pack makes all of it count.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,8 +11,6 @@ use amphi_segments::{DATA, NODES, Parts, Writes, write_nat, write_summaries};
 use amphi_vfs::{Error, FileType, Result};
 use amphi_volume::io_error;
 use zerocopy::IntoBytes;
-
-use std::collections::{BTreeMap, BTreeSet};
 
 use crate::core::{Core, Fresh, Standing};
 use crate::format::{

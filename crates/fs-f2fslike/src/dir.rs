@@ -3,11 +3,11 @@
 //!
 //! The caller has the gate, and the directory's lock.
 
+use std::sync::atomic::Ordering;
+
 use amphi_device::{BlockPort, Structure};
 use amphi_segments::damaged;
 use amphi_vfs::{Error, Result};
-
-use std::sync::atomic::Ordering;
 
 use crate::core::Core;
 use crate::format::{Address, DentryBlock, INODE_PAGES, blocks_of, bucket, name_hash, places, record_of};
