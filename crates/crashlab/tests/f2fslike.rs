@@ -45,11 +45,19 @@ const LARGE: &str = "create foo\nsync\nwrite foo 0 100\nwrite foo 4128768 100\nf
 const CREATE: &str = "create foo\nfsync foo";
 const BIG: &str = "create foo\nwrite foo 0 300000\nsync\nwrite foo 0 300000\nsync";
 
-/// So many new inodes that the journal has no room for their nodes.
+/// What is done with each of some files.
+fn each(what: &str, names: std::ops::Range<u32>) -> String {
+    names.map(|name| format!("{what} {name}\n")).collect()
+}
+
+/// So many new inodes that the journal has no room for their nodes, the second time.
 fn crowd() -> String {
-    let create =
-        |names: std::ops::Range<u32>| names.map(|name| format!("create {name}\n")).collect::<String>();
-    format!("{}sync\n{}sync", create(0..20), create(20..40))
+    format!("{}sync\n{}sync", each("create", 0..20), each("create", 20..40))
+}
+
+/// So many that it never has.
+fn throng() -> String {
+    format!("{}sync\n{}sync", each("create", 0..40), each("unlink", 0..40))
 }
 
 /// So many bytes of names that they leave their directory's inode.
@@ -66,14 +74,14 @@ fn many() -> String {
 
 /// Where each is found, and what the report has to say.
 fn planted() -> Vec<Planted<Bug>> {
-    let (crowd, wide) = (crowd(), wide());
-    let crowd = crowd.as_str();
+    let (crowd, throng, wide) = (crowd(), throng(), wide());
+    let (crowd, throng) = (crowd.as_str(), throng.as_str());
     let of = |(bug, script, says): (Bug, &str, &'static str)| (bug, script.to_owned(), says);
     let mut all: Vec<_> = [
         (Bug::PackBeforeNat, crowd, "sync"),
         (Bug::PackBeforeSit, BIG, "sync"),
         (Bug::PackInPlace, TWICE, "sync"),
-        (Bug::NatInPlace, crowd, "sync"),
+        (Bug::NatInPlace, throng, "sync"),
         (Bug::SitInPlace, BIG, "sync"),
         (Bug::StaleCopyCounts, crowd, "sync"),
         (Bug::SegmentFreeEarly, REUSE, "foo"),
@@ -90,7 +98,7 @@ fn planted() -> Vec<Planted<Bug>> {
     .map(of)
     .into();
     all.push((Bug::AheadForgotten, many(), "foo"));
-    all.push((Bug::JournalForgotten, TWICE.to_owned(), "sync"));
+    all.push((Bug::JournalForgotten, TWICE.to_owned(), "foo"));
     all.push((Bug::JournalDropped, crowd.to_owned(), "sync"));
     all.push((Bug::EntriesForAddresses, wide.clone(), "sync"));
     all.push((Bug::BlockForgotten, wide, "sync"));
