@@ -43,6 +43,28 @@ const UNNAMED: &str = "tmpfile foo\nsync";
 const LINKS: &str = "create foo\nsync\nrename foo bar\nfsync bar";
 const LARGE: &str = "create foo\nsync\nwrite foo 0 100\nwrite foo 4128768 100\nfsync foo";
 const CREATE: &str = "create foo\nfsync foo";
+const BIG: &str = "create foo\nwrite foo 0 300000\nsync\nwrite foo 0 300000\nsync";
+
+/// What is done with each of some files.
+fn each(what: &str, names: std::ops::Range<u32>) -> String {
+    names.map(|name| format!("{what} {name}\n")).collect()
+}
+
+/// So many new inodes that the journal has no room for their nodes, the second time.
+fn crowd() -> String {
+    format!("{}sync\n{}sync", each("create", 0..20), each("create", 20..40))
+}
+
+/// So many that it never has.
+fn throng() -> String {
+    format!("{}sync\n{}sync", each("create", 0..40), each("unlink", 0..40))
+}
+
+/// So many bytes of names that they leave their directory's inode.
+fn wide() -> String {
+    let create = |name: u32| format!("create {}{name}\nsync\n", "n".repeat(250));
+    format!("{}unlink {}0\nsync", (0..8).map(create).collect::<String>(), "n".repeat(250))
+}
 
 /// So many sets that some are where the log of nodes goes next.
 fn many() -> String {
@@ -52,14 +74,16 @@ fn many() -> String {
 
 /// Where each is found, and what the report has to say.
 fn planted() -> Vec<Planted<Bug>> {
+    let (crowd, throng, wide) = (crowd(), throng(), wide());
+    let (crowd, throng) = (crowd.as_str(), throng.as_str());
     let of = |(bug, script, says): (Bug, &str, &'static str)| (bug, script.to_owned(), says);
     let mut all: Vec<_> = [
-        (Bug::PackBeforeNat, TWICE, "sync"),
-        (Bug::PackBeforeSit, TWICE, "sync"),
+        (Bug::PackBeforeNat, crowd, "sync"),
+        (Bug::PackBeforeSit, BIG, "sync"),
         (Bug::PackInPlace, TWICE, "sync"),
-        (Bug::NatInPlace, TWICE, "sync"),
-        (Bug::SitInPlace, TWICE, "sync"),
-        (Bug::StaleCopyCounts, TWICE, "sync"),
+        (Bug::NatInPlace, throng, "sync"),
+        (Bug::SitInPlace, BIG, "sync"),
+        (Bug::StaleCopyCounts, crowd, "sync"),
         (Bug::SegmentFreeEarly, REUSE, "foo"),
         (Bug::EntriesForgotten, CREATE, "foo"),
         (Bug::OrphansForgotten, UNNAMED, "foo"),
@@ -74,6 +98,10 @@ fn planted() -> Vec<Planted<Bug>> {
     .map(of)
     .into();
     all.push((Bug::AheadForgotten, many(), "foo"));
+    all.push((Bug::JournalForgotten, TWICE.to_owned(), "foo"));
+    all.push((Bug::JournalDropped, crowd.to_owned(), "sync"));
+    all.push((Bug::EntriesForAddresses, wide.clone(), "sync"));
+    all.push((Bug::BlockForgotten, wide, "sync"));
     all
 }
 

@@ -113,7 +113,8 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
     }
 
     fn remove(&mut self, dir: &Inode<D>, state: &mut State<D>, slot: Spot, name: Name<'_>) -> Result<()> {
-        let gone = self.core.take_entry(dir.ino.0 as u32, slot, name.bytes().len());
+        let levels = state.part.levels;
+        let gone = self.core.take_entry(dir.ino.0 as u32, levels, slot, name.bytes().len());
         state.part.blocks = state.part.blocks.saturating_sub(self.failed(gone)?);
         state.part.entries = state.part.entries.saturating_sub(1);
         self.lost.push((dir.ino.0 as u32, name.bytes().into()));

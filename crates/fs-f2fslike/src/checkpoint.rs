@@ -1,6 +1,7 @@
 //! Checkpoints: blocks of entries and nodes go to the ends of the logs, NAT and SIT blocks beside their older
-//! copies; then a pack makes all of it count.
+//! copies, or, if few have changed, into the journals of the pack; then the pack makes all of it count.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,7 +13,9 @@ use amphi_volume::io_error;
 use zerocopy::IntoBytes;
 
 use crate::core::{Core, Fresh, Standing};
-use crate::format::{DentryBlock, Pack, SIT_ENTRIES, SitBlock, SitEntry};
+use crate::format::{
+    DentryBlock, NAT_ENTRIES, NAT_JOURNAL, Pack, SIT_ENTRIES, SIT_JOURNAL, SitBlock, SitEntry,
+};
 use crate::inode::Inode;
 use crate::planted::{self, Bug};
 use crate::writeback::{seal_node, write_back, write_set};
@@ -96,19 +99,19 @@ fn make<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
         return Ok(());
     }
     let version = parts.version + 1;
+    standing.clean = clean;
     if !planted::has(Bug::PackBeforeNat) {
-        bring_nat(core, parts, version)?;
+        bring_nat(core, parts, &mut standing, version)?;
     }
     if !planted::has(Bug::PackBeforeSit) {
         write_sit(core, parts, &mut standing, version)?;
     }
     write_summaries(&core.ground, parts)?;
     core.ground.settle()?;
-    standing.clean = clean;
     look_ahead(core);
     write_pack(core, parts, &standing, version)?;
     if planted::has(Bug::PackBeforeNat) {
-        bring_nat(core, parts, version)?;
+        bring_nat(core, parts, &mut standing, version)?;
     }
     if planted::has(Bug::PackBeforeSit) {
         write_sit(core, parts, &mut standing, version)?;
@@ -119,7 +122,7 @@ fn make<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
     Ok(())
 }
 
-/// Writes blocks of entries that have changed. Returns how many.
+/// Writes blocks of entries that have changed, or puts them into their inodes. Returns how many.
 fn write_entries<D: BlockPort>(core: &Core<D>) -> Result<usize> {
     if planted::has(Bug::EntriesForgotten) {
         return Ok(0);
@@ -131,7 +134,15 @@ fn write_entries<D: BlockPort>(core: &Core<D>) -> Result<usize> {
         dirty.push((*at, dent.block.clone()));
     }
     dirty.sort_unstable_by_key(|(at, _)| *at);
-    core.dirtied.fetch_sub(dirty.len(), Ordering::Relaxed);
+    let all = dirty.len();
+    core.dirtied.fetch_sub(all, Ordering::Relaxed);
+    let mut outside = Vec::new();
+    for ((dir, page), block) in dirty {
+        if page > 0 || !core.put_in_inode(dir, &block)? {
+            outside.push(((dir, page), block));
+        }
+    }
+    let dirty = outside;
     let mut counts = [0; 2];
     counts[DATA] = dirty.len();
     let taken = core.take_blocks(&mut core.domain.parts.lock(), counts, true)?;
@@ -142,7 +153,7 @@ fn write_entries<D: BlockPort>(core: &Core<D>) -> Result<usize> {
     let writes: Writes<'_> =
         blocks.iter().zip(&dirty).map(|(block, (_, bytes))| (*block, bytes.as_bytes())).collect();
     core.ground.write_blocks(&[(&writes, Structure::Dentry)])?;
-    Ok(dirty.len())
+    Ok(all)
 }
 
 /// Writes nodes that have changed. Returns how many.
@@ -161,7 +172,52 @@ fn write_nodes<D: BlockPort>(core: &Core<D>, parts: &mut Parts) -> Result<usize>
     Ok(dirty.len())
 }
 
-fn bring_nat<D: BlockPort>(core: &Core<D>, parts: &mut Parts, version: u64) -> Result<()> {
+/// Decides where the entries of these numbers go, as F2FS does: to the pack, if their block's set fits with
+/// those that are there, small sets first; else to their blocks, which are returned. An unmount leaves none in
+/// the pack.
+fn divide(
+    journal: &mut BTreeSet<u32>,
+    mut changed: BTreeSet<u32>,
+    (most, per_block): (usize, usize),
+    clean: bool,
+) -> BTreeSet<u32> {
+    let most = if clean { 0 } else { most };
+    if planted::has(Bug::JournalDropped) && changed.len() + journal.len() > most {
+        journal.clear();
+    } else if changed.len() + journal.len() > most {
+        changed.append(journal);
+    }
+    let mut sets: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for number in changed {
+        sets.entry(number / per_block as u32).or_default().push(number);
+    }
+    let mut sets: Vec<_> = sets.into_iter().collect();
+    sets.sort_by_key(|(_, set)| set.len());
+    let mut blocks = BTreeSet::new();
+    for (block, set) in sets {
+        if journal.len() + set.len() > most {
+            blocks.insert(block);
+        } else {
+            journal.extend(set);
+        }
+    }
+    blocks
+}
+
+fn bring_nat<D: BlockPort>(
+    core: &Core<D>,
+    parts: &mut Parts,
+    standing: &mut Standing,
+    version: u64,
+) -> Result<()> {
+    let moved = parts.moved.replace(BTreeSet::new()).unwrap_or_default();
+    let touched: BTreeSet<_> = moved.iter().map(|nid| nid / NAT_ENTRIES as u32).collect();
+    let blocks = divide(&mut standing.nat_journal, moved, (NAT_JOURNAL, NAT_ENTRIES), standing.clean);
+    for block in touched.union(&blocks) {
+        if let Some(part) = parts.nat.get_mut((*block).into()) {
+            part.dirty = blocks.contains(block);
+        }
+    }
     if planted::has(Bug::NatInPlace) {
         for number in 0..u64::from(core.layout.nat_blocks) {
             if let Some(part) = parts.nat.get_mut(number).filter(|part| part.dirty) {
@@ -172,26 +228,26 @@ fn bring_nat<D: BlockPort>(core: &Core<D>, parts: &mut Parts, version: u64) -> R
     write_nat(&core.ground, &core.domain, parts, version)
 }
 
-/// Writes SIT blocks that have changed, each over its older copy.
+/// What the SIT has to say of a segment.
+fn sit_entry(parts: &Parts, segment: u32) -> SitEntry {
+    let known = parts.sit.get(segment.into());
+    let known = known.filter(|known| known.count > 0 || parts.is_active(segment));
+    SitEntry::new(known.map(|known| (known.kind, &known.valid[..])))
+}
+
+/// Writes SIT blocks of which much has changed, each over its older copy.
 fn write_sit<D: BlockPort>(
     core: &Core<D>,
     parts: &Parts,
     standing: &mut Standing,
     version: u64,
 ) -> Result<()> {
-    let per_block = SIT_ENTRIES as u32;
-    let mut numbers: Vec<_> =
-        parts.segments(|segment| segment.dirty).iter().map(|number| number / per_block).collect();
-    numbers.dedup();
-    for number in numbers {
-        let entry = |segment: u32| {
-            let known = parts.sit.get(segment.into());
-            let known = known.filter(|known| known.count > 0 || parts.is_active(segment));
-            SitEntry::new(known.map(|known| (known.kind, &known.valid[..])))
-        };
-        let first = number * per_block;
-        let end = (first + per_block).min(core.layout.segments);
-        let entries: Vec<_> = (first..end).map(entry).collect();
+    let changed = parts.segments(|segment| segment.dirty).into_iter().collect();
+    let room = (SIT_JOURNAL, SIT_ENTRIES);
+    for number in divide(&mut standing.sit_journal, changed, room, standing.clean) {
+        let first = number * SIT_ENTRIES as u32;
+        let end = (first + SIT_ENTRIES as u32).min(core.layout.segments);
+        let entries: Vec<_> = (first..end).map(|segment| sit_entry(parts, segment)).collect();
         let copy = &mut standing.sit_copies[number as usize];
         if !planted::has(Bug::SitInPlace) {
             *copy = 1 - *copy;
@@ -236,6 +292,8 @@ fn write_pack<D: BlockPort>(core: &Core<D>, parts: &Parts, standing: &Standing, 
         summaries: [summary(DATA), summary(NODES)],
         ahead: core.ahead.lock().clone(),
         orphans: if forgets { Vec::new() } else { orphans.iter().copied().collect() },
+        nat: standing.nat_journal.iter().map(|nid| (*nid, parts.node_address(*nid))).collect(),
+        sit: standing.sit_journal.iter().map(|segment| (*segment, sit_entry(parts, *segment))).collect(),
     };
     let which = if planted::has(Bug::PackInPlace) { 0 } else { version % 2 };
     let at = Lpa(core.layout.pack(which));

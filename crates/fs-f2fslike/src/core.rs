@@ -39,6 +39,10 @@ pub struct Options {
 pub struct Standing {
     /// By SIT block, which of its two pages is the newer one.
     pub sit_copies: Vec<u8>,
+    /// Nodes whose addresses stand in the pack.
+    pub nat_journal: BTreeSet<u32>,
+    /// Segments whose entries stand there.
+    pub sit_journal: BTreeSet<u32>,
     /// How often the file system was mounted.
     pub mounts: u64,
     /// When it was mounted last, ns since 1970.

@@ -1,15 +1,17 @@
-//! Directories: blocks of entries, of which some are in memory, those that have changed among them.
+//! Directories: blocks of entries, of which some are in memory, those that have changed among them. The only
+//! one of a small directory is in its inode on the device.
 //!
 //! The caller has the gate, and the directory's lock.
+
+use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, Structure};
 use amphi_segments::damaged;
 use amphi_vfs::{Error, Result};
 
-use std::sync::atomic::Ordering;
-
 use crate::core::Core;
-use crate::format::{DentryBlock, bucket, name_hash};
+use crate::format::{Address, DentryBlock, INODE_PAGES, blocks_of, bucket, name_hash, places, record_of};
+use crate::planted::{self, Bug};
 
 /// Most levels of a directory.
 pub const LEVELS_MAX: u32 = 20;
@@ -48,16 +50,48 @@ impl<D: BlockPort> Core<D> {
                 dents.retain(|_, dent| dent.dirty);
             }
             drop(dents);
-            let address = self.addresses(dir, page, page + 1)?[0];
-            let Some(at) = address.block() else {
-                // A block that is held and not in memory has no entries on the device.
-                return if address.is_hole() { Ok(None) } else { Err(damaged("directory", dir.into())) };
-            };
-            let bytes = self.ground.read_block(at, Structure::Dentry)?;
-            let block = DentryBlock::decode(&bytes, self.ground.salt, dir);
-            let block = block.ok_or_else(|| damaged("directory", dir.into()))?;
+            let Some(block) = self.read_dent(dir, page)? else { return Ok(None) };
             self.dents.lock().entry((dir, page)).or_insert(Dent { block, dirty: false });
         }
+    }
+
+    fn read_dent(&self, dir: u32, page: u64) -> Result<Option<Box<DentryBlock>>> {
+        if page == 0 {
+            let parts = self.parts(&[dir])?;
+            let words = &parts.nodes[&dir].addresses;
+            if record_of(words).levels == 0 {
+                return Ok(Some(DentryBlock::of_inode(dir, words)));
+            }
+        }
+        let address = self.addresses(dir, page, page + 1)?[0];
+        let Some(at) = address.block() else {
+            // A block that is held and not in memory has no entries on the device.
+            return if address.is_hole() { Ok(None) } else { Err(damaged("directory", dir.into())) };
+        };
+        let bytes = self.ground.read_block(at, Structure::Dentry)?;
+        let block = DentryBlock::decode(&bytes, self.ground.salt, dir);
+        block.map(Some).ok_or_else(|| damaged("directory", dir.into()))
+    }
+
+    /// Puts a directory's first block into its inode, if it belongs there.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn put_in_inode(&self, dir: u32, block: &DentryBlock) -> Result<bool> {
+        let mut parts = self.parts(&[dir])?;
+        let node = parts.nodes.get_mut(&dir).filter(|node| record_of(&node.addresses).levels == 0);
+        Ok(node.map(|node| (block.put_in_inode(&mut node.addresses), self.touch(node))).is_some())
+    }
+
+    /// The entries of a directory leave its inode, for a block that is held. Returns how many that is.
+    fn leave_inode(&self, dir: u32) -> Result<u64> {
+        self.with_dent(dir, 0, true, |_| ())?;
+        if !planted::has(Bug::EntriesForAddresses)
+            && let Some(node) = self.parts(&[dir])?.nodes.get_mut(&dir)
+        {
+            node.addresses[..INODE_PAGES].fill(Address::HOLE);
+        }
+        self.hold(dir, 0..1).map(|(pages, _)| pages)
     }
 
     /// Looks for a name. Returns where it is, the inode and its type's code.
@@ -66,7 +100,7 @@ impl<D: BlockPort> Core<D> {
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn find_entry(&self, dir: u32, levels: u32, name: &[u8]) -> Result<Option<(Spot, u32, u8)>> {
         let hash = name_hash(name);
-        for page in (0..levels).flat_map(|level| bucket(hash, level)) {
+        for page in places(hash, levels) {
             let found = self.with_dent(dir, page, false, |block| {
                 block.find(name).map(|found| (found.slot, found.ino, found.kind))
             })?;
@@ -90,10 +124,19 @@ impl<D: BlockPort> Core<D> {
         (ino, kind): (u32, u8),
     ) -> Result<(u64, u64, u64)> {
         let hash = name_hash(name);
+        let mut left = 0;
+        if *levels == 0 {
+            let room = self.with_dent(dir, 0, false, |block| block.room(name.len(), true))?;
+            if let Some(slot) = room.flatten() {
+                self.with_dent(dir, 0, true, |block| block.put(slot, name, ino, kind))?;
+                return Ok((0, 0, 0));
+            }
+            (left, *levels) = (self.leave_inode(dir)?, u32::from(!planted::has(Bug::BlockForgotten)));
+        }
         for level in 0..LEVELS_MAX {
             for page in bucket(hash, level) {
-                let room = if level < *levels {
-                    self.with_dent(dir, page, false, |block| block.room(name.len()))?
+                let room = if level < (*levels).max(1) {
+                    self.with_dent(dir, page, false, |block| block.room(name.len(), false))?
                 } else {
                     None
                 };
@@ -101,7 +144,7 @@ impl<D: BlockPort> Core<D> {
                     Some(None) => {}
                     Some(Some(slot)) => {
                         self.with_dent(dir, page, true, |block| block.put(slot, name, ino, kind))?;
-                        return Ok((page, 0, 0));
+                        return Ok((page, left, 0));
                     }
                     None => {
                         *levels = (*levels).max(level + 1);
@@ -110,7 +153,7 @@ impl<D: BlockPort> Core<D> {
                         block.put(0, name, ino, kind);
                         self.dents.lock().insert((dir, page), Dent { block, dirty: true });
                         self.dirtied.fetch_add(1, Ordering::Relaxed);
-                        return Ok((page, pages, nodes));
+                        return Ok((page, pages + left, nodes));
                     }
                 }
             }
@@ -118,16 +161,16 @@ impl<D: BlockPort> Core<D> {
         Err(Error::NoSpace)
     }
 
-    /// Takes an entry out. A block that is empty then goes: returns how many did.
+    /// Takes an entry out. A block that is empty then goes, if it is one: returns how many did.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn take_entry(&self, dir: u32, (page, slot): Spot, name_len: usize) -> Result<u64> {
+    pub fn take_entry(&self, dir: u32, levels: u32, (page, slot): Spot, name_len: usize) -> Result<u64> {
         let empty = self.with_dent(dir, page, true, |block| {
             block.remove(slot, name_len);
             block.is_empty()
         })?;
-        if empty != Some(true) {
+        if empty != Some(true) || levels == 0 {
             return Ok(0);
         }
         self.forget_dent(dir, page);
@@ -159,9 +202,8 @@ impl<D: BlockPort> Core<D> {
         (page, slot): Spot,
         mut visit: impl FnMut(&[u8], u32, u8, Spot) -> bool,
     ) -> Result<()> {
-        let end = if levels == 0 { 0 } else { bucket(u32::MAX, levels.min(LEVELS_MAX) - 1).end };
         let mut first = slot;
-        for at in page..end {
+        for at in page..blocks_of(levels.min(LEVELS_MAX)) {
             let entries = self.with_dent(dir, at, false, |block| {
                 let entry = |found: crate::format::Found<'_>| {
                     (found.slot, found.name.to_vec(), found.ino, found.kind)
@@ -180,7 +222,7 @@ impl<D: BlockPort> Core<D> {
 
     /// A directory is no more.
     pub fn forget_dents(&self, dir: u32, levels: u32) {
-        let end = if levels == 0 { 0 } else { bucket(u32::MAX, levels.min(LEVELS_MAX) - 1).end };
+        let end = blocks_of(levels.min(LEVELS_MAX));
         if end < 64 {
             (0..end).for_each(|page| self.forget_dent(dir, page));
             return;

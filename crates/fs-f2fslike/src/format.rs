@@ -12,12 +12,12 @@ pub use amphi_segments::format::{
     ADDRESSES, Address, NAT_ENTRIES, NatBlock, NodeBlock, NodeHead, PAGE, SEGMENT_BLOCKS_MAX, SIT_ENTRIES,
     SIT_FREE, SitBlock, SitEntry, Summary,
 };
-pub use dentry::{DentryBlock, Found, bucket, name_hash};
+pub use dentry::{DentryBlock, Found, blocks_of, bucket, name_hash, places};
 pub use inode::{
     FILE_PAGES_MAX, INODE, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_BYTES_MAX, LINK_WORD, Route,
     TYPES, XATTR, address_words, encode_attributes, index_of, record_of, set_record, span,
 };
-pub use pack::{LogRecord, ORPHANS_MAX, PACK_PAGES, Pack};
+pub use pack::{LogRecord, NAT_JOURNAL, ORPHANS_MAX, PACK_PAGES, Pack, SIT_JOURNAL};
 pub use superblock::{LABEL_BYTES, Layout, Superblock};
 
 /// First bytes of the superblock.
@@ -25,4 +25,4 @@ pub const MAGIC: [u8; 8] = *b"AMPHIF2L";
 /// What it is called in sentences.
 pub const TITLE: &str = "F2FS-like";
 /// Version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;

@@ -10,8 +10,8 @@ use amphi_volume::{Report, Severity};
 
 use crate::core::Core;
 use crate::format::{
-    ADDRESSES, Address, INODE, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_WORD, NAT_ENTRIES, PAGE,
-    Route, TYPES, XATTR, index_of, record_of, span,
+    Address, INODE, InodeRecord, LINK, LINK_BYTES, LINK_WORD, NAT_ENTRIES, PAGE, TYPES, XATTR, address_words,
+    record_of,
 };
 use crate::mount::{self, MountError};
 use crate::nodes::first_page;
@@ -195,38 +195,18 @@ fn check_inode<D: BlockPort>(core: &Core<D>, ino: u32, outcome: &mut Outcome) ->
         return Ok(record);
     }
     let end = record.size.get().div_ceil(PAGE as u64);
-    let mut blocks = note_pages(&node.addresses[..INODE_PAGES], (ino, 0, end), outcome);
-    for (word, levels, index) in Route::all() {
-        blocks += check_below(core, (ino, word), (ino, levels, index), end, outcome)?;
-    }
+    let words = address_words(INODE, &node.addresses);
+    let mut blocks = note_pages(&node.addresses[words], (ino, 0, end), outcome);
+    core.each_node(ino, &mut |nid, index, words| {
+        note_node(core, nid, outcome);
+        let pages = address_words(index, words);
+        blocks += note_pages(&words[pages], (ino, first_page(Some(index)), end), outcome);
+    })?;
     if blocks != record.blocks.get() {
         let says = record.blocks.get();
         outcome.error(format!("inode {ino} has {blocks} blocks and says that it has {says}"));
     }
     Ok(record)
-}
-
-/// Notes what is below the node that a word of another names, as [`Core::cut`] finds it. Returns how many
-/// pages that is.
-fn check_below<D: BlockPort>(
-    core: &Core<D>,
-    (of, word): (u32, usize),
-    (ino, levels, index): (u32, usize, u32),
-    end: u64,
-    outcome: &mut Outcome,
-) -> Result<u64> {
-    let Some(nid) = core.named(of, word, ino, index_of(levels, index))? else { return Ok(0) };
-    note_node(core, nid, outcome);
-    let words = core.parts(&[nid])?.nodes[&nid].addresses.clone();
-    if levels == 0 {
-        return Ok(note_pages(&words[..], (ino, first_page(Some(index)), end), outcome));
-    }
-    let mut blocks = 0;
-    for inner in (0..ADDRESSES).filter(|inner| words[*inner].word() != 0) {
-        let below = (ino, levels - 1, index + inner as u32 * span(levels - 1));
-        blocks += check_below(core, (nid, inner), below, end, outcome)?;
-    }
-    Ok(blocks)
 }
 
 fn note_node<D: BlockPort>(core: &Core<D>, nid: u32, outcome: &mut Outcome) {

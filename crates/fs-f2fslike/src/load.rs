@@ -1,4 +1,4 @@
-//! Reading what a device has as of its last checkpoint: pack, SIT, NAT.
+//! Reading what a device has as of its last checkpoint: pack, SIT, NAT, and over these the pack's journals.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_segments::{DATA, Log, NODES, NatPart, Parts, Segment, damaged};
 
 use crate::format::{
-    Address, Layout, NAT_ENTRIES, NatBlock, PACK_PAGES, PAGE, Pack, SIT_ENTRIES, SIT_FREE, SitBlock, Summary,
-    Superblock,
+    Address, Layout, NAT_ENTRIES, NatBlock, PACK_PAGES, PAGE, Pack, SIT_ENTRIES, SIT_FREE, SitBlock,
+    SitEntry, Summary, Superblock,
 };
 use crate::mount::MountError;
 use crate::planted::{self, Bug};
@@ -33,13 +33,31 @@ impl Loaded {
     pub fn empty(layout: &Layout) -> Self {
         let mut loaded = Self {
             pack: Pack { version: 1, sequence: 1, clean: true, ..Pack::default() },
-            parts: Parts { version: 1, sequence: 1, ..Parts::default() },
+            parts: Parts { version: 1, sequence: 1, moved: Some(BTreeSet::new()), ..Parts::default() },
             sit_copies: vec![0; layout.sit_blocks() as usize],
             stale: Vec::new(),
             free: (0..layout.segments).collect(),
         };
         (0..layout.nat_blocks).for_each(|block| loaded.parts.add_nat_block(block));
         loaded
+    }
+
+    fn set_segment(&mut self, segment: u32, entry: &SitEntry, layout: &Layout) -> Result<()> {
+        if entry.kind == SIT_FREE {
+            self.parts.sit.remove(segment.into());
+            self.free.insert(segment);
+            return Ok(());
+        }
+        let words = layout.segment_blocks.div_ceil(64) as usize;
+        let valid: Vec<u64> = entry.valid[..words].iter().map(|word| word.get()).collect();
+        let count = valid.iter().map(|word| word.count_ones()).sum();
+        if entry.kind > SIT_FREE || count > layout.segment_blocks {
+            return Err(damaged("what the SIT says of segment", segment.into()).into());
+        }
+        let known = Segment { kind: entry.kind, valid, count, summary: None, dirty: false, stored: None };
+        self.parts.sit.insert(segment.into(), known);
+        self.free.remove(&segment);
+        Ok(())
     }
 }
 
@@ -69,6 +87,7 @@ pub fn load<D: BlockPort>(device: &D, superblock: &Superblock, layout: &Layout) 
     loaded.parts.held = pack.held;
     load_sit(device, salt, layout, pack.version, &mut loaded)?;
     load_nat(device, salt, layout, pack.version, &mut loaded)?;
+    apply_journals(&pack, layout, &mut loaded)?;
     for kind in [DATA, NODES] {
         let Some((segment, next)) = pack.logs[kind] else { continue };
         let wrong = || damaged("checkpoint", pack.version);
@@ -124,17 +143,32 @@ fn load_sit<D: BlockPort>(
         };
         loaded.sit_copies[number as usize] = copy;
         let segments = number * SIT_ENTRIES as u32..layout.segments;
-        for (segment, entry) in segments.zip(&block.entries).filter(|(_, entry)| entry.kind != SIT_FREE) {
-            let words = layout.segment_blocks.div_ceil(64) as usize;
-            let valid: Vec<u64> = entry.valid[..words].iter().map(|word| word.get()).collect();
-            let count = valid.iter().map(|word| word.count_ones()).sum();
-            if entry.kind > SIT_FREE || count > layout.segment_blocks {
-                return Err(damaged("what the SIT says of segment", segment.into()).into());
-            }
-            let known = Segment { kind: entry.kind, valid, count, summary: None, dirty: false, stored: None };
-            loaded.parts.sit.insert(segment.into(), known);
-            loaded.free.remove(&segment);
+        for (segment, entry) in segments.zip(&block.entries) {
+            loaded.set_segment(segment, entry, layout)?;
         }
+    }
+    Ok(())
+}
+
+/// What the pack says counts, whatever the blocks say.
+fn apply_journals(pack: &Pack, layout: &Layout, loaded: &mut Loaded) -> Result<()> {
+    if planted::has(Bug::JournalForgotten) {
+        return Ok(());
+    }
+    let mut seen = BTreeSet::new();
+    for (nid, address) in &pack.nat {
+        let inside = address.block().is_none_or(|block| u64::from(block) < layout.main_blocks());
+        let part = loaded.parts.nat.get_mut(u64::from(*nid) / NAT_ENTRIES as u64);
+        let part = part.filter(|_| *nid > 0 && inside && seen.insert(*nid));
+        let part = part.ok_or_else(|| damaged("what the checkpoint says of node", (*nid).into()))?;
+        part.entries[*nid as usize % NAT_ENTRIES] = *address;
+    }
+    seen.clear();
+    for (segment, entry) in &pack.sit {
+        if *segment >= layout.segments || !seen.insert(*segment) {
+            return Err(damaged("what the checkpoint says of segment", (*segment).into()).into());
+        }
+        loaded.set_segment(*segment, entry, layout)?;
     }
     Ok(())
 }

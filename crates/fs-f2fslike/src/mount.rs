@@ -166,6 +166,8 @@ fn assemble<D: BlockPort>(
         inodes: AtomicU64::new(pack.inodes),
         standing: Mutex::new(Standing {
             sit_copies,
+            nat_journal: pack.nat.iter().map(|(nid, _)| *nid).collect(),
+            sit_journal: pack.sit.iter().map(|(segment, _)| *segment).collect(),
             mounts: pack.mounts,
             mounted_ns: pack.mounted_ns,
             clean: pack.clean,

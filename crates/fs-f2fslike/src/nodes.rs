@@ -11,7 +11,10 @@ use amphi_segments::{Node, Parts, damaged};
 use amphi_vfs::{Error, Ino, Result};
 
 use crate::core::Core;
-use crate::format::{ADDRESSES, Address, INODE, INODE_PAGES, Route};
+use crate::format::{ADDRESSES, Address, INODE, INODE_PAGES, Route, index_of, span};
+
+/// What is done with a node's number, index and words.
+pub type Visit<'a> = dyn FnMut(u32, u32, &[Address; ADDRESSES]) + 'a;
 
 /// The node of pages (none: the inode's own), and the word there, of a file's page.
 pub const fn spot(page: u64) -> (Option<u32>, usize) {
@@ -116,6 +119,34 @@ impl<D: BlockPort> Core<D> {
             }
         }
         Ok(self.named(at, word, ino, index)?.ok_or(index + 1))
+    }
+
+    /// Calls `visit` with every further node of an inode that names pages or nodes: its number, its index, its
+    /// words.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn each_node(&self, ino: u32, visit: &mut Visit<'_>) -> Result<()> {
+        Route::all()
+            .try_for_each(|(word, levels, index)| self.each_below((ino, word), (ino, levels, index), visit))
+    }
+
+    /// The same for the node that a word of another names: of inode `ino`, with so many levels of nodes below
+    /// it, from the node of pages `index` on.
+    fn each_below(
+        &self,
+        (of, word): (u32, usize),
+        (ino, levels, index): (u32, usize, u32),
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
+        let own = index_of(levels, index);
+        let Some(nid) = self.named(of, word, ino, own)? else { return Ok(()) };
+        let words = self.parts(&[nid])?.nodes[&nid].addresses.clone();
+        visit(nid, own, &words);
+        let inner = if levels == 0 { 0 } else { ADDRESSES };
+        (0..inner).filter(|inner| words[*inner].word() != 0).try_for_each(|inner| {
+            self.each_below((nid, inner), (ino, levels - 1, index + inner as u32 * span(levels - 1)), visit)
+        })
     }
 
     fn named_or_new(&self, of: u32, word: usize, ino: u32, index: u32, made: &mut u64) -> Result<u32> {

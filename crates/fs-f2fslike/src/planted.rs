@@ -41,11 +41,19 @@ pub enum Bug {
     NameForgotten,
     /// Recovery looks only where the log of nodes was.
     AheadForgotten,
+    /// The journals of NAT and SIT are not read.
+    JournalForgotten,
+    /// A journal without room is emptied, and its entries go nowhere.
+    JournalDropped,
+    /// A directory whose entries leave its inode has their bytes for addresses.
+    EntriesForAddresses,
+    /// A directory whose entries have left its inode does not say so.
+    BlockForgotten,
 }
 
 /// Every bug, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 17] = [
+pub const BUGS: [Bug; 21] = [
     Bug::PackBeforeNat,
     Bug::PackBeforeSit,
     Bug::PackInPlace,
@@ -63,6 +71,10 @@ pub const BUGS: [Bug; 17] = [
     Bug::SetInPartCounts,
     Bug::NameForgotten,
     Bug::AheadForgotten,
+    Bug::JournalForgotten,
+    Bug::JournalDropped,
+    Bug::EntriesForAddresses,
+    Bug::BlockForgotten,
 ];
 
 amphi_planted::planted!(Bug);

@@ -13,10 +13,7 @@ use amphi_volume::io_error;
 use std::sync::atomic::Ordering;
 
 use crate::core::Core;
-use crate::format::{
-    ADDRESSES, Address, INODE, InodeRecord, NodeBlock, PAGE, Route, TYPES, index_of, record_of, set_record,
-    span,
-};
+use crate::format::{ADDRESSES, Address, INODE, InodeRecord, NodeBlock, PAGE, TYPES, record_of, set_record};
 use crate::mount;
 use crate::planted::{self, Bug};
 
@@ -199,9 +196,7 @@ fn uses<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<Uses> {
         return Err(damaged("inode", ino.into()));
     }
     uses.add(ino, INODE, &words.addresses, core);
-    for (word, levels, index) in Route::all() {
-        uses_below(core, (ino, word), (ino, levels, index), &mut uses)?;
-    }
+    core.each_node(ino, &mut |nid, index, words| uses.add(nid, index, words, core))?;
     Ok(uses)
 }
 
@@ -214,25 +209,6 @@ impl Uses {
             self.pages.extend(address.block().map(|block| (block, (nid, word as u16))));
         }
     }
-}
-
-fn uses_below<D: BlockPort>(
-    core: &Core<D>,
-    (of, word): (u32, usize),
-    (ino, levels, index): (u32, usize, u32),
-    uses: &mut Uses,
-) -> Result<()> {
-    let own = index_of(levels, index);
-    let Some(nid) = core.named(of, word, ino, own)? else { return Ok(()) };
-    let words = core.parts(&[nid])?.nodes[&nid].addresses.clone();
-    uses.add(nid, own, &words, core);
-    if levels > 0 {
-        for inner in (0..ADDRESSES).filter(|inner| words[*inner].word() != 0) {
-            let below = (ino, levels - 1, index + inner as u32 * span(levels - 1));
-            uses_below(core, (nid, inner), below, uses)?;
-        }
-    }
-    Ok(())
 }
 
 /// Calls `body` with what is known of an inode, and puts it back.

@@ -8,7 +8,8 @@ use amphi_vfs::{FileType, Result};
 
 use crate::core::Core;
 use crate::format::{
-    ADDRESSES, Address, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_WORD, Route, TYPES, index_of, span,
+    ADDRESSES, Address, INODE, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_WORD, Route, TYPES,
+    address_words, index_of, span,
 };
 use crate::nodes::{first_page, pieces};
 
@@ -80,7 +81,8 @@ impl<D: BlockPort> Core<D> {
         let mut cleared = 0;
         if first < INODE_PAGES as u64 {
             let mut parts = self.parts(&[ino])?;
-            cleared += self.clear(&mut parts, ino, first as usize..INODE_PAGES)?;
+            let words = address_words(INODE, &parts.nodes[&ino].addresses);
+            cleared += self.clear(&mut parts, ino, words.end.min(first as usize)..words.end)?;
         }
         for (word, levels, index) in Route::all() {
             cleared += self.cut_below((ino, word), (ino, levels, index), first)?.0;

@@ -1,6 +1,8 @@
 //! A domain (AU-8): the segments it owns, its part of NAT and SIT, its two logs, its nodes in memory. Nothing
 //! of it is shared with another domain.
 
+use std::collections::BTreeSet;
+
 use amphi_radix::Radix;
 use amphi_rt::hash::HashMap;
 use amphi_rt::sync::{Mutex, RwLock};
@@ -40,6 +42,8 @@ pub struct Parts {
     pub sit: Radix<Segment>,
     /// Its blocks of the NAT.
     pub nat: Radix<NatPart>,
+    /// Nodes with other addresses since the last checkpoint, for who asks for them.
+    pub moved: Option<BTreeSet<u32>>,
     /// Nodes in memory.
     pub nodes: HashMap<u32, Node>,
     /// Numbers of nodes that can be given.
@@ -154,6 +158,9 @@ impl Parts {
         let part = part.ok_or_else(|| damaged("node", nid.into()))?;
         let old = std::mem::replace(&mut part.entries[nid as usize % NAT_ENTRIES], address);
         part.dirty = true;
+        if let Some(moved) = &mut self.moved {
+            moved.insert(nid);
+        }
         if let Some(block) = old.block() {
             self.invalidate(block, segment_blocks)?;
         }

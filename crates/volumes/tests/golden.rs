@@ -21,7 +21,7 @@ const GOLDEN: [(Kind, u32); 7] = [
     (Kind::Romefs, 1),
     (Kind::Augefs, 1),
     (Kind::Devfs, 1),
-    (Kind::F2fslike, 1),
+    (Kind::F2fslike, 2),
     (Kind::Novalike, 1),
     (Kind::Pmfslike, 1),
     (Kind::Toy, 1),

@@ -1,18 +1,21 @@
 //! Blocks of directory entries, and in which of a directory's blocks a name may stand.
 //!
 //! As on F2FS, level `n` of a directory has `2^n` buckets of two blocks, and a name stands in the bucket of
-//! its hash in one of the levels. An entry takes a slot for each 8 bytes of its name.
+//! its hash in one of the levels. An entry takes a slot for each 8 bytes of its name. Before the first level
+//! the slots of block 0 are in the inode, as many as its addresses leave room for.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::PAGE;
+use super::{ADDRESSES, Address, INODE_PAGES, PAGE};
 
 const DENTRY_MAGIC: u32 = u32::from_le_bytes(*b"F2DE");
 /// Slots of a block.
 const SLOTS: usize = 213;
 /// Bytes of a name in a slot.
 const SLOT_BYTES: usize = 8;
+/// Slots that an inode has room for.
+const INLINE_SLOTS: usize = 180;
 /// Blocks of a bucket.
 const BUCKET_BLOCKS: u64 = 2;
 
@@ -41,7 +44,18 @@ pub struct DentryBlock {
     names: [[u8; SLOT_BYTES]; SLOTS],
 }
 
+/// Entries in place of an inode's addresses of pages.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Inline {
+    bitmap: [u8; INLINE_SLOTS.div_ceil(8)],
+    zero: [u8; 13],
+    entries: [Dentry; INLINE_SLOTS],
+    names: [[u8; SLOT_BYTES]; INLINE_SLOTS],
+}
+
 const _: () = assert!(size_of::<Dentry>() == 11 && size_of::<DentryBlock>() == PAGE);
+const _: () = assert!(size_of::<Inline>() == INODE_PAGES * 4);
 
 /// An entry of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +84,43 @@ pub const fn bucket(hash: u32, level: u32) -> std::ops::Range<u64> {
     first..first + BUCKET_BLOCKS
 }
 
+/// A directory's blocks where a name with this hash may stand, if it has so many levels: the first is in its
+/// inode while it has none.
+pub fn places(hash: u32, levels: u32) -> impl Iterator<Item = u64> {
+    let most = if levels == 0 { 1 } else { usize::MAX };
+    (0..levels.max(1)).flat_map(move |level| bucket(hash, level)).take(most)
+}
+
+/// Blocks that a directory with so many levels can have.
+#[must_use]
+pub const fn blocks_of(levels: u32) -> u64 {
+    if levels == 0 { 1 } else { bucket(u32::MAX, levels - 1).end }
+}
+
 impl DentryBlock {
     /// Slots of a block.
     pub const SLOTS: usize = SLOTS;
+
+    /// The block whose entries are in the inode with these words.
+    #[must_use]
+    pub fn of_inode(dir: u32, words: &[Address; ADDRESSES]) -> Box<Self> {
+        let mut block = Self::new(dir);
+        if let Ok((inline, _)) = Inline::ref_from_prefix(words.as_bytes()) {
+            block.bitmap[..inline.bitmap.len()].copy_from_slice(&inline.bitmap);
+            block.entries[..INLINE_SLOTS].copy_from_slice(&inline.entries);
+            block.names[..INLINE_SLOTS].copy_from_slice(&inline.names);
+        }
+        block
+    }
+
+    /// Puts the entries into the inode with these words.
+    pub fn put_in_inode(&self, words: &mut [Address; ADDRESSES]) {
+        if let Ok((inline, _)) = Inline::mut_from_prefix(words.as_mut_bytes()) {
+            inline.bitmap.copy_from_slice(&self.bitmap[..INLINE_SLOTS.div_ceil(8)]);
+            inline.entries.copy_from_slice(&self.entries[..INLINE_SLOTS]);
+            inline.names.copy_from_slice(&self.names[..INLINE_SLOTS]);
+        }
+    }
 
     /// One without entries.
     #[must_use]
@@ -133,12 +181,12 @@ impl DentryBlock {
         self.entries(0).find(|found| found.name == name)
     }
 
-    /// Slots in a row that are free for a name of so many bytes.
+    /// Slots in a row that are free for a name of so many bytes, of those that there are `in_inode` or outside.
     #[must_use]
-    pub fn room(&self, name_len: usize) -> Option<usize> {
+    pub fn room(&self, name_len: usize, in_inode: bool) -> Option<usize> {
         let wanted = name_len.div_ceil(SLOT_BYTES);
         let mut free = 0;
-        for slot in 0..SLOTS {
+        for slot in 0..if in_inode { INLINE_SLOTS } else { SLOTS } {
             free = if self.is_taken(slot) { 0 } else { free + 1 };
             if free == wanted {
                 return Some(slot + 1 - wanted);

@@ -75,7 +75,7 @@ pub struct InodeRecord {
     pub parent: U32,
     /// The node of its extended attributes.
     pub xattr: U32,
-    /// Of a directory: its levels.
+    /// Of a directory: its levels; of none, its entries stand in place of addresses.
     pub levels: U32,
     /// Bytes of its last name.
     pub name_len: U16,
@@ -163,8 +163,14 @@ pub const fn index_of(levels: usize, first: u32) -> u32 {
 #[must_use]
 pub fn address_words(index: u32, words: &[Address; ADDRESSES]) -> Range<usize> {
     match index {
-        INODE if record_of(words).kind == TYPES.code(FileType::Symlink) => 0..0,
-        INODE => 0..INODE_PAGES,
+        INODE => {
+            let record = record_of(words);
+            let in_inode = match TYPES.file_type(record.kind) {
+                Some(FileType::Directory) => record.levels.get() == 0,
+                kind => kind == Some(FileType::Symlink),
+            };
+            if in_inode { 0..0 } else { 0..INODE_PAGES }
+        }
         INDIRECT.. => 0..0,
         _ => 0..ADDRESSES,
     }

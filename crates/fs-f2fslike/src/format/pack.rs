@@ -1,9 +1,10 @@
-//! Checkpoint packs: what makes a checkpoint count. There are two places, which take turns.
+//! Checkpoint packs: what makes a checkpoint count. There are two places, which take turns. As on F2FS, a pack
+//! has journals: the few entries of NAT and SIT that have changed since their blocks were written.
 
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{PAGE, SEGMENT_BLOCKS_MAX, Summary};
+use super::{Address, PAGE, SEGMENT_BLOCKS_MAX, SitEntry, Summary};
 
 const PACK_MAGIC: u32 = u32::from_le_bytes(*b"F2CP");
 /// Pages with numbers of orphans that a pack has room for.
@@ -14,6 +15,10 @@ pub const ORPHANS_MAX: usize = ORPHAN_PAGES * PAGE / 4;
 pub const PACK_PAGES: usize = 3 + ORPHAN_PAGES;
 /// Segments that a checkpoint can name for the log of nodes.
 const AHEAD_MAX: usize = 64;
+/// Entries of the NAT that a pack has room for: F2FS's.
+pub const NAT_JOURNAL: usize = 38;
+/// Entries of the SIT, the same.
+pub const SIT_JOURNAL: usize = 6;
 
 /// An end of a log.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -44,14 +49,34 @@ struct Head {
     logs: [LogRecord; 2],
     ahead_count: U32,
     ahead: [U32; AHEAD_MAX],
-    zero: [u8; PAGE - 92 - 4 * AHEAD_MAX],
+    nat_count: U32,
+    sit_count: U32,
+    nat: [NatRecord; NAT_JOURNAL],
+    sit: [SitRecord; SIT_JOURNAL],
+    zero: [u8; PAGE - 100 - 4 * AHEAD_MAX - 8 * NAT_JOURNAL - 72 * SIT_JOURNAL],
+}
+
+/// Where a node is.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct NatRecord {
+    nid: U32,
+    address: Address,
+}
+
+/// What a segment has.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct SitRecord {
+    segment: U32,
+    entry: SitEntry,
 }
 
 const _: () = assert!(size_of::<Head>() == PAGE);
 const _: () = assert!(size_of::<[Summary; SEGMENT_BLOCKS_MAX]>() <= PAGE);
 
 /// A checkpoint.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Pack {
     /// Its number.
     pub version: u64,
@@ -75,6 +100,10 @@ pub struct Pack {
     pub ahead: Vec<u32>,
     /// Inodes without names.
     pub orphans: Vec<u32>,
+    /// Nodes, and where they are, whatever their blocks of the NAT say.
+    pub nat: Vec<(u32, Address)>,
+    /// Segments, and what they have, whatever their blocks of the SIT say.
+    pub sit: Vec<(u32, SitEntry)>,
 }
 
 impl Pack {
@@ -97,6 +126,14 @@ impl Pack {
         head.ahead_count = (self.ahead.len() as u32).into();
         for (into, segment) in head.ahead.iter_mut().zip(&self.ahead) {
             *into = (*segment).into();
+        }
+        head.nat_count = (self.nat.len() as u32).into();
+        for (into, (nid, address)) in head.nat.iter_mut().zip(&self.nat) {
+            *into = NatRecord { nid: (*nid).into(), address: *address };
+        }
+        head.sit_count = (self.sit.len() as u32).into();
+        for (into, (segment, entry)) in head.sit.iter_mut().zip(&self.sit) {
+            *into = SitRecord { segment: (*segment).into(), entry: *entry };
         }
         let mut bytes = vec![0; 3 * PAGE];
         for (page, summary) in bytes[PAGE..].chunks_exact_mut(PAGE).zip(&self.summaries) {
@@ -123,6 +160,8 @@ impl Pack {
         }
         let bytes = bytes.get(..(3 + (4 * orphans).div_ceil(PAGE)) * PAGE)?;
         let ahead = head.ahead_count.get() as usize;
+        let nat = head.nat.get(..head.nat_count.get() as usize)?;
+        let sit = head.sit.get(..head.sit_count.get() as usize)?;
         if head.crc.get() != crc32c::crc32c(&bytes[8..]) || ahead > AHEAD_MAX {
             return None;
         }
@@ -152,6 +191,8 @@ impl Pack {
             logs,
             ahead: head.ahead[..ahead].iter().map(|segment| segment.get()).collect(),
             orphans: list[..orphans].iter().map(|bytes| u32::from_le_bytes(*bytes)).collect(),
+            nat: nat.iter().map(|one| (one.nid.get(), one.address)).collect(),
+            sit: sit.iter().map(|one| (one.segment.get(), one.entry)).collect(),
         })
     }
 }
