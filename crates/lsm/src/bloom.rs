@@ -1,4 +1,5 @@
-//! Filters of a table and of a memtable: they say of most absent keys that they are absent (Bloom, CACM 1970).
+//! Filters of a table and of a memtable: they say of most absent keys that they are absent (Bloom, CACM
+//! 1970).
 //!
 //! By hand: a table's bits are part of the format, which no crate's are promised to be, and a memtable's are
 //! set by many tasks at once. Each is a few lines.

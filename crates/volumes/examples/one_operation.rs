@@ -2,9 +2,9 @@
 //! library on the emulated SSD without delays, one task.
 //!
 //! `cargo run --release -p amphi-volumes --example one_operation -- bytefs overwrite 64 20000` prints
-//! percentiles of 20,000 overwrites of 64 B, each with its `fsync`. Others: `append`, `read` and bytes, `file`
-//! and the bytes that are written into it when it is made, `create`, `mkdir`, `rename`, `unlink` (their third
-//! argument is 0); these are durable on return, where the file system promises that.
+//! percentiles of 20,000 overwrites of 64 B, each with its `fsync`. Others: `append`, `read` and bytes,
+//! `file` and the bytes that are written into it when it is made, `create`, `mkdir`, `rename`, `unlink`
+//! (their third argument is 0); these are durable on return, where the file system promises that.
 //!
 //! What one call costs in instructions is the difference of two runs, of `perf stat -e instructions:u` or of
 //! `valgrind --tool=callgrind target/release/examples/one_operation bytefs overwrite 64 8000` and the same
