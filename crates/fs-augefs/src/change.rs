@@ -23,7 +23,7 @@ use crate::store::STEP_NODES;
 use crate::{cut, meta};
 
 /// A directory's name.
-type Spot = (Ino, Box<[u8]>);
+type Spot = (Ino, SmallVec<[u8; 24]>);
 
 /// A change under construction.
 pub struct Batched<'a, D: BlockPort + MemoryArea + 'static> {
@@ -60,8 +60,9 @@ impl<'a, D: BlockPort + MemoryArea> Batched<'a, D> {
         self.drops = Some(drops);
     }
 
-    /// Where an inode stands after what the change does to its names, and records for those that refer to it.
-    fn settle_home(&mut self, ino: Ino, home: &Home) -> Result<Home> {
+    /// Where an inode stands after what the change does to its names, if that is elsewhere, and records for
+    /// those that refer to it.
+    fn settle_home(&mut self, ino: Ino, home: &Home) -> Result<Option<Home>> {
         let mut gained: SmallVec<[(Spot, Child); 2]> = SmallVec::new();
         self.gained.retain(|name| {
             let its = name.1.ino == ino;
@@ -70,18 +71,18 @@ impl<'a, D: BlockPort + MemoryArea> Batched<'a, D> {
             }
             !its
         });
-        let loses = |spot: &Spot| self.lost.iter().any(|(lost, of)| *of == ino && lost == spot);
         let new = match home {
             Home::New => Home::Own,
             Home::Named(dir, name) => {
-                let spot = (*dir, name.clone());
-                if !loses(&spot) && gained.is_empty() {
-                    return Ok(home.clone());
+                let loses =
+                    self.lost.iter().any(|(lost, of)| *of == ino && lost.0 == *dir && *lost.1 == **name);
+                if !loses && gained.is_empty() {
+                    return Ok(None);
                 }
-                if !loses(&spot) {
+                if !loses {
                     // It has two names from now on.
                     let child = gained[0].1;
-                    gained.push((spot, child));
+                    gained.push(((*dir, SmallVec::from_slice(name)), child));
                 }
                 Home::Own
             }
@@ -93,13 +94,13 @@ impl<'a, D: BlockPort + MemoryArea> Batched<'a, D> {
                 let locator = encode_entry(&EntryRecord::Locator(dir, name.to_vec()));
                 meta::put(&mut self.batch, Key::Inode(ino.0), &locator)?;
             }
-            return Ok(Home::Named(dir, name));
+            return Ok(Some(Home::Named(dir, name.into_vec().into())));
         }
         for ((dir, name), child) in gained {
             let reference = encode_entry(&EntryRecord::Reference(child.ino, child.file_type));
             meta::put(&mut self.batch, Key::Entry(dir.0, &name), &reference)?;
         }
-        Ok(new)
+        Ok(Some(new))
     }
 
     /// Makes the change count.
@@ -157,7 +158,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         child: Child,
     ) -> Result<()> {
         state.part.entries += 1;
-        let spot: Spot = (dir.ino, name.bytes().into());
+        let spot: Spot = (dir.ino, SmallVec::from_slice(name.bytes()));
         self.gained.push((spot.clone(), child));
         self.kept.push((spot, Some(child)));
         Ok(())
@@ -165,7 +166,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
 
     fn remove(&mut self, dir: &Inode<D>, state: &mut State<D>, ino: Ino, name: Name<'_>) -> Result<()> {
         state.part.entries = state.part.entries.saturating_sub(1);
-        let spot: Spot = (dir.ino, name.bytes().into());
+        let spot: Spot = (dir.ino, SmallVec::from_slice(name.bytes()));
         self.lost.push((spot.clone(), ino));
         self.kept.push((spot, None));
         meta::delete(&mut self.batch, Key::Entry(dir.ino.0, name.bytes()))
@@ -179,7 +180,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         name: Name<'_>,
         child: Child,
     ) -> Result<()> {
-        let spot: Spot = (dir.ino, name.bytes().into());
+        let spot: Spot = (dir.ino, SmallVec::from_slice(name.bytes()));
         self.lost.push((spot.clone(), ino));
         self.gained.push((spot.clone(), child));
         self.kept.push((spot, Some(child)));
@@ -201,7 +202,9 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
 
     fn write_inode(&mut self, inode: &Inode<D>, state: &mut State<D>, _: Changed) -> Result<()> {
         state.atime_dirty = false;
-        state.part.home = self.settle_home(inode.ino, &state.part.home)?;
+        if let Some(home) = self.settle_home(inode.ino, &state.part.home)? {
+            state.part.home = home;
+        }
         inode::put(&mut self.batch, inode, state)
     }
 
@@ -226,8 +229,13 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         }
         self.core.meta.note_garbage();
         // What it stood under as its only name is gone with the name.
-        for of in [Key::Inode(inode.ino.0), Key::Attributes(inode.ino.0), Key::Orphan(inode.ino.0)] {
-            meta::delete(&mut self.batch, of)?;
+        meta::delete(&mut self.batch, Key::Inode(inode.ino.0))?;
+        // What was never stored needs no deletion. Attributes that were not read may be there.
+        if state.attributes.as_ref().is_none_or(|attributes| !attributes.is_empty()) {
+            meta::delete(&mut self.batch, Key::Attributes(inode.ino.0))?;
+        }
+        if state.orphan {
+            meta::delete(&mut self.batch, Key::Orphan(inode.ino.0))?;
         }
         if state.part.target_apart {
             meta::delete(&mut self.batch, Key::Target(inode.ino.0))?;

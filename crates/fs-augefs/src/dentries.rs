@@ -5,6 +5,7 @@ use amphi_names::Child;
 use amphi_rt::hash::HashMap;
 use amphi_rt::sync::{Padded, RwLock};
 use amphi_vfs::Ino;
+use hashbrown::Equivalent;
 
 use crate::format::name_hash;
 use crate::planted::{self, Bug};
@@ -13,6 +14,16 @@ const SHARDS: usize = 64;
 
 /// A directory's names.
 type Shard = HashMap<(Ino, Box<[u8]>), Child>;
+
+/// What a name is looked for by.
+#[derive(Hash)]
+struct Wanted<'a>(Ino, &'a [u8]);
+
+impl Equivalent<(Ino, Box<[u8]>)> for Wanted<'_> {
+    fn equivalent(&self, (dir, name): &(Ino, Box<[u8]>)) -> bool {
+        self.0 == *dir && *self.1 == **name
+    }
+}
 
 /// The cache.
 pub struct Dentries {
@@ -34,7 +45,7 @@ impl Dentries {
 
     /// What a name names, if that is known.
     pub fn get(&self, dir: Ino, name: &[u8]) -> Option<Child> {
-        self.shard(dir, name).read().get(&(dir, name.into())).copied()
+        self.shard(dir, name).read().get(&Wanted(dir, name)).copied()
     }
 
     /// A name names this now. A full shard lets go of all it has.
@@ -51,6 +62,6 @@ impl Dentries {
 
     /// A name names nothing any more.
     pub fn forget(&self, dir: Ino, name: &[u8]) {
-        self.shard(dir, name).write().remove(&(dir, name.into()));
+        self.shard(dir, name).write().remove(&Wanted(dir, name));
     }
 }

@@ -11,7 +11,7 @@ use zerocopy::FromZeros;
 use crate::core::Core;
 use crate::format::{
     EntryRecord, FILE_BYTES_MAX, INLINE_NODES, InodeRecord, Key, NODES_PER_CHUNK, TYPES, decode_nodes,
-    encode_entry, encode_nodes, key,
+    encode_inode, encode_nodes, key,
 };
 use crate::meta::{self, damaged};
 
@@ -116,8 +116,8 @@ impl Part {
     }
 }
 
-/// An inode as the metadata store keeps it.
-pub fn record<D: BlockPort + MemoryArea>(inode: &Inode<D>, state: &State<D>) -> EntryRecord {
+/// An inode as the metadata store keeps it, but for a symbolic link's target.
+fn record<D: BlockPort + MemoryArea>(inode: &Inode<D>, state: &State<D>) -> InodeRecord {
     let part = &state.part;
     let regular = state.file_type == FileType::Regular;
     let mut record = InodeRecord::new_zeroed();
@@ -140,8 +140,7 @@ pub fn record<D: BlockPort + MemoryArea>(inode: &Inode<D>, state: &State<D>) -> 
     for (index, nid) in part.nodes.range(..INLINE_NODES) {
         record.nodes[*index as usize] = (*nid).into();
     }
-    let target = if part.target.len() > SHORT_TARGET_BYTES { Vec::new() } else { part.target.to_vec() };
-    EntryRecord::Inode(Box::new(record), target)
+    record
 }
 
 /// Puts an inode where it stands, with the numbers of nodes that have changed.
@@ -153,7 +152,8 @@ pub fn put<D: BlockPort + MemoryArea>(
     inode: &Inode<D>,
     state: &mut State<D>,
 ) -> Result<()> {
-    let value = encode_entry(&record(inode, state));
+    let target = if state.part.target.len() > SHORT_TARGET_BYTES { &[] } else { &state.part.target[..] };
+    let value = encode_inode(&record(inode, state), target);
     match &state.part.home {
         Home::Named(parent, name) => meta::put(batch, Key::Entry(parent.0, name), &value)?,
         Home::New | Home::Own => meta::put(batch, Key::Inode(inode.ino.0), &value)?,

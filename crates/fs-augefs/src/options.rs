@@ -146,7 +146,9 @@ impl MountOptions {
                 }
                 "groups" => self.meta.groups = word.number(1, FEW)? as usize,
                 "log-tasks" => self.meta.log_tasks = word.number(1, FEW)? as usize,
-                "memtable" => self.meta.memtable_bytes = word.bytes(64 << 10, 1 << 30)? as usize,
+                "memtable" => {
+                    self.meta = self.meta.with_memtable(word.bytes(64 << 10, 1 << 30)?);
+                }
                 "writes" => self.meta.grouped = word.one_of(&[("parallel", false), ("grouped", true)])?,
                 _ => return Ok(false),
             }

@@ -10,7 +10,7 @@ use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions};
 use amphi_rt::Sim;
 use amphi_rt::time::now_ns;
 use amphi_ssd::Ssd;
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, SetAttr, WriteMode};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, SetAttr, WriteMode, XattrMode};
 use small::{crash, fine, make, remount, roomy};
 
 fn make_roomy() -> AugeFs<Ssd> {
@@ -137,6 +137,32 @@ fn renaming_a_directory_changes_as_much_as_renaming_a_file() {
     let of_dir = stored(&|| rename("dir", "rid"));
     assert_eq!(of_dir, of_file);
     fs.forget(ino, 1);
+}
+
+#[test]
+fn what_a_deleted_file_had_goes_with_it() {
+    let fs = make_roomy();
+    for text in ["read", "unread"] {
+        fs.setxattr(file(&fs, text), b"user.a", b"value", XattrMode::Set).expect("there is room");
+    }
+    let fs = remount(fs, roomy());
+    let ino = fs.lookup(Ino::ROOT, name("read")).expect("it is there").attr.ino;
+    assert_eq!(fs.getxattr(ino, b"user.a"), Ok(b"value".to_vec()));
+    fs.forget(ino, 1);
+    // One's attributes are in memory, the other's are not.
+    for text in ["read", "unread"] {
+        fs.unlink(Ino::ROOT, name(text)).expect("it is there");
+    }
+    // 221 B: its entry, its number, its directory's inode. Deletions of attributes and of an orphan's mark
+    // that it never had would make it 257 B, a line more.
+    let stored_by = |text: &str| {
+        fs.forget(file(&fs, text), 1);
+        let before = fs.device().stats().byte_write.bytes();
+        fs.unlink(Ino::ROOT, name(text)).expect("it is there");
+        fs.device().stats().byte_write.bytes() - before
+    };
+    assert_eq!(stored_by("plain"), 4 * 64);
+    small::assert_clean(fs);
 }
 
 #[test]

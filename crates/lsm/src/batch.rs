@@ -1,10 +1,15 @@
 //! A batch: changes that count all or none, as one entry of the log.
 
+use std::ops::Range;
+
+use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::{self, BATCH_MAX, BatchHeader, KEY_MAX, VALUE_MAX};
 use crate::{Error, Result};
+
+/// Bytes for which a batch takes memory at first: a few changes.
+const USUAL_BYTES: usize = 512;
 
 /// Changes that are applied together. Of two changes of one key the later counts.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +52,9 @@ impl Batch {
         if let Some(&(what, bytes, limit)) = sizes.iter().find(|(_, bytes, limit)| bytes > limit) {
             return Err(Error::TooLarge { what, bytes, limit });
         }
+        if self.records.capacity() == 0 {
+            self.records.reserve(USUAL_BYTES);
+        }
         format::encode_record(&mut self.records, key, value);
         self.count += 1;
         Ok(())
@@ -81,10 +89,20 @@ impl Batch {
         size_of::<BatchHeader>() + self.records.len()
     }
 
-    /// Its content in the log with `first` as the first change's sequence number.
-    pub(crate) fn content(&self, first: u64) -> Vec<u8> {
-        let header = BatchHeader { first: U64::new(first), count: U32::new(self.count), zero: U32::ZERO };
-        [header.as_bytes(), &self.records].concat()
+    /// What its content in the log begins with, `first` being the first change's sequence number; its
+    /// records follow.
+    pub(crate) fn header(&self, first: u64) -> BatchHeader {
+        BatchHeader { first: U64::new(first), count: U32::new(self.count), zero: U32::ZERO }
+    }
+
+    /// Its changes as they stand in the log.
+    pub(crate) fn records(&self) -> &[u8] {
+        &self.records
+    }
+
+    /// Gives `visit` each change, the first one with the sequence number `first`.
+    pub(crate) fn visit(&self, first: u64, visit: impl FnMut(u64, &[u8], Option<&[u8]>)) -> Result<()> {
+        visit_records(&self.records, first..first + u64::from(self.count), visit)
     }
 }
 
@@ -92,18 +110,31 @@ impl Batch {
 ///
 /// # Errors
 /// [`Error::Damaged`] for what is no batch; `visit` may have seen some of it by then.
-pub(crate) fn visit(content: &[u8], mut visit: impl FnMut(u64, &[u8], Option<&[u8]>)) -> Result<()> {
-    let damaged = || Error::Damaged { what: "a batch in the log", at: content.len() as u64 };
-    let (header, mut rest) = BatchHeader::read_from_prefix(content).map_err(|_| damaged())?;
+pub(crate) fn visit(content: &[u8], visit: impl FnMut(u64, &[u8], Option<&[u8]>)) -> Result<()> {
+    let (header, records) = BatchHeader::read_from_prefix(content).map_err(|_| damaged(content))?;
     let (first, count) = (header.first.get(), header.count.get());
     // No sequence number is the last one: one more than it is always one.
     if first == 0 || first.checked_add(u64::from(count)).is_none_or(|end| end > u64::MAX / 2) {
-        return Err(damaged());
+        return Err(damaged(content));
     }
-    for seq in first..first + u64::from(count) {
-        let ((key, value), behind) = format::decode_record(rest).ok_or_else(damaged)?;
+    visit_records(records, first..first + u64::from(count), visit)
+}
+
+/// Gives `visit` each of the records, which have these sequence numbers.
+fn visit_records(
+    records: &[u8],
+    numbers: Range<u64>,
+    mut visit: impl FnMut(u64, &[u8], Option<&[u8]>),
+) -> Result<()> {
+    let mut rest = records;
+    for seq in numbers {
+        let ((key, value), behind) = format::decode_record(rest).ok_or_else(|| damaged(records))?;
         visit(seq, key, value);
         rest = behind;
     }
-    if rest.is_empty() { Ok(()) } else { Err(damaged()) }
+    if rest.is_empty() { Ok(()) } else { Err(damaged(records)) }
+}
+
+fn damaged(bytes: &[u8]) -> Error {
+    Error::Damaged { what: "a batch in the log", at: bytes.len() as u64 }
 }

@@ -96,14 +96,12 @@ pub const fn entry_bytes(content: usize) -> usize {
     (content + ENTRY_FRAME).next_multiple_of(LINE)
 }
 
-/// The end of the entry at `at` (from the start of the data area) with this content.
-#[must_use]
-pub fn entry_end(salt: u64, at: u64, begin: TxBegin, content: &[u8]) -> TxEnd {
-    let mut crc = crc32c::crc32c(&salt.to_le_bytes());
-    crc = crc32c::crc32c_append(crc, &at.to_le_bytes());
-    crc = crc32c::crc32c_append(crc, begin.as_bytes());
-    crc = crc32c::crc32c_append(crc, content);
-    TxEnd { mark: U32::new(end_mark(salt, content.len())), crc: U32::new(crc) }
+/// The end of the entry at `at` (from the start of the data area) with these TxB and content.
+fn entry_end(salt: u64, at: u64, begin_and_content: &[u8]) -> TxEnd {
+    let place = [U64::new(salt), U64::new(at)];
+    let crc = crc32c::crc32c_append(crc32c::crc32c(place.as_bytes()), begin_and_content);
+    let content = begin_and_content.len() - size_of::<TxBegin>();
+    TxEnd { mark: U32::new(end_mark(salt, content)), crc: U32::new(crc) }
 }
 
 fn end_mark(salt: u64, content: usize) -> u32 {
@@ -111,15 +109,17 @@ fn end_mark(salt: u64, content: usize) -> u32 {
     (salt as u32 ^ (salt >> 32) as u32 ^ content as u32) | 1
 }
 
-/// All bytes of the entry at `at`.
+/// All bytes of the entry at `at`, whose content is the parts one after the other.
 #[must_use]
-pub fn encode_entry(salt: u64, at: u64, content: &[u8]) -> Vec<u8> {
-    let begin = TxBegin { magic: U32::new(TXB_MAGIC), length: U32::new(content.len() as u32) };
-    let mut bytes = Vec::with_capacity(entry_bytes(content.len()));
+pub fn encode_entry(salt: u64, at: u64, parts: &[&[u8]]) -> Vec<u8> {
+    let length = parts.iter().map(|part| part.len()).sum();
+    let begin = TxBegin { magic: U32::new(TXB_MAGIC), length: U32::new(length as u32) };
+    let mut bytes = Vec::with_capacity(entry_bytes(length));
     bytes.extend_from_slice(begin.as_bytes());
-    bytes.extend_from_slice(content);
-    bytes.resize(entry_bytes(content.len()) - size_of::<TxEnd>(), 0);
-    bytes.extend_from_slice(entry_end(salt, at, begin, content).as_bytes());
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    let end = entry_end(salt, at, &bytes);
+    bytes.resize(entry_bytes(length) - size_of::<TxEnd>(), 0);
+    bytes.extend_from_slice(end.as_bytes());
     bytes
 }
 
@@ -157,7 +157,7 @@ pub fn decode_entry(salt: u64, at: u64, bytes: &[u8]) -> Found<'_> {
         return Found::Nothing;
     }
     let content = &rest[..length];
-    if end != entry_end(salt, at, begin, content) {
+    if end != entry_end(salt, at, &whole[..size_of::<TxBegin>() + length]) {
         return Found::Torn { checked: length };
     }
     Found::Entry { content, bytes: whole.len() }
@@ -181,7 +181,7 @@ mod tests {
     fn an_entry_counts_only_at_its_place_with_its_salt_and_whole() {
         for length in [0, 1, 47, 48, 49, 112, 5000] {
             let content: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
-            let bytes = encode_entry(7, 128, &content);
+            let bytes = encode_entry(7, 128, &[&content]);
             assert!(bytes.len().is_multiple_of(LINE) && bytes.len() == entry_bytes(length));
             let whole = Found::Entry { content: &content, bytes: bytes.len() };
             assert_eq!(decode_entry(7, 128, &bytes), whole);

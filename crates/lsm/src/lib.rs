@@ -15,6 +15,7 @@ mod memtable;
 pub mod planted;
 mod store;
 mod table;
+mod versioned;
 
 pub use batch::Batch;
 pub use error::{Error, Result};

@@ -131,9 +131,14 @@ impl<D: MemoryArea> Log<D> {
     /// [`Error::TooLarge`] if the half has no room left; the device's. After an error of the device the entry
     /// may or may not be found after a crash.
     pub fn append(&self, half: Half, content: &[u8]) -> Result<u64> {
-        let bytes = format::entry_bytes(content.len()) as u64;
+        self.append_parts(half, &[content])
+    }
+
+    /// Stores an entry whose content is the parts one after the other.
+    pub(crate) fn append_parts(&self, half: Half, parts: &[&[u8]]) -> Result<u64> {
+        let bytes = format::entry_bytes(parts.iter().map(|part| part.len()).sum()) as u64;
         let at = self.start(half) + self.reserve(half, bytes)?;
-        let entry = format::encode_entry(self.salt, at, content);
+        let entry = format::encode_entry(self.salt, at, parts);
         self.persist(SLOTS_BYTES + at, &entry)?;
         Ok(bytes)
     }

@@ -1,7 +1,6 @@
 //! The memtable: what was written and is not in a table yet, in a concurrent skip list (crossbeam's), and the
 //! barrier that says when the writers that were given to it have finished (`in_flight_writes`, AugeFS §V-A).
 
-use std::cmp::Reverse;
 use std::ops::Bound;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -9,19 +8,25 @@ use amphi_rt::sync::atomic::{AtomicBool, AtomicU64};
 use amphi_rt::sync::{Condvar, Mutex};
 use crossbeam_skiplist::SkipMap;
 
+use crate::bloom;
 use crate::entry::Entry;
-
-/// By key, the newest version first.
-type Versioned = (Box<[u8]>, Reverse<u64>);
+use crate::versioned::Versioned;
 
 /// Sorted changes in memory.
 #[derive(Debug, Default)]
 pub struct Memtable {
     map: SkipMap<Versioned, Option<Box<[u8]>>>,
+    /// Says of most absent keys that they are absent: a name that is made is looked for first.
+    filter: bloom::Shared,
     in_flight: InFlight,
 }
 
 impl Memtable {
+    /// One that is full with so many bytes of keys and values.
+    pub fn new(bytes: usize) -> Self {
+        Self { filter: bloom::Shared::new(bytes), ..Self::default() }
+    }
+
     /// The writers that are at it.
     pub fn in_flight(&self) -> &InFlight {
         &self.in_flight
@@ -29,23 +34,28 @@ impl Memtable {
 
     /// Inserts a change. Any number of tasks may at once.
     pub fn insert(&self, seq: u64, key: &[u8], value: Option<&[u8]>) {
-        self.map.insert((key.into(), Reverse(seq)), value.map(Into::into));
+        self.filter.add(bloom::hash(key));
+        self.map.insert(Versioned::new(key, seq), value.map(Into::into));
     }
 
-    /// The newest version of a key up to `seq`: its value, or that it is deleted.
-    pub fn get(&self, key: &[u8], seq: u64) -> Option<Option<Vec<u8>>> {
-        let found = self.map.lower_bound(Bound::Included(&(key.into(), Reverse(seq))))?;
-        (*found.key().0 == *key).then(|| found.value().as_deref().map(<[u8]>::to_vec))
+    /// The newest version up to `seq` of a key with this hash: its value, or that it is deleted.
+    pub fn get(&self, key: &[u8], hash: u64, seq: u64) -> Option<Option<Vec<u8>>> {
+        if !self.filter.may_contain(hash) {
+            return None;
+        }
+        let wanted = Versioned::new(key, seq);
+        let found = self.map.lower_bound(Bound::Included(&wanted))?;
+        found.key().has_key_of(&wanted).then(|| found.value().as_deref().map(<[u8]>::to_vec))
     }
 
     /// The first version at or behind `from`.
     pub fn seek(&self, from: &[u8]) -> Option<Entry> {
-        self.map.lower_bound(Bound::Included(&(from.into(), Reverse(u64::MAX)))).map(|found| entry(&found))
+        self.map.lower_bound(Bound::Included(&Versioned::new(from, u64::MAX))).map(|found| entry(&found))
     }
 
     /// The version behind this one.
     pub fn behind(&self, entry_before: &Entry) -> Option<Entry> {
-        let before = (entry_before.key.as_slice().into(), Reverse(entry_before.seq));
+        let before = Versioned::new(&entry_before.key, entry_before.seq);
         self.map.lower_bound(Bound::Excluded(&before)).map(|found| entry(&found))
     }
 
@@ -56,8 +66,8 @@ impl Memtable {
 }
 
 fn entry(found: &crossbeam_skiplist::map::Entry<'_, Versioned, Option<Box<[u8]>>>) -> Entry {
-    let (key, Reverse(seq)) = found.key();
-    Entry { key: key.to_vec(), seq: *seq, value: found.value().as_deref().map(<[u8]>::to_vec) }
+    let key = found.key();
+    Entry { key: key.bytes(), seq: key.seq(), value: found.value().as_deref().map(<[u8]>::to_vec) }
 }
 
 /// Counts changes that have a sequence number and are not inserted yet.

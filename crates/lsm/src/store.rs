@@ -71,6 +71,18 @@ pub struct Options {
     pub merges: bool,
 }
 
+/// Memtables that level 1 holds.
+const LEVEL1_MEMTABLES: u64 = 4;
+
+impl Options {
+    /// With a memtable of so many bytes, and level 1 in proportion: a store in small is as deep as one of
+    /// full size with as many more keys.
+    #[must_use]
+    pub const fn with_memtable(self, bytes: u64) -> Self {
+        Self { memtable_bytes: bytes as usize, level1_bytes: LEVEL1_MEMTABLES * bytes, ..self }
+    }
+}
+
 impl Default for Options {
     /// RocksDB's memtable of 64 MB and cache of 32 MB, tables of 2 MB. Eight tasks at the log: the processor
     /// of one of them mostly waits for the link.
@@ -79,7 +91,7 @@ impl Default for Options {
             memtable_bytes: 64 << 20,
             table_bytes: 2 << 20,
             level0_tables: 4,
-            level1_bytes: 256 << 20,
+            level1_bytes: LEVEL1_MEMTABLES * (64 << 20),
             block_cache_bytes: 32 << 20,
             log_tasks: 8,
             grouped: false,

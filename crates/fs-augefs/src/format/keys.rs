@@ -1,5 +1,7 @@
 //! Keys of the metadata store.
 
+use smallvec::SmallVec;
+
 /// What a key names. Numbers stand big-endian, so that keys of one kind sort by them.
 #[derive(Clone, Copy, Debug)]
 pub enum Key<'a> {
@@ -25,25 +27,31 @@ pub enum Key<'a> {
     Intents(u16, u64),
 }
 
+/// The bytes of a key. Those of most names need no memory of their own.
+pub type KeyBytes = SmallVec<[u8; 64]>;
+
 /// The bytes of a key.
 #[must_use]
-pub fn key(of: Key<'_>) -> Vec<u8> {
+pub fn key(of: Key<'_>) -> KeyBytes {
+    let parts = |parts: &[&[u8]]| {
+        let mut bytes = KeyBytes::new();
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        bytes
+    };
     match of {
-        Key::Super => b"m.superblock".to_vec(),
+        Key::Super => parts(&[b"m.superblock"]),
         Key::Entry(parent, name) => {
-            [b"m:", &parent.to_be_bytes()[..], b":", &name_hash(name).to_be_bytes(), name].concat()
+            parts(&[b"m:", &parent.to_be_bytes(), b":", &name_hash(name).to_be_bytes(), name])
         }
-        Key::Inode(ino) => [b"i:", &ino.to_be_bytes()[..]].concat(),
-        Key::Attributes(ino) => [b"x:", &ino.to_be_bytes()[..]].concat(),
-        Key::Target(ino) => [b"l:", &ino.to_be_bytes()[..]].concat(),
-        Key::Nodes(ino, chunk) => [b"n:", &ino.to_be_bytes()[..], b":", &chunk.to_be_bytes()].concat(),
-        Key::Orphan(ino) => [b"o:", &ino.to_be_bytes()[..]].concat(),
-        Key::Sit(segment, version) => {
-            [b"sit:", &segment.to_be_bytes()[..], b":", &version.to_be_bytes()].concat()
-        }
-        Key::Checkpoint(domain) => [b"cp:", &domain.to_be_bytes()[..]].concat(),
+        Key::Inode(ino) => parts(&[b"i:", &ino.to_be_bytes()]),
+        Key::Attributes(ino) => parts(&[b"x:", &ino.to_be_bytes()]),
+        Key::Target(ino) => parts(&[b"l:", &ino.to_be_bytes()]),
+        Key::Nodes(ino, chunk) => parts(&[b"n:", &ino.to_be_bytes(), b":", &chunk.to_be_bytes()]),
+        Key::Orphan(ino) => parts(&[b"o:", &ino.to_be_bytes()]),
+        Key::Sit(segment, version) => parts(&[b"sit:", &segment.to_be_bytes(), b":", &version.to_be_bytes()]),
+        Key::Checkpoint(domain) => parts(&[b"cp:", &domain.to_be_bytes()]),
         Key::Intents(domain, sequence) => {
-            [b"t:", &domain.to_be_bytes()[..], b":", &sequence.to_be_bytes()].concat()
+            parts(&[b"t:", &domain.to_be_bytes(), b":", &sequence.to_be_bytes()])
         }
     }
 }

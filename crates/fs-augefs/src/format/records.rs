@@ -3,6 +3,7 @@
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{FileType, Ino};
 use amphi_volume::TypeCodes;
+use smallvec::SmallVec;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -85,11 +86,19 @@ impl InodeRecord {
     }
 }
 
+/// The bytes of an inode's value; those without a target need no memory of their own.
+#[must_use]
+pub fn encode_inode(record: &InodeRecord, target: &[u8]) -> SmallVec<[u8; 128]> {
+    let mut bytes = SmallVec::new();
+    [&[1], record.as_bytes(), target].iter().for_each(|part| bytes.extend_from_slice(part));
+    bytes
+}
+
 /// The bytes of an entry's or an inode's value.
 #[must_use]
 pub fn encode_entry(entry: &EntryRecord) -> Vec<u8> {
     match entry {
-        EntryRecord::Inode(record, target) => [&[1], record.as_bytes(), target].concat(),
+        EntryRecord::Inode(record, target) => encode_inode(record, target).into_vec(),
         EntryRecord::Reference(ino, kind) => [&[2, TYPES.code(*kind)], &ino.0.to_le_bytes()[..]].concat(),
         EntryRecord::Locator(parent, name) => [&[3], &parent.0.to_le_bytes()[..], name].concat(),
     }

@@ -269,14 +269,14 @@ impl Tree {
                 Some(kind) if self.homes.get(ino) != Some(place) => EntryRecord::Reference(*ino, kind),
                 _ => EntryRecord::Inode(record.clone(), target.clone()),
             };
-            values.insert(key(Key::Entry(place.0.0, &place.1)), encode_entry(&entry));
+            values.insert(key(Key::Entry(place.0.0, &place.1)).to_vec(), encode_entry(&entry));
         }
         for (ino, (record, target)) in &self.records {
             let entry = match self.homes.get(ino) {
                 Some((parent, name)) => EntryRecord::Locator(*parent, name.clone()),
                 None => EntryRecord::Inode(record.clone(), target.clone()),
             };
-            values.insert(key(Key::Inode(ino.0)), encode_entry(&entry));
+            values.insert(key(Key::Inode(ino.0)).to_vec(), encode_entry(&entry));
         }
         // Of what is there no more nothing else stays, nor what nobody can read.
         let of_inodes = stored.iter().filter(|(key, value)| match &key[..2] {
@@ -289,7 +289,7 @@ impl Tree {
             of_inodes.filter(|(key, _)| number(key).is_some_and(|ino| self.records.contains_key(&ino)));
         values.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
         for ino in &self.orphans {
-            let orphan = key(Key::Orphan(ino.0));
+            let orphan = key(Key::Orphan(ino.0)).to_vec();
             let value = stored.get(&orphan).cloned().unwrap_or_default();
             values.insert(orphan, value);
         }

@@ -122,15 +122,18 @@ impl<D: BlockPort + MemoryArea + 'static> Store<D> {
 
 impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
     fn get(&self, key: &[u8], seq: u64) -> Result<Option<Vec<u8>>> {
-        let view = self.view.read().clone();
-        for memtable in std::iter::once(&view.active).chain(&view.sealed) {
-            if let Some(value) = memtable.get(key, seq) {
-                return Ok(value);
-            }
-        }
         let hash = bloom::hash(key);
+        let levels = {
+            let view = self.view.read();
+            for memtable in std::iter::once(&view.active).chain(&view.sealed) {
+                if let Some(value) = memtable.get(key, hash, seq) {
+                    return Ok(value);
+                }
+            }
+            Arc::clone(&view.levels)
+        };
         let mut newest = None;
-        for (number, level) in view.levels.iter().enumerate() {
+        for (number, level) in levels.iter().enumerate() {
             // Tables of level 0 overlap; those of the others are in order.
             let from = if number == 0 { 0 } else { level.partition_point(|table| table.last_key() < key) };
             let to = if number == 0 { level.len() } else { level.len().min(from + 1) };

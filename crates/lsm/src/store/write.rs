@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering::Acquire;
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_rt::sync::MutexGuard;
+use zerocopy::IntoBytes;
 
 use super::{Shared, Store, Use, Work, Writing};
-use crate::batch::{self, Batch};
+use crate::batch::Batch;
 use crate::log::Half;
 use crate::memtable::Memtable;
 use crate::planted::{self, Bug};
@@ -61,10 +62,11 @@ impl<D: BlockPort + MemoryArea + 'static> Store<D> {
 
     pub(super) fn write_alone(&self, batch: &Batch) -> Result<()> {
         let Prepared { first, half, memtable } = self.shared.prepare(batch)?;
-        let content = batch.content(first);
-        let mut outcome = self.shared.log.append(half, &content).map(drop);
+        let header = batch.header(first);
+        let parts = [header.as_bytes(), batch.records()];
+        let mut outcome = self.shared.log.append_parts(half, &parts).map(drop);
         if outcome.is_ok() {
-            outcome = batch::visit(&content, |seq, key, value| memtable.insert(seq, key, value));
+            outcome = batch.visit(first, |seq, key, value| memtable.insert(seq, key, value));
         }
         if let Err(error) = &outcome {
             // Its half cannot be sealed any more. Said before anyone who waits for this write goes on.
@@ -136,7 +138,8 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
             _ => {
                 work = self.wait_until(work, |work| work.full.is_none())?;
                 work.halves[old as usize] = Use::Kept;
-                let full = std::mem::take(&mut writing.memtable);
+                let new = Arc::new(Memtable::new(self.options.memtable_bytes));
+                let full = std::mem::replace(&mut writing.memtable, new);
                 writing.memtable_bytes = 0;
                 let mut view = self.view.write();
                 view.active = Arc::clone(&writing.memtable);
