@@ -2,10 +2,9 @@
 //!
 //! A search compares keys with some thirty nodes. The first 32 bytes of a key stand in the node itself, as
 //! numbers: most comparisons follow no pointer and call no function, and a shorter key takes no memory of its
-//! own. What most comparisons look at lies last, before the node's links to others, in one line with them
-//! for most nodes.
+//! own.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 
 /// Words of a key that stand in the node.
 const WORDS: usize = 4;
@@ -13,34 +12,16 @@ const WORDS: usize = 4;
 const HEAD_BYTES: usize = WORDS * 8;
 
 /// A version of a key.
-#[derive(Debug, PartialEq, Eq)]
-#[repr(C)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Versioned {
-    /// The bytes behind those in `head`.
+    /// The first bytes, big-endian, zeros behind a shorter key.
+    head: [u64; WORDS],
+    /// The bytes behind these.
     rest: Box<[u8]>,
     /// Bytes of the key: of two that differ in zeros at the end the shorter one comes first.
     len: usize,
-    seq: u64,
-    /// The first bytes, big-endian, zeros behind a shorter key; the first word last.
-    head: [u64; WORDS],
-}
-
-impl Ord for Versioned {
-    fn cmp(&self, other: &Self) -> Ordering {
-        for word in (0..WORDS).rev() {
-            if self.head[word] != other.head[word] {
-                return self.head[word].cmp(&other.head[word]);
-            }
-        }
-        // The newest version first.
-        self.rest.cmp(&other.rest).then(self.len.cmp(&other.len)).then(other.seq.cmp(&self.seq))
-    }
-}
-
-impl PartialOrd for Versioned {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
+    /// The newest version first.
+    seq: Reverse<u64>,
 }
 
 impl Versioned {
@@ -50,15 +31,15 @@ impl Versioned {
         let mut bytes = [0; HEAD_BYTES];
         bytes[..first.len()].copy_from_slice(first);
         let mut head = [0; WORDS];
-        for (word, bytes) in head.iter_mut().rev().zip(bytes.as_chunks::<8>().0) {
+        for (word, bytes) in head.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *word = u64::from_be_bytes(*bytes);
         }
-        Self { rest: rest.into(), len: key.len(), seq, head }
+        Self { head, rest: rest.into(), len: key.len(), seq: Reverse(seq) }
     }
 
     /// Its sequence number.
     pub const fn seq(&self) -> u64 {
-        self.seq
+        self.seq.0
     }
 
     /// Whether the other one is a version of the same key.
@@ -69,7 +50,7 @@ impl Versioned {
     /// The key.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len.max(HEAD_BYTES));
-        self.head.iter().rev().for_each(|word| bytes.extend_from_slice(&word.to_be_bytes()));
+        self.head.iter().for_each(|word| bytes.extend_from_slice(&word.to_be_bytes()));
         bytes.truncate(self.len);
         bytes.extend_from_slice(&self.rest);
         bytes
@@ -86,10 +67,7 @@ mod tests {
     proptest! {
         #[test]
         fn versions_are_in_order_of_keys_and_then_newest_first(
-            one in vec(0_u8..3, 0..40),
-            other in vec(0_u8..3, 0..40),
-            seqs in any::<(u8, u8)>(),
-            same in 0..40_usize,
+            one in vec(0_u8..3, 0..40), other in vec(0_u8..3, 0..40), seqs in any::<(u8, u8)>(), same in 0..40_usize,
         ) {
             // Long beginnings in common, and zeros at the end.
             let other = [&one[..same.min(one.len())], &other[same.min(other.len())..]].concat();
