@@ -172,9 +172,9 @@ fn write_nodes<D: BlockPort>(core: &Core<D>, parts: &mut Parts) -> Result<usize>
     Ok(dirty.len())
 }
 
-/// Decides where the entries of these numbers go, as F2FS does: to the pack, if their block's set fits with
-/// those that are there, small sets first; else to their blocks, which are returned. An unmount leaves none in
-/// the pack.
+/// Decides where the entries of these numbers go, as F2FS does: to the pack, if their block's set fits
+/// with those that are there, small sets first; else to their blocks, which are returned. An unmount leaves
+/// none in the pack.
 fn divide(
     journal: &mut BTreeSet<u32>,
     mut changed: BTreeSet<u32>,

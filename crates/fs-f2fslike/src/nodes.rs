@@ -121,8 +121,7 @@ impl<D: BlockPort> Core<D> {
         Ok(self.named(at, word, ino, index)?.ok_or(index + 1))
     }
 
-    /// Calls `visit` with every further node of an inode that names pages or nodes: its number, its index, its
-    /// words.
+    /// Calls `visit` with every further node of an inode that names pages or nodes: number, index, words.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].

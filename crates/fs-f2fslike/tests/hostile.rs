@@ -79,8 +79,8 @@ fn run(seed: u64) {
     let _any = <F2fs as Volume<Ssd>>::check(&ssd, &mut |_| {});
 }
 
-/// What a checkpoint says in its journals, as words of its head: how many entries, where they are, of how many
-/// bytes.
+/// What a checkpoint says in its journals, as words of its head: how many entries, where they are, of how
+/// many bytes.
 const NAT: (usize, usize, usize) = (348, 356, 8);
 const SIT: (usize, usize, usize) = (352, 660, 72);
 

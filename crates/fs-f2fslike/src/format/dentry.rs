@@ -181,7 +181,7 @@ impl DentryBlock {
         self.entries(0).find(|found| found.name == name)
     }
 
-    /// Slots in a row that are free for a name of so many bytes, of those that there are `in_inode` or outside.
+    /// Slots in a row that are free for a name of so many bytes, of those `in_inode` or outside.
     #[must_use]
     pub fn room(&self, name_len: usize, in_inode: bool) -> Option<usize> {
         let wanted = name_len.div_ceil(SLOT_BYTES);

@@ -1,5 +1,5 @@
-//! Checkpoint packs: what makes a checkpoint count. There are two places, which take turns. As on F2FS, a pack
-//! has journals: the few entries of NAT and SIT that have changed since their blocks were written.
+//! Checkpoint packs: what makes a checkpoint count. There are two places, which take turns. As on F2FS, a
+//! pack has journals: the few entries of NAT and SIT that have changed since their blocks were written.
 
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
