@@ -64,16 +64,21 @@ fn kill(process: &mut Other) {
     process.child.wait().expect("it was killed");
 }
 
+/// How often, each millisecond, it is looked for what the manager does about a killed process. One that
+/// overlooks the death waits for ever, for a lock that the process had.
+const LOOKS: u32 = 60_000;
+
 /// Waits until the manager has seen off the process that held `held`, or has ended the range because it was
 /// inside. Whether it was not.
 fn has_left(client: &Client, held: Ino) -> bool {
-    loop {
+    for _ in 0..LOOKS {
         match client.getattr(held) {
             Ok(_) => time::sleep_ns(1_000_000),
             Err(Error::Io(_)) => return false,
             Err(_) => return true,
         }
     }
+    panic!("the manager neither sees a killed process off nor ends the range");
 }
 
 /// Kills one of two busy processes, again and again, until that has hit it inside often enough.
