@@ -306,7 +306,7 @@ impl<D: BlockPort + MemoryArea + 'static> Mounted<D> {
     /// [`MountError::Damaged`]: the device failed.
     pub fn announce(&self, crash: crate::Crash) -> Result<()> {
         let mut superblock = self.superblock.lock();
-        superblock.mounts = (superblock.mounts.get() + 1).into();
+        superblock.mounts = superblock.mounts.get().saturating_add(1).into();
         superblock.clean = 0.into();
         superblock.crash = crash.number().into();
         write_super(&self.controller.media, &superblock)

@@ -129,7 +129,8 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             Err(error) => return Err(error),
         };
         let mut part = self.new_part();
-        (part.root, part.levels) = (self.checked(inode.root.get())?, inode.levels);
+        self.checked_mapping(ino, &inode)?;
+        (part.root, part.levels) = (inode.root.get(), inode.levels);
         let mut parts = Vec::new();
         for (mark, body) in entries(&slot.bytes, slot.head.epoch) {
             let offset = mark.offset.get();

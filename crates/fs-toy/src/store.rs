@@ -111,7 +111,7 @@ impl<D: BlockPort + 'static> Toy<D> {
         };
         if !read_only {
             toy.map.with_superblock(|log| {
-                log.superblock.mounts = (log.superblock.mounts.get() + 1).into();
+                log.superblock.mounts = log.superblock.mounts.get().saturating_add(1).into();
                 log.superblock.clean = 0.into();
                 log.write_superblock()
             })?;

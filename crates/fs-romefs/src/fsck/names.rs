@@ -102,7 +102,9 @@ pub fn check<D: BlockPort + MemoryArea>(
     for (ino, known) in &usage.inodes {
         if !known.is_named && *ino != Ino::ROOT.0 {
             let lost = Finding::Unreachable { ino: *ino };
-            if !is_orphan(*ino) && !report.findings.contains(&lost) {
+            // A mount deletes an orphan without links. One with links it finishes cutting, and leaves.
+            let is_left = known.nlink > 0 || !is_orphan(*ino);
+            if is_left && !report.findings.contains(&lost) {
                 report.findings.push(lost);
             }
         } else if known.names != known.nlink {

@@ -300,10 +300,12 @@ fn an_entry_that_names_nothing_is_removed() {
 
 #[test]
 fn what_has_no_name_comes_to_lost_and_found() {
-    for of_dir in [false, true] {
+    for (of_dir, is_orphan) in [(false, false), (false, true), (true, false), (true, true)] {
         let rig = Rig::new();
         let (dir, ino) = if of_dir { (1, rig.dir) } else { (rig.dir, rig.inner) };
         rig.store(rig.entry(dir, ino), &[0; 32]);
+        // It has links: a mount would not delete it.
+        rig.bit(Map::Orphans, ino, is_orphan);
         let fs = rig.mended(Severity::Error, |found| *found == Finding::Unreachable { ino });
         let lost = fs.lookup(Ino::ROOT, name("lost+found")).expect("it was made").attr.ino;
         let found = fs.lookup(lost, name(&format!("#{ino}"))).expect("it was found").attr.ino;
