@@ -109,17 +109,6 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         if inode.kind == 0 { Err(Error::Stale(ino)) } else { Ok(inode) }
     }
 
-    /// Refuses pointers that can be no file's.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`].
-    pub fn checked_mapping(&self, ino: Ino, inode: &format::Inode) -> Result<()> {
-        if inode.levels > format::LEVELS_MAX {
-            return Err(Error::corrupt("inode", ino.0, "it has too many levels of pointers"));
-        }
-        self.checked_page(inode.root.get()).map(drop)
-    }
-
     /// Brings an inode into device memory: from host memory if it is there, else from flash.
     ///
     /// # Errors
@@ -132,8 +121,10 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         };
         let damaged = |what: &'static str| Error::corrupt("inode", ino.0, what);
         let file_type = TYPES.file_type(inode.kind).ok_or_else(|| damaged("its type is unknown"))?;
-        self.checked_mapping(ino, &inode)?;
-        for page in [inode.attributes.get(), inode.target.get()] {
+        if inode.levels > format::LEVELS_MAX {
+            return Err(damaged("it has too many levels of pointers"));
+        }
+        for page in [inode.root.get(), inode.attributes.get(), inode.target.get()] {
             self.checked_page(page)?;
         }
         if (inode.levels == 0) != (inode.root.get() == 0) {

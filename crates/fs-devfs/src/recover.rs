@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 
 use crate::Crash;
 use crate::controller::Controller;
-use crate::format::{Layout, PAGE, SlotHead, Superblock, UNWRITTEN, Use, entries};
+use crate::format::{LEVELS_MAX, Layout, PAGE, SlotHead, Superblock, UNWRITTEN, Use, entries};
 use crate::media::Media;
 use crate::meta::Meta;
 use crate::parts;
@@ -128,9 +128,12 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             Ok(_) | Err(Error::Stale(_)) => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
+        if inode.levels > LEVELS_MAX {
+            // No block of it is found; a repair clears it.
+            return Ok(Vec::new());
+        }
         let mut part = self.new_part();
-        self.checked_mapping(ino, &inode)?;
-        (part.root, part.levels) = (inode.root.get(), inode.levels);
+        (part.root, part.levels) = (self.checked(inode.root.get())?, inode.levels);
         let mut parts = Vec::new();
         for (mark, body) in entries(&slot.bytes, slot.head.epoch) {
             let offset = mark.offset.get();

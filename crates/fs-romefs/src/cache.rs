@@ -51,14 +51,22 @@ impl BlockCache {
     pub fn copy(&self, base: Lpa, at: u64, into: &mut [u8]) -> bool {
         let (mut at, mut rest) = (base.byte(0) + at, into);
         while !rest.is_empty() {
-            let (page, within) = (at / PAGE_BYTES as u64, at as usize % PAGE_BYTES);
-            let (part, behind) = rest.split_at_mut((PAGE_BYTES - within).min(rest.len()));
-            let shard = self.shard(page).read();
-            let Some(found) = shard.pages.get(&page) else { return false };
-            part.copy_from_slice(&found.bytes[within..within + part.len()]);
-            found.used.store(true, Ordering::Relaxed);
-            at += part.len() as u64;
-            rest = behind;
+            let first = at / PAGE_BYTES as u64;
+            let shard = self.shard(first).read();
+            for page in first..(first / NEIGHBOURS + 1) * NEIGHBOURS {
+                let within = at as usize % PAGE_BYTES;
+                let (part, behind) = rest.split_at_mut((PAGE_BYTES - within).min(rest.len()));
+                let Some(found) = shard.pages.get(&page) else { return false };
+                part.copy_from_slice(&found.bytes[within..within + part.len()]);
+                if !found.used.load(Ordering::Relaxed) {
+                    found.used.store(true, Ordering::Relaxed);
+                }
+                at += part.len() as u64;
+                rest = behind;
+                if rest.is_empty() {
+                    return true;
+                }
+            }
         }
         true
     }

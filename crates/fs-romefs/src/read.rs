@@ -15,6 +15,7 @@ use crate::format::PAGE;
 use crate::inode::{Inode, State};
 use crate::lookup::{self, Pieces, Source};
 use crate::planted::{self, Bug};
+use crate::tree::Log;
 use crate::{lazy, logs};
 
 /// Reads at `offset`. Returns the number of bytes.
@@ -32,6 +33,9 @@ pub fn read<D: BlockPort + MemoryArea>(
     if direct && core.is_lazy() {
         lazy::flush(core, inode)?;
     }
+    if !direct && let Some(len) = read_cached(core, inode, offset, into)? {
+        return Ok(len);
+    }
     let Located { held, pieces, len, moves_atime } = locate(core, inode, offset, into)?;
     fetch(core, pieces, &mut into[..len], direct)?;
     drop(held);
@@ -39,6 +43,43 @@ pub fn read<D: BlockPort + MemoryArea>(
         amphi_names::note_read(core, inode);
     }
     Ok(len)
+}
+
+/// Reads what is in cached data blocks and in no log. None, and `into` holds anything, if it is not all so.
+///
+/// It takes no range: a data block is nobody else's while the inode still has it, and nothing is waited for.
+fn read_cached<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    offset: u64,
+    into: &mut [u8],
+) -> Result<Option<usize>> {
+    let state = inode.state.read();
+    let (Some(logs), None) = (logs::known(&state), &state.part.buffer) else { return Ok(None) };
+    let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
+    let (mut at, mut rest) = (offset, &mut into[..len]);
+    while !rest.is_empty() {
+        let (block, within) = (at / core.block_bytes(), at % core.block_bytes());
+        let (part, behind) = rest.split_at_mut((core.block_bytes() - within).min(rest.len() as u64) as usize);
+        let end = within + part.len() as u64;
+        let meets = |log: &Log| log.range().start < end && within < log.range().end;
+        if logs.get(block).is_some_and(|leaf| leaf.logs.iter().any(meets)) {
+            return Ok(None);
+        }
+        let slot = core.slot(&state.part.mapping, block)?;
+        let Some(device) = slot.block().filter(|_| end <= slot.valid.get().into()) else { return Ok(None) };
+        if !core.cache.copy(core.lpa(device, 0), within, part) {
+            return Ok(None);
+        }
+        at += part.len() as u64;
+        rest = behind;
+    }
+    let moves_atime = amphi_names::read_moves_atime(core, &state);
+    drop(state);
+    if moves_atime {
+        amphi_names::note_read(core, inode);
+    }
+    Ok(Some(len))
 }
 
 /// What is read of a file, with what is buffered of it copied already.

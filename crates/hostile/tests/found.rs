@@ -1,6 +1,6 @@
 //! Inputs that libFuzzer found and what they showed; each was an error once.
 
-use amphi_hostile::{bytefs_image, devfs_image};
+use amphi_hostile::{bytefs_image, devfs_image, romefs_image};
 
 /// A superblock that counts 2^64 - 1 mounts: mounting counted one more.
 #[test]
@@ -15,4 +15,18 @@ fn the_first_time_stamp_may_be_nearly_the_last() {
     let rest = [0x01, 0x00, 0x00, 0x07, 0x00, 0x69, 0x74, 0x27, 0xff, 0xff, 0xff, 0x0f];
     let end = *b"abilit'-\x8c";
     devfs_image(&[&slot[..], &[0; 22], &rest, &end].concat());
+}
+
+/// An inode with 47 levels of pointers, and a queue of its parts that a mount brings in place.
+#[test]
+fn a_damaged_inode_may_have_a_queue() {
+    let slot = [0xfd, 0xe7, 0x2f, 0x60, 0x0a, 0x92, 0x90, 0x21];
+    devfs_image(&[&slot[..], &[b'/'; 12], b"\0block_durabili///entr#15pu_n"].concat());
+}
+
+/// All inodes are orphans, and no directory names them any more: a repair left those that have links.
+#[test]
+fn orphans_may_have_links() {
+    let marked = [0xff, 0x5c, 0xb6, 0x43, 0xb3, 0x81, 0x81, 0x81, 0x33, 0x06, 0x0b, 0, 0, 0, 0x24, 0xe8];
+    romefs_image(&marked);
 }
