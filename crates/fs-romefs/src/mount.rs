@@ -322,7 +322,8 @@ pub fn assemble<D: BlockPort + MemoryArea>(
     let pool = |map: Map| {
         let mut words = Vec::with_capacity(layout.bits(map).div_ceil(64) as usize);
         meta.words(map, |_, word| words.push(word))?;
-        Ok::<_, MountError>(Pool::new(layout.bits(map), words))
+        let pool = if map == Map::Blocks { Pool::from_the_front } else { Pool::new };
+        Ok::<_, MountError>(pool(layout.bits(map), words))
     };
     let pools =
         [pool(Map::Blocks)?, pool(Map::Pages)?, pool(Map::Leaves)?, pool(Map::Logs)?, pool(Map::Inodes)?];

@@ -1,10 +1,11 @@
 //! What can be handed out: data blocks, metadata pages, leaves, log pages, inodes. A pool knows what is free
 //! now; the bitmap on the device follows with the transaction that uses it.
 //!
-//! Each processor has a part where it looks first, so that tasks do not wait for each other. A part is one
-//! stripe in sixteen of the bitmap, and no stripe is begun while those before have something free. So what is
-//! in use stays at the front, whoever writes, and the SSD never sees the rest. If it did, it would move stale
-//! data for ever, since it is not told what is free.
+//! Each processor has a part where it looks first, so that tasks neither wait for each other nor spread what
+//! they write. A part of what lies in the memory zone is in one piece. A part of the data blocks is one
+//! stripe in sixteen, and no stripe is begun while those before have something free: so what is in use stays
+//! at the front, whoever writes, and the SSD never sees the rest. If it did, it would move stale data for
+//! ever, since it is not told what is free.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,6 +14,8 @@ use amphi_rt::sync::{Mutex, Padded};
 
 /// Most parts, a power of two.
 const PARTS: u64 = 16;
+/// A part in one piece has at least so many words.
+const PART_WORDS_MIN: u64 = 16;
 /// Most words of a stripe, which are a page of the bitmap: two processors seldom change the same page.
 const STRIPE_WORDS_MAX: u64 = 512;
 /// Stripes that a part has at least, if there are words enough.
@@ -51,7 +54,19 @@ pub struct Run {
 
 impl Pool {
     /// A pool of `bits`, of which those that `words` have set are in use.
-    pub fn new(bits: u64, mut words: Vec<u64>) -> Self {
+    pub fn new(bits: u64, words: Vec<u64>) -> Self {
+        let part_words = bits.div_ceil(64).div_ceil(PARTS).max(PART_WORDS_MIN);
+        let pool = Self::of_stripes(bits, words, part_words);
+        Self { begun: pool.stripes.into(), ..pool }
+    }
+
+    /// A pool which hands out what lies at the front, as long as there is any.
+    pub fn from_the_front(bits: u64, words: Vec<u64>) -> Self {
+        let stripe_words = bits.div_ceil(64) / (PARTS * STRIPES_MIN);
+        Self::of_stripes(bits, words, stripe_words.clamp(1, STRIPE_WORDS_MAX))
+    }
+
+    fn of_stripes(bits: u64, mut words: Vec<u64>, stripe_words: u64) -> Self {
         words.resize(bits.div_ceil(64) as usize, 0);
         if let Some(last) = words.last_mut()
             && !bits.is_multiple_of(64)
@@ -60,9 +75,8 @@ impl Pool {
         }
         let used: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
         let all = words.len() as u64;
-        let stripe_words = (all / (PARTS * STRIPES_MIN)).clamp(1, STRIPE_WORDS_MAX);
         let stripes: Vec<&[u64]> = words.chunks(stripe_words as usize).collect();
-        let parts = if stripes.is_empty() { 1 } else { 1 << stripes.len().ilog2().min(PARTS.ilog2()) };
+        let parts = stripes.len().clamp(1, PARTS as usize);
         let part = |number| {
             let words = stripes.iter().skip(number).step_by(parts).copied().collect::<Vec<_>>().concat();
             Padded(Mutex::new(Part { words, hand: 0 }))
@@ -94,12 +108,14 @@ impl Pool {
     }
 
     fn take_for(&self, processor: usize, wanted: u64) -> Option<Run> {
-        let start = processor % self.parts.len();
+        let parts = self.parts.len();
+        let start = processor % parts;
         loop {
             let begun = self.begun.load(Ordering::Relaxed);
-            // By exclusive or, two processors that have filled their own parts do not meet in the next one.
-            let taken = (0..self.parts.len()).map(|offset| start ^ offset).find_map(|number| {
-                let stripes = (begun + self.parts.len() as u64 - 1 - number as u64) / self.parts.len() as u64;
+            let taken = (0..parts).find_map(|offset| {
+                // By exclusive or, two processors that have filled their parts do not meet in the next one.
+                let number = if parts.is_power_of_two() { start ^ offset } else { (start + offset) % parts };
+                let stripes = (begun + (parts - 1 - number) as u64) / parts as u64;
                 let run = self.parts[number].lock().take(wanted, self.stripe_words, stripes)?;
                 Some(Run { first: self.bit_of(number, run.first), ..run })
             });
@@ -144,7 +160,7 @@ impl Pool {
 }
 
 impl Part {
-    /// The first free bit of `stripes` stripes, and as many behind it in its own as there are, up to `wanted`.
+    /// The first free bit of `stripes` stripes, and up to `wanted` behind it in its own stripe.
     fn take(&mut self, wanted: u64, stripe_words: u64, stripes: u64) -> Option<Run> {
         let reach = self.words.len().min((stripes * stripe_words) as usize);
         let Some(word) = (self.hand..reach).find(|word| self.words[*word] != u64::MAX) else {
@@ -180,7 +196,7 @@ mod tests {
     #[test]
     fn what_is_in_use_stays_at_the_front() {
         let bits = 1 << 20;
-        let pool = Pool::new(bits, Vec::new());
+        let pool = Pool::from_the_front(bits, Vec::new());
         let mut random = Generator::new(21);
         let mut runs: Vec<Run> = Vec::new();
         let mut written = 0;
@@ -199,8 +215,8 @@ mod tests {
     proptest! {
         /// What is handed out was free, and is handed out once.
         #[test]
-        fn behaves_like_a_set(bits in 1..30_000_u64, steps in proptest::collection::vec((any::<bool>(), 1..200_u64), 1..100)) {
-            let pool = Pool::new(bits, vec![1]);
+        fn behaves_like_a_set(front in any::<bool>(), bits in 1..30_000_u64, steps in proptest::collection::vec((any::<bool>(), 1..200_u64), 1..100)) {
+            let pool = if front { Pool::from_the_front } else { Pool::new }(bits, vec![1]);
             let mut used = vec![false; bits as usize];
             used[0] = true;
             let mut runs = Vec::new();
