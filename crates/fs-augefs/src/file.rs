@@ -224,12 +224,13 @@ impl<D: BlockPort + MemoryArea> Files for Core<D> {
         load_pages(self, inode, state, bytes)
     }
 
-    fn read_device(&self, inode: &Inode<D>, state: &State<D>, pages: Range<u64>) -> Result<Vec<u8>> {
+    fn read_device(&self, inode: &Inode<D>, state: &State<D>, first: u64, into: &mut [u8]) -> Result<()> {
         let domain = self.domain(inode.ino);
         let _gate = domain.gate.read();
-        let addresses = self.addresses(domain, (inode.ino, state), pages.start, pages.end)?;
+        let end = first + (into.len() / PAGE) as u64;
+        let addresses = self.addresses(domain, (inode.ino, state), first, end)?;
         let blocks: Vec<_> = addresses.iter().map(|address| address.block()).collect();
-        self.ground.read_runs(&blocks)
+        self.ground.read_runs(&blocks, into)
     }
 
     fn write_back(&self, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {

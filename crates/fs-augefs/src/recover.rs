@@ -41,9 +41,6 @@ pub struct Recovered {
     pub intents: u64,
 }
 
-/// What one domain found, and whose nodes it used.
-type Found = (Recovered, BTreeSet<Ino>);
-
 /// Recovers all domains, each by a task of its own, and makes a checkpoint of each.
 ///
 /// # Errors
@@ -61,20 +58,17 @@ pub fn all<D: BlockPort + MemoryArea>(core: &Arc<Core<D>>, intents: Vec<Intents>
     let outcomes: Vec<_> = tasks.into_iter().map(task::JoinHandle::join).collect();
     let mut recovered = Recovered::default();
     for outcome in outcomes {
-        let (found, files) = outcome?;
+        let found = outcome?;
         recovered.nodes += found.nodes;
         recovered.doubtful += found.doubtful;
         recovered.intents += found.intents;
-        for ino in files {
-            recount(core, ino)?;
-        }
     }
     Ok(recovered)
 }
 
-fn one<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, intents: &Intents) -> Result<Found> {
+fn one<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, intents: &Intents) -> Result<Recovered> {
     let _gate = domain.gate.write();
-    let mut found = Found::default();
+    let (mut found, mut files) = (Recovered::default(), BTreeSet::new());
     let begin = domain.parts.lock().sequence;
     let current = || intents.range(begin..).flat_map(|(at, intents)| intents.iter().map(|one| (*at, *one)));
     let mut scans = claim(core, domain, current().map(|(_, intent)| intent))?;
@@ -82,7 +76,7 @@ fn one<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, intents: &Int
         .filter_map(|(_, intent)| if let Intent::Free(nid) = intent { Some(nid) } else { None })
         .collect();
     scans.sort_unstable();
-    let nodes = scan(core, domain, &scans, &mut found.0)?;
+    let nodes = scan(core, domain, &scans, &mut found)?;
     let last = nodes.values().map(|(_, node)| node.sequence).chain(intents.keys().copied()).max();
     if let Some(last) = last {
         let mut parts = domain.parts.lock();
@@ -94,10 +88,10 @@ fn one<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, intents: &Int
             continue;
         }
         if let Some(size) = size_of_owner(core, nid, &node)? {
-            found.1.insert(node.ino);
+            files.insert(node.ino);
             sizes.push((nid, node.index, size));
             use_node(core, domain, nid, block, node)?;
-            found.0.nodes += 1;
+            found.nodes += 1;
         }
     }
     for (at, intent) in current() {
@@ -106,7 +100,7 @@ fn one<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, intents: &Int
             Intent::Free(nid) => free(core, domain, nid)?,
             Intent::Cut(nid, from, _) => cut(core, domain, nid, from, Some(at))?,
         }
-        found.0.intents += 1;
+        found.intents += 1;
     }
     for (nid, index, size) in sizes {
         let start = u64::from(index) * NODE_SPAN;
@@ -117,6 +111,11 @@ fn one<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, intents: &Int
     {
         let mut parts = domain.parts.lock();
         parts.intents.extend(intents.keys());
+    }
+    // The checkpoint ends what makes a recovery look at these nodes: if the power fails behind it, nobody
+    // counts again.
+    for ino in files {
+        recount(core, domain, ino)?;
     }
     // Nodes that were not believed must never be: those of the next version are others.
     checkpoint::held(core, domain)?;
@@ -334,10 +333,8 @@ fn cut<D: BlockPort + MemoryArea>(
 }
 
 /// Puts right how many blocks a file has, whose nodes arrived before its inode did.
-fn recount<D: BlockPort + MemoryArea>(core: &Core<D>, ino: Ino) -> Result<()> {
+fn recount<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, ino: Ino) -> Result<()> {
     let (mut record, home, target) = core.find_record(ino)?;
-    let domain = core.domain(ino);
-    let _gate = domain.gate.read();
     let mut blocks = 0;
     for nid in core.find_nodes(ino, &record)?.values() {
         let parts = core.with_nodes(domain, &[*nid])?;

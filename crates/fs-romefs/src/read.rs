@@ -13,7 +13,7 @@ use crate::buffer::Gaps;
 use crate::core::Core;
 use crate::format::PAGE;
 use crate::inode::{Inode, State};
-use crate::lookup::{self, Pieces, Source};
+use crate::lookup::{self, Piece, Pieces, Source};
 use crate::planted::{self, Bug};
 use crate::tree::Log;
 use crate::{lazy, logs};
@@ -133,48 +133,73 @@ fn locate<'a, D: BlockPort + MemoryArea>(
     }
 }
 
-/// What the cache has not: where it goes, the device's block, its first byte there, and whole pages around.
-type Missing = (Range<usize>, u32, u64, Vec<u8>);
+/// What the cache has not.
+struct Missing<'a> {
+    /// Where it goes.
+    into: &'a mut [u8],
+    block: u32,
+    /// Its first byte in the device's block.
+    at: u64,
+    /// Whole pages around it; empty if it consists of whole pages, which are read where they go.
+    around: Vec<u8>,
+}
+
+impl<'a> Missing<'a> {
+    fn new(into: &'a mut [u8], block: u32, at: u64) -> Self {
+        let first = at / PAGE as u64 * PAGE as u64;
+        let len = ((at + into.len() as u64).next_multiple_of(PAGE as u64) - first) as usize;
+        let around = if len == into.len() { Vec::new() } else { vec![0; len] };
+        Self { into, block, at, around }
+    }
+
+    const fn pages(&mut self) -> &mut [u8] {
+        if self.around.is_empty() { self.into } else { self.around.as_mut_slice() }
+    }
+}
 
 /// Brings the pieces, those of data blocks and those of logs at the same time.
 fn fetch<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    pieces: Pieces,
+    mut pieces: Pieces,
     into: &mut [u8],
     direct: bool,
 ) -> Result<()> {
-    let mut missing: SmallVec<[Missing; 2]> = SmallVec::new();
-    for piece in &pieces {
-        if let Source::Block(block, at) = piece.source {
-            let bytes = &mut into[piece.into.clone()];
-            if direct || !core.cache.copy(core.lpa(block, 0), at, bytes) {
-                let first = at / PAGE as u64 * PAGE as u64;
-                let end = (at + bytes.len() as u64).next_multiple_of(PAGE as u64);
-                missing.push((piece.into.clone(), block, at, vec![0; (end - first) as usize]));
+    pieces.sort_unstable_by_key(|piece| piece.into.start);
+    let mut missing: SmallVec<[Missing<'_>; 2]> = SmallVec::new();
+    let mut others: SmallVec<[(&mut [u8], Source); 8]> = SmallVec::new();
+    let (mut rest, mut begins) = (into, 0);
+    for Piece { into: range, source } in pieces {
+        let (part, behind) = rest[range.start - begins..].split_at_mut(range.len());
+        (rest, begins) = (behind, range.end);
+        match source {
+            Source::Block(block, at) if direct || !core.cache.copy(core.lpa(block, 0), at, part) => {
+                missing.push(Missing::new(part, block, at));
             }
+            Source::Block(..) => {}
+            source => others.push((part, source)),
         }
     }
     let mut tickets: SmallVec<[D::Ticket<'_>; 2]> = SmallVec::new();
-    for (_, block, at, pages) in &mut missing {
-        let lpa = core.lpa(*block, *at);
-        tickets.push(core.device.submit_read(lpa, pages, Structure::Data).map_err(io_error)?);
+    for one in &mut missing {
+        let lpa = core.lpa(one.block, one.at);
+        tickets.push(core.device.submit_read(lpa, one.pages(), Structure::Data).map_err(io_error)?);
     }
-    for piece in &pieces {
-        let bytes = &mut into[piece.into.clone()];
-        match piece.source {
-            Source::Log(at) => core.memory.load(at, bytes, Structure::Data)?,
-            Source::Hole => bytes.fill(0),
-            Source::Block(..) => {}
+    for (part, source) in others {
+        match source {
+            Source::Log(at) => core.memory.load(at, part, Structure::Data)?,
+            _ => part.fill(0),
         }
     }
     for ticket in tickets {
         ticket.wait().map_err(io_error)?;
     }
-    for (range, block, at, pages) in &missing {
-        let within = (at % PAGE as u64) as usize;
-        into[range.clone()].copy_from_slice(&pages[within..within + range.len()]);
+    for mut one in missing {
         if !direct && !planted::has(Bug::CacheForgotten) {
-            core.cache.keep(core.lpa(*block, *at), pages, PAGE_BYTES);
+            core.cache.keep(core.lpa(one.block, one.at), one.pages(), PAGE_BYTES);
+        }
+        if !one.around.is_empty() {
+            let within = (one.at % PAGE as u64) as usize;
+            one.into.copy_from_slice(&one.around[within..within + one.into.len()]);
         }
     }
     Ok(())

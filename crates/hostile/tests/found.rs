@@ -30,3 +30,9 @@ fn orphans_may_have_links() {
     let marked = [0xff, 0x5c, 0xb6, 0x43, 0xb3, 0x81, 0x81, 0x81, 0x33, 0x06, 0x0b, 0, 0, 0, 0x24, 0xe8];
     romefs_image(&marked);
 }
+
+/// A plan in which there is nothing of a kind: whoever wanted one looked in no part of it.
+#[test]
+fn there_may_be_nothing_to_hand_out() {
+    romefs_image(b"$$$");
+}

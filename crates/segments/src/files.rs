@@ -197,11 +197,17 @@ pub trait Files: Store {
     /// [`Error::Corrupt`], [`Error::Io`].
     fn load_pages(&self, inode: &Arc<Inode<Self>>, state: &mut State<Self>, bytes: Range<u64>) -> Result<()>;
 
-    /// What the device has of a range of pages, past those in memory.
+    /// Reads what the device has of pages from `first` on, past those in memory, into as many pages.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    fn read_device(&self, inode: &Inode<Self>, state: &State<Self>, pages: Range<u64>) -> Result<Vec<u8>>;
+    fn read_device(
+        &self,
+        inode: &Inode<Self>,
+        state: &State<Self>,
+        first: u64,
+        into: &mut [u8],
+    ) -> Result<()>;
 
     /// Writes a file's dirty pages and its inode back. The caller has it locked.
     ///
@@ -243,9 +249,13 @@ fn read_direct<F: Files>(fs: &F, inode: &Arc<Inode<F>>, offset: u64, into: &mut 
             write_back_file(fs, inode)?;
             continue;
         }
-        if len > 0 {
-            let bytes = fs.read_device(inode, &state, pages)?;
-            into[..len].copy_from_slice(&bytes[offset as usize % PAGE..][..len]);
+        let within = offset as usize % PAGE;
+        if within == 0 && len.is_multiple_of(PAGE) {
+            fs.read_device(inode, &state, pages.start, &mut into[..len])?;
+        } else if len > 0 {
+            let mut whole = vec![0; (pages.end - pages.start) as usize * PAGE];
+            fs.read_device(inode, &state, pages.start, &mut whole)?;
+            into[..len].copy_from_slice(&whole[within..][..len]);
         }
         break (len, read_moves_atime(fs, &state));
     };

@@ -66,27 +66,25 @@ impl<D: BlockPort> Ground<D> {
         Ok(read)
     }
 
-    /// Reads blocks of the main area past host memory, those in a row by one command; zeros for what has no
-    /// block.
+    /// Reads blocks of the main area past host memory into as many pages, those in a row by one command; zeros
+    /// for what has no block.
     ///
     /// # Errors
     /// [`amphi_vfs::Error::Io`].
-    pub fn read_runs(&self, blocks: &[Option<u32>]) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; blocks.len() * PAGE];
+    pub fn read_runs(&self, blocks: &[Option<u32>], into: &mut [u8]) -> Result<()> {
         let mut tickets = Vec::new();
-        let mut rest = &mut bytes[..];
+        let mut rest = into;
         for run in blocks.chunk_by(|one, next| one.map(|block| block + 1) == *next) {
             let (into, behind) = std::mem::take(&mut rest).split_at_mut(run.len() * PAGE);
             if let Some(first) = run[0] {
                 let sent = self.device.submit_read(self.lpa(first), into, Structure::Data);
                 tickets.push(sent.map_err(io_error)?);
+            } else {
+                into.fill(0);
             }
             rest = behind;
         }
-        for ticket in tickets {
-            ticket.wait().map_err(io_error)?;
-        }
-        Ok(bytes)
+        tickets.into_iter().try_for_each(|ticket| ticket.wait().map_err(io_error))
     }
 
     /// Reads a block of the main area.
