@@ -212,6 +212,19 @@ impl<D: MemoryArea> Journal<D> {
         self.lanes[record.lane].finish(record.position);
     }
 
+    /// Clears the lanes, so that nothing in them is ever taken for a record: a damaged head may have hidden
+    /// some that count. Everything has been checkpointed, and nothing is under way.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn clear(&self) -> Result<()> {
+        let zeros = vec![0; self.layout.plan.lane_bytes as usize];
+        for lane in 0..self.layout.plan.lanes {
+            self.memory.store(self.layout.lane(lane), &zeros, Structure::Journal)?;
+        }
+        self.memory.barrier()
+    }
+
     /// Brings everything that counts by now to the metadata area, and makes room in the journal (RO-2).
     ///
     /// # Errors

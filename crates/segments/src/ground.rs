@@ -66,8 +66,8 @@ impl<D: BlockPort> Ground<D> {
         Ok(read)
     }
 
-    /// Reads blocks of the main area past host memory into as many pages, those in a row by one command; zeros
-    /// for what has no block.
+    /// Reads blocks of the main area past host memory into as many pages, those in a row by one command;
+    /// zeros for what has no block.
     ///
     /// # Errors
     /// [`amphi_vfs::Error::Io`].

@@ -54,6 +54,7 @@ pub fn repair<D: BlockPort + MemoryArea + 'static>(
     for _ in 0..2 {
         let (core, _) = mount::assemble(device, options())?;
         core.journal.checkpoint(&core.meta)?;
+        core.journal.clear()?;
         let report = mend(&core)?;
         core.journal.checkpoint(&core.meta)?;
         let unreachable: Vec<_> = report.findings.iter().filter_map(unreachable).collect();
