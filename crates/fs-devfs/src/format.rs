@@ -210,10 +210,12 @@ impl Superblock {
             && (2..=sb.pages.get()).contains(&sb.inodes.get())
             && crate::Crash::of_number(sb.crash.get()).is_some()
             && Layout::of(&sb).first_block < sb.pages.get();
-        let why = match (fits, sb.first_stamp.get() < u64::MAX / 2) {
-            (true, true) => return Ok(sb),
-            (false, _) => "one of its sizes is wrong",
-            (true, false) => "its first time stamp leaves no room for later ones",
+        let why = if !fits {
+            "one of its sizes is wrong"
+        } else if sb.first_stamp.get() >= u64::MAX / 2 {
+            "its first time stamp leaves no room for later ones"
+        } else {
+            return Ok(sb);
         };
         Err(Error::Superblock { title: TITLE, why })
     }

@@ -58,6 +58,7 @@ impl BlockCache {
                 let (part, behind) = rest.split_at_mut((PAGE_BYTES - within).min(rest.len()));
                 let Some(found) = shard.pages.get(&page) else { return false };
                 part.copy_from_slice(&found.bytes[within..within + part.len()]);
+                // Others read it too: a line that is written is taken from them.
                 if !found.used.load(Ordering::Relaxed) {
                     found.used.store(true, Ordering::Relaxed);
                 }

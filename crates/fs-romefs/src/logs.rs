@@ -72,9 +72,7 @@ pub fn read_leaf<D: BlockPort + MemoryArea>(core: &Core<D>, number: u32) -> Resu
             && log.size > 0
             && end <= core.block_bytes()
             && log.in_page() + u64::from(log.size) <= PAGE as u64
-            && !logs
-                .iter()
-                .any(|other: &Log| other.range().start < end && log.range().start < other.range().end);
+            && !logs.iter().any(|other: &Log| other.meets(&log.range()));
         if !sound {
             return Err(Error::corrupt("leaf", u64::from(number), "it has a data log that cannot be"));
         }

@@ -86,8 +86,7 @@ impl<D: BlockPort + MemoryArea> LogSearch<'_, D> {
         self.next += 1;
         let within = wanted.within(block);
         let leaf = self.tree.and_then(|tree| tree.get(block));
-        let meets = |log: &&Log| log.range().start < within.end && within.start < log.range().end;
-        let logs = leaf.into_iter().flat_map(|leaf| &leaf.logs).filter(meets);
+        let logs = leaf.into_iter().flat_map(|leaf| &leaf.logs).filter(|log| log.meets(&within));
         let mut logs: SmallVec<[Log; LEAF_ENTRIES]> = logs.copied().collect();
         logs.sort_unstable_by_key(|log| log.offset);
         let mut at = within.start;

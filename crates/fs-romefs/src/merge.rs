@@ -57,7 +57,7 @@ fn merge_page(merged: &mut Merged, new: Range<u64>) {
     let touches = |log: &Log| {
         log.page_of_block() == page && log.range().start <= new.end && new.start <= log.range().end
     };
-    let covers = |log: &Log| log.range().start < new.end && new.start < log.range().end;
+    let covers = |log: &Log| log.meets(&new);
     let old: SmallVec<[Log; 2]> = merged.logs.iter().filter(|log| touches(log)).copied().collect();
     let start = old.iter().map(|log| log.range().start).fold(new.start, u64::min);
     let end = old.iter().map(|log| log.range().end).fold(new.end, u64::max);

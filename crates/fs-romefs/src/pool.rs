@@ -34,7 +34,6 @@ struct Part {
 pub struct Pool {
     parts: Box<[Padded<Mutex<Part>>]>,
     stripe_words: u64,
-    stripes: u64,
     /// Stripes that were begun.
     begun: AtomicU64,
     /// Stripes that are begun at once: one of each part in a large pool, so that tasks do not meet.
@@ -57,7 +56,7 @@ impl Pool {
     pub fn new(bits: u64, words: Vec<u64>) -> Self {
         let part_words = bits.div_ceil(64).div_ceil(PARTS).max(PART_WORDS_MIN);
         let pool = Self::of_stripes(bits, words, part_words);
-        Self { begun: pool.stripes.into(), ..pool }
+        Self { begun: pool.stripes().into(), ..pool }
     }
 
     /// A pool which hands out what lies at the front, as long as there is any.
@@ -84,12 +83,15 @@ impl Pool {
         Self {
             parts: (0..parts).map(part).collect(),
             stripe_words,
-            stripes: stripes.len() as u64,
             begun: AtomicU64::new(0),
             begun_at_once: (stripes.len() / STRIPES_FOR_ONE_MORE).clamp(1, parts) as u64,
             bits,
             free: AtomicU64::new(all * 64 - used),
         }
+    }
+
+    const fn stripes(&self) -> u64 {
+        self.bits.div_ceil(self.stripe_words * 64)
     }
 
     /// How many there are.
@@ -123,7 +125,7 @@ impl Pool {
                 self.free.fetch_sub(run.count, Ordering::Relaxed);
                 return Some(run);
             }
-            if begun >= self.stripes {
+            if begun >= self.stripes() {
                 return None;
             }
             let more = begun + self.begun_at_once;
@@ -215,7 +217,11 @@ mod tests {
     proptest! {
         /// What is handed out was free, and is handed out once.
         #[test]
-        fn behaves_like_a_set(front in any::<bool>(), bits in 1..30_000_u64, steps in proptest::collection::vec((any::<bool>(), 1..200_u64), 1..100)) {
+        fn behaves_like_a_set(
+            front in any::<bool>(),
+            bits in 1..30_000_u64,
+            steps in proptest::collection::vec((any::<bool>(), 1..200_u64), 1..100),
+        ) {
             let pool = if front { Pool::from_the_front } else { Pool::new }(bits, vec![1]);
             let mut used = vec![false; bits as usize];
             used[0] = true;

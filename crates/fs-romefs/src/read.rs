@@ -15,7 +15,6 @@ use crate::format::PAGE;
 use crate::inode::{Inode, State};
 use crate::lookup::{self, Piece, Pieces, Source};
 use crate::planted::{self, Bug};
-use crate::tree::Log;
 use crate::{lazy, logs};
 
 /// Reads at `offset`. Returns the number of bytes.
@@ -33,19 +32,23 @@ pub fn read<D: BlockPort + MemoryArea>(
     if direct && core.is_lazy() {
         lazy::flush(core, inode)?;
     }
-    if !direct && let Some(len) = read_cached(core, inode, offset, into)? {
-        return Ok(len);
-    }
-    let Located { held, pieces, len, moves_atime } = locate(core, inode, offset, into)?;
-    fetch(core, pieces, &mut into[..len], direct)?;
-    drop(held);
+    let cached = if direct { None } else { read_cached(core, inode, offset, into)? };
+    let (len, moves_atime) = match cached {
+        Some(read) => read,
+        None => {
+            let Located { held: _held, pieces, len, moves_atime } = locate(core, inode, offset, into)?;
+            fetch(core, pieces, &mut into[..len], direct)?;
+            (len, moves_atime)
+        }
+    };
     if moves_atime {
         amphi_names::note_read(core, inode);
     }
     Ok(len)
 }
 
-/// Reads what is in cached data blocks and in no log. None, and `into` holds anything, if it is not all so.
+/// Reads what is in cached data blocks and in no log. Returns the number of bytes, and whether reading moves
+/// the access time. None, and `into` holds anything, if it is not all so.
 ///
 /// It takes no range: a data block is nobody else's while the inode still has it, and nothing is waited for.
 fn read_cached<D: BlockPort + MemoryArea>(
@@ -53,7 +56,7 @@ fn read_cached<D: BlockPort + MemoryArea>(
     inode: &Inode<D>,
     offset: u64,
     into: &mut [u8],
-) -> Result<Option<usize>> {
+) -> Result<Option<(usize, bool)>> {
     let state = inode.state.read();
     let (Some(logs), None) = (logs::known(&state), &state.part.buffer) else { return Ok(None) };
     let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
@@ -62,8 +65,7 @@ fn read_cached<D: BlockPort + MemoryArea>(
         let (block, within) = (at / core.block_bytes(), at % core.block_bytes());
         let (part, behind) = rest.split_at_mut((core.block_bytes() - within).min(rest.len() as u64) as usize);
         let end = within + part.len() as u64;
-        let meets = |log: &Log| log.range().start < end && within < log.range().end;
-        if logs.get(block).is_some_and(|leaf| leaf.logs.iter().any(meets)) {
+        if logs.get(block).is_some_and(|leaf| leaf.logs.iter().any(|log| log.meets(&(within..end)))) {
             return Ok(None);
         }
         let slot = core.slot(&state.part.mapping, block)?;
@@ -74,12 +76,7 @@ fn read_cached<D: BlockPort + MemoryArea>(
         at += part.len() as u64;
         rest = behind;
     }
-    let moves_atime = amphi_names::read_moves_atime(core, &state);
-    drop(state);
-    if moves_atime {
-        amphi_names::note_read(core, inode);
-    }
-    Ok(Some(len))
+    Ok(Some((len, amphi_names::read_moves_atime(core, &state))))
 }
 
 /// What is read of a file, with what is buffered of it copied already.

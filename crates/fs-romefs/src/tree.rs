@@ -30,6 +30,11 @@ impl Log {
         self.offset as u64..self.offset as u64 + self.size as u64
     }
 
+    /// Whether it has any of these bytes of the data block.
+    pub const fn meets(self, bytes: &Range<u64>) -> bool {
+        self.range().start < bytes.end && bytes.start < self.range().end
+    }
+
     /// Which page of the data block it lies in.
     pub const fn page_of_block(self) -> u32 {
         self.offset / PAGE as u32

@@ -17,7 +17,7 @@ fn the_first_time_stamp_may_be_nearly_the_last() {
     devfs_image(&[&slot[..], &[0; 22], &rest, &end].concat());
 }
 
-/// An inode with 47 levels of pointers, and a queue of its parts that a mount brings in place.
+/// An inode with too many levels of pointers, and a queue of its parts that a mount brings in place.
 #[test]
 fn a_damaged_inode_may_have_a_queue() {
     let slot = [0xfd, 0xe7, 0x2f, 0x60, 0x0a, 0x92, 0x90, 0x21];
@@ -37,9 +37,9 @@ fn there_may_be_nothing_to_hand_out() {
     romefs_image(b"$$$");
 }
 
-/// The head of a journal's lane lies a round behind: what a repair wrote led to records of before.
+/// The head of a journal's lane lies rounds behind: what a repair wrote led to records of before.
 #[test]
-fn a_head_of_the_journal_may_lie_a_round_behind() {
+fn a_head_of_the_journal_may_lie_rounds_behind() {
     let first = [0x11, 0xff, 0x15, 0x1c, 0x01, 0xf8, 0xe4, 0xe4, 0xe4, 0xf8, 0xf8, 0xf8, 0xf8, 0x3a, 0x9a];
     let second = [0xca, 0x00, 0x0e, 0x00, 0x06, 0xc2, 0xc2, 0xc2, 0xc2, 0xc2, 0xc2, 0xc2, 0xc2, 0x3a, 0x0b];
     romefs_image(&[&first[..], &second, b"files\x0cH"].concat());

@@ -71,14 +71,22 @@ const LOOKS: u32 = 60_000;
 /// Waits until the manager has seen off the process that held `held`, or has ended the range because it was
 /// inside. Whether it was not.
 fn has_left(client: &Client, held: Ino) -> bool {
+    await_some("a killed process is seen off, or the range ends", || match client.getattr(held) {
+        Ok(_) => None,
+        Err(Error::Io(_)) => Some(false),
+        Err(_) => Some(true),
+    })
+}
+
+/// Looks until there is something.
+fn await_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..LOOKS {
-        match client.getattr(held) {
-            Ok(_) => time::sleep_ns(1_000_000),
-            Err(Error::Io(_)) => return false,
-            Err(_) => return true,
+        match look() {
+            Some(found) => return found,
+            None => time::sleep_ns(1_000_000),
         }
     }
-    panic!("the manager neither sees a killed process off nor ends the range");
+    panic!("waited in vain: {what}");
 }
 
 /// Kills one of two busy processes, again and again, until that has hit it inside often enough.
@@ -150,9 +158,7 @@ fn a_manager_that_is_killed_takes_nothing_durable_with_it() {
     rustix::process::kill_process(process.expect("it runs"), rustix::process::Signal::KILL)
         .expect("it is ours");
     other.end();
-    while client.statfs().is_ok() {
-        time::sleep_ns(1_000_000);
-    }
+    await_some("the range has died", || client.statfs().err());
     rig.manager.await_range(2).expect("another range");
     assert!(client.statfs().is_err(), "a dead range stays dead");
     drop(client);
