@@ -2,12 +2,16 @@
 //! answer, each a line of JSON. The daemon keeps the connection open until it exits where the client has
 //! reason to wait for that.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
+use amphi_rt::time::{now_ns, sleep_ns};
 use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::runtime_dir;
@@ -49,6 +53,12 @@ pub enum Answer {
 
 /// A request is one short line; nobody else should make the daemon remember more.
 const REQUEST_BYTES_MAX: u64 = 4096;
+
+/// How long a daemon may take that begins anew, as it does when its shared range has died, ns. Until it
+/// listens, its old socket refuses.
+const BEGINNING_NS_MAX: u64 = 5_000_000_000;
+/// How long to wait before it is asked again, ns.
+const STEP_NS: u64 = 10_000_000;
 
 /// A connection on which a request has been sent.
 pub struct Pending(BufReader<UnixStream>);
@@ -102,19 +112,34 @@ impl Pending {
 /// If the daemon is there but cannot be reached.
 pub fn send(image: &Path, request: &Request) -> Result<Option<Pending>> {
     let Some(socket) = runtime_dir::find_socket(image)? else { return Ok(None) };
-    let mut stream = match UnixStream::connect(&socket) {
-        Ok(stream) => stream,
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(None),
-        Err(error) => {
-            return Err(error).with_context(|| {
-                format!("the daemon of {} cannot be reached at {}", image.display(), socket.display())
-            });
+    let deadline_ns = now_ns() + BEGINNING_NS_MAX;
+    let mut stream = loop {
+        match UnixStream::connect(&socket) {
+            Ok(stream) => break stream,
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                if !is_in_use(image) || now_ns() > deadline_ns {
+                    return Ok(None);
+                }
+                sleep_ns(STEP_NS);
+            }
+            Err(error) => {
+                return Err(error).with_context(|| {
+                    format!("the daemon of {} cannot be reached at {}", image.display(), socket.display())
+                });
+            }
         }
     };
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
     stream.write_all(line.as_bytes()).context("the mount's daemon does not listen")?;
     Ok(Some(Pending(BufReader::new(stream))))
+}
+
+/// Whether somebody holds the lock on `image`.
+fn is_in_use(image: &Path) -> bool {
+    File::open(image).is_ok_and(|file| {
+        matches!(flock(&file, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK))
+    })
 }
 
 /// Listens at `socket`, in place of a dead daemon's.
@@ -171,6 +196,24 @@ mod tests {
         let mut pending = Pending(BufReader::new(client));
         assert_eq!(pending.answer().unwrap_err().to_string(), "no");
         assert!(pending.answer().unwrap_err().to_string().contains("ended without an answer"));
+    }
+
+    #[test]
+    fn a_daemon_that_begins_anew_is_awaited_and_a_dead_one_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("a.img");
+        std::fs::write(&image, b"").unwrap();
+        let socket = runtime_dir::for_daemon(&image).unwrap().socket;
+        drop(listen(&socket).unwrap());
+        assert!(send(&image, &Request::Info).unwrap().is_none(), "nobody has the image");
+        let held = File::open(&image).unwrap();
+        flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let asked = amphi_rt::task::spawn("asks", move || send(&image, &Request::Info).unwrap().is_some());
+        sleep_ns(3 * STEP_NS);
+        let listener = listen(&socket).unwrap();
+        assert!(asked.join(), "it listens again");
+        drop(listener);
+        std::fs::remove_file(socket).unwrap();
     }
 
     #[test]

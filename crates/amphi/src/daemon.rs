@@ -123,7 +123,10 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
         Some(at) => Some((device.own()?, metrics_server::listen(at)?)),
         None => None,
     };
-    let Doors { session, queue } = volume.attach(&service.directory, &service.mount)?;
+    // Before there is a mount: whoever sees it can ask at once. What is asked so early waits for its answer.
+    let listener = control::listen(&files.socket)?;
+    let attached = volume.attach(&service.directory, &service.mount);
+    let Doors { session, queue } = attached.inspect_err(|_| remove(&files.socket))?;
     let doors = json!({
         "kernel": if session.has_rings() { "ring" } else { "device" },
         "queue": queue.is_some(),
@@ -138,7 +141,6 @@ pub fn serve(service: &Service, ready: impl FnOnce(&RuntimeFiles) -> Result<()>)
         metrics: metrics.as_ref().and_then(|(_, listener)| listener.local_addr().ok()),
         awaiting_exit: Mutex::new(Vec::new()),
     });
-    let listener = control::listen(&daemon.files.socket)?;
     let signals = Signals::new(TERM_SIGNALS).context("signals cannot be caught")?;
     let of_control = Arc::clone(&daemon);
     task::spawn("control", move || of_control.answer_requests(&listener));

@@ -174,7 +174,12 @@ fn who_dies_in_the_middle_loses_nothing_durable_and_nobody_hangs() {
     rig::wait_until("it is at work", || fs::metadata(path("busy")).is_ok_and(|found| found.len() > 3000));
     busy.child.kill().expect("killed");
     busy.child.wait().expect("an end");
-    rig::wait_until("the mount serves", || serves("after"));
+    // Who comes in now is let in when the killed one has been seen off, or when the range has been made anew.
+    rig::wait_until("a program is let in and the mount serves", || {
+        let mut next = Agent::start(&rig);
+        let opened = next.number(&format!("open 1 {} 0", path("next")));
+        opened >= 0 && next.number("write 1 10 98") == 10 && is_by_range(&next.report()) && serves("after")
+    });
 
     // The range's process is killed: calls fail, and the daemon mounts the image again.
     let daemon = rig.daemon_pid();
