@@ -26,3 +26,5 @@ pub const MAGIC: [u8; 8] = *b"AMPHIF2L";
 pub const TITLE: &str = "F2FS-like";
 /// Version of the format.
 pub const VERSION: u32 = 2;
+/// No counter gets so far: one that says so is damaged, and what is added to the others does not overflow.
+pub const COUNT_MAX: u64 = u64::MAX / 4;

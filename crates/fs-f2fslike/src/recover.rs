@@ -13,7 +13,9 @@ use amphi_volume::io_error;
 use std::sync::atomic::Ordering;
 
 use crate::core::Core;
-use crate::format::{ADDRESSES, Address, INODE, InodeRecord, NodeBlock, PAGE, TYPES, record_of, set_record};
+use crate::format::{
+    ADDRESSES, Address, COUNT_MAX, INODE, InodeRecord, NodeBlock, PAGE, TYPES, record_of, set_record,
+};
 use crate::mount;
 use crate::planted::{self, Bug};
 
@@ -144,7 +146,8 @@ fn install<D: BlockPort>(core: &Core<D>, ino: u32, newer: &Newer) -> Result<()> 
     for (nid, (_, node)) in newer {
         let words = (core.ground.addresses)(node.head.index.get(), &node.addresses);
         let inside = |at: &Address| at.block().is_none_or(|at| u64::from(at) < core.layout.main_blocks());
-        if *nid >= core.layout.nids() || !node.addresses[words].iter().all(inside) {
+        let sound = *nid < core.layout.nids() && node.head.sequence.get() < COUNT_MAX;
+        if !sound || !node.addresses[words].iter().all(inside) {
             return Err(damaged("node", (*nid).into()));
         }
         let node = Node {

@@ -173,6 +173,30 @@ fn a_check_finds_damaged_entries_in_an_inode() {
     assert!(report.findings.iter().any(|(_, what)| what.contains("has no sense")), "{:?}", report.findings);
 }
 
+/// Recovery goes on with the numbers of the nodes that an `fsync` wrote.
+#[test]
+fn a_node_of_an_fsync_with_the_last_number_is_refused() {
+    let ssd = made(true);
+    let fs = small::mount(&ssd, 100, false);
+    let name = Name::new(b"late").expect("a valid name");
+    let late = fs.create(Ino::ROOT, name, FileType::Regular, 0o644, 0, &Cred::ROOT).expect("there is room");
+    fs.fsync(late.attr.ino, false).expect("memory does not fail");
+    drop(fs);
+    for lpa in (0..DEVICE / PAGE).map(Lpa) {
+        let mut page = vec![0; PAGE as usize];
+        ssd.read(lpa, &mut page, Structure::Other).expect("it is inside");
+        if &page[..4] == b"ANOD" && page[18] > 0 {
+            page[32..40].fill(0xff);
+            reseal(&mut page);
+            ssd.write(lpa, &page, Structure::Other).expect("it is inside");
+        }
+    }
+    let mounted = <F2fs as Volume<Ssd>>::mount(&ssd, &MountOptions::default()).err();
+    assert!(mounted.as_ref().is_some_and(|error| error.to_string().contains("node")), "{mounted:?}");
+    let report = <F2fs as Volume<Ssd>>::check(&ssd, &mut |_| {}).expect("damage is a finding");
+    assert!(report.errors > 0, "{:?}", report.findings);
+}
+
 /// An image of the version before is not read, and said to be one.
 #[test]
 fn a_version_before_is_refused() {
