@@ -412,6 +412,12 @@ impl BytePort for Rig {
         Ok(())
     }
 
+    fn store_flushed(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> Result<()> {
+        self.store(at, data, tx, tag)?;
+        self.flush_lines(at, data.len());
+        Ok(())
+    }
+
     fn flush_lines(&self, at: u64, len: usize) {
         self.ssd.flush_lines(at, len);
         let me = amphi_rt::task::id();

@@ -55,11 +55,7 @@ pub trait BytePort: Device {
     ///
     /// # Errors
     /// As for [`store`](BytePort::store).
-    fn store_flushed(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> Result<()> {
-        self.store(at, data, tx, tag)?;
-        self.flush_lines(at, data.len());
-        Ok(())
-    }
+    fn store_flushed(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> Result<()>;
 
     /// Orders this thread's flushed lines before its later stores (`sfence`): they are now posted on the
     /// link.

@@ -208,6 +208,13 @@ impl<D: BytePort> BytePort for Overlay<D> {
         }
     }
 
+    fn store_flushed(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> Result<()> {
+        match &self.over {
+            None => self.device.store_flushed(at, data, tx, tag),
+            Some(over) => over.store(&*self.device, at, data, tag),
+        }
+    }
+
     fn flush_lines(&self, at: u64, len: usize) {
         if self.over.is_none() {
             self.device.flush_lines(at, len);

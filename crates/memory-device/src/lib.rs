@@ -175,6 +175,10 @@ impl BytePort for Memory {
         Ok(())
     }
 
+    fn store_flushed(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> Result<()> {
+        self.store(at, data, tx, tag)
+    }
+
     fn flush_lines(&self, _: u64, _: usize) {}
 
     fn fence(&self) {}

@@ -91,6 +91,12 @@ impl BytePort for BlockLog {
         Ok(())
     }
 
+    fn store_flushed(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> Result<()> {
+        self.store(at, data, tx, tag)?;
+        self.flush_lines(at, data.len());
+        Ok(())
+    }
+
     fn flush_lines(&self, at: u64, len: usize) {
         let task = amphi_rt::task::id();
         let pages = at / PAGE..(at + len as u64).div_ceil(PAGE);
