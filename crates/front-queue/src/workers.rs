@@ -160,8 +160,7 @@ impl<E: Executor> Work<E> {
             }
             let is_last = self.looking.fetch_sub(1, Ordering::SeqCst) == 1;
             let begin_ns = time::now_ns();
-            let found = || self.is_stopped() || is_last && self.round_finds_work();
-            self.server.stand_by(&FutexBell, SLEEP_NS, is_last, found);
+            self.server.stand_by(&FutexBell, SLEEP_NS, is_last, || self.must_look(is_last));
             if is_last {
                 self.learn(time::now_ns() - begin_ns);
             }
@@ -274,6 +273,13 @@ impl<E: Executor> Work<E> {
         worked
     }
 
+    /// Whether a thread that is about to sleep must not. One that others looked beside must not either once
+    /// they all carry commands out: a client that waits may have rung already.
+    fn must_look(&self, is_last: bool) -> bool {
+        let nobody_looks = || self.looking.load(Ordering::SeqCst) == 0;
+        self.is_stopped() || (is_last || nobody_looks()) && self.round_finds_work()
+    }
+
     /// Whether a lane that nobody is at has a command.
     fn round_finds_work(&self) -> bool {
         let waits =
@@ -353,6 +359,22 @@ mod tests {
         for _ in 0..40 {
             served(2, &[&waits, &frees], |_| ());
         }
+    }
+
+    #[test]
+    fn who_is_about_to_sleep_sees_that_the_one_who_looked_does_not_any_more() {
+        let geometry = Geometry::new(2, 4096).expect("in range");
+        let memory = Arc::new(Memory::private(geometry).expect("memory"));
+        let work = Work::new(Server::new(Arc::clone(&memory)), Waiting::default(), &Cred::ROOT);
+        // One looks, and another one is about to stand by.
+        work.looking.store(1, Ordering::SeqCst);
+        Client::new(&memory, 1).submit(Submission::default(), &FutexBell);
+        assert!(!work.must_look(false), "it is found by who looks");
+        work.looking.store(0, Ordering::SeqCst);
+        assert!(work.must_look(false), "nobody else finds it");
+        let held = work.lanes[1].lock();
+        assert!(!work.must_look(false), "somebody is at it");
+        drop(held);
     }
 
     #[test]

@@ -142,6 +142,8 @@ impl<'m> Client<'m> {
                 // It may have answered before it ended.
                 return self.poll().ok_or(Ended);
             }
+            // Whoever was rung for may have been about to sleep, and not have heard it.
+            self.ring(bell);
         }
     }
 

@@ -1,10 +1,10 @@
 //! Lanes between tasks: every command is answered once, in order, and nobody sleeps through a wake-up.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use amphi_queue::format::{Completion, Submission};
-use amphi_queue::{Client, Ended, Geometry, Memory, Patience, Server, TaskBell};
+use amphi_queue::{Bell, Client, Ended, Geometry, Memory, Patience, Server, TaskBell};
 use amphi_rt::{Sim, task};
 
 const NEVER_NS: u64 = 3_600_000_000_000;
@@ -111,6 +111,31 @@ fn a_full_lane_is_answered_in_order() {
     let mut next = Client::new(&memory, 0);
     next.submit(Submission::default(), &bell);
     assert!(server.take(&mut lane).is_some_and(|command| server.is_fresh(&lane, &command)));
+}
+
+/// Nobody sleeps, and rings are counted.
+#[derive(Default)]
+struct Counted(AtomicU32);
+
+impl Bell for Counted {
+    fn sleep(&self, _: &AtomicU32, _: u32, _: u64) {}
+
+    fn wake(&self, _: &AtomicU32) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A server's thread that was about to sleep may not have heard the first time.
+#[test]
+fn who_waits_in_vain_rings_again() {
+    let memory = memory(1);
+    let (bell, asked) = (Counted::default(), AtomicU32::new(0));
+    let mut client = Client::new(&memory, 0);
+    client.submit(Submission::default(), &bell);
+    assert_eq!(bell.0.load(Ordering::SeqCst), 0, "the server looks");
+    let alive = || asked.fetch_add(1, Ordering::SeqCst) < 5;
+    client.wait(Patience { spin_ns: 0, sleep_ns: 1 }, &bell, alive).expect_err("nobody serves");
+    assert_eq!(bell.0.load(Ordering::SeqCst), 5);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use amphi_rt::random::Generator;
 use amphi_rt::time;
 use amphi_vfs::{Error, FileSystem, Ino};
 
-use crate::rig::{Other, READY, Rig, make, name, say_and_wait, write};
+use crate::rig::{Other, READY, Rig, await_some, make, name, say_and_wait, write};
 
 /// Makes files until the range or the process ends. One that has no name is held: it is gone once the manager
 /// has seen this process off.
@@ -64,10 +64,6 @@ fn kill(process: &mut Other) {
     process.child.wait().expect("it was killed");
 }
 
-/// How often, each millisecond, it is looked for what the manager does about a killed process. One that
-/// overlooks the death waits for ever, for a lock that the process had.
-const LOOKS: u32 = 60_000;
-
 /// Waits until the manager has seen off the process that held `held`, or has ended the range because it was
 /// inside. Whether it was not.
 fn has_left(client: &Client, held: Ino) -> bool {
@@ -76,17 +72,6 @@ fn has_left(client: &Client, held: Ino) -> bool {
         Err(Error::Io(_)) => Some(false),
         Err(_) => Some(true),
     })
-}
-
-/// Looks until there is something.
-fn await_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..LOOKS {
-        match look() {
-            Some(found) => return found,
-            None => time::sleep_ns(1_000_000),
-        }
-    }
-    panic!("waited in vain: {what}");
 }
 
 /// Kills one of two busy processes, again and again, until that has hit it inside often enough.

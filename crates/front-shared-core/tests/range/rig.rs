@@ -46,6 +46,21 @@ pub struct Rig {
     _directory: TempDir,
 }
 
+/// How often, each millisecond, it is looked for what the manager does about a process that has ended. One
+/// that overlooks the end waits for ever, for a lock that the process had.
+const LOOKS: u32 = 60_000;
+
+/// Looks until there is something.
+pub fn await_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..LOOKS {
+        match look() {
+            Some(found) => return found,
+            None => amphi_rt::time::sleep_ns(1_000_000),
+        }
+    }
+    panic!("waited in vain: {what}");
+}
+
 struct Format<'a>(&'a Arc<Ssd>);
 
 impl Act<Ssd> for Format<'_> {

@@ -7,7 +7,7 @@ use amphi_conformance::Fs;
 use amphi_front_shared::{Client, Protection};
 use amphi_vfs::{Error, FileSystem, Ino};
 
-use crate::rig::{READY, Rig, make, name, read, say_and_wait, write};
+use crate::rig::{READY, Rig, await_some, make, name, read, say_and_wait, write};
 
 pub fn make_a_file(client: &Client, _words: &[&str]) {
     let file = make(client, Ino::ROOT, "theirs").expect("a new name").attr.ino;
@@ -35,7 +35,9 @@ pub fn see_each_other(kind: &str, place: u64) {
     assert_eq!(client.lookup(Ino::ROOT, name("ours")), Err(Error::NotFound), "{kind}");
     assert_eq!(read(&client, ours, 64), Ok(b"from the test".to_vec()), "{kind}: it is still referred to");
     client.forget(ours, 1);
-    assert!(matches!(client.getattr(ours), Err(Error::Stale(_) | Error::NotFound)), "{kind}");
+    // The other process has looked it up, and lets go of it when the manager has seen it off.
+    let gone = await_some("nobody refers to it", || client.getattr(ours).err());
+    assert!(matches!(gone, Error::Stale(_) | Error::NotFound), "{kind}: {gone}");
     drop(client);
     rig.manager.stop().expect("it is flushed and closed");
 }
