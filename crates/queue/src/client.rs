@@ -124,6 +124,7 @@ impl<'m> Client<'m> {
         if patience.spin_ns > 0 {
             self.ring(bell);
         }
+        let mut rung_ns = amphi_rt::time::now_ns();
         let (waiting, completed) =
             (self.memory.word(self.at + WAITING_AT), self.memory.word(self.at + COMPLETED_AT));
         loop {
@@ -142,8 +143,13 @@ impl<'m> Client<'m> {
                 // It may have answered before it ended.
                 return self.poll().ok_or(Ended);
             }
-            // Whoever was rung for may have been about to sleep, and not have heard it.
-            self.ring(bell);
+            // Whoever was rung for may have been about to sleep, and not have heard it. Who is woken early
+            // does not ring: two clients whose bells are one would wake each other for ever.
+            let now_ns = amphi_rt::time::now_ns();
+            if now_ns - rung_ns >= patience.sleep_ns {
+                self.ring(bell);
+                rung_ns = now_ns;
+            }
         }
     }
 
