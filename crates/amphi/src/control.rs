@@ -2,7 +2,6 @@
 //! answer, each a line of JSON. The daemon keeps the connection open until it exits where the client has
 //! reason to wait for that.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -10,11 +9,9 @@ use std::time::Duration;
 
 use amphi_rt::time::{now_ns, sleep_ns};
 use anyhow::{Context, Result, bail};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::runtime_dir;
+use crate::{device, runtime_dir};
 
 /// What a daemon can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,7 +114,7 @@ pub fn send(image: &Path, request: &Request) -> Result<Option<Pending>> {
         match UnixStream::connect(&socket) {
             Ok(stream) => break stream,
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                if !is_in_use(image) || now_ns() > deadline_ns {
+                if !device::is_in_use(image).unwrap_or(false) || now_ns() > deadline_ns {
                     return Ok(None);
                 }
                 sleep_ns(STEP_NS);
@@ -133,13 +130,6 @@ pub fn send(image: &Path, request: &Request) -> Result<Option<Pending>> {
     line.push('\n');
     stream.write_all(line.as_bytes()).context("the mount's daemon does not listen")?;
     Ok(Some(Pending(BufReader::new(stream))))
-}
-
-/// Whether somebody holds the lock on `image`.
-fn is_in_use(image: &Path) -> bool {
-    File::open(image).is_ok_and(|file| {
-        matches!(flock(&file, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK))
-    })
 }
 
 /// Listens at `socket`, in place of a dead daemon's.
@@ -180,6 +170,10 @@ pub fn write_answer(mut stream: &UnixStream, answer: &Answer) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
+    use rustix::fs::{FlockOperation, flock};
+
     use super::*;
 
     #[test]

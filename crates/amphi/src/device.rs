@@ -1,11 +1,13 @@
 //! The emulated SSD behind an image, opened with errors that say what to do next.
 
+use std::fs::File;
 use std::path::Path;
 
 use amphi_rt::time::{now_ns, sleep_ns};
 use amphi_ssd::{ImageError, OpenOptions, Profile, Ssd};
 use anyhow::{Context, Result, anyhow};
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, FlockOperation, accessat, flock};
+use rustix::io::Errno;
 
 use crate::mountinfo;
 
@@ -64,6 +66,19 @@ fn open_by(
             Err(ImageError::InUse { .. }) => return Err(in_use(image)),
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// Whether somebody holds the lock on an image.
+///
+/// # Errors
+/// If it cannot be opened or locked.
+pub fn is_in_use(image: &Path) -> Result<bool> {
+    let file = File::open(image).with_context(|| format!("{} cannot be opened", image.display()))?;
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(false),
+        Err(Errno::WOULDBLOCK) => Ok(true),
+        Err(error) => Err(error).with_context(|| format!("{} cannot be locked", image.display())),
     }
 }
 

@@ -1,16 +1,13 @@
 //! `amphi umount`: unmounts, and returns when everything is on the device and the image is free.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, bail};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use anyhow::{Error, Result, bail};
 
 use crate::control::{Pending, Request};
-use crate::mountinfo;
 use crate::target::Target;
+use crate::{device, mountinfo};
 
 /// Flushes, unmounts, and waits until the image is free.
 #[derive(clap::Args)]
@@ -109,13 +106,11 @@ fn living_daemon(target: &Target) -> Option<Pending> {
 pub fn wait_until_free(image: &Path) -> Result<()> {
     const TRIES: u32 = 1000;
     const PAUSE_NS: u64 = 2_000_000;
-    let file = File::open(image).with_context(|| format!("{} cannot be opened", image.display()))?;
     for _ in 0..TRIES {
-        match flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK) => amphi_rt::time::sleep_ns(PAUSE_NS),
-            Err(error) => return Err(error).with_context(|| format!("{} cannot be locked", image.display())),
+        if !device::is_in_use(image)? {
+            return Ok(());
         }
+        amphi_rt::time::sleep_ns(PAUSE_NS);
     }
     bail!("{} is not mounted any more, but its daemon does not end; look at its log", image.display())
 }

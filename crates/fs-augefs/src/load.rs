@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_device::{BlockPort, Lpa, MemoryArea, Structure};
 
+use amphi_segments::format::COUNTER_MAX;
 use amphi_segments::{Log, NatPart, Parts, Segment};
 
 use crate::format::{
@@ -56,7 +57,7 @@ pub fn load<D: BlockPort + MemoryArea>(
         let value = meta.get(Key::Checkpoint(number))?.ok_or_else(wrong)?;
         let (record, summaries) = CheckpointRecord::decode(&value).ok_or_else(wrong)?;
         let (version, sequence) = (record.version.get(), record.sequence.get());
-        if version.max(sequence).max(record.held.get()) > u64::MAX / 4 {
+        if version.max(sequence).max(record.held.get()) > COUNTER_MAX {
             return Err(wrong().into());
         }
         loaded.domains.push(Parts { version, sequence, held: record.held.get(), ..Parts::default() });

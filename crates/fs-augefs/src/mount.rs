@@ -8,6 +8,7 @@ use amphi_lsm::{Batch, Place, Store};
 use amphi_names::Names;
 use amphi_rt::sync::{Mutex, Padded, RwLock};
 use amphi_segments::files::{FileCache, write_back_file};
+use amphi_segments::format::COUNTER_MAX;
 use amphi_segments::{Bell, Domain, Ground, Segments, Space, segments_held};
 use amphi_vfs::{FileType, Ino};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -265,7 +266,7 @@ pub fn open<D: BlockPort + MemoryArea>(
     let meta = Meta::open(device, Layout::META_FIRST, fitting(&layout, meta_options))?;
     let value = meta.get(Key::Super)?.ok_or_else(|| damaged("record", 0))?;
     let record = SuperRecord::read_from_bytes(&value).map_err(|_| damaged("record", 0))?;
-    if record.next_ino.get().max(record.inodes.get()) > u64::MAX / 4 {
+    if record.next_ino.get().max(record.inodes.get()) > COUNTER_MAX {
         return Err(damaged("record", 0).into());
     }
     let clean = record.clean.get() == 1;

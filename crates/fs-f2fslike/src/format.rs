@@ -9,8 +9,8 @@ mod pack;
 mod superblock;
 
 pub use amphi_segments::format::{
-    ADDRESSES, Address, NAT_ENTRIES, NatBlock, NodeBlock, NodeHead, PAGE, SEGMENT_BLOCKS_MAX, SIT_ENTRIES,
-    SIT_FREE, SitBlock, SitEntry, Summary,
+    ADDRESSES, Address, COUNTER_MAX, NAT_ENTRIES, NatBlock, NodeBlock, NodeHead, PAGE, SEGMENT_BLOCKS_MAX,
+    SIT_ENTRIES, SIT_FREE, SitBlock, SitEntry, Summary,
 };
 pub use dentry::{DentryBlock, Found, blocks_of, bucket, name_hash, places};
 pub use inode::{
@@ -26,5 +26,3 @@ pub const MAGIC: [u8; 8] = *b"AMPHIF2L";
 pub const TITLE: &str = "F2FS-like";
 /// Version of the format.
 pub const VERSION: u32 = 2;
-/// No counter gets so far: one that says so is damaged, and what is added to the others does not overflow.
-pub const COUNT_MAX: u64 = u64::MAX / 4;

@@ -6,7 +6,7 @@ use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_segments::{DATA, Log, NODES, NatPart, Parts, Segment, damaged};
 
 use crate::format::{
-    Address, COUNT_MAX, Layout, NAT_ENTRIES, NatBlock, PACK_PAGES, PAGE, Pack, SIT_ENTRIES, SIT_FREE,
+    Address, COUNTER_MAX, Layout, NAT_ENTRIES, NatBlock, PACK_PAGES, PAGE, Pack, SIT_ENTRIES, SIT_FREE,
     SitBlock, SitEntry, Summary, Superblock,
 };
 use crate::mount::MountError;
@@ -76,7 +76,7 @@ pub fn load<D: BlockPort>(device: &D, superblock: &Superblock, layout: &Layout) 
     let pack = packs.into_iter().max_by_key(|pack| pack.version);
     let pack = pack.ok_or_else(|| damaged("both checkpoint packs, and so pack", 0))?;
     let nids = layout.nids();
-    let sound = pack.version.max(pack.sequence).max(pack.inodes).max(pack.held) < COUNT_MAX
+    let sound = pack.version.max(pack.sequence).max(pack.inodes).max(pack.held) < COUNTER_MAX
         && pack.orphans.iter().all(|orphan| (1..nids).contains(orphan));
     if !sound {
         return Err(damaged("checkpoint", pack.version).into());

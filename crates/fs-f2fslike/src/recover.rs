@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use crate::core::Core;
 use crate::format::{
-    ADDRESSES, Address, COUNT_MAX, INODE, InodeRecord, NodeBlock, PAGE, TYPES, record_of, set_record,
+    ADDRESSES, Address, COUNTER_MAX, INODE, InodeRecord, NodeBlock, PAGE, TYPES, record_of, set_record,
 };
 use crate::mount;
 use crate::planted::{self, Bug};
@@ -146,7 +146,7 @@ fn install<D: BlockPort>(core: &Core<D>, ino: u32, newer: &Newer) -> Result<()> 
     for (nid, (_, node)) in newer {
         let words = (core.ground.addresses)(node.head.index.get(), &node.addresses);
         let inside = |at: &Address| at.block().is_none_or(|at| u64::from(at) < core.layout.main_blocks());
-        let sound = *nid < core.layout.nids() && node.head.sequence.get() < COUNT_MAX;
+        let sound = *nid < core.layout.nids() && node.head.sequence.get() < COUNTER_MAX;
         if !sound || !node.addresses[words].iter().all(inside) {
             return Err(damaged("node", (*nid).into()));
         }

@@ -207,12 +207,12 @@ impl<F: Extents + 'static, D: BaBuffer> BytePort for PinnedFile<F, D> {
         })
     }
 
-    /// Only [`BaBuffer::sync_entry`] makes stores durable here: the lines of a window that is spread over the
-    /// real one have no common place to flush.
     fn store_flushed(&self, at: u64, data: &[u8], tx: Option<TxId>, tag: Structure) -> Result<()> {
         self.store(at, data, tx, tag)
     }
 
+    /// Only [`BaBuffer::sync_entry`] makes stores durable here: the lines of a window that is spread over the
+    /// real one have no common place to flush.
     fn flush_lines(&self, _: u64, _: usize) {}
 
     fn fence(&self) {

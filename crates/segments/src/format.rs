@@ -8,6 +8,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 /// Bytes of a block.
 pub const PAGE: usize = 4096;
+/// No counter gets so far: one that says so is damaged, and what is added to the others does not overflow.
+pub const COUNTER_MAX: u64 = u64::MAX / 4;
 
 const NODE_MAGIC: u32 = u32::from_le_bytes(*b"ANOD");
 const NAT_MAGIC: u32 = u32::from_le_bytes(*b"ANAT");

@@ -126,9 +126,10 @@ fn what_a_process_referred_to_is_let_go_of_when_it_is_gone() {
     other.await_line(READY);
     assert_eq!(client.statfs().expect("counts").inodes_free, before - 1, "it is held");
     other.child.kill().expect("it runs");
-    while client.statfs().expect("the range lives: nobody died inside").inodes_free != before {
-        amphi_rt::time::sleep_ns(1_000_000);
-    }
+    await_some("it is let go of", || {
+        let free = client.statfs().expect("the range lives: nobody died inside").inodes_free;
+        (free == before).then_some(())
+    });
     assert_eq!(rig.manager.ranges(), 1);
 }
 
