@@ -1,18 +1,13 @@
-//! Filters of a table and of a memtable: they say of most absent keys that they are absent (Bloom, CACM
-//! 1970).
+//! A table's filter: it says of most absent keys that they are absent (Bloom, CACM 1970).
 //!
-//! By hand: a table's bits are part of the format, which no crate's are promised to be, and a memtable's are
-//! set by many tasks at once. Each is a few lines.
-
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+//! By hand: its bits are part of the format, which no crate's are promised to be. It is a few lines.
 
 /// Bits for each key: one absent key in about 120 is not noticed.
 const BITS_PER_KEY: usize = 10;
 /// Bits that a key sets.
 const PROBES: u64 = 7;
 
-/// What the filter knows of a key.
+/// What the filter knows of a key. A memtable finds keys by it, too.
 pub fn hash(key: &[u8]) -> u64 {
     // The finisher of splitmix64: it spreads the 32 bits over both halves, which step differently.
     let mut hash = u64::from(crc32c::crc32c(key)) ^ (key.len() as u64) << 32;
@@ -45,58 +40,9 @@ pub fn may_contain(filter: &[u8], hash: u64) -> bool {
     filter.is_empty() || bits(hash, filter.len()).all(|(byte, bit)| filter[byte] & bit != 0)
 }
 
-/// Bytes of keys and values for each word of a memtable's filter: a handful of records.
-const BYTES_PER_WORD: usize = 512;
-
-/// A memtable's filter, to which any number of tasks add at once. All bits of a key are in one word: a key
-/// costs one line of memory.
-#[derive(Debug, Default)]
-pub struct Shared {
-    words: Box<[AtomicU64]>,
-}
-
-impl Shared {
-    /// One for so many bytes of keys and values.
-    pub fn new(bytes: usize) -> Self {
-        Self { words: (0..bytes.div_ceil(BYTES_PER_WORD)).map(|_| AtomicU64::new(0)).collect() }
-    }
-
-    /// The word of a key with this hash and the bits of it there: four of them.
-    fn place(&self, hash: u64) -> Option<(&AtomicU64, u64)> {
-        let word = (hash >> 32) as usize % self.words.len().max(1);
-        let bits = (0..4).fold(0, |bits, probe| bits | 1 << (hash >> (6 * probe) & 63));
-        Some((self.words.get(word)?, bits))
-    }
-
-    /// A key with this hash is there from now on.
-    pub fn add(&self, hash: u64) {
-        if let Some((word, bits)) = self.place(hash)
-            && word.load(Relaxed) & bits != bits
-        {
-            word.fetch_or(bits, Relaxed);
-        }
-    }
-
-    /// Whether a key with this hash may be there. A filter without words knows nothing.
-    pub fn may_contain(&self, hash: u64) -> bool {
-        self.place(hash).is_none_or(|(word, bits)| word.load(Relaxed) & bits == bits)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_memtables_filter_denies_no_key_that_was_added_and_most_others() {
-        let filter = Shared::new(1 << 20);
-        let key = |number: u32| hash(&number.to_le_bytes());
-        (0..8192).for_each(|number| filter.add(key(number)));
-        assert!((0..8192).all(|number| filter.may_contain(key(number))));
-        let wrong = (8192..18_192).filter(|number| filter.may_contain(key(*number))).count();
-        assert!(wrong < 500, "{wrong} of 10000");
-        assert!(Shared::default().may_contain(key(1)));
-    }
 
     #[test]
     fn present_keys_are_never_denied_and_absent_ones_mostly() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use amphi_device::BlockPort;
 
 use crate::Result;
-use crate::memtable::Memtable;
+use crate::memtable::{At, Memtable};
 use crate::table::{Cursor, Table};
 
 /// A version of a key.
@@ -21,7 +21,7 @@ pub struct Entry {
 pub enum Source<D: BlockPort> {
     Memory {
         memtable: Arc<Memtable>,
-        next: Option<Entry>,
+        next: Option<(At, Entry)>,
     },
     /// Tables whose keys do not overlap, in order.
     Tables {
@@ -33,7 +33,7 @@ pub enum Source<D: BlockPort> {
 impl<D: BlockPort> Source<D> {
     /// What a memtable has from a key on.
     pub fn memory(memtable: Arc<Memtable>, from: &[u8]) -> Self {
-        let next = memtable.seek(from);
+        let next = memtable.seek(from).map(with_entry);
         Self::Memory { memtable, next }
     }
 
@@ -47,7 +47,7 @@ impl<D: BlockPort> Source<D> {
 
     fn peek(&self) -> Option<&Entry> {
         match self {
-            Self::Memory { next, .. } => next.as_ref(),
+            Self::Memory { next, .. } => next.as_ref().map(|(_, entry)| entry),
             Self::Tables { cursor, .. } => cursor.as_ref().and_then(Cursor::peek),
         }
     }
@@ -55,9 +55,9 @@ impl<D: BlockPort> Source<D> {
     fn next(&mut self) -> Result<Option<Entry>> {
         match self {
             Self::Memory { memtable, next } => {
-                let taken = next.take();
-                *next = taken.as_ref().and_then(|taken| memtable.behind(taken));
-                Ok(taken)
+                let Some((at, taken)) = next.take() else { return Ok(None) };
+                *next = memtable.behind(&at).map(with_entry);
+                Ok(Some(taken))
             }
             Self::Tables { behind, cursor } => {
                 let Some(at) = cursor else { return Ok(None) };
@@ -69,6 +69,11 @@ impl<D: BlockPort> Source<D> {
             }
         }
     }
+}
+
+fn with_entry(at: At) -> (At, Entry) {
+    let entry = at.entry();
+    (at, entry)
 }
 
 /// Sources merged into one order.

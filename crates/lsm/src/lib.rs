@@ -9,13 +9,14 @@ mod entry;
 mod error;
 mod extents;
 mod format;
+mod in_flight;
+mod key;
 pub mod log;
 mod manifest;
 mod memtable;
 pub mod planted;
 mod store;
 mod table;
-mod versioned;
 
 pub use batch::Batch;
 pub use error::{Error, Result};

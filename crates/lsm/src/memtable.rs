@@ -1,106 +1,192 @@
-//! The memtable: what was written and is not in a table yet, in a concurrent skip list (crossbeam's), and the
-//! barrier that says when the writers that were given to it have finished (`in_flight_writes`, AugeFS §V-A).
+//! The memtable: what was written and is not in a table yet. Its keys are in a concurrent skip list
+//! (crossbeam's, AugeFS §V-A), each with its versions.
+//!
+//! The same keys are in hash tables too. A search in the list follows some thirty links, most of them to
+//! memory that no cache holds; most writes are newer versions of keys that are there, and need none.
 
 use std::ops::Bound;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::Arc;
 
-use amphi_rt::sync::atomic::{AtomicBool, AtomicU64};
-use amphi_rt::sync::{Condvar, Mutex};
+use amphi_rt::sync::{Mutex, Padded, RwLock};
 use crossbeam_skiplist::SkipMap;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as Slot;
+use smallvec::SmallVec;
 
 use crate::bloom;
 use crate::entry::Entry;
-use crate::versioned::Versioned;
+use crate::in_flight::InFlight;
+use crate::key::Key;
 
-/// Sorted changes in memory.
-#[derive(Debug, Default)]
+/// Hash tables, so that tasks rarely meet at the lock of one.
+const SHARDS: usize = 64;
+
+/// Changes in memory.
+#[derive(Debug)]
 pub struct Memtable {
-    map: SkipMap<Versioned, Option<Box<[u8]>>>,
-    /// Says of most absent keys that they are absent: a name that is made is looked for first.
-    filter: bloom::Shared,
+    order: SkipMap<Key, Arc<Record>>,
+    by_hash: Box<[Padded<RwLock<HashTable<Arc<Record>>>>]>,
     in_flight: InFlight,
 }
 
-impl Memtable {
-    /// One that is full with so many bytes of keys and values.
-    pub fn new(bytes: usize) -> Self {
-        Self { filter: bloom::Shared::new(bytes), ..Self::default() }
-    }
+/// A key and what was written under it.
+#[derive(Debug)]
+struct Record {
+    key: Key,
+    hash: u64,
+    /// The newest last.
+    versions: Mutex<SmallVec<[Version; 1]>>,
+}
 
+#[derive(Debug)]
+struct Version {
+    seq: u64,
+    /// `None`: the key is deleted.
+    value: Option<Box<[u8]>>,
+}
+
+/// Where a reader is that goes through all versions in order.
+#[derive(Debug)]
+pub struct At {
+    record: Arc<Record>,
+    seq: u64,
+}
+
+impl Default for Memtable {
+    fn default() -> Self {
+        let by_hash = (0..SHARDS).map(|_| Padded::default()).collect();
+        Self { order: SkipMap::new(), by_hash, in_flight: InFlight::default() }
+    }
+}
+
+impl Memtable {
     /// The writers that are at it.
     pub fn in_flight(&self) -> &InFlight {
         &self.in_flight
     }
 
+    fn shard(&self, hash: u64) -> &RwLock<HashTable<Arc<Record>>> {
+        // The table itself goes by the low bits and the top seven.
+        &self.by_hash[(hash >> 32) as usize % SHARDS]
+    }
+
     /// Inserts a change. Any number of tasks may at once.
     pub fn insert(&self, seq: u64, key: &[u8], value: Option<&[u8]>) {
-        self.filter.add(bloom::hash(key));
-        self.map.insert(Versioned::new(key, seq), value.map(Into::into));
+        let version = Version { seq, value: value.map(Into::into) };
+        let (key, hash) = (Key::new(key), bloom::hash(key));
+        let mut shard = self.shard(hash).write();
+        let record = match shard.entry(hash, |record| record.key == key, |record| record.hash) {
+            Slot::Occupied(found) => return found.get().add(version),
+            Slot::Vacant(place) => {
+                let versions = Mutex::new(SmallVec::from_buf([version]));
+                let record = Arc::new(Record { key: key.clone(), hash, versions });
+                place.insert(Arc::clone(&record));
+                record
+            }
+        };
+        drop(shard);
+        // Who goes through the list has waited for the writers that are at it.
+        self.order.insert(key, record);
     }
 
     /// The newest version up to `seq` of a key with this hash: its value, or that it is deleted.
     pub fn get(&self, key: &[u8], hash: u64, seq: u64) -> Option<Option<Vec<u8>>> {
-        if !self.filter.may_contain(hash) {
-            return None;
-        }
-        let wanted = Versioned::new(key, seq);
-        let found = self.map.lower_bound(Bound::Included(&wanted))?;
-        found.key().has_key_of(&wanted).then(|| found.value().as_deref().map(<[u8]>::to_vec))
+        let shard = self.shard(hash).read();
+        let wanted = Key::new(key);
+        let versions = shard.find(hash, |record| record.key == wanted)?.versions.lock();
+        let newest = versions.iter().rev().find(|version| version.seq <= seq)?;
+        Some(newest.value.as_deref().map(<[u8]>::to_vec))
     }
 
-    /// The first version at or behind `from`.
-    pub fn seek(&self, from: &[u8]) -> Option<Entry> {
-        self.map.lower_bound(Bound::Included(&Versioned::new(from, u64::MAX))).map(|found| entry(&found))
+    /// Where the first version at or behind a key is. Changes of the writers that are at it are left out.
+    pub fn seek(&self, from: &[u8]) -> Option<At> {
+        self.first_of(Bound::Included(&Key::new(from)))
     }
 
-    /// The version behind this one.
-    pub fn behind(&self, entry_before: &Entry) -> Option<Entry> {
-        let before = Versioned::new(&entry_before.key, entry_before.seq);
-        self.map.lower_bound(Bound::Excluded(&before)).map(|found| entry(&found))
+    /// Where the version behind this one is.
+    pub fn behind(&self, at: &At) -> Option<At> {
+        let older = at.record.before(at.seq).map(|seq| At { record: Arc::clone(&at.record), seq });
+        older.or_else(|| self.first_of(Bound::Excluded(&at.record.key)))
+    }
+
+    fn first_of(&self, from: Bound<&Key>) -> Option<At> {
+        let record = Arc::clone(self.order.lower_bound(from)?.value());
+        let seq = record.before(u64::MAX)?;
+        Some(At { record, seq })
     }
 
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
+        self.order.is_empty()
     }
 }
 
-fn entry(found: &crossbeam_skiplist::map::Entry<'_, Versioned, Option<Box<[u8]>>>) -> Entry {
-    let key = found.key();
-    Entry { key: key.bytes(), seq: key.seq(), value: found.value().as_deref().map(<[u8]>::to_vec) }
-}
-
-/// Counts changes that have a sequence number and are not inserted yet.
-#[derive(Debug, Default)]
-pub struct InFlight {
-    count: AtomicU64,
-    awaited: AtomicBool,
-    gate: Mutex<()>,
-    none: Condvar,
-}
-
-impl InFlight {
-    /// `changes` more are on their way.
-    pub fn begin(&self, changes: u64) {
-        self.count.fetch_add(changes, SeqCst);
-    }
-
-    /// `changes` have arrived. Takes a lock only if they are the last ones and somebody waits.
-    pub fn end(&self, changes: u64) {
-        if self.count.fetch_sub(changes, SeqCst) == changes && self.awaited.load(SeqCst) {
-            drop(self.gate.lock());
-            self.none.notify_all();
+impl Record {
+    /// Adds a version in its place: mostly it is the newest one. One that is there already is left, as when
+    /// a log is read that was moved in part.
+    fn add(&self, version: Version) {
+        let mut versions = self.versions.lock();
+        let newer = versions.iter().rev().take_while(|other| other.seq > version.seq).count();
+        let place = versions.len() - newer;
+        if place == 0 || versions[place - 1].seq != version.seq {
+            versions.insert(place, version);
         }
     }
 
-    /// Waits until none is on its way. The caller sees to it that none begins and that nobody else waits.
-    pub fn wait(&self) {
-        self.awaited.store(true, SeqCst);
-        let mut gate = self.gate.lock();
-        while self.count.load(SeqCst) > 0 {
-            self.none.wait(&mut gate);
+    /// The sequence number of the newest version that is older than `seq`.
+    fn before(&self, seq: u64) -> Option<u64> {
+        let versions = self.versions.lock();
+        let older = versions.partition_point(|version| version.seq < seq);
+        versions[..older].last().map(|version| version.seq)
+    }
+}
+
+impl At {
+    /// The version that is there.
+    pub fn entry(&self) -> Entry {
+        let versions = self.record.versions.lock();
+        let found = versions.binary_search_by_key(&self.seq, |version| version.seq);
+        let value = found.ok().and_then(|at| versions[at].value.as_deref().map(<[u8]>::to_vec));
+        Entry { key: self.record.key.bytes(), seq: self.seq, value }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BTreeMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_memtable_tells_what_a_sorted_map_of_versions_tells(
+            changes in vec((vec(0_u8..3, 0..4), any::<Option<u8>>()), 0..60),
+            order in any::<prop::sample::Index>(),
+            wanted in vec(0_u8..3, 0..4), until in 0..70_u64,
+        ) {
+            let memtable = Memtable::default();
+            let mut model = BTreeMap::new();
+            let mut numbered: Vec<_> = changes.into_iter().zip(1_u64..).collect();
+            // As if two tasks inserted: from somewhere in the middle on first.
+            let middle = if numbered.is_empty() { 0 } else { order.index(numbered.len()) };
+            numbered.rotate_left(middle);
+            for ((key, value), seq) in numbered {
+                let value = value.map(|byte| vec![byte]);
+                memtable.insert(seq, &key, value.as_deref());
+                memtable.insert(seq, &key, value.as_deref());
+                model.insert((key, Reverse(seq)), value);
+            }
+            let found = std::iter::successors(memtable.seek(&wanted), |at| memtable.behind(at));
+            let found: Vec<_> = found.map(|at| at.entry()).map(|it| ((it.key, Reverse(it.seq)), it.value)).collect();
+            let all = model.range((wanted.clone(), Reverse(u64::MAX))..);
+            prop_assert_eq!(found, all.map(|(key, value)| (key.clone(), value.clone())).collect::<Vec<_>>());
+            let newest = model.range((wanted.clone(), Reverse(until))..).next();
+            let newest = newest.filter(|((key, _), _)| *key == wanted).map(|(_, value)| value.clone());
+            prop_assert_eq!(memtable.get(&wanted, bloom::hash(&wanted), until), newest);
         }
-        drop(gate);
-        self.awaited.store(false, SeqCst);
     }
 }

@@ -101,7 +101,7 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
             cache: BlockCache::new(options.block_cache_bytes),
         });
         let levels = open_tables(&area, &manifest)?;
-        let active = Arc::new(Memtable::new(options.memtable_bytes));
+        let active = Arc::new(Memtable::default());
         let flushed = manifest.flushed;
         let shared = Self {
             writing: Mutex::new(Writing {

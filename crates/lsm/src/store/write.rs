@@ -138,7 +138,7 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
             _ => {
                 work = self.wait_until(work, |work| work.full.is_none())?;
                 work.halves[old as usize] = Use::Kept;
-                let new = Arc::new(Memtable::new(self.options.memtable_bytes));
+                let new = Arc::new(Memtable::default());
                 let full = std::mem::replace(&mut writing.memtable, new);
                 writing.memtable_bytes = 0;
                 let mut view = self.view.write();
