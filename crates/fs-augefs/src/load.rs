@@ -106,7 +106,7 @@ fn load_intents<D: BlockPort + MemoryArea>(layout: &Layout, meta: &Meta<D>, doma
             Intent::Take(segment, _) => *segment < layout.segments,
             Intent::Free(nid) | Intent::Cut(nid, ..) => *nid < nids,
         });
-        let at = Some(u64::from_be_bytes(at)).filter(|at| sound && *at < u64::MAX / 2).ok_or_else(wrong)?;
+        let at = Some(u64::from_be_bytes(at)).filter(|at| sound && *at <= COUNTER_MAX).ok_or_else(wrong)?;
         all.insert(at, intents);
         Ok(true)
     })?;

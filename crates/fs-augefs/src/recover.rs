@@ -11,6 +11,7 @@ use std::sync::Arc;
 use amphi_device::{BlockPort, BytePort, MemoryArea, Structure};
 use amphi_lsm::Batch;
 use amphi_rt::task;
+use amphi_segments::format::COUNTER_MAX;
 use amphi_segments::{DATA, Domain, NODES, Node, Segment};
 use amphi_vfs::{Error, Ino, Result};
 use amphi_volume::io_error;
@@ -180,6 +181,9 @@ fn scan<D: BlockPort + MemoryArea>(
                 continue;
             }
             let (nid, sequence) = (head.nid.get(), head.sequence.get());
+            if sequence > COUNTER_MAX {
+                return Err(damaged("the sequence number of node", nid.into()));
+            }
             if nodes.get(&nid).is_some_and(|(_, other)| other.sequence > sequence) {
                 continue;
             }

@@ -165,3 +165,27 @@ fn run(seed: u64) {
 fn damaged_images_are_answered_or_refused() {
     damaged::each_seed("amphi-fs-augefs", 400, 50_000, run);
 }
+
+/// Recovery goes on with the numbers of the nodes that an `fsync` wrote.
+#[test]
+fn a_node_of_an_fsync_with_the_last_number_is_refused() {
+    let ssd = made(true);
+    let pages = (0..(4 << 20) / 4096).map(Lpa);
+    let mut changed = 0;
+    for lpa in pages {
+        let mut page = vec![0; 4096];
+        ssd.read(lpa, &mut page, Structure::Other).expect("it is inside");
+        if &page[..4] == b"ANOD" {
+            page[32..40].fill(0xff);
+            let crc = crc32c::crc32c(&page[8..]);
+            page[4..8].copy_from_slice(&crc.to_le_bytes());
+            ssd.write(lpa, &page, Structure::Other).expect("it is inside");
+            changed += 1;
+        }
+    }
+    assert!(changed > 0, "there are nodes");
+    let mounted = AugeFs::mount(&ssd, options()).err();
+    assert!(mounted.as_ref().is_some_and(|error| error.to_string().contains("of node")), "{mounted:?}");
+    let Repair { after, .. } = fsck::repair(&ssd).expect("damage is a finding");
+    assert!(!after.is_clean() && after.findings.len() == 1, "{:?}", after.findings);
+}
