@@ -135,8 +135,12 @@ pub fn send(image: &Path, request: &Request) -> Result<Option<Pending>> {
 /// Listens at `socket`, in place of a dead daemon's.
 ///
 /// # Errors
-/// If the socket cannot be made.
+/// If the socket cannot be made, or a daemon that lives listens there: its image may only be read, so that no
+/// lock keeps a second daemon away.
 pub fn listen(socket: &Path) -> Result<UnixListener> {
+    if UnixStream::connect(socket).is_ok() {
+        bail!("the image is mounted already; unmount it first, or bind that mount: mount --bind DIR OTHER");
+    }
     if let Err(error) = std::fs::remove_file(socket)
         && error.kind() != ErrorKind::NotFound
     {
@@ -208,6 +212,17 @@ mod tests {
         assert!(asked.join(), "it listens again");
         drop(listener);
         std::fs::remove_file(socket).unwrap();
+    }
+
+    #[test]
+    fn the_socket_of_a_daemon_that_lives_is_not_taken_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("s");
+        let listener = listen(&socket).unwrap();
+        assert!(listen(&socket).unwrap_err().to_string().contains("mounted already"));
+        UnixStream::connect(&socket).expect("the first one still listens");
+        drop(listener);
+        listen(&socket).expect("a dead one's place is free");
     }
 
     #[test]

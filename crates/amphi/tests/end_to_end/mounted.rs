@@ -414,6 +414,11 @@ fn an_image_that_cannot_be_written_is_mounted_and_checked_all_the_same() {
     assert!(!amphi(&["mount", &image, &rig.mount_point(), "--free"]).status.success());
     amphi_ok(&["mount", &image, &rig.mount_point(), "--free", "-o", "ro"]);
     assert!(rig.on_mount("f").exists());
+    // No lock keeps a second daemon away. It would take the first one's socket, and `umount` would ask it.
+    let other = rig.path("other");
+    fs::create_dir(&other).unwrap();
+    let second = amphi(&["mount", &image, &other, "--free", "-o", "ro"]);
+    assert!(!second.status.success() && complaint(&second).contains("already"), "{}", complaint(&second));
     rig.umount();
     bind(&["--make-private", &medium]);
     // The daemon has the image until it has ended, a moment after the mount.
