@@ -269,6 +269,8 @@ impl<E: Executor> Work<E> {
         }
         if worked {
             self.looking.fetch_add(1, Ordering::SeqCst);
+            // Another one may have gone to sleep meanwhile as the last who looked.
+            self.server.looks();
         }
         worked
     }

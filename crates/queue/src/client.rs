@@ -13,12 +13,15 @@ use crate::memory::{Memory, Payload};
 /// Looks at the clock once in so many looks at the memory.
 const SPINS_PER_LOOK: u32 = 64;
 
+/// Whoever was rung for when the command was put in is given so long, ns, before it is rung for again.
+const ON_ITS_WAY_NS: u64 = 1_000_000;
+
 /// How a client waits for a completion.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Looks at the memory again and again for so long, ns, before it rings, in case all who look for
-    /// commands are held by other commands, and sleeps. Zero in virtual time, which stands still meanwhile:
-    /// then it sleeps at once and does not ring.
+    /// Looks at the memory again and again for so long, ns, before it sleeps. If it has not rung yet it rings
+    /// then, in case all who look for commands are held by other commands. Zero in virtual time, which stands
+    /// still meanwhile: then it sleeps at once and does not ring.
     pub spin_ns: u64,
     /// Sleeps so long at a time, ns, before it asks whether the server is alive.
     pub sleep_ns: u64,
@@ -37,6 +40,8 @@ pub struct Client<'m> {
     at: usize,
     submitted: u32,
     completed: u32,
+    /// It has rung for the last command.
+    rang: bool,
     crowd: Crowd,
 }
 
@@ -46,7 +51,7 @@ impl<'m> Client<'m> {
     pub fn new(memory: &'m Memory, lane: u32) -> Self {
         let at = memory.geometry().lane_at(lane);
         let submitted = memory.word(at + SUBMITTED_AT).load(Ordering::Acquire);
-        Self { memory, lane, at, submitted, completed: submitted, crowd: Crowd::default() }
+        Self { memory, lane, at, submitted, completed: submitted, rang: false, crowd: Crowd::default() }
     }
 
     /// Where names and data of its commands go.
@@ -82,7 +87,8 @@ impl<'m> Client<'m> {
         // Pairs with the server's, between its word that it sleeps and its last look: one of the two sees the
         // other.
         fence(Ordering::SeqCst);
-        if self.memory.word(ASLEEP_AT).load(Ordering::Relaxed) != 0 {
+        self.rang = self.memory.word(ASLEEP_AT).load(Ordering::Relaxed) != 0;
+        if self.rang {
             self.ring(bell);
         }
     }
@@ -121,8 +127,13 @@ impl<'m> Client<'m> {
         if let Some(completion) = self.spin(patience.spin_ns) {
             return Ok(completion);
         }
+        let mut sleep_ns = patience.sleep_ns;
         if patience.spin_ns > 0 {
-            self.ring(bell);
+            if self.rang {
+                sleep_ns = sleep_ns.min(ON_ITS_WAY_NS);
+            } else {
+                self.ring(bell);
+            }
         }
         let mut rung_ns = amphi_rt::time::now_ns();
         let (waiting, completed) =
@@ -133,7 +144,7 @@ impl<'m> Client<'m> {
             fence(Ordering::SeqCst);
             let found = self.poll();
             if found.is_none() && self.memory.word(ENDED_AT).load(Ordering::Acquire) == 0 {
-                bell.sleep(completed, self.completed, patience.sleep_ns);
+                bell.sleep(completed, self.completed, sleep_ns);
             }
             waiting.store(0, Ordering::Relaxed);
             if let Some(completion) = found.or_else(|| self.poll()) {
@@ -146,9 +157,9 @@ impl<'m> Client<'m> {
             // Whoever was rung for may have been about to sleep, and not have heard it. Who is woken early
             // does not ring: two clients whose bells are one would wake each other for ever.
             let now_ns = amphi_rt::time::now_ns();
-            if now_ns - rung_ns >= patience.sleep_ns {
+            if now_ns - rung_ns >= sleep_ns {
                 self.ring(bell);
-                rung_ns = now_ns;
+                (rung_ns, sleep_ns) = (now_ns, patience.sleep_ns);
             }
         }
     }

@@ -138,6 +138,30 @@ fn who_waits_in_vain_rings_again() {
     assert_eq!(bell.0.load(Ordering::SeqCst), 5);
 }
 
+/// Whoever was rung for when the command was put in is on the way, and gets some time.
+#[test]
+fn who_has_rung_does_not_ring_at_once_again() {
+    let memory = memory(1);
+    let (bell, server) = (Counted::default(), Server::new(Arc::clone(&memory)));
+    let rings = || bell.0.load(Ordering::SeqCst);
+    let mut client = Client::new(&memory, 0);
+    let patience = Patience { spin_ns: 1, sleep_ns: u64::MAX };
+    let asleep = || server.stand_by(&bell, 0, true, || true);
+    asleep();
+    client.submit(Submission::default(), &bell);
+    client.wait(patience, &bell, || false).expect_err("nobody serves");
+    assert_eq!(rings(), 1, "rung for once");
+    let begin_ns = amphi_rt::time::now_ns();
+    let alive = || rings() == 1 && amphi_rt::time::now_ns() - begin_ns < 10_000_000_000;
+    client.wait(patience, &bell, alive).expect_err("nobody serves");
+    assert_eq!(rings(), 2, "in vain for long");
+    server.looks();
+    client.submit(Submission::default(), &bell);
+    assert_eq!(rings(), 2, "the server looks");
+    client.wait(patience, &bell, || false).expect_err("nobody serves");
+    assert_eq!(rings(), 3, "whoever looks may be held");
+}
+
 #[test]
 fn a_server_that_ends_or_dies_leaves_nobody_waiting() {
     Sim::new(1).run(|| {
