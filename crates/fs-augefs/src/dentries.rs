@@ -2,12 +2,11 @@
 //! its directory locked and changes it here too.
 
 use amphi_names::Child;
-use amphi_rt::hash::HashMap;
+use amphi_rt::hash::{HashMap, mix};
 use amphi_rt::sync::{Padded, RwLock};
 use amphi_vfs::Ino;
 use hashbrown::Equivalent;
 
-use crate::format::name_hash;
 use crate::planted::{self, Bug};
 
 const SHARDS: usize = 64;
@@ -40,7 +39,11 @@ impl Dentries {
     }
 
     fn shard(&self, dir: Ino, name: &[u8]) -> &RwLock<Shard> {
-        &self.shards[((name_hash(name) >> 8 ^ dir.0) % SHARDS as u64) as usize]
+        // Names of one directory mostly differ in their last bytes.
+        let mut last = [0; 8];
+        let tail = &name[name.len().saturating_sub(8)..];
+        last[..tail.len()].copy_from_slice(tail);
+        &self.shards[(mix(dir.0 ^ u64::from_le_bytes(last)) % SHARDS as u64) as usize]
     }
 
     /// What a name names, if that is known.

@@ -27,33 +27,47 @@ pub enum Key<'a> {
     Intents(u16, u64),
 }
 
-/// The bytes of a key. Those of most names need no memory of their own.
-pub type KeyBytes = SmallVec<[u8; 64]>;
+/// Bytes of a key that needs no memory of its own: with a name of 45 bytes.
+const KEY_BYTES: usize = 64;
+/// The bytes of a key.
+pub type KeyBytes = SmallVec<[u8; KEY_BYTES]>;
 
 /// The bytes of a key.
 #[must_use]
 pub fn key(of: Key<'_>) -> KeyBytes {
-    let parts = |parts: &[&[u8]]| {
-        let mut bytes = KeyBytes::new();
-        parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        bytes
-    };
     match of {
-        Key::Super => parts(&[b"m.superblock"]),
+        Key::Super => parts([b"m.superblock"]),
         Key::Entry(parent, name) => {
-            parts(&[b"m:", &parent.to_be_bytes(), b":", &name_hash(name).to_be_bytes(), name])
+            parts([b"m:", &parent.to_be_bytes(), b":", &name_hash(name).to_be_bytes(), name])
         }
-        Key::Inode(ino) => parts(&[b"i:", &ino.to_be_bytes()]),
-        Key::Attributes(ino) => parts(&[b"x:", &ino.to_be_bytes()]),
-        Key::Target(ino) => parts(&[b"l:", &ino.to_be_bytes()]),
-        Key::Nodes(ino, chunk) => parts(&[b"n:", &ino.to_be_bytes(), b":", &chunk.to_be_bytes()]),
-        Key::Orphan(ino) => parts(&[b"o:", &ino.to_be_bytes()]),
-        Key::Sit(segment, version) => parts(&[b"sit:", &segment.to_be_bytes(), b":", &version.to_be_bytes()]),
-        Key::Checkpoint(domain) => parts(&[b"cp:", &domain.to_be_bytes()]),
+        Key::Inode(ino) => parts([b"i:", &ino.to_be_bytes()]),
+        Key::Attributes(ino) => parts([b"x:", &ino.to_be_bytes()]),
+        Key::Target(ino) => parts([b"l:", &ino.to_be_bytes()]),
+        Key::Nodes(ino, chunk) => parts([b"n:", &ino.to_be_bytes(), b":", &chunk.to_be_bytes()]),
+        Key::Orphan(ino) => parts([b"o:", &ino.to_be_bytes()]),
+        Key::Sit(segment, version) => parts([b"sit:", &segment.to_be_bytes(), b":", &version.to_be_bytes()]),
+        Key::Checkpoint(domain) => parts([b"cp:", &domain.to_be_bytes()]),
         Key::Intents(domain, sequence) => {
-            parts(&[b"t:", &domain.to_be_bytes(), b":", &sequence.to_be_bytes()])
+            parts([b"t:", &domain.to_be_bytes(), b":", &sequence.to_be_bytes()])
         }
     }
+}
+
+/// Parts one behind the other. Most keys are put together where they fit without memory of their own, by
+/// copies whose sizes are mostly known.
+#[inline]
+fn parts<const N: usize>(parts: [&[u8]; N]) -> KeyBytes {
+    let len = parts.iter().map(|part| part.len()).sum();
+    let mut bytes = [0; KEY_BYTES];
+    if len > bytes.len() {
+        return KeyBytes::from_vec(parts.concat());
+    }
+    let mut at = 0;
+    for part in parts {
+        bytes[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    KeyBytes::from_buf_and_len(bytes, len)
 }
 
 /// The first key behind all that begin with `prefix`, whose last byte is not 255.
