@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amphi_benchlab::applications as databases;
-use amphi_benchlab::report::Report;
+use amphi_benchlab::report::{self, Report};
 use amphi_benchlab::software::{self, Progress, Settings};
 use amphi_benchlab::workload::PRESETS;
-use amphi_benchlab::{beside, operation, remote, rest};
+use amphi_benchlab::{operation, remote, rest};
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use signal_hook::consts::TERM_SIGNALS;
@@ -187,7 +187,7 @@ fn software_path(run: &Run) -> Result<()> {
         // Whoever stopped reading has the JSON, or does not want to know.
         Progress::Done(line) => drop(writeln!(std::io::stdout(), "{}", line.text())),
         Progress::Rested(report) => {
-            let (ways, rests) = (beside::text(&report.operations), rest::text(&report.rests));
+            let (ways, rests) = (report::ways(&report.operations), rest::text(&report.rests));
             drop(write!(std::io::stdout(), "\nWays that programs have to ours:\n{ways}\nDaemons:\n{rests}"));
         }
     };
@@ -229,10 +229,11 @@ fn threads(text: &str) -> Result<usize, String> {
 
 #[cfg(test)]
 mod tests {
-    use amphi_benchlab::interleave::Samples;
     use amphi_benchlab::operation::Operation;
-    use amphi_benchlab::report::{Line, Peer, SCHEMA, Unavailable};
+    use amphi_benchlab::peer::Peer;
+    use amphi_benchlab::report::{Line, SCHEMA, Unavailable};
     use amphi_benchlab::rest::Rest;
+    use amphi_benchlab::samples::Samples;
 
     use super::*;
     use crate::documented_fields;

@@ -3,23 +3,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use amphi_rt::{task, time};
+use amphi_rt::task;
 use anyhow::Result;
 
+use crate::batch::{Batch, timed};
 use crate::operation::{Desk, Operation, Place};
 use crate::remote::{self, Remote};
-
-/// The samples of one peer, one operation, one number of threads.
-#[derive(Clone, Debug, Default)]
-pub struct Samples {
-    /// ns per call, of each sample of each round, rounds apart.
-    pub rounds: Vec<Vec<u64>>,
-    /// Calls a second of all threads together, of each round, from when the first began to when the last
-    /// ended.
-    pub rates: Vec<f64>,
-    /// Why there are none.
-    pub failure: Option<String>,
-}
+use crate::samples::Samples;
 
 /// A peer with a desk for each thread, in this process or in one of its own.
 pub enum Seat {
@@ -77,41 +67,6 @@ impl Seat {
         cleared?;
         Ok(batch)
     }
-}
-
-/// What one batch took.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
-    /// ns per call, of each sample of each thread.
-    pub samples: Vec<u64>,
-    /// When the first call began, by the wall clock, which processes share.
-    pub begun_ns: i64,
-    /// When the last call ended.
-    pub ended_ns: i64,
-}
-
-impl Batch {
-    /// Those of threads at the same time as one.
-    pub(crate) fn together(batches: Vec<Self>) -> Self {
-        let begun_ns = batches.iter().map(|batch| batch.begun_ns).min().unwrap_or_default();
-        let ended_ns = batches.iter().map(|batch| batch.ended_ns).max().unwrap_or_default();
-        let samples = batches.into_iter().flat_map(|batch| batch.samples).collect();
-        Self { samples, begun_ns, ended_ns }
-    }
-}
-
-pub(crate) fn timed(desk: &mut dyn Desk, operation: Operation, calls: usize) -> Result<Batch> {
-    let together = operation.calls_per_sample();
-    let mut samples = Vec::with_capacity(calls.div_ceil(together));
-    let begun_ns = time::wall_ns();
-    for first in (0..calls).step_by(together) {
-        let begin = time::now_ns();
-        for number in first..(first + together).min(calls) {
-            desk.call(operation, number)?;
-        }
-        samples.push((time::now_ns() - begin) / together as u64);
-    }
-    Ok(Batch { samples, begun_ns, ended_ns: time::wall_ns() })
 }
 
 /// Runs `rounds` rounds of one operation over all seats. `go_on` is asked before each batch; once it says no,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod applications;
+mod batch;
 pub mod beside;
 pub mod experiment;
 pub mod figure;
@@ -21,12 +22,14 @@ pub mod lsm;
 pub mod operation;
 pub mod parameter;
 mod paths;
+pub mod peer;
 pub mod peers;
 pub mod remote;
 pub mod replay;
 pub mod report;
 pub mod rest;
 pub mod rings;
+pub mod samples;
 pub mod software;
 pub mod validation;
 pub mod workload;

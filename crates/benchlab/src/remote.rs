@@ -16,7 +16,7 @@ use std::str::FromStr;
 use amphi_rt::time;
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::interleave::{Batch, timed};
+use crate::batch::{Batch, timed};
 use crate::operation::{ALL, Desk, Operation};
 use crate::paths::Paths;
 

@@ -1,26 +1,17 @@
 //! What a run found: medians with their spread, and how many times longer others take than ours.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 
 use crate::beside::{self, Beside};
-use crate::interleave::Samples;
 use crate::operation::Operation;
+use crate::peer::{LIBRARY, MOUNTED, Peer, RINGS, ROMEFS};
 use crate::rest::Rest;
+use crate::samples::{Samples, Share, quantile, round_medians, times_longer};
 
 /// Version of the JSON: another number if a field goes away or changes its meaning.
 pub const SCHEMA: u32 = 2;
-
-/// The name of ByteFS as a library.
-pub const LIBRARY: &str = "library";
-
-/// The name of RomeFS as a library.
-pub const ROMEFS: &str = "romefs";
-
-/// The name of ours through FUSE and `/dev/fuse`.
-pub const MOUNTED: &str = "fuse";
-
-/// The name of ours through FUSE and the kernel's rings.
-pub const RINGS: &str = "fuse-ring";
 
 /// A whole run.
 #[derive(Clone, Debug, Serialize)]
@@ -42,21 +33,6 @@ pub struct Report {
     pub operations: Vec<Line>,
     /// What daemons take whose programs do little, where daemons look for commands of programs.
     pub rests: Vec<Rest>,
-}
-
-/// A file system that took part.
-#[derive(Clone, Debug, Serialize)]
-pub struct Peer {
-    /// A short name.
-    pub name: String,
-    /// What it is.
-    pub description: String,
-    /// Whether it is ours; the others are compared with it.
-    pub ours: bool,
-    /// Whether what it calls durable survives a power failure. tmpfs calls everything so.
-    pub durable: bool,
-    /// Whether it only shows what FUSE costs: no rival, but our mount is compared with it.
-    pub trivial: bool,
 }
 
 /// A file system that could not take part.
@@ -130,30 +106,6 @@ pub struct Ratio {
     pub max: f64,
 }
 
-/// How many times longer one peer takes than another. Of the trivial file system and our mount that is how
-/// many operations per second our mount does for each one of the trivial file system: 1 means that nothing
-/// but FUSE costs anything.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Share {
-    /// The median of the quotients of the rounds' medians: what slows the machine down for a round or two
-    /// does not count.
-    pub p50: f64,
-    /// The lowest quotient of one round's medians.
-    pub min: f64,
-    /// The highest.
-    pub max: f64,
-}
-
-/// The median, and any other quantile in hundredths, of unsorted samples.
-fn quantile(samples: &mut [u64], hundredths: usize) -> Option<u64> {
-    samples.sort_unstable();
-    samples.get(samples.len().checked_sub(1)? * hundredths / 100).copied()
-}
-
-pub(crate) fn round_medians(samples: &Samples) -> Vec<u64> {
-    samples.rounds.iter().filter_map(|round| quantile(&mut round.clone(), 50)).collect()
-}
-
 impl Outcome {
     fn of(peer: &Peer, samples: &Samples) -> Self {
         let mut all = samples.rounds.concat();
@@ -172,16 +124,6 @@ impl Outcome {
             failure: samples.failure.clone(),
         }
     }
-}
-
-/// How many times longer `theirs` take than `ours`; none if one of them has no samples.
-pub(crate) fn times_longer(theirs: &Samples, ours: &Samples) -> Option<Share> {
-    let quotient = |(theirs, ours): (u64, u64)| theirs as f64 / ours.max(1) as f64;
-    let mut rounds: Vec<_> =
-        round_medians(theirs).into_iter().zip(round_medians(ours)).map(quotient).collect();
-    rounds.sort_unstable_by(f64::total_cmp);
-    let (min, max) = (*rounds.first()?, *rounds.last()?);
-    Some(Share { p50: rounds[(rounds.len() - 1) / 2], min, max })
 }
 
 impl Line {
@@ -269,6 +211,33 @@ impl Report {
     }
 }
 
+/// The ways that programs have to ours as text: one line for each, under each operation.
+#[must_use]
+pub fn ways(lines: &[Line]) -> String {
+    let mut text = String::new();
+    for line in lines.iter().filter(|line| !line.beside.is_empty()) {
+        let threads = if line.threads == 1 { "" } else { "s" };
+        text += &format!("{}, {} thread{threads}\n", line.operation, line.threads);
+        for outcome in &line.results {
+            let mut pairs = line.beside.iter().filter(|beside| beside.peer == outcome.peer).peekable();
+            let (Some(_), Some(rate)) = (pairs.peek(), outcome.per_second) else { continue };
+            // A text takes whatever is written.
+            let _ = write!(text, "  {:<10}{rate:>10.0}/s", outcome.peer);
+            let scaling = outcome.scaling.map_or(String::new(), |scaling| format!("{scaling:.2} x one"));
+            let _ = write!(text, " {scaling:<10}");
+            for pair in pairs {
+                let spread = format!("({:.2}-{:.2})", pair.min, pair.max);
+                let above = pair.above_ns as f64 / 1e3;
+                let what = format!("{} / it {:.2} {spread}, {above:+.2} us", pair.other, pair.p50);
+                let _ = write!(text, "  {what:<44}");
+            }
+            text.truncate(text.trim_end().len());
+            text.push('\n');
+        }
+    }
+    text
+}
+
 /// Nanoseconds as µs with three digits.
 fn micros(ns: u64) -> String {
     let us = ns as f64 / 1e3;
@@ -279,6 +248,7 @@ fn micros(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::{QUEUE, QUEUE_ALL, RANGE_ALL};
 
     fn peer(name: &str, ours: bool, durable: bool) -> Peer {
         Peer { name: name.to_owned(), description: String::new(), ours, durable, trivial: name == "trivial" }
@@ -358,5 +328,44 @@ mod tests {
     fn without_a_rival_there_is_no_ratio() {
         let line = Line::of(Operation::Stat, 2, &[peer("library", true, true)], &[samples(&[&[5]])]);
         assert!(line.ratios.is_empty() && line.text().starts_with("stat by path"), "{}", line.text());
+    }
+
+    #[test]
+    fn a_way_is_held_against_the_library_the_kernel_and_the_queue() {
+        let names = [LIBRARY, MOUNTED, QUEUE_ALL, RANGE_ALL];
+        let peer = |name: &&str| Peer {
+            name: (*name).to_owned(),
+            description: String::new(),
+            ours: true,
+            durable: true,
+            trivial: false,
+        };
+        let peers: Vec<_> = names.iter().map(peer).collect();
+        let samples = |rounds: [u64; 3], rate| Samples {
+            rounds: rounds.map(|ns| vec![ns]).to_vec(),
+            rates: vec![rate; 3],
+            failure: None,
+        };
+        let all = [
+            samples([1000, 1000, 2000], 9e5),
+            samples([20_000, 30_000, 40_000], 4e4),
+            samples([2000, 3000, 4000], 4e5),
+            samples([1250, 1500, 2000], 7e5),
+        ];
+        let one = Line::of(Operation::Create, 1, &peers, &all);
+        let pair = |peer: &str, other: &str| {
+            let found = one.beside.iter().find(|beside| beside.peer == peer && beside.other == other);
+            found.map(|beside| (beside.p50, beside.min, beside.max, beside.above_ns))
+        };
+        assert_eq!(pair(QUEUE_ALL, MOUNTED), Some((10.0, 10.0, 10.0, -27_000)));
+        assert_eq!(pair(RANGE_ALL, LIBRARY), Some((0.8, 1000.0 / 1500.0, 1.0, 250)));
+        assert_eq!(pair(RANGE_ALL, QUEUE_ALL), Some((2.0, 1.6, 2.0, -1500)));
+        assert_eq!(pair(QUEUE, MOUNTED), None, "it took no part");
+        let mut two = Line::of(Operation::Create, 2, &peers, &all);
+        two.results[3].per_second = Some(1.19e6);
+        two.scale(std::slice::from_ref(&one));
+        let printed = ways(&[one, two]);
+        assert!(printed.contains("fuse / it 10.00 (10.00-10.00), -27.00 us"), "{printed}");
+        assert!(printed.contains("1190000/s 1.70 x one"), "{printed}");
     }
 }

@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
 
-use crate::beside::{AUGEFS_RANGE, DEVFS_ALL, PATHS, QUEUE, QUEUE_ALL, RANGE_ALL};
 use crate::interleave::{self, Seat};
 use crate::kernel::Mounted;
 use crate::operation::{ALL, Operation};
+use crate::peer::{
+    AUGEFS_RANGE, DEVFS_ALL, LIBRARY, MOUNTED, PATHS, Peer, QUEUE, QUEUE_ALL, RANGE_ALL, RINGS,
+};
 use crate::peers::{self, Backing, Daemon, Disk, Tmpfs, Workspace};
 use crate::remote::{Remote, Run};
-use crate::report::{LIBRARY, Line, MOUNTED, Peer, RINGS, Report, SCHEMA, Unavailable};
+use crate::report::{Line, Report, SCHEMA, Unavailable};
 use crate::{idle, rest, rings};
 
 /// How to run it.
