@@ -17,6 +17,7 @@ pub mod lab;
 mod loaded;
 mod machine;
 mod measure;
+mod mounted;
 mod recovery;
 mod remount;
 pub mod replay;
