@@ -21,11 +21,14 @@ use crate::key::Key;
 /// Hash tables, so that tasks rarely meet at the lock of one.
 const SHARDS: usize = 64;
 
+/// Keys by their hash.
+type Shard = RwLock<HashTable<Arc<Record>>>;
+
 /// Changes in memory.
 #[derive(Debug)]
 pub struct Memtable {
     order: SkipMap<Key, Arc<Record>>,
-    by_hash: Box<[Padded<RwLock<HashTable<Arc<Record>>>>]>,
+    by_hash: Box<[Padded<Shard>]>,
     in_flight: InFlight,
 }
 
@@ -65,7 +68,7 @@ impl Memtable {
         &self.in_flight
     }
 
-    fn shard(&self, hash: u64) -> &RwLock<HashTable<Arc<Record>>> {
+    fn shard(&self, hash: u64) -> &Shard {
         // The table itself goes by the low bits and the top seven.
         &self.by_hash[(hash >> 32) as usize % SHARDS]
     }
