@@ -21,7 +21,7 @@ pub struct Entry {
 pub enum Source<D: BlockPort> {
     Memory {
         memtable: Arc<Memtable>,
-        next: Option<(At, Entry)>,
+        next: Option<At>,
     },
     /// Tables whose keys do not overlap, in order.
     Tables {
@@ -33,7 +33,7 @@ pub enum Source<D: BlockPort> {
 impl<D: BlockPort> Source<D> {
     /// What a memtable has from a key on.
     pub fn memory(memtable: Arc<Memtable>, from: &[u8]) -> Self {
-        let next = memtable.seek(from).map(with_entry);
+        let next = memtable.seek(from);
         Self::Memory { memtable, next }
     }
 
@@ -47,7 +47,7 @@ impl<D: BlockPort> Source<D> {
 
     fn peek(&self) -> Option<&Entry> {
         match self {
-            Self::Memory { next, .. } => next.as_ref().map(|(_, entry)| entry),
+            Self::Memory { next, .. } => next.as_ref().map(|at| &at.entry),
             Self::Tables { cursor, .. } => cursor.as_ref().and_then(Cursor::peek),
         }
     }
@@ -55,9 +55,9 @@ impl<D: BlockPort> Source<D> {
     fn next(&mut self) -> Result<Option<Entry>> {
         match self {
             Self::Memory { memtable, next } => {
-                let Some((at, taken)) = next.take() else { return Ok(None) };
-                *next = memtable.behind(&at).map(with_entry);
-                Ok(Some(taken))
+                let Some(at) = next.take() else { return Ok(None) };
+                *next = memtable.behind(&at);
+                Ok(Some(at.entry))
             }
             Self::Tables { behind, cursor } => {
                 let Some(at) = cursor else { return Ok(None) };
@@ -69,11 +69,6 @@ impl<D: BlockPort> Source<D> {
             }
         }
     }
-}
-
-fn with_entry(at: At) -> (At, Entry) {
-    let entry = at.entry();
-    (at, entry)
 }
 
 /// Sources merged into one order.

@@ -52,7 +52,8 @@ struct Version {
 #[derive(Debug)]
 pub struct At {
     record: Arc<Record>,
-    seq: u64,
+    /// The version that is there.
+    pub entry: Entry,
 }
 
 impl Default for Memtable {
@@ -94,8 +95,8 @@ impl Memtable {
 
     /// The newest version up to `seq` of a key with this hash: its value, or that it is deleted.
     pub fn get(&self, key: &[u8], hash: u64, seq: u64) -> Option<Option<Vec<u8>>> {
-        let shard = self.shard(hash).read();
         let wanted = Key::new(key);
+        let shard = self.shard(hash).read();
         let versions = shard.find(hash, |record| record.key == wanted)?.versions.lock();
         let newest = versions.iter().rev().find(|version| version.seq <= seq)?;
         Some(newest.value.as_deref().map(<[u8]>::to_vec))
@@ -108,14 +109,12 @@ impl Memtable {
 
     /// Where the version behind this one is.
     pub fn behind(&self, at: &At) -> Option<At> {
-        let older = at.record.before(at.seq).map(|seq| At { record: Arc::clone(&at.record), seq });
+        let older = at.record.before(at.entry.seq);
         older.or_else(|| self.first_of(Bound::Excluded(&at.record.key)))
     }
 
     fn first_of(&self, from: Bound<&Key>) -> Option<At> {
-        let record = Arc::clone(self.order.lower_bound(from)?.value());
-        let seq = record.before(u64::MAX)?;
-        Some(At { record, seq })
+        self.order.lower_bound(from)?.value().before(u64::MAX)
     }
 
     /// Whether nothing is in it.
@@ -136,21 +135,14 @@ impl Record {
         }
     }
 
-    /// The sequence number of the newest version that is older than `seq`.
-    fn before(&self, seq: u64) -> Option<u64> {
+    /// The newest version that is older than `seq`.
+    fn before(self: &Arc<Self>, seq: u64) -> Option<At> {
         let versions = self.versions.lock();
         let older = versions.partition_point(|version| version.seq < seq);
-        versions[..older].last().map(|version| version.seq)
-    }
-}
-
-impl At {
-    /// The version that is there.
-    pub fn entry(&self) -> Entry {
-        let versions = self.record.versions.lock();
-        let found = versions.binary_search_by_key(&self.seq, |version| version.seq);
-        let value = found.ok().and_then(|at| versions[at].value.as_deref().map(<[u8]>::to_vec));
-        Entry { key: self.record.key.bytes(), seq: self.seq, value }
+        let Version { seq, value } = versions[..older].last()?;
+        let value = value.as_deref().map(<[u8]>::to_vec);
+        let entry = Entry { key: self.key.bytes(), seq: *seq, value };
+        Some(At { record: Arc::clone(self), entry })
     }
 }
 
@@ -184,7 +176,8 @@ mod tests {
                 model.insert((key, Reverse(seq)), value);
             }
             let found = std::iter::successors(memtable.seek(&wanted), |at| memtable.behind(at));
-            let found: Vec<_> = found.map(|at| at.entry()).map(|it| ((it.key, Reverse(it.seq)), it.value)).collect();
+            let found = found.map(|At { entry, .. }| ((entry.key, Reverse(entry.seq)), entry.value));
+            let found: Vec<_> = found.collect();
             let all = model.range((wanted.clone(), Reverse(u64::MAX))..);
             prop_assert_eq!(found, all.map(|(key, value)| (key.clone(), value.clone())).collect::<Vec<_>>());
             let newest = model.range((wanted.clone(), Reverse(until))..).next();
