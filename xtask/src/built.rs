@@ -143,9 +143,28 @@ impl Built {
     /// # Errors
     /// There are none.
     pub fn test(&self, room: &str, file: &str) -> Result<Command> {
-        let found = self.tests.get(&(room.to_owned(), file.to_owned()));
+        let found = self.program_of(room, file);
+        Ok(found.with_context(|| format!("crates/{room} has no tests called {file}"))?.command())
+    }
+
+    /// One test: a function of `crates/ROOM/tests/FILE.rs`, or of the file in `all`, the program in which a
+    /// crate has most of its tests.
+    ///
+    /// # Errors
+    /// There is no such program.
+    pub fn one_test(&self, room: &str, file: &str, test: &str) -> Result<Command> {
+        let (found, name) = match self.program_of(room, file) {
+            Some(found) => (Some(found), test.to_owned()),
+            None => (self.program_of(room, "all"), format!("{file}::{test}")),
+        };
         let found = found.with_context(|| format!("crates/{room} has no tests called {file}"))?;
-        Ok(self.all_tests[*found].command())
+        let mut command = found.command();
+        command.args(["--exact", &name]);
+        Ok(command)
+    }
+
+    fn program_of(&self, room: &str, file: &str) -> Option<&TestProgram> {
+        self.tests.get(&(room.to_owned(), file.to_owned())).map(|at| &self.all_tests[*at])
     }
 
     /// A program.

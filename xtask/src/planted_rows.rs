@@ -22,7 +22,7 @@ pub struct Fault {
     pub room: &'static str,
     /// The folder below `crates` whose bug it is.
     pub planted_in: &'static str,
-    /// The file below its `tests`, without `.rs`. The row names it.
+    /// The file below its `tests` or `tests/all`, without `.rs`. The row names it.
     pub file: &'static str,
     /// The function in it.
     pub test: &'static str,
@@ -472,8 +472,8 @@ struct Running {
 impl Running {
     /// Starts one test, with a bug planted or with none.
     fn start(built: &Built, fault: &Fault, bug: Option<&str>) -> Result<Self> {
-        let mut test = built.test(fault.room, fault.file)?;
-        test.args(["--exact", fault.test, "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut test = built.one_test(fault.room, fault.file, fault.test)?;
+        test.arg("--quiet").stdout(Stdio::piped()).stderr(Stdio::piped());
         test.envs(bug.map(|bug| ("AMPHI_PLANTED", bug)));
         let line = step::command_line(&test);
         let child = test.spawn().with_context(|| format!("`{line}` could not be started"))?;

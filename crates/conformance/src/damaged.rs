@@ -93,8 +93,8 @@ pub fn use_all(fs: &dyn FileSystem, far: u64) {
 /// `AMPHI_SEED` alone.
 ///
 /// # Panics
-/// At the first case that does, with the command that replays it: the test is `damaged…` of `package`'s
-/// `tests/hostile.rs`.
+/// At the first case that does, with the command that replays it: the test is `damaged…` in `package`'s
+/// hostile tests.
 pub fn each_seed(package: &str, usual: u64, long: u64, case: impl Fn(u64) + RefUnwindSafe) {
     if let Ok(seed) = std::env::var("AMPHI_SEED") {
         return case(seed.parse().expect("AMPHI_SEED is a number"));
@@ -103,7 +103,7 @@ pub fn each_seed(package: &str, usual: u64, long: u64, case: impl Fn(u64) + RefU
     for seed in 0..cases {
         assert!(
             catch_unwind(|| case(seed)).is_ok(),
-            "replay with: AMPHI_SEED={seed} cargo test -p {package} --test hostile damaged"
+            "replay with: AMPHI_SEED={seed} cargo test -p {package} damaged"
         );
     }
 }

@@ -27,13 +27,13 @@ macro_rules! random_tests {
 }
 
 /// Tests of tasks that get in each other's way in one tree ([`one_tree`](crate::one_tree)), of what `make`
-/// makes for a seed. They stand in `tests/conformance.rs` of `package`.
+/// makes for a seed. They stand in `package`'s conformance tests.
 #[macro_export]
 macro_rules! one_tree_tests {
     ($package:literal, $seeds:expr, $make:expr) => {
         #[test]
         fn nobody_waits_in_a_circle() {
-            let command = concat!("cargo test -p ", $package, " --test conformance nobody_waits_in_a_circle");
+            let command = concat!("cargo test -p ", $package, " nobody_waits_in_a_circle");
             $crate::one_tree::for_seeds($seeds, command, |seed| {
                 $crate::one_tree::circle(&::std::sync::Arc::new(($make)(seed)))
             });
@@ -41,8 +41,7 @@ macro_rules! one_tree_tests {
 
         #[test]
         fn tasks_in_one_tree_lose_nothing() {
-            let command =
-                concat!("cargo test -p ", $package, " --test conformance tasks_in_one_tree_lose_nothing");
+            let command = concat!("cargo test -p ", $package, " tasks_in_one_tree_lose_nothing");
             $crate::one_tree::for_seeds($seeds, command, |seed| {
                 $crate::one_tree::meddle_together(&::std::sync::Arc::new(($make)(seed)), seed);
             });
@@ -50,8 +49,7 @@ macro_rules! one_tree_tests {
 
         #[test]
         fn crossing_moves_lose_nothing() {
-            let command =
-                concat!("cargo test -p ", $package, " --test conformance crossing_moves_lose_nothing");
+            let command = concat!("cargo test -p ", $package, " crossing_moves_lose_nothing");
             $crate::one_tree::for_seeds($seeds, command, |seed| {
                 $crate::one_tree::crossing_moves(&::std::sync::Arc::new(($make)(seed)), seed);
             });

@@ -15,6 +15,7 @@ mod paper_rows;
 mod placeholders;
 mod prints;
 mod rust_text;
+mod test_files;
 mod tree;
 mod unsafety;
 
@@ -81,7 +82,7 @@ impl fmt::Display for Finding {
 type Rule = fn(&SourceTree) -> Vec<Finding>;
 
 /// Every rule, by the name that is printed.
-const RULES: [(&str, Rule); 14] = [
+const RULES: [(&str, Rule); 15] = [
     ("crate edges", edges::check),
     ("file headers", headers::check),
     ("file length", length::check),
@@ -94,6 +95,7 @@ const RULES: [(&str, Rule); 14] = [
     ("links in documents", links::check),
     ("on-disk structures in format.rs", format_rooms::check),
     ("paper rows", paper_rows::check),
+    ("test files", test_files::check),
     ("machine paths", machine_paths::check),
     ("prints that panic", prints::check),
 ];

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod corrupt;
+pub mod truth;
 pub mod usage;
 
 use std::collections::BTreeMap;

@@ -20,7 +20,7 @@ use amphi_conformance::random;
 use amphi_fs_bytefs::{ByteFs, MountOptions, fsck};
 use amphi_vfs::{FileSystem, FileType, Ino, Name, RenameMode, Result};
 
-use crate::fsck_image::Image;
+use super::Image;
 use amphi_memory_device::Memory;
 
 /// Random operations after a clean check.

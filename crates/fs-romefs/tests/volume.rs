@@ -1,9 +1,0 @@
-//! RomeFS as tools meet it: what a check finds and a repair mends, what is refused, what `tune` and `resize`
-//! change.
-
-mod small;
-
-#[path = "volume/refused.rs"]
-mod refused;
-#[path = "volume/repair.rs"]
-mod repair;
