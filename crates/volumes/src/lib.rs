@@ -5,6 +5,9 @@
 //! piece of code for each: no operation goes through a table of functions because of this list.
 #![forbid(unsafe_code)]
 
+#[cfg(debug_assertions)]
+pub mod compiled;
+
 use amphi_device::{BaBuffer, BlockPort, CommandPort, MemoryArea, WriteLog};
 use amphi_pins::Pinned;
 use amphi_volume::{About, Error, Identity, Needs, Result, Volume};

@@ -4,7 +4,7 @@
 //!
 //! `golden/NAME-vVERSION.pages` holds each page that is not all zeros: its number in four little-endian
 //! bytes, the highest bit set if it is one of the memory area, then its 4096 bytes. The `.txt` beside it says
-//! what is in the image. `AMPHI_WRITE_GOLDEN=1 cargo test -p amphi-volumes --test golden` writes the images
+//! what is in the image. `AMPHI_WRITE_GOLDEN=1 cargo test -p amphi-volumes golden` writes the images
 //! that are not there.
 
 use std::path::PathBuf;
