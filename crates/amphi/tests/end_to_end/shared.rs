@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 use std::sync::Once;
 
+use amphi_front_shared::{Protection, keys_are_here};
 use serde_json::Value;
 
 use crate::accelerated::{Agent, counts};
@@ -30,10 +31,29 @@ pub fn core() {
     });
 }
 
-/// A mount with a range, which nothing protects: processors with keys are rare, and page protections slow.
-pub fn mount(rig: &Rig) {
+/// How a range is protected here, one after the other: not at all, and by a key where the processor has keys.
+/// Page protections are slow.
+pub fn protections() -> Vec<Protection> {
+    if !can_mount() {
+        return Vec::new();
+    }
+    if keys_are_here() {
+        return vec![Protection::Nothing, Protection::Keys];
+    }
+    println!("SKIPPED: ranges behind a protection key, which the processor does not have");
+    vec![Protection::Nothing]
+}
+
+/// A mount with a range.
+pub fn mount(rig: &Rig, protection: Protection) {
     core();
-    amphi_ok(&["mount", "--free", "-o", "shared=unprotected,allow_other", &rig.image(), &rig.mount_point()]);
+    let how = match protection {
+        Protection::Keys => "shared,allow_other",
+        Protection::Pages => "shared=pages,allow_other",
+        Protection::Nothing => "shared=unprotected,allow_other",
+    };
+    amphi_ok(&["mount", "--free", "-o", how, &rig.image(), &rig.mount_point()]);
+    assert_eq!(info(rig)["doors"]["range"], protection.name());
 }
 
 fn info(rig: &Rig) -> Value {
@@ -61,14 +81,14 @@ pub fn range_process(daemon: u32) -> u32 {
 
 #[test]
 fn programs_call_the_file_system_and_everybody_sees_it_at_once() {
-    if !can_mount() {
-        return;
-    }
+    protections().into_iter().for_each(is_called_by_programs);
+}
+
+fn is_called_by_programs(protection: Protection) {
     let rig = Rig::new("256M");
     fs::set_permissions(rig.path(""), fs::Permissions::from_mode(0o755)).expect("it is ours");
-    mount(&rig);
+    mount(&rig, protection);
     let path = |name: &str| rig.on_mount(name).display().to_string();
-    assert_eq!(info(&rig)["doors"]["range"], "unprotected");
     assert_eq!(info(&rig)["filesystem"]["type"], "bytefs");
 
     let mut one = Agent::start(&rig);
@@ -149,11 +169,12 @@ fn programs_call_the_file_system_and_everybody_sees_it_at_once() {
 
 #[test]
 fn who_dies_in_the_middle_loses_nothing_durable_and_nobody_hangs() {
-    if !can_mount() {
-        return;
-    }
+    protections().into_iter().for_each(survives_who_dies);
+}
+
+fn survives_who_dies(protection: Protection) {
     let rig = Rig::new("256M");
-    mount(&rig);
+    mount(&rig, protection);
     let path = |name: &str| rig.on_mount(name).display().to_string();
     let mut one = Agent::start(&rig);
     one.number(&format!("open 1 {} 0", path("durable")));
@@ -205,7 +226,7 @@ fn who_dies_in_the_middle_loses_nothing_durable_and_nobody_hangs() {
     for agent in [one, two, four] {
         agent.report();
     }
-    mount(&rig);
+    mount(&rig, protection);
     assert!(is_there() && fs::read(path("three")).unwrap() == [98; 10]);
     rig.umount();
     rig.fsck().expect("it is clean");
@@ -221,7 +242,7 @@ fn what_cannot_be_shared_is_said() {
     let said = ["romefs", "bytefs and augefs"];
     fails_saying(&[&mount[..], &["shared=unprotected"]].concat(), 1, &said);
     fails_saying(&["export", &rig.image(), &rig.mount_point(), "-o", "shared"], 1, &["no file system"]);
-    if !can_mount() || amphi_front_shared::keys_are_here() {
+    if !can_mount() || keys_are_here() {
         println!("SKIPPED: the processor has protection keys, or nothing can be mounted");
         return;
     }

@@ -4,10 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use amphi_conformance::Fs;
-use amphi_front_shared::{Client, Protection};
+use amphi_front_shared::{Client, Protection, keys_are_here};
 use amphi_vfs::{Error, FileSystem, Ino};
 
 use crate::rig::{READY, Rig, await_some, make, name, read, say_and_wait, write};
+
+/// A key, where the processor has them: what works behind one works without, too.
+fn strongest() -> Protection {
+    if keys_are_here() { Protection::Keys } else { Protection::Nothing }
+}
 
 pub fn make_a_file(client: &Client, _words: &[&str]) {
     let file = make(client, Ino::ROOT, "theirs").expect("a new name").attr.ino;
@@ -21,7 +26,7 @@ pub fn make_a_file(client: &Client, _words: &[&str]) {
 }
 
 pub fn see_each_other(kind: &str, place: u64) {
-    let rig = Rig::start(kind, place, Protection::Nothing);
+    let rig = Rig::start(kind, place, strongest());
     let client = rig.client();
     let mut other = rig.other("file");
     other.await_line(READY);
@@ -78,7 +83,7 @@ pub fn make_many(client: &Client, words: &[&str]) {
 #[test]
 fn processes_work_in_one_directory_at_the_same_time() {
     for (kind, place) in [("bytefs", 3), ("augefs", 4)] {
-        let rig = Rig::start(kind, place, Protection::Nothing);
+        let rig = Rig::start(kind, place, strongest());
         let mut others = [rig.other("many a"), rig.other("many b")];
         for other in &mut others {
             other.await_line(READY);
@@ -137,7 +142,7 @@ fn what_a_process_referred_to_is_let_go_of_when_it_is_gone() {
 fn keeps_its_promises(kind: &str, place: u64) {
     let mut failed = Vec::new();
     for case in amphi_conformance::cases() {
-        let rig = Rig::start(kind, place, Protection::Nothing);
+        let rig = Rig::start(kind, place, strongest());
         let fs = Fs::new(Arc::new(rig.client()));
         if catch_unwind(AssertUnwindSafe(|| (case.run)(&fs))).is_err() {
             failed.push(case.name);

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::accelerated::library;
 use crate::rig::{Rig, command};
+use crate::shared::{self, protections};
 
 /// Options of `amphi run`.
 const MODES: [&[&str]; 2] = [&[], &["--placeholders"]];
@@ -42,28 +43,30 @@ fn pjdfstest() {
     }
     let rig = mounted("1G");
     pjdfstest_configuration(&rig);
-    let run = |options: &[&str], only: Option<&str>| {
-        let mut command = accelerated(options, 600, "pjdfstest");
-        command.args(["-c", &rig.path("pjdfstest.toml"), "-s", &rig.path(""), "-p", &rig.mount_point()]);
-        command.args(only.map(|name| ["-e", name]).into_iter().flatten());
-        let report = said(&command.output().unwrap());
-        let summary = report.lines().rfind(|line| line.starts_with("Summary")).unwrap_or("no summary");
-        assert!(summary.contains(": 0 failed"), "{options:?}: {summary}\n{report}");
-        println!("pjdfstest by amphi run {options:?} {}: {summary}", only.unwrap_or("all"));
-        report
-    };
     for options in MODES {
-        let report = run(options, None);
+        let report = pjdfstest_once(&rig, options, None);
         let names: BTreeSet<&str> = report
             .lines()
             .filter_map(|line| line.split_whitespace().next())
             .filter(|word| word.contains("::"))
             .collect();
         if long() {
-            names.iter().for_each(|name| drop(run(options, Some(name))));
+            names.iter().for_each(|name| drop(pjdfstest_once(&rig, options, Some(name))));
         }
     }
     leave(&rig, "pjdfstest by amphi run");
+}
+
+/// All its tests, or one; what it reports.
+fn pjdfstest_once(rig: &Rig, options: &[&str], only: Option<&str>) -> String {
+    let mut command = accelerated(options, 600, "pjdfstest");
+    command.args(["-c", &rig.path("pjdfstest.toml"), "-s", &rig.path(""), "-p", &rig.mount_point()]);
+    command.args(only.map(|name| ["-e", name]).into_iter().flatten());
+    let report = said(&command.output().unwrap());
+    let summary = report.lines().rfind(|line| line.starts_with("Summary")).unwrap_or("no summary");
+    assert!(summary.contains(": 0 failed"), "{options:?}: {summary}\n{report}");
+    println!("pjdfstest by amphi run {options:?} {}: {summary}", only.unwrap_or("all"));
+    report
 }
 
 /// What stays with the queue: nothing maps the file or gives it to another call that the library leaves.
@@ -136,6 +139,27 @@ fn fsx() {
         println!("fsx by amphi run {options:?}: {seeds} seeds of {operations} operations, twice: clean");
     }
     leave(&rig, "fsx by amphi run");
+}
+
+/// Calls go into a range, which a key guards where the processor has keys.
+#[test]
+fn in_a_range() {
+    if !can_run(&["pjdfstest", "fsx"]) {
+        return;
+    }
+    let (operations, options) = (if long() { 100_000 } else { 3000 }, MODES[1]);
+    for protection in protections() {
+        library();
+        let rig = Rig::new("1G");
+        shared::mount(&rig, protection);
+        pjdfstest_configuration(&rig);
+        pjdfstest_once(&rig, options, None);
+        for mix in [&QUEUE, &BOTH] {
+            fsx_once(&rig, options, mix, operations, 1);
+        }
+        println!("fsx in a range, {}: {operations} operations, twice: clean", protection.name());
+        leave(&rig, "suites in a range");
+    }
 }
 
 /// An accelerated process works on a file by the queue alone, and a plain one reads the same file again and
