@@ -13,6 +13,8 @@ use crate::step;
 
 /// The feature of a crate that has faults to plant.
 const PLANTED: &str = "planted-bugs";
+/// Has every file system compiled in one crate that all others link to.
+const COMPILED_ONCE: &str = "amphi-volumes/compiled-once";
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -86,7 +88,8 @@ pub fn whole_workspace(root: &Path, test: &mut Command) -> Result<()> {
     let said = step::output(ask.args(["metadata", "--quiet", "--no-deps", "--format-version", "1"]))?;
     let metadata: Metadata = serde_json::from_str(&said).context("what `cargo metadata` says")?;
     let with_faults = metadata.packages.iter().filter(|package| package.features.contains_key(PLANTED));
-    let features: Vec<_> = with_faults.map(|package| format!("{}/{PLANTED}", package.name)).collect();
+    let mut features: Vec<_> = with_faults.map(|package| format!("{}/{PLANTED}", package.name)).collect();
+    features.push(COMPILED_ONCE.to_owned());
     test.args(["--workspace", "--features", &features.join(",")]);
     Ok(())
 }
@@ -98,7 +101,15 @@ impl Built {
     /// Something does not build.
     pub fn make(root: &Path) -> Result<Self> {
         let mut build = step::cargo(root);
-        build.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
+        // Examples are for clippy to compile.
+        build.args([
+            "test",
+            "--no-run",
+            "--lib",
+            "--bins",
+            "--tests",
+            "--message-format=json-render-diagnostics",
+        ]);
         whole_workspace(root, &mut build)?;
         let crates = root.join("crates");
         let (tests, programs) = (BTreeMap::new(), BTreeMap::new());

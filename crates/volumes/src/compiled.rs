@@ -3,8 +3,9 @@
 //! A generic function is compiled by the first crate that needs it for its types. Crates above that one link
 //! to what it has, if nothing is optimised for speed; crates beside it compile the same again. The
 //! laboratories, the command and the libraries stand beside each other, and all need every file system on
-//! [`Ssd`]. So this crate, below them all, needs it first: minutes of each build of the tests. In a release
-//! build nothing is shared, and this is not in it.
+//! [`Ssd`]. So this crate, below them all, needs it first, where the whole workspace is built for tests: that
+//! takes minutes less. A release build shares nothing, and who builds one program needs one file system or
+//! two, so it is a feature that `cargo xtask test` asks for.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //! piece of code for each: no operation goes through a table of functions because of this list.
 #![forbid(unsafe_code)]
 
-#[cfg(debug_assertions)]
+#[cfg(feature = "compiled-once")]
 pub mod compiled;
 
 use amphi_device::{BaBuffer, BlockPort, CommandPort, MemoryArea, WriteLog};

@@ -18,12 +18,15 @@ use crate::rig::{self, Rig, amphi_ok, can_mount};
 pub fn core() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
-        let core =
-            ["--quiet", "-p", "amphi-front-shared-core", "--bin", "amphi-shared-core", "--features", "core"];
+        // With faults, asleep, as the crate's own tests build it: so cargo builds it once.
+        let how = if cfg!(debug_assertions) {
+            &["--features", "core,planted-bugs"][..]
+        } else {
+            &["--release", "--features", "core"]
+        };
         let built = Command::new(env!("CARGO"))
-            .arg("rustc")
-            .args(core)
-            .args(if cfg!(debug_assertions) { None } else { Some("--release") })
+            .args(["rustc", "--quiet", "-p", "amphi-front-shared-core", "--bin", "amphi-shared-core"])
+            .args(how)
             .args(["--", "-C", "target-feature=+crt-static"])
             .status()
             .expect("cargo starts");
