@@ -15,12 +15,14 @@ use amphi_vfs::{Error, Ino, Name, Result};
 use smallvec::SmallVec;
 
 use crate::core::Core;
-use crate::cut::Drops;
-use crate::format::{EntryRecord, Key, encode_attributes, encode_entry};
+use crate::drops::{self, Drops};
+use crate::format::{EntryRecord, Key, encode_attributes, encode_entry, encode_locator};
 use crate::inode::{self, Home, Inode, Part, State};
+use crate::meta;
 use crate::planted::{self, Bug};
-use crate::store::STEP_NODES;
-use crate::{cut, meta};
+
+/// Nodes that one change frees.
+pub const STEP_NODES: usize = 16;
 
 /// A directory's name.
 type Spot = (Ino, SmallVec<[u8; 24]>);
@@ -91,8 +93,7 @@ impl<'a, D: BlockPort + MemoryArea> Batched<'a, D> {
         if gained.len() == 1 && *home != Home::Own {
             let ((dir, name), _) = gained.remove(0);
             if *home == Home::New || !planted::has(Bug::LocatorStays) {
-                let locator = encode_entry(&EntryRecord::Locator(dir, name.to_vec()));
-                meta::put(&mut self.batch, Key::Inode(ino.0), &locator)?;
+                meta::put(&mut self.batch, Key::Inode(ino.0), &encode_locator(dir, &name))?;
             }
             return Ok(Some(Home::Named(dir, name.into_vec().into())));
         }
@@ -222,7 +223,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         let nodes: Vec<_> =
             state.part.nodes.iter().rev().take(STEP_NODES).map(|(index, nid)| (*index, *nid)).collect();
         if !nodes.is_empty() {
-            self.drops = Some(cut::free_nodes(self.core, inode.ino, state, &nodes)?);
+            self.drops = Some(drops::free_nodes(self.core, inode.ino, state, &nodes)?);
         }
         if !state.part.nodes.is_empty() {
             return Ok(false);

@@ -12,8 +12,8 @@ use amphi_vfs::{Error, Result};
 use crate::core::Core;
 use crate::format::{Address, CheckpointRecord, Key, LogRecord, SitRecord, Summary};
 use crate::meta::{self, damaged};
+use crate::nodes::{as_writes, seal_node};
 use crate::planted::{self, Bug};
-use crate::writeback::{as_writes, seal_node};
 
 /// Changes in one batch.
 const CHANGES: usize = 64;

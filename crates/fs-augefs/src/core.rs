@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{BlockPort, BytePortExt, Lpa, MemoryArea, Structure};
-use amphi_names::Names;
+use amphi_names::{Inode, Names};
 use amphi_rt::sync::{Mutex, Padded};
 use amphi_segments::files::FileCache;
 use amphi_segments::{Bell, Domain, Ground, Segments, Space};
@@ -14,7 +14,6 @@ use amphi_volume::io_error;
 
 use crate::dentries::Dentries;
 use crate::format::{Layout, SuperState, Superblock};
-use crate::inode::Inode;
 use crate::meta::Meta;
 use crate::options::MountOptions;
 use crate::planted::{self, Bug};
@@ -76,7 +75,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     ///
     /// # Errors
     /// As [`amphi_names::inode`].
-    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<D>>> {
+    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<Self>>> {
         amphi_names::inode(self, ino)
     }
 

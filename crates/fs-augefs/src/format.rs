@@ -14,7 +14,7 @@ pub use keys::{Key, key, name_hash, prefix_end};
 pub use records::{
     CheckpointRecord, EntryRecord, INLINE_NODES, InodeRecord, Intent, LogRecord, NODES_PER_CHUNK, SitRecord,
     SuperRecord, TYPES, decode_attributes, decode_entry, decode_intents, decode_nodes, encode_attributes,
-    encode_entry, encode_inode, encode_intents, encode_nodes,
+    encode_entry, encode_inode, encode_intents, encode_locator, encode_nodes,
 };
 pub use superblock::{LABEL_BYTES, Layout, SuperState, Superblock};
 

@@ -14,6 +14,7 @@ mod core;
 mod cut;
 mod dentries;
 mod domain;
+mod drops;
 mod file;
 pub mod format;
 mod fs;

@@ -3,16 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_device::{BlockPort, Lpa, MemoryArea, Structure};
-
 use amphi_segments::format::COUNTER_MAX;
 use amphi_segments::{Log, NatPart, Parts, Segment};
+use amphi_volume::Error as MountError;
 
 use crate::format::{
     CheckpointRecord, Intent, Key, Layout, NAT_ENTRIES, NatBlock, PAGE, SitRecord, Superblock,
     decode_intents, key,
 };
 use crate::meta::{Meta, damaged};
-use crate::mount::MountError;
 use crate::recover::Intents;
 
 type Result<T> = std::result::Result<T, MountError>;

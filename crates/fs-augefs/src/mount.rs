@@ -21,7 +21,7 @@ use crate::format::{
     encode_entry,
 };
 use crate::meta::{self, Meta, damaged, meta_error};
-use crate::options::{FormatOptions, MountOptions};
+use crate::options::{BYTES_PER_INODE, FormatOptions, MountOptions};
 use crate::planted::{self, Bug};
 use crate::recover::{self, Recovered};
 use crate::stats::Counters;
@@ -33,8 +33,6 @@ const META_PAGES_MIN: u64 = 1024;
 const META_PAGES_MAX: u64 = 1 << 22;
 /// Bytes of the memory area unless told otherwise (AU-6).
 const MEMORY_MAX: u64 = 256 << 20;
-/// Bytes of tables for each inode that there can be.
-pub const BYTES_PER_INODE: u64 = 2048;
 /// A memtable is at most so small a part of the store, and a table too: several of them are there before they
 /// are merged, and values of a page take two pages of a table.
 const MEMTABLE_SHARE: usize = 32;

@@ -4,8 +4,9 @@ use amphi_vfs::AccessTimes;
 use amphi_volume::read_words;
 
 use crate::format::{DOMAINS_MAX, LABEL_BYTES, PAGE, SEGMENT_BLOCKS_MAX};
-use crate::mount::BYTES_PER_INODE;
 
+/// Bytes of tables for each inode that there can be.
+pub const BYTES_PER_INODE: u64 = 2048;
 /// Fewest pages of a metadata store for so many inodes.
 const META_PAGES_LEAST: u32 = 256;
 /// Blocks of the smallest segment.

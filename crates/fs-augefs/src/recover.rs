@@ -18,7 +18,7 @@ use amphi_volume::io_error;
 
 use crate::checkpoint;
 use crate::core::Core;
-use crate::cut::NODE_SPAN;
+use crate::drops::NODE_SPAN;
 use crate::format::{
     ADDRESSES, Address, EntryRecord, Intent, Key, NAT_ENTRIES, NodeBlock, PAGE, encode_entry,
 };

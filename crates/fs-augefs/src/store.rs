@@ -7,7 +7,7 @@ use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, State, Store, 
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
 
-use crate::change::Batched;
+use crate::change::{Batched, STEP_NODES};
 use crate::core::Core;
 use crate::cut;
 use crate::format::{EntryRecord, Key, PAGE, decode_attributes, decode_entry};
@@ -17,8 +17,6 @@ use crate::planted::{self, Bug};
 
 /// Most bytes of one inode's extended attributes, names included.
 const ATTRIBUTE_BYTES_MAX: usize = PAGE;
-/// Nodes that one change frees.
-pub const STEP_NODES: usize = 16;
 
 /// What an entry's value names.
 pub fn child_of(entry: &EntryRecord) -> Option<Child> {

@@ -12,14 +12,13 @@ use amphi_device::{BlockPort, MemoryArea, Structure};
 use amphi_lsm::Batch;
 use amphi_segments::{Domain, Node, Parts, Writes};
 use amphi_vfs::{Error, Result};
-use zerocopy::IntoBytes;
 
 use crate::collect;
 use crate::core::Core;
-use crate::format::{ADDRESSES, Address, NodeBlock, NodeHead};
+use crate::format::{ADDRESSES, Address};
 use crate::inode::{self, Inode, State};
 use crate::meta::damaged;
-use crate::nodes::slot_of;
+use crate::nodes::{as_writes, seal_node, slot_of};
 use crate::planted::{self, Bug};
 
 /// What is done to a file's nodes along with its pages.
@@ -155,11 +154,6 @@ fn submit<D: BlockPort + MemoryArea>(
     Ok(true)
 }
 
-/// Nodes as blocks to write.
-pub fn as_writes(nodes: &[(u32, Box<NodeBlock>)]) -> Writes<'_> {
-    nodes.iter().map(|(block, node)| (*block, node.as_bytes())).collect()
-}
-
 /// The numbers of the nodes that are touched, new ones among them.
 fn number_nodes<D: BlockPort + MemoryArea>(
     core: &Core<D>,
@@ -250,31 +244,4 @@ fn edit_nodes<D: BlockPort + MemoryArea>(
         }
     }
     Ok(())
-}
-
-/// A node's block as it is written now; for an `fsync`, with the processor and its write version.
-///
-/// # Errors
-/// [`Error::Corrupt`] if it is not in memory.
-pub fn seal_node<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    domain: &Domain,
-    parts: &mut Parts,
-    nid: u32,
-    stamp: Option<(usize, u64)>,
-) -> Result<Box<NodeBlock>> {
-    let sequence = parts.next_sequence();
-    let version = parts.version;
-    let node = parts.nodes.get_mut(&nid).ok_or_else(|| damaged("node", nid.into()))?;
-    (node.dirty, node.sequence) = (false, sequence);
-    let mut head = NodeHead::new(domain.number, node.ino.0, nid, node.index);
-    (head.version, head.sequence) = (version.into(), sequence.into());
-    if let Some((processor, version)) = stamp {
-        head.fsync = 1.into();
-        (head.processor, head.write_version) = ((processor as u32).into(), version.into());
-    }
-    let mut block = Box::new(NodeBlock { head, addresses: *node.addresses });
-    block.seal(core.superblock.salt.get());
-    core.counters.node_blocks.add(1);
-    Ok(block)
 }

@@ -7,7 +7,7 @@ const BITS_PER_KEY: usize = 10;
 /// Bits that a key sets.
 const PROBES: u64 = 7;
 
-/// What the filter knows of a key. A memtable finds keys by it, too.
+/// What the filter knows of a key.
 pub fn hash(key: &[u8]) -> u64 {
     // The finisher of splitmix64: it spreads the 32 bits over both halves, which step differently.
     let mut hash = u64::from(crc32c::crc32c(key)) ^ (key.len() as u64) << 32;

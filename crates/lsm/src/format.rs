@@ -16,6 +16,7 @@ pub use table::{
     encode_entry as encode_table_entry, encode_index,
 };
 
+use smallvec::SmallVec;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -109,12 +110,18 @@ fn end_mark(salt: u64, content: usize) -> u32 {
     (salt as u32 ^ (salt >> 32) as u32 ^ content as u32) | 1
 }
 
+/// Bytes of an entry on the stack: the change of a name takes less, data that go with one more.
+const ENTRY_ON_STACK: usize = 512;
+
+/// An entry on its way into the log.
+pub type EncodedEntry = SmallVec<[u8; ENTRY_ON_STACK]>;
+
 /// All bytes of the entry at `at`, whose content is the parts one after the other.
 #[must_use]
-pub fn encode_entry(salt: u64, at: u64, parts: &[&[u8]]) -> Vec<u8> {
+pub fn encode_entry(salt: u64, at: u64, parts: &[&[u8]]) -> EncodedEntry {
     let length = parts.iter().map(|part| part.len()).sum();
     let begin = TxBegin { magic: U32::new(TXB_MAGIC), length: U32::new(length as u32) };
-    let mut bytes = Vec::with_capacity(entry_bytes(length));
+    let mut bytes = EncodedEntry::with_capacity(entry_bytes(length));
     bytes.extend_from_slice(begin.as_bytes());
     parts.iter().for_each(|part| bytes.extend_from_slice(part));
     let end = entry_end(salt, at, &bytes);

@@ -90,7 +90,21 @@ impl InodeRecord {
 #[must_use]
 pub fn encode_inode(record: &InodeRecord, target: &[u8]) -> SmallVec<[u8; 128]> {
     let mut bytes = SmallVec::new();
-    [&[1], record.as_bytes(), target].iter().for_each(|part| bytes.extend_from_slice(part));
+    bytes.push(1);
+    bytes.extend_from_slice(record.as_bytes());
+    if !target.is_empty() {
+        bytes.extend_from_slice(target);
+    }
+    bytes
+}
+
+/// The bytes of a locator's value; with a short name they need no memory of their own.
+#[must_use]
+pub fn encode_locator(parent: Ino, name: &[u8]) -> SmallVec<[u8; 64]> {
+    let mut bytes = SmallVec::new();
+    bytes.push(3);
+    bytes.extend_from_slice(&parent.0.to_le_bytes());
+    bytes.extend_from_slice(name);
     bytes
 }
 
@@ -100,7 +114,7 @@ pub fn encode_entry(entry: &EntryRecord) -> Vec<u8> {
     match entry {
         EntryRecord::Inode(record, target) => encode_inode(record, target).into_vec(),
         EntryRecord::Reference(ino, kind) => [&[2, TYPES.code(*kind)], &ino.0.to_le_bytes()[..]].concat(),
-        EntryRecord::Locator(parent, name) => [&[3], &parent.0.to_le_bytes()[..], name].concat(),
+        EntryRecord::Locator(parent, name) => encode_locator(*parent, name).into_vec(),
     }
 }
 

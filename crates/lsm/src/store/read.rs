@@ -122,16 +122,16 @@ impl<D: BlockPort + MemoryArea + 'static> Store<D> {
 
 impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
     fn get(&self, key: &[u8], seq: u64) -> Result<Option<Vec<u8>>> {
-        let hash = bloom::hash(key);
         let levels = {
             let view = self.view.read();
             for memtable in std::iter::once(&view.active).chain(&view.sealed) {
-                if let Some(value) = memtable.get(key, hash, seq) {
+                if let Some(value) = memtable.get(key, seq) {
                     return Ok(value);
                 }
             }
             Arc::clone(&view.levels)
         };
+        let hash = bloom::hash(key);
         let mut newest = None;
         for (number, level) in levels.iter().enumerate() {
             // Tables of level 0 overlap; those of the others are in order.
