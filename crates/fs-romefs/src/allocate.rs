@@ -12,10 +12,9 @@ use amphi_rt::sync::RangeGuard;
 use amphi_vfs::{Allocate, Cred, Error, Result};
 use zerocopy::IntoBytes;
 
-use crate::core::Core;
+use crate::core::{Core, Inode, State};
 use crate::format::{INLINE_SLOTS, Map, Slot};
-use crate::inode::{Inode, State};
-use crate::lazy::note_stored;
+use crate::inode::note_stored;
 use crate::truncate::{STEP_SLOTS, cut_block, free_range};
 use crate::tx::Tx;
 use crate::write::{ensure_slots, write_held};

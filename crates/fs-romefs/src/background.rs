@@ -1,10 +1,6 @@
 //! The background task: checkpoints before the journal is full, and write-back before the memory zone is.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
 use amphi_device::{BlockPort, MemoryArea};
-use amphi_rt::sync::{Condvar, Mutex};
 use amphi_rt::task;
 
 use crate::core::Core;
@@ -17,44 +13,6 @@ const BLOCKS_AT_A_TIME: usize = 4;
 const WRITERS: usize = 4;
 /// Free log pages, in hundredths beyond the limit, at which write-back ends.
 const ENOUGH_PERCENT: u64 = 5;
-
-/// What wakes the task.
-#[derive(Default)]
-pub struct Bell {
-    rung: AtomicBool,
-    stop: Mutex<bool>,
-    bell: Condvar,
-}
-
-impl Bell {
-    /// Wakes the task if there is something to do.
-    pub fn ring_if(&self, wanted: bool) {
-        if wanted && !self.rung.swap(true, Ordering::AcqRel) {
-            drop(self.stop.lock());
-            self.bell.notify_all();
-        }
-    }
-
-    /// Waits until there is something to do, at most `interval_ns`. False once it is time to stop.
-    fn wait(&self, interval_ns: u64) -> bool {
-        let mut stop = self.stop.lock();
-        if !*stop && !self.rung.load(Ordering::Acquire) {
-            self.bell.wait_for(&mut stop, Duration::from_nanos(interval_ns));
-        }
-        self.rung.store(false, Ordering::Release);
-        !*stop
-    }
-
-    /// Tells the task to stop.
-    pub fn stop(&self) {
-        *self.stop.lock() = true;
-        self.bell.notify_all();
-    }
-
-    fn is_stopping(&self) -> bool {
-        *self.stop.lock()
-    }
-}
 
 /// What the task does until it is told to stop.
 pub fn run<D: BlockPort + MemoryArea>(core: &Core<D>) {

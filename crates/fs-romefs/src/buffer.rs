@@ -1,11 +1,13 @@
 //! What was written and is not durable yet (RO-10, `-o data=lazy`): bytes of one file in host memory. Readers
 //! see them; `fsync`, the background task and a full budget bring them to the device (`lazy.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use amphi_rt::sync::Mutex;
+use amphi_vfs::Ino;
 use smallvec::SmallVec;
 
 /// Most bytes that are kept in one piece, and written back by one transaction.
@@ -31,6 +33,15 @@ impl Tally {
     pub fn pieces(&self) -> u64 {
         self.pieces.load(Ordering::Relaxed)
     }
+}
+
+/// What is buffered, and of which files.
+#[derive(Default)]
+pub struct Lazy {
+    /// How much.
+    pub tally: Arc<Tally>,
+    /// Whose.
+    pub files: Mutex<BTreeSet<Ino>>,
 }
 
 /// A file's buffered bytes.

@@ -5,9 +5,8 @@ use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::Result;
 use zerocopy::IntoBytes;
 
-use crate::core::Core;
+use crate::core::{Core, Inode, State};
 use crate::format::{INLINE_SLOTS, Map, Slot};
-use crate::inode::{Inode, State};
 use crate::logs;
 use crate::tx::Tx;
 

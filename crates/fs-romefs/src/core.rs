@@ -6,19 +6,23 @@ use amphi_device::{BlockPort, DurabilityContract, Lpa, MemoryArea, PAGE_BYTES};
 use amphi_names::Names;
 use amphi_vfs::{Ino, Result};
 
-use crate::background::Bell;
+use crate::bell::Bell;
+use crate::buffer::Lazy;
 use crate::cache::BlockCache;
 use crate::format::{Layout, Map, SuperState, Superblock};
-use crate::inode::Inode;
 use crate::io_threads::IoThreads;
 use crate::journal::Journal;
-use crate::lazy::Lazy;
 use crate::memory::Memory;
 use crate::meta::Meta;
 use crate::options::MountOptions;
 use crate::pool::Pool;
 use crate::stats::Counters;
 use crate::victims::Victims;
+
+/// A cached inode.
+pub type Inode<D> = amphi_names::Inode<Core<D>>;
+/// What its lock protects.
+pub type State<D> = amphi_names::State<Core<D>>;
 
 /// The heart of a mounted file system.
 ///

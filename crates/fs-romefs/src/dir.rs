@@ -12,9 +12,8 @@ use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
 use hashbrown::HashTable;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::core::Core;
+use crate::core::{Core, Inode, State};
 use crate::format::{EntryHead, Layout, PAGE, PAGE_UNITS, TYPES, UNIT, entry_units};
-use crate::inode::{Body, Inode, State};
 use crate::ops::Ops;
 
 const _: () = assert!(PAGE_UNITS == u128::BITS as usize, "a word has a bit for each unit of a page");
@@ -162,21 +161,9 @@ pub fn units_of(bytes: &[u8]) -> Option<usize> {
     if bytes[..4] == [0; 4] { Some(1) } else { entry_in(bytes).map(|(_, _, units)| units) }
 }
 
-fn damaged(dir: Ino) -> Error {
+/// A directory has something that is no entry.
+pub fn damaged(dir: Ino) -> Error {
     Error::corrupt("directory", dir.0, "an entry makes no sense")
-}
-
-/// Makes a directory's entries known.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::Io`].
-pub fn open<D: BlockPort + MemoryArea>(core: &Core<D>, dir: &Inode<D>, state: &mut State<D>) -> Result<()> {
-    let open = read(core, dir, state)?;
-    if open.len() != state.part.entries {
-        return Err(damaged(dir.ino));
-    }
-    state.part.body = Body::Dir(Box::new(open));
-    Ok(())
 }
 
 /// Reads a directory's entries.
@@ -212,14 +199,6 @@ pub fn read<D: BlockPort + MemoryArea>(core: &Core<D>, dir: &Inode<D>, state: &S
         }
     }
     Ok(open)
-}
-
-/// The entries of an open directory.
-pub fn opened<D: BlockPort + MemoryArea>(state: &State<D>) -> Result<&Dir> {
-    match &state.part.body {
-        Body::Dir(dir) => Ok(dir),
-        _ => Err(Error::NotDirectory),
-    }
 }
 
 /// Finds a name.

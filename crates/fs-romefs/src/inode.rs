@@ -6,19 +6,14 @@ use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::buffer::Buffer;
-use crate::core::Core;
-use crate::dir::Dir;
+use crate::core::{Core, Inode, State};
+use crate::dir::{self, Dir};
 use crate::format::{
     FLAG_UNNAMED, INLINE_SLOTS, INLINE_TARGET_BYTES, INODE_HEAD_BYTES, InodeHead, PAGE_UNITS, Slot, TYPES,
 };
-use crate::lazy::stored_size;
-use crate::map::Mapping;
+use crate::mapping::Mapping;
+use crate::planted::{self, Bug};
 use crate::tree::Tree;
-
-/// A cached inode.
-pub type Inode<D> = amphi_names::Inode<Core<D>>;
-/// What its lock protects.
-pub type State<D> = amphi_names::State<Core<D>>;
 
 /// What RomeFS keeps in an inode.
 #[derive(Default)]
@@ -175,5 +170,45 @@ impl<D: BlockPort + MemoryArea> Core<D> {
             return Err(damaged());
         }
         self.meta.with(from, size as usize, |bytes| Box::from(bytes))
+    }
+}
+
+/// Makes a directory's entries known.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn open_dir<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+) -> Result<()> {
+    let open = dir::read(core, inode, state)?;
+    if open.len() != state.part.entries {
+        return Err(dir::damaged(inode.ino));
+    }
+    state.part.body = Body::Dir(Box::new(open));
+    Ok(())
+}
+
+/// The entries of an open directory.
+pub fn opened_dir<D: BlockPort + MemoryArea>(state: &State<D>) -> Result<&Dir> {
+    match &state.part.body {
+        Body::Dir(dir) => Ok(dir),
+        _ => Err(Error::NotDirectory),
+    }
+}
+
+/// A file's size on the device.
+fn stored_size<D: BlockPort + MemoryArea>(state: &State<D>) -> u64 {
+    match &state.part.buffer {
+        Some(buffer) if !planted::has(Bug::BufferedSizeStored) => buffer.stored_size,
+        _ => state.size,
+    }
+}
+
+/// Notes that the device has the file up to `end`.
+pub fn note_stored<D: BlockPort + MemoryArea>(state: &mut State<D>, end: u64) {
+    if let Some(buffer) = &mut state.part.buffer {
+        buffer.stored_size = buffer.stored_size.max(end);
     }
 }

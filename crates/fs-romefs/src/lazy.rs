@@ -6,33 +6,21 @@
 //! Space is not reserved but kept free: a write for which there might be none goes to the device at once, and
 //! meets the error there.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_names::{note_write, shed_capability, with_room};
-use amphi_rt::sync::Mutex;
 use amphi_vfs::{Cred, Error, Ino, Result};
 
-use crate::buffer::{Buffer, Tally};
-use crate::core::Core;
+use crate::buffer::Buffer;
+use crate::core::{Core, Inode};
 use crate::format::Map;
-use crate::inode::{Inode, State};
 use crate::options::Data;
-use crate::planted::{self, Bug};
 use crate::write::write_back;
 
 /// Data blocks that stay free for what has no piece of its own: the ends of pieces, other files' logs.
 const BLOCKS_KEPT_FREE: u64 = 8;
-
-/// What is buffered, and of which files.
-#[derive(Default)]
-pub struct Lazy {
-    /// How much.
-    pub tally: Arc<Tally>,
-    files: Mutex<BTreeSet<Ino>>,
-}
 
 impl<D: BlockPort + MemoryArea> Core<D> {
     /// Whether writes are buffered.
@@ -190,19 +178,4 @@ pub fn flush_all<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
         }
     }
     outcome
-}
-
-/// A file's size on the device.
-pub fn stored_size<D: BlockPort + MemoryArea>(state: &State<D>) -> u64 {
-    match &state.part.buffer {
-        Some(buffer) if !planted::has(Bug::BufferedSizeStored) => buffer.stored_size,
-        _ => state.size,
-    }
-}
-
-/// Notes that the device has the file up to `end`.
-pub fn note_stored<D: BlockPort + MemoryArea>(state: &mut State<D>, end: u64) {
-    if let Some(buffer) = &mut state.part.buffer {
-        buffer.stored_size = buffer.stored_size.max(end);
-    }
 }

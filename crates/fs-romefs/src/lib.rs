@@ -10,11 +10,14 @@
 
 mod allocate;
 mod background;
+mod bell;
 mod buffer;
 mod cache;
+mod change;
 mod checkpoint;
 mod core;
 mod dir;
+mod execute;
 pub mod format;
 mod fs;
 pub mod fsck;
@@ -25,6 +28,7 @@ mod lazy;
 mod logs;
 mod lookup;
 mod map;
+mod mapping;
 mod memory;
 mod merge;
 mod meta;

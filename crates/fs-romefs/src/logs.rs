@@ -6,9 +6,9 @@ use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::{Error, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::core::Core;
+use crate::core::{Core, Inode, State};
 use crate::format::{LEAF_BYTES, LEAF_ENTRIES, LEAF_ENTRIES_AT, LeafHead, LogEntry, PAGE};
-use crate::inode::{Body, Inode, State};
+use crate::inode::Body;
 use crate::ops::Ops;
 use crate::tree::{Leaf, Log, Logs, Tree};
 

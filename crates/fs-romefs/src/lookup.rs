@@ -13,9 +13,8 @@ use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::Result;
 use smallvec::SmallVec;
 
-use crate::core::Core;
+use crate::core::{Core, State};
 use crate::format::{LEAF_ENTRIES, PAGE, Slot};
-use crate::inode::State;
 use crate::logs;
 use crate::planted::{self, Bug};
 use crate::tree::{Log, Tree};

@@ -10,19 +10,9 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
 use crate::core::Core;
-use crate::format::{DEPTH_MAX, INLINE_SLOTS, Layout, Map, PAGE, PAGE_POINTERS, PAGE_SLOTS, Slot};
+use crate::format::{DEPTH_MAX, INLINE_SLOTS, Map, PAGE, PAGE_POINTERS, PAGE_SLOTS, Slot};
+use crate::mapping::Mapping;
 use crate::tx::Tx;
-
-/// What the inode has of its slots.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Mapping {
-    /// The first slots.
-    pub slots: [Slot; INLINE_SLOTS as usize],
-    /// The highest page, one higher.
-    pub root: u32,
-    /// Levels of pages.
-    pub depth: u8,
-}
 
 /// Most pages that [`grow`] takes.
 pub const GROWTH_PAGES_MAX: usize = 2 * DEPTH_MAX as usize;
@@ -30,18 +20,6 @@ pub const GROWTH_PAGES_MAX: usize = 2 * DEPTH_MAX as usize;
 /// Slots below pages of so many levels.
 const fn slots_below(depth: u8) -> u64 {
     if depth == 0 { 0 } else { PAGE_SLOTS * PAGE_POINTERS.pow(depth as u32 - 1) }
-}
-
-impl Mapping {
-    /// Whether it can be.
-    ///
-    /// # Errors
-    /// It cannot.
-    pub fn check(&self, layout: &Layout) -> std::result::Result<(), ()> {
-        let rooted = (self.root == 0) == (self.depth == 0);
-        let sound = rooted && self.depth <= DEPTH_MAX && u64::from(self.root) <= layout.plan.pages;
-        if sound { Ok(()) } else { Err(()) }
-    }
 }
 
 impl<D: BlockPort + MemoryArea> Core<D> {

@@ -7,7 +7,8 @@ use amphi_names::{Names, Store};
 use amphi_vfs::{Ino, Result as VfsResult};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::background::Bell;
+use crate::bell::Bell;
+use crate::buffer::Lazy;
 use crate::cache::BlockCache;
 use crate::core::Core;
 use crate::format::{
@@ -16,7 +17,7 @@ use crate::format::{
 };
 use crate::io_threads::IoThreads;
 use crate::journal::{Journal, Recovered, recover};
-use crate::lazy::{self, Lazy};
+use crate::lazy;
 use crate::logs;
 use crate::memory::Memory;
 use crate::meta::Meta;

@@ -8,8 +8,8 @@ use amphi_vfs::{Error, Result};
 use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
+use crate::core::{Inode, State};
 use crate::format::{INLINE_SLOTS, Map, PAGE, Slot};
-use crate::inode::{Inode, State};
 use crate::logs;
 use crate::merge::{self, Put};
 use crate::planted::{self, Bug};

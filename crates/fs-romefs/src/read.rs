@@ -10,9 +10,8 @@ use amphi_volume::io_error;
 use smallvec::SmallVec;
 
 use crate::buffer::Gaps;
-use crate::core::Core;
+use crate::core::{Core, Inode, State};
 use crate::format::PAGE;
-use crate::inode::{Inode, State};
 use crate::lookup::{self, Piece, Pieces, Source};
 use crate::planted::{self, Bug};
 use crate::{lazy, logs};

@@ -7,10 +7,10 @@ use amphi_names::{Found, Guard, Names, Need, State, Store, regular};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirSink, Error, FileType, Ino, Name, Result};
 
-use crate::core::Core;
+use crate::core::{Core, Inode};
 use crate::dir::{self, Place};
 use crate::format::{INLINE_SLOTS, INLINE_TARGET_BYTES, Map, PAGE};
-use crate::inode::{Beside, Body, Inode, Part};
+use crate::inode::{self, Beside, Body, Part};
 use crate::map::GROWTH_PAGES_MAX;
 use crate::truncate::{self, STEP_SLOTS};
 use crate::tx::Tx;
@@ -40,15 +40,15 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
     }
 
     fn open_dir(&self, dir: &Inode<D>, state: &mut State<Self>) -> Result<()> {
-        if Self::is_open(state) { Ok(()) } else { dir::open(self, dir, state) }
+        if Self::is_open(state) { Ok(()) } else { inode::open_dir(self, dir, state) }
     }
 
     fn find(&self, _: &Inode<D>, state: &State<Self>, name: Name<'_>) -> Result<Option<Found<u32>>> {
-        dir::find(self, dir::opened(state)?, name.bytes())
+        dir::find(self, inode::opened_dir(state)?, name.bytes())
     }
 
     fn place(&self, _: &Inode<D>, state: &State<Self>, name: Name<'_>) -> Result<Place> {
-        Ok(dir::opened(state)?.place(name.bytes()))
+        Ok(inode::opened_dir(state)?.place(name.bytes()))
     }
 
     fn is_empty(&self, _: &Inode<D>, state: &State<Self>) -> Result<bool> {
@@ -56,7 +56,7 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
     }
 
     fn list(&self, dir: &Inode<D>, state: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
-        dir::list(self, (dir.ino, dir::opened(state)?), cookie, sink)
+        dir::list(self, (dir.ino, inode::opened_dir(state)?), cookie, sink)
     }
 
     fn target(link: &State<Self>) -> &[u8] {

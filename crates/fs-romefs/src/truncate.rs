@@ -10,9 +10,8 @@ use amphi_vfs::{Error, FileType, Result};
 use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
-use crate::core::Core;
+use crate::core::{Core, Inode, State};
 use crate::format::{INLINE_SLOTS, Map, Slot};
-use crate::inode::{Inode, State};
 use crate::logs;
 use crate::planted::{self, Bug};
 use crate::tree::Leaf;

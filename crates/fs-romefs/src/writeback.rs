@@ -5,13 +5,12 @@
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::{Error, Result};
 
-use crate::core::Core;
+use crate::core::{Core, Inode};
+use crate::execute::execute;
 use crate::format::Map;
-use crate::inode::Inode;
 use crate::logs;
 use crate::plan::Plan;
 use crate::tx::Tx;
-use crate::write::execute;
 
 /// Blocks that are written back by an operation that found no room, before it tries again.
 const AT_ONCE: usize = 8;

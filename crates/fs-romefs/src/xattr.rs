@@ -5,9 +5,8 @@ use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Error, Result};
 use amphi_volume::{attributes_bytes, decode_attributes, encode_attributes};
 
-use crate::core::Core;
+use crate::core::{Core, State};
 use crate::format::{Map, PAGE};
-use crate::inode::State;
 use crate::tx::Tx;
 
 /// Reads an inode's attributes.

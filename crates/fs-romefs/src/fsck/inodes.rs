@@ -7,9 +7,8 @@ use amphi_vfs::{Error, FileType, Ino, Result};
 
 use super::usage::{Known, Usage};
 use super::{Finding, Report};
-use crate::core::Core;
+use crate::core::{Core, Inode};
 use crate::format::{InodeHead, Map, Slot};
-use crate::inode::Inode;
 use crate::logs;
 use crate::xattr;
 

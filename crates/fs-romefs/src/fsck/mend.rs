@@ -13,7 +13,7 @@ use crate::format::{
     PAGE_POINTERS, PAGE_SLOTS, PAGE_UNITS, Slot, TYPES, UNIT,
 };
 use crate::logs;
-use crate::map::Mapping;
+use crate::mapping::Mapping;
 use crate::ops::Ops;
 use crate::tree::Leaf;
 use crate::xattr;
