@@ -281,7 +281,7 @@ fn a_killed_process_leaves_a_whole_device() {
     let path = image(&dir);
     for kill in 0..25_usize {
         let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args(["a_killed_process_leaves_a_whole_device", "--exact", "--nocapture"])
+            .args(["images::a_killed_process_leaves_a_whole_device", "--exact", "--nocapture"])
             .env("AMPHI_WRITE_UNTIL_KILLED", &path)
             .stdout(Stdio::piped())
             .spawn()

@@ -296,7 +296,7 @@ fn a_killed_process_leaves_the_memory_it_had() {
         let path = dir.path().join(format!("{kill}.img"));
         Ssd::create(&path, &profile(), 1 << 20).expect("creates");
         let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args(["a_killed_process_leaves_the_memory_it_had", "--exact", "--nocapture"])
+            .args(["memory::a_killed_process_leaves_the_memory_it_had", "--exact", "--nocapture"])
             .env("AMPHI_STORE_UNTIL_KILLED", &path)
             .stdout(Stdio::piped())
             .spawn()
@@ -310,6 +310,7 @@ fn a_killed_process_leaves_the_memory_it_had() {
                 }
             }
         }
+        assert!(acknowledged > 50 + kill * 137, "the child was not killed, but ended after {acknowledged}");
         child.kill().expect("killed");
         child.wait().expect("reaped");
         let ssd = Ssd::open(&path, &OpenOptions::default()).expect("a whole device");

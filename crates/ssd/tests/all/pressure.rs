@@ -345,7 +345,7 @@ fn two_processes_agree() {
     }
     let run = || {
         let output = std::process::Command::new(std::env::current_exe().expect("this test"))
-            .args(["two_processes_agree", "--exact", "--nocapture"])
+            .args(["pressure::two_processes_agree", "--exact", "--nocapture"])
             .env("AMPHI_PRINT_RUN", "1")
             .output()
             .expect("the child runs");
