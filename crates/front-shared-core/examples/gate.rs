@@ -41,11 +41,11 @@ fn calls(client: &Client) -> Result<String> {
     Ok(format!("{empty:>8.0} {getattr:>8.0}"))
 }
 
-fn range(core: &Path, image: &Path, protection: Protection) -> Result<Manager> {
+fn range(core: &Path, image: &Path, name: &str, protection: Protection) -> Result<Manager> {
     let options = ManagerOptions {
         core: core.to_owned(),
         image: image.to_owned(),
-        name: format!("amphi-gate-{}", std::process::id()),
+        name: name.to_owned(),
         place: 0,
         protection,
         dilation: None,
@@ -68,12 +68,13 @@ fn main() -> Result<()> {
     Volume::unmount(fs)?;
     drop(device);
 
+    let name = format!("amphi-gate-{}", std::process::id());
     println!("{:<12} {:<9} {:>8} {:>8}", "protection", "signals", "empty", "getattr");
     println!("{:<12} {:<9} {:>8} {getattr:>8.0}", "no range", "", "");
     let all = [Protection::Nothing, Protection::Keys, Protection::Pages];
     for protection in all.into_iter().filter(|one| *one != Protection::Keys || keys_are_here()) {
-        let manager = range(&core, &image, protection)?;
-        let client = Client::connect(&format!("amphi-gate-{}", std::process::id()))?;
+        let manager = range(&core, &image, &name, protection)?;
+        let client = Client::connect(&name)?;
         println!("{:<12} {:<9} {}", protection.name(), "masked", calls(&client)?);
         if protection == Protection::Nothing {
             // From here on handlers are guarded; behind a protection signals are masked all the same.

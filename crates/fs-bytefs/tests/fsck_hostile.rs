@@ -13,16 +13,8 @@ use amphi_memory_device::Memory;
 use amphi_rt::time::now_ns;
 use fsck_image::Image;
 use fsck_image::corrupt::{Random, corrupt};
+use fsck_image::seeds;
 use zerocopy::{FromZeros, IntoBytes};
-
-/// The seeds that the environment asks for.
-fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
-    match number("AMPHI_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("AMPHI_SEEDS").unwrap_or(usual),
-    }
-}
 
 /// Most memory this process ever had, in MiB.
 fn peak_mib() -> u64 {

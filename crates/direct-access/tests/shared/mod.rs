@@ -1,6 +1,5 @@
 //! Small SSDs whose firmware caches pages, file systems on them, and what the tests of each such file system
 //! do with them.
-#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::sync::Arc;
 

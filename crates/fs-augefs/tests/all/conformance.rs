@@ -1,11 +1,12 @@
 //! AugeFS keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room,
 //! with little host memory and small segments, across remounts, and with several tasks.
 
-use crate::small::{cramped, fine, make, remount, roomy};
 use amphi_conformance::random;
 use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions};
 use amphi_rt::Sim;
 use amphi_ssd::Ssd;
+
+use crate::small::{cramped, fine, make, remount, roomy};
 
 /// The paper's segments, in all sixteen domains.
 fn make_roomy() -> AugeFs<Ssd> {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions, fsck};
 use amphi_rt::{Schedule, Sim, task};
 use amphi_ssd::{Firmware, Profile, Ssd};
-use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, RenameMode, Result, SetAttr, WriteMode};
+use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, RenameMode, Result, SetAttr, WriteMode};
+
+use crate::small::{self, name};
 
 const TASKS: u8 = 3;
 const ROUNDS: u32 = 48;
@@ -76,10 +78,6 @@ fn after(task: u8, rounds: u32) -> Files {
     let mut files = Files::new();
     (0..rounds).for_each(|round| apply(&mut files, &step(task, round)));
     files
-}
-
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
 }
 
 fn perform(fs: &AugeFs<Ssd>, dir: Ino, step: &Step) -> Result<()> {
@@ -192,7 +190,7 @@ fn judge(fs: &AugeFs<Ssd>, dirs: &[Ino], acknowledged: &[u32]) -> std::result::R
 
 fn mount_options() -> MountOptions {
     let meta = amphi_lsm::Options { memtable_bytes: 16 << 10, ..amphi_lsm::Options::default() };
-    MountOptions { meta, ..crate::small::cramped() }
+    MountOptions { meta, ..small::cramped() }
 }
 
 /// Blocks that are left for the tasks.

@@ -4,20 +4,17 @@
 
 use std::sync::Arc;
 
-use crate::small::{roomy, ssd};
 use amphi_conformance::damaged;
 use amphi_device::{BlockPort, BytePortExt, Lpa, Structure};
 use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions, fsck, fsck::Repair};
 use amphi_rt::random::Generator;
 use amphi_ssd::Ssd;
-use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, SetAttr, WriteMode};
+use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, SetAttr, WriteMode};
+
+use crate::small::{name, roomy, ssd};
 
 const MEMORY: u64 = 128 << 10;
 const META_PAGES: u32 = 256;
-
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
-}
 
 fn options() -> MountOptions {
     MountOptions { page_cache_pages: 64, inode_cache: 3, name_cache: 64, ..roomy() }

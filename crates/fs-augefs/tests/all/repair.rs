@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::small::roomy;
 use amphi_device::{BlockPort, BytePort, Lpa, PAGE_BYTES, Structure};
 use amphi_fs_augefs::format::{
     Address, EntryRecord, InodeRecord, Key, Layout, NatBlock, NodeBlock, SuperRecord, Superblock,
@@ -11,9 +10,11 @@ use amphi_fs_augefs::format::{
 };
 use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions, fsck, info};
 use amphi_ssd::Ssd;
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode, XattrMode};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, WriteMode, XattrMode};
 use amphi_volume::{Repair, Severity, Volume};
 use zerocopy::{FromBytes, IntoBytes};
+
+use crate::small::{self, name, roomy};
 
 /// Numbers of what [`made`] makes, and one that nobody has.
 const FILE: u64 = 2;
@@ -27,13 +28,9 @@ const FILE_BYTES: usize = 20_000;
 const ROOT: u64 = Ino::ROOT.0;
 type Store = amphi_lsm::Store<Ssd>;
 
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
-}
-
 /// A file system with a file, another one with two names, and a file below two directories.
 fn mounted() -> AugeFs<Ssd> {
-    let ssd = crate::small::ssd(128 << 10, 4 << 20);
+    let ssd = small::ssd(128 << 10, 4 << 20);
     let format =
         FormatOptions { domains: 2, segment_blocks: 8, meta_pages: Some(256), ..FormatOptions::default() };
     AugeFs::format(&ssd, &format).expect("it can be formatted");

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::small::{crash, roomy, ssd};
 use amphi_fs_augefs::{AugeFs, FormatOptions};
 use amphi_ssd::Ssd;
-use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, RenameMode, XattrMode};
+use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, RenameMode, XattrMode};
+
+use crate::small::{crash, name, roomy, ssd};
 
 const VALUE_BYTES: usize = 4000;
 /// Inodes that a metadata store of 1 MB has room for.
@@ -14,10 +15,6 @@ const INODES: u64 = 512;
 
 fn text(number: u64) -> String {
     format!("file {number}")
-}
-
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
 }
 
 fn value(number: u64) -> Vec<u8> {

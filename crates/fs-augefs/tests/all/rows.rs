@@ -3,20 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::small::{crash, fine, make, remount, roomy};
 use amphi_device::{BlockPort, BytePortExt, Device, Lpa, Structure};
 use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions};
 use amphi_rt::Sim;
 use amphi_rt::time::now_ns;
 use amphi_ssd::Ssd;
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, SetAttr, WriteMode, XattrMode};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, RenameMode, SetAttr, WriteMode, XattrMode};
+
+use crate::small::{self, crash, fine, make, name, remount, roomy};
 
 fn make_roomy() -> AugeFs<Ssd> {
     make(&FormatOptions { meta_pages: Some(4096), ..fine() }, 64 << 20, roomy())
-}
-
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
 }
 
 fn file(fs: &AugeFs<Ssd>, text: &str) -> Ino {
@@ -160,7 +157,7 @@ fn what_a_deleted_file_had_goes_with_it() {
         fs.device().stats().byte_write.bytes() - before
     };
     assert_eq!(stored_by("plain"), 4 * 64);
-    crate::small::assert_clean(fs);
+    small::assert_clean(fs);
 }
 
 #[test]
@@ -183,7 +180,7 @@ fn files_are_of_different_domains_each_with_segments_of_its_own() {
 #[test]
 fn data_and_nodes_are_submitted_together() {
     Sim::new(1).run(|| {
-        let ssd = crate::small::timed(1 << 20, 64 << 20);
+        let ssd = small::timed(1 << 20, 64 << 20);
         AugeFs::format(&ssd, &FormatOptions { meta_pages: Some(4096), ..fine() }).expect("it fits");
         let fs = AugeFs::mount(&ssd, roomy()).expect("it was just made");
         let time = |body: &dyn Fn()| {
@@ -240,7 +237,7 @@ fn the_background_task_writes_back() {
 #[test]
 fn a_full_file_system_goes_on() {
     for percent in [90, 97] {
-        let fs = make(&FormatOptions { meta_pages: Some(1024), ..fine() }, 16 << 20, crate::small::cramped());
+        let fs = make(&FormatOptions { meta_pages: Some(1024), ..fine() }, 16 << 20, small::cramped());
         let blocks = fs.statfs().expect("it is mounted").blocks;
         let ino = file(&fs, "file");
         let pages = blocks * percent / 100 - 40;
@@ -261,6 +258,6 @@ fn a_full_file_system_goes_on() {
         for (page, value) in (0..).zip(wanted) {
             assert_eq!(read(&fs, ino, page * 4096, 8), value.to_le_bytes());
         }
-        crate::small::assert_clean(fs);
+        small::assert_clean(fs);
     }
 }

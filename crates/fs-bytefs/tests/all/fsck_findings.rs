@@ -1,11 +1,12 @@
 //! One planted corruption per finding about the superblock, inodes, extents and bitmaps, its checksum
 //! renewed, and exactly the findings that follow from it. Those about names are in `fsck_names`.
 
-use crate::fsck_image::*;
 use amphi_device::Error as DeviceError;
 use amphi_fs_bytefs::format::*;
 use amphi_fs_bytefs::fsck::{self, FindingKind as F, FsckError, Half, Severity};
 use zerocopy::{FromBytes, IntoBytes};
+
+use crate::fsck_image::*;
 
 #[test]
 fn a_sound_image_is_clean_and_counted() {

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::fsck_image::*;
 use amphi_fs_bytefs::format::*;
 use amphi_fs_bytefs::fsck::{self, FindingKind as F};
 use amphi_fs_bytefs::{ByteFs, MountOptions};
 use amphi_memory_device::Memory;
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+
+use crate::fsck_image::*;
 
 /// Pages of a whole group and a short one.
 const TWO: u64 = AG_PAGES + 700;

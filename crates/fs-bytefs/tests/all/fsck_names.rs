@@ -1,9 +1,10 @@
 //! One planted corruption per finding about directories, names, links and symbolic links, its checksum
 //! renewed, and exactly the findings that follow from it.
 
-use crate::fsck_image::*;
 use amphi_fs_bytefs::format::*;
 use amphi_fs_bytefs::fsck::{EntryAt, FindingKind as F, FoundName};
+
+use crate::fsck_image::*;
 
 fn entry_at(image: &Image, dir: u32, name: &str) -> EntryAt {
     let at = image.entry(dir, name);

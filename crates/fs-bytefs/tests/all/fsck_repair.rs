@@ -6,9 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::fsck_image::corrupt::{Random, corrupt};
-use crate::fsck_image::usage::use_it;
-use crate::fsck_image::*;
 use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_fs_bytefs::format::*;
 use amphi_fs_bytefs::fsck::{self, FindingKind as F};
@@ -18,14 +15,9 @@ use amphi_ssd::{Profile, Ssd};
 use amphi_vfs::{FileSystem, FileType, Ino, Name};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The seeds that the environment asks for.
-fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
-    match number("AMPHI_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("AMPHI_SEEDS").unwrap_or(usual),
-    }
-}
+use crate::fsck_image::corrupt::{Random, corrupt};
+use crate::fsck_image::usage::use_it;
+use crate::fsck_image::*;
 
 fn mount(device: &Arc<Memory>) -> ByteFs<Memory> {
     let options = MountOptions { write_back_interval_ns: 0, ..MountOptions::default() };

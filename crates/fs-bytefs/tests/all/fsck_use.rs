@@ -3,28 +3,22 @@
 //!
 //! `AMPHI_SEEDS=20000` runs more seeds, `AMPHI_SEED=n` replays one.
 
+mod truth;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fsck_image::corrupt::{Random, corrupt};
-use crate::fsck_image::truth::{clean_and_true, tree_of};
-use crate::fsck_image::usage::use_it;
-use crate::fsck_image::{DOCS, Image, SUB};
 use amphi_fs_bytefs::format::{ROOT_INO, mode};
 use amphi_fs_bytefs::{ByteFs, FormatOptions, MountOptions, fsck};
 use amphi_memory_device::Memory;
 use amphi_rt::sync::{ReceiveError, channel};
 use amphi_vfs::{FileSystem, Ino, Name, RenameMode};
 
-/// The seeds that the environment asks for.
-fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
-    match number("AMPHI_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("AMPHI_SEEDS").unwrap_or(usual),
-    }
-}
+use crate::fsck_image::corrupt::{Random, corrupt};
+use crate::fsck_image::usage::use_it;
+use crate::fsck_image::{DOCS, Image, SUB, seeds};
+use truth::{clean_and_true, tree_of};
 
 fn options() -> MountOptions {
     MountOptions { write_back_interval_ns: 0, page_cache_pages: 64, ..MountOptions::default() }

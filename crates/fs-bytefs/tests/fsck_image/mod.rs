@@ -5,7 +5,6 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod corrupt;
-pub mod truth;
 pub mod usage;
 
 use std::collections::BTreeMap;
@@ -390,5 +389,14 @@ impl Image {
     pub fn set_orphan(&mut self, slot: u32, ino: u32) {
         let at = self.layout.orphans as usize * PAGE + slot as usize * 4;
         self.bytes[at..at + 4].copy_from_slice(&ino.to_le_bytes());
+    }
+}
+
+/// The seeds that the environment asks for.
+pub fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
+    match number("AMPHI_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("AMPHI_SEEDS").unwrap_or(usual),
     }
 }

@@ -6,8 +6,6 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::small::library::{DATA_AT, Library, PAYLOAD, door, grant, user};
-use crate::small::make;
 use amphi_fs_devfs::{DevFs, Door, MountOptions, Speaks};
 use amphi_queue::format::{COMPLETIONS_AT, SUBMISSIONS_AT, Span, Submission, code, flag, op};
 use amphi_queue::{Client, Geometry, Memory};
@@ -15,6 +13,9 @@ use amphi_rt::task;
 use amphi_ssd::Ssd;
 use amphi_vfs::{Cred, FileSystem, Ino, Name};
 use zerocopy::IntoBytes;
+
+use crate::small::library::{DATA_AT, Library, PAYLOAD, door, grant, user};
+use crate::small::make;
 
 /// A buffer of one lane that a program can also write by its file.
 fn open_buffer(fs: &DevFs<Ssd>, cred: Cred) -> (Arc<Door<Ssd>>, File, Geometry) {

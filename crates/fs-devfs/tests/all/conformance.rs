@@ -2,12 +2,13 @@
 //! with device memory that is always short, where files leave it when they are closed, without capacitors,
 //! across remounts, and with several tasks.
 
-use crate::small::{cramped, make, make_on, naive, remount};
 use amphi_conformance::{check_all, check_read_only, random};
 use amphi_fs_devfs::{DevFs, MountOptions, OnClose};
 use amphi_rt::Sim;
 use amphi_ssd::Ssd;
 use amphi_volume::Volume;
+
+use crate::small::{cramped, make, make_on, naive, remount};
 
 fn make_roomy() -> DevFs<Ssd> {
     make(&MountOptions::default())

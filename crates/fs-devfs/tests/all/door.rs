@@ -4,7 +4,6 @@
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use crate::small::library::{Library, PAYLOAD, door, grant, user};
 use amphi_device::CommandPort;
 use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions, Reception, Speaks};
 use amphi_queue::format::{COMPLETED_AT, Span, Submission, code, flag, op};
@@ -14,9 +13,12 @@ use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
 use amphi_vfs::{Cred, FileSystem, Ino, Name, SetAttr};
 use amphi_volume::{TakeCommands, Volume};
 
+use crate::small;
+use crate::small::library::{Library, PAYLOAD, door, grant, user};
+
 #[test]
 fn commands_reach_the_file_system_and_a_mount_sees_what_they_did() {
-    let fs = crate::small::make(&MountOptions::default());
+    let fs = small::make(&MountOptions::default());
     let door = door(&fs, 2, Cred::ROOT);
     let (mut one, mut two) = (Library::new(&door, 0), Library::new(&door, 1));
     let handle = one.create(b"f", 0o644);
@@ -27,11 +29,11 @@ fn commands_reach_the_file_system_and_a_mount_sees_what_they_did() {
     // The mount ends with the file open there.
     assert_eq!(one.send(unlink(), b"f", &[], 0).status.get(), code::DONE);
     fs.forget(found.ino, 1);
-    let fs = crate::small::remount(fs, &MountOptions::default());
+    let fs = small::remount(fs, &MountOptions::default());
     assert!(fs.lookup(Ino::ROOT, Name::new(b"f").unwrap()).is_err());
     assert_eq!(
         fs.statfs().unwrap().inodes_free,
-        crate::small::make(&MountOptions::default()).statfs().unwrap().inodes_free
+        small::make(&MountOptions::default()).statfs().unwrap().inodes_free
     );
 }
 
@@ -41,7 +43,7 @@ fn unlink() -> Submission {
 
 #[test]
 fn a_buffer_speaks_for_one_whatever_its_commands_say() {
-    let fs = crate::small::make(&MountOptions::default());
+    let fs = small::make(&MountOptions::default());
     let (roots, users) = (door(&fs, 1, Cred::ROOT), door(&fs, 1, user(1000)));
     let mut root = Library::new(&roots, 0);
     let handle = root.create(b"secret", 0o600);
@@ -61,7 +63,7 @@ fn a_buffer_speaks_for_one_whatever_its_commands_say() {
 
 #[test]
 fn every_read_and_write_asks_for_permission() {
-    let fs = crate::small::make(&MountOptions::default());
+    let fs = small::make(&MountOptions::default());
     let (roots, users) = (door(&fs, 1, Cred::ROOT), door(&fs, 1, user(1000)));
     let (mut root, mut user) = (Library::new(&roots, 0), Library::new(&users, 0));
     let made = root.create(b"f", 0o666);
@@ -85,7 +87,7 @@ fn every_read_and_write_asks_for_permission() {
 
 #[test]
 fn what_the_system_takes_back_ends_with_the_next_command() {
-    let fs = crate::small::make(&MountOptions::default());
+    let fs = small::make(&MountOptions::default());
     let memory = Arc::new(Memory::private(Geometry::new(1, PAYLOAD).unwrap()).unwrap());
     let id = grant(&fs, Cred::ROOT);
     let door = fs.register(memory, Speaks::ForOne(id));
@@ -103,7 +105,7 @@ fn what_the_system_takes_back_ends_with_the_next_command() {
 
 #[test]
 fn a_buffer_of_the_system_speaks_for_whom_each_command_says() {
-    let fs = crate::small::make(&MountOptions::default());
+    let fs = small::make(&MountOptions::default());
     let memory = Arc::new(Memory::private(Geometry::new(1, PAYLOAD).unwrap()).unwrap());
     let (root, guest) = (grant(&fs, Cred::ROOT), grant(&fs, user(1000)));
     let door = fs.register(memory, Speaks::ForMany);
@@ -119,7 +121,7 @@ fn a_buffer_of_the_system_speaks_for_whom_each_command_says() {
 
 #[test]
 fn a_buffer_that_is_scribbled_over_harms_nobody_else() {
-    let fs = crate::small::make(&MountOptions::default());
+    let fs = small::make(&MountOptions::default());
     let good = door(&fs, 1, user(1));
     let root = door(&fs, 1, Cred::ROOT);
     Library::new(&root, 0).chmod(b".", 0o777);
@@ -153,7 +155,7 @@ fn a_buffer_that_is_scribbled_over_harms_nobody_else() {
 
 #[test]
 fn an_entry_that_the_ring_held_before_is_no_command() {
-    let fs = crate::small::make(&MountOptions::default());
+    let fs = small::make(&MountOptions::default());
     let file = tempfile::tempfile().unwrap();
     let geometry = Geometry::new(1, PAYLOAD).unwrap();
     file.set_len(geometry.bytes() as u64).unwrap();
@@ -232,7 +234,7 @@ fn throughput_grows_with_the_devices_processors() {
 
 #[test]
 fn without_power_a_command_fails_and_says_so() {
-    let fs = crate::small::make(&MountOptions::default());
+    let fs = small::make(&MountOptions::default());
     let door = door(&fs, 1, Cred::ROOT);
     let mut library = Library::new(&door, 0);
     let handle = library.create(b"f", 0o600);
@@ -271,7 +273,7 @@ impl TakeCommands<DevFs<Ssd>> for Opened {
 
 #[test]
 fn programs_commands_go_to_the_device_and_the_kernel_hears_of_them() {
-    let fs = Arc::new(crate::small::make(&MountOptions::default()));
+    let fs = Arc::new(small::make(&MountOptions::default()));
     assert_eq!(DevFs::take_commands(&fs, Opened), "the device");
     let changes = Changes::default();
     let register =

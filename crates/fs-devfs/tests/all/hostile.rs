@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use crate::small::ssd;
 use amphi_conformance::damaged;
 use amphi_device::{BlockPort, BytePort, BytePortExt, Device, Lpa, PAGE_BYTES, Structure};
 use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions};
 use amphi_rt::random::Generator;
 use amphi_ssd::Ssd;
 use amphi_volume::Volume;
+
+use crate::small::ssd;
 
 const MEMORY: u64 = 256 << 10;
 

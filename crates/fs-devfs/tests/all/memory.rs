@@ -3,39 +3,20 @@
 
 use std::sync::Arc;
 
-use crate::small::{cramped, make, make_on, remount};
 use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions};
 use amphi_ssd::Ssd;
-use amphi_vfs::{Allocate, Cred, Error, FileSystem, FileType, Ino, Name, OpenFlags, SetAttr, WriteMode};
+use amphi_vfs::{Allocate, Cred, Error, FileSystem, FileType, Ino, OpenFlags, SetAttr};
 use amphi_volume::Volume;
 
-const WRITE: OpenFlags = OpenFlags { write: true, direct: false, truncate: false };
+use crate::small::{self, count, cramped, make, make_on, name, read, remount, write};
 
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
-}
+const WRITE: OpenFlags = OpenFlags { write: true, direct: false, truncate: false };
 
 fn file(fs: &DevFs<Ssd>, dir: Ino, text: &str) -> Ino {
     let made = fs.create(dir, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT);
     let ino = made.expect("it can be created").attr.ino;
     fs.forget(ino, 1);
     ino
-}
-
-fn write(fs: &DevFs<Ssd>, ino: Ino, offset: u64, data: &[u8]) {
-    assert_eq!(fs.write(ino, offset, data, WriteMode::default(), &Cred::ROOT), Ok(data.len()));
-}
-
-fn read(fs: &DevFs<Ssd>, ino: Ino, offset: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    assert_eq!(fs.read(ino, offset, &mut bytes, false), Ok(len));
-    bytes
-}
-
-fn count(fs: &DevFs<Ssd>, path: &[&str]) -> u64 {
-    let stats = serde_json::Value::Object(fs.stats());
-    let found = path.iter().fold(&stats, |value, key| &value[*key]);
-    found.as_u64().expect("a counter of that name")
 }
 
 fn assert_clean(fs: DevFs<Ssd>) {
@@ -140,7 +121,7 @@ fn what_a_hole_is_already_takes_no_record_to_punch_however_large_it_is() {
 /// Makes so many files, most of them empty, in directories of a thousand with so much device memory, and
 /// looks at them again.
 fn many_files(files: u64, memory_bytes: u64, bytes: u64) {
-    let ssd = crate::small::ssd(memory_bytes, bytes);
+    let ssd = small::ssd(memory_bytes, bytes);
     let format = FormatOptions { inodes: Some(files as u32 + 4096), ..FormatOptions::default() };
     DevFs::format(&ssd, &format).expect("the SSD can be formatted");
     let fs = DevFs::mount(&ssd, &MountOptions::default()).expect("it can be mounted");

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions};
 use amphi_rt::{Sim, task};
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
-use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, WriteMode};
+use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino};
+
+use crate::small::{name, write};
 
 /// Tasks that make files and delete them, and files that each makes.
 const TASKS: u64 = 6;
@@ -14,17 +16,9 @@ const FILES: u64 = 25;
 /// Blocks that are left to them: their files have the same ones again and again.
 const BLOCKS_LEFT: u64 = 24;
 
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
-}
-
 fn create(fs: &DevFs<Ssd>, text: &str) -> Ino {
     let made = fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT);
     made.expect("there is room").attr.ino
-}
-
-fn write(fs: &DevFs<Ssd>, ino: Ino, offset: u64, data: &[u8]) {
-    assert_eq!(fs.write(ino, offset, data, WriteMode::default(), &Cred::ROOT), Ok(data.len()));
 }
 
 /// A file system with few blocks left, and with so few slots that each task takes others' away.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use amphi_device::{BlockPort, Lpa, PAGE_BYTES, Structure};
 use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions};
 use amphi_ssd::Ssd;
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, WriteMode};
 use amphi_volume::{Repair, Severity, Volume};
+
+use crate::small::{self, name};
 
 /// Where an image of 4096 pages and 100 inodes has what (docs/format/devfs.md).
 const BLOCKS_MAP: u64 = 1;
@@ -24,13 +26,9 @@ const DIR: u64 = 4;
 const INNER: u64 = 5;
 const NOBODY: u64 = 50;
 
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
-}
-
 /// A file system with two files, and a directory with one more, unmounted.
 fn made() -> Arc<Ssd> {
-    let ssd = crate::small::ssd(256 << 10, 16 << 20);
+    let ssd = small::ssd(256 << 10, 16 << 20);
     let format = FormatOptions { inodes: Some(100), ..FormatOptions::default() };
     DevFs::format(&ssd, &format).expect("it can be formatted");
     let fs = DevFs::mount(&ssd, &MountOptions::default()).expect("it can be mounted");

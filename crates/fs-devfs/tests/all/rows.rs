@@ -3,34 +3,15 @@
 
 use std::sync::Arc;
 
-use crate::small::{cramped, make, naive};
 use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions, OnClose};
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, OpenFlags, WriteMode};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, OpenFlags};
 
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
-}
+use crate::small::{self, count, cramped, make, naive, name, read, write};
 
 fn file(fs: &DevFs<Ssd>, text: &str) -> Ino {
     let made = fs.create(Ino::ROOT, name(text), FileType::Regular, 0o644, 0, &Cred::ROOT);
     made.expect("it can be created").attr.ino
-}
-
-fn write(fs: &DevFs<Ssd>, ino: Ino, offset: u64, data: &[u8]) {
-    assert_eq!(fs.write(ino, offset, data, WriteMode::default(), &Cred::ROOT), Ok(data.len()));
-}
-
-fn read(fs: &DevFs<Ssd>, ino: Ino, offset: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    assert_eq!(fs.read(ino, offset, &mut bytes, false), Ok(len));
-    bytes
-}
-
-fn count(fs: &DevFs<Ssd>, path: &[&str]) -> u64 {
-    let stats = serde_json::Value::Object(fs.stats());
-    let found = path.iter().fold(&stats, |value, key| &value[*key]);
-    found.as_u64().expect("a counter of that name")
 }
 
 /// Pages that `body` writes to flash.
@@ -126,7 +107,7 @@ fn slots_are_taken_from_those_who_need_them_less() {
 /// Device memory, in bytes, that inodes, names and maps take once so many files of 16 KB were made and
 /// closed, a hundred in a directory (figure 8).
 fn memory_of_files(files: u64, options: &MountOptions) -> u64 {
-    let fs = crate::small::make_with(64 << 20, 512 << 20, options);
+    let fs = small::make_with(64 << 20, 512 << 20, options);
     for directory in 0..files / 100 {
         let dir = fs.mkdir(Ino::ROOT, name(&format!("d{directory}")), 0o755, &Cred::ROOT).unwrap().attr.ino;
         for file in 0..100 {

@@ -6,9 +6,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::image::{Blocks, contents, device, furnished, quiet, walk};
 use amphi_device::PAGE_BYTES;
 use amphi_fs_ext4like::{Ext4Like, MountOptions, format::VERSION, fsck, probe};
+
+use crate::image::{Blocks, contents, device, furnished, quiet, walk};
 
 fn path(ending: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../golden/ext4like-v{VERSION}.{ending}"))

@@ -5,12 +5,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::image::{Blocks, contents, device, furnished, quiet, walk};
 use amphi_device::PAGE_BYTES;
 use amphi_fs_ext4like::format::{DiskInode, GroupDescriptor, INODE_BYTES, Layout, Superblock, seal_block};
 use amphi_fs_ext4like::{Ext4Like, fsck};
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, WriteMode};
 use zerocopy::FromBytes;
+
+use crate::image::{self, Blocks, contents, device, furnished, quiet, walk};
 
 /// A small generator: the tests' own chance.
 struct Dice(u64);
@@ -96,7 +97,7 @@ fn seeds() -> std::ops::Range<u64> {
 #[test]
 fn random_damage_ends_in_a_report_and_in_errors() {
     let sample = contents(&furnished());
-    let layout = Layout::of(&Superblock::decode(&sample[&0], crate::image::BLOCKS).expect("it is sound"));
+    let layout = Layout::of(&Superblock::decode(&sample[&0], image::BLOCKS).expect("it is sound"));
     let mut damaged = 0;
     for seed in seeds() {
         let mut blocks = sample.clone();

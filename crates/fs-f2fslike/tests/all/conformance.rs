@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::small::{check, cramped, make, mount, remount, roomy};
 use amphi_conformance::{check_all, check_read_only};
 use amphi_rt::Sim;
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+
+use crate::small::{check, cramped, make, mount, remount, roomy};
 
 #[test]
 fn keeps_the_promises() {

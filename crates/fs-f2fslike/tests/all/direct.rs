@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::small::{mount, roomy};
 use amphi_fs_f2fslike::F2fsLike;
 use amphi_ssd::Ssd;
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+
+use crate::small::{mount, roomy};
 
 /// Pages that the block port reads and writes for a read of 16 KiB, all of whose bytes are `expected`.
 fn read(fs: &F2fsLike<Ssd>, ino: Ino, at: u64, direct: bool, expected: u8) -> (u64, u64) {

@@ -11,6 +11,8 @@ use amphi_ssd::Ssd;
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
 use amphi_volume::{FormatOptions, MountOptions, Volume};
 
+use crate::small;
+
 type F2fs = F2fsLike<Ssd>;
 
 const DEVICE: u64 = 4 << 20;
@@ -20,9 +22,9 @@ const RECORD: usize = 64 + 904 * 4;
 
 /// A file system with one of everything, after a crash or an unmount.
 fn made(crashed: bool) -> Arc<Ssd> {
-    let ssd = crate::small::ssd(DEVICE);
+    let ssd = small::ssd(DEVICE);
     <F2fs as Volume<Ssd>>::format(&ssd, &FormatOptions::default()).expect("it can be made");
-    let fs = crate::small::mount(&ssd, 100, false);
+    let fs = small::mount(&ssd, 100, false);
     let large = damaged::one_of_everything(&fs, 4000, |put| {
         put(0, &vec![2; 100_000]);
         put(100 << 20, &[3; 5000]);
@@ -85,7 +87,7 @@ const SIT: (usize, usize, usize) = (352, 660, 72);
 /// Changes the head of the last checkpoint of a file system that was not unmounted.
 fn with_pack(change: impl FnOnce(&mut [u8])) -> Arc<Ssd> {
     let ssd = made(true);
-    let fs = crate::small::mount(&ssd, 100, false);
+    let fs = small::mount(&ssd, 100, false);
     let name = Name::new(b"more").expect("a valid name");
     let more = fs.create(Ino::ROOT, name, FileType::Regular, 0o644, 0, &Cred::ROOT).expect("there is room");
     fs.write(more.attr.ino, 0, &[1], WriteMode::default(), &Cred::ROOT).expect("there is room");
@@ -175,7 +177,7 @@ fn a_check_finds_damaged_entries_in_an_inode() {
 #[test]
 fn a_node_of_an_fsync_with_the_last_number_is_refused() {
     let ssd = made(true);
-    let fs = crate::small::mount(&ssd, 100, false);
+    let fs = small::mount(&ssd, 100, false);
     let name = Name::new(b"late").expect("a valid name");
     let late = fs.create(Ino::ROOT, name, FileType::Regular, 0o644, 0, &Cred::ROOT).expect("there is room");
     fs.fsync(late.attr.ino, false).expect("memory does not fail");

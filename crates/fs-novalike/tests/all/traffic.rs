@@ -1,10 +1,11 @@
 //! What each operation costs: bytes stored through the byte port and barriers, beside what NOVA's protocol
 //! implies. docs/format/novalike.md has the table with the source of each number.
 
-use crate::shared::{cost, create, name, write};
 use amphi_fs_novalike::NovaLike;
 use amphi_ssd::Ssd;
 use amphi_vfs::{Cred, FileSystem, Ino, RenameMode, XattrMode};
+
+use crate::shared::{self, cost, create, name, write};
 
 const ENTRY: u64 = 64;
 const INODE: u64 = 128;
@@ -15,7 +16,7 @@ const JOURNAL: u64 = ENTRY + 2 * WORD;
 
 #[test]
 fn operations_store_what_the_protocol_says() {
-    let fs = crate::shared::roomy::<NovaLike<Ssd>>();
+    let fs = shared::roomy::<NovaLike<Ssd>>();
     // So that the root has a log, and the first file one.
     let first = create(&fs, "first");
     write(&fs, first, 0, &[1; PAGE as usize]);
@@ -56,7 +57,7 @@ fn operations_store_what_the_protocol_says() {
 /// As often as to have their logs collected in both ways.
 #[test]
 fn logs_stay_short() {
-    let fs = crate::shared::roomy::<NovaLike<Ssd>>();
+    let fs = shared::roomy::<NovaLike<Ssd>>();
     let file = create(&fs, "file");
     // Each page of entries but the last few is dead.
     for round in 0..1000_u64 {
@@ -78,7 +79,7 @@ fn logs_stay_short() {
     }
     fs.setxattr(file, b"user.a", b"value", XattrMode::Set).expect("there is room");
     let before = fs.getattr(file).expect("it is there");
-    let fs = crate::shared::remount(fs, false);
+    let fs = shared::remount(fs, false);
     assert_eq!(fs.getattr(file), Ok(before));
     let mut bytes = [0; 100];
     for round in (0..2000_u64).step_by(10) {
@@ -98,7 +99,7 @@ fn logs_stay_short() {
 /// Free pages and numbers are what they were once everything is deleted.
 #[test]
 fn what_is_deleted_is_free_again() {
-    let fs = crate::shared::remount(crate::shared::cramped::<NovaLike<Ssd>>(), false);
+    let fs = shared::remount(shared::cramped::<NovaLike<Ssd>>(), false);
     let before = fs.statfs().expect("it answers");
     let file = create(&fs, "file");
     for page in 0..300 {
@@ -107,7 +108,7 @@ fn what_is_deleted_is_free_again() {
     fs.symlink(Ino::ROOT, name("link"), &[b'x'; 300], &Cred::ROOT).expect("there is room");
     fs.unlink(Ino::ROOT, name("link")).expect("it is there");
     fs.unlink(Ino::ROOT, name("file")).expect("it is there");
-    let fs = crate::shared::remount(fs, false);
+    let fs = shared::remount(fs, false);
     let after = fs.statfs().expect("it answers");
     // The root has a log now.
     assert_eq!((after.blocks_free + 1, after.inodes_free), (before.blocks_free, before.inodes_free));

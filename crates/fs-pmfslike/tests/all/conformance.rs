@@ -1,26 +1,27 @@
 //! It keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room, with
 //! few inodes in memory, across remounts, and with several tasks.
 
-use crate::shared::remount;
 use amphi_conformance::{check_all, check_read_only};
 use amphi_rt::Sim;
 use amphi_ssd::Ssd;
 
+use crate::shared::{self, remount};
+
 type Fs = amphi_fs_pmfslike::PmfsLike<Ssd>;
 
 fn roomy() -> Fs {
-    crate::shared::roomy()
+    shared::roomy()
 }
 
 fn cramped() -> Fs {
-    crate::shared::cramped()
+    shared::cramped()
 }
 
 #[test]
 fn keeps_the_promises() {
     check_all(roomy);
     check_read_only(roomy, |fs| remount(fs, true));
-    Sim::new(1).run(|| check_all(|| crate::shared::make::<Fs>(64 << 20, 12_000, 3)));
+    Sim::new(1).run(|| check_all(|| shared::make::<Fs>(64 << 20, 12_000, 3)));
 }
 
 amphi_conformance::random_tests!(seeds: 80, roomy, cramped, |fs| remount(fs, false));

@@ -5,7 +5,9 @@ use amphi_conformance::damaged;
 use amphi_fs_pmfslike::PmfsLike;
 use amphi_ssd::Ssd;
 
+use crate::shared;
+
 #[test]
 fn damaged_images_are_answered_or_refused() {
-    damaged::each_seed("amphi-fs-pmfslike", 600, 50_000, crate::shared::damage_and_use::<PmfsLike<Ssd>>);
+    damaged::each_seed("amphi-fs-pmfslike", 600, 50_000, shared::damage_and_use::<PmfsLike<Ssd>>);
 }

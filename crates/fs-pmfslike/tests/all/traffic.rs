@@ -1,10 +1,11 @@
 //! What each operation costs: bytes stored through the byte port and barriers, beside what PMFS's protocol
 //! implies. docs/format/pmfslike.md has the table with the source of each number.
 
-use crate::shared::{cost, create, name, write};
 use amphi_fs_pmfslike::PmfsLike;
 use amphi_ssd::Ssd;
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, RenameMode, SetAttr};
+
+use crate::shared::{self, cost, create, name, write};
 
 const ENTRY: u64 = 64;
 const INODE: u64 = 128;
@@ -19,7 +20,7 @@ const fn logged(entries: u64) -> (u64, u64) {
 
 #[test]
 fn operations_store_what_the_protocol_says() {
-    let fs = crate::shared::roomy::<PmfsLike<Ssd>>();
+    let fs = shared::roomy::<PmfsLike<Ssd>>();
     // So that the root has a name, and the first file a page of pointers.
     let first = create(&fs, "first");
     write(&fs, first, 0, &[1; 2 * PAGE as usize]);
@@ -72,7 +73,7 @@ fn operations_store_what_the_protocol_says() {
 /// More changes than the log holds, and then no unmount.
 #[test]
 fn the_log_goes_round() {
-    let fs = crate::shared::cramped::<PmfsLike<Ssd>>();
+    let fs = shared::cramped::<PmfsLike<Ssd>>();
     let dir = fs.mkdir(Ino::ROOT, name("dir"), 0o700, &Cred::ROOT).expect("there is room").attr.ino;
     for round in 0..2000_u64 {
         let text = format!("name-{round}");
@@ -86,7 +87,7 @@ fn the_log_goes_round() {
     let ssd = std::sync::Arc::clone(fs.device());
     let before = fs.statfs().expect("it answers");
     drop(fs);
-    let fs: PmfsLike<Ssd> = crate::shared::mount(&ssd, 3, false);
+    let fs: PmfsLike<Ssd> = shared::mount(&ssd, 3, false);
     let mut names = Vec::new();
     fs.readdir(dir, 2, &mut |entry| {
         names.push(String::from_utf8_lossy(entry.name).into_owned());
@@ -98,20 +99,20 @@ fn the_log_goes_round() {
     wanted.sort();
     assert_eq!(names, wanted);
     assert_eq!(fs.statfs(), Ok(before));
-    crate::shared::remount(fs, false);
+    shared::remount(fs, false);
 }
 
 /// Blocks far apart: pages of pointers on three levels, which come and go.
 #[test]
 fn trees_grow_and_shrink() {
-    let fs = crate::shared::remount(crate::shared::cramped::<PmfsLike<Ssd>>(), false);
+    let fs = shared::remount(shared::cramped::<PmfsLike<Ssd>>(), false);
     let before = fs.statfs().expect("it answers");
     let file = create(&fs, "file");
     let blocks = [0, 1, 511, 512, 700, 512 * 512 - 1, 512 * 512, 512 * 512 * 3 + 7];
     for block in blocks {
         write(&fs, file, block * PAGE + 5, &[block as u8 | 1; 100]);
     }
-    let fs = crate::shared::remount(fs, false);
+    let fs = shared::remount(fs, false);
     let has = |fs: &PmfsLike<Ssd>, block: u64| {
         let mut bytes = [0; 110];
         let read = fs.read(file, block * PAGE, &mut bytes, false).expect("it can be read");
@@ -123,7 +124,7 @@ fn trees_grow_and_shrink() {
         fs.allocate(file, first * PAGE, count * PAGE, what, &Cred::ROOT).expect("it can be punched");
     };
     punch(&fs, 511, 512 * 512 - 511);
-    let fs = crate::shared::remount(fs, false);
+    let fs = shared::remount(fs, false);
     let left: Vec<_> = blocks.into_iter().filter(|block| has(&fs, *block)).collect();
     assert_eq!(left, [0, 1, 512 * 512, 512 * 512 * 3 + 7]);
     let cut = |fs: &PmfsLike<Ssd>, size: u64| {
@@ -131,7 +132,7 @@ fn trees_grow_and_shrink() {
         fs.setattr(file, &size, &Cred::ROOT).expect("it can be cut");
     };
     cut(&fs, PAGE + 20);
-    let fs = crate::shared::remount(fs, false);
+    let fs = shared::remount(fs, false);
     let left: Vec<_> = blocks.into_iter().filter(|block| has(&fs, *block)).collect();
     assert_eq!(left, [0, 1]);
     cut(&fs, 0);
@@ -143,7 +144,7 @@ fn trees_grow_and_shrink() {
 /// has grown.
 #[test]
 fn what_is_deleted_is_free_again() {
-    let fs = crate::shared::remount(crate::shared::cramped::<PmfsLike<Ssd>>(), false);
+    let fs = shared::remount(shared::cramped::<PmfsLike<Ssd>>(), false);
     let before = fs.statfs().expect("it answers");
     let dir = fs.mkdir(Ino::ROOT, name("dir"), 0o700, &Cred::ROOT).expect("there is room").attr.ino;
     for round in 0..100 {
@@ -160,7 +161,7 @@ fn what_is_deleted_is_free_again() {
     }
     fs.forget(dir, 1);
     fs.rmdir(Ino::ROOT, name("dir")).expect("it is empty");
-    let after = crate::shared::remount(fs, false).statfs().expect("it answers");
+    let after = shared::remount(fs, false).statfs().expect("it answers");
     // Four pages more of the table, and the page of pointers that leads to them.
     assert_eq!((after.blocks_free + 5, after.inodes_free), (before.blocks_free, before.inodes_free));
 }

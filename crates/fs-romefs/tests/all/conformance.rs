@@ -1,11 +1,12 @@
 //! RomeFS keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room,
 //! with a memory zone that is always short, across remounts, and with several tasks.
 
-use crate::small::{cramped, make, remount, roomy};
 use amphi_conformance::random;
 use amphi_fs_romefs::{Data, FormatOptions, MountOptions, RomeFs};
 use amphi_rt::Sim;
 use amphi_ssd::Ssd;
+
+use crate::small::{cramped, make, remount, roomy};
 
 /// Blocks of 4 KB, so that small writes go by blocks too.
 fn make_fine() -> RomeFs<Ssd> {

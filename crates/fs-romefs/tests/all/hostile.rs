@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::small::{roomy, ssd};
 use amphi_conformance::damaged;
 use amphi_device::{BytePortExt, Structure};
 use amphi_fs_romefs::{FormatOptions, RomeFs, fsck};
 use amphi_rt::random::Generator;
 use amphi_ssd::Ssd;
+
+use crate::small::{roomy, ssd};
 
 const MEMORY: u64 = 1 << 20;
 

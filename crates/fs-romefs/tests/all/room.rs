@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::small::{make, roomy};
 use amphi_fs_romefs::{FormatOptions, MountOptions, RomeFs, fsck};
 use amphi_rt::{Sim, time};
 use amphi_ssd::{OpenOptions, Profile, Ssd};
 use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, WriteMode};
+
+use crate::small::{self, make, roomy};
 
 const BLOCK: u64 = 64 << 10;
 
@@ -127,7 +128,7 @@ fn a_full_block_zone_leaves_whole_blocks_to_the_memory_zone_until_both_are_full(
     write(&fs, ino, 0, &[5; BLOCK as usize]);
     wanted[..BLOCK as usize].fill(5);
     assert!(contents(&fs, ino) == wanted);
-    let fs = crate::small::remount(fs, roomy());
+    let fs = small::remount(fs, roomy());
     assert!(contents(&fs, ino) == wanted);
     assert_clean(fs);
 }

@@ -3,19 +3,16 @@
 
 use std::sync::Arc;
 
-use crate::small::{cramped, make, remount, roomy};
 use amphi_fs_romefs::{FormatOptions, RomeFs, fsck};
 use amphi_ssd::Ssd;
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, WriteMode};
+
+use crate::small::{cramped, make, name, remount, roomy};
 
 const BLOCK: usize = 64 << 10;
 
 fn make_roomy() -> RomeFs<Ssd> {
     make(&FormatOptions::default(), 16 << 20, roomy())
-}
-
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
 }
 
 fn file(fs: &RomeFs<Ssd>, text: &str) -> Ino {

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::rig::{OPTIONS, PLACE, SMALL_LOG, store};
 use amphi_lsm::{Batch, Error, Options, Place, Snapshot, Store};
 use amphi_rt::{Schedule, Sim, task};
 use amphi_ssd::Ssd;
 use proptest::prelude::*;
+
+use crate::rig::{self, OPTIONS, PLACE, SMALL_LOG, store};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -114,7 +115,7 @@ proptest! {
     #[test]
     fn it_does_what_a_map_does(ops in prop::collection::vec(op(), 1..120), seed in any::<u64>()) {
         for place in [PLACE, SMALL_LOG] {
-            Sim::new(seed).run(|| against_the_model(&place, crate::rig::options(&place), &ops));
+            Sim::new(seed).run(|| against_the_model(&place, rig::options(&place), &ops));
         }
     }
 }
@@ -147,7 +148,7 @@ fn tables_come_to_deep_levels_and_their_pages_are_used_again() {
 
 /// Each task owns keys and a counter in each; a batch moves two keys on together.
 fn tasks_write_beside_each_other(place: Place, tasks: u8, rounds: u32, grouped: bool) {
-    let options = Options { grouped, ..crate::rig::options(&place) };
+    let options = Options { grouped, ..rig::options(&place) };
     let (device, store_now) = store("p4800x-pmr", &place, options);
     let store_now = Arc::new(store_now);
     let writers: Vec<_> = (0..tasks)
@@ -175,7 +176,7 @@ fn tasks_write_beside_each_other(place: Place, tasks: u8, rounds: u32, grouped: 
         .collect();
     writers.into_iter().for_each(task::JoinHandle::join);
     drop(store_now);
-    let store = Store::open(device, place.first, crate::rig::options(&place)).expect("opens again");
+    let store = Store::open(device, place.first, rig::options(&place)).expect("opens again");
     let last = (rounds - 1).to_le_bytes().repeat(20);
     let seen = all(&store, &[], None);
     assert_eq!(seen.len(), 2 * usize::from(tasks));

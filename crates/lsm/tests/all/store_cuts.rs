@@ -4,16 +4,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::rig::{PLACE, SMALL_LOG, restart, store};
 use amphi_lsm::{Batch, Options, Place, Store};
 use amphi_rt::{Schedule, Sim, task};
 use amphi_ssd::Ssd;
+
+use crate::rig::{self, PLACE, SMALL_LOG, restart, store};
 
 const WRITERS: u8 = 3;
 const ROUNDS: u32 = 40;
 
 fn options(place: &Place) -> Options {
-    Options { level1_bytes: 8192, ..crate::rig::options(place) }
+    Options { level1_bytes: 8192, ..rig::options(place) }
 }
 
 fn key(writer: u8, number: u32) -> Vec<u8> {

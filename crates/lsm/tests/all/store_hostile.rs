@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use crate::rig::{OPTIONS, SMALL_LOG};
 use amphi_device::{BlockPort, BytePort, BytePortExt, Lpa, Structure};
 use amphi_lsm::{Error, Store};
 use amphi_rt::Sim;
 use amphi_ssd::Ssd;
 use proptest::prelude::*;
+
+use crate::rig::{self, OPTIONS, SMALL_LOG};
 
 const PAGE: usize = 4096;
 
@@ -84,7 +85,7 @@ struct Image {
 impl Image {
     /// A store with tables, files in the backing, and entries in the log that no table has.
     fn made() -> Self {
-        let (device, store) = crate::rig::store("free", &SMALL_LOG, crate::rig::options(&SMALL_LOG));
+        let (device, store) = rig::store("free", &SMALL_LOG, rig::options(&SMALL_LOG));
         for number in 0..900u32 {
             store.put(&(number % 300).to_le_bytes(), &[number as u8; 80]).expect("writes");
             if number == 300 || number == 600 {
@@ -130,7 +131,7 @@ impl Image {
     }
 
     fn device(&self) -> Arc<Ssd> {
-        let device = crate::rig::device("free");
+        let device = rig::device("free");
         device.write(SMALL_LOG.first, &self.pages, Structure::Other).expect("writes");
         for (number, page) in self.log.chunks(PAGE).enumerate() {
             let at = SMALL_LOG.log_at + (number * PAGE) as u64;

@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::rig::{PLACE, open, restart};
 use amphi_rt::sync::Mutex;
 use amphi_rt::{Schedule, Sim, task};
 use amphi_ssd::{Firmware, Ssd};
 use amphi_wal::{Error, Log, Mode, Record};
+
+use crate::rig::{self, PLACE, open, restart};
 
 const WRITERS: u8 = 3;
 const ROUNDS: u8 = 24;
@@ -122,7 +123,7 @@ fn crashed(device: Arc<Ssd>, seed: u64) -> Arc<Ssd> {
 fn run(mode: Mode, cut: Cut, seed: u64) -> Result<bool, String> {
     let schedule = Schedule::Random { per_mille: 100, delay_ns: 20_000 };
     Sim::new(seed).schedule(schedule).run(|| {
-        let device = Arc::new(crate::rig::device(Firmware::BaBuffer));
+        let device = Arc::new(rig::device(Firmware::BaBuffer));
         amphi_wal::create(&*device, &PLACE).map_err(|error| format!("making: {error}"))?;
         let log = Arc::new(open(&device, mode).map_err(|error| format!("opening: {error}"))?.1);
         let model = Arc::new(Mutex::new(Model::default()));

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::rig::{CAPACITY, PLACE, device, log, open, options, restart};
 use amphi_device::{BaBuffer, BlockPort, EntryId, Error as DeviceError, Lpa, PinError, Structure};
 use amphi_rt::{Sim, task};
 use amphi_ssd::{Firmware, Ssd};
 use amphi_wal::{Error, Mode, Options, Place, RECORD_MAX, Record, Recovery};
+
+use crate::rig::{CAPACITY, PLACE, device, log, open, options, restart};
 
 const TAG: Structure = Structure::Journal;
 const MODES: [Mode; 3] = [Mode::Sync, Mode::Async, Mode::Ba];

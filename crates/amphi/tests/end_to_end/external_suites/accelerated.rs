@@ -147,9 +147,9 @@ fn in_a_range() {
     if !can_run(&["pjdfstest", "fsx"]) {
         return;
     }
+    library();
     let (operations, options) = (if long() { 100_000 } else { 3000 }, MODES[1]);
     for protection in protections() {
-        library();
         let rig = Rig::new("1G");
         shared::mount(&rig, protection);
         pjdfstest_configuration(&rig);

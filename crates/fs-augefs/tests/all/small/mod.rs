@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions, fsck};
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
+use amphi_vfs::Name;
 
 /// What happens follows from the operations.
 pub fn roomy() -> MountOptions {
@@ -66,4 +67,8 @@ pub fn assert_clean(fs: AugeFs<Ssd>) {
     let report = fsck::check(&ssd).expect("it can be checked");
     assert_eq!(report.findings, []);
     assert!(report.cleanly_unmounted);
+}
+
+pub fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).expect("a valid name")
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use amphi_fs_devfs::{Crash, DevFs, FormatOptions, MountOptions};
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
+use amphi_vfs::{Cred, FileSystem, Ino, Name, WriteMode};
 
 /// So little device memory that inodes, entries, pages and slots come and go all the time.
 pub fn cramped() -> MountOptions {
@@ -47,4 +48,24 @@ pub fn remount(fs: DevFs<Ssd>, mount: &MountOptions) -> DevFs<Ssd> {
     let ssd = Arc::clone(fs.device());
     fs.unmount().expect("an idle file system unmounts");
     DevFs::mount(&ssd, mount).expect("what was cleanly unmounted can be mounted")
+}
+
+pub fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).expect("a valid name")
+}
+
+pub fn write(fs: &DevFs<Ssd>, ino: Ino, offset: u64, data: &[u8]) {
+    assert_eq!(fs.write(ino, offset, data, WriteMode::default(), &Cred::ROOT), Ok(data.len()));
+}
+
+pub fn read(fs: &DevFs<Ssd>, ino: Ino, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    assert_eq!(fs.read(ino, offset, &mut bytes, false), Ok(len));
+    bytes
+}
+
+pub fn count(fs: &DevFs<Ssd>, path: &[&str]) -> u64 {
+    let stats = serde_json::Value::Object(fs.stats());
+    let found = path.iter().fold(&stats, |value, key| &value[*key]);
+    found.as_u64().expect("a counter of that name")
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use amphi_fs_romefs::{FormatOptions, MountOptions, RomeFs};
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
+use amphi_vfs::Name;
 
 /// Without a background task: what happens follows from the operations.
 pub fn roomy() -> MountOptions {
@@ -35,4 +36,8 @@ pub fn remount(fs: RomeFs<Ssd>, options: MountOptions) -> RomeFs<Ssd> {
     let ssd = Arc::clone(fs.device());
     fs.unmount().expect("an idle file system unmounts");
     RomeFs::mount(&ssd, options).expect("what was cleanly unmounted can be mounted")
+}
+
+pub fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).expect("a valid name")
 }

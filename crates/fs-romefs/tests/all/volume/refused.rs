@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::small::{roomy, ssd};
 use amphi_device::{BytePort, BytePortExt, Structure};
 use amphi_fs_romefs::format::Superblock;
 use amphi_fs_romefs::{FormatOptions, IDENTITY, MountOptions, RomeFs, fsck, probe};
@@ -10,6 +9,8 @@ use amphi_ssd::Ssd;
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
 use amphi_volume::{Changes, Volume};
 use zerocopy::{FromBytes, IntoBytes};
+
+use crate::small::{roomy, ssd};
 
 fn format() -> FormatOptions {
     FormatOptions { inodes: Some(64), ..FormatOptions::default() }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::small::{roomy, ssd};
 use amphi_device::{BytePort, BytePortExt, Structure};
 use amphi_fs_romefs::format::{
     EntryHead, InodeHead, LEAF_ENTRIES_AT, Layout, LeafHead, Map, Slot, Superblock,
@@ -11,8 +10,10 @@ use amphi_fs_romefs::format::{
 use amphi_fs_romefs::fsck::{self, Finding, Severity};
 use amphi_fs_romefs::{FormatOptions, RomeFs};
 use amphi_ssd::Ssd;
-use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, WriteMode};
+use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, WriteMode};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::small::{name, roomy, ssd};
 
 const MEMORY: u64 = 1 << 20;
 const BYTES: u64 = 16 << 20;
@@ -27,10 +28,6 @@ struct Rig {
     dir: u64,
     inner: u64,
     deep: u64,
-}
-
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).expect("a valid name")
 }
 
 fn write(fs: &RomeFs<Ssd>, ino: Ino, offset: usize, bytes: &[u8]) {

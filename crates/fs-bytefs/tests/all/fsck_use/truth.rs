@@ -20,8 +20,9 @@ use amphi_conformance::random;
 use amphi_fs_bytefs::{ByteFs, MountOptions, fsck};
 use amphi_vfs::{FileSystem, FileType, Ino, Name, RenameMode, Result};
 
-use super::Image;
 use amphi_memory_device::Memory;
+
+use crate::fsck_image::Image;
 
 /// Random operations after a clean check.
 const OPERATIONS: usize = 60;
