@@ -76,11 +76,10 @@ fn main() -> Result<()> {
         let manager = range(&core, &image, &name, protection)?;
         let client = Client::connect(&name)?;
         println!("{:<12} {:<9} {}", protection.name(), "masked", calls(&client)?);
-        if protection == Protection::Nothing {
-            // From here on handlers are guarded; behind a protection signals are masked all the same.
-            signals::defer();
-            println!("{:<12} {:<9} {}", protection.name(), "deferred", calls(&client)?);
-        }
+        signals::defer();
+        println!("{:<12} {:<9} {}", protection.name(), "deferred", calls(&client)?);
+        signals::end();
+        signals::restore();
         drop(client);
         manager.stop().map_err(anyhow::Error::msg)?;
     }

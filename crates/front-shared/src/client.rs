@@ -215,7 +215,7 @@ impl Inside {
             return;
         }
         call.client = self.told.client;
-        let mut quiet = Quiet::begin(!self.shield.closes_stacks());
+        let mut quiet = Quiet::begin(self.shield.lets_signals_in());
         if !self.shield.open(&self.map) {
             return;
         }

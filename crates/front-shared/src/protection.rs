@@ -12,6 +12,7 @@ use amphi_rt::sync::Mutex;
 
 use crate::map::Map;
 use crate::planted::{self, Bug};
+use crate::signals;
 
 /// How a range is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,9 @@ impl Key {
         // SAFETY: it changes nothing but which keys are taken, and this thread's rights to a key that nobody
         // uses.
         let key = unsafe { libc::syscall(libc::SYS_pkey_alloc, 0, PKEY_DISABLE_ACCESS) };
-        u32::try_from(key).ok().map(Self)
+        let key = u32::try_from(key).ok().map(Self)?;
+        signals::guard_key(key.bits());
+        Some(key)
     }
 
     /// The two bits of PKRU that deny this key's pages.
@@ -93,6 +96,7 @@ const PKEY_DISABLE_ACCESS: u32 = 1;
 
 impl Drop for Key {
     fn drop(&mut self) {
+        signals::forget_key(self.bits());
         // SAFETY: nobody uses it any more: what it protected is given other protections first, or the process
         // ends.
         unsafe { libc::syscall(libc::SYS_pkey_free, self.0) };
@@ -110,7 +114,11 @@ pub(crate) enum Shield {
 
 /// A key, kept from other rooms.
 #[derive(Debug)]
-pub(crate) struct KeyOfRange(Key);
+pub(crate) struct KeyOfRange {
+    key: Key,
+    /// The kernel delivers signals to threads whose stack it protects.
+    lets_signals_in: bool,
+}
 
 impl Shield {
     /// Closes the range. None: this process has no protection keys.
@@ -119,7 +127,7 @@ impl Shield {
             Protection::Keys => {
                 let key = Key::new()?;
                 map.give_key(key.0).ok()?;
-                Self::Keys(KeyOfRange(key))
+                Self::Keys(KeyOfRange { key, lets_signals_in: signals::frames_reach_closed_stacks() })
             }
             Protection::Pages => {
                 map.set_closed(true).ok()?;
@@ -129,10 +137,13 @@ impl Shield {
         })
     }
 
-    /// Whether stacks in the range are closed to handlers of signals: the kernel gives those the rights to
-    /// keys that a thread begins with.
-    pub(crate) const fn closes_stacks(&self) -> bool {
-        matches!(self, Self::Keys(_))
+    /// Whether a signal may come to a thread that runs on a stack in the range.
+    #[inline]
+    pub(crate) const fn lets_signals_in(&self) -> bool {
+        match self {
+            Self::Keys(key) => key.lets_signals_in,
+            Self::Pages(_) | Self::Nothing => true,
+        }
     }
 
     /// Opens the range for this thread.
@@ -140,7 +151,7 @@ impl Shield {
     pub(crate) fn open(&self, map: &Map) -> bool {
         match self {
             Self::Keys(key) => {
-                key.0.set(false);
+                key.key.set(false);
                 true
             }
             Self::Pages(inside) => {
@@ -162,7 +173,7 @@ impl Shield {
             return;
         }
         match self {
-            Self::Keys(key) => key.0.set(true),
+            Self::Keys(key) => key.key.set(true),
             Self::Pages(inside) => {
                 let mut inside = inside.lock();
                 *inside -= 1;

@@ -10,14 +10,19 @@
 //!   finds the word set is sent once more to the same thread, which from then on has all signals blocked
 //!   until it is outside. A call without a signal costs two stores.
 //!
+//! Where a range has a protection key, the kernel begins handlers with the range closed, the stack that they
+//! begin on included. So the guard's first instructions open the key, before they touch the stack. It takes a
+//! kernel that writes a signal's frame to a closed stack ([`frames_reach_closed_stacks`]).
+//!
 //! Deferring needs to see each change of a handler, so it is for who stands in front of the C library.
 //! Faults of the thread's own doing do not wait: inside they end the program, as blocked ones do.
 #![allow(unsafe_code)]
 
 use std::arch::{asm, naked_asm};
 use std::cell::Cell;
+use std::ffi::CStr;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 
 use libc::{c_int, c_long, c_void};
 
@@ -30,12 +35,37 @@ pub use actions::{Action, are_deferred, change, defer, end, in_child, restore};
 
 /// Calls defer signals, and do not mask them.
 static DEFERS: AtomicBool = AtomicBool::new(false);
+/// The bits of PKRU that deny the keys of this process's ranges.
+static KEYS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     /// This thread is on its way into a range, inside, or on its way out.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     /// A signal waits, with all others: which were blocked before.
     static WAITING: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Whether the kernel writes the frame of a signal to a stack whose protection key is closed: Linux does
+/// since 6.12. Before that the program ends.
+pub(crate) fn frames_reach_closed_stacks() -> bool {
+    // SAFETY: zeros are a name, and the kernel writes strings that end.
+    let release = unsafe {
+        let mut name: libc::utsname = std::mem::zeroed();
+        libc::uname(&raw mut name);
+        CStr::from_ptr(name.release.as_ptr()).to_string_lossy().into_owned()
+    };
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(12))
+}
+
+/// The guard opens one more key, which PKRU denies with `bits`.
+pub(crate) fn guard_key(bits: u32) {
+    KEYS.fetch_or(bits, Ordering::SeqCst);
+}
+
+/// What [`guard_key`] began ends.
+pub(crate) fn forget_key(bits: u32) {
+    KEYS.fetch_and(!bits, Ordering::SeqCst);
 }
 
 /// Signals of this thread wait until this is dropped.
@@ -163,8 +193,51 @@ fn caller_of(base: u64) -> Option<u64> {
     Some(unsafe { ptr::read_volatile(&raw const (*found).caller_thread) })
 }
 
-/// What stands in front of the program's handlers. Until it has the program's own thread-locals it uses none.
-unsafe extern "C-unwind" fn guard(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+/// What stands in front of the program's handlers: opens the keys of ranges if the thread is in one, by its
+/// FS base or its stack, of which the gate changes one after the other. What was open before is what the
+/// thread has again when the handler returns.
+// SAFETY: it keeps the three arguments and passes them on. RDPKRU and WRPKRU want ECX, WRPKRU also EDX, to be
+// zero; without keys, whose bits are then zero, neither is reached.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn guard(
+    _signal: c_int,
+    _info: *mut libc::siginfo_t,
+    _context: *mut c_void,
+) {
+    naked_asm!(
+        "mov r8d, [rip + {keys}]",
+        "test r8d, r8d",
+        "jz 3f",
+        "rdfsbase rax",
+        "shr rax, {alignment_bits}",
+        "sub rax, {first}",
+        "cmp rax, {places}",
+        "jb 2f",
+        "mov rax, rsp",
+        "shr rax, {alignment_bits}",
+        "sub rax, {first}",
+        "cmp rax, {places}",
+        "jae 3f",
+        "2:",
+        "mov r9, rdx",
+        "xor ecx, ecx",
+        "rdpkru",
+        "not r8d",
+        "and eax, r8d",
+        "wrpkru",
+        "mov rdx, r9",
+        "3:",
+        "jmp {inspect}",
+        keys = sym KEYS,
+        alignment_bits = const ALIGNMENT.trailing_zeros(),
+        first = const layout::base_of(0) / ALIGNMENT,
+        places = const PLACES,
+        inspect = sym inspect,
+    )
+}
+
+/// A signal, with the range open. Until it has the program's own thread-locals it uses none.
+unsafe extern "C-unwind" fn inspect(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let base = gate::thread_base();
     let caller = caller_of(base);
     if let Some(caller) = caller {
