@@ -199,11 +199,7 @@ fn caller_of(base: u64) -> Option<u64> {
 // SAFETY: it keeps the three arguments and passes them on. RDPKRU and WRPKRU want ECX, WRPKRU also EDX, to be
 // zero; without keys, whose bits are then zero, neither is reached.
 #[unsafe(naked)]
-unsafe extern "C-unwind" fn guard(
-    _signal: c_int,
-    _info: *mut libc::siginfo_t,
-    _context: *mut c_void,
-) {
+unsafe extern "C-unwind" fn guard(_signal: c_int, _info: *mut libc::siginfo_t, _context: *mut c_void) {
     naked_asm!(
         "mov r8d, [rip + {keys}]",
         "test r8d, r8d",
