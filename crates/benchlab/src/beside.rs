@@ -4,12 +4,12 @@
 use serde::Serialize;
 
 use crate::peer::{
-    AUGEFS, AUGEFS_RANGE, DEVFS_ALL, LIBRARY, MOUNTED, PATHS, Peer, QUEUE, QUEUE_ALL, RANGE_ALL,
+    AUGEFS, AUGEFS_RANGE, DEVFS_ALL, LIBRARY, MOUNTED, PATHS, Peer, QUEUE, QUEUE_ALL, RANGE_ALL, RANGE_KEYS,
 };
 use crate::samples::{Samples, round_medians, times_longer};
 
 /// Who is held against whom.
-const PAIRS: [(&str, &str); 13] = [
+const PAIRS: [(&str, &str); 15] = [
     (MOUNTED, LIBRARY),
     (QUEUE, MOUNTED),
     (QUEUE, PATHS),
@@ -20,6 +20,8 @@ const PAIRS: [(&str, &str); 13] = [
     (RANGE_ALL, MOUNTED),
     (RANGE_ALL, LIBRARY),
     (RANGE_ALL, QUEUE_ALL),
+    (RANGE_KEYS, LIBRARY),
+    (RANGE_KEYS, RANGE_ALL),
     (DEVFS_ALL, MOUNTED),
     (AUGEFS, LIBRARY),
     (AUGEFS_RANGE, AUGEFS),

@@ -18,6 +18,8 @@ pub const QUEUE: &str = "queue";
 pub const QUEUE_ALL: &str = "queue-all";
 /// The name of ours in a range that processes share, with placeholders.
 pub const RANGE_ALL: &str = "range-all";
+/// The name of ours in such a range behind a protection key.
+pub const RANGE_KEYS: &str = "range-keys";
 /// The name of AugeFS as a library.
 pub const AUGEFS: &str = "augefs";
 /// The name of AugeFS in a range that processes share, with placeholders.

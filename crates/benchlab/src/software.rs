@@ -9,7 +9,7 @@ use crate::interleave::{self, Seat};
 use crate::kernel::Mounted;
 use crate::operation::{ALL, Operation};
 use crate::peer::{
-    AUGEFS_RANGE, DEVFS_ALL, LIBRARY, MOUNTED, PATHS, Peer, QUEUE, QUEUE_ALL, RANGE_ALL, RINGS,
+    AUGEFS_RANGE, DEVFS_ALL, LIBRARY, MOUNTED, PATHS, Peer, QUEUE, QUEUE_ALL, RANGE_ALL, RANGE_KEYS, RINGS,
 };
 use crate::peers::{self, Backing, Daemon, Disk, Tmpfs, Workspace};
 use crate::remote::{Remote, Run};
@@ -60,7 +60,7 @@ struct Apart {
     run: Run,
 }
 
-const APART: [Apart; 6] = [
+const APART: [Apart; 7] = [
     Apart {
         name: PATHS,
         description: "as fuse, by programs that use whole paths, a process for each thread",
@@ -87,6 +87,13 @@ const APART: [Apart; 6] = [
         description: "the same; ByteFS lies in a range that the processes share, without protection",
         mkfs: &[],
         options: "transport=device,shared=unprotected",
+        run: Run::Placeholders,
+    },
+    Apart {
+        name: RANGE_KEYS,
+        description: "as range-all, behind a protection key",
+        mkfs: &[],
+        options: "transport=device,shared",
         run: Run::Placeholders,
     },
     Apart {
@@ -178,6 +185,12 @@ pub fn run(
     Ok(report)
 }
 
+/// Whether the kernel offers protection keys, without which a mount that asks for them has no range.
+fn has_keys() -> bool {
+    let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    processors.split_whitespace().any(|flag| flag == "ospke")
+}
+
 /// The operations whose names contain one of the words.
 pub fn chosen(words: &[String]) -> impl Iterator<Item = Operation> + '_ {
     let is_wanted = |name: String| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
@@ -222,7 +235,10 @@ fn make(settings: &Settings, go_on: &dyn Fn() -> bool, report: &mut Report) -> R
     let mut resting = Vec::new();
     for one in &APART {
         if making.is_wanted(one.name) {
-            let daemon = peers::mounted(&workspace, amphi, one.name, one.mkfs, one.options);
+            let daemon = match one.name {
+                RANGE_KEYS if !has_keys() => Err(anyhow!("this processor has no protection keys")),
+                _ => peers::mounted(&workspace, amphi, one.name, one.mkfs, one.options),
+            };
             let seat = daemon.as_ref().map_err(|error| anyhow!("{error:#}")).and_then(|daemon| {
                 if one.run != Run::Plain {
                     resting.push((making.seats.len(), daemon.pid()));

@@ -4,8 +4,8 @@
 
 use libc::{c_char, c_int, gid_t, size_t, uid_t};
 
-use crate::mounts::switch_off;
 use crate::next::next;
+use crate::{mounts, placeholder};
 
 macro_rules! switch_off_after {
     ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*);)*) => {$(
@@ -14,7 +14,8 @@ macro_rules! switch_off_after {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            switch_off();
+            placeholder::make_all_real(true);
+            mounts::switch_off();
             next!($name($($argument: $type),*) -> c_int)
         }
     )*};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{c_char, c_int};
 
-use crate::mounts;
+use crate::{fork, mounts};
 
 /// Words as programs pass them: pointers, and a null at the end.
 pub type Words = *const *const c_char;
@@ -32,7 +32,7 @@ extern "C" fn look(_count: c_int, _arguments: Words, environment: Words) {
     // SAFETY: what the loader passes.
     keep(unsafe { strings(environment) });
     // This allocated. An allocator that asks for its options in its first call has done so now.
-    mounts::begin();
+    mounts::begin(fork::prepare);
 }
 
 fn keep(all: Vec<&CStr>) {

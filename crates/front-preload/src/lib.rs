@@ -30,6 +30,7 @@ mod mounts;
 mod next;
 mod placeholder;
 mod pointers;
+mod process;
 mod report;
 mod threads;
 mod way;

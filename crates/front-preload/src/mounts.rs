@@ -5,8 +5,8 @@ use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
+use crate::process;
 use crate::way::Way;
-use crate::{fork, placeholder};
 use amphi_front_queue::{ListedMount, listed_mounts};
 use amphi_front_shared::signals;
 use amphi_rt::sync::OnceCell;
@@ -38,15 +38,15 @@ pub struct Mount {
 static MOUNTS: OnceCell<Vec<Mount>> = OnceCell::new();
 /// Counts up whenever connections become another process's: after a fork, after a change of credentials.
 pub static GENERATION: AtomicU32 = AtomicU32::new(1);
-/// Whether this library has been initialised. Before that calls are the kernel's: an allocator may make them
-/// in its first call and under its lock, as jemalloc does, and here they would allocate.
-static BEGUN: AtomicBool = AtomicBool::new(false);
+/// What sees to forks and to the end of the program, once this library has been initialised. Before that calls
+/// are the kernel's: an allocator may make them in its first call and under its lock, as jemalloc does, and
+/// here they would allocate.
+static PREPARE: OnceCell<fn()> = OnceCell::new();
 /// No more queues for this process: its credentials or its root have changed.
 static OFF: AtomicBool = AtomicBool::new(false);
 
-/// Leaves everything to the kernel from now on.
+/// Leaves everything to the kernel from now on. No descriptor is a placeholder.
 pub fn switch_off() {
-    placeholder::make_all_real(true);
     OFF.store(true, Ordering::SeqCst);
     GENERATION.fetch_add(1, Ordering::SeqCst);
     leave();
@@ -55,7 +55,7 @@ pub fn switch_off() {
 /// Lets no command of this process be under way any more, and none begin, where the file system runs inside
 /// of the process: it is about to end or to become another program. Its files are the kernel's from now on.
 pub fn leave() {
-    if fork::is_own_process() {
+    if process::is_own() {
         known().for_each(Way::leave);
     }
 }
@@ -69,7 +69,7 @@ fn known() -> impl Iterator<Item = &'static Way> {
 /// about to change them where this library does not see it, or sends a signal that nobody can stand in front
 /// of.
 pub fn mask_signals() {
-    if signals::are_deferred() && fork::is_own_process() && signals::end() {
+    if signals::are_deferred() && process::is_own() && signals::end() {
         known().for_each(Way::await_outside);
         signals::restore();
     }
@@ -80,9 +80,9 @@ pub fn has_range() -> bool {
     known().any(Way::is_range)
 }
 
-/// From now on calls may be taken from the kernel.
-pub fn begin() {
-    BEGUN.store(true, Ordering::SeqCst);
+/// From now on calls may be taken from the kernel. `prepare` is called before a process uses a mount.
+pub fn begin(prepare: fn()) {
+    PREPARE.get_or_init(|| prepare);
 }
 
 /// Whether the kernel has probably forgotten what names mean on any of the mounts: this process changed
@@ -95,7 +95,7 @@ pub fn any_is_for_queue() -> bool {
 
 /// Whether queues may be used.
 pub fn is_on() -> bool {
-    BEGUN.load(Ordering::Relaxed) && !OFF.load(Ordering::Relaxed)
+    PREPARE.get().is_some() && !OFF.load(Ordering::Relaxed)
 }
 
 /// All mounts, looked for at the first call.
@@ -137,8 +137,10 @@ impl Mount {
             // A limit on the size of files is the kernel's to keep.
             return None;
         }
-        fork::prepare();
-        let way = Way::find(self.device, self.owner, root, placeholder::out_of_the_way)?;
+        if let Some(prepare) = PREPARE.get() {
+            prepare();
+        }
+        let way = Way::find(self.device, self.owner, root, process::out_of_the_way)?;
         self.way.store(Box::into_raw(Box::new(way)), Ordering::Release);
         self.known()
     }

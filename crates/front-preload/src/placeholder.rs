@@ -30,7 +30,7 @@ use crate::descriptors::{self, PLACEHOLDER, Unopened};
 use crate::errno::{self, Verdict};
 use crate::next::next;
 use crate::report::{self, Call};
-use crate::{command, mounts};
+use crate::{command, mounts, process};
 
 /// The descriptor of which placeholders are copies; -1 before there is one.
 static PATTERN: AtomicI32 = AtomicI32::new(-1);
@@ -49,15 +49,6 @@ pub fn are_offered() -> bool {
     *OFFERED.get_or_init(|| cfg!(target_arch = "x86_64") && std::env::var_os("AMPHI_PLACEHOLDERS").is_some())
 }
 
-/// Puts a descriptor of the library's own where programs do not look: a program counts on getting the lowest
-/// numbers, and closes what it does not know.
-pub fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
-    // SAFETY: a plain question.
-    let most = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) };
-    let from = (most.clamp(64, 1 << 16) - 32) as c_int;
-    rustix::io::fcntl_dupfd_cloexec(&fd, from).unwrap_or(fd)
-}
-
 /// Whether a descriptor is the library's own.
 pub fn is_ours(fd: c_int) -> bool {
     fd >= 0 && (fd == PATTERN.load(Ordering::Relaxed) || mounts::sockets().any(|socket| socket == fd))
@@ -72,7 +63,7 @@ fn pattern() -> Option<BorrowedFd<'static>> {
     let mut known = PATTERN.load(Ordering::Acquire);
     if known < 0 {
         let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = out_of_the_way(rustix::fs::open("/proc/self", how, Mode::empty()).ok()?);
+        let opened = process::out_of_the_way(rustix::fs::open("/proc/self", how, Mode::empty()).ok()?);
         match PATTERN.compare_exchange(-1, opened.as_raw_fd(), Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => known = std::os::fd::IntoRawFd::into_raw_fd(opened),
             Err(others) => known = others,

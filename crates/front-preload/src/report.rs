@@ -3,8 +3,6 @@
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::mounts;
-
 /// A kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -64,12 +62,12 @@ pub fn count(call: Call, by_queue: bool) {
     COUNTS[call as usize][usize::from(!by_queue)].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Says what was counted, if `AMPHI_TRACE_CALLS` is set: at the end of the program.
-pub extern "C" fn tell() {
+/// Says what was counted, if `AMPHI_TRACE_CALLS` is set: at the end of the program. `way` is how commands went
+/// that the kernel did not get.
+pub fn tell(way: &str) {
     if std::env::var_os("AMPHI_TRACE_CALLS").is_none() {
         return;
     }
-    let way = if mounts::has_range() { "range" } else { "queue" };
     let mut text =
         format!("amphi: calls of process {}\n{:>12} {:>12} {:>12}\n", std::process::id(), "", way, "kernel");
     let mut any = false;

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use amphi_front_shared::keys_are_here;
 use serde_json::Value;
 
 use crate::accelerated::{counts, library};
@@ -119,12 +120,14 @@ fn programs_are_measured_by_the_queue_and_in_a_range() {
     };
     let libraries = ["library", "augefs"];
     let mounts = ["fuse", "fuse-ring", "fuse-sync", "fuse-paths"];
-    let preloaded = ["queue", "queue-all", "range-all", "augefs-range", "devfs-all"];
+    let preloaded = ["queue", "queue-all", "range-all", "range-keys", "augefs-range", "devfs-all"];
     let missing = names("unavailable");
+    assert_eq!(missing.contains(&"range-keys"), !keys_are_here(), "{report}");
+    let ranges = if keys_are_here() { 3 } else { 2 };
     let due: Vec<_> =
         libraries.into_iter().chain(mounts).chain(preloaded).filter(|peer| !missing.contains(peer)).collect();
     assert_eq!(names("peers"), due, "{report}");
-    assert!(missing.iter().all(|name| *name == "fuse-ring"), "{report}");
+    assert!(missing.iter().all(|name| ["fuse-ring", "range-keys"].contains(name)), "{report}");
     let operations = report["operations"].as_array().expect("a list");
     assert_eq!(operations.len(), 2 * 6, "rename comes twice: {report}");
     for operation in operations {
@@ -135,13 +138,13 @@ fn programs_are_measured_by_the_queue_and_in_a_range() {
         }
         let pairs = operation["beside"].as_array().expect("a list");
         assert!(
-            pairs.len() == 13 && pairs.iter().all(|pair| pair["p50"].as_f64() > Some(0.0)),
+            pairs.len() == 9 + 2 * ranges && pairs.iter().all(|pair| pair["p50"].as_f64() > Some(0.0)),
             "{operation}"
         );
     }
     let rests = report["rests"].as_array().expect("a list");
     let is_counted = std::path::Path::new("/proc/thread-self/schedstat").exists();
-    assert_eq!(rests.len(), if is_counted { 5 } else { 0 }, "{report}");
+    assert_eq!(rests.len(), if is_counted { 3 + ranges } else { 0 }, "{report}");
     for rest in rests {
         assert!(rest["ns_per_call"].as_f64() > Some(0.0) && rest["idle_ns_per_second"].is_number(), "{rest}");
     }
@@ -149,7 +152,7 @@ fn programs_are_measured_by_the_queue_and_in_a_range() {
     // Two processes for each way.
     let told: Vec<_> = said.split("amphi: calls of process").skip(1).collect();
     let by_range = told.iter().filter(|one| is_by_range(one)).count();
-    assert_eq!((told.len(), by_range), (10, 4), "{said}");
+    assert_eq!((told.len(), by_range), (2 * (3 + ranges), 2 * ranges), "{said}");
     for one in told {
         let counted = counts(one);
         let [write, sync, rename, open] = ["write", "fsync", "rename", "open"].map(|call| counted[call]);

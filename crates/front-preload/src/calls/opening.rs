@@ -20,7 +20,7 @@ use crate::mounts::Mount;
 use crate::next::next;
 use crate::pointers::may_be;
 use crate::report::{self, Call};
-use crate::{errno, fork, mounts, placeholder};
+use crate::{errno, fork, mounts, placeholder, process};
 
 /// Flags of `open(2)` that the queue knows what to do with, or that make no difference to a regular file.
 const KNOWN: c_int = libc::O_ACCMODE
@@ -72,7 +72,7 @@ fn open_path(
     mode: mode_t,
     kernel: impl FnOnce() -> c_int,
 ) -> c_int {
-    if !may_be(path, 1) || !fork::is_own_process() {
+    if !may_be(path, 1) || !process::is_own() {
         return kernel();
     }
     // SAFETY: the program passes a path, which ends with a zero byte.

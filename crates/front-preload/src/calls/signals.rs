@@ -10,7 +10,7 @@ use libc::{c_int, pthread_t, sigaction as Sigaction, sighandler_t};
 use crate::mounts::mask_signals;
 use crate::next::next;
 use crate::pointers::may_be;
-use crate::{errno, fork};
+use crate::{errno, process};
 
 /// Signals whose handlers do not go on with the call that they interrupt, if [`signal`] sets them: from 1 at
 /// bit 0.
@@ -23,7 +23,7 @@ const fn bit(number: c_int) -> u64 {
 /// Asks who defers signals. None: nobody does, or this is the child of a `vfork`, whose handlers are its own
 /// and whose memory is not.
 fn changed(number: c_int, to: Option<&Action>) -> Option<Action> {
-    if !are_deferred() || !fork::is_own_process() {
+    if !are_deferred() || !process::is_own() {
         return None;
     }
     change(number, to)

@@ -13,7 +13,7 @@ use libc::{c_char, c_int, c_long, c_void};
 use super::with_place;
 use crate::next::Next;
 use crate::pointers::may_be;
-use crate::{descriptors, fork, mounts, placeholder};
+use crate::{descriptors, mounts, placeholder, process};
 
 /// Where in a call's arguments descriptors are.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +127,7 @@ unsafe extern "C" fn before(arguments: &[usize; 6], passed: &Passed) -> *mut c_v
         _ => false,
     };
     if makes_child {
-        fork::before_unheard_child();
+        process::before_unheard_child();
     }
     if matches!(passed.descriptors, Where::Process | Where::Program) {
         descriptors::share_all();
