@@ -38,9 +38,9 @@ pub struct Mount {
 static MOUNTS: OnceCell<Vec<Mount>> = OnceCell::new();
 /// Counts up whenever connections become another process's: after a fork, after a change of credentials.
 pub static GENERATION: AtomicU32 = AtomicU32::new(1);
-/// What sees to forks and to the end of the program, once this library has been initialised. Before that calls
-/// are the kernel's: an allocator may make them in its first call and under its lock, as jemalloc does, and
-/// here they would allocate.
+/// What sees to forks and to the end of the program, once this library has been initialised. Before that
+/// calls are the kernel's: an allocator may make them in its first call and under its lock, as jemalloc does,
+/// and here they would allocate.
 static PREPARE: OnceCell<fn()> = OnceCell::new();
 /// No more queues for this process: its credentials or its root have changed.
 static OFF: AtomicBool = AtomicBool::new(false);

@@ -62,8 +62,8 @@ pub fn count(call: Call, by_queue: bool) {
     COUNTS[call as usize][usize::from(!by_queue)].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Says what was counted, if `AMPHI_TRACE_CALLS` is set: at the end of the program. `way` is how commands went
-/// that the kernel did not get.
+/// Says what was counted, if `AMPHI_TRACE_CALLS` is set: at the end of the program. `way` is how commands
+/// went that the kernel did not get.
 pub fn tell(way: &str) {
     if std::env::var_os("AMPHI_TRACE_CALLS").is_none() {
         return;

@@ -6,11 +6,10 @@ use amphi_device::{BlockPort, MemoryArea};
 use amphi_names::{note_write, regular, shed_capability};
 use amphi_vfs::{Allocate, Cred, Error, Result};
 
-use crate::controller::Controller;
+use crate::controller::{Controller, Inode, State};
 use crate::filemap::{Blocks, Filemap};
-use crate::files::{FILE_BYTES_MAX, blocks_of, in_steps, within};
-use crate::format::{PAGE, UNWRITTEN};
-use crate::inode::{Inode, State};
+use crate::files::{blocks_of, in_steps, within};
+use crate::format::{FILE_BYTES_MAX, PAGE, UNWRITTEN};
 use crate::tx::Tx;
 
 const PAGE_BYTES: u64 = PAGE as u64;

@@ -8,7 +8,7 @@ use zerocopy::byteorder::little_endian::U32;
 
 use crate::controller::Controller;
 use crate::format::{LEVELS_MAX, POINTERS, UNWRITTEN};
-use crate::inode::Part;
+use crate::part::Part;
 use crate::planted::{self, Bug};
 use crate::tx::Tx;
 

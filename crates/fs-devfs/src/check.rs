@@ -13,9 +13,9 @@ use crate::controller::Controller;
 use crate::dir::entry_in;
 use crate::finding::Finding;
 use crate::format::{BODY, Layout, Map, PAGE, POINTERS, UNIT, UNITS, UNWRITTEN};
-use crate::inode::Part;
 use crate::mount::{self, MountError, ones, words};
 use crate::options::MountOptions;
+use crate::part::Part;
 
 /// What a check found.
 #[derive(Clone, Debug, Default)]

@@ -8,17 +8,13 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use amphi_device::{BlockPort, MemoryArea};
-use amphi_names::{Child, FIRST_COOKIE, Found};
+use amphi_names::Child;
 use amphi_radix::Radix;
-use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
+use amphi_vfs::{Ino, Name};
 use smallvec::SmallVec;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::away::Away;
-use crate::controller::Controller;
-use crate::format::{BODY, EntryHead, TYPES, UNIT, UNITS, entry_units};
-use crate::inode::{Inode, State};
+use crate::format::{EntryHead, TYPES, UNIT, UNITS, entry_units};
 use crate::memory::{DeviceMemory, Hold, Kind};
 use crate::parts::Parts;
 
@@ -35,11 +31,11 @@ fn heap_bytes(bucket: &Bucket) -> u64 {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct DirPage {
-    number: u32,
+pub struct DirPage {
+    pub number: u32,
     /// Units in use, and those where an entry begins.
     used: u64,
-    starts: u64,
+    pub starts: u64,
 }
 
 /// Where an entry will be.
@@ -53,13 +49,13 @@ pub struct Place {
 
 /// The entries of a directory, as far as device memory has them.
 pub struct Dir {
-    pages: Vec<DirPage>,
+    pub pages: Vec<DirPage>,
     names: Radix<Bucket>,
     key_bits: u32,
     /// Bytes of buckets that have more names than fit them.
     spilled: u64,
     /// Its names would take too much memory, so that they are looked for in the pages.
-    lean: bool,
+    pub lean: bool,
     count: u64,
     /// No page before this one has a free unit.
     hand: usize,
@@ -105,6 +101,13 @@ impl Dir {
             hash: hash.clone(),
             hold,
         }
+    }
+
+    /// Where a name's entry may begin.
+    pub fn units_of(&self, name: &[u8]) -> impl Iterator<Item = u32> {
+        let hash = self.hash_of(name);
+        let bucket = self.names.get(self.key(hash)).into_iter().flatten();
+        bucket.filter(move |(other, _)| *other == hash).map(|(_, unit)| *unit)
     }
 
     fn hash_of(&self, name: &[u8]) -> u32 {
@@ -188,7 +191,7 @@ impl Dir {
     }
 
     /// The metadata page of a unit, and where the unit is there.
-    fn address(&self, unit: u32) -> (u64, usize) {
+    pub fn address(&self, unit: u32) -> (u64, usize) {
         let page = &self.pages[unit as usize / UNITS];
         (page.number.into(), unit as usize % UNITS * UNIT)
     }
@@ -203,7 +206,7 @@ impl Dir {
     }
 
     /// Notes an entry that is in its page.
-    fn note(&mut self, place: Place, name: &[u8]) -> u32 {
+    pub fn note(&mut self, place: Place, name: &[u8]) -> u32 {
         let unit = place.page * UNITS as u32 + u32::from(place.unit);
         let page = &mut self.pages[place.page as usize];
         page.used |= mask(place.unit, entry_units(name.len()));
@@ -282,133 +285,4 @@ pub fn entry_in(bytes: &[u8]) -> Option<(Child, &[u8], usize)> {
     Name::new(name).ok()?;
     let child = Child { ino: Ino(head.ino.get()), file_type: TYPES.file_type(head.kind)? };
     Some((child, name, entry_units(name.len())))
-}
-
-fn damaged(dir: Ino) -> Error {
-    Error::corrupt("directory", dir.0, "an entry makes no sense")
-}
-
-impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
-    /// Brings a directory's entries into device memory: from host memory if they are there, else from flash.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn open_directory(&self, dir: &Inode<D>, state: &mut State<D>) -> Result<()> {
-        if state.part.dir.is_none() {
-            let kept = self.away.take(Away::Dir, dir.ino, &self.counters);
-            let kept = kept.and_then(|bytes| Dir::of_bytes(&self.memory, &self.hash, &bytes));
-            let open = match kept {
-                Some(open) => open,
-                None => self.read_directory(dir.ino, state)?,
-            };
-            state.part.dir = Some(Box::new(open));
-        }
-        Ok(())
-    }
-
-    /// Reads a directory's entries from its pages.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn read_directory(&self, ino: Ino, state: &State<D>) -> Result<Dir> {
-        let mut open = Dir::new(&self.memory, &self.hash);
-        let pages = state.size.div_ceil(amphi_device::PAGE_BYTES as u64);
-        for index in 0..pages {
-            let number = self.block(&state.part, index)?;
-            if number == 0 {
-                return Err(damaged(ino));
-            }
-            open.add_page(number);
-            let bytes = self.meta.with(number.into(), |bytes: &[u8; BODY]| *bytes)?;
-            let mut unit = 0;
-            while unit < UNITS {
-                let rest = &bytes[unit * UNIT..UNITS * UNIT];
-                if rest[..8] == [0; 8] {
-                    unit += 1;
-                    continue;
-                }
-                let (_, name, units) = entry_in(rest).ok_or_else(|| damaged(ino))?;
-                open.note(Place { page: index as u32, unit: unit as u8, grows: false }, name);
-                unit += units;
-            }
-        }
-        Ok(open)
-    }
-
-    /// Finds a name.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn find_name(&self, dir: &Dir, name: &[u8]) -> Result<Option<Found<u32>>> {
-        if dir.lean {
-            return self.find_in_pages(dir, name);
-        }
-        let hash = dir.hash_of(name);
-        let Some(bucket) = dir.names.get(dir.key(hash)) else { return Ok(None) };
-        for (_, unit) in bucket.iter().filter(|(other, _)| *other == hash) {
-            let (page, at) = dir.address(*unit);
-            let child = self.meta.with(page, |bytes| {
-                entry_in(&bytes[at..]).filter(|(_, there, _)| *there == name).map(|(child, ..)| child)
-            })?;
-            if let Some(child) = child {
-                return Ok(Some(Found { slot: *unit, child }));
-            }
-        }
-        Ok(None)
-    }
-
-    fn find_in_pages(&self, dir: &Dir, name: &[u8]) -> Result<Option<Found<u32>>> {
-        for (number, page) in dir.pages.iter().enumerate() {
-            let found = self.meta.with(page.number.into(), |bytes| {
-                let mut starts = page.starts;
-                while starts != 0 {
-                    let unit = starts.trailing_zeros();
-                    starts &= starts - 1;
-                    let entry = entry_in(&bytes[unit as usize * UNIT..]);
-                    if let Some((child, ..)) = entry.filter(|(_, there, _)| *there == name) {
-                        return Some(Found { slot: (number * UNITS) as u32 + unit, child });
-                    }
-                }
-                None
-            })?;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
-    }
-
-    /// Gives a directory's entries away.
-    pub fn give_entries(&self, ino: Ino, state: &mut State<D>) {
-        if let Some(bytes) = state.part.dir.take().and_then(|dir| dir.to_bytes()) {
-            self.away.give(Away::Dir, ino, bytes, &self.counters);
-        }
-    }
-
-    /// Lists entries from a cookie on.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn list_names(&self, ino: Ino, dir: &Dir, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
-        let from = cookie - FIRST_COOKIE;
-        let first = (from / UNITS as u64) as usize;
-        for (number, page) in dir.pages.iter().enumerate().skip(first) {
-            let skipped = if number == first { from % UNITS as u64 } else { 0 };
-            let mut starts = page.starts & (u64::MAX << skipped);
-            if starts == 0 {
-                continue;
-            }
-            let bytes = self.meta.with(page.number.into(), |bytes: &[u8; BODY]| *bytes)?;
-            while starts != 0 {
-                let unit = starts.trailing_zeros() as usize;
-                starts &= starts - 1;
-                let (child, name, _) = entry_in(&bytes[unit * UNIT..]).ok_or_else(|| damaged(ino))?;
-                let next_cookie = FIRST_COOKIE + (number * UNITS + unit + 1) as u64;
-                if !sink(DirEntry { ino: child.ino, file_type: child.file_type, name, next_cookie }) {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
 }

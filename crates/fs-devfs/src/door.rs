@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use amphi_device::{BlockPort, CommandPort, MemoryArea};
 use amphi_queue::format::{Completion, Submission, code, op};
 use amphi_queue::{
-    Caller, CommandDevice, Executor, Lane, Memory, Payload, Refusal, Server, Session, TaskBell, Watcher,
-    status,
+    Caller, Executor, Lane, Memory, Payload, Refusal, Server, Session, TaskBell, Watcher, status,
 };
 use amphi_rt::sync::Mutex;
 use amphi_rt::task;
@@ -22,7 +21,6 @@ use amphi_vfs::{Cred, Result};
 
 use crate::controller::Controller;
 use crate::credentials::{CredentialId, Credentials};
-use crate::fs::DevFs;
 use crate::planted::{self, Bug};
 use crate::processors::Processors;
 
@@ -173,25 +171,23 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static, W: Watcher + 'static> Ex
     }
 }
 
-impl<D: BlockPort + MemoryArea + CommandPort + 'static> CommandDevice for DevFs<D> {
-    type Executor<W: Watcher + 'static> = Reception<D, W>;
-
-    fn register<W: Watcher + 'static>(
-        &self,
-        cred: &Cred,
-        files_max: usize,
-        watcher: W,
-    ) -> Option<Reception<D, W>> {
-        let id = self.credentials().grant(cred.clone())?;
-        let reception = Reception::new(&self.inside, watcher, files_max, Speaks::ForOne(id));
-        Some(Reception { granted: Some(id), ..reception })
-    }
-}
-
 impl<D: BlockPort + MemoryArea + CommandPort + 'static, W: Watcher> Reception<D, W> {
     fn new(inside: &Arc<Inside<D>>, watcher: W, files_max: usize, speaks: Speaks) -> Self {
         let session = Session::new(Arc::clone(&inside.controller), watcher, files_max).asking_each_time();
         Self { inside: Arc::clone(inside), session, speaks, granted: None }
+    }
+
+    /// For one program, whose entry in the credential table is made here and ends with the buffer. None: the
+    /// table is full.
+    pub(crate) fn for_one(
+        inside: &Arc<Inside<D>>,
+        cred: &Cred,
+        files_max: usize,
+        watcher: W,
+    ) -> Option<Self> {
+        let id = inside.credentials.grant(cred.clone())?;
+        let reception = Self::new(inside, watcher, files_max, Speaks::ForOne(id));
+        Some(Self { granted: Some(id), ..reception })
     }
 
     /// Sees to it that there is device memory for a command.

@@ -12,18 +12,15 @@ use amphi_names::{note_write, regular, shed_capability};
 use amphi_vfs::{Cred, Error, Result, Seek};
 
 use crate::blocks::{Leaf, pages_needed};
-use crate::controller::{Controller, queue_of};
+use crate::controller::{Controller, Inode, State, queue_of};
 use crate::filemap::{Blocks, Filemap};
-use crate::format::{FILE_BLOCKS_MAX, Map, PAGE, POINTERS, UNWRITTEN};
-use crate::inode::{Inode, State};
+use crate::format::{FILE_BYTES_MAX, Map, PAGE, POINTERS, UNWRITTEN};
 use crate::memory::{Hold, Kind};
 use crate::planted::{self, Bug};
 use crate::slots::{Queued, in_place};
 use crate::tx::Tx;
 
 const PAGE_BYTES: u64 = PAGE as u64;
-/// Longest file in bytes.
-pub const FILE_BYTES_MAX: u64 = FILE_BLOCKS_MAX * PAGE_BYTES;
 /// Blocks that one record maps at most.
 const BLOCKS_PER_RECORD: u64 = 128;
 /// Bytes of a part that a queue takes; a longer one makes the block be written.

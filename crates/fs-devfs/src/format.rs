@@ -43,6 +43,8 @@ pub const UNITS: usize = BODY / UNIT;
 pub const LEVELS_MAX: u8 = 4;
 /// Blocks that a file can have.
 pub const FILE_BLOCKS_MAX: u64 = 1 << 32;
+/// Longest file in bytes.
+pub const FILE_BYTES_MAX: u64 = FILE_BLOCKS_MAX * PAGE as u64;
 
 /// The bit of a pointer whose block has not been written: it reads as zeros.
 pub const UNWRITTEN: u32 = 1 << 31;

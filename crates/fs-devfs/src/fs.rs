@@ -3,15 +3,15 @@
 use std::sync::{Arc, Weak};
 
 use amphi_device::{BlockPort, CommandPort, MemoryArea};
-use amphi_queue::Memory;
+use amphi_queue::{CommandDevice, Memory, Watcher};
 use amphi_rt::sync::Mutex;
-use amphi_vfs::Result;
+use amphi_vfs::{Cred, Result};
 use serde_json::{Map, Value, json};
 
 use crate::away::{HostMemory, SEAL_BYTES};
 use crate::controller::Controller;
 use crate::credentials::Credentials;
-use crate::door::{Door, Inside, Speaks};
+use crate::door::{Door, Inside, Reception, Speaks};
 use crate::format::{PAGE, Superblock};
 use crate::inode::{self, HOST_INODE_BYTES};
 use crate::mount::{self, MountError, Mounted};
@@ -145,5 +145,18 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Drop for DevFs<D> {
     fn drop(&mut self) {
         // Of a mount that ended otherwise, as a test's crash does.
         self.close_doors();
+    }
+}
+
+impl<D: BlockPort + MemoryArea + CommandPort + 'static> CommandDevice for DevFs<D> {
+    type Executor<W: Watcher + 'static> = Reception<D, W>;
+
+    fn register<W: Watcher + 'static>(
+        &self,
+        cred: &Cred,
+        files_max: usize,
+        watcher: W,
+    ) -> Option<Reception<D, W>> {
+        Reception::for_one(&self.inside, cred, files_max, watcher)
     }
 }

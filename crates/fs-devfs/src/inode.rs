@@ -1,20 +1,15 @@
-//! What DevFS keeps of an inode: in device memory while the file is in use, on flash, and in between in host
-//! memory (reverse caching, §4.4).
+//! How an inode comes into device memory, from flash or from host memory (reverse caching, §4.4), and what it
+//! is there.
 
 use amphi_device::{BlockPort, MemoryArea};
-use amphi_rt::sync::Mutex;
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromBytes, FromZeros};
 
 use crate::away::Away;
-use crate::closed::CountedIn;
-use crate::controller::Controller;
-use crate::dir::Dir;
-use crate::filemap::Filemap;
-use crate::files::FILE_BYTES_MAX;
-use crate::format::{self, PAGE, TYPES};
-use crate::memory::{Hold, Kind};
+use crate::controller::{Controller, Inode, State};
+use crate::format::{self, FILE_BYTES_MAX, PAGE, TYPES};
+use crate::part::Part;
 
 /// Bytes of host memory that an inode takes which is away: as flash has it.
 pub const HOST_INODE_BYTES: u64 = size_of::<format::Inode>() as u64;
@@ -24,76 +19,10 @@ pub const fn bytes_in_use<D: BlockPort + MemoryArea + 'static>() -> u64 {
     size_of::<Inode<D>>() as u64
 }
 
-/// An inode of this file system.
-pub type Inode<D> = amphi_names::Inode<Controller<D>>;
-/// What its lock protects.
-pub type State<D> = amphi_names::State<Controller<D>>;
-
-/// What DevFS keeps under an inode's lock.
-#[derive(Debug)]
-pub struct Part {
-    pub levels: u8,
-    /// The pointer page of the highest level; 0: none.
-    pub root: u32,
-    /// Blocks of all kinds.
-    pub blocks: u64,
-    pub attributes: u32,
-    pub attributes_crc: u32,
-    pub target_block: u32,
-    pub target_crc: u32,
-    pub target: Vec<u8>,
-    /// A directory's entries, while they are in device memory.
-    pub dir: Option<Box<Dir>>,
-    /// The memory that the inode takes: itself, and a target.
-    hold: Hold,
-    inode_bytes: u64,
-}
-
-impl Part {
-    /// Counts a symbolic link's target too.
-    pub fn weigh(&mut self) {
-        self.hold.resize(self.inode_bytes + self.target.len() as u64);
-    }
-
-    /// Has so many blocks less. An inode that counts fewer than it has would be freed without end.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`].
-    pub fn give_up(&mut self, blocks: u64) -> Result<()> {
-        let left = self.blocks.checked_sub(blocks);
-        self.blocks = left.ok_or_else(|| {
-            Error::corrupt("pointer page", u64::from(self.root), "an inode has more blocks than it counts")
-        })?;
-        Ok(())
-    }
-}
-
-/// What it keeps beside the lock.
-#[derive(Default)]
-pub struct PerFile {
-    /// Which blocks of flash the file's are. Its lock serialises who changes the file (§4.2).
-    pub filemap: Mutex<Filemap>,
-    /// Where it counts as open, while it is.
-    pub counted_in: CountedIn,
-}
-
 impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// The part of an inode that has nothing.
     pub fn new_part(&self) -> Part {
-        let bytes = bytes_in_use::<D>();
-        Part {
-            levels: 0,
-            root: 0,
-            blocks: 0,
-            attributes: 0,
-            attributes_crc: 0,
-            target_block: 0,
-            target_crc: 0,
-            target: Vec::new(),
-            dir: None,
-            hold: Hold::new(&self.memory, Kind::Inodes, bytes),
-            inode_bytes: bytes,
-        }
+        Part::new(&self.memory, bytes_in_use::<D>())
     }
 
     /// An inode as flash has it.

@@ -19,6 +19,7 @@ mod controller;
 mod credentials;
 mod dir;
 mod door;
+mod entries;
 mod filemap;
 mod files;
 mod finding;
@@ -30,7 +31,9 @@ mod media;
 mod memory;
 mod meta;
 mod mount;
+mod open_files;
 mod options;
+mod part;
 mod parts;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
@@ -44,6 +47,7 @@ mod relief;
 mod repair;
 mod slots;
 mod stats;
+mod store;
 mod tx;
 mod volume;
 

@@ -9,7 +9,6 @@ use amphi_vfs::{Error, FileType, Ino};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::away::{AwayTable, HostMemory};
-use crate::closed::OpenFiles;
 use crate::controller::Controller;
 use crate::format::{
     BODY, INODES, Inode, Layout, MAGIC, Map, PAGE, PAGES_MAX, PAGES_MIN, SLOTS_MIN, SlotHead, Superblock,
@@ -18,6 +17,7 @@ use crate::format::{
 use crate::media::Media;
 use crate::memory::{DeviceMemory, Kind};
 use crate::meta::Meta;
+use crate::open_files::OpenFiles;
 use crate::options::{FormatOptions, MountOptions};
 use crate::planted::{self, Bug};
 use crate::pool::Pool;

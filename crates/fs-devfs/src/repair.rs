@@ -14,12 +14,13 @@ use zerocopy::IntoBytes;
 use crate::away::HostMemory;
 use crate::blocks::pages_needed;
 use crate::check::{self, Report};
-use crate::controller::{Controller, opened};
+use crate::controller::Controller;
 use crate::finding::Finding;
 use crate::format::{self, Map, TYPES, UNIT};
 use crate::mount::{self, MountError};
 use crate::options::MountOptions;
 use crate::planted::{self, Bug};
+use crate::store::opened;
 use crate::tx::Tx;
 
 /// Most rounds: one for each thing that another round's mending shows, and some more.

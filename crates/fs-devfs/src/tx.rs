@@ -8,9 +8,8 @@ use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 use zerocopy::byteorder::little_endian::U32;
 
-use crate::controller::Controller;
+use crate::controller::{Controller, State};
 use crate::format::{self, BITS, Map, PAGE, RECORD_MAX, Use};
-use crate::inode::State;
 use crate::parts::{self, Parts};
 use crate::planted::{self, Bug};
 use crate::slots::{Owner, Slots};
