@@ -145,6 +145,11 @@ impl Mount {
         self.known()
     }
 
+    /// Whether the file system is inside of this process: questions cost less than a system call.
+    pub fn is_range(&self) -> bool {
+        self.known().is_some_and(Way::is_range)
+    }
+
     /// Notes a change by this process.
     pub fn changed(&self) {
         self.asked.store(0, Ordering::Relaxed);

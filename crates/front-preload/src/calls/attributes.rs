@@ -69,9 +69,10 @@ fn ask(place: Place<'_>, follow: bool) -> Answer {
 type Shown = Option<(u64, Answer)>;
 
 fn ask_open(fd: c_int) -> Shown {
-    let opened = descriptors::get(fd)
-        .filter(|opened| opened.flags & PLACEHOLDER != 0 || descriptors::is_for_queue(fd))?;
-    Some((mounts::all().get(opened.mount)?.device, ask(open_place(&opened), true)))
+    let opened = descriptors::get(fd)?;
+    let mount = mounts::all().get(opened.mount)?;
+    let asks = opened.flags & PLACEHOLDER != 0 || mount.is_range() || descriptors::is_for_queue(fd);
+    asks.then(|| (mount.device, ask(open_place(&opened), true)))
 }
 
 fn ask_path(dir: c_int, path: Option<&[u8]>, follow: bool) -> Shown {

@@ -69,21 +69,24 @@ const fn open_place(opened: &Opened) -> Place<'static> {
     Place { mount: opened.mount, handle: opened.handle, path: b"" }
 }
 
-/// Whether every question about a path is the kernel's: it remembers all names, and no descriptor is a
-/// placeholder. So it is for most programs at most times, who pay for nothing more than this.
+/// Whether every question about a path is the kernel's: it remembers all names, no file system is inside of
+/// this process, and no descriptor is a placeholder. So it is for most programs at most times, who pay for
+/// nothing more than this.
 fn knows_kernel_all() -> bool {
-    !mounts::any_is_for_queue() && !descriptors::has_placeholders()
+    !mounts::any_is_for_queue() && !mounts::has_range() && !descriptors::has_placeholders()
 }
 
 /// As [`with_place`], for a question that the kernel may know the answer to: none if it probably does. Then
-/// where the path leads makes no difference, and is not looked at.
+/// where the path leads makes no difference, and is not looked at. A range answers sooner than the kernel,
+/// unless the kernel must be asked first where this process works.
 fn with_place_to_ask<T>(dir: c_int, path: &[u8], act: impl FnOnce(Place<'_>) -> Option<T>) -> Option<T> {
-    if leads_to_descriptors(path) || !mounts::any_is_for_queue() {
+    let by_range = (dir != libc::AT_FDCWD || path.first() == Some(&b'/')) && mounts::has_range();
+    if leads_to_descriptors(path) || !by_range && !mounts::any_is_for_queue() {
         return None;
     }
     with_place(dir, path, |place| {
-        let is_for_queue = mounts::all().get(place.mount).is_some_and(mounts::Mount::is_for_queue);
-        is_for_queue.then(|| act(place)).flatten()
+        let asks = |mount: &mounts::Mount| by_range && mount.is_range() || mount.is_for_queue();
+        mounts::all().get(place.mount).is_some_and(asks).then(|| act(place)).flatten()
     })
     .flatten()
 }
