@@ -8,7 +8,7 @@ use amphi_device::{BlockPort, BytePortExt, Lpa, MemoryArea, Structure};
 use amphi_names::{Inode, Names};
 use amphi_rt::sync::{Mutex, Padded};
 use amphi_segments::files::FileCache;
-use amphi_segments::{Bell, Domain, Ground, Segments, Space};
+use amphi_segments::{Domain, Ground, Segments, Space};
 use amphi_vfs::{Ino, Result};
 use amphi_volume::io_error;
 
@@ -62,8 +62,6 @@ pub struct Core<D: BlockPort + MemoryArea + 'static> {
     pub sync: Mutex<()>,
     /// One collection at a time.
     pub collection: Mutex<()>,
-    /// What ends the background task.
-    pub bell: Bell,
     /// What the memory area says of this mount.
     pub state: SuperState,
     /// What happened.

@@ -88,8 +88,6 @@ pub struct Part {
     pub file: FilePages,
     /// Dirty ones that were promised a block.
     pub promised: u64,
-    /// Times or set-id bits have changed in memory only.
-    pub changed: bool,
 }
 
 fn chunk_of(index: u32) -> Option<u32> {
@@ -170,7 +168,7 @@ pub fn put<D: BlockPort + MemoryArea>(
         meta::put(batch, Key::Target(inode.ino.0), &state.part.target)?;
         state.part.target_apart = true;
     }
-    state.part.changed = false;
+    state.part.file.changed = false;
     Ok(())
 }
 

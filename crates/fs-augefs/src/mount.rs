@@ -9,7 +9,7 @@ use amphi_names::Names;
 use amphi_rt::sync::{Mutex, Padded, RwLock};
 use amphi_segments::files::{FileCache, write_back_file};
 use amphi_segments::format::COUNTER_MAX;
-use amphi_segments::{Bell, Domain, Ground, Segments, Space, segments_held};
+use amphi_segments::{Domain, Ground, Segments, Space, segments_held};
 use amphi_vfs::{FileType, Ino};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -322,7 +322,6 @@ pub fn open<D: BlockPort + MemoryArea>(
         numbers: Mutex::new((next_ino, next_ino)),
         sync: Mutex::new(()),
         collection: Mutex::new(()),
-        bell: Bell::default(),
         state,
         counters: Counters::default(),
         options,

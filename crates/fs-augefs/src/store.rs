@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, State, Store, regular};
+use amphi_segments::files;
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
 
@@ -127,11 +128,7 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
     }
 
     fn may_leave(&self, _: &Inode<D>, state: &mut State<Self>) -> bool {
-        if !state.part.file.dirty.is_empty() || state.part.changed {
-            return false;
-        }
-        self.cache.drop_clean(&mut state.part.file);
-        true
+        files::may_leave(self, state)
     }
 
     fn make_room(&self) -> Result<bool> {

@@ -59,7 +59,7 @@ fn write_back_all<D: BlockPort + MemoryArea>(
     let mut touched: BTreeSet<u32> = state.part.file.dirty.iter().map(|page| slot_of(*page).0).collect();
     touched.extend(indices(&edit.held));
     touched.extend(state.part.nodes.range(indices(&edit.holes)).map(|(index, _)| *index));
-    if touched.is_empty() && !state.part.changed && state.part.stored_size == state.size {
+    if touched.is_empty() && !state.part.file.changed && state.part.stored_size == state.size {
         return Ok(());
     }
     let domain = core.domain(inode.ino);

@@ -9,7 +9,7 @@ use amphi_names::Names;
 use amphi_rt::hash::HashMap;
 use amphi_rt::sync::{Mutex, MutexGuard};
 use amphi_segments::files::FileCache;
-use amphi_segments::{Bell, Blocks, Domain, Ground, NODES, Node, Parts, Segments, Space};
+use amphi_segments::{Blocks, Domain, Ground, NODES, Node, Parts, Segments, Space};
 use amphi_vfs::{Ino, Result};
 
 use crate::collect;
@@ -101,8 +101,6 @@ pub struct Core<D: BlockPort + 'static> {
     pub standing: Mutex<Standing>,
     /// One collection at a time.
     pub collection: Mutex<()>,
-    /// What ends the background task.
-    pub bell: Bell,
 }
 
 impl<D: BlockPort> Core<D> {

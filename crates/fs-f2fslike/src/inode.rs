@@ -41,8 +41,6 @@ pub struct Part {
     pub name: Box<[u8]>,
     /// Cached pages.
     pub file: FilePages,
-    /// Times or set-id bits have changed in memory only.
-    pub changed: bool,
 }
 
 /// An inode as its node has it.
@@ -90,7 +88,7 @@ impl<D: BlockPort> Core<D> {
             }
             self.touch(node);
         }
-        (state.part.changed, state.atime_dirty) = (false, false);
+        (state.part.file.changed, state.atime_dirty) = (false, false);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use amphi_device::{BlockPort, Lpa, PAGE_BYTES, Structure};
 use amphi_names::Names;
 use amphi_rt::sync::{Mutex, RwLock};
 use amphi_segments::files::FileCache;
-use amphi_segments::{Bell, Domain, Ground, Segments, Space, damaged, segments_held};
+use amphi_segments::{Domain, Ground, Segments, Space, damaged, segments_held};
 use amphi_vfs::{FileType, Ino};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -173,7 +173,6 @@ fn assemble<D: BlockPort>(
             clean: pack.clean,
         }),
         collection: Mutex::new(()),
-        bell: Bell::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, State as NameState, Store, regular};
-use amphi_segments::damaged;
+use amphi_segments::{damaged, files};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
 use amphi_volume::decode_attributes;
@@ -129,11 +129,7 @@ impl<D: BlockPort> Store for Core<D> {
     }
 
     fn may_leave(&self, _: &Inode<D>, state: &mut NameState<Self>) -> bool {
-        if !state.part.file.dirty.is_empty() || state.part.changed {
-            return false;
-        }
-        self.cache.drop_clean(&mut state.part.file);
-        true
+        files::may_leave(self, state)
     }
 
     fn begin(&self, need: &Need<'_, Self>) -> Result<Changing<'_, D>> {

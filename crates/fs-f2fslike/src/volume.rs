@@ -68,7 +68,7 @@ impl<D: BlockPort + 'static> Volume<D> for F2fsLike<D> {
     }
 
     fn about(&self) -> About {
-        let Core { superblock, layout, standing, .. } = &**self.core();
+        let Core { superblock, layout, standing, .. } = self.core();
         let standing = standing.lock();
         about(superblock, layout, (standing.mounts, standing.clean))
     }

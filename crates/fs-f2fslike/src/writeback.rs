@@ -31,7 +31,7 @@ pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &m
 }
 
 fn write_back_all<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
-    if state.part.file.dirty.is_empty() && !state.part.changed && state.part.stored_size == state.size {
+    if state.part.file.dirty.is_empty() && !state.part.file.changed && state.part.stored_size == state.size {
         core.cache.note_clean(inode.ino);
         return Ok(());
     }
