@@ -68,23 +68,12 @@ impl Drops<'_> {
             parts.freed_nids.push(*nid);
         }
         if let Some(CutNode { nid, slot, tail }) = self.cut {
-            let (mut old, mut held) = (Vec::new(), 0);
-            if let Some(node) = parts.nodes.get_mut(&nid) {
-                old.extend(node.addresses[slot..].iter().filter_map(|address| address.block()));
-                let reserved = node.addresses[slot..].iter().filter(|address| **address == Address::RESERVED);
-                held = reserved.count() as u64;
-                node.addresses[slot..].fill(Address::HOLE);
-                node.dirty = true;
-                if let Some(block) = tail {
-                    old.extend(std::mem::replace(&mut node.addresses[slot - 1], Address::at(block)).block());
-                }
-            }
-            parts.change_held(0, held);
-            for block in old {
-                parts.invalidate(block, size)?;
-            }
+            parts.clear_words(nid, slot..ADDRESSES, size)?;
             if let Some(block) = tail {
-                parts.validate(block, size, nid, slot as u16 - 1)?;
+                parts.move_page((nid, slot - 1), block, size)?;
+            }
+            if let Some(node) = parts.nodes.get_mut(&nid) {
+                node.dirty = true;
             }
         }
         core.space.give_back(self.units);

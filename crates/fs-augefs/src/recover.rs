@@ -12,16 +12,14 @@ use amphi_device::{BlockPort, BytePort, MemoryArea, Structure};
 use amphi_lsm::Batch;
 use amphi_rt::task;
 use amphi_segments::format::COUNTER_MAX;
-use amphi_segments::{DATA, Domain, NODES, Node, Segment};
+use amphi_segments::{DATA, Domain, NODES, Node};
 use amphi_vfs::{Error, Ino, Result};
 use amphi_volume::io_error;
 
 use crate::checkpoint;
 use crate::core::Core;
 use crate::drops::NODE_SPAN;
-use crate::format::{
-    ADDRESSES, Address, EntryRecord, Intent, Key, NAT_ENTRIES, NodeBlock, PAGE, encode_entry,
-};
+use crate::format::{ADDRESSES, Address, EntryRecord, Intent, Key, NAT_ENTRIES, PAGE, encode_entry};
 use crate::inode::Home;
 use crate::meta::{self, damaged};
 use crate::planted::{self, Bug};
@@ -132,18 +130,11 @@ fn claim<D: BlockPort + MemoryArea>(
 ) -> Result<Vec<(u32, u32)>> {
     let mut parts = domain.parts.lock();
     let mut scans = Vec::new();
-    let logs = std::mem::take(&mut parts.logs);
+    let logs = parts.leave_logs();
     scans.extend(logs[NODES].map(|log| (log.segment, log.next)));
-    for log in logs.into_iter().flatten() {
-        if let Some(segment) = parts.sit.get_mut(log.segment.into()) {
-            segment.dirty = true;
-        }
-        parts.full.push(log.segment);
-    }
     for intent in intents {
         if let Intent::Take(number, kind) = intent {
-            parts.sit.insert(number.into(), Segment::new(kind, core.layout.segment_blocks));
-            parts.full.push(number);
+            parts.claim(number, kind, core.layout.segment_blocks);
             if usize::from(kind) == NODES {
                 scans.push((number, 0));
             }
@@ -159,43 +150,28 @@ fn scan<D: BlockPort + MemoryArea>(
     segments: &[(u32, u32)],
     found: &mut Recovered,
 ) -> Result<BTreeMap<u32, (u32, Node)>> {
-    let size = core.layout.segment_blocks;
     let version = domain.parts.lock().version;
     let mut nodes: BTreeMap<u32, (u32, Node)> = BTreeMap::new();
-    for (segment, from) in segments {
-        let mut bytes = vec![0; (size - from) as usize * PAGE];
-        if bytes.is_empty() {
-            continue;
-        }
-        let first = segment * size + from;
-        core.device.read(core.lpa(first), &mut bytes, Structure::Pointer).map_err(io_error)?;
-        for (block, page) in (first..).zip(bytes.chunks_exact(PAGE)) {
-            let Some(node) = NodeBlock::decode(page, core.superblock.salt.get()) else { continue };
+    for at in segments {
+        core.ground.visit_nodes(*at, Structure::Pointer, |block, node| {
             let head = node.head;
             let ours = head.domain.get() == domain.number && head.version.get() == version;
             if !ours || head.fsync.get() != 1 {
-                continue;
+                return Ok(());
             }
             if !has_arrived(core, head.processor.get(), head.write_version.get())? {
                 found.doubtful += 1;
-                continue;
+                return Ok(());
             }
             let (nid, sequence) = (head.nid.get(), head.sequence.get());
             if sequence > COUNTER_MAX {
                 return Err(damaged("the sequence number of node", nid.into()));
             }
-            if nodes.get(&nid).is_some_and(|(_, other)| other.sequence > sequence) {
-                continue;
+            if nodes.get(&nid).is_none_or(|(_, other)| other.sequence <= sequence) {
+                nodes.insert(nid, (block, Node::of(&node)));
             }
-            let node = Node {
-                ino: Ino(head.ino.get()),
-                index: head.index.get(),
-                addresses: Box::new(node.addresses),
-                sequence,
-                dirty: false,
-            };
-            nodes.insert(nid, (block, node));
-        }
+            Ok(())
+        })?;
     }
     Ok(nodes)
 }

@@ -161,11 +161,11 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
             self.used(1);
         }
         let nid = state.part.xattr;
-        let parts = core.parts(&[nid]);
-        if let Some(node) = self.failed(parts)?.nodes.get_mut(&nid) {
+        let mut parts = self.failed(core.parts(&[nid]))?;
+        if let Some(node) = parts.nodes.get_mut(&nid) {
             node.addresses = words;
-            core.touch(node);
         }
+        core.touch(&mut parts, nid);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use amphi_names::Names;
 use amphi_rt::hash::HashMap;
 use amphi_rt::sync::{Mutex, MutexGuard};
 use amphi_segments::files::FileCache;
-use amphi_segments::{Blocks, Domain, Ground, NODES, Node, Parts, Segments, Space};
+use amphi_segments::{Blocks, Domain, Ground, NODES, Parts, Segments, Space};
 use amphi_vfs::{Ino, Result};
 
 use crate::collect;
@@ -121,8 +121,10 @@ impl<D: BlockPort> Core<D> {
     }
 
     /// A node will have to be written.
-    pub fn touch(&self, node: &mut Node) {
-        if !std::mem::replace(&mut node.dirty, true) {
+    pub fn touch(&self, parts: &mut Parts, nid: u32) {
+        if let Some(node) = parts.nodes.get_mut(&nid)
+            && !std::mem::replace(&mut node.dirty, true)
+        {
             self.dirtied.fetch_add(1, Ordering::Relaxed);
         }
     }

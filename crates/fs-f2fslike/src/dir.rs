@@ -80,7 +80,10 @@ impl<D: BlockPort> Core<D> {
     pub fn put_in_inode(&self, dir: u32, block: &DentryBlock) -> Result<bool> {
         let mut parts = self.parts(&[dir])?;
         let node = parts.nodes.get_mut(&dir).filter(|node| record_of(&node.addresses).levels == 0);
-        Ok(node.map(|node| (block.put_in_inode(&mut node.addresses), self.touch(node))).is_some())
+        let Some(node) = node else { return Ok(false) };
+        block.put_in_inode(&mut node.addresses);
+        self.touch(&mut parts, dir);
+        Ok(true)
     }
 
     /// The entries of a directory leave its inode, for a block that is held. Returns how many that is.

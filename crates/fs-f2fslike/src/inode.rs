@@ -86,8 +86,8 @@ impl<D: BlockPort> Core<D> {
                 node.addresses.as_mut_bytes()[..start.len()].copy_from_slice(start);
                 node.addresses[LINK_WORD] = Address::of_word(state.part.rest);
             }
-            self.touch(node);
         }
+        self.touch(&mut parts, nid);
         (state.part.file.changed, state.atime_dirty) = (false, false);
         Ok(())
     }

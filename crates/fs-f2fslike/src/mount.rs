@@ -41,11 +41,7 @@ fn plan(pages: u64) -> Result<Layout> {
     }
     // There can be as many inodes as blocks.
     let nat = |segments: u64| (segments * blocks).div_ceil(NAT_ENTRIES as u64) + 1;
-    let of = |segments: u64| Layout {
-        segment_blocks: blocks as u32,
-        segments: segments as u32,
-        nat_blocks: nat(segments) as u32,
-    };
+    let of = |segments: u64| Layout::new(blocks as u32, segments as u32, nat(segments) as u32);
     let rest = pages.saturating_sub(1 + 2 * PACK_PAGES as u64);
     let mut segments = (rest / (blocks + 1)).min(u64::from(u32::MAX) / 1024);
     while segments > 0 && of(segments).pages() > pages {
@@ -70,7 +66,7 @@ pub fn format<D: BlockPort>(device: &Arc<D>, options: &amphi_volume::FormatOptio
     device.write(Lpa(0), &[0; PAGE], Structure::Superblock)?;
     device.flush()?;
     let zero = [0; PAGE];
-    for page in layout.pack(0)..layout.ssa_first() {
+    for page in Layout::pack(0)..layout.ssa_first() {
         device.write(Lpa(page), &zero, Structure::Other)?;
     }
     let mut sb = Superblock::new_zeroed();
@@ -88,7 +84,7 @@ pub fn format<D: BlockPort>(device: &Arc<D>, options: &amphi_volume::FormatOptio
         tick_ns: 1,
     };
     let own = Options { read_only: false, page_cache_pages: 1, interval_ns: 0 };
-    let core = assemble(device, sb, layout, Loaded::empty(&layout), (own, names));
+    let core = assemble(device, sb, layout, Loaded::empty(&layout, true), (own, names));
     settle(&core);
     make_root(&core)?;
     core.inodes.store(1, Ordering::Release);
@@ -139,17 +135,7 @@ fn assemble<D: BlockPort>(
     let Loaded { pack, parts, sit_copies, free, stale: _ } = loaded;
     let capacity = u64::from(layout.segments).saturating_sub(IDLE) * u64::from(layout.segment_blocks);
     Core {
-        ground: Ground {
-            device: Arc::clone(device),
-            contract: device.contract(),
-            salt: superblock.salt.get(),
-            segment_blocks: layout.segment_blocks,
-            main_first: layout.main_first(),
-            main_blocks: layout.main_blocks(),
-            nat_first: layout.nat_first(),
-            ssa_first: layout.ssa_first(),
-            addresses: address_words,
-        },
+        ground: Ground::new(device, superblock.salt.get(), *layout, address_words),
         layout,
         superblock,
         options,
@@ -178,26 +164,7 @@ fn assemble<D: BlockPort>(
 
 /// Counts what is used, and gathers the numbers that nodes can get.
 pub fn settle<D: BlockPort>(core: &Core<D>) {
-    let mut parts = core.domain.parts.lock();
-    let (mut used, mut from) = (parts.held, 0);
-    while let Some((number, segment)) = parts.sit.next(from) {
-        used += u64::from(segment.count);
-        from = number + 1;
-    }
-    // Nodes that recovery has made and that have no blocks yet.
-    let nodes = parts.nodes.keys().filter(|nid| parts.node_address(**nid).is_hole());
-    let unplaced: std::collections::BTreeSet<u32> = nodes.copied().collect();
-    core.space.set_used(used + unplaced.len() as u64);
-    let (mut free, mut from) = (Vec::new(), 0);
-    while let Some((number, part)) = parts.nat.next(from) {
-        let nids = number as u32 * NAT_ENTRIES as u32..;
-        let holes = nids.zip(&part.entries).filter(|(nid, at)| *nid > 0 && at.is_hole());
-        free.extend(holes.map(|(nid, _)| nid).filter(|nid| !unplaced.contains(nid)));
-        from = number + 1;
-    }
-    free.reverse();
-    parts.free_nids = free;
-    parts.freed_nids.clear();
+    core.space.set_used(core.domain.parts.lock().settle());
 }
 
 /// Mounts the file system on a device as of its last checkpoint, with what `fsync` has written since.

@@ -148,6 +148,14 @@ impl<D: BlockPort> Core<D> {
         })
     }
 
+    /// A word of a node names another node, or none.
+    pub fn set_word(&self, parts: &mut Parts, of: u32, word: usize, nid: u32) {
+        if let Some(node) = parts.nodes.get_mut(&of) {
+            node.addresses[word] = Address::of_word(nid);
+        }
+        self.touch(parts, of);
+    }
+
     fn named_or_new(&self, of: u32, word: usize, ino: u32, index: u32, made: &mut u64) -> Result<u32> {
         if let Some(nid) = self.named(of, word, ino, index)? {
             return Ok(nid);
@@ -155,10 +163,7 @@ impl<D: BlockPort> Core<D> {
         let mut parts = self.parts(&[of])?;
         let nid = self.add_node(&mut parts, ino, index)?;
         *made += 1;
-        if let Some(node) = parts.nodes.get_mut(&of) {
-            node.addresses[word] = Address::of_word(nid);
-            self.touch(node);
-        }
+        self.set_word(&mut parts, of, word, nid);
         Ok(nid)
     }
 
@@ -222,16 +227,10 @@ impl<D: BlockPort> Core<D> {
         for (index, words, _) in pieces(pages) {
             let nid = self.node_or_new(ino, index, &mut made)?;
             let mut parts = self.parts(&[nid])?;
-            let Some(node) = parts.nodes.get_mut(&nid) else { continue };
-            let mut here = 0;
-            for address in node.addresses[words].iter_mut().filter(|address| address.is_hole()) {
-                *address = Address::RESERVED;
-                here += 1;
-            }
+            let here = parts.hold_words(nid, words)?;
             if here > 0 {
-                self.touch(node);
+                self.touch(&mut parts, nid);
             }
-            parts.change_held(here, 0);
             held += here;
         }
         Ok((held, made))
@@ -245,16 +244,8 @@ impl<D: BlockPort> Core<D> {
         let (index, word) = spot(page);
         let nid = self.node(ino, index)?.ok_or_else(|| damaged("the nodes of inode", ino.into()))?;
         let mut parts = self.parts(&[nid])?;
-        let size = self.layout.segment_blocks;
-        let mut old = Address::HOLE;
-        if let Some(node) = parts.nodes.get_mut(&nid) {
-            old = std::mem::replace(&mut node.addresses[word], Address::at(block));
-            self.touch(node);
-        }
-        parts.change_held(0, u64::from(old == Address::RESERVED));
-        if let Some(old) = old.block() {
-            parts.invalidate(old, size)?;
-        }
-        parts.validate(block, size, nid, word as u16)
+        parts.move_page((nid, word), block, self.layout.segment_blocks)?;
+        self.touch(&mut parts, nid);
+        Ok(())
     }
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, Structure};
-use amphi_segments::{DATA, Parts, Writes, damaged};
+use amphi_segments::{DATA, Writes, as_writes};
 use amphi_vfs::Result;
-use zerocopy::IntoBytes;
 
 use crate::collect;
 use crate::core::Core;
-use crate::format::{Address, NodeBlock, NodeHead};
+use crate::format::NodeHead;
 use crate::inode::{Inode, State};
 
 /// Most pages that are written together: 2 MB.
@@ -93,41 +92,12 @@ pub fn write_set<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<bool> {
     }
     let Some(blocks) = core.take_ahead(&mut parts, nids.len())? else { return Ok(false) };
     let set = parts.next_sequence();
-    let mut sealed = Vec::with_capacity(nids.len());
-    for (nid, block) in nids.iter().zip(&blocks) {
-        sealed.push((*block, seal_node(core, &mut parts, (*nid, *block), Some((set, nids.len())))?));
-    }
+    let stamp = |head: &mut NodeHead| {
+        (head.write_version, head.fsync) = (set.into(), (nids.len() as u16).into());
+    };
+    let sealed = core.ground.seal(&core.domain, &mut parts, nids.iter(), &blocks, stamp)?;
+    core.dirtied.fetch_sub(sealed.len(), Ordering::Relaxed);
     drop(parts);
-    let writes: Writes<'_> = sealed.iter().map(|(block, node)| (*block, node.as_bytes())).collect();
-    core.ground.write_blocks(&[(&writes, Structure::Inode)])?;
+    core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Inode)])?;
     Ok(true)
-}
-
-/// A node's block as it is written now, to this block of the main area; if it is one of a set, with the set's
-/// number and how many there are.
-///
-/// # Errors
-/// [`amphi_vfs::Error::Corrupt`] if it is not in memory.
-pub fn seal_node<D: BlockPort>(
-    core: &Core<D>,
-    parts: &mut Parts,
-    (nid, block): (u32, u32),
-    set: Option<(u64, usize)>,
-) -> Result<Box<NodeBlock>> {
-    parts.set_node_address(nid, Address::at(block), core.layout.segment_blocks)?;
-    let sequence = parts.next_sequence();
-    let version = parts.version;
-    let node = parts.nodes.get_mut(&nid).ok_or_else(|| damaged("node", nid.into()))?;
-    if std::mem::replace(&mut node.dirty, false) {
-        core.dirtied.fetch_sub(1, Ordering::Relaxed);
-    }
-    node.sequence = sequence;
-    let mut head = NodeHead::new(core.domain.number, node.ino.0, nid, node.index);
-    (head.version, head.sequence) = (version.into(), sequence.into());
-    if let Some((set, count)) = set {
-        (head.write_version, head.fsync) = (set.into(), (count as u16).into());
-    }
-    let mut sealed = Box::new(NodeBlock { head, addresses: *node.addresses });
-    sealed.seal(core.ground.salt);
-    Ok(sealed)
 }

@@ -16,6 +16,8 @@ pub mod files;
 pub mod format;
 mod forward;
 mod ground;
+mod load;
+mod nodes;
 mod pages;
 pub mod ranges;
 mod space;
@@ -25,6 +27,8 @@ pub use checkpoint::{write_nat, write_summaries};
 pub use collect::{move_blocks, read_summary, victim};
 pub use domain::{Blocks, DATA, Domain, Log, NODES, NatPart, Node, Parts, Segment};
 pub use ground::{Ground, Writes};
+pub use load::{load_nat, read_newer};
+pub use nodes::{Sealed, as_writes};
 pub use space::{Segments, Space, segments_held};
 
 use amphi_vfs::Error;

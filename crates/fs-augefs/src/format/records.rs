@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::Summary;
+use super::{LogRecord, Summary};
 
 /// Nodes whose numbers are in the inode.
 pub const INLINE_NODES: u32 = 8;
@@ -212,16 +212,6 @@ pub struct CheckpointRecord {
     pub held: U64,
     /// Where data, and where nodes go next.
     pub logs: [LogRecord; 2],
-}
-
-/// Where a log goes on.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct LogRecord {
-    /// The segment; [`u32::MAX`] for none.
-    pub segment: U32,
-    /// The first block of it that is free.
-    pub next: U32,
 }
 
 impl CheckpointRecord {

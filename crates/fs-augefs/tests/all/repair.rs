@@ -120,7 +120,7 @@ fn node_block(ssd: &Arc<Ssd>) -> (u64, u32, u64) {
     let (superblock, _) = Superblock::read_from_prefix(&superblock).expect("a page is larger");
     let salt = superblock.salt.get();
     let number = nid / amphi_fs_augefs::format::NAT_ENTRIES as u32;
-    let copies = [0, 1].map(|copy| page(ssd, layout.nat_first() + 2 * u64::from(number) + copy));
+    let copies = [0, 1].map(|copy| page(ssd, layout.nat_first + 2 * u64::from(number) + copy));
     let nat = copies.iter().filter_map(|page| NatBlock::decode(page, salt, number));
     let (.., nat) = nat.max_by_key(|(_, version, _)| *version).expect("the domain has a NAT block");
     let block = nat.entries[nid as usize % nat.entries.len()].block().expect("it has a node");
