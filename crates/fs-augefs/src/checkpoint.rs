@@ -38,11 +38,7 @@ pub fn all<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
 /// As for [`all`].
 pub fn held<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain) -> Result<()> {
     let mut parts = domain.parts.lock();
-    let done = make(core, domain, &mut parts);
-    if let Err(error) = &done {
-        core.names.health.fail(error);
-    }
-    done
+    core.names.health.judge(make(core, domain, &mut parts))
 }
 
 fn make<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts: &mut Parts) -> Result<()> {
@@ -56,7 +52,7 @@ fn make<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts: &mut 
         write_nat(&core.ground, domain, parts, version)?;
     }
     write_summaries(&core.ground, parts)?;
-    core.settle_blocks()?;
+    core.ground.settle()?;
     let mut writer = Writer { core, batch: Batch::new() };
     for number in &segments {
         let active = parts.is_active(*number);

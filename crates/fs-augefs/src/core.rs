@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use amphi_device::{BlockPort, BytePortExt, Lpa, MemoryArea, Structure};
+use amphi_device::{BlockPort, BytePortExt, MemoryArea, Structure};
 use amphi_names::{Inode, Names};
 use amphi_rt::sync::{Mutex, Padded};
 use amphi_segments::files::FileCache;
@@ -75,27 +75,6 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     /// As [`amphi_names::inode`].
     pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<Self>>> {
         amphi_names::inode(self, ino)
-    }
-
-    /// Where a block of the main area is.
-    pub const fn lpa(&self, block: u32) -> Lpa {
-        self.ground.lpa(block)
-    }
-
-    /// Reads a block of the main area.
-    ///
-    /// # Errors
-    /// [`amphi_vfs::Error::Io`].
-    pub fn read_block(&self, block: u32, tag: Structure) -> Result<Vec<u8>> {
-        self.ground.read_block(block, tag)
-    }
-
-    /// Makes completed block writes durable.
-    ///
-    /// # Errors
-    /// [`amphi_vfs::Error::Io`].
-    pub fn settle_blocks(&self) -> Result<()> {
-        self.ground.settle()
     }
 
     /// What a processor submitted has arrived: nodes with an older write version can be believed.

@@ -57,7 +57,7 @@ impl Drops<'_> {
         meta::put(batch, Key::Intents(self.domain.number, sequence), &encode_intents(&self.intents))?;
         core.meta.write(batch)?;
         let cut: Vec<_> = self.cut.iter().map(|cut| cut.nid).collect();
-        let mut parts = core.with_nodes(self.domain, &cut)?;
+        let mut parts = core.ground.with_nodes(self.domain, &cut)?;
         for (nid, blocks, held) in &self.nodes {
             for block in blocks {
                 parts.invalidate(*block, size)?;
@@ -151,11 +151,11 @@ pub fn plan_cut<'a, D: BlockPort + MemoryArea>(
         };
         let mut bytes = match state.part.file.pages.get(page) {
             Some(cached) => cached.bytes.to_vec(),
-            None => core.read_block(old, Structure::Data)?,
+            None => core.ground.read_block(old, Structure::Data)?,
         };
         bytes[within..].fill(0);
-        core.device.write(core.lpa(blocks[0]), &bytes, Structure::Data).map_err(io_error)?;
-        core.settle_blocks()?;
+        core.device.write(core.ground.lpa(blocks[0]), &bytes, Structure::Data).map_err(io_error)?;
+        core.ground.settle()?;
         break (gate, Some(blocks[0]));
     };
     let mut drops =

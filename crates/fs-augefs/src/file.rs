@@ -10,7 +10,9 @@ use amphi_segments::{Domain, Ground};
 use amphi_vfs::{Allocate, Cred, Ino, Result, WriteMode};
 
 use crate::allocate;
+use crate::change::Batched;
 use crate::core::Core;
+use crate::drops::plan_cut;
 use crate::format::{ADDRESSES, Address, FILE_BYTES_MAX, PAGE};
 use crate::inode::{Inode, Part, State};
 use crate::nodes::slot_of;
@@ -161,6 +163,27 @@ impl<D: BlockPort + MemoryArea> Files for Core<D> {
         cred: &Cred,
     ) -> Result<()> {
         allocate::allocate(self, inode, (offset, length), what, cred)
+    }
+
+    fn prepare_resize(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, size: u64) -> Result<()> {
+        // What lies before the new end must be there when it counts.
+        let lacks = state.part.file.stored_size < size.min(state.size);
+        if lacks { write_back(self, inode, state, &Edit::default()) } else { Ok(()) }
+    }
+
+    fn cut_off<'a>(
+        &'a self,
+        change: &mut Batched<'a, D>,
+        inode: &Arc<Inode<D>>,
+        state: &mut State<D>,
+        size: u64,
+    ) -> Result<()> {
+        let drops = plan_cut(self, inode, state, size)?;
+        self.cut_pages(state, size);
+        if let Some(drops) = drops {
+            change.drop_blocks(drops);
+        }
+        Ok(())
     }
 
     fn was_loaded(&self, part: &mut Part) {

@@ -89,7 +89,7 @@ pub fn load<D: BlockPort + MemoryArea>(
         domains[usize::from(domain)].nat.insert(block.into(), part);
         free_nat.remove(&block);
     };
-    load_nat(device, (layout, superblock.salt.get()), counts, &mut loaded.stale_nat, found)?;
+    load_nat(device, (layout, superblock.origin.salt.get()), counts, &mut loaded.stale_nat, found)?;
     Ok(loaded)
 }
 

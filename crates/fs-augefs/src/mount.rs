@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use amphi_device::{BlockPort, BytePortExt, Lpa, MemoryArea, PAGE_BYTES, Structure};
+use amphi_device::{BlockPort, BytePortExt, Lpa, MemoryArea, Structure};
 use amphi_lsm::{Batch, Place, Store};
 use amphi_names::Names;
 use amphi_rt::sync::{Mutex, Padded, RwLock};
-use amphi_segments::files::{FileCache, write_back_file};
-use amphi_segments::format::{Areas, COUNTER_MAX};
-use amphi_segments::{Domain, Ground, Segments, Space, segments_held};
-use amphi_vfs::{FileType, Ino};
+use amphi_segments::files::{FileCache, write_back_all};
+use amphi_segments::format::{Areas, COUNTER_MAX, InodeHead, Origin};
+use amphi_segments::{Domain, Ground, Segments, Space, read_superblock, segments_held, write_superblock};
+use amphi_vfs::Ino;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::core::Core;
@@ -40,7 +40,7 @@ const MEMTABLE_SHARE: usize = 32;
 const SEGMENTS_MIN: u64 = 8;
 
 pub use amphi_volume::Error as MountError;
-use amphi_volume::{label_bytes, random_uuid};
+use amphi_volume::label_bytes;
 
 type Result<T> = std::result::Result<T, MountError>;
 
@@ -146,16 +146,9 @@ pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOption
     (sb.domains, sb.segment_blocks) = (layout.domains.into(), layout.segment_blocks.into());
     (sb.segments, sb.nat_blocks) = (layout.segments.into(), layout.nat_blocks.into());
     (sb.meta_pages, sb.memory_bytes) = (layout.meta_pages.into(), layout.memory_bytes.into());
-    sb.salt = amphi_rt::random::u64().into();
-    sb.created_ns = amphi_rt::time::wall_ns().into();
-    sb.uuid = random_uuid();
-    sb.label = label_bytes(&options.label)?;
+    sb.origin = Origin::new(label_bytes(&options.label)?);
     sb.crc = sb.checksum().into();
-    let mut page = vec![0; PAGE_BYTES];
-    page[..size_of::<Superblock>()].copy_from_slice(sb.as_bytes());
-    device.write(Lpa(0), &page, Structure::Superblock)?;
-    device.flush()?;
-    Ok(())
+    write_superblock(&**device, &sb)
 }
 
 /// The metadata store's options, as far as its area allows.
@@ -173,13 +166,10 @@ fn write_state<D: MemoryArea>(device: &D, layout: &Layout, state: &SuperState) -
 
 /// The root of an empty file system.
 pub fn root() -> InodeRecord {
-    let now = amphi_rt::time::wall_ns();
     let mut root = InodeRecord::new_zeroed();
     root.ino = Ino::ROOT.0.into();
-    root.kind = TYPES.code(FileType::Directory);
-    (root.mode, root.nlink) = (0o755.into(), 2.into());
+    root.head = InodeHead::directory(0o755, &TYPES);
     root.parent = Ino::ROOT.0.into();
-    (root.atime, root.mtime, root.ctime) = (now.into(), now.into(), now.into());
     root
 }
 
@@ -189,9 +179,7 @@ pub fn root() -> InodeRecord {
 /// [`MountError::NotThis`], [`MountError::Device`].
 pub fn probe<D: BlockPort + MemoryArea>(device: &D) -> Result<(Superblock, Layout)> {
     let memory = device.memory()?.bytes;
-    let mut page = vec![0; PAGE_BYTES];
-    device.read(Lpa(0), &mut page, Structure::Superblock)?;
-    let (sb, _) = Superblock::read_from_prefix(&page).map_err(|_| MountError::NotThis { title: TITLE })?;
+    let sb: Superblock = read_superblock(device, TITLE)?;
     let layout = sb.layout(device.capacity_pages(), memory)?;
     Ok((sb, layout))
 }
@@ -217,8 +205,8 @@ impl Info {
     /// What the superblock and what changes of it say.
     pub(crate) fn of(superblock: &Superblock, state: &SuperState, layout: &Layout) -> Self {
         Self {
-            label: superblock.label(),
-            uuid: superblock.uuid,
+            label: superblock.origin.label(),
+            uuid: superblock.origin.uuid,
             layout: *layout,
             inodes: inodes_max(layout),
             mounts: state.mounts.get(),
@@ -293,7 +281,7 @@ pub fn open<D: BlockPort + MemoryArea>(
     state.clean = 0.into();
     let core = Arc::new(Core {
         device: Arc::clone(device),
-        ground: Ground::new(device, superblock.salt.get(), layout.areas, |_, all| 0..all.len()),
+        ground: Ground::new(device, superblock.origin.salt.get(), layout.areas, |_, all| 0..all.len()),
         layout,
         superblock,
         names: Names::new(of_names),
@@ -324,7 +312,7 @@ pub fn open<D: BlockPort + MemoryArea>(
         for page in loaded.stale_nat.iter().filter(|_| !planted::has(Bug::StaleNatCounts)) {
             device.write(*page, &[0; PAGE], Structure::Pointer)?;
         }
-        core.settle_blocks()?;
+        core.ground.settle()?;
         recovered = recover::all(&core, loaded.intents)?;
     }
     for domain in &core.domains {
@@ -394,8 +382,6 @@ pub fn close<D: BlockPort + MemoryArea>(core: &Core<D>) -> amphi_vfs::Result<()>
 /// # Errors
 /// [`amphi_vfs::Error::Io`].
 pub fn sync<D: BlockPort + MemoryArea>(core: &Core<D>) -> amphi_vfs::Result<()> {
-    for inode in core.cache.dirty_files() {
-        write_back_file(core, &inode)?;
-    }
+    write_back_all(core)?;
     if core.names.health.writable().is_ok() { checkpoint::all(core) } else { Ok(()) }
 }

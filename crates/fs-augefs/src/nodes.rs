@@ -4,8 +4,7 @@ use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::Batch;
-use amphi_rt::sync::MutexGuard;
-use amphi_segments::{Domain, Node, Parts};
+use amphi_segments::Domain;
 use amphi_vfs::{Ino, Result};
 use zerocopy::IntoBytes;
 
@@ -23,22 +22,6 @@ pub const fn slot_of(page: u64) -> (u32, usize) {
 }
 
 impl<D: BlockPort + MemoryArea> Core<D> {
-    /// What a domain knows, with these nodes in memory. The caller holds the gate.
-    ///
-    /// # Errors
-    /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
-    pub fn with_nodes<'d>(&self, domain: &'d Domain, nids: &[u32]) -> Result<MutexGuard<'d, Parts>> {
-        self.ground.with_nodes(domain, nids)
-    }
-
-    /// Reads a node.
-    ///
-    /// # Errors
-    /// [`amphi_vfs::Error::Corrupt`] if it is not there; [`amphi_vfs::Error::Io`].
-    pub fn read_node(&self, domain: &Domain, nid: u32, address: Address) -> Result<Node> {
-        self.ground.read_node(domain, nid, address)
-    }
-
     /// Where the pages `first .. end` of a file are. The caller holds the gate.
     ///
     /// # Errors
@@ -58,7 +41,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
             match state.part.nodes.get(&index) {
                 None => found.resize(found.len() + here, Address::HOLE),
                 Some(nid) => {
-                    let parts = self.with_nodes(domain, &[*nid])?;
+                    let parts = self.ground.with_nodes(domain, &[*nid])?;
                     let node = &parts.nodes[nid];
                     if node.ino != ino || node.index != index {
                         return Err(damaged("node", (*nid).into()));

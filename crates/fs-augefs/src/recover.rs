@@ -194,7 +194,7 @@ fn size_of_owner<D: BlockPort + MemoryArea>(core: &Core<D>, nid: u32, node: &Nod
         Err(error) => Err(error),
         Ok((record, ..)) => {
             let nodes = core.find_nodes(node.ino, &record)?;
-            Ok((nodes.get(&node.index) == Some(&nid)).then(|| record.size.get()))
+            Ok((nodes.get(&node.index) == Some(&nid)).then(|| record.head.size.get()))
         }
     }
 }
@@ -214,7 +214,7 @@ fn use_node<D: BlockPort + MemoryArea>(
     }
     let address = domain.parts.lock().node_address(nid);
     let old = match address.block() {
-        Some(_) => *core.read_node(domain, nid, address)?.addresses,
+        Some(_) => *core.ground.read_node(domain, nid, address)?.addresses,
         None => [Address::HOLE; ADDRESSES],
     };
     let mut parts = domain.parts.lock();
@@ -245,7 +245,7 @@ fn free<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, nid: u32) ->
     if address.is_hole() {
         return Ok(());
     }
-    let node = core.read_node(domain, nid, address)?;
+    let node = core.ground.read_node(domain, nid, address)?;
     let mut parts = domain.parts.lock();
     for address in node.addresses.iter() {
         parts.change_held(0, u64::from(*address == Address::RESERVED));
@@ -271,7 +271,7 @@ fn cut<D: BlockPort + MemoryArea>(
         return Ok(());
     }
     let (slot, within) = (from as usize / PAGE, from as usize % PAGE);
-    let mut parts = core.with_nodes(domain, &[nid])?;
+    let mut parts = core.ground.with_nodes(domain, &[nid])?;
     let Some(node) = parts.nodes.get_mut(&nid) else { return Ok(()) };
     if than.is_some_and(|than| node.sequence >= than) {
         return Ok(());
@@ -293,7 +293,7 @@ fn cut<D: BlockPort + MemoryArea>(
     }
     drop(parts);
     let Some(old) = partial else { return Ok(()) };
-    let mut page = core.read_block(old, Structure::Data)?;
+    let mut page = core.ground.read_block(old, Structure::Data)?;
     if page[within..].iter().all(|byte| *byte == 0) {
         return Ok(());
     }
@@ -303,7 +303,7 @@ fn cut<D: BlockPort + MemoryArea>(
     counts[DATA] = 1;
     let blocks = core.take_blocks(domain, &mut parts, counts, true)?.ok_or(Error::NoSpace)?;
     let new = blocks[DATA][0];
-    core.device.write(core.lpa(new), &page, Structure::Data).map_err(io_error)?;
+    core.device.write(core.ground.lpa(new), &page, Structure::Data).map_err(io_error)?;
     if let Some(node) = parts.nodes.get_mut(&nid) {
         node.addresses[slot] = Address::at(new);
         node.dirty = true;
@@ -317,7 +317,7 @@ fn recount<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, ino: Ino)
     let (mut record, home, target) = core.find_record(ino)?;
     let mut blocks = 0;
     for nid in core.find_nodes(ino, &record)?.values() {
-        let parts = core.with_nodes(domain, &[*nid])?;
+        let parts = core.ground.with_nodes(domain, &[*nid])?;
         blocks += parts.nodes[nid].addresses.iter().filter(|address| !address.is_hole()).count() as u64;
     }
     if record.blocks.get() == blocks {

@@ -58,7 +58,7 @@ fn write_back_all<D: BlockPort + MemoryArea>(
     let mut touched: BTreeSet<u32> = state.part.file.dirty.iter().map(|page| slot_of(*page).0).collect();
     touched.extend(indices(&edit.held));
     touched.extend(state.part.nodes.range(indices(&edit.holes)).map(|(index, _)| *index));
-    if touched.is_empty() && !state.part.file.changed && state.part.stored_size == state.size {
+    if touched.is_empty() && !state.part.file.changed && state.part.file.stored_size == state.size {
         return Ok(());
     }
     let domain = core.domain(inode.ino);
@@ -93,7 +93,7 @@ fn put_inode<D: BlockPort + MemoryArea>(
     inode: &Inode<D>,
     state: &mut State<D>,
 ) -> Result<()> {
-    state.part.stored_size = state.size;
+    state.part.file.stored_size = state.size;
     state.atime_dirty = false;
     let mut batch = Batch::new();
     inode::put(&mut batch, inode, state)?;
@@ -120,7 +120,7 @@ fn submit<D: BlockPort + MemoryArea>(
     let there: Vec<_> = touched.iter().filter_map(|index| state.part.nodes.get(index).copied()).collect();
     let processor = amphi_rt::cpu::current() % core.write_versions.len();
     let mut version = core.write_versions[processor].lock();
-    let mut parts = core.with_nodes(domain, &there)?;
+    let mut parts = core.ground.with_nodes(domain, &there)?;
     let counts = [state.part.file.dirty.len(), touched.len()];
     if core.numbers_free(&parts) < touched.len() - there.len() {
         return Ok(false);

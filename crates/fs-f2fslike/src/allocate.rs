@@ -44,7 +44,7 @@ pub fn allocate<D: BlockPort>(
     write_back(core, inode, &mut state)?;
     if !keep_size {
         state.size = state.size.max(bytes.end);
-        state.part.stored_size = state.size;
+        state.part.file.stored_size = state.size;
     }
     note_write(core, &mut state, cred);
     let mut change = core.begin(&Need::NOTHING)?;
@@ -72,10 +72,7 @@ fn clear<D: BlockPort>(
             state.part.blocks = state.part.blocks.saturating_sub(cleared);
             core.put_inode(inode, state)
         });
-        if let Err(error) = &cleared {
-            core.names.health.fail(error);
-        }
-        cleared?;
+        core.names.health.judge(cleared)?;
     }
     if held { file::hold(core, inode, state, whole) } else { Ok(()) }
 }

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, Lpa, Structure};
-use amphi_segments::files::write_back_file;
-use amphi_segments::{DATA, NODES, Parts, Writes, as_writes, write_nat, write_summaries};
+use amphi_segments::files::write_back_all;
+use amphi_segments::{DATA, NODES, Parts, as_writes, write_nat, write_summaries};
 use amphi_vfs::{Error, FileType, Result};
 use amphi_volume::io_error;
 use zerocopy::IntoBytes;
 
 use crate::core::{Core, Fresh, Standing};
 use crate::format::{
-    DentryBlock, Layout, NAT_ENTRIES, NAT_JOURNAL, Pack, SIT_ENTRIES, SIT_JOURNAL, SitBlock, SitEntry,
+    Counts, DentryBlock, Layout, NAT_ENTRIES, NAT_JOURNAL, Pack, SIT_ENTRIES, SIT_JOURNAL, SitBlock, SitEntry,
 };
 use crate::inode::Inode;
 use crate::planted::{self, Bug};
-use crate::writeback::{write_back, write_set};
+use crate::writeback::{write_back, write_pages, write_set};
 
 /// Segments that a checkpoint names for the log of nodes: with 2 MB each, room for 2048 nodes until the next.
 pub const AHEAD: usize = 4;
@@ -29,10 +29,7 @@ pub const AHEAD: usize = 4;
 /// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only then.
 pub fn sync<D: BlockPort>(core: &Core<D>) -> Result<()> {
     core.names.health.writable()?;
-    let dirty = core.cache.dirty_files();
-    for inode in dirty {
-        write_back_file(core, &inode)?;
-    }
+    write_back_all(core)?;
     now(core)
 }
 
@@ -56,11 +53,8 @@ pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result<()> 
         }
         let ino = inode.ino.0 as u32;
         if state.nlink > 0 && core.rolls(ino, &state.part) {
-            let written = write_set(core, ino);
-            if let Err(error) = &written {
-                core.names.health.fail(error);
-            }
-            if written? {
+            let written = core.names.health.judge(write_set(core, ino))?;
+            if written {
                 return Ok(());
             }
         }
@@ -82,11 +76,7 @@ pub fn now<D: BlockPort>(core: &Core<D>) -> Result<()> {
 /// # Errors
 /// As for [`sync`].
 pub fn held<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
-    let done = make(core, clean);
-    if let Err(error) = &done {
-        core.names.health.fail(error);
-    }
-    done
+    core.names.health.judge(make(core, clean))
 }
 
 fn make<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
@@ -142,17 +132,10 @@ fn write_entries<D: BlockPort>(core: &Core<D>) -> Result<usize> {
             outside.push(((dir, page), block));
         }
     }
-    let dirty = outside;
-    let mut counts = [0; 2];
-    counts[DATA] = dirty.len();
-    let taken = core.take_blocks(&mut core.domain.parts.lock(), counts, true)?;
-    let [blocks, _] = taken.ok_or(Error::NoSpace)?;
-    for (((dir, page), _), block) in dirty.iter().zip(&blocks) {
-        core.settle_page(*dir, *page, *block)?;
+    let pages = outside.iter().map(|(at, block)| (*at, block.as_bytes()));
+    if !write_pages(core, pages, Structure::Dentry, true)? {
+        return Err(Error::NoSpace);
     }
-    let writes: Writes<'_> =
-        blocks.iter().zip(&dirty).map(|(block, (_, bytes))| (*block, bytes.as_bytes())).collect();
-    core.ground.write_blocks(&[(&writes, Structure::Dentry)])?;
     Ok(all)
 }
 
@@ -265,14 +248,17 @@ fn look_ahead<D: BlockPort>(core: &Core<D>) {
 fn write_pack<D: BlockPort>(core: &Core<D>, parts: &Parts, standing: &Standing, version: u64) -> Result<()> {
     let orphans = core.orphans.lock();
     let forgets = planted::has(Bug::OrphansForgotten);
+    let counts = Counts {
+        version: version.into(),
+        sequence: parts.sequence.into(),
+        held: parts.held.into(),
+        inodes: core.inodes.load(Ordering::Acquire).into(),
+        mounts: standing.mounts.into(),
+        mounted_ns: standing.mounted_ns.into(),
+        clean: u32::from(standing.clean).into(),
+    };
     let pack = Pack {
-        version,
-        sequence: parts.sequence,
-        held: parts.held,
-        inodes: core.inodes.load(Ordering::Acquire),
-        mounts: standing.mounts,
-        mounted_ns: standing.mounted_ns,
-        clean: standing.clean,
+        counts,
         logs: parts.logs,
         summaries: [DATA, NODES].map(|kind| parts.log_summary(kind)),
         ahead: core.ahead.lock().clone(),

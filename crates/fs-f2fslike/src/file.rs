@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
-use amphi_names::{Change, Changed, Guard, Need, Store};
+use amphi_names::Guard;
 use amphi_segments::files::{FileCache, FilePages, Files, load_edges, load_pages};
 use amphi_segments::{Domain, Ground};
-use amphi_vfs::{Allocate, Cred, Error, Ino, Result, WriteMode};
+use amphi_vfs::{Allocate, Cred, Ino, Result, WriteMode};
 
 use crate::change::Changing;
 use crate::core::Core;
@@ -25,7 +25,7 @@ const PAGE_BYTES: u64 = PAGE as u64;
 /// Holds a block for each page of a range that has none.
 ///
 /// # Errors
-/// [`Error::NoSpace`]; then nothing has changed. [`Error::Corrupt`], [`Error::Io`].
+/// [`amphi_vfs::Error::NoSpace`]; then nothing has changed. [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
 pub fn hold<D: BlockPort>(
     core: &Core<D>,
     inode: &Inode<D>,
@@ -45,58 +45,12 @@ pub fn hold<D: BlockPort>(
         }
         Ok(held + made)
     });
-    if let Err(error) = &held {
-        core.names.health.fail(error);
-    }
-    core.space.give_back(wanted.saturating_sub(held?));
+    core.space.give_back(wanted.saturating_sub(core.names.health.judge(held)?));
     Ok(())
 }
 
 /// Pages for which one node is made, at the least.
 const PAGE_NODES: usize = 512;
-
-/// See [`Store::resize`].
-///
-/// # Errors
-/// As there.
-pub fn resize<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
-    size: u64,
-    apply: impl FnOnce(&mut Changing<'_, D>, &mut State<D>) -> Result<()>,
-) -> Result<()> {
-    if size > FILE_BYTES_MAX {
-        return Err(Error::TooLarge);
-    }
-    if size > state.size && !state.size.is_multiple_of(PAGE_BYTES) {
-        let end = state.size;
-        load_pages(core, inode, state, end..end + 1)?;
-    }
-    if size > state.size || state.part.stored_size < size {
-        // What lies before the new end must be there when it counts.
-        write_back(core, inode, state)?;
-    }
-    let mut change = core.begin(&Need::NOTHING)?;
-    if size < state.size {
-        core.cut_pages(&mut state.part, size);
-        core.cache.note_dirty(inode);
-        let cleared = core.cut(inode.ino.0 as u32, size.div_ceil(PAGE_BYTES));
-        if let Err(error) = &cleared {
-            core.names.health.fail(error);
-        }
-        state.part.blocks = state.part.blocks.saturating_sub(cleared?);
-    }
-    apply(&mut change, state)?;
-    state.size = size;
-    state.part.stored_size = size;
-    change.write_inode(inode, state, Changed::Contents)?;
-    change.commit()?;
-    if state.part.file.dirty.is_empty() {
-        core.cache.note_clean(inode.ino);
-    }
-    Ok(())
-}
 
 impl<D: BlockPort> Core<D> {
     /// Drops all pages of a file that goes.
@@ -193,6 +147,30 @@ impl<D: BlockPort> Files for Core<D> {
 
     fn write_back(&self, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
         write_back(self, inode, state)
+    }
+
+    fn prepare_resize(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, size: u64) -> Result<()> {
+        let end = state.size;
+        if size > end && !end.is_multiple_of(PAGE_BYTES) {
+            load_pages(self, inode, state, end..end + 1)?;
+        }
+        // What lies before the new end must be there when it counts.
+        let lacks = size > end || state.part.file.stored_size < size;
+        if lacks { write_back(self, inode, state) } else { Ok(()) }
+    }
+
+    fn cut_off<'a>(
+        &'a self,
+        _: &mut Changing<'a, D>,
+        inode: &Arc<Inode<D>>,
+        state: &mut State<D>,
+        size: u64,
+    ) -> Result<()> {
+        self.cut_pages(&mut state.part, size);
+        self.cache.note_dirty(inode);
+        let cleared = self.cut(inode.ino.0 as u32, size.div_ceil(PAGE_BYTES));
+        state.part.blocks = state.part.blocks.saturating_sub(self.names.health.judge(cleared)?);
+        Ok(())
     }
 
     fn allocate(

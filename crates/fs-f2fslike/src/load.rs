@@ -6,8 +6,8 @@ use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_segments::{DATA, NODES, NatPart, Parts, Segment, damaged, load_nat, read_newer};
 
 use crate::format::{
-    Address, COUNTER_MAX, Layout, NAT_ENTRIES, PACK_PAGES, PAGE, Pack, SIT_ENTRIES, SIT_FREE, SitBlock,
-    SitEntry, Superblock,
+    Address, COUNTER_MAX, Counts, Layout, NAT_ENTRIES, PACK_PAGES, PAGE, Pack, SIT_ENTRIES, SIT_FREE,
+    SitBlock, SitEntry, Superblock,
 };
 use crate::mount::MountError;
 use crate::planted::{self, Bug};
@@ -31,8 +31,10 @@ pub struct Loaded {
 impl Loaded {
     /// A file system without anything, not even a root; a new one, or one whose blocks are read yet.
     pub fn empty(layout: &Layout, is_new: bool) -> Self {
+        let (version, sequence, clean) = (1.into(), 1.into(), 1.into());
+        let counts = Counts { version, sequence, clean, ..Counts::default() };
         let mut loaded = Self {
-            pack: Pack { version: 1, sequence: 1, clean: true, ..Pack::default() },
+            pack: Pack { counts, ..Pack::default() },
             parts: Parts { version: 1, sequence: 1, moved: Some(BTreeSet::new()), ..Parts::default() },
             sit_copies: vec![0; layout.sit_blocks() as usize],
             stale: Vec::new(),
@@ -68,26 +70,27 @@ impl Loaded {
 /// # Errors
 /// [`MountError::Damaged`], [`MountError::Device`].
 pub fn load<D: BlockPort>(device: &D, superblock: &Superblock, layout: &Layout) -> Result<Loaded> {
-    let salt = superblock.salt.get();
+    let salt = superblock.origin.salt.get();
     let mut packs = Vec::new();
     for which in 0..2 {
         let mut bytes = vec![0; PACK_PAGES * PAGE];
         device.read(Lpa(Layout::pack(which)), &mut bytes, Structure::Journal)?;
         packs.extend(Pack::decode(&bytes, salt));
     }
-    let pack = packs.into_iter().max_by_key(|pack| pack.version);
+    let pack = packs.into_iter().max_by_key(|pack| pack.counts.version.get());
     let pack = pack.ok_or_else(|| damaged("both checkpoint packs, and so pack", 0))?;
     let nids = layout.nids();
-    let sound = pack.version.max(pack.sequence).max(pack.inodes).max(pack.held) < COUNTER_MAX
+    let Counts { version, sequence, held, inodes, .. } = pack.counts;
+    let (version, sequence, held) = (version.get(), sequence.get(), held.get());
+    let sound = version.max(sequence).max(inodes.get()).max(held) < COUNTER_MAX
         && pack.orphans.iter().all(|orphan| (1..nids).contains(orphan));
     if !sound {
-        return Err(damaged("checkpoint", pack.version).into());
+        return Err(damaged("checkpoint", version).into());
     }
     let mut loaded = Loaded::empty(layout, false);
-    (loaded.parts.version, loaded.parts.sequence) = (pack.version, pack.sequence);
-    loaded.parts.held = pack.held;
-    load_sit(device, salt, layout, pack.version, &mut loaded)?;
-    let counts = |_, at| at <= pack.version || planted::has(Bug::StaleCopyCounts);
+    (loaded.parts.version, loaded.parts.sequence, loaded.parts.held) = (version, sequence, held);
+    load_sit(device, salt, layout, version, &mut loaded)?;
+    let counts = |_, at| at <= version || planted::has(Bug::StaleCopyCounts);
     let (nat, areas) = (&mut loaded.parts.nat, (&**layout, salt));
     load_nat(device, areas, counts, &mut loaded.stale, |block, _, part| {
         drop(nat.insert(block.into(), part))
@@ -96,7 +99,7 @@ pub fn load<D: BlockPort>(device: &D, superblock: &Superblock, layout: &Layout) 
     for kind in [DATA, NODES] {
         let Some(log) = pack.logs[kind] else { continue };
         if !loaded.parts.resume(kind, log, pack.summaries[kind].clone(), layout.segment_blocks) {
-            return Err(damaged("checkpoint", pack.version).into());
+            return Err(damaged("checkpoint", version).into());
         }
     }
     for segment in &pack.ahead {

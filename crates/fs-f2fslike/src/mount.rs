@@ -3,18 +3,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use amphi_device::{BlockPort, Lpa, PAGE_BYTES, Structure};
+use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_names::Names;
 use amphi_rt::sync::{Mutex, RwLock};
 use amphi_segments::files::FileCache;
-use amphi_segments::{Domain, Ground, Segments, Space, damaged, segments_held};
-use amphi_vfs::{FileType, Ino};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use amphi_segments::format::{InodeHead, Origin};
+use amphi_segments::{
+    Domain, Ground, Segments, Space, damaged, read_superblock, segments_held, write_superblock,
+};
+use amphi_vfs::Ino;
+use zerocopy::FromZeros;
 
 pub use amphi_volume::Error as MountError;
 
 type Result<T> = std::result::Result<T, MountError>;
-use amphi_volume::{label_bytes, random_uuid};
+use amphi_volume::label_bytes;
 
 use crate::checkpoint::{self, AHEAD};
 use crate::core::{Core, Options, Standing};
@@ -73,36 +76,20 @@ pub fn format<D: BlockPort>(device: &Arc<D>, options: &amphi_volume::FormatOptio
     (sb.magic, sb.version) = (MAGIC, VERSION.into());
     (sb.segment_blocks, sb.segments) = (layout.segment_blocks.into(), layout.segments.into());
     sb.nat_blocks = layout.nat_blocks.into();
-    sb.salt = amphi_rt::random::u64().into();
-    sb.created_ns = amphi_rt::time::wall_ns().into();
-    (sb.uuid, sb.label) = (random_uuid(), label);
+    sb.origin = Origin::new(label);
     sb.crc = sb.checksum().into();
-    let names = amphi_names::Options {
-        read_only: false,
-        access_times: amphi_vfs::AccessTimes::default(),
-        cached_inodes: 1,
-        tick_ns: 1,
-    };
-    let own = Options { read_only: false, page_cache_pages: 1, interval_ns: 0 };
-    let core = assemble(device, sb, layout, Loaded::empty(&layout, true), (own, names));
+    let core = assemble(device, sb, layout, Loaded::empty(&layout, true), Options::usual(false));
     settle(&core);
     make_root(&core)?;
     core.inodes.store(1, Ordering::Release);
     checkpoint::held(&core, true)?;
-    let mut page = vec![0; PAGE_BYTES];
-    page[..size_of::<Superblock>()].copy_from_slice(sb.as_bytes());
-    device.write(Lpa(0), &page, Structure::Superblock)?;
-    device.flush()?;
-    Ok(())
+    write_superblock(&**device, &sb)
 }
 
 fn make_root<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
-    let now = amphi_rt::time::wall_ns();
     let mut root = InodeRecord::new_zeroed();
-    root.kind = TYPES.code(FileType::Directory);
-    (root.mode, root.nlink) = (0o755.into(), 2.into());
+    root.head = InodeHead::directory(0o755, &TYPES);
     root.parent = (Ino::ROOT.0 as u32).into();
-    (root.atime, root.mtime, root.ctime) = (now.into(), now.into(), now.into());
     core.space.set_used(1);
     let mut parts = core.domain.parts.lock();
     let nid = core.add_node(&mut parts, 0, INODE)?;
@@ -118,9 +105,7 @@ fn make_root<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
 /// # Errors
 /// [`MountError::NotThis`], [`MountError::Device`].
 pub fn probe<D: BlockPort>(device: &D) -> Result<(Superblock, Layout)> {
-    let mut page = vec![0; PAGE_BYTES];
-    device.read(Lpa(0), &mut page, Structure::Superblock)?;
-    let (sb, _) = Superblock::read_from_prefix(&page).map_err(|_| MountError::NotThis { title: TITLE })?;
+    let sb: Superblock = read_superblock(device, TITLE)?;
     let layout = sb.layout(device.capacity_pages())?;
     Ok((sb, layout))
 }
@@ -135,7 +120,7 @@ fn assemble<D: BlockPort>(
     let Loaded { pack, parts, sit_copies, free, stale: _ } = loaded;
     let capacity = u64::from(layout.segments).saturating_sub(IDLE) * u64::from(layout.segment_blocks);
     Core {
-        ground: Ground::new(device, superblock.salt.get(), *layout, address_words),
+        ground: Ground::new(device, superblock.origin.salt.get(), *layout, address_words),
         layout,
         superblock,
         options,
@@ -149,14 +134,14 @@ fn assemble<D: BlockPort>(
         orphans: Mutex::new(pack.orphans.iter().copied().collect()),
         dirtied: AtomicUsize::new(0),
         cache: FileCache::new(options.page_cache_pages),
-        inodes: AtomicU64::new(pack.inodes),
+        inodes: AtomicU64::new(pack.counts.inodes.get()),
         standing: Mutex::new(Standing {
             sit_copies,
             nat_journal: pack.nat.iter().map(|(nid, _)| *nid).collect(),
             sit_journal: pack.sit.iter().map(|(segment, _)| *segment).collect(),
-            mounts: pack.mounts,
-            mounted_ns: pack.mounted_ns,
-            clean: pack.clean,
+            mounts: pack.counts.mounts.get(),
+            mounted_ns: pack.counts.mounted_ns.get(),
+            clean: pack.counts.clean.get() == 1,
         }),
         collection: Mutex::new(()),
     }

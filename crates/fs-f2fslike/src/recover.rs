@@ -172,7 +172,7 @@ fn uses<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<Uses> {
     let mut uses = Uses::default();
     let words = core.parts(&[ino])?.nodes[&ino].clone();
     let record = record_of(&words.addresses);
-    if words.index != INODE || TYPES.file_type(record.kind) != Some(FileType::Regular) {
+    if words.index != INODE || TYPES.file_type(record.head.kind) != Some(FileType::Regular) {
         return Err(damaged("inode", ino.into()));
     }
     uses.add(ino, INODE, &words.addresses, core);
@@ -212,7 +212,7 @@ fn name<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<()> {
         return Err(wrong());
     }
     let known = record_of(&core.parts(&[dir])?.nodes[&dir].addresses);
-    if TYPES.file_type(known.kind) != Some(FileType::Directory) {
+    if TYPES.file_type(known.head.kind) != Some(FileType::Directory) {
         return Err(wrong());
     }
     let entry = (ino, TYPES.code(FileType::Regular));
@@ -229,17 +229,17 @@ fn name<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<()> {
         record.levels = levels.into();
         record.entries = (record.entries.get() + 1).into();
         record.blocks = (record.blocks.get() + pages).into();
-        record.size = record.size.get().max((page + 1) * PAGE as u64).into();
+        record.head.size = record.head.size.get().max((page + 1) * PAGE as u64).into();
     })
 }
 
 /// An inode has lost a name.
 fn unlink<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<()> {
     let record = change(core, ino, |record| {
-        record.nlink = record.nlink.get().saturating_sub(1).into();
+        record.head.nlink = record.head.nlink.get().saturating_sub(1).into();
         *record
     })?;
-    if record.nlink.get() > 0 {
+    if record.head.nlink.get() > 0 {
         return Ok(());
     }
     core.free_inode(ino, &record)?;

@@ -44,9 +44,9 @@ impl<D: BlockPort> Core<D> {
     /// # Errors
     /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
     pub fn free_inode(&self, ino: u32, record: &InodeRecord) -> Result<()> {
-        match TYPES.file_type(record.kind) {
+        match TYPES.file_type(record.head.kind) {
             Some(FileType::Regular | FileType::Directory) => drop(self.cut(ino, 0)?),
-            Some(FileType::Symlink) if record.size.get() > LINK_BYTES as u64 => {
+            Some(FileType::Symlink) if record.head.size.get() > LINK_BYTES as u64 => {
                 if let Some(rest) = self.named(ino, LINK_WORD, ino, LINK)? {
                     self.drop_node(&mut *self.parts(&[rest])?, rest)?;
                 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, Structure};
 use amphi_segments::{DATA, Writes, as_writes};
-use amphi_vfs::Result;
+use amphi_vfs::{Error, Result};
 
 use crate::collect;
 use crate::core::Core;
@@ -22,15 +22,14 @@ const PAGES_AT_A_TIME: usize = 512;
 /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`]; the file system is read-only then.
 pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
     core.names.health.writable()?;
-    let done = write_back_all(core, inode, state);
-    if let Err(error) = &done {
-        core.names.health.fail(error);
-    }
-    done
+    core.names.health.judge(write_back_all(core, inode, state))
 }
 
 fn write_back_all<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
-    if state.part.file.dirty.is_empty() && !state.part.file.changed && state.part.stored_size == state.size {
+    if state.part.file.dirty.is_empty()
+        && !state.part.file.changed
+        && state.part.file.stored_size == state.size
+    {
         core.cache.note_clean(inode.ino);
         return Ok(());
     }
@@ -38,12 +37,12 @@ fn write_back_all<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &m
     while !state.part.file.dirty.is_empty() {
         let pages: Vec<_> = state.part.file.dirty.iter().copied().take(most).collect();
         core.balance(4)?;
-        if !submit(core, inode, state, &pages)? {
-            collect::make_free(core, 2)?;
+        if !submit(core, inode, state, &pages)? && !collect::make_free(core, 2)? {
+            return Err(Error::NoSpace);
         }
     }
     let _gate = core.domain.gate.read();
-    state.part.stored_size = state.size;
+    state.part.file.stored_size = state.size;
     core.put_inode(inode, state)?;
     core.cache.note_clean(inode.ino);
     Ok(())
@@ -58,18 +57,37 @@ fn submit<D: BlockPort>(
     pages: &[u64],
 ) -> Result<bool> {
     let _gate = core.domain.gate.read();
-    let mut counts = [0; 2];
-    counts[DATA] = pages.len();
-    let taken = core.take_blocks(&mut core.domain.parts.lock(), counts, false)?;
-    let Some([blocks, _]) = taken else { return Ok(false) };
-    for (page, block) in pages.iter().zip(&blocks) {
-        core.settle_page(inode.ino.0 as u32, *page, *block)?;
+    let file = &state.part.file;
+    let (ino, bytes) = (inode.ino.0 as u32, |page| file.pages.get(page).map(|page| &*page.bytes));
+    let there = pages.iter().filter_map(|page| Some(((ino, *page), bytes(*page)?)));
+    if !write_pages(core, there, Structure::Data, false)? {
+        return Ok(false);
     }
-    let bytes = |page: &u64| state.part.file.pages.get(*page).map(|page| &*page.bytes);
-    let writes: Writes<'_> =
-        blocks.iter().zip(pages).filter_map(|(block, page)| Some((*block, bytes(page)?))).collect();
-    core.ground.write_blocks(&[(&writes, Structure::Data)])?;
     core.cache.settle(&mut state.part.file, pages);
+    Ok(true)
+}
+
+/// Gives pages of files or of directories their blocks, and writes them: of each the inode, its number there,
+/// and what it holds. False if there are too few free segments; nothing has changed then. `last` may take the
+/// last ones. The caller has the gate.
+///
+/// # Errors
+/// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
+pub fn write_pages<'p, D: BlockPort>(
+    core: &Core<D>,
+    pages: impl Iterator<Item = ((u32, u64), &'p [u8])> + Clone,
+    tag: Structure,
+    last: bool,
+) -> Result<bool> {
+    let mut counts = [0; 2];
+    counts[DATA] = pages.clone().count();
+    let taken = core.take_blocks(&mut core.domain.parts.lock(), counts, last)?;
+    let Some([blocks, _]) = taken else { return Ok(false) };
+    for (((ino, page), _), block) in pages.clone().zip(&blocks) {
+        core.settle_page(ino, page, *block)?;
+    }
+    let writes: Writes<'_> = blocks.iter().zip(pages).map(|(block, (_, bytes))| (*block, bytes)).collect();
+    core.ground.write_blocks(&[(&writes, tag)])?;
     Ok(true)
 }
 

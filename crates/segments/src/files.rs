@@ -85,6 +85,24 @@ pub trait Files: Store {
     /// [`Error::Corrupt`], [`Error::Io`].
     fn finish(&self, inode: &Arc<Inode<Self>>, state: Guard<'_, Self>, mode: WriteMode) -> Result<()>;
 
+    /// Before a file gets another size: what must be on the device when that counts comes there.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    fn prepare_resize(&self, inode: &Arc<Inode<Self>>, state: &mut State<Self>, size: u64) -> Result<()>;
+
+    /// What a file has behind its new end goes with a change.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    fn cut_off<'a>(
+        &'a self,
+        change: &mut Self::Change<'a>,
+        inode: &Arc<Inode<Self>>,
+        state: &mut State<Self>,
+        size: u64,
+    ) -> Result<()>;
+
     /// See [`amphi_vfs::FileSystem::allocate`].
     ///
     /// # Errors
@@ -297,6 +315,14 @@ pub fn write<F: Files>(
     Ok(data.len())
 }
 
+/// Writes back all that is dirty, as [`write_back_file`] does.
+///
+/// # Errors
+/// As [`Files::write_back`].
+pub fn write_back_all<F: Files>(fs: &F) -> Result<()> {
+    fs.cache().dirty_files().iter().try_for_each(|inode| write_back_file(fs, inode))
+}
+
 /// After a read or write: keeps the number of pages within its limits. The caller has no lock.
 ///
 /// # Errors
@@ -325,6 +351,17 @@ pub fn relieve<F: Files>(fs: &F, inode: &Arc<Inode<F>>) -> Result<()> {
         cache.sweep.store(next, Ordering::Relaxed);
     }
     Ok(())
+}
+
+/// See [`Store::lock`].
+///
+/// # Errors
+/// As there.
+pub fn lock<'a, F: Files>(inode: &'a Arc<Inode<F>>, size: Option<u64>) -> Result<Guard<'a, F>> {
+    if size.is_some() {
+        regular(inode.file_type)?;
+    }
+    Ok(inode.state.write())
 }
 
 /// Whether a file may leave memory, with its pages.

@@ -3,6 +3,11 @@
 //!
 //! All of it is little-endian, with a checksum and the number of the file system that it is of.
 
+mod inode;
+mod superblock;
+
+pub use inode::InodeHead;
+pub use superblock::{LABEL_BYTES, Origin};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 

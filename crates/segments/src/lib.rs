@@ -8,7 +8,9 @@
 //! where all of it lies on the device.
 #![forbid(unsafe_code)]
 
+mod about;
 mod background;
+mod check;
 mod checkpoint;
 mod collect;
 mod domain;
@@ -16,18 +18,21 @@ pub mod files;
 pub mod format;
 mod forward;
 mod ground;
+mod inode;
 mod load;
 mod nodes;
 mod pages;
 pub mod ranges;
 mod space;
 
+pub use about::about;
 pub use background::Running;
+pub use check::Used;
 pub use checkpoint::{write_nat, write_summaries};
 pub use collect::{move_blocks, read_summary, victim};
 pub use domain::{Blocks, DATA, Domain, Log, NODES, NatPart, Node, Parts, Segment};
 pub use ground::{Ground, Writes};
-pub use load::{load_nat, read_newer};
+pub use load::{load_nat, read_newer, read_superblock, write_superblock};
 pub use nodes::{Sealed, as_writes};
 pub use space::{Segments, Space, segments_held};
 

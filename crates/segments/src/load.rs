@@ -1,12 +1,40 @@
-//! Reading what a device has as of a checkpoint: blocks of which there are two copies, and the NAT. And what
+//! Reading what a device has: the superblock; as of a checkpoint blocks of which there are two copies, and the NAT. And what
 //! the domain knows from then on.
 
 use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_volume::Error as MountError;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::damaged;
 use crate::domain::{Log, NatPart, Parts, Segment};
 use crate::format::{Areas, NAT_ENTRIES, NatBlock, PAGE, Summary};
+
+/// What page 0 holds: the superblock, if it is one of the file system that is called so.
+///
+/// # Errors
+/// [`MountError::Device`]; [`MountError::NotThis`].
+pub fn read_superblock<D: BlockPort, S: FromBytes>(device: &D, title: &'static str) -> Result<S, MountError> {
+    let mut page = vec![0; PAGE];
+    device.read(Lpa(0), &mut page, Structure::Superblock)?;
+    let read = S::read_from_prefix(&page).map(|(superblock, _)| superblock);
+    read.map_err(|_| MountError::NotThis { title })
+}
+
+/// Writes the superblock, which makes a new file system count.
+///
+/// # Errors
+/// [`MountError::Device`].
+pub fn write_superblock<D: BlockPort>(
+    device: &D,
+    superblock: &(impl IntoBytes + Immutable),
+) -> Result<(), MountError> {
+    let mut page = vec![0; PAGE];
+    let bytes = superblock.as_bytes();
+    page[..bytes.len()].copy_from_slice(bytes);
+    device.write(Lpa(0), &page, Structure::Superblock)?;
+    device.flush()?;
+    Ok(())
+}
 
 /// Reads both copies of a block, from page `first` on, and returns the newer one of those that count, with
 /// which it is; `decode` knows the number of the checkpoint that each is of. Those that do not count are

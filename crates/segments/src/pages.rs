@@ -30,6 +30,8 @@ pub struct FilePages {
     pub pages: Radix<Page>,
     /// Dirty ones.
     pub dirty: BTreeSet<u64>,
+    /// The size that the device may say: all before it has been written back.
+    pub stored_size: u64,
     /// Times or set-id bits have changed in memory only.
     pub changed: bool,
 }
@@ -46,6 +48,11 @@ fn by_page(range: Range<u64>, mut body: impl FnMut(u64, Range<usize>)) {
 }
 
 impl FilePages {
+    /// Nothing, of a file that the device says to have this size.
+    pub fn of_size(stored_size: u64) -> Self {
+        Self { stored_size, ..Self::default() }
+    }
+
     /// Copies a range of bytes. False if a page is not in memory.
     pub(crate) fn copy(&self, bytes: Range<u64>, into: &mut [u8]) -> bool {
         let mut rest = into;

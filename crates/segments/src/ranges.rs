@@ -1,9 +1,10 @@
-//! Ranges of files: what of one has data and what is a hole, and making one read as zeros.
+//! Ranges of files: what of one has data and what is a hole, making one read as zeros, and what goes when a
+//! file gets another size.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use amphi_names::{Guard, Inode, State, regular, shed_capability};
+use amphi_names::{Change, Changed, Guard, Inode, Need, State, regular, shed_capability};
 use amphi_vfs::{Allocate, Error, Result, Seek};
 
 use crate::files::{Files, load_pages};
@@ -119,4 +120,34 @@ pub fn seek<F: Files>(fs: &F, inode: &Inode<F>, offset: u64, what: Seek) -> Resu
         page = next;
     }
     if wanted { Err(Error::NoData) } else { Ok(state.size) }
+}
+
+/// See [`amphi_names::Store::resize`].
+///
+/// # Errors
+/// As there.
+pub fn resize<'a, F: Files>(
+    fs: &'a F,
+    inode: &Arc<Inode<F>>,
+    state: &mut State<F>,
+    size: u64,
+    apply: impl FnOnce(&mut F::Change<'a>, &mut State<F>) -> Result<()>,
+) -> Result<()> {
+    if size > F::FILE_BYTES_MAX {
+        return Err(Error::TooLarge);
+    }
+    fs.prepare_resize(inode, state, size)?;
+    let mut change = fs.begin(&Need::NOTHING)?;
+    if size < state.size {
+        fs.cut_off(&mut change, inode, state, size)?;
+    }
+    apply(&mut change, state)?;
+    state.size = size;
+    F::file(&mut state.part).stored_size = size;
+    change.write_inode(inode, state, Changed::Contents)?;
+    change.commit()?;
+    if F::file_of(&state.part).dirty.is_empty() {
+        fs.cache().note_clean(inode.ino);
+    }
+    Ok(())
 }

@@ -4,8 +4,10 @@ use amphi_vfs::acl::Attributes;
 use amphi_vfs::{FileType, Ino};
 use amphi_volume::TypeCodes;
 use smallvec::SmallVec;
-use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use amphi_segments::format::InodeHead;
 
 use super::{LogRecord, Summary};
 
@@ -20,30 +22,8 @@ pub const NODES_PER_CHUNK: u32 = 64;
 pub struct InodeRecord {
     /// Its number.
     pub ino: U64,
-    /// Its type.
-    pub kind: u8,
-    /// 1 if it was made without a name and has had none since.
-    pub unnamed: u8,
-    /// Permission bits.
-    pub mode: U16,
-    /// Names.
-    pub nlink: U32,
-    /// Owner.
-    pub uid: U32,
-    /// Group.
-    pub gid: U32,
-    /// Device number.
-    pub rdev: U32,
-    /// Distinguishes successive files of one number.
-    pub generation: U32,
-    /// Bytes.
-    pub size: U64,
-    /// Access time.
-    pub atime: I64,
-    /// Modification time.
-    pub mtime: I64,
-    /// Change time.
-    pub ctime: I64,
+    /// What every inode says.
+    pub head: InodeHead,
     /// A directory's parent.
     pub parent: U64,
     /// Blocks of data that its nodes name, and that are held.
@@ -82,7 +62,7 @@ impl InodeRecord {
     /// Its type.
     #[must_use]
     pub fn file_type(&self) -> Option<FileType> {
-        TYPES.file_type(self.kind)
+        TYPES.file_type(self.head.kind)
     }
 }
 

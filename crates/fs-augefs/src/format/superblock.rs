@@ -2,8 +2,8 @@
 
 use std::ops::Deref;
 
-use amphi_segments::format::Areas;
-use amphi_volume::{Error, Result, label_text, recognise};
+use amphi_segments::format::{Areas, Origin};
+use amphi_volume::{Error, Result, recognise};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -11,9 +11,6 @@ use super::{
     DOMAINS_MAX, MAGIC, NAT_ENTRIES, PAGE, SEGMENT_BLOCKS_MAX, TITLE, VERSION, WRITE_VERSION_BYTES,
     WRITE_VERSIONS,
 };
-
-/// Longest label.
-pub const LABEL_BYTES: usize = 32;
 
 /// Page 0 of the block side.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -35,14 +32,8 @@ pub struct Superblock {
     pub meta_pages: U32,
     /// Bytes of the memory area: the log of the metadata store, then the write versions.
     pub memory_bytes: U64,
-    /// What all blocks of this file system have in common.
-    pub salt: U64,
-    /// Creation time, ns since 1970.
-    pub created_ns: I64,
-    /// Random name of this file system.
-    pub uuid: [u8; 16],
-    /// Label, padded with NUL.
-    pub label: [u8; LABEL_BYTES],
+    /// What it and its blocks are known by.
+    pub origin: Origin,
     /// Zero.
     pub reserved: [u8; 20],
     /// CRC-32C of all before.
@@ -149,11 +140,5 @@ impl Superblock {
             return wrong("the device is smaller than the file system");
         }
         Ok(layout)
-    }
-
-    /// Label without padding.
-    #[must_use]
-    pub fn label(&self) -> String {
-        label_text(&self.label)
     }
 }

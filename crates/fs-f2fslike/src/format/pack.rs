@@ -22,6 +22,26 @@ pub const NAT_JOURNAL: usize = 38;
 /// Entries of the SIT, the same.
 pub const SIT_JOURNAL: usize = 6;
 
+/// What a checkpoint counts.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Counts {
+    /// Its number.
+    pub version: U64,
+    /// The next place in the order of changes.
+    pub sequence: U64,
+    /// Pages of files for which a block is held.
+    pub held: U64,
+    /// Inodes.
+    pub inodes: U64,
+    /// How often the file system was mounted.
+    pub mounts: U64,
+    /// When it was mounted last, ns since 1970.
+    pub mounted_ns: I64,
+    /// 1: it was made by an unmount.
+    pub clean: U32,
+}
+
 /// The first page of a pack.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -30,13 +50,7 @@ struct Head {
     /// Of all that follows, the other pages too.
     crc: U32,
     salt: U64,
-    version: U64,
-    sequence: U64,
-    held: U64,
-    inodes: U64,
-    mounts: U64,
-    mounted_ns: I64,
-    clean: U32,
+    counts: Counts,
     orphans: U32,
     logs: [LogRecord; 2],
     ahead_count: U32,
@@ -70,20 +84,8 @@ const _: () = assert!(size_of::<[Summary; SEGMENT_BLOCKS_MAX]>() <= PAGE);
 /// A checkpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Pack {
-    /// Its number.
-    pub version: u64,
-    /// The next place in the order of changes.
-    pub sequence: u64,
-    /// Pages of files for which a block is held.
-    pub held: u64,
-    /// Inodes.
-    pub inodes: u64,
-    /// How often the file system was mounted.
-    pub mounts: u64,
-    /// When it was mounted last, ns since 1970.
-    pub mounted_ns: i64,
-    /// Whether it was made by an unmount.
-    pub clean: bool,
+    /// What it counts.
+    pub counts: Counts,
     /// Of data and nodes: the segment that the log fills, and its first free block.
     pub logs: [Option<Log>; 2],
     /// What the blocks of these segments hold.
@@ -107,10 +109,7 @@ impl Pack {
     pub fn encode(&self, salt: u64) -> Vec<u8> {
         let mut head = Head::new_zeroed();
         (head.magic, head.salt) = (PACK_MAGIC.into(), salt.into());
-        (head.version, head.sequence) = (self.version.into(), self.sequence.into());
-        (head.held, head.inodes) = (self.held.into(), self.inodes.into());
-        (head.mounts, head.mounted_ns) = (self.mounts.into(), self.mounted_ns.into());
-        (head.clean, head.orphans) = (u32::from(self.clean).into(), (self.orphans.len() as u32).into());
+        (head.counts, head.orphans) = (self.counts, (self.orphans.len() as u32).into());
         head.logs = self.logs.map(LogRecord::new);
         head.ahead_count = (self.ahead.len() as u32).into();
         for (into, segment) in head.ahead.iter_mut().zip(&self.ahead) {
@@ -163,13 +162,7 @@ impl Pack {
         };
         let list = bytes[3 * PAGE..].as_chunks::<4>().0;
         Some(Self {
-            version: head.version.get(),
-            sequence: head.sequence.get(),
-            held: head.held.get(),
-            inodes: head.inodes.get(),
-            mounts: head.mounts.get(),
-            mounted_ns: head.mounted_ns.get(),
-            clean: head.clean.get() == 1,
+            counts: head.counts,
             summaries: [summary(0), summary(1)],
             logs,
             ahead: head.ahead[..ahead].iter().map(|segment| segment.get()).collect(),

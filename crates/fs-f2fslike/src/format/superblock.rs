@@ -2,15 +2,12 @@
 
 use std::ops::Deref;
 
-use amphi_segments::format::Areas;
-use amphi_volume::{Error, Result, label_text, recognise};
-use zerocopy::little_endian::{I64, U32, U64};
+use amphi_segments::format::{Areas, Origin};
+use amphi_volume::{Error, Result, recognise};
+use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{MAGIC, PACK_PAGES, SEGMENT_BLOCKS_MAX, SIT_ENTRIES, TITLE, VERSION};
-
-/// Longest label.
-pub const LABEL_BYTES: usize = 32;
 
 /// Page 0.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -26,14 +23,8 @@ pub struct Superblock {
     pub segments: U32,
     /// NAT blocks, each of which has two places.
     pub nat_blocks: U32,
-    /// What all blocks of this file system have in common.
-    pub salt: U64,
-    /// Creation time, ns since 1970.
-    pub created_ns: I64,
-    /// Random name of this file system.
-    pub uuid: [u8; 16],
-    /// Label, padded with NUL.
-    pub label: [u8; LABEL_BYTES],
+    /// What it and its blocks are known by.
+    pub origin: Origin,
     /// Zero.
     pub reserved: [u8; 4],
     /// CRC-32C of all before.
@@ -85,12 +76,6 @@ impl Superblock {
     pub fn checksum(&self) -> u32 {
         let bytes = self.as_bytes();
         crc32c::crc32c(&bytes[..bytes.len() - 4])
-    }
-
-    /// The label without padding.
-    #[must_use]
-    pub fn label(&self) -> String {
-        label_text(&self.label)
     }
 
     /// Where everything is on a device of so many pages.
