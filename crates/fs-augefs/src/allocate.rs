@@ -1,5 +1,6 @@
 //! `fallocate`: space held for writes to come, holes, zeros.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
@@ -8,9 +9,9 @@ use amphi_segments::ranges::{begin_allocate, zero_edges, zero_in_page};
 use amphi_vfs::{Allocate, Cred, Error, Result};
 
 use crate::core::Core;
-use crate::file::promise_nodes;
 use crate::format::{ADDRESSES, PAGE};
-use crate::inode::{Inode, State};
+use crate::inode::{Inode, Part, State};
+use crate::nodes::slot_of;
 use crate::writeback::{Edit, write_back};
 
 const PAGE_BYTES: u64 = PAGE as u64;
@@ -79,7 +80,7 @@ fn clear<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     inode: &Arc<Inode<D>>,
     state: &mut State<D>,
-    bytes: std::ops::Range<u64>,
+    bytes: Range<u64>,
     edit: &mut Edit,
     held: bool,
 ) -> Result<()> {
@@ -93,5 +94,23 @@ fn clear<D: BlockPort + MemoryArea>(
         core.drop_pages(&mut state.part, whole.clone());
         edit.holes = whole;
     }
+    Ok(())
+}
+
+/// Promises blocks for so many pages, and for nodes of a range of pages that are not there.
+///
+/// # Errors
+/// [`Error::NoSpace`]; then nothing is promised.
+pub fn promise_nodes<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    part: &mut Part,
+    pages: Range<u64>,
+    blocks: u64,
+) -> Result<()> {
+    let indices = slot_of(pages.start).0..slot_of(pages.end - 1).0 + 1;
+    let new = |index: &u32| !part.nodes.contains_key(index) && !part.promised_nodes.contains(index);
+    let nodes: Vec<_> = indices.filter(new).collect();
+    core.space.promise(blocks + nodes.len() as u64)?;
+    part.promised_nodes.extend(nodes);
     Ok(())
 }

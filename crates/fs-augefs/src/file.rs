@@ -9,7 +9,7 @@ use amphi_segments::files::{FileCache, FilePages, Files, load_edges};
 use amphi_segments::{Domain, Ground};
 use amphi_vfs::{Allocate, Cred, Ino, Result, WriteMode};
 
-use crate::allocate;
+use crate::allocate::{self, promise_nodes};
 use crate::change::Batched;
 use crate::core::Core;
 use crate::drops::plan_cut;
@@ -52,24 +52,6 @@ fn promise<D: BlockPort + MemoryArea>(
             state.part.promised += 1;
         }
     }
-    Ok(())
-}
-
-/// Promises blocks for so many pages, and for nodes of a range of pages that are not there.
-///
-/// # Errors
-/// [`amphi_vfs::Error::NoSpace`]; then nothing is promised.
-pub fn promise_nodes<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    part: &mut Part,
-    pages: Range<u64>,
-    blocks: u64,
-) -> Result<()> {
-    let indices = slot_of(pages.start).0..slot_of(pages.end - 1).0 + 1;
-    let new = |index: &u32| !part.nodes.contains_key(index) && !part.promised_nodes.contains(index);
-    let nodes: Vec<_> = indices.filter(new).collect();
-    core.space.promise(blocks + nodes.len() as u64)?;
-    part.promised_nodes.extend(nodes);
     Ok(())
 }
 

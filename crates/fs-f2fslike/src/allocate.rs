@@ -10,12 +10,13 @@ use amphi_segments::ranges::{begin_allocate, zero_edges};
 use amphi_vfs::{Allocate, Cred, Result};
 
 use crate::core::Core;
-use crate::file;
 use crate::format::PAGE;
 use crate::inode::{Inode, State};
 use crate::writeback::write_back;
 
 const PAGE_BYTES: u64 = PAGE as u64;
+/// Pages for which one node is made, at the least.
+const PAGE_NODES: usize = 512;
 
 /// See [`amphi_vfs::FileSystem::allocate`].
 ///
@@ -35,7 +36,7 @@ pub fn allocate<D: BlockPort>(
     }
     if what.reserves() && !bytes.is_empty() {
         let pages = bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES);
-        file::hold(core, inode, &mut state, pages)?;
+        hold(core, inode, &mut state, pages)?;
     }
     if what.clears() && !bytes.is_empty() {
         clear(core, inode, &mut state, bytes.clone(), what.reserves())?;
@@ -74,5 +75,33 @@ fn clear<D: BlockPort>(
         });
         core.names.health.judge(cleared)?;
     }
-    if held { file::hold(core, inode, state, whole) } else { Ok(()) }
+    if held { hold(core, inode, state, whole) } else { Ok(()) }
+}
+
+/// Holds a block for each page of a range that has none.
+///
+/// # Errors
+/// [`amphi_vfs::Error::NoSpace`]; then nothing has changed. [`amphi_vfs::Error::Corrupt`],
+/// [`amphi_vfs::Error::Io`].
+pub fn hold<D: BlockPort>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+    pages: Range<u64>,
+) -> Result<()> {
+    core.balance((pages.end - pages.start) as usize / PAGE_NODES + 4)?;
+    let _gate = core.domain.gate.read();
+    let ino = inode.ino.0 as u32;
+    let wanted = core.lacking(ino, pages.clone())?;
+    core.space.promise(wanted)?;
+    let held = core.hold(ino, pages).and_then(|(held, made)| {
+        state.part.blocks += held;
+        // What the nodes name and what the inode counts come to the device together.
+        if held + made > 0 {
+            core.put_inode(inode, state)?;
+        }
+        Ok(held + made)
+    });
+    core.space.give_back(wanted.saturating_sub(core.names.health.judge(held)?));
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Contents of files: what is written to pages in host memory, and the blocks that are held for them.
+//! Contents of files: where their pages are, and what is written to pages in host memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,39 +18,7 @@ use crate::planted::{self, Bug};
 use crate::writeback::write_back;
 use crate::{allocate, checkpoint};
 
-/// Longest file in bytes.
-pub const FILE_BYTES_MAX: u64 = FILE_PAGES_MAX * PAGE_BYTES;
 const PAGE_BYTES: u64 = PAGE as u64;
-
-/// Holds a block for each page of a range that has none.
-///
-/// # Errors
-/// [`amphi_vfs::Error::NoSpace`]; then nothing has changed. [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
-pub fn hold<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
-    pages: Range<u64>,
-) -> Result<()> {
-    core.balance((pages.end - pages.start) as usize / PAGE_NODES + 4)?;
-    let _gate = core.domain.gate.read();
-    let ino = inode.ino.0 as u32;
-    let wanted = core.lacking(ino, pages.clone())?;
-    core.space.promise(wanted)?;
-    let held = core.hold(ino, pages).and_then(|(held, made)| {
-        state.part.blocks += held;
-        // What the nodes name and what the inode counts come to the device together.
-        if held + made > 0 {
-            core.put_inode(inode, state)?;
-        }
-        Ok(held + made)
-    });
-    core.space.give_back(wanted.saturating_sub(core.names.health.judge(held)?));
-    Ok(())
-}
-
-/// Pages for which one node is made, at the least.
-const PAGE_NODES: usize = 512;
 
 impl<D: BlockPort> Core<D> {
     /// Drops all pages of a file that goes.
@@ -75,7 +43,7 @@ impl<D: BlockPort> Core<D> {
 impl<D: BlockPort> Files for Core<D> {
     type Device = D;
 
-    const FILE_BYTES_MAX: u64 = FILE_BYTES_MAX;
+    const FILE_BYTES_MAX: u64 = FILE_PAGES_MAX * PAGE_BYTES;
 
     fn cache(&self) -> &FileCache<Self> {
         &self.cache
@@ -132,7 +100,7 @@ impl<D: BlockPort> Files for Core<D> {
         let edges = [state.size.min(bytes.end), bytes.start, bytes.end];
         load_edges(self, inode, state, &edges)?;
         let pages = bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES);
-        hold(self, inode, state, pages.clone())?;
+        allocate::hold(self, inode, state, pages.clone())?;
         pages.for_each(|page| self.cache.begin_write(&mut state.part.file, page));
         Ok(())
     }

@@ -109,16 +109,27 @@ impl<D: BlockPort> Core<D> {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn reach(&self, ino: u32, index: Option<u32>) -> Result<std::result::Result<u32, u32>> {
+        self.walk(ino, index, |of, word, index| self.named(of, word, ino, index))
+    }
+
+    /// Goes from an inode to its node of pages with this index: `next` says which node a word of a node
+    /// names, whose index is this. Where there is none, up to which index there is none for sure.
+    fn walk(
+        &self,
+        ino: u32,
+        index: Option<u32>,
+        mut next: impl FnMut(u32, usize, u32) -> Result<Option<u32>>,
+    ) -> Result<std::result::Result<u32, u32>> {
         let Some(index) = index else { return Ok(Ok(ino)) };
         let route = Route::to(index);
         let (mut at, mut word) = (ino, route.word);
         for levels in (1..=route.levels).rev() {
-            match self.named(at, word, ino, route.index(levels))? {
-                Some(next) => (at, word) = (next, route.word_in(levels)),
+            match next(at, word, route.index(levels))? {
+                Some(node) => (at, word) = (node, route.word_in(levels)),
                 None => return Ok(Err(route.end(levels))),
             }
         }
-        Ok(self.named(at, word, ino, index)?.ok_or(index + 1))
+        Ok(next(at, word, index)?.ok_or(index + 1))
     }
 
     /// Calls `visit` with every further node of an inode that names pages or nodes: number, index, words.
@@ -172,14 +183,8 @@ impl<D: BlockPort> Core<D> {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]; [`Error::NoSpace`] if there are no numbers.
     pub fn node_or_new(&self, ino: u32, index: Option<u32>, made: &mut u64) -> Result<u32> {
-        let Some(index) = index else { return Ok(ino) };
-        let route = Route::to(index);
-        let (mut at, mut word) = (ino, route.word);
-        for levels in (1..=route.levels).rev() {
-            at = self.named_or_new(at, word, ino, route.index(levels), made)?;
-            word = route.word_in(levels);
-        }
-        self.named_or_new(at, word, ino, index, made)
+        let next = |of, word, index| self.named_or_new(of, word, ino, index, made).map(Some);
+        self.walk(ino, index, next)?.map_err(|_| damaged("the nodes of inode", ino.into()))
     }
 
     /// Where the pages `first .. end` of a file are.

@@ -108,15 +108,10 @@ impl<D: BlockPort> Core<D> {
             }
         }
         if goes {
-            self.forget_node(of, word, nid)?;
+            let mut parts = self.parts(&[of])?;
+            self.set_word(&mut parts, of, word, 0);
+            self.drop_node(&mut parts, nid)?;
         }
         Ok((cleared, goes))
-    }
-
-    /// A node goes, and the word that named it names none.
-    fn forget_node(&self, of: u32, word: usize, nid: u32) -> Result<()> {
-        let mut parts = self.parts(&[of])?;
-        self.set_word(&mut parts, of, word, 0);
-        self.drop_node(&mut parts, nid)
     }
 }

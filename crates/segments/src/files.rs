@@ -1,5 +1,5 @@
-//! Contents of files, by way of pages in host memory: reading, writing, and who writes back when there are too
-//! many. Where a page is on the device, and how it comes there, the file system says ([`Files`]).
+//! Contents of files, by way of pages in host memory: reading, writing, and who writes back when there are
+//! too many. Where a page is on the device, and how it comes there, the file system says ([`Files`]).
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The methods of [`amphi_vfs::FileSystem`] that are about contents of files, written once for all file systems
-//! of this kind.
+//! The methods of [`amphi_vfs::FileSystem`] that are about contents of files, written once for all file
+//! systems of this kind.
 
 /// Inside an `impl FileSystem`: reading, writing, seeking and allocating, done by this crate on a
 /// [`Files`](crate::files::Files).

@@ -1,5 +1,5 @@
-//! Reading what a device has: the superblock; as of a checkpoint blocks of which there are two copies, and the NAT. And what
-//! the domain knows from then on.
+//! Reading what a device has: the superblock; as of a checkpoint blocks of which there are two copies, and
+//! the NAT. And what the domain knows from then on.
 
 use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_volume::Error as MountError;
