@@ -1,15 +1,17 @@
-//! `fallocate` and `seek`: space held for writes to come, holes, zeros.
+//! `fallocate`: space held for writes to come, holes, zeros.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
-use amphi_names::{note_write, regular, shed_capability};
-use amphi_vfs::{Allocate, Cred, Error, Result, Seek};
+use amphi_names::note_write;
+use amphi_segments::ranges::{begin_allocate, zero_edges, zero_in_page};
+use amphi_vfs::{Allocate, Cred, Error, Result};
 
 use crate::core::Core;
-use crate::file::{self, has_data, promise_nodes};
-use crate::format::{ADDRESSES, FILE_BYTES_MAX, PAGE};
-use crate::inode::{Inode, State};
+use crate::format::{ADDRESSES, PAGE};
+use crate::inode::{Inode, Part, State};
+use crate::nodes::slot_of;
 use crate::writeback::{Edit, write_back};
 
 const PAGE_BYTES: u64 = PAGE as u64;
@@ -21,40 +23,24 @@ const PAGE_BYTES: u64 = PAGE as u64;
 pub fn allocate<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     inode: &Arc<Inode<D>>,
-    offset: u64,
-    length: u64,
+    range: (u64, u64),
     what: Allocate,
     cred: &Cred,
 ) -> Result<()> {
-    regular(inode.file_type)?;
-    core.names.health.writable()?;
-    if length == 0 {
-        return Err(Error::Invalid("an empty range"));
-    }
-    let end = offset.saturating_add(length);
-    let (reserves, keep_size) = (what.reserves(), what.keeps_size());
-    if reserves && end > FILE_BYTES_MAX {
-        return Err(Error::TooLarge);
-    }
-    let end = end.min(FILE_BYTES_MAX).max(offset);
-    let mut state = inode.state.write();
-    if state.gone {
-        return Err(Error::Stale(inode.ino));
-    }
-    shed_capability(core, inode, &mut state)?;
+    let (mut state, bytes) = begin_allocate(core, inode, range, what)?;
     let mut edit = Edit::default();
-    if reserves && offset < end {
-        edit.held = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
+    if what.reserves() && !bytes.is_empty() {
+        edit.held = bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES);
         hold(core, inode, &mut state, &edit)?;
     }
-    if what.clears() && offset < end {
-        clear(core, inode, &mut state, offset..end, &mut edit, reserves)?;
+    if what.clears() && !bytes.is_empty() {
+        clear(core, inode, &mut state, bytes.clone(), &mut edit, what.reserves())?;
     }
-    if !keep_size {
-        state.size = state.size.max(end);
+    if !what.keeps_size() {
+        state.size = state.size.max(bytes.end);
     }
     note_write(core, &mut state, cred);
-    state.part.changed = true;
+    state.part.file.changed = true;
     core.cache.note_dirty(inode);
     write_back(core, inode, &mut state, &edit)
 }
@@ -94,23 +80,16 @@ fn clear<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     inode: &Arc<Inode<D>>,
     state: &mut State<D>,
-    bytes: std::ops::Range<u64>,
+    bytes: Range<u64>,
     edit: &mut Edit,
     held: bool,
 ) -> Result<()> {
-    let whole = bytes.start.div_ceil(PAGE_BYTES)..bytes.end / PAGE_BYTES;
-    let edges = if whole.start > whole.end {
-        [bytes.clone(), bytes.end..bytes.end]
-    } else {
-        [bytes.start..whole.start * PAGE_BYTES, whole.end * PAGE_BYTES..bytes.end]
-    };
-    for edge in edges.into_iter().filter(|edge| !edge.is_empty()) {
-        file::zero_in_page(core, inode, state, edge)?;
-    }
+    let whole = zero_edges(core, inode, state, bytes)?;
     if !whole.is_empty() {
         if held {
             // The space stays: pages with blocks are written over with zeros.
-            return file::zero_pages(core, inode, state, whole);
+            let mut pages = whole.map(|page| page * PAGE_BYTES..(page + 1) * PAGE_BYTES);
+            return pages.try_for_each(|page| zero_in_page(core, inode, state, page));
         }
         core.drop_pages(&mut state.part, whole.clone());
         edit.holes = whole;
@@ -118,46 +97,20 @@ fn clear<D: BlockPort + MemoryArea>(
     Ok(())
 }
 
-/// Where the next data, or the next hole, of a file is.
+/// Promises blocks for so many pages, and for nodes of a range of pages that are not there.
 ///
 /// # Errors
-/// As [`amphi_vfs::FileSystem::seek`].
-pub fn seek<D: BlockPort + MemoryArea>(
+/// [`Error::NoSpace`]; then nothing is promised.
+pub fn promise_nodes<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    offset: u64,
-    what: Seek,
-) -> Result<u64> {
-    regular(inode.file_type)?;
-    let state = inode.state.read();
-    if offset >= state.size {
-        return Err(Error::NoData);
-    }
-    let (mut page, end) = (offset / PAGE_BYTES, state.size.div_ceil(PAGE_BYTES));
-    let domain = core.domain(inode.ino);
-    let _gate = domain.gate.read();
-    while page < end {
-        let next = (page / ADDRESSES as u64 + 1) * ADDRESSES as u64;
-        if what == Seek::Data {
-            // Nothing is where neither a node nor a dirty page is.
-            let index = (page / ADDRESSES as u64) as u32;
-            let node = state.part.nodes.range(index..).next();
-            let node = node.map(|(index, _)| u64::from(*index) * ADDRESSES as u64);
-            let dirty = state.part.file.dirty.range(page..).next().copied();
-            let Some(nearest) = node.into_iter().chain(dirty).min() else { return Err(Error::NoData) };
-            if nearest >= next {
-                page = nearest;
-                continue;
-            }
-        }
-        let next = next.min(end);
-        let addresses = core.addresses(domain, (inode.ino, &state), page, next)?;
-        let wanted = what == Seek::Data;
-        let found = (page..).zip(addresses).find(|(page, at)| has_data(&state, *page, *at) == wanted);
-        if let Some((found, _)) = found {
-            return Ok(offset.max(found * PAGE_BYTES));
-        }
-        page = next;
-    }
-    if what == Seek::Data { Err(Error::NoData) } else { Ok(state.size) }
+    part: &mut Part,
+    pages: Range<u64>,
+    blocks: u64,
+) -> Result<()> {
+    let indices = slot_of(pages.start).0..slot_of(pages.end - 1).0 + 1;
+    let new = |index: &u32| !part.nodes.contains_key(index) && !part.promised_nodes.contains(index);
+    let nodes: Vec<_> = indices.filter(new).collect();
+    core.space.promise(blocks + nodes.len() as u64)?;
+    part.promised_nodes.extend(nodes);
+    Ok(())
 }

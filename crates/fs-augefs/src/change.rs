@@ -114,10 +114,7 @@ impl<'a, D: BlockPort + MemoryArea> Batched<'a, D> {
             None => core.meta.write(&self.batch),
             Some(drops) => drops.commit(core, &mut self.batch),
         };
-        if let Err(error) = &done {
-            core.names.health.fail(error);
-            return done;
-        }
+        core.names.health.judge(done)?;
         self.made = false;
         for ((dir, name), child) in std::mem::take(&mut self.kept) {
             match child {

@@ -6,13 +6,12 @@
 
 use amphi_device::{BlockPort, MemoryArea, Structure};
 use amphi_lsm::Batch;
-use amphi_segments::{DATA, Domain, NODES, Parts, write_nat, write_summaries};
-use amphi_vfs::{Error, Result};
+use amphi_segments::{DATA, Domain, NODES, Parts, as_writes, write_nat, write_summaries};
+use amphi_vfs::Result;
 
 use crate::core::Core;
-use crate::format::{Address, CheckpointRecord, Key, LogRecord, SitRecord, Summary};
+use crate::format::{CheckpointRecord, Key, LogRecord, SitRecord};
 use crate::meta::{self, damaged};
-use crate::nodes::{as_writes, seal_node};
 use crate::planted::{self, Bug};
 
 /// Changes in one batch.
@@ -23,7 +22,7 @@ const FREE: u8 = 2;
 /// Makes a checkpoint of each domain (`sync`).
 ///
 /// # Errors
-/// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only then.
+/// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`]; the file system is read-only then.
 pub fn all<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
     let _one = core.sync.lock();
     for domain in &core.domains {
@@ -39,11 +38,7 @@ pub fn all<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
 /// As for [`all`].
 pub fn held<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain) -> Result<()> {
     let mut parts = domain.parts.lock();
-    let done = make(core, domain, &mut parts);
-    if let Err(error) = &done {
-        core.names.health.fail(error);
-    }
-    done
+    core.names.health.judge(make(core, domain, &mut parts))
 }
 
 fn make<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts: &mut Parts) -> Result<()> {
@@ -57,7 +52,7 @@ fn make<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts: &mut 
         write_nat(&core.ground, domain, parts, version)?;
     }
     write_summaries(&core.ground, parts)?;
-    core.settle_blocks()?;
+    core.ground.settle()?;
     let mut writer = Writer { core, batch: Batch::new() };
     for number in &segments {
         let active = parts.is_active(*number);
@@ -82,17 +77,10 @@ fn make<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts: &mut 
 
 /// Writes nodes that have changed.
 fn write_nodes<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts: &mut Parts) -> Result<()> {
-    let mut dirty: Vec<_> = parts.nodes.iter().filter(|(_, node)| node.dirty).map(|(nid, _)| *nid).collect();
-    dirty.sort_unstable();
-    let mut counts = [0; 2];
-    counts[NODES] = dirty.len();
-    let blocks = core.take_blocks(domain, parts, counts, true)?.ok_or(Error::NoSpace)?;
-    let mut written = Vec::with_capacity(dirty.len());
-    for (nid, block) in dirty.iter().zip(&blocks[NODES]) {
-        parts.set_node_address(*nid, Address::at(*block), core.layout.segment_blocks)?;
-        written.push((*block, seal_node(core, domain, parts, *nid, None)?));
-    }
-    core.ground.write_blocks(&[(&as_writes(&written), Structure::Pointer)])
+    let take = |parts: &mut Parts, counts| core.take_blocks(domain, parts, counts, true);
+    let sealed = core.ground.seal_dirty(domain, parts, take)?;
+    core.counters.node_blocks.add(sealed.len() as u64);
+    core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Pointer)])
 }
 
 /// Makes the checkpoint count.
@@ -102,25 +90,14 @@ fn put_record<D: BlockPort + MemoryArea>(
     parts: &Parts,
     version: u64,
 ) -> Result<()> {
-    let log = |kind: usize| match parts.logs[kind] {
-        Some(log) => LogRecord { segment: log.segment.into(), next: log.next.into() },
-        None => LogRecord { segment: u32::MAX.into(), next: 0.into() },
-    };
-    let summary = |kind: usize| {
-        let Some(log) = parts.logs[kind] else { return Vec::new() };
-        let known = parts.sit.get(log.segment.into()).and_then(|segment| segment.summary.clone());
-        let mut summary = known.unwrap_or_default();
-        summary.resize(log.next as usize, Summary::default());
-        summary
-    };
     let record = CheckpointRecord {
         version: version.into(),
         sequence: parts.sequence.into(),
         held: parts.held.into(),
-        logs: [log(DATA), log(NODES)],
+        logs: parts.logs.map(LogRecord::new),
     };
     let mut batch = Batch::new();
-    let value = record.encode([&summary(DATA), &summary(NODES)]);
+    let value = record.encode([&parts.log_summary(DATA), &parts.log_summary(NODES)]);
     meta::put(&mut batch, Key::Checkpoint(domain.number), &value)?;
     core.meta.write(&batch)
 }
@@ -137,27 +114,22 @@ fn tidy<D: BlockPort + MemoryArea>(
         meta::delete(&mut writer.batch, Key::Intents(domain.number, sequence))?;
         writer.write_if_full()?;
     }
-    let mut free = Vec::new();
     for number in segments {
         let active = parts.is_active(*number);
         let version = parts.version;
         let wrong = || damaged("segment", u64::from(*number));
         let segment = parts.sit.get_mut(u64::from(*number)).ok_or_else(wrong)?;
-        segment.dirty = false;
         let old = segment.stored.replace(version);
         if let Some(old) = old {
             meta::delete(&mut writer.batch, Key::Sit(*number, old))?;
         }
         if segment.count == 0 && !active {
             meta::delete(&mut writer.batch, Key::Sit(*number, version))?;
-            parts.sit.remove(u64::from(*number));
-            free.push(*number);
         }
         writer.write_if_full()?;
     }
     writer.write()?;
-    core.segments.give_back(free);
-    parts.free_nids.append(&mut parts.freed_nids);
+    core.segments.give_back(parts.hand_out());
     Ok(())
 }
 

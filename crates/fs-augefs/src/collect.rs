@@ -57,10 +57,7 @@ fn collect_one<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain) -> Re
     let summary = read_summary(&core.ground, domain, victim)?;
     let take = |parts: &mut Parts, counts| core.take_blocks(domain, parts, counts, true);
     let done = move_blocks(&core.ground, domain, victim, &summary, take);
-    if let Err(error) = &done {
-        core.names.health.fail(error);
-    }
-    core.counters.moved.add(done?);
+    core.counters.moved.add(core.names.health.judge(done)?);
     core.counters.collected.add(1);
     if planted::has(Bug::SegmentFreeEarly) {
         domain.parts.lock().sit.remove(victim.into());

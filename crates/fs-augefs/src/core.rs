@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use amphi_device::{BlockPort, BytePortExt, Lpa, MemoryArea, Structure};
+use amphi_device::{BlockPort, BytePortExt, MemoryArea, Structure};
 use amphi_names::{Inode, Names};
 use amphi_rt::sync::{Mutex, Padded};
 use amphi_segments::files::FileCache;
-use amphi_segments::{Bell, Domain, Ground, Segments, Space};
+use amphi_segments::{Domain, Ground, Segments, Space};
 use amphi_vfs::{Ino, Result};
 use amphi_volume::io_error;
 
@@ -62,8 +62,6 @@ pub struct Core<D: BlockPort + MemoryArea + 'static> {
     pub sync: Mutex<()>,
     /// One collection at a time.
     pub collection: Mutex<()>,
-    /// What ends the background task.
-    pub bell: Bell,
     /// What the memory area says of this mount.
     pub state: SuperState,
     /// What happened.
@@ -77,27 +75,6 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     /// As [`amphi_names::inode`].
     pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<Self>>> {
         amphi_names::inode(self, ino)
-    }
-
-    /// Where a block of the main area is.
-    pub const fn lpa(&self, block: u32) -> Lpa {
-        self.ground.lpa(block)
-    }
-
-    /// Reads a block of the main area.
-    ///
-    /// # Errors
-    /// [`amphi_vfs::Error::Io`].
-    pub fn read_block(&self, block: u32, tag: Structure) -> Result<Vec<u8>> {
-        self.ground.read_block(block, tag)
-    }
-
-    /// Makes completed block writes durable.
-    ///
-    /// # Errors
-    /// [`amphi_vfs::Error::Io`].
-    pub fn settle_blocks(&self) -> Result<()> {
-        self.ground.settle()
     }
 
     /// What a processor submitted has arrived: nodes with an older write version can be believed.

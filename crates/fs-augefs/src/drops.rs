@@ -57,7 +57,7 @@ impl Drops<'_> {
         meta::put(batch, Key::Intents(self.domain.number, sequence), &encode_intents(&self.intents))?;
         core.meta.write(batch)?;
         let cut: Vec<_> = self.cut.iter().map(|cut| cut.nid).collect();
-        let mut parts = core.with_nodes(self.domain, &cut)?;
+        let mut parts = core.ground.with_nodes(self.domain, &cut)?;
         for (nid, blocks, held) in &self.nodes {
             for block in blocks {
                 parts.invalidate(*block, size)?;
@@ -68,23 +68,12 @@ impl Drops<'_> {
             parts.freed_nids.push(*nid);
         }
         if let Some(CutNode { nid, slot, tail }) = self.cut {
-            let (mut old, mut held) = (Vec::new(), 0);
-            if let Some(node) = parts.nodes.get_mut(&nid) {
-                old.extend(node.addresses[slot..].iter().filter_map(|address| address.block()));
-                let reserved = node.addresses[slot..].iter().filter(|address| **address == Address::RESERVED);
-                held = reserved.count() as u64;
-                node.addresses[slot..].fill(Address::HOLE);
-                node.dirty = true;
-                if let Some(block) = tail {
-                    old.extend(std::mem::replace(&mut node.addresses[slot - 1], Address::at(block)).block());
-                }
-            }
-            parts.change_held(0, held);
-            for block in old {
-                parts.invalidate(block, size)?;
-            }
+            parts.clear_words(nid, slot..ADDRESSES, size)?;
             if let Some(block) = tail {
-                parts.validate(block, size, nid, slot as u16 - 1)?;
+                parts.move_page((nid, slot - 1), block, size)?;
+            }
+            if let Some(node) = parts.nodes.get_mut(&nid) {
+                node.dirty = true;
             }
         }
         core.space.give_back(self.units);
@@ -162,11 +151,11 @@ pub fn plan_cut<'a, D: BlockPort + MemoryArea>(
         };
         let mut bytes = match state.part.file.pages.get(page) {
             Some(cached) => cached.bytes.to_vec(),
-            None => core.read_block(old, Structure::Data)?,
+            None => core.ground.read_block(old, Structure::Data)?,
         };
         bytes[within..].fill(0);
-        core.device.write(core.lpa(blocks[0]), &bytes, Structure::Data).map_err(io_error)?;
-        core.settle_blocks()?;
+        core.device.write(core.ground.lpa(blocks[0]), &bytes, Structure::Data).map_err(io_error)?;
+        core.ground.settle()?;
         break (gate, Some(blocks[0]));
     };
     let mut drops =

@@ -4,82 +4,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
-use amphi_names::{note_write, regular, shed_capability};
-use amphi_segments::files::{self, FileCache, FilePages, Files, relieve};
-use amphi_vfs::{Cred, Error, Result, WriteMode};
+use amphi_names::Guard;
+use amphi_segments::files::{FileCache, FilePages, Files, load_edges};
+use amphi_segments::{Domain, Ground};
+use amphi_vfs::{Allocate, Cred, Ino, Result, WriteMode};
 
+use crate::allocate::{self, promise_nodes};
+use crate::change::Batched;
 use crate::core::Core;
-use crate::format::{Address, FILE_BYTES_MAX, PAGE};
+use crate::drops::plan_cut;
+use crate::format::{ADDRESSES, Address, FILE_BYTES_MAX, PAGE};
 use crate::inode::{Inode, Part, State};
 use crate::nodes::slot_of;
 use crate::planted::{self, Bug};
 use crate::writeback::{Edit, write_back};
-
-/// Brings the pages of a range of bytes into memory that are not there.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::Io`].
-pub fn load_pages<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
-    bytes: Range<u64>,
-) -> Result<()> {
-    let pages = bytes.start / PAGE as u64..bytes.end.div_ceil(PAGE as u64);
-    let missing: Vec<_> = pages.filter(|page| state.part.file.pages.get(*page).is_none()).collect();
-    let (Some(first), Some(last)) = (missing.first(), missing.last()) else { return Ok(()) };
-    let domain = core.domain(inode.ino);
-    let _gate = domain.gate.read();
-    let addresses = core.addresses(domain, (inode.ino, state), *first, last + 1)?;
-    let block = |page: &u64| (*page, addresses[(page - first) as usize].block());
-    let wanted: Vec<_> = missing.iter().map(block).collect();
-    for (page, bytes) in core.ground.read_pages(&wanted)? {
-        core.cache.insert(&mut state.part.file, page, bytes);
-    }
-    Ok(())
-}
-
-/// Writes all of `data`.
-///
-/// # Errors
-/// As [`amphi_vfs::FileSystem::write`].
-pub fn write<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    offset: u64,
-    data: &[u8],
-    mode: WriteMode,
-    cred: &Cred,
-) -> Result<usize> {
-    regular(inode.file_type)?;
-    core.names.health.writable()?;
-    if data.is_empty() {
-        return Ok(0);
-    }
-    {
-        let mut state = inode.state.write();
-        if state.gone {
-            return Err(Error::Stale(inode.ino));
-        }
-        let offset = if mode.append { state.size } else { offset };
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
-        let end = end.ok_or(Error::TooLarge)?;
-        shed_capability(core, inode, &mut state)?;
-        promise(core, inode, &mut state, offset..end)?;
-        if !state.part.file.fill(offset, data) {
-            return Err(Error::Stale(inode.ino));
-        }
-        state.size = state.size.max(end);
-        note_write(core, &mut state, cred);
-        state.part.changed = true;
-        core.cache.note_dirty(inode);
-        if mode.sync_data || mode.sync_metadata || mode.direct {
-            write_back(core, inode, &mut state, &Edit::default())?;
-        }
-    }
-    relieve(core, inode)?;
-    Ok(data.len())
-}
 
 /// Brings the pages at both ends of a range that is written in part into memory, and has every page of it
 /// promised a block that has none.
@@ -89,12 +27,7 @@ fn promise<D: BlockPort + MemoryArea>(
     state: &mut State<D>,
     bytes: Range<u64>,
 ) -> Result<()> {
-    for edge in [bytes.start, bytes.end] {
-        // What lies behind the end of the file is zeros.
-        if !edge.is_multiple_of(PAGE as u64) && edge / PAGE as u64 * PAGE as u64 <= state.size {
-            load_pages(core, inode, state, edge..edge + 1)?;
-        }
-    }
+    load_edges(core, inode, state, &[bytes.start, bytes.end])?;
     let pages = bytes.start / PAGE as u64..bytes.end.div_ceil(PAGE as u64);
     let addresses = {
         let domain = core.domain(inode.ino);
@@ -119,24 +52,6 @@ fn promise<D: BlockPort + MemoryArea>(
             state.part.promised += 1;
         }
     }
-    Ok(())
-}
-
-/// Promises blocks for so many pages, and for nodes of a range of pages that are not there.
-///
-/// # Errors
-/// [`Error::NoSpace`]; then nothing is promised.
-pub fn promise_nodes<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    part: &mut Part,
-    pages: Range<u64>,
-    blocks: u64,
-) -> Result<()> {
-    let indices = slot_of(pages.start).0..slot_of(pages.end - 1).0 + 1;
-    let new = |index: &u32| !part.nodes.contains_key(index) && !part.promised_nodes.contains(index);
-    let nodes: Vec<_> = indices.filter(new).collect();
-    core.space.promise(blocks + nodes.len() as u64)?;
-    part.promised_nodes.extend(nodes);
     Ok(())
 }
 
@@ -166,48 +81,11 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     }
 }
 
-/// Whether a page of a file has data, as far as `seek` is concerned.
-pub fn has_data<D: BlockPort + MemoryArea>(state: &State<D>, page: u64, address: Address) -> bool {
-    address.block().is_some() || state.part.file.pages.get(page).is_some_and(|page| page.dirty)
-}
-
-/// Makes bytes of one page read as zeros; a page that is nowhere stays so.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::Io`].
-pub fn zero_in_page<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
-    bytes: Range<u64>,
-) -> Result<()> {
-    let page = bytes.start / PAGE as u64;
-    let address = {
-        let domain = core.domain(inode.ino);
-        let _gate = domain.gate.read();
-        core.addresses(domain, (inode.ino, state), page, page + 1)?[0]
-    };
-    files::zero_in_page(core, inode, state, bytes, address.block().is_some())
-}
-
-/// Makes pages with data read as zeros, in their blocks.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::Io`].
-pub fn zero_pages<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
-    pages: Range<u64>,
-) -> Result<()> {
-    for page in pages {
-        let start = page * PAGE as u64;
-        zero_in_page(core, inode, state, start..start + PAGE as u64)?;
-    }
-    Ok(())
-}
-
 impl<D: BlockPort + MemoryArea> Files for Core<D> {
+    type Device = D;
+
+    const FILE_BYTES_MAX: u64 = FILE_BYTES_MAX;
+
     fn cache(&self) -> &FileCache<Self> {
         &self.cache
     }
@@ -220,21 +98,74 @@ impl<D: BlockPort + MemoryArea> Files for Core<D> {
         &part.file
     }
 
-    fn load_pages(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, bytes: Range<u64>) -> Result<()> {
-        load_pages(self, inode, state, bytes)
+    fn ground(&self) -> &Ground<D> {
+        &self.ground
     }
 
-    fn read_device(&self, inode: &Inode<D>, state: &State<D>, first: u64, into: &mut [u8]) -> Result<()> {
-        let domain = self.domain(inode.ino);
-        let _gate = domain.gate.read();
-        let end = first + (into.len() / PAGE) as u64;
-        let addresses = self.addresses(domain, (inode.ino, state), first, end)?;
-        let blocks: Vec<_> = addresses.iter().map(|address| address.block()).collect();
-        self.ground.read_runs(&blocks, into)
+    fn domain(&self, ino: Ino) -> &Domain {
+        self.domain(ino)
+    }
+
+    fn addresses(&self, inode: &Inode<D>, state: &State<D>, first: u64, end: u64) -> Result<Vec<Address>> {
+        self.addresses(self.domain(inode.ino), (inode.ino, state), first, end)
+    }
+
+    fn stretch(&self, inode: &Inode<D>, state: &State<D>, pages: Range<u64>) -> Result<(Vec<Address>, u64)> {
+        let (index, _) = slot_of(pages.start);
+        let first = |index: u32| u64::from(index) * ADDRESSES as u64;
+        if !state.part.nodes.contains_key(&index) {
+            let next = state.part.nodes.range(index..).next();
+            return Ok((Vec::new(), next.map_or(pages.end, |(index, _)| first(*index))));
+        }
+        let next = (first(index) + ADDRESSES as u64).min(pages.end);
+        Ok((Files::addresses(self, inode, state, pages.start, next)?, next))
+    }
+
+    fn prepare(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, bytes: Range<u64>) -> Result<()> {
+        promise(self, inode, state, bytes)
+    }
+
+    fn finish(&self, inode: &Arc<Inode<D>>, mut state: Guard<'_, Self>, mode: WriteMode) -> Result<()> {
+        if mode.sync_data || mode.sync_metadata || mode.direct {
+            write_back(self, inode, &mut state, &Edit::default())?;
+        }
+        Ok(())
     }
 
     fn write_back(&self, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
         write_back(self, inode, state, &Edit::default())
+    }
+
+    fn allocate(
+        &self,
+        inode: &Arc<Inode<D>>,
+        offset: u64,
+        length: u64,
+        what: Allocate,
+        cred: &Cred,
+    ) -> Result<()> {
+        allocate::allocate(self, inode, (offset, length), what, cred)
+    }
+
+    fn prepare_resize(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, size: u64) -> Result<()> {
+        // What lies before the new end must be there when it counts.
+        let lacks = state.part.file.stored_size < size.min(state.size);
+        if lacks { write_back(self, inode, state, &Edit::default()) } else { Ok(()) }
+    }
+
+    fn cut_off<'a>(
+        &'a self,
+        change: &mut Batched<'a, D>,
+        inode: &Arc<Inode<D>>,
+        state: &mut State<D>,
+        size: u64,
+    ) -> Result<()> {
+        let drops = plan_cut(self, inode, state, size)?;
+        self.cut_pages(state, size);
+        if let Some(drops) = drops {
+            change.drop_blocks(drops);
+        }
+        Ok(())
     }
 
     fn was_loaded(&self, part: &mut Part) {

@@ -8,15 +8,16 @@ mod records;
 mod superblock;
 
 pub use amphi_segments::format::{
-    ADDRESSES, Address, NAT_ENTRIES, NatBlock, NodeBlock, NodeHead, PAGE, SEGMENT_BLOCKS_MAX, Summary,
+    ADDRESSES, Address, LABEL_BYTES, LogRecord, NAT_ENTRIES, NatBlock, NodeBlock, NodeHead, PAGE,
+    SEGMENT_BLOCKS_MAX, Summary,
 };
 pub use keys::{Key, key, name_hash, prefix_end};
 pub use records::{
-    CheckpointRecord, EntryRecord, INLINE_NODES, InodeRecord, Intent, LogRecord, NODES_PER_CHUNK, SitRecord,
+    CheckpointRecord, EntryRecord, INLINE_NODES, InodeRecord, Intent, NODES_PER_CHUNK, SitRecord,
     SuperRecord, TYPES, decode_attributes, decode_entry, decode_intents, decode_nodes, encode_attributes,
     encode_entry, encode_inode, encode_intents, encode_locator, encode_nodes,
 };
-pub use superblock::{LABEL_BYTES, Layout, SuperState, Superblock};
+pub use superblock::{Layout, SuperState, Superblock};
 
 /// First bytes of the superblock.
 pub const MAGIC: [u8; 8] = *b"AMPHIAUG";

@@ -3,27 +3,22 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
-use amphi_names::with_room;
-use amphi_rt::task::{self, JoinHandle};
-use amphi_segments::files;
-use amphi_vfs::{Allocate, Cred, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode};
+use amphi_segments::{Running, files};
+use amphi_vfs::{FileSystem, Ino, Promise, Result, StatFs};
 
 use crate::core::Core;
-use crate::format::PAGE;
 use crate::mount::{self, Info, MountError};
 use crate::options::{FormatOptions, MountOptions};
 use crate::overlay::Overlay;
 use crate::recover::Recovered;
 use crate::stats::Stats;
-use crate::{allocate, file};
 
 /// A mounted AugeFS.
 ///
 /// Dropping it without [`unmount`](Self::unmount) is a crash of the file system.
 pub struct AugeFs<D: BlockPort + MemoryArea + 'static> {
-    core: Arc<Core<Overlay<D>>>,
+    core: Running<Core<Overlay<D>>>,
     recovered: Recovered,
-    background: Option<JoinHandle<()>>,
 }
 
 impl<D: BlockPort + MemoryArea + 'static> AugeFs<D> {
@@ -41,17 +36,11 @@ impl<D: BlockPort + MemoryArea + 'static> AugeFs<D> {
     /// # Errors
     /// As [`MountError`] says.
     pub fn mount(device: &Arc<D>, options: MountOptions) -> std::result::Result<Self, MountError> {
-        let runs = options.checkpoint_interval_ns > 0 && !options.read_only;
+        let interval_ns = if options.read_only { 0 } else { options.checkpoint_interval_ns };
         let under = if options.read_only { Overlay::over(device) } else { Overlay::through(device) };
         let (core, recovered) = mount::open(&under, options)?;
-        let background = runs.then(|| {
-            let core = Arc::clone(&core);
-            task::spawn("augefs-background", move || {
-                let interval_ns = core.options.checkpoint_interval_ns;
-                core.bell.run(interval_ns, &core.names.health, || mount::sync(&core));
-            })
-        });
-        Ok(Self { core, recovered, background })
+        let core = Running::new(core, "augefs-background", interval_ns, mount::sync);
+        Ok(Self { core, recovered })
     }
 
     /// What recovery found when this was mounted.
@@ -91,21 +80,8 @@ impl<D: BlockPort + MemoryArea + 'static> AugeFs<D> {
     /// # Errors
     /// [`Error::Io`](amphi_vfs::Error::Io); the file system is then as after a crash.
     pub fn unmount(mut self) -> Result<()> {
-        self.stop();
+        self.core.stop();
         mount::close(&self.core)
-    }
-
-    fn stop(&mut self) {
-        if let Some(background) = self.background.take() {
-            self.core.bell.stop();
-            background.join();
-        }
-    }
-}
-
-impl<D: BlockPort + MemoryArea + 'static> Drop for AugeFs<D> {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 
@@ -115,15 +91,7 @@ impl<D: BlockPort + MemoryArea + 'static> FileSystem for AugeFs<D> {
     }
 
     amphi_names::forward_names!(self => &*self.core);
-
-    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], direct: bool) -> Result<usize> {
-        files::read(&*self.core, &self.core.inode(ino)?, offset, into, direct)
-    }
-
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {
-        let inode = &self.core.inode(ino)?;
-        with_room(&*self.core, || file::write(&self.core, inode, offset, data, mode, cred))
-    }
+    amphi_segments::forward_files!(self => &*self.core);
 
     fn fsync(&self, ino: Ino, _data_only: bool) -> Result<()> {
         let inode = self.core.inode(ino)?;
@@ -136,24 +104,6 @@ impl<D: BlockPort + MemoryArea + 'static> FileSystem for AugeFs<D> {
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        let core = &self.core;
-        Ok(StatFs {
-            block_bytes: PAGE as u32,
-            blocks: core.space.capacity(),
-            blocks_free: core.space.free(),
-            blocks_available: core.space.free(),
-            inodes: core.inodes_max,
-            inodes_free: core.inodes_free(),
-            name_bytes_max: NAME_BYTES_MAX as u32,
-        })
-    }
-
-    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
-        allocate::seek(&self.core, &*self.core.inode(ino)?, offset, what)
-    }
-
-    fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
-        let inode = &self.core.inode(ino)?;
-        with_room(&*self.core, || allocate::allocate(&self.core, inode, offset, length, what, cred))
+        Ok(self.core.space.statfs(self.core.inodes_max, self.core.inodes_free()))
     }
 }

@@ -7,16 +7,17 @@ mod repair;
 mod tree;
 mod usage;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
+use amphi_segments::Used;
 use amphi_vfs::{Error, FileType, Ino};
 use amphi_volume::Severity;
 use serde::Serialize;
 
 use crate::core::Core;
-use crate::format::{Address, InodeRecord, NAT_ENTRIES, PAGE};
+use crate::format::{InodeRecord, PAGE};
 use crate::mount::{self, MountError};
 use crate::options::MountOptions;
 use crate::overlay::Overlay;
@@ -106,17 +107,6 @@ pub fn check<D: BlockPort + MemoryArea>(device: &Arc<D>) -> Result<Report, Mount
     Ok(report)
 }
 
-/// What files use of one domain.
-#[derive(Default)]
-struct Used {
-    /// Blocks.
-    blocks: BTreeSet<u32>,
-    /// Numbers of nodes.
-    nids: BTreeSet<u32>,
-    /// Pages for which space is held.
-    held: u64,
-}
-
 fn check_data<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     found: &BTreeMap<Ino, Found>,
@@ -139,8 +129,8 @@ fn check_data<D: BlockPort + MemoryArea>(
             _ => {}
         }
     }
-    for (number, used) in used.iter().enumerate() {
-        check_domain(core, number, used, report);
+    for (domain, used) in core.domains.iter().zip(&used) {
+        used.compare(domain, core.layout.segment_blocks, |severity, what| report.add(severity, what));
     }
     Ok(())
 }
@@ -154,32 +144,20 @@ fn check_file<D: BlockPort + MemoryArea>(
     report: &mut Report,
 ) -> amphi_vfs::Result<()> {
     let domain = core.domain(ino);
-    let end = record.size.get().div_ceil(PAGE as u64);
+    let end = record.head.size.get().div_ceil(PAGE as u64);
     let mut blocks = 0;
     for (index, nid) in core.find_nodes(ino, record)? {
         let address = domain.parts.lock().node_address(nid);
-        let node = core.read_node(domain, nid, address)?;
-        if node.ino != ino || node.index != index || !used.nids.insert(nid) {
+        let node = core.ground.read_node(domain, nid, address)?;
+        if node.ino != ino || node.index != index || !used.add_node(nid) {
             report.error(format!("node {nid} of inode {} is another's", ino.0));
             continue;
         }
         let first = u64::from(index) * node.addresses.len() as u64;
-        for (page, address) in (first..).zip(node.addresses.iter().copied()).filter(|(_, at)| !at.is_hole()) {
-            blocks += 1;
-            used.held += u64::from(address == Address::RESERVED);
-            let Some(block) = address.block() else { continue };
-            if page >= end {
-                report.error(format!("inode {} has page {page} behind its end", ino.0));
-            }
-            if !used.blocks.insert(block) {
-                report.error(format!("block {block} is used twice, by inode {} too", ino.0));
-            }
-        }
-        if let Some(block) = address.block()
-            && !used.blocks.insert(block)
-        {
-            report.error(format!("block {block} of node {nid} is used twice"));
-        }
+        let place = (first, end, Severity::Error);
+        blocks +=
+            used.add_pages(ino.0, &node.addresses[..], place, |severity, what| report.add(severity, what));
+        used.add_node_block(nid, address, |severity, what| report.add(severity, what));
     }
     if blocks != record.blocks.get() {
         report.error(format!(
@@ -189,45 +167,4 @@ fn check_file<D: BlockPort + MemoryArea>(
         ));
     }
     Ok(())
-}
-
-/// Compares what a domain's files use with its SIT and NAT.
-fn check_domain<D: BlockPort + MemoryArea>(core: &Core<D>, number: usize, used: &Used, report: &mut Report) {
-    let parts = core.domains[number].parts.lock();
-    let size = core.layout.segment_blocks;
-    for block in &used.blocks {
-        let segment = parts.sit.get(u64::from(block / size));
-        if !segment.is_some_and(|segment| segment.is_valid(block % size)) {
-            report.error(format!("block {block} is used and invalid in the SIT of domain {number}"));
-        }
-    }
-    for segment in parts.segments(|_| true) {
-        let Some(sit) = parts.sit.get(segment.into()) else { continue };
-        let leaked = (segment * size..)
-            .take(size as usize)
-            .filter(|block| sit.is_valid(block % size) && !used.blocks.contains(block));
-        let leaked = leaked.count();
-        if leaked > 0 {
-            report.add(
-                Severity::Warning,
-                format!("{leaked} blocks of segment {segment} are valid in the SIT, and nobody's"),
-            );
-        }
-    }
-    if parts.held != used.held {
-        let held = parts.held;
-        report.add(
-            Severity::Warning,
-            format!("domain {number} holds {held} blocks, and its files {}", used.held),
-        );
-    }
-    let mut from = 0;
-    while let Some((block, part)) = parts.nat.next(from) {
-        from = block + 1;
-        let nids = block as u32 * NAT_ENTRIES as u32..;
-        let lost = nids.zip(&part.entries).filter(|(nid, at)| !at.is_hole() && !used.nids.contains(nid));
-        for (nid, _) in lost {
-            report.add(Severity::Warning, format!("node {nid} is nobody's"));
-        }
-    }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::Batch;
 use amphi_segments::files::FilePages;
+use amphi_segments::format::InodeHead;
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::FromZeros;
 
@@ -41,20 +42,20 @@ const COUNT_MAX: u64 = (u32::MAX / 2) as u64;
 
 /// What a record says that no inode can be, if it does.
 pub fn unsound(record: &InodeRecord, target: &[u8]) -> Option<&'static str> {
-    let counts = [record.blocks.get(), record.entries.get(), record.nlink.get().into()];
+    let counts = [record.blocks.get(), record.entries.get(), record.head.nlink.get().into()];
     if counts.into_iter().any(|count| count > COUNT_MAX) {
         return Some("a count of inode");
     }
     let is_link = record.file_type() == Some(FileType::Symlink);
-    let is_too_large = record.size.get() > FILE_BYTES_MAX;
-    (is_too_large || is_link && target.len() as u64 != record.size.get()).then_some("the size of inode")
+    let is_too_large = record.head.size.get() > FILE_BYTES_MAX;
+    (is_too_large || is_link && target.len() as u64 != record.head.size.get()).then_some("the size of inode")
 }
 
 /// Makes a record one that an inode can be. What names and nodes say is counted elsewhere.
 pub fn make_sound(record: &mut InodeRecord, target: &[u8]) {
     match record.file_type() {
-        Some(FileType::Symlink) => record.size = (target.len() as u64).into(),
-        _ => record.size = record.size.get().min(FILE_BYTES_MAX).into(),
+        Some(FileType::Symlink) => record.head.size = (target.len() as u64).into(),
+        _ => record.head.size = record.head.size.get().min(FILE_BYTES_MAX).into(),
     }
     for count in [&mut record.blocks, &mut record.entries] {
         if count.get() > COUNT_MAX {
@@ -74,8 +75,6 @@ pub struct Part {
     pub target_apart: bool,
     /// A directory's entries.
     pub entries: u64,
-    /// The size that the metadata store may say: all before it has been written back.
-    pub stored_size: u64,
     /// Blocks that its nodes name, and that are held.
     pub blocks: u64,
     /// Numbers of its nodes.
@@ -88,8 +87,6 @@ pub struct Part {
     pub file: FilePages,
     /// Dirty ones that were promised a block.
     pub promised: u64,
-    /// Times or set-id bits have changed in memory only.
-    pub changed: bool,
 }
 
 fn chunk_of(index: u32) -> Option<u32> {
@@ -122,18 +119,7 @@ fn record<D: BlockPort + MemoryArea>(inode: &Inode<D>, state: &State<D>) -> Inod
     let regular = state.file_type == FileType::Regular;
     let mut record = InodeRecord::new_zeroed();
     record.ino = inode.ino.0.into();
-    record.kind = TYPES.code(state.file_type);
-    record.unnamed = u8::from(state.unnamed);
-    record.mode = state.mode.into();
-    record.nlink = state.nlink.into();
-    record.uid = state.uid.into();
-    record.gid = state.gid.into();
-    record.rdev = state.rdev.into();
-    record.generation = state.generation.into();
-    record.size = if regular { part.stored_size } else { state.size }.into();
-    record.atime = state.atime.into();
-    record.mtime = state.mtime.into();
-    record.ctime = state.ctime.into();
+    record.head = InodeHead::of(state, &TYPES);
     record.parent = inode.parent().0.into();
     record.blocks = part.blocks.into();
     record.entries = if regular { part.nodes.len() as u64 } else { part.entries }.into();
@@ -170,7 +156,7 @@ pub fn put<D: BlockPort + MemoryArea>(
         meta::put(batch, Key::Target(inode.ino.0), &state.part.target)?;
         state.part.target_apart = true;
     }
-    state.part.changed = false;
+    state.part.file.changed = false;
     Ok(())
 }
 
@@ -249,32 +235,14 @@ impl<D: BlockPort + MemoryArea> Core<D> {
         if let Some(what) = unsound(&record, &target) {
             return Err(damaged(what, ino.0));
         }
-        let size = record.size.get();
-        let mut part = Part { home, stored_size: size, blocks: record.blocks.get(), ..Part::default() };
+        let file = FilePages::of_size(record.head.size.get());
+        let mut part = Part { home, file, blocks: record.blocks.get(), ..Part::default() };
         match file_type {
             FileType::Regular => part.nodes = self.find_nodes(ino, &record)?,
             FileType::Symlink => (part.target, part.target_apart) = (target.into(), target_apart),
             _ => part.entries = record.entries.get(),
         }
-        let state = State {
-            file_type,
-            mode: record.mode.get() & 0o7777,
-            uid: record.uid.get(),
-            gid: record.gid.get(),
-            nlink: record.nlink.get(),
-            size,
-            atime: record.atime.get(),
-            mtime: record.mtime.get(),
-            ctime: record.ctime.get(),
-            generation: record.generation.get(),
-            rdev: record.rdev.get(),
-            attributes: None,
-            orphan: false,
-            unnamed: record.unnamed == 1,
-            gone: false,
-            atime_dirty: false,
-            part,
-        };
+        let state = record.head.state(file_type, part);
         Ok(Inode::new(ino, Ino(record.parent.get()), state))
     }
 }

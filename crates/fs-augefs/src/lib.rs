@@ -11,7 +11,6 @@ mod change;
 mod checkpoint;
 mod collect;
 mod core;
-mod cut;
 mod dentries;
 mod domain;
 mod drops;

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use amphi_device::{BlockPort, Lpa, MemoryArea, Structure};
+use amphi_device::{BlockPort, Lpa, MemoryArea};
 use amphi_segments::format::COUNTER_MAX;
-use amphi_segments::{Log, NatPart, Parts, Segment};
+use amphi_segments::{Parts, Segment, load_nat};
 use amphi_volume::Error as MountError;
 
 use crate::format::{
-    CheckpointRecord, Intent, Key, Layout, NAT_ENTRIES, NatBlock, PAGE, SitRecord, Superblock,
-    decode_intents, key,
+    CheckpointRecord, Intent, Key, Layout, NAT_ENTRIES, SitRecord, Superblock, decode_intents, key,
 };
 use crate::meta::{Meta, damaged};
 use crate::recover::Intents;
@@ -65,17 +64,12 @@ pub fn load<D: BlockPort + MemoryArea>(
     }
     load_sit(layout, meta, &mut loaded)?;
     for (number, (records, summaries)) in logs.into_iter().enumerate() {
-        let wrong = || damaged("the checkpoint of domain", number as u64);
         let parts = &mut loaded.domains[number];
         for (kind, (record, summary)) in records.into_iter().zip(summaries).enumerate() {
-            let (segment, next) = (record.segment.get(), record.next.get());
-            if segment == u32::MAX {
-                continue;
+            let Some(log) = record.log() else { continue };
+            if !parts.resume(kind, log, summary, layout.segment_blocks) {
+                return Err(damaged("the checkpoint of domain", number as u64).into());
             }
-            let sit = parts.sit.get_mut(segment.into()).filter(|_| next <= layout.segment_blocks);
-            let sit = sit.filter(|sit| usize::from(sit.kind) == kind).ok_or_else(wrong)?;
-            sit.summary = Some(summary);
-            parts.logs[kind] = Some(Log { segment, next });
         }
     }
     for (number, intents) in loaded.intents.iter().enumerate() {
@@ -88,7 +82,14 @@ pub fn load<D: BlockPort + MemoryArea>(
             }
         }
     }
-    load_nat(device, superblock, layout, &mut loaded)?;
+    let versions: Vec<_> = loaded.domains.iter().map(|parts| parts.version).collect();
+    let counts = |of: u16, version| versions.get(usize::from(of)).is_some_and(|known| version <= *known);
+    let (domains, free_nat) = (&mut loaded.domains, &mut loaded.free_nat);
+    let found = |block: u32, domain: u16, part| {
+        domains[usize::from(domain)].nat.insert(block.into(), part);
+        free_nat.remove(&block);
+    };
+    load_nat(device, (layout, superblock.origin.salt.get()), counts, &mut loaded.stale_nat, found)?;
     Ok(loaded)
 }
 
@@ -139,43 +140,9 @@ fn load_sit<D: BlockPort + MemoryArea>(layout: &Layout, meta: &Meta<D>, loaded: 
             loaded.stale.push((number, version));
             continue;
         }
-        let count = valid.iter().map(|word| word.count_ones()).sum();
-        let kind = record.kind;
-        let segment = Segment { kind, valid, count, summary: None, dirty: false, stored: Some(version) };
+        let segment = Segment::stored(record.kind, valid, Some(version));
         loaded.domains[usize::from(record.domain.get())].sit.insert(number.into(), segment);
         loaded.free_segments.remove(&number);
-    }
-    Ok(())
-}
-
-/// Reads the NAT: of each block the newer copy that its domain's checkpoint counts.
-fn load_nat<D: BlockPort>(
-    device: &D,
-    superblock: &Superblock,
-    layout: &Layout,
-    loaded: &mut Loaded,
-) -> Result<()> {
-    let mut pages = vec![0; 2 * PAGE];
-    for number in 0..layout.nat_blocks {
-        let first = layout.nat_first() + 2 * u64::from(number);
-        device.read(Lpa(first), &mut pages, Structure::Pointer)?;
-        let (domains, stale) = (&loaded.domains, &mut loaded.stale_nat);
-        let copies = (0_u64..).zip(pages.chunks_exact(PAGE)).filter_map(|(copy, page)| {
-            let (domain, version, block) = NatBlock::decode(page, superblock.salt.get(), number)?;
-            let counted = domains.get(usize::from(domain)).is_some_and(|of| version <= of.version);
-            if !counted {
-                stale.push(Lpa(first + copy));
-            }
-            counted.then_some((version, copy as u8, domain, block))
-        });
-        let Some((_, copy, domain, block)) = copies.max_by_key(|(version, ..)| *version) else { continue };
-        let most = layout.main_blocks();
-        if block.entries.iter().any(|at| at.block().is_some_and(|block| u64::from(block) >= most)) {
-            return Err(damaged("a block of the NAT:", number.into()).into());
-        }
-        let part = NatPart { entries: block.entries.into(), copy, dirty: false };
-        loaded.domains[usize::from(domain)].nat.insert(number.into(), part);
-        loaded.free_nat.remove(&number);
     }
     Ok(())
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use amphi_device::{BlockPort, BytePortExt, Lpa, MemoryArea, PAGE_BYTES, Structure};
+use amphi_device::{BlockPort, BytePortExt, Lpa, MemoryArea, Structure};
 use amphi_lsm::{Batch, Place, Store};
 use amphi_names::Names;
 use amphi_rt::sync::{Mutex, Padded, RwLock};
-use amphi_segments::files::{FileCache, write_back_file};
-use amphi_segments::format::COUNTER_MAX;
-use amphi_segments::{Bell, Domain, Ground, Segments, Space, segments_held};
-use amphi_vfs::{FileType, Ino};
+use amphi_segments::files::{FileCache, write_back_all};
+use amphi_segments::format::{Areas, COUNTER_MAX, InodeHead, Origin};
+use amphi_segments::{Domain, Ground, Segments, Space, read_superblock, segments_held, write_superblock};
+use amphi_vfs::Ino;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::core::Core;
@@ -40,7 +40,7 @@ const MEMTABLE_SHARE: usize = 32;
 const SEGMENTS_MIN: u64 = 8;
 
 pub use amphi_volume::Error as MountError;
-use amphi_volume::{label_bytes, random_uuid};
+use amphi_volume::label_bytes;
 
 type Result<T> = std::result::Result<T, MountError>;
 
@@ -54,14 +54,6 @@ fn plan(options: &FormatOptions, pages: u64, memory: u64) -> std::result::Result
     }
     let share = (pages / META_SHARE).clamp(META_PAGES_MIN, META_PAGES_MAX);
     let meta_pages = options.meta_pages.map_or(share, u64::from);
-    let mut layout = Layout {
-        domains: options.domains,
-        segment_blocks: options.segment_blocks,
-        segments: 0,
-        nat_blocks: 0,
-        meta_pages: meta_pages as u32,
-        memory_bytes,
-    };
     let rest = pages.saturating_sub(Layout::META_FIRST + meta_pages);
     // A node has at least one page of data, so half of the main area are nodes at the most; each domain may
     // have a block of the NAT that is nearly empty.
@@ -72,7 +64,13 @@ fn plan(options: &FormatOptions, pages: u64, memory: u64) -> std::result::Result
     while segments > 0 && segments * (u64::from(options.segment_blocks) + 1) + 2 * nat(segments) > rest {
         segments -= 1;
     }
-    (layout.segments, layout.nat_blocks) = (segments as u32, nat(segments) as u32);
+    let areas = Areas {
+        nat_first: Layout::META_FIRST + meta_pages,
+        nat_blocks: nat(segments) as u32,
+        segments: segments as u32,
+        segment_blocks: options.segment_blocks,
+    };
+    let layout = Layout { domains: options.domains, meta_pages: meta_pages as u32, memory_bytes, areas };
     if segments < held_segments(&layout) + SEGMENTS_MIN {
         return Err(format!(
             "{} domains of {} KB segments need {} of them and it has room for {segments}; ask for fewer domains",
@@ -131,7 +129,7 @@ pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOption
         (record.next_ino, record.inodes) = ((Ino::ROOT.0 + 1).into(), 1.into());
         record.clean = 1.into();
         meta::put(&mut batch, Key::Super, record.as_bytes())?;
-        let log = LogRecord { segment: u32::MAX.into(), next: 0.into() };
+        let log = LogRecord::new(None);
         let first =
             CheckpointRecord { version: 1.into(), sequence: 1.into(), held: 0.into(), logs: [log; 2] };
         for domain in 0..layout.domains as u16 {
@@ -140,7 +138,7 @@ pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOption
         meta.write(&batch)?;
     }
     let zero = [0; PAGE];
-    for page in layout.nat_first()..layout.ssa_first() {
+    for page in layout.nat_first..layout.ssa_first() {
         device.write(Lpa(page), &zero, Structure::Pointer)?;
     }
     let mut sb = Superblock::new_zeroed();
@@ -148,16 +146,9 @@ pub fn format<D: BlockPort + MemoryArea>(device: &Arc<D>, options: &FormatOption
     (sb.domains, sb.segment_blocks) = (layout.domains.into(), layout.segment_blocks.into());
     (sb.segments, sb.nat_blocks) = (layout.segments.into(), layout.nat_blocks.into());
     (sb.meta_pages, sb.memory_bytes) = (layout.meta_pages.into(), layout.memory_bytes.into());
-    sb.salt = amphi_rt::random::u64().into();
-    sb.created_ns = amphi_rt::time::wall_ns().into();
-    sb.uuid = random_uuid();
-    sb.label = label_bytes(&options.label)?;
+    sb.origin = Origin::new(label_bytes(&options.label)?);
     sb.crc = sb.checksum().into();
-    let mut page = vec![0; PAGE_BYTES];
-    page[..size_of::<Superblock>()].copy_from_slice(sb.as_bytes());
-    device.write(Lpa(0), &page, Structure::Superblock)?;
-    device.flush()?;
-    Ok(())
+    write_superblock(&**device, &sb)
 }
 
 /// The metadata store's options, as far as its area allows.
@@ -175,13 +166,10 @@ fn write_state<D: MemoryArea>(device: &D, layout: &Layout, state: &SuperState) -
 
 /// The root of an empty file system.
 pub fn root() -> InodeRecord {
-    let now = amphi_rt::time::wall_ns();
     let mut root = InodeRecord::new_zeroed();
     root.ino = Ino::ROOT.0.into();
-    root.kind = TYPES.code(FileType::Directory);
-    (root.mode, root.nlink) = (0o755.into(), 2.into());
+    root.head = InodeHead::directory(0o755, &TYPES);
     root.parent = Ino::ROOT.0.into();
-    (root.atime, root.mtime, root.ctime) = (now.into(), now.into(), now.into());
     root
 }
 
@@ -191,9 +179,7 @@ pub fn root() -> InodeRecord {
 /// [`MountError::NotThis`], [`MountError::Device`].
 pub fn probe<D: BlockPort + MemoryArea>(device: &D) -> Result<(Superblock, Layout)> {
     let memory = device.memory()?.bytes;
-    let mut page = vec![0; PAGE_BYTES];
-    device.read(Lpa(0), &mut page, Structure::Superblock)?;
-    let (sb, _) = Superblock::read_from_prefix(&page).map_err(|_| MountError::NotThis { title: TITLE })?;
+    let sb: Superblock = read_superblock(device, TITLE)?;
     let layout = sb.layout(device.capacity_pages(), memory)?;
     Ok((sb, layout))
 }
@@ -219,8 +205,8 @@ impl Info {
     /// What the superblock and what changes of it say.
     pub(crate) fn of(superblock: &Superblock, state: &SuperState, layout: &Layout) -> Self {
         Self {
-            label: superblock.label(),
-            uuid: superblock.uuid,
+            label: superblock.origin.label(),
+            uuid: superblock.origin.uuid,
             layout: *layout,
             inodes: inodes_max(layout),
             mounts: state.mounts.get(),
@@ -295,17 +281,7 @@ pub fn open<D: BlockPort + MemoryArea>(
     state.clean = 0.into();
     let core = Arc::new(Core {
         device: Arc::clone(device),
-        ground: Ground {
-            device: Arc::clone(device),
-            contract: device.contract(),
-            salt: superblock.salt.get(),
-            segment_blocks: layout.segment_blocks,
-            main_first: layout.main_first(),
-            main_blocks: layout.main_blocks(),
-            nat_first: layout.nat_first(),
-            ssa_first: layout.ssa_first(),
-            addresses: |_, all| 0..all.len(),
-        },
+        ground: Ground::new(device, superblock.origin.salt.get(), layout.areas, |_, all| 0..all.len()),
         layout,
         superblock,
         names: Names::new(of_names),
@@ -322,7 +298,6 @@ pub fn open<D: BlockPort + MemoryArea>(
         numbers: Mutex::new((next_ino, next_ino)),
         sync: Mutex::new(()),
         collection: Mutex::new(()),
-        bell: Bell::default(),
         state,
         counters: Counters::default(),
         options,
@@ -337,11 +312,11 @@ pub fn open<D: BlockPort + MemoryArea>(
         for page in loaded.stale_nat.iter().filter(|_| !planted::has(Bug::StaleNatCounts)) {
             device.write(*page, &[0; PAGE], Structure::Pointer)?;
         }
-        core.settle_blocks()?;
+        core.ground.settle()?;
         recovered = recover::all(&core, loaded.intents)?;
     }
     for domain in &core.domains {
-        settle(&core, domain);
+        core.space.add(domain.parts.lock().settle());
     }
     // Recovery has left the logs half full and begun new ones; the next one will, too.
     while !clean && core.segments.are_scarce() {
@@ -356,26 +331,6 @@ pub fn open<D: BlockPort + MemoryArea>(
         finish_orphans(&core)?;
     }
     Ok((core, recovered))
-}
-
-/// Counts what a domain uses, and gathers the numbers of nodes that it can give.
-fn settle<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain) {
-    let mut parts = domain.parts.lock();
-    let (mut used, mut from) = (parts.held, 0);
-    while let Some((number, segment)) = parts.sit.next(from) {
-        used += u64::from(segment.count);
-        from = number + 1;
-    }
-    core.space.add(used);
-    let (mut free, mut from) = (Vec::new(), 0);
-    while let Some((number, part)) = parts.nat.next(from) {
-        let nids = number as u32 * NAT_ENTRIES as u32..;
-        let holes = nids.zip(&part.entries).filter(|(nid, at)| *nid > 0 && at.is_hole());
-        free.extend(holes.map(|(nid, _)| nid));
-        from = number + 1;
-    }
-    free.reverse();
-    parts.free_nids = free;
 }
 
 fn count_inodes<D: BlockPort + MemoryArea>(meta: &Meta<D>) -> Result<u64> {
@@ -427,8 +382,6 @@ pub fn close<D: BlockPort + MemoryArea>(core: &Core<D>) -> amphi_vfs::Result<()>
 /// # Errors
 /// [`amphi_vfs::Error::Io`].
 pub fn sync<D: BlockPort + MemoryArea>(core: &Core<D>) -> amphi_vfs::Result<()> {
-    for inode in core.cache.dirty_files() {
-        write_back_file(core, &inode)?;
-    }
+    write_back_all(core)?;
     if core.names.health.writable().is_ok() { checkpoint::all(core) } else { Ok(()) }
 }

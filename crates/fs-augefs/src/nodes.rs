@@ -4,13 +4,12 @@ use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::Batch;
-use amphi_rt::sync::MutexGuard;
-use amphi_segments::{Domain, Node, Parts, Writes};
+use amphi_segments::Domain;
 use amphi_vfs::{Ino, Result};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
-use crate::format::{ADDRESSES, Address, Key, NodeBlock, NodeHead, SuperRecord};
+use crate::format::{ADDRESSES, Address, Key, SuperRecord};
 use crate::inode::State;
 use crate::meta::{self, damaged};
 
@@ -23,22 +22,6 @@ pub const fn slot_of(page: u64) -> (u32, usize) {
 }
 
 impl<D: BlockPort + MemoryArea> Core<D> {
-    /// What a domain knows, with these nodes in memory. The caller holds the gate.
-    ///
-    /// # Errors
-    /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
-    pub fn with_nodes<'d>(&self, domain: &'d Domain, nids: &[u32]) -> Result<MutexGuard<'d, Parts>> {
-        self.ground.with_nodes(domain, nids)
-    }
-
-    /// Reads a node.
-    ///
-    /// # Errors
-    /// [`amphi_vfs::Error::Corrupt`] if it is not there; [`amphi_vfs::Error::Io`].
-    pub fn read_node(&self, domain: &Domain, nid: u32, address: Address) -> Result<Node> {
-        self.ground.read_node(domain, nid, address)
-    }
-
     /// Where the pages `first .. end` of a file are. The caller holds the gate.
     ///
     /// # Errors
@@ -58,7 +41,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
             match state.part.nodes.get(&index) {
                 None => found.resize(found.len() + here, Address::HOLE),
                 Some(nid) => {
-                    let parts = self.with_nodes(domain, &[*nid])?;
+                    let parts = self.ground.with_nodes(domain, &[*nid])?;
                     let node = &parts.nodes[nid];
                     if node.ino != ino || node.index != index {
                         return Err(damaged("node", (*nid).into()));
@@ -100,36 +83,4 @@ impl<D: BlockPort + MemoryArea> Core<D> {
         meta::put(&mut batch, Key::Super, record.as_bytes())?;
         self.meta.write(&batch)
     }
-}
-
-/// Nodes as blocks to write.
-pub fn as_writes(nodes: &[(u32, Box<NodeBlock>)]) -> Writes<'_> {
-    nodes.iter().map(|(block, node)| (*block, node.as_bytes())).collect()
-}
-
-/// A node's block as it is written now; for an `fsync`, with the processor and its write version.
-///
-/// # Errors
-/// [`amphi_vfs::Error::Corrupt`] if it is not in memory.
-pub fn seal_node<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    domain: &Domain,
-    parts: &mut Parts,
-    nid: u32,
-    stamp: Option<(usize, u64)>,
-) -> Result<Box<NodeBlock>> {
-    let sequence = parts.next_sequence();
-    let version = parts.version;
-    let node = parts.nodes.get_mut(&nid).ok_or_else(|| damaged("node", nid.into()))?;
-    (node.dirty, node.sequence) = (false, sequence);
-    let mut head = NodeHead::new(domain.number, node.ino.0, nid, node.index);
-    (head.version, head.sequence) = (version.into(), sequence.into());
-    if let Some((processor, version)) = stamp {
-        head.fsync = 1.into();
-        (head.processor, head.write_version) = ((processor as u32).into(), version.into());
-    }
-    let mut block = Box::new(NodeBlock { head, addresses: *node.addresses });
-    block.seal(core.superblock.salt.get());
-    core.counters.node_blocks.add(1);
-    Ok(block)
 }

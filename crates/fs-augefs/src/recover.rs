@@ -12,16 +12,14 @@ use amphi_device::{BlockPort, BytePort, MemoryArea, Structure};
 use amphi_lsm::Batch;
 use amphi_rt::task;
 use amphi_segments::format::COUNTER_MAX;
-use amphi_segments::{DATA, Domain, NODES, Node, Segment};
+use amphi_segments::{DATA, Domain, NODES, Node};
 use amphi_vfs::{Error, Ino, Result};
 use amphi_volume::io_error;
 
 use crate::checkpoint;
 use crate::core::Core;
 use crate::drops::NODE_SPAN;
-use crate::format::{
-    ADDRESSES, Address, EntryRecord, Intent, Key, NAT_ENTRIES, NodeBlock, PAGE, encode_entry,
-};
+use crate::format::{ADDRESSES, Address, EntryRecord, Intent, Key, NAT_ENTRIES, PAGE, encode_entry};
 use crate::inode::Home;
 use crate::meta::{self, damaged};
 use crate::planted::{self, Bug};
@@ -132,18 +130,11 @@ fn claim<D: BlockPort + MemoryArea>(
 ) -> Result<Vec<(u32, u32)>> {
     let mut parts = domain.parts.lock();
     let mut scans = Vec::new();
-    let logs = std::mem::take(&mut parts.logs);
+    let logs = parts.leave_logs();
     scans.extend(logs[NODES].map(|log| (log.segment, log.next)));
-    for log in logs.into_iter().flatten() {
-        if let Some(segment) = parts.sit.get_mut(log.segment.into()) {
-            segment.dirty = true;
-        }
-        parts.full.push(log.segment);
-    }
     for intent in intents {
         if let Intent::Take(number, kind) = intent {
-            parts.sit.insert(number.into(), Segment::new(kind, core.layout.segment_blocks));
-            parts.full.push(number);
+            parts.claim(number, kind, core.layout.segment_blocks);
             if usize::from(kind) == NODES {
                 scans.push((number, 0));
             }
@@ -159,43 +150,28 @@ fn scan<D: BlockPort + MemoryArea>(
     segments: &[(u32, u32)],
     found: &mut Recovered,
 ) -> Result<BTreeMap<u32, (u32, Node)>> {
-    let size = core.layout.segment_blocks;
     let version = domain.parts.lock().version;
     let mut nodes: BTreeMap<u32, (u32, Node)> = BTreeMap::new();
-    for (segment, from) in segments {
-        let mut bytes = vec![0; (size - from) as usize * PAGE];
-        if bytes.is_empty() {
-            continue;
-        }
-        let first = segment * size + from;
-        core.device.read(core.lpa(first), &mut bytes, Structure::Pointer).map_err(io_error)?;
-        for (block, page) in (first..).zip(bytes.chunks_exact(PAGE)) {
-            let Some(node) = NodeBlock::decode(page, core.superblock.salt.get()) else { continue };
+    for at in segments {
+        core.ground.visit_nodes(*at, Structure::Pointer, |block, node| {
             let head = node.head;
             let ours = head.domain.get() == domain.number && head.version.get() == version;
             if !ours || head.fsync.get() != 1 {
-                continue;
+                return Ok(());
             }
             if !has_arrived(core, head.processor.get(), head.write_version.get())? {
                 found.doubtful += 1;
-                continue;
+                return Ok(());
             }
             let (nid, sequence) = (head.nid.get(), head.sequence.get());
             if sequence > COUNTER_MAX {
                 return Err(damaged("the sequence number of node", nid.into()));
             }
-            if nodes.get(&nid).is_some_and(|(_, other)| other.sequence > sequence) {
-                continue;
+            if nodes.get(&nid).is_none_or(|(_, other)| other.sequence <= sequence) {
+                nodes.insert(nid, (block, Node::of(&node)));
             }
-            let node = Node {
-                ino: Ino(head.ino.get()),
-                index: head.index.get(),
-                addresses: Box::new(node.addresses),
-                sequence,
-                dirty: false,
-            };
-            nodes.insert(nid, (block, node));
-        }
+            Ok(())
+        })?;
     }
     Ok(nodes)
 }
@@ -218,7 +194,7 @@ fn size_of_owner<D: BlockPort + MemoryArea>(core: &Core<D>, nid: u32, node: &Nod
         Err(error) => Err(error),
         Ok((record, ..)) => {
             let nodes = core.find_nodes(node.ino, &record)?;
-            Ok((nodes.get(&node.index) == Some(&nid)).then(|| record.size.get()))
+            Ok((nodes.get(&node.index) == Some(&nid)).then(|| record.head.size.get()))
         }
     }
 }
@@ -238,7 +214,7 @@ fn use_node<D: BlockPort + MemoryArea>(
     }
     let address = domain.parts.lock().node_address(nid);
     let old = match address.block() {
-        Some(_) => *core.read_node(domain, nid, address)?.addresses,
+        Some(_) => *core.ground.read_node(domain, nid, address)?.addresses,
         None => [Address::HOLE; ADDRESSES],
     };
     let mut parts = domain.parts.lock();
@@ -269,7 +245,7 @@ fn free<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, nid: u32) ->
     if address.is_hole() {
         return Ok(());
     }
-    let node = core.read_node(domain, nid, address)?;
+    let node = core.ground.read_node(domain, nid, address)?;
     let mut parts = domain.parts.lock();
     for address in node.addresses.iter() {
         parts.change_held(0, u64::from(*address == Address::RESERVED));
@@ -295,7 +271,7 @@ fn cut<D: BlockPort + MemoryArea>(
         return Ok(());
     }
     let (slot, within) = (from as usize / PAGE, from as usize % PAGE);
-    let mut parts = core.with_nodes(domain, &[nid])?;
+    let mut parts = core.ground.with_nodes(domain, &[nid])?;
     let Some(node) = parts.nodes.get_mut(&nid) else { return Ok(()) };
     if than.is_some_and(|than| node.sequence >= than) {
         return Ok(());
@@ -317,7 +293,7 @@ fn cut<D: BlockPort + MemoryArea>(
     }
     drop(parts);
     let Some(old) = partial else { return Ok(()) };
-    let mut page = core.read_block(old, Structure::Data)?;
+    let mut page = core.ground.read_block(old, Structure::Data)?;
     if page[within..].iter().all(|byte| *byte == 0) {
         return Ok(());
     }
@@ -327,7 +303,7 @@ fn cut<D: BlockPort + MemoryArea>(
     counts[DATA] = 1;
     let blocks = core.take_blocks(domain, &mut parts, counts, true)?.ok_or(Error::NoSpace)?;
     let new = blocks[DATA][0];
-    core.device.write(core.lpa(new), &page, Structure::Data).map_err(io_error)?;
+    core.device.write(core.ground.lpa(new), &page, Structure::Data).map_err(io_error)?;
     if let Some(node) = parts.nodes.get_mut(&nid) {
         node.addresses[slot] = Address::at(new);
         node.dirty = true;
@@ -341,7 +317,7 @@ fn recount<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, ino: Ino)
     let (mut record, home, target) = core.find_record(ino)?;
     let mut blocks = 0;
     for nid in core.find_nodes(ino, &record)?.values() {
-        let parts = core.with_nodes(domain, &[*nid])?;
+        let parts = core.ground.with_nodes(domain, &[*nid])?;
         blocks += parts.nodes[nid].addresses.iter().filter(|address| !address.is_hole()).count() as u64;
     }
     if record.blocks.get() == blocks {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
-use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, State, Store, regular};
+use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, State, Store};
+use amphi_segments::{files, ranges};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
 
 use crate::change::{Batched, STEP_NODES};
 use crate::core::Core;
-use crate::cut;
 use crate::format::{EntryRecord, Key, PAGE, decode_attributes, decode_entry};
 use crate::inode::{Inode, Part, SHORT_TARGET_BYTES};
 use crate::meta::damaged;
@@ -106,10 +106,7 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
     }
 
     fn lock<'a>(&self, inode: &'a Arc<Inode<D>>, size: Option<u64>) -> Result<Guard<'a, Self>> {
-        if size.is_some() {
-            regular(inode.file_type)?;
-        }
-        Ok(inode.state.write())
+        files::lock(inode, size)
     }
 
     fn resize(
@@ -119,7 +116,7 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
         size: u64,
         apply: impl FnOnce(&mut Batched<'_, D>, &mut State<Self>) -> Result<()>,
     ) -> Result<()> {
-        cut::resize(self, inode, state, size, apply)
+        ranges::resize(self, inode, state, size, apply)
     }
 
     fn deletes_at_once(&self, state: &State<Self>) -> bool {
@@ -127,11 +124,7 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
     }
 
     fn may_leave(&self, _: &Inode<D>, state: &mut State<Self>) -> bool {
-        if !state.part.file.dirty.is_empty() || state.part.changed {
-            return false;
-        }
-        self.cache.drop_clean(&mut state.part.file);
-        true
+        files::may_leave(self, state)
     }
 
     fn make_room(&self) -> Result<bool> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea, PAGE_BYTES};
 use amphi_volume::{About, Error, Identity, Needs, Progress, Repair, Report, Result, Volume};
-use serde_json::{Map, json};
+use serde_json::json;
 
 use crate::AugeFs;
 use crate::format::TITLE;
@@ -78,20 +78,8 @@ fn about(info: &Info) -> About {
         ("meta_bytes", u64::from(info.layout.meta_pages) * PAGE_BYTES as u64),
         ("log_bytes", info.layout.log_bytes()),
     ];
-    let bytes = info.layout.main_blocks() * PAGE_BYTES as u64;
-    About {
-        name: IDENTITY.name,
-        label: info.label.clone(),
-        uuid: info.uuid,
-        size_bytes: bytes,
-        size_max_bytes: bytes,
-        journal_bytes: 0,
-        mount_options: String::new(),
-        inodes: info.inodes,
-        mounts: info.mounts,
-        clean: info.clean,
-        own: Map::from_iter(own.map(|(name, value)| (name.to_owned(), json!(value)))),
-    }
+    let (known, used) = ((info.label.clone(), info.uuid), (info.mounts, info.clean));
+    amphi_segments::about(IDENTITY.name, known, &info.layout, info.inodes, used, &own)
 }
 
 fn report(report: &fsck::Report) -> Report {

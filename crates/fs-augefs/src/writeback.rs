@@ -10,15 +10,14 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea, Structure};
 use amphi_lsm::Batch;
-use amphi_segments::{Domain, Node, Parts, Writes};
+use amphi_segments::{Domain, Node, Parts, Writes, as_writes};
 use amphi_vfs::{Error, Result};
 
 use crate::collect;
 use crate::core::Core;
-use crate::format::{ADDRESSES, Address};
+use crate::format::{ADDRESSES, NodeHead};
 use crate::inode::{self, Inode, State};
-use crate::meta::damaged;
-use crate::nodes::{as_writes, seal_node, slot_of};
+use crate::nodes::slot_of;
 use crate::planted::{self, Bug};
 
 /// What is done to a file's nodes along with its pages.
@@ -59,7 +58,7 @@ fn write_back_all<D: BlockPort + MemoryArea>(
     let mut touched: BTreeSet<u32> = state.part.file.dirty.iter().map(|page| slot_of(*page).0).collect();
     touched.extend(indices(&edit.held));
     touched.extend(state.part.nodes.range(indices(&edit.holes)).map(|(index, _)| *index));
-    if touched.is_empty() && !state.part.changed && state.part.stored_size == state.size {
+    if touched.is_empty() && !state.part.file.changed && state.part.file.stored_size == state.size {
         return Ok(());
     }
     let domain = core.domain(inode.ino);
@@ -94,7 +93,7 @@ fn put_inode<D: BlockPort + MemoryArea>(
     inode: &Inode<D>,
     state: &mut State<D>,
 ) -> Result<()> {
-    state.part.stored_size = state.size;
+    state.part.file.stored_size = state.size;
     state.atime_dirty = false;
     let mut batch = Batch::new();
     inode::put(&mut batch, inode, state)?;
@@ -121,7 +120,7 @@ fn submit<D: BlockPort + MemoryArea>(
     let there: Vec<_> = touched.iter().filter_map(|index| state.part.nodes.get(index).copied()).collect();
     let processor = amphi_rt::cpu::current() % core.write_versions.len();
     let mut version = core.write_versions[processor].lock();
-    let mut parts = core.with_nodes(domain, &there)?;
+    let mut parts = core.ground.with_nodes(domain, &there)?;
     let counts = [state.part.file.dirty.len(), touched.len()];
     if core.numbers_free(&parts) < touched.len() - there.len() {
         return Ok(false);
@@ -130,12 +129,12 @@ fn submit<D: BlockPort + MemoryArea>(
     let numbers = number_nodes(core, &mut parts, inode, state, touched)?;
     place_pages(core, &mut parts, state, &numbers, &data)?;
     edit_nodes(core, &mut parts, state, &numbers, edit)?;
-    let mut written = Vec::with_capacity(nodes.len());
-    for (nid, block) in numbers.values().zip(&nodes) {
-        parts.set_node_address(*nid, Address::at(*block), core.layout.segment_blocks)?;
-        let node = seal_node(core, domain, &mut parts, *nid, Some((processor, *version)))?;
-        written.push((*block, node));
-    }
+    let stamp = |head: &mut NodeHead| {
+        head.fsync = 1.into();
+        (head.processor, head.write_version) = ((processor as u32).into(), (*version).into());
+    };
+    let sealed = core.ground.seal(domain, &mut parts, numbers.values(), &nodes, stamp)?;
+    core.counters.node_blocks.add(sealed.len() as u64);
     drop(parts);
     let pages: Writes<'_> = data
         .iter()
@@ -143,7 +142,7 @@ fn submit<D: BlockPort + MemoryArea>(
         .filter_map(|(block, page)| Some((*block, &*state.part.file.pages.get(*page)?.bytes)))
         .collect();
     core.counters.data_blocks.add(pages.len() as u64);
-    let nodes = as_writes(&written);
+    let nodes = as_writes(&sealed);
     if core.options.nodes_after_data || planted::has(Bug::NodesAfterData) {
         core.ground.write_blocks(&[(&pages, Structure::Data)])?;
         core.ground.write_blocks(&[(&nodes, Structure::Pointer)])?;
@@ -190,18 +189,10 @@ fn place_pages<D: BlockPort + MemoryArea>(
     numbers: &BTreeMap<u32, u32>,
     blocks: &[u32],
 ) -> Result<()> {
-    let size = core.layout.segment_blocks;
     for (page, block) in state.part.file.dirty.iter().zip(blocks) {
         let (index, slot) = slot_of(*page);
-        let nid = numbers[&index];
-        let node = parts.nodes.get_mut(&nid).ok_or_else(|| damaged("node", nid.into()))?;
-        let old = std::mem::replace(&mut node.addresses[slot], Address::at(*block));
+        let old = parts.move_page((numbers[&index], slot), *block, core.layout.segment_blocks)?;
         state.part.blocks += u64::from(old.is_hole());
-        parts.change_held(0, u64::from(old == Address::RESERVED));
-        if let Some(old) = old.block() {
-            parts.invalidate(old, size)?;
-        }
-        parts.validate(*block, size, nid, slot as u16)?;
     }
     Ok(())
 }
@@ -220,28 +211,10 @@ fn edit_nodes<D: BlockPort + MemoryArea>(
             let at = |page: u64| page.clamp(first, first + ADDRESSES as u64) - first;
             at(pages.start) as usize..at(pages.end) as usize
         };
-        let node = parts.nodes.get_mut(nid).ok_or_else(|| damaged("node", (*nid).into()))?;
-        let (mut gone, mut held, mut lost) = (Vec::new(), 0, 0);
-        for address in &mut node.addresses[within(&edit.holes)] {
-            let old = std::mem::take(address);
-            if !old.is_hole() {
-                state.part.blocks = state.part.blocks.saturating_sub(1);
-                core.space.give_back(1);
-                lost += u64::from(old == Address::RESERVED);
-                gone.extend(old.block());
-            }
-        }
-        for address in &mut node.addresses[within(&edit.held)] {
-            if address.is_hole() {
-                *address = Address::RESERVED;
-                state.part.blocks += 1;
-                held += 1;
-            }
-        }
-        parts.change_held(held, lost);
-        for block in gone {
-            parts.invalidate(block, core.layout.segment_blocks)?;
-        }
+        let cleared = parts.clear_words(*nid, within(&edit.holes), core.layout.segment_blocks)?;
+        core.space.give_back(cleared);
+        state.part.blocks = state.part.blocks.saturating_sub(cleared);
+        state.part.blocks += parts.hold_words(*nid, within(&edit.held))?;
     }
     Ok(())
 }

@@ -1,21 +1,22 @@
-//! `fallocate` and `seek`: space held for writes to come, holes, zeros.
+//! `fallocate`: space held for writes to come, holes, zeros.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
-use amphi_names::{Change, Changed, Need, Store, note_write, regular, shed_capability};
-use amphi_segments::files;
-use amphi_vfs::{Allocate, Cred, Error, Result, Seek};
+use amphi_names::{Change, Changed, Need, Store, note_write};
+use amphi_segments::files::load_pages;
+use amphi_segments::ranges::{begin_allocate, zero_edges};
+use amphi_vfs::{Allocate, Cred, Result};
 
 use crate::core::Core;
-use crate::file::{self, FILE_BYTES_MAX, load_pages};
 use crate::format::PAGE;
 use crate::inode::{Inode, State};
-use crate::nodes::{first_page, spot};
 use crate::writeback::write_back;
 
 const PAGE_BYTES: u64 = PAGE as u64;
+/// Pages for which one node is made, at the least.
+const PAGE_NODES: usize = 512;
 
 /// See [`amphi_vfs::FileSystem::allocate`].
 ///
@@ -24,42 +25,27 @@ const PAGE_BYTES: u64 = PAGE as u64;
 pub fn allocate<D: BlockPort>(
     core: &Core<D>,
     inode: &Arc<Inode<D>>,
-    offset: u64,
-    length: u64,
+    range: (u64, u64),
     what: Allocate,
     cred: &Cred,
 ) -> Result<()> {
-    regular(inode.file_type)?;
-    core.names.health.writable()?;
-    if length == 0 {
-        return Err(Error::Invalid("an empty range"));
-    }
-    let end = offset.saturating_add(length);
-    let (reserves, keep_size) = (what.reserves(), what.keeps_size());
-    if reserves && end > FILE_BYTES_MAX {
-        return Err(Error::TooLarge);
-    }
-    let end = end.min(FILE_BYTES_MAX).max(offset);
-    let mut state = inode.state.write();
-    if state.gone {
-        return Err(Error::Stale(inode.ino));
-    }
-    shed_capability(core, inode, &mut state)?;
-    if !state.size.is_multiple_of(PAGE_BYTES) && end > state.size && !keep_size {
-        let size = state.size;
+    let (mut state, bytes) = begin_allocate(core, inode, range, what)?;
+    let (keep_size, size) = (what.keeps_size(), state.size);
+    if !size.is_multiple_of(PAGE_BYTES) && bytes.end > size && !keep_size {
         load_pages(core, inode, &mut state, size..size + 1)?;
     }
-    if reserves && offset < end {
-        file::hold(core, inode, &mut state, offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES))?;
+    if what.reserves() && !bytes.is_empty() {
+        let pages = bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES);
+        hold(core, inode, &mut state, pages)?;
     }
-    if what.clears() && offset < end {
-        clear(core, inode, &mut state, offset..end, reserves)?;
+    if what.clears() && !bytes.is_empty() {
+        clear(core, inode, &mut state, bytes.clone(), what.reserves())?;
     }
     // What was written before is there when this counts.
     write_back(core, inode, &mut state)?;
     if !keep_size {
-        state.size = state.size.max(end);
-        state.part.stored_size = state.size;
+        state.size = state.size.max(bytes.end);
+        state.part.file.stored_size = state.size;
     }
     note_write(core, &mut state, cred);
     let mut change = core.begin(&Need::NOTHING)?;
@@ -75,15 +61,7 @@ fn clear<D: BlockPort>(
     bytes: Range<u64>,
     held: bool,
 ) -> Result<()> {
-    let whole = bytes.start.div_ceil(PAGE_BYTES)..bytes.end / PAGE_BYTES;
-    let edges = if whole.start > whole.end {
-        [bytes.clone(), bytes.end..bytes.end]
-    } else {
-        [bytes.start..whole.start * PAGE_BYTES, whole.end * PAGE_BYTES..bytes.end]
-    };
-    for edge in edges.into_iter().filter(|edge| !edge.is_empty()) {
-        zero_in_page(core, inode, state, edge)?;
-    }
+    let whole = zero_edges(core, inode, state, bytes)?;
     if whole.is_empty() {
         return Ok(());
     }
@@ -95,67 +73,35 @@ fn clear<D: BlockPort>(
             state.part.blocks = state.part.blocks.saturating_sub(cleared);
             core.put_inode(inode, state)
         });
-        if let Err(error) = &cleared {
-            core.names.health.fail(error);
-        }
-        cleared?;
+        core.names.health.judge(cleared)?;
     }
-    if held { file::hold(core, inode, state, whole) } else { Ok(()) }
+    if held { hold(core, inode, state, whole) } else { Ok(()) }
 }
 
-/// Makes bytes of one page read as zeros; a page that is nowhere stays so.
-fn zero_in_page<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
-    bytes: Range<u64>,
-) -> Result<()> {
-    let page = bytes.start / PAGE_BYTES;
-    let address = {
-        let _gate = core.domain.gate.read();
-        core.addresses(inode.ino.0 as u32, page, page + 1)?[0]
-    };
-    files::zero_in_page(core, inode, state, bytes, address.block().is_some())?;
-    core.cache.note_dirty(inode);
-    Ok(())
-}
-
-/// Where the next data, or the next hole, of a file is.
+/// Holds a block for each page of a range that has none.
 ///
 /// # Errors
-/// As [`amphi_vfs::FileSystem::seek`].
-pub fn seek<D: BlockPort>(core: &Core<D>, inode: &Inode<D>, offset: u64, what: Seek) -> Result<u64> {
-    regular(inode.file_type)?;
-    let state = inode.state.read();
-    if offset >= state.size {
-        return Err(Error::NoData);
-    }
-    let (mut page, end) = (offset / PAGE_BYTES, state.size.div_ceil(PAGE_BYTES));
-    let wanted = what == Seek::Data;
+/// [`amphi_vfs::Error::NoSpace`]; then nothing has changed. [`amphi_vfs::Error::Corrupt`],
+/// [`amphi_vfs::Error::Io`].
+pub fn hold<D: BlockPort>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+    pages: Range<u64>,
+) -> Result<()> {
+    core.balance((pages.end - pages.start) as usize / PAGE_NODES + 4)?;
     let _gate = core.domain.gate.read();
     let ino = inode.ino.0 as u32;
-    while page < end {
-        let (index, word) = spot(page);
-        let (words, next) = match core.reach(ino, index)? {
-            Ok(nid) => {
-                let next = first_page(index.map_or(Some(0), |index| Some(index + 1)));
-                let words = word..word + (next - page) as usize;
-                (core.parts(&[nid])?.nodes[&nid].addresses[words].to_vec(), next)
-            }
-            Err(next) => (Vec::new(), first_page(Some(next))),
-        };
-        let there = |at: u64| words.get((at - page) as usize).is_some_and(|known| known.block().is_some());
-        let is_data = |at: u64| there(at) || state.part.file.dirty.contains(&at);
-        let next = next.min(end);
-        let found = if words.is_empty() && wanted {
-            state.part.file.dirty.range(page..next).next().copied()
-        } else {
-            (page..next).find(|at| is_data(*at) == wanted)
-        };
-        if let Some(found) = found {
-            return Ok(offset.max(found * PAGE_BYTES));
+    let wanted = core.lacking(ino, pages.clone())?;
+    core.space.promise(wanted)?;
+    let held = core.hold(ino, pages).and_then(|(held, made)| {
+        state.part.blocks += held;
+        // What the nodes name and what the inode counts come to the device together.
+        if held + made > 0 {
+            core.put_inode(inode, state)?;
         }
-        page = next;
-    }
-    if wanted { Err(Error::NoData) } else { Ok(state.size) }
+        Ok(held + made)
+    });
+    core.space.give_back(wanted.saturating_sub(core.names.health.judge(held)?));
+    Ok(())
 }

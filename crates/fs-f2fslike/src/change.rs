@@ -58,10 +58,7 @@ impl<'a, D: BlockPort> Changing<'a, D> {
     }
 
     fn failed<T>(&self, outcome: Result<T>) -> Result<T> {
-        if let Err(error) = &outcome {
-            self.core.names.health.fail(error);
-        }
-        outcome
+        self.core.names.health.judge(outcome)
     }
 }
 
@@ -88,8 +85,7 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
             }
             self.used(1);
         }
-        let stored_size = new.target.len() as u64;
-        Ok((Ino(nid.into()), Part { target: new.target.into(), rest, stored_size, ..Part::default() }))
+        Ok((Ino(nid.into()), Part { target: new.target.into(), rest, ..Part::default() }))
     }
 
     fn insert(
@@ -161,11 +157,11 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
             self.used(1);
         }
         let nid = state.part.xattr;
-        let parts = core.parts(&[nid]);
-        if let Some(node) = self.failed(parts)?.nodes.get_mut(&nid) {
+        let mut parts = self.failed(core.parts(&[nid]))?;
+        if let Some(node) = parts.nodes.get_mut(&nid) {
             node.addresses = words;
-            core.touch(node);
         }
+        core.touch(&mut parts, nid);
         Ok(())
     }
 

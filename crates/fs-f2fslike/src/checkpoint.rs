@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, Lpa, Structure};
-use amphi_segments::files::write_back_file;
-use amphi_segments::{DATA, NODES, Parts, Writes, write_nat, write_summaries};
+use amphi_segments::files::write_back_all;
+use amphi_segments::{DATA, NODES, Parts, as_writes, write_nat, write_summaries};
 use amphi_vfs::{Error, FileType, Result};
 use amphi_volume::io_error;
 use zerocopy::IntoBytes;
 
 use crate::core::{Core, Fresh, Standing};
 use crate::format::{
-    DentryBlock, NAT_ENTRIES, NAT_JOURNAL, Pack, SIT_ENTRIES, SIT_JOURNAL, SitBlock, SitEntry,
+    Counts, DentryBlock, Layout, NAT_ENTRIES, NAT_JOURNAL, Pack, SIT_ENTRIES, SIT_JOURNAL, SitBlock, SitEntry,
 };
 use crate::inode::Inode;
 use crate::planted::{self, Bug};
-use crate::writeback::{seal_node, write_back, write_set};
+use crate::writeback::{write_back, write_pages, write_set};
 
 /// Segments that a checkpoint names for the log of nodes: with 2 MB each, room for 2048 nodes until the next.
 pub const AHEAD: usize = 4;
@@ -29,10 +29,7 @@ pub const AHEAD: usize = 4;
 /// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only then.
 pub fn sync<D: BlockPort>(core: &Core<D>) -> Result<()> {
     core.names.health.writable()?;
-    let dirty = core.cache.dirty_files();
-    for inode in dirty {
-        write_back_file(core, &inode)?;
-    }
+    write_back_all(core)?;
     now(core)
 }
 
@@ -56,11 +53,8 @@ pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result<()> 
         }
         let ino = inode.ino.0 as u32;
         if state.nlink > 0 && core.rolls(ino, &state.part) {
-            let written = write_set(core, ino);
-            if let Err(error) = &written {
-                core.names.health.fail(error);
-            }
-            if written? {
+            let written = core.names.health.judge(write_set(core, ino))?;
+            if written {
                 return Ok(());
             }
         }
@@ -82,11 +76,7 @@ pub fn now<D: BlockPort>(core: &Core<D>) -> Result<()> {
 /// # Errors
 /// As for [`sync`].
 pub fn held<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
-    let done = make(core, clean);
-    if let Err(error) = &done {
-        core.names.health.fail(error);
-    }
-    done
+    core.names.health.judge(make(core, clean))
 }
 
 fn make<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
@@ -118,7 +108,7 @@ fn make<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
     }
     parts.version = version;
     *core.fresh.lock() = Fresh::default();
-    hand_out(core, parts);
+    core.segments.give_back(parts.hand_out());
     Ok(())
 }
 
@@ -142,34 +132,20 @@ fn write_entries<D: BlockPort>(core: &Core<D>) -> Result<usize> {
             outside.push(((dir, page), block));
         }
     }
-    let dirty = outside;
-    let mut counts = [0; 2];
-    counts[DATA] = dirty.len();
-    let taken = core.take_blocks(&mut core.domain.parts.lock(), counts, true)?;
-    let [blocks, _] = taken.ok_or(Error::NoSpace)?;
-    for (((dir, page), _), block) in dirty.iter().zip(&blocks) {
-        core.settle_page(*dir, *page, *block)?;
+    let pages = outside.iter().map(|(at, block)| (*at, block.as_bytes()));
+    if !write_pages(core, pages, Structure::Dentry, true)? {
+        return Err(Error::NoSpace);
     }
-    let writes: Writes<'_> =
-        blocks.iter().zip(&dirty).map(|(block, (_, bytes))| (*block, bytes.as_bytes())).collect();
-    core.ground.write_blocks(&[(&writes, Structure::Dentry)])?;
     Ok(all)
 }
 
 /// Writes nodes that have changed. Returns how many.
 fn write_nodes<D: BlockPort>(core: &Core<D>, parts: &mut Parts) -> Result<usize> {
-    let mut dirty: Vec<_> = parts.nodes.iter().filter(|(_, node)| node.dirty).map(|(nid, _)| *nid).collect();
-    dirty.sort_unstable();
-    let mut counts = [0; 2];
-    counts[NODES] = dirty.len();
-    let [_, blocks] = core.take_blocks(parts, counts, true)?.ok_or(Error::NoSpace)?;
-    let mut sealed = Vec::with_capacity(dirty.len());
-    for (nid, block) in dirty.iter().zip(&blocks) {
-        sealed.push((*block, seal_node(core, parts, (*nid, *block), None)?));
-    }
-    let writes: Writes<'_> = sealed.iter().map(|(block, node)| (*block, node.as_bytes())).collect();
-    core.ground.write_blocks(&[(&writes, Structure::Inode)])?;
-    Ok(dirty.len())
+    let take = |parts: &mut Parts, counts| core.take_blocks(parts, counts, true);
+    let sealed = core.ground.seal_dirty(&core.domain, parts, take)?;
+    core.dirtied.fetch_sub(sealed.len(), Ordering::Relaxed);
+    core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Inode)])?;
+    Ok(sealed.len())
 }
 
 /// Decides where the entries of these numbers go, as F2FS does: to the pack, if their block's set fits
@@ -252,7 +228,7 @@ fn write_sit<D: BlockPort>(
         if !planted::has(Bug::SitInPlace) {
             *copy = 1 - *copy;
         }
-        let at = core.layout.sit_first() + 2 * u64::from(number) + u64::from(*copy);
+        let at = Layout::SIT_FIRST + 2 * u64::from(number) + u64::from(*copy);
         let block = SitBlock::new(core.ground.salt, number, version, &entries);
         core.ground.device.write(Lpa(at), block.as_bytes(), Structure::Bitmap).map_err(io_error)?;
     }
@@ -270,49 +246,28 @@ fn look_ahead<D: BlockPort>(core: &Core<D>) {
 
 /// Makes the checkpoint count.
 fn write_pack<D: BlockPort>(core: &Core<D>, parts: &Parts, standing: &Standing, version: u64) -> Result<()> {
-    let summary = |kind: usize| {
-        let Some(log) = parts.logs[kind] else { return Vec::new() };
-        let known = parts.sit.get(log.segment.into()).and_then(|segment| segment.summary.as_ref());
-        let mut entries: Vec<_> =
-            known.into_iter().flatten().map(|one| (one.nid.get(), one.slot.get())).collect();
-        entries.resize(log.next as usize, (0, 0));
-        entries
-    };
     let orphans = core.orphans.lock();
     let forgets = planted::has(Bug::OrphansForgotten);
+    let counts = Counts {
+        version: version.into(),
+        sequence: parts.sequence.into(),
+        held: parts.held.into(),
+        inodes: core.inodes.load(Ordering::Acquire).into(),
+        mounts: standing.mounts.into(),
+        mounted_ns: standing.mounted_ns.into(),
+        clean: u32::from(standing.clean).into(),
+    };
     let pack = Pack {
-        version,
-        sequence: parts.sequence,
-        held: parts.held,
-        inodes: core.inodes.load(Ordering::Acquire),
-        mounts: standing.mounts,
-        mounted_ns: standing.mounted_ns,
-        clean: standing.clean,
-        logs: [DATA, NODES].map(|kind| parts.logs[kind].map(|log| (log.segment, log.next))),
-        summaries: [summary(DATA), summary(NODES)],
+        counts,
+        logs: parts.logs,
+        summaries: [DATA, NODES].map(|kind| parts.log_summary(kind)),
         ahead: core.ahead.lock().clone(),
         orphans: if forgets { Vec::new() } else { orphans.iter().copied().collect() },
         nat: standing.nat_journal.iter().map(|nid| (*nid, parts.node_address(*nid))).collect(),
         sit: standing.sit_journal.iter().map(|segment| (*segment, sit_entry(parts, *segment))).collect(),
     };
     let which = if planted::has(Bug::PackInPlace) { 0 } else { version % 2 };
-    let at = Lpa(core.layout.pack(which));
+    let at = Lpa(Layout::pack(which));
     core.ground.device.write(at, &pack.encode(core.ground.salt), Structure::Journal).map_err(io_error)?;
     core.ground.settle()
-}
-
-/// What is free by the checkpoint can be used.
-fn hand_out<D: BlockPort>(core: &Core<D>, parts: &mut Parts) {
-    let mut free = Vec::new();
-    for number in parts.segments(|segment| segment.dirty) {
-        let active = parts.is_active(number);
-        let Some(segment) = parts.sit.get_mut(number.into()) else { continue };
-        segment.dirty = false;
-        if segment.count == 0 && !active {
-            parts.sit.remove(number.into());
-            free.push(number);
-        }
-    }
-    core.segments.give_back(free);
-    parts.free_nids.append(&mut parts.freed_nids);
 }

@@ -9,20 +9,19 @@ use amphi_names::Names;
 use amphi_rt::hash::HashMap;
 use amphi_rt::sync::{Mutex, MutexGuard};
 use amphi_segments::files::FileCache;
-use amphi_segments::{Bell, Blocks, Domain, Ground, NODES, Node, Parts, Segments, Space};
+use amphi_segments::{Blocks, Domain, Ground, NODES, Parts, Segments, Space};
 use amphi_vfs::{Ino, Result};
 
-use crate::collect;
 use crate::dir::Dent;
 use crate::format::{Layout, Superblock};
 use crate::inode::{Inode, Part};
 use crate::planted::{self, Bug};
 
-/// Nodes and blocks of entries that one change makes dirty at the most: two directories with three nodes and
-/// a block of entries each, three inodes with their attributes.
-const CHANGE_MOST: usize = 16;
-/// Dirty nodes and blocks of entries from which on a checkpoint is made.
-const DIRTY_MOST: usize = 16_384;
+/// Inodes and pages that are kept in memory, and how often a checkpoint is made, unless a mount says
+/// otherwise. F2FS's interval is 60 s; ours is AugeFS's, so that figures compare like with like.
+const CACHED_INODES: usize = 262_144;
+const CACHED_PAGES: usize = 65_536;
+const INTERVAL_NS: u64 = 5_000_000_000;
 
 /// How a mount behaves.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +32,19 @@ pub struct Options {
     pub page_cache_pages: usize,
     /// How often pages are written back and checkpoints are made, ns; 0: there is no background task.
     pub interval_ns: u64,
+}
+
+impl Options {
+    /// How a mount behaves that says nothing.
+    pub const fn usual(read_only: bool) -> (Self, amphi_names::Options) {
+        let names = amphi_names::Options {
+            read_only,
+            access_times: amphi_vfs::AccessTimes::Relative,
+            cached_inodes: CACHED_INODES,
+            tick_ns: 1,
+        };
+        (Self { read_only, page_cache_pages: CACHED_PAGES, interval_ns: INTERVAL_NS }, names)
+    }
 }
 
 /// What a checkpoint says beside what the domain knows.
@@ -101,8 +113,6 @@ pub struct Core<D: BlockPort + 'static> {
     pub standing: Mutex<Standing>,
     /// One collection at a time.
     pub collection: Mutex<()>,
-    /// What ends the background task.
-    pub bell: Bell,
 }
 
 impl<D: BlockPort> Core<D> {
@@ -123,8 +133,10 @@ impl<D: BlockPort> Core<D> {
     }
 
     /// A node will have to be written.
-    pub fn touch(&self, node: &mut Node) {
-        if !std::mem::replace(&mut node.dirty, true) {
+    pub fn touch(&self, parts: &mut Parts, nid: u32) {
+        if let Some(node) = parts.nodes.get_mut(&nid)
+            && !std::mem::replace(&mut node.dirty, true)
+        {
             self.dirtied.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -179,25 +191,6 @@ impl<D: BlockPort> Core<D> {
             && !fresh.changed.contains(&parent)
             && !fresh.moved.contains(&(parent, part.name.clone()));
         !fresh.changed.contains(&ino) && (!fresh.made.contains(&ino) || named)
-    }
-
-    /// Before a change, without the gate: has what is dirty fit the free segments, so that a checkpoint can
-    /// always be made.
-    ///
-    /// # Errors
-    /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
-    pub fn balance(&self, more: usize) -> Result<()> {
-        let dirty = self.dirtied.load(Ordering::Relaxed) + CHANGE_MOST + more;
-        // Each log begins a segment that it does not fill, and others change something, too.
-        let room = self.segments.count().saturating_sub(3) * self.layout.segment_blocks as usize;
-        let numbers = {
-            let parts = self.domain.parts.lock();
-            parts.free_nids.len() >= CHANGE_MOST + more || parts.freed_nids.is_empty()
-        };
-        if dirty > room.min(DIRTY_MOST) || !numbers {
-            collect::make_room(self)?;
-        }
-        Ok(())
     }
 
     /// Inodes that can still be made.

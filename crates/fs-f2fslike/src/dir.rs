@@ -10,7 +10,9 @@ use amphi_segments::damaged;
 use amphi_vfs::{Error, Result};
 
 use crate::core::Core;
-use crate::format::{Address, DentryBlock, INODE_PAGES, blocks_of, bucket, name_hash, places, record_of};
+use crate::format::{
+    Address, DentryBlock, Found, INODE_PAGES, blocks_of, bucket, name_hash, places, record_of,
+};
 use crate::planted::{self, Bug};
 
 /// Most levels of a directory.
@@ -80,7 +82,10 @@ impl<D: BlockPort> Core<D> {
     pub fn put_in_inode(&self, dir: u32, block: &DentryBlock) -> Result<bool> {
         let mut parts = self.parts(&[dir])?;
         let node = parts.nodes.get_mut(&dir).filter(|node| record_of(&node.addresses).levels == 0);
-        Ok(node.map(|node| (block.put_in_inode(&mut node.addresses), self.touch(node))).is_some())
+        let Some(node) = node else { return Ok(false) };
+        block.put_in_inode(&mut node.addresses);
+        self.touch(&mut parts, dir);
+        Ok(true)
     }
 
     /// The entries of a directory leave its inode, for a block that is held. Returns how many that is.
@@ -111,6 +116,21 @@ impl<D: BlockPort> Core<D> {
         Ok(None)
     }
 
+    /// Puts an entry into a block with room for it; whether there was some, if there is the block.
+    fn put_in(
+        &self,
+        dir: u32,
+        page: u64,
+        in_inode: bool,
+        (name, ino, kind): (&[u8], u32, u8),
+    ) -> Result<Option<bool>> {
+        let room = self.with_dent(dir, page, false, |block| block.room(name.len(), in_inode))?;
+        if let Some(slot) = room.flatten() {
+            self.with_dent(dir, page, true, |block| block.put(slot, name, ino, kind))?;
+        }
+        Ok(room.map(|room| room.is_some()))
+    }
+
     /// Adds an entry, in the first level with room for it; a block for it has been promised, with its nodes.
     /// Returns the page, and how many pages and nodes were added.
     ///
@@ -123,29 +143,20 @@ impl<D: BlockPort> Core<D> {
         name: &[u8],
         (ino, kind): (u32, u8),
     ) -> Result<(u64, u64, u64)> {
-        let hash = name_hash(name);
+        let entry = (name, ino, kind);
         let mut left = 0;
         if *levels == 0 {
-            let room = self.with_dent(dir, 0, false, |block| block.room(name.len(), true))?;
-            if let Some(slot) = room.flatten() {
-                self.with_dent(dir, 0, true, |block| block.put(slot, name, ino, kind))?;
+            if self.put_in(dir, 0, true, entry)? == Some(true) {
                 return Ok((0, 0, 0));
             }
             (left, *levels) = (self.leave_inode(dir)?, u32::from(!planted::has(Bug::BlockForgotten)));
         }
         for level in 0..LEVELS_MAX {
-            for page in bucket(hash, level) {
-                let room = if level < (*levels).max(1) {
-                    self.with_dent(dir, page, false, |block| block.room(name.len(), false))?
-                } else {
-                    None
-                };
-                match room {
-                    Some(None) => {}
-                    Some(Some(slot)) => {
-                        self.with_dent(dir, page, true, |block| block.put(slot, name, ino, kind))?;
-                        return Ok((page, left, 0));
-                    }
+            for page in bucket(name_hash(name), level) {
+                let there = level < (*levels).max(1);
+                match if there { self.put_in(dir, page, false, entry)? } else { None } {
+                    Some(true) => return Ok((page, left, 0)),
+                    Some(false) => {}
                     None => {
                         *levels = (*levels).max(level + 1);
                         let (pages, nodes) = self.hold(dir, page..page + 1)?;
@@ -200,22 +211,17 @@ impl<D: BlockPort> Core<D> {
         dir: u32,
         levels: u32,
         (page, slot): Spot,
-        mut visit: impl FnMut(&[u8], u32, u8, Spot) -> bool,
+        mut visit: impl FnMut(Found<'_>, Spot) -> bool,
     ) -> Result<()> {
         let mut first = slot;
         for at in page..blocks_of(levels.min(LEVELS_MAX)) {
-            let entries = self.with_dent(dir, at, false, |block| {
-                let entry = |found: crate::format::Found<'_>| {
-                    (found.slot, found.name.to_vec(), found.ino, found.kind)
-                };
-                block.entries(first).map(entry).collect::<Vec<_>>()
-            })?;
-            first = 0;
-            for (slot, name, ino, kind) in entries.unwrap_or_default() {
-                if !visit(&name, ino, kind, (at, slot + 1)) {
+            let block = self.with_dent(dir, at, false, |block| Box::new(block.clone()))?;
+            for found in block.iter().flat_map(|block| block.entries(first)) {
+                if !visit(found, (at, found.slot + 1)) {
                     return Ok(());
                 }
             }
+            first = 0;
         }
         Ok(())
     }

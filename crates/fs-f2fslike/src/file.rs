@@ -1,186 +1,24 @@
-//! Contents of files: what is written to pages in host memory, and the blocks that are held for them.
+//! Contents of files: where their pages are, and what is written to pages in host memory.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
-use amphi_names::{Change, Changed, Need, Store, note_write, regular, shed_capability};
-use amphi_segments::files::{FileCache, FilePages, Files, relieve};
-use amphi_vfs::{Cred, Error, Result, WriteMode};
+use amphi_names::Guard;
+use amphi_segments::files::{FileCache, FilePages, Files, load_edges, load_pages};
+use amphi_segments::{Domain, Ground};
+use amphi_vfs::{Allocate, Cred, Ino, Result, WriteMode};
 
 use crate::change::Changing;
-use crate::checkpoint;
 use crate::core::Core;
-use crate::format::{FILE_PAGES_MAX, PAGE};
+use crate::format::{Address, FILE_PAGES_MAX, PAGE};
 use crate::inode::{Inode, Part, State};
+use crate::nodes::{first_page, spot};
 use crate::planted::{self, Bug};
 use crate::writeback::write_back;
+use crate::{allocate, checkpoint};
 
-/// Longest file in bytes.
-pub const FILE_BYTES_MAX: u64 = FILE_PAGES_MAX * PAGE_BYTES;
 const PAGE_BYTES: u64 = PAGE as u64;
-
-/// Brings the pages of a range of bytes into memory that are not there. What the device has behind the end of
-/// the file is no part of it: it becomes zeros, which are written before the file grows over them.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::Io`].
-pub fn load_pages<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
-    bytes: Range<u64>,
-) -> Result<()> {
-    let pages = bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES);
-    let missing: Vec<_> = pages.filter(|page| state.part.file.pages.get(*page).is_none()).collect();
-    let (Some(first), Some(last)) = (missing.first(), missing.last()) else { return Ok(()) };
-    let _gate = core.domain.gate.read();
-    let addresses = core.addresses(inode.ino.0 as u32, *first, last + 1)?;
-    let block = |page: &u64| (*page, addresses[(page - first) as usize].block());
-    let wanted: Vec<_> = missing.iter().map(block).collect();
-    for (page, mut bytes) in core.ground.read_pages(&wanted)? {
-        let valid = state.size.saturating_sub(page * PAGE_BYTES).min(PAGE_BYTES) as usize;
-        let hidden = bytes[valid..].iter().any(|byte| *byte != 0) && !planted::has(Bug::TailShown);
-        if hidden {
-            bytes[valid..].fill(0);
-        }
-        core.cache.insert(&mut state.part.file, page, bytes);
-        if hidden && !core.options.read_only {
-            core.cache.mark_dirty(&mut state.part.file, page);
-            core.cache.note_dirty(inode);
-        }
-    }
-    Ok(())
-}
-
-/// Writes all of `data`.
-///
-/// # Errors
-/// As [`amphi_vfs::FileSystem::write`].
-pub fn write<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    offset: u64,
-    data: &[u8],
-    mode: WriteMode,
-    cred: &Cred,
-) -> Result<usize> {
-    regular(inode.file_type)?;
-    core.names.health.writable()?;
-    if data.is_empty() {
-        return Ok(0);
-    }
-    {
-        let mut state = inode.state.write();
-        if state.gone {
-            return Err(Error::Stale(inode.ino));
-        }
-        let offset = if mode.append { state.size } else { offset };
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
-        let end = end.ok_or(Error::TooLarge)?;
-        shed_capability(core, inode, &mut state)?;
-        for edge in [state.size.min(end), offset, end] {
-            // What lies behind the end of the file is zeros.
-            if !edge.is_multiple_of(PAGE_BYTES) && edge / PAGE_BYTES * PAGE_BYTES <= state.size {
-                load_pages(core, inode, &mut state, edge..edge + 1)?;
-            }
-        }
-        let pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
-        hold(core, inode, &mut state, pages.clone())?;
-        pages.for_each(|page| core.cache.begin_write(&mut state.part.file, page));
-        if !state.part.file.fill(offset, data) {
-            return Err(Error::Stale(inode.ino));
-        }
-        state.size = state.size.max(end);
-        note_write(core, &mut state, cred);
-        state.part.changed = true;
-        core.cache.note_dirty(inode);
-        if mode.direct {
-            write_back(core, inode, &mut state)?;
-        }
-    }
-    if mode.sync_data || mode.sync_metadata {
-        checkpoint::fsync(core, inode)?;
-    }
-    relieve(core, inode)?;
-    Ok(data.len())
-}
-
-/// Holds a block for each page of a range that has none.
-///
-/// # Errors
-/// [`Error::NoSpace`]; then nothing has changed. [`Error::Corrupt`], [`Error::Io`].
-pub fn hold<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
-    pages: Range<u64>,
-) -> Result<()> {
-    core.balance((pages.end - pages.start) as usize / PAGE_NODES + 4)?;
-    let _gate = core.domain.gate.read();
-    let ino = inode.ino.0 as u32;
-    let wanted = core.lacking(ino, pages.clone())?;
-    core.space.promise(wanted)?;
-    let held = core.hold(ino, pages).and_then(|(held, made)| {
-        state.part.blocks += held;
-        // What the nodes name and what the inode counts come to the device together.
-        if held + made > 0 {
-            core.put_inode(inode, state)?;
-        }
-        Ok(held + made)
-    });
-    if let Err(error) = &held {
-        core.names.health.fail(error);
-    }
-    core.space.give_back(wanted.saturating_sub(held?));
-    Ok(())
-}
-
-/// Pages for which one node is made, at the least.
-const PAGE_NODES: usize = 512;
-
-/// See [`Store::resize`].
-///
-/// # Errors
-/// As there.
-pub fn resize<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
-    size: u64,
-    apply: impl FnOnce(&mut Changing<'_, D>, &mut State<D>) -> Result<()>,
-) -> Result<()> {
-    if size > FILE_BYTES_MAX {
-        return Err(Error::TooLarge);
-    }
-    if size > state.size && !state.size.is_multiple_of(PAGE_BYTES) {
-        let end = state.size;
-        load_pages(core, inode, state, end..end + 1)?;
-    }
-    if size > state.size || state.part.stored_size < size {
-        // What lies before the new end must be there when it counts.
-        write_back(core, inode, state)?;
-    }
-    let mut change = core.begin(&Need::NOTHING)?;
-    if size < state.size {
-        core.cut_pages(&mut state.part, size);
-        core.cache.note_dirty(inode);
-        let cleared = core.cut(inode.ino.0 as u32, size.div_ceil(PAGE_BYTES));
-        if let Err(error) = &cleared {
-            core.names.health.fail(error);
-        }
-        state.part.blocks = state.part.blocks.saturating_sub(cleared?);
-    }
-    apply(&mut change, state)?;
-    state.size = size;
-    state.part.stored_size = size;
-    change.write_inode(inode, state, Changed::Contents)?;
-    change.commit()?;
-    if state.part.file.dirty.is_empty() {
-        core.cache.note_clean(inode.ino);
-    }
-    Ok(())
-}
 
 impl<D: BlockPort> Core<D> {
     /// Drops all pages of a file that goes.
@@ -203,6 +41,10 @@ impl<D: BlockPort> Core<D> {
 }
 
 impl<D: BlockPort> Files for Core<D> {
+    type Device = D;
+
+    const FILE_BYTES_MAX: u64 = FILE_PAGES_MAX * PAGE_BYTES;
+
     fn cache(&self) -> &FileCache<Self> {
         &self.cache
     }
@@ -215,19 +57,98 @@ impl<D: BlockPort> Files for Core<D> {
         &part.file
     }
 
-    fn load_pages(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, bytes: Range<u64>) -> Result<()> {
-        load_pages(self, inode, state, bytes)
+    fn ground(&self) -> &Ground<D> {
+        &self.ground
     }
 
-    fn read_device(&self, inode: &Inode<D>, _: &State<D>, first: u64, into: &mut [u8]) -> Result<()> {
-        let _gate = self.domain.gate.read();
-        let end = first + (into.len() / PAGE) as u64;
-        let addresses = self.addresses(inode.ino.0 as u32, first, end)?;
-        let blocks: Vec<_> = addresses.iter().map(|address| address.block()).collect();
-        self.ground.read_runs(&blocks, into)
+    fn domain(&self, _: Ino) -> &Domain {
+        &self.domain
+    }
+
+    fn addresses(&self, inode: &Inode<D>, _: &State<D>, first: u64, end: u64) -> Result<Vec<Address>> {
+        self.addresses(inode.ino.0 as u32, first, end)
+    }
+
+    fn stretch(&self, inode: &Inode<D>, _: &State<D>, pages: Range<u64>) -> Result<(Vec<Address>, u64)> {
+        let (index, word) = spot(pages.start);
+        Ok(match self.reach(inode.ino.0 as u32, index)? {
+            Ok(nid) => {
+                let next = first_page(index.map_or(Some(0), |index| Some(index + 1)));
+                let words = word..word + (next - pages.start) as usize;
+                (self.parts(&[nid])?.nodes[&nid].addresses[words].to_vec(), next)
+            }
+            Err(next) => (Vec::new(), first_page(Some(next))),
+        })
+    }
+
+    /// What the device has behind the end of the file is no part of it: it becomes zeros, which are written
+    /// before the file grows over them.
+    fn keep(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, page: u64, mut bytes: Box<[u8]>) {
+        let valid = state.size.saturating_sub(page * PAGE_BYTES).min(PAGE_BYTES) as usize;
+        let hidden = bytes[valid..].iter().any(|byte| *byte != 0) && !planted::has(Bug::TailShown);
+        if hidden {
+            bytes[valid..].fill(0);
+        }
+        self.cache.insert(&mut state.part.file, page, bytes);
+        if hidden && !self.options.read_only {
+            self.cache.mark_dirty(&mut state.part.file, page);
+            self.cache.note_dirty(inode);
+        }
+    }
+
+    fn prepare(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, bytes: Range<u64>) -> Result<()> {
+        let edges = [state.size.min(bytes.end), bytes.start, bytes.end];
+        load_edges(self, inode, state, &edges)?;
+        let pages = bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES);
+        allocate::hold(self, inode, state, pages.clone())?;
+        pages.for_each(|page| self.cache.begin_write(&mut state.part.file, page));
+        Ok(())
+    }
+
+    fn finish(&self, inode: &Arc<Inode<D>>, mut state: Guard<'_, Self>, mode: WriteMode) -> Result<()> {
+        if mode.direct {
+            write_back(self, inode, &mut state)?;
+        }
+        drop(state);
+        if mode.sync_data || mode.sync_metadata { checkpoint::fsync(self, inode) } else { Ok(()) }
     }
 
     fn write_back(&self, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
         write_back(self, inode, state)
+    }
+
+    fn prepare_resize(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, size: u64) -> Result<()> {
+        let end = state.size;
+        if size > end && !end.is_multiple_of(PAGE_BYTES) {
+            load_pages(self, inode, state, end..end + 1)?;
+        }
+        // What lies before the new end must be there when it counts.
+        let lacks = size > end || state.part.file.stored_size < size;
+        if lacks { write_back(self, inode, state) } else { Ok(()) }
+    }
+
+    fn cut_off<'a>(
+        &'a self,
+        _: &mut Changing<'a, D>,
+        inode: &Arc<Inode<D>>,
+        state: &mut State<D>,
+        size: u64,
+    ) -> Result<()> {
+        self.cut_pages(&mut state.part, size);
+        self.cache.note_dirty(inode);
+        let cleared = self.cut(inode.ino.0 as u32, size.div_ceil(PAGE_BYTES));
+        state.part.blocks = state.part.blocks.saturating_sub(self.names.health.judge(cleared)?);
+        Ok(())
+    }
+
+    fn allocate(
+        &self,
+        inode: &Arc<Inode<D>>,
+        offset: u64,
+        length: u64,
+        what: Allocate,
+        cred: &Cred,
+    ) -> Result<()> {
+        allocate::allocate(self, inode, (offset, length), what, cred)
     }
 }

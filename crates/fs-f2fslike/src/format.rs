@@ -17,8 +17,8 @@ pub use inode::{
     FILE_PAGES_MAX, INODE, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_BYTES_MAX, LINK_WORD, Route,
     TYPES, XATTR, address_words, encode_attributes, index_of, record_of, set_record, span,
 };
-pub use pack::{LogRecord, NAT_JOURNAL, ORPHANS_MAX, PACK_PAGES, Pack, SIT_JOURNAL};
-pub use superblock::{LABEL_BYTES, Layout, Superblock};
+pub use pack::{Counts, NAT_JOURNAL, ORPHANS_MAX, PACK_PAGES, Pack, SIT_JOURNAL};
+pub use superblock::{Layout, Superblock};
 
 /// First bytes of the superblock.
 pub const MAGIC: [u8; 8] = *b"AMPHIF2L";

@@ -3,23 +3,19 @@
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
-use amphi_names::with_room;
-use amphi_rt::task::{self, JoinHandle};
-use amphi_segments::files;
-use amphi_vfs::{Allocate, Cred, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode};
+use amphi_segments::Running;
+use amphi_vfs::{FileSystem, Ino, Promise, Result, StatFs};
 
+use crate::checkpoint;
 use crate::core::{Core, Options};
-use crate::format::PAGE;
 use crate::mount::{self, MountError};
-use crate::{allocate, checkpoint, file};
 
 /// A mounted file system of F2FS's kind.
 ///
 /// Dropping it without [`unmount`](Self::unmount) is a crash of the file system: what was durable is there
 /// after the next mount.
 pub struct F2fsLike<D: BlockPort + 'static> {
-    core: Arc<Core<D>>,
-    background: Option<JoinHandle<()>>,
+    core: Running<Core<D>>,
 }
 
 impl<D: BlockPort + 'static> F2fsLike<D> {
@@ -33,16 +29,11 @@ impl<D: BlockPort + 'static> F2fsLike<D> {
         names: amphi_names::Options,
     ) -> std::result::Result<Self, MountError> {
         let core = mount::open(device, options, names)?;
-        let background = (options.interval_ns > 0 && !options.read_only).then(|| {
-            let core = Arc::clone(&core);
-            task::spawn("f2fslike-checkpoint", move || {
-                core.bell.run(options.interval_ns, &core.names.health, || checkpoint::sync(&core));
-            })
-        });
-        Ok(Self { core, background })
+        let interval_ns = if options.read_only { 0 } else { options.interval_ns };
+        Ok(Self { core: Running::new(core, "f2fslike-checkpoint", interval_ns, checkpoint::sync) })
     }
 
-    pub(crate) const fn core(&self) -> &Arc<Core<D>> {
+    pub(crate) fn core(&self) -> &Core<D> {
         &self.core
     }
 
@@ -62,21 +53,8 @@ impl<D: BlockPort + 'static> F2fsLike<D> {
     /// # Errors
     /// [`Error::Io`](amphi_vfs::Error::Io); the file system is then as after a crash.
     pub fn unmount(mut self) -> Result<()> {
-        self.stop();
+        self.core.stop();
         mount::close(&self.core)
-    }
-
-    fn stop(&mut self) {
-        if let Some(background) = self.background.take() {
-            self.core.bell.stop();
-            background.join();
-        }
-    }
-}
-
-impl<D: BlockPort + 'static> Drop for F2fsLike<D> {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 
@@ -86,15 +64,7 @@ impl<D: BlockPort + 'static> FileSystem for F2fsLike<D> {
     }
 
     amphi_names::forward_names!(self => &*self.core);
-
-    fn read(&self, ino: Ino, offset: u64, into: &mut [u8], direct: bool) -> Result<usize> {
-        files::read(&*self.core, &self.core.inode(ino)?, offset, into, direct)
-    }
-
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], mode: WriteMode, cred: &Cred) -> Result<usize> {
-        let inode = &self.core.inode(ino)?;
-        with_room(&*self.core, || file::write(&self.core, inode, offset, data, mode, cred))
-    }
+    amphi_segments::forward_files!(self => &*self.core);
 
     fn fsync(&self, ino: Ino, _data_only: bool) -> Result<()> {
         checkpoint::fsync(&self.core, &self.core.inode(ino)?)
@@ -105,24 +75,6 @@ impl<D: BlockPort + 'static> FileSystem for F2fsLike<D> {
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        let core = &self.core;
-        Ok(StatFs {
-            block_bytes: PAGE as u32,
-            blocks: core.space.capacity(),
-            blocks_free: core.space.free(),
-            blocks_available: core.space.free(),
-            inodes: (core.layout.nids() - 1).into(),
-            inodes_free: core.inodes_free(),
-            name_bytes_max: NAME_BYTES_MAX as u32,
-        })
-    }
-
-    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
-        allocate::seek(&self.core, &*self.core.inode(ino)?, offset, what)
-    }
-
-    fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
-        let inode = &self.core.inode(ino)?;
-        with_room(&*self.core, || allocate::allocate(&self.core, inode, offset, length, what, cred))
+        Ok(self.core.space.statfs(u64::from(self.core.layout.nids() - 1), self.core.inodes_free()))
     }
 }

@@ -3,6 +3,7 @@
 use amphi_device::BlockPort;
 use amphi_segments::damaged;
 use amphi_segments::files::FilePages;
+use amphi_segments::format::InodeHead;
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -29,8 +30,6 @@ pub struct Part {
     pub entries: u64,
     /// A directory's levels.
     pub levels: u32,
-    /// The size that the device may say: all before it has been written back.
-    pub stored_size: u64,
     /// Blocks of pages, and those that are held.
     pub blocks: u64,
     /// The node of its extended attributes; 0: it has none.
@@ -41,25 +40,13 @@ pub struct Part {
     pub name: Box<[u8]>,
     /// Cached pages.
     pub file: FilePages,
-    /// Times or set-id bits have changed in memory only.
-    pub changed: bool,
 }
 
 /// An inode as its node has it.
 fn record<D: BlockPort>(inode: &Inode<D>, state: &State<D>) -> InodeRecord {
     let part = &state.part;
-    let regular = state.file_type == FileType::Regular;
     let mut record = InodeRecord::new_zeroed();
-    record.kind = TYPES.code(state.file_type);
-    record.unnamed = u8::from(state.unnamed);
-    record.mode = state.mode.into();
-    record.nlink = state.nlink.into();
-    (record.uid, record.gid) = (state.uid.into(), state.gid.into());
-    record.rdev = state.rdev.into();
-    record.generation = state.generation.into();
-    record.size = if regular { part.stored_size } else { state.size }.into();
-    record.atime = state.atime.into();
-    (record.mtime, record.ctime) = (state.mtime.into(), state.ctime.into());
+    record.head = InodeHead::of(state, &TYPES);
     (record.blocks, record.entries) = (part.blocks.into(), part.entries.into());
     record.parent = if inode.is_dir() { inode.parent().0 as u32 } else { part.parent }.into();
     (record.xattr, record.levels) = (part.xattr.into(), part.levels.into());
@@ -88,9 +75,9 @@ impl<D: BlockPort> Core<D> {
                 node.addresses.as_mut_bytes()[..start.len()].copy_from_slice(start);
                 node.addresses[LINK_WORD] = Address::of_word(state.part.rest);
             }
-            self.touch(node);
         }
-        (state.part.changed, state.atime_dirty) = (false, false);
+        self.touch(&mut parts, nid);
+        (state.part.file.changed, state.atime_dirty) = (false, false);
         Ok(())
     }
 
@@ -121,10 +108,10 @@ impl<D: BlockPort> Core<D> {
         }
         let record = record_of(&node.addresses);
         let wrong = || damaged("inode", ino.0);
-        let file_type = TYPES.file_type(record.kind).filter(|_| node.ino == ino).ok_or_else(wrong)?;
-        let (size, name_len) = (record.size.get(), usize::from(record.name_len.get()));
+        let file_type = TYPES.file_type(record.head.kind).filter(|_| node.ino == ino).ok_or_else(wrong)?;
+        let (size, name_len) = (record.head.size.get(), usize::from(record.name_len.get()));
         let sound = record.blocks.get().max(record.entries.get()) <= u64::from(u32::MAX / 2)
-            && record.nlink.get() <= u32::MAX / 2
+            && record.head.nlink.get() <= u32::MAX / 2
             && size <= FILE_PAGES_MAX * PAGE as u64
             && (file_type != FileType::Symlink || size <= LINK_BYTES_MAX as u64)
             && record.levels.get() <= LEVELS_MAX
@@ -148,32 +135,14 @@ impl<D: BlockPort> Core<D> {
             rest,
             entries: record.entries.get(),
             levels: record.levels.get(),
-            stored_size: size,
             blocks: record.blocks.get(),
             xattr: record.xattr.get(),
             parent: record.parent.get(),
             name: record.name[..name_len].into(),
-            ..Part::default()
+            file: FilePages::of_size(size),
         };
-        let state = State {
-            file_type,
-            mode: record.mode.get() & 0o7777,
-            uid: record.uid.get(),
-            gid: record.gid.get(),
-            nlink: record.nlink.get(),
-            size,
-            atime: record.atime.get(),
-            mtime: record.mtime.get(),
-            ctime: record.ctime.get(),
-            generation: record.generation.get(),
-            rdev: record.rdev.get(),
-            attributes: None,
-            orphan: self.orphans.lock().contains(&nid),
-            unnamed: record.unnamed == 1,
-            gone: false,
-            atime_dirty: false,
-            part,
-        };
+        let orphan = self.orphans.lock().contains(&nid);
+        let state = State { orphan, ..record.head.state(file_type, part) };
         Ok(Inode::new(ino, Ino(record.parent.get().into()), state))
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use amphi_device::{BlockPort, Lpa, Structure};
-use amphi_segments::{DATA, Log, NODES, NatPart, Parts, Segment, damaged};
+use amphi_segments::{DATA, NODES, NatPart, Parts, Segment, damaged, load_nat, read_newer};
 
 use crate::format::{
-    Address, COUNTER_MAX, Layout, NAT_ENTRIES, NatBlock, PACK_PAGES, PAGE, Pack, SIT_ENTRIES, SIT_FREE,
-    SitBlock, SitEntry, Summary, Superblock,
+    Address, COUNTER_MAX, Counts, Layout, NAT_ENTRIES, PACK_PAGES, PAGE, Pack, SIT_ENTRIES, SIT_FREE,
+    SitBlock, SitEntry, Superblock,
 };
 use crate::mount::MountError;
 use crate::planted::{self, Bug};
@@ -29,16 +29,21 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// A file system without anything, not even a root.
-    pub fn empty(layout: &Layout) -> Self {
+    /// A file system without anything, not even a root; a new one, or one whose blocks are read yet.
+    pub fn empty(layout: &Layout, is_new: bool) -> Self {
+        let (version, sequence, clean) = (1.into(), 1.into(), 1.into());
+        let counts = Counts { version, sequence, clean, ..Counts::default() };
         let mut loaded = Self {
-            pack: Pack { version: 1, sequence: 1, clean: true, ..Pack::default() },
+            pack: Pack { counts, ..Pack::default() },
             parts: Parts { version: 1, sequence: 1, moved: Some(BTreeSet::new()), ..Parts::default() },
             sit_copies: vec![0; layout.sit_blocks() as usize],
             stale: Vec::new(),
             free: (0..layout.segments).collect(),
         };
-        (0..layout.nat_blocks).for_each(|block| loaded.parts.add_nat_block(block));
+        for block in 0..layout.nat_blocks {
+            let entries = vec![Address::HOLE; NAT_ENTRIES].into();
+            loaded.parts.nat.insert(block.into(), NatPart { entries, copy: 0, dirty: is_new });
+        }
         loaded
     }
 
@@ -50,11 +55,10 @@ impl Loaded {
         }
         let words = layout.segment_blocks.div_ceil(64) as usize;
         let valid: Vec<u64> = entry.valid[..words].iter().map(|word| word.get()).collect();
-        let count = valid.iter().map(|word| word.count_ones()).sum();
-        if entry.kind > SIT_FREE || count > layout.segment_blocks {
+        let known = Segment::stored(entry.kind, valid, None);
+        if entry.kind > SIT_FREE || known.count > layout.segment_blocks {
             return Err(damaged("what the SIT says of segment", segment.into()).into());
         }
-        let known = Segment { kind: entry.kind, valid, count, summary: None, dirty: false, stored: None };
         self.parts.sit.insert(segment.into(), known);
         self.free.remove(&segment);
         Ok(())
@@ -66,35 +70,37 @@ impl Loaded {
 /// # Errors
 /// [`MountError::Damaged`], [`MountError::Device`].
 pub fn load<D: BlockPort>(device: &D, superblock: &Superblock, layout: &Layout) -> Result<Loaded> {
-    let salt = superblock.salt.get();
+    let salt = superblock.origin.salt.get();
     let mut packs = Vec::new();
     for which in 0..2 {
         let mut bytes = vec![0; PACK_PAGES * PAGE];
-        device.read(Lpa(layout.pack(which)), &mut bytes, Structure::Journal)?;
+        device.read(Lpa(Layout::pack(which)), &mut bytes, Structure::Journal)?;
         packs.extend(Pack::decode(&bytes, salt));
     }
-    let pack = packs.into_iter().max_by_key(|pack| pack.version);
+    let pack = packs.into_iter().max_by_key(|pack| pack.counts.version.get());
     let pack = pack.ok_or_else(|| damaged("both checkpoint packs, and so pack", 0))?;
     let nids = layout.nids();
-    let sound = pack.version.max(pack.sequence).max(pack.inodes).max(pack.held) < COUNTER_MAX
+    let Counts { version, sequence, held, inodes, .. } = pack.counts;
+    let (version, sequence, held) = (version.get(), sequence.get(), held.get());
+    let sound = version.max(sequence).max(inodes.get()).max(held) < COUNTER_MAX
         && pack.orphans.iter().all(|orphan| (1..nids).contains(orphan));
     if !sound {
-        return Err(damaged("checkpoint", pack.version).into());
+        return Err(damaged("checkpoint", version).into());
     }
-    let mut loaded = Loaded::empty(layout);
-    (loaded.parts.version, loaded.parts.sequence) = (pack.version, pack.sequence);
-    loaded.parts.held = pack.held;
-    load_sit(device, salt, layout, pack.version, &mut loaded)?;
-    load_nat(device, salt, layout, pack.version, &mut loaded)?;
+    let mut loaded = Loaded::empty(layout, false);
+    (loaded.parts.version, loaded.parts.sequence, loaded.parts.held) = (version, sequence, held);
+    load_sit(device, salt, layout, version, &mut loaded)?;
+    let counts = |_, at| at <= version || planted::has(Bug::StaleCopyCounts);
+    let (nat, areas) = (&mut loaded.parts.nat, (&**layout, salt));
+    load_nat(device, areas, counts, &mut loaded.stale, |block, _, part| {
+        drop(nat.insert(block.into(), part))
+    })?;
     apply_journals(&pack, layout, &mut loaded)?;
     for kind in [DATA, NODES] {
-        let Some((segment, next)) = pack.logs[kind] else { continue };
-        let wrong = || damaged("checkpoint", pack.version);
-        let sit = loaded.parts.sit.get_mut(segment.into()).filter(|_| next <= layout.segment_blocks);
-        let sit = sit.filter(|sit| usize::from(sit.kind) == kind).ok_or_else(wrong)?;
-        let one = |(nid, slot): &(u32, u16)| Summary { nid: (*nid).into(), slot: (*slot).into() };
-        sit.summary = Some(pack.summaries[kind].iter().map(one).collect());
-        loaded.parts.logs[kind] = Some(Log { segment, next });
+        let Some(log) = pack.logs[kind] else { continue };
+        if !loaded.parts.resume(kind, log, pack.summaries[kind].clone(), layout.segment_blocks) {
+            return Err(damaged("checkpoint", version).into());
+        }
     }
     for segment in &pack.ahead {
         if !loaded.free.remove(segment) {
@@ -105,26 +111,6 @@ pub fn load<D: BlockPort>(device: &D, superblock: &Superblock, layout: &Layout) 
     Ok(loaded)
 }
 
-/// Of two copies from page `first` on, with their versions, the newer one that a checkpoint counts; and those
-/// that none does.
-fn newer<T>(
-    copies: [Option<(u64, T)>; 2],
-    first: u64,
-    version: u64,
-    stale: &mut Vec<Lpa>,
-) -> Option<(u8, T)> {
-    let mut best: Option<(u64, u8, T)> = None;
-    for (copy, found) in (0_u8..).zip(copies) {
-        let Some((at, found)) = found else { continue };
-        if at > version && !planted::has(Bug::StaleCopyCounts) {
-            stale.push(Lpa(first + u64::from(copy)));
-        } else if best.as_ref().is_none_or(|(other, ..)| at > *other) {
-            best = Some((at, copy, found));
-        }
-    }
-    best.map(|(_, copy, found)| (copy, found))
-}
-
 fn load_sit<D: BlockPort>(
     device: &D,
     salt: u64,
@@ -132,14 +118,12 @@ fn load_sit<D: BlockPort>(
     version: u64,
     loaded: &mut Loaded,
 ) -> Result<()> {
-    let mut pages = vec![0; 2 * PAGE];
+    let counts = |at, _: &_| at <= version || planted::has(Bug::StaleCopyCounts);
     for number in 0..layout.sit_blocks() {
-        let first = layout.sit_first() + 2 * u64::from(number);
-        device.read(Lpa(first), &mut pages, Structure::Bitmap)?;
-        let copy = |at: usize| SitBlock::decode(&pages[at * PAGE..][..PAGE], salt, number);
-        let Some((copy, block)) = newer([copy(0), copy(1)], first, version, &mut loaded.stale) else {
-            continue;
-        };
+        let at = (Layout::SIT_FIRST + 2 * u64::from(number), Structure::Bitmap);
+        let decode = |page: &[u8]| SitBlock::decode(page, salt, number);
+        let newer = read_newer(device, at, decode, counts, &mut loaded.stale)?;
+        let Some((copy, block)) = newer else { continue };
         loaded.sit_copies[number as usize] = copy;
         let segments = number * SIT_ENTRIES as u32..layout.segments;
         for (segment, entry) in segments.zip(&block.entries) {
@@ -168,36 +152,6 @@ fn apply_journals(pack: &Pack, layout: &Layout, loaded: &mut Loaded) -> Result<(
             return Err(damaged("what the checkpoint says of segment", (*segment).into()).into());
         }
         loaded.set_segment(*segment, entry, layout)?;
-    }
-    Ok(())
-}
-
-fn load_nat<D: BlockPort>(
-    device: &D,
-    salt: u64,
-    layout: &Layout,
-    version: u64,
-    loaded: &mut Loaded,
-) -> Result<()> {
-    let mut pages = vec![0; 2 * PAGE];
-    for number in 0..layout.nat_blocks {
-        let first = layout.nat_first() + 2 * u64::from(number);
-        device.read(Lpa(first), &mut pages, Structure::Pointer)?;
-        let copy = |at: usize| {
-            let (_, version, block) = NatBlock::decode(&pages[at * PAGE..][..PAGE], salt, number)?;
-            Some((version, block))
-        };
-        let (copy, entries) = match newer([copy(0), copy(1)], first, version, &mut loaded.stale) {
-            Some((copy, block)) => (copy, block.entries.into()),
-            // Nothing has ever had a number in it.
-            None => (0, vec![Address::HOLE; NAT_ENTRIES].into()),
-        };
-        let most = layout.main_blocks();
-        let entries: Box<[Address]> = entries;
-        if entries.iter().any(|at| at.block().is_some_and(|block| u64::from(block) >= most)) {
-            return Err(damaged("a block of the NAT:", number.into()).into());
-        }
-        loaded.parts.nat.insert(number.into(), NatPart { entries, copy, dirty: false });
     }
     Ok(())
 }

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use amphi_device::{BlockPort, Lpa, PAGE_BYTES, Structure};
+use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_names::Names;
 use amphi_rt::sync::{Mutex, RwLock};
 use amphi_segments::files::FileCache;
-use amphi_segments::{Bell, Domain, Ground, Segments, Space, damaged, segments_held};
-use amphi_vfs::{FileType, Ino};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use amphi_segments::format::{InodeHead, Origin};
+use amphi_segments::{
+    Domain, Ground, Segments, Space, damaged, read_superblock, segments_held, write_superblock,
+};
+use amphi_vfs::Ino;
+use zerocopy::FromZeros;
 
 pub use amphi_volume::Error as MountError;
 
 type Result<T> = std::result::Result<T, MountError>;
-use amphi_volume::{label_bytes, random_uuid};
+use amphi_volume::label_bytes;
 
 use crate::checkpoint::{self, AHEAD};
 use crate::core::{Core, Options, Standing};
@@ -41,11 +44,7 @@ fn plan(pages: u64) -> Result<Layout> {
     }
     // There can be as many inodes as blocks.
     let nat = |segments: u64| (segments * blocks).div_ceil(NAT_ENTRIES as u64) + 1;
-    let of = |segments: u64| Layout {
-        segment_blocks: blocks as u32,
-        segments: segments as u32,
-        nat_blocks: nat(segments) as u32,
-    };
+    let of = |segments: u64| Layout::new(blocks as u32, segments as u32, nat(segments) as u32);
     let rest = pages.saturating_sub(1 + 2 * PACK_PAGES as u64);
     let mut segments = (rest / (blocks + 1)).min(u64::from(u32::MAX) / 1024);
     while segments > 0 && of(segments).pages() > pages {
@@ -70,43 +69,27 @@ pub fn format<D: BlockPort>(device: &Arc<D>, options: &amphi_volume::FormatOptio
     device.write(Lpa(0), &[0; PAGE], Structure::Superblock)?;
     device.flush()?;
     let zero = [0; PAGE];
-    for page in layout.pack(0)..layout.ssa_first() {
+    for page in Layout::pack(0)..layout.ssa_first() {
         device.write(Lpa(page), &zero, Structure::Other)?;
     }
     let mut sb = Superblock::new_zeroed();
     (sb.magic, sb.version) = (MAGIC, VERSION.into());
     (sb.segment_blocks, sb.segments) = (layout.segment_blocks.into(), layout.segments.into());
     sb.nat_blocks = layout.nat_blocks.into();
-    sb.salt = amphi_rt::random::u64().into();
-    sb.created_ns = amphi_rt::time::wall_ns().into();
-    (sb.uuid, sb.label) = (random_uuid(), label);
+    sb.origin = Origin::new(label);
     sb.crc = sb.checksum().into();
-    let names = amphi_names::Options {
-        read_only: false,
-        access_times: amphi_vfs::AccessTimes::default(),
-        cached_inodes: 1,
-        tick_ns: 1,
-    };
-    let own = Options { read_only: false, page_cache_pages: 1, interval_ns: 0 };
-    let core = assemble(device, sb, layout, Loaded::empty(&layout), (own, names));
+    let core = assemble(device, sb, layout, Loaded::empty(&layout, true), Options::usual(false));
     settle(&core);
     make_root(&core)?;
     core.inodes.store(1, Ordering::Release);
     checkpoint::held(&core, true)?;
-    let mut page = vec![0; PAGE_BYTES];
-    page[..size_of::<Superblock>()].copy_from_slice(sb.as_bytes());
-    device.write(Lpa(0), &page, Structure::Superblock)?;
-    device.flush()?;
-    Ok(())
+    write_superblock(&**device, &sb)
 }
 
 fn make_root<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
-    let now = amphi_rt::time::wall_ns();
     let mut root = InodeRecord::new_zeroed();
-    root.kind = TYPES.code(FileType::Directory);
-    (root.mode, root.nlink) = (0o755.into(), 2.into());
+    root.head = InodeHead::directory(0o755, &TYPES);
     root.parent = (Ino::ROOT.0 as u32).into();
-    (root.atime, root.mtime, root.ctime) = (now.into(), now.into(), now.into());
     core.space.set_used(1);
     let mut parts = core.domain.parts.lock();
     let nid = core.add_node(&mut parts, 0, INODE)?;
@@ -122,9 +105,7 @@ fn make_root<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
 /// # Errors
 /// [`MountError::NotThis`], [`MountError::Device`].
 pub fn probe<D: BlockPort>(device: &D) -> Result<(Superblock, Layout)> {
-    let mut page = vec![0; PAGE_BYTES];
-    device.read(Lpa(0), &mut page, Structure::Superblock)?;
-    let (sb, _) = Superblock::read_from_prefix(&page).map_err(|_| MountError::NotThis { title: TITLE })?;
+    let sb: Superblock = read_superblock(device, TITLE)?;
     let layout = sb.layout(device.capacity_pages())?;
     Ok((sb, layout))
 }
@@ -139,17 +120,7 @@ fn assemble<D: BlockPort>(
     let Loaded { pack, parts, sit_copies, free, stale: _ } = loaded;
     let capacity = u64::from(layout.segments).saturating_sub(IDLE) * u64::from(layout.segment_blocks);
     Core {
-        ground: Ground {
-            device: Arc::clone(device),
-            contract: device.contract(),
-            salt: superblock.salt.get(),
-            segment_blocks: layout.segment_blocks,
-            main_first: layout.main_first(),
-            main_blocks: layout.main_blocks(),
-            nat_first: layout.nat_first(),
-            ssa_first: layout.ssa_first(),
-            addresses: address_words,
-        },
+        ground: Ground::new(device, superblock.origin.salt.get(), *layout, address_words),
         layout,
         superblock,
         options,
@@ -163,42 +134,22 @@ fn assemble<D: BlockPort>(
         orphans: Mutex::new(pack.orphans.iter().copied().collect()),
         dirtied: AtomicUsize::new(0),
         cache: FileCache::new(options.page_cache_pages),
-        inodes: AtomicU64::new(pack.inodes),
+        inodes: AtomicU64::new(pack.counts.inodes.get()),
         standing: Mutex::new(Standing {
             sit_copies,
             nat_journal: pack.nat.iter().map(|(nid, _)| *nid).collect(),
             sit_journal: pack.sit.iter().map(|(segment, _)| *segment).collect(),
-            mounts: pack.mounts,
-            mounted_ns: pack.mounted_ns,
-            clean: pack.clean,
+            mounts: pack.counts.mounts.get(),
+            mounted_ns: pack.counts.mounted_ns.get(),
+            clean: pack.counts.clean.get() == 1,
         }),
         collection: Mutex::new(()),
-        bell: Bell::default(),
     }
 }
 
 /// Counts what is used, and gathers the numbers that nodes can get.
 pub fn settle<D: BlockPort>(core: &Core<D>) {
-    let mut parts = core.domain.parts.lock();
-    let (mut used, mut from) = (parts.held, 0);
-    while let Some((number, segment)) = parts.sit.next(from) {
-        used += u64::from(segment.count);
-        from = number + 1;
-    }
-    // Nodes that recovery has made and that have no blocks yet.
-    let nodes = parts.nodes.keys().filter(|nid| parts.node_address(**nid).is_hole());
-    let unplaced: std::collections::BTreeSet<u32> = nodes.copied().collect();
-    core.space.set_used(used + unplaced.len() as u64);
-    let (mut free, mut from) = (Vec::new(), 0);
-    while let Some((number, part)) = parts.nat.next(from) {
-        let nids = number as u32 * NAT_ENTRIES as u32..;
-        let holes = nids.zip(&part.entries).filter(|(nid, at)| *nid > 0 && at.is_hole());
-        free.extend(holes.map(|(nid, _)| nid).filter(|nid| !unplaced.contains(nid)));
-        from = number + 1;
-    }
-    free.reverse();
-    parts.free_nids = free;
-    parts.freed_nids.clear();
+    core.space.set_used(core.domain.parts.lock().settle());
 }
 
 /// Mounts the file system on a device as of its last checkpoint, with what `fsync` has written since.

@@ -109,16 +109,27 @@ impl<D: BlockPort> Core<D> {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn reach(&self, ino: u32, index: Option<u32>) -> Result<std::result::Result<u32, u32>> {
+        self.walk(ino, index, |of, word, index| self.named(of, word, ino, index))
+    }
+
+    /// Goes from an inode to its node of pages with this index: `next` says which node a word of a node
+    /// names, whose index is this. Where there is none, up to which index there is none for sure.
+    fn walk(
+        &self,
+        ino: u32,
+        index: Option<u32>,
+        mut next: impl FnMut(u32, usize, u32) -> Result<Option<u32>>,
+    ) -> Result<std::result::Result<u32, u32>> {
         let Some(index) = index else { return Ok(Ok(ino)) };
         let route = Route::to(index);
         let (mut at, mut word) = (ino, route.word);
         for levels in (1..=route.levels).rev() {
-            match self.named(at, word, ino, route.index(levels))? {
-                Some(next) => (at, word) = (next, route.word_in(levels)),
+            match next(at, word, route.index(levels))? {
+                Some(node) => (at, word) = (node, route.word_in(levels)),
                 None => return Ok(Err(route.end(levels))),
             }
         }
-        Ok(self.named(at, word, ino, index)?.ok_or(index + 1))
+        Ok(next(at, word, index)?.ok_or(index + 1))
     }
 
     /// Calls `visit` with every further node of an inode that names pages or nodes: number, index, words.
@@ -148,6 +159,14 @@ impl<D: BlockPort> Core<D> {
         })
     }
 
+    /// A word of a node names another node, or none.
+    pub fn set_word(&self, parts: &mut Parts, of: u32, word: usize, nid: u32) {
+        if let Some(node) = parts.nodes.get_mut(&of) {
+            node.addresses[word] = Address::of_word(nid);
+        }
+        self.touch(parts, of);
+    }
+
     fn named_or_new(&self, of: u32, word: usize, ino: u32, index: u32, made: &mut u64) -> Result<u32> {
         if let Some(nid) = self.named(of, word, ino, index)? {
             return Ok(nid);
@@ -155,10 +174,7 @@ impl<D: BlockPort> Core<D> {
         let mut parts = self.parts(&[of])?;
         let nid = self.add_node(&mut parts, ino, index)?;
         *made += 1;
-        if let Some(node) = parts.nodes.get_mut(&of) {
-            node.addresses[word] = Address::of_word(nid);
-            self.touch(node);
-        }
+        self.set_word(&mut parts, of, word, nid);
         Ok(nid)
     }
 
@@ -167,14 +183,8 @@ impl<D: BlockPort> Core<D> {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]; [`Error::NoSpace`] if there are no numbers.
     pub fn node_or_new(&self, ino: u32, index: Option<u32>, made: &mut u64) -> Result<u32> {
-        let Some(index) = index else { return Ok(ino) };
-        let route = Route::to(index);
-        let (mut at, mut word) = (ino, route.word);
-        for levels in (1..=route.levels).rev() {
-            at = self.named_or_new(at, word, ino, route.index(levels), made)?;
-            word = route.word_in(levels);
-        }
-        self.named_or_new(at, word, ino, index, made)
+        let next = |of, word, index| self.named_or_new(of, word, ino, index, made).map(Some);
+        self.walk(ino, index, next)?.map_err(|_| damaged("the nodes of inode", ino.into()))
     }
 
     /// Where the pages `first .. end` of a file are.
@@ -222,16 +232,10 @@ impl<D: BlockPort> Core<D> {
         for (index, words, _) in pieces(pages) {
             let nid = self.node_or_new(ino, index, &mut made)?;
             let mut parts = self.parts(&[nid])?;
-            let Some(node) = parts.nodes.get_mut(&nid) else { continue };
-            let mut here = 0;
-            for address in node.addresses[words].iter_mut().filter(|address| address.is_hole()) {
-                *address = Address::RESERVED;
-                here += 1;
-            }
+            let here = parts.hold_words(nid, words)?;
             if here > 0 {
-                self.touch(node);
+                self.touch(&mut parts, nid);
             }
-            parts.change_held(here, 0);
             held += here;
         }
         Ok((held, made))
@@ -245,16 +249,8 @@ impl<D: BlockPort> Core<D> {
         let (index, word) = spot(page);
         let nid = self.node(ino, index)?.ok_or_else(|| damaged("the nodes of inode", ino.into()))?;
         let mut parts = self.parts(&[nid])?;
-        let size = self.layout.segment_blocks;
-        let mut old = Address::HOLE;
-        if let Some(node) = parts.nodes.get_mut(&nid) {
-            old = std::mem::replace(&mut node.addresses[word], Address::at(block));
-            self.touch(node);
-        }
-        parts.change_held(0, u64::from(old == Address::RESERVED));
-        if let Some(old) = old.block() {
-            parts.invalidate(old, size)?;
-        }
-        parts.validate(block, size, nid, word as u16)
+        parts.move_page((nid, word), block, self.layout.segment_blocks)?;
+        self.touch(&mut parts, nid);
+        Ok(())
     }
 }

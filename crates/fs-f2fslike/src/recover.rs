@@ -7,9 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_device::{BlockPort, Structure};
-use amphi_segments::{DATA, NODES, Node, Segment, damaged};
+use amphi_segments::{DATA, NODES, Node, damaged};
 use amphi_vfs::{FileType, Ino, Result};
-use amphi_volume::io_error;
 use std::sync::atomic::Ordering;
 
 use crate::core::Core;
@@ -75,7 +74,6 @@ pub fn roll_forward<D: BlockPort>(core: &Core<D>) -> Result<usize> {
 
 /// The sets that are there as a whole, in the order in which they were written.
 fn scan<D: BlockPort>(core: &Core<D>) -> Result<Sets> {
-    let size = core.layout.segment_blocks;
     let (version, log) = {
         let parts = core.domain.parts.lock();
         (parts.version, parts.logs[NODES])
@@ -86,20 +84,14 @@ fn scan<D: BlockPort>(core: &Core<D>) -> Result<Sets> {
     }
     let mut sets = Sets::new();
     for (segment, from) in segments {
-        let mut bytes = vec![0; (size - from) as usize * PAGE];
-        if bytes.is_empty() {
-            continue;
-        }
-        let first = segment * size + from;
-        core.ground.device.read(core.ground.lpa(first), &mut bytes, Structure::Inode).map_err(io_error)?;
         let mut any = false;
-        for (block, page) in (first..).zip(bytes.chunks_exact(PAGE)) {
-            let Some(node) = NodeBlock::decode(page, core.ground.salt) else { continue };
+        core.ground.visit_nodes((segment, from), Structure::Inode, |block, node| {
             if node.head.version.get() == version && node.head.fsync.get() > 0 {
                 any = true;
                 sets.entry(node.head.write_version.get()).or_default().push((block, node));
             }
-        }
+            Ok(())
+        })?;
         if !any && from == 0 {
             // Segments are filled one after the other.
             break;
@@ -114,15 +106,7 @@ fn scan<D: BlockPort>(core: &Core<D>) -> Result<Sets> {
 
 /// The logs go on elsewhere: behind their ends is what is found now. So do segments with blocks of nodes.
 fn leave_logs<D: BlockPort>(core: &Core<D>, blocks: impl Iterator<Item = u32>) {
-    {
-        let mut parts = core.domain.parts.lock();
-        for log in std::mem::take(&mut parts.logs).into_iter().flatten() {
-            if let Some(segment) = parts.sit.get_mut(log.segment.into()) {
-                segment.dirty = true;
-            }
-            parts.full.push(log.segment);
-        }
-    }
+    core.domain.parts.lock().leave_logs();
     let segments: BTreeSet<_> = blocks.map(|block| block / core.layout.segment_blocks).collect();
     segments.into_iter().for_each(|segment| claim(core, segment, NODES));
 }
@@ -131,8 +115,7 @@ fn leave_logs<D: BlockPort>(core: &Core<D>, blocks: impl Iterator<Item = u32>) {
 fn claim<D: BlockPort>(core: &Core<D>, segment: u32, kind: usize) {
     let mut parts = core.domain.parts.lock();
     if parts.sit.get(segment.into()).is_none() {
-        parts.sit.insert(segment.into(), Segment::new(kind as u8, core.layout.segment_blocks));
-        parts.full.push(segment);
+        parts.claim(segment, kind as u8, core.layout.segment_blocks);
         core.segments.claim(segment);
         core.ahead.lock().retain(|ahead| *ahead != segment);
     }
@@ -150,14 +133,8 @@ fn install<D: BlockPort>(core: &Core<D>, ino: u32, newer: &Newer) -> Result<()> 
         if !sound || !node.addresses[words].iter().all(inside) {
             return Err(damaged("node", (*nid).into()));
         }
-        let node = Node {
-            ino: Ino(ino.into()),
-            index: node.head.index.get(),
-            addresses: Box::new(node.addresses),
-            sequence: node.head.sequence.get(),
-            // It stays in memory until its block is known.
-            dirty: true,
-        };
+        // It stays in memory until its block is known.
+        let node = Node { dirty: true, ..Node::of(node) };
         core.domain.parts.lock().nodes.insert(*nid, node);
     }
     let new = uses(core, ino)?;
@@ -195,7 +172,7 @@ fn uses<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<Uses> {
     let mut uses = Uses::default();
     let words = core.parts(&[ino])?.nodes[&ino].clone();
     let record = record_of(&words.addresses);
-    if words.index != INODE || TYPES.file_type(record.kind) != Some(FileType::Regular) {
+    if words.index != INODE || TYPES.file_type(record.head.kind) != Some(FileType::Regular) {
         return Err(damaged("inode", ino.into()));
     }
     uses.add(ino, INODE, &words.addresses, core);
@@ -221,7 +198,7 @@ fn change<D: BlockPort, R>(core: &Core<D>, ino: u32, body: impl FnOnce(&mut Inod
     let mut record = record_of(&node.addresses);
     let done = body(&mut record);
     set_record(&mut node.addresses, &record);
-    core.touch(node);
+    core.touch(&mut parts, ino);
     Ok(done)
 }
 
@@ -235,7 +212,7 @@ fn name<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<()> {
         return Err(wrong());
     }
     let known = record_of(&core.parts(&[dir])?.nodes[&dir].addresses);
-    if TYPES.file_type(known.kind) != Some(FileType::Directory) {
+    if TYPES.file_type(known.head.kind) != Some(FileType::Directory) {
         return Err(wrong());
     }
     let entry = (ino, TYPES.code(FileType::Regular));
@@ -252,17 +229,17 @@ fn name<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<()> {
         record.levels = levels.into();
         record.entries = (record.entries.get() + 1).into();
         record.blocks = (record.blocks.get() + pages).into();
-        record.size = record.size.get().max((page + 1) * PAGE as u64).into();
+        record.head.size = record.head.size.get().max((page + 1) * PAGE as u64).into();
     })
 }
 
 /// An inode has lost a name.
 fn unlink<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<()> {
     let record = change(core, ino, |record| {
-        record.nlink = record.nlink.get().saturating_sub(1).into();
+        record.head.nlink = record.head.nlink.get().saturating_sub(1).into();
         *record
     })?;
-    if record.nlink.get() > 0 {
+    if record.head.nlink.get() > 0 {
         return Ok(());
     }
     core.free_inode(ino, &record)?;

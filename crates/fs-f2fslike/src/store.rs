@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
-use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, State as NameState, Store, regular};
-use amphi_segments::damaged;
+use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, State as NameState, Store};
+use amphi_segments::{damaged, files, ranges};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
 use amphi_volume::decode_attributes;
@@ -13,7 +13,6 @@ use zerocopy::IntoBytes;
 use crate::change::Changing;
 use crate::core::Core;
 use crate::dir::Spot;
-use crate::file;
 use crate::format::{DentryBlock, LINK_BYTES_MAX, ORPHANS_MAX, PAGE, TYPES, XATTR, encode_attributes};
 use crate::inode::{Inode, Part};
 
@@ -72,13 +71,13 @@ impl<D: BlockPort> Store for Core<D> {
         let from = (at / slots, (at % slots) as usize);
         let mut wrong = None;
         let _gate = self.domain.gate.read();
-        self.visit_entries(dir.ino.0 as u32, state.part.levels, from, |name, ino, kind, (page, slot)| {
-            let Some(child) = child_of(ino, kind) else {
+        self.visit_entries(dir.ino.0 as u32, state.part.levels, from, |found, (page, slot)| {
+            let Some(child) = child_of(found.ino, found.kind) else {
                 wrong = Some(damaged("an entry of directory", dir.ino.0));
                 return false;
             };
             let next_cookie = FIRST_COOKIE + page * slots + slot as u64;
-            sink(DirEntry { ino: child.ino, file_type: child.file_type, name, next_cookie })
+            sink(DirEntry { ino: child.ino, file_type: child.file_type, name: found.name, next_cookie })
         })?;
         wrong.map_or(Ok(()), Err)
     }
@@ -108,10 +107,7 @@ impl<D: BlockPort> Store for Core<D> {
     }
 
     fn lock<'a>(&self, inode: &'a Arc<Inode<D>>, size: Option<u64>) -> Result<Guard<'a, Self>> {
-        if size.is_some() {
-            regular(inode.file_type)?;
-        }
-        Ok(inode.state.write())
+        files::lock(inode, size)
     }
 
     fn resize(
@@ -121,7 +117,7 @@ impl<D: BlockPort> Store for Core<D> {
         size: u64,
         apply: impl FnOnce(&mut Changing<'_, D>, &mut NameState<Self>) -> Result<()>,
     ) -> Result<()> {
-        file::resize(self, inode, state, size, apply)
+        ranges::resize(self, inode, state, size, apply)
     }
 
     fn deletes_at_once(&self, _: &NameState<Self>) -> bool {
@@ -129,11 +125,7 @@ impl<D: BlockPort> Store for Core<D> {
     }
 
     fn may_leave(&self, _: &Inode<D>, state: &mut NameState<Self>) -> bool {
-        if !state.part.file.dirty.is_empty() || state.part.changed {
-            return false;
-        }
-        self.cache.drop_clean(&mut state.part.file);
-        true
+        files::may_leave(self, state)
     }
 
     fn begin(&self, need: &Need<'_, Self>) -> Result<Changing<'_, D>> {

@@ -8,29 +8,17 @@ use amphi_vfs::{FileType, Result};
 
 use crate::core::Core;
 use crate::format::{
-    ADDRESSES, Address, INODE, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_WORD, Route, TYPES,
-    address_words, index_of, span,
+    ADDRESSES, INODE, INODE_PAGES, InodeRecord, LINK, LINK_BYTES, LINK_WORD, Route, TYPES, address_words,
+    index_of, span,
 };
 use crate::nodes::{first_page, pieces};
 
 impl<D: BlockPort> Core<D> {
     /// Words of a node become holes. Returns how many were none.
     fn clear(&self, parts: &mut Parts, nid: u32, words: Range<usize>) -> Result<u64> {
-        let (mut gone, mut held) = (Vec::new(), 0);
-        if let Some(node) = parts.nodes.get_mut(&nid) {
-            for address in &mut node.addresses[words] {
-                let old = std::mem::take(address);
-                held += u64::from(old == Address::RESERVED);
-                gone.extend(old.block());
-            }
-            if held > 0 || !gone.is_empty() {
-                self.touch(node);
-            }
-        }
-        parts.change_held(0, held);
-        let cleared = held + gone.len() as u64;
-        for block in gone {
-            parts.invalidate(block, self.layout.segment_blocks)?;
+        let cleared = parts.clear_words(nid, words, self.layout.segment_blocks)?;
+        if cleared > 0 {
+            self.touch(parts, nid);
         }
         self.space.give_back(cleared);
         Ok(cleared)
@@ -56,9 +44,9 @@ impl<D: BlockPort> Core<D> {
     /// # Errors
     /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
     pub fn free_inode(&self, ino: u32, record: &InodeRecord) -> Result<()> {
-        match TYPES.file_type(record.kind) {
+        match TYPES.file_type(record.head.kind) {
             Some(FileType::Regular | FileType::Directory) => drop(self.cut(ino, 0)?),
-            Some(FileType::Symlink) if record.size.get() > LINK_BYTES as u64 => {
+            Some(FileType::Symlink) if record.head.size.get() > LINK_BYTES as u64 => {
                 if let Some(rest) = self.named(ino, LINK_WORD, ino, LINK)? {
                     self.drop_node(&mut *self.parts(&[rest])?, rest)?;
                 }
@@ -120,18 +108,10 @@ impl<D: BlockPort> Core<D> {
             }
         }
         if goes {
-            self.forget_node(of, word, nid)?;
+            let mut parts = self.parts(&[of])?;
+            self.set_word(&mut parts, of, word, 0);
+            self.drop_node(&mut parts, nid)?;
         }
         Ok((cleared, goes))
-    }
-
-    /// A node goes, and the word that named it names none.
-    fn forget_node(&self, of: u32, word: usize, nid: u32) -> Result<()> {
-        let mut parts = self.parts(&[of])?;
-        if let Some(node) = parts.nodes.get_mut(&of) {
-            node.addresses[word] = Address::HOLE;
-            self.touch(node);
-        }
-        self.drop_node(&mut parts, nid)
     }
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, Structure};
-use amphi_segments::{DATA, Parts, Writes, damaged};
-use amphi_vfs::Result;
-use zerocopy::IntoBytes;
+use amphi_segments::{DATA, Writes, as_writes};
+use amphi_vfs::{Error, Result};
 
 use crate::collect;
 use crate::core::Core;
-use crate::format::{Address, NodeBlock, NodeHead};
+use crate::format::NodeHead;
 use crate::inode::{Inode, State};
 
 /// Most pages that are written together: 2 MB.
@@ -23,15 +22,14 @@ const PAGES_AT_A_TIME: usize = 512;
 /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`]; the file system is read-only then.
 pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
     core.names.health.writable()?;
-    let done = write_back_all(core, inode, state);
-    if let Err(error) = &done {
-        core.names.health.fail(error);
-    }
-    done
+    core.names.health.judge(write_back_all(core, inode, state))
 }
 
 fn write_back_all<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
-    if state.part.file.dirty.is_empty() && !state.part.changed && state.part.stored_size == state.size {
+    if state.part.file.dirty.is_empty()
+        && !state.part.file.changed
+        && state.part.file.stored_size == state.size
+    {
         core.cache.note_clean(inode.ino);
         return Ok(());
     }
@@ -39,12 +37,12 @@ fn write_back_all<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &m
     while !state.part.file.dirty.is_empty() {
         let pages: Vec<_> = state.part.file.dirty.iter().copied().take(most).collect();
         core.balance(4)?;
-        if !submit(core, inode, state, &pages)? {
-            collect::make_free(core, 2)?;
+        if !submit(core, inode, state, &pages)? && !collect::make_free(core, 2)? {
+            return Err(Error::NoSpace);
         }
     }
     let _gate = core.domain.gate.read();
-    state.part.stored_size = state.size;
+    state.part.file.stored_size = state.size;
     core.put_inode(inode, state)?;
     core.cache.note_clean(inode.ino);
     Ok(())
@@ -59,18 +57,37 @@ fn submit<D: BlockPort>(
     pages: &[u64],
 ) -> Result<bool> {
     let _gate = core.domain.gate.read();
-    let mut counts = [0; 2];
-    counts[DATA] = pages.len();
-    let taken = core.take_blocks(&mut core.domain.parts.lock(), counts, false)?;
-    let Some([blocks, _]) = taken else { return Ok(false) };
-    for (page, block) in pages.iter().zip(&blocks) {
-        core.settle_page(inode.ino.0 as u32, *page, *block)?;
+    let file = &state.part.file;
+    let (ino, bytes) = (inode.ino.0 as u32, |page| file.pages.get(page).map(|page| &*page.bytes));
+    let there = pages.iter().filter_map(|page| Some(((ino, *page), bytes(*page)?)));
+    if !write_pages(core, there, Structure::Data, false)? {
+        return Ok(false);
     }
-    let bytes = |page: &u64| state.part.file.pages.get(*page).map(|page| &*page.bytes);
-    let writes: Writes<'_> =
-        blocks.iter().zip(pages).filter_map(|(block, page)| Some((*block, bytes(page)?))).collect();
-    core.ground.write_blocks(&[(&writes, Structure::Data)])?;
     core.cache.settle(&mut state.part.file, pages);
+    Ok(true)
+}
+
+/// Gives pages of files or of directories their blocks, and writes them: of each the inode, its number there,
+/// and what it holds. False if there are too few free segments; nothing has changed then. `last` may take the
+/// last ones. The caller has the gate.
+///
+/// # Errors
+/// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
+pub fn write_pages<'p, D: BlockPort>(
+    core: &Core<D>,
+    pages: impl Iterator<Item = ((u32, u64), &'p [u8])> + Clone,
+    tag: Structure,
+    last: bool,
+) -> Result<bool> {
+    let mut counts = [0; 2];
+    counts[DATA] = pages.clone().count();
+    let taken = core.take_blocks(&mut core.domain.parts.lock(), counts, last)?;
+    let Some([blocks, _]) = taken else { return Ok(false) };
+    for (((ino, page), _), block) in pages.clone().zip(&blocks) {
+        core.settle_page(ino, page, *block)?;
+    }
+    let writes: Writes<'_> = blocks.iter().zip(pages).map(|(block, (_, bytes))| (*block, bytes)).collect();
+    core.ground.write_blocks(&[(&writes, tag)])?;
     Ok(true)
 }
 
@@ -93,41 +110,12 @@ pub fn write_set<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<bool> {
     }
     let Some(blocks) = core.take_ahead(&mut parts, nids.len())? else { return Ok(false) };
     let set = parts.next_sequence();
-    let mut sealed = Vec::with_capacity(nids.len());
-    for (nid, block) in nids.iter().zip(&blocks) {
-        sealed.push((*block, seal_node(core, &mut parts, (*nid, *block), Some((set, nids.len())))?));
-    }
+    let stamp = |head: &mut NodeHead| {
+        (head.write_version, head.fsync) = (set.into(), (nids.len() as u16).into());
+    };
+    let sealed = core.ground.seal(&core.domain, &mut parts, nids.iter(), &blocks, stamp)?;
+    core.dirtied.fetch_sub(sealed.len(), Ordering::Relaxed);
     drop(parts);
-    let writes: Writes<'_> = sealed.iter().map(|(block, node)| (*block, node.as_bytes())).collect();
-    core.ground.write_blocks(&[(&writes, Structure::Inode)])?;
+    core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Inode)])?;
     Ok(true)
-}
-
-/// A node's block as it is written now, to this block of the main area; if it is one of a set, with the set's
-/// number and how many there are.
-///
-/// # Errors
-/// [`amphi_vfs::Error::Corrupt`] if it is not in memory.
-pub fn seal_node<D: BlockPort>(
-    core: &Core<D>,
-    parts: &mut Parts,
-    (nid, block): (u32, u32),
-    set: Option<(u64, usize)>,
-) -> Result<Box<NodeBlock>> {
-    parts.set_node_address(nid, Address::at(block), core.layout.segment_blocks)?;
-    let sequence = parts.next_sequence();
-    let version = parts.version;
-    let node = parts.nodes.get_mut(&nid).ok_or_else(|| damaged("node", nid.into()))?;
-    if std::mem::replace(&mut node.dirty, false) {
-        core.dirtied.fetch_sub(1, Ordering::Relaxed);
-    }
-    node.sequence = sequence;
-    let mut head = NodeHead::new(core.domain.number, node.ino.0, nid, node.index);
-    (head.version, head.sequence) = (version.into(), sequence.into());
-    if let Some((set, count)) = set {
-        (head.write_version, head.fsync) = (set.into(), (count as u16).into());
-    }
-    let mut sealed = Box::new(NodeBlock { head, addresses: *node.addresses });
-    sealed.seal(core.ground.salt);
-    Ok(sealed)
 }

@@ -44,6 +44,17 @@ impl Health {
         self.read_only.store(true, Ordering::Release);
     }
 
+    /// Turns the file system read-only if this is a failure. Returns it as it is.
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn judge<T>(&self, outcome: Result<T>) -> Result<T> {
+        if let Err(error) = &outcome {
+            self.fail(error);
+        }
+        outcome
+    }
+
     /// Whether a change has failed half way.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)

@@ -30,11 +30,11 @@ pub fn victim(parts: &Parts, segment_blocks: u32) -> Option<u32> {
 pub fn read_summary<D: BlockPort>(ground: &Ground<D>, domain: &Domain, segment: u32) -> Result<Vec<Summary>> {
     let known = domain.parts.lock().sit.get(segment.into()).and_then(|segment| segment.summary.clone());
     if let Some(mut known) = known {
-        known.resize(ground.segment_blocks as usize, Summary::default());
+        known.resize(ground.areas.segment_blocks as usize, Summary::default());
         return Ok(known);
     }
     let mut page = vec![0; amphi_device::PAGE_BYTES];
-    let at = Lpa(ground.ssa_first + u64::from(segment));
+    let at = Lpa(ground.areas.ssa_first() + u64::from(segment));
     ground.device.read(at, &mut page, Structure::Bitmap).map_err(io_error)?;
     let block = SsaBlock::decode(&page, ground.salt, segment);
     let block = block.ok_or_else(|| damaged("the summary of segment", segment.into()))?;
@@ -53,7 +53,7 @@ pub fn move_blocks<D: BlockPort>(
     summary: &[Summary],
     take: impl FnOnce(&mut Parts, [usize; 2]) -> Result<Option<Blocks>>,
 ) -> Result<u64> {
-    let size = ground.segment_blocks;
+    let size = ground.areas.segment_blocks;
     let wrong = |block: u32| damaged("the summary of block", u64::from(victim * size + block));
     let (kind, valid) = {
         let parts = domain.parts.lock();
@@ -88,18 +88,10 @@ pub fn move_blocks<D: BlockPort>(
     let mut counts = [0; 2];
     counts[DATA] = owners.len();
     let blocks = take(&mut parts, counts)?.ok_or(Error::NoSpace)?;
-    for ((old, nid, slot), new) in owners.iter().zip(&blocks[DATA]) {
-        rename_block(&mut parts, (*old, *new), (*nid, *slot), size)?;
+    for ((_, nid, slot), new) in owners.iter().zip(&blocks[DATA]) {
+        parts.move_page((*nid, usize::from(*slot)), *new, size)?;
     }
     let writes = blocks[DATA].iter().zip(&pages).map(|(block, page)| (*block, &page[..])).collect();
     ground.write_blocks(&[(&writes, Structure::Data)])?;
     Ok(owners.len() as u64)
-}
-
-fn rename_block(parts: &mut Parts, (old, new): (u32, u32), (nid, slot): (u32, u16), size: u32) -> Result<()> {
-    if let Some(node) = parts.nodes.get_mut(&nid) {
-        node.addresses[usize::from(slot)] = Address::at(new);
-    }
-    parts.invalidate(old, size)?;
-    parts.validate(new, size, nid, slot)
 }

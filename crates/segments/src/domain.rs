@@ -9,6 +9,7 @@ use amphi_rt::sync::{Mutex, RwLock};
 use amphi_vfs::{Error, Ino, Result};
 
 use crate::damaged;
+pub use crate::format::Log;
 use crate::format::{ADDRESSES, Address, NAT_ENTRIES, SUMMARY_SLOT_NODE, Summary};
 
 /// The log of data, and that of nodes.
@@ -56,15 +57,6 @@ pub struct Parts {
     pub full: Vec<u32>,
     /// Places of the intents since then.
     pub intents: Vec<u64>,
-}
-
-/// An active segment.
-#[derive(Clone, Copy, Debug)]
-pub struct Log {
-    /// Which.
-    pub segment: u32,
-    /// Its first free block.
-    pub next: u32,
 }
 
 /// A segment that the domain owns.

@@ -1,187 +1,32 @@
-//! Pages of files in host memory, in a radix tree for each file (AU-11): which are dirty, how many there may
-//! be, who writes back when there are too many. Where a page is on the device the file system says
-//! ([`Files`]).
+//! Contents of files, by way of pages in host memory: reading, writing, and who writes back when there are
+//! too many. Where a page is on the device, and how it comes there, the file system says ([`Files`]).
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use amphi_names::{Inode, State, Store, note_read, read_moves_atime, regular};
-use amphi_radix::Radix;
-use amphi_rt::sync::Mutex;
-use amphi_vfs::{Error, Ino, Result};
+use amphi_device::BlockPort;
+use amphi_names::{
+    Guard, Inode, State, Store, note_read, note_write, read_moves_atime, regular, shed_capability,
+};
+use amphi_vfs::{Allocate, Cred, Error, Ino, Result, WriteMode};
 
-use crate::format::PAGE;
+use crate::domain::Domain;
+use crate::format::{Address, PAGE};
+use crate::ground::Ground;
+pub use crate::pages::{FileCache, FilePages, Page};
 
 /// Most pages that one turn of a read brings into memory.
 const PAGES_AT_A_TIME: u64 = 256;
 
-/// A cached page of a file.
-pub struct Page {
-    /// Contents.
-    pub bytes: Box<[u8]>,
-    /// Not written back since it changed.
-    pub dirty: bool,
-    /// A block was promised for it, which it has not yet.
-    pub promised: bool,
-}
-
-/// What is in memory of a file.
-#[derive(Default)]
-pub struct FilePages {
-    /// Cached pages, by number.
-    pub pages: Radix<Page>,
-    /// Dirty ones.
-    pub dirty: BTreeSet<u64>,
-}
-
-/// Calls `body` with each page that a range of bytes touches, and the part of it.
-pub fn by_page(range: Range<u64>, mut body: impl FnMut(u64, Range<usize>)) {
-    let mut at = range.start;
-    while at < range.end {
-        let within = at as usize % PAGE;
-        let len = (PAGE - within).min((range.end - at) as usize);
-        body(at / PAGE as u64, within..within + len);
-        at += len as u64;
-    }
-}
-
-impl FilePages {
-    /// Copies a range of bytes. False if a page is not in memory.
-    fn copy(&self, bytes: Range<u64>, into: &mut [u8]) -> bool {
-        let mut rest = into;
-        let mut all = true;
-        by_page(bytes, |page, range| {
-            let (part, behind) = std::mem::take(&mut rest).split_at_mut(range.len());
-            match self.pages.get(page) {
-                Some(page) => part.copy_from_slice(&page.bytes[range]),
-                None => all = false,
-            }
-            rest = behind;
-        });
-        all
-    }
-
-    /// Copies data into pages. False if one is not in memory.
-    pub fn fill(&mut self, offset: u64, data: &[u8]) -> bool {
-        let mut rest = data;
-        let mut all = true;
-        by_page(offset..offset + data.len() as u64, |page, range| {
-            let (part, behind) = rest.split_at(range.len());
-            match self.pages.get_mut(page) {
-                Some(page) => page.bytes[range].copy_from_slice(part),
-                None => all = false,
-            }
-            rest = behind;
-        });
-        all
-    }
-}
-
-/// What is counted of all files, and which have something that is not on the device.
-pub struct FileCache<S: Store> {
-    /// Pages of files in host memory that there may be.
-    limit: usize,
-    pages: AtomicUsize,
-    dirty_pages: AtomicUsize,
-    /// Where inodes are looked through next.
-    sweep: AtomicUsize,
-    dirty: Mutex<BTreeMap<Ino, Arc<Inode<S>>>>,
-}
-
-impl<S: Store> FileCache<S> {
-    /// An empty one with this limit, in pages.
-    pub fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            pages: AtomicUsize::new(0),
-            dirty_pages: AtomicUsize::new(0),
-            sweep: AtomicUsize::new(0),
-            dirty: Mutex::default(),
-        }
-    }
-
-    /// Notes that a file has something that is not on the device.
-    pub fn note_dirty(&self, inode: &Arc<Inode<S>>) {
-        self.dirty.lock().entry(inode.ino).or_insert_with(|| Arc::clone(inode));
-    }
-
-    /// Notes that it has nothing any more.
-    pub fn note_clean(&self, ino: Ino) {
-        self.dirty.lock().remove(&ino);
-    }
-
-    /// Whether a file has something that is not on the device.
-    pub fn is_dirty(&self, ino: Ino) -> bool {
-        self.dirty.lock().contains_key(&ino)
-    }
-
-    /// The files that have.
-    pub fn dirty_files(&self) -> Vec<Arc<Inode<S>>> {
-        self.dirty.lock().values().cloned().collect()
-    }
-
-    /// Puts a page that is not there into memory, clean.
-    pub fn insert(&self, file: &mut FilePages, page: u64, bytes: Box<[u8]>) {
-        self.pages.fetch_add(1, Ordering::Relaxed);
-        file.pages.insert(page, Page { bytes, dirty: false, promised: false });
-    }
-
-    /// A page of zeros, if it is not in memory yet, and dirty: it will be written.
-    pub fn begin_write(&self, file: &mut FilePages, page: u64) {
-        if file.pages.get(page).is_none() {
-            self.insert(file, page, vec![0; PAGE].into());
-        }
-        self.mark_dirty(file, page);
-    }
-
-    /// A page that is in memory will have to be written.
-    pub fn mark_dirty(&self, file: &mut FilePages, page: u64) {
-        if let Some(cached) = file.pages.get_mut(page)
-            && !std::mem::replace(&mut cached.dirty, true)
-        {
-            self.dirty_pages.fetch_add(1, Ordering::Relaxed);
-            file.dirty.insert(page);
-        }
-    }
-
-    /// Pages are as the device has them, with the blocks that they were promised.
-    pub fn settle(&self, file: &mut FilePages, pages: &[u64]) {
-        for page in pages {
-            file.dirty.remove(page);
-            if let Some(cached) = file.pages.get_mut(*page) {
-                (cached.dirty, cached.promised) = (false, false);
-            }
-        }
-        self.dirty_pages.fetch_sub(pages.len(), Ordering::Relaxed);
-    }
-
-    /// Drops pages that the device has, too.
-    pub fn drop_clean(&self, file: &mut FilePages) {
-        let before = file.pages.len();
-        file.pages.retain(|_, page| page.dirty);
-        self.pages.fetch_sub(before - file.pages.len(), Ordering::Relaxed);
-    }
-
-    /// Drops the pages `range`, dirty or not. Returns how many of them were promised a block.
-    pub fn drop_range(&self, file: &mut FilePages, range: &Range<u64>) -> u64 {
-        let (before, mut dirty, mut promised) = (file.pages.len(), 0, 0);
-        file.pages.retain(|number, page| {
-            let goes = range.contains(&number);
-            dirty += usize::from(goes && page.dirty);
-            promised += u64::from(goes && page.promised);
-            !goes
-        });
-        file.dirty.retain(|page| !range.contains(page));
-        self.pages.fetch_sub(before - file.pages.len(), Ordering::Relaxed);
-        self.dirty_pages.fetch_sub(dirty, Ordering::Relaxed);
-        promised
-    }
-}
-
 /// A file system whose files' pages are kept here.
 pub trait Files: Store {
+    /// The device.
+    type Device: BlockPort;
+
+    /// Longest file in bytes.
+    const FILE_BYTES_MAX: u64;
+
     /// What is counted of all files.
     fn cache(&self) -> &FileCache<Self>;
 
@@ -191,22 +36,84 @@ pub trait Files: Store {
     /// See [`file`](Self::file).
     fn file_of(part: &Self::Part) -> &FilePages;
 
-    /// Brings the pages of a range of bytes into memory that are not there.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
-    fn load_pages(&self, inode: &Arc<Inode<Self>>, state: &mut State<Self>, bytes: Range<u64>) -> Result<()>;
+    /// The device under them, and where everything is on it.
+    fn ground(&self) -> &Ground<Self::Device>;
 
-    /// Reads what the device has of pages from `first` on, past those in memory, into as many pages.
+    /// The domain of a file.
+    fn domain(&self, ino: Ino) -> &Domain;
+
+    /// Where the pages `first .. end` of a file are. The caller has its domain's gate.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    fn read_device(
+    fn addresses(
         &self,
         inode: &Inode<Self>,
         state: &State<Self>,
         first: u64,
-        into: &mut [u8],
+        end: u64,
+    ) -> Result<Vec<Address>>;
+
+    /// Where the first of these pages are, up to one where a node ends: that one, and nothing if there is no
+    /// node for any. The caller has the gate.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    fn stretch(
+        &self,
+        inode: &Inode<Self>,
+        state: &State<Self>,
+        pages: Range<u64>,
+    ) -> Result<(Vec<Address>, u64)>;
+
+    /// Puts a page as the device has it into memory.
+    fn keep(&self, inode: &Arc<Inode<Self>>, state: &mut State<Self>, page: u64, bytes: Box<[u8]>) {
+        let _ = inode;
+        self.cache().insert(Self::file(&mut state.part), page, bytes);
+    }
+
+    /// Has the pages of a range of bytes that will be written in memory, dirty, each with a block that is
+    /// there for it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Corrupt`], [`Error::Io`].
+    fn prepare(&self, inode: &Arc<Inode<Self>>, state: &mut State<Self>, bytes: Range<u64>) -> Result<()>;
+
+    /// Has what was written be where its mode says that it is when the write returns.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    fn finish(&self, inode: &Arc<Inode<Self>>, state: Guard<'_, Self>, mode: WriteMode) -> Result<()>;
+
+    /// Before a file gets another size: what must be on the device when that counts comes there.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    fn prepare_resize(&self, inode: &Arc<Inode<Self>>, state: &mut State<Self>, size: u64) -> Result<()>;
+
+    /// What a file has behind its new end goes with a change.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    fn cut_off<'a>(
+        &'a self,
+        change: &mut Self::Change<'a>,
+        inode: &Arc<Inode<Self>>,
+        state: &mut State<Self>,
+        size: u64,
+    ) -> Result<()>;
+
+    /// See [`amphi_vfs::FileSystem::allocate`].
+    ///
+    /// # Errors
+    /// As there.
+    fn allocate(
+        &self,
+        inode: &Arc<Inode<Self>>,
+        offset: u64,
+        length: u64,
+        what: Allocate,
+        cred: &Cred,
     ) -> Result<()>;
 
     /// Writes a file's dirty pages and its inode back. The caller has it locked.
@@ -251,10 +158,10 @@ fn read_direct<F: Files>(fs: &F, inode: &Arc<Inode<F>>, offset: u64, into: &mut 
         }
         let within = offset as usize % PAGE;
         if within == 0 && len.is_multiple_of(PAGE) {
-            fs.read_device(inode, &state, pages.start, &mut into[..len])?;
+            read_device(fs, inode, &state, pages.start, &mut into[..len])?;
         } else if len > 0 {
             let mut whole = vec![0; (pages.end - pages.start) as usize * PAGE];
-            fs.read_device(inode, &state, pages.start, &mut whole)?;
+            read_device(fs, inode, &state, pages.start, &mut whole)?;
             into[..len].copy_from_slice(&whole[within..][..len]);
         }
         break (len, read_moves_atime(fs, &state));
@@ -284,7 +191,7 @@ fn read_cached<F: Files>(fs: &F, inode: &Arc<Inode<F>>, offset: u64, into: &mut 
             None => {
                 let mut state = inode.state.write();
                 let read = there(&state, at, len);
-                fs.load_pages(inode, &mut state, at..at + read)?;
+                load_pages(fs, inode, &mut state, at..at + read)?;
                 let all = F::file_of(&state.part).copy(at..at + read, &mut part[..read as usize]);
                 fs.was_loaded(&mut state.part);
                 if all { read } else { 0 }
@@ -314,29 +221,106 @@ pub fn write_back_file<F: Files>(fs: &F, inode: &Arc<Inode<F>>) -> Result<()> {
     fs.write_back(inode, &mut state)
 }
 
-/// Has a part of one page read as zeros, which has a block on the device or not. A page that is nowhere stays
-/// so.
+/// Brings the pages of a range of bytes into memory that are not there.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn zero_in_page<F: Files>(
+pub fn load_pages<F: Files>(
     fs: &F,
     inode: &Arc<Inode<F>>,
     state: &mut State<F>,
     bytes: Range<u64>,
-    has_block: bool,
 ) -> Result<()> {
-    let page = bytes.start / PAGE as u64;
-    if !has_block && !F::file_of(&state.part).dirty.contains(&page) {
-        return Ok(());
+    let pages = bytes.start / PAGE as u64..bytes.end.div_ceil(PAGE as u64);
+    let missing: Vec<_> = pages.filter(|page| F::file_of(&state.part).pages.get(*page).is_none()).collect();
+    let (Some(first), Some(last)) = (missing.first(), missing.last()) else { return Ok(()) };
+    let _gate = fs.domain(inode.ino).gate.read();
+    let addresses = fs.addresses(inode, state, *first, last + 1)?;
+    let block = |page: &u64| (*page, addresses[(page - first) as usize].block());
+    let wanted: Vec<_> = missing.iter().map(block).collect();
+    for (page, bytes) in fs.ground().read_pages(&wanted)? {
+        fs.keep(inode, state, page, bytes);
     }
-    fs.load_pages(inode, state, bytes.start..bytes.start + 1)?;
-    let file = F::file(&mut state.part);
-    let cached = file.pages.get_mut(page).ok_or(Error::Stale(inode.ino))?;
-    let start = bytes.start as usize % PAGE;
-    cached.bytes[start..start + (bytes.end - bytes.start) as usize].fill(0);
-    fs.cache().mark_dirty(file, page);
     Ok(())
+}
+
+/// Brings the pages of these places in a file into memory, as far as they are written in part. What lies
+/// behind the end of the file is zeros.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub fn load_edges<F: Files>(
+    fs: &F,
+    inode: &Arc<Inode<F>>,
+    state: &mut State<F>,
+    edges: &[u64],
+) -> Result<()> {
+    for edge in edges {
+        if !edge.is_multiple_of(PAGE as u64) && edge / PAGE as u64 * PAGE as u64 <= state.size {
+            load_pages(fs, inode, state, *edge..edge + 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads what the device has of pages from `first` on, past those in memory, into as many pages.
+fn read_device<F: Files>(
+    fs: &F,
+    inode: &Inode<F>,
+    state: &State<F>,
+    first: u64,
+    into: &mut [u8],
+) -> Result<()> {
+    let _gate = fs.domain(inode.ino).gate.read();
+    let addresses = fs.addresses(inode, state, first, first + (into.len() / PAGE) as u64)?;
+    let blocks: Vec<_> = addresses.iter().map(|address| address.block()).collect();
+    fs.ground().read_runs(&blocks, into)
+}
+
+/// Writes all of `data`. Returns the number of bytes.
+///
+/// # Errors
+/// As [`amphi_vfs::FileSystem::write`].
+pub fn write<F: Files>(
+    fs: &F,
+    inode: &Arc<Inode<F>>,
+    offset: u64,
+    data: &[u8],
+    mode: WriteMode,
+    cred: &Cred,
+) -> Result<usize> {
+    regular(inode.file_type)?;
+    fs.names().health.writable()?;
+    if data.is_empty() {
+        return Ok(0);
+    }
+    let mut state = inode.state.write();
+    if state.gone {
+        return Err(Error::Stale(inode.ino));
+    }
+    let offset = if mode.append { state.size } else { offset };
+    let end = offset.checked_add(data.len() as u64).filter(|end| *end <= F::FILE_BYTES_MAX);
+    let end = end.ok_or(Error::TooLarge)?;
+    shed_capability(fs, inode, &mut state)?;
+    fs.prepare(inode, &mut state, offset..end)?;
+    if !F::file(&mut state.part).fill(offset, data) {
+        return Err(Error::Stale(inode.ino));
+    }
+    state.size = state.size.max(end);
+    note_write(fs, &mut state, cred);
+    F::file(&mut state.part).changed = true;
+    fs.cache().note_dirty(inode);
+    fs.finish(inode, state, mode)?;
+    relieve(fs, inode)?;
+    Ok(data.len())
+}
+
+/// Writes back all that is dirty, as [`write_back_file`] does.
+///
+/// # Errors
+/// As [`Files::write_back`].
+pub fn write_back_all<F: Files>(fs: &F) -> Result<()> {
+    fs.cache().dirty_files().iter().try_for_each(|inode| write_back_file(fs, inode))
 }
 
 /// After a read or write: keeps the number of pages within its limits. The caller has no lock.
@@ -367,4 +351,25 @@ pub fn relieve<F: Files>(fs: &F, inode: &Arc<Inode<F>>) -> Result<()> {
         cache.sweep.store(next, Ordering::Relaxed);
     }
     Ok(())
+}
+
+/// See [`Store::lock`].
+///
+/// # Errors
+/// As there.
+pub fn lock<'a, F: Files>(inode: &'a Arc<Inode<F>>, size: Option<u64>) -> Result<Guard<'a, F>> {
+    if size.is_some() {
+        regular(inode.file_type)?;
+    }
+    Ok(inode.state.write())
+}
+
+/// Whether a file may leave memory, with its pages.
+pub fn may_leave<F: Files>(fs: &F, state: &mut State<F>) -> bool {
+    let file = F::file(&mut state.part);
+    if !file.dirty.is_empty() || file.changed {
+        return false;
+    }
+    fs.cache().drop_clean(file);
+    true
 }

@@ -3,6 +3,11 @@
 //!
 //! All of it is little-endian, with a checksum and the number of the file system that it is of.
 
+mod inode;
+mod superblock;
+
+pub use inode::InodeHead;
+pub use superblock::{LABEL_BYTES, Origin};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -176,6 +181,61 @@ pub struct SitBlock {
     zero: [u8; PAGE - size_of::<BlockHead>() - SIT_ENTRIES * size_of::<SitEntry>()],
 }
 
+/// Where a log goes on.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct LogRecord {
+    /// The segment; [`u32::MAX`] for none.
+    pub segment: U32,
+    /// The first block of it that is free.
+    pub next: U32,
+}
+
+/// What segments, NAT and summaries take of a device: it lies in a row, from the NAT on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Areas {
+    /// First of the NAT's pages; block `n` has the pages `2 n` and `2 n + 1` from here.
+    pub nat_first: u64,
+    /// NAT blocks.
+    pub nat_blocks: u32,
+    /// Segments.
+    pub segments: u32,
+    /// Blocks of a segment.
+    pub segment_blocks: u32,
+}
+
+impl Areas {
+    /// First of the segment summaries, a page for each segment.
+    #[must_use]
+    pub const fn ssa_first(&self) -> u64 {
+        self.nat_first + 2 * self.nat_blocks as u64
+    }
+
+    /// First page of segment 0.
+    #[must_use]
+    pub const fn main_first(&self) -> u64 {
+        self.ssa_first() + self.segments as u64
+    }
+
+    /// Blocks of all segments.
+    #[must_use]
+    pub const fn main_blocks(&self) -> u64 {
+        self.segments as u64 * self.segment_blocks as u64
+    }
+
+    /// Pages of everything, with all before the NAT.
+    #[must_use]
+    pub const fn pages(&self) -> u64 {
+        self.main_first() + self.main_blocks()
+    }
+
+    /// Numbers of nodes, 0 among them, which is none.
+    #[must_use]
+    pub const fn nids(&self) -> u32 {
+        self.nat_blocks * NAT_ENTRIES as u32
+    }
+}
+
 const _: () = assert!(size_of::<SitEntry>() == 68 && size_of::<SitBlock>() == PAGE && SIT_ENTRIES == 59);
 const _: () = assert!(size_of::<NodeHead>() == 64 && size_of::<BlockHead>() == 32);
 const _: () = assert!(size_of::<NodeBlock>() == PAGE && size_of::<NatBlock>() == PAGE);
@@ -184,6 +244,31 @@ const _: () = assert!(size_of::<SsaBlock>() == PAGE);
 /// Of all that is behind the field itself.
 fn checksum(block: &[u8]) -> u32 {
     crc32c::crc32c(&block[8..])
+}
+
+impl LogRecord {
+    /// That of a log.
+    #[must_use]
+    pub fn new(log: Option<Log>) -> Self {
+        let log = log.unwrap_or(Log { segment: u32::MAX, next: 0 });
+        Self { segment: log.segment.into(), next: log.next.into() }
+    }
+
+    /// The log, if it is one.
+    #[must_use]
+    pub fn log(self) -> Option<Log> {
+        let log = Log { segment: self.segment.get(), next: self.next.get() };
+        (log.segment != u32::MAX).then_some(log)
+    }
+}
+
+/// An active segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Log {
+    /// Which.
+    pub segment: u32,
+    /// Its first free block.
+    pub next: u32,
 }
 
 impl NodeHead {

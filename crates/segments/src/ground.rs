@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use amphi_device::{BlockDurability, BlockPort, Completion, DurabilityContract, Lpa, PAGE_BYTES, Structure};
 use amphi_rt::sync::MutexGuard;
-use amphi_vfs::{Ino, Result};
+use amphi_vfs::Result;
 use amphi_volume::io_error;
 
 use crate::damaged;
 use crate::domain::{Domain, Node, Parts};
-use crate::format::{ADDRESSES, Address, NodeBlock, PAGE};
+use crate::format::{ADDRESSES, Address, Areas, NodeBlock, PAGE};
 
 /// Clean nodes of a domain that stay in memory.
 const NODES_KEPT: usize = 1024;
@@ -26,24 +26,26 @@ pub struct Ground<D> {
     pub contract: DurabilityContract,
     /// What tells blocks of this file system from those of another that was here.
     pub salt: u64,
-    /// Blocks of a segment.
-    pub segment_blocks: u32,
-    /// The first page of the main area, and its blocks.
-    pub main_first: u64,
-    /// See `main_first`.
-    pub main_blocks: u64,
-    /// The first page of the NAT: two for each of its blocks.
-    pub nat_first: u64,
-    /// The first page of the summaries: one for each segment.
-    pub ssa_first: u64,
+    /// Where everything is.
+    pub areas: Areas,
     /// Which words of a node with this index are addresses of pages.
     pub addresses: fn(u32, &[Address; ADDRESSES]) -> Range<usize>,
 }
 
 impl<D: BlockPort> Ground<D> {
+    /// That of a device; `addresses` is [`addresses`](Self::addresses).
+    pub fn new(
+        device: &Arc<D>,
+        salt: u64,
+        areas: Areas,
+        addresses: fn(u32, &[Address; ADDRESSES]) -> Range<usize>,
+    ) -> Self {
+        Self { device: Arc::clone(device), contract: device.contract(), salt, areas, addresses }
+    }
+
     /// Where a block of the main area is.
     pub const fn lpa(&self, block: u32) -> Lpa {
-        Lpa(self.main_first + block as u64)
+        Lpa(self.areas.main_first() + block as u64)
     }
 
     /// Reads these pages of a file, all at once: those that have no block are zeros.
@@ -169,16 +171,11 @@ impl<D: BlockPort> Ground<D> {
             return Err(wrong());
         }
         let pages = (self.addresses)(head.index.get(), &block.addresses);
-        let inside = |address: &Address| address.block().is_none_or(|at| u64::from(at) < self.main_blocks);
+        let inside =
+            |address: &Address| address.block().is_none_or(|at| u64::from(at) < self.areas.main_blocks());
         if !block.addresses[pages].iter().all(inside) {
             return Err(wrong());
         }
-        Ok(Node {
-            ino: Ino(head.ino.get()),
-            index: head.index.get(),
-            addresses: Box::new(block.addresses),
-            sequence: head.sequence.get(),
-            dirty: false,
-        })
+        Ok(Node::of(&block))
     }
 }

@@ -3,24 +3,37 @@
 //! summaries that say whose blocks are, and the collection of garbage.
 //!
 //! It does not know how a checkpoint comes to count: AugeFS keeps that in its metadata store, the file system
-//! of F2FS's kind in packs of blocks. [`files`] has pages of files in host memory. [`Domain`] is what one set
-//! of logs knows, [`Ground`] is where all of it lies on the device.
+//! of F2FS's kind in packs of blocks. [`files`] has what reads and writes files by way of pages in host
+//! memory, [`ranges`] what finds and clears parts of them. [`Domain`] is what one set of logs knows,
+//! [`Ground`] is where all of it lies on the device.
 #![forbid(unsafe_code)]
 
+mod about;
 mod background;
+mod check;
 mod checkpoint;
 mod collect;
 mod domain;
 pub mod files;
 pub mod format;
+mod forward;
 mod ground;
+mod inode;
+mod load;
+mod nodes;
+mod pages;
+pub mod ranges;
 mod space;
 
-pub use background::Bell;
+pub use about::about;
+pub use background::Running;
+pub use check::Used;
 pub use checkpoint::{write_nat, write_summaries};
 pub use collect::{move_blocks, read_summary, victim};
 pub use domain::{Blocks, DATA, Domain, Log, NODES, NatPart, Node, Parts, Segment};
 pub use ground::{Ground, Writes};
+pub use load::{load_nat, read_newer, read_superblock, write_superblock};
+pub use nodes::{Sealed, as_writes};
 pub use space::{Segments, Space, segments_held};
 
 use amphi_vfs::Error;

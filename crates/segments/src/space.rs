@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_rt::sync::Mutex;
-use amphi_vfs::{Error, Result};
+use amphi_vfs::{Error, NAME_BYTES_MAX, Result, StatFs};
+
+use crate::format::PAGE;
 
 /// Segments that only collection, checkpoints and recovery take, so that they can always go on: some, and
 /// both logs of each domain, which recovery begins anew.
@@ -105,5 +107,18 @@ impl Space {
     /// Blocks that can be promised.
     pub fn free(&self) -> u64 {
         self.capacity.saturating_sub(self.used.load(Ordering::Acquire))
+    }
+
+    /// What a file system with this space says of itself, and of its inodes.
+    pub fn statfs(&self, inodes: u64, inodes_free: u64) -> StatFs {
+        StatFs {
+            block_bytes: PAGE as u32,
+            blocks: self.capacity,
+            blocks_free: self.free(),
+            blocks_available: self.free(),
+            inodes,
+            inodes_free,
+            name_bytes_max: NAME_BYTES_MAX as u32,
+        }
     }
 }

@@ -38,6 +38,9 @@ pub struct Progress {
     pub total: u64,
 }
 
+/// Most findings that [`Report::add`] lists.
+const LISTED: usize = 1000;
+
 /// The outcome of a check.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -79,6 +82,18 @@ impl Report {
             pages_used: 0,
             cleanly_unmounted: false,
             own: Value::Null,
+        }
+    }
+
+    /// Something is wrong. It is counted; a thousand things are listed.
+    pub fn add(&mut self, severity: Severity, what: String) {
+        match severity {
+            Severity::Error => self.errors += 1,
+            Severity::Warning => self.warnings += 1,
+            Severity::Info => {}
+        }
+        if self.findings.len() < LISTED {
+            self.findings.push((severity, what));
         }
     }
 

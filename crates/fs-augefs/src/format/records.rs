@@ -4,10 +4,12 @@ use amphi_vfs::acl::Attributes;
 use amphi_vfs::{FileType, Ino};
 use amphi_volume::TypeCodes;
 use smallvec::SmallVec;
-use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::Summary;
+use amphi_segments::format::InodeHead;
+
+use super::{LogRecord, Summary};
 
 /// Nodes whose numbers are in the inode.
 pub const INLINE_NODES: u32 = 8;
@@ -20,30 +22,8 @@ pub const NODES_PER_CHUNK: u32 = 64;
 pub struct InodeRecord {
     /// Its number.
     pub ino: U64,
-    /// Its type.
-    pub kind: u8,
-    /// 1 if it was made without a name and has had none since.
-    pub unnamed: u8,
-    /// Permission bits.
-    pub mode: U16,
-    /// Names.
-    pub nlink: U32,
-    /// Owner.
-    pub uid: U32,
-    /// Group.
-    pub gid: U32,
-    /// Device number.
-    pub rdev: U32,
-    /// Distinguishes successive files of one number.
-    pub generation: U32,
-    /// Bytes.
-    pub size: U64,
-    /// Access time.
-    pub atime: I64,
-    /// Modification time.
-    pub mtime: I64,
-    /// Change time.
-    pub ctime: I64,
+    /// What every inode says.
+    pub head: InodeHead,
     /// A directory's parent.
     pub parent: U64,
     /// Blocks of data that its nodes name, and that are held.
@@ -82,7 +62,7 @@ impl InodeRecord {
     /// Its type.
     #[must_use]
     pub fn file_type(&self) -> Option<FileType> {
-        TYPES.file_type(self.kind)
+        TYPES.file_type(self.head.kind)
     }
 }
 
@@ -212,16 +192,6 @@ pub struct CheckpointRecord {
     pub held: U64,
     /// Where data, and where nodes go next.
     pub logs: [LogRecord; 2],
-}
-
-/// Where a log goes on.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct LogRecord {
-    /// The segment; [`u32::MAX`] for none.
-    pub segment: U32,
-    /// The first block of it that is free.
-    pub next: U32,
 }
 
 impl CheckpointRecord {

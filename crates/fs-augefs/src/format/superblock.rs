@@ -1,6 +1,9 @@
 //! The superblock, and where it says that everything is.
 
-use amphi_volume::{Error, Result, label_text, recognise};
+use std::ops::Deref;
+
+use amphi_segments::format::{Areas, Origin};
+use amphi_volume::{Error, Result, recognise};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -8,9 +11,6 @@ use super::{
     DOMAINS_MAX, MAGIC, NAT_ENTRIES, PAGE, SEGMENT_BLOCKS_MAX, TITLE, VERSION, WRITE_VERSION_BYTES,
     WRITE_VERSIONS,
 };
-
-/// Longest label.
-pub const LABEL_BYTES: usize = 32;
 
 /// Page 0 of the block side.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -32,14 +32,8 @@ pub struct Superblock {
     pub meta_pages: U32,
     /// Bytes of the memory area: the log of the metadata store, then the write versions.
     pub memory_bytes: U64,
-    /// What all blocks of this file system have in common.
-    pub salt: U64,
-    /// Creation time, ns since 1970.
-    pub created_ns: I64,
-    /// Random name of this file system.
-    pub uuid: [u8; 16],
-    /// Label, padded with NUL.
-    pub label: [u8; LABEL_BYTES],
+    /// What it and its blocks are known by.
+    pub origin: Origin,
     /// Zero.
     pub reserved: [u8; 20],
     /// CRC-32C of all before.
@@ -65,51 +59,25 @@ pub struct SuperState {
 pub struct Layout {
     /// Domains.
     pub domains: u32,
-    /// Blocks of a segment.
-    pub segment_blocks: u32,
-    /// Segments.
-    pub segments: u32,
-    /// NAT blocks.
-    pub nat_blocks: u32,
     /// Pages of the metadata store, from page 1 on.
     pub meta_pages: u32,
     /// Bytes of the memory area.
     pub memory_bytes: u64,
+    /// NAT, summaries and segments, behind the metadata store.
+    pub areas: Areas,
+}
+
+impl Deref for Layout {
+    type Target = Areas;
+
+    fn deref(&self) -> &Areas {
+        &self.areas
+    }
 }
 
 impl Layout {
     /// First page of the metadata store.
     pub const META_FIRST: u64 = 1;
-
-    /// First of the NAT's pages; block `n` has the pages `2 n` and `2 n + 1` from here.
-    #[must_use]
-    pub const fn nat_first(&self) -> u64 {
-        Self::META_FIRST + self.meta_pages as u64
-    }
-
-    /// First of the segment summaries, a page for each segment.
-    #[must_use]
-    pub const fn ssa_first(&self) -> u64 {
-        self.nat_first() + 2 * self.nat_blocks as u64
-    }
-
-    /// First page of segment 0.
-    #[must_use]
-    pub const fn main_first(&self) -> u64 {
-        self.ssa_first() + self.segments as u64
-    }
-
-    /// Blocks of all segments.
-    #[must_use]
-    pub const fn main_blocks(&self) -> u64 {
-        self.segments as u64 * self.segment_blocks as u64
-    }
-
-    /// Pages of everything.
-    #[must_use]
-    pub const fn pages(&self) -> u64 {
-        self.main_first() + self.main_blocks()
-    }
 
     /// Bytes of the metadata store's log, from the start of the memory area.
     #[must_use]
@@ -145,13 +113,17 @@ impl Superblock {
         let is_sealed = self.crc.get() == self.checksum();
         recognise(TITLE, self.magic == MAGIC, (self.version.get(), VERSION), is_sealed)?;
         let wrong = |why| Err(Error::Superblock { title: TITLE, why });
+        let meta_pages = self.meta_pages.get();
         let layout = Layout {
             domains: self.domains.get(),
-            segment_blocks: self.segment_blocks.get(),
-            segments: self.segments.get(),
-            nat_blocks: self.nat_blocks.get(),
-            meta_pages: self.meta_pages.get(),
+            meta_pages,
             memory_bytes: self.memory_bytes.get(),
+            areas: Areas {
+                nat_first: Layout::META_FIRST + u64::from(meta_pages),
+                nat_blocks: self.nat_blocks.get(),
+                segments: self.segments.get(),
+                segment_blocks: self.segment_blocks.get(),
+            },
         };
         let segment = layout.segment_blocks as usize;
         let sound = (1..=DOMAINS_MAX).contains(&layout.domains)
@@ -168,11 +140,5 @@ impl Superblock {
             return wrong("the device is smaller than the file system");
         }
         Ok(layout)
-    }
-
-    /// Label without padding.
-    #[must_use]
-    pub fn label(&self) -> String {
-        label_text(&self.label)
     }
 }

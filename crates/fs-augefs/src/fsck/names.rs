@@ -175,7 +175,7 @@ fn check_inode(ino: Ino, inode: &Found, report: &mut Report) {
     if inode.locator != inode.stands {
         report.error(format!("inode {number} is not where its locator says"));
     }
-    let (names, nlink) = (inode.parents.len() as u32, record.nlink.get());
+    let (names, nlink) = (inode.parents.len() as u32, record.head.nlink.get());
     if record.file_type() == Some(FileType::Directory) {
         let right_place = if ino == Ino::ROOT {
             names == 0

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::Batch;
+use amphi_segments::format::InodeHead;
 use amphi_vfs::{FileType, Ino, Name, Result};
 use zerocopy::FromZeros;
 
@@ -218,11 +219,8 @@ impl Tree {
         }
         let ino = Ino(core.take_number()?.0.max(self.highest() + 1));
         let mut record = InodeRecord::new_zeroed();
-        let now = amphi_rt::time::wall_ns();
         record.ino = ino.0.into();
-        record.kind = TYPES.code(FileType::Directory);
-        record.mode = 0o700.into();
-        (record.atime, record.mtime, record.ctime) = (now.into(), now.into(), now.into());
+        record.head = InodeHead::directory(0o700, &TYPES);
         self.records.insert(ino, (Box::new(record), Vec::new()));
         self.homes.insert(ino, place.clone());
         self.names.insert(place, ino);
@@ -247,13 +245,13 @@ impl Tree {
             make_sound(record, apart.unwrap_or(target));
             let named = names.get(ino).copied().unwrap_or(0);
             if record.file_type() != Some(FileType::Directory) {
-                record.nlink = named.into();
+                record.head.nlink = named.into();
                 continue;
             }
             let (entries, directories) = within.get(ino).copied().unwrap_or_default();
             let parent = parents.get(ino).copied();
             record.entries = entries.into();
-            record.nlink = if self.orphans.contains(ino) { 0.into() } else { (2 + directories).into() };
+            record.head.nlink = if self.orphans.contains(ino) { 0.into() } else { (2 + directories).into() };
             if let Some(parent) = parent.or((*ino == Ino::ROOT).then_some(Ino::ROOT)) {
                 record.parent = parent.0.into();
             }

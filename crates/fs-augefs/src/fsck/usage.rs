@@ -73,13 +73,13 @@ fn mend_file<D: BlockPort + MemoryArea>(
 ) -> Result<()> {
     let domain = core.domain(ino);
     let mut record = *was;
-    let end = record.size.get().div_ceil(PAGE as u64);
+    let end = record.head.size.get().div_ceil(PAGE as u64);
     let before = nodes_of(core, ino, was)?;
     let mut nodes = before.clone();
     let mut blocks = 0;
     for (index, nid) in &before {
         let address = domain.parts.lock().node_address(*nid);
-        let node = core.read_node(domain, *nid, address).ok();
+        let node = core.ground.read_node(domain, *nid, address).ok();
         let sound = |at: u32| at < core.layout.main_blocks() as u32;
         let mine = node.filter(|node| node.ino == ino && node.index == *index && !used.nids.contains(nid));
         let free =

@@ -118,9 +118,9 @@ fn node_block(ssd: &Arc<Ssd>) -> (u64, u32, u64) {
     let layout = info(&**ssd).expect("it is an AugeFS").layout;
     let superblock = page(ssd, 0);
     let (superblock, _) = Superblock::read_from_prefix(&superblock).expect("a page is larger");
-    let salt = superblock.salt.get();
+    let salt = superblock.origin.salt.get();
     let number = nid / amphi_fs_augefs::format::NAT_ENTRIES as u32;
-    let copies = [0, 1].map(|copy| page(ssd, layout.nat_first() + 2 * u64::from(number) + copy));
+    let copies = [0, 1].map(|copy| page(ssd, layout.nat_first + 2 * u64::from(number) + copy));
     let nat = copies.iter().filter_map(|page| NatBlock::decode(page, salt, number));
     let (.., nat) = nat.max_by_key(|(_, version, _)| *version).expect("the domain has a NAT block");
     let block = nat.entries[nid as usize % nat.entries.len()].block().expect("it has a node");
@@ -251,10 +251,10 @@ fn what_directories_and_files_count_is_counted() {
         edit(ssd, DIR_ENTRY, |dir| dir.entries = 7.into());
     });
     mends_error("directory 4 has 9 links, and should have 3", NOBODY, |ssd| {
-        edit(ssd, DIR_ENTRY, |dir| dir.nlink = 9.into());
+        edit(ssd, DIR_ENTRY, |dir| dir.head.nlink = 9.into());
     });
     mends_error("inode 2 has 1 names and 9 links", NOBODY, |ssd| {
-        edit(ssd, FILE_ENTRY, |file| file.nlink = 9.into());
+        edit(ssd, FILE_ENTRY, |file| file.head.nlink = 9.into());
     });
     mends_error("inode 2 has 5 blocks and says that it has 77", NOBODY, |ssd| {
         edit(ssd, FILE_ENTRY, |file| file.blocks = 77.into());
@@ -264,7 +264,7 @@ fn what_directories_and_files_count_is_counted() {
 #[test]
 fn what_no_inode_can_be_becomes_what_one_can() {
     mends_error("the size of inode 2 makes no sense", FILE, |ssd| {
-        edit(ssd, FILE_ENTRY, |record| record.size = u64::MAX.into());
+        edit(ssd, FILE_ENTRY, |record| record.head.size = u64::MAX.into());
     });
     mends_error("a count of inode 4 makes no sense", 0, |ssd| {
         edit(ssd, DIR_ENTRY, |record| record.blocks = u64::MAX.into());
@@ -340,7 +340,7 @@ fn nodes_that_are_not_a_files_go() {
 #[test]
 fn pages_of_a_file_are_its_own_and_before_its_end() {
     mends_error("inode 2 has page 4 behind its end", FILE, |ssd| {
-        edit(ssd, FILE_ENTRY, |file| file.size = 100.into());
+        edit(ssd, FILE_ENTRY, |file| file.head.size = 100.into());
     });
     mends_error("is used twice, by inode 2 too", FILE, |ssd| {
         edit_node(ssd, |node, _| node.addresses[1] = node.addresses[0]);

@@ -3,10 +3,11 @@
 
 use std::ops::Range;
 
+use amphi_segments::format::InodeHead;
 use amphi_vfs::FileType;
 use amphi_vfs::acl::Attributes;
 use amphi_volume::{TypeCodes, attributes_bytes};
-use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{ADDRESSES, Address};
@@ -43,30 +44,8 @@ pub const FILE_PAGES_MAX: u64 = INODE_PAGES as u64 + FIRST[3] as u64 * ADDRESSES
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct InodeRecord {
-    /// Its type's code.
-    pub kind: u8,
-    /// 1: it was made without a name and has had none since.
-    pub unnamed: u8,
-    /// Permission bits.
-    pub mode: U16,
-    /// Names.
-    pub nlink: U32,
-    /// Owner.
-    pub uid: U32,
-    /// Group.
-    pub gid: U32,
-    /// Device number.
-    pub rdev: U32,
-    /// Tells files of one number apart.
-    pub generation: U32,
-    /// Bytes.
-    pub size: U64,
-    /// Access time, ns since 1970.
-    pub atime: I64,
-    /// Modification time.
-    pub mtime: I64,
-    /// Change time.
-    pub ctime: I64,
+    /// What every inode says.
+    pub head: InodeHead,
     /// Blocks of pages, and those that are held.
     pub blocks: U64,
     /// Of a directory: its entries.
@@ -165,7 +144,7 @@ pub fn address_words(index: u32, words: &[Address; ADDRESSES]) -> Range<usize> {
     match index {
         INODE => {
             let record = record_of(words);
-            let in_inode = match TYPES.file_type(record.kind) {
+            let in_inode = match TYPES.file_type(record.head.kind) {
                 Some(FileType::Directory) => record.levels.get() == 0,
                 kind => kind == Some(FileType::Symlink),
             };

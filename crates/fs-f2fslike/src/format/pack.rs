@@ -1,6 +1,8 @@
 //! Checkpoint packs: what makes a checkpoint count. There are two places, which take turns. As on F2FS, a
 //! pack has journals: the few entries of NAT and SIT that have changed since their blocks were written.
 
+use amphi_segments::Log;
+use amphi_segments::format::LogRecord;
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -20,14 +22,24 @@ pub const NAT_JOURNAL: usize = 38;
 /// Entries of the SIT, the same.
 pub const SIT_JOURNAL: usize = 6;
 
-/// An end of a log.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+/// What a checkpoint counts.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub struct LogRecord {
-    /// The segment, or `u32::MAX` for none.
-    pub segment: U32,
-    /// Its first free block.
-    pub next: U32,
+pub struct Counts {
+    /// Its number.
+    pub version: U64,
+    /// The next place in the order of changes.
+    pub sequence: U64,
+    /// Pages of files for which a block is held.
+    pub held: U64,
+    /// Inodes.
+    pub inodes: U64,
+    /// How often the file system was mounted.
+    pub mounts: U64,
+    /// When it was mounted last, ns since 1970.
+    pub mounted_ns: I64,
+    /// 1: it was made by an unmount.
+    pub clean: U32,
 }
 
 /// The first page of a pack.
@@ -38,13 +50,7 @@ struct Head {
     /// Of all that follows, the other pages too.
     crc: U32,
     salt: U64,
-    version: U64,
-    sequence: U64,
-    held: U64,
-    inodes: U64,
-    mounts: U64,
-    mounted_ns: I64,
-    clean: U32,
+    counts: Counts,
     orphans: U32,
     logs: [LogRecord; 2],
     ahead_count: U32,
@@ -78,24 +84,12 @@ const _: () = assert!(size_of::<[Summary; SEGMENT_BLOCKS_MAX]>() <= PAGE);
 /// A checkpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Pack {
-    /// Its number.
-    pub version: u64,
-    /// The next place in the order of changes.
-    pub sequence: u64,
-    /// Pages of files for which a block is held.
-    pub held: u64,
-    /// Inodes.
-    pub inodes: u64,
-    /// How often the file system was mounted.
-    pub mounts: u64,
-    /// When it was mounted last, ns since 1970.
-    pub mounted_ns: i64,
-    /// Whether it was made by an unmount.
-    pub clean: bool,
+    /// What it counts.
+    pub counts: Counts,
     /// Of data and nodes: the segment that the log fills, and its first free block.
-    pub logs: [Option<(u32, u32)>; 2],
+    pub logs: [Option<Log>; 2],
     /// What the blocks of these segments hold.
-    pub summaries: [Vec<(u32, u16)>; 2],
+    pub summaries: [Vec<Summary>; 2],
     /// Segments into which the log of nodes goes next.
     pub ahead: Vec<u32>,
     /// Inodes without names.
@@ -115,14 +109,8 @@ impl Pack {
     pub fn encode(&self, salt: u64) -> Vec<u8> {
         let mut head = Head::new_zeroed();
         (head.magic, head.salt) = (PACK_MAGIC.into(), salt.into());
-        (head.version, head.sequence) = (self.version.into(), self.sequence.into());
-        (head.held, head.inodes) = (self.held.into(), self.inodes.into());
-        (head.mounts, head.mounted_ns) = (self.mounts.into(), self.mounted_ns.into());
-        (head.clean, head.orphans) = (u32::from(self.clean).into(), (self.orphans.len() as u32).into());
-        head.logs = self.logs.map(|log| {
-            let (segment, next) = log.unwrap_or((u32::MAX, 0));
-            LogRecord { segment: segment.into(), next: next.into() }
-        });
+        (head.counts, head.orphans) = (self.counts, (self.orphans.len() as u32).into());
+        head.logs = self.logs.map(LogRecord::new);
         head.ahead_count = (self.ahead.len() as u32).into();
         for (into, segment) in head.ahead.iter_mut().zip(&self.ahead) {
             *into = (*segment).into();
@@ -137,10 +125,7 @@ impl Pack {
         }
         let mut bytes = vec![0; 3 * PAGE];
         for (page, summary) in bytes[PAGE..].chunks_exact_mut(PAGE).zip(&self.summaries) {
-            for (into, (nid, slot)) in page.chunks_exact_mut(size_of::<Summary>()).zip(summary) {
-                let summary = Summary { nid: (*nid).into(), slot: (*slot).into() };
-                into.copy_from_slice(summary.as_bytes());
-            }
+            page[..size_of_val(&summary[..])].copy_from_slice(summary.as_bytes());
         }
         bytes.extend(self.orphans.iter().flat_map(|orphan| orphan.to_le_bytes()));
         bytes.resize(bytes.len().next_multiple_of(PAGE), 0);
@@ -165,28 +150,19 @@ impl Pack {
         if head.crc.get() != crc32c::crc32c(&bytes[8..]) || ahead > AHEAD_MAX {
             return None;
         }
-        let logs = head.logs.map(|log| {
-            let (segment, next) = (log.segment.get(), log.next.get());
-            (segment != u32::MAX).then_some((segment, next))
-        });
-        if logs.iter().flatten().any(|(_, next)| *next as usize > SEGMENT_BLOCKS_MAX) {
+        let logs = head.logs.map(LogRecord::log);
+        if logs.iter().flatten().any(|log| log.next as usize > SEGMENT_BLOCKS_MAX) {
             return None;
         }
-        let summary = |which: usize| -> Vec<(u32, u16)> {
-            let (page, next) = (&bytes[(1 + which) * PAGE..], logs[which].map_or(0, |(_, next)| next));
-            let entries = page.chunks_exact(size_of::<Summary>()).take(next as usize);
-            let entry = |bytes: &[u8]| Summary::read_from_bytes(bytes).ok();
-            entries.filter_map(entry).map(|one| (one.nid.get(), one.slot.get())).collect()
+        let summary = |which: usize| -> Vec<Summary> {
+            let next = logs[which].map_or(0, |log| log.next);
+            let entries =
+                <[Summary]>::ref_from_prefix_with_elems(&bytes[(1 + which) * PAGE..], next as usize);
+            entries.map_or_else(|_| Vec::new(), |(entries, _)| entries.to_vec())
         };
         let list = bytes[3 * PAGE..].as_chunks::<4>().0;
         Some(Self {
-            version: head.version.get(),
-            sequence: head.sequence.get(),
-            held: head.held.get(),
-            inodes: head.inodes.get(),
-            mounts: head.mounts.get(),
-            mounted_ns: head.mounted_ns.get(),
-            clean: head.clean.get() == 1,
+            counts: head.counts,
             summaries: [summary(0), summary(1)],
             logs,
             ahead: head.ahead[..ahead].iter().map(|segment| segment.get()).collect(),
