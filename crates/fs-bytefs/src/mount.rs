@@ -394,7 +394,7 @@ pub fn open<D: BlockPort + WriteLog>(
         pages: Padded(Budget::new(limits)),
         health: Arc::new(Health::new(read_only)),
     });
-    core.inode(Ino::ROOT)?.state.read().dir()?;
+    core.inode(Ino::ROOT)?.state.read().body.dir()?;
     if !read_only {
         for &(slot, ino) in core.orphans.found().iter().filter(|_| !planted::has(Bug::OrphansNotFinished)) {
             let inode = core.inode(Ino(u64::from(ino))).map_err(|error| {

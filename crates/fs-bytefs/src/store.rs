@@ -54,17 +54,17 @@ impl<D: BlockPort + WriteLog> Store for Core<D> {
 
     #[inline]
     fn is_open(state: &State<Self>) -> bool {
-        state.dir().is_ok_and(Dir::loaded)
+        state.body.dir().is_ok_and(|dir| dir.loaded())
     }
 
     #[inline]
     fn open_dir(&self, dir: &Inode<Self>, state: &mut State<Self>) -> Result<()> {
-        state.dir_mut()?.load(self, number(dir))
+        state.body.dir_mut()?.load(self, number(dir))
     }
 
     #[inline]
     fn find(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<Option<Found<u32>>> {
-        Ok(state.dir()?.find(name))
+        Ok(state.body.dir()?.find(name))
     }
 
     #[inline]
@@ -74,26 +74,26 @@ impl<D: BlockPort + WriteLog> Store for Core<D> {
         state: &State<Self>,
         name: Name<'_>,
     ) -> Result<Option<FoundInode<Self>>> {
-        Ok(state.dir()?.find_inode(name, &self.names.cache))
+        Ok(state.body.dir()?.find_inode(name, &self.names.cache))
     }
 
     #[inline]
     fn place(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<u64> {
-        Ok(state.dir()?.insert_needs(name))
+        Ok(state.body.dir()?.insert_needs(name))
     }
 
     fn is_empty(&self, _: &Inode<Self>, state: &State<Self>) -> Result<bool> {
-        Ok(state.dir()?.is_empty())
+        Ok(state.body.dir()?.is_empty())
     }
 
     fn list(&self, _: &Inode<Self>, state: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
-        state.dir()?.list(cookie, sink);
+        state.body.dir()?.list(cookie, sink);
         Ok(())
     }
 
     fn target(link: &State<Self>) -> &[u8] {
         match &link.body {
-            Body::Symlink(target, _) => target,
+            Body::Symlink((target, _)) => target,
             _ => &[],
         }
     }
@@ -127,7 +127,7 @@ impl<D: BlockPort + WriteLog> Store for Core<D> {
         if inode.beside.dirty.is_listed() || state.attributes_dirty {
             return false;
         }
-        if let Ok(file) = state.file_mut() {
+        if let Ok(file) = state.body.file_mut() {
             if !file.pages.is_clean() {
                 return false;
             }
@@ -171,11 +171,11 @@ impl<D: BlockPort + WriteLog> Change<Core<D>> for Tx<'_, D> {
                 let empty = Dir::new(ExtentTree::default(), 0);
                 Body::Dir(Box::new(empty.map_err(|what| Error::corrupt("inode", u64::from(ino), what))?))
             }
-            FileType::Symlink => Body::Symlink(new.target.to_vec(), ExtentTree::default()),
+            FileType::Symlink => Body::Symlink((new.target.to_vec(), ExtentTree::default())),
             _ => Body::Special,
         };
         let mut part = Part::new(body, new.target.len() as u64);
-        if let Body::Symlink(target, tree) = &mut part.body
+        if let Body::Symlink((target, tree)) = &mut part.body
             && target.len() > INLINE_TARGET_MAX
         {
             symlink::write_target(self.base, target, tree, self)?;
@@ -193,7 +193,7 @@ impl<D: BlockPort + WriteLog> Change<Core<D>> for Tx<'_, D> {
         name: Name<'_>,
         child: Child,
     ) -> Result<()> {
-        let body = state.dir_mut()?;
+        let body = state.body.dir_mut()?;
         let added = body.insert(name, child, self);
         let size = body.size();
         state.data_pages += added;
@@ -210,7 +210,7 @@ impl<D: BlockPort + WriteLog> Change<Core<D>> for Tx<'_, D> {
         slot: u32,
         _: Name<'_>,
     ) -> Result<()> {
-        state.dir_mut()?.remove(slot, self);
+        state.body.dir_mut()?.remove(slot, self);
         Ok(())
     }
 
@@ -223,7 +223,7 @@ impl<D: BlockPort + WriteLog> Change<Core<D>> for Tx<'_, D> {
         _: Name<'_>,
         child: Child,
     ) -> Result<()> {
-        state.dir_mut()?.replace(slot, child, self);
+        state.body.dir_mut()?.replace(slot, child, self);
         Ok(())
     }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, WriteLog};
 use amphi_volume::{About, Changes, Error, Identity, Needs, Progress, Repair, Report, Result, Volume};
-use serde_json::{Map, json};
+use serde_json::Map;
 
 use crate::format::{FormatError, PAGE};
-use crate::fsck::{self, FsckError, Phase};
+use crate::fsck::{self, FsckError};
 use crate::mount::{FormatOptions, Info, MountError, probe};
 use crate::options::MountOptions;
 use crate::{ByteFs, tune};
@@ -61,12 +61,12 @@ impl<D: BlockPort + WriteLog + 'static> Volume<D> for ByteFs<D> {
     }
 
     fn check(device: &Arc<D>, progress: &mut dyn FnMut(Progress)) -> Result<Report> {
-        Ok(report(&fsck::check(&**device, &mut |how_far| progress(shown(how_far)))?))
+        Ok(fsck::check(&**device, progress)?.report())
     }
 
     fn repair(device: &Arc<D>, progress: &mut dyn FnMut(Progress)) -> Result<Repair> {
-        let done = fsck::repair(&**device, &mut |how_far| progress(shown(how_far)))?;
-        Ok(Repair { before: report(&done.before), after: report(&done.after) })
+        let done = fsck::repair(&**device, progress)?;
+        Ok(Repair { before: done.before.report(), after: done.after.report() })
     }
 
     fn tune(device: &D, changes: &Changes) -> Result<About> {
@@ -93,32 +93,6 @@ fn about(info: Info) -> About {
         clean: info.clean,
         own: Map::new(),
     }
-}
-
-fn report(report: &fsck::Report) -> Report {
-    Report {
-        errors: report.errors,
-        warnings: report.warnings,
-        findings: report.findings.iter().map(|found| (found.severity, found.to_string())).collect(),
-        files: report.files,
-        directories: report.directories,
-        symlinks: report.symlinks,
-        pages: report.pages,
-        pages_used: report.pages_used,
-        cleanly_unmounted: report.cleanly_unmounted,
-        own: json!(report),
-    }
-}
-
-const fn shown(progress: fsck::Progress) -> Progress {
-    let phase = match progress.phase {
-        Phase::Loading => "loading log and bitmaps",
-        Phase::Inodes => "inodes and extents",
-        Phase::Directories => "directories",
-        Phase::Comparing => "comparing counts",
-        Phase::Repairing => "repairing",
-    };
-    Progress { phase, done: progress.done, total: progress.total }
 }
 
 impl From<MountError> for Error {

@@ -13,10 +13,9 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_vfs::{Error, FileType, Ino};
-use serde::Serialize;
 
-pub use amphi_volume::Severity;
-use amphi_volume::{Bits, Claims};
+use amphi_volume::{Bits, Checked, Claims};
+pub use amphi_volume::{Found, Severity};
 pub use finding::Finding;
 
 use crate::core::Core;
@@ -33,58 +32,8 @@ use crate::space::bits;
 use crate::space::groups::Groups;
 use overlay::Overlay;
 
-/// Findings kept; more are counted only.
-const FINDINGS_MAX: usize = 100_000;
-
-/// The outcome of a check.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
-    /// The file system's label.
-    pub label: String,
-    /// Regular files.
-    pub files: u64,
-    /// Directories, the root included.
-    pub directories: u64,
-    /// Symbolic links.
-    pub symlinks: u64,
-    /// Device files, FIFOs and sockets.
-    pub special: u64,
-    /// Inodes in the file system.
-    pub inodes: u64,
-    /// Inodes that the next mount deletes, or whose cutting it finishes.
-    pub orphans: u64,
-    /// Blocks in the file system.
-    pub pages: u64,
-    /// Blocks in use, metadata included.
-    pub pages_used: u64,
-    /// Whether the last mount ended with an unmount.
-    pub cleanly_unmounted: bool,
-    /// Errors found, also those not listed.
-    pub errors: u64,
-    /// Warnings found, also those not listed.
-    pub warnings: u64,
-    /// What was found.
-    pub findings: Vec<Finding>,
-}
-
-impl Report {
-    /// Neither errors nor warnings.
-    #[must_use]
-    pub const fn is_clean(&self) -> bool {
-        self.errors == 0 && self.warnings == 0
-    }
-
-    fn add(&mut self, finding: Finding) {
-        match finding.severity() {
-            Severity::Info => {}
-            Severity::Warning => self.warnings += 1,
-            Severity::Error => self.errors += 1,
-        }
-        if self.findings.len() < FINDINGS_MAX {
-            self.findings.push(finding);
-        }
-    }
-}
+/// The outcome of a check; its pages are blocks.
+pub type Report = Checked<Finding>;
 
 /// Checks the file system on `device`, which nobody else uses meanwhile, and changes nothing.
 ///

@@ -277,7 +277,11 @@ pub fn open<D: BlockPort>(device: Arc<D>, options: MountOptions) -> Result<(Core
     let journal = Journal::new(&layout, seed, log.next);
     let core = Core::new(device, sb, options, groups, journal);
     let root = core.inode(Ino::ROOT)?;
-    root.state.read().dir().map_err(|_| Error::corrupt("inode", Ino::ROOT.0, "the root is no directory"))?;
+    root.state
+        .read()
+        .body
+        .dir()
+        .map_err(|_| Error::corrupt("inode", Ino::ROOT.0, "the root is no directory"))?;
     if !core.options.read_only {
         finish_orphans(&core, first_orphan)?;
     }

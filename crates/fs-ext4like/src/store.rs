@@ -116,7 +116,7 @@ impl<D: BlockPort> Store for Core<D> {
         if inode.beside.dirty.is_listed() {
             return false;
         }
-        let Ok(file) = state.file_mut() else { return true };
+        let Ok(file) = state.body.file_mut() else { return true };
         if file.is_clean() {
             file.drop_clean(&self.pages, usize::MAX, true);
         }
@@ -183,7 +183,7 @@ impl<D: BlockPort> Change<Core<D>> for Update<'_, D> {
         self.reserved.take(first_blocks(new));
         let body = match new.file_type {
             FileType::Regular => Body::File(FileBody::default()),
-            FileType::Directory => Body::Dir { indexed: false },
+            FileType::Directory => Body::Dir(false),
             FileType::Symlink => Body::Symlink(new.target.to_vec()),
             _ => Body::Special,
         };

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_volume::{About, Error, Identity, Needs, Progress, Report, Result, Volume};
-use serde_json::json;
 
 use crate::Ext4Like;
 use crate::format::{BLOCK, TITLE};
@@ -69,21 +68,6 @@ impl<D: BlockPort + 'static> Volume<D> for Ext4Like<D> {
     }
 
     fn check(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Report> {
-        Ok(report(&fsck::check(device)?))
-    }
-}
-
-fn report(report: &fsck::Report) -> Report {
-    Report {
-        errors: report.errors,
-        warnings: report.warnings,
-        findings: report.findings.iter().map(|found| (found.severity(), found.to_string())).collect(),
-        files: report.files,
-        directories: report.directories,
-        symlinks: report.symlinks,
-        pages: report.pages,
-        pages_used: report.pages_used,
-        cleanly_unmounted: report.cleanly_unmounted,
-        own: json!(report),
+        Ok(fsck::check(device)?.report())
     }
 }

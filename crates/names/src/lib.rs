@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod body;
 mod cache;
 mod clock;
 mod forward;
@@ -38,6 +39,7 @@ mod store;
 mod xattr;
 
 pub use access::{Access, Trusted};
+pub use body::Body;
 pub use cache::InodeCache;
 pub use clock::Clock;
 pub use health::Health;

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod about;
+mod checked;
 mod claims;
 mod device;
 mod error;
@@ -23,6 +24,7 @@ use amphi_queue::CommandDevice;
 use amphi_vfs::FileSystem;
 
 pub use about::{About, parse_uuid, shown_uuid};
+pub use checked::{Checked, Found};
 pub use claims::{Bits, CHUNK_BITS, Claims};
 pub use device::io_error;
 pub use error::{Error, Result, recognise};

@@ -33,7 +33,7 @@ pub fn allocate<D: BlockPort + WriteLog>(
     let inode = core.inode(ino)?;
     core.writable()?;
     let mut state = inode.state.write();
-    state.file()?;
+    state.body.file()?;
     if length == 0 {
         return Err(Error::Invalid("an empty range"));
     }
@@ -46,7 +46,7 @@ pub fn allocate<D: BlockPort + WriteLog>(
     // Pages to come have blocks reserved of their own; with those in place, only holes are left to fill.
     write_back(core, &inode, &mut state, false)?;
     if reserves {
-        let holes = state.file()?.tree.holes(offset / PAGE as u64, end.div_ceil(PAGE as u64));
+        let holes = state.body.file()?.tree.holes(offset / PAGE as u64, end.div_ceil(PAGE as u64));
         if holes > core.blocks.available() {
             return Err(Error::NoSpace);
         }
@@ -75,13 +75,13 @@ fn clear<D: BlockPort + WriteLog>(
     offset: u64,
     end: u64,
 ) -> Result<()> {
-    if core.journals_data() && !state.file()?.pages.is_clean() {
+    if core.journals_data() && !state.body.file()?.pages.is_clean() {
         // What follows counts when it is committed, so what was written before must count by then.
         write_back(core, inode, state, false)?;
     }
     let size_on_device = state.size_on_device;
     let Pieces { parts, whole } = Pieces::of(offset, end);
-    let file = state.file_mut()?;
+    let file = state.body.file_mut()?;
     for (index, bytes) in parts.into_iter().flatten() {
         file.zero_in_page(core, size_on_device, index, bytes)?;
     }
@@ -133,11 +133,11 @@ fn fill_step<D: BlockPort + WriteLog>(
     end: u64,
     filled: &mut Vec<(u64, u64)>,
 ) -> Result<()> {
-    let holes = state.file()?.tree.holes(first, end);
+    let holes = state.body.file()?.tree.holes(first, end);
     if holes == 0 {
         return Ok(());
     }
-    let file = state.file_mut()?;
+    let file = state.body.file_mut()?;
     // At worst every page becomes an extent of its own.
     let nodes = file.tree.insert_needs() + 4 + holes.div_ceil(128);
     let mut tx = Tx::new(core, holes + nodes)?;
@@ -170,7 +170,7 @@ fn give_back<D: BlockPort + WriteLog>(
     filled: &[(u64, u64)],
 ) -> Result<()> {
     for &(first, pages) in filled {
-        let file = state.file_mut()?;
+        let file = state.body.file_mut()?;
         let mut tx = Tx::freeing(core, file.tree.insert_needs())?;
         let gone = file.tree.remove(first, first + pages, &mut || tx.allocate_block());
         state.data_pages = state.data_pages.saturating_sub(gone.free(&mut tx));

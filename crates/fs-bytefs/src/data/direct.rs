@@ -34,7 +34,7 @@ pub fn read<D: BlockPort + WriteLog>(
     into: &mut [u8],
 ) -> Result<usize> {
     let state = inode.state.read();
-    let file = state.file()?;
+    let file = state.body.file()?;
     let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
     let mut done = 0;
     while done < len {
@@ -112,7 +112,7 @@ pub fn write<D: BlockPort + WriteLog>(
             shed_capability(core, inode, &mut state)?;
             let stored = store(core, &state, offset, data);
             stored.map_err(|error| core.broken(error))?;
-            update_cache(state.file_mut()?, offset, data);
+            update_cache(state.body.file_mut()?, offset, data);
             note_write(core, inode, &mut state, cred);
             if how.sync_metadata {
                 write_back(core, inode, &mut state, false)?;
@@ -131,7 +131,7 @@ fn in_place<D: BlockPort + WriteLog>(
     len: usize,
     how: WriteMode,
 ) -> Result<bool> {
-    let file = state.file()?;
+    let file = state.body.file()?;
     let Some(end) = offset.checked_add(len as u64) else { return Ok(false) };
     let aligned = offset.is_multiple_of(PAGE as u64) && len.is_multiple_of(PAGE);
     let refused = len <= BYTES_MAX && planted::has(Bug::DirectThroughCache);
@@ -154,7 +154,7 @@ fn store<D: BlockPort + WriteLog>(
     offset: u64,
     data: &[u8],
 ) -> amphi_device::Result<()> {
-    let Ok(file) = state.file() else { return Ok(()) };
+    let Ok(file) = state.body.file() else { return Ok(()) };
     let device = &*core.device;
     let by_bytes = data.len() <= BYTES_MAX;
     let mut pieces: Vec<[&[u8]; 1]> = Vec::new();

@@ -35,7 +35,7 @@ pub fn read<D: BlockPort + WriteLog>(
     let clip = |state: &State<D>| state.size.saturating_sub(offset).min(wanted) as usize;
     {
         let state = inode.state.read();
-        let file = state.file()?;
+        let file = state.body.file()?;
         let len = clip(&state);
         if len == 0 || file.copy_out(offset, &mut into[..len]) {
             let moves = read_moves_atime(core, &state);
@@ -56,7 +56,7 @@ pub fn read<D: BlockPort + WriteLog>(
         let end = (at / PAGE as u64 * PAGE as u64 + part as u64).min(offset + len as u64);
         let part = (end - at) as usize;
         let size_on_device = state.size_on_device;
-        let file = state.file_mut()?;
+        let file = state.body.file_mut()?;
         file.load(core, size_on_device, at / PAGE as u64, (end - 1) / PAGE as u64)?;
         let complete = file.copy_out(at, &mut into[done..done + part]);
         debug_assert!(complete, "every mapped page of the range was loaded");
@@ -87,7 +87,7 @@ pub fn write<D: BlockPort + WriteLog>(
 ) -> Result<usize> {
     core.writable()?;
     let mut state = inode.state.write();
-    state.file()?;
+    state.body.file()?;
     if data.is_empty() {
         return Ok(0);
     }
@@ -96,7 +96,7 @@ pub fn write<D: BlockPort + WriteLog>(
     let end = end.ok_or(Error::TooLarge)?;
     shed_capability(core, inode, &mut state)?;
     let part = atomic_part(core, inode, &mut state, offset, end)?;
-    let mut promise = Promise::of_parts(core, state.file()?, offset, end, part)?;
+    let mut promise = Promise::of_parts(core, state.body.file()?, offset, end, part)?;
     let mut at = offset;
     for part in data.chunks(part) {
         if at > offset {
@@ -135,7 +135,7 @@ fn atomic_part<D: BlockPort + WriteLog>(
     if !core.journals_data() {
         return Ok(core.options.dirty_limit().max(WRITE_PART_MIN) * PAGE);
     }
-    if state.file()?.pages.dirty_pages() as u64 + pages <= capacity {
+    if state.body.file()?.pages.dirty_pages() as u64 + pages <= capacity {
         return Ok(usize::MAX);
     }
     write_back(core, inode, state, false)?;
@@ -153,7 +153,7 @@ fn write_part<D: BlockPort + WriteLog>(
 ) -> Result<()> {
     let end = offset + data.len() as u64;
     let size_on_device = state.size_on_device;
-    let file = state.file_mut()?;
+    let file = state.body.file_mut()?;
     let (first, last) = (offset / PAGE as u64, (end - 1) / PAGE as u64);
     let wanted = file.pages.wanted(&file.tree, first, last);
     file.reserve(core, wanted, promise)?;
@@ -214,6 +214,6 @@ pub fn note_write<D: BlockPort + WriteLog>(
 /// As there.
 pub fn seek<D: BlockPort + WriteLog>(inode: &Inode<D>, offset: u64, what: Seek) -> Result<u64> {
     let state = inode.state.read();
-    let file = state.file()?;
+    let file = state.body.file()?;
     file.pages.seek(&file.tree, state.size, offset, what)
 }

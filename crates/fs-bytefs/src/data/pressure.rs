@@ -25,12 +25,12 @@ impl<D: BlockPort + WriteLog> Cached for Core<D> {
 
     fn drop_pages(&self, inode: &Arc<Inode<D>>, round: Round) {
         let Some(mut state) = inode.state.try_write() else { return };
-        let writes = round == Round::All && state.file().is_ok();
+        let writes = round == Round::All && state.body.file().is_ok();
         // A failed write-back keeps its pages and has already turned the file system read-only.
         if writes && write_back(self, inode, &mut state, false).is_err() {
             return;
         }
-        if let Ok(file) = state.file_mut() {
+        if let Ok(file) = state.body.file_mut() {
             file.pages.drop_clean(&self.pages, self.pages.excess(), round.also_used());
         }
     }
@@ -89,10 +89,10 @@ impl<D: BlockPort + WriteLog> Core<D> {
         if !full && !self.pages.too_dirty() {
             return Ok(());
         }
-        if state.file().is_ok_and(|file| !file.pages.is_clean()) {
+        if state.body.file().is_ok_and(|file| !file.pages.is_clean()) {
             write_back(self, inode, state, false)?;
         }
-        if full && let Ok(file) = state.file_mut() {
+        if full && let Ok(file) = state.body.file_mut() {
             file.pages.drop_clean(&self.pages, self.pages.excess(), false);
         }
         Ok(())

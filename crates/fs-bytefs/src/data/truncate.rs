@@ -55,7 +55,7 @@ pub fn set_size<D: BlockPort + WriteLog>(
     size: u64,
     apply: impl FnOnce(&mut Tx<'_, D>, &mut State<D>) -> Result<()>,
 ) -> Result<()> {
-    state.file()?;
+    state.body.file()?;
     if size > FILE_BYTES_MAX {
         return Err(Error::TooLarge);
     }
@@ -83,20 +83,20 @@ fn prepare<D: BlockPort + WriteLog>(
     state: &mut State<D>,
     size: u64,
 ) -> Result<()> {
-    if core.journals_data() && !state.file()?.pages.is_clean() {
+    if core.journals_data() && !state.body.file()?.pages.is_clean() {
         // The new size counts when it is committed, so what was written before must count by then.
         write_back(core, inode, state, false)?;
     }
     let size_on_device = state.size_on_device;
     if size > size_on_device {
-        state.file_mut()?.uncover_tail(core, size_on_device)?;
-        if !state.file()?.pages.is_clean() {
+        state.body.file_mut()?.uncover_tail(core, size_on_device)?;
+        if !state.body.file()?.pages.is_clean() {
             write_back(core, inode, state, false)?;
         }
     }
     if size < state.size {
         let size_on_device = state.size_on_device;
-        let file = state.file_mut()?;
+        let file = state.body.file_mut()?;
         file.clear_behind(core, size, size_on_device)?;
         file.forget(core, size.div_ceil(PAGE as u64)..u64::MAX);
     }
@@ -165,7 +165,7 @@ pub fn delete_step<D: BlockPort + WriteLog>(
     state: &mut State<D>,
     tx: &mut Tx<'_, D>,
 ) -> bool {
-    if let Ok(file) = state.file_mut() {
+    if let Ok(file) = state.body.file_mut() {
         file.forget(tx.base, 0..u64::MAX);
     }
     if free_step(state, 0, tx) {

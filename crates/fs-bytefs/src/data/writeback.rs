@@ -45,11 +45,11 @@ pub fn write_back<D: BlockPort + WriteLog>(
     data_only: bool,
 ) -> Result<()> {
     let attributes = state.attributes_dirty && !data_only;
-    if state.file()?.pages.is_clean() && state.size == state.size_on_device && !attributes {
+    if state.body.file()?.pages.is_clean() && state.size == state.size_on_device && !attributes {
         return Ok(());
     }
     core.writable()?;
-    let file = state.file_mut()?;
+    let file = state.body.file_mut()?;
     let reserved = std::mem::take(&mut file.unmapped) + std::mem::take(&mut file.reserved_nodes);
     write_back_in(core, inode, state, Tx::with_reserved(core, reserved), attributes)
 }
@@ -67,7 +67,7 @@ pub fn write_back_in<'a, D: BlockPort + WriteLog>(
     attributes: bool,
 ) -> Result<()> {
     let grows = state.size != state.size_on_device;
-    let file = state.file_mut()?;
+    let file = state.body.file_mut()?;
     let dirty = file.pages.take_dirty();
     if grows && planted::has(Bug::SizeBeforeData) {
         let mut early = Tx::new(core, 0)?;
@@ -77,7 +77,7 @@ pub fn write_back_in<'a, D: BlockPort + WriteLog>(
         early.commit()?;
         state.size_on_device = size_on_device;
     }
-    let file = state.file_mut()?;
+    let file = state.body.file_mut()?;
     let (new_pages, fresh) = map_pages(file, &dirty, &mut tx);
     if planted::has(Bug::CommitBeforeData) {
         state.size_on_device = state.size;
@@ -85,7 +85,7 @@ pub fn write_back_in<'a, D: BlockPort + WriteLog>(
         tx.commit()?;
         tx = Tx::new(core, 0)?;
     }
-    let file = state.file_mut()?;
+    let file = state.body.file_mut()?;
     let sent = write_data(core, number(inode), file, &dirty, &fresh, &mut tx)?;
     let grows = grows && (attributes || !planted::has(Bug::SizeForgotten));
     let attributes = attributes && !planted::has(Bug::AttributesForgotten);
@@ -109,7 +109,7 @@ pub fn write_back_in<'a, D: BlockPort + WriteLog>(
     if metadata {
         state.attributes_dirty = false;
     }
-    let file = state.file_mut()?;
+    let file = state.body.file_mut()?;
     if let Some((record, overwritten)) = sent.journaled {
         put_in_place(core, file, &record, &overwritten).map_err(|error| core.broken(error))?;
     }

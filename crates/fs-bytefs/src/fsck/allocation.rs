@@ -22,11 +22,7 @@ pub(super) fn load<D: BlockPort>(state: &mut State, reader: &mut Reader<'_, D>) 
                 bits.load(first, count, bytes);
             }
             Err(error) => {
-                findings.add(FindingKind::PageUnreadable {
-                    page,
-                    structure: what,
-                    reason: error.to_string(),
-                });
+                findings.add_unreadable(page, what, &error);
             }
         })
     };
@@ -60,11 +56,7 @@ fn journal<D: BlockPort>(state: &mut State, reader: &mut Reader<'_, D>) -> Resul
                 state.findings.add(FindingKind::JournalSlotBad { slot, reason });
             }
         }
-        Err(error) => state.findings.add(FindingKind::PageUnreadable {
-            page: journal,
-            structure: "the data journal",
-            reason: error.to_string(),
-        }),
+        Err(error) => state.findings.add_unreadable(journal, "the data journal", &error),
     }
     Ok(())
 }
@@ -84,11 +76,7 @@ fn orphans<D: BlockPort>(state: &mut State, reader: &mut Reader<'_, D>) -> Resul
                 }
             }
         }
-        Err(error) => state.findings.add(FindingKind::PageUnreadable {
-            page,
-            structure: "the orphan table",
-            reason: error.to_string(),
-        }),
+        Err(error) => state.findings.add_unreadable(page, "the orphan table", &error),
     })
 }
 
@@ -104,7 +92,7 @@ fn orphan(state: &mut State, slot: u32, ino: u32) {
         return;
     }
     known.set_orphan();
-    state.orphans += 1;
+    state.findings.report.orphans += 1;
 }
 
 /// Compares the block bitmap with what was claimed.

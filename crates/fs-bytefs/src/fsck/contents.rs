@@ -22,11 +22,7 @@ pub(super) fn check_long_targets<D: BlockPort>(
     let runs: Vec<Run> = targets.iter().map(|target| Run { first: target.page, pages: 1 }).collect();
     reader.read(&runs, Structure::Data, &mut |i, page, bytes| match bytes {
         Ok(bytes) => check_target(state, targets[i].ino, &bytes[..usize::from(targets[i].bytes)]),
-        Err(error) => state.findings.add(FindingKind::PageUnreadable {
-            page,
-            structure: "a symbolic link's target",
-            reason: error.to_string(),
-        }),
+        Err(error) => state.findings.add_unreadable(page, "a symbolic link's target", &error),
     })
 }
 
@@ -49,18 +45,14 @@ pub(super) fn check_attributes<D: BlockPort>(
     let runs: Vec<Run> = pages.iter().map(|&(first, _)| Run { first, pages: 1 }).collect();
     reader.read(&runs, Structure::Inode, &mut |i, page, bytes| {
         let ino = pages[i].1;
-        let kind = match bytes {
-            Ok(bytes) => match attributes_problem(bytes, ino) {
-                Some(reason) => FindingKind::AttributesBad { ino, page, reason },
-                None => return,
-            },
-            Err(error) => FindingKind::PageUnreadable {
-                page,
-                structure: "extended attributes",
-                reason: error.to_string(),
-            },
-        };
-        state.findings.add(kind);
+        match bytes {
+            Ok(bytes) => {
+                if let Some(reason) = attributes_problem(bytes, ino) {
+                    state.findings.add(FindingKind::AttributesBad { ino, page, reason });
+                }
+            }
+            Err(error) => state.findings.add_unreadable(page, "extended attributes", &error),
+        }
     })
 }
 

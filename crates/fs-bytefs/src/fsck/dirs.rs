@@ -5,13 +5,15 @@
 
 use amphi_device::{BlockPort, Structure};
 use amphi_vfs::Name;
+use amphi_volume::Progress;
 use zerocopy::FromBytes;
 
-use super::finding::{EntryAt, FindingKind, Findings, FoundName};
+use super::FsckError;
+use super::finding::{EntryAt, FindingKind, FoundName};
 use super::inodes::check_marked_free;
 use super::read::{Page, Reader, Run};
+use super::report::Report;
 use super::state::{DirExtent, State};
-use super::{FsckError, Phase, Progress};
 use crate::format::{DIRENT_HEADER, DirentHeader, LINE, PAGE, ROOT_INO};
 
 /// Directory extents read between two reports of progress.
@@ -58,7 +60,7 @@ pub(super) fn check_directories<D: BlockPort>(
         extents.sort_unstable();
         let mut names = Names::default();
         for batch in extents.chunks(BATCH) {
-            progress(Progress { phase: Phase::Directories, done, total: state.dirs.len() as u64 });
+            progress(Progress { phase: "directories", done, total: state.dirs.len() as u64 });
             let runs: Vec<Run> = batch.iter().map(|e| Run { first: e.first, pages: e.pages }).collect();
             reader.read(&runs, Structure::Dentry, &mut |i, page, bytes| {
                 let extent = &batch[i];
@@ -69,11 +71,7 @@ pub(super) fn check_directories<D: BlockPort>(
                 }
                 match bytes {
                     Ok(bytes) => names.page(state, extent, page, bytes),
-                    Err(error) => state.findings.add(FindingKind::PageUnreadable {
-                        page,
-                        structure: "a directory",
-                        reason: error.to_string(),
-                    }),
+                    Err(error) => state.findings.add_unreadable(page, "a directory", &error),
                 }
             })?;
         }
@@ -81,7 +79,7 @@ pub(super) fn check_directories<D: BlockPort>(
         resolve(state, reader, names.unresolved)?;
     }
     let total = state.dirs.len() as u64;
-    progress(Progress { phase: Phase::Directories, done: total, total });
+    progress(Progress { phase: "directories", done: total, total });
     Ok(())
 }
 
@@ -146,7 +144,7 @@ impl Names {
         }
         if state.inodes.get(ino).in_use() {
             count_entry(state, at, name, ino, kind);
-        } else if ino < state.layout.inodes && self.unresolved.len() < Findings::KEPT {
+        } else if ino < state.layout.inodes && self.unresolved.len() < Report::LISTED {
             self.unresolved.push(Unresolved { at, name: FoundName(name.to_vec()), ino, kind });
         } else {
             state.findings.add(FindingKind::EntryToFreeInode { at, name: FoundName(name.to_vec()), ino });

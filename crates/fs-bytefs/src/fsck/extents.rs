@@ -84,11 +84,7 @@ impl Walk {
                 Ok(bytes) => node(state, &mut trees[batch[i].tree], &batch[i], bytes, pending),
                 Err(error) => {
                     trees[batch[i].tree].broken = true;
-                    state.findings.add(FindingKind::PageUnreadable {
-                        page,
-                        structure: "an extent node",
-                        reason: error.to_string(),
-                    });
+                    state.findings.add_unreadable(page, "an extent node", &error);
                 }
             })?;
         }

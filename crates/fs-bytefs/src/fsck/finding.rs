@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use amphi_volume::Severity;
+use amphi_volume::{Found, Severity};
 use serde::{Serialize, Serializer};
 
 /// A file name as it was found, which need not be valid text. Displays and serialises with unprintable bytes
@@ -448,34 +448,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Findings collected so far: the first [`Findings::KEPT`] are kept, the rest only counted, so that a hostile
-/// image cannot exhaust memory.
-#[derive(Debug, Default)]
-pub(super) struct Findings {
-    pub kept: Vec<Finding>,
-    pub errors: u64,
-    pub warnings: u64,
-    pub not_kept: u64,
-    /// Some page could not be read, so pages that nothing claims may still be in use.
-    pub unreadable: bool,
-}
-
-impl Findings {
-    /// Most findings kept.
-    pub const KEPT: usize = 100_000;
-
-    pub fn add(&mut self, kind: FindingKind) {
-        let severity = kind.severity();
-        self.unreadable |= matches!(kind, FindingKind::PageUnreadable { .. });
-        match severity {
-            Severity::Error => self.errors += 1,
-            Severity::Warning => self.warnings += 1,
-            Severity::Info => {}
-        }
-        if self.kept.len() < Self::KEPT {
-            self.kept.push(Finding { severity, kind });
-        } else {
-            self.not_kept += 1;
-        }
+impl Found for Finding {
+    fn severity(&self) -> Severity {
+        self.severity
     }
 }

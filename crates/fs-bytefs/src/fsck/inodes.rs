@@ -2,13 +2,14 @@
 //! extents on.
 
 use amphi_device::{BlockPort, Structure};
+use amphi_volume::Progress;
 
+use super::FsckError;
 use super::contents;
 use super::extents::{FILE_PAGES_MAX, Tree, Walk};
 use super::finding::{EntryAt, FindingKind, Half};
 use super::read::{Page, Reader, Run};
 use super::state::{DirState, LongTarget, State};
-use super::{FsckError, Phase, Progress};
 use crate::format::{
     FLAG_INLINE_TARGET, INLINE_TARGET_MAX, INODE_BYTES, INODES_PER_PAGE, InodeLower, InodeUpper, LINE, PAGE,
     ROOT_ENTRIES, ROOT_INO, mode,
@@ -37,7 +38,7 @@ pub(super) fn check_table<D: BlockPort>(
     let mut walk = Walk::default();
     let mut done = 0;
     for batch in occupied.chunks(BATCH_PAGES) {
-        progress(Progress { phase: Phase::Inodes, done, total: occupied.len() as u64 });
+        progress(Progress { phase: "inodes and extents", done, total: occupied.len() as u64 });
         let runs = coalesce(batch);
         reader.read(&runs, Structure::Inode, &mut |_, page, bytes| match bytes {
             Ok(bytes) => table_page(state, &mut walk, page, bytes),
@@ -46,7 +47,7 @@ pub(super) fn check_table<D: BlockPort>(
         walk.run(state, reader)?;
         done += batch.len() as u64;
     }
-    progress(Progress { phase: Phase::Inodes, done, total: done });
+    progress(Progress { phase: "inodes and extents", done, total: done });
     if !state.inodes.get(ROOT_INO).is_directory() {
         state.findings.add(FindingKind::RootMissing);
     }
@@ -123,7 +124,7 @@ fn table_page(state: &mut State, walk: &mut Walk, page: u32, bytes: &Page) {
 }
 
 fn unreadable_page(state: &mut State, page: u32, reason: &str) {
-    state.findings.add(FindingKind::PageUnreadable { page, structure: "inodes", reason: reason.to_owned() });
+    state.findings.add_unreadable(page, "inodes", &reason);
     for ino in used_inodes(state, page) {
         if let Some(known) = state.inodes.get_mut(ino) {
             known.set_in_use();
@@ -165,21 +166,21 @@ fn inode(state: &mut State, walk: &mut Walk, ino: u32, bytes: &[u8]) {
     attribute_page(state, &mut tree, upper.xattr.get());
     match lower.mode.get() & mode::TYPE {
         mode::REGULAR => {
-            state.files += 1;
+            state.findings.report.files += 1;
             if tree.end_page > FILE_PAGES_MAX {
                 state.findings.add(FindingKind::InodeFieldBad { ino, field: "size" });
             }
         }
         mode::DIRECTORY => directory(state, &mut tree, &lower, &upper),
         mode::SYMLINK => {
-            state.symlinks += 1;
+            state.findings.report.symlinks += 1;
             if lower.flags.get() & FLAG_INLINE_TARGET != 0 {
                 return inline_target(state, walk, tree, &lower, &upper);
             }
             long_target(state, &mut tree, size, &upper);
         }
         _ => {
-            state.special += 1;
+            state.findings.report.special += 1;
             if size != 0 || upper.count.get() != 0 || upper.depth.get() != 0 {
                 state.findings.add(FindingKind::SpecialHasContents { ino });
             }

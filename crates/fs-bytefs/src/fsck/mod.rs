@@ -26,17 +26,17 @@ mod state;
 
 use amphi_device::{BlockPort, RecoverReport, Structure, WriteLog};
 
-pub use amphi_volume::Severity;
+pub use amphi_volume::{Progress, Severity};
 pub use finding::{EntryAt, Finding, FindingKind, FoundName, Half};
 pub use repair::{Repaired, repair};
-pub use report::{FsckError, Phase, Progress, Report};
+pub use report::{Beside, FsckError, Report};
 
 use crate::commit::replay;
 use crate::format::{FormatError, LINE, Layout, SUPER_STATE_OFFSET, SuperState, Superblock};
 use crate::mount::recover_log;
 use crate::options::MountOptions;
-use finding::Findings;
 use read::{Overlay, Reader};
+use report::Findings;
 use state::State;
 
 /// Checks the file system on `device`, which nobody else uses meanwhile, and changes nothing but what
@@ -48,10 +48,10 @@ pub fn check<D: BlockPort + WriteLog>(
     device: &D,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, FsckError> {
-    progress(Progress { phase: Phase::Loading, done: 0, total: 0 });
+    progress(Progress { phase: "loading log and bitmaps", done: 0, total: 0 });
     let recovered = recover(device)?;
     let (mut report, _) = examine(device, &Overlay::new(), progress)?;
-    report.log_entries_dropped = recovered.entries_dropped;
+    report.own.log_entries_dropped = recovered.entries_dropped;
     Ok(report)
 }
 
@@ -85,10 +85,7 @@ fn examine<D: BlockPort>(
         Err(error) => {
             let mut findings = Findings::default();
             findings.add(FindingKind::SuperblockUnreadable { reason: error.to_string() });
-            return Ok((
-                Report { errors: findings.errors, findings: findings.kept, ..Report::default() },
-                None,
-            ));
+            return Ok((findings.report, None));
         }
     };
     let mut state = State::new(Layout::of(&superblock));
@@ -106,26 +103,18 @@ fn examine<D: BlockPort>(
     dirs::check_directories(&mut state, &mut reader, progress)?;
     contents::check_long_targets(&mut state, &mut reader)?;
     contents::check_attributes(&mut state, &mut reader)?;
-    progress(Progress { phase: Phase::Comparing, done: 0, total: 0 });
+    progress(Progress { phase: "comparing counts", done: 0, total: 0 });
     links::check_links(&mut state);
     allocation::compare(&mut state);
-    contested::name_owners(&mut state.findings.kept, state.layout, &mut reader)?;
+    contested::name_owners(&mut state.findings.report.findings, state.layout, &mut reader)?;
     let report = Report {
         label: superblock.label_text(),
-        files: state.files,
         directories: state.dirs.len() as u64,
-        symlinks: state.symlinks,
-        special: state.special,
         inodes: u64::from(state.layout.inodes),
-        orphans: u64::from(state.orphans),
         pages: state.layout.pages,
         pages_used: state.claims.bits.count(),
-        log_entries_dropped: 0,
         cleanly_unmounted: super_state.clean.get() == 1,
-        errors: state.findings.errors,
-        warnings: state.findings.warnings,
-        findings_not_listed: state.findings.not_kept,
-        findings: std::mem::take(&mut state.findings.kept),
+        ..std::mem::take(&mut state.findings.report)
     };
     Ok((report, Some(state)))
 }

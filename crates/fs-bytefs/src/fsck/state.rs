@@ -1,8 +1,9 @@
 //! What a check knows: inode by inode, directory by directory. Memory grows with the inodes and directories
 //! in use, not with what the image claims.
 
-use super::finding::{EntryAt, FindingKind, Findings};
+use super::finding::{EntryAt, FindingKind};
 use super::owners::Contested;
+use super::report::Findings;
 use crate::format::{AG_PAGES, Extent, Layout, ROOT_INO, mode};
 use amphi_volume::{Bits, Claims};
 
@@ -154,13 +155,9 @@ pub(super) struct State {
     pub contested: Contested,
     pub inode_bits: Bits,
     pub block_bits: Bits,
-    pub orphans: u32,
     /// Where to look next for a page, or an inode, that nothing uses.
     next_page: u64,
     next_inode: u32,
-    pub files: u64,
-    pub symlinks: u64,
-    pub special: u64,
 }
 
 impl State {
@@ -182,12 +179,8 @@ impl State {
             contested: Contested::default(),
             inode_bits: Bits::new(u64::from(layout.inodes)),
             block_bits: Bits::new(layout.pages),
-            orphans: 0,
             next_page: layout.ag_data(0),
             next_inode: ROOT_INO + 1,
-            files: 0,
-            symlinks: 0,
-            special: 0,
         }
     }
 

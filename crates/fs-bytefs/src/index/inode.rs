@@ -43,17 +43,9 @@ pub struct Part {
     pub body: Body,
 }
 
-/// What hangs below an inode.
-pub enum Body {
-    /// Regular file.
-    File(FileBody),
-    /// Directory; boxed, since most inodes are files, and would be as large.
-    Dir(Box<Dir>),
-    /// Symbolic link, with its target.
-    Symlink(Vec<u8>, ExtentTree),
-    /// FIFO, socket, device.
-    Special,
-}
+/// What hangs below an inode. Directories are boxed, since most inodes are files, and would be as large; a
+/// link has its target and, where that is not in the inode, its block.
+pub type Body = amphi_names::Body<FileBody, Box<Dir>, (Vec<u8>, ExtentTree)>;
 
 impl Part {
     /// What a new inode starts with: `size` bytes that the device holds.
@@ -73,7 +65,7 @@ impl Part {
         match &self.body {
             Body::File(file) => Some(&file.tree),
             Body::Dir(dir) => Some(&dir.tree),
-            Body::Symlink(_, tree) => Some(tree),
+            Body::Symlink((_, tree)) => Some(tree),
             Body::Special => None,
         }
     }
@@ -83,7 +75,7 @@ impl Part {
         match &mut self.body {
             Body::File(file) => Some(&mut file.tree),
             Body::Dir(dir) => Some(&mut dir.tree),
-            Body::Symlink(_, tree) => Some(tree),
+            Body::Symlink((_, tree)) => Some(tree),
             Body::Special => None,
         }
     }
@@ -91,52 +83,6 @@ impl Part {
     /// Pages that the device holds for the inode.
     pub fn pages(&self) -> u64 {
         self.data_pages + self.xattrs.pages() + self.tree().map_or(0, |tree| u64::from(tree.node_pages()))
-    }
-
-    /// The directory this is.
-    ///
-    /// # Errors
-    /// [`Error::NotDirectory`].
-    pub fn dir(&self) -> Result<&Dir> {
-        match &self.body {
-            Body::Dir(dir) => Ok(dir),
-            _ => Err(Error::NotDirectory),
-        }
-    }
-
-    /// As [`dir`](Self::dir), to change.
-    ///
-    /// # Errors
-    /// [`Error::NotDirectory`].
-    pub fn dir_mut(&mut self) -> Result<&mut Dir> {
-        match &mut self.body {
-            Body::Dir(dir) => Ok(dir),
-            _ => Err(Error::NotDirectory),
-        }
-    }
-
-    /// The regular file this is.
-    ///
-    /// # Errors
-    /// [`Error::IsDirectory`], [`Error::Invalid`].
-    pub const fn file(&self) -> Result<&FileBody> {
-        match &self.body {
-            Body::File(file) => Ok(file),
-            Body::Dir(_) => Err(Error::IsDirectory),
-            _ => Err(Error::Invalid("not a regular file")),
-        }
-    }
-
-    /// As [`file`](Self::file), to change.
-    ///
-    /// # Errors
-    /// [`Error::IsDirectory`], [`Error::Invalid`].
-    pub const fn file_mut(&mut self) -> Result<&mut FileBody> {
-        match &mut self.body {
-            Body::File(file) => Ok(file),
-            Body::Dir(_) => Err(Error::IsDirectory),
-            _ => Err(Error::Invalid("not a regular file")),
-        }
     }
 }
 
@@ -170,11 +116,11 @@ pub fn decode<D: BlockPort + WriteLog, S: Store<Part = Part, Beside = Beside>>(
             if len == 0 || len > INLINE_TARGET_MAX || len as u64 != size {
                 return Err(corrupt("the symlink's target has an impossible length"));
             }
-            Body::Symlink(upper.root.as_bytes()[..len].to_vec(), ExtentTree::default())
+            Body::Symlink((upper.root.as_bytes()[..len].to_vec(), ExtentTree::default()))
         }
         FileType::Symlink => {
             let tree = load_tree()?;
-            Body::Symlink(crate::index::symlink::read_target(base, ino, &tree, size)?, tree)
+            Body::Symlink((crate::index::symlink::read_target(base, ino, &tree, size)?, tree))
         }
         _ => Body::Special,
     };
@@ -206,7 +152,7 @@ pub fn decode<D: BlockPort + WriteLog, S: Store<Part = Part, Beside = Beside>>(
 impl<D: BlockPort + WriteLog> Tx<'_, D> {
     /// Adds an inode's lower half: one line (BY-9). The size written is `size_on_device`.
     pub fn write_lower<S: Store<Part = Part>>(&mut self, inode: &Inode<S>, state: &State<S>) {
-        let inline = matches!(&state.body, Body::Symlink(target, _) if target.len() <= INLINE_TARGET_MAX);
+        let inline = matches!(&state.body, Body::Symlink((target, _)) if target.len() <= INLINE_TARGET_MAX);
         let lower = InodeLower {
             size: state.size_on_device.into(),
             atime: state.atime.into(),
@@ -240,7 +186,7 @@ impl<D: BlockPort + WriteLog> Tx<'_, D> {
             tree.flush(ino, self);
             tree.fill(&mut upper);
         }
-        if let Body::Symlink(target, _) = &state.body
+        if let Body::Symlink((target, _)) = &state.body
             && target.len() <= INLINE_TARGET_MAX
         {
             let mut inline = [0; INLINE_TARGET_MAX];

@@ -36,7 +36,7 @@ pub fn allocate<D: BlockPort>(
 ) -> Result<()> {
     let inode = core.inode(ino)?;
     core.writable()?;
-    inode.state.read().file()?;
+    inode.state.read().body.file()?;
     if length == 0 {
         return Err(Error::Invalid("an empty range"));
     }
@@ -77,7 +77,7 @@ fn lock_written<'a, D: BlockPort>(
     loop {
         write_back(core, inode)?;
         let state = lock_for_size(core, inode, size)?;
-        if state.file()?.is_clean() {
+        if state.body.file()?.is_clean() {
             return Ok(state);
         }
     }

@@ -103,7 +103,7 @@ pub fn load<D: BlockPort>(
     first: u64,
     last: u64,
 ) -> Result<()> {
-    let wanted = missing(state.file()?, &state.extents, first, last);
+    let wanted = missing(state.body.file()?, &state.extents, first, last);
     if !wanted.is_empty() {
         let read = read_runs(core, &wanted)?;
         keep(core, inode, state, read);
@@ -125,7 +125,7 @@ pub fn read<D: BlockPort>(
     let inode = core.inode(ino)?;
     if direct {
         // What is cached and dirty is written first; then, as for a page not cached, the device answers.
-        inode.state.read().file()?;
+        inode.state.read().body.file()?;
         write_back(core, &inode)?;
         drop_range(core, &inode, offset, into.len());
     }
@@ -133,7 +133,7 @@ pub fn read<D: BlockPort>(
     let (done, moves_atime) = loop {
         let len = {
             let state = inode.state.read();
-            let file = state.file()?;
+            let file = state.body.file()?;
             let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
             if len == 0 || file.pages.copy_out(&state.extents, offset, &mut into[..len]) {
                 break (len, amphi_names::read_moves_atime(core, &state));
@@ -203,7 +203,7 @@ fn fetch<D: BlockPort>(
     };
     let read = read_runs(core, &wanted)?;
     let mut state = inode.state.write();
-    if state.file()?.version == version {
+    if state.body.file()?.version == version {
         keep(core, inode, &mut state, read);
     }
     Ok(())
@@ -212,7 +212,7 @@ fn fetch<D: BlockPort>(
 /// Drops clean pages of a range from the cache.
 pub fn drop_range<D: BlockPort>(core: &Core<D>, inode: &Inode<D>, offset: u64, len: usize) {
     let mut state = inode.state.write();
-    let Ok(file) = state.file_mut() else { return };
+    let Ok(file) = state.body.file_mut() else { return };
     if file.in_flight.is_none() {
         let end = offset.saturating_add(len as u64).div_ceil(BLOCK as u64);
         file.pages.forget_clean(&core.pages, offset / BLOCK as u64..end);
@@ -234,7 +234,7 @@ pub fn write<D: BlockPort>(
     let inode = core.inode(ino)?;
     core.writable()?;
     let mut state = inode.state.write();
-    state.file()?;
+    state.body.file()?;
     if data.is_empty() {
         return Ok(0);
     }
@@ -242,13 +242,13 @@ pub fn write<D: BlockPort>(
     let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
     let end = end.ok_or(Error::TooLarge)?;
     let (first, last) = (offset / BLOCK as u64, (end - 1) / BLOCK as u64);
-    let unmapped = state.file()?.pages.wanted(&state.extents, first, last).unmapped;
+    let unmapped = state.body.file()?.pages.wanted(&state.extents, first, last).unmapped;
     let mut reserved = core.reserve(unmapped)?;
     load_edges(core, &inode, &mut state, offset, end)?;
     note_write(core, &inode, &mut state, cred)?;
     reserved.take(unmapped);
     drop(reserved);
-    let file = state.file_mut()?;
+    let file = state.body.file_mut()?;
     file.pages.write(&core.pages, offset, data, &mut Plain);
     file.unmapped += unmapped;
     state.size = state.size.max(end);
@@ -325,7 +325,7 @@ pub fn zero_in_page<D: BlockPort>(
     bytes: std::ops::Range<usize>,
 ) -> Result<()> {
     load(core, inode, state, index, index)?;
-    let file = state.file_mut()?;
+    let file = state.body.file_mut()?;
     if let Some(page) = file.pages.get_mut(index) {
         Arc::make_mut(&mut page.data)[bytes].fill(0);
         file.pages.mark_dirty(&core.pages, index);
@@ -340,5 +340,5 @@ pub fn zero_in_page<D: BlockPort>(
 /// As there.
 pub fn seek<D: BlockPort>(inode: &Inode<D>, offset: u64, what: Seek) -> Result<u64> {
     let state = inode.state.read();
-    state.file()?.pages.seek(&state.extents, state.size, offset, what)
+    state.body.file()?.pages.seek(&state.extents, state.size, offset, what)
 }

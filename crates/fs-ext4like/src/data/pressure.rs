@@ -24,7 +24,7 @@ impl<D: BlockPort> Cached for Core<D> {
 
     fn drop_pages(&self, inode: &Arc<Inode<D>>, round: Round) {
         if let Some(mut state) = inode.state.try_write()
-            && let Ok(file) = state.file_mut()
+            && let Ok(file) = state.body.file_mut()
         {
             file.drop_clean(&self.pages, self.pages.excess(), round.also_used());
         }

@@ -46,7 +46,7 @@ fn settle<D: BlockPort>(
     }
     core.writable()?;
     let inode = core.inode(ino)?;
-    inode.state.read().file()?;
+    inode.state.read().body.file()?;
     fsync(core, &inode, false)?;
     drop_range(core, &inode, offset, usize::try_from(length).map_err(|_| Error::TooLarge)?);
     let state = inode.state.read();
@@ -77,7 +77,7 @@ fn landed<D: BlockPort>(core: &Core<D>, ino: Ino, offset: u64, length: u64, size
     let inode = core.inode(ino)?;
     {
         let mut state = settled(&inode);
-        state.file()?;
+        state.body.file()?;
         let (first, end) = (block(offset)?, block(offset.checked_add(length).ok_or(Error::TooLarge)?)?);
         let (mut index, mut is_reserved) = (first, false);
         while index < end {
@@ -94,7 +94,7 @@ fn landed<D: BlockPort>(core: &Core<D>, ino: Ino, offset: u64, length: u64, size
         let mut handle = core.handle(CREDITS)?;
         state.extents.mark(first, end, false);
         (state.size, state.size_on_disk) = (state.size.max(size), state.size_on_disk.max(size));
-        state.file_mut()?.version += 1;
+        state.body.file_mut()?.version += 1;
         handle.write_inode(&inode, &mut state, true)?;
         handle.finish();
     }

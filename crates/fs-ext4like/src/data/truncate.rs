@@ -84,14 +84,14 @@ pub fn lock_for_size<'a, D: BlockPort>(
     loop {
         let mut state = settled(inode);
         let old = state.size_on_disk;
-        state.file()?;
+        state.body.file()?;
         if size <= old || old.is_multiple_of(BLOCK as u64) {
             return Ok(state);
         }
         let last = old / BLOCK as u64;
         load(core, inode, &mut state, last, last)?;
         let is_hole = matches!(state.extents.map(last), Mapped::Hole { .. });
-        if is_hole || !state.file()?.pages.is_dirty(last) {
+        if is_hole || !state.body.file()?.pages.is_dirty(last) {
             return Ok(state);
         }
         drop(state);

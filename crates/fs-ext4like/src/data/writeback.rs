@@ -90,7 +90,7 @@ fn map_pages<D: BlockPort>(
                 let (start, len) = core.groups.allocate(handle, goal, run)?;
                 state.extents.insert(Run { file_block: first, start, len, unwritten: is_unwritten });
                 state.blocks += len;
-                state.file_mut()?.unmapped -= u64::from(len);
+                state.body.file_mut()?.unmapped -= u64::from(len);
                 at += len as usize;
             }
         }
@@ -135,7 +135,7 @@ fn depart<D: BlockPort>(
     allocation: Allocation,
     cannot_wait: bool,
 ) -> Result<Option<Departure<D>>> {
-    let file = state.file_mut()?;
+    let file = state.body.file_mut()?;
     let batch = file.pages.first_dirty(ROUND_PAGES);
     let is_all = batch.len() == file.pages.dirty_pages();
     let size = size_with(state, &batch, is_all);
@@ -167,7 +167,7 @@ fn depart<D: BlockPort>(
             return Err(error);
         }
     };
-    let file = state.file_mut()?;
+    let file = state.body.file_mut()?;
     file.in_flight = Some(Arc::clone(&in_flight));
     file.version += 1;
     Ok(Some(Departure { inode: Arc::clone(inode), in_flight, leaving, conversion }))
@@ -218,7 +218,7 @@ fn convert<D: BlockPort>(core: &Core<D>, departure: &Departure<D>) -> Result<()>
         rest = &rest[run..];
     }
     state.size_on_disk = state.size_on_disk.max(*size);
-    state.file_mut()?.version += 1;
+    state.body.file_mut()?.version += 1;
     handle.write_inode(inode, &mut state, true)?;
     handle.finish();
     Ok(())
@@ -340,7 +340,7 @@ pub fn journal_dirty<D: BlockPort>(
 ) -> Result<()> {
     let round = (core.journal.transaction_max / 2).min(ROUND_PAGES);
     loop {
-        let file = state.file_mut()?;
+        let file = state.body.file_mut()?;
         let batch = file.pages.first_dirty(round);
         if batch.is_empty() {
             core.dirty.remove(inode.ino, &inode.beside.dirty);
@@ -352,8 +352,8 @@ pub fn journal_dirty<D: BlockPort>(
         let mut handle = core.handle(batch.len() + mapping)?;
         map_pages(&mut handle, inode, state, &batch, Allocation::Written)?;
         let leaving = take_pages(core, state, &batch)?;
-        state.file_mut()?.version += 1;
-        state.file_mut()?.journaled = true;
+        state.body.file_mut()?.version += 1;
+        state.body.file_mut()?.journaled = true;
         for (lba, data) in &leaving {
             handle.put(*lba, Kind::Data, data)?;
         }

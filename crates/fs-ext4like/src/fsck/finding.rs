@@ -1,6 +1,6 @@
 //! What a check can find: one variant each, with the sentence that tells a user about it and its severity.
 
-use amphi_volume::Severity;
+use amphi_volume::{Found, Severity};
 use serde::Serialize;
 
 /// What was found.
@@ -121,10 +121,8 @@ pub enum Finding {
     },
 }
 
-impl Finding {
-    /// How bad it is.
-    #[must_use]
-    pub const fn severity(&self) -> Severity {
+impl Found for Finding {
+    fn severity(&self) -> Severity {
         match self {
             Self::NotCleanlyUnmounted { .. } => Severity::Info,
             Self::BlocksLeaked { .. } | Self::Unreachable { .. } => Severity::Warning,

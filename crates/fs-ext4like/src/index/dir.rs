@@ -68,7 +68,7 @@ fn place_of<D: BlockPort>(
     part: &Part,
     hash: u64,
 ) -> Result<(SmallVec<[index::Step; 2]>, u32)> {
-    if part.dir()? { index::walk(base, &part.extents, upper(hash)) } else { Ok((SmallVec::new(), 0)) }
+    if *part.body.dir()? { index::walk(base, &part.extents, upper(hash)) } else { Ok((SmallVec::new(), 0)) }
 }
 
 /// Finds a name.
@@ -252,7 +252,7 @@ pub fn is_empty<D: BlockPort>(base: &Base<D>, part: &Part) -> Result<bool> {
 /// # Errors
 /// [`Error::NotDirectory`], [`Error::Corrupt`], [`Error::Io`].
 pub fn list<D: BlockPort>(base: &Base<D>, part: &Part, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
-    let indexed = part.dir()?;
+    let indexed = *part.body.dir()?;
     let from = cookie.saturating_sub(FIRST_COOKIE);
     let leaves = if indexed { index::leaves_from(base, &part.extents, upper(from))? } else { vec![0] };
     let seed = base.superblock.hash_seed.get();
@@ -279,7 +279,7 @@ pub fn visit_all<D: BlockPort>(
     mut visit: impl FnMut(&[u8], u32, Option<FileType>),
 ) -> Result<()> {
     let seed = base.superblock.hash_seed.get();
-    let leaves = if part.dir()? { index::leaves_from(base, &part.extents, 0)? } else { vec![0] };
+    let leaves = if *part.body.dir()? { index::leaves_from(base, &part.extents, 0)? } else { vec![0] };
     for number in leaves {
         let block = base.block(lba(&part.extents, number)?, Kind::Directory)?;
         for (hash, entry) in leaf::sorted(&block, seed)? {
@@ -299,7 +299,7 @@ pub fn visit_all<D: BlockPort>(
 
 /// Makes a directory an indexed one.
 const fn set_indexed(part: &mut Part) {
-    if let Body::Dir { indexed } = &mut part.body {
+    if let Body::Dir(indexed) = &mut part.body {
         *indexed = true;
     }
 }

@@ -50,7 +50,7 @@ pub fn load<D: BlockPort, S: Store<Part = Part, Beside = Beside>>(
             if size == 0 || !size.is_multiple_of(crate::format::BLOCK as u64) || size >> 44 != 0 {
                 return Err(corrupt("a directory cannot have this size"));
             }
-            Body::Dir { indexed: disk.flags.get() & FLAG_INDEXED != 0 }
+            Body::Dir(disk.flags.get() & FLAG_INDEXED != 0)
         }
         FileType::Symlink if inline_target => {
             let target = disk.root.get(..size as usize).filter(|target| target.len() <= INLINE_TARGET_MAX);

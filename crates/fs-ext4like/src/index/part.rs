@@ -1,27 +1,15 @@
 //! What the file system keeps in an inode.
 
 use amphi_page_cache::Since;
-use amphi_vfs::{Error, Result};
 
 use crate::data::body::FileBody;
 use crate::format::{FLAG_INDEXED, FLAG_INLINE_TARGET, INLINE_TARGET_MAX};
 use crate::index::extent::Extents;
 use crate::index::xattr::Xattrs;
 
-/// What is particular to a type.
-pub enum Body {
-    /// A regular file's pages.
-    File(FileBody),
-    /// A directory; whether it has an index.
-    Dir {
-        /// Its block 0 is an index of hashes.
-        indexed: bool,
-    },
-    /// A symbolic link's target.
-    Symlink(Vec<u8>),
-    /// Nothing.
-    Special,
-}
+/// What is particular to a type: a file's pages, of a directory whether block 0 is an index of hashes, a
+/// link's target.
+pub type Body = amphi_names::Body<FileBody, bool, Vec<u8>>;
 
 /// What the file system keeps of an inode beside its lock.
 #[derive(Default)]
@@ -62,41 +50,6 @@ impl Part {
         }
     }
 
-    /// The regular file's part.
-    ///
-    /// # Errors
-    /// [`Error::IsDirectory`], [`Error::Invalid`].
-    pub fn file(&self) -> Result<&FileBody> {
-        match &self.body {
-            Body::File(file) => Ok(file),
-            Body::Dir { .. } => Err(Error::IsDirectory),
-            _ => Err(Error::Invalid("not a regular file")),
-        }
-    }
-
-    /// As [`file`](Self::file), to change it.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn file_mut(&mut self) -> Result<&mut FileBody> {
-        match &mut self.body {
-            Body::File(file) => Ok(file),
-            Body::Dir { .. } => Err(Error::IsDirectory),
-            _ => Err(Error::Invalid("not a regular file")),
-        }
-    }
-
-    /// Whether a directory has an index.
-    ///
-    /// # Errors
-    /// [`Error::NotDirectory`].
-    pub const fn dir(&self) -> Result<bool> {
-        match &self.body {
-            Body::Dir { indexed } => Ok(*indexed),
-            _ => Err(Error::NotDirectory),
-        }
-    }
-
     /// Blocks of a directory.
     pub const fn dir_blocks(&self) -> u32 {
         (self.size_on_disk / crate::format::BLOCK as u64) as u32
@@ -105,7 +58,7 @@ impl Part {
     /// Its flags on the device.
     pub fn flags(&self) -> u16 {
         match &self.body {
-            Body::Dir { indexed: true } => FLAG_INDEXED,
+            Body::Dir(true) => FLAG_INDEXED,
             Body::Symlink(target) if target.len() <= INLINE_TARGET_MAX => FLAG_INLINE_TARGET,
             _ => 0,
         }

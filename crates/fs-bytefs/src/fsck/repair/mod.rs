@@ -13,10 +13,11 @@ mod trees;
 use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_device::{BlockPort, WriteLog};
+use amphi_volume::Progress;
 
 use super::finding::{Finding, FindingKind};
 use super::read::Overlay;
-use super::report::{FsckError, Phase, Progress, Report};
+use super::report::{FsckError, Report};
 use super::state::State;
 use super::{examine, recover};
 use edit::Edit;
@@ -53,7 +54,7 @@ pub fn repair<D: BlockPort + WriteLog>(
 ) -> Result<Repaired, FsckError> {
     let recovered = recover(device)?;
     let (mut before, state) = examine(device, &Overlay::new(), progress)?;
-    before.log_entries_dropped = recovered.entries_dropped;
+    before.own.log_entries_dropped = recovered.entries_dropped;
     let mut after = before.clone();
     let Some(mut state) = state.filter(|_| !before.is_clean()) else {
         return Ok(Repaired { before, after, bytes_written: 0 });
@@ -74,7 +75,7 @@ pub fn repair<D: BlockPort + WriteLog>(
         if !changed {
             break;
         }
-        progress(Progress { phase: Phase::Repairing, done: round, total: 0 });
+        progress(Progress { phase: "repairing", done: round, total: 0 });
         let (report, checked) = examine(device, &edit.overlay, progress)?;
         after = report;
         let Some(checked) = checked else { break };
