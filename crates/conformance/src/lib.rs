@@ -6,6 +6,7 @@
 //! - [`random`] applies random operations to a file system and to [`amphi_model::Model`], compares every
 //!   answer and the whole tree, and shrinks what fails to a minimal sequence; with remounts in between, and
 //!   with several tasks.
+//! - [`sync_each`] makes all durable by `fsync` alone, so that a crash and its recovery are a remount too.
 //! - [`damaged`] uses whatever a damaged device holds.
 //! - [`one_tree`] has tasks meddle with each other's names in one small tree.
 //! - [`random_tests`] and [`one_tree_tests`] are the tests that most file systems make of these.
@@ -22,6 +23,7 @@
 
 mod cases;
 pub mod damaged;
+mod durable;
 mod harness;
 pub mod one_tree;
 pub mod random;
@@ -32,6 +34,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use amphi_vfs::FileSystem;
+pub use durable::sync_each;
 pub use harness::Fs;
 pub use states::{check_read_only, check_room_for_names};
 

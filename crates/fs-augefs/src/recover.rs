@@ -241,19 +241,18 @@ fn use_node<D: BlockPort + MemoryArea>(
 
 /// A node is no more, with all that it names.
 fn free<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, nid: u32) -> Result<()> {
-    let address = domain.parts.lock().node_address(nid);
-    if address.is_hole() {
+    if domain.parts.lock().node_address(nid).is_hole() {
         return Ok(());
     }
-    let node = core.ground.read_node(domain, nid, address)?;
-    let mut parts = domain.parts.lock();
+    // As memory has it: what an earlier intent has cut is not freed once more.
+    let mut parts = core.ground.with_nodes(domain, &[nid])?;
+    let node = parts.nodes.remove(&nid).ok_or_else(|| damaged("node", nid.into()))?;
     for address in node.addresses.iter() {
         parts.change_held(0, u64::from(*address == Address::RESERVED));
         if let Some(block) = address.block() {
             parts.invalidate(block, core.layout.segment_blocks)?;
         }
     }
-    parts.nodes.remove(&nid);
     parts.set_node_address(nid, Address::HOLE, core.layout.segment_blocks)
 }
 
