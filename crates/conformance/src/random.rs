@@ -19,6 +19,7 @@ use amphi_model::Model;
 use amphi_rt::task;
 use amphi_vfs::{FileSystem, Ino};
 
+use crate::durable::sync_each;
 use crate::harness::{Fs, message};
 pub use adopt::adopt;
 use apply::Pair;
@@ -62,6 +63,25 @@ pub fn run_with_remounts<F: FileSystem + 'static>(
 ) {
     let operations = generate::sequence(seed, count, Some(every));
     report(seed, &operations, |operations| check(&make, &remount, operations));
+}
+
+/// As [`run_with_remounts`], with crashes of the file system in the place of unmounts: `mount_again` drops it
+/// and mounts what that leaves. All is durable before, each file by itself ([`sync_each`]).
+///
+/// # Panics
+/// As there.
+pub fn run_with_crashes<F: FileSystem + 'static>(
+    make: impl Fn() -> F,
+    mount_again: impl Fn(F) -> F,
+    seed: u64,
+    count: usize,
+    every: usize,
+) {
+    let crash = |fs| {
+        sync_each(&fs);
+        mount_again(fs)
+    };
+    run_with_remounts(make, crash, seed, count, every);
 }
 
 /// As [`run`], with `tasks` tasks at the same time, each with names and a model of its own, in one and the

@@ -1,16 +1,23 @@
 //! The tests that file systems have in common, as their `tests/conformance.rs` states them.
 
 /// Tests of random operations, of a file system with room and of a cramped one: against the model, across
-/// remounts, and of several tasks at once. `seeds` in virtual time, half as many against
-/// the model, an eighth as many on threads.
+/// remounts and crashes, and of several tasks at once. `seeds` in virtual time, half as many against the
+/// model, an eighth as many on threads.
 #[macro_export]
 macro_rules! random_tests {
-    (seeds: $seeds:literal, $roomy:expr, $cramped:expr, $remount:expr) => {
+    (seeds: $seeds:literal, $roomy:expr, $cramped:expr, $remount:expr, $crash:expr) => {
         #[test]
         fn random_operations_match_the_model() {
             for seed in 0..$seeds / 2 {
                 $crate::random::run($roomy, seed, 1000);
                 $crate::random::run_with_remounts($cramped, $remount, 100 + seed, 1000, 50);
+            }
+        }
+
+        #[test]
+        fn random_operations_match_the_model_across_crashes() {
+            for seed in 0..$seeds / 2 {
+                $crate::random::run_with_crashes($cramped, $crash, 200 + seed, 1000, 50);
             }
         }
 

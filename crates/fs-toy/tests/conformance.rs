@@ -36,6 +36,12 @@ fn remount(toy: Toy<Memory>, read_only: bool) -> Toy<Memory> {
     mount(&device, 3, read_only)
 }
 
+fn crash(toy: Toy<Memory>) -> Toy<Memory> {
+    let device = Arc::clone(toy.device());
+    drop(toy);
+    mount(&device, 3, false)
+}
+
 #[test]
 fn keeps_the_promises() {
     check_all(roomy);
@@ -44,7 +50,7 @@ fn keeps_the_promises() {
     Sim::new(1).run(|| check_all(roomy));
 }
 
-amphi_conformance::random_tests!(seeds: 160, roomy, cramped, |toy| remount(toy, false));
+amphi_conformance::random_tests!(seeds: 160, roomy, cramped, |toy| remount(toy, false), crash);
 
 amphi_conformance::one_tree_tests!("amphi-fs-toy", 0..100, |_| cramped());
 

@@ -61,6 +61,14 @@ pub fn remount<F: Tested>(fs: F, read_only: bool) -> F {
     mount(&ssd, 3, read_only)
 }
 
+/// As after the program was killed.
+pub fn crash<F: Tested>(fs: F) -> F {
+    let ssd = Arc::clone(&fs.ground().medium.device);
+    drop(fs);
+    assert_clean::<F>(&ssd);
+    mount(&ssd, 3, false)
+}
+
 pub fn assert_clean<F: Tested>(ssd: &Arc<Ssd>) {
     let report = <F as Volume<Ssd>>::check(ssd, &mut |_| {}).expect("it can be checked");
     assert!(report.is_clean(), "{:?}", report.findings);

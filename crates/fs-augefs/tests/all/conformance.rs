@@ -6,7 +6,7 @@ use amphi_fs_augefs::{AugeFs, FormatOptions, MountOptions};
 use amphi_rt::Sim;
 use amphi_ssd::Ssd;
 
-use crate::small::{self, cramped, fine, make, remount, roomy};
+use crate::small::{cramped, crash, fine, make, remount, roomy};
 
 /// The paper's segments, in all sixteen domains.
 fn make_roomy() -> AugeFs<Ssd> {
@@ -52,15 +52,9 @@ fn random_operations_match_the_model_across_remounts() {
 /// A crash of the program, after which each domain rolls forward from a checkpoint that may be long ago.
 #[test]
 fn random_operations_match_the_model_across_crashes() {
-    let crash = |options: fn() -> MountOptions| {
-        move |fs| {
-            amphi_conformance::sync_each(&fs);
-            small::crash(fs, options())
-        }
-    };
     for seed in 300..330 {
-        random::run_with_remounts(make_cramped, crash(cramped), seed, 1000, 50);
-        random::run_with_remounts(make_roomy, crash(roomy), seed, 1000, 50);
+        random::run_with_crashes(make_cramped, |fs| crash(fs, cramped()), seed, 1000, 50);
+        random::run_with_crashes(make_roomy, |fs| crash(fs, roomy()), seed, 1000, 50);
     }
 }
 

@@ -170,6 +170,25 @@ fn random_operations_match_the_model_across_remounts() {
     }
 }
 
+/// As after the program was killed.
+fn crash(fs: ByteFs<Memory>, options: MountOptions) -> ByteFs<Memory> {
+    let device = Arc::clone(fs.device());
+    drop(fs);
+    ByteFs::mount(device, options).expect("what was left can be mounted")
+}
+
+#[test]
+fn random_operations_match_the_model_across_crashes() {
+    for options in [cramped, journaled, log_only, grouped] {
+        for seed in 700..715 {
+            random::run_with_crashes(|| make_with(options()), |fs| crash(fs, options()), seed, 1000, 50);
+        }
+    }
+    for seed in 700..715 {
+        random::run_with_crashes(make_dual, |fs| crash(fs, cramped()), seed, 1000, 50);
+    }
+}
+
 #[test]
 fn concurrent_tasks_match_their_models_in_virtual_time() {
     for seed in 0..100 {

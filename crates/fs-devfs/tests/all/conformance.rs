@@ -83,6 +83,21 @@ fn random_operations_match_the_model_across_remounts() {
     }
 }
 
+/// As after the program was killed.
+fn crash(fs: DevFs<Ssd>, mount: &MountOptions) -> DevFs<Ssd> {
+    let ssd = std::sync::Arc::clone(fs.device());
+    drop(fs);
+    DevFs::mount(&ssd, mount).expect("what was left can be mounted")
+}
+
+#[test]
+fn random_operations_match_the_model_across_crashes() {
+    for seed in 300..330 {
+        random::run_with_crashes(make_cramped, |fs| crash(fs, &cramped()), seed, 1000, 50);
+        random::run_with_crashes(make_naive, |fs| crash(fs, &naive()), seed, 1000, 50);
+    }
+}
+
 #[test]
 fn concurrent_tasks_match_their_models_in_virtual_time() {
     for seed in 0..50 {

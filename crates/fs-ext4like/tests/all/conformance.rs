@@ -104,6 +104,22 @@ fn random_operations_match_the_model_with_data_journaling() {
     }
 }
 
+/// As after the program was killed.
+fn crash(fs: Ext4Like<Ssd>, options: MountOptions) -> Ext4Like<Ssd> {
+    let device = Arc::clone(fs.device());
+    drop(fs);
+    Ext4Like::mount(device, options).expect("what was left can be mounted")
+}
+
+#[test]
+fn random_operations_match_the_model_across_crashes() {
+    for options in [cramped, journaled] {
+        for seed in 300..315 {
+            random::run_with_crashes(|| make_with(options()), |fs| crash(fs, options()), seed, 1000, 50);
+        }
+    }
+}
+
 #[test]
 fn concurrent_tasks_match_their_models_in_virtual_time() {
     for seed in 0..40 {

@@ -7,7 +7,7 @@ use amphi_conformance::{check_all, check_read_only};
 use amphi_rt::Sim;
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
 
-use crate::small::{check, cramped, make, mount, remount, roomy};
+use crate::small::{check, cramped, crash, make, mount, remount, roomy};
 
 #[test]
 fn keeps_the_promises() {
@@ -16,7 +16,7 @@ fn keeps_the_promises() {
     Sim::new(1).run(|| check_all(|| make(64 << 20, 16)));
 }
 
-amphi_conformance::random_tests!(seeds: 40, roomy, cramped, |fs| remount(fs, false));
+amphi_conformance::random_tests!(seeds: 40, roomy, cramped, |fs| remount(fs, false), crash);
 
 amphi_conformance::one_tree_tests!("amphi-fs-f2fslike", 0..40, |_| cramped());
 

@@ -5,7 +5,7 @@ use amphi_conformance::{check_all, check_read_only};
 use amphi_rt::Sim;
 use amphi_ssd::Ssd;
 
-use crate::shared::{self, remount};
+use crate::shared::{self, crash, remount};
 
 type Fs = amphi_fs_pmfslike::PmfsLike<Ssd>;
 
@@ -24,6 +24,6 @@ fn keeps_the_promises() {
     Sim::new(1).run(|| check_all(|| shared::make::<Fs>(64 << 20, 12_000, 3)));
 }
 
-amphi_conformance::random_tests!(seeds: 80, roomy, cramped, |fs| remount(fs, false));
+amphi_conformance::random_tests!(seeds: 80, roomy, cramped, |fs| remount(fs, false), crash);
 
 amphi_conformance::one_tree_tests!("amphi-fs-pmfslike", 0..80, |_| cramped());

@@ -6,7 +6,7 @@ use amphi_fs_romefs::{Data, FormatOptions, MountOptions, RomeFs};
 use amphi_rt::Sim;
 use amphi_ssd::Ssd;
 
-use crate::small::{cramped, make, remount, roomy};
+use crate::small::{cramped, crash, make, remount, roomy};
 
 /// Blocks of 4 KB, so that small writes go by blocks too.
 fn make_fine() -> RomeFs<Ssd> {
@@ -98,6 +98,15 @@ fn random_operations_match_the_model() {
 fn random_operations_match_the_model_across_remounts() {
     for seed in 200..230 {
         random::run_with_remounts(make_cramped, |fs| remount(fs, cramped()), seed, 1000, 50);
+    }
+}
+
+#[test]
+fn random_operations_match_the_model_across_crashes() {
+    for seed in 400..430 {
+        random::run_with_crashes(make_cramped, |fs| crash(fs, cramped()), seed, 1000, 50);
+        random::run_with_crashes(make_lazy_and_cramped, |fs| crash(fs, lazy(cramped())), seed, 1000, 50);
+        random::run_with_crashes(make_fine, |fs| crash(fs, roomy()), seed, 1000, 50);
     }
 }
 

@@ -51,6 +51,14 @@ pub fn remount(fs: F2fsLike<Ssd>, read_only: bool) -> F2fsLike<Ssd> {
     mount(&ssd, 3, read_only)
 }
 
+/// As after the program was killed.
+pub fn crash(fs: F2fsLike<Ssd>) -> F2fsLike<Ssd> {
+    let ssd = Arc::clone(fs.device());
+    drop(fs);
+    check(&ssd);
+    mount(&ssd, 3, false)
+}
+
 /// Nothing is wrong, and nothing is lost.
 pub fn check(ssd: &Arc<Ssd>) {
     let report = <F2fsLike<Ssd> as Volume<Ssd>>::check(ssd, &mut |_| {}).expect("it can be checked");

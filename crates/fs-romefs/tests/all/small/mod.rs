@@ -38,6 +38,13 @@ pub fn remount(fs: RomeFs<Ssd>, options: MountOptions) -> RomeFs<Ssd> {
     RomeFs::mount(&ssd, options).expect("what was cleanly unmounted can be mounted")
 }
 
+/// As after the program was killed.
+pub fn crash(fs: RomeFs<Ssd>, options: MountOptions) -> RomeFs<Ssd> {
+    let ssd = Arc::clone(fs.device());
+    drop(fs);
+    RomeFs::mount(&ssd, options).expect("what was left can be mounted")
+}
+
 pub fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).expect("a valid name")
 }
