@@ -2,10 +2,9 @@
 
 use amphi_vfs::{FileSystem, FileType, Ino, Name, SetAttr, SetTime};
 
-/// Makes what is in a directory, and below it, durable by an `fsync` of each. A file system that is dropped
-/// then instead of unmounted holds the same in its next mount, and has to recover it: unlike a `sync`, this
-/// leaves behind what a recovery reads. Access times are set to what they are, since a crash may take one that
-/// reading has moved.
+/// Makes all files durable by an `fsync` of each. A file system that is dropped then instead of unmounted
+/// holds the same in its next mount, and has to recover it: unlike a `sync`, this leaves behind what a
+/// recovery reads. Access times are set to what they are, since a crash may take one that reading has moved.
 ///
 /// # Panics
 /// If the file system cannot list, find or sync one of them.
