@@ -98,6 +98,9 @@ fn live(
         let wrong = |what: String| Trouble::Wrong(format!("seed {seed}, minute {minute}: {what}"));
         let cut_seed = dice.next();
         let interrupted = pass_a_minute(&mut dice, cut_seed, &rig, &*fs, &mut oracle, days).map_err(wrong)?;
+        let doing =
+            interrupted.as_ref().map_or_else(String::new, |(operation, _)| format!("during {operation}: "));
+        let wrong = |what: String| wrong(format!("{doing}{what}"));
         rig.ssd().power_cut(cut_seed);
         let stats = rig.ssd().stats();
         days.log_cleanings = stats.log_cleanings;
@@ -118,10 +121,8 @@ fn live(
         .map_err(wrong)?;
         days.tally.states += 1;
         (rig, fs) = (recovered.rig, recovered.fs);
-        let doing =
-            interrupted.as_ref().map_or_else(String::new, |(operation, _)| format!("during {operation}: "));
-        let found = settle(&*fs, &mut oracle, interrupted).map_err(|what| wrong(format!("{doing}{what}")))?;
-        judge::clean(subject, &rig).map_err(|what| wrong(format!("{doing}{what}")))?;
+        let found = settle(&*fs, &mut oracle, interrupted).map_err(wrong)?;
+        judge::clean(subject, &rig).map_err(wrong)?;
         oracle.adopt(&found).map_err(|error| wrong(error.to_string()))?;
         days.tally.points += 1;
         progress(minute + 1);

@@ -51,6 +51,11 @@ fn second_word(len: u16, name: &[u8], code: u8) -> u64 {
 }
 
 impl Slot {
+    /// The two words of one that is free.
+    fn head(&self) -> [u64; 2] {
+        [0, second_word(self.len, &self.name, self.code)]
+    }
+
     /// Bytes that an entry does not need for its name.
     fn slack(&self) -> u16 {
         self.len - dentry_bytes(self.name.len())
@@ -278,11 +283,22 @@ impl Dir {
             self.slots.insert(place, Slot { len: free, child: Some(child), code, name: name.into() });
             place
         } else {
-            // In the place of free ones: what is behind its two words nobody reads while it names nothing.
+            // In the place of free ones: what is behind its two words nobody reads while it names nothing,
+            // but for those of the free entries behind it.
             let bytes = entry(child.ino.0, free, name, code);
-            if bytes.len() > 16 {
-                tx.store(to(at) + 16, &bytes[16..], Structure::Dentry)?;
+            let behind = self.slots.range(at + 1..at + bytes.len() as u64);
+            let heads: Vec<_> = behind.map(|(place, slot)| (*place - at, slot.head())).collect();
+            let mut from = 16;
+            for (head, words) in heads {
+                let head = head as usize;
+                tx.store(to(at) + from as u64, &bytes[from..head], Structure::Dentry)?;
+                for (word, old) in (head..bytes.len()).step_by(8).zip(words) {
+                    let new = u64::from_le_bytes(std::array::from_fn(|byte| bytes[word + byte]));
+                    tx.set_word(to(at) + word as u64, old, new, Structure::Dentry);
+                }
+                from = bytes.len().min(head + 16);
             }
+            tx.store(to(at) + from as u64, &bytes[from..], Structure::Dentry)?;
             let second = second_word(old_len, &old_name, old_code);
             tx.set_word(to(at) + 8, second, second_word(free, name, code), Structure::Dentry);
             tx.set_word(to(at), 0, child.ino.0, Structure::Dentry);

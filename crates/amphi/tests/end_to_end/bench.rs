@@ -53,7 +53,7 @@ fn a_measurement_prints_its_results_and_leaves_nothing() {
         report[list].as_array().expect("a list").iter().filter_map(|peer| peer["name"].as_str()).collect()
     };
     let (here, missing) = (names("peers"), names("unavailable"));
-    assert!(here.len() + missing.len() == 20 && here.contains(&"library"), "{here:?} and {missing:?}");
+    assert!(here.len() + missing.len() == 21 && here.contains(&"library"), "{here:?} and {missing:?}");
     let operations = report["operations"].as_array().expect("a list");
     assert_eq!(operations.len(), 2, "{report}");
     let has_rival = here.iter().any(|name| name.ends_with("-loop") || name.ends_with("-zram"));

@@ -1,0 +1,44 @@
+//! A power cut each minute, in the middle of whatever is under way, on a small device that cleans and
+//! collects all the time. The slice has ByteFS. The baselines of ext4's and F2FS's kind are left out: they
+//! take several times as long, and F2FS's kind answers ENOSPC where the model has room.
+
+use amphi_crashlab::{days, subject};
+
+/// Simulated minutes, as a rule.
+const MINUTES: u64 = 20;
+
+fn pass(name: &str) {
+    let minutes = if std::env::var_os("AMPHI_TEST_LONG").is_some() { 24 * 60 } else { MINUTES };
+    let subject = subject::named(name).expect("the subject exists");
+    let days = days::run(subject, "mssd-pcie3", 1, minutes, &|_minute| {}).expect("it can be run");
+    let command = format!("amphi crash run --fs {name} --workload days --seed 1 --minutes {minutes}");
+    assert_eq!(days.violation, None, "{command}");
+    assert!(days.interrupted > MINUTES / 4, "{days:?}");
+}
+
+/// Here a file was cut and removed since the last checkpoint, and recovery freed twice what had been cut.
+#[test]
+fn augefs() {
+    pass("augefs");
+}
+
+#[test]
+fn devfs() {
+    pass("devfs");
+}
+
+#[test]
+fn novalike() {
+    pass("novalike");
+}
+
+/// Here a long name came into the place of several free entries, whose heads were not in the log.
+#[test]
+fn pmfslike() {
+    pass("pmfslike");
+}
+
+#[test]
+fn romefs() {
+    pass("romefs");
+}
