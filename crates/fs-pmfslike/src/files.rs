@@ -120,9 +120,7 @@ impl<D: PageView + 'static> PmfsLike<D> {
                 if known.is_none() {
                     // What is not written of a new page shows as zeros.
                     for edge in [0..own.start, own.end..PAGE as usize] {
-                        if !edge.is_empty() {
-                            tx.store(page * PAGE + edge.start as u64, &zeros[edge], Structure::Data)?;
-                        }
+                        tx.store(page * PAGE + edge.start as u64, &zeros[edge], Structure::Data)?;
                     }
                     state.part.tree.map(tx, block, page)?;
                 }

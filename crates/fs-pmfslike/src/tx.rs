@@ -101,6 +101,9 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
     /// # Errors
     /// [`Error::Io`].
     pub fn store(&mut self, at: u64, bytes: &[u8], tag: Structure) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         if let Some((page, _)) = self.fresh.get_mut(&(at / PAGE)) {
             let from = (at % PAGE) as usize;
             page[from..from + bytes.len()].copy_from_slice(bytes);
