@@ -50,7 +50,7 @@ pub struct Oracle {
     /// The model.
     pub model: Model,
     promise: Promise,
-    tree: Tree,
+    tree: Arc<Tree>,
     ranges: BTreeMap<u64, Range>,
     /// Earlier moments to which a crash may lead back, oldest first: none where operations are durable when
     /// they return.
@@ -80,7 +80,7 @@ impl Oracle {
         let mut oracle = Self {
             model,
             promise,
-            tree: Tree::default(),
+            tree: Arc::default(),
             ranges: BTreeMap::new(),
             past: Vec::new(),
             alone: false,
@@ -97,8 +97,15 @@ impl Oracle {
         self
     }
 
-    fn walk(&self) -> Tree {
-        Tree::of(&self.model).expect("the model can be read")
+    /// The model's tree. Contents that have not changed are shared with the tree before.
+    fn walk(&self) -> Arc<Tree> {
+        let mut tree = Tree::of(&self.model).expect("the model can be read");
+        for (ino, node) in &mut tree.nodes {
+            if let Some(old) = self.tree.nodes.get(ino).filter(|old| old.data == node.data) {
+                node.data = Arc::clone(&old.data);
+            }
+        }
+        Arc::new(tree)
     }
 
     /// What is legal while nothing is being done.
@@ -136,7 +143,7 @@ impl Oracle {
     /// The candidate of this moment itself.
     #[must_use]
     pub fn candidate(&self) -> Candidate {
-        Candidate { tree: self.tree.clone(), ranges: self.ranges.clone() }
+        Candidate { tree: Tree::clone(&self.tree), ranges: self.ranges.clone() }
     }
 
     /// What is legal while an operation turns `self` into `after`: first what is legal of each of the
@@ -221,7 +228,7 @@ impl Oracle {
         }
         let tree = self.walk();
         if let Some(model) = before {
-            self.past.push(Past { model, tree: self.tree.clone(), ranges: self.ranges.clone() });
+            self.past.push(Past { model, tree: Arc::clone(&self.tree), ranges: self.ranges.clone() });
             for past in &mut self.past {
                 past::overwrite(&mut past.ranges, &self.tree, &tree);
             }
@@ -323,13 +330,16 @@ impl Oracle {
     pub fn room_maker(&self, fs: &dyn FileSystem) -> Option<Operation> {
         const ENOUGH_PAGES: u64 = 250;
         const ENOUGH_INODES: u64 = 100;
+        // No statistics tell how much room there is for extended attributes.
+        const ATTRIBUTE_BYTES_MOST: usize = 32 << 10;
         let stat = fs.statfs().ok()?;
+        let attributes = |node: &Node| node.xattrs.values().map(Vec::len).sum::<usize>();
+        if self.tree.nodes.values().map(attributes).sum::<usize>() > ATTRIBUTE_BYTES_MOST {
+            let of = |path: &&String| self.tree.get(path).map_or(0, attributes);
+            return Some(Operation::RemoveXattr(self.tree.names.keys().max_by_key(of)?.clone()));
+        }
         if stat.inodes_free < ENOUGH_INODES {
-            // Directories moved into directories pile up. What lies deepest is a file or an empty directory.
-            let deepest = self.tree.names.keys().max_by_key(|path| path.matches('/').count())?;
-            let is_dir = self.tree.get(deepest).is_some_and(|node| node.file_type == FileType::Directory);
-            let remove = if is_dir { Operation::Rmdir } else { Operation::Unlink };
-            return Some(remove(deepest.clone()));
+            return self.deepest_removed();
         }
         if stat.blocks_free >= ENOUGH_PAGES {
             return None;
@@ -340,7 +350,20 @@ impl Oracle {
                 .map_or(0, |node| if node.file_type == FileType::Regular { node.data.len() } else { 0 })
         };
         let largest = self.tree.names.keys().max_by_key(sized)?;
-        (sized(&largest) > 0).then(|| Operation::Truncate(largest.clone(), 0))
+        // Where each inode has a block of its own, it may be names that fill the device.
+        if sized(&largest) > 0 {
+            Some(Operation::Truncate(largest.clone(), 0))
+        } else {
+            self.deepest_removed()
+        }
+    }
+
+    /// Directories moved into directories pile up. What lies deepest is a file or an empty directory.
+    fn deepest_removed(&self) -> Option<Operation> {
+        let deepest = self.tree.names.keys().max_by_key(|path| path.matches('/').count())?;
+        let is_dir = self.tree.get(deepest).is_some_and(|node| node.file_type == FileType::Directory);
+        let remove = if is_dir { Operation::Rmdir } else { Operation::Unlink };
+        Some(remove(deepest.clone()))
     }
 
     fn synced(&mut self, ino: u64, data_only: bool) {

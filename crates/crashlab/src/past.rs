@@ -19,13 +19,13 @@ use crate::workload::Operation;
 #[derive(Clone)]
 pub(crate) struct Past {
     pub(crate) model: Model,
-    pub(crate) tree: Tree,
+    pub(crate) tree: Arc<Tree>,
     pub(crate) ranges: BTreeMap<u64, Range>,
 }
 
 impl Past {
     pub(crate) fn candidate(&self) -> Candidate {
-        Candidate { tree: self.tree.clone(), ranges: self.ranges.clone() }
+        Candidate { tree: Tree::clone(&self.tree), ranges: self.ranges.clone() }
     }
 }
 
@@ -46,23 +46,24 @@ impl Past {
                 if is_dir || Operation::Unlink(path.to_owned()).apply(&self.model, 0).is_err() {
                     return false;
                 }
-                self.tree.names.remove(path);
-                let left = self.tree.names.values().filter(|named| **named == old).count() as u32;
+                let tree = Arc::make_mut(&mut self.tree);
+                tree.names.remove(path);
+                let left = tree.names.values().filter(|named| **named == old).count() as u32;
                 if left == 0 {
-                    self.tree.nodes.remove(&old);
+                    tree.nodes.remove(&old);
                     self.ranges.remove(&old);
-                } else if let Some(old) = self.tree.nodes.get_mut(&old) {
+                } else if let Some(old) = tree.nodes.get_mut(&old) {
                     old.nlink = left;
                 }
             }
             if Operation::Create(path.to_owned()).apply(&self.model, 0).is_err() {
                 return false;
             }
-            self.tree.names.insert(path.to_owned(), ino);
+            Arc::make_mut(&mut self.tree).names.insert(path.to_owned(), ino);
         } else if names_of(&self.tree, ino) != names {
             return false;
         }
-        self.tree.nodes.insert(ino, node.clone());
+        Arc::make_mut(&mut self.tree).nodes.insert(ino, node.clone());
         self.ranges.insert(ino, range.clone());
         true
     }

@@ -1,15 +1,21 @@
 //! A file's contents: pages that were written, and holes between them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Bytes per page.
 pub(crate) const PAGE: u64 = 4096;
 
-/// Sparse contents. Bytes at and beyond the file's size are zero in every page kept.
+/// Sparse contents. Bytes at and beyond the file's size are zero in every page kept. Copies share pages until
+/// one of them writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bytes {
     size: u64,
-    pages: BTreeMap<u64, Box<[u8]>>,
+    pages: BTreeMap<u64, Arc<[u8]>>,
+}
+
+fn zeros() -> Arc<[u8]> {
+    Arc::new([0; PAGE as usize])
 }
 
 impl Bytes {
@@ -54,8 +60,7 @@ impl Bytes {
             let at = offset + done as u64;
             let within = (at % PAGE) as usize;
             let step = (PAGE as usize - within).min(data.len() - done);
-            let page =
-                self.pages.entry(at / PAGE).or_insert_with(|| vec![0; PAGE as usize].into_boxed_slice());
+            let page = Arc::make_mut(self.pages.entry(at / PAGE).or_insert_with(zeros));
             page[within..within + step].copy_from_slice(&data[done..done + step]);
             done += step;
         }
@@ -67,7 +72,7 @@ impl Bytes {
     /// Gives every page of `[offset, end)` space, without growing the file.
     pub(crate) fn reserve(&mut self, offset: u64, end: u64) {
         for page in offset / PAGE..end.div_ceil(PAGE) {
-            self.pages.entry(page).or_insert_with(|| vec![0; PAGE as usize].into_boxed_slice());
+            self.pages.entry(page).or_insert_with(zeros);
         }
     }
 
@@ -89,7 +94,7 @@ impl Bytes {
                 let from = offset.max(number * PAGE) - number * PAGE;
                 let to = end.min((number + 1) * PAGE).saturating_sub(number * PAGE);
                 if from < to {
-                    page[from as usize..to as usize].fill(0);
+                    Arc::make_mut(page)[from as usize..to as usize].fill(0);
                 }
             }
         }
@@ -100,7 +105,7 @@ impl Bytes {
         if size <= self.size {
             drop(self.pages.split_off(&size.div_ceil(PAGE)));
             if let Some(page) = self.pages.get_mut(&(size / PAGE)) {
-                page[(size % PAGE) as usize..].fill(0);
+                Arc::make_mut(page)[(size % PAGE) as usize..].fill(0);
             }
         }
         self.size = size;

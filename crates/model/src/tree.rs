@@ -1,6 +1,7 @@
 //! All inodes of the model, their references and limits.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use amphi_rt::time::wall_ns;
 use amphi_vfs::{AccessTimes, Cred, Entry, Error, Ino, Name, Removed, Result, TimeSpec, acl};
@@ -9,9 +10,10 @@ use crate::inode::{Body, Inode};
 use crate::limits::Limits;
 use crate::names::Names;
 
+/// Copies share inodes until one of them changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
-    pub(crate) inodes: BTreeMap<u64, Inode>,
+    pub(crate) inodes: BTreeMap<u64, Arc<Inode>>,
     pub(crate) limits: Limits,
     pub(crate) read_only: bool,
     pub(crate) pages_used: u64,
@@ -60,16 +62,16 @@ impl Tree {
             opens: 0,
             unnamed: false,
         };
-        self.inodes.insert(ino, inode);
+        self.inodes.insert(ino, Arc::new(inode));
         Ino(ino)
     }
 
     pub(crate) fn get(&self, ino: Ino) -> Result<&Inode> {
-        self.inodes.get(&ino.0).ok_or(Error::Stale(ino))
+        self.inodes.get(&ino.0).map(|inode| &**inode).ok_or(Error::Stale(ino))
     }
 
     pub(crate) fn get_mut(&mut self, ino: Ino) -> Result<&mut Inode> {
-        self.inodes.get_mut(&ino.0).ok_or(Error::Stale(ino))
+        self.inodes.get_mut(&ino.0).map(Arc::make_mut).ok_or(Error::Stale(ino))
     }
 
     /// Refuses changes to a read-only file system.
@@ -149,7 +151,7 @@ impl Tree {
         let (policy, now) = (self.access_times, now());
         let Some(inode) = self.inodes.get_mut(&ino.0).filter(|_| !self.read_only) else { return };
         if policy.moves(inode.atime.ns, inode.mtime.ns, inode.ctime.ns, now.ns) {
-            inode.atime = now;
+            Arc::make_mut(inode).atime = now;
         }
     }
 
@@ -199,7 +201,7 @@ impl Tree {
     pub(crate) fn drop_references(&mut self) {
         let all: Vec<Ino> = self.inodes.keys().map(|&ino| Ino(ino)).collect();
         for ino in all {
-            if let Some(inode) = self.inodes.get_mut(&ino.0) {
+            if let Ok(inode) = self.get_mut(ino) {
                 inode.lookups = 0;
                 inode.opens = 0;
             }

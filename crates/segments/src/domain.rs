@@ -268,8 +268,9 @@ impl Parts {
         for (kind, count) in counts.into_iter().enumerate() {
             while blocks[kind].len() < count {
                 if self.logs[kind].is_none_or(|log| log.next == segment_blocks) {
-                    let full = self.logs[kind].take();
-                    self.full.extend(full.map(|log| log.segment));
+                    if let Some(full) = self.logs[kind].take() {
+                        self.leave(full.segment);
+                    }
                     let segment = taken.pop().ok_or(Error::NoSpace)?;
                     self.sit.insert(segment.into(), Segment::new(kind as u8, segment_blocks));
                     self.logs[kind] = Some(Log { segment, next: 0 });
@@ -281,5 +282,36 @@ impl Parts {
             }
         }
         Ok(blocks)
+    }
+    /// Nothing goes into a segment any more. If nothing in it is valid, the next checkpoint frees it.
+    fn leave(&mut self, segment: u32) {
+        self.full.push(segment);
+        if let Some(its) = self.sit.get_mut(segment.into()) {
+            its.dirty |= its.count == 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCKS: u32 = 8;
+
+    /// A checkpoint does not free the segment into which a log goes, and does not look at it again unless it
+    /// changes: it was lost, and collection chose it as its victim for ever.
+    #[test]
+    fn a_segment_that_a_log_leaves_empty_is_freed() {
+        let mut parts = Parts::default();
+        let [blocks, _] = parts.place([BLOCKS as usize, 0], vec![3], BLOCKS).expect("there is a segment");
+        for (slot, block) in blocks.iter().enumerate() {
+            parts.validate(*block, BLOCKS, 1, slot as u16).expect("it is new");
+        }
+        for block in blocks {
+            parts.invalidate(block, BLOCKS).expect("it is valid");
+        }
+        assert!(parts.hand_out().is_empty(), "the log goes there");
+        drop(parts.place([1, 0], vec![4], BLOCKS).expect("there is another segment"));
+        assert_eq!(parts.hand_out(), [3]);
     }
 }

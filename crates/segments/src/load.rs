@@ -94,11 +94,12 @@ pub fn load_nat<D: BlockPort>(
 }
 
 impl Segment {
-    /// One with these valid blocks, as a checkpoint has it.
+    /// One with these valid blocks, as a checkpoint has it. If it has none, the next one looks at it again:
+    /// unless a log goes on there, it is free.
     #[must_use]
     pub fn stored(kind: u8, valid: Vec<u64>, stored: Option<u64>) -> Self {
         let count = valid.iter().map(|word| word.count_ones()).sum();
-        Self { kind, valid, count, summary: None, dirty: false, stored }
+        Self { kind, valid, count, summary: None, dirty: count == 0, stored }
     }
 }
 
