@@ -49,63 +49,114 @@ fn power_loop() {
     run_loop(Crash::PowerCut);
 }
 
-#[test]
-fn romefs_loses_nothing_acknowledged() {
-    if !can_mount() {
-        return;
-    }
-    for seed in 1..=4 {
+/// A test for each of the other file systems, with fewer iterations.
+mod others {
+    use super::{Crash, Subject, run};
+
+    fn loses_nothing_acknowledged(file_system: &'static str, syncs: bool) {
         for crash in [Crash::Kill, Crash::PowerCut] {
-            let mut rig = Rig::of_romefs("256M");
-            if let Err(reason) = iterate(&rig, crash, seed) {
-                panic!(
-                    "{} seed {seed}: {reason}; the image is kept in {}",
-                    crash.name(),
-                    rig.keep().display()
-                );
-            }
+            run(Subject { file_system, syncs }, crash, 4);
         }
+    }
+
+    #[test]
+    fn augefs() {
+        loses_nothing_acknowledged("augefs", false);
+    }
+
+    #[test]
+    fn devfs() {
+        loses_nothing_acknowledged("devfs", false);
+    }
+
+    #[test]
+    fn ext4like() {
+        loses_nothing_acknowledged("ext4like", true);
+    }
+
+    #[test]
+    fn f2fslike() {
+        loses_nothing_acknowledged("f2fslike", true);
+    }
+
+    #[test]
+    fn novalike() {
+        loses_nothing_acknowledged("novalike", false);
+    }
+
+    #[test]
+    fn pmfslike() {
+        loses_nothing_acknowledged("pmfslike", false);
+    }
+
+    #[test]
+    fn romefs() {
+        loses_nothing_acknowledged("romefs", false);
     }
 }
 
+/// What is mounted, and what it promises.
+#[derive(Clone, Copy)]
+struct Subject {
+    file_system: &'static str,
+    /// Whether operations have to be synced before they count.
+    syncs: bool,
+}
+
 fn run_loop(crash: Crash) {
+    let long = std::env::var_os("AMPHI_TEST_LONG").is_some();
+    run(Subject { file_system: "bytefs", syncs: false }, crash, if long { 2000 } else { 200 });
+}
+
+fn run(subject: Subject, crash: Crash, iterations: u64) {
     if !can_mount() {
         return;
     }
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let long = std::env::var_os("AMPHI_TEST_LONG").is_some();
     let first = number("AMPHI_LOOP_SEED").unwrap_or(1);
-    let iterations = number("AMPHI_LOOP_ITERATIONS").unwrap_or(if long { 2000 } else { 200 });
+    let iterations = number("AMPHI_LOOP_ITERATIONS").unwrap_or(iterations);
+    let name = crash.name();
     let start = Instant::now();
     let mut operations = 0;
     for seed in first..first + iterations {
-        let mut rig = Rig::new("256M");
-        match iterate(&rig, crash, seed) {
+        let mut rig = Rig::of(subject.file_system, "256M");
+        match iterate(&rig, subject, crash, seed) {
             Ok(done) => operations += done,
-            Err(reason) => {
-                let kept = rig.keep();
-                panic!(
-                    "{} seed {seed}: {reason}\nthe image is kept in {}\nreplay with: cargo xtask test --only {} --seed {seed} --iterations 1",
-                    crash.name(),
-                    kept.display(),
-                    crash.name()
-                );
-            }
+            Err(reason) => panic!(
+                "{name} of {} seed {seed}: {reason}\nthe image is kept in {}\nreplay with: {}",
+                subject.file_system,
+                rig.keep().display(),
+                subject.replay(crash, seed)
+            ),
         }
     }
     println!(
-        "{}: {iterations} iterations, {} crashes, {operations} acknowledged operations, none lost, in {:.1} s",
-        crash.name(),
+        "{name} of {}: {iterations} iterations, {} crashes, {operations} acknowledged operations, none lost, \
+         in {:.1} s",
+        subject.file_system,
         iterations * CRASHES,
         start.elapsed().as_secs_f64()
     );
+}
+
+impl Subject {
+    fn replay(self, crash: Crash, seed: u64) -> String {
+        let Self { file_system, .. } = self;
+        if file_system == "bytefs" {
+            return format!("cargo xtask test --only {} --seed {seed} --iterations 1", crash.name());
+        }
+        format!(
+            "AMPHI_LOOP_SEED={seed} AMPHI_LOOP_ITERATIONS=1 \
+             cargo test -p amphi --test end_to_end -- --exact crash_loops::others::{file_system}"
+        )
+    }
 }
 
 /// Crashes of one image in each iteration.
 const CRASHES: u64 = 2;
 
 /// One iteration; returns the number of acknowledged operations.
-fn iterate(rig: &Rig, crash: Crash, seed: u64) -> Result<u64, String> {
+fn iterate(rig: &Rig, subject: Subject, crash: Crash, seed: u64) -> Result<u64, String> {
     const WORKERS: u64 = 2;
     let mut dice = Dice::new(seed);
     // Half of the iterations with the device's own times: they open windows that a fast device closes at
@@ -113,6 +164,7 @@ fn iterate(rig: &Rig, crash: Crash, seed: u64) -> Result<u64, String> {
     let speed: &[&str] = if dice.below(2) == 0 { &["--free"] } else { &[] };
     let mut workers: Vec<Worker> = (0..WORKERS)
         .map(|index| Worker::new(rig.on_mount(&format!("worker{index}")), Dice::new(dice.next())))
+        .map(|worker| worker.syncing(subject.syncs))
         .collect();
     let mut operations = 0;
     for round in 0..CRASHES {

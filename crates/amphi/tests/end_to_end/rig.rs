@@ -52,10 +52,10 @@ impl Rig {
         rig
     }
 
-    /// Makes an image of `size` with RomeFS on it.
-    pub fn of_romefs(size: &str) -> Self {
+    /// Makes an image of `size` with this file system on it.
+    pub fn of(file_system: &str, size: &str) -> Self {
         let rig = Self::empty();
-        amphi_ok(&["mkfs", &rig.image(), "--fs", "romefs", "--size", size]);
+        amphi_ok(&["mkfs", &rig.image(), "--fs", file_system, "--size", size]);
         rig
     }
 

@@ -55,7 +55,7 @@ fn files_come_back_after_an_unmount() {
     if !can_mount() {
         return;
     }
-    let rig = Rig::of_romefs("256M");
+    let rig = Rig::of("romefs", "256M");
     let mount = |words: &[&str]| {
         amphi_ok(&[&["mount", "--free", &rig.image(), &rig.mount_point()], words].concat());
     };

@@ -48,6 +48,24 @@ enum Operation {
     Chmod { name: PathBuf, mode: u32 },
 }
 
+impl Operation {
+    /// The name that it leaves, or takes away.
+    fn names_last(&self) -> &Path {
+        match self {
+            Self::Create { name }
+            | Self::Write { name, .. }
+            | Self::Append { name, .. }
+            | Self::Sync { name, .. }
+            | Self::Truncate { name, .. }
+            | Self::Remove { name }
+            | Self::Symlink { name, .. }
+            | Self::MakeDirectory { name }
+            | Self::Chmod { name, .. } => name,
+            Self::Rename { to, .. } | Self::Link { to, .. } => to,
+        }
+    }
+}
+
 /// Bytes to write, made when they are needed: a message about them should stay short.
 #[derive(Clone, Copy, Debug)]
 struct Bytes {
@@ -72,12 +90,19 @@ pub struct Worker {
     tree: Tree,
     /// The operation that a crash interrupted: done or not, both are legal.
     in_flight: Option<Operation>,
+    /// Whether it makes each operation durable before it counts, where a return does not promise that.
+    syncs: bool,
 }
 
 impl Worker {
     /// A worker in the empty directory `root`.
     pub fn new(root: PathBuf, dice: Dice) -> Self {
-        Self { root, dice, tree: Tree::default(), in_flight: None }
+        Self { root, dice, tree: Tree::default(), in_flight: None, syncs: false }
+    }
+
+    /// The same on a file system that promises no more than what was synced.
+    pub fn syncing(self, syncs: bool) -> Self {
+        Self { syncs, ..self }
     }
 
     /// Its directory.
@@ -148,6 +173,24 @@ impl Worker {
     }
 
     fn execute(&self, operation: &Operation) -> io::Result<()> {
+        self.begin(operation)?;
+        if self.syncs { self.sync(operation) } else { Ok(()) }
+    }
+
+    /// Makes durable what an operation has done: a file's contents, then its name. A kernel asks no server of
+    /// FUSE to sync a whole file system.
+    fn sync(&self, operation: &Operation) -> io::Result<()> {
+        let path = self.root.join(operation.names_last());
+        match fs::symlink_metadata(&path) {
+            Ok(there) if there.is_file() => fs::File::open(&path)?.sync_all()?,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        fs::File::open(path.parent().unwrap_or(&self.root))?.sync_all()
+    }
+
+    fn begin(&self, operation: &Operation) -> io::Result<()> {
         let at = |name: &Path| self.root.join(name);
         match operation {
             Operation::Create { name } => {
