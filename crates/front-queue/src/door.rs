@@ -8,7 +8,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
 
 use amphi_queue::{Executor, Geometry, Host, Memory, Server};
-use amphi_rt::{cpu, task};
+use amphi_rt::{cpu, task, time};
 use amphi_vfs::{Cred, Ino};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{
@@ -38,6 +38,25 @@ pub fn socket_name(device: u64) -> String {
     format!("amphi-queue-{major}:{minor}")
 }
 
+/// How long a mount waits for its socket's name. The kernel gives the number of a device away again as soon
+/// as its mount is gone, while the daemon of that mount still closes its door.
+const NAME_NS_MAX: u64 = 5_000_000_000;
+
+/// A socket for clients of the mount with the device number.
+fn listen(device: u64) -> io::Result<UnixListener> {
+    const PAUSE_NS: u64 = 5_000_000;
+    let address = SocketAddr::from_abstract_name(socket_name(device))?;
+    let end_ns = time::now_ns() + NAME_NS_MAX;
+    loop {
+        match UnixListener::bind_addr(&address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && time::now_ns() < end_ns => {
+                time::sleep_ns(PAUSE_NS);
+            }
+            bound => return bound,
+        }
+    }
+}
+
 /// Most clients that have connected and not yet said what they want.
 const KNOCKING_MAX: usize = 64;
 
@@ -65,7 +84,7 @@ impl Door {
     /// # Errors
     /// The socket cannot be made, or somebody has it.
     pub fn open(host: impl Host, device: u64, admission: Admission) -> io::Result<Self> {
-        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(socket_name(device))?)?;
+        let listener = listen(device)?;
         listener.set_nonblocking(true)?;
         let (ended, end) = pipe_with(PipeFlags::CLOEXEC)?;
         let (knocking, clients) = (VecDeque::new(), BTreeMap::new());
@@ -233,4 +252,22 @@ fn shared_memory() -> io::Result<(OwnedFd, Memory)> {
     fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     let memory = Memory::create(&fd, geometry)?;
     Ok((fd, memory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its clients would have gone to the kernel for as long as it was mounted.
+    #[test]
+    fn a_mount_waits_for_the_name_that_another_one_had() {
+        let device = makedev(4095, std::process::id());
+        let old = listen(device).expect("nobody has the name");
+        let closing = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            drop(old);
+        });
+        listen(device).expect("the name is free in the end");
+        closing.join().expect("it has closed");
+    }
 }

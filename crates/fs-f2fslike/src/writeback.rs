@@ -10,8 +10,9 @@ use amphi_vfs::{Error, Result};
 
 use crate::collect;
 use crate::core::Core;
-use crate::format::NodeHead;
+use crate::format::{NodeHead, PAGE};
 use crate::inode::{Inode, State};
+use crate::nodes::spot;
 
 /// Most pages that are written together: 2 MB.
 const PAGES_AT_A_TIME: usize = 512;
@@ -33,37 +34,46 @@ fn write_back_all<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &m
         core.cache.note_clean(inode.ino);
         return Ok(());
     }
-    let most = PAGES_AT_A_TIME.min(core.layout.segment_blocks as usize);
-    while !state.part.file.dirty.is_empty() {
-        let pages: Vec<_> = state.part.file.dirty.iter().copied().take(most).collect();
-        core.balance(4)?;
-        if !submit(core, inode, state, &pages)? && !collect::make_free(core, 2)? {
+    let mut nodes: Vec<_> = state.part.file.dirty.iter().map(|page| spot(*page).0).collect();
+    nodes.dedup();
+    loop {
+        core.balance(nodes.len() + 4)?;
+        if submit(core, inode, state)? {
+            break;
+        }
+        if !collect::make_free(core, 2)? {
             return Err(Error::NoSpace);
         }
     }
-    let _gate = core.domain.gate.read();
-    state.part.file.stored_size = state.size;
-    core.put_inode(inode, state)?;
     core.cache.note_clean(inode.ino);
     Ok(())
 }
 
-/// Gives pages their blocks, and writes them. False if there are too few free segments; nothing has changed
-/// then.
-fn submit<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
-    pages: &[u64],
-) -> Result<bool> {
+/// Gives all dirty pages their blocks, writes them, and says how long the file is now: no checkpoint comes in
+/// between, which would know pages behind the end. False if there are too few free segments; then the file
+/// ends where what has been written does.
+fn submit<D: BlockPort>(core: &Core<D>, inode: &Inode<D>, state: &mut State<D>) -> Result<bool> {
+    let most = PAGES_AT_A_TIME.min(core.layout.segment_blocks as usize);
+    let mut some = false;
     let _gate = core.domain.gate.read();
-    let file = &state.part.file;
-    let (ino, bytes) = (inode.ino.0 as u32, |page| file.pages.get(page).map(|page| &*page.bytes));
-    let there = pages.iter().filter_map(|page| Some(((ino, *page), bytes(*page)?)));
-    if !write_pages(core, there, Structure::Data, false)? {
-        return Ok(false);
+    while let Some(first) = state.part.file.dirty.first().copied() {
+        let file = &state.part.file;
+        let pages: Vec<_> = file.dirty.iter().copied().take(most).collect();
+        let (ino, bytes) = (inode.ino.0 as u32, |page| file.pages.get(page).map(|page| &*page.bytes));
+        let there = pages.iter().filter_map(|page| Some(((ino, *page), bytes(*page)?)));
+        if !write_pages(core, there, Structure::Data, false)? {
+            if some {
+                let written = state.size.min(first * PAGE as u64);
+                state.part.file.stored_size = state.part.file.stored_size.max(written);
+                core.put_inode(inode, state)?;
+            }
+            return Ok(false);
+        }
+        core.cache.settle(&mut state.part.file, &pages);
+        some = true;
     }
-    core.cache.settle(&mut state.part.file, pages);
+    state.part.file.stored_size = state.size;
+    core.put_inode(inode, state)?;
     Ok(true)
 }
 

@@ -155,7 +155,8 @@ fn programs_are_measured_by_the_queue_and_in_a_range() {
     assert_eq!((told.len(), by_range), (2 * (3 + ranges), 2 * ranges), "{said}");
     for one in told {
         let counted = counts(one);
-        let [write, sync, rename, open] = ["write", "fsync", "rename", "open"].map(|call| counted[call]);
+        let count = |call| *counted.get(call).unwrap_or_else(|| panic!("no {call}: {one}\n{said}"));
+        let [write, sync, rename, open] = ["write", "fsync", "rename", "open"].map(count);
         // The ends of what is looked at in the beginning may go through the kernel.
         for (call, (taken, left)) in [("write", write), ("fsync", sync), ("rename", rename)] {
             assert!(taken > 500 && left < 20, "{call}: {one}");

@@ -1,8 +1,9 @@
-//! Suites of others on a ByteFS mount: pjdfstest (what POSIX promises), fsx (contents under random
-//! operations), stress-ng's file system class and dbench (load). They take minutes and need programs that
+//! Suites of others on a mount: pjdfstest (what POSIX promises), fsx (contents under random operations),
+//! stress-ng's file system class and dbench (load). They take minutes and need programs that
 //! `cargo xtask test --only suites` installs, so that they run there and not with the other tests. Each ends
-//! with an unmount and a check of the image. They run through `/dev/fuse`, where the kernel can be made to
-//! offer them through its rings, and by `amphi run` (`accelerated`).
+//! with an unmount and a check of the image. On ByteFS they run through `/dev/fuse`, where the kernel can be
+//! made to offer them through its rings, and by `amphi run` (`accelerated`); shorter on every other file
+//! system (`others`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,12 +14,16 @@ use crate::rig::{Rig, amphi_ok, can_mount};
 use crate::rings;
 
 mod accelerated;
+mod others;
 
 /// Operations that fsx does in all, and with `--long`.
 const FSX_OPERATIONS: u64 = 1_000_000;
 const FSX_OPERATIONS_LONG: u64 = 4_000_000;
 /// Through rings without `--long`; with it, [`FSX_OPERATIONS`].
 const FSX_OPERATIONS_RINGS: u64 = 300_000;
+
+/// The file system on which they run longest.
+const BYTEFS: &str = "bytefs";
 
 /// Whether the longer settings are asked for.
 fn long() -> bool {
@@ -88,19 +93,19 @@ fn leave(rig: &Rig, after: &str) {
 
 #[test]
 fn pjdfstest() {
-    pjdfstest_by(Transport::Device);
+    pjdfstest_by(BYTEFS, Transport::Device);
 }
 
 #[test]
 fn pjdfstest_through_rings() {
-    pjdfstest_by(Transport::Rings);
+    pjdfstest_by(BYTEFS, Transport::Rings);
 }
 
-fn pjdfstest_by(transport: Transport) {
+fn pjdfstest_by(file_system: &str, transport: Transport) {
     if !can_run(&["pjdfstest"]) {
         return;
     }
-    let rig = Rig::new("1G");
+    let rig = Rig::of(file_system, "1G");
     if !transport.mount(&rig) {
         return;
     }
@@ -109,7 +114,7 @@ fn pjdfstest_by(transport: Transport) {
     command.args(["-c", &rig.path("pjdfstest.toml"), "-s", &rig.path(""), "-p", &rig.mount_point()]);
     let report = said(&command.output().unwrap());
     let summary = report.lines().rfind(|line| line.starts_with("Summary")).unwrap_or("no summary");
-    println!("pjdfstest {}: {summary}", transport.name());
+    println!("pjdfstest on {file_system} {}: {summary}", transport.name());
     let failed: Vec<&str> = report.lines().filter(|line| line.contains("FAILED")).collect();
     assert!(summary.contains(": 0 failed"), "{summary}\n{}", failed.join("\n"));
     leave(&rig, "pjdfstest");
@@ -232,16 +237,16 @@ impl Mix {
 
 #[test]
 fn fsx() {
-    fsx_by(Transport::Device, if long() { FSX_OPERATIONS_LONG } else { FSX_OPERATIONS });
+    fsx_by(BYTEFS, Transport::Device, if long() { FSX_OPERATIONS_LONG } else { FSX_OPERATIONS });
 }
 
 #[test]
 fn fsx_through_rings() {
-    fsx_by(Transport::Rings, if long() { FSX_OPERATIONS } else { FSX_OPERATIONS_RINGS });
+    fsx_by(BYTEFS, Transport::Rings, if long() { FSX_OPERATIONS } else { FSX_OPERATIONS_RINGS });
 }
 
 /// Every mix with 1, 2, 3 and 4 processes at once, each on its own file and with its own seed.
-fn fsx_by(transport: Transport, total: u64) {
+fn fsx_by(file_system: &str, transport: Transport, total: u64) {
     if !can_run(&["fsx"]) {
         return;
     }
@@ -250,7 +255,7 @@ fn fsx_by(transport: Transport, total: u64) {
     let start = Instant::now();
     let mut seed = 0;
     for processes in 1..=4 {
-        let rig = Rig::new("256M");
+        let rig = Rig::of(file_system, "256M");
         if !transport.mount(&rig) {
             return;
         }
@@ -271,7 +276,7 @@ fn fsx_by(transport: Transport, total: u64) {
                 let output = child.wait_with_output().unwrap();
                 assert!(
                     output.status.success(),
-                    "fsx -N {each} -S {seed} with the mix {:?}, {processes} at once, {}: {}\n{}",
+                    "fsx -N {each} -S {seed} on {file_system} with the mix {:?}, {processes} at once, {}: {}\n{}",
                     mix.name,
                     transport.name(),
                     output.status,
@@ -279,7 +284,7 @@ fn fsx_by(transport: Transport, total: u64) {
                 );
             }
             println!(
-                "fsx {}: {} x {processes}: clean, {} operations so far, {:.0} s",
+                "fsx on {file_system} {}: {} x {processes}: clean, {} operations so far, {:.0} s",
                 transport.name(),
                 mix.name,
                 seed * each,
@@ -343,20 +348,20 @@ const NOT_OFFERED: [&str; 2] = ["fiemap", "verity"];
 
 #[test]
 fn stress_ng() {
-    stress_ng_by(Transport::Device);
+    stress_ng_by(BYTEFS, Transport::Device);
 }
 
 #[test]
 fn stress_ng_through_rings() {
-    stress_ng_by(Transport::Rings);
+    stress_ng_by(BYTEFS, Transport::Rings);
 }
 
-fn stress_ng_by(transport: Transport) {
+fn stress_ng_by(file_system: &str, transport: Transport) {
     if !can_run(&["stress-ng"]) {
         return;
     }
     let seconds = if long() { "10s" } else { "1s" };
-    let rig = Rig::new("1G");
+    let rig = Rig::of(file_system, "1G");
     for stressor in STRESSORS {
         if !transport.mount(&rig) {
             return;
@@ -372,7 +377,7 @@ fn stress_ng_by(transport: Transport) {
         let said = said(&output);
         assert!(
             output.status.success(),
-            "stress-ng --{stressor} {}: {}\n{said}",
+            "stress-ng --{stressor} on {file_system} {}: {}\n{said}",
             transport.name(),
             output.status
         );
@@ -384,7 +389,8 @@ fn stress_ng_by(transport: Transport) {
     let run = STRESSORS.len() - NOT_OFFERED.len();
     let name = transport.name();
     println!(
-        "stress-ng {name}: {run} stressors, {seconds} each, clean; not offered through FUSE: {NOT_OFFERED:?}"
+        "stress-ng on {file_system} {name}: {run} stressors, {seconds} each, clean; not offered through FUSE: \
+         {NOT_OFFERED:?}"
     );
 }
 
@@ -396,27 +402,27 @@ fn assert_empty(directory: &Path, stressor: &str) {
 
 #[test]
 fn dbench() {
-    dbench_by(Transport::Device);
+    dbench_by(BYTEFS, Transport::Device, if long() { 60 } else { 10 });
 }
 
 #[test]
 fn dbench_through_rings() {
-    dbench_by(Transport::Rings);
+    dbench_by(BYTEFS, Transport::Rings, if long() { 60 } else { 10 });
 }
 
-fn dbench_by(transport: Transport) {
+fn dbench_by(file_system: &str, transport: Transport, seconds: u64) {
     if !can_run(&["dbench"]) {
         return;
     }
-    let rig = Rig::new("1G");
+    let rig = Rig::of(file_system, "1G");
     if !transport.mount(&rig) {
         return;
     }
     let mut command = limited(180, "dbench");
-    command.args(["-t", if long() { "60" } else { "10" }, "-D", &rig.mount_point(), "4"]);
+    command.args(["-t", &seconds.to_string(), "-D", &rig.mount_point(), "4"]);
     let output = command.output().unwrap();
     let report = said(&output);
-    println!("dbench {}: {}", transport.name(), throughput(&report));
+    println!("dbench on {file_system} {}: {}", transport.name(), throughput(&report));
     dbench_is_clean(&output, &report);
     leave(&rig, "dbench");
 }
