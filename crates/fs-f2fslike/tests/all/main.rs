@@ -1,5 +1,6 @@
 //! The tests of the F2FS-like file system, one program: what is compiled for one of them serves all.
 
+mod beside;
 mod conformance;
 mod direct;
 mod hostile;
