@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::{
-    Mix, NOT_OFFERED, STRESSORS, assert_empty, can_run, leave, limited, long, pjdfstest_configuration, said,
+    BYTEFS, Mix, NOT_OFFERED, STRESSORS, assert_empty, can_run, leave, limited, long,
+    pjdfstest_configuration, said,
 };
 use crate::accelerated::library;
 use crate::rig::{Rig, command};
@@ -27,11 +28,27 @@ fn accelerated(options: &[&str], seconds: u64, program: &str) -> Command {
     limited
 }
 
-fn mounted(size: &str) -> Rig {
+fn mounted(file_system: &str, size: &str) -> Rig {
     library();
-    let rig = Rig::new(size);
+    let rig = Rig::of(file_system, size);
     rig.mount_for_all();
     rig
+}
+
+/// What another file system is asked: by the queue, or by the device's commands.
+pub fn on(file_system: &str) {
+    if !can_run(&["pjdfstest", "fsx"]) {
+        return;
+    }
+    let rig = mounted(file_system, "1G");
+    let (operations, options) = (if long() { 100_000 } else { 2000 }, MODES[1]);
+    pjdfstest_configuration(&rig);
+    pjdfstest_once(&rig, options, None);
+    for mix in [&QUEUE, &BOTH] {
+        fsx_once(&rig, options, mix, operations, 1);
+    }
+    println!("fsx by amphi run {options:?} on {file_system}: {operations} operations, twice: clean");
+    leave(&rig, "suites by amphi run");
 }
 
 /// Its tests in one process, until one of them changes who it is; with `--long` also each in a process of its
@@ -41,7 +58,7 @@ fn pjdfstest() {
     if !can_run(&["pjdfstest"]) {
         return;
     }
-    let rig = mounted("1G");
+    let rig = mounted(BYTEFS, "1G");
     pjdfstest_configuration(&rig);
     for options in MODES {
         let report = pjdfstest_once(&rig, options, None);
@@ -129,7 +146,7 @@ fn fsx() {
         return;
     }
     let (seeds, operations) = if long() { (10, 100_000) } else { (2, 3000) };
-    let rig = mounted("256M");
+    let rig = mounted(BYTEFS, "256M");
     for options in MODES {
         for seed in 1..=seeds {
             for mix in [&QUEUE, &BOTH] {
@@ -149,15 +166,20 @@ fn in_a_range() {
     }
     library();
     let (operations, options) = (if long() { 100_000 } else { 3000 }, MODES[1]);
-    for protection in protections() {
-        let rig = Rig::new("1G");
+    let both =
+        [BYTEFS, "augefs"].into_iter().flat_map(|name| protections().into_iter().map(move |how| (name, how)));
+    for (file_system, protection) in both {
+        let rig = Rig::of(file_system, "1G");
         shared::mount(&rig, protection);
         pjdfstest_configuration(&rig);
         pjdfstest_once(&rig, options, None);
         for mix in [&QUEUE, &BOTH] {
             fsx_once(&rig, options, mix, operations, 1);
         }
-        println!("fsx in a range, {}: {operations} operations, twice: clean", protection.name());
+        println!(
+            "fsx on {file_system} in a range, {}: {operations} operations, twice: clean",
+            protection.name()
+        );
         leave(&rig, "suites in a range");
     }
 }
@@ -169,7 +191,7 @@ fn fsx_beside_a_plain_reader() {
     if !can_run(&["fsx"]) {
         return;
     }
-    let rig = mounted("256M");
+    let rig = mounted(BYTEFS, "256M");
     let (operations, options) = (if long() { 200_000 } else { 3000 }, MODES[1]);
     let file = rig.on_mount(&format!("{}-{}-7", QUEUE.name, options.len()));
     let ended = AtomicBool::new(false);
@@ -198,7 +220,7 @@ fn stress_ng() {
     if !can_run(&["stress-ng"]) {
         return;
     }
-    let rig = mounted("1G");
+    let rig = mounted(BYTEFS, "1G");
     let stressors = STRESSORS.iter().filter(|name| long() || OF_THE_QUEUE.contains(name));
     for (number, stressor) in stressors.enumerate() {
         for options in MODES.iter().skip(if long() { 0 } else { number % 2 }).take(if long() { 2 } else { 1 })
@@ -231,7 +253,7 @@ fn dbench() {
     if !can_run(&["dbench"]) {
         return;
     }
-    let rig = mounted("1G");
+    let rig = mounted(BYTEFS, "1G");
     for options in MODES {
         let mut command = accelerated(options, 180, "dbench");
         command.args(["-t", if long() { "60" } else { "2" }, "-D", &rig.mount_point(), "2"]);

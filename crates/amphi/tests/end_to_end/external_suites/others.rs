@@ -1,7 +1,8 @@
-//! The suites on every other file system through `/dev/fuse`: what they ask differs little from ByteFS's
-//! runs, what answers is another program. stress-ng takes a minute for each and runs with `--long` alone.
+//! The suites on every other file system, through `/dev/fuse` and by `amphi run`: what they ask differs little
+//! from ByteFS's runs, what answers is another program. stress-ng takes a minute for each and runs with
+//! `--long` alone.
 
-use super::{FSX_OPERATIONS, Transport, dbench_by, fsx_by, long, pjdfstest_by, stress_ng_by};
+use super::{FSX_OPERATIONS, Transport, accelerated, dbench_by, fsx_by, long, pjdfstest_by, stress_ng_by};
 
 /// Operations of fsx in all, unless `--long` is given.
 const FSX_OPERATIONS_SHORT: u64 = 40_000;
@@ -11,6 +12,7 @@ fn all(file_system: &str) {
     pjdfstest_by(file_system, transport);
     fsx_by(file_system, transport, if long() { FSX_OPERATIONS } else { FSX_OPERATIONS_SHORT });
     dbench_by(file_system, transport, if long() { 20 } else { 2 });
+    accelerated::on(file_system);
     if long() {
         stress_ng_by(file_system, transport);
     }
