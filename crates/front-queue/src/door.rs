@@ -263,11 +263,11 @@ mod tests {
     fn a_mount_waits_for_the_name_that_another_one_had() {
         let device = makedev(4095, std::process::id());
         let old = listen(device).expect("nobody has the name");
-        let closing = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(50));
+        let closing = task::spawn("closing", move || {
+            time::sleep_ns(50_000_000);
             drop(old);
         });
         listen(device).expect("the name is free in the end");
-        closing.join().expect("it has closed");
+        closing.join();
     }
 }

@@ -272,7 +272,7 @@ fn short_programs_pay_for_being_loaded_alone() {
     if !can_run(&[]) {
         return;
     }
-    let rig = mounted("64M");
+    let rig = mounted(BYTEFS, "64M");
     let library = Path::new(env!("CARGO_BIN_EXE_amphi")).with_file_name("libamphi_preload.so");
     let preload = format!("LD_PRELOAD={}", library.display());
     match Command::new("strace").args(["-f", "-E", &preload, "true"]).output() {

@@ -1,6 +1,6 @@
-//! The suites on every other file system, through `/dev/fuse` and by `amphi run`: what they ask differs little
-//! from ByteFS's runs, what answers is another program. stress-ng takes a minute for each and runs with
-//! `--long` alone.
+//! The suites on every other file system, through `/dev/fuse` and by `amphi run`: what they ask differs
+//! little from ByteFS's runs, what answers is another program. stress-ng takes a minute for each and runs
+//! with `--long` alone.
 
 use super::{FSX_OPERATIONS, Transport, accelerated, dbench_by, fsx_by, long, pjdfstest_by, stress_ng_by};
 
