@@ -283,6 +283,7 @@ impl Parts {
         }
         Ok(blocks)
     }
+
     /// Nothing goes into a segment any more. If nothing in it is valid, the next checkpoint frees it.
     fn leave(&mut self, segment: u32) {
         self.full.push(segment);

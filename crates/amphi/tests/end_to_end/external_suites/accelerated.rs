@@ -40,15 +40,19 @@ pub fn on(file_system: &str) {
     if !can_run(&["pjdfstest", "fsx"]) {
         return;
     }
-    let rig = mounted(file_system, "1G");
-    let (operations, options) = (if long() { 100_000 } else { 2000 }, MODES[1]);
-    pjdfstest_configuration(&rig);
-    pjdfstest_once(&rig, options, None);
+    once_each(&mounted(file_system, "1G"), if long() { 100_000 } else { 2000 });
+    println!("fsx by amphi run on {file_system}: clean");
+}
+
+/// pjdfstest and so many operations of fsx, twice, with placeholders on a mount; then its end and a check.
+fn once_each(rig: &Rig, operations: u64) {
+    let options = MODES[1];
+    pjdfstest_configuration(rig);
+    pjdfstest_once(rig, options, None);
     for mix in [&QUEUE, &BOTH] {
-        fsx_once(&rig, options, mix, operations, 1);
+        fsx_once(rig, options, mix, operations, 1);
     }
-    println!("fsx by amphi run {options:?} on {file_system}: {operations} operations, twice: clean");
-    leave(&rig, "suites by amphi run");
+    leave(rig, "suites by amphi run");
 }
 
 /// Its tests in one process, until one of them changes who it is; with `--long` also each in a process of its
@@ -165,22 +169,14 @@ fn in_a_range() {
         return;
     }
     library();
-    let (operations, options) = (if long() { 100_000 } else { 3000 }, MODES[1]);
-    let both =
-        [BYTEFS, "augefs"].into_iter().flat_map(|name| protections().into_iter().map(move |how| (name, how)));
-    for (file_system, protection) in both {
-        let rig = Rig::of(file_system, "1G");
-        shared::mount(&rig, protection);
-        pjdfstest_configuration(&rig);
-        pjdfstest_once(&rig, options, None);
-        for mix in [&QUEUE, &BOTH] {
-            fsx_once(&rig, options, mix, operations, 1);
+    let operations = if long() { 100_000 } else { 3000 };
+    for file_system in [BYTEFS, "augefs"] {
+        for protection in protections() {
+            let rig = Rig::of(file_system, "1G");
+            shared::mount(&rig, protection);
+            once_each(&rig, operations);
+            println!("fsx on {file_system} in a range, {}: clean", protection.name());
         }
-        println!(
-            "fsx on {file_system} in a range, {}: {operations} operations, twice: clean",
-            protection.name()
-        );
-        leave(&rig, "suites in a range");
     }
 }
 
