@@ -12,9 +12,6 @@ use amphi_front_shared::signals;
 use amphi_rt::sync::OnceCell;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 
-/// Mounts of ours that a process can use at a time; more are left to the kernel.
-const MOUNTS_MAX: usize = 16;
-
 /// So many questions about names after a change the kernel is asked again. What it remembers it tells faster
 /// than the queue does, but a change through the queue makes it forget.
 const ASKED_AFTER_CHANGE: u32 = 64;
@@ -104,9 +101,7 @@ pub fn all() -> &'static [Mount] {
         if is_left_alone() {
             return Vec::new();
         }
-        let mut mounts = find(&read_whole("/proc/self/mountinfo").unwrap_or_default());
-        mounts.truncate(MOUNTS_MAX);
-        mounts
+        find(&read_whole("/proc/self/mountinfo").unwrap_or_default())
     })
 }
 

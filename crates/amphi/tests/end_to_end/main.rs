@@ -21,6 +21,7 @@
 //! - `romefs` RomeFS by the command
 //! - `rings` a mount whose requests come through io_uring
 //! - `accelerated` programs that are run by `amphi run`, beside programs that are not
+//! - `many_mounts` such a program on twenty mounts
 //! - `shared` a mount whose file system lies in a range of addresses that programs share
 //! - `signals` signals in the middle of calls into such a range
 //! - `linked` programs that link to `libamphifiles`
@@ -38,6 +39,7 @@ mod devfs;
 mod export;
 mod external_suites;
 mod linked;
+mod many_mounts;
 mod mapped;
 mod mixed_io;
 mod mounted;

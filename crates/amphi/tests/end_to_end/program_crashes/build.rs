@@ -14,7 +14,11 @@ use super::{Dice, Outcome, Program, Rig, Server, command, run, survive};
 
 #[test]
 fn build() {
-    survive(|dice| Build { dice, finished: Vec::new(), interrupted: None, expected: BTreeMap::new() });
+    survive(make);
+}
+
+pub(super) fn make(dice: Dice) -> Build {
+    Build { dice, finished: Vec::new(), interrupted: None, expected: BTreeMap::new() }
 }
 
 const MODULES: usize = 40;
@@ -46,7 +50,7 @@ int main(void) {
 }
 ";
 
-struct Build {
+pub(super) struct Build {
     dice: Dice,
     /// Directories whose build was finished and synced.
     finished: Vec<PathBuf>,
@@ -69,7 +73,7 @@ impl Program for Build {
         sync(&rig.on_mount("project/src"))?;
         let elsewhere = PathBuf::from(rig.path("elsewhere/built"));
         fs::create_dir(&elsewhere).map_err(|error| error.to_string())?;
-        run(&mut make(&elsewhere))?;
+        run(&mut make_in(&elsewhere))?;
         self.expected = contents(&elsewhere)?;
         Ok(())
     }
@@ -78,7 +82,7 @@ impl Program for Build {
         loop {
             let directory = rig.on_mount(&format!("project/built{}", self.dice.next()));
             self.interrupted = Some(directory.clone());
-            if fs::create_dir(&directory).is_err() || !counted(&mut make(&directory), acknowledged)? {
+            if fs::create_dir(&directory).is_err() || !counted(&mut make_in(&directory), acknowledged)? {
                 return Ok(());
             }
             if sync(&directory).is_err() {
@@ -102,7 +106,7 @@ impl Program for Build {
                     .map_err(|error| format!("{}: {error}", directory.display()))?;
             }
             fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-            run(&mut make(&directory))?;
+            run(&mut make_in(&directory))?;
             sync(&directory)?;
             self.compare(&directory)?;
             self.finished.push(directory);
@@ -157,7 +161,7 @@ fn write_sources(directory: &Path) -> std::io::Result<()> {
 }
 
 /// make in `directory`, beside the sources.
-fn make(directory: &Path) -> Command {
+fn make_in(directory: &Path) -> Command {
     let mut make = command("make");
     make.args(["-j2", "-f", "../src/Makefile", "-C"])
         .arg(directory)

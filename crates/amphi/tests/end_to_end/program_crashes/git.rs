@@ -8,14 +8,25 @@ use super::{Dice, Outcome, Program, Rig, command, expect_count, run, survive};
 
 #[test]
 fn git() {
-    survive(|dice| Git { dice, commits: 0, head: String::new() });
+    survive(make);
+}
+
+pub(super) fn make(dice: Dice) -> Git {
+    Git { dice, syncs_names: false, commits: 0, head: String::new() }
+}
+
+/// For file systems on which a name is durable once its directory is synced, which git leaves to others.
+pub(super) fn make_syncing_names(dice: Dice) -> Git {
+    Git { syncs_names: true, ..make(dice) }
 }
 
 /// Files that commits change.
 const FILES: u64 = 40;
 
-struct Git {
+pub(super) struct Git {
     dice: Dice,
+    /// Whether the directory of the branch is synced after each commit.
+    syncs_names: bool,
     /// How many commits were acknowledged, and the last of them.
     commits: u64,
     head: String,
@@ -102,6 +113,9 @@ impl Git {
         }
         run(in_repository(rig).args(["add", "-A"]))?;
         run(in_repository(rig).args(["commit", "-q", "-m", &format!("commit {number}")]))?;
+        if self.syncs_names {
+            run(command("sync").arg(rig.on_mount("repository/.git/refs/heads")))?;
+        }
         self.commits = number;
         self.head = run(in_repository(rig).args(["rev-parse", "HEAD"]))?;
         Ok(())

@@ -1,6 +1,6 @@
-//! Real programs over crashes: databases, git and a build work on a ByteFS mount; in the middle of it the
-//! daemon is killed, or the device loses its power; then everything they acknowledged must be there, their
-//! own checks and `amphi fsck` must find nothing, and they go on working.
+//! Real programs over crashes: databases, git and a build work on a mount; in the middle of it the daemon is
+//! killed, or the device loses its power; then everything they acknowledged must be there, their own checks
+//! and `amphi fsck` must find nothing, and they go on working.
 //!
 //! What was acknowledged is recorded outside the mount. Run by `cargo xtask test --only programs`, which
 //! installs the programs. `AMPHI_LOOP_SEED` and `AMPHI_LOOP_ITERATIONS` select iterations, as in
@@ -8,6 +8,7 @@
 
 mod build;
 mod git;
+mod others;
 mod pinned_logs;
 mod postgres;
 mod redis;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use crate::crash_loops::{Crash, crash_now};
 use crate::external_suites::said;
-use crate::rig::{Rig, can_mount};
+use crate::rig::{Rig, amphi_ok, can_mount};
 use crate::worker::Dice;
 
 /// Longer than anything here takes on a busy machine: what is not there by then hangs.
@@ -60,8 +61,8 @@ trait Program: Send {
 /// Where programs work.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Makes an image of a size.
-    rig: fn(&str) -> Rig,
+    /// What `amphi mkfs` is told beside the image and its size.
+    mkfs: &'static [&'static str],
     /// How it is mounted.
     options: &'static [&'static str],
     /// Iterations unless told otherwise, and with `--long`.
@@ -74,7 +75,7 @@ struct Place {
 
 /// Runs `make`'s program on ByteFS through a killed daemon and a power cut, in each iteration.
 fn survive<P: Program>(make: impl Fn(Dice) -> P) {
-    survive_on(Place { rig: Rig::new, options: &[], iterations: [4, 40], crashes: 2, fewer: 1 }, make);
+    survive_on(Place { mkfs: &[], options: &[], iterations: [4, 40], crashes: 2, fewer: 1 }, make);
 }
 
 /// Runs `make`'s program through killed daemons and power cuts, in each iteration.
@@ -90,8 +91,13 @@ fn survive_on<P: Program>(place: Place, make: impl Fn(Dice) -> P) {
     let long = std::env::var_os("AMPHI_TEST_LONG").is_some();
     let first = number("AMPHI_LOOP_SEED").unwrap_or(1);
     let iterations = number("AMPHI_LOOP_ITERATIONS").unwrap_or(place.iterations[usize::from(long)]);
+    if iterations == 0 {
+        println!("SKIPPED: {}: only with --long or --iterations", P::NAME);
+        return;
+    }
     for seed in first..first + iterations {
-        let mut rig = (place.rig)(P::IMAGE);
+        let mut rig = Rig::empty();
+        amphi_ok(&[&["mkfs", &rig.image(), "--size", P::IMAGE], place.mkfs].concat());
         let mut dice = Dice::new(seed);
         let mut program = make(Dice::new(dice.next()));
         if let Err(reason) = iterate(&rig, &place, &mut program, &mut dice) {

@@ -3,20 +3,16 @@
 //! of one is a `BA_SYNC`. CONTRIBUTING.md has the command for two hundred crashes of each.
 
 use super::{Place, postgres, redis, rocksdb, sqlite, survive_on};
-use crate::rig::{Rig, amphi_ok};
 
 /// On the ext4-like file system of an SSD with a BA-buffer. Ten crashes of each image, since making a
 /// database takes longer than a crash; before each the log still goes through several parts.
-const PINNED: Place =
-    Place { rig: with_ba_buffer, options: &["-o", "logs=known"], iterations: [1, 20], crashes: 10, fewer: 5 };
-
-fn with_ba_buffer(size: &str) -> Rig {
-    let rig = Rig::empty();
-    let image = rig.image();
-    let device = ["--profile", "2b-ssd", "--firmware", "ba-buffer"];
-    amphi_ok(&[&["mkfs", &image, "--size", size, "--fs", "ext4like"], &device[..]].concat());
-    rig
-}
+const PINNED: Place = Place {
+    mkfs: &["--fs", "ext4like", "--profile", "2b-ssd", "--firmware", "ba-buffer"],
+    options: &["-o", "logs=known"],
+    iterations: [1, 20],
+    crashes: 10,
+    fewer: 5,
+};
 
 #[test]
 fn postgres_with_its_log_pinned() {

@@ -12,15 +12,25 @@ fn sqlite() {
     survive(make);
 }
 
-fn make(dice: Dice) -> Sqlite {
-    let databases = ["delete", "wal"].map(|journal| Database { journal, transactions: 0 });
-    Sqlite { dice, databases: databases.into() }
+/// `DELETE` commits by removing its journal, and syncs the directory only if asked to: that is durable where
+/// names are, as on ByteFS.
+pub(super) fn make(dice: Dice) -> Sqlite {
+    make_with(dice, &["delete", "wal"], "FULL")
 }
 
-/// With a write-ahead log alone. `DELETE` commits by removing its journal, and syncs the directory only if
-/// asked to: that is durable where names are, as on ByteFS.
+/// With a write-ahead log alone.
 pub(super) fn make_wal(dice: Dice) -> Sqlite {
-    Sqlite { dice, databases: vec![Database { journal: "wal", transactions: 0 }] }
+    make_with(dice, &["wal"], "FULL")
+}
+
+/// For file systems on which a name is durable once its directory is synced: SQLite is asked to.
+pub(super) fn make_syncing_names(dice: Dice) -> Sqlite {
+    make_with(dice, &["delete", "wal"], "EXTRA")
+}
+
+fn make_with(dice: Dice, journals: &[&'static str], synchronous: &'static str) -> Sqlite {
+    let database = |&journal: &&'static str| Database { journal, synchronous, transactions: 0 };
+    Sqlite { dice, databases: journals.iter().map(database).collect() }
 }
 
 /// Rows of each transaction, some of them longer than a page.
@@ -31,6 +41,7 @@ const CONTENT: &str = "substr(hex(a * 7919) || printf('%0*d', 20 + a * 389 % 600
 
 struct Database {
     journal: &'static str,
+    synchronous: &'static str,
     /// Acknowledged ones. Transaction `n` inserts rows `n * ROWS` and following and sets the counter to `n`.
     transactions: u64,
 }
@@ -99,9 +110,8 @@ impl Database {
         let mut input = shell.0.stdin.take().expect("piped");
         let mut output = BufReader::new(shell.0.stdout.take().expect("piped"));
         // The shell ends when the mount fails, and then neither takes nor says anything.
-        let pragmas =
-            "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=100; PRAGMA cache_size=50; SELECT 'ready';";
-        if writeln!(input, "{pragmas}").is_err() {
+        let pragmas = "PRAGMA wal_autocheckpoint=100; PRAGMA cache_size=50; SELECT 'ready';";
+        if writeln!(input, "PRAGMA synchronous={}; {pragmas}", self.synchronous).is_err() {
             return Ok(());
         }
         while line(&mut output) != "ready" {
