@@ -23,6 +23,7 @@ extern "C" fn in_child() {
     placeholder::in_child();
     signals::in_child();
     process::in_child();
+    report::in_child();
     mounts::GENERATION.fetch_add(1, Ordering::SeqCst);
     descriptors::forget_all();
     for mount in mounts::all() {
@@ -31,9 +32,11 @@ extern "C" fn in_child() {
 }
 
 /// The program ends: threads that are inside of a range would end there.
-extern "C" fn end() {
+pub extern "C" fn end() {
     mounts::leave();
-    report::tell(if mounts::has_range() { "range" } else { "queue" });
+    if process::is_own() {
+        report::tell(if mounts::has_range() { "range" } else { "queue" });
+    }
 }
 
 /// Sees to forks and to the end of the program, from the first file of a mount on.
@@ -42,6 +45,7 @@ pub fn prepare() {
     ONCE.call_once(|| {
         // Asked by this process, and not by the child of a `vfork` first.
         process::own();
+        report::begin();
         // SAFETY: the functions live as long as the program. That one of them cannot be registered leaves a
         // child without memory for it, which it would notice before it forks.
         unsafe {

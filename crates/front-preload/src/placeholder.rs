@@ -51,12 +51,15 @@ pub fn are_offered() -> bool {
 
 /// Whether a descriptor is the library's own.
 pub fn is_ours(fd: c_int) -> bool {
-    fd >= 0 && (fd == PATTERN.load(Ordering::Relaxed) || mounts::sockets().any(|socket| socket == fd))
+    fd >= 0 && ours().any(|ours| ours == fd)
 }
 
 /// The descriptors that are the library's own.
 pub fn ours() -> impl Iterator<Item = c_int> {
-    std::iter::once(PATTERN.load(Ordering::Relaxed)).chain(mounts::sockets()).filter(|fd| *fd >= 0)
+    std::iter::once(PATTERN.load(Ordering::Relaxed))
+        .chain(report::told())
+        .chain(mounts::sockets())
+        .filter(|fd| *fd >= 0)
 }
 
 fn pattern() -> Option<BorrowedFd<'static>> {

@@ -4,6 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use amphi_rt::sync::OnceCell;
 use libc::c_int;
 
 /// The process that this memory belongs to; 0 before that was asked.
@@ -27,6 +28,13 @@ pub fn own() -> bool {
 /// In the child of a fork, which has a copy of its own.
 pub fn in_child() {
     OWNER.store(0, Ordering::SeqCst);
+}
+
+/// The user as whom this process acts. It is asked once: who changes it is left to the kernel from then on
+/// (`credentials.rs`).
+pub fn user() -> rustix::process::Uid {
+    static USER: OnceCell<rustix::process::Uid> = OnceCell::new();
+    *USER.get_or_init(rustix::process::geteuid)
 }
 
 /// Before a child that gets this process's memory and does not go by [`in_child`].

@@ -1,7 +1,12 @@
 //! Which calls went which way, for `amphi run --trace-calls`: counted always, told at the end if asked for.
 
-use std::io::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::{Cursor, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use amphi_rt::sync::OnceCell;
+
+use crate::process;
 
 /// A kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,24 +67,49 @@ pub fn count(call: Call, by_queue: bool) {
     COUNTS[call as usize][usize::from(!by_queue)].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Says what was counted, if `AMPHI_TRACE_CALLS` is set: at the end of the program. `way` is how commands
-/// went that the kernel did not get.
+/// Standard error, for who asks to be told: programs close theirs before they end, GNU tar among them.
+static TOLD: OnceCell<Option<OwnedFd>> = OnceCell::new();
+
+/// Before anything is counted that is to be told.
+pub fn begin() {
+    TOLD.get_or_init(|| {
+        std::env::var_os("AMPHI_TRACE_CALLS")?;
+        rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), 0).ok().map(process::out_of_the_way)
+    });
+}
+
+/// The descriptor by which it will be told.
+pub fn told() -> Option<RawFd> {
+    Some(TOLD.get()?.as_ref()?.as_raw_fd())
+}
+
+/// Whether this process has told.
+static HAS_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// In the child of a fork, which counts its own calls.
+pub fn in_child() {
+    HAS_TOLD.store(false, Ordering::Relaxed);
+    COUNTS.iter().flatten().for_each(|count| count.store(0, Ordering::Relaxed));
+}
+
+/// Says what was counted, if `AMPHI_TRACE_CALLS` is set: once, at the end of the program, which may come in a
+/// signal's handler, so it allocates nothing. `way` is how commands went that the kernel did not get.
 pub fn tell(way: &str) {
-    if std::env::var_os("AMPHI_TRACE_CALLS").is_none() {
+    let Some(Some(told)) = TOLD.get() else { return };
+    let counts =
+        || COUNTS.each_ref().map(|counts| counts.each_ref().map(|count| count.load(Ordering::Relaxed)));
+    let rows = || NAMES.iter().zip(counts()).filter(|(_, [queue, kernel])| queue + kernel > 0);
+    if rows().next().is_none() || HAS_TOLD.swap(true, Ordering::Relaxed) {
         return;
     }
-    let mut text =
-        format!("amphi: calls of process {}\n{:>12} {:>12} {:>12}\n", std::process::id(), "", way, "kernel");
-    let mut any = false;
-    for (name, counts) in NAMES.iter().zip(&COUNTS) {
-        let [queue, kernel] = counts.each_ref().map(|count| count.load(Ordering::Relaxed));
-        if queue + kernel > 0 {
-            any = true;
-            text += &format!("{name:>12} {queue:>12} {kernel:>12}\n");
-        }
+    // More than all kinds take. What would not fit is not told.
+    let mut text = Cursor::new([0; 2048]);
+    let process = std::process::id();
+    let _ = writeln!(text, "amphi: calls of process {process}\n{:>12} {way:>12} {:>12}", "", "kernel");
+    for (name, [queue, kernel]) in rows() {
+        let _ = writeln!(text, "{name:>12} {queue:>12} {kernel:>12}");
     }
-    if any {
-        // A program that has closed its standard error does not want to know.
-        let _ = std::io::stderr().write_all(text.as_bytes());
-    }
+    let len = text.position() as usize;
+    // Who is not there any more need not know.
+    let _ = rustix::io::write(told, &text.into_inner()[..len]);
 }

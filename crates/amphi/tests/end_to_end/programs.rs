@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::accelerated::library;
+use crate::accelerated::{counts, library};
 use crate::rig::{self, Rig, can_mount};
 
 /// How a script is run.
@@ -132,4 +132,32 @@ fn tar_cc_and_rename_tricks_by(way: Way) {
     assert_eq!(said, "compiled here\na\na.c\na2.c\nlink\nsparse", "{way:?}");
     rig.umount();
     rig.fsck().unwrap();
+}
+
+/// GNU tar closes its standard error before it ends, and a shell ends by `_exit`. A shell's child does not
+/// count what the shell did.
+#[test]
+fn what_went_which_way_is_told_however_a_program_ends() {
+    if !can_mount() {
+        return;
+    }
+    library();
+    let rig = Rig::new("64M");
+    rig.mount();
+    std::fs::write(rig.path("file"), b"text").expect("written");
+    shell(Path::new(&rig.path("")), "tar cf archive file");
+    let told = |program: &[&str]| {
+        let run = [&["run", "--trace-calls", "--"], program].concat();
+        let output = rig::command(&run).current_dir(rig.mount_point()).output().expect("amphi starts");
+        let said = rig::complaint(&output);
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    let by_tar = told(&["tar", "xf", &rig.path("archive")]);
+    assert_eq!(counts(&by_tar)["write"], (1, 0), "{by_tar}");
+    let by_shells = told(&["sh", "-c", "echo a > a; (echo b > b; echo c > c)"]);
+    let opens: Vec<_> = by_shells.lines().filter(|line| line.trim_start().starts_with("open ")).collect();
+    assert_eq!(opens.len(), 2, "{by_shells}");
+    assert!(opens[0].contains(" 2 ") && opens[1].contains(" 1 "), "the child ends first: {by_shells}");
+    rig.umount();
 }

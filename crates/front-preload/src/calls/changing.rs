@@ -8,9 +8,9 @@ use super::{bytes, changed, next_on, open_place, told, with_place};
 use crate::command::{self, Answer, Place};
 use crate::descriptors::{self, WRITE};
 use crate::next::next;
-use crate::placeholder;
 use crate::pointers::may_be;
 use crate::report::Call;
+use crate::{placeholder, process};
 
 const NS_PER_S: i64 = 1_000_000_000;
 
@@ -38,7 +38,7 @@ fn change_open(fd: c_int, wish: Option<Change>) -> Option<c_int> {
 }
 
 fn mode(mode: mode_t) -> Option<Change> {
-    if !rustix::process::geteuid().is_root() {
+    if !process::user().is_root() {
         // Whoever may not open a file again by its name has it open all the same: in the kernel too, from now
         // on.
         placeholder::make_all_real(true);
@@ -47,7 +47,7 @@ fn mode(mode: mode_t) -> Option<Change> {
 }
 
 fn owner(uid: uid_t, gid: gid_t) -> Option<Change> {
-    if !rustix::process::geteuid().is_root() {
+    if !process::user().is_root() {
         placeholder::make_all_real(true);
     }
     let which = [(uid, change::UID), (gid, change::GID)]

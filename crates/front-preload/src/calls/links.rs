@@ -9,11 +9,12 @@ use crate::command;
 use crate::errno::{Verdict, fail};
 use crate::next::next;
 use crate::pointers::may_be;
+use crate::process;
 use crate::report::{self, Call};
 
 fn link_flags(from: (c_int, Option<&[u8]>), to: (c_int, Option<&[u8]>), flags: c_int) -> Option<c_int> {
     // Whose files a user may link is a setting of the kernel's.
-    if flags & !AT_SYMLINK_FOLLOW != 0 || !rustix::process::geteuid().is_root() {
+    if flags & !AT_SYMLINK_FOLLOW != 0 || !process::user().is_root() {
         return None;
     }
     let answer = with_place(from.0, from.1?, |first| {

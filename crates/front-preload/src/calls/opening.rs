@@ -126,7 +126,7 @@ fn can_open_again(access: c_int, mode: mode_t) -> bool {
         _ => 0o600,
     };
     let umask = mask().load(Ordering::SeqCst);
-    mode & !umask & wanted == wanted || rustix::process::geteuid().is_root()
+    mode & !umask & wanted == wanted || process::user().is_root()
 }
 
 fn open_placeholder(mount: &Mount, place: Place<'_>, flags: c_int, mode: mode_t) -> Option<c_int> {
@@ -183,7 +183,7 @@ fn open_placeholder(mount: &Mount, place: Place<'_>, flags: c_int, mode: mode_t)
 fn is_plain(attributes: &Attributes, flags: c_int) -> bool {
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
     let is_program = attributes.mode.get() & 0o111 != 0;
-    let is_others = attributes.uid.get() != rustix::process::geteuid().as_raw();
+    let is_others = attributes.uid.get() != process::user().as_raw();
     !(writes && is_program || flags & libc::O_CREAT != 0 && is_others)
 }
 

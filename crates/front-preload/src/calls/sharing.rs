@@ -14,7 +14,7 @@ use crate::descriptors::{self, PLACEHOLDER};
 use crate::errno::fail;
 use crate::inherited::{Words, completed};
 use crate::next::next;
-use crate::{mounts, placeholder};
+use crate::{fork, mounts, placeholder};
 
 /// A shared mapping that is written keeps contents in the kernel until the kernel writes them back.
 ///
@@ -213,7 +213,7 @@ macro_rules! ending {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(status: c_int) -> c_int {
-            mounts::leave();
+            fork::end();
             next!($name(status: c_int) -> c_int)
         }
     )*};
