@@ -39,13 +39,15 @@ pub extern "C" fn end() {
     }
 }
 
-/// Sees to forks and to the end of the program, from the first file of a mount on.
+/// Sees to forks and to the end of the program, from the first file of a mount on. Signals wait meanwhile.
 pub fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // Asked by this process, and not by the child of a `vfork` first.
         process::own();
         report::begin();
+        // A clock that begins when it is asked first.
+        let _now = amphi_rt::time::now_ns();
         // SAFETY: the functions live as long as the program. That one of them cannot be registered leaves a
         // child without memory for it, which it would notice before it forks.
         unsafe {

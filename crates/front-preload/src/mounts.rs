@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
+use crate::masked::{MadeOnce, Masked};
 use crate::process;
 use crate::way::Way;
 use amphi_front_queue::{ListedMount, listed_mounts};
@@ -32,7 +33,7 @@ pub struct Mount {
     asked: AtomicU32,
 }
 
-static MOUNTS: OnceCell<Vec<Mount>> = OnceCell::new();
+static MOUNTS: MadeOnce<Vec<Mount>> = MadeOnce::new();
 /// Counts up whenever connections become another process's: after a fork, after a change of credentials.
 pub static GENERATION: AtomicU32 = AtomicU32::new(1);
 /// What sees to forks and to the end of the program, once this library has been initialised. Before that
@@ -97,7 +98,7 @@ pub fn is_on() -> bool {
 
 /// All mounts, looked for at the first call.
 pub fn all() -> &'static [Mount] {
-    MOUNTS.get_or_init(|| {
+    MOUNTS.get_or_make(|| {
         if is_left_alone() {
             return Vec::new();
         }
@@ -125,6 +126,9 @@ impl Mount {
         if known.is_some() || self.tried.swap(true, Ordering::SeqCst) {
             return known;
         }
+        // A handler that comes in the middle uses the kernel, since this was tried; it must not wait for what
+        // is made once below.
+        let _masked = Masked::begin();
         let directory = CString::new(&self.directory[..]).ok()?;
         let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(directory, how, Mode::empty()).ok()?;

@@ -21,13 +21,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use amphi_queue::format::{PASS_PREFIX, Submission, op};
-use amphi_rt::sync::OnceCell;
 use libc::{c_int, c_long};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::descriptors::{self, PLACEHOLDER, Unopened};
 use crate::errno::{self, Verdict};
+use crate::masked::MadeOnce;
 use crate::next::next;
 use crate::report::{self, Call};
 use crate::{command, mounts, process};
@@ -45,8 +45,8 @@ const FORK_LOOKS_MAX: u32 = 100_000;
 /// Whether this process may have placeholders: if it is asked for, and only where calls that are not known
 /// can be seen coming.
 pub fn are_offered() -> bool {
-    static OFFERED: OnceCell<bool> = OnceCell::new();
-    *OFFERED.get_or_init(|| cfg!(target_arch = "x86_64") && std::env::var_os("AMPHI_PLACEHOLDERS").is_some())
+    static OFFERED: MadeOnce<bool> = MadeOnce::new();
+    *OFFERED.get_or_make(|| cfg!(target_arch = "x86_64") && std::env::var_os("AMPHI_PLACEHOLDERS").is_some())
 }
 
 /// Whether a descriptor is the library's own.

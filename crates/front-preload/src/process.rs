@@ -4,8 +4,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use amphi_rt::sync::OnceCell;
 use libc::c_int;
+
+use crate::masked::MadeOnce;
 
 /// The process that this memory belongs to; 0 before that was asked.
 static OWNER: AtomicI32 = AtomicI32::new(0);
@@ -33,8 +34,8 @@ pub fn in_child() {
 /// The user as whom this process acts. It is asked once: who changes it is left to the kernel from then on
 /// (`credentials.rs`).
 pub fn user() -> rustix::process::Uid {
-    static USER: OnceCell<rustix::process::Uid> = OnceCell::new();
-    *USER.get_or_init(rustix::process::geteuid)
+    static USER: MadeOnce<rustix::process::Uid> = MadeOnce::new();
+    *USER.get_or_make(rustix::process::geteuid)
 }
 
 /// Before a child that gets this process's memory and does not go by [`in_child`].

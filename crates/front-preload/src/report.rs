@@ -4,8 +4,7 @@ use std::io::{Cursor, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use amphi_rt::sync::OnceCell;
-
+use crate::masked::MadeOnce;
 use crate::process;
 
 /// A kind of call.
@@ -68,11 +67,11 @@ pub fn count(call: Call, by_queue: bool) {
 }
 
 /// Standard error, for who asks to be told: programs close theirs before they end, GNU tar among them.
-static TOLD: OnceCell<Option<OwnedFd>> = OnceCell::new();
+static TOLD: MadeOnce<Option<OwnedFd>> = MadeOnce::new();
 
 /// Before anything is counted that is to be told.
 pub fn begin() {
-    TOLD.get_or_init(|| {
+    TOLD.get_or_make(|| {
         std::env::var_os("AMPHI_TRACE_CALLS")?;
         rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), 0).ok().map(process::out_of_the_way)
     });

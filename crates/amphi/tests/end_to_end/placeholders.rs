@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::process::Command;
 
-use crate::accelerated::Agent;
+use crate::accelerated::{Agent, library};
 use crate::rig::{self, Rig, amphi_ok, can_mount};
 
 const OPTIONS: [&str; 1] = ["--placeholders"];
@@ -149,5 +150,26 @@ fn a_killed_daemon_is_an_error_for_placeholders_too() {
     agent.end();
     rig.mount();
     assert_eq!(fs::read(rig.on_mount("f")).unwrap(), [66; 100]);
+    rig.umount();
+}
+
+/// A program waited for itself: a handler came while the library made what it makes once, and asked for it.
+#[test]
+fn a_signal_in_the_first_call_does_not_wait_for_itself() {
+    if !can_mount() {
+        return;
+    }
+    library();
+    let rig = Rig::new("64M");
+    let (program, source) = (rig.path("interrupted"), rig.path("interrupted.c"));
+    fs::write(&source, include_str!("interrupted.c")).unwrap();
+    let built = Command::new("cc").args(["-O1", "-rdynamic", "-o", &program, &source]).status();
+    assert!(built.expect("a C compiler").success(), "the program is built");
+    rig.mount();
+    let (first, second) = (rig.on_mount("first"), rig.on_mount("second"));
+    let run = ["120", env!("CARGO_BIN_EXE_amphi"), "run", "--placeholders", "--", &program];
+    let output = Command::new("timeout").args(run).args([&first, &second]).output().expect("timeout");
+    assert!(output.status.success(), "{:?}: {}", output.status, rig::complaint(&output));
+    assert_eq!((fs::read(&first).unwrap(), fs::read(&second).unwrap()), (b"made".into(), b"made".into()));
     rig.umount();
 }

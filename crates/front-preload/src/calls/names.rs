@@ -4,12 +4,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use amphi_queue::format::{Submission, flag, op};
-use amphi_rt::sync::OnceCell;
 use libc::{AT_FDCWD, c_char, c_int, c_uint, mode_t};
 
 use super::{bytes, changed, told, with_place};
 use crate::command;
 use crate::errno::Verdict;
+use crate::masked::MadeOnce;
 use crate::mounts;
 use crate::next::next;
 use crate::report::Call;
@@ -126,10 +126,10 @@ pub unsafe extern "C" fn renameat2(
 }
 
 /// Permission bits that what this process makes shall not have, from the kernel once; [`umask`] keeps it.
-static UMASK: OnceCell<AtomicU32> = OnceCell::new();
+static UMASK: MadeOnce<AtomicU32> = MadeOnce::new();
 
 pub(super) fn mask() -> &'static AtomicU32 {
-    UMASK.get_or_init(|| {
+    UMASK.get_or_make(|| {
         let status = mounts::read_whole("/proc/self/status").unwrap_or_default();
         let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"));
         let text = line.and_then(|line| std::str::from_utf8(line).ok()).unwrap_or("022");
