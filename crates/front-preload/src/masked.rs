@@ -1,5 +1,5 @@
-//! What is made once, and may be asked for in a signal's handler: a handler that comes in the middle of making
-//! it would wait for its own thread. So signals wait until it is made.
+//! What is made once, and may be asked for in a signal's handler: a handler that comes in the middle of
+//! making it would wait for its own thread. So signals wait until it is made.
 #![allow(unsafe_code)]
 
 use amphi_rt::sync::OnceCell;
