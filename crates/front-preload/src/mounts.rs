@@ -126,8 +126,8 @@ impl Mount {
         if known.is_some() || self.tried.swap(true, Ordering::SeqCst) {
             return known;
         }
-        // A handler that comes in the middle uses the kernel, since this was tried; it must not wait for what
-        // is made once below.
+        // A handler that comes before this uses the kernel, since it finds the way tried. One that came later
+        // could wait for what is made once below.
         let _masked = Masked::begin();
         let directory = CString::new(&self.directory[..]).ok()?;
         let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -34,14 +34,7 @@ fn agent(rig: &Rig) -> PathBuf {
     if program.exists() {
         return program;
     }
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/agent.c");
-    let compiled = Command::new("cc")
-        .args(["-O1", "-Wall", "-Werror", "-Wno-error=unused-result", "-pthread", "-o"])
-        .args([program.as_os_str(), source.as_ref()])
-        .status()
-        .expect("a C compiler");
-    assert!(compiled.success(), "the agent is not compiled");
-    program
+    rig.compiled("agent", &["-O1", "-Wall", "-Werror", "-Wno-error=unused-result", "-pthread"]).into()
 }
 
 /// An accelerated process.
@@ -462,10 +455,7 @@ fn allocators_that_read_links_in_their_first_call_do_not_wait_for_themselves() {
     }
     library();
     let rig = Rig::new("64M");
-    let (program, source) = (rig.path("allocator"), rig.path("allocator.c"));
-    fs::write(&source, include_str!("allocator.c")).unwrap();
-    let built = Command::new("cc").args(["-O1", "-pthread", "-o", &program, &source]).status();
-    assert!(built.expect("a C compiler").success(), "the program is built");
+    let program = rig.compiled("allocator", &["-O1", "-pthread"]);
     rig.mount();
     let made = rig.on_mount("made");
     let run = ["120", env!("CARGO_BIN_EXE_amphi"), "run", "--trace-calls", "--", &program];

@@ -3,7 +3,7 @@
 use crate::accelerated::Agent;
 use crate::rig::{Rig, can_mount};
 
-/// More than any array of a sane size; the program's descriptors are fewer than a hundred.
+/// More than the sixteen at which the library once stopped; the agent has room for 32 descriptors.
 const MOUNTS: i64 = 20;
 
 #[test]

@@ -161,10 +161,7 @@ fn a_signal_in_the_first_call_does_not_wait_for_itself() {
     }
     library();
     let rig = Rig::new("64M");
-    let (program, source) = (rig.path("interrupted"), rig.path("interrupted.c"));
-    fs::write(&source, include_str!("interrupted.c")).unwrap();
-    let built = Command::new("cc").args(["-O1", "-rdynamic", "-o", &program, &source]).status();
-    assert!(built.expect("a C compiler").success(), "the program is built");
+    let program = rig.compiled("interrupted", &["-O1", "-rdynamic"]);
     rig.mount();
     let (first, second) = (rig.on_mount("first"), rig.on_mount("second"));
     let run = ["120", env!("CARGO_BIN_EXE_amphi"), "run", "--placeholders", "--", &program];

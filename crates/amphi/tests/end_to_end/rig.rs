@@ -83,6 +83,15 @@ impl Rig {
         self.root.join(name).to_str().expect("a plain path").to_owned()
     }
 
+    /// Compiles the C program of this directory that has the name, beside the mount; its path.
+    pub fn compiled(&self, name: &str, flags: &[&str]) -> String {
+        let program = self.path(name);
+        let source = format!("{}/tests/end_to_end/{name}.c", env!("CARGO_MANIFEST_DIR"));
+        let compiled = Command::new("cc").args(flags).args(["-o", &program, &source]).status();
+        assert!(compiled.expect("a C compiler").success(), "{name}.c is not compiled");
+        program
+    }
+
     /// A path on the mount.
     pub fn on_mount(&self, name: &str) -> PathBuf {
         Path::new(&self.mount_point()).join(name)

@@ -19,20 +19,7 @@ fn rig(protection: Protection) -> Rig {
     let rig = Rig::new("256M");
     library();
     mount(&rig, protection);
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/signals.c");
-    let built = Command::new("cc")
-        .args([
-            "-O1",
-            "-Wall",
-            "-Werror",
-            "-Wno-deprecated-declarations",
-            "-pthread",
-            "-o",
-            &rig.path("signals"),
-            source,
-        ])
-        .status();
-    assert!(built.expect("a C compiler").success(), "the program is compiled");
+    rig.compiled("signals", &["-O1", "-Wall", "-Werror", "-Wno-deprecated-declarations", "-pthread"]);
     rig
 }
 

@@ -224,10 +224,8 @@ impl Walk<'_> {
         if bytes[..length] == expected[..length] {
             return Ok(());
         }
-        let differs = (0..length).find(|&i| bytes[i] != expected[i]);
-        differs.map_or(Ok(()), |i| {
-            let (byte, right) = (bytes[i], expected[i]);
-            Err(format!("{path} holds {byte:#04x} at {}, in the model {right:#04x}", at + i as u64))
-        })
+        let i = (0..length).find(|&i| bytes[i] != expected[i]).expect("they differ");
+        let (byte, right) = (bytes[i], expected[i]);
+        Err(format!("{path} holds {byte:#04x} at {}, in the model {right:#04x}", at + i as u64))
     }
 }
