@@ -16,12 +16,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use amphi_queue::Watcher;
+use amphi_queue::{Remembered, Watcher};
 use amphi_rt::sync::OnceCell;
 use amphi_rt::{task, time};
 use amphi_vfs::{Ino, Name};
-use fuser::{INodeNo, Notifier};
 
+use crate::given::Given;
+use crate::kernel::Kernel;
 use crate::known::Known;
 use crate::passes::Passes;
 
@@ -48,9 +49,11 @@ struct Slot {
 pub(crate) struct Answered {
     slots: Box<[Slot]>,
     /// There is none before the session with the kernel has begun, and no request either.
-    kernel: OnceCell<Notifier>,
+    kernel: OnceCell<Arc<Kernel>>,
     /// What another door has to tell it.
     pub(crate) known: Known,
+    /// What it has of us, or will have.
+    pub(crate) given: Given,
     /// What another door's clients may look up once.
     pub(crate) passes: Passes,
 }
@@ -61,13 +64,14 @@ impl Answered {
             slots: (0..SLOTS).map(|_| Slot::default()).collect(),
             kernel: OnceCell::new(),
             known,
+            given: Given::default(),
             passes: Passes::default(),
         }
     }
 
     /// Begins to tell the kernel.
-    pub(crate) fn tell(&self, kernel: Notifier) {
-        self.kernel.get_or_init(|| kernel);
+    pub(crate) fn tell(&self, kernel: Kernel) {
+        self.kernel.get_or_init(|| Arc::new(kernel));
     }
 
     /// The attributes of `ino` are about to be read for `thread`. To be called before they are read, so that
@@ -82,6 +86,12 @@ impl Answered {
         }
     }
 
+    /// The kernel is about to be given `ino` once more, with attributes that are read after this.
+    pub(crate) fn give(&self, ino: Ino, thread: u32) {
+        self.given.give(ino);
+        self.note(ino, thread);
+    }
+
     /// The attributes of `ino` have been changed for `thread`, which is not answered yet.
     pub(crate) fn changed(&self, ino: Ino, thread: u32) {
         if self.may_be_under_way(ino, thread) {
@@ -92,9 +102,8 @@ impl Answered {
     /// The attributes of `ino` that the kernel remembers are old, and the answer that it waits for does not
     /// say so.
     pub(crate) fn outdated(&self, ino: Ino) {
-        // A negative offset: attributes only, the cached pages stay.
         if let Some(kernel) = self.kernel.get()
-            && let Err(error) = kernel.inval_inode(INodeNo(ino.0), -1, 0)
+            && let Err(error) = kernel.forget_inode(ino, Remembered::Attributes)
         {
             tracing::warn!("the kernel may show old attributes of inode {}: {error}", ino.0);
         }
@@ -105,10 +114,41 @@ impl Answered {
     pub(crate) fn misplaced(&self, ino: Ino) {
         let Some(kernel) = self.kernel.get().cloned() else { return };
         task::spawn("fuse-misplaced", move || {
-            if let Err(error) = kernel.inval_inode(INodeNo(ino.0), 0, 0) {
+            if let Err(error) = kernel.forget_inode(ino, Remembered::Contents) {
                 tracing::warn!("the kernel may show inode {} as it was: {error}", ino.0);
             }
         });
+    }
+
+    /// Another door has changed `ino`. Returns when the kernel knows nothing older.
+    ///
+    /// An answer that gives the kernel an inode is not overtaken by what it is told of that inode: it does not
+    /// have it yet, and keeps what it hears afterwards. So it is told until it has it.
+    fn inode_changed(&self, ino: Ino, kernel: &Kernel) {
+        let Some(telling) = self.known.take_inode(ino) else { return };
+        let mut waits_since_ms = None;
+        loop {
+            match kernel.forget_inode(ino, telling.remembered) {
+                Ok(false) if self.given.is_given(ino) && !kernel.is_gone() => {}
+                Ok(_) => return,
+                Err(error) => {
+                    return tracing::warn!("the kernel may show an old state of inode {}: {error}", ino.0);
+                }
+            }
+            if now_ms() - *waits_since_ms.get_or_insert_with(now_ms) > ARRIVED_AFTER_MS {
+                return tracing::warn!("the kernel was given inode {} and does not take it", ino.0);
+            }
+            task::yield_now();
+        }
+    }
+
+    /// Another door has changed what `name` is in `dir`. Returns when the kernel knows nothing older.
+    fn name_changed(&self, dir: Ino, name: Name<'_>, kernel: &Kernel) {
+        if let Some(_telling) = self.known.take_name(dir, name)
+            && let Err(error) = kernel.forget_name(dir, name)
+        {
+            tracing::warn!("the kernel may show an old name in directory {}: {error}", dir.0);
+        }
     }
 
     fn may_be_under_way(&self, ino: Ino, thread: u32) -> bool {
@@ -132,14 +172,14 @@ pub struct KernelCaches(pub(crate) Arc<Answered>);
 impl Watcher for KernelCaches {
     fn inode(&self, ino: Ino) {
         if let Some(kernel) = self.0.kernel.get() {
-            self.0.known.inode_changed(ino, kernel);
+            self.0.inode_changed(ino, kernel);
         }
     }
 
     fn name(&self, dir: Ino, name: Name<'_>) {
         if let Some(kernel) = self.0.kernel.get() {
-            self.0.known.name_changed(dir, name, kernel);
-            self.0.known.inode_changed(dir, kernel);
+            self.0.name_changed(dir, name, kernel);
+            self.0.inode_changed(dir, kernel);
         }
     }
 

@@ -37,9 +37,15 @@ pub(crate) fn lookup<F: FileSystem>(
 ) -> Result<Entry> {
     answered.known.name(dir, name.bytes());
     let ino = fs.lookup(dir, name)?.attr.ino;
-    answered.note(ino, thread);
-    let attr = fs.getattr(ino).inspect_err(|_| fs.forget(ino, 1))?;
+    answered.give(ino, thread);
+    let attr = fs.getattr(ino).inspect_err(|_| not_given(fs, answered, ino))?;
     Ok(Entry { attr })
+}
+
+/// Takes back a reference that the kernel was to get.
+pub(crate) fn not_given<F: FileSystem>(fs: &F, answered: &Answered, ino: Ino) {
+    answered.given.take_back(ino, 1);
+    fs.forget(ino, 1);
 }
 
 /// Names with attributes; each one but `.` and `..` takes a reference, as a lookup does.
@@ -101,7 +107,7 @@ fn add_with_attributes<F: FileSystem>(
     };
     let full = add(&listed.name, listed.next_cookie, &attr);
     if full && referenced {
-        fs.forget(attr.ino, 1);
+        not_given(fs, answered, attr.ino);
     }
     !full
 }

@@ -60,8 +60,10 @@ impl<F: FileSystem> Operations<F> {
     /// was noted who gets them.
     fn made(&self, caller: Caller, parent: Ino, result: Result<Entry>) -> Result<Entry> {
         let made = self.changed(caller, &[parent], result)?;
-        self.answered.note(made.attr.ino, caller.thread);
-        let attr = self.fs.getattr(made.attr.ino).inspect_err(|_| self.fs.forget(made.attr.ino, 1))?;
+        let ino = made.attr.ino;
+        self.answered.give(ino, caller.thread);
+        let attr =
+            self.fs.getattr(ino).inspect_err(|_| listing::not_given(&*self.fs, &self.answered, ino))?;
         Ok(Entry { attr })
     }
 
@@ -74,8 +76,8 @@ impl<F: FileSystem> Operations<F> {
 
     /// The inode, once more known to the kernel, with attributes read after it was noted who gets them.
     fn reference(&self, caller: Caller, ino: Ino) -> Result<Entry> {
-        self.answered.note(ino, caller.thread);
-        self.fs.reference(ino)
+        self.answered.give(ino, caller.thread);
+        self.fs.reference(ino).inspect_err(|_| self.answered.given.take_back(ino, 1))
     }
 
     /// Whether a change of owner or contents takes set-id bits away, depending on who asks.
@@ -153,6 +155,8 @@ impl<F: FileSystem> Operations<F> {
     }
 
     pub(crate) fn forget(&self, ino: Ino, count: u64) {
+        // Before the number can be given to another inode.
+        self.answered.given.take_back(ino, count);
         self.removals.forgotten(ino, || self.fs.forget(ino, count));
     }
 
@@ -268,8 +272,10 @@ impl<F: FileSystem> Operations<F> {
 
     pub(crate) fn link(&self, caller: Caller, ino: Ino, new_parent: Ino, new_name: &[u8]) -> Answer<Entry> {
         self.answered.known.name(new_parent, new_name);
-        self.answered.note(ino, caller.thread);
-        let linked = Name::new(new_name).and_then(|name| self.fs.link(ino, new_parent, name));
+        self.answered.give(ino, caller.thread);
+        let linked = Name::new(new_name)
+            .and_then(|name| self.fs.link(ino, new_parent, name))
+            .inspect_err(|_| self.answered.given.take_back(ino, 1));
         self.changed(caller, &[ino, new_parent], linked).or_errno()
     }
 

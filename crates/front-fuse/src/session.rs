@@ -11,6 +11,7 @@ use fuser::{Config, SessionACL};
 
 use crate::answered::{Answered, KernelCaches};
 use crate::attach::{self, MountError};
+use crate::kernel::Kernel;
 use crate::known::Known;
 use crate::negotiate::Negotiation;
 use crate::operations::Operations;
@@ -75,8 +76,9 @@ fn mount_known<F: FileSystem + 'static>(
     let threads = if rings.is_some() { 1 } else { options.threads };
     let attached = attach(mountpoint, options)?;
     let device = attached.device.try_clone().map_err(MountError::Handshake)?;
+    let told = attached.device.try_clone().map_err(MountError::Handshake)?;
     let begun = begin(server, attached, threads, |session| {
-        answered.tell(session.notifier());
+        answered.tell(Kernel::new(session.notifier(), told));
         match rings {
             Some(rings) if negotiation.has_rings() => rings.serve(device, &operations),
             _ => Vec::new(),

@@ -8,7 +8,7 @@
 //! 0        header, one page
 //! 4 KB     contexts, one page each
 //! 2 MB     marks of what the kernel has been told
-//! 8 MB     the program's segments, its first stack, then the heap up to 64 GB
+//! 16 MB    the program's segments, its first stack, then the heap up to 64 GB
 //! 64 GB    the image of the emulated SSD
 //! ```
 
@@ -27,7 +27,7 @@ pub const IMAGE_AT: u64 = MEMORY_BYTES;
 /// Where the [`Marks`] are.
 pub const MARKS_AT: u64 = 2 << 20;
 /// Where the program begins.
-pub const PROGRAM_AT: u64 = 8 << 20;
+pub const PROGRAM_AT: u64 = 16 << 20;
 /// Bytes of the first stack of the program.
 pub const FIRST_STACK_BYTES: u64 = 1 << 20;
 /// How many calls can be under way at a time, in all processes together.
@@ -35,7 +35,7 @@ pub const CONTEXTS: usize = 64;
 /// Bytes of a page, and of a context's place.
 pub const PAGE: u64 = 4096;
 /// What a header of this version begins with.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"AMPHISH3");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"AMPHISH4");
 
 /// [`Header::dead`]: the range is dead, calls leave it where they wait.
 pub const DEAD: u32 = 1;

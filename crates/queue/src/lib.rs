@@ -37,7 +37,7 @@ pub use command::{Access, At, Command, Create, Malformed, OpenHow};
 pub use crowd::{ALONE_NS, Crowd};
 pub use executor::{Called, CommandDevice, Executor, Host, Taken};
 pub use format::Geometry;
-pub use marks::{Marks, Remembered};
+pub use marks::{Marks, Remembered, Telling};
 pub use memory::{Memory, Payload};
 pub use server::{Lane, Server};
 pub use session::{Caller, Session, Watcher};

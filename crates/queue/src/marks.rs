@@ -9,7 +9,8 @@
 //! The order is what makes it right. Whoever answers sets the mark, then reads. Whoever changes has changed,
 //! then takes the mark away, then tells. If the answer was read before the change, its mark is found, and the
 //! kernel drops what it hears of requests that it had sent before it was told (attributes), or has the page
-//! or the directory locked until they are answered (contents, names).
+//! or the directory locked until they are answered (contents, names). While somebody tells, others who change
+//! the same find no mark, and tell too: they must not be answered before the kernel has heard.
 //!
 //! Inodes and names share slots. A slot that several have used says so for good; beside it stands who of them
 //! was told last and has not been marked since, so that a thousand changes in a row cost one notice there
@@ -51,6 +52,8 @@ struct Slot {
     mark: AtomicU64,
     /// Of several the one of whom it knows nothing.
     told: AtomicU64,
+    /// How many are telling the kernel of those whose marks they took away.
+    telling: AtomicU64,
 }
 
 /// What the kernel may have had of an inode whose mark was taken away.
@@ -60,6 +63,21 @@ pub enum Remembered {
     Attributes,
     /// Attributes and contents.
     Contents,
+}
+
+/// The kernel is being told of one whose mark was taken away; dropped when it has been.
+#[derive(Debug)]
+#[must_use = "the kernel is to be told meanwhile"]
+pub struct Telling<'a> {
+    slot: &'a Slot,
+    /// What it is to forget.
+    pub remembered: Remembered,
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        self.slot.telling.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Marks {
@@ -95,34 +113,25 @@ impl Marks {
     /// Whether the kernel may know something of the inode.
     #[must_use]
     pub fn knows_inode(&self, ino: Ino) -> bool {
-        self.inode(ino).found(ino.0).is_some()
+        self.inode(ino).may_be_known(ino.0)
     }
 
     /// Whether the kernel may know what the name is.
     #[must_use]
     pub fn knows_name(&self, dir: Ino, name: Name<'_>) -> bool {
         let (slot, hash) = self.named(dir, name.bytes());
-        slot.found(hash).is_some()
+        slot.may_be_known(hash)
     }
 
-    /// Takes an inode's mark away: what the kernel has to be told to forget, if anything.
-    #[must_use]
-    pub fn take_inode(&self, ino: Ino) -> Option<Remembered> {
-        let slot = self.inode(ino);
-        let found = slot.found(ino.0)?;
-        slot.unmark(found, ino.0);
-        Some(if found & PAGES == 0 { Remembered::Attributes } else { Remembered::Contents })
+    /// Takes an inode's mark away, if the kernel has to be told to forget it.
+    pub fn take_inode(&self, ino: Ino) -> Option<Telling<'_>> {
+        self.inode(ino).take(ino.0)
     }
 
-    /// Takes a name's mark away: whether the kernel has to be told to forget it.
-    #[must_use]
-    pub fn take_name(&self, dir: Ino, name: Name<'_>) -> bool {
+    /// Takes a name's mark away, if the kernel has to be told to forget it.
+    pub fn take_name(&self, dir: Ino, name: Name<'_>) -> Option<Telling<'_>> {
         let (slot, hash) = self.named(dir, name.bytes());
-        let found = slot.found(hash);
-        if let Some(found) = found {
-            slot.unmark(found, hash);
-        }
-        found.is_some()
+        slot.take(hash)
     }
 
     const fn inode(&self, ino: Ino) -> &Slot {
@@ -148,13 +157,33 @@ impl fmt::Debug for Marks {
 
 impl Slot {
     /// The mark, if it is about `what`, which is without [`PAGES`].
-    fn found(&self, what: u64) -> Option<u64> {
+    fn mark_of(&self, what: u64) -> Option<u64> {
         let found = self.mark.load(Ordering::SeqCst);
         let is_its = match found {
             SEVERAL => self.told.load(Ordering::SeqCst) != what,
             one => one & !PAGES == what,
         };
         is_its.then_some(found)
+    }
+
+    /// Whether the kernel may know of `what`, which is without [`PAGES`].
+    fn may_be_known(&self, what: u64) -> bool {
+        // In this order: whoever has taken the mark away tells, or has told.
+        self.mark_of(what).is_some() || self.telling.load(Ordering::SeqCst) > 0
+    }
+
+    fn take(&self, what: u64) -> Option<Telling<'_>> {
+        if !self.may_be_known(what) {
+            return None;
+        }
+        self.telling.fetch_add(1, Ordering::SeqCst);
+        let found = self.mark_of(what);
+        if let Some(found) = found {
+            self.unmark(found, what);
+        }
+        let attributes_alone = found.is_some_and(|found| found & PAGES == 0);
+        let remembered = if attributes_alone { Remembered::Attributes } else { Remembered::Contents };
+        Some(Telling { slot: self, remembered })
     }
 
     /// Marks `what`, which may be with [`PAGES`].
@@ -190,22 +219,27 @@ impl Slot {
 mod tests {
     use super::*;
 
+    /// What the kernel has to forget of an inode, and has been told to.
+    fn forgets(marks: &Marks, ino: u64) -> Option<Remembered> {
+        marks.take_inode(Ino(ino)).map(|telling| telling.remembered)
+    }
+
     #[test]
     fn a_slot_knows_one_and_then_that_there_are_several() {
         let slot = Slot::default();
         slot.mark(5);
-        assert_eq!((slot.found(5), slot.found(6)), (Some(5), None));
+        assert_eq!((slot.mark_of(5), slot.mark_of(6)), (Some(5), None));
         slot.mark(5 | PAGES);
         slot.mark(5);
-        assert_eq!(slot.found(5), Some(5 | PAGES), "attributes take no pages away");
+        assert_eq!(slot.mark_of(5), Some(5 | PAGES), "attributes take no pages away");
         slot.unmark(5, 5);
-        assert_eq!(slot.found(5), Some(5 | PAGES), "what was marked again stays");
+        assert_eq!(slot.mark_of(5), Some(5 | PAGES), "what was marked again stays");
         slot.unmark(5 | PAGES, 5);
-        assert_eq!(slot.found(5), None);
+        assert_eq!(slot.mark_of(5), None);
         slot.mark(5);
         slot.mark(6 | PAGES);
         assert_eq!(
-            (slot.found(5), slot.found(6), slot.found(7)),
+            (slot.mark_of(5), slot.mark_of(6), slot.mark_of(7)),
             (Some(SEVERAL), Some(SEVERAL), Some(SEVERAL))
         );
     }
@@ -216,14 +250,18 @@ mod tests {
         slot.mark(5);
         slot.mark(6);
         slot.unmark(SEVERAL, 5);
-        assert_eq!((slot.found(5), slot.found(6)), (None, Some(SEVERAL)), "a change in a row costs nothing");
+        assert_eq!(
+            (slot.mark_of(5), slot.mark_of(6)),
+            (None, Some(SEVERAL)),
+            "a change in a row costs nothing"
+        );
         slot.mark(6);
-        assert_eq!(slot.found(5), None, "another one's mark is not its own");
+        assert_eq!(slot.mark_of(5), None, "another one's mark is not its own");
         slot.mark(5 | PAGES);
-        assert_eq!(slot.found(5), Some(SEVERAL), "the kernel asked again");
+        assert_eq!(slot.mark_of(5), Some(SEVERAL), "the kernel asked again");
         slot.unmark(SEVERAL, 5);
         slot.unmark(SEVERAL, 6);
-        assert_eq!((slot.found(5), slot.found(6)), (Some(SEVERAL), None), "of one it is known");
+        assert_eq!((slot.mark_of(5), slot.mark_of(6)), (Some(SEVERAL), None), "of one it is known");
     }
 
     #[test]
@@ -235,8 +273,8 @@ mod tests {
                 assert!(!marks.knows_inode(ino), "{ino:?}");
                 marks.attributes(ino);
             }
-            let several = (1..2000)
-                .filter(|ino| marks.take_inode(Ino((area << 17) + ino)) != Some(Remembered::Attributes));
+            let several =
+                (1..2000).filter(|ino| forgets(&marks, (area << 17) + ino) != Some(Remembered::Attributes));
             assert_eq!(several.count(), 0, "area {area}");
             (1..2000).for_each(|ino| marks.attributes(Ino((area << 17) + ino)));
         }
@@ -247,15 +285,36 @@ mod tests {
         let marks = Marks::new();
         let name = Name::new(b"a").expect("a name");
         assert!(!marks.knows_inode(Ino(5)) && !marks.knows_name(Ino(1), name));
-        assert_eq!((marks.take_inode(Ino(5)), marks.take_name(Ino(1), name)), (None, false));
+        assert!(marks.take_inode(Ino(5)).is_none() && marks.take_name(Ino(1), name).is_none());
         marks.attributes(Ino(5));
         marks.name(Ino(1), b"a");
         assert!(marks.knows_inode(Ino(5)) && marks.knows_name(Ino(1), name));
         assert!(!marks.knows_inode(Ino(6)) && !marks.knows_name(Ino(2), name));
-        assert_eq!(marks.take_inode(Ino(5)), Some(Remembered::Attributes));
-        assert!(marks.take_name(Ino(1), name));
+        assert_eq!(forgets(&marks, 5), Some(Remembered::Attributes));
+        assert!(marks.take_name(Ino(1), name).is_some());
         assert!(!marks.knows_inode(Ino(5)) && !marks.knows_name(Ino(1), name), "it is told once");
         marks.contents(Ino(5));
-        assert_eq!(marks.take_inode(Ino(5)), Some(Remembered::Contents));
+        assert_eq!(forgets(&marks, 5), Some(Remembered::Contents));
+    }
+
+    #[test]
+    fn who_changes_what_somebody_else_is_just_telling_of_tells_too() {
+        let marks = Marks::new();
+        let name = Name::new(b"a").expect("a name");
+        marks.attributes(Ino(5));
+        marks.name(Ino(1), b"a");
+        let (first, first_name) = (marks.take_inode(Ino(5)), marks.take_name(Ino(1), name));
+        assert!(marks.knows_inode(Ino(5)) && marks.knows_name(Ino(1), name));
+        let (second, second_name) = (marks.take_inode(Ino(5)), marks.take_name(Ino(1), name));
+        assert!(first.is_some() && first_name.is_some() && second.is_some() && second_name.is_some());
+        drop((first, first_name));
+        assert!(marks.knows_inode(Ino(5)), "the second one tells still");
+        drop((second, second_name));
+        assert!(!marks.knows_inode(Ino(5)) && !marks.knows_name(Ino(1), name));
+        marks.attributes(Ino(5));
+        let telling = marks.take_inode(Ino(5));
+        marks.attributes(Ino(5));
+        drop(telling);
+        assert!(marks.knows_inode(Ino(5)), "what the kernel asks for meanwhile is marked");
     }
 }

@@ -380,8 +380,9 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
             self.is_directory(dir, name, cred)?;
         }
         let removed = remove(dir, name)?;
-        self.watcher.name(dir, name);
+        // The inode first: who is told of the name may forget the inode, whose number then is given again.
         self.watcher.inode(removed.ino);
+        self.watcher.name(dir, name);
         Ok(Done::default())
     }
 
@@ -436,12 +437,12 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
             self.is_directory(from, name, cred)?;
         }
         let renamed = self.checked.rename(from, name, to, new_name, mode, cred)?;
-        self.watcher.name(from, name);
-        self.watcher.name(to, new_name);
         self.watcher.inode(renamed.moved);
         if let Some(replaced) = renamed.target {
             self.watcher.inode(replaced.ino);
         }
+        self.watcher.name(from, name);
+        self.watcher.name(to, new_name);
         Ok(Done::default())
     }
 

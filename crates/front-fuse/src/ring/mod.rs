@@ -16,7 +16,7 @@
 //! stand idle.
 
 pub(crate) mod dispatch;
-mod format;
+pub(crate) mod format;
 mod queue;
 
 use std::convert::Infallible;

@@ -14,6 +14,7 @@ mod lifecycle;
 mod mounted;
 mod names;
 mod offered;
+mod other_door;
 mod permission_table;
 mod permissions;
 mod programs;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use amphi_front_fuse::{MountError, MountOptions, Session, Transport};
+use amphi_front_fuse::{KernelCaches, MountError, MountOptions, Session, Transport};
 use amphi_model::{Limits, Model};
 use amphi_vfs::{Cred, FileSystem, Ino, SetAttr};
 use tempfile::TempDir;
@@ -100,6 +100,11 @@ impl Mounted {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    /// What another door has to tell its changes.
+    pub fn caches(&self) -> KernelCaches {
+        self.session.as_ref().and_then(Session::caches).expect("a session of the library's own").clone()
     }
 
     /// Unmounts and waits for the serving threads.

@@ -20,6 +20,8 @@ mod names;
 mod observed;
 #[path = "../mount/offered.rs"]
 mod offered;
+#[path = "../mount/other_door.rs"]
+mod other_door;
 #[path = "../mount/permission_table/mod.rs"]
 mod permission_table;
 #[path = "../mount/permissions.rs"]

@@ -1,0 +1,75 @@
+//! Changes that come in by another door: the kernel shows each as soon as it was told, whatever it is just
+//! being answered.
+
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use amphi_queue::Watcher;
+use amphi_vfs::{Cred, FileSystem, Ino, Name, SetAttr};
+
+use crate::mounted::Mounted;
+
+/// Without what this is about dozens of the changes go unseen.
+const ROUNDS: u64 = 5000;
+
+/// In each round one thread asks about a file that the kernel has just been made to forget, while another one
+/// changes it: sooner or later than it is answered. When both are done the change is to be seen.
+///
+/// Not before: while the kernel's driver stores an answer, even a fresh one, others may see what was there.
+#[test]
+fn a_change_is_seen_although_the_kernel_is_just_given_the_inode() {
+    let Some(mounted) = Mounted::new() else { return };
+    let path = mounted.path("f");
+    std::fs::write(&path, b"").unwrap();
+    let ino = Ino(std::fs::metadata(&path).unwrap().ino());
+    let caches = mounted.caches();
+    let (begun, looked) = (AtomicU64::new(0), AtomicU64::new(0));
+    let reached = |count: &AtomicU64, round: u64| {
+        while count.load(Ordering::SeqCst) < round {
+            thread::yield_now();
+        }
+    };
+    let unseen = thread::scope(|threads| {
+        threads.spawn(|| {
+            for round in 1..=ROUNDS {
+                caches.name(Ino::ROOT, Name::new(b"f").unwrap());
+                reached(&begun, round);
+                std::fs::metadata(&path).unwrap();
+                looked.store(round, Ordering::SeqCst);
+            }
+        });
+        (1..=ROUNDS)
+            .filter(|&round| {
+                begun.store(round, Ordering::SeqCst);
+                for _ in 0..round % 64 * 50 {
+                    std::hint::spin_loop();
+                }
+                let change = SetAttr { size: Some(round), ..SetAttr::default() };
+                mounted.model.setattr(ino, &change, &Cred::ROOT).unwrap();
+                caches.inode(ino);
+                reached(&looked, round);
+                std::fs::metadata(&path).unwrap().len() != round
+            })
+            .count()
+    });
+    assert_eq!(unseen, 0, "of {ROUNDS} changes");
+    mounted.unmount();
+}
+
+/// The kernel has let go of the mount without giving its inodes back: nobody waits for it.
+#[test]
+fn a_change_after_the_end_of_the_mount_waits_for_nobody() {
+    let Some(mounted) = Mounted::new() else { return };
+    let path = mounted.path("f");
+    std::fs::write(&path, b"").unwrap();
+    let ino = Ino(std::fs::metadata(&path).unwrap().ino());
+    let (caches, model) = (mounted.caches(), Arc::clone(&mounted.model));
+    mounted.unmount();
+    model.setattr(ino, &SetAttr { size: Some(1), ..SetAttr::default() }, &Cred::ROOT).unwrap();
+    let begun = Instant::now();
+    caches.inode(ino);
+    assert!(begun.elapsed().as_secs() < 5, "it waits for the kernel to take an inode that it gave up");
+}
