@@ -21,6 +21,7 @@ use amphi_vfs::{Cred, Result};
 
 use crate::controller::Controller;
 use crate::credentials::{CredentialId, Credentials};
+use crate::later::Later;
 use crate::planted::{self, Bug};
 use crate::processors::Processors;
 
@@ -48,7 +49,7 @@ pub struct Inside<D: BlockPort + MemoryArea + CommandPort + 'static> {
 /// The device's end of a command buffer.
 pub struct Reception<D: BlockPort + MemoryArea + CommandPort + 'static, W: Watcher = ()> {
     inside: Arc<Inside<D>>,
-    session: Session<Controller<D>, W>,
+    session: Session<Controller<D>, Later<W>>,
     speaks: Speaks,
     /// An entry of the credential table that ends with the buffer.
     granted: Option<CredentialId>,
@@ -157,6 +158,7 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static, W: Watcher + 'static> Ex
             controller.pay_for_moves();
             answer
         };
+        self.session.watcher().tell();
         match device.complete(taken.min(answer.len.get().into())) {
             Ok(()) => answer,
             Err(_) => refused(code::IO),
@@ -173,7 +175,8 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static, W: Watcher + 'static> Ex
 
 impl<D: BlockPort + MemoryArea + CommandPort + 'static, W: Watcher> Reception<D, W> {
     fn new(inside: &Arc<Inside<D>>, watcher: W, files_max: usize, speaks: Speaks) -> Self {
-        let session = Session::new(Arc::clone(&inside.controller), watcher, files_max).asking_each_time();
+        let session =
+            Session::new(Arc::clone(&inside.controller), Later::new(watcher), files_max).asking_each_time();
         Self { inside: Arc::clone(inside), session, speaks, granted: None }
     }
 

@@ -27,6 +27,7 @@ mod format;
 mod fs;
 mod inode;
 mod inside;
+mod later;
 mod media;
 mod memory;
 mod meta;

@@ -93,6 +93,11 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         self.checked.inner()
     }
 
+    /// Who must know what the client changes.
+    pub const fn watcher(&self) -> &W {
+        &self.watcher
+    }
+
     /// Closes all files that the client has open.
     pub fn close_all(&self) {
         self.handles.clear();

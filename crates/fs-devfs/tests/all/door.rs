@@ -189,19 +189,24 @@ fn an_entry_that_the_ring_held_before_is_no_command() {
     assert_eq!(size, 8, "no append was carried out twice");
 }
 
+/// A mount on a device with so many processors.
+fn with_processors(processors: u64) -> DevFs<Ssd> {
+    let mut profile = Profile::named("devfs-dram").expect("the profile exists");
+    profile.firmware.kind = Firmware::FileSystem;
+    profile.firmware.cores = processors;
+    profile.firmware.memory_bytes = 4 << 20;
+    profile.log.region_bytes = 4 << 20;
+    let ssd = Arc::new(Ssd::try_in_memory(&profile, 128 << 20, &OpenOptions::default()).expect("an SSD"));
+    assert_eq!(ssd.processors(), Ok(processors as usize));
+    let format = FormatOptions { inodes: Some(12_000), ..FormatOptions::default() };
+    DevFs::format(&ssd, &format).expect("the SSD can be formatted");
+    DevFs::mount(&ssd, &MountOptions::default()).expect("it can be mounted")
+}
+
 /// Virtual time in which four lanes carry out 32 writes each on a device with `processors` processors, ns.
 fn time_of_writes(processors: u64) -> u64 {
     Sim::new(1).run(move || {
-        let mut profile = Profile::named("devfs-dram").expect("the profile exists");
-        profile.firmware.kind = Firmware::FileSystem;
-        profile.firmware.cores = processors;
-        profile.firmware.memory_bytes = 4 << 20;
-        profile.log.region_bytes = 4 << 20;
-        let ssd = Arc::new(Ssd::try_in_memory(&profile, 128 << 20, &OpenOptions::default()).expect("an SSD"));
-        assert_eq!(ssd.processors(), Ok(processors as usize));
-        let format = FormatOptions { inodes: Some(12_000), ..FormatOptions::default() };
-        DevFs::format(&ssd, &format).expect("the SSD can be formatted");
-        let fs = DevFs::mount(&ssd, &MountOptions::default()).expect("it can be mounted");
+        let fs = with_processors(processors);
         let door = door(&fs, 4, Cred::ROOT);
         let handles: Vec<u64> = (0..4)
             .map(|lane| Library::new(&door, lane).create(format!("f{lane}").as_bytes(), 0o600))
@@ -305,4 +310,43 @@ fn programs_commands_go_to_the_device_and_the_kernel_hears_of_them() {
     assert_eq!(make(&one, b"f", 0), code::BAD_CREDENTIAL);
     two.close();
     assert_eq!(fs.stats()["memory"]["credentials"], 0);
+}
+
+/// Asks about what has changed, as the kernel may be doing just then.
+#[derive(Clone)]
+struct Asks(Arc<DevFs<Ssd>>, Arc<amphi_rt::sync::Mutex<Vec<u64>>>);
+
+impl Watcher for Asks {
+    fn inode(&self, ino: Ino) {
+        let size = self.0.getattr(ino).expect("it is there").size;
+        self.1.lock().push(size);
+    }
+
+    fn name(&self, dir: Ino, name: Name<'_>) {
+        let found = self.0.lookup(dir, name).expect("it is there");
+        self.0.forget(found.attr.ino, 1);
+        self.inode(found.attr.ino);
+    }
+}
+
+/// Who waited for the kernel with the last processor in its hand would wait for itself.
+#[test]
+fn the_kernel_hears_of_changes_when_the_processor_is_free_again() {
+    Sim::new(1).run(|| {
+        let fs = Arc::new(with_processors(1));
+        let asks = Asks(Arc::clone(&fs), Arc::default());
+        let program = CommandDevice::register(&*fs, &Cred::ROOT, 10, asks.clone()).expect("there is room");
+        let memory = Memory::private(Geometry::new(1, PAYLOAD).unwrap()).unwrap();
+        let mut caller = Caller::new(Cred::ROOT);
+        memory.payload(0).put(b"d");
+        let command = Submission {
+            operation: op::MAKE_DIRECTORY.into(),
+            first: Span::new(0, 1),
+            argument: 0o755.into(),
+            ..Submission::default()
+        };
+        assert_eq!(program.execute(&mut caller, &command, memory.payload(0)).status.get(), code::DONE);
+        program.close();
+        assert_eq!(asks.1.lock().len(), 1, "it hears of the name, once");
+    });
 }
