@@ -197,7 +197,12 @@ impl<F: FileSystem> Operations<F> {
             self.removals
                 .with_room(|| self.fs.create(parent, name, file_type, permissions(mode), rdev, &cred))
         });
-        self.made(caller, parent, created).or_errno()
+        match self.made(caller, parent, created) {
+            // The kernel believed that there is none: another door was faster. Whether an `open` may use that
+            // one the kernel does not say here. Told that what it knows is old, it looks once more.
+            Err(Error::Exists) => Err(Errno::ESTALE),
+            made => made.or_errno(),
+        }
     }
 
     pub(crate) fn mkdir(

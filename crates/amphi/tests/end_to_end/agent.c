@@ -165,13 +165,15 @@ static long leaving(int fd, const char *how) {
 }
 
 static pthread_barrier_t all_there;
+// Null, or the errno of the call that failed.
 static void *own_writer(void *path) {
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
-    if (fd < 0 || write(fd, "first\n", 6) != 6) return (void *)1;
+    long failed = fd < 0 || write(fd, "first\n", 6) != 6 ? errno : 0;
     // Each has a lane now, or could get none.
     pthread_barrier_wait(&all_there);
-    if (write(fd, "again\n", 6) != 6 || fsync(fd) != 0 || close(fd) != 0) return (void *)1;
-    return NULL;
+    if (!failed && (write(fd, "again\n", 6) != 6 || fsync(fd) != 0)) failed = errno;
+    if (fd >= 0 && close(fd) != 0 && !failed) failed = errno;
+    return (void *)failed;
 }
 
 // More threads than there are lanes, each with a descriptor of its own on one file.
@@ -183,9 +185,10 @@ static long crowd(const char *path) {
     for (int i = 0; i < 48; i++) {
         void *result;
         pthread_join(thread[i], &result);
-        failed += result != NULL;
+        if (result) failed = (long)result;
     }
-    return failed;
+    errno = failed;
+    return failed ? -1 : 0;
 }
 
 // The child of a vfork opens a file under a number that the parent then gives to another thing.

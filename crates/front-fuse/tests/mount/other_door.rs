@@ -1,6 +1,8 @@
 //! Changes that come in by another door: the kernel shows each as soon as it was told, whatever it is just
 //! being answered.
 
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,12 +10,15 @@ use std::thread;
 use std::time::Instant;
 
 use amphi_queue::Watcher;
-use amphi_vfs::{Cred, FileSystem, Ino, Name, SetAttr};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, SetAttr};
+
+use rustix::fs::{self as sys, CWD, Mode, mknodat};
+use rustix::io::Errno;
 
 use crate::mounted::Mounted;
 
 /// Without what this is about dozens of the changes go unseen.
-const ROUNDS: u64 = 5000;
+const ROUNDS: u64 = 2000;
 
 /// In each round one thread asks about a file that the kernel has just been made to forget, while another one
 /// changes it: sooner or later than it is answered. When both are done the change is to be seen.
@@ -72,4 +77,31 @@ fn a_change_after_the_end_of_the_mount_waits_for_nobody() {
     let begun = Instant::now();
     caches.inode(ino);
     assert!(begun.elapsed().as_secs() < 5, "it waits for the kernel to take an inode that it gave up");
+}
+
+/// The kernel was told that there is no such name, and before it makes one, and has heard of it, the other
+/// door does. `open` with `O_CREAT` opens that one; what has to make it anew says that it is there.
+#[test]
+fn a_file_that_another_door_makes_first_is_opened() {
+    let Some(mounted) = Mounted::new() else { return };
+    let faster = |name: &str| {
+        let path = mounted.path(name);
+        assert_eq!(std::fs::metadata(&path).unwrap_err().kind(), ErrorKind::NotFound);
+        let name = Name::new(name.as_bytes()).unwrap();
+        let made = mounted.model.create(Ino::ROOT, name, FileType::Regular, 0o644, 0, &Cred::ROOT).unwrap();
+        mounted.model.forget(made.attr.ino, 1);
+        (path, made.attr.ino.0)
+    };
+    let (path, ino) = faster("opened");
+    let opened = OpenOptions::new().append(true).create(true).open(&path).unwrap();
+    assert_eq!(opened.metadata().unwrap().ino(), ino);
+    drop(opened);
+    let (path, _) = faster("exclusive");
+    assert_eq!(File::create_new(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    let (path, _) = faster("node");
+    let node = mknodat(CWD, &path, sys::FileType::RegularFile, Mode::RUSR, 0);
+    assert_eq!(node, Err(Errno::EXIST));
+    let (path, _) = faster("directory");
+    assert_eq!(std::fs::create_dir(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    mounted.unmount();
 }
