@@ -122,8 +122,8 @@ impl Answered {
 
     /// Another door has changed `ino`. Returns when the kernel knows nothing older.
     ///
-    /// An answer that gives the kernel an inode is not overtaken by what it is told of that inode: it does not
-    /// have it yet, and keeps what it hears afterwards. So it is told until it has it.
+    /// An answer that gives the kernel an inode is not overtaken by what it is told of that inode: it does
+    /// not have it yet, and keeps what it hears afterwards. So it is told until it has it.
     fn inode_changed(&self, ino: Ino, kernel: &Kernel) {
         let Some(telling) = self.known.take_inode(ino) else { return };
         let mut waits_since_ms = None;

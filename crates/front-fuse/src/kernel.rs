@@ -11,23 +11,9 @@ use amphi_vfs::{Ino, Name};
 use fuser::{INodeNo, Notifier};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use zerocopy::{Immutable, IntoBytes};
+use zerocopy::IntoBytes;
 
-use crate::ring::format::OutHeader;
-
-/// `FUSE_NOTIFY_INVAL_INODE`
-const INVALIDATE_INODE: i32 = 2;
-
-/// `struct fuse_notify_inval_inode_out`, with its header.
-#[derive(IntoBytes, Immutable)]
-#[repr(C)]
-struct InvalidateInode {
-    header: OutHeader,
-    ino: u64,
-    offset: i64,
-    length: i64,
-}
-const _: () = assert!(size_of::<InvalidateInode>() == 40);
+use crate::ring::format::{INVALIDATE_INODE, InvalidateInode, OutHeader};
 
 /// Tells the kernel.
 pub(crate) struct Kernel {

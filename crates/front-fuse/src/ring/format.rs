@@ -1,5 +1,6 @@
-//! The FUSE protocol's structures as they lie in a ring's buffers: fields, sizes and values are the kernel's
-//! (`include/uapi/linux/fuse.h`, version 7.42; what fuser agrees to is 7.40), in this machine's byte order.
+//! The FUSE protocol's structures, as they lie in a ring's buffers and elsewhere: fields, sizes and values are
+//! the kernel's (`include/uapi/linux/fuse.h`, version 7.42; what fuser agrees to is 7.40), in this machine's
+//! byte order.
 
 use amphi_vfs::{Attr, FileType, StatFs, TimeSpec};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -37,6 +38,9 @@ pub(crate) mod opcode {
     pub(crate) const LSEEK: u32 = 46;
 }
 
+/// `FUSE_NOTIFY_INVAL_INODE`
+pub(crate) const INVALIDATE_INODE: i32 = 2;
+
 /// Declares structures with the size that the kernel gives them, in bytes.
 macro_rules! structures {
     ($($(#[$doc:meta])* $name:ident, $bytes:literal { $($field:ident: $kind:ty,)* })*) => {
@@ -58,6 +62,9 @@ structures! {
     }
     /// `struct fuse_out_header`: begins every answer. The error is zero or a negative errno.
     OutHeader, 16 { len: u32, error: i32, unique: u64, }
+    /// `struct fuse_notify_inval_inode_out` with its header, whose error says what it is and whose `unique`
+    /// is zero: what the kernel is told without having asked.
+    InvalidateInode, 40 { header: OutHeader, ino: u64, offset: i64, length: i64, }
     /// `struct fuse_uring_ent_in_out`: what the rings add to a request and its answer.
     RingHeader, 32 { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64, }
     /// `struct fuse_uring_req_header`: what stands before the payload, in a buffer of its own.
