@@ -1,6 +1,6 @@
-//! The FUSE protocol's structures, as they lie in a ring's buffers and elsewhere: fields, sizes and values are
-//! the kernel's (`include/uapi/linux/fuse.h`, version 7.42; what fuser agrees to is 7.40), in this machine's
-//! byte order.
+//! The FUSE protocol's structures, as they lie in a ring's buffers and elsewhere: fields, sizes and values
+//! are the kernel's (`include/uapi/linux/fuse.h`, version 7.42; what fuser agrees to is 7.40), in this
+//! machine's byte order.
 
 use amphi_vfs::{Attr, FileType, StatFs, TimeSpec};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
