@@ -58,4 +58,5 @@ mod signals;
 mod telemetry;
 mod traps;
 mod tuning;
+mod two_doors;
 mod worker;
