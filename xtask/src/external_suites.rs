@@ -36,8 +36,8 @@ pub fn run(root: &Path, built: &Built, prepare: impl Fn(&mut Command)) -> Result
     let run = |room: &str, file: &str, which: &str| {
         let mut test = built.test(room, file)?;
         prepare(&mut test);
-        // One after the other: each says what it did, and none slows another down.
-        step::run(test.env("PATH", &path).args([which, "--nocapture", "--test-threads=1"]))
+        // Two at a time: each waits for the kernel and for other processes half of the time.
+        step::run(test.env("PATH", &path).args([which, "--nocapture", "--test-threads=2"]))
     };
     step("external suites on a mount", || run("amphi", "end_to_end", "external_suites::"))?;
     step("external suites on a mount of the model", || {

@@ -158,8 +158,8 @@ fn programs(options: &Options, mut test: Command) -> Result<()> {
     }
     packages::ensure(&packages::PROGRAMS)?;
     step("programs over crashes", || {
-        // One after the other: each says what it did, and none slows another down.
-        test.args(["program_crashes::", "--nocapture", "--test-threads=1"]);
+        // Two at a time: one alone leaves the processors idle for two fifths of the time.
+        test.args(["program_crashes::", "--nocapture", "--test-threads=2"]);
         step::run(with(options, &mut test))
     })
 }
