@@ -1,6 +1,7 @@
-//! Several programs by `amphi run` at once, each in a directory of its own, that change it through the queue
-//! and through the kernel and look at it through both. They share what the mount knows: numbers of inodes
-//! that one gives back and another one gets, and what the kernel was told of them.
+//! Several programs by `amphi run` at once that go through the queue and through the kernel. Where each has a
+//! directory of its own, it sees each of its changes at both doors: they share numbers of inodes that one
+//! gives back and another one gets, and what the kernel was told of them. Where they share a directory, no
+//! call fails by what another door was doing.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,41 +10,50 @@ use crate::accelerated::library;
 use crate::rig::{Rig, amphi_ok, can_mount};
 use crate::shared;
 
-/// Programs at once.
-const PROGRAMS: u64 = 3;
-
-/// Has programs change a mount, and says which file system and seed it was if one sees something old.
+/// Has programs change a mount, each a directory of its own and then all the same one, and says which file
+/// system and seed it was if one sees something old or is refused what POSIX does not refuse.
 fn change(rig: &Rig, what: &str, changes: u64) {
-    let seed = std::env::var("AMPHI_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1_u64);
-    let program = rig.compiled("two_doors", &["-O1", "-Wall", "-Werror"]);
+    let flags = ["-O1", "-Wall", "-Werror"];
+    let (own, same) = (rig.compiled("two_doors", &flags), rig.compiled("contended", &flags));
     for options in [&["--placeholders"][..], &[]] {
-        let children: Vec<_> = (1..=PROGRAMS)
-            .map(|number| {
-                let directory = rig.on_mount(&format!("d{number}"));
-                fs::create_dir(&directory).unwrap();
-                let mut command = Command::new("timeout");
-                command
-                    .args(["120", env!("CARGO_BIN_EXE_amphi"), "run"])
-                    .args(options)
-                    .args(["--", &program]);
-                command.arg(&directory).args([(seed * PROGRAMS + number).to_string(), changes.to_string()]);
-                (directory, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
-            })
-            .collect();
-        for (directory, child) in children {
-            let output = child.wait_with_output().unwrap();
-            let said =
-                [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said).into_owned());
-            assert!(
-                output.status.success(),
-                "{what} {options:?}, {}: {said:?}\nreplay with AMPHI_SEED={seed}; who is when is by chance",
-                output.status
-            );
-            fs::remove_dir_all(directory).unwrap();
-        }
+        let what = format!("{what} {options:?}");
+        run(rig, &what, options, [&own, "d1", "d2", "d3"], changes);
+        run(rig, &what, options, [&same, "d", "d", "d"], 2 * changes);
     }
     rig.umount();
     amphi_ok(&["fsck", &rig.image()]);
+}
+
+/// A program as often as there are directories, at once.
+fn run(rig: &Rig, what: &str, options: &[&str], [program, directories @ ..]: [&str; 4], calls: u64) {
+    let seed = std::env::var("AMPHI_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1_u64);
+    let directories = directories.map(|name| rig.on_mount(name));
+    for directory in &directories {
+        fs::create_dir_all(directory).unwrap();
+    }
+    let children: Vec<_> = (1..)
+        .zip(&directories)
+        .map(|(number, directory)| {
+            let mut command = Command::new("timeout");
+            command.args(["120", env!("CARGO_BIN_EXE_amphi"), "run"]).args(options).args(["--", program]);
+            command.arg(directory).args([(seed * 10 + number).to_string(), calls.to_string()]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said).into_owned());
+        assert!(
+            output.status.success(),
+            "{what}, {program}, {}: {said:?}\nreplay with AMPHI_SEED={seed}; who is when is by chance",
+            output.status
+        );
+    }
+    for directory in &directories {
+        if directory.exists() {
+            fs::remove_dir_all(directory).unwrap();
+        }
+    }
 }
 
 fn changes_show_at_both_doors(file_system: &str, changes: u64) {

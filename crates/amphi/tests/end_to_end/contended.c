@@ -1,0 +1,121 @@
+// Makes, opens, moves and removes a handful of names that others make and remove too, by calls that the library
+// takes and by system calls that it does not see. Of a call that another program was faster than, POSIX says what
+// may come; what is open stays usable. Arguments: the directory, a seed, how many calls.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { NAMES = 4, OPEN = 4 };
+static const char *directory;
+static unsigned long state;
+static long call;
+
+static unsigned draw(unsigned below) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return (state >> 11) % below;
+}
+
+static const char *path(void) {
+    static char paths[2][4200];
+    static int turn;
+    char *to = paths[turn ^= 1];
+    snprintf(to, sizeof paths[0], "%s/%c", directory, 'a' + draw(NAMES));
+    return to;
+}
+
+// A system call that no library sees, with what libc makes of its answer.
+static long by_kernel(long number, long a, long b, long c, long d) {
+    long result;
+#if defined(__x86_64__)
+    register long fourth __asm__("r10") = d;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth) : "rcx", "r11", "memory");
+    if (result < 0) errno = -result, result = -1;
+#else
+    result = syscall(number, a, b, c, d);
+#endif
+    return result;
+}
+
+// Whether it went well; ends the program if it failed by what it must not.
+static int may(const char *what, long result, const int *errors) {
+    if (result >= 0) return 1;
+    for (; *errors; errors++)
+        if (errno == *errors) return 0;
+    printf("call %ld, %s: %s\n", call, what, strerror(errno));
+    exit(1);
+}
+#define MAY(what, result, ...) may(what, result, (const int[]){__VA_ARGS__ 0})
+
+static int fds[OPEN], by[OPEN];
+
+int main(int count, char **words) {
+    if (count != 4) return 2;
+    directory = words[1];
+    state = strtoul(words[2], NULL, 10) * 0x9e3779b97f4a7c15u + 1;
+    long calls = strtol(words[3], NULL, 10);
+    static char data[9000];
+    for (int i = 0; i < OPEN; i++) fds[i] = -1;
+    for (call = 1; call <= calls; call++) {
+        int kernel = draw(3) == 0, i = draw(OPEN);
+        const char *one = path(), *two = path();
+        struct stat seen;
+        switch (draw(12)) {
+        case 0: case 1: case 2: {
+            int flags = draw(2) ? O_RDWR : O_WRONLY;
+            if (draw(4)) flags |= O_CREAT;
+            if (draw(4) == 0) flags |= O_APPEND;
+            if (draw(8) == 0) flags |= O_TRUNC;
+            int alone = (flags & O_CREAT) && draw(4) == 0;
+            if (alone) flags |= O_EXCL;
+            if (fds[i] >= 0) MAY("close", by[i] ? by_kernel(SYS_close, fds[i], 0, 0, 0) : close(fds[i]));
+            fds[i] = kernel ? by_kernel(SYS_openat, AT_FDCWD, (long)one, flags, 0644) : open(one, flags, 0644);
+            by[i] = kernel;
+            if (alone) MAY("open that makes", fds[i], EEXIST, );
+            else if (flags & O_CREAT) MAY("open that may make", fds[i], EISDIR, );
+            else MAY("open", fds[i], ENOENT, EISDIR, );
+            break;
+        }
+        case 3: case 4: case 5:
+            if (fds[i] < 0) break;
+            if (by[i]) MAY("the kernel's write", by_kernel(SYS_write, fds[i], (long)data, 1 + draw(sizeof data), 0));
+            else MAY("write", write(fds[i], data, 1 + draw(sizeof data)));
+            if (draw(4) == 0) MAY("fsync", fsync(fds[i]));
+            if (draw(4) == 0) MAY("fstat", fstat(fds[i], &seen));
+            if (draw(4) == 0) MAY("ftruncate", ftruncate(fds[i], draw(9000)));
+            if (draw(4) == 0) MAY("fchmod", fchmod(fds[i], 0600 | draw(0200)));
+            break;
+        case 6:
+            MAY("stat", kernel ? by_kernel(SYS_newfstatat, AT_FDCWD, (long)one, (long)&seen, 0) : stat(one, &seen), ENOENT, );
+            break;
+        case 7:
+            MAY("unlink", kernel ? by_kernel(SYS_unlink, (long)one, 0, 0, 0) : unlink(one), ENOENT, EISDIR, );
+            break;
+        case 8:
+            MAY("rename", kernel ? by_kernel(SYS_rename, (long)one, (long)two, 0, 0) : rename(one, two), ENOENT, EISDIR, ENOTDIR, ENOTEMPTY, EEXIST, );
+            break;
+        case 9:
+            MAY("link", kernel ? by_kernel(SYS_link, (long)one, (long)two, 0, 0) : link(one, two), ENOENT, EEXIST, EPERM, );
+            break;
+        case 10:
+            if (draw(2)) MAY("mkdir", kernel ? by_kernel(SYS_mkdir, (long)one, 0755, 0, 0) : mkdir(one, 0755), EEXIST, );
+            else MAY("rmdir", kernel ? by_kernel(SYS_rmdir, (long)one, 0, 0, 0) : rmdir(one), ENOENT, ENOTDIR, );
+            break;
+        default: {
+            DIR *dir = opendir(directory);
+            MAY("opendir", dir ? 0 : -1);
+            errno = 0;
+            while (readdir(dir)) {}
+            MAY("readdir", errno ? -1 : 0);
+            closedir(dir);
+        }
+        }
+    }
+    return 0;
+}
