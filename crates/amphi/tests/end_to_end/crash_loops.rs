@@ -164,7 +164,7 @@ fn iterate(rig: &Rig, subject: Subject, crash: Crash, seed: u64) -> Result<u64, 
     let speed: &[&str] = if dice.below(2) == 0 { &["--free"] } else { &[] };
     let mut workers: Vec<Worker> = (0..WORKERS)
         .map(|index| Worker::new(rig.on_mount(&format!("worker{index}")), Dice::new(dice.next())))
-        .map(|worker| worker.syncing(subject.syncs))
+        .map(|worker| worker.syncing(subject.syncs).cutting_in_place(subject.file_system == "ext4like"))
         .collect();
     let mut operations = 0;
     for round in 0..CRASHES {

@@ -80,6 +80,9 @@ impl Bytes {
     }
 }
 
+/// Bytes of the page that a cut fills with zeros to its end.
+const BLOCK: usize = 4096;
+
 /// What new files get; no umask takes any of it away.
 const CREATED_MODE: u32 = 0o600;
 
@@ -92,17 +95,25 @@ pub struct Worker {
     in_flight: Option<Operation>,
     /// Whether it makes each operation durable before it counts, where a return does not promise that.
     syncs: bool,
+    /// Whether a cut that a crash interrupted may leave zeros behind the new end and the old length.
+    cuts_in_place: bool,
 }
 
 impl Worker {
     /// A worker in the empty directory `root`.
     pub fn new(root: PathBuf, dice: Dice) -> Self {
-        Self { root, dice, tree: Tree::default(), in_flight: None, syncs: false }
+        Self { root, dice, tree: Tree::default(), in_flight: None, syncs: false, cuts_in_place: false }
     }
 
     /// The same on a file system that promises no more than what was synced.
     pub fn syncing(self, syncs: bool) -> Self {
         Self { syncs, ..self }
+    }
+
+    /// The same on a file system in ordered mode, as ext4's: the zeros behind a cut go in place before the cut
+    /// is committed.
+    pub fn cutting_in_place(self, cuts_in_place: bool) -> Self {
+        Self { cuts_in_place, ..self }
     }
 
     /// Its directory.
@@ -145,6 +156,12 @@ impl Worker {
     /// # Errors
     /// The first difference.
     pub fn verify(&mut self) -> Result<(), String> {
+        if self.cuts_in_place
+            && let Some(Operation::Truncate { name, len }) = &self.in_flight
+        {
+            let file = self.tree.file(name);
+            file.write(*len, vec![0; file.len().min(len.next_multiple_of(BLOCK)).saturating_sub(*len)]);
+        }
         let without = self.tree.compare(&self.root);
         if let Some(operation) = self.in_flight.take() {
             let mut with = self.tree.clone();
@@ -377,4 +394,28 @@ fn is_crash(error: &io::Error) -> bool {
     let gone =
         [io::ErrorKind::NotConnected, io::ErrorKind::ConnectionAborted, io::ErrorKind::ReadOnlyFilesystem];
     gone.contains(&error.kind()) || error.raw_os_error() == Some(EIO)
+}
+
+#[test]
+fn only_a_cut_in_place_that_was_interrupted_may_leave_zeros() {
+    let root = tempfile::tempdir().expect("a directory");
+    let name = PathBuf::from("f");
+    let verify = |found: &[u8], cuts_in_place| {
+        std::fs::write(root.path().join(&name), found).expect("it can be written");
+        let created = std::fs::Permissions::from_mode(CREATED_MODE);
+        std::fs::set_permissions(root.path().join(&name), created).expect("it is there");
+        let mut worker = Worker::new(root.path().to_owned(), Dice::new(1)).cutting_in_place(cuts_in_place);
+        worker.tree.record(&Operation::Create { name: name.clone() });
+        worker.tree.file(&name).write(0, vec![7; 5000]);
+        worker.tree.file(&name).sync();
+        worker.in_flight = Some(Operation::Truncate { name: name.clone(), len: 1000 });
+        worker.verify().is_ok()
+    };
+    let zeros_to = |end: usize| [vec![7; 1000], vec![0; end - 1000], vec![7; 5000 - end]].concat();
+    for cuts_in_place in [true, false] {
+        assert!(verify(&[7; 5000], cuts_in_place), "not done");
+        assert!(verify(&[7; 1000], cuts_in_place), "done");
+        assert!(!verify(&zeros_to(5000), cuts_in_place), "behind the page");
+        assert_eq!(verify(&zeros_to(BLOCK), cuts_in_place), cuts_in_place);
+    }
 }
