@@ -110,8 +110,8 @@ impl Worker {
         Self { syncs, ..self }
     }
 
-    /// The same on a file system in ordered mode, as ext4's: the zeros behind a cut go in place before the cut
-    /// is committed.
+    /// The same on a file system in ordered mode, as ext4's: the zeros behind a cut go in place before the
+    /// cut is committed.
     pub fn cutting_in_place(self, cuts_in_place: bool) -> Self {
         Self { cuts_in_place, ..self }
     }
@@ -401,9 +401,9 @@ fn only_a_cut_in_place_that_was_interrupted_may_leave_zeros() {
     let root = tempfile::tempdir().expect("a directory");
     let name = PathBuf::from("f");
     let verify = |found: &[u8], cuts_in_place| {
-        std::fs::write(root.path().join(&name), found).expect("it can be written");
-        let created = std::fs::Permissions::from_mode(CREATED_MODE);
-        std::fs::set_permissions(root.path().join(&name), created).expect("it is there");
+        fs::write(root.path().join(&name), found).expect("it can be written");
+        let created = fs::Permissions::from_mode(CREATED_MODE);
+        fs::set_permissions(root.path().join(&name), created).expect("it is there");
         let mut worker = Worker::new(root.path().to_owned(), Dice::new(1)).cutting_in_place(cuts_in_place);
         worker.tree.record(&Operation::Create { name: name.clone() });
         worker.tree.file(&name).write(0, vec![7; 5000]);
