@@ -54,9 +54,7 @@ impl Kernel {
 
     /// Whether there is nobody left to tell: the mount was taken away.
     pub(crate) fn is_gone(&self) -> bool {
-        const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut asked = [PollFd::new(&self.device, PollFlags::empty())];
-        poll(&mut asked, Some(&NOW)).is_ok() && asked[0].revents().contains(PollFlags::ERR)
+        is_now(&self.device, PollFlags::ERR)
     }
 }
 
@@ -64,4 +62,11 @@ impl fmt::Debug for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kernel").finish_non_exhaustive()
     }
+}
+
+/// Whether `what` holds of the device, without waiting for it.
+pub(crate) fn is_now(device: &OwnedFd, what: PollFlags) -> bool {
+    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut asked = [PollFd::new(device, what)];
+    poll(&mut asked, Some(&NOW)).is_ok() && asked[0].revents().contains(what)
 }

@@ -37,13 +37,19 @@ pub(crate) fn lookup<F: FileSystem>(
 ) -> Result<Entry> {
     answered.known.name(dir, name.bytes());
     let ino = fs.lookup(dir, name)?.attr.ino;
+    referenced(fs, answered, ino, thread)
+}
+
+/// What the kernel is told of an inode to which it just got a reference, with attributes read after it was
+/// noted who gets them.
+pub(crate) fn referenced<F: FileSystem>(fs: &F, answered: &Answered, ino: Ino, thread: u32) -> Result<Entry> {
     answered.give(ino, thread);
     let attr = fs.getattr(ino).inspect_err(|_| not_given(fs, answered, ino))?;
     Ok(Entry { attr })
 }
 
 /// Takes back a reference that the kernel was to get.
-pub(crate) fn not_given<F: FileSystem>(fs: &F, answered: &Answered, ino: Ino) {
+fn not_given<F: FileSystem>(fs: &F, answered: &Answered, ino: Ino) {
     answered.given.take_back(ino, 1);
     fs.forget(ino, 1);
 }

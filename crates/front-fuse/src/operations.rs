@@ -60,11 +60,7 @@ impl<F: FileSystem> Operations<F> {
     /// was noted who gets them.
     fn made(&self, caller: Caller, parent: Ino, result: Result<Entry>) -> Result<Entry> {
         let made = self.changed(caller, &[parent], result)?;
-        let ino = made.attr.ino;
-        self.answered.give(ino, caller.thread);
-        let attr =
-            self.fs.getattr(ino).inspect_err(|_| listing::not_given(&*self.fs, &self.answered, ino))?;
-        Ok(Entry { attr })
+        listing::referenced(&*self.fs, &self.answered, made.attr.ino, caller.thread)
     }
 
     /// Notes what has lost a name, if that was its last one.

@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use amphi_rt::sync::{Mutex, OnceCell};
 use amphi_rt::time;
 use amphi_vfs::{Error, Ino, Result};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
+
+use crate::kernel::is_now;
 
 /// A thread that has read a request is behind by as much as the scheduler makes it wait.
 const PAUSES_NS: [u64; 3] = [1_000_000, 5_000_000, 20_000_000];
@@ -74,14 +76,10 @@ impl Removals {
     /// Whether somebody deals with forgotten inodes, or the device has yet to tell of some. Where requests
     /// come through it too, who wants another one gets those first.
     fn is_behind(&self) -> bool {
-        const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         if self.under_way.load(Ordering::SeqCst) > 0 {
             return true;
         }
-        self.told_through.get().is_some_and(|device| {
-            let mut asked = [PollFd::new(device, PollFlags::IN)];
-            poll(&mut asked, Some(&NOW)).is_ok() && asked[0].revents().contains(PollFlags::IN)
-        })
+        self.told_through.get().is_some_and(|device| is_now(device, PollFlags::IN))
     }
 
     /// A file or directory has lost its last name, which the kernel has not been told yet.
