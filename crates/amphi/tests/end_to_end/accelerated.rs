@@ -209,7 +209,7 @@ fn both_doors_show_each_change_at_once() {
     if !can_mount() {
         return;
     }
-    let seed = std::env::var("AMPHI_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seed = rig::seed();
     println!("replay with AMPHI_SEED={seed}");
     let mut random = Generator::new(seed);
     let rig = Rig::new("256M");

@@ -20,6 +20,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "doors.h"
+
 static int fds[32];
 static char buffer[1 << 20];
 
@@ -98,27 +100,15 @@ static long threads(int fd) {
     return lseek(fd, 0, SEEK_CUR);
 }
 
-// A system call that no library sees.
-static long raw(long number, long a, long b, long c) {
-    long result;
-#if defined(__x86_64__)
-    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
-#else
-    result = syscall(number, a, b, c);
-    if (result < 0) result = -errno;
-#endif
-    return result;
-}
-
 // What calls past the library say on a descriptor: read, write, fsync, flock, opening it again. 0 if one of them did anything.
 static long stray(int fd) {
     char byte = 'x', path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    long said[] = {raw(SYS_read, fd, (long)&byte, 1), raw(SYS_write, fd, (long)&byte, 1), raw(SYS_fsync, fd, 0, 0),
-                   raw(SYS_flock, fd, LOCK_EX, 0), raw(SYS_ftruncate, fd, 0, 0)};
+    long said[] = {raw(SYS_read, fd, (long)&byte, 1, 0, 0), raw(SYS_write, fd, (long)&byte, 1, 0, 0), raw(SYS_fsync, fd, 0, 0, 0, 0),
+                   raw(SYS_flock, fd, LOCK_EX, 0, 0, 0), raw(SYS_ftruncate, fd, 0, 0, 0, 0)};
     for (unsigned i = 0; i < sizeof said / sizeof *said; i++)
         if (said[i] != -EBADF) return 0;
-    return raw(SYS_open, (long)path, O_RDWR, 0) == -ELOOP;
+    return raw(SYS_open, (long)path, O_RDWR, 0, 0, 0) == -ELOOP;
 }
 
 static int handler_fd;
@@ -165,14 +155,18 @@ static long leaving(int fd, const char *how) {
 }
 
 static pthread_barrier_t all_there;
+// The errno of the call that failed last. One that did less than it should has none.
+static long failure(void) { return errno ? errno : EIO; }
+
 // Null, or the errno of the call that failed.
 static void *own_writer(void *path) {
+    errno = 0;
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
-    long failed = fd < 0 || write(fd, "first\n", 6) != 6 ? errno : 0;
+    long failed = fd < 0 || write(fd, "first\n", 6) != 6 ? failure() : 0;
     // Each has a lane now, or could get none.
     pthread_barrier_wait(&all_there);
-    if (!failed && (write(fd, "again\n", 6) != 6 || fsync(fd) != 0)) failed = errno;
-    if (fd >= 0 && close(fd) != 0 && !failed) failed = errno;
+    if (!failed && (write(fd, "again\n", 6) != 6 || fsync(fd) != 0)) failed = failure();
+    if (fd >= 0 && close(fd) != 0 && !failed) failed = failure();
     return (void *)failed;
 }
 

@@ -12,15 +12,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "doors.h"
+
 enum { NAMES = 4, OPEN = 4 };
 static const char *directory;
-static unsigned long state;
 static long call;
-
-static unsigned draw(unsigned below) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (state >> 11) % below;
-}
 
 static const char *path(void) {
     static char paths[2][4200];
@@ -30,35 +26,22 @@ static const char *path(void) {
     return to;
 }
 
-// A system call that no library sees, with what libc makes of its answer.
-static long by_kernel(long number, long a, long b, long c, long d) {
-    long result;
-#if defined(__x86_64__)
-    register long fourth __asm__("r10") = d;
-    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth) : "rcx", "r11", "memory");
-    if (result < 0) errno = -result, result = -1;
-#else
-    result = syscall(number, a, b, c, d);
-#endif
-    return result;
-}
-
-// Whether it went well; ends the program if it failed by what it must not.
-static int may(const char *what, long result, const int *errors) {
-    if (result >= 0) return 1;
+// Ends the program if a call failed by what it must not.
+static void may(const char *what, long result, const int *errors) {
+    if (result >= 0) return;
     for (; *errors; errors++)
-        if (errno == *errors) return 0;
+        if (errno == *errors) return;
     printf("call %ld, %s: %s\n", call, what, strerror(errno));
     exit(1);
 }
-#define MAY(what, result, ...) may(what, result, (const int[]){__VA_ARGS__ 0})
+#define MAY(what, result, ...) may(what, result, (const int[]){__VA_ARGS__ __VA_OPT__(, ) 0})
 
 static int fds[OPEN], by[OPEN];
 
 int main(int count, char **words) {
     if (count != 4) return 2;
     directory = words[1];
-    state = strtoul(words[2], NULL, 10) * 0x9e3779b97f4a7c15u + 1;
+    begin(words[2]);
     long calls = strtol(words[3], NULL, 10);
     static char data[9000];
     for (int i = 0; i < OPEN; i++) fds[i] = -1;
@@ -74,17 +57,17 @@ int main(int count, char **words) {
             if (draw(8) == 0) flags |= O_TRUNC;
             int alone = (flags & O_CREAT) && draw(4) == 0;
             if (alone) flags |= O_EXCL;
-            if (fds[i] >= 0) MAY("close", by[i] ? by_kernel(SYS_close, fds[i], 0, 0, 0) : close(fds[i]));
-            fds[i] = kernel ? by_kernel(SYS_openat, AT_FDCWD, (long)one, flags, 0644) : open(one, flags, 0644);
+            if (fds[i] >= 0) MAY("close", by[i] ? by_kernel(SYS_close, fds[i], 0, 0, 0, 0) : close(fds[i]));
+            fds[i] = kernel ? by_kernel(SYS_openat, AT_FDCWD, (long)one, flags, 0644, 0) : open(one, flags, 0644);
             by[i] = kernel;
-            if (alone) MAY("open that makes", fds[i], EEXIST, );
-            else if (flags & O_CREAT) MAY("open that may make", fds[i], EISDIR, );
-            else MAY("open", fds[i], ENOENT, EISDIR, );
+            if (alone) MAY("open that makes", fds[i], EEXIST);
+            else if (flags & O_CREAT) MAY("open that may make", fds[i], EISDIR);
+            else MAY("open", fds[i], ENOENT, EISDIR);
             break;
         }
         case 3: case 4: case 5:
             if (fds[i] < 0) break;
-            if (by[i]) MAY("the kernel's write", by_kernel(SYS_write, fds[i], (long)data, 1 + draw(sizeof data), 0));
+            if (by[i]) MAY("the kernel's write", by_kernel(SYS_write, fds[i], (long)data, 1 + draw(sizeof data), 0, 0));
             else MAY("write", write(fds[i], data, 1 + draw(sizeof data)));
             if (draw(4) == 0) MAY("fsync", fsync(fds[i]));
             if (draw(4) == 0) MAY("fstat", fstat(fds[i], &seen));
@@ -92,20 +75,20 @@ int main(int count, char **words) {
             if (draw(4) == 0) MAY("fchmod", fchmod(fds[i], 0600 | draw(0200)));
             break;
         case 6:
-            MAY("stat", kernel ? by_kernel(SYS_newfstatat, AT_FDCWD, (long)one, (long)&seen, 0) : stat(one, &seen), ENOENT, );
+            MAY("stat", kernel ? by_kernel(SYS_newfstatat, AT_FDCWD, (long)one, (long)&seen, 0, 0) : stat(one, &seen), ENOENT);
             break;
         case 7:
-            MAY("unlink", kernel ? by_kernel(SYS_unlink, (long)one, 0, 0, 0) : unlink(one), ENOENT, EISDIR, );
+            MAY("unlink", kernel ? by_kernel(SYS_unlink, (long)one, 0, 0, 0, 0) : unlink(one), ENOENT, EISDIR);
             break;
         case 8:
-            MAY("rename", kernel ? by_kernel(SYS_rename, (long)one, (long)two, 0, 0) : rename(one, two), ENOENT, EISDIR, ENOTDIR, ENOTEMPTY, EEXIST, );
+            MAY("rename", kernel ? by_kernel(SYS_rename, (long)one, (long)two, 0, 0, 0) : rename(one, two), ENOENT, EISDIR, ENOTDIR, ENOTEMPTY, EEXIST);
             break;
         case 9:
-            MAY("link", kernel ? by_kernel(SYS_link, (long)one, (long)two, 0, 0) : link(one, two), ENOENT, EEXIST, EPERM, );
+            MAY("link", kernel ? by_kernel(SYS_link, (long)one, (long)two, 0, 0, 0) : link(one, two), ENOENT, EEXIST, EPERM);
             break;
         case 10:
-            if (draw(2)) MAY("mkdir", kernel ? by_kernel(SYS_mkdir, (long)one, 0755, 0, 0) : mkdir(one, 0755), EEXIST, );
-            else MAY("rmdir", kernel ? by_kernel(SYS_rmdir, (long)one, 0, 0, 0) : rmdir(one), ENOENT, ENOTDIR, );
+            if (draw(2)) MAY("mkdir", kernel ? by_kernel(SYS_mkdir, (long)one, 0755, 0, 0, 0) : mkdir(one, 0755), EEXIST);
+            else MAY("rmdir", kernel ? by_kernel(SYS_rmdir, (long)one, 0, 0, 0, 0) : rmdir(one), ENOENT, ENOTDIR);
             break;
         default: {
             DIR *dir = opendir(directory);

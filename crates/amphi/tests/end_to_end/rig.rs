@@ -44,6 +44,11 @@ pub struct Rig {
     root: PathBuf,
 }
 
+/// The seed of what is drawn at random: `AMPHI_SEED`, or 1.
+pub fn seed() -> u64 {
+    std::env::var("AMPHI_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
+}
+
 impl Rig {
     /// Makes an image of `size` with ByteFS on it.
     pub fn new(size: &str) -> Self {

@@ -13,6 +13,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "doors.h"
+
 enum { NAMES = 8, FILES = 8, BYTES = 12288 };
 enum kind { NONE, FILE_, LINK, DIRECTORY };
 
@@ -30,14 +32,8 @@ static struct name {
 } names[NAMES];
 
 static const char *directory;
-static unsigned long state;
 static long change;
 static const char *what = "nothing";
-
-static unsigned draw(unsigned below) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (state >> 11) % below;
-}
 
 static const char *path(int name) {
     static char paths[2][4200];
@@ -45,19 +41,6 @@ static const char *path(int name) {
     char *to = paths[turn ^= 1];
     snprintf(to, sizeof paths[0], "%s/%c", directory, 'a' + name);
     return to;
-}
-
-// A system call that no library sees, with what libc makes of its answer.
-static long by_kernel(long number, long a, long b, long c, long d) {
-    long result;
-#if defined(__x86_64__)
-    register long fourth __asm__("r10") = d;
-    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth) : "rcx", "r11", "memory");
-    if (result < 0) errno = -result, result = -1;
-#else
-    result = syscall(number, a, b, c, d);
-#endif
-    return result;
 }
 
 static void fail(const char *seen, int name, long is, long should) {
@@ -74,14 +57,14 @@ static void must(long result) {
 
 // The calls, each by the door that `kernel` says.
 static int opened(int kernel, const char *at, int flags, int mode) {
-    int fd = kernel ? by_kernel(SYS_openat, AT_FDCWD, (long)at, flags, mode) : open(at, flags, mode);
+    int fd = kernel ? by_kernel(SYS_openat, AT_FDCWD, (long)at, flags, mode, 0) : open(at, flags, mode);
     must(fd);
     return fd;
 }
-static void closed(int kernel, int fd) { must(kernel ? by_kernel(SYS_close, fd, 0, 0, 0) : close(fd)); }
+static void closed(int kernel, int fd) { must(kernel ? by_kernel(SYS_close, fd, 0, 0, 0, 0) : close(fd)); }
 static void named(int kernel, long number, const char *one, const char *two) {
     long result;
-    if (kernel) result = by_kernel(number, (long)one, (long)two, 0, 0);
+    if (kernel) result = by_kernel(number, (long)one, (long)two, 0, 0, 0);
     else if (number == SYS_unlink) result = unlink(one);
     else if (number == SYS_rename) result = rename(one, two);
     else if (number == SYS_link) result = link(one, two);
@@ -94,13 +77,13 @@ static void look(int kernel, int name) {
     const char *at = path(name);
     struct name *n = &names[name];
     struct stat seen;
-    long there = kernel ? by_kernel(SYS_newfstatat, AT_FDCWD, (long)at, (long)&seen, AT_SYMLINK_NOFOLLOW) : lstat(at, &seen);
+    long there = kernel ? by_kernel(SYS_newfstatat, AT_FDCWD, (long)at, (long)&seen, AT_SYMLINK_NOFOLLOW, 0) : lstat(at, &seen);
     if (there < 0 && errno != ENOENT) must(there);
     int kind = there < 0 ? NONE : S_ISREG(seen.st_mode) ? FILE_ : S_ISLNK(seen.st_mode) ? LINK : DIRECTORY;
     if (kind != (int)n->kind) fail(kernel ? "the kernel's kind" : "the kind", name, kind, n->kind);
     if (kind == LINK) {
         char target[16] = {0};
-        must(kernel ? by_kernel(SYS_readlink, (long)at, (long)target, sizeof target, 0) : readlink(at, target, sizeof target));
+        must(kernel ? by_kernel(SYS_readlink, (long)at, (long)target, sizeof target, 0, 0) : readlink(at, target, sizeof target));
         if (strcmp(target, n->target) != 0) fail("the target", name, target[0], n->target[0]);
     }
     if (kind != FILE_) return;
@@ -110,13 +93,13 @@ static void look(int kernel, int name) {
     if (seen.st_nlink != (unsigned)f->names) fail("the number of names", name, seen.st_nlink, f->names);
     static char data[BYTES + 1];
     int fd = opened(kernel, at, O_RDONLY, 0);
-    long got = kernel ? by_kernel(SYS_pread64, fd, (long)data, sizeof data, 0) : pread(fd, data, sizeof data, 0);
+    long got = kernel ? by_kernel(SYS_pread64, fd, (long)data, sizeof data, 0, 0) : pread(fd, data, sizeof data, 0);
     closed(kernel, fd);
     if (got != f->size) fail(kernel ? "what the kernel reads" : "what is read", name, got, f->size);
     for (long i = 0; i < got; i++)
         if (data[i] != f->data[i]) fail(kernel ? "a byte that the kernel reads" : "a byte", name, data[i], f->data[i]);
     char attribute = 0;
-    got = kernel ? by_kernel(SYS_getxattr, (long)at, (long)"user.a", (long)&attribute, 1) : getxattr(at, "user.a", &attribute, 1);
+    got = kernel ? by_kernel(SYS_getxattr, (long)at, (long)"user.a", (long)&attribute, 1, 0) : getxattr(at, "user.a", &attribute, 1);
     if (got < 0 && errno != ENODATA) must(got);
     if (attribute != f->attribute) fail("the attribute", name, attribute, f->attribute);
 }
@@ -145,7 +128,7 @@ static void write_to(int kernel, int name, int flags, int mode) {
     if (at + len > BYTES) len = BYTES - at;
     memset(data, 'a' + draw(26), len);
     int fd = opened(kernel, path(name), flags, mode);
-    must(kernel ? by_kernel(SYS_pwrite64, fd, (long)data, len, at) : pwrite(fd, data, len, at));
+    must(kernel ? by_kernel(SYS_pwrite64, fd, (long)data, len, at, 0) : pwrite(fd, data, len, at));
     if (draw(4) == 0) must(fsync(fd));
     closed(kernel, fd);
     memcpy(f->data + at, data, len);
@@ -175,7 +158,7 @@ static int changed(void) {
         if (n->kind != FILE_) return 0;
         what = kernel ? "the kernel cuts a file" : "cutting a file";
         long size = draw(BYTES);
-        must(kernel ? by_kernel(SYS_truncate, (long)path(one), size, 0, 0) : truncate(path(one), size));
+        must(kernel ? by_kernel(SYS_truncate, (long)path(one), size, 0, 0, 0) : truncate(path(one), size));
         struct file *f = &files[n->file];
         if (size < f->size) memset(f->data + size, 0, f->size - size);
         f->size = size;
@@ -185,7 +168,7 @@ static int changed(void) {
         if (n->kind != FILE_) return 0;
         what = kernel ? "the kernel changes a mode" : "changing a mode";
         int mode = 0600 | draw(0200);
-        must(kernel ? by_kernel(SYS_chmod, (long)path(one), mode, 0, 0) : chmod(path(one), mode));
+        must(kernel ? by_kernel(SYS_chmod, (long)path(one), mode, 0, 0, 0) : chmod(path(one), mode));
         files[n->file].mode = mode;
         return 1;
     }
@@ -193,7 +176,7 @@ static int changed(void) {
         if (n->kind != FILE_) return 0;
         what = kernel ? "the kernel sets an attribute" : "setting an attribute";
         char value = 'a' + draw(26);
-        must(kernel ? syscall(SYS_setxattr, path(one), "user.a", &value, 1, 0) : setxattr(path(one), "user.a", &value, 1, 0));
+        must(kernel ? by_kernel(SYS_setxattr, (long)path(one), (long)"user.a", (long)&value, 1, 0) : setxattr(path(one), "user.a", &value, 1, 0));
         files[n->file].attribute = value;
         return 1;
     }
@@ -224,7 +207,7 @@ static int changed(void) {
     case 7:
         if (n->kind != NONE) return 0;
         what = kernel ? "the kernel makes a directory" : "making a directory";
-        must(kernel ? by_kernel(SYS_mkdir, (long)path(one), 0755, 0, 0) : mkdir(path(one), 0755));
+        must(kernel ? by_kernel(SYS_mkdir, (long)path(one), 0755, 0, 0, 0) : mkdir(path(one), 0755));
         n->kind = DIRECTORY;
         return 1;
     default:
@@ -239,7 +222,7 @@ static int changed(void) {
 int main(int count, char **words) {
     if (count != 4) return 2;
     directory = words[1];
-    state = strtoul(words[2], NULL, 10) * 0x9e3779b97f4a7c15u + 1;
+    begin(words[2]);
     long changes = strtol(words[3], NULL, 10);
     for (change = 0; change < changes;) {
         if (!changed()) continue;

@@ -7,7 +7,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::accelerated::library;
-use crate::rig::{Rig, amphi_ok, can_mount};
+use crate::rig::{Rig, amphi_ok, can_mount, seed};
 use crate::shared;
 
 /// Has programs change a mount, each a directory of its own and then all the same one, and says which file
@@ -26,7 +26,7 @@ fn change(rig: &Rig, what: &str, changes: u64) {
 
 /// A program as often as there are directories, at once.
 fn run(rig: &Rig, what: &str, options: &[&str], [program, directories @ ..]: [&str; 4], calls: u64) {
-    let seed = std::env::var("AMPHI_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1_u64);
+    let seed = seed();
     let directories = directories.map(|name| rig.on_mount(name));
     for directory in &directories {
         fs::create_dir_all(directory).unwrap();
@@ -45,7 +45,8 @@ fn run(rig: &Rig, what: &str, options: &[&str], [program, directories @ ..]: [&s
         let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said).into_owned());
         assert!(
             output.status.success(),
-            "{what}, {program}, {}: {said:?}\nreplay with AMPHI_SEED={seed}; who is when is by chance",
+            "{what}, {program}, {}: {said:?}\nreplay with: AMPHI_SEED={seed} cargo test -p amphi --test \
+             end_to_end two_doors (which program is faster is chance)",
             output.status
         );
     }
