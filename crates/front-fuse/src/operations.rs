@@ -26,6 +26,11 @@ use crate::listing;
 use crate::room::Removals;
 use crate::{pins, trim};
 
+/// Bit of a write's flags: it is of pages that the kernel has kept, those of a mapping for one.
+const WRITE_KEPT: u32 = 1 << 0;
+/// Bit of a write's flags: set-id bits have to go.
+const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+
 /// One file system, as requests see it.
 #[derive(Debug)]
 pub(crate) struct Operations<F> {
@@ -36,14 +41,17 @@ pub(crate) struct Operations<F> {
     has_xattrs: bool,
     /// What is durable without being asked for.
     promise: Promise,
+    /// The kernel keeps what programs write, so what it writes back may lie behind the end.
+    keeps_writes: bool,
     pub(crate) removals: Removals,
 }
 
 impl<F: FileSystem> Operations<F> {
-    pub(crate) fn new(fs: Arc<F>, answered: Arc<Answered>) -> Self {
+    /// `keeps_writes`: as [`MountOptions::write_back`](crate::MountOptions::write_back).
+    pub(crate) fn new(fs: Arc<F>, answered: Arc<Answered>, keeps_writes: bool) -> Self {
         let absent = matches!(fs.getxattr(Ino::ROOT, b"user.amphi"), Err(Error::Unsupported(_)));
         let promise = fs.promise();
-        Self { fs, answered, has_xattrs: !absent, promise, removals: Removals::default() }
+        Self { fs, answered, has_xattrs: !absent, promise, keeps_writes, removals: Removals::default() }
     }
 
     /// The result of a change to `inodes`, to be answered to the caller.
@@ -320,12 +328,23 @@ impl<F: FileSystem> Operations<F> {
         ino: Ino,
         offset: u64,
         data: &[u8],
-        kill_set_id: bool,
+        write_flags: u32,
         open_flags: u32,
     ) -> Answer<u32> {
+        let whole = data.len() as u32;
+        let is_kept = write_flags & WRITE_KEPT != 0;
+        let data = if is_kept && !self.keeps_writes {
+            self.within_file(ino, offset, data).or_errno()?
+        } else {
+            data
+        };
+        if data.is_empty() {
+            return Ok(whole);
+        }
+        let kill_set_id = write_flags & WRITE_KILL_SUIDGID != 0;
         // The kernel has turned O_APPEND into the offset where it believes the end is; another door may have
         // moved that. After an O_SYNC write it sends an fsync of its own.
-        let append = OFlags::from_bits_retain(open_flags).contains(OFlags::APPEND);
+        let append = !is_kept && OFlags::from_bits_retain(open_flags).contains(OFlags::APPEND);
         let mode = WriteMode { direct: is_direct(open_flags), append, ..WriteMode::default() };
         self.answered.known.contents(ino);
         let mut cred = caller.permitted(0);
@@ -343,7 +362,15 @@ impl<F: FileSystem> Operations<F> {
         if append && self.fs.getattr(ino).is_ok_and(|attr| attr.size != offset + written as u64) {
             self.answered.misplaced(ino);
         }
-        Ok(written as u32)
+        // What was cut off is written too, as far as the kernel goes.
+        Ok(if written == data.len() { whole } else { written as u32 })
+    }
+
+    /// What of mapped pages lies within their file. The kernel cuts them at the end that it knows of, and
+    /// another door may have cut the file since.
+    fn within_file<'d>(&self, ino: Ino, offset: u64, data: &'d [u8]) -> Result<&'d [u8]> {
+        let left = self.fs.getattr(ino)?.size.saturating_sub(offset);
+        Ok(&data[..data.len().min(usize::try_from(left).unwrap_or(usize::MAX))])
     }
 
     pub(crate) fn fsync(&self, ino: Ino, data_only: bool) -> Answer<()> {

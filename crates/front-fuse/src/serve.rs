@@ -286,8 +286,8 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        match self.operations.write(request.into(), ino(number), offset, data, kill, flags.0 as u32) {
+        let (how, open) = (write_flags.bits(), flags.0 as u32);
+        match self.operations.write(request.into(), ino(number), offset, data, how, open) {
             Ok(length) => reply.written(length),
             Err(error) => reply.error(error),
         }

@@ -67,7 +67,7 @@ fn mount_known<F: FileSystem + 'static>(
     known: Known,
 ) -> Result<Session, MountError> {
     let answered = Arc::new(Answered::new(known));
-    let operations = Arc::new(Operations::new(fs, Arc::clone(&answered)));
+    let operations = Arc::new(Operations::new(fs, Arc::clone(&answered), options.write_back));
     let rings = wanted_rings(options.transport)?;
     let insists = options.transport == Transport::Ring;
     let negotiation = Arc::new(Negotiation::new(rings.is_some(), insists, options.write_back));

@@ -6,11 +6,14 @@
 //! that is late has a handle that is closed, which names nothing.
 
 use std::cell::Cell;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use amphi_rt::sync::Mutex;
-
 use libc::c_int;
+use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
+
+use crate::mounts;
 
 /// Descriptors beyond this are left to the kernel.
 const DESCRIPTORS: usize = 1 << 16;
@@ -38,6 +41,9 @@ pub const PLACEHOLDER: u32 = 1 << 8;
 /// does, but a write through the queue makes it forget, and its next read then costs more than many through
 /// the queue.
 const READS_AFTER_WRITE: u32 = 64;
+
+/// So often the kernel is asked for a size that it does not keep: others may change it all the time.
+const ASKED_MAX: u32 = 16;
 
 /// What a descriptor is to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,17 +251,36 @@ pub fn forget_all() {
     }
 }
 
-/// Lets the kernel know how far a file goes now, if it was written through the queue lately: some calls do
-/// not ask, `mmap` and `sendfile` among them, and believe what the kernel was told before. To be called while
-/// the descriptor is still known here.
+/// Lets the kernel know how far a file goes now, if it may have been written through a queue: some calls do
+/// not ask, `mmap` and `sendfile` among them, and believe what the kernel was told before. Where this process
+/// wrote the file, to be called while the descriptor is still known here.
 #[allow(unsafe_code)]
 pub fn let_kernel_know(fd: c_int) {
-    use rustix::fs::{AtFlags, StatxFlags, statx};
-    if get(fd).is_some_and(|opened| opened.flags & WRITE != 0) {
-        // SAFETY: only asked about.
-        let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
-        let _ = statx(borrowed, "", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
+    let how = match get(fd) {
+        Some(opened) if opened.flags & WRITE != 0 => AtFlags::STATX_FORCE_SYNC,
+        // Another descriptor or process may have written it. The kernel asks if it was told so.
+        _ if mounts::are_there() => AtFlags::empty(),
+        _ => return,
+    };
+    if fd < 0 {
+        return;
     }
+    // SAFETY: only asked about.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    let size = |how| Some(statx(borrowed, "", AtFlags::EMPTY_PATH | how, StatxFlags::SIZE).ok()?.stx_size);
+    // What it is told while it is told to forget it passes on and does not keep.
+    for _ in 0..ASKED_MAX {
+        if size(how) == size(AtFlags::STATX_DONT_SYNC) {
+            break;
+        }
+    }
+}
+
+/// Access mode and flags that the kernel has of a descriptor now.
+#[allow(unsafe_code)]
+pub fn status(fd: c_int) -> Option<OFlags> {
+    // SAFETY: only asked about, and no descriptor of the system's is negative.
+    (fd >= 0).then(|| rustix::fs::fcntl_getfl(unsafe { BorrowedFd::borrow_raw(fd) }).ok()).flatten()
 }
 
 /// Marks all as shared with another process, which knows nothing of the queue.

@@ -26,6 +26,7 @@ mod descriptors;
 mod errno;
 mod fork;
 mod inherited;
+mod mapped;
 mod masked;
 mod mounts;
 mod next;

@@ -91,6 +91,11 @@ pub fn any_is_for_queue() -> bool {
     })
 }
 
+/// Whether this process has looked for mounts and found some.
+pub fn are_there() -> bool {
+    MOUNTS.get().is_some_and(|mounts| !mounts.is_empty())
+}
+
 /// Whether queues may be used.
 pub fn is_on() -> bool {
     PREPARE.get().is_some() && !OFF.load(Ordering::Relaxed)

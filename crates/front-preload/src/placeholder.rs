@@ -38,9 +38,11 @@ static PATTERN: AtomicI32 = AtomicI32::new(-1);
 static OPENING: AtomicUsize = AtomicUsize::new(0);
 /// A fork is under way.
 static FORKING: AtomicBool = AtomicBool::new(false);
+/// This process locks records.
+static LOCKS: AtomicBool = AtomicBool::new(false);
 /// How often a fork looks whether the last placeholder has been opened before it goes on: a handler of a
 /// signal may have forked in the middle of opening one.
-const FORK_LOOKS_MAX: u32 = 100_000;
+const LOOKS_MAX: u32 = 100_000;
 
 /// Whether this process may have placeholders: if it is asked for, and only where calls that are not known
 /// can be seen coming.
@@ -80,11 +82,30 @@ fn pattern() -> Option<BorrowedFd<'static>> {
 #[derive(Debug)]
 pub struct Gate(());
 
-/// The right to open a placeholder; none while the process forks.
+/// The right to open a placeholder; none while the process forks, or once it locks records.
 pub fn gate() -> Option<Gate> {
     OPENING.fetch_add(1, Ordering::SeqCst);
     let gate = Gate(());
-    (!FORKING.load(Ordering::SeqCst)).then_some(gate)
+    (!FORKING.load(Ordering::SeqCst) && !LOCKS.load(Ordering::SeqCst)).then_some(gate)
+}
+
+/// Waits until no thread is opening a placeholder, when no new one begins.
+fn await_opening() {
+    for _ in 0..LOOKS_MAX {
+        if OPENING.load(Ordering::SeqCst) == 0 {
+            break;
+        }
+        amphi_rt::task::yield_now();
+    }
+}
+
+/// Before the process locks a record of a file: no placeholders, and no new ones. Such locks end when the
+/// process closes any descriptor of the file, and making a placeholder real takes one that is closed.
+pub fn before_lock() {
+    if !LOCKS.swap(true, Ordering::SeqCst) {
+        await_opening();
+        make_all_real(true);
+    }
 }
 
 impl Drop for Gate {
@@ -202,12 +223,7 @@ pub fn make_all_real(closing_too: bool) {
 /// Before a fork: no placeholders, and no new ones.
 pub fn before_fork() {
     FORKING.store(true, Ordering::SeqCst);
-    for _ in 0..FORK_LOOKS_MAX {
-        if OPENING.load(Ordering::SeqCst) == 0 {
-            break;
-        }
-        amphi_rt::task::yield_now();
-    }
+    await_opening();
     make_all_real(true);
 }
 

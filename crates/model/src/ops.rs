@@ -458,6 +458,8 @@ impl Tree {
             return Ok(Renamed { moved: source, target: Some(lost) });
         }
         match (source_is_directory, target_is_directory) {
+            // As Linux has it, whatever is moved there.
+            (_, true) if self.is_within(from, target)? => return Err(Error::NotEmpty),
             (true, false) => return Err(Error::NotDirectory),
             (false, true) => return Err(Error::IsDirectory),
             (true, true) if !self.get(target)?.names()?.is_empty() => return Err(Error::NotEmpty),

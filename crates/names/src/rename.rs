@@ -126,9 +126,10 @@ fn rename_once<S: Store>(
     let lost = match (mode, source.child.is_dir(), target.child.is_dir()) {
         (RenameMode::Exchange, ..) if target_is_above => return Err(Error::IntoItself),
         (RenameMode::Exchange, ..) => moving.exchange(dirs, target, &target_inode)?,
+        // Whatever it is that should take its place, as Linux has it.
+        _ if target_is_above => return Err(Error::NotEmpty),
         (_, true, false) => return Err(Error::NotDirectory),
         (_, false, true) => return Err(Error::IsDirectory),
-        _ if target_is_above => return Err(Error::NotEmpty),
         _ => moving.replace(dirs, target, &target_inode)?,
     };
     Ok(Renamed { moved: moved.ino, target: Some(lost) })

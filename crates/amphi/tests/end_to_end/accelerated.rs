@@ -126,7 +126,8 @@ pub fn counts(report: &str) -> BTreeMap<String, (u64, u64)> {
     report.lines().filter_map(line).collect()
 }
 
-fn sum(bytes: &[u8]) -> u64 {
+/// What the agent tells of bytes in their place.
+pub fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)))
 }
 

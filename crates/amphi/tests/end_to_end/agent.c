@@ -66,6 +66,14 @@ static long mapped(int fd) {
     return same;
 }
 
+// Stores into all of a file by a mapping that stays.
+static long stored(int fd, long len) {
+    char *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED) return -1;
+    memset(at, 'm', len);
+    return len;
+}
+
 // Descriptors that stdio closes and the kernel gives out again name the new file.
 static long reused(const char *path, const char *other) {
     int fd = open(path, O_RDWR | O_CREAT, 0644);
@@ -245,8 +253,16 @@ static long needs(const char *path, const char *what) {
         if (pwrite(fd, "45", 2, 4) != 2 || lseek(fd, 4, SEEK_SET) != 4) return 3;
         break;
     case 'l': {
+        // The lock ends when any descriptor of the file is closed, so making another one real must close none.
         struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        int other = what[1] ? -1 : open(path, O_RDWR);
         if (fcntl(fd, F_SETLK, &lock) != 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) return 3;
+        if (other >= 0 && (dup2(other, 100) != 100 || fcntl(other, F_GETFL) < 0)) return 3;
+        pid_t child = fork();
+        if (child == 0) _exit(fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type == F_WRLCK ? 0 : 1);
+        int status;
+        if (waitpid(child, &status, 0) != child || status != 0) return 3;
+        if (other >= 0) close(other), close(100);
         break;
     }
     case 's': {
@@ -370,6 +386,7 @@ int main(void) {
         else if (sscanf(line, "user %ld", &x) == 1) say(setuid(x));
         else if (sscanf(line, "fork %ld", &x) == 1) say(forked(fds[x]));
         else if (sscanf(line, "mapped %ld", &x) == 1) say(mapped(fds[x]));
+        else if (sscanf(line, "store %ld %ld", &x, &y) == 2) say(stored(fds[x], y));
         else if (sscanf(line, "threads %ld", &x) == 1) say(threads(fds[x]));
         else if (sscanf(line, "busy %ld", &x) == 1) busy_writer((void *)(long)fds[x]);
         else if (sscanf(line, "leave %ld %4095s", &x, a) == 2) leaving(fds[x], a);

@@ -25,6 +25,7 @@
 //! - `shared` a mount whose file system lies in a range of addresses that programs share
 //! - `signals` signals in the middle of calls into such a range
 //! - `linked` programs that link to `libamphifiles`
+//! - `descriptors` what their calls answer, beside a file system of the kernel's
 //! - `placeholders` the same with descriptors that the kernel does not know
 //! - `rig` an image and its mount
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives real processes in real time")]
@@ -35,6 +36,7 @@ mod bench;
 mod command;
 mod crash_lab;
 mod crash_loops;
+mod descriptors;
 mod devfs;
 mod export;
 mod external_suites;

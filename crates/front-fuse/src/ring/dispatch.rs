@@ -11,8 +11,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::format::{
     AttrAnswer, Dirent, EntryAnswer, FSYNC_FDATASYNC, FallocateIn, FsyncIn, GetXattrIn, IOCTL_UNRESTRICTED,
     InHeader, IoctlAnswer, IoctlIn, LinkIn, LseekAnswer, LseekIn, MkdirIn, MknodIn, OpenAnswer, ReadIn,
-    Rename2In, RenameIn, SetAttrIn, SetXattrIn, SizeAnswer, StatfsAnswer, WRITE_KILL_SUIDGID, WriteIn,
-    joined, opcode, type_bits, valid,
+    Rename2In, RenameIn, SetAttrIn, SetXattrIn, SizeAnswer, StatfsAnswer, WriteIn, joined, opcode, type_bits,
+    valid,
 };
 use crate::answers::{Answer, VALID, Xattr};
 use crate::caller::Caller;
@@ -90,8 +90,7 @@ pub(crate) fn dispatch<F: FileSystem>(
         opcode::WRITE => {
             let asked: WriteIn = read(fixed)?;
             let data = input.get(..asked.size as usize).ok_or(UNREADABLE)?;
-            let kill = asked.write_flags & WRITE_KILL_SUIDGID != 0;
-            let size = operations.write(caller, ino, asked.offset, data, kill, asked.flags)?;
+            let size = operations.write(caller, ino, asked.offset, data, asked.write_flags, asked.flags)?;
             put(payload, &SizeAnswer { size, padding: 0 })
         }
         opcode::STATFS => put(payload, &StatfsAnswer::from(&operations.statfs()?)),
@@ -287,6 +286,7 @@ mod tests {
         Operations::new(
             Arc::new(Model::new()),
             Arc::new(Answered::new(crate::known::Known::Own(amphi_queue::Marks::new()))),
+            false,
         )
     }
 

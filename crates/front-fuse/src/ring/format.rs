@@ -146,9 +146,6 @@ pub(crate) mod valid {
     pub(crate) const CTIME: u32 = 1 << 10;
 }
 
-/// Bit of [`WriteIn::write_flags`]: set-id bits have to go.
-pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
-
 /// Bit of [`FsyncIn::fsync_flags`].
 pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
 

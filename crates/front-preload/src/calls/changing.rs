@@ -7,10 +7,11 @@ use libc::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, gid_t, mode_t, off_t, t
 use super::{bytes, changed, next_on, open_place, told, with_place};
 use crate::command::{self, Answer, Place};
 use crate::descriptors::{self, WRITE};
+use crate::errno::Verdict;
 use crate::next::next;
 use crate::pointers::may_be;
 use crate::report::Call;
-use crate::{placeholder, process};
+use crate::{mapped, placeholder, process};
 
 const NS_PER_S: i64 = 1_000_000_000;
 
@@ -28,7 +29,10 @@ fn change_at(place: Place<'_>, wish: &Change, follow: bool) -> Answer {
 
 fn change_path(dir: c_int, path: Option<&[u8]>, wish: Option<Change>, follow: bool) -> Option<c_int> {
     let wish = wish?;
-    told(Call::Change, with_place(dir, path?, |place| change_at(place, &wish, follow)))
+    let change = |place: Place<'_>| {
+        if mapped::is_any() { Err(Verdict::AskKernel) } else { change_at(place, &wish, follow) }
+    };
+    told(Call::Change, with_place(dir, path?, change))
 }
 
 fn change_open(fd: c_int, wish: Option<Change>) -> Option<c_int> {

@@ -5,14 +5,17 @@ use std::slice;
 
 use amphi_queue::format::{Completion, Submission, flag, op};
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
+use rustix::fs::OFlags;
 
 use super::offsets::Position;
+use super::opening::how;
 use super::{changed, next_on};
 use crate::command::{self, DATA_BYTES_MAX};
-use crate::descriptors::{self, APPEND, DIRECT, Opened, READ, SYNC_ALL, SYNC_DATA, WRITE};
+use crate::descriptors::{self, APPEND, DIRECT, Opened, READ, SHARED, SYNC_ALL, SYNC_DATA, WRITE};
 use crate::errno::{Verdict, fail};
 use crate::pointers::may_be;
 use crate::report::{self, Call};
+use crate::{mounts, placeholder};
 
 /// The answer to a program, or none if the kernel is to give it.
 pub(super) type Told = Option<isize>;
@@ -140,7 +143,12 @@ fn pread_parts(fd: c_int, parts: Option<Parts<'_>>, offset: off_t) -> Told {
 
 /// The descriptor, to be written to.
 fn writable(fd: c_int) -> Option<Opened> {
-    let opened = descriptors::get(fd).filter(|opened| opened.flags & WRITE != 0)?;
+    let mut opened = descriptors::get(fd).filter(|opened| opened.flags & WRITE != 0)?;
+    if opened.flags & SHARED != 0 {
+        // Whoever else has the description may have changed its flags.
+        let status = descriptors::status(fd)?.bits();
+        opened.flags = SHARED | how(status as c_int).1;
+    }
     descriptors::wrote(fd);
     changed(opened.mount);
     Some(opened)
@@ -172,6 +180,18 @@ fn write_parts(fd: c_int, parts: Option<Parts<'_>>) -> Told {
     told(Call::Write, answer.map(|(written, _)| written))
 }
 
+/// The kernel is about to write, with flags as `pwritev2` has them. What is appended begins, and leaves the
+/// descriptor's offset, where the kernel thinks that the file ends: that may have changed through a queue.
+fn before_kernel_writes(fd: c_int, flags: c_int) {
+    if mounts::are_there()
+        && placeholder::make_real(fd).is_ok()
+        && (flags & libc::RWF_APPEND != 0
+            || descriptors::status(fd).is_some_and(|status| status.contains(OFlags::APPEND)))
+    {
+        descriptors::let_kernel_know(fd);
+    }
+}
+
 fn one(buffer: *const c_void, len: size_t) -> [iovec; 1] {
     [iovec { iov_base: buffer.cast_mut(), iov_len: len }]
 }
@@ -200,8 +220,10 @@ pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ss
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
-    write_parts(fd, Some(Parts(&one(buffer, len))))
-        .unwrap_or_else(|| next_on!(fd, write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t))
+    write_parts(fd, Some(Parts(&one(buffer, len)))).unwrap_or_else(|| {
+        before_kernel_writes(fd, 0);
+        next_on!(fd, write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t)
+    })
 }
 
 /// # Safety
@@ -218,8 +240,10 @@ pub unsafe extern "C" fn readv(fd: c_int, list: *const iovec, count: c_int) -> s
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: as the program says.
-    write_parts(fd, unsafe { Parts::new(list, count) })
-        .unwrap_or_else(|| next_on!(fd, writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t))
+    write_parts(fd, unsafe { Parts::new(list, count) }).unwrap_or_else(|| {
+        before_kernel_writes(fd, 0);
+        next_on!(fd, writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t)
+    })
 }
 
 macro_rules! at_offsets {
@@ -321,6 +345,7 @@ macro_rules! with_flags {
                 _ => None,
             };
             told.unwrap_or_else(|| {
+                before_kernel_writes(fd, flags);
                 next_on!(fd, $pwritev2(fd: c_int, list: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t)
             })
         }

@@ -15,6 +15,7 @@ use super::{next_on, open_place};
 use crate::command;
 use crate::descriptors::{self, Moving, Opened, PLACEHOLDER, SHARED};
 use crate::errno::{Verdict, fail};
+use crate::placeholder;
 use crate::report::{self, Call};
 
 /// The right to move a descriptor's offset, which was moved.
@@ -127,8 +128,7 @@ fn seek(fd: c_int, offset: off_t, whence: c_int) -> Option<off_t> {
     let is_placeholder = opened.flags & PLACEHOLDER != 0;
     let is_for_queue = match whence {
         libc::SEEK_DATA | libc::SEEK_HOLE => true,
-        // The kernel seeks to the end that it remembers, and another program's read may make it forget the
-        // one that this process has just changed: it drops an answer about a size that is older than a read.
+        // Asking makes the kernel remember the end, which it must be told to forget at the next write.
         libc::SEEK_END => is_placeholder || descriptors::is_for_queue(fd),
         _ => is_placeholder,
     };
@@ -162,6 +162,9 @@ macro_rules! seeks {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(fd: c_int, offset: off_t, whence: c_int) -> off_t {
             seek(fd, offset, whence).unwrap_or_else(|| {
+                if whence == libc::SEEK_END && placeholder::make_real(fd).is_ok() {
+                    descriptors::let_kernel_know(fd);
+                }
                 next_on!(fd, $name(fd: c_int, offset: off_t, whence: c_int) -> off_t)
             })
         }

@@ -20,7 +20,7 @@ use crate::mounts::Mount;
 use crate::next::next;
 use crate::pointers::may_be;
 use crate::report::{self, Call};
-use crate::{errno, fork, mounts, placeholder, process};
+use crate::{errno, fork, mapped, mounts, placeholder, process};
 
 /// Flags of `open(2)` that the queue knows what to do with, or that make no difference to a regular file.
 const KNOWN: c_int = libc::O_ACCMODE
@@ -42,7 +42,7 @@ const KEPT: c_int =
 const LARGE_FILE: c_int = 0o100_000;
 
 /// How the queue opens, and what is noted of the descriptor.
-fn how(flags: c_int) -> (u16, u32) {
+pub(super) fn how(flags: c_int) -> (u16, u32) {
     let (mut how, mut known) = match flags & libc::O_ACCMODE {
         libc::O_RDONLY => (flag::READ, READ),
         libc::O_WRONLY => (flag::WRITE, WRITE),
@@ -157,7 +157,9 @@ fn open_placeholder(mount: &Mount, place: Place<'_>, flags: c_int, mode: mode_t)
     };
     let opened = Opened::unplaced(place.mount, answer.value.get());
     let made = answer.other.get() != 0;
-    let is_ours = answer.attributes.kind == kind::REGULAR && (made || is_plain(&answer.attributes, flags));
+    let is_plain =
+        || is_plain(&answer.attributes, flags) && !mapped::is(mount.device, answer.attributes.ino.get());
+    let is_ours = answer.attributes.kind == kind::REGULAR && (made || is_plain());
     let cut = is_ours && !made && flags & libc::O_TRUNC != 0;
     if !is_ours || cut && cut_to_nothing(&opened).is_err() {
         close_handle(&opened);
@@ -200,7 +202,11 @@ fn cut_to_nothing(opened: &Opened) -> Result<(), Verdict> {
 
 /// Opens beside the kernel what it has opened.
 fn adopt(fd: c_int, dir: c_int, path: &[u8], flags: c_int) -> c_int {
-    if fd < 0 || flags & libc::O_PATH != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE {
+    // Access mode 3 lets nobody read or write.
+    let is_for_kernel = flags & libc::O_PATH != 0
+        || flags & libc::O_TMPFILE == libc::O_TMPFILE
+        || flags & libc::O_ACCMODE == libc::O_ACCMODE;
+    if fd < 0 || is_for_kernel {
         return fd;
     }
     let before = errno::current();
@@ -220,6 +226,9 @@ fn try_adopt(fd: c_int, place: Place<'_>, flags: c_int) -> bool {
     }
     if is_regular && flags & (libc::O_ACCMODE | libc::O_DIRECT) == libc::O_RDONLY {
         // The kernel remembers what is only read, and reads it faster.
+        return false;
+    }
+    if mapped::is(device, ino) {
         return false;
     }
     let (how, mut known) = how(flags);

@@ -9,14 +9,16 @@ use libc::{c_char, c_int, c_long, c_void, off_t, pid_t, size_t, ssize_t};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use super::{leave_to_kernel, let_go};
+use super::leave_to_kernel;
 use crate::descriptors::{self, PLACEHOLDER};
 use crate::errno::fail;
 use crate::inherited::{Words, completed};
 use crate::next::next;
-use crate::{fork, mounts, placeholder};
+use crate::pointers::may_be;
+use crate::{fork, mapped, mounts, placeholder};
 
-/// A shared mapping that is written keeps contents in the kernel until the kernel writes them back.
+/// A shared mapping that is written keeps contents in the kernel until the kernel writes them back: see
+/// [`mapped`].
 ///
 /// # Safety
 /// As libc's.
@@ -29,15 +31,21 @@ pub unsafe extern "C" fn mmap(
     fd: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    if flags & libc::MAP_ANONYMOUS == 0 && descriptors::get(fd).is_some() {
+    if flags & libc::MAP_ANONYMOUS == 0 {
         if let Err(errno) = placeholder::make_real(fd) {
             fail(errno);
             return libc::MAP_FAILED;
         }
         // A fault behind what the kernel knows of kills.
         descriptors::let_kernel_know(fd);
-        if flags & libc::MAP_TYPE != libc::MAP_PRIVATE && protection & libc::PROT_WRITE != 0 {
-            let_go(fd);
+        let changes_file = flags & libc::MAP_TYPE != libc::MAP_PRIVATE && protection & libc::PROT_WRITE != 0;
+        if changes_file && fd >= 0 && mounts::are_there() {
+            for other in mapped::note(fd) {
+                if let Err(errno) = leave_to_kernel(other) {
+                    fail(errno);
+                    return libc::MAP_FAILED;
+                }
+            }
         }
     }
     // Not libc's own: allocators map before libc can say where that is.
@@ -90,6 +98,25 @@ fn control(fd: c_int, command: c_int) -> Option<c_int> {
     }
 }
 
+/// Whether what `fcntl` asks for is a lock of a range that is counted from the file's end.
+///
+/// # Safety
+/// `argument` is what the command takes.
+unsafe fn counts_from_end(command: c_int, argument: c_long) -> bool {
+    let is_lock = matches!(
+        command,
+        libc::F_GETLK
+            | libc::F_SETLK
+            | libc::F_SETLKW
+            | libc::F_OFD_GETLK
+            | libc::F_OFD_SETLK
+            | libc::F_OFD_SETLKW
+    );
+    let lock = argument as *const libc::flock;
+    // SAFETY: the caller's.
+    is_lock && may_be(lock, size_of::<libc::flock>()) && unsafe { (*lock).l_whence } == libc::SEEK_END as i16
+}
+
 macro_rules! controls {
     ($($name:ident)*) => {$(
         /// See `control`.
@@ -98,8 +125,16 @@ macro_rules! controls {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: c_long) -> c_int {
-            control(fd, command)
-                .unwrap_or_else(|| next!($name(fd: c_int, command: c_int, argument: c_long) -> c_int))
+            if matches!(command, libc::F_SETLK | libc::F_SETLKW) {
+                placeholder::before_lock();
+            }
+            control(fd, command).unwrap_or_else(|| {
+                // SAFETY: as the program says.
+                if unsafe { counts_from_end(command, argument) } {
+                    descriptors::let_kernel_know(fd);
+                }
+                next!($name(fd: c_int, command: c_int, argument: c_long) -> c_int)
+            })
         }
     )*};
 }

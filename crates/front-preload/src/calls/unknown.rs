@@ -8,7 +8,7 @@
 
 use std::ffi::CStr;
 
-use libc::{c_char, c_int, c_long, c_void};
+use libc::{c_char, c_int, c_long, c_ulong, c_void};
 
 use super::with_place;
 use crate::next::Next;
@@ -22,6 +22,10 @@ enum Where {
     At(u8),
     /// As above, and contents are moved that the kernel has to know the end of.
     Contents(u8),
+    /// The first is one; the second asks for something, perhaps how far it is to the end.
+    Control,
+    /// The first is one, of which records are locked.
+    Locks,
     /// The first is a path, which may lead to one.
     Path,
     /// The first two are a list for `poll`.
@@ -85,8 +89,15 @@ fn at(arguments: &[usize; 6], mask: u8) -> impl Iterator<Item = c_int> {
 unsafe extern "C" fn before(arguments: &[usize; 6], passed: &Passed) -> *mut c_void {
     let contents = match passed.descriptors {
         Where::Contents(mask) => mask,
-        // As libc's call of the name, a place further on: it copies no further than the kernel remembers.
-        Where::Number if arguments[0] as c_long == libc::SYS_copy_file_range => 0b1010,
+        Where::Control if arguments[1] as c_ulong == libc::FIONREAD => 1,
+        // As libc's call of the name, a place further on.
+        Where::Number => match arguments[0] as c_long {
+            libc::SYS_sendfile => 0b110,
+            libc::SYS_copy_file_range | libc::SYS_splice => 0b1010,
+            libc::SYS_mmap => 0b10_0000,
+            libc::SYS_ioctl if arguments[2] as c_ulong == libc::FIONREAD => 0b10,
+            _ => 0,
+        },
         _ => 0,
     };
     if contents != 0 {
@@ -95,13 +106,17 @@ unsafe extern "C" fn before(arguments: &[usize; 6], passed: &Passed) -> *mut c_v
             descriptors::let_kernel_know(fd);
         }
     }
-    if matches!(passed.descriptors, Where::Number) && arguments[0] as c_long == libc::SYS_rt_sigaction {
-        mounts::mask_signals();
+    match passed.descriptors {
+        Where::Number if arguments[0] as c_long == libc::SYS_rt_sigaction => mounts::mask_signals(),
+        Where::Number if arguments[0] as c_long == libc::SYS_fcntl => placeholder::before_lock(),
+        Where::Locks => placeholder::before_lock(),
+        _ => {}
     }
     if descriptors::has_placeholders() {
         let first = arguments[0];
         match passed.descriptors {
             Where::At(mask) => at(arguments, mask).for_each(make_or_fail),
+            Where::Control | Where::Locks => make_or_fail(first as c_int),
             Where::Contents(_) => {}
             Where::Path if may_be(first as *const c_char, 1) => {
                 // SAFETY: the program passes a path, which ends with a zero byte.
@@ -208,10 +223,12 @@ macro_rules! passed {
 
 passed! {
     Where::At(1) =>
-        fdopen fdopendir fchdir fstatfs fstatfs64 fstatvfs fstatvfs64 flock lockf lockf64 ioctl
+        fdopen fdopendir fchdir fstatfs fstatfs64 fstatvfs fstatvfs64 flock
         posix_fadvise posix_fadvise64 readahead syncfs fpathconf isatty ttyname ttyname_r dprintf vdprintf
         __dprintf_chk __vdprintf_chk vmsplice __read __write __lseek __pread64 __pwrite64 __fcntl;
     Where::At(0b10) => __fxstat __fxstat64;
+    Where::Control => ioctl;
+    Where::Locks => lockf lockf64;
     Where::Contents(0b11) => sendfile sendfile64 tee;
     Where::Contents(0b101) => splice;
     Where::At(0b100) => epoll_ctl;

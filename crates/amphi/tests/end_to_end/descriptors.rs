@@ -1,0 +1,114 @@
+//! One program that opens, copies, passes on, maps and uses descriptors at random, on a mount and on a file
+//! system of the kernel's: every call has to answer the same on both, whether the program is run by `amphi
+//! run` or not.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::accelerated::library;
+use crate::rig::{Rig, amphi_ok, can_mount, seed};
+use crate::shared;
+
+/// Calls of one run.
+const CALLS: &str = "2000";
+
+/// How the program is started on a mount, and whether it makes calls that no library sees. On a placeholder
+/// these fail.
+const WAYS: [(Option<&[&str]>, &str); 4] = [
+    (None, "1"),
+    (Some(&["run", "--"]), "0"),
+    (Some(&["run", "--"]), "1"),
+    (Some(&["run", "--placeholders", "--"]), "0"),
+];
+
+/// What the program says of each of its calls in a directory that is made for it.
+fn told(program: &str, start: Option<&[&str]>, directory: &Path, seed: u64, past: &str) -> Vec<String> {
+    fs::create_dir(directory).unwrap();
+    let mut command = Command::new("timeout");
+    command.arg("120");
+    if let Some(words) = start {
+        command.arg(env!("CARGO_BIN_EXE_amphi")).args(words);
+    }
+    let output = command.arg(program).arg(directory).args([&seed.to_string(), CALLS, past]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
+    lines.push(output.status.to_string());
+    fs::remove_dir_all(directory).unwrap();
+    lines
+}
+
+/// Compares the mount of a rig with a file system of the kernel's, with as many seeds.
+fn each_call_answers_as_in_the_kernel(rig: &Rig, what: &str, seeds: u64) {
+    let program = rig.compiled("descriptors", &["-O1", "-Wall", "-Werror", "-pthread"]);
+    let memory = Path::new("/dev/shm");
+    let kernels = tempfile::tempdir_in(if memory.is_dir() { memory } else { Path::new("/tmp") }).unwrap();
+    let first = seed();
+    for seed in first..first + seeds {
+        for (start, past) in WAYS {
+            let expected = told(&program, None, &kernels.path().join("d"), seed, past);
+            let got = told(&program, start, &rig.on_mount("d"), seed, past);
+            let different = expected.iter().zip(&got).position(|(expected, got)| expected != got);
+            assert!(
+                expected == got,
+                "{what}, {start:?}, seed {seed}, past the library {past}: the kernel's file system says\n{}\nand \
+                 the mount\n{}\nreplay with: AMPHI_SEED={seed} cargo test -p amphi --test end_to_end \
+                 descriptors",
+                around(&expected, different),
+                around(&got, different),
+            );
+        }
+    }
+    rig.umount();
+    amphi_ok(&["fsck", &rig.image()]);
+}
+
+/// The lines up to the one where two files part.
+fn around(lines: &[String], different: Option<usize>) -> String {
+    let last = different.unwrap_or(lines.len()).min(lines.len().saturating_sub(1));
+    lines[last.saturating_sub(8)..=last].join("\n")
+}
+
+fn on(file_system: &str, seeds: u64) {
+    if !can_mount() {
+        return;
+    }
+    library();
+    let rig = Rig::of(file_system, "1G");
+    rig.mount();
+    each_call_answers_as_in_the_kernel(&rig, file_system, seeds);
+}
+
+#[test]
+fn bytefs() {
+    on("bytefs", 6);
+}
+
+#[test]
+fn bytefs_in_a_range() {
+    if !can_mount() {
+        return;
+    }
+    library();
+    let rig = Rig::new("1G");
+    shared::mount(&rig, amphi_front_shared::Protection::Nothing);
+    each_call_answers_as_in_the_kernel(&rig, "bytefs in a range", 3);
+}
+
+/// Its device takes the commands itself.
+#[test]
+fn devfs() {
+    on("devfs", 3);
+}
+
+/// Those whose commands are served as ByteFS's are, with `--long`.
+#[test]
+fn others() {
+    if std::env::var_os("AMPHI_TEST_LONG").is_none() {
+        println!("SKIPPED: with `cargo xtask test --long`");
+        return;
+    }
+    for file_system in ["augefs", "romefs", "ext4like", "f2fslike", "novalike", "pmfslike", "toy"] {
+        on(file_system, 6);
+    }
+}
