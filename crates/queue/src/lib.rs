@@ -22,6 +22,7 @@ mod crowd;
 mod executor;
 pub mod format;
 mod handles;
+mod last;
 mod marks;
 mod memory;
 mod planted;

@@ -297,7 +297,9 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         loop {
             let last = walk.last(start, &path)?;
             if last.must_be_directory || last.is_dots() {
-                return Err(Error::IsDirectory.into());
+                self.searchable(&last, walk.cred())?;
+                let is_there = last.is_dots() && how.exclusive;
+                return Err(if is_there { Error::Exists } else { Error::IsDirectory }.into());
             }
             let (dir, name) = (last.dir.ino, last.name()?);
             // Who wants it made anew hears from that whether it is there.
@@ -386,13 +388,6 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         Ok(Done::default())
     }
 
-    /// That a name with a slash behind it names a directory.
-    fn is_directory(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<()> {
-        let attr = self.checked.lookup(dir, name, cred)?.attr;
-        self.fs().forget(attr.ino, 1);
-        if attr.file_type == FileType::Directory { Ok(()) } else { Err(Error::NotDirectory.into()) }
-    }
-
     /// Makes something by `make`.
     fn make(
         &self,
@@ -405,11 +400,8 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         let mut opened = None;
         let start = self.start(at.dir, &mut opened)?;
         let last = Walk::new(&self.checked, cred).last(start, path)?;
-        if last.is_dots() {
-            return Err(Error::Exists.into());
-        }
-        if last.must_be_directory && !directory {
-            return Err(Error::NotFound.into());
+        if last.is_dots() || !directory {
+            self.can_be_made(&last, cred)?;
         }
         let (dir, name) = (last.dir.ino, last.name()?);
         let attr = make(dir, name)?;
@@ -430,11 +422,15 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         let start = self.start(from.dir, &mut opened)?;
         let source = Walk::new(&self.checked, cred).last(start, first)?;
         let start = self.start(to.dir, &mut other)?;
-        let target = Walk::new(&self.checked, cred).last(start, second)?;
+        let target = match Walk::new(&self.checked, cred).last(start, second) {
+            Ok(target) => target,
+            // What is wrong with the first path comes first.
+            Err(refusal) => return self.searchable(&source, cred).and(Err(refusal)),
+        };
         let (from, name) = (source.dir.ino, source.name()?);
         let (to, new_name) = (target.dir.ino, target.name()?);
         if source.must_be_directory || target.must_be_directory {
-            self.is_directory(from, name, cred)?;
+            self.slashes_fit(&source, &target, mode, cred)?;
         }
         let renamed = self.checked.rename(from, name, to, new_name, mode, cred)?;
         self.watcher.inode(renamed.moved);
@@ -452,11 +448,9 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         let (source, attr) = Walk::new(&self.checked, cred).file(start, first, from.follow)?;
         let start = self.start(to.dir, &mut other)?;
         let target = Walk::new(&self.checked, cred).last(start, second)?;
+        self.can_be_made(&target, cred)?;
         if attr.file_type == FileType::Directory {
             return Err(Error::NotPermitted.into());
-        }
-        if target.must_be_directory {
-            return Err(Error::NotFound.into());
         }
         let (dir, name) = (target.dir.ino, target.name()?);
         let attr = self.checked.link(source.ino, dir, name, cred)?.attr;

@@ -351,6 +351,63 @@ fn permissions_are_the_callers() {
     );
 }
 
+/// What Linux answers where a path ends in a slash or in dots, and more than one thing is wrong.
+#[test]
+fn last_names_with_slashes_and_dots_are_refused_as_the_kernel_does() {
+    let fs = Arc::new(Model::new());
+    let (first, second) = (Noted::default(), Noted::default());
+    let mut root = Rig::over(Arc::clone(&fs), &first, Cred::ROOT);
+    let mut user = Rig::over(Arc::clone(&fs), &second, Cred::user(7, 7));
+    for dir in [&b"d"[..], b"closed"] {
+        root.mkdir(dir);
+    }
+    root.create(b"f");
+    let closed = Change { which: change::MODE.into(), mode: 0o700.into(), ..Change::default() };
+    let close =
+        Ask { operation: op::SET_ATTRIBUTES, first: b"closed", data: closed.as_bytes(), ..Ask::default() };
+    root.done(close);
+    let symlink = |path| Ask { operation: op::SYMLINK, first: path, second: b"x", ..Ask::default() };
+    let link = |path| Ask { operation: op::LINK, first: b"f", second: path, ..Ask::default() };
+    let rename = |first, second| Ask { operation: op::RENAME, first, second, ..Ask::default() };
+    let swap =
+        |first, second| Ask { operation: op::RENAME, flags: flag::EXCHANGE, first, second, ..Ask::default() };
+    let create = |path, how| Ask {
+        operation: op::OPEN,
+        flags: flag::CREATE | flag::WRITE | how,
+        first: path,
+        ..Ask::default()
+    };
+    for (ask, status) in [
+        (symlink(b"f/"), code::EXISTS),
+        (symlink(b"new/"), code::NOT_FOUND),
+        (symlink(b"d/."), code::EXISTS),
+        (link(b"d/"), code::EXISTS),
+        (link(b"new/"), code::NOT_FOUND),
+        (create(b"d/.", 0), code::IS_DIRECTORY),
+        (create(b"d/..", flag::EXCLUSIVE), code::EXISTS),
+        (create(b"new/", flag::EXCLUSIVE), code::IS_DIRECTORY),
+        (rename(b"f/", b"new"), code::NOT_DIRECTORY),
+        (rename(b"f", b"new/"), code::NOT_DIRECTORY),
+        (rename(b"none/", b"new"), code::NOT_FOUND),
+        (swap(b"d/", b"new"), code::NOT_FOUND),
+        (swap(b"d", b"f/"), code::NOT_DIRECTORY),
+        (swap(b"d/", b"f"), code::DONE),
+        (swap(b"f/", b"d"), code::DONE),
+    ] {
+        let shown = [ask.first, b" ", ask.second].concat();
+        assert_eq!(root.status(ask), status, "{}", String::from_utf8_lossy(&shown));
+    }
+    for ask in [
+        symlink(b"closed/."),
+        create(b"closed/..", 0),
+        rename(b"none/", b"closed/x"),
+        rename(b"closed/x", b"f/x"),
+    ] {
+        let shown = [ask.first, b" ", ask.second].concat();
+        assert_eq!(user.status(ask), code::PERMISSION_DENIED, "{}", String::from_utf8_lossy(&shown));
+    }
+}
+
 #[test]
 fn an_open_file_outlives_its_name_and_handles_run_out() {
     let fs = Arc::new(Model::new());

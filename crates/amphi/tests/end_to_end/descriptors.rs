@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use tempfile::TempDir;
+
 use crate::accelerated::library;
 use crate::rig::{Rig, amphi_ok, can_mount, seed};
 use crate::shared;
@@ -21,6 +23,12 @@ const WAYS: [(Option<&[&str]>, &str); 4] = [
     (Some(&["run", "--"]), "1"),
     (Some(&["run", "--placeholders", "--"]), "0"),
 ];
+
+/// A directory on a file system of the kernel's.
+pub fn on_a_kernels() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    tempfile::tempdir_in(if memory.is_dir() { memory } else { Path::new("/tmp") }).unwrap()
+}
 
 /// What the program says of each of its calls in a directory that is made for it.
 fn told(program: &str, start: Option<&[&str]>, directory: &Path, seed: u64, past: &str) -> Vec<String> {
@@ -41,8 +49,7 @@ fn told(program: &str, start: Option<&[&str]>, directory: &Path, seed: u64, past
 /// Compares the mount of a rig with a file system of the kernel's, with as many seeds.
 fn each_call_answers_as_in_the_kernel(rig: &Rig, what: &str, seeds: u64) {
     let program = rig.compiled("descriptors", &["-O1", "-Wall", "-Werror", "-pthread"]);
-    let memory = Path::new("/dev/shm");
-    let kernels = tempfile::tempdir_in(if memory.is_dir() { memory } else { Path::new("/tmp") }).unwrap();
+    let kernels = on_a_kernels();
     let first = seed();
     for seed in first..first + seeds {
         for (start, past) in WAYS {
@@ -64,7 +71,7 @@ fn each_call_answers_as_in_the_kernel(rig: &Rig, what: &str, seeds: u64) {
 }
 
 /// The lines up to the one where two files part.
-fn around(lines: &[String], different: Option<usize>) -> String {
+pub fn around(lines: &[String], different: Option<usize>) -> String {
     let last = different.unwrap_or(lines.len()).min(lines.len().saturating_sub(1));
     lines[last.saturating_sub(8)..=last].join("\n")
 }

@@ -26,7 +26,8 @@
 //! - `signals` signals in the middle of calls into such a range
 //! - `linked` programs that link to `libamphifiles`
 //! - `descriptors` what their calls answer, beside a file system of the kernel's
-//! - `placeholders` the same with descriptors that the kernel does not know
+//! - `paths` the same of calls by paths, by root and by a user
+//! - `placeholders` accelerated programs with descriptors that the kernel does not know
 //! - `rig` an image and its mount
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives real processes in real time")]
 
@@ -46,6 +47,7 @@ mod mapped;
 mod mixed_io;
 mod mounted;
 mod oracle;
+mod paths;
 mod pins;
 mod placeholders;
 mod program_crashes;

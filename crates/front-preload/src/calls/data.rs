@@ -11,7 +11,9 @@ use super::offsets::Position;
 use super::opening::how;
 use super::{changed, next_on};
 use crate::command::{self, DATA_BYTES_MAX};
-use crate::descriptors::{self, APPEND, DIRECT, Opened, READ, SHARED, SYNC_ALL, SYNC_DATA, WRITE};
+use crate::descriptors::{
+    self, APPEND, DIRECT, Opened, PLACEHOLDER, READ, SHARED, SYNC_ALL, SYNC_DATA, WRITE,
+};
 use crate::errno::{Verdict, fail};
 use crate::pointers::may_be;
 use crate::report::{self, Call};
@@ -127,51 +129,85 @@ fn positive(offset: off_t) -> Option<u64> {
 
 /// The descriptor, if the queue is the better one to ask for its contents. What goes past the kernel's cache
 /// always is. A placeholder that is read again and again becomes real, so that the kernel remembers.
-fn readable(fd: c_int) -> Option<Opened> {
-    let opened = descriptors::get(fd).filter(|opened| opened.flags & READ != 0)?;
+///
+/// # Errors
+/// What is the answer already.
+fn readable(fd: c_int) -> Result<Opened, Told> {
+    let opened = open_for(fd, READ)?;
     let by_queue = opened.flags & DIRECT != 0 || descriptors::is_for_queue(fd);
     if !by_queue {
         report::count(Call::Read, false);
     }
-    by_queue.then_some(opened)
+    if by_queue { Ok(opened) } else { Err(None) }
+}
+
+/// The descriptor, if it was opened for reading or writing. Of a placeholder that was not, the kernel might
+/// not let the file be opened again to say so.
+fn open_for(fd: c_int, access: u32) -> Result<Opened, Told> {
+    match descriptors::get(fd) {
+        Some(opened) if opened.flags & access != 0 => Ok(opened),
+        Some(opened) if opened.flags & PLACEHOLDER != 0 => Err(Some(fail(libc::EBADF))),
+        _ => Err(None),
+    }
 }
 
 fn pread_parts(fd: c_int, parts: Option<Parts<'_>>, offset: off_t) -> Told {
-    let opened = readable(fd)?;
-    told(Call::Read, read_at(&opened, parts?, positive(offset)?))
+    let offset = positive(offset)?;
+    match readable(fd) {
+        Ok(opened) => told(Call::Read, read_at(&opened, parts?, offset)),
+        Err(told) => told,
+    }
 }
 
 /// The descriptor, to be written to.
-fn writable(fd: c_int) -> Option<Opened> {
-    let mut opened = descriptors::get(fd).filter(|opened| opened.flags & WRITE != 0)?;
+///
+/// # Errors
+/// What is the answer already.
+fn writable(fd: c_int) -> Result<Opened, Told> {
+    let mut opened = open_for(fd, WRITE)?;
     if opened.flags & SHARED != 0 {
         // Whoever else has the description may have changed its flags.
-        let status = descriptors::status(fd)?.bits();
+        let status = descriptors::status(fd).ok_or(None)?.bits();
         opened.flags = SHARED | how(status as c_int).1;
     }
     descriptors::wrote(fd);
     changed(opened.mount);
-    Some(opened)
+    Ok(opened)
 }
 
 fn pwrite_parts(fd: c_int, parts: Option<Parts<'_>>, offset: off_t) -> Told {
-    let opened = writable(fd)?;
-    told(Call::Write, write_at(&opened, parts?, positive(offset)?).map(|(len, _)| len))
+    let offset = positive(offset)?;
+    match writable(fd) {
+        Ok(opened) => told(Call::Write, write_at(&opened, parts?, offset).map(|(len, _)| len)),
+        Err(told) => told,
+    }
 }
 
 fn read_parts(fd: c_int, parts: Option<Parts<'_>>) -> Told {
-    let (opened, parts) = (readable(fd)?, parts?);
-    let position = Position::reserve(fd, &opened, parts.len()?)?;
-    let answer = read_at(&opened, parts, position.offset);
+    match readable(fd) {
+        Ok(opened) => read_on(fd, &opened, parts?),
+        Err(told) => told,
+    }
+}
+
+fn read_on(fd: c_int, opened: &Opened, parts: Parts<'_>) -> Told {
+    let position = Position::reserve(fd, opened, parts.len()?)?;
+    let answer = read_at(opened, parts, position.offset);
     position.settle(answer.unwrap_or(0));
     told(Call::Read, answer)
 }
 
 fn write_parts(fd: c_int, parts: Option<Parts<'_>>) -> Told {
-    let (opened, parts) = (writable(fd)?, parts?);
+    match writable(fd) {
+        Ok(opened) => write_on(fd, &opened, parts?),
+        Err(told) => told,
+    }
+}
+
+fn write_on(fd: c_int, opened: &Opened, parts: Parts<'_>) -> Told {
     let appends = opened.flags & APPEND != 0;
-    let position = Position::reserve(fd, &opened, if appends { 0 } else { parts.len()? })?;
-    let answer = write_at(&opened, parts, position.offset);
+    let position = Position::reserve(fd, opened, if appends { 0 } else { parts.len()? })?;
+    let answer = write_at(opened, parts, position.offset);
     match answer {
         Ok((_, end)) if appends => position.put(end),
         Ok((written, _)) => position.settle(written),
