@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use amphi_queue::format::{Attributes, Change, Completion, Submission, change, flag, op};
+use amphi_queue::format::{Attributes, Change, Completion, Submission, change, flag, kind, op};
 use zerocopy::IntoBytes;
 
 use crate::errno::error;
@@ -36,9 +36,11 @@ pub enum Whence {
     Hole,
 }
 
-/// How writes of a file go, as it was opened.
+/// How reads and writes of a file go, as it was opened.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Writes {
+pub(crate) struct Access {
+    pub read: bool,
+    pub write: bool,
     pub append: bool,
     pub sync_data: bool,
     pub sync_all: bool,
@@ -49,13 +51,15 @@ pub(crate) struct Writes {
 pub struct File {
     shared: Arc<Shared>,
     handle: u64,
-    writes: Writes,
+    access: Access,
+    ino: u64,
     is_directory: bool,
 }
 
 impl File {
-    pub(crate) fn new(shared: Arc<Shared>, handle: u64, writes: Writes, is_directory: bool) -> Self {
-        Self { shared, handle, writes, is_directory }
+    pub(crate) fn new(shared: Arc<Shared>, handle: u64, access: Access, is: &Attributes) -> Self {
+        let is_directory = is.kind.get() == kind::DIRECTORY;
+        Self { shared, handle, access, ino: is.ino.get(), is_directory }
     }
 
     pub(crate) fn handle(&self) -> u64 {
@@ -67,7 +71,7 @@ impl File {
     }
 
     pub(crate) fn appends(&self) -> bool {
-        self.writes.append
+        self.access.append
     }
 
     /// Whether it is a directory.
@@ -92,7 +96,7 @@ impl File {
         if self.is_directory {
             return Err(error(libc::EISDIR));
         }
-        let flags = if self.writes.direct { flag::DIRECT } else { 0 };
+        let flags = if self.access.direct { flag::DIRECT } else { 0 };
         let mut done = 0;
         for part in room.chunks_mut(DATA_BYTES_MAX) {
             let at = offset.checked_add(done as u64).ok_or_else(|| error(libc::EINVAL))?;
@@ -117,7 +121,7 @@ impl File {
     /// # Errors
     /// It is not open for writing, there is no space, or the device fails before the first byte was written.
     pub fn write_at(&self, data: &[u8], offset: u64) -> io::Result<usize> {
-        Ok(self.write(data, offset, self.writes.append)?.0)
+        Ok(self.write(data, offset, self.access.append)?.0)
     }
 
     /// Writes at the end, wherever that is by then. How much was written, and where the file ends now.
@@ -129,7 +133,7 @@ impl File {
     }
 
     pub(crate) fn write(&self, data: &[u8], offset: u64, append: bool) -> io::Result<(usize, u64)> {
-        let Writes { sync_data, sync_all, direct, .. } = self.writes;
+        let Access { sync_data, sync_all, direct, .. } = self.access;
         let mut flags = 0;
         for (is_set, bit) in [
             (append, flag::APPEND),
@@ -188,8 +192,11 @@ impl File {
     /// Makes the file `bytes` long.
     ///
     /// # Errors
-    /// It is not open for writing, or cannot have that size.
+    /// It is not open for writing (`EINVAL`), or cannot have that size.
     pub fn set_len(&self, bytes: u64) -> io::Result<()> {
+        if !self.access.write {
+            return Err(error(libc::EINVAL));
+        }
         let change = Change { which: change::SIZE.into(), size: bytes.into(), ..Change::default() };
         let command = self.command(op::SET_ATTRIBUTES);
         let data = Data::Given(change.as_bytes());
@@ -234,10 +241,25 @@ impl File {
     /// fewer at the end of the file, and after 16 MiB.
     ///
     /// # Errors
-    /// `EXDEV` if it is of another one; this is not open for reading, or that not for writing.
+    /// `EXDEV` if it is of another one; `EISDIR`; `EBADF` if this is not open for reading, or that not for
+    /// writing or to append; `EINVAL` if the ranges are of one file and overlap.
     pub fn copy_to(&self, from: u64, to: &Self, there: u64, length: u64) -> io::Result<u64> {
+        if self.is_directory || to.is_directory {
+            return Err(error(libc::EISDIR));
+        }
+        if !self.access.read || !to.access.write || to.access.append {
+            return Err(error(libc::EBADF));
+        }
         if !Arc::ptr_eq(&self.shared, &to.shared) {
             return Err(error(libc::EXDEV));
+        }
+        let mut length = length;
+        if self.ino == to.ino {
+            // What is copied behind the end is not copied again.
+            length = length.min(self.attributes()?.size.get().saturating_sub(from));
+            if from.saturating_add(length) > there && there.saturating_add(length) > from {
+                return Err(error(libc::EINVAL));
+            }
         }
         let command = Submission {
             other: to.handle.into(),

@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use amphi_queue::format::{
-    Attributes, Change, Completion, PATH_BYTES_MAX, Space, Submission, XATTR_BYTES_MAX, change, flag, kind,
-    op,
+    Attributes, Change, Completion, PATH_BYTES_MAX, Space, Submission, XATTR_BYTES_MAX, change, flag, op,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::errno::{OpenError, error};
-use crate::file::{File, Writes};
+use crate::file::{Access, File};
 use crate::image::{Image, ImageOptions};
 use crate::listing::Listing;
 use crate::mounted::Mounted;
@@ -159,14 +158,15 @@ impl Files {
             ..Submission::default()
         };
         let opened = self.with(command, path, b"", Data::None)?;
-        let writes = Writes {
+        let access = Access {
+            read: how.read,
+            write: how.write || how.append,
             append: how.append,
             sync_data: how.sync_data,
             sync_all: how.sync_all,
             direct: how.direct,
         };
-        let is_directory = opened.attributes.kind.get() == kind::DIRECTORY;
-        Ok(File::new(Arc::clone(&self.shared), opened.value.get(), writes, is_directory))
+        Ok(File::new(Arc::clone(&self.shared), opened.value.get(), access, &opened.attributes))
     }
 
     /// The entries of a directory.

@@ -252,25 +252,19 @@ pub fn forget_all() {
 }
 
 /// Lets the kernel know how far a file goes now, if it may have been written through a queue: some calls do
-/// not ask, `mmap` and `sendfile` among them, and believe what the kernel was told before. Where this process
-/// wrote the file, to be called while the descriptor is still known here.
+/// not ask, `mmap` and `sendfile` among them, and believe what the kernel was told before.
 #[allow(unsafe_code)]
 pub fn let_kernel_know(fd: c_int) {
-    let how = match get(fd) {
-        Some(opened) if opened.flags & WRITE != 0 => AtFlags::STATX_FORCE_SYNC,
-        // Another descriptor or process may have written it. The kernel asks if it was told so.
-        _ if mounts::are_there() => AtFlags::empty(),
-        _ => return,
-    };
-    if fd < 0 {
+    if fd < 0 || !mounts::are_there() {
         return;
     }
     // SAFETY: only asked about.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let size = |how| Some(statx(borrowed, "", AtFlags::EMPTY_PATH | how, StatxFlags::SIZE).ok()?.stx_size);
-    // What it is told while it is told to forget it passes on and does not keep.
+    // It asks if it was told to forget. What it is told while it is told so again it passes on and does not
+    // keep.
     for _ in 0..ASKED_MAX {
-        if size(how) == size(AtFlags::STATX_DONT_SYNC) {
+        if size(AtFlags::empty()) == size(AtFlags::STATX_DONT_SYNC) {
             break;
         }
     }

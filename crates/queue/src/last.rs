@@ -20,7 +20,7 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
     }
 
     /// What a name names.
-    fn kind(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> amphi_vfs::Result<FileType> {
+    pub(crate) fn kind(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> amphi_vfs::Result<FileType> {
         let attr = self.checked.lookup(dir, name, cred)?.attr;
         self.fs().forget(attr.ino, 1);
         Ok(attr.file_type)
@@ -29,6 +29,22 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
     /// That names may be looked for where the last one of a path is.
     pub(crate) fn searchable(&self, last: &Last<'_, '_, F>, cred: &Cred) -> Result<()> {
         Ok(self.checked.access(last.dir.ino, EXECUTE, cred)?)
+    }
+
+    /// Why a name of dots is not removed.
+    pub(crate) fn cannot_be_removed(
+        &self,
+        last: &Last<'_, '_, F>,
+        directory: bool,
+        cred: &Cred,
+    ) -> Result<Refusal> {
+        self.searchable(last, cred)?;
+        Ok(match directory {
+            false => Error::IsDirectory,
+            true if last.is_parent() => Error::NotEmpty,
+            true => Error::InvalidName,
+        }
+        .into())
     }
 
     /// That the last name of a path is one that something which is no directory can be made with.

@@ -377,6 +377,9 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         let mut opened = None;
         let start = self.start(at.dir, &mut opened)?;
         let last = Walk::new(&self.checked, cred).last(start, path)?;
+        if last.is_dots() {
+            return Err(self.cannot_be_removed(&last, directory, cred)?);
+        }
         let (dir, name) = (last.dir.ino, last.name()?);
         if last.must_be_directory && !directory {
             self.is_directory(dir, name, cred)?;
@@ -427,6 +430,12 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
             // What is wrong with the first path comes first.
             Err(refusal) => return self.searchable(&source, cred).and(Err(refusal)),
         };
+        if source.is_dots() || target.is_dots() {
+            self.searchable(&source, cred)?;
+            self.searchable(&target, cred)?;
+            let is_there = mode == RenameMode::NoReplace && !source.is_dots();
+            return Err(if is_there { Error::Exists } else { Error::Busy("a name of dots") }.into());
+        }
         let (from, name) = (source.dir.ino, source.name()?);
         let (to, new_name) = (target.dir.ino, target.name()?);
         if source.must_be_directory || target.must_be_directory {
@@ -449,10 +458,15 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         let start = self.start(to.dir, &mut other)?;
         let target = Walk::new(&self.checked, cred).last(start, second)?;
         self.can_be_made(&target, cred)?;
-        if attr.file_type == FileType::Directory {
-            return Err(Error::NotPermitted.into());
-        }
         let (dir, name) = (target.dir.ino, target.name()?);
+        if attr.file_type == FileType::Directory {
+            return Err(match self.kind(dir, name, cred) {
+                Ok(_) => Error::Exists,
+                Err(Error::NotFound) => Error::NotPermitted,
+                Err(error) => error,
+            }
+            .into());
+        }
         let attr = self.checked.link(source.ino, dir, name, cred)?.attr;
         self.fs().forget(attr.ino, 1);
         self.watcher.name(dir, name);

@@ -58,6 +58,11 @@ impl<F: FileSystem> Last<'_, '_, F> {
         Ok(Name::new(&self.name)?)
     }
 
+    /// Whether it is `..`.
+    pub fn is_parent(&self) -> bool {
+        *self.name == *b".."
+    }
+
     /// Whether it is `.` or `..`.
     pub fn is_dots(&self) -> bool {
         matches!(&*self.name, b"." | b"..")

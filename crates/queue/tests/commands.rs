@@ -383,6 +383,13 @@ fn last_names_with_slashes_and_dots_are_refused_as_the_kernel_does() {
         (symlink(b"d/."), code::EXISTS),
         (link(b"d/"), code::EXISTS),
         (link(b"new/"), code::NOT_FOUND),
+        (link(b"f"), code::EXISTS),
+        (Ask { operation: op::LINK, first: b"d", second: b"f", ..Ask::default() }, code::EXISTS),
+        (Ask { operation: op::UNLINK, first: b"d/.", ..Ask::default() }, code::IS_DIRECTORY),
+        (Ask { operation: op::REMOVE_DIRECTORY, first: b"d/.", ..Ask::default() }, code::INVALID),
+        (Ask { operation: op::REMOVE_DIRECTORY, first: b"d/..", ..Ask::default() }, code::NOT_EMPTY),
+        (rename(b"d/.", b"new"), code::BUSY),
+        (rename(b"f", b"d/.."), code::BUSY),
         (create(b"d/.", 0), code::IS_DIRECTORY),
         (create(b"d/..", flag::EXCLUSIVE), code::EXISTS),
         (create(b"new/", flag::EXCLUSIVE), code::IS_DIRECTORY),
@@ -402,6 +409,7 @@ fn last_names_with_slashes_and_dots_are_refused_as_the_kernel_does() {
         create(b"closed/..", 0),
         rename(b"none/", b"closed/x"),
         rename(b"closed/x", b"f/x"),
+        rename(b"closed/.", b"f"),
     ] {
         let shown = [ask.first, b" ", ask.second].concat();
         assert_eq!(user.status(ask), code::PERMISSION_DENIED, "{}", String::from_utf8_lossy(&shown));

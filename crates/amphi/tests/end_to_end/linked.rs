@@ -1,20 +1,22 @@
 //! `amphi.h` on a mount: a C program that is linked, beside programs that go through the kernel.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::rig::{Rig, amphi_ok, can_mount};
+use crate::descriptors::{around, on_a_kernels};
+use crate::rig::{Rig, amphi_ok, can_mount, seed};
 
-/// A C program of `front-files`, compiled in the rig's directory.
+const ROOM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../front-files");
+
+/// A C program, linked to the library and compiled in the rig's directory.
 fn compiled(rig: &Rig, source: &str, name: &str) -> PathBuf {
-    let room = concat!(env!("CARGO_MANIFEST_DIR"), "/../front-files");
     // Cargo puts the libraries of a test's dependencies beside it.
     let tests = std::env::current_exe().expect("a path");
     let libraries = tests.parent().expect("a directory").display().to_string();
     let program = PathBuf::from(rig.path(name));
     let status = Command::new("cc")
-        .args(["-std=gnu99", "-pthread", &format!("-I{room}/include"), &format!("{room}/{source}"), "-o"])
+        .args(["-std=gnu99", "-pthread", "-DAMPHI", &format!("-I{ROOM}/include"), source, "-o"])
         .arg(&program)
         .args([format!("-L{libraries}"), format!("-Wl,-rpath,{libraries}"), "-lamphifiles".to_owned()])
         .status()
@@ -35,8 +37,8 @@ fn linked_programs_and_the_kernel_see_one_file_system() {
         return;
     }
     let rig = Rig::new("256M");
-    let every_call = compiled(&rig, "tests/calls.c", "calls");
-    let example = compiled(&rig, "examples/files.c", "files");
+    let every_call = compiled(&rig, &format!("{ROOM}/tests/calls.c"), "calls");
+    let example = compiled(&rig, &format!("{ROOM}/examples/files.c"), "files");
     rig.mount();
     assert_eq!(said(Command::new(&every_call).arg(rig.mount_point())), "all\n");
     assert_eq!(said(Command::new(&example).args([&rig.mount_point(), "one"])), "one\n");
@@ -60,4 +62,49 @@ fn linked_programs_and_the_kernel_see_one_file_system() {
     amphi_ok(&["fsck", &image]);
     rig.mount();
     assert_eq!(fs::read(rig.on_mount("log")).expect("read"), b"two\nthree\nsix\n");
+}
+
+/// A program of random calls answers as one that makes the same calls of POSIX on a file system of the
+/// kernel's: on an image that it has to itself, and on a mount.
+#[test]
+fn each_call_answers_as_in_the_kernel() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::empty();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/linked.c");
+    let linked = compiled(&rig, source, "by-library");
+    let plain = rig.compiled("linked", &["-O1"]);
+    let told = |program: &Path, place: &str, seed: u64| -> Vec<String> {
+        let mut command = Command::new("timeout");
+        let output = command.arg("60").arg(program).args([place, &seed.to_string(), "2000"]).output();
+        let output = output.expect("runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        said.lines().map(str::to_owned).chain([output.status.to_string()]).collect()
+    };
+    let first = seed();
+    for (seed, is_mounted) in (first..first + 6).zip([false, true].into_iter().cycle()) {
+        let kernels = on_a_kernels();
+        let expected = told(Path::new(&plain), kernels.path().to_str().expect("a path"), seed);
+        let image = rig.image();
+        amphi_ok(&["mkfs", &image, "--size", "256M"]);
+        let got = if is_mounted {
+            rig.mount();
+            let got = told(&linked, &rig.mount_point(), seed);
+            rig.umount();
+            got
+        } else {
+            told(&linked, &image, seed)
+        };
+        let different = expected.iter().zip(&got).position(|(expected, got)| expected != got);
+        assert!(
+            expected == got,
+            "seed {seed}, mounted {is_mounted}: POSIX says\n{}\nand amphi.h\n{}\nreplay with: AMPHI_SEED={seed} \
+             cargo test -p amphi --test end_to_end linked",
+            around(&expected, different),
+            around(&got, different),
+        );
+        amphi_ok(&["fsck", &image]);
+        fs::remove_file(&image).expect("removed");
+    }
 }

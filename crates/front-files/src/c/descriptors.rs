@@ -224,7 +224,7 @@ pub extern "C" fn amphi_fdatasync(fd: c_int) -> c_int {
 /// As `ftruncate(2)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn amphi_ftruncate(fd: c_int, bytes: off_t) -> c_int {
-    done(get(fd).and_then(|open| open.file.set_len(offset(bytes)?)))
+    done(offset(bytes).and_then(|bytes| get(fd)?.file.set_len(bytes)))
 }
 
 /// As `fallocate(2)`.

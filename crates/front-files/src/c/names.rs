@@ -130,6 +130,9 @@ pub unsafe extern "C" fn amphi_readlink(
     // SAFETY: the caller's promise.
     told(unsafe {
         with(fs, name, |files, name| {
+            if len == 0 {
+                return Err(error(libc::EINVAL));
+            }
             let target = files.readlink(name)?;
             let bytes = target.as_os_str().as_bytes();
             copy_out(&bytes[..bytes.len().min(len)], into.cast(), len)
@@ -150,11 +153,15 @@ pub unsafe extern "C" fn amphi_utimens(
     // SAFETY: the caller's promise.
     done(unsafe {
         with(fs, name, |files, name| {
-            let [atime, mtime] = match times.cast::<[timespec; 2]>().as_ref() {
-                Some([atime, mtime]) => [time(atime)?, time(mtime)?],
-                None => [Time::Now; 2],
+            let times = match times.cast::<[timespec; 2]>().as_ref() {
+                Some([atime, mtime]) => time(atime).and_then(|atime| Ok([atime, time(mtime)?])),
+                None => Ok([Time::Now; 2]),
             };
-            files.set_times(name, atime, mtime)
+            match times {
+                Ok([atime, mtime]) => files.set_times(name, atime, mtime),
+                // What is wrong with the path comes first.
+                Err(why) => files.attributes(name, true).and(Err(why)),
+            }
         })
     })
 }
