@@ -67,7 +67,7 @@ fn linked_programs_and_the_kernel_see_one_file_system() {
 /// A program of random calls answers as one that makes the same calls of POSIX on a file system of the
 /// kernel's: on an image that it has to itself, and on a mount.
 #[test]
-fn each_call_answers_as_in_the_kernel() {
+fn calls_by_amphi_h_answer_as_in_the_kernel() {
     if !can_mount() {
         return;
     }

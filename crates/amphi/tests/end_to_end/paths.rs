@@ -90,13 +90,13 @@ fn on(file_system: &str, seeds: u64) {
 }
 
 #[test]
-fn bytefs() {
+fn calls_on_bytefs_answer_as_in_the_kernel() {
     on("bytefs", 4);
 }
 
 /// The range is its owner's, here root's; the user goes by the queue.
 #[test]
-fn bytefs_in_a_range() {
+fn calls_in_a_range_answer_as_in_the_kernel() {
     if !can_try() {
         return;
     }
@@ -108,13 +108,13 @@ fn bytefs_in_a_range() {
 
 /// Its device takes the commands itself.
 #[test]
-fn devfs() {
+fn calls_on_devfs_answer_as_in_the_kernel() {
     on("devfs", 2);
 }
 
 /// Those whose commands are served as ByteFS's are, with `--long`.
 #[test]
-fn others() {
+fn calls_on_others_answer_as_in_the_kernel() {
     if std::env::var_os("AMPHI_TEST_LONG").is_none() {
         println!("SKIPPED: with `cargo xtask test --long`");
         return;
