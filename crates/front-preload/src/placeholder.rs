@@ -40,8 +40,8 @@ static OPENING: AtomicUsize = AtomicUsize::new(0);
 static FORKING: AtomicBool = AtomicBool::new(false);
 /// This process locks records.
 static LOCKS: AtomicBool = AtomicBool::new(false);
-/// How often a fork looks whether the last placeholder has been opened before it goes on: a handler of a
-/// signal may have forked in the middle of opening one.
+/// How often a fork or a lock looks whether the last placeholder has been opened before it goes on: a
+/// handler of a signal may fork or lock in the middle of opening one.
 const LOOKS_MAX: u32 = 100_000;
 
 /// Whether this process may have placeholders: if it is asked for, and only where calls that are not known

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::rig::{Daemon, Rig, amphi, can_mount, complaint};
+use crate::rig::{Daemon, Rig, amphi, can_mount, complaint, is_long};
 use crate::worker::{Dice, Worker};
 
 /// How an iteration ends.
@@ -104,7 +104,7 @@ struct Subject {
 }
 
 fn run_loop(crash: Crash) {
-    let long = std::env::var_os("AMPHI_TEST_LONG").is_some();
+    let long = is_long();
     run(Subject { file_system: "bytefs", syncs: false }, crash, if long { 2000 } else { 200 });
 }
 

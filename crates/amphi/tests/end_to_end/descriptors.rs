@@ -6,10 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use tempfile::TempDir;
-
 use crate::accelerated::library;
-use crate::rig::{Rig, amphi_ok, can_mount, seed};
+use crate::beside::{assert_same, on_a_kernels, told};
+use crate::rig::{Rig, amphi_ok, can_mount, on_each_other, seed};
 use crate::shared;
 
 /// Calls of one run.
@@ -24,14 +23,8 @@ const WAYS: [(Option<&[&str]>, &str); 4] = [
     (Some(&["run", "--placeholders", "--"]), "0"),
 ];
 
-/// A directory on a file system of the kernel's.
-pub fn on_a_kernels() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    tempfile::tempdir_in(if memory.is_dir() { memory } else { Path::new("/tmp") }).unwrap()
-}
-
 /// What the program says of each of its calls in a directory that is made for it.
-fn told(program: &str, start: Option<&[&str]>, directory: &Path, seed: u64, past: &str) -> Vec<String> {
+fn run(program: &str, start: Option<&[&str]>, directory: &Path, seed: u64, past: &str) -> Vec<String> {
     fs::create_dir(directory).unwrap();
     let mut command = Command::new("timeout");
     command.arg("120");
@@ -39,11 +32,8 @@ fn told(program: &str, start: Option<&[&str]>, directory: &Path, seed: u64, past
         command.arg(env!("CARGO_BIN_EXE_amphi")).args(words);
     }
     let output = command.arg(program).arg(directory).args([&seed.to_string(), CALLS, past]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
-    lines.push(output.status.to_string());
     fs::remove_dir_all(directory).unwrap();
-    lines
+    told(&output)
 }
 
 /// Compares the mount of a rig with a file system of the kernel's, with as many seeds.
@@ -53,27 +43,14 @@ fn each_call_answers_as_in_the_kernel(rig: &Rig, what: &str, seeds: u64) {
     let first = seed();
     for seed in first..first + seeds {
         for (start, past) in WAYS {
-            let expected = told(&program, None, &kernels.path().join("d"), seed, past);
-            let got = told(&program, start, &rig.on_mount("d"), seed, past);
-            let different = expected.iter().zip(&got).position(|(expected, got)| expected != got);
-            assert!(
-                expected == got,
-                "{what}, {start:?}, seed {seed}, past the library {past}: the kernel's file system says\n{}\nand \
-                 the mount\n{}\nreplay with: AMPHI_SEED={seed} cargo test -p amphi --test end_to_end \
-                 descriptors",
-                around(&expected, different),
-                around(&got, different),
-            );
+            let expected = run(&program, None, &kernels.path().join("d"), seed, past);
+            let got = run(&program, start, &rig.on_mount("d"), seed, past);
+            let what = format!("{what}, {start:?}, past the library {past}");
+            assert_same(&expected, &got, &what, "descriptors::", seed);
         }
     }
     rig.umount();
     amphi_ok(&["fsck", &rig.image()]);
-}
-
-/// The lines up to the one where two files part.
-pub fn around(lines: &[String], different: Option<usize>) -> String {
-    let last = different.unwrap_or(lines.len()).min(lines.len().saturating_sub(1));
-    lines[last.saturating_sub(8)..=last].join("\n")
 }
 
 fn on(file_system: &str, seeds: u64) {
@@ -111,11 +88,5 @@ fn calls_on_devfs_answer_as_in_the_kernel() {
 /// Those whose commands are served as ByteFS's are, with `--long`.
 #[test]
 fn calls_on_others_answer_as_in_the_kernel() {
-    if std::env::var_os("AMPHI_TEST_LONG").is_none() {
-        println!("SKIPPED: with `cargo xtask test --long`");
-        return;
-    }
-    for file_system in ["augefs", "romefs", "ext4like", "f2fslike", "novalike", "pmfslike", "toy"] {
-        on(file_system, 6);
-    }
+    on_each_other(|file_system| on(file_system, 6));
 }

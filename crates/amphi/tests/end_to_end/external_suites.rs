@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
-use crate::rig::{Rig, amphi_ok, can_mount};
+use crate::rig::{Rig, amphi_ok, can_mount, is_long};
 use crate::rings;
 
 mod accelerated;
@@ -26,10 +26,6 @@ const FSX_OPERATIONS_RINGS: u64 = 300_000;
 const BYTEFS: &str = "bytefs";
 
 /// Whether the longer settings are asked for.
-fn long() -> bool {
-    std::env::var_os("AMPHI_TEST_LONG").is_some()
-}
-
 /// How requests of a mount come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Transport {
@@ -237,12 +233,12 @@ impl Mix {
 
 #[test]
 fn fsx() {
-    fsx_by(BYTEFS, Transport::Device, if long() { FSX_OPERATIONS_LONG } else { FSX_OPERATIONS });
+    fsx_by(BYTEFS, Transport::Device, if is_long() { FSX_OPERATIONS_LONG } else { FSX_OPERATIONS });
 }
 
 #[test]
 fn fsx_through_rings() {
-    fsx_by(BYTEFS, Transport::Rings, if long() { FSX_OPERATIONS } else { FSX_OPERATIONS_RINGS });
+    fsx_by(BYTEFS, Transport::Rings, if is_long() { FSX_OPERATIONS } else { FSX_OPERATIONS_RINGS });
 }
 
 /// Every mix with 1, 2, 3 and 4 processes at once, each on its own file and with its own seed.
@@ -360,7 +356,7 @@ fn stress_ng_by(file_system: &str, transport: Transport) {
     if !can_run(&["stress-ng"]) {
         return;
     }
-    let seconds = if long() { "10s" } else { "1s" };
+    let seconds = if is_long() { "10s" } else { "1s" };
     let rig = Rig::of(file_system, "1G");
     for stressor in STRESSORS {
         if !transport.mount(&rig) {
@@ -402,12 +398,12 @@ fn assert_empty(directory: &Path, stressor: &str) {
 
 #[test]
 fn dbench() {
-    dbench_by(BYTEFS, Transport::Device, if long() { 60 } else { 10 });
+    dbench_by(BYTEFS, Transport::Device, if is_long() { 60 } else { 10 });
 }
 
 #[test]
 fn dbench_through_rings() {
-    dbench_by(BYTEFS, Transport::Rings, if long() { 60 } else { 10 });
+    dbench_by(BYTEFS, Transport::Rings, if is_long() { 60 } else { 10 });
 }
 
 fn dbench_by(file_system: &str, transport: Transport, seconds: u64) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::descriptors::{around, on_a_kernels};
+use crate::beside::{assert_same, on_a_kernels, told};
 use crate::rig::{Rig, amphi_ok, can_mount, seed};
 
 const ROOM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../front-files");
@@ -75,35 +75,26 @@ fn calls_by_amphi_h_answer_as_in_the_kernel() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/linked.c");
     let linked = compiled(&rig, source, "by-library");
     let plain = rig.compiled("linked", &["-O1"]);
-    let told = |program: &Path, place: &str, seed: u64| -> Vec<String> {
+    let run = |program: &Path, place: &str, seed: u64| {
         let mut command = Command::new("timeout");
-        let output = command.arg("60").arg(program).args([place, &seed.to_string(), "2000"]).output();
-        let output = output.expect("runs");
-        let said = String::from_utf8_lossy(&output.stdout);
-        said.lines().map(str::to_owned).chain([output.status.to_string()]).collect()
+        told(&command.arg("60").arg(program).args([place, &seed.to_string(), "2000"]).output().expect("runs"))
     };
     let first = seed();
     for (seed, is_mounted) in (first..first + 6).zip([false, true].into_iter().cycle()) {
         let kernels = on_a_kernels();
-        let expected = told(Path::new(&plain), kernels.path().to_str().expect("a path"), seed);
+        let expected = run(Path::new(&plain), kernels.path().to_str().expect("a path"), seed);
         let image = rig.image();
         amphi_ok(&["mkfs", &image, "--size", "256M"]);
         let got = if is_mounted {
             rig.mount();
-            let got = told(&linked, &rig.mount_point(), seed);
+            let got = run(&linked, &rig.mount_point(), seed);
             rig.umount();
             got
         } else {
-            told(&linked, &image, seed)
+            run(&linked, &image, seed)
         };
-        let different = expected.iter().zip(&got).position(|(expected, got)| expected != got);
-        assert!(
-            expected == got,
-            "seed {seed}, mounted {is_mounted}: POSIX says\n{}\nand amphi.h\n{}\nreplay with: AMPHI_SEED={seed} \
-             cargo test -p amphi --test end_to_end linked",
-            around(&expected, different),
-            around(&got, different),
-        );
+        let what = format!("amphi.h, mounted {is_mounted}");
+        assert_same(&expected, &got, &what, "linked::", seed);
         amphi_ok(&["fsck", &image]);
         fs::remove_file(&image).expect("removed");
     }

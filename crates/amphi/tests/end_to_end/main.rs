@@ -25,6 +25,7 @@
 //! - `shared` a mount whose file system lies in a range of addresses that programs share
 //! - `signals` signals in the middle of calls into such a range
 //! - `linked` programs that link to `libamphifiles`
+//! - `beside` a program that is run on a file system of the kernel's and on ours
 //! - `descriptors` what their calls answer, beside a file system of the kernel's
 //! - `paths` the same of calls by paths, by root and by a user
 //! - `placeholders` accelerated programs with descriptors that the kernel does not know
@@ -34,6 +35,7 @@
 mod accelerated;
 mod augefs;
 mod bench;
+mod beside;
 mod command;
 mod crash_lab;
 mod crash_loops;

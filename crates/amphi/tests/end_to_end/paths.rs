@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::accelerated::library;
-use crate::descriptors::{around, on_a_kernels};
-use crate::rig::{Rig, amphi_ok, can_mount, seed};
+use crate::beside::{assert_same, on_a_kernels, told};
+use crate::rig::{Rig, amphi_ok, can_mount, on_each_other, seed};
 use crate::shared;
 
 /// Calls of one phase.
@@ -20,7 +20,7 @@ const WAYS: [&[&str]; 3] = [&[], &["AMPHI_RUN"], &["AMPHI_RUN", "AMPHI_PLACEHOLD
 const USER: [&str; 6] = ["--reuid", "1000", "--regid", "1000", "--groups", "1000,2000"];
 
 /// What the program says of each of its calls, as root, as a user and as root again.
-fn told(rig: &Rig, program: &str, variables: &[&str], directory: &Path, seed: u64) -> Vec<String> {
+fn run(rig: &Rig, program: &str, variables: &[&str], directory: &Path, seed: u64) -> Vec<String> {
     let tree = directory.join("t");
     fs::create_dir_all(&tree).unwrap();
     for open in [directory, &tree] {
@@ -35,8 +35,7 @@ fn told(rig: &Rig, program: &str, variables: &[&str], directory: &Path, seed: u6
             command.env(variable, "1").env("LD_PRELOAD", rig.path("libamphi_preload.so"));
         }
         let output = command.output().unwrap();
-        lines.extend(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned));
-        lines.push(output.status.to_string());
+        lines.extend(told(&output));
     }
     fs::remove_dir_all(directory).unwrap();
     lines
@@ -54,16 +53,9 @@ fn each_call_answers_as_in_the_kernel(rig: &Rig, what: &str, seeds: u64) {
     let first = seed();
     for seed in first..first + seeds {
         for variables in WAYS {
-            let expected = told(rig, &program, &[], &kernels.path().join("d"), seed);
-            let got = told(rig, &program, variables, &rig.on_mount("d"), seed);
-            let different = expected.iter().zip(&got).position(|(expected, got)| expected != got);
-            assert!(
-                expected == got,
-                "{what}, {variables:?}, seed {seed}: the kernel's file system says\n{}\nand the mount\n{}\nreplay \
-                 with: AMPHI_SEED={seed} cargo test -p amphi --test end_to_end paths::",
-                around(&expected, different),
-                around(&got, different),
-            );
+            let expected = run(rig, &program, &[], &kernels.path().join("d"), seed);
+            let got = run(rig, &program, variables, &rig.on_mount("d"), seed);
+            assert_same(&expected, &got, &format!("{what}, {variables:?}"), "paths::", seed);
         }
     }
     rig.umount();
@@ -115,11 +107,5 @@ fn calls_on_devfs_answer_as_in_the_kernel() {
 /// Those whose commands are served as ByteFS's are, with `--long`.
 #[test]
 fn calls_on_others_answer_as_in_the_kernel() {
-    if std::env::var_os("AMPHI_TEST_LONG").is_none() {
-        println!("SKIPPED: with `cargo xtask test --long`");
-        return;
-    }
-    for file_system in ["augefs", "romefs", "ext4like", "f2fslike", "novalike", "pmfslike", "toy"] {
-        on(file_system, 4);
-    }
+    on_each_other(|file_system| on(file_system, 4));
 }

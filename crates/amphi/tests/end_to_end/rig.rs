@@ -49,6 +49,20 @@ pub fn seed() -> u64 {
     std::env::var("AMPHI_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
 }
 
+/// Whether tests that take long are asked for.
+pub fn is_long() -> bool {
+    std::env::var_os("AMPHI_TEST_LONG").is_some()
+}
+
+/// What takes long on the file systems whose commands are served as ByteFS's are.
+pub fn on_each_other(test: impl Fn(&str)) {
+    if !is_long() {
+        println!("SKIPPED: with `cargo xtask test --long`");
+        return;
+    }
+    ["augefs", "romefs", "ext4like", "f2fslike", "novalike", "pmfslike", "toy"].into_iter().for_each(test);
+}
+
 impl Rig {
     /// Makes an image of `size` with ByteFS on it.
     pub fn new(size: &str) -> Self {

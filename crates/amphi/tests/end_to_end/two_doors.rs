@@ -7,7 +7,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::accelerated::library;
-use crate::rig::{Rig, amphi_ok, can_mount, seed};
+use crate::rig::{Rig, amphi_ok, can_mount, on_each_other, seed};
 use crate::shared;
 
 /// Has programs change a mount, each a directory of its own and then all the same one, and says which file
@@ -92,11 +92,5 @@ fn devfs() {
 /// Those whose commands are served as ByteFS's are; two thirds of the time of all, so with `--long`.
 #[test]
 fn others() {
-    if std::env::var_os("AMPHI_TEST_LONG").is_none() {
-        println!("SKIPPED: with `cargo xtask test --long`");
-        return;
-    }
-    for file_system in ["augefs", "romefs", "ext4like", "f2fslike", "novalike", "pmfslike", "toy"] {
-        changes_show_at_both_doors(file_system, 3000);
-    }
+    on_each_other(|file_system| changes_show_at_both_doors(file_system, 3000));
 }

@@ -1,6 +1,7 @@
 //! Reading, writing and synchronizing open files.
 #![allow(unsafe_code)]
 
+use std::convert::identity;
 use std::slice;
 
 use amphi_queue::format::{Completion, Submission, flag, op};
@@ -134,11 +135,11 @@ fn positive(offset: off_t) -> Option<u64> {
 /// What is the answer already.
 fn readable(fd: c_int) -> Result<Opened, Told> {
     let opened = open_for(fd, READ)?;
-    let by_queue = opened.flags & DIRECT != 0 || descriptors::is_for_queue(fd);
-    if !by_queue {
-        report::count(Call::Read, false);
+    if opened.flags & DIRECT != 0 || descriptors::is_for_queue(fd) {
+        return Ok(opened);
     }
-    if by_queue { Ok(opened) } else { Err(None) }
+    report::count(Call::Read, false);
+    Err(None)
 }
 
 /// The descriptor, if it was opened for reading or writing. Of a placeholder that was not, the kernel might
@@ -153,10 +154,7 @@ fn open_for(fd: c_int, access: u32) -> Result<Opened, Told> {
 
 fn pread_parts(fd: c_int, parts: Option<Parts<'_>>, offset: off_t) -> Told {
     let offset = positive(offset)?;
-    match readable(fd) {
-        Ok(opened) => told(Call::Read, read_at(&opened, parts?, offset)),
-        Err(told) => told,
-    }
+    readable(fd).map_or_else(identity, |opened| told(Call::Read, read_at(&opened, parts?, offset)))
 }
 
 /// The descriptor, to be written to.
@@ -177,17 +175,13 @@ fn writable(fd: c_int) -> Result<Opened, Told> {
 
 fn pwrite_parts(fd: c_int, parts: Option<Parts<'_>>, offset: off_t) -> Told {
     let offset = positive(offset)?;
-    match writable(fd) {
-        Ok(opened) => told(Call::Write, write_at(&opened, parts?, offset).map(|(len, _)| len)),
-        Err(told) => told,
-    }
+    writable(fd).map_or_else(identity, |opened| {
+        told(Call::Write, write_at(&opened, parts?, offset).map(|(len, _)| len))
+    })
 }
 
 fn read_parts(fd: c_int, parts: Option<Parts<'_>>) -> Told {
-    match readable(fd) {
-        Ok(opened) => read_on(fd, &opened, parts?),
-        Err(told) => told,
-    }
+    readable(fd).map_or_else(identity, |opened| read_on(fd, &opened, parts?))
 }
 
 fn read_on(fd: c_int, opened: &Opened, parts: Parts<'_>) -> Told {
@@ -198,10 +192,7 @@ fn read_on(fd: c_int, opened: &Opened, parts: Parts<'_>) -> Told {
 }
 
 fn write_parts(fd: c_int, parts: Option<Parts<'_>>) -> Told {
-    match writable(fd) {
-        Ok(opened) => write_on(fd, &opened, parts?),
-        Err(told) => told,
-    }
+    writable(fd).map_or_else(identity, |opened| write_on(fd, &opened, parts?))
 }
 
 fn write_on(fd: c_int, opened: &Opened, parts: Parts<'_>) -> Told {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::{
-    BYTEFS, Mix, NOT_OFFERED, STRESSORS, assert_empty, can_run, leave, limited, long,
+    BYTEFS, Mix, NOT_OFFERED, STRESSORS, assert_empty, can_run, is_long, leave, limited,
     pjdfstest_configuration, said,
 };
 use crate::accelerated::library;
@@ -40,7 +40,7 @@ pub fn on(file_system: &str) {
     if !can_run(&["pjdfstest", "fsx"]) {
         return;
     }
-    once_each(&mounted(file_system, "1G"), if long() { 100_000 } else { 2000 });
+    once_each(&mounted(file_system, "1G"), if is_long() { 100_000 } else { 2000 });
     println!("fsx by amphi run on {file_system}: clean");
 }
 
@@ -71,7 +71,7 @@ fn pjdfstest() {
             .filter_map(|line| line.split_whitespace().next())
             .filter(|word| word.contains("::"))
             .collect();
-        if long() {
+        if is_long() {
             names.iter().for_each(|name| drop(pjdfstest_once(&rig, options, Some(name))));
         }
     }
@@ -149,7 +149,7 @@ fn fsx() {
     if !can_run(&["fsx"]) {
         return;
     }
-    let (seeds, operations) = if long() { (10, 100_000) } else { (2, 3000) };
+    let (seeds, operations) = if is_long() { (10, 100_000) } else { (2, 3000) };
     let rig = mounted(BYTEFS, "256M");
     for options in MODES {
         for seed in 1..=seeds {
@@ -169,7 +169,7 @@ fn in_a_range() {
         return;
     }
     library();
-    let operations = if long() { 100_000 } else { 3000 };
+    let operations = if is_long() { 100_000 } else { 3000 };
     for file_system in [BYTEFS, "augefs"] {
         for protection in protections() {
             let rig = Rig::of(file_system, "1G");
@@ -188,7 +188,7 @@ fn fsx_beside_a_plain_reader() {
         return;
     }
     let rig = mounted(BYTEFS, "256M");
-    let (operations, options) = (if long() { 200_000 } else { 3000 }, MODES[1]);
+    let (operations, options) = (if is_long() { 200_000 } else { 3000 }, MODES[1]);
     let file = rig.on_mount(&format!("{}-{}-7", QUEUE.name, options.len()));
     let ended = AtomicBool::new(false);
     let reads = thread::scope(|scope| {
@@ -217,9 +217,10 @@ fn stress_ng() {
         return;
     }
     let rig = mounted(BYTEFS, "1G");
-    let stressors = STRESSORS.iter().filter(|name| long() || OF_THE_QUEUE.contains(name));
+    let stressors = STRESSORS.iter().filter(|name| is_long() || OF_THE_QUEUE.contains(name));
     for (number, stressor) in stressors.enumerate() {
-        for options in MODES.iter().skip(if long() { 0 } else { number % 2 }).take(if long() { 2 } else { 1 })
+        for options in
+            MODES.iter().skip(if is_long() { 0 } else { number % 2 }).take(if is_long() { 2 } else { 1 })
         {
             let mut command = accelerated(options, 180, "stress-ng");
             command.args([&format!("--{stressor}"), "2", "--timeout", "1s", "--verify"]);
@@ -252,7 +253,7 @@ fn dbench() {
     let rig = mounted(BYTEFS, "1G");
     for options in MODES {
         let mut command = accelerated(options, 180, "dbench");
-        command.args(["-t", if long() { "60" } else { "2" }, "-D", &rig.mount_point(), "2"]);
+        command.args(["-t", if is_long() { "60" } else { "2" }, "-D", &rig.mount_point(), "2"]);
         let output = command.output().unwrap();
         let report = said(&output);
         super::dbench_is_clean(&output, &report);
@@ -297,7 +298,7 @@ fn short_programs_pay_for_being_loaded_alone() {
             start.elapsed().as_secs_f64() * 1e3
         };
         let mut taken: [Vec<f64>; 2] = Default::default();
-        for _ in 0..if long() { rounds } else { rounds.div_ceil(3) } {
+        for _ in 0..if is_long() { rounds } else { rounds.div_ceil(3) } {
             taken[0].push(timed(false));
             taken[1].push(timed(true));
         }

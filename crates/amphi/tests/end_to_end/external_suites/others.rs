@@ -2,7 +2,7 @@
 //! little from ByteFS's runs, what answers is another program. stress-ng takes a minute for each and runs
 //! with `--long` alone.
 
-use super::{FSX_OPERATIONS, Transport, accelerated, dbench_by, fsx_by, long, pjdfstest_by, stress_ng_by};
+use super::{FSX_OPERATIONS, Transport, accelerated, dbench_by, fsx_by, is_long, pjdfstest_by, stress_ng_by};
 
 /// Operations of fsx in all, unless `--long` is given.
 const FSX_OPERATIONS_SHORT: u64 = 40_000;
@@ -10,10 +10,10 @@ const FSX_OPERATIONS_SHORT: u64 = 40_000;
 fn all(file_system: &str) {
     let transport = Transport::Device;
     pjdfstest_by(file_system, transport);
-    fsx_by(file_system, transport, if long() { FSX_OPERATIONS } else { FSX_OPERATIONS_SHORT });
-    dbench_by(file_system, transport, if long() { 20 } else { 2 });
+    fsx_by(file_system, transport, if is_long() { FSX_OPERATIONS } else { FSX_OPERATIONS_SHORT });
+    dbench_by(file_system, transport, if is_long() { 20 } else { 2 });
     accelerated::on(file_system);
-    if long() {
+    if is_long() {
         stress_ng_by(file_system, transport);
     }
 }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use crate::crash_loops::{Crash, crash_now};
 use crate::external_suites::said;
-use crate::rig::{Rig, amphi_ok, can_mount};
+use crate::rig::{Rig, amphi_ok, can_mount, is_long};
 use crate::worker::Dice;
 
 /// Longer than anything here takes on a busy machine: what is not there by then hangs.
@@ -88,7 +88,7 @@ fn survive_on<P: Program>(place: Place, make: impl Fn(Dice) -> P) {
         return;
     }
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let long = std::env::var_os("AMPHI_TEST_LONG").is_some();
+    let long = is_long();
     let first = number("AMPHI_LOOP_SEED").unwrap_or(1);
     let iterations = number("AMPHI_LOOP_ITERATIONS").unwrap_or(place.iterations[usize::from(long)]);
     if iterations == 0 {
