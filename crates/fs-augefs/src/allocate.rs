@@ -59,13 +59,9 @@ fn hold<D: BlockPort + MemoryArea>(
         let domain = core.domain(inode.ino);
         let _gate = domain.gate.read();
         let addresses = core.addresses(domain, (inode.ino, state), page, end)?;
-        let dirty = state.part.file.dirty.range(page..end).count();
         let holes = addresses.iter().filter(|address| address.is_hole()).count();
-        let promised = state.part.file.dirty.range(page..end);
-        let promised = promised
-            .filter(|page| state.part.file.pages.get(**page).is_some_and(|page| page.promised))
-            .count();
-        debug_assert!(promised <= dirty, "what is promised is dirty");
+        let is_promised = |page: &u64| state.part.file.pages.get(*page).is_some_and(|page| page.beside.0);
+        let promised = (page..end).filter(is_promised).count();
         wanted += (holes - promised) as u64;
         if wanted > core.space.free() {
             return Err(Error::NoSpace);

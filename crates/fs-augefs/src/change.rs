@@ -216,7 +216,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
 
     fn free_step(&mut self, inode: &Inode<D>, state: &mut State<D>) -> Result<bool> {
         self.core.forget_pages(state);
-        self.core.cache.note_clean(inode.ino);
+        self.core.cache.note_clean(inode);
         let nodes: Vec<_> =
             state.part.nodes.iter().rev().take(STEP_NODES).map(|(index, nid)| (*index, *nid)).collect();
         if !nodes.is_empty() {

@@ -51,7 +51,7 @@ pub struct Core<D: BlockPort + MemoryArea + 'static> {
     /// By processor: how many times what it submitted has arrived (AU-9).
     pub write_versions: Box<[Padded<Mutex<u64>>]>,
     /// What is counted of files in memory.
-    pub cache: FileCache<Self>,
+    pub cache: FileCache,
     /// Inodes.
     pub inodes: AtomicU64,
     /// Most inodes.

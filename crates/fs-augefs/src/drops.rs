@@ -72,9 +72,7 @@ impl Drops<'_> {
             if let Some(block) = tail {
                 parts.move_page((nid, slot - 1), block, size)?;
             }
-            if let Some(node) = parts.nodes.get_mut(&nid) {
-                node.dirty = true;
-            }
+            parts.nodes.touch(&nid);
         }
         core.space.give_back(self.units);
         Ok(())
@@ -150,7 +148,7 @@ pub fn plan_cut<'a, D: BlockPort + MemoryArea>(
             continue;
         };
         let mut bytes = match state.part.file.pages.get(page) {
-            Some(cached) => cached.bytes.to_vec(),
+            Some(cached) => cached.data.to_vec(),
             None => core.ground.read_block(old, Structure::Data)?,
         };
         bytes[within..].fill(0);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_names::Guard;
-use amphi_segments::files::{FileCache, FilePages, Files, load_edges};
+use amphi_segments::files::{FileCache, FilePages, Files, Promises, load_edges};
 use amphi_segments::{Domain, Ground};
 use amphi_vfs::{Allocate, Cred, Ino, Result, WriteMode};
 
@@ -26,7 +26,7 @@ fn promise<D: BlockPort + MemoryArea>(
     inode: &Arc<Inode<D>>,
     state: &mut State<D>,
     bytes: Range<u64>,
-) -> Result<()> {
+) -> Result<Promises> {
     load_edges(core, inode, state, &[bytes.start, bytes.end])?;
     let pages = bytes.start / PAGE as u64..bytes.end.div_ceil(PAGE as u64);
     let addresses = {
@@ -34,34 +34,24 @@ fn promise<D: BlockPort + MemoryArea>(
         let _gate = domain.gate.read();
         core.addresses(domain, (inode.ino, state), pages.start, pages.end)?
     };
-    let is_dirty = |page: u64| state.part.file.pages.get(page).is_some_and(|page| page.dirty);
-    let wanted: Vec<_> = pages
+    let wanted: Promises = pages
         .clone()
         .zip(&addresses)
-        .filter(|(page, address)| address.is_hole() && !is_dirty(*page))
+        .filter(|(page, address)| address.is_hole() && !state.part.file.pages.is_dirty(*page))
         .map(|(page, _)| page)
         .collect();
-    promise_nodes(core, &mut state.part, pages.clone(), wanted.len() as u64)?;
-    let mut wanted = wanted.into_iter().peekable();
-    for page in pages {
-        core.cache.begin_write(&mut state.part.file, page);
-        if wanted.next_if_eq(&page).is_some() {
-            if let Some(cached) = state.part.file.pages.get_mut(page) {
-                cached.promised = true;
-            }
-            state.part.promised += 1;
-        }
-    }
-    Ok(())
+    promise_nodes(core, &mut state.part, pages, wanted.len() as u64)?;
+    state.part.promised += wanted.len() as u64;
+    Ok(wanted)
 }
 
 impl<D: BlockPort + MemoryArea> Core<D> {
     /// Drops the pages `range`, dirty or not, and what they were promised.
     pub fn drop_pages(&self, part: &mut Part, range: Range<u64>) {
-        let promised = self.cache.drop_range(&mut part.file, &range);
+        let promised = self.cache.drop_range(&mut part.file, range);
         part.promised -= promised;
         let kept: std::collections::BTreeSet<_> =
-            part.file.dirty.iter().map(|page| slot_of(*page).0).collect();
+            part.file.pages.dirty().iter().map(|page| slot_of(*page).0).collect();
         let nodes = part.promised_nodes.len();
         part.promised_nodes.retain(|index| kept.contains(index));
         self.space.give_back(promised + (nodes - part.promised_nodes.len()) as u64);
@@ -75,8 +65,8 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     /// Drops what a cut file has behind its end in memory.
     pub fn cut_pages(&self, state: &mut State<D>, size: u64) {
         self.drop_pages(&mut state.part, size.div_ceil(PAGE as u64)..u64::MAX);
-        if let Some(page) = state.part.file.pages.get_mut(size / PAGE as u64) {
-            page.bytes[size as usize % PAGE..].fill(0);
+        if let Some(page) = state.part.file.page_mut(size / PAGE as u64) {
+            page[size as usize % PAGE..].fill(0);
         }
     }
 }
@@ -86,7 +76,7 @@ impl<D: BlockPort + MemoryArea> Files for Core<D> {
 
     const FILE_BYTES_MAX: u64 = FILE_BYTES_MAX;
 
-    fn cache(&self) -> &FileCache<Self> {
+    fn cache(&self) -> &FileCache {
         &self.cache
     }
 
@@ -121,7 +111,7 @@ impl<D: BlockPort + MemoryArea> Files for Core<D> {
         Ok((Files::addresses(self, inode, state, pages.start, next)?, next))
     }
 
-    fn prepare(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, bytes: Range<u64>) -> Result<()> {
+    fn prepare(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, bytes: Range<u64>) -> Result<Promises> {
         promise(self, inode, state, bytes)
     }
 

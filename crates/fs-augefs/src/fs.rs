@@ -96,7 +96,7 @@ impl<D: BlockPort + MemoryArea + 'static> FileSystem for AugeFs<D> {
     fn fsync(&self, ino: Ino, _data_only: bool) -> Result<()> {
         let inode = self.core.inode(ino)?;
         // Whatever changes of the metadata were acknowledged are durable.
-        if self.core.cache.is_dirty(ino) { files::write_back_file(&*self.core, &inode) } else { Ok(()) }
+        if inode.beside.is_listed() { files::write_back_file(&*self.core, &inode) } else { Ok(()) }
     }
 
     fn sync(&self) -> Result<()> {

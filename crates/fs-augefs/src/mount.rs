@@ -33,6 +33,8 @@ const META_PAGES_MIN: u64 = 1024;
 const META_PAGES_MAX: u64 = 1 << 22;
 /// Bytes of the memory area unless told otherwise (AU-6).
 const MEMORY_MAX: u64 = 256 << 20;
+/// Nodes of a domain in memory, at the least.
+const NODES_KEPT_MIN: usize = 64;
 /// A memtable is at most so small a part of the store, and a table too: several of them are there before they
 /// are merged, and values of a page take two pages of a table.
 const MEMTABLE_SHARE: usize = 32;
@@ -279,9 +281,12 @@ pub fn open<D: BlockPort + MemoryArea>(
     state.mounts = state.mounts.get().saturating_add(1).into();
     state.mounted_ns = amphi_rt::time::wall_ns().into();
     state.clean = 0.into();
+    // As many nodes as pages of files, in all domains.
+    let nodes_kept = (options.page_cache_pages / (layout.domains as usize).max(1)).max(NODES_KEPT_MIN);
+    let salt = superblock.origin.salt.get();
     let core = Arc::new(Core {
         device: Arc::clone(device),
-        ground: Ground::new(device, superblock.origin.salt.get(), layout.areas, |_, all| 0..all.len()),
+        ground: Ground::new(device, salt, layout.areas, nodes_kept, |_, all| 0..all.len()),
         layout,
         superblock,
         names: Names::new(of_names),

@@ -246,7 +246,7 @@ fn free<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, nid: u32) ->
     }
     // As memory has it: what an earlier intent has cut is not freed once more.
     let mut parts = core.ground.with_nodes(domain, &[nid])?;
-    let node = parts.nodes.remove(&nid).ok_or_else(|| damaged("node", nid.into()))?;
+    let (node, _) = parts.nodes.remove(&nid).ok_or_else(|| damaged("node", nid.into()))?;
     for address in node.addresses.iter() {
         parts.change_held(0, u64::from(*address == Address::RESERVED));
         if let Some(block) = address.block() {
@@ -283,8 +283,10 @@ fn cut<D: BlockPort + MemoryArea>(
             held += u64::from(is_held);
             gone.extend(address.block());
             *address = Address::HOLE;
-            node.dirty = true;
         }
+    }
+    if held > 0 || !gone.is_empty() {
+        parts.nodes.touch(&nid);
     }
     parts.change_held(0, held);
     for block in gone {
@@ -305,8 +307,8 @@ fn cut<D: BlockPort + MemoryArea>(
     core.device.write(core.ground.lpa(new), &page, Structure::Data).map_err(io_error)?;
     if let Some(node) = parts.nodes.get_mut(&nid) {
         node.addresses[slot] = Address::at(new);
-        node.dirty = true;
     }
+    parts.nodes.touch(&nid);
     parts.invalidate(old, size)?;
     parts.validate(new, size, nid, slot as u16)
 }

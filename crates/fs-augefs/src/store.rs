@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, State, Store};
+use amphi_page_cache::Since;
 use amphi_segments::{files, ranges};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
@@ -31,7 +32,7 @@ pub fn child_of(entry: &EntryRecord) -> Option<Child> {
 
 impl<D: BlockPort + MemoryArea> Store for Core<D> {
     type Part = Part;
-    type Beside = ();
+    type Beside = Since;
     type Slot = Ino;
     type Place = ();
     type Change<'a> = Batched<'a, D>;
@@ -123,8 +124,8 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
         state.part.nodes.len() <= STEP_NODES
     }
 
-    fn may_leave(&self, _: &Inode<D>, state: &mut State<Self>) -> bool {
-        files::may_leave(self, state)
+    fn may_leave(&self, inode: &Inode<D>, state: &mut State<Self>) -> bool {
+        files::may_leave(self, inode, state)
     }
 
     fn make_room(&self) -> Result<bool> {

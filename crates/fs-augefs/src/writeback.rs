@@ -55,7 +55,8 @@ fn write_back_all<D: BlockPort + MemoryArea>(
     state: &mut State<D>,
     edit: &Edit,
 ) -> Result<()> {
-    let mut touched: BTreeSet<u32> = state.part.file.dirty.iter().map(|page| slot_of(*page).0).collect();
+    let dirty = state.part.file.pages.first_dirty(usize::MAX);
+    let mut touched: BTreeSet<u32> = dirty.iter().map(|page| slot_of(*page).0).collect();
     touched.extend(indices(&edit.held));
     touched.extend(state.part.nodes.range(indices(&edit.holes)).map(|(index, _)| *index));
     if touched.is_empty() && !state.part.file.changed && state.part.file.stored_size == state.size {
@@ -68,7 +69,7 @@ fn write_back_all<D: BlockPort + MemoryArea>(
             if planted::has(Bug::InodeBeforeData) {
                 put_inode(core, inode, state)?;
             }
-            if submit(core, domain, inode, state, (edit, &touched))? {
+            if submit(core, domain, inode, state, (edit, &touched, &dirty))? {
                 break;
             }
             drop(gate);
@@ -79,7 +80,7 @@ fn write_back_all<D: BlockPort + MemoryArea>(
     put_inode(core, inode, state)?;
     drop(gate);
     settle_pages(core, state);
-    core.cache.note_clean(inode.ino);
+    core.cache.note_clean(inode);
     Ok(())
 }
 
@@ -102,8 +103,7 @@ fn put_inode<D: BlockPort + MemoryArea>(
 
 /// Pages are as the device has them, and promises are kept.
 fn settle_pages<D: BlockPort + MemoryArea>(core: &Core<D>, state: &mut State<D>) {
-    let dirty: Vec<_> = state.part.file.dirty.iter().copied().collect();
-    core.cache.settle(&mut state.part.file, &dirty);
+    core.cache.settle(&mut state.part.file);
     state.part.promised = 0;
     core.space.give_back(std::mem::take(&mut state.part.promised_nodes).len() as u64);
 }
@@ -115,19 +115,19 @@ fn submit<D: BlockPort + MemoryArea>(
     domain: &Domain,
     inode: &Arc<Inode<D>>,
     state: &mut State<D>,
-    (edit, touched): (&Edit, &BTreeSet<u32>),
+    (edit, touched, dirty): (&Edit, &BTreeSet<u32>, &[u64]),
 ) -> Result<bool> {
     let there: Vec<_> = touched.iter().filter_map(|index| state.part.nodes.get(index).copied()).collect();
     let processor = amphi_rt::cpu::current() % core.write_versions.len();
     let mut version = core.write_versions[processor].lock();
     let mut parts = core.ground.with_nodes(domain, &there)?;
-    let counts = [state.part.file.dirty.len(), touched.len()];
+    let counts = [dirty.len(), touched.len()];
     if core.numbers_free(&parts) < touched.len() - there.len() {
         return Ok(false);
     }
     let Some([data, nodes]) = core.take_blocks(domain, &mut parts, counts, false)? else { return Ok(false) };
     let numbers = number_nodes(core, &mut parts, inode, state, touched)?;
-    place_pages(core, &mut parts, state, &numbers, &data)?;
+    place_pages(core, &mut parts, state, &numbers, dirty.iter().zip(&data))?;
     edit_nodes(core, &mut parts, state, &numbers, edit)?;
     let stamp = |head: &mut NodeHead| {
         head.fsync = 1.into();
@@ -138,8 +138,8 @@ fn submit<D: BlockPort + MemoryArea>(
     drop(parts);
     let pages: Writes<'_> = data
         .iter()
-        .zip(&state.part.file.dirty)
-        .filter_map(|(block, page)| Some((*block, &*state.part.file.pages.get(*page)?.bytes)))
+        .zip(dirty)
+        .filter_map(|(block, page)| Some((*block, state.part.file.pages.get(*page)?.data.as_slice())))
         .collect();
     core.counters.data_blocks.add(pages.len() as u64);
     let nodes = as_writes(&sealed);
@@ -182,14 +182,14 @@ fn number_nodes<D: BlockPort + MemoryArea>(
 }
 
 /// Has nodes name the new blocks of the dirty pages.
-fn place_pages<D: BlockPort + MemoryArea>(
+fn place_pages<'p, D: BlockPort + MemoryArea>(
     core: &Core<D>,
     parts: &mut Parts,
     state: &mut State<D>,
     numbers: &BTreeMap<u32, u32>,
-    blocks: &[u32],
+    placed: impl Iterator<Item = (&'p u64, &'p u32)>,
 ) -> Result<()> {
-    for (page, block) in state.part.file.dirty.iter().zip(blocks) {
+    for (page, block) in placed {
         let (index, slot) = slot_of(*page);
         let old = parts.move_page((numbers[&index], slot), *block, core.layout.segment_blocks)?;
         state.part.blocks += u64::from(old.is_hole());

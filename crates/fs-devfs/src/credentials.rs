@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn table() -> Credentials {
-        Credentials::new(&Arc::new(DeviceMemory::new(u64::MAX)))
+        Credentials::new(&Arc::new(DeviceMemory::new(u64::MAX, 1)))
     }
 
     fn user(uid: u32) -> Cred {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn entries_are_device_memory() {
-        let memory = Arc::new(DeviceMemory::new(u64::MAX));
+        let memory = Arc::new(DeviceMemory::new(u64::MAX, 1));
         let table = Credentials::new(&memory);
         let id = table.grant(user(1)).unwrap();
         assert!(memory.used() > 0);

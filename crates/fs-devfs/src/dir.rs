@@ -121,11 +121,13 @@ impl Dir {
 
     /// Counts the memory that it takes, and gives up the names where that is too much.
     fn weigh(&mut self) {
-        if self.names_bytes() > self.hold.memory().names_max() {
+        let pages = (size_of::<Self>() + self.pages.capacity() * size_of::<DirPage>()) as u64;
+        let names = self.names_bytes();
+        let more = (pages + names).saturating_sub(self.hold.bytes());
+        if self.hold.memory().has_no_room_for_names(names, more) {
             (self.names, self.spilled, self.lean) = (Radix::default(), 0, true);
         }
-        let pages = self.pages.capacity() * size_of::<DirPage>();
-        self.hold.resize((size_of::<Self>() + pages) as u64 + self.names_bytes());
+        self.hold.resize(pages + self.names_bytes());
     }
 
     /// At most so many bytes are in the tree: its keys are scattered, so no leaf may be full.

@@ -36,18 +36,24 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::Credentials, "credentials"),
 ];
 
+/// What a command takes at the most before another one makes room: pages of metadata, a leaf of a map.
+const COMMAND_BYTES: u64 = 64 << 10;
+
 /// The device's memory.
 #[derive(Debug)]
 pub struct DeviceMemory {
     budget: u64,
+    /// Bytes that stay free for the commands under way.
+    reserve: u64,
     used: [AtomicU64; KINDS.len()],
     used_max: AtomicU64,
 }
 
 impl DeviceMemory {
-    /// So many bytes.
-    pub fn new(budget: u64) -> Self {
-        Self { budget, used: Default::default(), used_max: AtomicU64::new(0) }
+    /// So many bytes, for so many commands at once.
+    pub fn new(budget: u64, commands: u64) -> Self {
+        let reserve = (commands * COMMAND_BYTES).min(budget / 8);
+        Self { budget, reserve, used: Default::default(), used_max: AtomicU64::new(0) }
     }
 
     /// Bytes that there are.
@@ -86,9 +92,14 @@ impl DeviceMemory {
         self.budget.saturating_sub(self.used_by(Kind::Slots))
     }
 
-    /// Whether more is taken than there is: what can be had again has to go.
+    /// Whether commands under way may come to lack memory: what can be had again has to go.
     pub fn is_short(&self) -> bool {
-        self.used() > self.budget
+        self.used() > self.budget - self.reserve
+    }
+
+    /// Whether there is no room for so many bytes more.
+    fn lacks(&self, bytes: u64) -> bool {
+        self.used() + bytes > self.budget
     }
 
     /// Whether metadata pages need not go: there is memory left, or they have less than a quarter of what
@@ -107,9 +118,10 @@ impl DeviceMemory {
         self.used_by(Kind::Inodes) <= self.shared() / 8 * 3
     }
 
-    /// Bytes that the names of one directory may have.
-    pub fn names_max(&self) -> u64 {
-        self.shared() / 4
+    /// Whether the names of one directory have no room: they come to more than a quarter of what slots leave,
+    /// or what holds them would grow by more than there is.
+    pub fn has_no_room_for_names(&self, bytes: u64, more: u64) -> bool {
+        bytes > self.shared() / 4 || more > 0 && self.lacks(more)
     }
 
     /// Bytes by kind, for reports.
@@ -138,6 +150,11 @@ impl Hold {
     /// The memory that it is taken from.
     pub fn memory(&self) -> &DeviceMemory {
         &self.memory
+    }
+
+    /// Bytes that it has.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Has so many bytes from now on.

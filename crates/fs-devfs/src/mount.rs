@@ -139,7 +139,7 @@ fn fill<D: BlockPort + MemoryArea>(
         ..Inode::new_zeroed()
     };
     let stamp = superblock.first_stamp.get();
-    let memory = Arc::new(DeviceMemory::new(u64::MAX));
+    let memory = Arc::new(DeviceMemory::new(u64::MAX, 1));
     let meta = Meta::new(media, &memory, *layout);
     let mut changed = Vec::new();
     let mut change = |number: u64, body: &mut dyn FnMut(&mut [u8])| {
@@ -205,7 +205,8 @@ pub fn assemble<D: BlockPort + MemoryArea + CommandPort + 'static>(
     let media = Arc::new(Media::new(device)?);
     let layout = Layout::of(&superblock);
     let counters = Arc::new(Counters::default());
-    let memory = Arc::new(DeviceMemory::new(options.memory.unwrap_or_else(|| device.bytes())));
+    let commands = device.processors()?.max(1) as u64;
+    let memory = Arc::new(DeviceMemory::new(options.memory.unwrap_or_else(|| device.bytes()), commands));
     let meta = Meta::new(&media, &memory, layout);
     let left = recover::read_slots(&media, &superblock)?;
     // No slot says reliably which stamp was the last: the head of one may be torn. So each mount has a range

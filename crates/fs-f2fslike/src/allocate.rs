@@ -65,7 +65,7 @@ fn clear<D: BlockPort>(
     if whole.is_empty() {
         return Ok(());
     }
-    core.cache.drop_range(&mut state.part.file, &whole);
+    core.cache.drop_range(&mut state.part.file, whole.clone());
     core.balance(0)?;
     {
         let _gate = core.domain.gate.read();

@@ -196,7 +196,7 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
             core.forget_dents(nid, state.part.levels);
         }
         core.forget_pages(&mut state.part);
-        core.cache.note_clean(inode.ino);
+        core.cache.note_clean(inode);
         core.orphans.lock().remove(&nid);
         self.freed = !inode.is_dir();
         core.inodes.fetch_sub(1, Ordering::AcqRel);

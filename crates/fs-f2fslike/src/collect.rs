@@ -65,7 +65,7 @@ fn empty<D: BlockPort>(core: &Core<D>, number: u32) -> Result<()> {
     let summary = read_summary(&core.ground, domain, number)?;
     let take = |parts: &mut Parts, counts| core.take_blocks(parts, counts, true);
     move_blocks(&core.ground, domain, number, &summary, take)?;
-    let dirty = domain.parts.lock().nodes.values().filter(|node| node.dirty).count();
+    let dirty = domain.parts.lock().nodes.dirty().len();
     // Blocks of entries are clean since the checkpoint before.
     core.dirtied.store(dirty, Ordering::Relaxed);
     Ok(())

@@ -106,7 +106,7 @@ pub struct Core<D: BlockPort + 'static> {
     /// Dirty nodes and blocks of entries.
     pub dirtied: AtomicUsize,
     /// What is counted of files in memory.
-    pub cache: FileCache<Self>,
+    pub cache: FileCache,
     /// Inodes.
     pub inodes: AtomicU64,
     /// What a checkpoint says beside.
@@ -134,9 +134,7 @@ impl<D: BlockPort> Core<D> {
 
     /// A node will have to be written.
     pub fn touch(&self, parts: &mut Parts, nid: u32) {
-        if let Some(node) = parts.nodes.get_mut(&nid)
-            && !std::mem::replace(&mut node.dirty, true)
-        {
+        if parts.nodes.touch(&nid) {
             self.dirtied.fetch_add(1, Ordering::Relaxed);
         }
     }

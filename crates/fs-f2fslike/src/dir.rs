@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, Structure};
-use amphi_segments::damaged;
+use amphi_segments::{Referenced, damaged, make_room};
 use amphi_vfs::{Error, Result};
 
 use crate::core::Core;
@@ -17,8 +17,6 @@ use crate::planted::{self, Bug};
 
 /// Most levels of a directory.
 pub const LEVELS_MAX: u32 = 20;
-/// Clean blocks of entries in memory beyond which all of them go: 64 MB.
-const BLOCKS_KEPT: usize = 16_384;
 
 /// A block of entries in memory.
 pub struct Dent {
@@ -26,6 +24,7 @@ pub struct Dent {
     pub block: Box<DentryBlock>,
     /// Changed since the last checkpoint.
     pub dirty: bool,
+    used: Referenced,
 }
 
 /// Where an entry is: the directory's page, and the slot there.
@@ -43,17 +42,20 @@ impl<D: BlockPort> Core<D> {
         loop {
             let mut dents = self.dents.lock();
             if let Some(dent) = dents.get_mut(&(dir, page)) {
+                dent.used.note();
                 if changes && !std::mem::replace(&mut dent.dirty, true) {
                     self.dirtied.fetch_add(1, Ordering::Relaxed);
                 }
                 return Ok(Some(body(&mut dent.block)));
             }
-            if dents.len() > BLOCKS_KEPT {
-                dents.retain(|_, dent| dent.dirty);
-            }
+            make_room(&mut *dents, self.options.page_cache_pages, |dent| (dent.dirty, &dent.used));
             drop(dents);
             let Some(block) = self.read_dent(dir, page)? else { return Ok(None) };
-            self.dents.lock().entry((dir, page)).or_insert(Dent { block, dirty: false });
+            self.dents.lock().entry((dir, page)).or_insert(Dent {
+                block,
+                dirty: false,
+                used: Referenced::default(),
+            });
         }
     }
 
@@ -91,10 +93,13 @@ impl<D: BlockPort> Core<D> {
     /// The entries of a directory leave its inode, for a block that is held. Returns how many that is.
     fn leave_inode(&self, dir: u32) -> Result<u64> {
         self.with_dent(dir, 0, true, |_| ())?;
-        if !planted::has(Bug::EntriesForAddresses)
-            && let Some(node) = self.parts(&[dir])?.nodes.get_mut(&dir)
-        {
-            node.addresses[..INODE_PAGES].fill(Address::HOLE);
+        if !planted::has(Bug::EntriesForAddresses) {
+            let mut parts = self.parts(&[dir])?;
+            if let Some(node) = parts.nodes.get_mut(&dir) {
+                node.addresses[..INODE_PAGES].fill(Address::HOLE);
+            }
+            // What follows reads nodes, for which clean ones make room.
+            self.touch(&mut parts, dir);
         }
         self.hold(dir, 0..1).map(|(pages, _)| pages)
     }
@@ -162,7 +167,9 @@ impl<D: BlockPort> Core<D> {
                         let (pages, nodes) = self.hold(dir, page..page + 1)?;
                         let mut block = DentryBlock::new(dir);
                         block.put(0, name, ino, kind);
-                        self.dents.lock().insert((dir, page), Dent { block, dirty: true });
+                        self.dents
+                            .lock()
+                            .insert((dir, page), Dent { block, dirty: true, used: Referenced::default() });
                         self.dirtied.fetch_add(1, Ordering::Relaxed);
                         return Ok((page, pages + left, nodes));
                     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_names::Guard;
-use amphi_segments::files::{FileCache, FilePages, Files, load_edges, load_pages};
+use amphi_page_cache::BoxedFrame;
+use amphi_segments::files::{FileCache, FilePages, Files, Promises, load_edges, load_pages};
 use amphi_segments::{Domain, Ground};
 use amphi_vfs::{Allocate, Cred, Ino, Result, WriteMode};
 
@@ -23,15 +24,15 @@ const PAGE_BYTES: u64 = PAGE as u64;
 impl<D: BlockPort> Core<D> {
     /// Drops all pages of a file that goes.
     pub fn forget_pages(&self, part: &mut Part) {
-        self.cache.drop_range(&mut part.file, &(0..u64::MAX));
+        self.cache.drop_range(&mut part.file, 0..u64::MAX);
     }
 
     /// Drops what a cut file has behind its end in memory.
     fn cut_pages(&self, part: &mut Part, size: u64) {
-        self.cache.drop_range(&mut part.file, &(size.div_ceil(PAGE_BYTES)..u64::MAX));
+        self.cache.drop_range(&mut part.file, size.div_ceil(PAGE_BYTES)..u64::MAX);
         let last = size / PAGE_BYTES;
-        let Some(page) = part.file.pages.get_mut(last) else { return };
-        let tail = &mut page.bytes[size as usize % PAGE..];
+        let Some(page) = part.file.page_mut(last) else { return };
+        let tail = &mut page[size as usize % PAGE..];
         if tail.iter().any(|byte| *byte != 0) && !planted::has(Bug::TailShown) {
             tail.fill(0);
             // The device has it yet.
@@ -45,7 +46,7 @@ impl<D: BlockPort> Files for Core<D> {
 
     const FILE_BYTES_MAX: u64 = FILE_PAGES_MAX * PAGE_BYTES;
 
-    fn cache(&self) -> &FileCache<Self> {
+    fn cache(&self) -> &FileCache {
         &self.cache
     }
 
@@ -83,26 +84,25 @@ impl<D: BlockPort> Files for Core<D> {
 
     /// What the device has behind the end of the file is no part of it: it becomes zeros, which are written
     /// before the file grows over them.
-    fn keep(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, page: u64, mut bytes: Box<[u8]>) {
+    fn keep(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, page: u64, mut bytes: BoxedFrame) {
         let valid = state.size.saturating_sub(page * PAGE_BYTES).min(PAGE_BYTES) as usize;
         let hidden = bytes[valid..].iter().any(|byte| *byte != 0) && !planted::has(Bug::TailShown);
         if hidden {
             bytes[valid..].fill(0);
         }
-        self.cache.insert(&mut state.part.file, page, bytes);
-        if hidden && !self.options.read_only {
-            self.cache.mark_dirty(&mut state.part.file, page);
+        let dirty = hidden && !self.options.read_only;
+        self.cache.insert(&mut state.part.file, page, bytes, dirty);
+        if dirty {
             self.cache.note_dirty(inode);
         }
     }
 
-    fn prepare(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, bytes: Range<u64>) -> Result<()> {
+    fn prepare(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, bytes: Range<u64>) -> Result<Promises> {
         let edges = [state.size.min(bytes.end), bytes.start, bytes.end];
         load_edges(self, inode, state, &edges)?;
         let pages = bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES);
-        allocate::hold(self, inode, state, pages.clone())?;
-        pages.for_each(|page| self.cache.begin_write(&mut state.part.file, page));
-        Ok(())
+        allocate::hold(self, inode, state, pages)?;
+        Ok(Promises::new())
     }
 
     fn finish(&self, inode: &Arc<Inode<D>>, mut state: Guard<'_, Self>, mode: WriteMode) -> Result<()> {

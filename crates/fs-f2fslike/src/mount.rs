@@ -119,8 +119,9 @@ fn assemble<D: BlockPort>(
 ) -> Core<D> {
     let Loaded { pack, parts, sit_copies, free, stale: _ } = loaded;
     let capacity = u64::from(layout.segments).saturating_sub(IDLE) * u64::from(layout.segment_blocks);
+    let salt = superblock.origin.salt.get();
     Core {
-        ground: Ground::new(device, superblock.origin.salt.get(), *layout, address_words),
+        ground: Ground::new(device, salt, *layout, options.page_cache_pages, address_words),
         layout,
         superblock,
         options,

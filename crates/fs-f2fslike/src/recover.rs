@@ -134,8 +134,9 @@ fn install<D: BlockPort>(core: &Core<D>, ino: u32, newer: &Newer) -> Result<()> 
             return Err(damaged("node", (*nid).into()));
         }
         // It stays in memory until its block is known.
-        let node = Node { dirty: true, ..Node::of(node) };
-        core.domain.parts.lock().nodes.insert(*nid, node);
+        let mut parts = core.domain.parts.lock();
+        parts.nodes.insert(*nid, Node::of(node));
+        parts.nodes.touch(nid);
     }
     let new = uses(core, ino)?;
     for block in new.pages.keys().filter(|block| !old.pages.contains_key(*block)) {
@@ -153,9 +154,7 @@ fn install<D: BlockPort>(core: &Core<D>, ino: u32, newer: &Newer) -> Result<()> 
         }
         parts.set_node_address(*nid, Address::at(*block), size)?;
         parts.sequence = parts.sequence.max(node.head.sequence.get() + 1);
-        if let Some(node) = parts.nodes.get_mut(nid) {
-            node.dirty = false;
-        }
+        parts.nodes.settle(nid);
     }
     for block in old.pages.keys().filter(|block| !new.pages.contains_key(*block)) {
         parts.invalidate(*block, size)?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, State as NameState, Store};
+use amphi_page_cache::Since;
 use amphi_segments::{damaged, files, ranges};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
@@ -23,7 +24,7 @@ pub fn child_of(ino: u32, kind: u8) -> Option<Child> {
 
 impl<D: BlockPort> Store for Core<D> {
     type Part = Part;
-    type Beside = ();
+    type Beside = Since;
     type Slot = Spot;
     type Place = ();
     type Change<'a> = Changing<'a, D>;
@@ -124,8 +125,8 @@ impl<D: BlockPort> Store for Core<D> {
         true
     }
 
-    fn may_leave(&self, _: &Inode<D>, state: &mut NameState<Self>) -> bool {
-        files::may_leave(self, state)
+    fn may_leave(&self, inode: &Inode<D>, state: &mut NameState<Self>) -> bool {
+        files::may_leave(self, inode, state)
     }
 
     fn begin(&self, need: &Need<'_, Self>) -> Result<Changing<'_, D>> {

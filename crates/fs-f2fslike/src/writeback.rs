@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, Structure};
 use amphi_segments::{DATA, Writes, as_writes};
-use amphi_vfs::{Error, Result};
+use amphi_vfs::{Error, Ino, Result};
 
 use crate::collect;
 use crate::core::Core;
@@ -27,17 +27,17 @@ pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &m
 }
 
 fn write_back_all<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
-    if state.part.file.dirty.is_empty()
+    if state.part.file.pages.is_clean()
         && !state.part.file.changed
         && state.part.file.stored_size == state.size
     {
-        core.cache.note_clean(inode.ino);
+        core.cache.note_clean(inode);
         return Ok(());
     }
-    let mut nodes: Vec<_> = state.part.file.dirty.iter().map(|page| spot(*page).0).collect();
-    nodes.dedup();
+    let dirty = state.part.file.pages.first_dirty(usize::MAX);
+    let nodes = dirty.chunk_by(|one, next| spot(*one).0 == spot(*next).0).count();
     loop {
-        core.balance(nodes.len() + 4)?;
+        core.balance(nodes + 4)?;
         if submit(core, inode, state)? {
             break;
         }
@@ -45,7 +45,7 @@ fn write_back_all<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &m
             return Err(Error::NoSpace);
         }
     }
-    core.cache.note_clean(inode.ino);
+    core.cache.note_clean(inode);
     Ok(())
 }
 
@@ -56,11 +56,12 @@ fn submit<D: BlockPort>(core: &Core<D>, inode: &Inode<D>, state: &mut State<D>) 
     let most = PAGES_AT_A_TIME.min(core.layout.segment_blocks as usize);
     let mut some = false;
     let _gate = core.domain.gate.read();
-    while let Some(first) = state.part.file.dirty.first().copied() {
-        let file = &state.part.file;
-        let pages: Vec<_> = file.dirty.iter().copied().take(most).collect();
-        let (ino, bytes) = (inode.ino.0 as u32, |page| file.pages.get(page).map(|page| &*page.bytes));
-        let there = pages.iter().filter_map(|page| Some(((ino, *page), bytes(*page)?)));
+    loop {
+        let pages = state.part.file.pages.first_dirty(most);
+        let Some(first) = pages.first() else { break };
+        let cached = &state.part.file.pages;
+        let bytes = |page| cached.get(page).map(|page| page.data.as_slice());
+        let there = pages.iter().filter_map(|page| Some(((inode.ino.0 as u32, *page), bytes(*page)?)));
         if !write_pages(core, there, Structure::Data, false)? {
             if some {
                 let written = state.size.min(first * PAGE as u64);
@@ -69,7 +70,7 @@ fn submit<D: BlockPort>(core: &Core<D>, inode: &Inode<D>, state: &mut State<D>) 
             }
             return Ok(false);
         }
-        core.cache.settle(&mut state.part.file, &pages);
+        core.cache.settle_first(&mut state.part.file, &pages)?;
         some = true;
     }
     state.part.file.stored_size = state.size;
@@ -112,9 +113,7 @@ const SET_MOST: usize = 4096;
 pub fn write_set<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<bool> {
     let _gate = core.domain.gate.read();
     let mut parts = core.domain.parts.lock();
-    let its = parts.nodes.iter().filter(|(_, node)| node.dirty && node.ino.0 == u64::from(ino));
-    let mut nids: Vec<_> = its.map(|(nid, _)| *nid).collect();
-    nids.sort_unstable();
+    let nids: Vec<_> = parts.nodes.dirty_of(Ino(ino.into())).collect();
     if nids.len() > SET_MOST {
         return Ok(false);
     }

@@ -111,6 +111,11 @@ impl<F: Frame, B: Beside> Pages<F, B> {
         self.dirty.len()
     }
 
+    /// Dirty pages, in the order in which they became so.
+    pub fn dirty(&self) -> &[u64] {
+        &self.dirty
+    }
+
     /// Whether a page is dirty.
     #[inline]
     pub fn is_dirty(&self, index: u64) -> bool {
@@ -319,11 +324,23 @@ impl<F: Frame, B: Beside> Pages<F, B> {
     /// Forgets the pages of `range`, dirty or not. Returns how many of them were dirty and nowhere on the
     /// device: blocks were reserved for them.
     pub fn forget(&mut self, budget: &Budget, map: &impl Mapping, range: Range<u64>) -> u64 {
-        let (mut frames, mut cleaned, mut unmapped) = (0, 0, 0);
+        let nowhere =
+            |index: u64, page: &Page<F, B>| page.dirty && matches!(map.map(index), Mapped::Hole { .. });
+        self.discard(budget, range, nowhere)
+    }
+
+    /// Forgets the pages of `range`, dirty or not. Returns of how many `counts` says so.
+    pub fn discard(
+        &mut self,
+        budget: &Budget,
+        range: Range<u64>,
+        counts: impl Fn(u64, &Page<F, B>) -> bool,
+    ) -> u64 {
+        let (mut frames, mut cleaned, mut counted) = (0, 0, 0);
         self.remove(range.clone(), |index, page| {
             frames += page.frames();
             cleaned += usize::from(page.dirty);
-            unmapped += u64::from(page.dirty && matches!(map.map(index), Mapped::Hole { .. }));
+            counted += u64::from(counts(index, page));
             true
         });
         if cleaned > 0 {
@@ -331,7 +348,7 @@ impl<F: Frame, B: Beside> Pages<F, B> {
         }
         budget.remove(frames);
         budget.cleaned(cleaned);
-        unmapped
+        counted
     }
 
     /// Forgets the clean pages of `range`.

@@ -68,16 +68,17 @@ pub fn move_blocks<D: BlockPort>(
         if usize::from(kind) == NODES {
             let there =
                 slot.get() == SUMMARY_SLOT_NODE && parts.node_address(nid.get()) == Address::at(block);
-            let node = parts.nodes.get_mut(&nid.get()).filter(|_| there).ok_or_else(|| wrong(within))?;
-            node.dirty = true;
+            if !there {
+                return Err(wrong(within));
+            }
+            parts.nodes.touch(&nid.get());
             continue;
         }
-        let node = parts.nodes.get_mut(&nid.get()).ok_or_else(|| wrong(within))?;
-        if node.addresses.get(usize::from(slot.get())) != Some(&Address::at(block)) {
+        if parts.nodes[&nid.get()].addresses.get(usize::from(slot.get())) != Some(&Address::at(block)) {
             return Err(wrong(within));
         }
         // It stays in memory until it is written.
-        node.dirty = true;
+        parts.nodes.touch(&nid.get());
         owners.push((block, nid.get(), slot.get()));
     }
     let mut pages = Vec::with_capacity(owners.len());

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use amphi_radix::Radix;
-use amphi_rt::hash::HashMap;
 use amphi_rt::sync::{Mutex, RwLock};
-use amphi_vfs::{Error, Ino, Result};
+use amphi_vfs::{Error, Result};
 
+use crate::cached_nodes::Nodes;
 use crate::damaged;
 pub use crate::format::Log;
-use crate::format::{ADDRESSES, Address, NAT_ENTRIES, SUMMARY_SLOT_NODE, Summary};
+use crate::format::{Address, NAT_ENTRIES, SUMMARY_SLOT_NODE, Summary};
 
 /// The log of data, and that of nodes.
 pub const DATA: usize = 0;
@@ -46,7 +46,7 @@ pub struct Parts {
     /// Nodes with other addresses since the last checkpoint, for who asks for them.
     pub moved: Option<BTreeSet<u32>>,
     /// Nodes in memory.
-    pub nodes: HashMap<u32, Node>,
+    pub nodes: Nodes,
     /// Numbers of nodes that can be given.
     pub free_nids: Vec<u32>,
     /// Those that can be after the next checkpoint.
@@ -86,21 +86,6 @@ pub struct NatPart {
     pub dirty: bool,
 }
 
-/// A node in memory.
-#[derive(Clone)]
-pub struct Node {
-    /// The file.
-    pub ino: Ino,
-    /// Which part of it.
-    pub index: u32,
-    /// Where the pages are.
-    pub addresses: Box<[Address; ADDRESSES]>,
-    /// When it was written last.
-    pub sequence: u64,
-    /// Changed since.
-    pub dirty: bool,
-}
-
 /// Blocks for data and for nodes.
 pub type Blocks = [Vec<u32>; 2];
 
@@ -124,13 +109,6 @@ impl Segment {
         self.count = if on { self.count + u32::from(!was) } else { self.count - u32::from(was) };
         self.dirty = true;
         was != on
-    }
-}
-
-impl Node {
-    /// One that names nothing.
-    pub fn new(ino: Ino, index: u32) -> Self {
-        Self { ino, index, addresses: Box::new([Address::HOLE; ADDRESSES]), sequence: 0, dirty: true }
     }
 }
 

@@ -3,24 +3,20 @@
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use amphi_device::BlockPort;
-use amphi_names::{
-    Guard, Inode, State, Store, note_read, note_write, read_moves_atime, regular, shed_capability,
-};
+use amphi_names::{Guard, Inode, State, Store, note_write, regular, shed_capability};
+use amphi_page_cache::{BoxedFrame, Cached, Listed, Round, Since, shrink};
 use amphi_vfs::{Allocate, Cred, Error, Ino, Result, WriteMode};
 
 use crate::domain::Domain;
-use crate::format::{Address, PAGE};
+use crate::format::Address;
 use crate::ground::Ground;
-pub use crate::pages::{FileCache, FilePages, Page};
-
-/// Most pages that one turn of a read brings into memory.
-const PAGES_AT_A_TIME: u64 = 256;
+pub use crate::pages::{FileCache, FilePages, Promised, Promises};
+pub use crate::reads::{load_edges, load_pages, read};
 
 /// A file system whose files' pages are kept here.
-pub trait Files: Store {
+pub trait Files: Store<Beside = Since> {
     /// The device.
     type Device: BlockPort;
 
@@ -28,7 +24,7 @@ pub trait Files: Store {
     const FILE_BYTES_MAX: u64;
 
     /// What is counted of all files.
-    fn cache(&self) -> &FileCache<Self>;
+    fn cache(&self) -> &FileCache;
 
     /// What is in memory of a file.
     fn file(part: &mut Self::Part) -> &mut FilePages;
@@ -67,17 +63,22 @@ pub trait Files: Store {
     ) -> Result<(Vec<Address>, u64)>;
 
     /// Puts a page as the device has it into memory.
-    fn keep(&self, inode: &Arc<Inode<Self>>, state: &mut State<Self>, page: u64, bytes: Box<[u8]>) {
+    fn keep(&self, inode: &Arc<Inode<Self>>, state: &mut State<Self>, page: u64, bytes: BoxedFrame) {
         let _ = inode;
-        self.cache().insert(Self::file(&mut state.part), page, bytes);
+        self.cache().insert(Self::file(&mut state.part), page, bytes, false);
     }
 
-    /// Has the pages of a range of bytes that will be written in memory, dirty, each with a block that is
-    /// there for it.
+    /// Before a write of these bytes: has what it changes in part in memory, and a block for each of its
+    /// pages, there or promised. Returns the pages that were promised one.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Corrupt`], [`Error::Io`].
-    fn prepare(&self, inode: &Arc<Inode<Self>>, state: &mut State<Self>, bytes: Range<u64>) -> Result<()>;
+    fn prepare(
+        &self,
+        inode: &Arc<Inode<Self>>,
+        state: &mut State<Self>,
+        bytes: Range<u64>,
+    ) -> Result<Promises>;
 
     /// Has what was written be where its mode says that it is when the write returns.
     ///
@@ -128,87 +129,6 @@ pub trait Files: Store {
     }
 }
 
-/// Reads at `offset`. Returns the number of bytes.
-///
-/// # Errors
-/// As [`amphi_vfs::FileSystem::read`].
-pub fn read<F: Files>(
-    fs: &F,
-    inode: &Arc<Inode<F>>,
-    offset: u64,
-    into: &mut [u8],
-    direct: bool,
-) -> Result<usize> {
-    regular(inode.file_type)?;
-    if direct { read_direct(fs, inode, offset, into) } else { read_cached(fs, inode, offset, into) }
-}
-
-/// The device answers: what is dirty of the pages is written first, and nothing stays in memory that was not
-/// there. Readers do not wait for each other.
-fn read_direct<F: Files>(fs: &F, inode: &Arc<Inode<F>>, offset: u64, into: &mut [u8]) -> Result<usize> {
-    let (read, moves_atime) = loop {
-        let state = inode.state.read();
-        let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
-        let end = offset.saturating_add(len as u64);
-        let pages = offset / PAGE as u64..end.div_ceil(PAGE as u64);
-        if len > 0 && F::file_of(&state.part).dirty.range(pages.clone()).next().is_some() {
-            drop(state);
-            write_back_file(fs, inode)?;
-            continue;
-        }
-        let within = offset as usize % PAGE;
-        if within == 0 && len.is_multiple_of(PAGE) {
-            read_device(fs, inode, &state, pages.start, &mut into[..len])?;
-        } else if len > 0 {
-            let mut whole = vec![0; (pages.end - pages.start) as usize * PAGE];
-            read_device(fs, inode, &state, pages.start, &mut whole)?;
-            into[..len].copy_from_slice(&whole[within..][..len]);
-        }
-        break (len, read_moves_atime(fs, &state));
-    };
-    if moves_atime {
-        note_read(fs, inode);
-    }
-    Ok(read)
-}
-
-fn read_cached<F: Files>(fs: &F, inode: &Arc<Inode<F>>, offset: u64, into: &mut [u8]) -> Result<usize> {
-    let mut done = 0;
-    let moves_atime = read_moves_atime(fs, &inode.state.read());
-    let there = |state: &State<F>, at: u64, len: usize| state.size.saturating_sub(at).min(len as u64);
-    while done < into.len() {
-        let at = offset + done as u64;
-        let most = (PAGES_AT_A_TIME * PAGE as u64 - at % PAGE as u64) as usize;
-        let len = (into.len() - done).min(most);
-        let part = &mut into[done..done + len];
-        let in_memory = {
-            let state = inode.state.read();
-            let read = there(&state, at, len);
-            F::file_of(&state.part).copy(at..at + read, &mut part[..read as usize]).then_some(read)
-        };
-        let read = match in_memory {
-            Some(read) => read,
-            None => {
-                let mut state = inode.state.write();
-                let read = there(&state, at, len);
-                load_pages(fs, inode, &mut state, at..at + read)?;
-                let all = F::file_of(&state.part).copy(at..at + read, &mut part[..read as usize]);
-                fs.was_loaded(&mut state.part);
-                if all { read } else { 0 }
-            }
-        };
-        done += read as usize;
-        if read < len as u64 {
-            break;
-        }
-    }
-    if moves_atime {
-        note_read(fs, inode);
-    }
-    relieve(fs, inode)?;
-    Ok(done)
-}
-
 /// Writes a file's dirty pages and its inode back.
 ///
 /// # Errors
@@ -219,62 +139,6 @@ pub fn write_back_file<F: Files>(fs: &F, inode: &Arc<Inode<F>>) -> Result<()> {
         return Ok(());
     }
     fs.write_back(inode, &mut state)
-}
-
-/// Brings the pages of a range of bytes into memory that are not there.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::Io`].
-pub fn load_pages<F: Files>(
-    fs: &F,
-    inode: &Arc<Inode<F>>,
-    state: &mut State<F>,
-    bytes: Range<u64>,
-) -> Result<()> {
-    let pages = bytes.start / PAGE as u64..bytes.end.div_ceil(PAGE as u64);
-    let missing: Vec<_> = pages.filter(|page| F::file_of(&state.part).pages.get(*page).is_none()).collect();
-    let (Some(first), Some(last)) = (missing.first(), missing.last()) else { return Ok(()) };
-    let _gate = fs.domain(inode.ino).gate.read();
-    let addresses = fs.addresses(inode, state, *first, last + 1)?;
-    let block = |page: &u64| (*page, addresses[(page - first) as usize].block());
-    let wanted: Vec<_> = missing.iter().map(block).collect();
-    for (page, bytes) in fs.ground().read_pages(&wanted)? {
-        fs.keep(inode, state, page, bytes);
-    }
-    Ok(())
-}
-
-/// Brings the pages of these places in a file into memory, as far as they are written in part. What lies
-/// behind the end of the file is zeros.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::Io`].
-pub fn load_edges<F: Files>(
-    fs: &F,
-    inode: &Arc<Inode<F>>,
-    state: &mut State<F>,
-    edges: &[u64],
-) -> Result<()> {
-    for edge in edges {
-        if !edge.is_multiple_of(PAGE as u64) && edge / PAGE as u64 * PAGE as u64 <= state.size {
-            load_pages(fs, inode, state, *edge..edge + 1)?;
-        }
-    }
-    Ok(())
-}
-
-/// Reads what the device has of pages from `first` on, past those in memory, into as many pages.
-fn read_device<F: Files>(
-    fs: &F,
-    inode: &Inode<F>,
-    state: &State<F>,
-    first: u64,
-    into: &mut [u8],
-) -> Result<()> {
-    let _gate = fs.domain(inode.ino).gate.read();
-    let addresses = fs.addresses(inode, state, first, first + (into.len() / PAGE) as u64)?;
-    let blocks: Vec<_> = addresses.iter().map(|address| address.block()).collect();
-    fs.ground().read_runs(&blocks, into)
 }
 
 /// Writes all of `data`. Returns the number of bytes.
@@ -302,10 +166,8 @@ pub fn write<F: Files>(
     let end = offset.checked_add(data.len() as u64).filter(|end| *end <= F::FILE_BYTES_MAX);
     let end = end.ok_or(Error::TooLarge)?;
     shed_capability(fs, inode, &mut state)?;
-    fs.prepare(inode, &mut state, offset..end)?;
-    if !F::file(&mut state.part).fill(offset, data) {
-        return Err(Error::Stale(inode.ino));
-    }
+    let promised = fs.prepare(inode, &mut state, offset..end)?;
+    fs.cache().write(F::file(&mut state.part), offset, data, &promised);
     state.size = state.size.max(end);
     note_write(fs, &mut state, cred);
     F::file(&mut state.part).changed = true;
@@ -315,12 +177,36 @@ pub fn write<F: Files>(
     Ok(data.len())
 }
 
+/// The files that have something that is not on the device, oldest first.
+fn dirty_files<F: Files>(fs: &F) -> impl Iterator<Item = Arc<Inode<F>>> {
+    let listed = fs.cache().dirty.since_before(u64::MAX).into_iter();
+    listed.filter_map(|listed: Listed| fs.names().cache.get(listed.0).filter(|inode| inode.beside.is(listed)))
+}
+
 /// Writes back all that is dirty, as [`write_back_file`] does.
 ///
 /// # Errors
 /// As [`Files::write_back`].
 pub fn write_back_all<F: Files>(fs: &F) -> Result<()> {
-    fs.cache().dirty_files().iter().try_for_each(|inode| write_back_file(fs, inode))
+    dirty_files(fs).try_for_each(|inode| write_back_file(fs, &inode))
+}
+
+/// The files whose clean pages can leave.
+struct Clean<'f, F>(&'f F);
+
+impl<F: Files> Cached for Clean<'_, F> {
+    type File = Inode<F>;
+
+    fn visit(&self, start: usize, each: impl FnMut(&Arc<Inode<F>>) -> ControlFlow<()>) -> usize {
+        self.0.names().cache.visit(start, each)
+    }
+
+    fn drop_pages(&self, inode: &Arc<Inode<F>>, round: Round) {
+        if let Some(mut state) = inode.state.try_write() {
+            let budget = &self.0.cache().budget;
+            F::file(&mut state.part).pages.drop_clean(budget, budget.excess(), round.also_used());
+        }
+    }
 }
 
 /// After a read or write: keeps the number of pages within its limits. The caller has no lock.
@@ -328,28 +214,14 @@ pub fn write_back_all<F: Files>(fs: &F) -> Result<()> {
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn relieve<F: Files>(fs: &F, inode: &Arc<Inode<F>>) -> Result<()> {
-    let cache = fs.cache();
-    let limit = cache.limit;
-    if cache.dirty_pages.load(Ordering::Relaxed) > limit / 2 {
+    let FileCache { budget, hand, .. } = fs.cache();
+    if budget.too_dirty() {
         write_back_file(fs, inode)?;
-        for other in cache.dirty_files() {
-            if cache.dirty_pages.load(Ordering::Relaxed) <= limit / 4 {
-                break;
-            }
-            write_back_file(fs, &other)?;
-        }
+        dirty_files(fs)
+            .take_while(|_| budget.rather_dirty())
+            .try_for_each(|other| write_back_file(fs, &other))?;
     }
-    if cache.pages.load(Ordering::Relaxed) > limit {
-        let start = cache.sweep.load(Ordering::Relaxed);
-        let next = fs.names().cache.visit(start, |inode| {
-            if let Some(mut state) = inode.state.try_write() {
-                cache.drop_clean(F::file(&mut state.part));
-            }
-            let enough = cache.pages.load(Ordering::Relaxed) <= limit - limit / 8;
-            if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        cache.sweep.store(next, Ordering::Relaxed);
-    }
+    shrink(&Clean(fs), budget, hand, &[Round::Unused, Round::Clean]);
     Ok(())
 }
 
@@ -365,9 +237,9 @@ pub fn lock<'a, F: Files>(inode: &'a Arc<Inode<F>>, size: Option<u64>) -> Result
 }
 
 /// Whether a file may leave memory, with its pages.
-pub fn may_leave<F: Files>(fs: &F, state: &mut State<F>) -> bool {
+pub fn may_leave<F: Files>(fs: &F, inode: &Inode<F>, state: &mut State<F>) -> bool {
     let file = F::file(&mut state.part);
-    if !file.dirty.is_empty() || file.changed {
+    if !file.pages.is_clean() || file.changed || inode.beside.is_listed() {
         return false;
     }
     fs.cache().drop_clean(file);

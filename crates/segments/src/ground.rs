@@ -4,16 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::{BlockDurability, BlockPort, Completion, DurabilityContract, Lpa, PAGE_BYTES, Structure};
+use amphi_page_cache::BoxedFrame;
 use amphi_rt::sync::MutexGuard;
 use amphi_vfs::Result;
 use amphi_volume::io_error;
 
+use crate::cached_nodes::Node;
 use crate::damaged;
-use crate::domain::{Domain, Node, Parts};
+use crate::domain::{Domain, Parts};
 use crate::format::{ADDRESSES, Address, Areas, NodeBlock, PAGE};
-
-/// Clean nodes of a domain that stay in memory.
-const NODES_KEPT: usize = 1024;
 
 /// Blocks to write, with their contents, by block.
 pub type Writes<'a> = Vec<(u32, &'a [u8])>;
@@ -28,19 +27,24 @@ pub struct Ground<D> {
     pub salt: u64,
     /// Where everything is.
     pub areas: Areas,
+    /// Nodes of a domain that there may be in host memory, beyond those that have changed.
+    pub nodes_kept: usize,
     /// Which words of a node with this index are addresses of pages.
     pub addresses: fn(u32, &[Address; ADDRESSES]) -> Range<usize>,
 }
 
 impl<D: BlockPort> Ground<D> {
-    /// That of a device; `addresses` is [`addresses`](Self::addresses).
+    /// That of a device; `addresses` is [`addresses`](Self::addresses), `nodes_kept`
+    /// [`nodes_kept`](Self::nodes_kept).
     pub fn new(
         device: &Arc<D>,
         salt: u64,
         areas: Areas,
+        nodes_kept: usize,
         addresses: fn(u32, &[Address; ADDRESSES]) -> Range<usize>,
     ) -> Self {
-        Self { device: Arc::clone(device), contract: device.contract(), salt, areas, addresses }
+        let contract = device.contract();
+        Self { device: Arc::clone(device), contract, salt, areas, nodes_kept, addresses }
     }
 
     /// Where a block of the main area is.
@@ -48,22 +52,33 @@ impl<D: BlockPort> Ground<D> {
         Lpa(self.areas.main_first() + block as u64)
     }
 
-    /// Reads these pages of a file, all at once: those that have no block are zeros.
+    /// Reads these pages of a file, all at once, those in a row by one command: those that have no block are
+    /// zeros.
     ///
     /// # Errors
     /// [`amphi_vfs::Error::Io`].
-    pub fn read_pages(&self, pages: &[(u64, Option<u32>)]) -> Result<Vec<(u64, Box<[u8]>)>> {
-        let mut read: Vec<_> =
-            pages.iter().map(|(page, _)| (*page, vec![0; PAGE].into_boxed_slice())).collect();
-        let mut tickets = Vec::new();
-        for ((_, bytes), (_, block)) in read.iter_mut().zip(pages) {
-            if let Some(block) = block {
-                let sent = self.device.submit_read(self.lpa(*block), bytes, Structure::Data);
+    pub fn read_pages(&self, pages: &[(u64, Option<u32>)]) -> Result<Vec<(u64, BoxedFrame)>> {
+        let runs = pages.chunk_by(|(_, one), (_, next)| one.map(|block| block + 1) == *next);
+        let mut runs: Vec<_> = runs.map(|run| (run, vec![0; run.len() * PAGE].into_boxed_slice())).collect();
+        let mut tickets = Vec::with_capacity(runs.len());
+        for (run, bytes) in &mut runs {
+            if let Some(first) = run[0].1 {
+                let sent = self.device.submit_read(self.lpa(first), bytes, Structure::Data);
                 tickets.push(sent.map_err(io_error)?);
             }
         }
         for ticket in tickets {
             ticket.wait().map_err(io_error)?;
+        }
+        let mut read = Vec::with_capacity(pages.len());
+        for (run, bytes) in runs {
+            match BoxedFrame::try_from(bytes) {
+                Ok(frame) => read.push((run[0].0, frame)),
+                Err(bytes) => {
+                    let frames = bytes.as_chunks::<PAGE>().0.iter().map(|page| BoxedFrame::new(*page));
+                    read.extend(run.iter().map(|(page, _)| *page).zip(frames));
+                }
+            }
         }
         Ok(read)
     }
@@ -141,19 +156,17 @@ impl<D: BlockPort> Ground<D> {
     /// # Errors
     /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
     pub fn with_nodes<'d>(&self, domain: &'d Domain, nids: &[u32]) -> Result<MutexGuard<'d, Parts>> {
-        {
-            let mut parts = domain.parts.lock();
-            if parts.nodes.len() > NODES_KEPT {
-                parts.nodes.retain(|_, node| node.dirty);
-            }
-        }
+        domain.parts.lock().nodes.make_room(self.nodes_kept);
         loop {
             let parts = domain.parts.lock();
-            let Some(nid) = nids.iter().find(|nid| !parts.nodes.contains_key(*nid)) else { return Ok(parts) };
+            let Some(nid) = nids.iter().find(|nid| !parts.nodes.contains_key(nid)) else { return Ok(parts) };
             let address = parts.node_address(*nid);
             drop(parts);
             let node = self.read_node(domain, *nid, address)?;
-            domain.parts.lock().nodes.entry(*nid).or_insert(node);
+            let mut parts = domain.parts.lock();
+            if !parts.nodes.contains_key(nid) {
+                parts.nodes.insert(*nid, node);
+            }
         }
     }
 

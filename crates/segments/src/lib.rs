@@ -10,6 +10,7 @@
 
 mod about;
 mod background;
+mod cached_nodes;
 mod check;
 mod checkpoint;
 mod collect;
@@ -23,14 +24,16 @@ mod load;
 mod nodes;
 mod pages;
 pub mod ranges;
+mod reads;
 mod space;
 
 pub use about::about;
 pub use background::Running;
+pub use cached_nodes::{Node, Nodes, Referenced, make_room};
 pub use check::Used;
 pub use checkpoint::{write_nat, write_summaries};
 pub use collect::{move_blocks, read_summary, victim};
-pub use domain::{Blocks, DATA, Domain, Log, NODES, NatPart, Node, Parts, Segment};
+pub use domain::{Blocks, DATA, Domain, Log, NODES, NatPart, Parts, Segment};
 pub use ground::{Ground, Writes};
 pub use load::{load_nat, read_newer, read_superblock, write_superblock};
 pub use nodes::{Sealed, as_writes};

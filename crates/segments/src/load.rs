@@ -135,8 +135,8 @@ impl Parts {
     /// Gathers the numbers that nodes can get, and counts blocks in use: those that are held, and those for
     /// nodes that recovery has made and that have none yet, too.
     pub fn settle(&mut self) -> u64 {
-        let nodes = self.nodes.keys().filter(|nid| self.node_address(**nid).is_hole());
-        let unplaced: std::collections::BTreeSet<u32> = nodes.copied().collect();
+        let nodes = self.nodes.keys().filter(|nid| self.node_address(*nid).is_hole());
+        let unplaced: std::collections::BTreeSet<u32> = nodes.collect();
         let (mut used, mut from) = (self.held + unplaced.len() as u64, 0);
         while let Some((number, segment)) = self.sit.next(from) {
             used += u64::from(segment.count);

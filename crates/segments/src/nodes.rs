@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use amphi_device::{BlockPort, Structure};
-use amphi_vfs::{Error, Ino, Result};
+use amphi_vfs::{Error, Result};
 use amphi_volume::io_error;
 use zerocopy::IntoBytes;
 
 use crate::damaged;
-use crate::domain::{Blocks, Domain, NODES, Node, Parts};
+use crate::domain::{Blocks, Domain, NODES, Parts};
 use crate::format::{Address, NodeBlock, NodeHead, PAGE};
 use crate::ground::{Ground, Writes};
 
@@ -19,20 +19,6 @@ pub type Sealed = Vec<(u32, Box<NodeBlock>)>;
 #[must_use]
 pub fn as_writes(sealed: &Sealed) -> Writes<'_> {
     sealed.iter().map(|(block, node)| (*block, node.as_bytes())).collect()
-}
-
-impl Node {
-    /// As a block has it. It is not dirty.
-    #[must_use]
-    pub fn of(block: &NodeBlock) -> Self {
-        Self {
-            ino: Ino(block.head.ino.get()),
-            index: block.head.index.get(),
-            addresses: Box::new(block.addresses),
-            sequence: block.head.sequence.get(),
-            dirty: false,
-        }
-    }
 }
 
 impl Parts {
@@ -110,8 +96,9 @@ impl<D: BlockPort> Ground<D> {
             parts.set_node_address(*nid, Address::at(*block), self.areas.segment_blocks)?;
             let sequence = parts.next_sequence();
             let version = parts.version;
+            parts.nodes.settle(nid);
             let node = parts.nodes.get_mut(nid).ok_or_else(|| damaged("node", (*nid).into()))?;
-            (node.dirty, node.sequence) = (false, sequence);
+            node.sequence = sequence;
             let mut head = NodeHead::new(domain.number, node.ino.0, *nid, node.index);
             (head.version, head.sequence) = (version.into(), sequence.into());
             stamp(&mut head);
@@ -132,8 +119,7 @@ impl<D: BlockPort> Ground<D> {
         parts: &mut Parts,
         take: impl FnOnce(&mut Parts, [usize; 2]) -> Result<Option<Blocks>>,
     ) -> Result<Sealed> {
-        let mut dirty: Vec<_> =
-            parts.nodes.iter().filter(|(_, node)| node.dirty).map(|(nid, _)| *nid).collect();
+        let mut dirty: Vec<_> = parts.nodes.dirty().collect();
         dirty.sort_unstable();
         let mut counts = [0; 2];
         counts[NODES] = dirty.len();

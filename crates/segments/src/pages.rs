@@ -1,50 +1,38 @@
-//! Pages of files in host memory, in a radix tree for each file (AU-11), and what is counted of them all:
-//! how many there are, which are dirty, which files have any.
+//! What is in memory of a file's contents (AU-11), on the shared page cache, and what is counted of all files.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use amphi_names::{Inode, Store};
-use amphi_radix::Radix;
+use amphi_page_cache::{
+    Beside, BoxedFrame, Budget, Change, DirtyFiles, Limits, Mapped, Mapping, Page, Pages, Plain, ReadAhead,
+    Since,
+};
 use amphi_rt::sync::Mutex;
-use amphi_vfs::Ino;
+use smallvec::SmallVec;
 
-use crate::format::PAGE;
+/// Whether a block was promised for a page, which it has not yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Promised(pub bool);
 
-/// A cached page of a file.
-pub struct Page {
-    /// Contents.
-    pub bytes: Box<[u8]>,
-    /// Not written back since it changed.
-    pub dirty: bool,
-    /// A block was promised for it, which it has not yet.
-    pub promised: bool,
-}
+impl Beside for Promised {}
+
+/// Pages of a write that were promised a block, ascending.
+pub type Promises = SmallVec<[u64; 4]>;
 
 /// What is in memory of a file.
 #[derive(Default)]
 pub struct FilePages {
-    /// Cached pages, by number.
-    pub pages: Radix<Page>,
-    /// Dirty ones.
-    pub dirty: BTreeSet<u64>,
+    /// Cached pages.
+    pub pages: Pages<BoxedFrame, Promised>,
     /// The size that the device may say: all before it has been written back.
     pub stored_size: u64,
     /// Times or set-id bits have changed in memory only.
     pub changed: bool,
-}
-
-/// Calls `body` with each page that a range of bytes touches, and the part of it.
-fn by_page(range: Range<u64>, mut body: impl FnMut(u64, Range<usize>)) {
-    let mut at = range.start;
-    while at < range.end {
-        let within = at as usize % PAGE;
-        let len = (PAGE - within).min((range.end - at) as usize);
-        body(at / PAGE as u64, within..within + len);
-        at += len as u64;
-    }
+    /// Changes with the contents, so that nothing is kept that was read before.
+    pub(crate) version: u64,
+    /// How far readers have read ahead.
+    pub(crate) ahead: Mutex<ReadAhead>,
 }
 
 impl FilePages {
@@ -53,134 +41,126 @@ impl FilePages {
         Self { stored_size, ..Self::default() }
     }
 
-    /// Copies a range of bytes. False if a page is not in memory.
-    pub(crate) fn copy(&self, bytes: Range<u64>, into: &mut [u8]) -> bool {
-        let mut rest = into;
-        let mut all = true;
-        by_page(bytes, |page, range| {
-            let (part, behind) = std::mem::take(&mut rest).split_at_mut(range.len());
-            match self.pages.get(page) {
-                Some(page) => part.copy_from_slice(&page.bytes[range]),
-                None => all = false,
-            }
-            rest = behind;
-        });
-        all
+    /// Copies bytes at `offset`. False if a page is not in memory.
+    pub(crate) fn copy(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.pages.copy_out(&Unknown, offset, into)
     }
 
-    /// Copies data into pages. False if one is not in memory.
-    pub fn fill(&mut self, offset: u64, data: &[u8]) -> bool {
-        let mut rest = data;
-        let mut all = true;
-        by_page(offset..offset + data.len() as u64, |page, range| {
-            let (part, behind) = rest.split_at(range.len());
-            match self.pages.get_mut(page) {
-                Some(page) => page.bytes[range].copy_from_slice(part),
-                None => all = false,
-            }
-            rest = behind;
-        });
-        all
+    /// A cached page of the file, to change what it holds.
+    pub fn page_mut(&mut self, page: u64) -> Option<&mut [u8]> {
+        self.version += 1;
+        self.pages.get_mut(page).map(|page| page.data.as_mut_slice())
+    }
+}
+
+/// Where a page is that is not in memory: nodes say so, which may have to be read.
+struct Unknown;
+
+impl Mapping for Unknown {
+    fn map(&self, _: u64) -> Mapped {
+        Mapped::At { lba: 0, pages: 1 }
+    }
+}
+
+/// Copies bytes into pages, one after the other, and notes which of them were promised a block.
+struct Taking<'a> {
+    page: u64,
+    promised: &'a [u64],
+}
+
+impl Taking<'_> {
+    fn is_promised(&mut self) -> bool {
+        let page = self.page;
+        self.page += 1;
+        let rest = self.promised.strip_prefix(&[page]);
+        self.promised = rest.unwrap_or(self.promised);
+        rest.is_some()
+    }
+}
+
+impl Change<BoxedFrame, Promised> for Taking<'_> {
+    fn change(&mut self, page: &mut Page<BoxedFrame, Promised>, from: usize, part: &[u8]) {
+        Plain.change(page, from, part);
+        page.beside.0 |= self.is_promised();
+    }
+
+    fn make(&mut self, from: usize, part: &[u8]) -> Page<BoxedFrame, Promised> {
+        let mut page: Page<BoxedFrame, Promised> = Plain.make(from, part);
+        page.beside.0 = self.is_promised();
+        page
     }
 }
 
 /// What is counted of all files, and which have something that is not on the device.
-pub struct FileCache<S: Store> {
+pub struct FileCache {
     /// Pages of files in host memory that there may be.
     pub(crate) limit: usize,
-    pub(crate) pages: AtomicUsize,
-    pub(crate) dirty_pages: AtomicUsize,
+    pub(crate) budget: Budget,
+    pub(crate) dirty: DirtyFiles,
     /// Where inodes are looked through next.
-    pub(crate) sweep: AtomicUsize,
-    dirty: Mutex<BTreeMap<Ino, Arc<Inode<S>>>>,
+    pub(crate) hand: AtomicUsize,
 }
 
-impl<S: Store> FileCache<S> {
+impl FileCache {
     /// An empty one with this limit, in pages.
     pub fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            pages: AtomicUsize::new(0),
-            dirty_pages: AtomicUsize::new(0),
-            sweep: AtomicUsize::new(0),
-            dirty: Mutex::default(),
-        }
+        let limits = Limits { frames: limit, drop_to: limit - limit / 64, enough: limit, dirty: limit / 2 };
+        Self { limit, budget: Budget::new(limits), dirty: DirtyFiles::default(), hand: AtomicUsize::new(0) }
     }
 
     /// Notes that a file has something that is not on the device.
-    pub fn note_dirty(&self, inode: &Arc<Inode<S>>) {
-        self.dirty.lock().entry(inode.ino).or_insert_with(|| Arc::clone(inode));
+    pub fn note_dirty<S: Store<Beside = Since>>(&self, inode: &Inode<S>) {
+        self.dirty.note(inode.ino, &inode.beside);
     }
 
     /// Notes that it has nothing any more.
-    pub fn note_clean(&self, ino: Ino) {
-        self.dirty.lock().remove(&ino);
+    pub fn note_clean<S: Store<Beside = Since>>(&self, inode: &Inode<S>) {
+        self.dirty.remove(inode.ino, &inode.beside);
     }
 
-    /// Whether a file has something that is not on the device.
-    pub fn is_dirty(&self, ino: Ino) -> bool {
-        self.dirty.lock().contains_key(&ino)
+    /// Puts a page that is not there into memory, as the device has it or, `dirty`, as it will have it.
+    pub fn insert(&self, file: &mut FilePages, page: u64, bytes: BoxedFrame, dirty: bool) {
+        file.pages.keep(&self.budget, page, Page::new(bytes, Promised(false)), dirty);
     }
 
-    /// The files that have.
-    pub fn dirty_files(&self) -> Vec<Arc<Inode<S>>> {
-        self.dirty.lock().values().cloned().collect()
-    }
-
-    /// Puts a page that is not there into memory, clean.
-    pub fn insert(&self, file: &mut FilePages, page: u64, bytes: Box<[u8]>) {
-        self.pages.fetch_add(1, Ordering::Relaxed);
-        file.pages.insert(page, Page { bytes, dirty: false, promised: false });
-    }
-
-    /// A page of zeros, if it is not in memory yet, and dirty: it will be written.
-    pub fn begin_write(&self, file: &mut FilePages, page: u64) {
-        if file.pages.get(page).is_none() {
-            self.insert(file, page, vec![0; PAGE].into());
-        }
-        self.mark_dirty(file, page);
+    /// Takes the bytes of a write. These pages of it were promised a block.
+    pub(crate) fn write(&self, file: &mut FilePages, offset: u64, data: &[u8], promised: &[u64]) {
+        file.version += 1;
+        let page = offset / amphi_page_cache::PAGE as u64;
+        file.pages.write(&self.budget, offset, data, &mut Taking { page, promised });
     }
 
     /// A page that is in memory will have to be written.
     pub fn mark_dirty(&self, file: &mut FilePages, page: u64) {
-        if let Some(cached) = file.pages.get_mut(page)
-            && !std::mem::replace(&mut cached.dirty, true)
-        {
-            self.dirty_pages.fetch_add(1, Ordering::Relaxed);
-            file.dirty.insert(page);
-        }
+        file.pages.mark_dirty(&self.budget, page);
     }
 
-    /// Pages are as the device has them, with the blocks that they were promised.
-    pub fn settle(&self, file: &mut FilePages, pages: &[u64]) {
-        for page in pages {
-            file.dirty.remove(page);
-            if let Some(cached) = file.pages.get_mut(*page) {
-                (cached.dirty, cached.promised) = (false, false);
-            }
-        }
-        self.dirty_pages.fetch_sub(pages.len(), Ordering::Relaxed);
+    /// All pages are as the device has them, with the blocks that they were promised.
+    pub fn settle(&self, file: &mut FilePages) {
+        let dirty = file.pages.take_dirty();
+        file.pages.written(&self.budget, dirty, |page| page.beside.0 = false);
+    }
+
+    /// The first dirty pages are as the device has them.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Corrupt`] if one is not in memory.
+    pub fn settle_first(&self, file: &mut FilePages, pages: &[u64]) -> amphi_vfs::Result<()> {
+        let left = file.pages.leave(&self.budget, pages, |_, page| {
+            page.beside.0 = false;
+            Ok(())
+        });
+        left.map(drop)
     }
 
     /// Drops pages that the device has, too.
     pub fn drop_clean(&self, file: &mut FilePages) {
-        let before = file.pages.len();
-        file.pages.retain(|_, page| page.dirty);
-        self.pages.fetch_sub(before - file.pages.len(), Ordering::Relaxed);
+        file.pages.drop_clean(&self.budget, usize::MAX, true);
     }
 
     /// Drops the pages `range`, dirty or not. Returns how many of them were promised a block.
-    pub fn drop_range(&self, file: &mut FilePages, range: &Range<u64>) -> u64 {
-        let (before, mut dirty, mut promised) = (file.pages.len(), 0, 0);
-        file.pages.retain(|number, page| {
-            let goes = range.contains(&number);
-            dirty += usize::from(goes && page.dirty);
-            promised += u64::from(goes && page.promised);
-            !goes
-        });
-        file.dirty.retain(|page| !range.contains(page));
-        self.pages.fetch_sub(before - file.pages.len(), Ordering::Relaxed);
-        self.dirty_pages.fetch_sub(dirty, Ordering::Relaxed);
-        promised
+    pub fn drop_range(&self, file: &mut FilePages, range: Range<u64>) -> u64 {
+        file.version += 1;
+        file.pages.discard(&self.budget, range, |_, page| page.beside.0)
     }
 }

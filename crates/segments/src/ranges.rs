@@ -78,14 +78,14 @@ pub fn zero_in_page<F: Files>(
         let _gate = fs.domain(inode.ino).gate.read();
         fs.addresses(inode, state, page, page + 1)?[0]
     };
-    if address.block().is_none() && !F::file_of(&state.part).dirty.contains(&page) {
+    if address.block().is_none() && !F::file_of(&state.part).pages.is_dirty(page) {
         return Ok(());
     }
     load_pages(fs, inode, state, bytes.start..bytes.start + 1)?;
     let file = F::file(&mut state.part);
-    let cached = file.pages.get_mut(page).ok_or(Error::Stale(inode.ino))?;
+    let cached = file.page_mut(page).ok_or(Error::Stale(inode.ino))?;
     let start = bytes.start as usize % PAGE;
-    cached.bytes[start..start + (bytes.end - bytes.start) as usize].fill(0);
+    cached[start..start + (bytes.end - bytes.start) as usize].fill(0);
     fs.cache().mark_dirty(file, page);
     fs.cache().note_dirty(inode);
     Ok(())
@@ -103,16 +103,16 @@ pub fn seek<F: Files>(fs: &F, inode: &Inode<F>, offset: u64, what: Seek) -> Resu
     }
     let (mut page, end) = (offset / PAGE_BYTES, state.size.div_ceil(PAGE_BYTES));
     let wanted = what == Seek::Data;
-    let dirty = &F::file_of(&state.part).dirty;
+    let cached = &F::file_of(&state.part).pages;
     let _gate = fs.domain(inode.ino).gate.read();
     while page < end {
         let (words, next) = fs.stretch(inode, &state, page..end)?;
         let next = next.min(end);
         let there = |at: u64| words.get((at - page) as usize).is_some_and(|known| known.block().is_some());
         let found = if words.is_empty() && wanted {
-            dirty.range(page..next).next().copied()
+            cached.dirty().iter().copied().filter(|at| (page..next).contains(at)).min()
         } else {
-            (page..next).find(|at| (there(*at) || dirty.contains(at)) == wanted)
+            (page..next).find(|at| (there(*at) || cached.is_dirty(*at)) == wanted)
         };
         if let Some(found) = found {
             return Ok(offset.max(found * PAGE_BYTES));
@@ -146,8 +146,8 @@ pub fn resize<'a, F: Files>(
     F::file(&mut state.part).stored_size = size;
     change.write_inode(inode, state, Changed::Contents)?;
     change.commit()?;
-    if F::file_of(&state.part).dirty.is_empty() {
-        fs.cache().note_clean(inode.ino);
+    if F::file_of(&state.part).pages.is_clean() {
+        fs.cache().note_clean(inode);
     }
     Ok(())
 }

@@ -105,8 +105,9 @@ fn mend_file<D: BlockPort + MemoryArea>(
             used.blocks.extend(at.block().map(|block| (block, false)));
         }
         if changed {
-            node.dirty = true;
-            domain.parts.lock().nodes.insert(*nid, node);
+            let mut parts = domain.parts.lock();
+            parts.nodes.insert(*nid, node);
+            parts.nodes.touch(nid);
         }
     }
     record.blocks = blocks.into();
