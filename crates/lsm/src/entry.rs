@@ -6,7 +6,7 @@ use amphi_device::BlockPort;
 
 use crate::Result;
 use crate::memtable::{At, Memtable};
-use crate::table::{Cursor, Table};
+use crate::table::{Cursor, Reading, Table};
 
 /// A version of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,7 @@ pub enum Source<D: BlockPort> {
     Tables {
         behind: std::vec::IntoIter<Arc<Table<D>>>,
         cursor: Option<Cursor<D>>,
+        reading: Reading,
     },
 }
 
@@ -37,12 +38,23 @@ impl<D: BlockPort> Source<D> {
         Self::Memory { memtable, next }
     }
 
-    /// What tables have from a key on.
-    pub fn tables(tables: Vec<Arc<Table<D>>>, from: &[u8]) -> Result<Self> {
-        let tables: Vec<_> = tables.into_iter().filter(|table| table.last_key() >= from).collect();
+    /// All that tables have, past the cache: a merge reads each of them once.
+    pub fn whole_tables(tables: Vec<Arc<Table<D>>>) -> Result<Self> {
+        Self::of(tables, &[], Reading::Once)
+    }
+
+    /// What tables have from a key up to `end`, or more.
+    pub fn tables(tables: &[Arc<Table<D>>], from: &[u8], end: Option<&[u8]>) -> Result<Self> {
+        let within = |table: &&Arc<Table<D>>| {
+            table.last_key() >= from && end.is_none_or(|end| table.first_key() < end)
+        };
+        Self::of(tables.iter().filter(within).cloned().collect(), from, Reading::Cached)
+    }
+
+    fn of(tables: Vec<Arc<Table<D>>>, from: &[u8], reading: Reading) -> Result<Self> {
         let mut behind = tables.into_iter();
-        let cursor = behind.next().map(|table| Cursor::new(table, from)).transpose()?;
-        Ok(Self::Tables { behind, cursor })
+        let cursor = behind.next().map(|table| Cursor::new(table, from, reading)).transpose()?;
+        Ok(Self::Tables { behind, cursor, reading })
     }
 
     fn peek(&self) -> Option<&Entry> {
@@ -59,11 +71,11 @@ impl<D: BlockPort> Source<D> {
                 *next = memtable.behind(&at);
                 Ok(Some(at.entry))
             }
-            Self::Tables { behind, cursor } => {
+            Self::Tables { behind, cursor, reading } => {
                 let Some(at) = cursor else { return Ok(None) };
                 let taken = at.next()?;
                 if at.peek().is_none() {
-                    *cursor = behind.next().map(|table| Cursor::new(table, &[])).transpose()?;
+                    *cursor = behind.next().map(|table| Cursor::new(table, &[], *reading)).transpose()?;
                 }
                 Ok(taken)
             }

@@ -155,12 +155,40 @@ impl<D: BlockPort> Drop for Table<D> {
     }
 }
 
+/// How a cursor reads blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Each once: past the cache.
+    Once,
+    /// Others may ask for them again.
+    Cached,
+}
+
+/// Entries of a block: somebody's own, or those of the cache from one on.
+enum Entries {
+    Own(std::vec::IntoIter<Entry>),
+    Shared(Block, usize),
+}
+
+impl Entries {
+    fn next(&mut self) -> Option<Entry> {
+        match self {
+            Self::Own(entries) => entries.next(),
+            Self::Shared(block, at) => {
+                *at += 1;
+                block.get(*at - 1).cloned()
+            }
+        }
+    }
+}
+
 /// A place in a table.
 pub struct Cursor<D: BlockPort> {
     table: Arc<Table<D>>,
+    reading: Reading,
     /// The block to read next.
     block: usize,
-    entries: std::iter::Peekable<std::vec::IntoIter<Entry>>,
+    entries: Entries,
     next: Option<Entry>,
 }
 
@@ -169,13 +197,11 @@ impl<D: BlockPort> Cursor<D> {
     ///
     /// # Errors
     /// As for [`Table::get`].
-    pub fn new(table: Arc<Table<D>>, from: &[u8]) -> Result<Self> {
+    pub fn new(table: Arc<Table<D>>, from: &[u8], reading: Reading) -> Result<Self> {
         let block = table.blocks.partition_point(|block| block.last.as_slice() < from);
-        let mut cursor = Self { table, block, entries: Vec::new().into_iter().peekable(), next: None };
-        cursor.next()?;
-        while cursor.next.as_ref().is_some_and(|entry| entry.key.as_slice() < from) {
-            cursor.next()?;
-        }
+        let mut cursor =
+            Self { table, reading, block, entries: Entries::Own(Vec::new().into_iter()), next: None };
+        cursor.next = cursor.read(from)?;
         Ok(cursor)
     }
 
@@ -189,12 +215,30 @@ impl<D: BlockPort> Cursor<D> {
     /// # Errors
     /// As for [`Table::get`].
     pub fn next(&mut self) -> Result<Option<Entry>> {
-        if self.entries.peek().is_none() && self.block < self.table.blocks.len() {
-            // Past the cache: a merge reads all of a table once.
-            self.entries = self.table.read_block(self.block)?.into_iter().peekable();
-            self.block += 1;
+        let behind = self.read(&[])?;
+        Ok(std::mem::replace(&mut self.next, behind))
+    }
+
+    /// The next version at or behind `from`.
+    fn read(&mut self, from: &[u8]) -> Result<Option<Entry>> {
+        loop {
+            match self.entries.next() {
+                Some(entry) if entry.key.as_slice() < from => {}
+                Some(entry) => return Ok(Some(entry)),
+                None if self.block == self.table.blocks.len() => return Ok(None),
+                None => {
+                    self.entries = match self.reading {
+                        Reading::Once => Entries::Own(self.table.read_block(self.block)?.into_iter()),
+                        Reading::Cached => {
+                            let block = self.table.block(self.block)?;
+                            let first = block.partition_point(|entry| entry.key.as_slice() < from);
+                            Entries::Shared(block, first)
+                        }
+                    };
+                    self.block += 1;
+                }
+            }
         }
-        Ok(std::mem::replace(&mut self.next, self.entries.next()))
     }
 }
 

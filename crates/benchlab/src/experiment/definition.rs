@@ -176,6 +176,17 @@ pub enum ComputingOf {
     Own,
 }
 
+/// What is in the host's memory of a workload's files when it begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostCache {
+    /// Nothing: the file system has been mounted anew.
+    #[default]
+    Cold,
+    /// What making them has left there. A store of YCSB is always cold.
+    Warm,
+}
+
 /// What is changed of the machine and its device. What is given of sizes and times is at scale 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -198,6 +209,9 @@ pub struct Variation {
     /// From waking a waiting task until it runs, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_ns: Option<u64>,
+    /// What is in the host's memory of the files when a workload begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_cache: Option<HostCache>,
     /// Memory of the host that the page cache may take, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
@@ -289,6 +303,7 @@ impl Variation {
             computing: other.computing.or(self.computing),
             host_cores: other.host_cores.or(self.host_cores),
             wake_ns: other.wake_ns.or(self.wake_ns),
+            host_cache: other.host_cache.or(self.host_cache),
             memory_bytes: other.memory_bytes.or(self.memory_bytes),
             commit_interval_ns: other.commit_interval_ns.or(self.commit_interval_ns),
             dirty_expire_ns: other.dirty_expire_ns.or(self.dirty_expire_ns),

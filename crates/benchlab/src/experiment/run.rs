@@ -10,8 +10,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::cell::{Cell, CellResult, format, simulate};
 use super::counters::Counters;
+use super::definition::HostCache;
 use super::loaded::{LoadedDevices, STORE};
 use super::machine::Machine;
+use super::mounted::Mounted;
 use crate::files::{Files, LibraryFiles};
 use crate::gridgraph::Graph;
 use crate::workload::{Outcome, Plan, Settings, prepare, preset, run as run_workload};
@@ -122,8 +124,8 @@ fn on_files(cell: &Cell, machine: &Machine, plan: &Plan) -> Result<Measured> {
     let mounted = cell.system.mount(&ssd, machine)?;
     let prepared = prepare(&LibraryFiles::new(mounted.file_system(), machine.costs), plan, settings)
         .context("the workload's files cannot be made")?;
-    mounted.unmount()?;
-    on_mounted(cell, machine, &ssd, &|files, begin| {
+    let mounted = made(cell, machine, &ssd, mounted)?;
+    on_mounted(mounted, machine, &ssd, &|files, begin| {
         run_workload(&**files, &prepared, plan, settings, begin).context("the workload failed")
     })
 }
@@ -133,13 +135,13 @@ fn on_grid(cell: &Cell, machine: &Machine, graph: &Graph) -> Result<Measured> {
     let ssd = format(cell, machine)?;
     let mounted = cell.system.mount(&ssd, machine)?;
     graph.prepare(&LibraryFiles::new(mounted.file_system(), machine.costs))?;
-    mounted.unmount()?;
-    on_mounted(cell, machine, &ssd, &|files, begin| graph.run(&**files, cell.seed, begin))
+    let mounted = made(cell, machine, &ssd, mounted)?;
+    on_mounted(mounted, machine, &ssd, &|files, begin| graph.run(&**files, cell.seed, begin))
 }
 
 /// Runs a workload on the store that was loaded before.
 fn on_store(cell: &Cell, machine: &Machine, workload: &Ycsb, ssd: Arc<Ssd>) -> Result<Measured> {
-    on_mounted(cell, machine, &ssd, &|files, begin| {
+    on_mounted(cell.system.mount(&ssd, machine)?, machine, &ssd, &|files, begin| {
         let loaded = ycsb::open(Arc::clone(files), STORE, workload).context("the store cannot be opened")?;
         ycsb::run(&loaded, workload, Settings { seed: cell.seed }, begin).context("the workload failed")
     })
@@ -148,9 +150,33 @@ fn on_store(cell: &Cell, machine: &Machine, workload: &Ycsb, ssd: Arc<Ssd>) -> R
 /// What is measured on mounted files. It calls its second argument when the window begins.
 type Measurable<'a> = dyn Fn(&Arc<dyn Files>, &(dyn Fn() + Sync)) -> Result<Outcome> + 'a;
 
-/// Mounts the file system, with nothing of it in the host's memory, measures `work` there, and unmounts.
-fn on_mounted(cell: &Cell, machine: &Machine, ssd: &Arc<Ssd>, work: &Measurable<'_>) -> Result<Measured> {
-    let mounted = cell.system.mount(ssd, machine)?;
+/// The file system once its files are made: mounted anew, with nothing of it in the host's memory, or as it
+/// is with all of it on the device.
+fn made(
+    cell: &Cell,
+    machine: &Machine,
+    ssd: &Arc<Ssd>,
+    mounted: Box<dyn Mounted>,
+) -> Result<Box<dyn Mounted>> {
+    match cell.variation.host_cache.unwrap_or_default() {
+        HostCache::Cold => {
+            mounted.unmount()?;
+            cell.system.mount(ssd, machine)
+        }
+        HostCache::Warm => {
+            mounted.file_system().sync()?;
+            Ok(mounted)
+        }
+    }
+}
+
+/// Measures `work` on a mounted file system, and unmounts it.
+fn on_mounted(
+    mounted: Box<dyn Mounted>,
+    machine: &Machine,
+    ssd: &Arc<Ssd>,
+    work: &Measurable<'_>,
+) -> Result<Measured> {
     let files: Arc<dyn Files> = Arc::new(LibraryFiles::new(mounted.file_system(), machine.costs));
     let begun = Mutex::new((Counters::default(), BTreeMap::new()));
     let begin = || *begun.lock() = (Counters::of(&ssd.stats()), mounted.counted());

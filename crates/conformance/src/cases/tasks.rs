@@ -11,6 +11,7 @@ use crate::harness::{Fs, name};
 
 case_list!(
     readers_see_whole_writes,
+    readers_see_long_writes_whole,
     appends_of_many_tasks_are_all_there,
     a_replaced_name_is_never_missing,
     one_of_many_creators_wins,
@@ -35,17 +36,25 @@ fn all_at_once(fs: &Fs, f: impl Fn(&Fs, usize) + Send + Sync + 'static) {
 }
 
 fn readers_see_whole_writes(fs: &Fs) {
-    const LENGTH: usize = 3 * 4_096 + 100;
+    whole_writes(fs, 3 * 4_096 + 100, 150);
+}
+
+/// More than file systems bring into memory at once.
+fn readers_see_long_writes_whole(fs: &Fs) {
+    whole_writes(fs, (1 << 20) + (1 << 18) + 100, 8);
+}
+
+fn whole_writes(fs: &Fs, length: usize, rounds: usize) {
     let file = fs.file(Ino::ROOT, "f");
-    fs.put(file, 50, &[b'a'; LENGTH]);
+    fs.put(file, 50, &vec![b'a'; length]);
     all_at_once(fs, move |fs, number| {
-        for round in 0..150 {
+        for round in 0..rounds {
             if number < 2 {
                 let byte = b'a' + ((round + number * 7) % 26) as u8;
-                fs.put(file, 50, &[byte; LENGTH]);
+                fs.put(file, 50, &vec![byte; length]);
             } else {
-                let seen = fs.get(file, 50, LENGTH);
-                assert_eq!(seen.len(), LENGTH);
+                let seen = fs.get(file, 50, length);
+                assert_eq!(seen.len(), length);
                 assert!(seen.iter().all(|&byte| byte == seen[0]), "a read saw parts of two writes");
             }
             if round % 16 == 0 {

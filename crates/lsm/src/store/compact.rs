@@ -90,12 +90,12 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
         let mut sources = Vec::new();
         if job.overlap {
             for table in &job.upper {
-                sources.push(Source::tables(vec![Arc::clone(table)], &[])?);
+                sources.push(Source::whole_tables(vec![Arc::clone(table)])?);
             }
         } else {
-            sources.push(Source::tables(job.upper.clone(), &[])?);
+            sources.push(Source::whole_tables(job.upper.clone())?);
         }
-        sources.push(Source::tables(job.lower.clone(), &[])?);
+        sources.push(Source::whole_tables(job.lower.clone())?);
         let mut merge = Merge(sources);
         // The key at hand, and whether a version of it has come that hides all older ones.
         let mut key: Option<Vec<u8>> = None;

@@ -95,7 +95,7 @@ impl<D: BlockPort + MemoryArea + 'static> Store<D> {
     /// As for [`get`](Store::get); each step may meet one, too.
     pub fn range(&self, from: &[u8], end: Option<&[u8]>) -> Result<Range<'_, D>> {
         let snapshot = self.snapshot();
-        let merge = self.merge(from)?;
+        let merge = self.merge(from, end)?;
         let (seq, end) = (snapshot.seq, end.map(<[u8]>::to_vec));
         Ok(Range { merge, seq, end, last: None, _own: Some(snapshot) })
     }
@@ -110,13 +110,13 @@ impl<D: BlockPort + MemoryArea + 'static> Store<D> {
         from: &[u8],
         end: Option<&[u8]>,
     ) -> Result<Range<'a, D>> {
-        let merge = self.merge(from)?;
+        let merge = self.merge(from, end)?;
         Ok(Range { merge, seq: snapshot.seq, end: end.map(<[u8]>::to_vec), last: None, _own: None })
     }
 
-    fn merge(&self, from: &[u8]) -> Result<Merge<D>> {
+    fn merge(&self, from: &[u8], end: Option<&[u8]>) -> Result<Merge<D>> {
         let view = self.shared.view.read().clone();
-        Ok(Merge(view.sources(from)?))
+        Ok(Merge(view.sources(from, end)?))
     }
 }
 
@@ -154,15 +154,15 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
 }
 
 impl<D: BlockPort> View<D> {
-    fn sources(&self, from: &[u8]) -> Result<Vec<Source<D>>> {
+    fn sources(&self, from: &[u8], end: Option<&[u8]>) -> Result<Vec<Source<D>>> {
         let memtables = std::iter::once(&self.active).chain(&self.sealed);
         let mut sources: Vec<_> =
             memtables.map(|memtable| Source::memory(Arc::clone(memtable), from)).collect();
         for table in &self.levels[0] {
-            sources.push(Source::tables(vec![Arc::clone(table)], from)?);
+            sources.push(Source::tables(std::slice::from_ref(table), from, end)?);
         }
         for level in &self.levels[1..] {
-            sources.push(Source::tables(level.clone(), from)?);
+            sources.push(Source::tables(level, from, end)?);
         }
         Ok(sources)
     }

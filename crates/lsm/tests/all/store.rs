@@ -146,6 +146,30 @@ fn tables_come_to_deep_levels_and_their_pages_are_used_again() {
     });
 }
 
+/// A directory is a range: who lists one again waits for no device, and tables without any of its names are
+/// not opened.
+#[test]
+fn a_range_that_is_read_again_comes_from_memory() {
+    Sim::new(1).run(|| {
+        let options = Options { block_cache_bytes: 1 << 20, ..OPTIONS };
+        let (device, store) = store("free", &PLACE, options);
+        for number in 0..100u32 {
+            store.put(format!("{number:05}").as_bytes(), &[7; 100]).expect("writes");
+        }
+        store.settle().expect("settles");
+        let read = |from: &[u8], end: &[u8]| {
+            let before = device.stats().block_read.bytes();
+            let found = all(&store, from, Some(end)).len();
+            (found, (device.stats().block_read.bytes() - before) / 4096)
+        };
+        let (found, pages) = read(b"00040", b"00060");
+        assert!(found == 20 && (1..=3).contains(&pages), "{found} keys by {pages} pages");
+        assert_eq!(read(b"00040", b"00060"), (20, 0));
+        assert_eq!(read(b"z", b"zz"), (0, 0));
+        assert_eq!(read(b"00050x", b"00050y"), (0, 0), "its block is in memory");
+    });
+}
+
 /// Each task owns keys and a counter in each; a batch moves two keys on together.
 fn tasks_write_beside_each_other(place: Place, tasks: u8, rounds: u32, grouped: bool) {
     let options = Options { grouped, ..rig::options(&place) };
