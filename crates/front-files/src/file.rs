@@ -52,14 +52,13 @@ pub struct File {
     shared: Arc<Shared>,
     handle: u64,
     access: Access,
-    ino: u64,
     is_directory: bool,
 }
 
 impl File {
     pub(crate) fn new(shared: Arc<Shared>, handle: u64, access: Access, is: &Attributes) -> Self {
         let is_directory = is.kind.get() == kind::DIRECTORY;
-        Self { shared, handle, access, ino: is.ino.get(), is_directory }
+        Self { shared, handle, access, is_directory }
     }
 
     pub(crate) fn handle(&self) -> u64 {
@@ -252,14 +251,6 @@ impl File {
         }
         if !Arc::ptr_eq(&self.shared, &to.shared) {
             return Err(error(libc::EXDEV));
-        }
-        let mut length = length;
-        if self.ino == to.ino {
-            // What is copied behind the end is not copied again.
-            length = length.min(self.attributes()?.size.get().saturating_sub(from));
-            if from.saturating_add(length) > there && there.saturating_add(length) > from {
-                return Err(error(libc::EINVAL));
-            }
         }
         let command = Submission {
             other: to.handle.into(),

@@ -505,7 +505,14 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
 
     fn copy(&self, cred: &Cred, from: (u64, u64), to: (u64, u64), length: u64) -> Result<Done> {
         let (source, target) = (self.usable(from.0, READ, cred)?, self.usable(to.0, WRITE, cred)?);
-        let length = length.min(COPY_BYTES_MAX);
+        let mut length = length.min(COPY_BYTES_MAX);
+        if source.ino == target.ino {
+            // What is copied behind the end is not copied again.
+            length = length.min(self.fs().getattr(source.ino)?.size.saturating_sub(from.1));
+            if from.1.saturating_add(length) > to.1 && to.1.saturating_add(length) > from.1 {
+                return Err(Error::Invalid("ranges of one file that overlap").into());
+            }
+        }
         let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(length).unwrap_or(COPY_BYTES))];
         let mut copied = 0;
         while copied < length {

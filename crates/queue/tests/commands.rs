@@ -276,6 +276,20 @@ fn attributes_space_and_copies() {
     assert_eq!(rig.done(copy).value.get(), 39_990);
     let read = rig.done(Ask { operation: op::READ, handle: to, offset: 5, room: 40_000, ..Ask::default() });
     assert_eq!(rig.data(read.len.get()), bytes[10..]);
+    // Within a file, ranges that overlap are refused, and what was copied is not copied again.
+    let within = |offset, argument, length| Ask {
+        operation: op::COPY,
+        handle: to,
+        other: to,
+        offset,
+        argument,
+        length,
+        ..Ask::default()
+    };
+    assert_eq!(rig.status(within(0, 99, 100)), code::INVALID);
+    assert_eq!(rig.status(within(99, 0, 100)), code::INVALID);
+    assert_eq!(rig.done(within(0, 100, 100)).value.get(), 100);
+    assert_eq!(rig.done(within(39_990, 39_995, 1 << 40)).value.get(), 5, "up to the end as it was");
     let named = |operation, data, room| Ask {
         operation,
         first: b"to",
