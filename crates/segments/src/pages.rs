@@ -1,4 +1,4 @@
-//! What is in memory of a file's contents (AU-11), on the shared page cache, and what is counted of all files.
+//! What is in memory of files' contents (AU-11), on the shared page cache, and what is counted of all files.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;

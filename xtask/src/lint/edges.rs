@@ -44,7 +44,7 @@ fn allowed(from: &str, to: &str) -> bool {
         // What file systems of PMFS's and of NOVA's kind share.
         "direct-access" => matches!(to, "device" | "names" | "rt" | "vfs" | "volume"),
         "fs-novalike" | "fs-pmfslike" if to == "direct-access" => true,
-        "segments" => matches!(to, "device" | "names" | "radix" | "rt" | "vfs" | "volume"),
+        "segments" => matches!(to, "device" | "names" | "page-cache" | "radix" | "rt" | "vfs" | "volume"),
         "fs-augefs" if matches!(to, "lsm" | "segments") => true,
         "fs-f2fslike" if to == "segments" => true,
         // Its device takes commands in the queue's format.
