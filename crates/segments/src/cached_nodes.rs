@@ -88,7 +88,7 @@ impl Nodes {
         self.known.insert(nid, node);
     }
 
-    /// A node leaves memory. Returns whether it was dirty.
+    /// A node leaves memory. Returns it, and whether it was dirty.
     pub fn remove(&mut self, nid: &u32) -> Option<(Node, bool)> {
         let node = self.known.remove(nid)?;
         let dirty = node.dirty && self.dirty.remove(&(node.ino, *nid));

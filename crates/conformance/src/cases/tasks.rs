@@ -41,7 +41,7 @@ fn readers_see_whole_writes(fs: &Fs) {
 
 /// More than file systems bring into memory at once.
 fn readers_see_long_writes_whole(fs: &Fs) {
-    whole_writes(fs, (1 << 20) + (1 << 18) + 100, 8);
+    whole_writes(fs, (1 << 20) + (1 << 18) + 100, 100);
 }
 
 fn whole_writes(fs: &Fs, length: usize, rounds: usize) {

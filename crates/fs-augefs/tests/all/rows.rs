@@ -70,6 +70,22 @@ fn direct_reads_are_the_devices() {
     direct(&fs, 0, 2);
 }
 
+/// Who reads in order has up to 128 KB read ahead, by one command where blocks are in a row.
+#[test]
+fn reads_in_order_are_few_commands() {
+    let fs = make_roomy();
+    let ino = file(&fs, "f");
+    let bytes: Vec<u8> = (0..1 << 20).map(|at: u32| (at / 4096) as u8).collect();
+    write(&fs, ino, 0, &bytes);
+    let fs = remount(fs, roomy());
+    let before = fs.device().stats().block_read.commands();
+    for at in (0..bytes.len()).step_by(4096) {
+        assert_eq!(read(&fs, ino, at as u64, 4096), bytes[at..at + 4096]);
+    }
+    let commands = fs.device().stats().block_read.commands() - before;
+    assert!((8..24).contains(&commands), "{commands} commands for 256 pages");
+}
+
 #[test]
 fn changes_of_names_are_records_of_the_metadata_store_alone() {
     let fs = make_roomy();
