@@ -93,7 +93,7 @@ impl FormatOptions {
 pub struct MountOptions {
     /// Refuse every change, and write nothing: what recovery would write stays in host memory.
     pub read_only: bool,
-    /// Pages of files in host memory.
+    /// Pages of files in host memory; as many nodes may be there, too.
     pub page_cache_pages: usize,
     /// Inodes to cache in host memory.
     pub inode_cache: usize,

@@ -28,7 +28,7 @@ const INTERVAL_NS: u64 = 5_000_000_000;
 pub struct Options {
     /// Refuse every change.
     pub read_only: bool,
-    /// Pages of files in host memory.
+    /// Pages of files in host memory; as many nodes, and blocks of entries, may be there, too.
     pub page_cache_pages: usize,
     /// How often pages are written back and checkpoints are made, ns; 0: there is no background task.
     pub interval_ns: u64,
