@@ -28,7 +28,7 @@ static inline long by_kernel(long number, long a, long b, long c, long d, long e
     return result;
 }
 
-static unsigned long state;
+static __thread unsigned long state;
 
 // What is drawn from here on depends on the seed alone.
 static inline void begin(const char *seed) { state = strtoul(seed, NULL, 10) * 0x9e3779b97f4a7c15u + 1; }

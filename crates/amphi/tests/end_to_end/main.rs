@@ -62,6 +62,7 @@ mod security;
 mod shared;
 mod signals;
 mod telemetry;
+mod threads;
 mod traps;
 mod tuning;
 mod two_doors;

@@ -9,7 +9,7 @@
 
 #include "doors.h"
 
-static long call;
+static __thread long call;
 
 static inline long sum(const char *of, long len) {
     uint64_t hash = 1469598103934665603u;
@@ -26,7 +26,7 @@ static inline void tell_line(char *line, int len, int room, long result, int fai
 
 // A call with paths.
 static inline void tell_of(const char *what, const char *one, const char *two, long result) {
-    static char line[9000];
+    static __thread char line[9000];
     int failed = errno;
     int len = snprintf(line, sizeof line, "%ld %s %.60s %.60s: %ld", call, what, one, two ? two : "", result);
     tell_line(line, len, sizeof line, result, failed);
