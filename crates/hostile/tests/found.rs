@@ -1,6 +1,6 @@
 //! Inputs that libFuzzer found and what they showed; each was an error once.
 
-use amphi_hostile::{bytefs_image, devfs_image, romefs_image};
+use amphi_hostile::{augefs_image, bytefs_image, devfs_image, romefs_image};
 
 /// A superblock that counts 2^64 - 1 mounts: mounting counted one more.
 #[test]
@@ -43,4 +43,10 @@ fn a_head_of_the_journal_may_lie_rounds_behind() {
     let first = [0x11, 0xff, 0x15, 0x1c, 0x01, 0xf8, 0xe4, 0xe4, 0xe4, 0xf8, 0xf8, 0xf8, 0xf8, 0x3a, 0x9a];
     let second = [0xca, 0x00, 0x0e, 0x00, 0x06, 0xc2, 0xc2, 0xc2, 0xc2, 0xc2, 0xc2, 0xc2, 0xc2, 0x3a, 0x0b];
     romefs_image(&[&first[..], &second, b"files\x0cH"].concat());
+}
+
+/// An inode with the last number of all: a check counted on from it.
+#[test]
+fn an_inode_may_say_the_last_number() {
+    augefs_image(&[0x5b, 0, 0x5b, 0, 1, 1, 0xa6, 1, 0, 1, 1, 0xa6, 1, 0, 0, 2]);
 }

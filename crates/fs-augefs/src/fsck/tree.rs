@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::Batch;
-use amphi_segments::format::InodeHead;
+use amphi_segments::format::{COUNTER_MAX, InodeHead};
 use amphi_vfs::{FileType, Ino, Name, Result};
 use zerocopy::FromZeros;
 
@@ -44,6 +44,11 @@ fn number(key: &[u8]) -> Option<Ino> {
     Some(Ino(u64::from_be_bytes(key.get(2..10)?.try_into().ok()?)))
 }
 
+/// Whether an inode other than the root can have the number that a record says.
+fn is_number(record: &InodeRecord) -> bool {
+    (Ino::ROOT.0 + 1..=COUNTER_MAX).contains(&record.ino.get())
+}
+
 impl Tree {
     /// Reads what makes sense.
     ///
@@ -64,7 +69,7 @@ impl Tree {
                 continue;
             }
             match decode_entry(value) {
-                Some(EntryRecord::Inode(record, target)) if record.ino.get() > Ino::ROOT.0 => {
+                Some(EntryRecord::Inode(record, target)) if is_number(&record) => {
                     let ino = Ino(record.ino.get());
                     // Of two names with the inode the first one has it.
                     if let std::collections::btree_map::Entry::Vacant(free) = tree.records.entry(ino) {
@@ -89,6 +94,7 @@ impl Tree {
                 b"i:" => {
                     if let Some(EntryRecord::Inode(record, target)) = decode_entry(value)
                         && record.ino.get() == ino.0
+                        && (ino == Ino::ROOT || is_number(&record))
                     {
                         tree.records.entry(ino).or_insert((record, target));
                     }
