@@ -277,15 +277,17 @@ pub fn status(fd: c_int) -> Option<OFlags> {
     (fd >= 0).then(|| rustix::fs::fcntl_getfl(unsafe { BorrowedFd::borrow_raw(fd) }).ok()).flatten()
 }
 
-/// Marks all as shared with another process, which knows nothing of the queue.
+/// Marks all as shared with another process, which knows nothing of the queue. A placeholder is not shared:
+/// what takes its place is another description, and its own has none of the file's flags.
 pub fn share_all() {
     for fd in all() {
-        if slot(fd).is_some_and(|slot| slot.reads.load(Ordering::Relaxed) < READS_AFTER_WRITE) {
+        let Some(slot) = slot(fd).filter(|slot| slot.flags.load(Ordering::SeqCst) & PLACEHOLDER == 0) else {
+            continue;
+        };
+        if slot.reads.load(Ordering::Relaxed) < READS_AFTER_WRITE {
             let_kernel_know(fd);
         }
-        if let Some(slot) = slot(fd) {
-            slot.flags.fetch_or(SHARED, Ordering::SeqCst);
-        }
+        slot.flags.fetch_or(SHARED, Ordering::SeqCst);
     }
 }
 

@@ -36,8 +36,8 @@ use crate::{command, mounts, process};
 static PATTERN: AtomicI32 = AtomicI32::new(-1);
 /// Threads that are opening a placeholder.
 static OPENING: AtomicUsize = AtomicUsize::new(0);
-/// A fork is under way.
-static FORKING: AtomicBool = AtomicBool::new(false);
+/// Threads that fork or spawn just now.
+static FORKING: AtomicUsize = AtomicUsize::new(0);
 /// This process locks records.
 static LOCKS: AtomicBool = AtomicBool::new(false);
 /// How often a fork or a lock looks whether the last placeholder has been opened before it goes on: a
@@ -86,7 +86,7 @@ pub struct Gate(());
 pub fn gate() -> Option<Gate> {
     OPENING.fetch_add(1, Ordering::SeqCst);
     let gate = Gate(());
-    (!FORKING.load(Ordering::SeqCst) && !LOCKS.load(Ordering::SeqCst)).then_some(gate)
+    (FORKING.load(Ordering::SeqCst) == 0 && !LOCKS.load(Ordering::SeqCst)).then_some(gate)
 }
 
 /// Waits until no thread is opening a placeholder, when no new one begins.
@@ -222,18 +222,34 @@ pub fn make_all_real(closing_too: bool) {
 
 /// Before a fork: no placeholders, and no new ones.
 pub fn before_fork() {
-    FORKING.store(true, Ordering::SeqCst);
+    FORKING.fetch_add(1, Ordering::SeqCst);
     await_opening();
     make_all_real(true);
 }
 
 /// After a fork, in the parent.
 pub fn after_fork() {
-    FORKING.store(false, Ordering::SeqCst);
+    FORKING.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// No placeholders, until a program was spawned.
+#[derive(Debug)]
+pub struct Spawning(());
+
+/// Before another program is spawned.
+pub fn before_spawn() -> Spawning {
+    before_fork();
+    Spawning(())
+}
+
+impl Drop for Spawning {
+    fn drop(&mut self) {
+        after_fork();
+    }
 }
 
 /// After a fork, in the child, which has one thread.
 pub fn in_child() {
     OPENING.store(0, Ordering::SeqCst);
-    after_fork();
+    FORKING.store(0, Ordering::SeqCst);
 }

@@ -396,6 +396,7 @@ int main(void) {
         else if (sscanf(line, "crowd %4095s", a) == 1) say(crowd(a));
         else if (sscanf(line, "vforked %4095s", a) == 1) say(vforked(a));
         else if (sscanf(line, "closerange %ld", &x) == 1) say(close_range(x, ~0U, 0));
+        else if (sscanf(line, "exec %4095s", a) == 1) say(execv(a, (char *[]){a, NULL}));
         else if (sscanf(line, "needs %4095s %4095s", a, b) == 2) say(needs(a, b));
         else if (sscanf(line, "byname %4095s", a) == 1) say(by_name(a));
         else if (sscanf(line, "reused %4095s %4095s", a, b) == 2) say(reused(a, b));

@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
+use rustix::fs::OFlags;
+
 use crate::accelerated::{Agent, library};
 use crate::rig::{self, Rig, amphi_ok, can_mount};
 
@@ -181,4 +183,19 @@ fn a_signal_in_the_first_call_does_not_wait_for_itself() {
     assert!(output.status.success(), "{:?}: {}", output.status, rig::complaint(&output));
     assert_eq!((fs::read(&first).unwrap(), fs::read(&second).unwrap()), (b"made".into(), b"made".into()));
     rig.umount();
+}
+
+/// What closes at an `exec` stays a placeholder over one that fails, and goes on to append.
+#[test]
+fn what_appends_does_so_after_a_program_that_was_not_there() {
+    let Some((rig, mut agent)) = rig() else { return };
+    let path = rig.on_mount("f");
+    let flags = OFlags::APPEND | OFlags::CLOEXEC;
+    agent.number(&format!("open 1 {} {}", path.display(), flags.bits()));
+    assert_eq!(agent.number("write 1 5000 97"), 5000);
+    assert_eq!(agent.number(&format!("exec {}", rig.on_mount("none").display())), -2, "ENOENT");
+    assert_eq!(agent.number("pwrite 1 0 100 98"), 100);
+    assert_eq!(fs::read(&path).unwrap(), [vec![b'a'; 5000], vec![b'b'; 100]].concat());
+    agent.end();
+    leave(&rig);
 }

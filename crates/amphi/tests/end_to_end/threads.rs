@@ -1,4 +1,4 @@
-//! One program whose threads use files at random, each in a directory of its own, fork and spawn meanwhile: on
+//! One program whose threads use files at random, each in a directory of its own, and fork and spawn: on
 //! a mount each thread has to be answered as on a file system of the kernel's, whatever the others do.
 
 use std::fs;

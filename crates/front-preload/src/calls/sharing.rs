@@ -155,11 +155,11 @@ pub unsafe extern "C" fn sendmsg(socket: c_int, message: *const libc::msghdr, fl
     next!(sendmsg(socket: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t)
 }
 
-/// What another program may see of this one's descriptors is the kernel's now; all of them, or those that
-/// stay open over an `exec`.
-fn before_program(all: bool) {
-    placeholder::make_all_real(all);
+/// What another program may see of this one's descriptors is the kernel's, until it was spawned.
+fn before_spawn() -> placeholder::Spawning {
+    let spawning = placeholder::before_spawn();
     descriptors::share_all();
+    spawning
 }
 
 /// Runs `act` with the environment that the new program shall have.
@@ -183,7 +183,7 @@ macro_rules! spawning {
             pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
             words: Words, environment: Words,
         ) -> c_int {
-            before_program(true);
+            let _spawning = before_spawn();
             let spawn = |environment: Words| {
                 next!($name(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, words: Words, environment: Words) -> c_int)
             };
@@ -203,7 +203,9 @@ macro_rules! executing {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($first: $type, words: Words, environment: Words) -> c_int {
-            before_program(false);
+            // Those that close at the `exec` nobody sees.
+            placeholder::make_all_real(false);
+            descriptors::share_all();
             mounts::leave();
             let execute = |environment: Words| {
                 next!($name($first: $type, words: Words, environment: Words) -> c_int)
@@ -260,6 +262,6 @@ ending! { _exit _Exit }
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
-    before_program(true);
+    let _spawning = before_spawn();
     next!(system(command: *const c_char) -> c_int)
 }
