@@ -246,7 +246,7 @@ fn free<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, nid: u32) ->
     }
     // As memory has it: what an earlier intent has cut is not freed once more.
     let mut parts = core.ground.with_nodes(domain, &[nid])?;
-    let (node, _) = parts.nodes.remove(&nid).ok_or_else(|| damaged("node", nid.into()))?;
+    let node = parts.nodes.remove(&nid).ok_or_else(|| damaged("node", nid.into()))?;
     for address in node.addresses.iter() {
         parts.change_held(0, u64::from(*address == Address::RESERVED));
         if let Some(block) = address.block() {

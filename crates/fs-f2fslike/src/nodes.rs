@@ -66,7 +66,7 @@ impl<D: BlockPort> Core<D> {
     /// # Errors
     /// [`Error::Corrupt`].
     pub fn drop_node(&self, parts: &mut Parts, nid: u32) -> Result<()> {
-        if parts.nodes.remove(&nid).is_some_and(|(_, dirty)| dirty) {
+        if parts.nodes.remove(&nid).is_some_and(|node| node.is_dirty()) {
             self.dirtied.fetch_sub(1, Ordering::Relaxed);
         }
         parts.set_node_address(nid, Address::HOLE, self.layout.segment_blocks)?;

@@ -33,6 +33,11 @@ impl Node {
         Self { ino, index, addresses, sequence: 0, dirty: true, used: Referenced::default() }
     }
 
+    /// Whether it has changed since it was written last.
+    pub const fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
     /// As a block has it. It is not dirty.
     #[must_use]
     pub fn of(block: &NodeBlock) -> Self {
@@ -88,11 +93,11 @@ impl Nodes {
         self.known.insert(nid, node);
     }
 
-    /// A node leaves memory. Returns it, and whether it was dirty.
-    pub fn remove(&mut self, nid: &u32) -> Option<(Node, bool)> {
+    /// A node leaves memory.
+    pub fn remove(&mut self, nid: &u32) -> Option<Node> {
         let node = self.known.remove(nid)?;
-        let dirty = node.dirty && self.dirty.remove(&(node.ino, *nid));
-        Some((node, dirty))
+        self.dirty.remove(&(node.ino, *nid));
+        Some(node)
     }
 
     /// A node will have to be written. Whether that is new.
@@ -201,9 +206,9 @@ mod tests {
         assert!(nodes.dirty_of(Ino(1)).eq([7, 9]) && nodes.dirty().len() == 3);
         nodes.settle(&7);
         assert!(nodes.touch(&7));
-        assert!(nodes.remove(&9).is_some_and(|(_, dirty)| dirty));
+        assert!(nodes.remove(&9).is_some_and(|node| node.is_dirty()));
         nodes.settle(&7);
-        assert!(nodes.remove(&7).is_some_and(|(_, dirty)| !dirty));
+        assert!(nodes.remove(&7).is_some_and(|node| !node.is_dirty()));
         assert!(nodes.dirty().eq([5]));
     }
 }

@@ -93,8 +93,6 @@ impl Change<BoxedFrame, Promised> for Taking<'_> {
 
 /// What is counted of all files, and which have something that is not on the device.
 pub struct FileCache {
-    /// Pages of files in host memory that there may be.
-    pub(crate) limit: usize,
     pub(crate) budget: Budget,
     pub(crate) dirty: DirtyFiles,
     /// Where inodes are looked through next.
@@ -105,7 +103,7 @@ impl FileCache {
     /// An empty one with this limit, in pages.
     pub fn new(limit: usize) -> Self {
         let limits = Limits { frames: limit, drop_to: limit - limit / 64, enough: limit, dirty: limit / 2 };
-        Self { limit, budget: Budget::new(limits), dirty: DirtyFiles::default(), hand: AtomicUsize::new(0) }
+        Self { budget: Budget::new(limits), dirty: DirtyFiles::default(), hand: AtomicUsize::new(0) }
     }
 
     /// Notes that a file has something that is not on the device.

@@ -137,7 +137,7 @@ fn fetch<F: Files>(
                 }
             }
         }
-        if kept.len() + loaded.len() <= fs.cache().limit / 2 {
+        if kept.len() + loaded.len() <= fs.cache().budget.usage().frames_max / 2 {
             kept.extend(loaded);
         }
         page = next;

@@ -2,14 +2,8 @@
 //! system of the kernel's: every call has to answer the same on both, whether the program is run by `amphi
 //! run` or not.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
-use crate::accelerated::library;
-use crate::beside::{assert_same, on_a_kernels, told};
-use crate::rig::{Rig, amphi_ok, can_mount, on_each_other, seed};
-use crate::shared;
+use crate::beside::{assert_same, mounted, mounted_in_a_range, on_a_kernels, run};
+use crate::rig::{Rig, amphi_ok, on_each_other, seed};
 
 /// Calls of one run.
 const CALLS: &str = "2000";
@@ -23,19 +17,6 @@ const WAYS: [(Option<&[&str]>, &str); 4] = [
     (Some(&["run", "--placeholders", "--"]), "0"),
 ];
 
-/// What the program says of each of its calls in a directory that is made for it.
-fn run(program: &str, start: Option<&[&str]>, directory: &Path, seed: u64, past: &str) -> Vec<String> {
-    fs::create_dir(directory).unwrap();
-    let mut command = Command::new("timeout");
-    command.arg("120");
-    if let Some(words) = start {
-        command.arg(env!("CARGO_BIN_EXE_amphi")).args(words);
-    }
-    let output = command.arg(program).arg(directory).args([&seed.to_string(), CALLS, past]).output().unwrap();
-    fs::remove_dir_all(directory).unwrap();
-    told(&output)
-}
-
 /// Compares the mount of a rig with a file system of the kernel's, with as many seeds.
 fn each_call_answers_as_in_the_kernel(rig: &Rig, what: &str, seeds: u64) {
     let program = rig.compiled("descriptors", &["-O1", "-Wall", "-Werror", "-pthread"]);
@@ -43,8 +24,9 @@ fn each_call_answers_as_in_the_kernel(rig: &Rig, what: &str, seeds: u64) {
     let first = seed();
     for seed in first..first + seeds {
         for (start, past) in WAYS {
-            let expected = run(&program, None, &kernels.path().join("d"), seed, past);
-            let got = run(&program, start, &rig.on_mount("d"), seed, past);
+            let arguments = [&seed.to_string(), CALLS, past];
+            let expected = run(&program, None, &kernels.path().join("d"), &arguments);
+            let got = run(&program, start, &rig.on_mount("d"), &arguments);
             let what = format!("{what}, {start:?}, past the library {past}");
             assert_same(&expected, &got, &what, "descriptors::", seed);
         }
@@ -54,13 +36,9 @@ fn each_call_answers_as_in_the_kernel(rig: &Rig, what: &str, seeds: u64) {
 }
 
 fn on(file_system: &str, seeds: u64) {
-    if !can_mount() {
-        return;
+    if let Some(rig) = mounted(file_system) {
+        each_call_answers_as_in_the_kernel(&rig, file_system, seeds);
     }
-    library();
-    let rig = Rig::of(file_system, "1G");
-    rig.mount();
-    each_call_answers_as_in_the_kernel(&rig, file_system, seeds);
 }
 
 #[test]
@@ -70,13 +48,9 @@ fn calls_on_bytefs_answer_as_in_the_kernel() {
 
 #[test]
 fn calls_in_a_range_answer_as_in_the_kernel() {
-    if !can_mount() {
-        return;
+    if let Some(rig) = mounted_in_a_range() {
+        each_call_answers_as_in_the_kernel(&rig, "bytefs in a range", 3);
     }
-    library();
-    let rig = Rig::new("1G");
-    shared::mount(&rig, amphi_front_shared::Protection::Nothing);
-    each_call_answers_as_in_the_kernel(&rig, "bytefs in a range", 3);
 }
 
 /// Its device takes the commands itself.
