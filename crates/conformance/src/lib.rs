@@ -2,7 +2,7 @@
 //!
 //! - [`check_all`] runs every [`Case`]: one promise each, errors included, some with several tasks at once.
 //! - [`check_read_only`] and [`check_room_for_names`] look at a file system that is mounted read-only, and at
-//!   a full one.
+//!   a full one; [`check_unreadable_ahead`] at one whose device cannot read a page.
 //! - [`random`] applies random operations to a file system and to [`amphi_model::Model`], compares every
 //!   answer and the whole tree, and shrinks what fails to a minimal sequence; with remounts in between, and
 //!   with several tasks.
@@ -36,7 +36,7 @@ use std::sync::Arc;
 use amphi_vfs::FileSystem;
 pub use durable::sync_each;
 pub use harness::Fs;
-pub use states::{check_read_only, check_room_for_names};
+pub use states::{check_read_only, check_room_for_names, check_unreadable_ahead};
 
 /// One promise and the code that checks it on an empty file system; it panics where the promise is broken.
 #[derive(Clone, Copy, Debug)]

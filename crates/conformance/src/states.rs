@@ -134,6 +134,33 @@ fn dir(fs: &Fs) -> Ino {
     fs.find(Ino::ROOT, "dir").expect("it was made").ino
 }
 
+/// What fills each page of the file that [`check_unreadable_ahead`] reads.
+const PAGES: [u8; 3] = [0x51, 0x52, 0x53];
+
+/// Checks that a page which is read ahead spoils no read if the device cannot read it, and is an error for who
+/// asks for it. `spoil_and_mount` has the device fail where the given bytes are, with nothing in memory.
+///
+/// # Panics
+/// Where a promise is broken.
+pub fn check_unreadable_ahead<F: FileSystem + 'static>(fs: F, spoil_and_mount: impl FnOnce(F, &[u8]) -> F) {
+    let made = fs.create(Ino::ROOT, name("file"), FileType::Regular, 0o644, 0, &Cred::ROOT);
+    let file = made.expect("a file is made").attr.ino;
+    let bytes = PAGES.map(|byte| [byte; 4096]);
+    let written = fs.write(file, 0, bytes.as_flattened(), WriteMode::default(), &Cred::ROOT);
+    written.expect("it is written");
+    fs.sync().expect("an idle file system is written back");
+    fs.forget(file, 1);
+    let fs = Fs::new(std::sync::Arc::new(spoil_and_mount(fs, &bytes[2])));
+    let file = fs.find(Ino::ROOT, "file").expect("it was made").ino;
+    for (page, bytes) in bytes[..2].iter().enumerate() {
+        assert!(fs.get(file, page as u64 * 4096, 4096) == bytes, "page {page} can be read");
+    }
+    for (offset, len) in [(8192, 4096), (0, 12288)] {
+        let read = fs.read(file, offset, &mut vec![0; len], false);
+        assert!(matches!(read, Err(Error::Io(_))), "{len} bytes at {offset}: {read:?}");
+    }
+}
+
 fn source(fs: &Fs) -> Ino {
     fs.find(Ino::ROOT, "s0").expect("it was made").ino
 }

@@ -66,6 +66,15 @@ impl Memory {
         self.bad_pages.lock().push(page);
     }
 
+    /// Makes the first page that holds these bytes unreadable.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn spoil_page_of(&self, bytes: &[u8]) {
+        let page = self.bytes.lock().chunks_exact(PAGE_BYTES).position(|page| page == bytes);
+        self.spoil(page.expect("a page holds them") as u64);
+    }
+
     /// Lets the power go after `changes` more writes, stores and commits.
     pub fn lose_power_after(&self, changes: u64) {
         *self.changes_left.lock() = changes;

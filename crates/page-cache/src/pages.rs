@@ -125,11 +125,25 @@ impl<F: Frame, B: Beside> Pages<F, B> {
     /// Copies `into.len()` bytes at `offset` out of the cache; false if a page is on the device only.
     #[inline]
     pub fn copy_out(&self, map: &impl Mapping, offset: u64, into: &mut [u8]) -> bool {
+        self.copy_out_of(map, offset, into, &[])
+    }
+
+    /// As [`copy_out`](Self::copy_out), also of pages beside the cache, ascending, that were read just now.
+    #[inline]
+    pub fn copy_out_of(
+        &self,
+        map: &impl Mapping,
+        offset: u64,
+        into: &mut [u8],
+        read: &[(u64, Page<F, B>)],
+    ) -> bool {
+        let mut read = read.iter().peekable();
         let mut done = 0;
         while done < into.len() {
             let (index, from, len) = piece(offset + done as u64, into.len() - done);
             let part = &mut into[done..done + len];
-            match self.pages.get(index) {
+            let beside = read.next_if(|(read, _)| *read == index).map(|(_, page)| page);
+            match beside.or_else(|| self.pages.get(index)) {
                 Some(page) => part.copy_from_slice(&page.data()[from..from + len]),
                 None if matches!(map.map(index), Mapped::At { .. }) => return false,
                 None => part.fill(0),
@@ -375,10 +389,22 @@ impl<F: Frame, B: Beside> Pages<F, B> {
     }
 
     /// Frees about `frames` frames of clean pages, those not used of late first; all of them if `also_used`.
+    /// Twice as many of those that stay must be used again to stay the next time: else, once all were used,
+    /// none could be told from the others.
     pub fn drop_clean(&mut self, budget: &Budget, frames: usize, also_used: bool) {
-        let mut freed = 0;
+        let (mut freed, mut next) = (0, frames.saturating_mul(2));
         self.pages.retain(|_, page| {
-            let keep = page.dirty || freed >= frames || (page.was_used() && !also_used);
+            if page.dirty {
+                return true;
+            }
+            if freed >= frames {
+                if next > 0 {
+                    next -= 1;
+                    page.was_used();
+                }
+                return true;
+            }
+            let keep = page.was_used() && !also_used;
             if !keep {
                 freed += page.frames();
             }

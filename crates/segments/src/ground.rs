@@ -7,7 +7,7 @@ use amphi_device::{BlockDurability, BlockPort, Completion, DurabilityContract, L
 use amphi_page_cache::BoxedFrame;
 use amphi_rt::sync::MutexGuard;
 use amphi_vfs::Result;
-use amphi_volume::io_error;
+use amphi_volume::{io_error, read_runs};
 
 use crate::cached_nodes::Node;
 use crate::damaged;
@@ -59,19 +59,9 @@ impl<D: BlockPort> Ground<D> {
     /// [`amphi_vfs::Error::Io`].
     pub fn read_pages(&self, pages: &[(u64, Option<u32>)]) -> Result<Vec<(u64, BoxedFrame)>> {
         let runs = pages.chunk_by(|(_, one), (_, next)| one.map(|block| block + 1) == *next);
-        let mut runs: Vec<_> = runs.map(|run| (run, vec![0; run.len() * PAGE].into_boxed_slice())).collect();
-        let mut tickets = Vec::with_capacity(runs.len());
-        for (run, bytes) in &mut runs {
-            if let Some(first) = run[0].1 {
-                let sent = self.device.submit_read(self.lpa(first), bytes, Structure::Data);
-                tickets.push(sent.map_err(io_error)?);
-            }
-        }
-        for ticket in tickets {
-            ticket.wait().map_err(io_error)?;
-        }
+        let places = runs.clone().map(|run| (run[0].1.map(|first| self.lpa(first)), run.len()));
         let mut read = Vec::with_capacity(pages.len());
-        for (run, bytes) in runs {
+        for (run, bytes) in runs.zip(read_runs(&*self.device, places)?) {
             match BoxedFrame::try_from(bytes) {
                 Ok(frame) => read.push((run[0].0, frame)),
                 Err(bytes) => {

@@ -121,9 +121,12 @@ fn fetch<F: Files>(
     let mut page = first;
     while page < behind {
         let next = behind.min(page + PAGES_AT_A_TIME);
-        let loaded = load(fs, inode, state, page..next)?;
+        let asked = next.min(end.div_ceil(PAGE_BYTES));
+        // A page that nobody asked for may be unreadable.
+        let loaded = load(fs, inode, state, page..next)
+            .or_else(|error| if asked < next { load(fs, inode, state, page..asked) } else { Err(error) })?;
         let mut rest = loaded.iter().peekable();
-        for page in page..next.min(end.div_ceil(PAGE_BYTES)) {
+        for page in page..asked {
             let start = page * PAGE_BYTES;
             let (from, to) = (start.max(offset), (start + PAGE_BYTES).min(end));
             let part = &mut into[(from - offset) as usize..(to - offset) as usize];

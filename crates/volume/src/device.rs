@@ -1,6 +1,8 @@
-//! A device's error as an operation on files reports it: by cause, in one place for every file system.
+//! What every file system asks of its device in the same way: an error as an operation on files reports it,
+//! and many reads that are on their way together.
 
-use amphi_vfs::{Error, Failure};
+use amphi_device::{BlockPort, Completion, Lpa, PAGE_BYTES, Structure};
+use amphi_vfs::{Error, Failure, Result};
 
 /// A device's error as the operation's that met it.
 #[must_use]
@@ -17,6 +19,27 @@ pub fn io_error(error: amphi_device::Error) -> Error {
         | Device::AlreadyCommitted(_)
         | Device::Pin(_)) => Failure::Refused(refused.to_string()),
     })
+}
+
+/// Reads runs of so many pages of file data, all on their way together; what is nowhere reads as zeros.
+/// Returns the bytes of each.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn read_runs<D: BlockPort>(
+    device: &D,
+    runs: impl Iterator<Item = (Option<Lpa>, usize)> + Clone,
+) -> Result<Vec<Box<[u8]>>> {
+    let mut read: Vec<_> =
+        runs.clone().map(|(_, pages)| vec![0; pages * PAGE_BYTES].into_boxed_slice()).collect();
+    let mut tickets = Vec::with_capacity(read.len());
+    for ((place, _), into) in runs.zip(&mut read) {
+        if let Some(at) = place {
+            tickets.push(device.submit_read(at, into, Structure::Data).map_err(io_error)?);
+        }
+    }
+    tickets.into_iter().try_for_each(Completion::wait).map_err(io_error)?;
+    Ok(read)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use amphi_vfs::FileSystem;
 pub use about::{About, parse_uuid, shown_uuid};
 pub use checked::{Checked, Found};
 pub use claims::{Bits, CHUNK_BITS, Claims};
-pub use device::io_error;
+pub use device::{io_error, read_runs};
 pub use error::{Error, Result, recognise};
 pub use fields::{
     TypeCodes, attributes_bytes, decode_attributes, encode_attributes, label_bytes, label_text, random_uuid,

@@ -7,13 +7,15 @@
 
 use std::ops::Range;
 
-use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
-use amphi_page_cache::Wanted;
+use amphi_device::{BlockPort, Lpa, WriteLog};
+use amphi_page_cache::{BoxedFrame, ReadAhead, Run, Wanted};
+use amphi_rt::sync::Mutex;
 use amphi_vfs::{Error, Result};
-use amphi_volume::io_error;
+use amphi_volume::read_runs;
+use smallvec::SmallVec;
 
 use crate::base::Base;
-use crate::data::duplicate::{self, CachedPages, hides_bytes};
+use crate::data::duplicate::{self, CachedPage, CachedPages, hides_bytes};
 use crate::format::PAGE;
 use crate::index::extent::ExtentTree;
 use crate::planted::{self, Bug};
@@ -71,6 +73,9 @@ impl Drop for Promise<'_> {
     }
 }
 
+/// Pages as the device has them, ascending.
+pub type Fetched = Vec<(u64, CachedPage)>;
+
 /// What is below a regular file's inode.
 #[derive(Default)]
 pub struct FileBody {
@@ -82,6 +87,10 @@ pub struct FileBody {
     pub unmapped: u64,
     /// Blocks reserved for extent nodes.
     pub reserved_nodes: u64,
+    /// Changes whenever what the device holds of the file does: pages read before are not kept then.
+    pub version: u64,
+    /// What was read ahead.
+    pub ahead: Mutex<ReadAhead>,
 }
 
 impl FileBody {
@@ -96,6 +105,50 @@ impl FileBody {
         self.pages.copy_out(&self.tree, offset, into)
     }
 
+    /// Reads the pages `first ..= last` that the device holds and the cache does not, all of them on their
+    /// way together.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn fetch<D: BlockPort + WriteLog>(
+        &self,
+        base: &Base<D>,
+        size_on_device: u64,
+        first: u64,
+        last: u64,
+    ) -> Result<Fetched> {
+        let mut at = first;
+        let runs: SmallVec<[Run; 2]> = std::iter::from_fn(|| {
+            let run = self.pages.missing(&self.tree, at, last, READ_RUN_MAX)?;
+            at = run.index + run.pages;
+            Some(run)
+        })
+        .collect();
+        let valid = |index: u64| size_on_device.saturating_sub(index * PAGE as u64).min(PAGE as u64) as usize;
+        let places = runs.iter().map(|run| (Some(Lpa(run.lba)), run.pages as usize));
+        let mut fetched = Fetched::new();
+        for (run, bytes) in runs.iter().zip(read_runs(&*base.device, places)?) {
+            match BoxedFrame::try_from(bytes) {
+                Ok(frame) => fetched.push((run.index, duplicate::read(frame, valid(run.index)))),
+                Err(bytes) => {
+                    let frames = bytes.as_chunks::<PAGE>().0.iter().map(|page| BoxedFrame::new(*page));
+                    let pages = (run.index..).zip(frames);
+                    fetched.extend(pages.map(|(index, page)| (index, duplicate::read(page, valid(index)))));
+                }
+            }
+        }
+        Ok(fetched)
+    }
+
+    /// Keeps pages that were read and did not come into the cache meanwhile.
+    pub fn keep<D>(&mut self, base: &Base<D>, fetched: Fetched) {
+        for (index, page) in fetched {
+            if self.pages.get(index).is_none() {
+                self.pages.keep(&base.pages, index, page, false);
+            }
+        }
+    }
+
     /// Brings the pages `first ..= last` that the device holds into the cache.
     ///
     /// # Errors
@@ -107,24 +160,8 @@ impl FileBody {
         first: u64,
         last: u64,
     ) -> Result<()> {
-        let valid = |index: u64| size_on_device.saturating_sub(index * PAGE as u64).min(PAGE as u64) as usize;
-        let mut at = first;
-        while let Some(run) = self.pages.missing(&self.tree, at, last, READ_RUN_MAX) {
-            at = run.index + run.pages;
-            if run.pages == 1 {
-                let mut data = Box::new([0; PAGE]);
-                base.device.read(Lpa(run.lba), &mut data[..], Structure::Data).map_err(io_error)?;
-                let page = duplicate::read(data, valid(run.index));
-                self.pages.keep(&base.pages, run.index, page, false);
-                continue;
-            }
-            let mut bytes = vec![0; run.pages as usize * PAGE];
-            base.device.read(Lpa(run.lba), &mut bytes, Structure::Data).map_err(io_error)?;
-            for (index, data) in (run.index..).zip(bytes.as_chunks::<PAGE>().0) {
-                let page = duplicate::read(Box::new(*data), valid(index));
-                self.pages.keep(&base.pages, index, page, false);
-            }
-        }
+        let fetched = self.fetch(base, size_on_device, first, last)?;
+        self.keep(base, fetched);
         Ok(())
     }
 
@@ -179,8 +216,9 @@ impl FileBody {
         Ok(())
     }
 
-    /// Forgets the cached pages of `range`, with their reservations.
+    /// Forgets the cached pages of `range`, with their reservations, before it loses its blocks.
     pub fn forget<D>(&mut self, base: &Base<D>, range: Range<u64>) {
+        self.version += 1;
         let unmapped = self.pages.forget(&base.pages, &self.tree, range);
         self.unmapped -= unmapped;
         base.blocks.unreserve(unmapped);

@@ -190,7 +190,9 @@ fn store<D: BlockPort + WriteLog>(
     core.settle_blocks()
 }
 
+/// Notes that the device holds these bytes now.
 fn update_cache(file: &mut FileBody, offset: u64, data: &[u8]) {
+    file.version += 1;
     let mut done = 0;
     while done < data.len() {
         let at = offset + done as u64;

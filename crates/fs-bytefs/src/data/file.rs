@@ -8,7 +8,7 @@ use amphi_names::{move_atime, note_read, read_moves_atime, shed_capability};
 use amphi_vfs::{Cred, Error, Result, Seek, WriteMode};
 
 use crate::core::{Core, Inode, State};
-use crate::data::body::{FileBody, Promise};
+use crate::data::body::{Fetched, FileBody, Promise};
 use crate::data::duplicate::Writing;
 use crate::data::writeback::write_back;
 use crate::format::PAGE;
@@ -18,10 +18,12 @@ use crate::index::extent::FILE_PAGES_MAX;
 pub const FILE_BYTES_MAX: u64 = FILE_PAGES_MAX * PAGE as u64 - 1;
 /// Fewest pages that a write takes into the cache at once.
 const WRITE_PART_MIN: usize = 16;
-/// Most pages that a read brings into the cache before it hands them out: 4 MB.
-const READ_PART_MAX: usize = 1024;
+/// Most pages that a read has on their way at once: 4 MB.
+const READ_PART: u64 = 1024;
+/// Pages that are read ahead of who reads in order: 128 KB, as the kernel has it.
+const READ_AHEAD: u64 = 32;
 
-/// Reads at `offset`; see [`amphi_vfs::FileSystem::read`].
+/// Reads at `offset`; see [`amphi_vfs::FileSystem::read`]. Readers of a file do not wait for each other.
 ///
 /// # Errors
 /// As there.
@@ -31,46 +33,69 @@ pub fn read<D: BlockPort + WriteLog>(
     offset: u64,
     into: &mut [u8],
 ) -> Result<usize> {
-    let wanted = into.len() as u64;
-    let clip = |state: &State<D>| state.size.saturating_sub(offset).min(wanted) as usize;
-    {
+    let (fetched, version, len, moves) = {
         let state = inode.state.read();
         let file = state.body.file()?;
-        let len = clip(&state);
+        let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
+        let moves = read_moves_atime(core, &state);
         if len == 0 || file.copy_out(offset, &mut into[..len]) {
-            let moves = read_moves_atime(core, &state);
             drop(state);
             if moves {
                 note_read(core, inode);
             }
             return Ok(len);
         }
-    }
+        let fetched = fetch(core, &state, file, offset, &mut into[..len])?;
+        (fetched, (file.version, state.size_on_device), len, moves)
+    };
     let mut state = inode.state.write();
-    let len = clip(&state);
-    // In parts, so that one long read does not take more of the cache than there is.
-    let part = READ_PART_MAX.min(core.options.page_cache_pages.div_ceil(2)) * PAGE;
-    let mut done = 0;
-    while done < len {
-        let at = offset + done as u64;
-        let end = (at / PAGE as u64 * PAGE as u64 + part as u64).min(offset + len as u64);
-        let part = (end - at) as usize;
-        let size_on_device = state.size_on_device;
-        let file = state.body.file_mut()?;
-        file.load(core, size_on_device, at / PAGE as u64, (end - 1) / PAGE as u64)?;
-        let complete = file.copy_out(at, &mut into[done..done + part]);
-        debug_assert!(complete, "every mapped page of the range was loaded");
-        done += part;
-        if done < len && core.pages.exceeded() {
-            file.pages.drop_clean(&core.pages, usize::MAX, true);
-        }
+    let size_on_device = state.size_on_device;
+    let file = state.body.file_mut()?;
+    if (file.version, size_on_device) == version {
+        file.keep(core, fetched);
     }
-    if read_moves_atime(core, &state) {
+    if moves {
         move_atime(core, inode, &mut state);
     }
     drop(state);
     core.shrink_caches();
     Ok(len)
+}
+
+/// Reads what is not cached of a range, and ahead of it, and copies the range. Returns what may be kept of
+/// it: not more than half of the cache.
+fn fetch<D: BlockPort + WriteLog>(
+    core: &Core<D>,
+    state: &State<D>,
+    file: &FileBody,
+    offset: u64,
+    into: &mut [u8],
+) -> Result<Fetched> {
+    let (first, last) = (offset / PAGE as u64, (offset + into.len() as u64 - 1) / PAGE as u64);
+    let end = state.size.div_ceil(PAGE as u64);
+    let limit = READ_AHEAD.min(core.options.page_cache_pages as u64 / 8);
+    let ahead = file.ahead.lock().last(first, last, limit).min(end - 1);
+    let mut kept = Fetched::new();
+    let mut done = 0;
+    while done < into.len() {
+        let at = offset + done as u64;
+        let page = at / PAGE as u64;
+        let end = (page + READ_PART) * PAGE as u64;
+        let part = (end - at).min((into.len() - done) as u64) as usize;
+        let last = (at + part as u64 - 1) / PAGE as u64;
+        let wanted = |last| file.fetch(core, state.size_on_device, page, last);
+        let is_last = done + part == into.len();
+        // A page that nobody asked for may be unreadable.
+        let fetched =
+            if is_last && ahead > last { wanted(ahead).or_else(|_| wanted(last)) } else { wanted(last) }?;
+        let complete = file.pages.copy_out_of(&file.tree, at, &mut into[done..done + part], &fetched);
+        debug_assert!(complete, "every mapped page of the range was read");
+        if kept.len() + fetched.len() <= core.options.page_cache_pages.div_ceil(2) {
+            kept.extend(fetched);
+        }
+        done += part;
+    }
+    Ok(kept)
 }
 
 /// Writes at `offset` or the end; see [`amphi_vfs::FileSystem::write`].

@@ -68,6 +68,7 @@ pub fn write_back_in<'a, D: BlockPort + WriteLog>(
 ) -> Result<()> {
     let grows = state.size != state.size_on_device;
     let file = state.body.file_mut()?;
+    file.version += 1;
     let dirty = file.pages.take_dirty();
     if grows && planted::has(Bug::SizeBeforeData) {
         let mut early = Tx::new(core, 0)?;

@@ -20,6 +20,7 @@ mod layout;
 mod memory_limits;
 mod options;
 mod orphan_table;
+mod reads;
 mod reservations;
 mod setattr_cut;
 mod traffic;

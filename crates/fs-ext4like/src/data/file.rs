@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BlockPort, Completion, Lpa, Structure};
+use amphi_device::{BlockPort, Lpa};
 use amphi_page_cache::{Mapped, Mapping, Page, Plain, Run};
 use amphi_vfs::{Cred, Error, Ino, Result, Seek, WriteMode};
+use amphi_volume::read_runs;
 
 use crate::core::{Core, Inode, State};
 use crate::data::body::FileBody;
@@ -35,17 +36,11 @@ fn missing(file: &FileBody, extents: &Extents, first: u64, last: u64) -> Vec<Run
     .collect()
 }
 
-/// Reads runs of blocks, all in flight together.
-fn read_runs<D: BlockPort>(core: &Core<D>, wanted: &[Run]) -> Result<Vec<(u64, SharedBlock)>> {
-    let mut bytes: Vec<Vec<u8>> = wanted.iter().map(|run| vec![0; run.pages as usize * BLOCK]).collect();
-    let mut tickets = Vec::with_capacity(wanted.len());
-    for (run, into) in wanted.iter().zip(&mut bytes) {
-        let sent = core.device.submit_read(Lpa(run.lba), into, Structure::Data);
-        tickets.push(sent.map_err(amphi_volume::io_error)?);
-    }
-    tickets.into_iter().try_for_each(Completion::wait).map_err(amphi_volume::io_error)?;
+/// Reads the blocks of runs.
+fn read_blocks<D: BlockPort>(core: &Core<D>, wanted: &[Run]) -> Result<Vec<(u64, SharedBlock)>> {
+    let places = wanted.iter().map(|run| (Some(Lpa(run.lba)), run.pages as usize));
     let mut pages = Vec::new();
-    for (run, bytes) in wanted.iter().zip(&bytes) {
+    for (run, bytes) in wanted.iter().zip(&read_runs(&*core.device, places)?) {
         let blocks = bytes.as_chunks::<BLOCK>().0.iter().map(|block| Arc::new(Box::new(*block)));
         pages.extend((run.index..).zip(blocks));
     }
@@ -105,7 +100,7 @@ pub fn load<D: BlockPort>(
 ) -> Result<()> {
     let wanted = missing(state.body.file()?, &state.extents, first, last);
     if !wanted.is_empty() {
-        let read = read_runs(core, &wanted)?;
+        let read = read_blocks(core, &wanted)?;
         keep(core, inode, state, read);
     }
     Ok(())
@@ -194,14 +189,18 @@ fn fetch<D: BlockPort>(
     last: u64,
     ahead: u32,
 ) -> Result<()> {
-    let (wanted, version) = {
+    let (wanted, version, asked) = {
         let mut state = inode.state.write();
         let end = state.size.div_ceil(BLOCK as u64);
         let Part { body: Body::File(file), extents, .. } = &mut state.part else { return Ok(()) };
+        let asked = last;
         let last = file.ahead.last(first, last, u64::from(ahead)).min(end.saturating_sub(1)).max(last);
-        (missing(file, extents, first, last), file.version)
+        // A block that nobody asked for may be unreadable.
+        let asked = (last > asked).then(|| missing(file, extents, first, asked));
+        (missing(file, extents, first, last), file.version, asked)
     };
-    let read = read_runs(core, &wanted)?;
+    let read = read_blocks(core, &wanted);
+    let read = read.or_else(|error| asked.map_or(Err(error), |asked| read_blocks(core, &asked)))?;
     let mut state = inode.state.write();
     if state.body.file()?.version == version {
         keep(core, inode, &mut state, read);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use amphi_conformance::random;
 use amphi_fs_ext4like::{DataMode, Ext4Like, FormatOptions, MountOptions};
+use amphi_memory_device::Memory;
 use amphi_rt::Sim;
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
 
@@ -48,6 +49,18 @@ fn remount(fs: Ext4Like<Ssd>, options: MountOptions) -> Ext4Like<Ssd> {
     let fs = Ext4Like::mount(device, options).expect("what was cleanly unmounted can be mounted");
     assert_eq!(fs.replayed(), 0, "a clean journal is empty");
     fs
+}
+
+#[test]
+fn a_page_read_ahead_may_be_unreadable() {
+    let memory = Arc::new(Memory::new(vec![0; 64 << 20]));
+    Ext4Like::format(&*memory, &FormatOptions::default()).expect("a 64 MB device can be formatted");
+    let mount = || Ext4Like::mount(Arc::clone(&memory), quiet()).expect("it can be mounted");
+    amphi_conformance::check_unreadable_ahead(mount(), |fs, bytes| {
+        fs.unmount().expect("an idle file system unmounts");
+        memory.spoil_page_of(bytes);
+        mount()
+    });
 }
 
 #[test]

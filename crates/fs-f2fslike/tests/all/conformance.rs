@@ -3,9 +3,12 @@
 
 use std::sync::Arc;
 
-use amphi_conformance::{check_all, check_read_only};
+use amphi_conformance::{check_all, check_read_only, check_unreadable_ahead};
+use amphi_fs_f2fslike::F2fsLike;
+use amphi_memory_device::Memory;
 use amphi_rt::Sim;
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
+use amphi_volume::{FormatOptions, MountOptions, Volume};
 
 use crate::small::{check, cramped, crash, make, mount, remount, roomy};
 
@@ -14,6 +17,20 @@ fn keeps_the_promises() {
     check_all(roomy);
     check_read_only(roomy, |fs| remount(fs, true));
     Sim::new(1).run(|| check_all(|| make(64 << 20, 16)));
+}
+
+#[test]
+fn a_page_read_ahead_may_be_unreadable() {
+    let memory = Arc::new(Memory::new(vec![0; 32 << 20]));
+    <F2fsLike<Memory> as Volume<Memory>>::format(&memory, &FormatOptions::default()).expect("it fits");
+    let mount = |memory: &Arc<Memory>| -> F2fsLike<Memory> {
+        Volume::mount(memory, &MountOptions::default()).expect("it can be mounted")
+    };
+    check_unreadable_ahead(mount(&memory), |fs, bytes| {
+        fs.unmount().expect("memory does not fail");
+        memory.spoil_page_of(bytes);
+        mount(&memory)
+    });
 }
 
 amphi_conformance::random_tests!(seeds: 40, roomy, cramped, |fs| remount(fs, false), crash);
