@@ -271,6 +271,9 @@ impl FileSystem for Model {
     fn readdir(&self, dir: Ino, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
         let mut tree = self.tree.lock();
         tree.get(dir)?.names()?;
+        if tree.get(dir)?.nlink == 0 {
+            return Err(Error::NotFound);
+        }
         tree.touch_atime(dir);
         let names = tree.get(dir)?.names()?;
         let dots = [(1, b".".as_slice(), dir), (2, b"..".as_slice(), names.parent)];

@@ -132,6 +132,9 @@ pub fn readdir<S: Store>(store: &S, dir: Ino, cookie: u64, sink: &mut DirSink<'_
     loop {
         {
             let state = inode.state.read();
+            if state.nlink == 0 {
+                return Err(Error::NotFound);
+            }
             if S::is_open(&state) {
                 if list_dots(&inode, cookie, sink) {
                     store.list(&inode, &state, cookie.max(FIRST_COOKIE), sink)?;

@@ -375,7 +375,7 @@ pub trait FileSystem: Send + Sync {
     /// listing appears exactly once; one created or removed meanwhile may or may not.
     ///
     /// # Errors
-    /// [`Error::NotDirectory`].
+    /// [`Error::NotDirectory`]; [`Error::NotFound`] of a directory that was removed.
     fn readdir(&self, dir: Ino, cookie: u64, sink: &mut DirSink<'_>) -> Result<()>;
 
     /// Space and inode counts.

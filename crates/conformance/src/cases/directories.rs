@@ -13,7 +13,7 @@ case_list!(
     files_are_not_directories,
     names_of_every_length_and_byte,
     names_differ_in_case_and_prefix,
-    nothing_enters_a_removed_directory,
+    nothing_enters_a_removed_directory_or_is_listed_there,
     removed_names_can_be_used_again,
     deep_trees,
 );
@@ -116,7 +116,7 @@ fn names_differ_in_case_and_prefix(fs: &Fs) {
     assert_eq!(fs.find(Ino::ROOT, "aa").unwrap().ino, inos[2]);
 }
 
-fn nothing_enters_a_removed_directory(fs: &Fs) {
+fn nothing_enters_a_removed_directory_or_is_listed_there(fs: &Fs) {
     let dir = fs.dir(Ino::ROOT, "d");
     let file = fs.file(Ino::ROOT, "f");
     fs.rmdir(Ino::ROOT, name("d")).unwrap();
@@ -127,6 +127,7 @@ fn nothing_enters_a_removed_directory(fs: &Fs) {
     let moved = fs.rename(Ino::ROOT, name("f"), dir, name("x"), amphi_vfs::RenameMode::Replace);
     assert_eq!(moved, Err(Error::NotFound));
     assert_eq!(fs.find(Ino::ROOT, "f").unwrap().ino, file);
+    assert_eq!(fs.readdir(dir, 0, &mut |_| true), Err(Error::NotFound), "not even its dots");
     fs.forget(dir, 1);
     assert!(fs.is_gone(dir));
 }
