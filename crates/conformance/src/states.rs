@@ -137,8 +137,8 @@ fn dir(fs: &Fs) -> Ino {
 /// What fills each page of the file that [`check_unreadable_ahead`] reads.
 const PAGES: [u8; 3] = [0x51, 0x52, 0x53];
 
-/// Checks that a page which is read ahead spoils no read if the device cannot read it, and is an error for who
-/// asks for it. `spoil_and_mount` has the device fail where the given bytes are, with nothing in memory.
+/// Checks that a page which is read ahead spoils no read if the device cannot read it, and is an error for
+/// who asks for it. `spoil_and_mount` has the device fail where the given bytes are, with nothing in memory.
 ///
 /// # Panics
 /// Where a promise is broken.
