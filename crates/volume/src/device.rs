@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_device_error_keeps_its_cause() {
-        let media = io_error(amphi_device::Error::Media(amphi_device::Lpa(7)));
+        let media = io_error(amphi_device::Error::Media(Lpa(7)));
         assert_eq!(media, Error::Io(Failure::Media { page: 7 }));
         assert_eq!(media.to_string(), "device error: page 7 cannot be read: uncorrectable media error");
         let full = io_error(amphi_device::Error::NoSpace("no free flash block".to_owned()));
