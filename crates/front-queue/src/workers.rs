@@ -10,14 +10,14 @@
 //! A thread that takes turns with another on its processor, most likely with the client that has rung for it,
 //! moves to another one.
 //!
-//! How long is looked after a command is learned: where clients come back soon, up to [`POLL_NS`]; where they
+//! How long is looked after a command is learned: where clients come back soon, up to [`amphi_queue::POLL_NS`]; where they
 //! do not, a tenth of that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use amphi_queue::format::{Completion, ENTRIES, code};
-use amphi_queue::{ALONE_NS, Caller, Crowd, Executor, Lane, Server};
+use amphi_queue::{ALONE_NS, Caller, Crowd, Executor, Lane, Learned, POLL_NS, Server};
 use amphi_rt::sync::Mutex;
 use amphi_rt::{cpu, task, time};
 use amphi_vfs::Cred;
@@ -25,10 +25,6 @@ use amphi_vfs::Cred;
 use crate::futex::FutexBell;
 use crate::placement::leave_processor;
 
-/// How long a thread looks for commands, ns, after the last one it found, at the most, before it sleeps.
-pub const POLL_NS: u64 = 50_000;
-/// And where it was in vain the last times.
-const POLL_IN_VAIN_NS: u64 = POLL_NS / 10;
 /// Looks at the lanes in use between two looks at the clock, and between two looks at all lanes.
 const LOOKS_PER_CLOCK: u32 = 8;
 const LOOKS_PER_ROUND: u32 = 64;
@@ -78,18 +74,6 @@ struct Served {
     caller: Caller,
 }
 
-/// How long to look after a command, ns, where that was `known` and a client has come `after_ns` later.
-const fn learned(known: u64, after_ns: u64) -> u64 {
-    let (longer, shorter) = (known * 2, known / 2);
-    if known.saturating_add(after_ns) < POLL_NS {
-        if longer < POLL_NS { longer } else { POLL_NS }
-    } else if shorter > POLL_IN_VAIN_NS {
-        shorter
-    } else {
-        POLL_IN_VAIN_NS
-    }
-}
-
 /// One client's lanes, and what its threads share.
 pub struct Work<E: Executor> {
     server: Server,
@@ -103,7 +87,7 @@ pub struct Work<E: Executor> {
     /// Which of the last commands were long, a bit each, the last one lowest.
     long: AtomicU32,
     /// How long is looked after a command, ns, as learned.
-    poll_ns: AtomicU64,
+    learned: Learned,
     stopped: AtomicBool,
 }
 
@@ -121,7 +105,7 @@ impl<E: Executor> Work<E> {
             looking: AtomicU32::new(0),
             threads: AtomicU32::new(0),
             long: AtomicU32::new(0),
-            poll_ns: AtomicU64::new(POLL_NS),
+            learned: Learned::new(POLL_NS),
             stopped: AtomicBool::new(false),
         }
     }
@@ -162,7 +146,7 @@ impl<E: Executor> Work<E> {
             let begin_ns = time::now_ns();
             self.server.stand_by(&FutexBell, SLEEP_NS, is_last, || self.must_look(is_last));
             if is_last {
-                self.learn(time::now_ns() - begin_ns);
+                self.learned.note(time::now_ns() - begin_ns);
             }
         }
     }
@@ -202,7 +186,7 @@ impl<E: Executor> Work<E> {
                 continue;
             }
             now_ns = time::now_ns();
-            if now_ns - last_ns > self.poll_ns.load(Ordering::Relaxed) {
+            if now_ns - last_ns > self.learned.poll_ns() {
                 return;
             }
             if whereabouts.crowd.takes_turns() || now_ns - way_ns > ALONE_NS {
@@ -220,13 +204,6 @@ impl<E: Executor> Work<E> {
     fn carried_out(&self, took_ns: u64) {
         let known = self.long.load(Ordering::Relaxed) << 1 | u32::from(took_ns > LONG_NS);
         self.long.store(known & ((1 << COMMANDS_KNOWN) - 1), Ordering::Relaxed);
-    }
-
-    /// Notes that a client has come back so long, ns, after nobody looked any more: whether it would have
-    /// paid to look for longer.
-    fn learn(&self, after_ns: u64) {
-        let known = self.poll_ns.load(Ordering::Relaxed);
-        self.poll_ns.store(learned(known, after_ns), Ordering::Relaxed);
     }
 
     /// Serves what waits in the lanes of the mask that no other thread is at. Whether there was anything.
@@ -398,17 +375,5 @@ mod tests {
             (0..COMMANDS_KNOWN).for_each(|_| work.carried_out(LONG_NS - 1));
             assert_eq!(work.lookers_max(), (cpu::count() as u32 / 2).max(1));
         });
-    }
-
-    #[test]
-    fn how_long_is_looked_is_learned_within_bounds() {
-        // A client that comes back after `gap` ns each time.
-        let comes = |known, gap: u64| if gap < known { known } else { learned(known, gap - known) };
-        let often = |known, gap| (0..10).fold(known, |known, _| comes(known, gap));
-        assert_eq!(often(POLL_NS, 10_000_000), POLL_IN_VAIN_NS);
-        for gap in [0, 6_000, 20_000, 30_000, 45_000] {
-            assert!((gap + 1..=POLL_NS).contains(&often(POLL_IN_VAIN_NS, gap)), "{gap}");
-        }
-        assert_eq!(often(POLL_NS, POLL_NS + 1), POLL_IN_VAIN_NS);
     }
 }

@@ -4,12 +4,16 @@
 //! An errand is run only where the kernel may know something older, which the marks say: of a thousand
 //! changes in a row the first. Who changes waits until it is done, so that the kernel shows no old state once
 //! a call has returned.
+//!
+//! Both sides look for each other for a while before they sleep: to be woken takes longer than an errand.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use amphi_front_shared::errand;
-use amphi_queue::Watcher;
+use amphi_queue::{Crowd, Learned, Watcher};
 use amphi_rt::sync::{Condvar, Mutex};
+use amphi_rt::time;
 use amphi_vfs::{Ino, Name};
 
 use crate::range;
@@ -38,6 +42,19 @@ struct State {
 
 static STATE: Mutex<State> =
     Mutex::new(State { served: false, ended: false, last: 0, waiting: VecDeque::new(), done: Vec::new() });
+/// How long who waits for an errand looks for its end, ns, before it sleeps.
+const END_NS: u64 = 30_000;
+
+/// How long who runs errands looks for the next one, ns, at the most: the kernel's requests want processors
+/// too.
+const NEXT_NS: u64 = 10_000;
+
+/// Errands that nobody has begun.
+static NEW: AtomicUsize = AtomicUsize::new(0);
+/// Errands that have ended.
+static ENDS: AtomicU64 = AtomicU64::new(0);
+/// How long to look for the next one.
+static LEARNED: Learned = Learned::new(NEXT_NS);
 static COME: Condvar = Condvar::named("an errand");
 static DONE: Condvar = Condvar::named("an errand's end");
 
@@ -49,8 +66,14 @@ fn run(kind: u64, ino: Ino, name: &[u8]) -> Option<u128> {
     }
     state.last += 1;
     let number = state.last;
+    let ends = ENDS.load(Ordering::Relaxed);
     state.waiting.push_back(Errand { number, kind, ino, name: name.to_vec() });
+    NEW.store(state.waiting.len(), Ordering::Release);
     COME.notify_one();
+    drop(state);
+    // Most at most times are alone, so that the next end is theirs.
+    Crowd::default().look(END_NS, || (ENDS.load(Ordering::Acquire) != ends).then_some(()));
+    let mut state = STATE.lock();
     loop {
         if let Some(at) = state.done.iter().position(|(done, _)| *done == number) {
             return state.done.swap_remove(at).1;
@@ -68,15 +91,29 @@ pub(crate) fn next(last: Option<(u64, Option<u128>)>) -> Option<Errand> {
     state.served = true;
     if let Some(last) = last {
         state.done.push(last);
+        ENDS.fetch_add(1, Ordering::Release);
         DONE.notify_all();
     }
+    if state.waiting.is_empty() && !state.ended {
+        drop(state);
+        let come = || (NEW.load(Ordering::Acquire) > 0).then_some(());
+        Crowd::default().look(LEARNED.poll_ns(), come);
+        state = STATE.lock();
+    }
+    let begin_ns = time::now_ns();
+    let mut slept = false;
     loop {
         if state.ended {
             return None;
         }
         if let Some(next) = state.waiting.pop_front() {
+            NEW.store(state.waiting.len(), Ordering::Relaxed);
+            if slept {
+                LEARNED.note(time::now_ns() - begin_ns);
+            }
             return Some(next);
         }
+        slept = true;
         COME.wait(&mut state);
     }
 }

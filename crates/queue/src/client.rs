@@ -3,15 +3,12 @@
 use std::sync::atomic::{Ordering, fence};
 
 use crate::bell::Bell;
-use crate::crowd::{ALONE_NS, Crowd};
+use crate::crowd::Crowd;
 use crate::format::{
     ASLEEP_AT, COMPLETED_AT, COMPLETIONS_AT, Completion, DOORBELL_AT, ENDED_AT, ENTRIES, SUBMISSIONS_AT,
     SUBMITTED_AT, Submission, WAITING_AT,
 };
 use crate::memory::{Memory, Payload};
-
-/// Looks at the clock once in so many looks at the memory.
-const SPINS_PER_LOOK: u32 = 64;
 
 /// Whoever was rung for when the command was put in is given so long, ns, before it is rung for again.
 const ON_ITS_WAY_NS: u64 = 1_000_000;
@@ -165,31 +162,9 @@ impl<'m> Client<'m> {
     }
 
     fn spin(&mut self, spin_ns: u64) -> Option<Completion> {
-        if let Some(completion) = self.poll() {
-            return Some(completion);
-        }
-        if spin_ns == 0 {
-            return None;
-        }
-        let (mut begin_ns, mut way_ns) = (None, 0);
-        loop {
-            let looks = if self.crowd.takes_turns() { 1 } else { SPINS_PER_LOOK };
-            for _ in 0..looks {
-                if let Some(completion) = self.poll() {
-                    return Some(completion);
-                }
-                std::hint::spin_loop();
-            }
-            // Most answers are there before the clock is looked at.
-            let now_ns = amphi_rt::time::now_ns();
-            let spent_ns = now_ns - *begin_ns.get_or_insert(now_ns);
-            if spent_ns >= spin_ns {
-                return self.poll();
-            }
-            if self.crowd.takes_turns() || spent_ns - way_ns > ALONE_NS {
-                way_ns = spent_ns;
-                self.crowd.make_way();
-            }
-        }
+        let mut crowd = std::mem::take(&mut self.crowd);
+        let completion = crowd.look(spin_ns, || self.poll());
+        self.crowd = crowd;
+        completion
     }
 }

@@ -8,6 +8,8 @@
 
 use amphi_rt::{task, time};
 
+/// Looks at the clock once in so many looks at the memory.
+const LOOKS_PER_CLOCK: u32 = 64;
 /// How long a thread looks, ns, before it lets others run in case there are any.
 pub const ALONE_NS: u64 = 5_000;
 /// Whoever lets others run and is back sooner, ns, was alone: the system call by itself takes 100 to 700.
@@ -44,6 +46,36 @@ impl Crowd {
         task::yield_now();
         self.learn(time::now_ns() - begin_ns);
         true
+    }
+
+    /// Looks for what `find` finds until it is there, `look_ns` at the most; others get their turns meanwhile.
+    pub fn look<T>(&mut self, look_ns: u64, mut find: impl FnMut() -> Option<T>) -> Option<T> {
+        if let Some(found) = find() {
+            return Some(found);
+        }
+        if look_ns == 0 {
+            return None;
+        }
+        let (mut begin_ns, mut way_ns) = (None, 0);
+        loop {
+            let looks = if self.takes_turns { 1 } else { LOOKS_PER_CLOCK };
+            for _ in 0..looks {
+                if let Some(found) = find() {
+                    return Some(found);
+                }
+                std::hint::spin_loop();
+            }
+            // Most is there before the clock is looked at.
+            let now_ns = time::now_ns();
+            let spent_ns = now_ns - *begin_ns.get_or_insert(now_ns);
+            if spent_ns >= look_ns {
+                return find();
+            }
+            if self.takes_turns || spent_ns - way_ns > ALONE_NS {
+                way_ns = spent_ns;
+                self.make_way();
+            }
+        }
     }
 
     /// This thread had let others run for so long, ns.
