@@ -28,12 +28,12 @@ pub struct Options {
     /// kernel.
     #[arg(long)]
     trace_calls: bool,
-    /// Give what the program opens by the queue alone a descriptor that the kernel knows only by its number,
-    /// until the program does something that needs more: creating a file then does not go through FUSE
-    /// either. Calls that the library does not see fail with EBADF on such a descriptor, io_uring's among
-    /// them, so this is not the default.
+    /// Open each file through FUSE too, so that its descriptor is the kernel's from the beginning. Else the
+    /// kernel knows what the program opens to write only by its number, until something needs more of it; a
+    /// call that the library does not see fails on it with EBADF, as those of a program with liburing linked
+    /// into it statically. Making a file takes several times as long with this.
     #[arg(long)]
-    placeholders: bool,
+    real_descriptors: bool,
     /// Programs to leave alone, by name: they run as without this, what they start by another name does not.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     leave_alone: Vec<String>,
@@ -55,8 +55,8 @@ pub fn run(options: &Options) -> Result<()> {
     if options.trace_calls {
         command.env("AMPHI_TRACE_CALLS", "1");
     }
-    if options.placeholders {
-        command.env("AMPHI_PLACEHOLDERS", "1");
+    if options.real_descriptors {
+        command.env("AMPHI_REAL_DESCRIPTORS", "1");
     }
     if !options.leave_alone.is_empty() {
         command.env("AMPHI_LEAVE_ALONE", options.leave_alone.join(","));

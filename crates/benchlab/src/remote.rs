@@ -43,10 +43,10 @@ pub fn preload(command: &mut Command, amphi: &Path) -> Result<()> {
 pub enum Run {
     /// As any program: its calls are the kernel's.
     Plain,
-    /// By `amphi run`.
+    /// By `amphi run --real-descriptors`.
+    RealDescriptors,
+    /// By `amphi run`: it creates files without the kernel too.
     Preloaded,
-    /// By `amphi run --placeholders`: it creates files without the kernel too.
-    Placeholders,
 }
 
 /// A process with a desk.
@@ -68,8 +68,8 @@ impl Remote {
         if run != Run::Plain {
             preload(&mut command, amphi)?;
         }
-        if run == Run::Placeholders {
-            command.env("AMPHI_PLACEHOLDERS", "1");
+        if run == Run::RealDescriptors {
+            command.env("AMPHI_REAL_DESCRIPTORS", "1");
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let tell = child.stdin.take();

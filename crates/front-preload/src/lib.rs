@@ -1,11 +1,11 @@
 //! `libamphi_preload.so`: a program's file calls under an Amphi mount become commands in the queue of the
 //! mount's daemon, and all others go to libc as before.
 //!
-//! The library stands between a program and libc (`LD_PRELOAD`). What a program opens has a descriptor of the
-//! kernel's, and beside it the library keeps a handle of the queue to the file, and reads, writes and
-//! synchronizes through that. The descriptor is a real one, opened through FUSE: whatever the library does
-//! not know (`mmap`, a child, stdio inside libc, a raw system call) works on it, and its offset is the
-//! kernel's. Or it is a `placeholder` that becomes real when it is needed. Calls with paths need no
+//! The library stands between a program and libc (`LD_PRELOAD`). For what a program opens the library keeps a
+//! handle of the queue to the file, and reads, writes and synchronizes through that. Its descriptor is a
+//! `placeholder`, which becomes real when something needs it that the library does not know (`mmap`, a child,
+//! `fdopen`). Or it is a real one from the beginning, opened through FUSE, with the kernel's offset: where
+//! somebody asks for that, and where the library would not see what needs it. Calls with paths need no
 //! descriptor at all.
 //!
 //! Invariants:
@@ -35,4 +35,5 @@ mod pointers;
 mod process;
 mod report;
 mod threads;
+mod unseen;
 mod way;

@@ -13,7 +13,8 @@
 //! if that still means the same file, and else by a pass of the daemon's.
 //!
 //! Where a program forks, no thread opens a placeholder: the child would have a number that nobody knows what
-//! it stands for.
+//! it stands for. A process has none once it locks records, or may hand descriptors to the kernel unseen
+//! ([`crate::unseen`]).
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -30,7 +31,7 @@ use crate::errno::{self, Verdict};
 use crate::masked::MadeOnce;
 use crate::next::next;
 use crate::report::{self, Call};
-use crate::{command, mounts, process};
+use crate::{command, mounts, process, unseen};
 
 /// The descriptor of which placeholders are copies; -1 before there is one.
 static PATTERN: AtomicI32 = AtomicI32::new(-1);
@@ -38,17 +39,25 @@ static PATTERN: AtomicI32 = AtomicI32::new(-1);
 static OPENING: AtomicUsize = AtomicUsize::new(0);
 /// Threads that fork or spawn just now.
 static FORKING: AtomicUsize = AtomicUsize::new(0);
-/// This process locks records.
-static LOCKS: AtomicBool = AtomicBool::new(false);
+/// This process has none any more.
+static ENDED: AtomicBool = AtomicBool::new(false);
 /// How often a fork or a lock looks whether the last placeholder has been opened before it goes on: a
 /// handler of a signal may fork or lock in the middle of opening one.
 const LOOKS_MAX: u32 = 100_000;
 
-/// Whether this process may have placeholders: if it is asked for, and only where calls that are not known
-/// can be seen coming.
+/// Whether this process may have placeholders: unless it is to have real descriptors alone, and only where
+/// calls that are not known can be seen coming.
 pub fn are_offered() -> bool {
-    static OFFERED: MadeOnce<bool> = MadeOnce::new();
-    *OFFERED.get_or_make(|| cfg!(target_arch = "x86_64") && std::env::var_os("AMPHI_PLACEHOLDERS").is_some())
+    static WANTED: MadeOnce<bool> = MadeOnce::new();
+    let is_wanted = || cfg!(target_arch = "x86_64") && std::env::var_os("AMPHI_REAL_DESCRIPTORS").is_none();
+    if !*WANTED.get_or_make(is_wanted) || ENDED.load(Ordering::Relaxed) {
+        return false;
+    }
+    if unseen::may_be() {
+        no_more();
+        return false;
+    }
+    true
 }
 
 /// Whether a descriptor is the library's own.
@@ -82,11 +91,11 @@ fn pattern() -> Option<BorrowedFd<'static>> {
 #[derive(Debug)]
 pub struct Gate(());
 
-/// The right to open a placeholder; none while the process forks, or once it locks records.
+/// The right to open a placeholder; none while the process forks, or once it has them no more.
 pub fn gate() -> Option<Gate> {
     OPENING.fetch_add(1, Ordering::SeqCst);
     let gate = Gate(());
-    (FORKING.load(Ordering::SeqCst) == 0 && !LOCKS.load(Ordering::SeqCst)).then_some(gate)
+    (FORKING.load(Ordering::SeqCst) == 0 && !ENDED.load(Ordering::SeqCst)).then_some(gate)
 }
 
 /// Waits until no thread is opening a placeholder, when no new one begins.
@@ -99,10 +108,11 @@ fn await_opening() {
     }
 }
 
-/// Before the process locks a record of a file: no placeholders, and no new ones. Such locks end when the
-/// process closes any descriptor of the file, and making a placeholder real takes one that is closed.
-pub fn before_lock() {
-    if !LOCKS.swap(true, Ordering::SeqCst) {
+/// No placeholders, and no new ones: before the process locks a record of a file, since such locks end when
+/// it closes any descriptor of the file, and making a placeholder real takes one that is closed; and where
+/// descriptors may reach the kernel unseen.
+pub fn no_more() {
+    if !ENDED.swap(true, Ordering::SeqCst) {
         await_opening();
         make_all_real(true);
     }

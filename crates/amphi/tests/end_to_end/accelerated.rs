@@ -45,8 +45,9 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// With descriptors of the kernel's.
     pub fn start(rig: &Rig) -> Self {
-        Self::start_with(rig, &[])
+        Self::start_with(rig, &["--real-descriptors"])
     }
 
     /// With options of `amphi run`.

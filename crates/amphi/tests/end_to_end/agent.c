@@ -1,5 +1,6 @@
 // Does file calls that it is told on its standard input, one a line, and says what came of each: the accelerated half of `accelerated.rs`.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -397,6 +398,8 @@ int main(void) {
         else if (sscanf(line, "vforked %4095s", a) == 1) say(vforked(a));
         else if (sscanf(line, "closerange %ld", &x) == 1) say(close_range(x, ~0U, 0));
         else if (sscanf(line, "exec %4095s", a) == 1) say(execv(a, (char *[]){a, NULL}));
+        else if (sscanf(line, "load %4095s", a) == 1) say(dlopen(a, RTLD_NOW) ? 0 : 1);
+        else if (sscanf(line, "ring %ld", &x) == 1) say(syscall(SYS_io_uring_setup, x, NULL) < 0 ? 0 : 1);
         else if (sscanf(line, "needs %4095s %4095s", a, b) == 2) say(needs(a, b));
         else if (sscanf(line, "byname %4095s", a) == 1) say(by_name(a));
         else if (sscanf(line, "reused %4095s %4095s", a, b) == 2) say(reused(a, b));

@@ -12,9 +12,9 @@ const CALLS: &str = "2000";
 /// these fail.
 const WAYS: [(Option<&[&str]>, &str); 4] = [
     (None, "1"),
+    (Some(&["run", "--real-descriptors", "--"]), "0"),
+    (Some(&["run", "--real-descriptors", "--"]), "1"),
     (Some(&["run", "--"]), "0"),
-    (Some(&["run", "--"]), "1"),
-    (Some(&["run", "--placeholders", "--"]), "0"),
 ];
 
 /// Compares the mount of a rig with a file system of the kernel's, with as many seeds.

@@ -98,7 +98,7 @@ fn what_a_mapping_has_stored_is_read_by_other_descriptors() {
     }
     let rig = Rig::new("256M");
     rig.mount();
-    for options in [&[][..], &["--placeholders"]] {
+    for options in [&[][..], &["--real-descriptors"]] {
         let mut agent = Agent::start_with(&rig, options);
         for slot in 1..=2 {
             agent.number(&format!("open {slot} {} 0", rig.on_mount("f").display()));

@@ -15,7 +15,7 @@ use crate::shared;
 /// Calls of one phase.
 const CALLS: &str = "2000";
 /// How the program is started on a mount: variables of its environment.
-const WAYS: [&[&str]; 3] = [&[], &["AMPHI_RUN"], &["AMPHI_RUN", "AMPHI_PLACEHOLDERS"]];
+const WAYS: [&[&str]; 3] = [&[], &["AMPHI_RUN"], &["AMPHI_RUN", "AMPHI_REAL_DESCRIPTORS"]];
 /// The user's own group is the first.
 const USER: [&str; 6] = ["--reuid", "1000", "--regid", "1000", "--groups", "1000,2000"];
 

@@ -1,4 +1,4 @@
-//! `amphi run --placeholders`: what a program opens by the queue alone, and how it becomes the kernel's when
+//! `amphi run`: what a program opens by the queue alone, and how it becomes the kernel's when
 //! that is needed.
 
 use std::fs;
@@ -10,15 +10,13 @@ use rustix::fs::OFlags;
 use crate::accelerated::{Agent, library};
 use crate::rig::{self, Rig, amphi_ok, can_mount};
 
-const OPTIONS: [&str; 1] = ["--placeholders"];
-
 fn rig() -> Option<(Rig, Agent)> {
     if !can_mount() {
         return None;
     }
     let rig = Rig::new("256M");
     rig.mount();
-    let agent = Agent::start_with(&rig, &OPTIONS);
+    let agent = Agent::start_with(&rig, &[]);
     Some((rig, agent))
 }
 
@@ -76,7 +74,7 @@ fn whatever_needs_a_descriptor_of_the_kernels_gets_one() {
     // After these a process has none any more, of any file or of this one.
     for what in ["l", "e"] {
         for name in ["", "u", "r"] {
-            let mut agent = Agent::start_with(&rig, &OPTIONS);
+            let mut agent = Agent::start_with(&rig, &[]);
             check(&mut agent, what, name);
             let counts = agent.end();
             assert!(counts["real"].1 >= 1, "{what}{name}: {counts:?}");
@@ -85,6 +83,42 @@ fn whatever_needs_a_descriptor_of_the_kernels_gets_one() {
     assert!(!rig.on_mount(".amphi-pass-0").exists());
     fs::remove_file(rig.on_mount("f-moved")).unwrap();
     rig::wait_until("files without names are gone", || inodes(&rig) == inodes_before);
+    leave(&rig);
+}
+
+/// What makes its system calls itself passes descriptors to the kernel where no library sees it.
+#[test]
+fn who_may_pass_descriptors_unseen_has_real_ones() {
+    let Some((rig, _)) = rig() else { return };
+    let source = rig.path("nothing.c");
+    fs::write(&source, "").unwrap();
+    let loads = |name: &str| {
+        let object = rig.path(name);
+        let made = Command::new("cc").args(["-shared", "-fPIC", "-o", &object, &source]).status();
+        assert!(made.expect("a C compiler").success());
+        format!("load {object}")
+    };
+    let asked = [
+        (loads("libother.so"), false),
+        (loads("liburing.so.2"), true),
+        (loads("libaio.so.1"), true),
+        ("ring 1".to_owned(), true),
+    ];
+    for (what, is_real) in asked {
+        let mut agent = Agent::start_with(&rig, &[]);
+        let path = |slot: u32| rig.on_mount(&format!("f{slot}"));
+        let mut open = |slot: u32| agent.number(&format!("open {slot} {} 0", path(slot).display()));
+        let before = open(1);
+        assert_eq!(agent.number(&what), 0, "{what}");
+        let after = agent.number(&format!("open 2 {} 0", path(2).display()));
+        for (slot, number) in [(1, before), (2, after)] {
+            let known = fs::read_link(format!("/proc/{}/fd/{number}", agent.child.id())).unwrap();
+            assert_eq!(known == path(slot), is_real, "{what}: {}", known.display());
+            assert_eq!(agent.number(&format!("write {slot} 9 97")), 9, "{what}");
+            fs::remove_file(path(slot)).unwrap();
+        }
+        agent.end();
+    }
     leave(&rig);
 }
 
@@ -106,7 +140,7 @@ fn calls_by_name_do_so_with_real_descriptors_too() {
     }
     let rig = Rig::new("256M");
     rig.mount();
-    let mut agent = Agent::start_with(&rig, &[]);
+    let mut agent = Agent::start(&rig);
     assert_eq!(agent.number(&format!("byname {}", rig.on_mount("f").display())), 0);
     assert!(agent.end()["stat"].0 > 0);
     leave(&rig);
@@ -121,7 +155,7 @@ fn what_comes_in_between_is_not_mixed_up() {
     }
     let rig = Rig::new("256M");
     rig.mount();
-    for options in [&OPTIONS[..], &[]] {
+    for options in [&["--real-descriptors"][..], &[]] {
         let mut agent = Agent::start_with(&rig, options);
         let path = |name: &str| rig.on_mount(name).display().to_string();
         for (name, flags) in [("signals", 0), ("appends", 0o2000)] {
@@ -178,7 +212,7 @@ fn a_signal_in_the_first_call_does_not_wait_for_itself() {
     let program = rig.compiled("interrupted", &["-O1", "-rdynamic"]);
     rig.mount();
     let (first, second) = (rig.on_mount("first"), rig.on_mount("second"));
-    let run = ["120", env!("CARGO_BIN_EXE_amphi"), "run", "--placeholders", "--", &program];
+    let run = ["120", env!("CARGO_BIN_EXE_amphi"), "run", "--", &program];
     let output = Command::new("timeout").args(run).args([&first, &second]).output().expect("timeout");
     assert!(output.status.success(), "{:?}: {}", output.status, rig::complaint(&output));
     assert_eq!((fs::read(&first).unwrap(), fs::read(&second).unwrap()), (b"made".into(), b"made".into()));

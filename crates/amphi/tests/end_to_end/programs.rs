@@ -26,8 +26,8 @@ fn shell(directory: &Path, script: &str) -> String {
 fn shell_by(way: Way, directory: &Path, script: &str) -> String {
     let mut command = match way {
         Way::Kernel => Command::new("sh"),
-        Way::Real => rig::command(&["run", "--", "sh"]),
-        Way::Placeholders => rig::command(&["run", "--placeholders", "--", "sh"]),
+        Way::Real => rig::command(&["run", "--real-descriptors", "--", "sh"]),
+        Way::Placeholders => rig::command(&["run", "--", "sh"]),
     };
     if way != Way::Kernel {
         library();

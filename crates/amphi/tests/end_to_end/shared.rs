@@ -95,7 +95,7 @@ fn is_called_by_programs(protection: Protection) {
     assert_eq!(info(&rig)["filesystem"]["type"], "bytefs");
 
     let mut one = Agent::start(&rig);
-    let mut other = Agent::start_with(&rig, &["--placeholders"]);
+    let mut other = Agent::start_with(&rig, &[]);
     one.number(&format!("open 1 {} 0", path("f")));
     assert_eq!(one.number("write 1 5000 97"), 5000);
     assert_eq!((one.number("seek 1"), one.number("size 1")), (5000, 5000));

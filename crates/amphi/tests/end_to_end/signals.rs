@@ -25,7 +25,7 @@ fn rig(protection: Protection) -> Rig {
 
 /// The program, told what to try.
 fn program(rig: &Rig, what: &str) -> Command {
-    let mut command = rig::command(&["run", "--placeholders", "--"]);
+    let mut command = rig::command(&["run", "--"]);
     command.args([rig.path("signals"), what.to_owned(), rig.on_mount(what).display().to_string()]);
     command
 }

@@ -8,7 +8,7 @@ use crate::rig::{Rig, amphi_ok, on_each_other, seed};
 const CALLS: &str = "800";
 
 /// How the program is started on a mount.
-const WAYS: [&[&str]; 2] = [&["run", "--"], &["run", "--placeholders", "--"]];
+const WAYS: [&[&str]; 2] = [&["run", "--"], &["run", "--real-descriptors", "--"]];
 
 /// These lines, thread by thread.
 fn by_thread(mut lines: Vec<String>) -> Vec<String> {

@@ -15,7 +15,7 @@ use crate::shared;
 fn change(rig: &Rig, what: &str, changes: u64) {
     let flags = ["-O1", "-Wall", "-Werror"];
     let (own, same) = (rig.compiled("two_doors", &flags), rig.compiled("contended", &flags));
-    for options in [&["--placeholders"][..], &[]] {
+    for options in [&["--real-descriptors"][..], &[]] {
         let what = format!("{what} {options:?}");
         run(rig, &what, options, [&own, "d1", "d2", "d3"], changes);
         run(rig, &what, options, [&same, "d", "d", "d"], 2 * changes);

@@ -126,7 +126,7 @@ macro_rules! controls {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: c_long) -> c_int {
             if matches!(command, libc::F_SETLK | libc::F_SETLKW) {
-                placeholder::before_lock();
+                placeholder::no_more();
             }
             control(fd, command).unwrap_or_else(|| {
                 // SAFETY: as the program says.

@@ -13,7 +13,7 @@ use libc::{c_char, c_int, c_long, c_ulong, c_void};
 use super::with_place;
 use crate::next::Next;
 use crate::pointers::may_be;
-use crate::{descriptors, mounts, placeholder, process};
+use crate::{descriptors, mounts, placeholder, process, unseen};
 
 /// Where in a call's arguments descriptors are.
 #[derive(Clone, Copy, Debug)]
@@ -108,8 +108,9 @@ unsafe extern "C" fn before(arguments: &[usize; 6], passed: &Passed) -> *mut c_v
     }
     match passed.descriptors {
         Where::Number if arguments[0] as c_long == libc::SYS_rt_sigaction => mounts::mask_signals(),
-        Where::Number if arguments[0] as c_long == libc::SYS_fcntl => placeholder::before_lock(),
-        Where::Locks => placeholder::before_lock(),
+        Where::Number if unseen::BEGINNINGS.contains(&(arguments[0] as c_long)) => placeholder::no_more(),
+        Where::Number if arguments[0] as c_long == libc::SYS_fcntl => placeholder::no_more(),
+        Where::Locks => placeholder::no_more(),
         _ => {}
     }
     if descriptors::has_placeholders() {

@@ -18,7 +18,7 @@ use crate::rig::{Rig, command};
 use crate::shared::{self, protections};
 
 /// Options of `amphi run`.
-const MODES: [&[&str]; 2] = [&[], &["--placeholders"]];
+const MODES: [&[&str]; 2] = [&["--real-descriptors"], &[]];
 
 /// A suite's program by `amphi run`, killed after `seconds`.
 fn accelerated(options: &[&str], seconds: u64, program: &str) -> Command {
