@@ -1,5 +1,5 @@
-//! Ways by which descriptors reach the kernel without a call that the library could see: io_uring, and Linux's
-//! asynchronous I/O. A placeholder is an error there.
+//! Ways by which descriptors reach the kernel without a call that the library could see: io_uring, and the
+//! asynchronous I/O of Linux. A placeholder is an error there.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;

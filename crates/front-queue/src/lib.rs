@@ -12,7 +12,8 @@
 //!   asks the kernel.
 //! - Only who can see the mount gets in: a client shows a descriptor of its root.
 //! - A client's end, however it comes, closes what it had open.
-//! - A server thread that finds no command for [`amphi_queue::POLL_NS`] sleeps, and costs nothing until it is rung.
+//! - A server thread that finds no command for [`amphi_queue::POLL_NS`] sleeps, and costs nothing until it is
+//!   rung.
 #![forbid(unsafe_code)]
 
 mod client;

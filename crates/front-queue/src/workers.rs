@@ -10,8 +10,7 @@
 //! A thread that takes turns with another on its processor, most likely with the client that has rung for it,
 //! moves to another one.
 //!
-//! How long is looked after a command is learned: where clients come back soon, up to [`amphi_queue::POLL_NS`]; where they
-//! do not, a tenth of that.
+//! How long is looked after a command is learned ([`Learned`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
