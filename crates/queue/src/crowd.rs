@@ -48,7 +48,7 @@ impl Crowd {
         true
     }
 
-    /// Looks for what `find` finds until it is there, `look_ns` at the most. Others get their turns meanwhile.
+    /// Looks for what `find` finds until it is there, `look_ns` at the most. Others get their turns.
     pub fn look<T>(&mut self, look_ns: u64, mut find: impl FnMut() -> Option<T>) -> Option<T> {
         if let Some(found) = find() {
             return Some(found);
