@@ -3,7 +3,7 @@
 
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use crate::masked::{MadeOnce, Masked};
 use crate::process;
@@ -15,7 +15,12 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 
 /// So many questions about names after a change the kernel is asked again. What it remembers it tells faster
 /// than the queue does, but a change through the queue makes it forget.
-const ASKED_AFTER_CHANGE: u32 = 64;
+const ASKED_AFTER_CHANGE: i32 = 64;
+/// So many questions for each name that was listed: what it is, and what it holds. The kernel has not heard
+/// of it.
+const ASKED_OF_LISTED: i32 = 2;
+/// Most names listed of which that is remembered.
+const LISTED_MAX: i32 = 100_000;
 
 /// One mount.
 #[derive(Debug)]
@@ -29,8 +34,9 @@ pub struct Mount {
     way: AtomicPtr<Way>,
     /// Whether connecting was tried since this process began.
     tried: AtomicBool,
-    /// Questions about names that went to the queue since this process changed something.
-    asked: AtomicU32,
+    /// Questions about names that went to the queue since this process changed something, less those that
+    /// listed names have ahead.
+    asked: AtomicI32,
 }
 
 static MOUNTS: MadeOnce<Vec<Mount>> = MadeOnce::new();
@@ -156,7 +162,16 @@ impl Mount {
 
     /// Notes a change by this process.
     pub fn changed(&self) {
-        self.asked.store(0, Ordering::Relaxed);
+        self.asked.fetch_min(0, Ordering::Relaxed);
+    }
+
+    /// Notes that this process has listed so many names through the queue.
+    pub fn listed(&self, names: i32) {
+        self.changed();
+        let names = names.min(LISTED_MAX);
+        if self.asked.load(Ordering::Relaxed) > -ASKED_OF_LISTED * LISTED_MAX {
+            self.asked.fetch_sub(ASKED_OF_LISTED * names, Ordering::Relaxed);
+        }
     }
 
     /// Whether the kernel has probably forgotten what names mean: this process changed something lately.
@@ -191,7 +206,7 @@ fn find(mountinfo: &[u8]) -> Vec<Mount> {
         owner: listed.owner,
         way: AtomicPtr::default(),
         tried: AtomicBool::new(false),
-        asked: AtomicU32::new(ASKED_AFTER_CHANGE),
+        asked: AtomicI32::new(ASKED_AFTER_CHANGE),
     };
     listed_mounts(mountinfo).into_iter().map(mount).collect()
 }

@@ -30,10 +30,11 @@ pub enum Call {
     Xattr,
     Allocate,
     Copy,
+    List,
     Real,
 }
 
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "open",
     "read",
     "write",
@@ -53,6 +54,7 @@ const NAMES: [&str; 20] = [
     "xattr",
     "fallocate",
     "copy",
+    "readdir",
     "real",
 ];
 

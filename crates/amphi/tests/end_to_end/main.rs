@@ -61,6 +61,7 @@ mod romefs;
 mod security;
 mod shared;
 mod signals;
+mod streams;
 mod telemetry;
 mod threads;
 mod traps;

@@ -9,6 +9,7 @@ mod changing;
 mod closing;
 mod data;
 mod links;
+mod listing;
 mod names;
 mod offsets;
 mod opening;
@@ -22,12 +23,12 @@ mod xattrs;
 use std::borrow::Cow;
 use std::ffi::CStr;
 
-use amphi_queue::format::{Submission, op};
+use amphi_queue::format::{Submission, flag, op};
 use libc::{c_char, c_int};
 
-use crate::command::{Answer, Place};
+use crate::command::{self, Answer, Place};
 use crate::descriptors::{self, DIRECTORY, Opened, PLACEHOLDER};
-use crate::errno::{Verdict, fail};
+use crate::errno::{self, Verdict, fail};
 use crate::pointers::may_be;
 use crate::report::{self, Call};
 use crate::{mounts, placeholder, threads};
@@ -121,7 +122,7 @@ fn with_place<T>(dir: c_int, path: &[u8], act: impl FnOnce(Place<'_>) -> T) -> O
     let mut whole = Cow::Borrowed(path);
     if path[0] != b'/' {
         if dir != libc::AT_FDCWD {
-            let opened = descriptors::get(dir).filter(|opened| opened.flags & DIRECTORY != 0)?;
+            let opened = directory(dir)?;
             return Some(act(Place { mount: opened.mount, handle: opened.handle, path }));
         }
         if mounts::all().is_empty() {
@@ -193,4 +194,38 @@ fn leave_to_kernel(fd: c_int) -> Result<(), c_int> {
     descriptors::let_kernel_know(fd);
     let_go(fd);
     Ok(())
+}
+
+/// What is open as a descriptor, if that is a directory.
+fn directory(fd: c_int) -> Option<Opened> {
+    descriptors::get(fd).filter(|opened| opened.flags & DIRECTORY != 0)
+}
+
+/// Before a descriptor is copied. Two numbers share one offset from then on; both move it in the kernel, but
+/// each has its own turn. The queue's handle of a directory has none.
+///
+/// # Errors
+/// As [`placeholder::make_real`].
+fn before_copy(fd: c_int) -> Result<(), c_int> {
+    if directory(fd).is_some() { Ok(()) } else { leave_to_kernel(fd) }
+}
+
+/// After that. What it returned.
+fn after_copy(fd: c_int, copy: c_int) -> c_int {
+    let Some(opened) = (if copy >= 0 && copy != fd { directory(fd) } else { None }) else { return copy };
+    let before = errno::current();
+    let open = Submission {
+        operation: op::OPEN.into(),
+        flags: (flag::READ | flag::DIRECTORY).into(),
+        handle: opened.handle.into(),
+        ..Submission::default()
+    };
+    if let Ok(answer) = command::plain(opened.mount, b".", b"", open) {
+        let handle = answer.value.get();
+        if !descriptors::put(copy, opened.mount, handle, opened.flags, None) {
+            close_handle(&Opened::unplaced(opened.mount, handle));
+        }
+    }
+    fail(before);
+    copy
 }

@@ -200,6 +200,14 @@ fn cut_to_nothing(opened: &Opened) -> Result<(), Verdict> {
     command::run(opened.mount, b"", b"", cut, bytes.len(), |area| area.put(bytes), |_, _| {}).map(drop)
 }
 
+/// As [`adopt`], where the path begins where the process works and the number may have meant something else.
+pub(super) fn adopt_new(fd: c_int, path: &[u8], flags: c_int) {
+    if process::is_own() {
+        let_go(fd);
+        adopt(fd, AT_FDCWD, path, flags);
+    }
+}
+
 /// Opens beside the kernel what it has opened.
 fn adopt(fd: c_int, dir: c_int, path: &[u8], flags: c_int) -> c_int {
     // Access mode 3 lets nobody read or write.

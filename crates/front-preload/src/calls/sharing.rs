@@ -9,7 +9,7 @@ use libc::{c_char, c_int, c_long, c_void, off_t, pid_t, size_t, ssize_t};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use super::leave_to_kernel;
+use super::{after_copy, before_copy, leave_to_kernel};
 use crate::descriptors::{self, PLACEHOLDER};
 use crate::errno::fail;
 use crate::inherited::{Words, completed};
@@ -90,10 +90,8 @@ fn control(fd: c_int, command: c_int) -> Option<c_int> {
         // The number is the kernel's.
         libc::F_GETFD | libc::F_SETFD => None,
         libc::F_GETFL if is_placeholder => descriptors::unopened(fd).map(|(unopened, _)| unopened.status),
-        // Flags of an open file may change, and a copy has the same offset.
-        libc::F_SETFL | libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
-            leave_to_kernel(fd).err().map(|errno| fail(errno) as c_int)
-        }
+        libc::F_SETFL => leave_to_kernel(fd).err().map(|errno| fail(errno) as c_int),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => before_copy(fd).err().map(|errno| fail(errno) as c_int),
         _ => placeholder::make_real(fd).err().map(|errno| fail(errno) as c_int),
     }
 }
@@ -133,7 +131,8 @@ macro_rules! controls {
                 if unsafe { counts_from_end(command, argument) } {
                     descriptors::let_kernel_know(fd);
                 }
-                next!($name(fd: c_int, command: c_int, argument: c_long) -> c_int)
+                let told = next!($name(fd: c_int, command: c_int, argument: c_long) -> c_int);
+                if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { after_copy(fd, told) } else { told }
             })
         }
     )*};

@@ -224,7 +224,7 @@ macro_rules! passed {
 
 passed! {
     Where::At(1) =>
-        fdopen fdopendir fchdir fstatfs fstatfs64 fstatvfs fstatvfs64 flock
+        fdopen fchdir fstatfs fstatfs64 fstatvfs fstatvfs64 flock
         posix_fadvise posix_fadvise64 readahead syncfs fpathconf isatty ttyname ttyname_r dprintf vdprintf
         __dprintf_chk __vdprintf_chk vmsplice __read __write __lseek __pread64 __pwrite64 __fcntl;
     Where::At(0b10) => __fxstat __fxstat64;
@@ -234,7 +234,7 @@ passed! {
     Where::Contents(0b101) => splice;
     Where::At(0b100) => epoll_ctl;
     Where::List => poll ppoll __poll_chk __ppoll_chk;
-    Where::Path => fopen fopen64 opendir realpath __realpath_chk canonicalize_file_name;
+    Where::Path => fopen fopen64 realpath __realpath_chk canonicalize_file_name;
     Where::Anywhere =>
         select pselect sendmmsg aio_read aio_read64 aio_write aio_write64 aio_fsync aio_fsync64 lio_listio
         lio_listio64;

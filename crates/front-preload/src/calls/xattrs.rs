@@ -1,13 +1,15 @@
-//! Extended attributes of users. Others have a meaning to the kernel, which keeps some of them.
+//! Extended attributes of users. Others have a meaning to the kernel, which keeps some of them: of those that
+//! most files do not have, the queue only says that a file does not have one.
 #![allow(unsafe_code)]
 
 use amphi_queue::format::{Completion, Submission, flag, op};
 use libc::{AT_FDCWD, c_char, c_int, c_void, size_t, ssize_t};
 
-use super::{bytes, changed, next_on, open_place, with_place};
+use super::{bytes, changed, next_on, open_place, with_place, with_place_to_ask};
 use crate::command::{self, Answer, Place};
 use crate::descriptors;
 use crate::errno::{Verdict, fail};
+use crate::masked::MadeOnce;
 use crate::next::next;
 use crate::pointers::may_be;
 use crate::report::{self, Call};
@@ -24,6 +26,15 @@ enum Of<'a> {
 }
 
 impl Of<'_> {
+    /// As [`ask`](Self::ask), for a question that the kernel may know the answer to.
+    fn ask_too(self, ask: impl FnOnce(Place<'_>, u16) -> Answer) -> Option<Answer> {
+        match self {
+            Self::Path(path) => with_place_to_ask(AT_FDCWD, path, |place| Some(ask(place, 0))),
+            Self::Link(path) => with_place_to_ask(AT_FDCWD, path, |place| Some(ask(place, flag::NO_FOLLOW))),
+            Self::Open(fd) => descriptors::get(fd).map(|opened| ask(open_place(&opened), 0)),
+        }
+    }
+
     /// Asks about it: the place, and the flags with which its path is walked.
     fn ask(self, ask: impl FnOnce(Place<'_>, u16) -> Answer) -> Option<Answer> {
         match self {
@@ -36,6 +47,35 @@ impl Of<'_> {
 
 fn is_users(name: &[u8]) -> bool {
     name.starts_with(b"user.") && name.len() > 5 && name.len() <= 255
+}
+
+/// Whether it is an attribute that programs ask of each file and few files have. Symbolic links have no access
+/// lists, and SELinux makes labels itself.
+fn is_rare(of: Of<'_>, name: &[u8]) -> bool {
+    static LABELS: MadeOnce<bool> = MadeOnce::new();
+    let has_labels = || rustix::fs::stat("/sys/fs/selinux").is_ok();
+    match name {
+        b"system.posix_acl_access" | b"system.posix_acl_default" => !matches!(of, Of::Link(_)),
+        b"security.capability" => true,
+        b"security.selinux" => !*LABELS.get_or_make(has_labels),
+        _ => false,
+    }
+}
+
+/// Says that a file does not have an attribute; none if it may have.
+fn lacks(of: Of<'_>, name: &[u8]) -> Option<ssize_t> {
+    let answer = of.ask_too(|place, flags| {
+        let ask = Submission {
+            operation: op::GET_XATTR.into(),
+            flags: flags.into(),
+            handle: place.handle.into(),
+            ..Submission::default()
+        };
+        command::plain(place.mount, place.path, name, ask)
+    })?;
+    let lacks = matches!(answer, Err(Verdict::Errno(libc::ENODATA)));
+    report::count(Call::Xattr, lacks);
+    lacks.then(|| fail(libc::ENODATA))
 }
 
 fn told(answer: Option<Answer>, value: impl FnOnce(&Completion) -> u64) -> Option<ssize_t> {
@@ -54,8 +94,11 @@ fn told(answer: Option<Answer>, value: impl FnOnce(&Completion) -> u64) -> Optio
 /// `into` is room for `len` bytes.
 unsafe fn get(of: Of<'_>, name: Option<&[u8]>, into: *mut c_void, len: size_t) -> Option<ssize_t> {
     let room = if into.is_null() { 0 } else { len.min(BYTES_MAX) };
-    if name.is_some_and(|name| !is_users(name)) || len > 0 && !may_be(into, len) {
+    if len > 0 && !may_be(into, len) {
         return None;
+    }
+    if let Some(name) = name.filter(|name| !is_users(name)) {
+        return is_rare(of, name).then(|| lacks(of, name)).flatten();
     }
     let answer = of.ask(|place, flags| {
         let operation = if name.is_some() { op::GET_XATTR } else { op::LIST_XATTR };
