@@ -1,5 +1,5 @@
-//! One program that lists directories while they change, and reads and writes by libc's streams, at random: on
-//! a mount every call has to answer as on a file system of the kernel's.
+//! One program that lists directories while they change, and reads and writes by libc's streams, at random:
+//! on a mount every call has to answer as on a file system of the kernel's.
 
 use crate::beside::{assert_same, mounted, mounted_in_a_range, on_a_kernels, run};
 use crate::rig::{Rig, amphi_ok, on_each_other, seed};

@@ -49,8 +49,8 @@ fn is_users(name: &[u8]) -> bool {
     name.starts_with(b"user.") && name.len() > 5 && name.len() <= 255
 }
 
-/// Whether it is an attribute that programs ask of each file and few files have. Symbolic links have no access
-/// lists, and SELinux makes labels itself.
+/// Whether it is an attribute that programs ask of each file and few files have. Symbolic links have no
+/// access lists, and SELinux makes labels itself.
 fn is_rare(of: Of<'_>, name: &[u8]) -> bool {
     static LABELS: MadeOnce<bool> = MadeOnce::new();
     let has_labels = || rustix::fs::stat("/sys/fs/selinux").is_ok();
