@@ -16,9 +16,9 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 /// So many questions about names after a change the kernel is asked again. What it remembers it tells faster
 /// than the queue does, but a change through the queue makes it forget.
 const ASKED_AFTER_CHANGE: i32 = 64;
-/// So many questions for each name that was listed: what it is, and what it holds. The kernel has not heard
-/// of it.
-const ASKED_OF_LISTED: i32 = 2;
+/// So many questions for each name that was listed: what it is, what it holds, whether it has this or that
+/// attribute. The kernel has not heard of it.
+const ASKED_OF_LISTED: i32 = 4;
 /// Most names listed of which that is remembered.
 const LISTED_MAX: i32 = 100_000;
 
@@ -165,7 +165,7 @@ impl Mount {
         self.asked.fetch_min(0, Ordering::Relaxed);
     }
 
-    /// Notes that this process has listed so many names through the queue.
+    /// Notes that this process has listed so many names, at the most, through the queue.
     pub fn listed(&self, names: i32) {
         self.changed();
         let names = names.min(LISTED_MAX);

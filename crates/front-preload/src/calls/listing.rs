@@ -22,8 +22,8 @@ use crate::report::{self, Call};
 
 /// Bytes of names that one command brings, as libc asks the kernel for.
 const ROOM: usize = 32 << 10;
-/// What a listed name takes of that, about.
-const BYTES_PER_NAME: usize = size_of::<ListedName>() + 16;
+/// The least that a name takes of that.
+const NAME_BYTES_MIN: usize = size_of::<ListedName>() + 8;
 /// Streams at a time whose names come through the queue; others' come from the kernel.
 const STREAMS: usize = 64;
 
@@ -99,7 +99,7 @@ impl Listing {
         let completion = taken.ok()?;
         (self.next, self.at) = (completion.other.get(), 0);
         if let Some(mount) = mounts::all().get(opened.mount) {
-            mount.listed((self.names.len() / BYTES_PER_NAME) as i32);
+            mount.listed((self.names.len() / NAME_BYTES_MIN) as i32);
         }
         Some(())
     }
