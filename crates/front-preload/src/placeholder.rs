@@ -50,14 +50,7 @@ const LOOKS_MAX: u32 = 100_000;
 pub fn are_offered() -> bool {
     static WANTED: MadeOnce<bool> = MadeOnce::new();
     let is_wanted = || cfg!(target_arch = "x86_64") && std::env::var_os("AMPHI_REAL_DESCRIPTORS").is_none();
-    if !*WANTED.get_or_make(is_wanted) || ENDED.load(Ordering::Relaxed) {
-        return false;
-    }
-    if unseen::may_be() {
-        no_more();
-        return false;
-    }
-    true
+    *WANTED.get_or_make(is_wanted) && !ENDED.load(Ordering::Relaxed)
 }
 
 /// Whether a descriptor is the library's own.
@@ -91,8 +84,13 @@ fn pattern() -> Option<BorrowedFd<'static>> {
 #[derive(Debug)]
 pub struct Gate(());
 
-/// The right to open a placeholder; none while the process forks, or once it has them no more.
+/// The right to open a placeholder; none while the process forks, or once it has them no more. What the
+/// process has loaded is looked at here, and not for each file that it opens somewhere else.
 pub fn gate() -> Option<Gate> {
+    if unseen::may_be() {
+        no_more();
+        return None;
+    }
     OPENING.fetch_add(1, Ordering::SeqCst);
     let gate = Gate(());
     (FORKING.load(Ordering::SeqCst) == 0 && !ENDED.load(Ordering::SeqCst)).then_some(gate)

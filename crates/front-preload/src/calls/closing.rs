@@ -3,7 +3,7 @@
 
 use libc::{FILE, c_int, c_uint};
 
-use super::{after_copy, before_copy, let_go, listing};
+use super::{copied, let_go, listing};
 use crate::errno::fail;
 use crate::next::next;
 use crate::{descriptors, placeholder};
@@ -24,36 +24,31 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
-    if let Err(errno) = before_copy(old) {
-        return fail(errno) as c_int;
-    }
-    if old != new {
-        let_go(new);
-    }
-    after_copy(old, next!(dup2(old: c_int, new: c_int) -> c_int))
+    copied(old, || {
+        if old != new {
+            let_go(new);
+        }
+        next!(dup2(old: c_int, new: c_int) -> c_int)
+    })
 }
 
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-    if let Err(errno) = before_copy(old) {
-        return fail(errno) as c_int;
-    }
-    if old != new {
-        let_go(new);
-    }
-    after_copy(old, next!(dup3(old: c_int, new: c_int, flags: c_int) -> c_int))
+    copied(old, || {
+        if old != new {
+            let_go(new);
+        }
+        next!(dup3(old: c_int, new: c_int, flags: c_int) -> c_int)
+    })
 }
 
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup(old: c_int) -> c_int {
-    if let Err(errno) = before_copy(old) {
-        return fail(errno) as c_int;
-    }
-    after_copy(old, next!(dup(old: c_int) -> c_int))
+    copied(old, || next!(dup(old: c_int) -> c_int))
 }
 
 /// Closes a range but what is the library's own in it.
@@ -134,7 +129,7 @@ pub unsafe extern "C" fn freopen(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn closedir(dir: *mut libc::DIR) -> c_int {
     if !dir.is_null() {
-        listing::closes(dir);
+        listing::end(dir);
         // SAFETY: an open stream, as the program says.
         let_go(unsafe { libc::dirfd(dir) });
     }

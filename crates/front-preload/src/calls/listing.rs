@@ -163,17 +163,12 @@ fn kernels_position(fd: c_int) -> i64 {
     next!(lseek(fd: c_int, offset: i64, whence: c_int) -> i64)
 }
 
-/// Forgets a stream. Where it was.
-fn end(stream: *mut DIR) -> Option<u64> {
+/// Forgets a stream, which libc goes on with or closes. Where it was.
+pub(super) fn end(stream: *mut DIR) -> Option<u64> {
     let place = listed(stream)?;
     let listing = place.listing.lock().take();
     place.stream.store(ptr::null_mut(), Ordering::Release);
     listing.map(|listing| listing.position)
-}
-
-/// Before libc closes a stream.
-pub(super) fn closes(stream: *mut DIR) {
-    end(stream);
 }
 
 /// Leaves a stream to libc, where it is.

@@ -201,17 +201,15 @@ fn directory(fd: c_int) -> Option<Opened> {
     descriptors::get(fd).filter(|opened| opened.flags & DIRECTORY != 0)
 }
 
-/// Before a descriptor is copied. Two numbers share one offset from then on; both move it in the kernel, but
-/// each has its own turn. The queue's handle of a directory has none.
-///
-/// # Errors
-/// As [`placeholder::make_real`].
-fn before_copy(fd: c_int) -> Result<(), c_int> {
-    if directory(fd).is_some() { Ok(()) } else { leave_to_kernel(fd) }
-}
-
-/// After that. What it returned.
-fn after_copy(fd: c_int, copy: c_int) -> c_int {
+/// Copies a descriptor by `make`. Two numbers share one offset from then on; both move it in the kernel, but
+/// each has its own turn. The queue's handle of a directory has none, and the copy gets one too.
+fn copied(fd: c_int, make: impl FnOnce() -> c_int) -> c_int {
+    if directory(fd).is_none()
+        && let Err(errno) = leave_to_kernel(fd)
+    {
+        return fail(errno) as c_int;
+    }
+    let copy = make();
     let Some(opened) = (if copy >= 0 && copy != fd { directory(fd) } else { None }) else { return copy };
     let before = errno::current();
     let open = Submission {

@@ -9,7 +9,7 @@ use libc::{c_char, c_int, c_long, c_void, off_t, pid_t, size_t, ssize_t};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use super::{after_copy, before_copy, leave_to_kernel};
+use super::{copied, leave_to_kernel};
 use crate::descriptors::{self, PLACEHOLDER};
 use crate::errno::fail;
 use crate::inherited::{Words, completed};
@@ -91,7 +91,6 @@ fn control(fd: c_int, command: c_int) -> Option<c_int> {
         libc::F_GETFD | libc::F_SETFD => None,
         libc::F_GETFL if is_placeholder => descriptors::unopened(fd).map(|(unopened, _)| unopened.status),
         libc::F_SETFL => leave_to_kernel(fd).err().map(|errno| fail(errno) as c_int),
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => before_copy(fd).err().map(|errno| fail(errno) as c_int),
         _ => placeholder::make_real(fd).err().map(|errno| fail(errno) as c_int),
     }
 }
@@ -126,13 +125,16 @@ macro_rules! controls {
             if matches!(command, libc::F_SETLK | libc::F_SETLKW) {
                 placeholder::no_more();
             }
+            let next = || next!($name(fd: c_int, command: c_int, argument: c_long) -> c_int);
+            if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) && descriptors::get(fd).is_some() {
+                return copied(fd, next);
+            }
             control(fd, command).unwrap_or_else(|| {
                 // SAFETY: as the program says.
                 if unsafe { counts_from_end(command, argument) } {
                     descriptors::let_kernel_know(fd);
                 }
-                let told = next!($name(fd: c_int, command: c_int, argument: c_long) -> c_int);
-                if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { after_copy(fd, told) } else { told }
+                next()
             })
         }
     )*};
