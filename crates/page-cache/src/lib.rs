@@ -34,7 +34,7 @@ pub use budget::{Budget, CacheUse, Limits};
 pub use dirty::{DirtyFiles, Listed, Since};
 pub use frames::{FramePool, Stock};
 pub use map::{Mapped, Mapping};
-pub use page::{Beside, BoxedFrame, Frame, Page, SharedFrame};
+pub use page::{Beside, BoxedFrame, Frame, Page, SharedFrame, frames};
 pub use pages::{Change, Pages, Plain, Run, Wanted};
 pub use pieces::{Pieces, commands};
 pub use pressure::{Cached, Round, shrink};

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use smallvec::SmallVec;
+
 use crate::PAGE;
 
 /// A page of host memory that is one owner's.
@@ -54,6 +56,14 @@ impl Frame for SharedFrame {
     #[inline]
     fn bytes_mut(&mut self) -> &mut [u8; PAGE] {
         Self::make_mut(self)
+    }
+}
+
+/// The frames of whole pages that lie one behind the other. One page alone is not copied.
+pub fn frames(pages: Box<[u8]>) -> SmallVec<[BoxedFrame; 1]> {
+    match BoxedFrame::try_from(pages) {
+        Ok(frame) => SmallVec::from_buf([frame]),
+        Err(pages) => pages.as_chunks::<PAGE>().0.iter().map(|page| BoxedFrame::new(*page)).collect(),
     }
 }
 

@@ -190,6 +190,22 @@ impl<F: Frame, B: Beside> Pages<F, B> {
         run
     }
 
+    /// All that [`missing`](Self::missing) finds of `first ..= last`, in runs of `most` pages at the most.
+    pub fn all_missing(
+        &self,
+        map: &impl Mapping,
+        first: u64,
+        last: u64,
+        most: u64,
+    ) -> impl Iterator<Item = Run> {
+        let mut at = first;
+        std::iter::from_fn(move || {
+            let run = self.missing(map, at, last, most)?;
+            at = run.index + run.pages;
+            Some(run)
+        })
+    }
+
     /// Adds a page to the cache that is not there; `dirty` if the device lacks something of it.
     pub fn keep(&mut self, budget: &Budget, index: u64, page: Page<F, B>, dirty: bool) {
         budget.add(page.frames());

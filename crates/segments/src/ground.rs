@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::{BlockDurability, BlockPort, Completion, DurabilityContract, Lpa, PAGE_BYTES, Structure};
-use amphi_page_cache::BoxedFrame;
+use amphi_page_cache::{BoxedFrame, frames};
 use amphi_rt::sync::MutexGuard;
 use amphi_vfs::Result;
 use amphi_volume::{io_error, read_runs};
@@ -62,13 +62,7 @@ impl<D: BlockPort> Ground<D> {
         let places = runs.clone().map(|run| (run[0].1.map(|first| self.lpa(first)), run.len()));
         let mut read = Vec::with_capacity(pages.len());
         for (run, bytes) in runs.zip(read_runs(&*self.device, places)?) {
-            match BoxedFrame::try_from(bytes) {
-                Ok(frame) => read.push((run[0].0, frame)),
-                Err(bytes) => {
-                    let frames = bytes.as_chunks::<PAGE>().0.iter().map(|page| BoxedFrame::new(*page));
-                    read.extend(run.iter().map(|(page, _)| *page).zip(frames));
-                }
-            }
+            read.extend(run.iter().map(|(page, _)| *page).zip(frames(bytes)));
         }
         Ok(read)
     }

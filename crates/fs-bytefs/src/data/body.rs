@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use amphi_device::{BlockPort, Lpa, WriteLog};
-use amphi_page_cache::{BoxedFrame, ReadAhead, Run, Wanted};
+use amphi_page_cache::{ReadAhead, Run, Wanted, frames};
 use amphi_rt::sync::Mutex;
 use amphi_vfs::{Error, Result};
 use amphi_volume::read_runs;
@@ -117,25 +117,14 @@ impl FileBody {
         first: u64,
         last: u64,
     ) -> Result<Fetched> {
-        let mut at = first;
-        let runs: SmallVec<[Run; 2]> = std::iter::from_fn(|| {
-            let run = self.pages.missing(&self.tree, at, last, READ_RUN_MAX)?;
-            at = run.index + run.pages;
-            Some(run)
-        })
-        .collect();
+        let runs: SmallVec<[Run; 2]> =
+            self.pages.all_missing(&self.tree, first, last, READ_RUN_MAX).collect();
         let valid = |index: u64| size_on_device.saturating_sub(index * PAGE as u64).min(PAGE as u64) as usize;
         let places = runs.iter().map(|run| (Some(Lpa(run.lba)), run.pages as usize));
         let mut fetched = Fetched::new();
         for (run, bytes) in runs.iter().zip(read_runs(&*base.device, places)?) {
-            match BoxedFrame::try_from(bytes) {
-                Ok(frame) => fetched.push((run.index, duplicate::read(frame, valid(run.index)))),
-                Err(bytes) => {
-                    let frames = bytes.as_chunks::<PAGE>().0.iter().map(|page| BoxedFrame::new(*page));
-                    let pages = (run.index..).zip(frames);
-                    fetched.extend(pages.map(|(index, page)| (index, duplicate::read(page, valid(index)))));
-                }
-            }
+            let pages = (run.index..).zip(frames(bytes));
+            fetched.extend(pages.map(|(index, frame)| (index, duplicate::read(frame, valid(index)))));
         }
         Ok(fetched)
     }

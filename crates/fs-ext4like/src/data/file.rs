@@ -27,13 +27,7 @@ const COMMAND_PAGES: u64 = 64;
 const READ_PART: usize = 256;
 /// What must be read so that the pages `first ..= last` are cached.
 fn missing(file: &FileBody, extents: &Extents, first: u64, last: u64) -> Vec<Run> {
-    let mut at = first;
-    std::iter::from_fn(|| {
-        let run = file.pages.missing(extents, at, last, COMMAND_PAGES)?;
-        at = run.index + run.pages;
-        Some(run)
-    })
-    .collect()
+    file.pages.all_missing(extents, first, last, COMMAND_PAGES).collect()
 }
 
 /// Reads the blocks of runs.
