@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 use crate::accelerated::library;
-use crate::rig::{Rig, can_mount};
+use crate::rig::{Rig, amphi_ok, can_mount, seed};
 use crate::shared;
 
 /// A directory on a file system of the kernel's.
@@ -48,6 +48,57 @@ pub fn mounted_in_a_range() -> Option<Rig> {
         shared::mount(&rig, amphi_front_shared::Protection::Nothing);
         rig
     })
+}
+
+/// A program that is held against the kernel's file systems, with as many seeds as one likes.
+pub struct Held {
+    /// Its source is the file of that name, its tests the module.
+    pub name: &'static str,
+    /// How it is compiled.
+    pub flags: &'static [&'static str],
+    /// Calls of one run.
+    pub calls: &'static str,
+    /// How it is started on a mount, and what it is told behind directory, seed and calls.
+    pub ways: &'static [(Option<&'static [&'static str]>, &'static [&'static str])],
+    /// Puts what it told in order.
+    pub in_order: fn(Vec<String>) -> Vec<String>,
+}
+
+impl Held {
+    fn on_rig(&self, rig: &Rig, what: &str, seeds: u64) {
+        let program = rig.compiled(self.name, self.flags);
+        let kernels = on_a_kernels();
+        let first = seed();
+        for seed in first..first + seeds {
+            for (start, told) in self.ways {
+                let number = seed.to_string();
+                let arguments = [&[&*number, self.calls], *told].concat();
+                let lines = |start, directory: &Path| {
+                    (self.in_order)(run(&program, start, &directory.join("d"), &arguments))
+                };
+                let expected = lines(None, kernels.path());
+                let got = lines(*start, &rig.on_mount(""));
+                let what = format!("{what}, {start:?} {told:?}");
+                assert_same(&expected, &got, &what, &format!("{}::", self.name), seed);
+            }
+        }
+        rig.umount();
+        amphi_ok(&["fsck", &rig.image()]);
+    }
+
+    /// Compares a mount of a file system.
+    pub fn on(&self, file_system: &str, seeds: u64) {
+        if let Some(rig) = mounted(file_system) {
+            self.on_rig(&rig, file_system, seeds);
+        }
+    }
+
+    /// Compares ByteFS in a range.
+    pub fn in_a_range(&self, seeds: u64) {
+        if let Some(rig) = mounted_in_a_range() {
+            self.on_rig(&rig, "bytefs in a range", seeds);
+        }
+    }
 }
 
 /// The lines that it told, and how it ended.
