@@ -72,14 +72,15 @@ pub trait Rounds {
     fn round(&mut self, operations: u64) -> Result<f64>;
 }
 
-/// Every application, with the writes of a round.
+/// Every application, with the writes of a round: enough that it takes a tenth of a second where it is
+/// fastest, and that logs have wrapped.
 fn all() -> Vec<(Box<dyn Program>, u64)> {
     vec![
-        (Box::new(programs::RocksDb), 2000),
-        (Box::new(programs::LevelDb), 2000),
-        (Box::new(programs::Sqlite), 1000),
-        (Box::new(servers::Redis), 2000),
-        (Box::new(servers::Postgres), 400),
+        (Box::new(programs::RocksDb), 20_000),
+        (Box::new(programs::LevelDb), 20_000),
+        (Box::new(programs::Sqlite), 10_000),
+        (Box::new(servers::Redis), 20_000),
+        (Box::new(servers::Postgres), 2000),
         (Box::new(trees::Unpack), 1000),
         (Box::new(trees::Git), 1000),
         (Box::new(trees::Remove), 1000),

@@ -174,8 +174,10 @@ impl Place {
                     Ours::Block => &block("page-cache"),
                     Ours::Pinned => &block("ba-buffer"),
                 };
+                let is_resident = self.below == Below::Memory;
                 let (mkfs, options) = ([&mkfs[..], kind].concat(), [speed, &["-o", words]].concat());
-                let service = Service { name: self.name, verb: "mount", mkfs: &mkfs, options: &options };
+                let service =
+                    Service { name: self.name, verb: "mount", mkfs: &mkfs, options: &options, is_resident };
                 Ok(Mounted::Ours(Served::new(workspace, amphi, &service)?))
             }
             (Some(_), Below::Nothing) => Ok(Mounted::Tmpfs(Tmpfs::new(workspace)?)),
@@ -184,7 +186,13 @@ impl Place {
             }
             (Some(kind), Below::Ssd | Below::LogSsd(_)) => {
                 let mkfs = [&mkfs[..], &["--fs", "none", "--firmware", "page-cache"]].concat();
-                let service = Service { name: self.name, verb: "export", mkfs: &mkfs, options: speed };
+                let service = Service {
+                    name: self.name,
+                    verb: "export",
+                    mkfs: &mkfs,
+                    options: speed,
+                    is_resident: false,
+                };
                 let kernel_fs = KernelFs { kind, mkfs: &[], options: "" };
                 Ok(Mounted::Exported(Exported::new(workspace, amphi, &service, &kernel_fs)?))
             }

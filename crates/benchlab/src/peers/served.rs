@@ -1,10 +1,12 @@
 //! An emulated SSD in memory, mounted or exported by a daemon of the program `amphi`, as any user would do
 //! it.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use rustix::fs::{FallocateFlags, fallocate};
 
 use super::daemon::Daemon;
 use super::program::output;
@@ -21,6 +23,8 @@ pub struct Service<'a> {
     pub mkfs: &'a [&'a str],
     /// Options of `amphi mount` or `amphi export`.
     pub options: &'a [&'a str],
+    /// The image has all its memory from the beginning, where there is as much.
+    pub is_resident: bool,
 }
 
 /// A directory that a daemon serves. Unmounted when dropped.
@@ -41,7 +45,12 @@ impl Served {
         output(Command::new(amphi).arg("mkfs").args(service.mkfs).arg(&image))?;
         let what = ["--foreground", text(&image)?, text(&directory)?];
         let arguments = [&[service.verb], service.options, &what].concat();
-        Ok(Self { daemon: Daemon::new(amphi, &arguments, directory.clone())?, program: amphi.to_owned() })
+        let daemon = Daemon::new(amphi, &arguments, directory.clone())?;
+        if service.is_resident {
+            // An SSD that is switched on gives the memory of erased blocks back.
+            make_resident(&image)?;
+        }
+        Ok(Self { daemon, program: amphi.to_owned() })
     }
 
     /// What it serves.
@@ -58,4 +67,19 @@ impl Served {
         let printed = output(Command::new(&self.program).arg("stats").arg(self.directory()).arg("--json"))?;
         serde_json::from_str(&printed).context("amphi stats printed no JSON")
     }
+}
+
+/// A block of flash that is written for the first time has no memory yet. That of a virtual machine may take
+/// 5 ms for each megabyte, if its host has to give it first: an SSD with no delays would have these. Without
+/// so much memory the image stays as it is.
+fn make_resident(image: &Path) -> std::io::Result<()> {
+    let file = File::options().write(true).open(image)?;
+    let bytes = file.metadata()?.len();
+    // tmpfs reserves what is new, and fills it with zeros when it is reserved again.
+    for _ in 0..2 {
+        if fallocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes).is_err() {
+            break;
+        }
+    }
+    Ok(())
 }
