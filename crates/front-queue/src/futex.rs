@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU32;
 
 use amphi_queue::Bell;
 use rustix::thread::futex::{self, Flags, Timespec};
+use rustix::time::{ClockId, clock_gettime};
 
 /// A futex. What it is asked to wake may be in another process.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,6 +22,11 @@ impl Bell for FutexBell {
     fn wake(&self, word: &AtomicU32) {
         // Nobody asleep is no error.
         let _ = futex::wake(word, Flags::empty(), i32::MAX as u32);
+    }
+
+    fn now_us(&self) -> u32 {
+        let now = clock_gettime(ClockId::Monotonic);
+        (now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000) as u32
     }
 
     fn ring(&self, word: &AtomicU32) {

@@ -142,10 +142,9 @@ impl<E: Executor> Work<E> {
                 self.look(&mut whereabouts);
             }
             let is_last = self.looking.fetch_sub(1, Ordering::SeqCst) == 1;
-            let begin_ns = time::now_ns();
-            self.server.stand_by(&FutexBell, SLEEP_NS, is_last, || self.must_look(is_last));
+            let after_ns = self.server.stand_by(&FutexBell, SLEEP_NS, is_last, || self.must_look(is_last));
             if is_last {
-                self.learned.note(time::now_ns() - begin_ns);
+                self.learned.note(after_ns);
             }
         }
     }

@@ -35,13 +35,21 @@ struct State {
     /// Nobody will any more.
     ended: bool,
     last: u64,
+    /// When the last one was asked for, ns.
+    asked_ns: u64,
     waiting: VecDeque<Errand>,
     /// Numbers of those that are done and not heard of yet, with their answers.
     done: Vec<(u64, Option<u128>)>,
 }
 
-static STATE: Mutex<State> =
-    Mutex::new(State { served: false, ended: false, last: 0, waiting: VecDeque::new(), done: Vec::new() });
+static STATE: Mutex<State> = Mutex::new(State {
+    served: false,
+    ended: false,
+    last: 0,
+    asked_ns: 0,
+    waiting: VecDeque::new(),
+    done: Vec::new(),
+});
 /// How long who waits for an errand looks for its end, ns, before it sleeps.
 const END_NS: u64 = 30_000;
 
@@ -67,6 +75,7 @@ fn run(kind: u64, ino: Ino, name: &[u8]) -> Option<u128> {
     state.last += 1;
     let number = state.last;
     let ends = ENDS.load(Ordering::Relaxed);
+    state.asked_ns = time::now_ns();
     state.waiting.push_back(Errand { number, kind, ino, name: name.to_vec() });
     NEW.store(state.waiting.len(), Ordering::Release);
     COME.notify_one();
@@ -109,7 +118,8 @@ pub(crate) fn next(last: Option<(u64, Option<u128>)>) -> Option<Errand> {
         if let Some(next) = state.waiting.pop_front() {
             NEW.store(state.waiting.len(), Ordering::Relaxed);
             if slept {
-                LEARNED.note(time::now_ns() - begin_ns);
+                // It may have taken long to wake up.
+                LEARNED.note(state.asked_ns.saturating_sub(begin_ns));
             }
             return Some(next);
         }

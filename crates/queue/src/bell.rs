@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use amphi_rt::sync::{Condvar, Mutex};
+use amphi_rt::time;
 
 /// Sleeping on a word of the shared memory.
 pub trait Bell: Send + Sync {
@@ -12,6 +13,9 @@ pub trait Bell: Send + Sync {
 
     /// Wakes all who sleep on the word. The caller has changed it.
     fn wake(&self, word: &AtomicU32);
+
+    /// A clock that both sides have, us modulo 2^32.
+    fn now_us(&self) -> u32;
 
     /// As [`wake`](Self::wake), where one is enough if any of the sleepers sees to all that there is to do.
     fn ring(&self, word: &AtomicU32) {
@@ -37,5 +41,9 @@ impl Bell for TaskBell {
     fn wake(&self, _word: &AtomicU32) {
         drop(self.asleep.lock());
         self.woken.notify_all();
+    }
+
+    fn now_us(&self) -> u32 {
+        (time::now_ns() / 1000) as u32
     }
 }

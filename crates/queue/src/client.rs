@@ -5,8 +5,8 @@ use std::sync::atomic::{Ordering, fence};
 use crate::bell::Bell;
 use crate::crowd::Crowd;
 use crate::format::{
-    ASLEEP_AT, COMPLETED_AT, COMPLETIONS_AT, Completion, DOORBELL_AT, ENDED_AT, ENTRIES, SUBMISSIONS_AT,
-    SUBMITTED_AT, Submission, WAITING_AT,
+    ASLEEP_AT, COMPLETED_AT, COMPLETIONS_AT, Completion, DOORBELL_AT, ENDED_AT, ENTRIES, RUNG_AT,
+    SUBMISSIONS_AT, SUBMITTED_AT, Submission, WAITING_AT,
 };
 use crate::memory::{Memory, Payload};
 
@@ -92,6 +92,7 @@ impl<'m> Client<'m> {
 
     fn ring(&self, bell: &impl Bell) {
         let doorbell = self.memory.word(DOORBELL_AT);
+        self.memory.word(RUNG_AT).store(bell.now_us(), Ordering::Relaxed);
         doorbell.fetch_add(1, Ordering::SeqCst);
         bell.ring(doorbell);
     }

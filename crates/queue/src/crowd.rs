@@ -16,8 +16,8 @@ pub const ALONE_NS: u64 = 5_000;
 const BACK_NS: u64 = 1_500;
 /// Who keeps a processor for longer, ns, has other things to do.
 const TURN_NS: u64 = 100_000;
-/// How often a thread does not let such a one run before it tries again.
-const KEEPS: u32 = 64;
+/// How often at most a thread does not let such a one run before it tries again.
+const KEEPS_MAX: u32 = 64;
 
 /// What a thread has found out lately.
 #[derive(Debug, Default)]
@@ -26,6 +26,9 @@ pub struct Crowd {
     takes_turns: bool,
     /// How often the processor is not given away yet.
     keeps: u32,
+    /// How often it was not after the last one that kept it for long: twice as often after each in a row,
+    /// since one alone may be a thread that has little to do.
+    kept: u32,
 }
 
 impl Crowd {
@@ -79,9 +82,10 @@ impl Crowd {
     }
 
     /// This thread had let others run for so long, ns.
-    const fn learn(&mut self, away_ns: u64) {
+    fn learn(&mut self, away_ns: u64) {
         self.takes_turns = away_ns > BACK_NS && away_ns <= TURN_NS;
-        self.keeps = if away_ns > TURN_NS { KEEPS } else { 0 };
+        self.kept = if away_ns > TURN_NS { (2 * self.kept).clamp(1, KEEPS_MAX) } else { 0 };
+        self.keeps = self.kept;
     }
 }
 
@@ -98,9 +102,15 @@ mod tests {
         crowd.learn(2 * BACK_NS);
         assert!(crowd.takes_turns(), "one that waits for this one");
         assert!(crowd.make_way());
+        for kept in [1, 2, 4, 8, 16, 32, 64, 64] {
+            crowd.learn(TURN_NS + 1);
+            assert!(!crowd.takes_turns());
+            assert!((0..kept).all(|_| !crowd.make_way()), "{kept}");
+            assert_eq!(crowd.keeps, 0, "then it is tried again");
+        }
+        crowd.learn(BACK_NS);
         crowd.learn(TURN_NS + 1);
-        assert!(!crowd.takes_turns());
-        assert!((0..KEEPS).all(|_| !crowd.make_way()));
-        assert!(crowd.make_way(), "it is tried again");
+        assert!(!crowd.make_way());
+        assert_eq!(crowd.keeps, 0, "one that keeps it once is soon forgotten");
     }
 }

@@ -42,6 +42,9 @@ pub struct Header {
 
 /// Byte, in the header's page, of the word that a client counts up to wake the server.
 pub const DOORBELL_AT: usize = 64;
+/// Byte of the word in which a client says when it last woke the server, us of the system's monotonic clock
+/// modulo 2^32.
+pub const RUNG_AT: usize = 68;
 /// Byte of the word that counts server threads asleep: who finds it zero need not ring.
 pub const ASLEEP_AT: usize = 128;
 /// Byte of the word that is not zero once the server has ended.

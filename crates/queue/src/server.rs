@@ -6,8 +6,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::bell::Bell;
 use crate::format::{
-    ASLEEP_AT, COMPLETED_AT, COMPLETIONS_AT, Completion, DOORBELL_AT, ENDED_AT, ENTRIES, SUBMISSIONS_AT,
-    SUBMITTED_AT, Submission, WAITING_AT,
+    ASLEEP_AT, COMPLETED_AT, COMPLETIONS_AT, Completion, DOORBELL_AT, ENDED_AT, ENTRIES, RUNG_AT,
+    SUBMISSIONS_AT, SUBMITTED_AT, Submission, WAITING_AT,
 };
 use crate::memory::{Memory, Payload};
 
@@ -116,7 +116,17 @@ impl Server {
     /// As [`sleep`](Self::sleep), for threads each of which serves all lanes: clients need not ring while one
     /// of them looks for commands. Whoever is the last to look says so here. Whoever wakes up
     /// [looks](Self::looks) for all.
-    pub fn stand_by(&self, bell: &impl Bell, limit_ns: u64, is_last: bool, has_work: impl FnOnce() -> bool) {
+    ///
+    /// After how long, ns, a client rang, or all the time if none did: a thread that is woken runs some 50 us
+    /// later where its processor slept too.
+    pub fn stand_by(
+        &self,
+        bell: &impl Bell,
+        limit_ns: u64,
+        is_last: bool,
+        has_work: impl FnOnce() -> bool,
+    ) -> u64 {
+        let begin_us = bell.now_us();
         let (asleep, doorbell) = (self.memory.word(ASLEEP_AT), self.memory.word(DOORBELL_AT));
         let seen = doorbell.load(Ordering::SeqCst);
         if is_last {
@@ -124,9 +134,14 @@ impl Server {
         }
         // As in `sleep`.
         fence(Ordering::SeqCst);
-        if !has_work() {
-            bell.sleep(doorbell, seen, limit_ns);
+        if has_work() {
+            return 0;
         }
+        bell.sleep(doorbell, seen, limit_ns);
+        let all_us = bell.now_us().wrapping_sub(begin_us);
+        let rung_us = self.memory.word(RUNG_AT).load(Ordering::Relaxed).wrapping_sub(begin_us);
+        // The client's word is believed within what may be.
+        u64::from(rung_us.min(all_us)) * 1000
     }
 
     /// Tells clients that somebody looks for commands, whoever [stands by](Self::stand_by).

@@ -123,6 +123,42 @@ impl Bell for Counted {
     fn wake(&self, _: &AtomicU32) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
+
+    fn now_us(&self) -> u32 {
+        0
+    }
+}
+
+/// A client comes 7 us after the server has gone to sleep, which runs again 60 us later.
+struct Late<'a> {
+    memory: &'a Memory,
+    now_us: AtomicU32,
+}
+
+impl Bell for Late<'_> {
+    fn sleep(&self, _: &AtomicU32, _: u32, _: u64) {
+        self.now_us.fetch_add(7, Ordering::SeqCst);
+        Client::new(self.memory, 0).submit(Submission::default(), self);
+        self.now_us.fetch_add(60, Ordering::SeqCst);
+    }
+
+    fn wake(&self, _: &AtomicU32) {}
+
+    fn now_us(&self) -> u32 {
+        self.now_us.load(Ordering::SeqCst)
+    }
+}
+
+/// Else a thread that takes long to wake up would take it for the client's absence, and look less and less.
+#[test]
+fn a_server_learns_when_its_client_came_and_not_when_it_woke_up_itself() {
+    let memory = memory(1);
+    let server = Server::new(Arc::clone(&memory));
+    for begin_us in [0, 1_000, u32::MAX - 3, u32::MAX - 20] {
+        let bell = Late { memory: &memory, now_us: AtomicU32::new(begin_us) };
+        assert_eq!(server.stand_by(&bell, u64::MAX, true, || false), 7_000, "{begin_us}");
+    }
+    assert_eq!(server.stand_by(&Counted::default(), u64::MAX, true, || true), 0, "it had come already");
 }
 
 /// A server's thread that was about to sleep may not have heard the first time.

@@ -174,7 +174,8 @@ impl Place {
                     Ours::Block => &block("page-cache"),
                     Ours::Pinned => &block("ba-buffer"),
                 };
-                let is_resident = self.below == Below::Memory;
+                // All at once would be more memory than machines have.
+                let is_resident = self.below != Below::Ssd;
                 let (mkfs, options) = ([&mkfs[..], kind].concat(), [speed, &["-o", words]].concat());
                 let service =
                     Service { name: self.name, verb: "mount", mkfs: &mkfs, options: &options, is_resident };
