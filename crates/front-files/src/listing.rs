@@ -2,8 +2,8 @@
 
 use std::io;
 
-use amphi_queue::format::{ListedName, Submission, op};
-use zerocopy::FromBytes;
+use amphi_queue::first_listed;
+use amphi_queue::format::{Submission, op};
 
 use crate::file::File;
 use crate::request::{Data, Request};
@@ -69,13 +69,16 @@ impl Iterator for Listing {
                 return Some(Err(error));
             }
         }
-        let Ok((head, behind)) = ListedName::ref_from_prefix(self.batch.get(self.shown..)?) else {
+        let Some((head, name, bytes)) = first_listed(self.batch.get(self.shown..)?) else {
             self.ended = true;
             return None;
         };
-        let len = usize::from(head.len.get());
-        let name = behind.get(..len)?.to_vec();
-        self.shown += (size_of::<ListedName>() + len).next_multiple_of(8);
-        Some(Ok(Entry { ino: head.ino.get(), kind: head.kind.get(), name, next: head.next.get() }))
+        self.shown += bytes;
+        Some(Ok(Entry {
+            ino: head.ino.get(),
+            kind: head.kind.get(),
+            name: name.to_vec(),
+            next: head.next.get(),
+        }))
     }
 }

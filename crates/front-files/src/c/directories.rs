@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::io;
 
-use amphi_queue::format::kind;
+use amphi_queue::type_bits;
 
 use super::{done, files, path, set_errno};
 use crate::errno::error;
@@ -15,19 +15,6 @@ pub struct Directory {
     listing: Listing,
     /// The entry that the program looks at.
     shown: libc::dirent,
-}
-
-const fn type_of(kind: u16) -> u8 {
-    match kind {
-        kind::REGULAR => libc::DT_REG,
-        kind::DIRECTORY => libc::DT_DIR,
-        kind::SYMLINK => libc::DT_LNK,
-        kind::FIFO => libc::DT_FIFO,
-        kind::SOCKET => libc::DT_SOCK,
-        kind::CHAR => libc::DT_CHR,
-        kind::BLOCK => libc::DT_BLK,
-        _ => libc::DT_UNKNOWN,
-    }
 }
 
 /// As `opendir(3)`.
@@ -83,7 +70,7 @@ fn fill(shown: &mut libc::dirent, entry: &Entry) -> io::Result<()> {
     shown.d_ino = entry.ino;
     shown.d_off = entry.next as i64;
     shown.d_reclen = size_of::<libc::dirent>() as u16;
-    shown.d_type = type_of(entry.kind);
+    shown.d_type = (type_bits(entry.kind) >> 12) as u8;
     for (to, from) in shown.d_name.iter_mut().zip(entry.name.iter().chain([&0])) {
         *to = *from as c_char;
     }

@@ -13,7 +13,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use amphi_queue::format::{Attributes, kind};
+use amphi_queue::format::Attributes;
+use amphi_queue::type_bits;
 
 use crate::errno::{OpenError, error};
 use crate::files::Files;
@@ -134,18 +135,6 @@ pub extern "C" fn amphi_error() -> *const c_char {
 pub unsafe extern "C" fn amphi_sync(fs: *const Files) -> c_int {
     // SAFETY: the caller's promise.
     done(unsafe { files(fs) }.and_then(Files::sync))
-}
-
-const fn type_bits(of: u16) -> u32 {
-    match of {
-        kind::DIRECTORY => libc::S_IFDIR,
-        kind::SYMLINK => libc::S_IFLNK,
-        kind::FIFO => libc::S_IFIFO,
-        kind::SOCKET => libc::S_IFSOCK,
-        kind::CHAR => libc::S_IFCHR,
-        kind::BLOCK => libc::S_IFBLK,
-        _ => libc::S_IFREG,
-    }
 }
 
 const fn split(ns: i64) -> (i64, i64) {

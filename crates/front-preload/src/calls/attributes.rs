@@ -2,7 +2,8 @@
 //! asked only where it has probably forgotten.
 #![allow(unsafe_code)]
 
-use amphi_queue::format::{Attributes, Submission, flag, kind, op};
+use amphi_queue::format::{Attributes, Submission, flag, op};
+use amphi_queue::type_bits;
 use libc::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_uint, stat as Stat, statx as Statx};
 
 use super::{bytes, knows_kernel_all, next_on, open_place, told, with_place_to_ask};
@@ -16,18 +17,6 @@ use crate::report::Call;
 /// Preferred I/O size, in bytes, as FUSE shows it.
 const BLOCK_BYTES: i64 = 4096;
 const NS_PER_S: i64 = 1_000_000_000;
-
-const fn type_bits(of: u16) -> u32 {
-    match of {
-        kind::DIRECTORY => libc::S_IFDIR,
-        kind::SYMLINK => libc::S_IFLNK,
-        kind::FIFO => libc::S_IFIFO,
-        kind::SOCKET => libc::S_IFSOCK,
-        kind::CHAR => libc::S_IFCHR,
-        kind::BLOCK => libc::S_IFBLK,
-        _ => libc::S_IFREG,
-    }
-}
 
 /// # Safety
 /// `into` is room for a `stat`.

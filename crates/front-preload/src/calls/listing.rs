@@ -8,10 +8,10 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use amphi_queue::format::{Completion, ListedName, Submission, kind, op};
+use amphi_queue::format::{Completion, ListedName, Submission, op};
+use amphi_queue::{first_listed, type_bits};
 use amphi_rt::sync::Mutex;
 use libc::{DIR, O_DIRECTORY, c_char, c_int, c_long, dirent64};
-use zerocopy::FromBytes;
 
 use super::{bytes, directory, leads_to_descriptors, next_on, opening};
 use crate::command;
@@ -111,9 +111,7 @@ impl Listing {
         if rest.is_empty() {
             return Some(ptr::null_mut());
         }
-        let (head, rest) = ListedName::read_from_prefix(rest).ok()?;
-        let name = rest.get(..usize::from(head.len.get())).filter(|name| name.len() < 256)?;
-        let len = size_of::<ListedName>() + name.len();
+        let (head, name, len) = first_listed(rest).filter(|(_, name, _)| name.len() < 256)?;
         for (to, from) in self.entry.d_name.iter_mut().zip(name.iter().chain([&0])) {
             *to = *from as c_char;
         }
@@ -121,17 +119,8 @@ impl Listing {
         self.entry.d_off = head.next.get() as i64;
         self.entry.d_reclen =
             (std::mem::offset_of!(dirent64, d_name) + name.len() + 1).next_multiple_of(8) as u16;
-        self.entry.d_type = match head.kind.get() {
-            kind::REGULAR => libc::DT_REG,
-            kind::DIRECTORY => libc::DT_DIR,
-            kind::SYMLINK => libc::DT_LNK,
-            kind::FIFO => libc::DT_FIFO,
-            kind::SOCKET => libc::DT_SOCK,
-            kind::CHAR => libc::DT_CHR,
-            kind::BLOCK => libc::DT_BLK,
-            _ => libc::DT_UNKNOWN,
-        };
-        self.at += len.next_multiple_of(8);
+        self.entry.d_type = (type_bits(head.kind.get()) >> 12) as u8;
+        self.at += len;
         self.position = head.next.get();
         Some(&raw mut self.entry)
     }
