@@ -30,7 +30,7 @@ pub const fn type_bits(of: u16) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use zerocopy::IntoBytes;
+    use zerocopy::{FromZeros, IntoBytes};
 
     use super::*;
 

@@ -145,11 +145,18 @@ impl Place {
         self.kind.is_none()
     }
 
-    /// Makes it. The times of an SSD of [`LOGS`] are multiplied by `dilation`.
+    /// Makes it. The times of an SSD of [`LOGS`] are multiplied by `dilation`. SSDs in memory have it from the
+    /// beginning if `is_measured`, which takes some seconds each.
     ///
     /// # Errors
     /// The machine lacks what it needs.
-    pub(super) fn mount(&self, workspace: &Workspace, amphi: &Path, dilation: f64) -> Result<Mounted> {
+    pub(super) fn mount(
+        &self,
+        workspace: &Workspace,
+        amphi: &Path,
+        dilation: f64,
+        is_measured: bool,
+    ) -> Result<Mounted> {
         let dilation = dilation.to_string();
         let speed: &[&str] = match self.below {
             Below::Memory => &["--free"],
@@ -175,7 +182,7 @@ impl Place {
                     Ours::Pinned => &block("ba-buffer"),
                 };
                 // All at once would be more memory than machines have.
-                let is_resident = self.below != Below::Ssd;
+                let is_resident = is_measured && self.below != Below::Ssd;
                 let (mkfs, options) = ([&mkfs[..], kind].concat(), [speed, &["-o", words]].concat());
                 let service =
                     Service { name: self.name, verb: "mount", mkfs: &mkfs, options: &options, is_resident };

@@ -10,6 +10,9 @@ use super::report::{Application, PlaceReport, Report, SCHEMA};
 use super::{Program, Rounds, Site, all};
 use crate::peers::{self, Workspace};
 
+/// A run of less than this scale only tries whether all works.
+const SCALE_MEASURED_MIN: f64 = 0.1;
+
 /// How to run it.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -83,7 +86,12 @@ pub fn run(
         if !go_on() {
             break;
         }
-        let mounted = place.mount(&made.workspace, &settings.amphi, report.dilation);
+        let mounted = place.mount(
+            &made.workspace,
+            &settings.amphi,
+            report.dilation,
+            settings.scale >= SCALE_MEASURED_MIN,
+        );
         let failure = mounted.as_ref().err().map(|error| format!("{error:#}"));
         let entry =
             PlaceReport { name: place.name.to_owned(), description: place.description.to_owned(), failure };
