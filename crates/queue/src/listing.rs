@@ -1,4 +1,4 @@
-//! What clients read in answers: the row of names of a listing, and the kinds of files as the system has them.
+//! What clients read in answers: a listing's row of names, and the kinds of files as the system has them.
 
 use zerocopy::FromBytes;
 

@@ -145,8 +145,8 @@ impl Place {
         self.kind.is_none()
     }
 
-    /// Makes it. The times of an SSD of [`LOGS`] are multiplied by `dilation`. SSDs in memory have it from the
-    /// beginning if `is_measured`, which takes some seconds each.
+    /// Makes it. The times of an SSD of [`LOGS`] are multiplied by `dilation`. SSDs in memory have it from
+    /// the beginning if `is_measured`, which takes some seconds each.
     ///
     /// # Errors
     /// The machine lacks what it needs.
