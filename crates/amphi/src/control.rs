@@ -109,11 +109,21 @@ impl Pending {
 /// If the daemon is there but cannot be reached.
 pub fn send(image: &Path, request: &Request) -> Result<Option<Pending>> {
     let Some(socket) = runtime_dir::find_socket(image)? else { return Ok(None) };
+    let Some(mut stream) = connect(image, &socket)? else { return Ok(None) };
+    let mut line = serde_json::to_string(request)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes()).context("the mount's daemon does not listen")?;
+    Ok(Some(Pending(BufReader::new(stream))))
+}
+
+/// A connection to the daemon that has `image` mounted and listens at `socket`, or will soon: one that begins
+/// anew takes the socket away before it makes another.
+fn connect(image: &Path, socket: &Path) -> Result<Option<UnixStream>> {
     let deadline_ns = now_ns() + BEGINNING_NS_MAX;
-    let mut stream = loop {
-        match UnixStream::connect(&socket) {
-            Ok(stream) => break stream,
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+    loop {
+        match UnixStream::connect(socket) {
+            Ok(stream) => return Ok(Some(stream)),
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => {
                 if !device::is_in_use(image).unwrap_or(false) || now_ns() > deadline_ns {
                     return Ok(None);
                 }
@@ -125,11 +135,7 @@ pub fn send(image: &Path, request: &Request) -> Result<Option<Pending>> {
                 });
             }
         }
-    };
-    let mut line = serde_json::to_string(request)?;
-    line.push('\n');
-    stream.write_all(line.as_bytes()).context("the mount's daemon does not listen")?;
-    Ok(Some(Pending(BufReader::new(stream))))
+    }
 }
 
 /// Listens at `socket`, in place of a dead daemon's.
@@ -206,10 +212,18 @@ mod tests {
         assert!(send(&image, &Request::Info).unwrap().is_none(), "nobody has the image");
         let held = File::open(&image).unwrap();
         flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
-        let asked = amphi_rt::task::spawn("asks", move || send(&image, &Request::Info).unwrap().is_some());
+        let of = image.clone();
+        let asked = amphi_rt::task::spawn("asks", move || send(&of, &Request::Info).unwrap().is_some());
         sleep_ns(3 * STEP_NS);
         let listener = listen(&socket).unwrap();
         assert!(asked.join(), "it listens again");
+        drop(listener);
+        std::fs::remove_file(&socket).unwrap();
+        let at = socket.clone();
+        let asked = amphi_rt::task::spawn("asks", move || connect(&image, &at).unwrap().is_some());
+        sleep_ns(3 * STEP_NS);
+        let listener = listen(&socket).unwrap();
+        assert!(asked.join(), "for a moment there is no socket");
         drop(listener);
         std::fs::remove_file(socket).unwrap();
     }

@@ -102,6 +102,8 @@ mod tests {
         crowd.learn(2 * BACK_NS);
         assert!(crowd.takes_turns(), "one that waits for this one");
         assert!(crowd.make_way());
+        // Who ran just now is not known.
+        crowd.learn(0);
         for kept in [1, 2, 4, 8, 16, 32, 64, 64] {
             crowd.learn(TURN_NS + 1);
             assert!(!crowd.takes_turns());

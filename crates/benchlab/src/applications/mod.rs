@@ -72,8 +72,8 @@ pub trait Rounds {
     fn round(&mut self, operations: u64) -> Result<f64>;
 }
 
-/// Every application, with the writes of a round: enough that it takes a tenth of a second where it is
-/// fastest, and that logs have wrapped.
+/// Every application, with the writes of a round: enough that it takes 50 ms where it is fastest, and
+/// that logs have wrapped.
 fn all() -> Vec<(Box<dyn Program>, u64)> {
     vec![
         (Box::new(programs::RocksDb), 20_000),
