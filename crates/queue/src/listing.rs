@@ -1,5 +1,6 @@
 //! What clients read in answers: a listing's row of names, and the kinds of files as the system has them.
 
+use amphi_vfs::FileType;
 use zerocopy::FromBytes;
 
 use crate::format::{ListedName, kind};
@@ -16,16 +17,17 @@ pub fn first_listed(row: &[u8]) -> Option<(ListedName, &[u8], usize)> {
 /// The type's bits in Linux's `st_mode`; these shifted right by 12 are `d_type`. Of no kind: 0.
 #[must_use]
 pub const fn type_bits(of: u16) -> u32 {
-    match of {
-        kind::REGULAR => 0o100_000,
-        kind::DIRECTORY => 0o040_000,
-        kind::SYMLINK => 0o120_000,
-        kind::FIFO => 0o010_000,
-        kind::SOCKET => 0o140_000,
-        kind::CHAR => 0o020_000,
-        kind::BLOCK => 0o060_000,
-        _ => 0,
-    }
+    let file_type = match of {
+        kind::REGULAR => FileType::Regular,
+        kind::DIRECTORY => FileType::Directory,
+        kind::SYMLINK => FileType::Symlink,
+        kind::FIFO => FileType::Fifo,
+        kind::SOCKET => FileType::Socket,
+        kind::CHAR => FileType::CharDevice,
+        kind::BLOCK => FileType::BlockDevice,
+        _ => return 0,
+    };
+    file_type.mode_bits() as u32
 }
 
 #[cfg(test)]

@@ -145,18 +145,23 @@ impl Place {
         self.kind.is_none()
     }
 
-    /// Makes it. The times of an SSD of [`LOGS`] are multiplied by `dilation`. SSDs in memory have it from
-    /// the beginning if `is_measured`, which takes some seconds each.
+    /// Gives the SSD below a mount of it all its memory, which takes some seconds; not those with a device's
+    /// times, which all together would take more than machines have.
+    ///
+    /// # Errors
+    /// The image is gone.
+    pub(super) fn make_resident(&self, mounted: &Mounted) -> Result<()> {
+        match mounted {
+            Mounted::Ours(served) if self.below != Below::Ssd => served.make_resident(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes it. The times of an SSD of [`LOGS`] are multiplied by `dilation`.
     ///
     /// # Errors
     /// The machine lacks what it needs.
-    pub(super) fn mount(
-        &self,
-        workspace: &Workspace,
-        amphi: &Path,
-        dilation: f64,
-        is_measured: bool,
-    ) -> Result<Mounted> {
+    pub(super) fn mount(&self, workspace: &Workspace, amphi: &Path, dilation: f64) -> Result<Mounted> {
         let dilation = dilation.to_string();
         let speed: &[&str] = match self.below {
             Below::Memory => &["--free"],
@@ -181,11 +186,8 @@ impl Place {
                     Ours::Block => &block("page-cache"),
                     Ours::Pinned => &block("ba-buffer"),
                 };
-                // All at once would be more memory than machines have.
-                let is_resident = is_measured && self.below != Below::Ssd;
                 let (mkfs, options) = ([&mkfs[..], kind].concat(), [speed, &["-o", words]].concat());
-                let service =
-                    Service { name: self.name, verb: "mount", mkfs: &mkfs, options: &options, is_resident };
+                let service = Service { name: self.name, verb: "mount", mkfs: &mkfs, options: &options };
                 Ok(Mounted::Ours(Served::new(workspace, amphi, &service)?))
             }
             (Some(_), Below::Nothing) => Ok(Mounted::Tmpfs(Tmpfs::new(workspace)?)),
@@ -194,13 +196,7 @@ impl Place {
             }
             (Some(kind), Below::Ssd | Below::LogSsd(_)) => {
                 let mkfs = [&mkfs[..], &["--fs", "none", "--firmware", "page-cache"]].concat();
-                let service = Service {
-                    name: self.name,
-                    verb: "export",
-                    mkfs: &mkfs,
-                    options: speed,
-                    is_resident: false,
-                };
+                let service = Service { name: self.name, verb: "export", mkfs: &mkfs, options: speed };
                 let kernel_fs = KernelFs { kind, mkfs: &[], options: "" };
                 Ok(Mounted::Exported(Exported::new(workspace, amphi, &service, &kernel_fs)?))
             }

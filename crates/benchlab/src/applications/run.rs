@@ -86,12 +86,12 @@ pub fn run(
         if !go_on() {
             break;
         }
-        let mounted = place.mount(
-            &made.workspace,
-            &settings.amphi,
-            report.dilation,
-            settings.scale >= SCALE_MEASURED_MIN,
-        );
+        let mounted = place.mount(&made.workspace, &settings.amphi, report.dilation).and_then(|mounted| {
+            if settings.scale >= SCALE_MEASURED_MIN {
+                place.make_resident(&mounted)?;
+            }
+            Ok(mounted)
+        });
         let failure = mounted.as_ref().err().map(|error| format!("{error:#}"));
         let entry =
             PlaceReport { name: place.name.to_owned(), description: place.description.to_owned(), failure };

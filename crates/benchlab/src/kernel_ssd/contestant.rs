@@ -121,26 +121,14 @@ impl Contestant {
             Kind::Fuse => {
                 let timer = timer(5);
                 let options = [&speed[..], &["-o", &timer]].concat();
-                let service = Service {
-                    name: self.name,
-                    verb: "mount",
-                    mkfs: &mkfs,
-                    options: &options,
-                    is_resident: false,
-                };
+                let service = Service { name: self.name, verb: "mount", mkfs: &mkfs, options: &options };
                 let served = Served::new(workspace, amphi, &service)?;
                 let files = Box::new(SyscallFiles::new(served.directory())?);
                 Ok(Seated { files, device: Device::Served(served) })
             }
             Kind::Kernel { kind, mkfs: kernel_mkfs, options, commit_seconds } => {
                 let mkfs = [&mkfs[..], &["--fs", "none", "--firmware", "page-cache"]].concat();
-                let service = Service {
-                    name: self.name,
-                    verb: "export",
-                    mkfs: &mkfs,
-                    options: &speed,
-                    is_resident: false,
-                };
+                let service = Service { name: self.name, verb: "export", mkfs: &mkfs, options: &speed };
                 let commit = commit_seconds.map(timer);
                 let options: Vec<&str> = [options, commit.as_deref().unwrap_or("")]
                     .into_iter()

@@ -121,7 +121,7 @@ fn time_requests(workspace: &Workspace, amphi: &Path, ssds: &Ssds<'_>) -> Result
     let speed: Vec<&str> = speed.iter().map(String::as_str).collect();
     // A name is used once in a workspace.
     let name = format!("calibration-{}", ssds.dilation.unwrap_or(0.0));
-    let service = Service { name: &name, verb: "export", mkfs: &mkfs, options: &speed, is_resident: false };
+    let service = Service { name: &name, verb: "export", mkfs: &mkfs, options: &speed };
     let served = Served::new(workspace, amphi, &service)?;
     let attached = Attached::new(&served.directory().join("ssd"))?;
     let flags = OFlags::DIRECT.bits() as i32;

@@ -23,8 +23,6 @@ pub struct Service<'a> {
     pub mkfs: &'a [&'a str],
     /// Options of `amphi mount` or `amphi export`.
     pub options: &'a [&'a str],
-    /// The image has all its memory from the beginning, where there is as much.
-    pub is_resident: bool,
 }
 
 /// A directory that a daemon serves. Unmounted when dropped.
@@ -32,6 +30,7 @@ pub struct Service<'a> {
 pub struct Served {
     daemon: Daemon,
     program: PathBuf,
+    image: PathBuf,
 }
 
 impl Served {
@@ -46,11 +45,7 @@ impl Served {
         let what = ["--foreground", text(&image)?, text(&directory)?];
         let arguments = [&[service.verb], service.options, &what].concat();
         let daemon = Daemon::new(amphi, &arguments, directory.clone())?;
-        if service.is_resident {
-            // An SSD that is switched on gives the memory of erased blocks back.
-            make_resident(&image)?;
-        }
-        Ok(Self { daemon, program: amphi.to_owned() })
+        Ok(Self { daemon, program: amphi.to_owned(), image })
     }
 
     /// What it serves.
@@ -67,19 +62,22 @@ impl Served {
         let printed = output(Command::new(&self.program).arg("stats").arg(self.directory()).arg("--json"))?;
         serde_json::from_str(&printed).context("amphi stats printed no JSON")
     }
-}
 
-/// A block of flash that is written for the first time has no memory yet. That of a virtual machine may take
-/// 5 ms for each megabyte, if its host has to give it first: an SSD with no delays would have these. Without
-/// so much memory the image stays as it is.
-fn make_resident(image: &Path) -> std::io::Result<()> {
-    let file = File::options().write(true).open(image)?;
-    let bytes = file.metadata()?.len();
-    // tmpfs reserves what is new, and fills it with zeros when it is reserved again.
-    for _ in 0..2 {
-        if fallocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes).is_err() {
-            break;
+    /// Gives the image all its memory, where there is as much. A block of flash that is written for the first
+    /// time has none: it was given back when the SSD was switched on. The host of a virtual machine may take
+    /// 5 ms to give a megabyte again, and an SSD without delays would have these.
+    ///
+    /// # Errors
+    /// The image is gone.
+    pub fn make_resident(&self) -> Result<()> {
+        let file = File::options().write(true).open(&self.image)?;
+        let bytes = file.metadata()?.len();
+        // tmpfs reserves what is new, and fills it with zeros when it is reserved again.
+        for _ in 0..2 {
+            if fallocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes).is_err() {
+                break;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }

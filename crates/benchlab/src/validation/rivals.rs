@@ -142,7 +142,6 @@ impl Rival {
             verb: "export",
             mkfs: &["--fs", "none", "--profile", "mssd-pcie3", "--size", &size],
             options: &["--dilate", &dilation, "-o", &option],
-            is_resident: false,
         };
         let kind = settings.kind;
         let mkfs = kind.mkfs();

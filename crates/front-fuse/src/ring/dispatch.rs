@@ -11,8 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::format::{
     AttrAnswer, Dirent, EntryAnswer, FSYNC_FDATASYNC, FallocateIn, FsyncIn, GetXattrIn, IOCTL_UNRESTRICTED,
     InHeader, IoctlAnswer, IoctlIn, LinkIn, LseekAnswer, LseekIn, MkdirIn, MknodIn, OpenAnswer, ReadIn,
-    Rename2In, RenameIn, SetAttrIn, SetXattrIn, SizeAnswer, StatfsAnswer, WriteIn, joined, opcode, type_bits,
-    valid,
+    Rename2In, RenameIn, SetAttrIn, SetXattrIn, SizeAnswer, StatfsAnswer, WriteIn, joined, opcode, valid,
 };
 use crate::answers::{Answer, VALID, Xattr};
 use crate::caller::Caller;
@@ -243,7 +242,7 @@ fn list<F: FileSystem>(
             ino: entry.ino.0,
             off: entry.next_cookie,
             namelen: entry.name.len() as u32,
-            kind: type_bits(entry.file_type) >> 12,
+            kind: u32::from(entry.file_type.mode_bits() >> 12),
         };
         list.add(&[], &dirent, entry.name)
     })?;
@@ -263,7 +262,7 @@ fn list_with_attributes<F: FileSystem>(
             ino: attr.ino.0,
             off: next_cookie,
             namelen: name.len() as u32,
-            kind: type_bits(attr.file_type) >> 12,
+            kind: u32::from(attr.file_type.mode_bits() >> 12),
         };
         list.add(EntryAnswer::new(attr, VALID_S).as_bytes(), &dirent, name)
     })?;

@@ -2,7 +2,7 @@
 //! are the kernel's (`include/uapi/linux/fuse.h`, version 7.42; what fuser agrees to is 7.40), in this
 //! machine's byte order.
 
-use amphi_vfs::{Attr, FileType, StatFs, TimeSpec};
+use amphi_vfs::{Attr, StatFs, TimeSpec};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Operations that come through a ring and are served. The others are answered with "not implemented".
@@ -156,19 +156,6 @@ pub(crate) const IOCTL_UNRESTRICTED: u32 = 1 << 1;
 /// Preferred I/O size shown by `stat`, in bytes.
 const BLOCK_BYTES: u32 = 4096;
 
-/// Type bits of a mode.
-pub(crate) const fn type_bits(file_type: FileType) -> u32 {
-    match file_type {
-        FileType::Fifo => 0o010_000,
-        FileType::CharDevice => 0o020_000,
-        FileType::Directory => 0o040_000,
-        FileType::BlockDevice => 0o060_000,
-        FileType::Regular => 0o100_000,
-        FileType::Symlink => 0o120_000,
-        FileType::Socket => 0o140_000,
-    }
-}
-
 /// Seconds and nanoseconds of a time; before 1970 the seconds are negative and the nanoseconds are not.
 const fn split(time: TimeSpec) -> (i64, u32) {
     (time.ns.div_euclid(1_000_000_000), time.ns.rem_euclid(1_000_000_000) as u32)
@@ -194,7 +181,7 @@ impl From<&Attr> for AttrOut {
             atimensec,
             mtimensec,
             ctimensec,
-            mode: type_bits(attr.file_type) | u32::from(attr.mode),
+            mode: u32::from(attr.file_type.mode_bits() | attr.mode),
             nlink: attr.nlink,
             uid: attr.uid,
             gid: attr.gid,
