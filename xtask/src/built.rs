@@ -60,6 +60,27 @@ pub struct TestProgram {
 }
 
 impl TestProgram {
+    /// The only one of `crates/ROOM/tests/FILE.rs`, built for speed.
+    ///
+    /// # Errors
+    /// It does not build.
+    pub fn for_speed(root: &Path, package: &str, file: &str) -> Result<Self> {
+        let mut build = step::cargo(root);
+        build.args(["test", "--release", "--package", package, "--test", file]);
+        let built = Built::by(root, &mut build)?;
+        let found = built.all_tests.into_iter().find(|test| test.target == file);
+        found.with_context(|| format!("{package} has no tests called {file}"))
+    }
+
+    /// The names of its tests.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn names(&self) -> Result<Vec<String>> {
+        let said = step::output(self.command().args(["--list", "--format", "terse"]))?;
+        Ok(said.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+    }
+
     /// It, with what it may ask `cargo` for.
     pub fn command(&self) -> Command {
         let mut test = Command::new(&self.path);
@@ -101,16 +122,15 @@ impl Built {
     /// Something does not build.
     pub fn make(root: &Path) -> Result<Self> {
         let mut build = step::cargo(root);
-        // Examples are for clippy to compile.
-        build.args([
-            "test",
-            "--no-run",
-            "--lib",
-            "--bins",
-            "--tests",
-            "--message-format=json-render-diagnostics",
-        ]);
+        // Without examples, which clippy compiles, and libraries that have no tests.
+        build.args(["test", "--tests"]);
         whole_workspace(root, &mut build)?;
+        Self::by(root, &mut build)
+    }
+
+    /// What this `cargo test` would run.
+    fn by(root: &Path, build: &mut Command) -> Result<Self> {
+        build.args(["--no-run", "--message-format=json-render-diagnostics"]);
         let crates = root.join("crates");
         let (tests, programs) = (BTreeMap::new(), BTreeMap::new());
         let mut built = Self { all_tests: Vec::new(), tests, programs, crates };

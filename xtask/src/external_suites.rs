@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use crate::built::Built;
 use crate::packages;
 use crate::step::{self, step};
+use crate::workers;
 
 /// Suites from crates.io and their versions, each in a directory of its own, so that another version is
 /// installed anew.
@@ -28,11 +29,8 @@ pub fn run(root: &Path, built: &Built, prepare: impl Fn(&mut Command)) -> Result
         return Ok(());
     }
     packages::ensure(&packages::SUITES)?;
-    let mut directories = Vec::new();
-    for (name, version) in CRATES {
-        directories.push(install(root, name, version)?);
-    }
-    let path = path_with(directories)?;
+    let directories = workers::each(&CRATES, |(name, version)| install(root, name, version))?;
+    let path = path_with(directories.into_iter().collect::<Result<_>>()?)?;
     let run = |room: &str, file: &str, which: &str| {
         let mut test = built.test(room, file)?;
         prepare(&mut test);
@@ -55,7 +53,8 @@ fn install(root: &Path, name: &str, version: &str) -> Result<PathBuf> {
             let mut install = step::cargo(root);
             install.args(["install", "--quiet", "--locked", "--version", &format!("={version}"), "--root"]);
             install.arg(&place).arg(name);
-            step::run(&mut install)
+            // Faster ones gain less than what it takes to make them.
+            step::run(install.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"))
         })?;
     }
     Ok(directory)

@@ -14,6 +14,7 @@ mod planted_rows;
 mod step;
 mod suite;
 mod test_programs;
+mod workers;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

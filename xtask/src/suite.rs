@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::built::{self, Built};
+use crate::built::{self, Built, TestProgram};
 use crate::step::{self, step};
 use crate::{crash_lab, external_suites, lint, packages, planted_rows, test_programs};
 
@@ -104,10 +104,11 @@ fn run_part(root: &Path, part: Part, options: &Options, built: &mut Option<Built
             step::run(&mut doc)
         }),
         Part::PowerCuts => step("a million power cuts of the SSD", || {
-            let mut test = step::cargo(root);
             let cuts = if options.long { "10000000" } else { "1000000" };
-            test.args(["test", "--quiet", "--release", "-p", "amphi-ssd", "--test", "power_cuts"]);
-            step::run(with(options, &mut test).env("AMPHI_CUTS", cuts))
+            let program = TestProgram::for_speed(root, "amphi-ssd", "power_cuts")?;
+            test_programs::run_apart(&program, |test| {
+                with(options, test).env("AMPHI_CUTS", cuts);
+            })
         }),
         Part::CrashLab if options.long => crash_lab::run_all(root),
         _ => {

@@ -5,14 +5,12 @@
 
 use std::io::{Write, stdout};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::built::TestProgram;
+use crate::workers;
 
 /// Tests that parts of their own run.
 const LEFT_OUT: [&str; 4] = ["kill_loop", "power_loop", "external_suites::", "program_crashes::"];
@@ -22,45 +20,53 @@ const LEFT_OUT: [&str; 4] = ["kill_loop", "power_loop", "external_suites::", "pr
 /// # Errors
 /// Names those that failed, when all have ended.
 pub fn run(all: &[TestProgram], prepare: impl Fn(&mut Command) + Sync) -> Result<()> {
-    let processors = thread::available_parallelism().context("how many processors there are")?.get();
-    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..processors {
-            scope.spawn(|| {
-                while let Some(test) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if !passes(test, &prepare) {
-                        failed
-                            .lock()
-                            .expect("no thread panics")
-                            .push(format!("{} {}", test.package, test.target));
-                    }
-                }
-            });
-        }
-    });
-    let failed = failed.into_inner().expect("no thread panics");
+    let failed = workers::each(all, |test| {
+        let name = format!("{} {}", test.package, test.target);
+        let mut command = test.command();
+        prepare(&mut command);
+        command.args(LEFT_OUT.iter().flat_map(|name| ["--skip", name]));
+        (!passes(&name, &mut command)).then_some(name)
+    })?;
+    let failed: Vec<_> = failed.into_iter().flatten().collect();
     if !failed.is_empty() {
         bail!("tests failed: {} (`cargo test -p PACKAGE --test NAME` repeats them)", failed.join(", "));
     }
     Ok(())
 }
 
-fn passes(test: &TestProgram, prepare: &impl Fn(&mut Command)) -> bool {
+/// Runs each test of a program in a process of its own: threads of one process that map and unmap memory wait
+/// for each other.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_apart(program: &TestProgram, prepare: impl Fn(&mut Command) + Sync) -> Result<()> {
+    let names = program.names()?;
+    let failed = workers::each(&names, |name| {
+        let mut command = program.command();
+        prepare(&mut command);
+        (!passes(name, command.args(["--exact", name]))).then(|| name.clone())
+    })?;
+    let failed: Vec<_> = failed.into_iter().flatten().collect();
+    if !failed.is_empty() {
+        let TestProgram { package, target, .. } = program;
+        bail!("tests failed: {} (`cargo test -p {package} --test {target}` repeats them)", failed.join(", "));
+    }
+    Ok(())
+}
+
+fn passes(name: &str, command: &mut Command) -> bool {
     let start = Instant::now();
-    let mut command = test.command();
-    prepare(&mut command);
-    command.arg("--quiet").args(LEFT_OUT.iter().flat_map(|name| ["--skip", name])).stdin(Stdio::null());
-    let ended = command.output();
+    let ended = command.arg("--quiet").stdin(Stdio::null()).output();
     let passed = ended.as_ref().is_ok_and(|output| output.status.success());
     let mut out = stdout().lock();
     // Whoever reads this has gone if it cannot be written.
     let _ = match &ended {
-        Err(error) => writeln!(out, "{}: {error}", test.path.display()),
+        Err(error) => writeln!(out, "{}: {error}", command.get_program().display()),
         Ok(output) if !passed => out.write_all(&output.stdout).and_then(|()| out.write_all(&output.stderr)),
         Ok(_) => Ok(()),
     };
     let verdict = if passed { "ok" } else { "FAILED" };
     let seconds = start.elapsed().as_secs_f64();
-    let _ = writeln!(out, "    {verdict}: {} {} ({seconds:.1} s)", test.package, test.target);
+    let _ = writeln!(out, "    {verdict}: {name} ({seconds:.1} s)");
     passed
 }

@@ -139,7 +139,7 @@ impl AwayTable {
         } else {
             self.note_move(length);
             if self.seals.lock()[what as usize].insert(ino.0, seal).is_none() {
-                self.memory.take(Kind::InodesAway, SEAL_BYTES);
+                self.memory.take(Kind::InodesAway, 1, SEAL_BYTES);
             }
             if what == Away::Inode { &counters.inodes_away } else { &counters.dentries_away }
         };
@@ -150,7 +150,7 @@ impl AwayTable {
     pub fn take(&self, what: Away, ino: Ino, counters: &Counters) -> Option<Box<[u8]>> {
         let key = (what, ino);
         let seal = self.seals.lock()[what as usize].remove(ino.0)?;
-        self.memory.give(Kind::InodesAway, SEAL_BYTES);
+        self.memory.give(Kind::InodesAway, 1, SEAL_BYTES);
         let bytes = self
             .host
             .take(key)
@@ -168,8 +168,8 @@ impl AwayTable {
     /// Forgets all that is away: flash has it.
     pub fn forget_all(&self) {
         let seals = std::mem::take(&mut *self.seals.lock());
-        let count: usize = seals.iter().map(Radix::len).sum();
-        self.memory.give(Kind::InodesAway, count as u64 * SEAL_BYTES);
+        let count = seals.iter().map(Radix::len).sum::<usize>() as u64;
+        self.memory.give(Kind::InodesAway, count, count * SEAL_BYTES);
         self.host.clear();
     }
 }

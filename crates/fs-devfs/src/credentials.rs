@@ -69,7 +69,7 @@ impl Credentials {
         table.versions += 1;
         let version = table.versions;
         let entry = &mut table.entries[place];
-        self.memory.take(Kind::Credentials, bytes_of(&cred));
+        self.memory.take(Kind::Credentials, 1, bytes_of(&cred));
         *entry = Entry { uses: entry.uses.wrapping_add(1), version, cred: Some(Arc::new(cred)) };
         Some(CredentialId(u64::from(entry.uses) << 32 | (place as u64 + 1)))
     }
@@ -81,9 +81,9 @@ impl Credentials {
         table.versions += 1;
         let version = table.versions;
         let Some(entry) = table.find(id.0) else { return false };
-        self.memory.take(Kind::Credentials, bytes_of(&cred));
+        self.memory.take(Kind::Credentials, 1, bytes_of(&cred));
         if let Some(before) = entry.cred.replace(Arc::new(cred)) {
-            self.memory.give(Kind::Credentials, bytes_of(&before));
+            self.memory.give(Kind::Credentials, 1, bytes_of(&before));
         }
         entry.version = version;
         true
@@ -94,7 +94,7 @@ impl Credentials {
     pub fn revoke(&self, id: CredentialId) -> bool {
         let mut table = self.table.write();
         let Some(cred) = table.find(id.0).and_then(|entry| entry.cred.take()) else { return false };
-        self.memory.give(Kind::Credentials, bytes_of(&cred));
+        self.memory.give(Kind::Credentials, 1, bytes_of(&cred));
         table.free.push(id.0 as u32 - 1);
         true
     }

@@ -89,7 +89,7 @@ fn run_of_free(used: u64, units: usize) -> Option<u8> {
 impl Dir {
     /// Without pages.
     pub fn new(memory: &Arc<DeviceMemory>, hash: &amphi_rt::hash::State) -> Self {
-        let hold = Hold::new(memory, Kind::Dentries, size_of::<Self>() as u64);
+        let hold = Hold::new(memory, Kind::Dentries, 0, size_of::<Self>() as u64);
         Self {
             pages: Vec::new(),
             names: Radix::default(),
@@ -127,7 +127,8 @@ impl Dir {
         if self.hold.memory().has_no_room_for_names(names, more) {
             (self.names, self.spilled, self.lean) = (Radix::default(), 0, true);
         }
-        self.hold.resize(pages + self.names_bytes());
+        let kept = if self.lean { 0 } else { self.count as u32 };
+        self.hold.resize(kept, pages + self.names_bytes());
     }
 
     /// At most so many bytes are in the tree: its keys are scattered, so no leaf may be full.

@@ -71,8 +71,8 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     fn weigh(&self, map: &mut Filemap) {
         let bytes = map.bytes();
         match &mut map.hold {
-            Some(hold) => hold.resize(bytes),
-            None => map.hold = Some(Hold::new(&self.memory, Kind::Filemaps, bytes)),
+            Some(hold) => hold.resize(1, bytes),
+            None => map.hold = Some(Hold::new(&self.memory, Kind::Filemaps, 1, bytes)),
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// What takes device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
+#[repr(u8)]
 pub enum Kind {
     /// Journals and queues: protected memory.
     Slots,
@@ -46,6 +46,8 @@ pub struct DeviceMemory {
     /// Bytes that stay free for the commands under way.
     reserve: u64,
     used: [AtomicU64; KINDS.len()],
+    /// Pages, structures or entries that these bytes are for.
+    counts: [AtomicU64; KINDS.len()],
     used_max: AtomicU64,
 }
 
@@ -53,7 +55,13 @@ impl DeviceMemory {
     /// So many bytes, for so many commands at once.
     pub fn new(budget: u64, commands: u64) -> Self {
         let reserve = (commands * COMMAND_BYTES).min(budget / 8);
-        Self { budget, reserve, used: Default::default(), used_max: AtomicU64::new(0) }
+        Self {
+            budget,
+            reserve,
+            used: Default::default(),
+            counts: Default::default(),
+            used_max: AtomicU64::new(0),
+        }
     }
 
     /// Bytes that there are.
@@ -76,14 +84,16 @@ impl DeviceMemory {
         self.used[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Takes bytes.
-    pub fn take(&self, kind: Kind, bytes: u64) {
+    /// Takes bytes for so many of a kind.
+    pub fn take(&self, kind: Kind, count: u64, bytes: u64) {
+        self.counts[kind as usize].fetch_add(count, Ordering::Relaxed);
         self.used[kind as usize].fetch_add(bytes, Ordering::Relaxed);
         self.used_max.fetch_max(self.used(), Ordering::Relaxed);
     }
 
-    /// Gives bytes back.
-    pub fn give(&self, kind: Kind, bytes: u64) {
+    /// Gives bytes of so many back.
+    pub fn give(&self, kind: Kind, count: u64, bytes: u64) {
+        self.counts[kind as usize].fetch_sub(count, Ordering::Relaxed);
         self.used[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -124,27 +134,33 @@ impl DeviceMemory {
         bytes > self.shared() / 4 || more > 0 && self.lacks(more)
     }
 
-    /// Bytes by kind, for reports.
+    /// Bytes by kind, and how many they are for; for reports.
     pub fn report(&self) -> Map<String, Value> {
-        let by_kind = KINDS.iter().map(|(kind, name)| ((*name).to_owned(), json!(self.used_by(*kind))));
+        let by_kind = KINDS.iter().flat_map(|(kind, name)| {
+            let count = self.counts[*kind as usize].load(Ordering::Relaxed);
+            [((*name).to_owned(), self.used_by(*kind)), (format!("{name}_count"), count)]
+        });
         let totals = [("budget", self.budget), ("used", self.used()), ("used_max", self.used_max())];
-        by_kind.chain(totals.map(|(name, bytes)| (name.to_owned(), json!(bytes)))).collect()
+        let totals = totals.map(|(name, bytes)| (name.to_owned(), bytes));
+        by_kind.chain(totals).map(|(name, value)| (name, json!(value))).collect()
     }
 }
 
-/// Bytes that something has taken, until it goes.
+/// Bytes that something has taken, until it goes; it counts as one, or as what it holds.
 #[derive(Debug)]
 pub struct Hold {
     memory: Arc<DeviceMemory>,
     kind: Kind,
+    /// There is one of these in each inode: no wider than it has to be.
+    count: u32,
     bytes: u64,
 }
 
 impl Hold {
-    /// Takes bytes.
-    pub fn new(memory: &Arc<DeviceMemory>, kind: Kind, bytes: u64) -> Self {
-        memory.take(kind, bytes);
-        Self { memory: Arc::clone(memory), kind, bytes }
+    /// Takes bytes for so many.
+    pub fn new(memory: &Arc<DeviceMemory>, kind: Kind, count: u32, bytes: u64) -> Self {
+        memory.take(kind, count.into(), bytes);
+        Self { memory: Arc::clone(memory), kind, count, bytes }
     }
 
     /// The memory that it is taken from.
@@ -157,16 +173,16 @@ impl Hold {
         self.bytes
     }
 
-    /// Has so many bytes from now on.
-    pub fn resize(&mut self, bytes: u64) {
-        self.memory.give(self.kind, self.bytes);
-        self.memory.take(self.kind, bytes);
-        self.bytes = bytes;
+    /// Has so many bytes from now on, for so many.
+    pub fn resize(&mut self, count: u32, bytes: u64) {
+        self.memory.give(self.kind, self.count.into(), self.bytes);
+        self.memory.take(self.kind, count.into(), bytes);
+        (self.count, self.bytes) = (count, bytes);
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.memory.give(self.kind, self.bytes);
+        self.memory.give(self.kind, self.count.into(), self.bytes);
     }
 }

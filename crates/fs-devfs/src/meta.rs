@@ -83,7 +83,7 @@ impl<D: BlockPort + MemoryArea> Meta<D> {
         let page = {
             let mut shard = self.shard(number);
             let entry = shard.entry(number).or_insert_with(|| {
-                self.memory.take(Kind::Metadata, PAGE as u64);
+                self.memory.take(Kind::Metadata, 1, PAGE as u64);
                 Arc::new(Page { frame: OnceCell::default(), on_flash: Mutex::new(0) })
             });
             Arc::clone(entry)
@@ -138,7 +138,7 @@ impl<D: BlockPort + MemoryArea> Meta<D> {
     /// Drops a page that is no metadata any more.
     pub fn forget(&self, number: u64) {
         if self.shard(number).remove(&number).is_some() {
-            self.memory.give(Kind::Metadata, PAGE as u64);
+            self.memory.give(Kind::Metadata, 1, PAGE as u64);
         }
     }
 
@@ -189,7 +189,7 @@ impl<D: BlockPort + MemoryArea> Meta<D> {
                 gone += u64::from(!stays);
                 stays
             });
-            self.memory.give(Kind::Metadata, gone * PAGE as u64);
+            self.memory.give(Kind::Metadata, gone, gone * PAGE as u64);
             if gone > 0 {
                 return;
             }

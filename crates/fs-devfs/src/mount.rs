@@ -226,7 +226,7 @@ pub fn assemble<D: BlockPort + MemoryArea + CommandPort + 'static>(
     }
     let slots = superblock.slots.get().min(saved);
     let slots = Slots::new(&media, slots, (options.crash, layout.log), stamp, &counters);
-    memory.take(Kind::Slots, slots.count() * PAGE as u64);
+    memory.take(Kind::Slots, slots.count(), slots.count() * PAGE as u64);
     let controller = Arc::new(Controller {
         names: Names::new(options.names()),
         away: AwayTable::new(host, &memory),

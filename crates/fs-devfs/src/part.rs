@@ -43,14 +43,14 @@ impl Part {
             target_crc: 0,
             target: Vec::new(),
             dir: None,
-            hold: Hold::new(memory, Kind::Inodes, inode_bytes),
+            hold: Hold::new(memory, Kind::Inodes, 1, inode_bytes),
             inode_bytes,
         }
     }
 
     /// Counts a symbolic link's target too.
     pub fn weigh(&mut self) {
-        self.hold.resize(self.inode_bytes + self.target.len() as u64);
+        self.hold.resize(1, self.inode_bytes + self.target.len() as u64);
     }
 
     /// Has so many blocks less. An inode that counts fewer than it has would be freed without end.

@@ -25,7 +25,6 @@ const FSX_OPERATIONS_RINGS: u64 = 300_000;
 /// The file system on which they run longest.
 const BYTEFS: &str = "bytefs";
 
-/// Whether the longer settings are asked for.
 /// How requests of a mount come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Transport {

@@ -7,6 +7,7 @@ use super::definition::{Ablation, Case, Definition};
 use super::measure::Results;
 use super::state::State;
 use super::system::System;
+use super::whole;
 use super::wishes::{Wishes, cells};
 use crate::figure::{Ablated, Bar, Group, Refused, TOLERANCE};
 
@@ -53,36 +54,54 @@ pub(super) fn all_cells(definition: &Definition, wishes: &Wishes) -> Vec<Cell> {
     definition.ablations.iter().flat_map(|ablation| cells(&changed(definition, ablation), wishes)).collect()
 }
 
-/// What the value at a place comes to by each ablation that is about it; and, of those by which it comes to
-/// nothing that counts, the name and why.
+/// An ablation's figure: its groups, and the cells that are no result.
+pub(super) struct Again<'a> {
+    ablation: &'a Ablation,
+    groups: Vec<Group>,
+    refused: Vec<Refused>,
+}
+
+/// The figure of each ablation of an experiment.
 ///
 /// # Errors
-/// An ablation's figure has no such value. All cells are finished.
-pub(super) fn values(
-    definition: &Definition,
-    wishes: &Wishes,
-    state: &State,
-    group: &Group,
-    bar: &Bar,
-) -> Result<(Vec<Ablated>, Vec<Refused>)> {
-    let place = format!("{} / {}", group.label, bar.series);
-    let (mut values, mut refused) = (Vec::new(), Vec::new());
-    for ablation in definition.ablations.iter().filter(|ablation| ablation.places.contains(&place)) {
+/// Its cells are not finished; what is not made of cells failed.
+pub(super) fn all<'a>(definition: &'a Definition, wishes: &Wishes, state: &State) -> Result<Vec<Again<'a>>> {
+    let scale = wishes.scale.unwrap_or(definition.scale);
+    let seed = wishes.seed.unwrap_or(definition.seed);
+    let again = |ablation: &'a Ablation| -> Result<Again<'a>> {
         let changed = changed(definition, ablation);
+        if let Some(groups) = whole::groups(&changed, scale, seed)? {
+            return Ok(Again { ablation, groups, refused: Vec::new() });
+        }
         let results: Option<Vec<CellResult>> =
             cells(&changed, wishes).iter().map(|cell| state.get(cell)).collect();
         let results = results.ok_or_else(|| anyhow!("the ablation `{}` is not finished", ablation.name))?;
         let results = Results { definition: &changed, cells: &results };
-        let groups = results.bars();
+        Ok(Again { ablation, groups: results.bars(), refused: results.refused() })
+    };
+    definition.ablations.iter().map(again).collect()
+}
+
+/// What the value at a place comes to by each ablation that is about it; and, of those by which it comes to
+/// nothing that counts, the name and why.
+///
+/// # Errors
+/// An ablation's figure has no such value.
+pub(super) fn values(all: &[Again<'_>], group: &Group, bar: &Bar) -> Result<(Vec<Ablated>, Vec<Refused>)> {
+    let place = format!("{} / {}", group.label, bar.series);
+    let (mut values, mut refused) = (Vec::new(), Vec::new());
+    for Again { ablation, groups, refused: none } in
+        all.iter().filter(|again| again.ablation.places.contains(&place))
+    {
         let again = groups
             .iter()
             .find(|found| found.label == group.label)
             .and_then(|found| found.bars.iter().find(|found| found.series == bar.series));
         let Some(again) = again else {
-            let cause = results.refused().into_iter().next();
+            let cause = none.first();
             let cause =
                 cause.ok_or_else(|| anyhow!("the ablation `{}` has no value for {place}", ablation.name))?;
-            refused.push(Refused { place: ablation.name.clone(), why: cause.why });
+            refused.push(Refused { place: ablation.name.clone(), why: cause.why.clone() });
             continue;
         };
         let ratio = bar.published.filter(|published| *published != 0.0).map(|of| again.ours / of);

@@ -5,6 +5,7 @@
 //! transactions, append so many bytes and commit. The log is crate `wal`'s, in each of its modes; sessions
 //! that commit at once share a write, as in the real programs. All user data are in memory, as in the paper.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,9 +15,10 @@ use amphi_rt::random::Generator;
 use amphi_rt::{Sim, task, time};
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
 use amphi_wal::{Log, Mode, Options, Place, Recovery, create};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 
+use super::definition::Variation;
 use super::measure::bar;
 use crate::figure::{Bar, Group};
 
@@ -49,6 +51,23 @@ struct Program {
     read_ns: u64,
     write_ns: u64,
     log_bytes: usize,
+}
+
+impl Program {
+    /// Takes over `computing_percent`, of what it computes, and `sessions`.
+    fn change(&mut self, parameters: &BTreeMap<String, u64>) -> Result<()> {
+        for (name, value) in parameters {
+            match name.as_str() {
+                "computing_percent" => {
+                    self.read_ns = self.read_ns * value / 100;
+                    self.write_ns = self.write_ns * value / 100;
+                }
+                "sessions" => self.sessions = *value,
+                _ => bail!("a database has no parameter {name}; it has computing_percent and sessions"),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Where a log is, and how it commits.
@@ -91,8 +110,11 @@ struct Outcome {
 ///
 /// # Errors
 /// The device or the log failed.
-pub(super) fn groups(scale: f64, seed: u64) -> Result<Vec<Group>> {
-    let text: Text = toml::from_str(TEXT).context("workloads/logs.toml")?;
+pub(super) fn groups(variation: &Variation, scale: f64, seed: u64) -> Result<Vec<Group>> {
+    let mut text: Text = toml::from_str(TEXT).context("workloads/logs.toml")?;
+    for program in &mut text.program {
+        program.change(&variation.parameters)?;
+    }
     let work_ns = ((WORK_NS as f64 * scale) as u64).max(1_000_000);
     let of = |program: &Program, column: &Column| run(text.cores, program, column, work_ns, seed);
     let beside = |program: &Program, label: String| -> Result<(Group, Vec<Outcome>)> {
@@ -132,13 +154,6 @@ pub(super) fn groups(scale: f64, seed: u64) -> Result<Vec<Group>> {
     bars.push(bar("ASYNC", all[0][3].rate / base));
     let label = format!("{}, as a multiple of 2B-SSD", text.program[0].label);
     groups.push(Group { label, bars });
-
-    // What decides how much there is to gain.
-    for program in &text.program {
-        let (read_ns, write_ns) = (program.read_ns / 2, program.write_ns / 2);
-        let faster = Program { read_ns, write_ns, ..program.clone() };
-        groups.push(beside(&faster, format!("{}, half the computing", program.label))?.0);
-    }
     Ok(groups)
 }
 
@@ -224,7 +239,7 @@ mod tests {
     /// a slow one, and nothing before not waiting. The smaller the payload the more there is to gain.
     #[test]
     fn commits_by_bytes_come_near_to_those_that_wait_for_nothing() {
-        let groups = groups(0.2, 1).unwrap();
+        let groups = groups(&Variation::default(), 0.2, 1).unwrap();
         let rates = |label: &str| {
             let group = groups.iter().find(|group| group.label == label).unwrap();
             group.bars.iter().map(|bar| bar.ours).collect::<Vec<_>>()

@@ -4,20 +4,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use amphi_rt::sync::Mutex;
 use amphi_rt::task;
-use amphi_ssd::{Profile, calibrate};
 use anyhow::{Context, Result, anyhow};
 
-use super::ablation;
+use super::ablation::{self, Again};
 use super::cell::{Cell, CellResult};
 use super::definition::{Definition, Measure};
 use super::explain::from_counters;
 use super::jobs;
 use super::loaded::LoadedDevices;
-use super::measure::{Results, bar};
+use super::measure::Results;
 use super::run;
 use super::state::State;
+use super::whole;
 use super::wishes::{Wishes, cells};
-use super::{commits, recovery, remount};
 use crate::figure::{Bar, Explanation, Figure, Group, Latency, Refused, SCHEMA};
 
 /// What a run tells while it goes on.
@@ -103,12 +102,9 @@ fn figure(definition: &Definition, wishes: &Wishes, cells: &[CellResult], state:
     let scale = wishes.scale.unwrap_or(definition.scale);
     let seed = wishes.seed.unwrap_or(definition.seed);
     let results = Results { definition, cells };
-    let (mut groups, refused) = match definition.measure {
-        Measure::DevicePoints => (device_points(definition)?, Vec::new()),
-        Measure::Recovery => (recovery::groups(&definition.profile, scale, seed)?, Vec::new()),
-        Measure::Remount => (remount::groups(definition, scale, seed)?, Vec::new()),
-        Measure::Commits => (commits::groups(scale, seed)?, Vec::new()),
-        _ => (results.bars(), results.refused()),
+    let (mut groups, refused) = match whole::groups(definition, scale, seed)? {
+        Some(groups) => (groups, Vec::new()),
+        None => (results.bars(), results.refused()),
     };
     publish(definition, &mut groups, &refused)?;
     let mut figure = Figure {
@@ -129,7 +125,8 @@ fn figure(definition: &Definition, wishes: &Wishes, cells: &[CellResult], state:
         differences: Vec::new(),
         latencies: latencies(&results),
     };
-    figure.differences = differences(&results, wishes, state, &figure)?;
+    let again = ablation::all(definition, wishes, state)?;
+    figure.differences = differences(&results, &again, &figure)?;
     Ok(figure)
 }
 
@@ -175,12 +172,7 @@ fn publish(definition: &Definition, groups: &mut [Group], refused: &[Refused]) -
     Ok(())
 }
 
-fn differences(
-    results: &Results<'_>,
-    wishes: &Wishes,
-    state: &State,
-    figure: &Figure,
-) -> Result<Vec<Explanation>> {
+fn differences(results: &Results<'_>, again: &[Again<'_>], figure: &Figure) -> Result<Vec<Explanation>> {
     let definition = results.definition;
     let mut differences = Vec::new();
     for group in &figure.groups {
@@ -192,7 +184,7 @@ fn differences(
             if !bar.differs() && !in_words {
                 continue;
             }
-            let (ablations, refused) = ablation::values(definition, wishes, state, group, bar)?;
+            let (ablations, refused) = ablation::values(again, group, bar)?;
             let ablated = ablation::told(bar, &ablations, &refused, figure.unit_of(bar));
             let written = definition.explained.iter().find(|explained| explained.place == place);
             let written = written.map(|explained| explained.why.trim().to_owned());
@@ -243,22 +235,4 @@ fn latencies(results: &Results<'_>) -> Vec<Latency> {
         }
     }
     latencies
-}
-
-/// The published points of the device, one group for each unit.
-fn device_points(definition: &Definition) -> Result<Vec<Group>> {
-    let profile = Profile::named(&definition.profile)?;
-    let mut groups: Vec<Group> = Vec::new();
-    for point in calibrate(&profile)? {
-        let mut bar = bar(&point.name, point.measured.unwrap_or(0.0));
-        bar.published = Some(point.published);
-        bar.note = Some(point.source);
-        let label = format!("M-SSD, {}", point.unit);
-        bar.unit = Some(point.unit);
-        match groups.iter_mut().find(|group| group.label == label) {
-            Some(group) => group.bars.push(bar),
-            None => groups.push(Group { label, bars: vec![bar] }),
-        }
-    }
-    Ok(groups)
 }

@@ -76,7 +76,7 @@ impl<'a> Results<'a> {
             Measure::Sensitivity => self.sensitivity(),
             Measure::PathShares => self.path_shares(),
             Measure::DeviceMemory => self.device_memory(),
-            // These are not made of cells.
+            // `whole` has them.
             Measure::DevicePoints | Measure::Recovery | Measure::Remount | Measure::Commits => Vec::new(),
         }
     }
@@ -192,23 +192,28 @@ impl<'a> Results<'a> {
     }
 
     fn device_memory(&self) -> Vec<Group> {
-        let all = |result: &CellResult| {
-            FILES.iter().filter_map(|(kind, _)| result.device_memory.get(*kind)).sum::<u64>() as f64
-        };
         self.pairs()
             .filter_map(|(variation, case)| {
+                let set = &self.definition.variations[variation].structure_bytes;
+                let of = |result: &CellResult, kind: &str| {
+                    let counted = |name: &str| result.device_memory.get(name).copied().unwrap_or(0);
+                    match set.get(kind) {
+                        Some(bytes) => bytes * counted(&format!("{kind}_count")),
+                        None => counted(kind),
+                    }
+                };
+                let all =
+                    |result: &CellResult| FILES.map(|(kind, _)| of(result, kind)).iter().sum::<u64>() as f64;
                 let base = all(self.counting(variation, case, 0)?);
                 let bars = (0..self.definition.systems.len()).filter_map(|system| {
                     let result = self.counting(variation, case, system)?;
                     let bar = bar(self.title(system), all(result) / base);
                     let bar = bar.with("together", all(result), "B");
-                    Some(FILES.iter().fold(bar, |bar, (kind, name)| {
-                        bar.with(
-                            name,
-                            result.device_memory.get(*kind).map_or(0.0, |bytes| *bytes as f64),
-                            "B",
-                        )
-                    }))
+                    Some(
+                        FILES
+                            .iter()
+                            .fold(bar, |bar, (kind, name)| bar.with(name, of(result, kind) as f64, "B")),
+                    )
                 });
                 Some(Group { label: self.label(variation, case), bars: bars.collect() })
             })

@@ -14,6 +14,7 @@ mod explain;
 pub mod guard;
 mod jobs;
 pub mod lab;
+mod list;
 mod loaded;
 mod machine;
 mod measure;
@@ -24,13 +25,12 @@ pub mod replay;
 pub mod run;
 pub mod state;
 mod system;
+mod whole;
 mod wishes;
 
 pub use counters::{Counters, FlashCount, Transfers};
-pub use definition::{
-    Ablation, Case, ComputingOf, Definition, DefinitionError, EXPERIMENTS, Experiment, Explained, Measure,
-    Published, Variation, experiment,
-};
+pub use definition::{Ablation, Case, ComputingOf, Definition, Explained, Measure, Published, Variation};
+pub use list::{DefinitionError, EXPERIMENTS, Experiment, experiment};
 pub use loaded::LoadedDevices;
 pub use machine::Machine;
 pub use system::System;

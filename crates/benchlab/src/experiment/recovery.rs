@@ -24,9 +24,9 @@ const PAGE: u64 = 4096;
 ///
 /// # Errors
 /// The device or the file system failed.
-pub(super) fn groups(profile: &str, scale: f64, seed: u64) -> Result<Vec<Group>> {
-    let machine = Machine::new(profile, System::Bytefs, scale, &Variation::default())
-        .map_err(|message| anyhow!("{message}"))?;
+pub(super) fn groups(profile: &str, variation: &Variation, scale: f64, seed: u64) -> Result<Vec<Group>> {
+    let machine =
+        Machine::new(profile, System::Bytefs, scale, variation).map_err(|message| anyhow!("{message}"))?;
     let pages = ((SPREAD as f64 * scale) as u64 / PAGE).max(4096).next_multiple_of(256);
     Sim::new(seed)
         .host(machine.host.clone())

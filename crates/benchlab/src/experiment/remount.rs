@@ -23,14 +23,18 @@ const PAGE: u64 = 4096;
 ///
 /// # Errors
 /// The device or a file system failed.
-pub(super) fn groups(definition: &Definition, scale: f64, seed: u64) -> Result<Vec<Group>> {
-    let variation = definition.variations.first().cloned().unwrap_or_default();
+pub(super) fn groups(
+    definition: &Definition,
+    variation: &Variation,
+    scale: f64,
+    seed: u64,
+) -> Result<Vec<Group>> {
     let mut bars = Vec::new();
     for system in &definition.systems {
-        let ns = mount_ns(*system, &definition.profile, &variation, scale, seed)?;
+        let ns = mount_ns(*system, &definition.profile, variation, scale, seed)?;
         bars.push(bar(system.title(), ns as f64 / 1e6));
     }
-    let alone = Variation { log_tasks: Some(1), ..variation };
+    let alone = Variation { log_tasks: Some(1), ..variation.clone() };
     let ns = mount_ns(System::Augefs, &definition.profile, &alone, scale, seed)?;
     Ok(vec![
         Group { label: "mount after a power cut".to_owned(), bars },

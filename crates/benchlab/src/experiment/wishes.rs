@@ -27,9 +27,9 @@ pub fn cells(definition: &Definition, wishes: &Wishes) -> Vec<Cell> {
         for case in &definition.cases {
             for system in &definition.systems {
                 let mut variation = variation.and(&wishes.change);
-                // It names a group of bars, and does nothing to the cell; the others have fields of their
-                // own.
+                // These are for the bars, and do nothing to the cell; the others have fields of their own.
                 variation.label.clear();
+                variation.structure_bytes.clear();
                 let threads = variation.threads.take().or(wishes.threads).or(case.threads);
                 let scale = variation.scale.take().or(wishes.scale).unwrap_or(definition.scale);
                 let mut parameters = case.parameters.clone();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions};
+use amphi_fs_devfs::{DevFs, FormatOptions, MountOptions, OnClose};
 use amphi_ssd::Ssd;
 use amphi_vfs::{Allocate, Cred, Error, FileSystem, FileType, Ino, OpenFlags, SetAttr};
 use amphi_volume::Volume;
@@ -159,4 +159,34 @@ fn many_files_in_little_memory() {
         return many_files(1_000_000, 64 << 20, 4 << 30);
     }
     many_files(15_000, 1 << 20, 256 << 20);
+}
+
+/// What bytes are counted for is counted too: as much as there is, and none of what has gone.
+#[test]
+fn structures_in_memory_are_counted() {
+    let on_close = OnClose::Inodes;
+    let fs = make(&MountOptions { on_close, ..MountOptions::default() });
+    let of = |kind: &str| count(&fs, &["memory", &format!("{kind}_count")]);
+    let files: Vec<_> = (0..10)
+        .map(|number| {
+            let made =
+                fs.create(Ino::ROOT, name(&format!("f{number}")), FileType::Regular, 0o644, 0, &Cred::ROOT);
+            let ino = made.expect("it can be created").attr.ino;
+            assert_eq!(fs.open(ino, WRITE), Ok(()));
+            write(&fs, ino, 0, b"content");
+            fs.fsync(ino, false).expect("the SSD works");
+            ino
+        })
+        .collect();
+    assert_eq!((of("dentries"), of("filemaps")), (10, 10));
+    // The root may be in use.
+    assert!((10..=11).contains(&of("inodes")), "{} inodes", of("inodes"));
+    for ino in &files {
+        fs.release(*ino);
+        fs.forget(*ino, 1);
+    }
+    assert!(of("inodes") <= 1 && of("filemaps") == 0, "they have left");
+    assert!((10..=12).contains(&of("inodes_away")), "{} away", of("inodes_away"));
+    fs.unlink(Ino::ROOT, name("f3")).expect("it is there");
+    assert_eq!(of("dentries"), 9);
 }
