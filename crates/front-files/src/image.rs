@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use amphi_queue::format::{Completion, Submission};
-use amphi_queue::{Caller, Geometry, Memory, Payload, Session};
+use amphi_queue::{Caller, Geometry, Memory, Payload, Session, protected};
 use amphi_rt::sync::{Mutex, MutexGuard, Semaphore};
 use amphi_ssd::{OpenOptions, Ssd};
 use amphi_vfs::{Capabilities, Cred};
@@ -70,7 +70,8 @@ impl Act<Ssd> for Open {
 
     fn on<V: Volume<Ssd>>(self) -> Self::Out {
         let fs = Arc::new(V::mount(&self.0, &MountOptions::default())?);
-        Ok(Box::new(Opened { session: Session::new(Arc::clone(&fs), (), FILES_MAX), fs }))
+        let session = Session::new(Arc::clone(&fs), (), FILES_MAX).protecting(protected());
+        Ok(Box::new(Opened { session, fs }))
     }
 }
 

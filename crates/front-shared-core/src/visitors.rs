@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use amphi_queue::format::{Completion, Submission};
-use amphi_queue::{Caller, Payload, Session};
+use amphi_queue::{Caller, Payload, Session, protected};
 use amphi_rt::sync::RwLock;
 use amphi_rt::sync::atomic::AtomicU64;
 use amphi_vfs::{Cred, FileSystem};
@@ -49,7 +49,7 @@ impl<F: FileSystem> Visitor<F> {
     pub(crate) fn come(&self, fs: &Arc<F>, cred: Cred) {
         static TURNS: AtomicU64 = AtomicU64::new(0);
         let turn = TURNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let session = Session::new(Arc::clone(fs), Errands, FILES_MAX);
+        let session = Session::new(Arc::clone(fs), Errands, FILES_MAX).protecting(protected());
         *self.program.write() = Some(Program { session, cred, turn });
     }
 

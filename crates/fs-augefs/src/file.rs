@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_names::Guard;
-use amphi_segments::files::{FileCache, FilePages, Files, Promises, load_edges};
+use amphi_segments::files::{FileCache, FilePages, Files, Promises};
+use amphi_segments::reads::load_edges;
 use amphi_segments::{Domain, Ground};
 use amphi_vfs::{Allocate, Cred, Ino, Result, WriteMode};
 

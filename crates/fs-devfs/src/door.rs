@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use amphi_device::{BlockPort, CommandPort, MemoryArea};
 use amphi_queue::format::{Completion, Submission, code, op};
 use amphi_queue::{
-    Caller, Executor, Lane, Memory, Payload, Refusal, Server, Session, TaskBell, Watcher, status,
+    Caller, Executor, Lane, Memory, Payload, Refusal, Server, Session, TaskBell, Watcher, protected, status,
 };
 use amphi_rt::sync::Mutex;
 use amphi_rt::task;
@@ -190,7 +190,8 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static, W: Watcher> Reception<D,
     ) -> Option<Self> {
         let id = inside.credentials.grant(cred.clone())?;
         let reception = Self::new(inside, watcher, files_max, Speaks::ForOne(id));
-        Some(Self { granted: Some(id), ..reception })
+        let session = reception.session.protecting(protected());
+        Some(Self { granted: Some(id), session, ..reception })
     }
 
     /// Sees to it that there is device memory for a command.

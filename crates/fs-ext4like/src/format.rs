@@ -24,6 +24,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes per block.
 pub const BLOCK: usize = 4096;
+/// Largest file in bytes.
+pub const FILE_BYTES_MAX: u64 = (u32::MAX as u64 - 1) * BLOCK as u64;
 /// Blocks, and most inodes, per group: as many as one bitmap block has bits.
 pub const GROUP_BLOCKS: u32 = (BLOCK * 8) as u32;
 /// Bytes per inode.

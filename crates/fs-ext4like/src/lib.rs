@@ -20,10 +20,10 @@ mod mount;
 mod options;
 mod space;
 mod store;
+mod update;
 mod volume;
 
 pub use amphi_page_cache::CacheUse;
 pub use fs::Ext4Like;
-pub use mount::{FormatOptions, MountError, probe};
+pub use mount::{FormatOptions, IDENTITY, MountError, probe};
 pub use options::{DataMode, MountOptions};
-pub use volume::IDENTITY;

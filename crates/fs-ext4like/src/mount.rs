@@ -5,7 +5,7 @@ use std::sync::Arc;
 use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_vfs::{Error, Failure, Ino};
 pub use amphi_volume::Error as MountError;
-use amphi_volume::{About, io_error, label_bytes, random_uuid};
+use amphi_volume::{About, Identity, Needs, io_error, label_bytes, random_uuid};
 use serde_json::Map;
 use zerocopy::{FromBytes, FromZeros};
 
@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::data::truncate::finish_orphan;
 use crate::format::{
     BLOCK, BLOCKS_MIN, DESCRIPTORS_PER_BLOCK, DiskInode, FIRST_INO, GROUP_BLOCKS, GroupDescriptor,
-    INODE_BYTES, INODES_PER_BLOCK, Layout, MAGIC, ROOT_EXTENTS, ROOT_INO, Superblock, VERSION, mode,
+    INODE_BYTES, INODES_PER_BLOCK, Layout, MAGIC, ROOT_EXTENTS, ROOT_INO, Superblock, TITLE, VERSION, mode,
     seal_block,
 };
 use crate::index::extent::{Run, write_node};
@@ -23,7 +23,15 @@ use crate::journal::replay;
 use crate::options::MountOptions;
 use crate::space::bits;
 use crate::space::groups::Groups;
-use crate::volume::IDENTITY;
+
+/// What it is called and what it asks of a device.
+pub const IDENTITY: Identity = Identity {
+    name: "ext4like",
+    title: TITLE,
+    summary: "A block-only journaling file system of ext4's kind: the baseline",
+    words: MountOptions::WORDS,
+    needs: Needs::Blocks,
+};
 
 /// Bytes of device per inode unless told otherwise, as mke2fs has it.
 const BYTES_PER_INODE: u64 = 16_384;

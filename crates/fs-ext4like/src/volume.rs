@@ -3,22 +3,13 @@
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
-use amphi_volume::{About, Error, Identity, Needs, Progress, Report, Result, Volume};
+use amphi_volume::{About, Error, Identity, Progress, Report, Result, Volume};
 
 use crate::Ext4Like;
-use crate::format::{BLOCK, TITLE};
+use crate::format::BLOCK;
 use crate::fsck;
-use crate::mount::{FormatOptions, probe};
+use crate::mount::{FormatOptions, IDENTITY, probe};
 use crate::options::MountOptions;
-
-/// What it is called and what it asks of a device.
-pub const IDENTITY: Identity = Identity {
-    name: "ext4like",
-    title: TITLE,
-    summary: "A block-only journaling file system of ext4's kind: the baseline",
-    words: MountOptions::WORDS,
-    needs: Needs::Blocks,
-};
 
 impl<D: BlockPort + 'static> Volume<D> for Ext4Like<D> {
     const IDENTITY: Identity = IDENTITY;

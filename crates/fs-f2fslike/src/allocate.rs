@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_names::{Change, Changed, Need, Store, note_write};
-use amphi_segments::files::load_pages;
 use amphi_segments::ranges::{begin_allocate, zero_edges};
+use amphi_segments::reads::load_pages;
 use amphi_vfs::{Allocate, Cred, Result};
 
 use crate::core::Core;

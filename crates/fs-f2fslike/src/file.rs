@@ -6,7 +6,8 @@ use std::sync::Arc;
 use amphi_device::BlockPort;
 use amphi_names::Guard;
 use amphi_page_cache::BoxedFrame;
-use amphi_segments::files::{FileCache, FilePages, Files, Promises, load_edges, load_pages};
+use amphi_segments::files::{FileCache, FilePages, Files, Promises};
+use amphi_segments::reads::{load_edges, load_pages};
 use amphi_segments::{Domain, Ground};
 use amphi_vfs::{Allocate, Cred, Ino, Result, WriteMode};
 

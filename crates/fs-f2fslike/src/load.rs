@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_segments::{DATA, NODES, NatPart, Parts, Segment, damaged, load_nat, read_newer};
+use amphi_volume::Error as MountError;
 
 use crate::format::{
     Address, COUNTER_MAX, Counts, Layout, NAT_ENTRIES, PACK_PAGES, PAGE, Pack, SIT_ENTRIES, SIT_FREE,
     SitBlock, SitEntry, Superblock,
 };
-use crate::mount::MountError;
 use crate::planted::{self, Bug};
 
 type Result<T> = std::result::Result<T, MountError>;

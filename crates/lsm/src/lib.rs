@@ -14,6 +14,7 @@ mod key;
 pub mod log;
 mod manifest;
 mod memtable;
+mod merge;
 pub mod planted;
 mod store;
 mod table;

@@ -7,6 +7,7 @@ use amphi_vfs::{Cred, FileSystem};
 
 use crate::format::{Completion, Submission};
 use crate::memory::Payload;
+use crate::protected::protected;
 use crate::session::{Caller, Session, Watcher};
 
 /// Carries out the commands of one client.
@@ -52,7 +53,8 @@ impl<F: FileSystem + 'static, W: Watcher + Clone + 'static> Host for Called<F, W
     type Executor = Session<F, W>;
 
     fn admit(&self, _: &Cred) -> Option<Session<F, W>> {
-        Some(Session::new(Arc::clone(&self.fs), self.watcher.clone(), self.files_max))
+        let session = Session::new(Arc::clone(&self.fs), self.watcher.clone(), self.files_max);
+        Some(session.protecting(protected()))
     }
 }
 

@@ -25,8 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_vfs::{Ino, Name};
 use foldhash::quality::FixedState;
-
-use crate::memory::no_marks;
+use zerocopy::FromZeros;
 
 /// Slots of each table. Where several share one, changes of theirs in turn cost needless notices.
 const SLOTS: usize = 1 << 17;
@@ -36,6 +35,7 @@ const SEVERAL: u64 = u64::MAX;
 const PAGES: u64 = 1 << 63;
 
 /// The marks. Memory that is all zero is a table without any.
+#[derive(FromZeros)]
 #[repr(C)]
 pub struct Marks {
     /// Names are told apart by a hash that nobody can foresee.
@@ -45,7 +45,7 @@ pub struct Marks {
 }
 
 /// What the kernel may know of those that share a slot.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, FromZeros)]
 #[repr(C)]
 struct Slot {
     /// Whom it may know something of: nobody (0), one, or [`SEVERAL`].
@@ -84,7 +84,8 @@ impl Marks {
     /// New ones.
     #[must_use]
     pub fn new() -> Box<Self> {
-        let marks = no_marks();
+        // 4 MB, which no stack should have to hold.
+        let marks = Self::new_box_zeroed().expect("memory for the marks");
         marks.begin();
         marks
     }

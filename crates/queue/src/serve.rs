@@ -312,8 +312,10 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
                 Ok(entry) => {
                     let found = Held::found(&**self.fs(), entry.attr.ino);
                     if entry.attr.file_type != FileType::Symlink || !follow {
+                        self.checked.may_open_found(dir, &entry.attr, walk.cred())?;
                         return Ok((found, entry.attr, false));
                     }
+                    self.checked.may_follow(dir, &entry.attr, walk.cred())?;
                     walk.target(entry.attr.ino)?
                 }
                 Err(Error::NotFound) => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amphi_vfs::permission::READ;
+use amphi_vfs::permission::{Protected, READ};
 use amphi_vfs::{Checked, Cred, FileSystem, Ino, Name};
 
 use crate::handles::{Handles, OpenFile};
@@ -64,8 +64,14 @@ pub struct Session<F: FileSystem, W: Watcher = ()> {
 
 impl<F: FileSystem, W: Watcher> Session<F, W> {
     /// A client of `fs` that may have `files_max` files open.
-    pub const fn new(fs: Arc<F>, watcher: W, files_max: usize) -> Self {
+    pub fn new(fs: Arc<F>, watcher: W, files_max: usize) -> Self {
         Self { checked: Checked::new(fs), handles: Handles::new(files_max), watcher, asks_each_time: false }
+    }
+
+    /// The same, with directories that users share restricted so.
+    #[must_use]
+    pub fn protecting(self, protected: Protected) -> Self {
+        Self { checked: self.checked.with_protected(protected), ..self }
     }
 
     /// The same, with every read and write of an open file checked against the file's permissions of that

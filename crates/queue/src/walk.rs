@@ -110,6 +110,7 @@ impl<'f, F: FileSystem> Walk<'f, F> {
             let attr = self.checked.lookup(last.dir.ino, last.name()?, self.cred)?.attr;
             let found = Held::found(self.fs(), attr.ino);
             if attr.file_type == FileType::Symlink && (follow || last.must_be_directory) {
+                self.checked.may_follow(last.dir.ino, &attr, self.cred)?;
                 let mut target = self.target(attr.ino)?;
                 if last.must_be_directory {
                     target.push(b'/');

@@ -8,6 +8,7 @@ use amphi_queue::format::{
 };
 use amphi_queue::{Caller, Geometry, Memory, Session};
 use amphi_rt::sync::Mutex;
+use amphi_vfs::permission::Protected;
 use amphi_vfs::{Cred, FileSystem, Ino, Name};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -105,6 +106,12 @@ impl<'n> Rig<'n> {
         self.done(Ask { operation: op::OPEN, flags, first: path, argument: 0o644, ..Ask::default() })
             .value
             .get()
+    }
+
+    fn set_mode(&mut self, path: &[u8], mode: u32) {
+        let mode = Change { which: change::MODE.into(), mode: mode.into(), ..Change::default() };
+        let data = mode.as_bytes();
+        self.done(Ask { operation: op::SET_ATTRIBUTES, first: path, data, ..Ask::default() });
     }
 
     fn mkdir(&mut self, path: &[u8]) {
@@ -363,6 +370,58 @@ fn permissions_are_the_callers() {
         user.status(Ask { operation: op::WRITE, handle: theirs, data: b"x", ..Ask::default() }),
         code::BAD_HANDLE
     );
+}
+
+/// `fs.protected_symlinks` and `fs.protected_regular`: whoever has put a link or a file into a directory for
+/// all cannot have others write through it. Root neither.
+#[test]
+fn in_directories_that_users_share_others_links_and_files_are_not_trusted() {
+    let fs = Arc::new(Model::new());
+    let noted = [Noted::default(), Noted::default(), Noted::default()];
+    let mut root = Rig::over(Arc::clone(&fs), &noted[0], Cred::ROOT);
+    let mut trap = Rig::over(Arc::clone(&fs), &noted[1], Cred::user(7, 7));
+    let mut user = Rig::over(Arc::clone(&fs), &noted[2], Cred::user(8, 8));
+    for (dir, mode) in [(&b"all"[..], 0o1777), (b"open", 0o777), (b"group", 0o1775)] {
+        root.mkdir(dir);
+        root.set_mode(dir, 0o777);
+        let (link, file) = ([dir, b"/link"].concat(), [dir, b"/file"].concat());
+        trap.done(Ask { operation: op::SYMLINK, first: &link, second: b"file", ..Ask::default() });
+        let handle = trap.create(&file);
+        trap.done(Ask { operation: op::CLOSE, handle, ..Ask::default() });
+        root.set_mode(&file, 0o666);
+        root.set_mode(dir, mode);
+    }
+    let open = |path, flags| Ask { operation: op::OPEN, flags, first: path, ..Ask::default() };
+    let stat = |flags| Ask { operation: op::ATTRIBUTES, flags, first: b"all/link", ..Ask::default() };
+    let (write, make) = (flag::WRITE, flag::WRITE | flag::CREATE);
+    let denied = code::PERMISSION_DENIED;
+    let cases = [
+        (open(b"all/link", write), denied),
+        (open(b"all/link", make), denied),
+        (open(b"all/file", make), denied),
+        (open(b"all/file", write), code::DONE),
+        (stat(0), denied),
+        (stat(flag::NO_FOLLOW), code::DONE),
+        (open(b"open/link", write), code::DONE),
+        (open(b"open/file", make), code::DONE),
+        (open(b"group/link", write), code::DONE),
+        (open(b"group/file", make), code::DONE),
+    ];
+    for (ask, status) in &cases {
+        let shown = String::from_utf8_lossy(ask.first);
+        assert_eq!(user.status(ask.clone()), *status, "{shown}, flags {:x}", ask.flags);
+        assert_eq!(root.status(ask.clone()), *status, "{shown}, flags {:x}, root", ask.flags);
+        assert_eq!(trap.status(ask.clone()), code::DONE, "{shown}: its own");
+    }
+    let strict = Protected { regular: 2, ..Protected::default() };
+    let none = Protected { hardlinks: false, symlinks: false, regular: 0 };
+    user.session = Session::new(Arc::clone(&fs), &noted[2], 16).protecting(strict);
+    assert_eq!(user.status(open(b"group/file", make)), denied, "a group's directory, at level 2");
+    user.session = Session::new(fs, &noted[2], 16).protecting(none);
+    for (ask, _) in cases {
+        let shown = String::from_utf8_lossy(ask.first).into_owned();
+        assert_eq!(user.status(ask), code::DONE, "{shown}: nothing is restricted");
+    }
 }
 
 /// What Linux answers where a path ends in a slash or in dots, and more than one thing is wrong.

@@ -13,7 +13,6 @@ use crate::domain::Domain;
 use crate::format::Address;
 use crate::ground::Ground;
 pub use crate::pages::{FileCache, FilePages, Promised, Promises};
-pub use crate::reads::{load_edges, load_pages, read};
 
 /// A file system whose files' pages are kept here.
 pub trait Files: Store<Beside = Since> {

@@ -13,7 +13,7 @@ macro_rules! forward_files {
             into: &mut [u8],
             direct: bool,
         ) -> ::amphi_vfs::Result<usize> {
-            $crate::files::read($fs, &::amphi_names::inode($fs, ino)?, offset, into, direct)
+            $crate::reads::read($fs, &::amphi_names::inode($fs, ino)?, offset, into, direct)
         }
 
         fn write(

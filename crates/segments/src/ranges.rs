@@ -7,8 +7,9 @@ use std::sync::Arc;
 use amphi_names::{Change, Changed, Guard, Inode, Need, State, regular, shed_capability};
 use amphi_vfs::{Allocate, Error, Result, Seek};
 
-use crate::files::{Files, load_pages};
+use crate::files::Files;
 use crate::format::PAGE;
+use crate::reads::load_pages;
 
 const PAGE_BYTES: u64 = PAGE as u64;
 

@@ -315,7 +315,7 @@ pub(crate) fn inspect(path: &Path) -> Result<(Info, Stats), ImageError> {
     let image = Image::in_memory(head.len() as u64)?;
     image.write(0, &head);
     let mut stats = Counters::of(&image).report();
-    read_wear(&file, path, &parts.layout)?.report(&mut stats);
+    stats.take_wear(read_wear(&file, path, &parts.layout)?);
     let active = image.word(control!(active)).load(Ordering::Relaxed) & 1;
     stats.log_used = image.word(control!(tail[active])).load(Ordering::Relaxed);
     stats.log_cleaning_used = image.word(control!(tail[1 - active])).load(Ordering::Relaxed);

@@ -167,7 +167,7 @@ impl Ssd {
     pub fn stats(&self) -> Stats {
         let core = &self.core;
         let mut stats = core.count().report();
-        core.wear().report(&mut stats);
+        stats.take_wear(core.wear());
         stats.bad_blocks = core.blocks.bad();
         core.meters.report(&mut stats);
         core.report_memory(&mut stats);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::acl::{self, Acl};
 use crate::permission::{
-    EXECUTE, READ, WRITE, is_for_acl, may_access, may_change, may_get_attribute, may_link,
-    may_list_attribute, may_make, may_set_attribute, may_take_any, may_take_from_sticky, mode_made,
-    without_foreign_group,
+    EXECUTE, Protected, READ, WRITE, is_for_acl, may_access, may_change, may_follow, may_get_attribute,
+    may_link, may_list_attribute, may_make, may_open_found, may_set_attribute, may_take_any,
+    may_take_from_sticky, mode_made, without_foreign_group,
 };
 use crate::{
     Attr, Capabilities, Cred, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags, Removed,
@@ -81,20 +81,19 @@ pub(crate) fn may_remove<F: FileSystem + ?Sized>(
 #[derive(Debug)]
 pub struct Checked<F: ?Sized> {
     fs: Arc<F>,
-    protected_hardlinks: bool,
+    protected: Protected,
 }
 
 impl<F: FileSystem + ?Sized> Checked<F> {
-    /// Checks every use of `fs`, with new names for others' files restricted as on most systems
-    /// (`fs.protected_hardlinks`).
-    pub const fn new(fs: Arc<F>) -> Self {
-        Self { fs, protected_hardlinks: true }
+    /// Checks every use of `fs`. Directories that users share are restricted as on most systems.
+    pub fn new(fs: Arc<F>) -> Self {
+        Self { fs, protected: Protected::default() }
     }
 
-    /// Restricts new names for others' files, or does not.
+    /// Restricts directories that users share in another way.
     #[must_use]
-    pub fn with_protected_hardlinks(self, protected_hardlinks: bool) -> Self {
-        Self { protected_hardlinks, ..self }
+    pub fn with_protected(self, protected: Protected) -> Self {
+        Self { protected, ..self }
     }
 
     /// The file system, which checks nothing.
@@ -242,11 +241,34 @@ impl<F: FileSystem + ?Sized> Checked<F> {
         if named(&*self.fs, dir, name).is_ok() {
             return Err(Error::Exists);
         }
-        if self.protected_hardlinks {
+        if self.protected.hardlinks {
             may_link(&source, access_list(&*self.fs, ino)?.as_ref(), cred)?;
         }
         permitted(&*self.fs, &parent, cred, WRITE | EXECUTE)?;
         self.fs.link(ino, dir, name)
+    }
+
+    /// Whether the symbolic link that was found in `dir` at the end of a path may be followed.
+    ///
+    /// # Errors
+    /// [`Error::PermissionDenied`] where others' links are restricted; as [`FileSystem::getattr`].
+    pub fn may_follow(&self, dir: Ino, link: &Attr, cred: &Cred) -> Result<()> {
+        if !self.protected.symlinks || link.uid == cred.uid {
+            return Ok(());
+        }
+        may_follow(&self.fs.getattr(dir)?, link, cred)
+    }
+
+    /// Whether the file that was found in `dir` may be opened by who would have made it.
+    ///
+    /// # Errors
+    /// [`Error::PermissionDenied`] where others' files are restricted; as [`FileSystem::getattr`].
+    pub fn may_open_found(&self, dir: Ino, file: &Attr, cred: &Cred) -> Result<()> {
+        let level = self.protected.regular;
+        if level == 0 || file.uid == cred.uid || file.file_type != FileType::Regular {
+            return Ok(());
+        }
+        may_open_found(&self.fs.getattr(dir)?, file, level, cred)
     }
 
     /// See [`FileSystem::unlink`].

@@ -89,6 +89,49 @@ pub fn may_link(source: &Attr, acl: Option<&Acl>, cred: &Cred) -> Result<()> {
     if harmless || owns(source, cred) { Ok(()) } else { Err(Error::NotPermitted) }
 }
 
+/// What Linux restricts beyond modes and access lists, where several users share a directory
+/// (`/proc/sys/fs/protected_*`). As most systems have it, unless it is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protected {
+    /// New names for others' files: [`may_link`].
+    pub hardlinks: bool,
+    /// Following others' symbolic links: [`may_follow`].
+    pub symlinks: bool,
+    /// Opening others' files with what would make them, 0 to 2: [`may_open_found`].
+    pub regular: u8,
+}
+
+impl Default for Protected {
+    fn default() -> Self {
+        Self { hardlinks: true, symlinks: true, regular: 1 }
+    }
+}
+
+/// Whether `cred` may follow a symbolic link that ends a path, where others' are restricted
+/// (`fs.protected_symlinks`): it is its own or the directory's owner's, or not everybody can make links
+/// there. No capability helps.
+///
+/// # Errors
+/// [`Error::PermissionDenied`].
+pub const fn may_follow(dir: &Attr, link: &Attr, cred: &Cred) -> Result<()> {
+    let is_shared = dir.mode & 0o1002 == 0o1002;
+    let is_trusted = link.uid == cred.uid || link.uid == dir.uid;
+    if is_shared && !is_trusted { Err(Error::PermissionDenied) } else { Ok(()) }
+}
+
+/// Whether `cred` may open a file that is there with what would have made it, where that is restricted
+/// (`fs.protected_regular`): not in a sticky directory where everybody may write, at level 2 or a group,
+/// unless the file is its own or the directory's owner's. No capability helps.
+///
+/// # Errors
+/// [`Error::PermissionDenied`].
+pub const fn may_open_found(dir: &Attr, file: &Attr, level: u8, cred: &Cred) -> Result<()> {
+    let writers = if level >= 2 { 0o022 } else { 0o002 };
+    let is_shared = level > 0 && dir.mode & 0o1000 != 0 && dir.mode & writers != 0;
+    let is_trusted = file.uid == cred.uid || file.uid == dir.uid;
+    if is_shared && !is_trusted { Err(Error::PermissionDenied) } else { Ok(()) }
+}
+
 /// Whether `cred` may make a node of this type where it may make files.
 ///
 /// # Errors

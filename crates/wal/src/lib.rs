@@ -8,6 +8,7 @@
 mod error;
 mod format;
 mod halves;
+mod header;
 mod log;
 mod place;
 pub mod planted;
@@ -15,6 +16,7 @@ mod recover;
 
 pub use error::{Error, Result};
 pub use format::RECORD_MAX;
+pub use header::create;
 pub use log::Log;
 pub use place::{Mode, Options, Place};
-pub use recover::{Record, Recovery, create};
+pub use recover::{Record, Recovery};

@@ -19,9 +19,9 @@ use zerocopy::IntoBytes;
 use crate::error::{Error, Result};
 use crate::format::{Header, PAGE, RECORD_HEAD, RECORD_MAX, RecordHead};
 use crate::halves::{self, Halves};
+use crate::header::{flush_if_volatile, write_header};
 use crate::place::{Mode, Options, Place};
 use crate::planted::{self, Bug};
-use crate::recover::{flush_if_volatile, write_header};
 
 /// Where recovery found the end.
 pub(crate) struct End {

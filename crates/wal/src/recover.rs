@@ -1,4 +1,4 @@
-//! Making a log, and reading it after whatever ended its last use.
+//! Reading a log after whatever ended its last use.
 //!
 //! The log ends at the first record that is not whole. What lies behind that may be whole all the same, since
 //! stores arrive in any order. A record therefore says how often the log had been opened when it was written,
@@ -7,40 +7,18 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BaBuffer, BlockDurability, Structure};
+use amphi_device::{BaBuffer, Structure};
 
 use crate::error::{Error, Result};
 use crate::format::{Header, PAGE, RECORD_HEAD, RECORD_MAX, RecordHead};
 use crate::halves;
+use crate::header::{flush_if_volatile, write_header};
 use crate::log::{End, Log};
 use crate::place::{Options, Place};
 use crate::planted::{self, Bug};
 
 /// Pages read at once.
 const READ_PAGES: u64 = 64;
-
-/// Makes an empty log, whatever was there.
-///
-/// # Errors
-/// The place is not on the device, or part of it is pinned. The device's.
-pub fn create<D: BaBuffer>(device: &D, place: &Place) -> Result<()> {
-    place.check(device)?;
-    write_header(device, place, &Header::new(amphi_rt::random::u64(), place.pages, 0, 0, 1))
-}
-
-/// Writes the header; on return it is durable.
-pub(crate) fn write_header<D: BaBuffer>(device: &D, place: &Place, header: &Header) -> Result<()> {
-    device.write(place.at, &header.page(), Structure::Journal)?;
-    Ok(flush_if_volatile(device)?)
-}
-
-/// Makes completed block writes durable.
-pub(crate) fn flush_if_volatile<D: BaBuffer>(device: &D) -> amphi_device::Result<()> {
-    match device.contract().block_durability {
-        BlockDurability::Completion => Ok(()),
-        BlockDurability::Flush => device.flush(),
-    }
-}
 
 /// A record that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]

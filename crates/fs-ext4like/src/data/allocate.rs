@@ -11,10 +11,11 @@ use amphi_page_cache::{Mapped, Mapping, Pieces};
 use amphi_vfs::{Allocate, Cred, Error, Ino, Result};
 
 use crate::core::{Core, Inode, State};
-use crate::data::file::{FILE_BYTES_MAX, note_write, zero_in_page};
-use crate::data::truncate::{free_range, lock_for_size, step_credits};
+use crate::data::file::{note_write, zero_in_page};
+use crate::data::free::{free_range, step_credits};
+use crate::data::truncate::lock_for_size;
 use crate::data::writeback::write_back;
-use crate::format::{BLOCK, EXTENT_BLOCKS_MAX};
+use crate::format::{BLOCK, EXTENT_BLOCKS_MAX, FILE_BYTES_MAX};
 use crate::index::extent::Run;
 use crate::index::inode::number;
 use crate::index::part::{Body, Part};

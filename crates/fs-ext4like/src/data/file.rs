@@ -14,13 +14,11 @@ use amphi_volume::read_runs;
 use crate::core::{Core, Inode, State};
 use crate::data::body::FileBody;
 use crate::data::writeback::{fsync, journal_dirty, write_back};
-use crate::format::BLOCK;
+use crate::format::{BLOCK, FILE_BYTES_MAX};
 use crate::index::extent::Extents;
 use crate::index::part::{Body, Part};
 use crate::journal::buffers::{Kind, SharedBlock};
 
-/// Largest file in bytes.
-pub const FILE_BYTES_MAX: u64 = (u32::MAX as u64 - 1) * BLOCK as u64;
 /// Most pages read by one command.
 const COMMAND_PAGES: u64 = 64;
 /// Most pages that a read brings into the cache before it hands them out: 1 MB.

@@ -3,6 +3,7 @@
 pub mod allocate;
 pub mod body;
 pub mod file;
+pub mod free;
 pub mod pressure;
 pub mod settle;
 pub mod sync;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use amphi_device::{
     BlockPort, Completion, Device, DurabilityContract, Error, Lpa, PAGE_BYTES, Result, Structure,
 };
+use amphi_volume::Error as MountError;
 
 use crate::format::Layout;
 use crate::journal::replay::{self, Log};
-use crate::mount::MountError;
 
 /// The device, with what its journal holds over it.
 pub struct Overlay<D> {

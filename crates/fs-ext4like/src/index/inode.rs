@@ -9,8 +9,8 @@ use zerocopy::FromZeros;
 use crate::base::Base;
 use crate::data::body::FileBody;
 use crate::format::{
-    DiskInode, FLAG_INDEXED, FLAG_INLINE_TARGET, INLINE_TARGET_MAX, INODE_BYTES, ROOT_BYTES, ROOT_EXTENTS,
-    mode,
+    DiskInode, FILE_BYTES_MAX, FLAG_INDEXED, FLAG_INLINE_TARGET, INLINE_TARGET_MAX, INODE_BYTES, ROOT_BYTES,
+    ROOT_EXTENTS, mode,
 };
 use crate::index::dir;
 use crate::index::extent::{Extents, write_node};
@@ -42,7 +42,7 @@ pub fn load<D: BlockPort, S: Store<Part = Part, Beside = Beside>>(
     let extents = if inline_target { Extents::default() } else { Extents::load(base, &disk.root, ino)? };
     let size = disk.size.get();
     let body = match file_type {
-        FileType::Regular if size > crate::data::file::FILE_BYTES_MAX => {
+        FileType::Regular if size > FILE_BYTES_MAX => {
             return Err(corrupt("it is too long"));
         }
         FileType::Regular => Body::File(FileBody::default()),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_vfs::Error;
+use amphi_volume::Error as MountError;
 use zerocopy::FromBytes;
 
 use crate::format::{
@@ -15,7 +16,6 @@ use crate::format::{
     TAG_ESCAPED, journal_block_crc,
 };
 use crate::journal::buffers::Block;
-use crate::mount::MountError;
 
 /// What a journal holds.
 #[derive(Default)]

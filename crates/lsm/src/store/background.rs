@@ -9,10 +9,11 @@ use amphi_rt::task::{self, JoinHandle};
 
 use super::{Levels, Shared, Use, Work};
 use crate::Result;
-use crate::entry::{Entry, Merge, Source};
+use crate::entry::Entry;
 use crate::format::{BackingHeader, PAGE};
 use crate::log::Half;
 use crate::memtable::Memtable;
+use crate::merge::{Merge, Source};
 use crate::planted::{self, Bug};
 use crate::table::{Builder, Table};
 use zerocopy::IntoBytes;

@@ -6,8 +6,9 @@ use amphi_device::{BlockPort, MemoryArea};
 
 use super::{Levels, Shared, Store};
 use crate::Result;
-use crate::entry::{Entry, Merge, Source};
+use crate::entry::Entry;
 use crate::format::{LEVELS, PAGE};
+use crate::merge::{Merge, Source};
 use crate::planted::{self, Bug};
 use crate::table::Table;
 

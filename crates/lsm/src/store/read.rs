@@ -5,7 +5,8 @@ use std::sync::Arc;
 use amphi_device::{BlockPort, MemoryArea};
 
 use super::{Shared, Store, View};
-use crate::entry::{Entry, Merge, Source};
+use crate::entry::Entry;
+use crate::merge::{Merge, Source};
 use crate::{Result, bloom};
 
 /// The state of a store at one moment: of what was acknowledged before it all, of what began after it

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::histogram::Latency;
-use super::wear::EraseBucket;
+use super::wear::{EraseBucket, Wear};
 
 /// The sum, or as much as fits: a damaged image may hold any counts.
 pub(super) fn sum(counts: impl Iterator<Item = u64>) -> u64 {
@@ -148,6 +148,16 @@ pub struct Stats {
 pub struct PathTraffic {
     /// By the file-system structure they serve.
     pub structures: [StructureTraffic; 8],
+}
+
+impl Stats {
+    /// Takes over how blocks are worn.
+    pub(crate) fn take_wear(&mut self, wear: Wear) {
+        self.erase_count_min = wear.min;
+        self.erase_count_max = wear.max;
+        self.erase_count_mean = wear.mean;
+        self.erase_counts = wear.buckets;
+    }
 }
 
 impl PathTraffic {

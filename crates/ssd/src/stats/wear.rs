@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use super::report::Stats;
-
 /// Blocks that were erased between `from` and `to` times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct EraseBucket {
@@ -47,14 +45,6 @@ impl Wear {
         };
         let buckets = counts.iter().enumerate().filter(|(_, blocks)| **blocks > 0).map(range).collect();
         Self { min, max, mean: sum as f64 / blocks as f64, buckets }
-    }
-
-    /// Adds the wear to a report.
-    pub(crate) fn report(self, stats: &mut Stats) {
-        stats.erase_count_min = self.min;
-        stats.erase_count_max = self.max;
-        stats.erase_count_mean = self.mean;
-        stats.erase_counts = self.buckets;
     }
 }
 

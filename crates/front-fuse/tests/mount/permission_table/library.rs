@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amphi_model::Model;
 use amphi_vfs::acl::{ACCESS, DEFAULT};
-use amphi_vfs::permission::EXECUTE;
+use amphi_vfs::permission::{EXECUTE, Protected};
 use amphi_vfs::{
     Checked, Cred, Error, FileSystem, FileType, Ino, Name, OpenFlags, RenameMode, Result, SetAttr, SetTime,
     TimeSpec, WriteMode, XattrMode,
@@ -47,7 +47,8 @@ fn errno(error: &Error) -> Errno {
 
 impl InLibrary {
     pub fn on(model: Arc<Model>, protected_hardlinks: bool) -> Self {
-        let fs = Checked::new(model).with_protected_hardlinks(protected_hardlinks);
+        let fs = Checked::new(model)
+            .with_protected(Protected { hardlinks: protected_hardlinks, ..Protected::default() });
         Self { fs, outside: Ino::ROOT, table: Ino::ROOT, subject: Ino::ROOT, made: 0 }
     }
 
