@@ -143,7 +143,10 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
             }
             Command::List { handle, cookie, data } => {
                 let file = self.handles.get(handle)?;
-                if !file.read || file.file_type != FileType::Directory {
+                if file.file_type != FileType::Directory {
+                    return Err(Error::NotDirectory.into());
+                }
+                if !file.read {
                     return Err(Refusal::BadHandle);
                 }
                 self.list(file.ino, cookie, part(data)?)

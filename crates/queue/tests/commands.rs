@@ -253,6 +253,12 @@ fn names_are_moved_linked_removed_and_listed() {
         rig.status(Ask { operation: op::LIST, handle: dir, room: 8, ..Ask::default() }),
         code::BUFFER_TOO_SMALL
     );
+    let handle = rig.create(b"d/g");
+    assert_eq!(
+        rig.status(Ask { operation: op::LIST, handle, room: 64, ..Ask::default() }),
+        code::NOT_DIRECTORY
+    );
+    rig.done(Ask { operation: op::CLOSE, handle, ..Ask::default() });
     assert_eq!(rig.status(Ask { operation: op::UNLINK, first: b"d", ..Ask::default() }), code::IS_DIRECTORY);
     for name in [b"d/g", b"d/h"] {
         rig.done(Ask { operation: op::UNLINK, first: name, ..Ask::default() });
