@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_vfs::{Ino, Name};
 use foldhash::quality::FixedState;
-use zerocopy::FromZeros;
+
+use crate::memory::no_marks;
 
 /// Slots of each table. Where several share one, changes of theirs in turn cost needless notices.
 const SLOTS: usize = 1 << 17;
@@ -35,7 +36,6 @@ const SEVERAL: u64 = u64::MAX;
 const PAGES: u64 = 1 << 63;
 
 /// The marks. Memory that is all zero is a table without any.
-#[derive(FromZeros)]
 #[repr(C)]
 pub struct Marks {
     /// Names are told apart by a hash that nobody can foresee.
@@ -45,7 +45,7 @@ pub struct Marks {
 }
 
 /// What the kernel may know of those that share a slot.
-#[derive(Debug, Default, FromZeros)]
+#[derive(Debug, Default)]
 #[repr(C)]
 struct Slot {
     /// Whom it may know something of: nobody (0), one, or [`SEVERAL`].
@@ -84,8 +84,7 @@ impl Marks {
     /// New ones.
     #[must_use]
     pub fn new() -> Box<Self> {
-        // 4 MB, which no stack should have to hold.
-        let marks = Self::new_box_zeroed().expect("memory for the marks");
+        let marks = no_marks();
         marks.begin();
         marks
     }

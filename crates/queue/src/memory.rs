@@ -11,6 +11,7 @@ use memmap2::{MmapMut, MmapOptions, MmapRaw};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::format::{Geometry, Header};
+use crate::marks::Marks;
 
 /// A mapping of the shared memory, with its geometry.
 #[derive(Debug)]
@@ -113,6 +114,12 @@ impl Memory {
         // SAFETY: inside the mapping.
         Payload { start: unsafe { self.map.as_mut_ptr().add(at) }, len, memory: PhantomData }
     }
+}
+
+/// A table without any marks: 4 MB, which no stack should have to hold.
+pub(crate) fn no_marks() -> Box<Marks> {
+    // SAFETY: it is made of atomic numbers alone, for which zero is a value.
+    unsafe { Box::<Marks>::new_zeroed().assume_init() }
 }
 
 /// A part of the memory of both sides that holds names and data.

@@ -1,5 +1,5 @@
-//! What this system restricts in directories that several users share: its commands are to be refused what the
-//! kernel would refuse.
+//! What this system restricts in directories that several users share: commands are refused what the kernel
+//! would refuse.
 
 use std::fs::read_to_string;
 

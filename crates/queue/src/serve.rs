@@ -453,7 +453,13 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         }
         self.watcher.name(from, name);
         self.watcher.name(to, new_name);
-        Ok(Done::default())
+        let ends =
+            [Some(renamed.moved), renamed.target.filter(|_| mode == RenameMode::Exchange).map(|it| it.ino)];
+        // One may have gone since.
+        let is_directory =
+            |ino| self.fs().getattr(ino).is_ok_and(|attr| attr.file_type == FileType::Directory);
+        let has_moved = from != to && ends.into_iter().flatten().any(is_directory);
+        Ok(Done::value(has_moved.into()))
     }
 
     fn link(&self, cred: &Cred, (from, first): (At, &[u8]), (to, second): (At, &[u8])) -> Result<Done> {

@@ -3,9 +3,9 @@
 //! summaries that say whose blocks are, and the collection of garbage.
 //!
 //! It does not know how a checkpoint comes to count: AugeFS keeps that in its metadata store, the file system
-//! of F2FS's kind in packs of blocks. [`files`] has what writes files by way of pages in host memory, [`reads`]
-//! what brings them there, [`ranges`] what finds and clears parts of them. [`Domain`] is what one set of logs knows,
-//! [`Ground`] is where all of it lies on the device.
+//! of F2FS's kind in packs of blocks. [`files`] has what writes files by way of pages in host memory,
+//! [`reads`] what brings them there, [`ranges`] what finds and clears parts of them. [`Domain`] is what one
+//! set of logs knows, [`Ground`] is where all of it lies on the device.
 #![forbid(unsafe_code)]
 
 mod about;

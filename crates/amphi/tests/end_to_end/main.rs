@@ -66,5 +66,6 @@ mod telemetry;
 mod threads;
 mod traps;
 mod tuning;
+mod turns;
 mod two_doors;
 mod worker;

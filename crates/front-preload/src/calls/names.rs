@@ -1,10 +1,12 @@
 //! Calls that change names.
 #![allow(unsafe_code)]
 
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use amphi_queue::format::{Submission, flag, op};
 use libc::{AT_FDCWD, c_char, c_int, c_uint, mode_t};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::{bytes, changed, told, with_place};
 use crate::command;
@@ -47,7 +49,30 @@ fn rename_flags(from: (c_int, Option<&[u8]>), to: (c_int, Option<&[u8]>), flags:
             command::plain(first.mount, first.path, second.path, rename)
         })
     });
-    told(Call::Rename, answer.flatten())
+    let answer = answer.flatten();
+    if let Some(Ok(done)) = &answer
+        && done.value.get() != 0
+    {
+        find_moved(to);
+        if flags == libc::RENAME_EXCHANGE {
+            find_moved(from);
+        }
+    }
+    told(Call::Rename, answer)
+}
+
+/// Has the kernel look up a directory that has another parent now. Where a program has it open, the kernel
+/// still has it in its old place, and finds it in the new one by any call but a rename, which would fail with
+/// `ESTALE`: it cannot move what it knows while it has both parents locked.
+fn find_moved((dir, path): (c_int, Option<&[u8]>)) {
+    let Some(path) = path else { return };
+    if dir == AT_FDCWD {
+        let _ = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE);
+        return;
+    }
+    // SAFETY: the program's, which has named a place by it.
+    let dir = unsafe { BorrowedFd::borrow_raw(dir) };
+    let _ = statx(dir, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE);
 }
 
 /// # Safety

@@ -225,7 +225,9 @@ macro_rules! passed {
 passed! {
     Where::At(1) =>
         fdopen fchdir fstatfs fstatfs64 fstatvfs fstatvfs64 flock
-        posix_fadvise posix_fadvise64 readahead syncfs fpathconf isatty ttyname ttyname_r dprintf vdprintf
+        getdents64 mkfifoat mknodat futimesat scandirat scandirat64 name_to_handle_at open_by_handle_at
+        posix_fadvise posix_fadvise64 readahead syncfs fpathconf isatty isfdtype tcgetattr ttyname ttyname_r
+        dprintf vdprintf
         __dprintf_chk __vdprintf_chk vmsplice __read __write __lseek __pread64 __pwrite64 __fcntl;
     Where::At(0b10) => __fxstat __fxstat64;
     Where::Control => ioctl;
@@ -233,6 +235,7 @@ passed! {
     Where::Contents(0b11) => sendfile sendfile64 tee;
     Where::Contents(0b101) => splice;
     Where::At(0b100) => epoll_ctl;
+    Where::At(0b1000) => fanotify_mark;
     Where::List => poll ppoll __poll_chk __ppoll_chk;
     Where::Path => fopen fopen64 realpath __realpath_chk canonicalize_file_name;
     Where::Anywhere =>
