@@ -1,6 +1,6 @@
 //! docs/papers.md ties each requirement row (`BY-7`) to the files that carry and test it. Those files exist,
 //! no id is listed twice, and sources name only ids that are listed. A row that names a test has a planted
-//! fault in `planted_rows.rs`, whose test and bug exist and whose file the row names.
+//! fault in `planted_rows/faults.rs`, whose test and bug exist and whose file the row names.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ fn fault_findings(tree: &SourceTree, id: &str, line: &str, faults: &[Fault]) -> 
     let tests = line.split('|').nth(4).unwrap_or("").trim();
     let mut of_row = faults.iter().filter(|fault| fault.row == id).peekable();
     if of_row.peek().is_none() && !tests.is_empty() {
-        wrong.push(format!("{id} names a test and has no planted fault in xtask/src/planted_rows.rs"));
+        wrong.push(format!("{id} names a test and has no planted fault in xtask/src/planted_rows/faults.rs"));
     }
     for Fault { bug, room, planted_in, file, test, .. } in of_row {
         let places = ["", "all/"].map(|folder| format!("crates/{room}/tests/{folder}{file}.rs"));
