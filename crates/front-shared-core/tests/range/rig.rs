@@ -48,7 +48,7 @@ pub struct Rig {
 
 /// How often, each millisecond, it is looked for what the manager does about a process that has ended. One
 /// that overlooks the end waits for ever, for a lock that the process had.
-const LOOKS: u32 = 60_000;
+const LOOKS: u32 = 30_000;
 
 /// Looks until there is something.
 pub fn await_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
