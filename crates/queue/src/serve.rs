@@ -3,14 +3,12 @@
 use std::borrow::Cow;
 
 use amphi_vfs::permission::{READ, WRITE};
-use amphi_vfs::{
-    Attr, Cred, DirEntry, Error, FileSystem, FileType, Ino, Name, OpenFlags, Removed, RenameMode, SetAttr,
-    WriteMode,
-};
+use amphi_vfs::{Attr, Cred, DirEntry, Error, FileSystem, FileType, Ino, OpenFlags, SetAttr, WriteMode};
 use zerocopy::IntoBytes;
 
 use crate::attributes::{attributes, kind_of, set_attr};
 use crate::command::{At, Command, Create, Malformed, OpenHow};
+use crate::done::Done;
 use crate::format::{Attributes, Completion, ListedName, Space, Span, Submission};
 use crate::handles::OpenFile;
 use crate::memory::Payload;
@@ -25,29 +23,6 @@ const COPY_BYTES: usize = 128 << 10;
 /// Bytes that one command copies at the most, so that none keeps a server's thread: holes may be as long as a
 /// file can be.
 const COPY_BYTES_MAX: u64 = 16 << 20;
-
-/// What a command came to.
-#[derive(Default)]
-struct Done {
-    value: u64,
-    other: u64,
-    len: u32,
-    attr: Option<Attr>,
-}
-
-impl Done {
-    fn value(value: u64) -> Self {
-        Self { value, ..Self::default() }
-    }
-
-    fn bytes(len: usize) -> Self {
-        Self { value: len as u64, len: len as u32, ..Self::default() }
-    }
-
-    fn attr(attr: Attr) -> Self {
-        Self { attr: Some(attr), ..Self::default() }
-    }
-}
 
 impl<F: FileSystem, W: Watcher> Session<F, W> {
     /// Carries out one command of `caller`, a copy of what the client submitted, whose names and data are in
@@ -367,122 +342,6 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
             self.watcher.inode(found);
             Ok(Done::attr(attr))
         })
-    }
-
-    /// Removes a name by `remove`. What it names is not held meanwhile: a file that somebody refers to does
-    /// not go with its name, which takes another change when it does.
-    fn remove(
-        &self,
-        cred: &Cred,
-        at: At,
-        path: &[u8],
-        directory: bool,
-        remove: impl FnOnce(Ino, Name<'_>) -> amphi_vfs::Result<Removed>,
-    ) -> Result<Done> {
-        let mut opened = None;
-        let start = self.start(at.dir, &mut opened)?;
-        let last = Walk::new(&self.checked, cred).last(start, path)?;
-        if last.is_dots() {
-            return Err(self.cannot_be_removed(&last, directory, cred)?);
-        }
-        let (dir, name) = (last.dir.ino, last.name()?);
-        if last.must_be_directory && !directory {
-            self.is_directory(dir, name, cred)?;
-        }
-        let removed = remove(dir, name)?;
-        // The inode first: who is told of the name may forget the inode, whose number then is given again.
-        self.watcher.inode(removed.ino);
-        self.watcher.name(dir, name);
-        Ok(Done::default())
-    }
-
-    /// Makes something by `make`.
-    fn make(
-        &self,
-        cred: &Cred,
-        at: At,
-        path: &[u8],
-        directory: bool,
-        make: impl FnOnce(Ino, Name<'_>) -> amphi_vfs::Result<Attr>,
-    ) -> Result<Done> {
-        let mut opened = None;
-        let start = self.start(at.dir, &mut opened)?;
-        let last = Walk::new(&self.checked, cred).last(start, path)?;
-        if last.is_dots() || !directory {
-            self.can_be_made(&last, cred)?;
-        }
-        let (dir, name) = (last.dir.ino, last.name()?);
-        let attr = make(dir, name)?;
-        // The command's answer names nothing that the client could hold on to.
-        self.fs().forget(attr.ino, 1);
-        self.watcher.name(dir, name);
-        Ok(Done::attr(attr))
-    }
-
-    fn rename(
-        &self,
-        cred: &Cred,
-        (from, first): (At, &[u8]),
-        (to, second): (At, &[u8]),
-        mode: RenameMode,
-    ) -> Result<Done> {
-        let (mut opened, mut other) = (None, None);
-        let start = self.start(from.dir, &mut opened)?;
-        let source = Walk::new(&self.checked, cred).last(start, first)?;
-        let start = self.start(to.dir, &mut other)?;
-        let target = match Walk::new(&self.checked, cred).last(start, second) {
-            Ok(target) => target,
-            // What is wrong with the first path comes first.
-            Err(refusal) => return self.searchable(&source, cred).and(Err(refusal)),
-        };
-        if source.is_dots() || target.is_dots() {
-            self.searchable(&source, cred)?;
-            self.searchable(&target, cred)?;
-            let is_there = mode == RenameMode::NoReplace && !source.is_dots();
-            return Err(if is_there { Error::Exists } else { Error::Busy("a name of dots") }.into());
-        }
-        let (from, name) = (source.dir.ino, source.name()?);
-        let (to, new_name) = (target.dir.ino, target.name()?);
-        if source.must_be_directory || target.must_be_directory {
-            self.slashes_fit(&source, &target, mode, cred)?;
-        }
-        let renamed = self.checked.rename(from, name, to, new_name, mode, cred)?;
-        self.watcher.inode(renamed.moved);
-        if let Some(replaced) = renamed.target {
-            self.watcher.inode(replaced.ino);
-        }
-        self.watcher.name(from, name);
-        self.watcher.name(to, new_name);
-        let ends =
-            [Some(renamed.moved), renamed.target.filter(|_| mode == RenameMode::Exchange).map(|it| it.ino)];
-        // One may have gone since.
-        let is_directory =
-            |ino| self.fs().getattr(ino).is_ok_and(|attr| attr.file_type == FileType::Directory);
-        let has_moved = from != to && ends.into_iter().flatten().any(is_directory);
-        Ok(Done::value(has_moved.into()))
-    }
-
-    fn link(&self, cred: &Cred, (from, first): (At, &[u8]), (to, second): (At, &[u8])) -> Result<Done> {
-        let (mut opened, mut other) = (None, None);
-        let start = self.start(from.dir, &mut opened)?;
-        let (source, attr) = Walk::new(&self.checked, cred).file(start, first, from.follow)?;
-        let start = self.start(to.dir, &mut other)?;
-        let target = Walk::new(&self.checked, cred).last(start, second)?;
-        self.can_be_made(&target, cred)?;
-        let (dir, name) = (target.dir.ino, target.name()?);
-        if attr.file_type == FileType::Directory {
-            return Err(match self.kind(dir, name, cred) {
-                Ok(_) => Error::Exists,
-                Err(Error::NotFound) => Error::NotPermitted,
-                Err(error) => error,
-            }
-            .into());
-        }
-        let attr = self.checked.link(source.ino, dir, name, cred)?.attr;
-        self.fs().forget(attr.ino, 1);
-        self.watcher.name(dir, name);
-        self.watcher.inode(attr.ino);
-        Ok(Done::attr(attr))
     }
 
     fn list(&self, dir: Ino, cookie: u64, into: Payload<'_>) -> Result<Done> {
