@@ -142,13 +142,14 @@ impl Answered {
         }
     }
 
-    /// Another door has changed what `name` is in `dir`. Returns when the kernel knows nothing older.
-    fn name_changed(&self, dir: Ino, name: Name<'_>, kernel: &Kernel) {
-        if let Some(_telling) = self.known.take_name(dir, name)
-            && let Err(error) = kernel.forget_name(dir, name)
-        {
+    /// Another door has changed what `name` is in `dir`. Returns when the kernel knows nothing older: whether
+    /// it may have.
+    fn name_changed(&self, dir: Ino, name: Name<'_>, kernel: &Kernel) -> bool {
+        let Some(_telling) = self.known.take_name(dir, name) else { return false };
+        if let Err(error) = kernel.forget_name(dir, name) {
             tracing::warn!("the kernel may show an old name in directory {}: {error}", dir.0);
         }
+        true
     }
 
     fn may_be_under_way(&self, ino: Ino, thread: u32) -> bool {
@@ -176,11 +177,11 @@ impl Watcher for KernelCaches {
         }
     }
 
-    fn name(&self, dir: Ino, name: Name<'_>) {
-        if let Some(kernel) = self.0.kernel.get() {
-            self.0.name_changed(dir, name, kernel);
-            self.0.inode_changed(dir, kernel);
-        }
+    fn name(&self, dir: Ino, name: Name<'_>) -> bool {
+        let Some(kernel) = self.0.kernel.get() else { return false };
+        let knew = self.0.name_changed(dir, name, kernel);
+        self.0.inode_changed(dir, kernel);
+        knew
     }
 
     fn pass(&self, ino: Ino) -> Option<u128> {

@@ -146,10 +146,13 @@ impl Watcher for Errands {
         }
     }
 
-    fn name(&self, dir: Ino, name: Name<'_>) {
-        if range::marks().is_some_and(|marks| marks.knows_name(dir, name) || marks.knows_inode(dir)) {
+    fn name(&self, dir: Ino, name: Name<'_>) -> bool {
+        let Some(marks) = range::marks() else { return false };
+        let knew = marks.knows_name(dir, name);
+        if knew || marks.knows_inode(dir) {
             run(errand::NAME, dir, name.bytes());
         }
+        knew
     }
 
     fn pass(&self, ino: Ino) -> Option<u128> {

@@ -57,8 +57,10 @@ impl<W: Watcher> Watcher for Later<W> {
         self.keep(Change::Inode(ino));
     }
 
-    fn name(&self, dir: Ino, name: Name<'_>) {
+    fn name(&self, dir: Ino, name: Name<'_>) -> bool {
         self.keep(Change::Name(dir, name.bytes().to_vec()));
+        // It has not been asked yet.
+        true
     }
 
     fn pass(&self, ino: Ino) -> Option<u128> {

@@ -258,7 +258,8 @@ pub mod op {
     pub const UNLINK: u16 = 8;
     /// Removes an empty directory.
     pub const REMOVE_DIRECTORY: u16 = 9;
-    /// Moves `first` in `handle` to `second` in `other`. `value`: 1 if a directory has another parent now.
+    /// Moves `first` in `handle` to `second` in `other`. `value`: 1 if the kernel may know a directory
+    /// by its old name.
     pub const RENAME: u16 = 10;
     /// Makes a directory.
     pub const MAKE_DIRECTORY: u16 = 11;

@@ -61,7 +61,7 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         Ok(Done::attr(attr))
     }
 
-    /// Moves a name to another one; says whether a directory has another parent now.
+    /// Moves a name to another one; says whether the other door knew a directory by its name.
     pub(crate) fn rename(
         &self,
         cred: &Cred,
@@ -94,15 +94,13 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         if let Some(replaced) = renamed.target {
             self.watcher.inode(replaced.ino);
         }
-        self.watcher.name(from, name);
-        self.watcher.name(to, new_name);
-        let exchanged = renamed.target.filter(|_| mode == RenameMode::Exchange);
         // It may have gone since.
         let is_directory =
             |ino| self.fs().getattr(ino).is_ok_and(|attr| attr.file_type == FileType::Directory);
-        let has_moved = from != to
-            && (is_directory(renamed.moved) || exchanged.is_some_and(|other| is_directory(other.ino)));
-        Ok(Done::value(has_moved.into()))
+        let exchanged = renamed.target.filter(|_| mode == RenameMode::Exchange);
+        let has_moved = self.watcher.name(from, name) && is_directory(renamed.moved);
+        let other_has = self.watcher.name(to, new_name) && exchanged.is_some_and(|it| is_directory(it.ino));
+        Ok(Done::value((has_moved || other_has).into()))
     }
 
     /// Gives a file that is no directory another name.

@@ -16,8 +16,9 @@ pub trait Watcher: Send + Sync {
     /// Attributes or contents of the inode have changed.
     fn inode(&self, ino: Ino);
 
-    /// What `name` means in `dir` has changed, and the directory with it.
-    fn name(&self, dir: Ino, name: Name<'_>);
+    /// What `name` means in `dir` has changed, and the directory with it. Whether the other door may have
+    /// known what it meant.
+    fn name(&self, dir: Ino, name: Name<'_>) -> bool;
 
     /// A number that nobody can guess, with which the kernel finds an inode once, for a client that has it
     /// open and now needs a descriptor of the kernel's. None where there is no kernel.
@@ -31,7 +32,9 @@ pub trait Watcher: Send + Sync {
 impl Watcher for () {
     fn inode(&self, _ino: Ino) {}
 
-    fn name(&self, _dir: Ino, _name: Name<'_>) {}
+    fn name(&self, _dir: Ino, _name: Name<'_>) -> bool {
+        false
+    }
 }
 
 /// What one lane's commands are carried out with. Its buffers are used again and again.

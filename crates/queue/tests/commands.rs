@@ -24,8 +24,9 @@ impl amphi_queue::Watcher for &Noted {
         self.0.lock().push(format!("inode {}", ino.0));
     }
 
-    fn name(&self, dir: Ino, name: Name<'_>) {
+    fn name(&self, dir: Ino, name: Name<'_>) -> bool {
         self.0.lock().push(format!("name {} in {}", String::from_utf8_lossy(name.bytes()), dir.0));
+        name.bytes() == b"known"
     }
 
     fn pass(&self, ino: Ino) -> Option<u128> {
@@ -253,6 +254,13 @@ fn names_are_moved_linked_removed_and_listed() {
         rig.status(Ask { operation: op::LIST, handle: dir, room: 8, ..Ask::default() }),
         code::BUFFER_TOO_SMALL
     );
+    // The other door knows this name: of a directory it has to learn the new one.
+    rig.mkdir(b"known");
+    let rename = |first, second| Ask { operation: op::RENAME, first, second, ..Ask::default() };
+    assert_eq!(rig.done(rename(b"known", b"elsewhere")).value.get(), 1);
+    assert_eq!(rig.done(rename(b"elsewhere", b"anywhere")).value.get(), 0);
+    rig.create(b"known");
+    assert_eq!(rig.done(rename(b"known", b"elsewhere")).value.get(), 0);
     let handle = rig.create(b"d/g");
     assert_eq!(
         rig.status(Ask { operation: op::LIST, handle, room: 64, ..Ask::default() }),

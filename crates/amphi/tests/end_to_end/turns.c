@@ -20,7 +20,8 @@ enum { SLOTS = 6, ROOM = 40960 };
 enum kind {
     OPEN, CLOSE, PWRITE, WRITE, PREAD, READ, SEEK, FTRUNCATE, TRUNCATE, STAT, LSTAT, FSTAT, LIST, MKDIR, RMDIR, UNLINK,
     RENAME, LINK, SYMLINK, READLINK, CHMOD, FCHMOD, SETXATTR, GETXATTR, REMOVEXATTR, FSYNC, FALLOCATE, ACCESS, FLIST,
-    MAP, LOAD, STORE, SETLK, GETLK, OPENAT, UNLINKAT, MKDIRAT, FLISTXATTR, FSETXATTR, FLOCK, KINDS
+    MAP, LOAD, STORE, SETLK, GETLK, OPENAT, UNLINKAT, MKDIRAT, FLISTXATTR, FSETXATTR, FLOCK,
+    CHDIR, GETCWD, KINDS
 };
 struct todo { enum kind kind; int slot, flags, mode, seed; long offset, length; char one[16], two[16]; };
 struct answer { long result, value; int failed; };
@@ -160,6 +161,14 @@ static struct answer act(const struct todo *todo) {
         break;
     case UNLINKAT: r = CALL(SYS_unlinkat, fd, todo->one, 0, 0, 0, unlinkat(fd, todo->one, 0)); break;
     case MKDIRAT: r = CALL(SYS_mkdirat, fd, todo->one, 0755, 0, 0, mkdirat(fd, todo->one, 0755)); break;
+    case CHDIR: r = CALL(SYS_chdir, one, 0, 0, 0, 0, chdir(one)); break;
+    case GETCWD:
+        r = unseen ? by_kernel(SYS_getcwd, (long)bytes, ROOM, 0, 0, 0) : getcwd(bytes, ROOM) ? 0 : -1;
+        if (r < 0) break;
+        len = strlen(directory);
+        r = strncmp(bytes, directory, len) == 0;
+        v = r ? sum(bytes + len, strlen(bytes + len)) : 0;
+        break;
     case KINDS: break;
     }
     return (struct answer){r, v, r == -1 ? errno : 0};
@@ -189,6 +198,7 @@ static struct todo drawn(int by_unseen) {
         if (draw(7) == 0) todo.flags = O_RDONLY | O_DIRECTORY, strcpy(todo.one, draw(2) ? "d" : "e");
         if (kind == OPENAT) strcpy(todo.one, draw(4) ? below[draw(3)] : "d/a");
         break;
+    case CHDIR: strcpy(todo.one, (const char *[]){"d", "e", "d/a", "e/d"}[draw(4)]); break;
     case UNLINKAT: case MKDIRAT: strcpy(todo.one, below[draw(4)]); break;
     case SEEK:
         todo.flags = draw(3);

@@ -2,6 +2,8 @@
 //! library, the other by system calls that it does not see. Every call has to answer the same on both.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 
 use crate::beside::{Held, mounted};
 use crate::rig::{amphi_ok, on_each_other};
@@ -35,18 +37,33 @@ fn calls_in_turn_on_others_answer_as_in_the_kernel() {
     on_each_other(|file_system| HELD.on(file_system, 10));
 }
 
-/// The kernel keeps a directory that is open where it was, until somebody looks it up where it is: within a
-/// rename, which has both parents locked, it cannot move it. That was `ESTALE`.
+/// The kernel keeps a directory that is in use where it was, which is no place any more, until somebody looks
+/// it up where it is. Within a rename, which has both parents locked, it cannot move it: that was `ESTALE`.
+/// And who works in it did not hear where that is.
 #[test]
-fn a_directory_that_is_open_and_was_moved_by_the_library_can_be_moved_by_the_kernel() {
+fn a_directory_in_use_that_the_library_moves_is_moved_in_the_kernel_too() {
     let Some(rig) = mounted("bytefs") else { return };
     let at = |name: &str| rig.on_mount(name);
-    fs::create_dir_all(at("d/moved")).unwrap();
-    fs::create_dir(at("e")).unwrap();
-    let held = fs::File::open(at("d/moved")).unwrap();
-    let (from, to) = (at("d/moved"), at("e/moved"));
-    amphi_ok(&["run", "--", "mv", from.to_str().unwrap(), to.to_str().unwrap()]);
-    fs::rename(at("e/moved"), at("d/again")).expect("the directory is where the library has put it");
+    for dir in ["d/held", "d/worked-in", "e"] {
+        fs::create_dir_all(at(dir)).unwrap();
+    }
+    let held = fs::File::open(at("d/held")).unwrap();
+    let mut worker = Command::new("sh")
+        .args(["-c", "echo && read go && /bin/pwd"])
+        .current_dir(at("d/worked-in"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    worker.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    for (from, to) in [("d/held", "e/held"), ("d/worked-in", "d/elsewhere")] {
+        let (from, to) = (at(from), at(to));
+        amphi_ok(&["run", "--", "mv", from.to_str().unwrap(), to.to_str().unwrap()]);
+    }
+    fs::rename(at("e/held"), at("d/again")).expect("the directory is where the library has put it");
+    worker.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+    let said = worker.wait_with_output().unwrap().stdout;
+    assert_eq!(String::from_utf8(said).unwrap().trim(), at("d/elsewhere").to_str().unwrap());
     drop(held);
     rig.umount();
     amphi_ok(&["fsck", &rig.image()]);

@@ -61,9 +61,10 @@ fn rename_flags(from: (c_int, Option<&[u8]>), to: (c_int, Option<&[u8]>), flags:
     told(Call::Rename, answer)
 }
 
-/// Has the kernel look up a directory that has another parent now. Where a program has it open, the kernel
-/// still has it in its old place, and finds it in the new one by any call but a rename, which would fail with
-/// `ESTALE`: it cannot move what it knows while it has both parents locked.
+/// Has the kernel look up a directory that has another name now. Where a program has it open, or works in it,
+/// the kernel has it in its old place still, which is no place: `getcwd` fails with `ENOENT`. It finds it in
+/// the new one by any call but a rename, which fails with `ESTALE`: it cannot move what it knows while it has
+/// both parents locked.
 fn find_moved((dir, path): (c_int, Option<&[u8]>)) {
     let Some(path) = path else { return };
     if dir == AT_FDCWD {

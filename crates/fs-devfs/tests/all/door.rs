@@ -256,8 +256,9 @@ impl Watcher for Changes {
         self.0.lock().push(ino);
     }
 
-    fn name(&self, dir: Ino, _: Name<'_>) {
+    fn name(&self, dir: Ino, _: Name<'_>) -> bool {
         self.0.lock().push(dir);
+        true
     }
 }
 
@@ -322,10 +323,11 @@ impl Watcher for Asks {
         self.1.lock().push(size);
     }
 
-    fn name(&self, dir: Ino, name: Name<'_>) {
+    fn name(&self, dir: Ino, name: Name<'_>) -> bool {
         let found = self.0.lookup(dir, name).expect("it is there");
         self.0.forget(found.attr.ino, 1);
         self.inode(found.attr.ino);
+        true
     }
 }
 
