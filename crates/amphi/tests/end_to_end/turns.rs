@@ -18,17 +18,17 @@ const HELD: Held = Held {
 
 #[test]
 fn calls_in_turn_on_bytefs_answer_as_in_the_kernel() {
-    HELD.on("bytefs", 10);
+    HELD.on("bytefs", 6);
 }
 
 #[test]
 fn calls_in_turn_in_a_range_answer_as_in_the_kernel() {
-    HELD.in_a_range(5);
+    HELD.in_a_range(3);
 }
 
 #[test]
 fn calls_in_turn_on_devfs_answer_as_in_the_kernel() {
-    HELD.on("devfs", 5);
+    HELD.on("devfs", 3);
 }
 
 /// Those whose commands are served as ByteFS's are, with `--long`.
