@@ -1,6 +1,6 @@
 //! Inputs that libFuzzer found and what they showed; each was an error once.
 
-use amphi_hostile::{augefs_image, bytefs_image, devfs_image, romefs_image};
+use amphi_hostile::{augefs_image, bytefs_image, devfs_image, queue, romefs_image};
 
 /// A superblock that counts 2^64 - 1 mounts: mounting counted one more.
 #[test]
@@ -49,4 +49,12 @@ fn a_head_of_the_journal_may_lie_rounds_behind() {
 #[test]
 fn an_inode_may_say_the_last_number() {
     augefs_image(&[0x5b, 0, 0x5b, 0, 1, 1, 0xa6, 1, 0, 1, 1, 0xa6, 1, 0, 0, 2]);
+}
+
+/// A rename is refused as `BUSY`: what was looked for here knew of no such answer.
+#[test]
+fn a_client_may_be_told_that_something_is_busy() {
+    let first = [40, 104, 104, 124, 1, 0, 64, 124, 124, 124, 124, 124, 1, 64, 64, 3, 3, 124];
+    let second = [124, 117, 64, 64, 64, 124, 124, 124, 124, 124, 1, 0, 0, 64, 64, 3, 3];
+    queue(&[&first[..], &second].concat());
 }

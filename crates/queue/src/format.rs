@@ -449,6 +449,8 @@ pub mod code {
     pub const BAD_CREDENTIAL: u16 = 26;
     /// Something uses what the command would change.
     pub const BUSY: u16 = 27;
+    /// The last of these.
+    pub const LAST: u16 = BUSY;
 }
 
 /// How the memory is divided. Both sides compute places from it; the server from its own copy.

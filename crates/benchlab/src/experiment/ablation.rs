@@ -66,11 +66,9 @@ pub(super) struct Again<'a> {
 /// # Errors
 /// Its cells are not finished; what is not made of cells failed.
 pub(super) fn all<'a>(definition: &'a Definition, wishes: &Wishes, state: &State) -> Result<Vec<Again<'a>>> {
-    let scale = wishes.scale.unwrap_or(definition.scale);
-    let seed = wishes.seed.unwrap_or(definition.seed);
     let again = |ablation: &'a Ablation| -> Result<Again<'a>> {
         let changed = changed(definition, ablation);
-        if let Some(groups) = whole::groups(&changed, scale, seed)? {
+        if let Some(groups) = whole::groups(&changed, wishes)? {
             return Ok(Again { ablation, groups, refused: Vec::new() });
         }
         let results: Option<Vec<CellResult>> =

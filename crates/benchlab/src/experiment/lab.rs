@@ -102,7 +102,7 @@ fn figure(definition: &Definition, wishes: &Wishes, cells: &[CellResult], state:
     let scale = wishes.scale.unwrap_or(definition.scale);
     let seed = wishes.seed.unwrap_or(definition.seed);
     let results = Results { definition, cells };
-    let (mut groups, refused) = match whole::groups(definition, scale, seed)? {
+    let (mut groups, refused) = match whole::groups(definition, wishes)? {
         Some(groups) => (groups, Vec::new()),
         None => (results.bars(), results.refused()),
     };

@@ -5,6 +5,7 @@ use anyhow::Result;
 
 use super::definition::{Definition, Measure, Variation};
 use super::measure::bar;
+use super::wishes::Wishes;
 use super::{commits, recovery, remount};
 use crate::figure::Group;
 
@@ -12,9 +13,10 @@ use crate::figure::Group;
 ///
 /// # Errors
 /// A device, a file system or a log failed, or a profile or parameter does not exist.
-pub(super) fn groups(definition: &Definition, scale: f64, seed: u64) -> Result<Option<Vec<Group>>> {
-    let variation = definition.variations.first().cloned().unwrap_or_default();
-    let scale = variation.scale.unwrap_or(scale);
+pub(super) fn groups(definition: &Definition, wishes: &Wishes) -> Result<Option<Vec<Group>>> {
+    let variation = definition.variations.first().cloned().unwrap_or_default().and(&wishes.change);
+    let scale = variation.scale.or(wishes.scale).unwrap_or(definition.scale);
+    let seed = wishes.seed.unwrap_or(definition.seed);
     let groups = match definition.measure {
         Measure::DevicePoints => device_points(definition, &variation)?,
         Measure::Recovery => recovery::groups(&definition.profile, &variation, scale, seed)?,
