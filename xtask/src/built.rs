@@ -60,7 +60,7 @@ pub struct TestProgram {
 }
 
 impl TestProgram {
-    /// The only one of `crates/ROOM/tests/FILE.rs`, built for speed.
+    /// A package's `tests/FILE.rs`, built for speed.
     ///
     /// # Errors
     /// It does not build.

@@ -27,11 +27,7 @@ pub fn run(all: &[TestProgram], prepare: impl Fn(&mut Command) + Sync) -> Result
         command.args(LEFT_OUT.iter().flat_map(|name| ["--skip", name]));
         (!passes(&name, &mut command)).then_some(name)
     })?;
-    let failed: Vec<_> = failed.into_iter().flatten().collect();
-    if !failed.is_empty() {
-        bail!("tests failed: {} (`cargo test -p PACKAGE --test NAME` repeats them)", failed.join(", "));
-    }
-    Ok(())
+    none_has(failed, "PACKAGE", "NAME")
 }
 
 /// Runs each test of a program in a process of its own: threads of one process that map and unmap memory wait
@@ -46,9 +42,13 @@ pub fn run_apart(program: &TestProgram, prepare: impl Fn(&mut Command) + Sync) -
         prepare(&mut command);
         (!passes(name, command.args(["--exact", name]))).then(|| name.clone())
     })?;
+    none_has(failed, &program.package, &program.target)
+}
+
+/// That none has failed; else names those, and what repeats them.
+fn none_has(failed: Vec<Option<String>>, package: &str, target: &str) -> Result<()> {
     let failed: Vec<_> = failed.into_iter().flatten().collect();
     if !failed.is_empty() {
-        let TestProgram { package, target, .. } = program;
         bail!("tests failed: {} (`cargo test -p {package} --test {target}` repeats them)", failed.join(", "));
     }
     Ok(())

@@ -133,7 +133,11 @@ static struct answer act(const struct todo *todo) {
     case MKDIR: r = CALL(SYS_mkdirat, AT_FDCWD, one, mode | 0700, 0, 0, mkdir(one, mode | 0700)); break;
     case RMDIR: r = CALL(SYS_unlinkat, AT_FDCWD, one, AT_REMOVEDIR, 0, 0, rmdir(one)); break;
     case UNLINK: r = CALL(SYS_unlinkat, AT_FDCWD, one, 0, 0, 0, unlink(one)); break;
-    case RENAME: r = CALL(SYS_renameat2, AT_FDCWD, one, AT_FDCWD, two, flags, renameat2(AT_FDCWD, one, AT_FDCWD, two, flags)); break;
+    case RENAME: { // The paths are absolute: the descriptors before them may be none.
+        int none = todo->seed % 2 ? -1 : AT_FDCWD;
+        r = CALL(SYS_renameat2, none, one, none, two, flags, renameat2(none, one, none, two, flags));
+        break;
+    }
     case LINK: r = CALL(SYS_linkat, AT_FDCWD, one, AT_FDCWD, two, 0, link(one, two)); break;
     case SYMLINK: r = CALL(SYS_symlinkat, todo->two, AT_FDCWD, one, 0, 0, symlink(todo->two, one)); break;
     case READLINK: r = CALL(SYS_readlinkat, AT_FDCWD, one, bytes, 100, 0, readlink(one, bytes, 100)), v = r > 0 ? sum(bytes, r) : 0; break;

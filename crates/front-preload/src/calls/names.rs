@@ -67,12 +67,13 @@ fn rename_flags(from: (c_int, Option<&[u8]>), to: (c_int, Option<&[u8]>), flags:
 /// both parents locked.
 fn find_moved((dir, path): (c_int, Option<&[u8]>)) {
     let Some(path) = path else { return };
-    if dir == AT_FDCWD {
-        let _ = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE);
-        return;
-    }
-    // SAFETY: the program's, which has named a place by it.
-    let dir = unsafe { BorrowedFd::borrow_raw(dir) };
+    let dir = if dir == AT_FDCWD || path.first() == Some(&b'/') {
+        // With an absolute path a program may pass anything, also what is no descriptor.
+        CWD
+    } else {
+        // SAFETY: the program's, which has named a place by it.
+        unsafe { BorrowedFd::borrow_raw(dir) }
+    };
     let _ = statx(dir, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE);
 }
 
