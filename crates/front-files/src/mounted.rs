@@ -2,14 +2,14 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use amphi_front_queue::{Connection, FutexBell, connect, listed_mounts};
 use amphi_queue::Patience;
-use amphi_queue::format::Completion;
+use amphi_queue::format::{Completion, op};
 use amphi_rt::sync::Semaphore;
 use amphi_vfs::Ino;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 
 use crate::errno::{OpenError, error};
 use crate::request::Request;
@@ -22,6 +22,9 @@ const PATIENCE: Patience = Patience { spin_ns: 30_000, sleep_ns: 200_000_000 };
 pub struct Mounted {
     connection: Connection,
     lanes: Semaphore,
+    /// Where the mount is. No descriptor: one would keep it from being unmounted.
+    directory: PathBuf,
+    device: u64,
 }
 
 impl Mounted {
@@ -42,7 +45,10 @@ impl Mounted {
             listed.filter(|_| stat.st_ino == Ino::ROOT.0).ok_or_else(|| OpenError::NotAMount(shown()))?;
         let connection = connect(listed.device, listed.owner, root.as_fd())?;
         let lanes = Semaphore::new(connection.lanes() as usize);
-        Ok((Self { connection, lanes }, listed.device))
+        // The program may work elsewhere when the path is used.
+        let directory =
+            std::path::absolute(directory).map_err(|error| OpenError::Directory(shown(), error))?;
+        Ok((Self { connection, lanes, directory, device: listed.device }, listed.device))
     }
 
     /// Carries out one command. Threads beyond the number of lanes wait for one.
@@ -53,10 +59,26 @@ impl Mounted {
         let _permit = self.lanes.acquire(1);
         // A lane whose command was never answered is lost, and with it the daemon.
         let mut lane = self.connection.lane().ok_or_else(|| error(libc::ENOTCONN))?;
-        request.carry_out(lane.client.payload(), |submission| {
+        let moved_to = (request.command.operation == op::RENAME).then_some(request.second);
+        let done = request.carry_out(lane.client.payload(), |submission| {
             lane.client.submit(submission, &FutexBell);
             let answered = lane.client.wait(PATIENCE, &FutexBell, || self.connection.is_alive());
             answered.map_err(|_ended| error(libc::ENOTCONN))
-        })
+        })?;
+        drop(lane);
+        if let Some(path) = moved_to.filter(|_| done.value.get() != 0) {
+            self.find_moved(path);
+        }
+        Ok(done)
+    }
+
+    /// Has the kernel look up a directory that this program moved to `path` below the root. Who has it open by
+    /// the kernel, or works in it, hears `ESTALE` or `ENOENT` from some calls until then.
+    fn find_moved(&self, path: &[u8]) {
+        let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(root) = rustix::fs::open(&self.directory, how, Mode::empty()) else { return };
+        if rustix::fs::fstat(&root).is_ok_and(|stat| stat.st_dev == self.device) {
+            let _ = statx(&root, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE);
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! `amphi.h` on a mount: a C program that is linked, beside programs that go through the kernel.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use amphifiles::Files;
 
 use crate::beside::{assert_same, on_a_kernels, told};
 use crate::rig::{Rig, amphi_ok, can_mount, seed};
@@ -62,6 +65,23 @@ fn linked_programs_and_the_kernel_see_one_file_system() {
     amphi_ok(&["fsck", &image]);
     rig.mount();
     assert_eq!(fs::read(rig.on_mount("log")).expect("read"), b"two\nthree\nsix\n");
+}
+
+/// Whoever has a directory open by the kernel finds it where a linked program has moved it.
+#[test]
+fn a_directory_moved_by_amphi_h_is_found_by_the_kernel() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new("64M");
+    rig.mount();
+    fs::create_dir(rig.on_mount("from")).expect("made");
+    let held = fs::File::open(rig.on_mount("from")).expect("opened");
+    let files = Files::mounted(rig.mount_point()).expect("connected");
+    files.rename("/from", "/to").expect("moved by a command");
+    let name = fs::read_link(format!("/proc/self/fd/{}", held.as_raw_fd())).expect("a name");
+    assert_eq!(name, Path::new(&rig.on_mount("to")));
+    fs::rename(rig.on_mount("to"), rig.on_mount("further")).expect("moved by the kernel");
 }
 
 /// A program of random calls answers as one that makes the same calls of POSIX on a file system of the
