@@ -119,6 +119,8 @@ fn charge(costs: &HostCosts, operation: &Operation) {
         | Operation::Utimens(path, _) => costs.walk(path, 0),
         Operation::Write(_, _, _, len) => costs.write(*len as usize, false),
         Operation::Fsync(..) => costs.call(computing.fsync_ns),
-        Operation::Allocate(..) | Operation::Truncate(..) | Operation::Sync => costs.call(0),
+        Operation::Allocate(..) | Operation::Truncate(..) | Operation::Sync | Operation::Discard => {
+            costs.call(0)
+        }
     }
 }

@@ -146,6 +146,19 @@ fn a_write_counts_as_a_whole_or_not_at_all() {
     }
 }
 
+/// What was written before the bytes that move the file's end, and after them, was written back first: a power
+/// cut between them left a size that the file never had.
+#[test]
+fn a_file_has_a_size_that_it_had() {
+    for script in [
+        "create foo\nwrite foo 113 1212\nwrite foo 0 50\nsync",
+        "create foo\nwrite foo 113 1212\nwrite foo 0 250\nsync",
+        "create foo\nwrite foo 113 1212\nwrite foo 9000 7\nwrite foo 300 2500\nsync",
+    ] {
+        assert_eq!(find(&Lazy(script)), None);
+    }
+}
+
 #[test]
 fn a_synced_write_that_was_buffered_is_there() {
     assert_eq!(find(&Lazy(SYNCED)), None);

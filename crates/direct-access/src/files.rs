@@ -8,7 +8,7 @@ use amphi_device::Structure;
 use amphi_names::{Inode, State, note_read, read_moves_atime, regular, shed_capability};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Allocate, Cred, Error, Ino, NAME_BYTES_MAX, Result, Seek, StatFs, WriteMode};
-use amphi_volume::decode_attributes;
+use amphi_volume::{Discard, decode_attributes};
 
 use crate::format::{FILE_BLOCKS_MAX, PAGE};
 use crate::ground::{DirectAccess, Layout};
@@ -190,6 +190,19 @@ pub fn seek<F: DirectAccess>(fs: &F, ino: Ino, offset: u64, what: Seek) -> Resul
 /// As there.
 pub fn fsync<F: DirectAccess>(fs: &F, ino: Ino) -> Result<()> {
     amphi_names::inode(fs, ino).map(drop)
+}
+
+/// See [`amphi_vfs::FileSystem::discard_free`].
+///
+/// # Errors
+/// As there.
+pub fn discard_free<F: DirectAccess>(fs: &F, range: Range<u64>, shortest: u64) -> Result<u64> {
+    let ground = fs.ground();
+    ground.names.health.writable()?;
+    let (pages, ..) = ground.layout.numbers();
+    let mut discard = Discard::new(&*ground.medium.device, range, shortest, pages)?;
+    ground.space.each_free(|run| discard.free_run(run))?;
+    Ok(discard.bytes())
 }
 
 /// See [`amphi_vfs::FileSystem::statfs`].

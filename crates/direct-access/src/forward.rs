@@ -68,6 +68,14 @@ macro_rules! file_system {
             ) -> ::amphi_vfs::Result<()> {
                 $crate::allocate(self, ino, offset, length, what, cred)
             }
+
+            fn discard_free(
+                &self,
+                range: ::std::ops::Range<u64>,
+                shortest: u64,
+            ) -> ::amphi_vfs::Result<u64> {
+                $crate::discard_free(self, range, shortest)
+            }
         }
 
         impl<D: ::amphi_device::PageView + 'static> ::amphi_volume::Volume<D> for $this<D> {

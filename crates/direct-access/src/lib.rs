@@ -31,7 +31,7 @@ mod taken;
 
 pub use check::check;
 pub use files::{
-    allocate, attributes, blocks_of, fsync, holes, in_change, read, seek, statfs, within, write,
+    allocate, attributes, blocks_of, discard_free, fsync, holes, in_change, read, seek, statfs, within, write,
 };
 pub use format::{FILE_BLOCKS_MAX, PAGE, Superblock, TYPES, valid_word};
 pub use ground::{DirectAccess, Ground, Layout};

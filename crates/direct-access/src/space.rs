@@ -2,11 +2,12 @@
 //! has one list, NOVA one for each processor (§4.3). They are found again at every mount.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_rt::sync::{Mutex, Padded};
 use amphi_rt::{cpu, task};
-use amphi_vfs::Ino;
+use amphi_vfs::{Ino, Result};
 
 /// Runs that an allocation looks at before it takes the longest it has seen.
 const LOOKS: usize = 64;
@@ -101,6 +102,23 @@ impl Space {
             }
             task::yield_now();
         }
+    }
+
+    /// Calls `work` with each free run. Nobody takes a page of it meanwhile.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn each_free(&self, mut work: impl FnMut(Range<u64>) -> Result<()>) -> Result<()> {
+        for part in &self.parts {
+            let mut from = 0;
+            loop {
+                let part = part.0.lock();
+                let Some((start, len)) = part.0.range(from..).next() else { break };
+                from = start + len;
+                work(*start..from)?;
+            }
+        }
+        Ok(())
     }
 
     /// Frees a run that was in use.

@@ -1,5 +1,6 @@
 //! [`AugeFs`]: the mounted file system, and its operations as `vfs` names them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
@@ -105,5 +106,10 @@ impl<D: BlockPort + MemoryArea + 'static> FileSystem for AugeFs<D> {
 
     fn statfs(&self) -> Result<StatFs> {
         Ok(self.core.space.statfs(self.core.inodes_max, self.core.inodes_free()))
+    }
+
+    fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
+        self.core.names.health.writable()?;
+        self.core.segments.discard_free(&self.core.ground, range, shortest)
     }
 }

@@ -66,15 +66,6 @@ impl<D: BlockPort + WriteLog + 'static> ByteFs<D> {
         Ok(options)
     }
 
-    /// Tells the device which pages hold nothing: the free runs of at least `shortest` bytes. Returns the
-    /// bytes of all of them.
-    ///
-    /// # Errors
-    /// [`Error::Io`](amphi_vfs::Error::Io), [`Error::ReadOnly`](amphi_vfs::Error::ReadOnly).
-    pub fn trim_free(&self, shortest: u64) -> Result<u64> {
-        self.discard_free(0..u64::MAX, shortest)
-    }
-
     /// Mounts the file system on `device`: `RECOVER()`s it, which is what makes a crashed one whole, and
     /// starts background write-back.
     ///
@@ -256,7 +247,6 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
     }
 
     fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
-        let page = PAGE as u64;
-        discard::trim_free(&self.core, range.start.div_ceil(page)..range.end / page, shortest.div_ceil(page))
+        discard::discard_free(&self.core, range, shortest)
     }
 }

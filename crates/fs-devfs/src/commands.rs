@@ -2,6 +2,8 @@
 //! of the device (§4.6). The kernel has checked the caller; programs that send commands themselves use
 //! `door`.
 
+use std::ops::Range;
+
 use amphi_device::{BlockPort, CommandPort, MemoryArea, PAGE_BYTES};
 use amphi_vfs::{
     AccessTimes, Allocate, Attr, Cred, DirSink, Entry, FileSystem, FileType, Ino, Name, OpenFlags, Promise,
@@ -161,6 +163,10 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> FileSystem for DevFs<D> 
 
     fn statfs(&self) -> Result<StatFs> {
         self.command(0, 0, FileSystem::statfs)
+    }
+
+    fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
+        self.command(0, 0, |fs| fs.discard_free(range, shortest))
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {

@@ -1,8 +1,11 @@
 //! The controller as a file system: what commands do, on a processor of the device.
 
+use std::ops::Range;
+
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_names::{note_read, read_moves_atime, regular, with_room};
 use amphi_vfs::{Allocate, Cred, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode};
+use amphi_volume::Discard;
 
 use crate::controller::Controller;
 use crate::format::PAGE;
@@ -60,6 +63,13 @@ impl<D: BlockPort + MemoryArea + 'static> FileSystem for Controller<D> {
             inodes_free: self.inodes.available(),
             name_bytes_max: NAME_BYTES_MAX as u32,
         })
+    }
+
+    fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
+        self.names.health.writable()?;
+        let mut discard = Discard::new(&*self.media.device, range, shortest, self.layout.pages)?;
+        self.blocks.each_free(|run| discard.free_run(run))?;
+        Ok(discard.bytes())
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {

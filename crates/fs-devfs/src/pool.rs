@@ -3,9 +3,11 @@
 //!
 //! Who will take something asks first, so that no operation runs out in the middle.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_rt::sync::Mutex;
+use amphi_vfs::Result;
 
 struct Bits {
     words: Vec<u64>,
@@ -72,6 +74,21 @@ impl Pool {
         }
         bits.hand = (first + count) % (words * 64);
         (first, count)
+    }
+
+    /// Calls `work` with each free run. Nobody takes of it meanwhile.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn each_free(&self, mut work: impl FnMut(Range<u64>) -> Result<()>) -> Result<()> {
+        let mut from = 0;
+        loop {
+            let bits = self.bits.lock();
+            let all = bits.words.len() as u64 * 64;
+            let Some(first) = (from..all).find(|bit| bits.is_free(*bit)) else { return Ok(()) };
+            from = (first..all).find(|bit| !bits.is_free(*bit)).unwrap_or(all);
+            work(first..from)?;
+        }
     }
 
     /// Gives a run back.

@@ -1,11 +1,13 @@
 //! [`Ext4Like`]: the mounted file system, and its operations as `vfs` names them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_page_cache::CacheUse;
 use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::{Allocate, Cred, FileSystem, Ino, Promise, Result, Seek, StatFs, WriteMode};
+use amphi_volume::Discard;
 
 use crate::core::Core;
 use crate::data::writeback::fsync;
@@ -155,6 +157,14 @@ impl<D: BlockPort + 'static> FileSystem for Ext4Like<D> {
             inodes_free,
             name_bytes_max: amphi_vfs::NAME_BYTES_MAX as u32,
         })
+    }
+
+    fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
+        let core = &self.core;
+        core.writable()?;
+        let mut discard = Discard::new(&*core.device, range, shortest, u64::from(core.layout.blocks))?;
+        core.groups.each_free(core, |run| discard.free_run(run))?;
+        Ok(discard.bytes())
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {

@@ -1,5 +1,6 @@
 //! [`F2fsLike`]: the mounted file system, and its operations as `vfs` names them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
@@ -76,5 +77,10 @@ impl<D: BlockPort + 'static> FileSystem for F2fsLike<D> {
 
     fn statfs(&self) -> Result<StatFs> {
         Ok(self.core.space.statfs(u64::from(self.core.layout.nids() - 1), self.core.inodes_free()))
+    }
+
+    fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
+        self.core.names.health.writable()?;
+        self.core.segments.discard_free(&self.core.ground, range, shortest)
     }
 }

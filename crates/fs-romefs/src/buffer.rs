@@ -10,8 +10,9 @@ use amphi_rt::sync::Mutex;
 use amphi_vfs::Ino;
 use smallvec::SmallVec;
 
-/// Most bytes that are kept in one piece, and written back by one transaction.
-pub const PIECE_BYTES_MAX: usize = 1 << 20;
+/// A piece takes no more bytes from here on. What one transaction writes back is less than twice as much,
+/// since a write that is no longer than this stays in one piece.
+pub const PIECE_BYTES: usize = 1 << 20;
 
 /// Ranges of a file that are not buffered.
 pub type Gaps = SmallVec<[Range<u64>; 4]>;
@@ -72,6 +73,21 @@ impl Buffer {
         self.pieces.is_empty() && self.in_flight == 0
     }
 
+    /// Whether some of the bytes `range` of a file with `size` bytes would come behind what the device has of
+    /// it and before what is buffered. They would be written back before the latter, and a crash in between
+    /// would leave a size that the file never had.
+    pub fn leaves_gap_before_end(&self, range: Range<u64>, size: u64) -> bool {
+        let mut at = range.start.max(self.stored_size);
+        let end = range.end.min(size);
+        while at < end {
+            match self.pieces.range(..=at).next_back() {
+                Some((start, piece)) if start + piece.len() as u64 > at => at = start + piece.len() as u64,
+                _ => return true,
+            }
+        }
+        false
+    }
+
     /// Takes over `data` at `offset`, over what is there.
     pub fn put(&mut self, offset: u64, data: &[u8]) {
         self.merge(offset, data, true);
@@ -116,19 +132,20 @@ impl Buffer {
     /// Fills a gap from its start, at the end of the piece before it if that leaves room. Returns how far it
     /// came.
     fn fill(&mut self, at: u64, data: &[u8]) -> usize {
-        // Pieces end where aligned ones do, so that what is large travels by whole data blocks.
-        let len = data.len().min(PIECE_BYTES_MAX - (at % PIECE_BYTES_MAX as u64) as usize);
-        if let Some((start, piece)) = self.pieces.range_mut(..at).next_back()
-            && start + piece.len() as u64 == at
-            && !at.is_multiple_of(PIECE_BYTES_MAX as u64)
-        {
-            piece.extend_from_slice(&data[..len]);
-            self.tally.bytes.fetch_add(len as u64, Ordering::Relaxed);
-            return len;
+        // Where a piece that begins here is full: what is large travels by whole data blocks.
+        let full = |start: u64| (start / PIECE_BYTES as u64 + 1) * PIECE_BYTES as u64;
+        let before = self.pieces.range_mut(..at).next_back();
+        let before = before.filter(|(start, piece)| *start + piece.len() as u64 == at && at < full(**start));
+        let room = (full(before.as_ref().map_or(at, |(start, _)| **start)) - at) as usize;
+        let len = if data.len() <= PIECE_BYTES { data.len() } else { room };
+        match before {
+            Some((_, piece)) => piece.extend_from_slice(&data[..len]),
+            None => {
+                self.pieces.insert(at, data[..len].to_vec());
+                self.tally.pieces.fetch_add(1, Ordering::Relaxed);
+            }
         }
-        self.pieces.insert(at, data[..len].to_vec());
         self.tally.bytes.fetch_add(len as u64, Ordering::Relaxed);
-        self.tally.pieces.fetch_add(1, Ordering::Relaxed);
         len
     }
 
@@ -219,7 +236,7 @@ mod tests {
             prop_assert!(read == expected, "what was written is read");
             let mut device = vec![0; expected.len()];
             while let Some((at, bytes)) = first(&mut buffer) {
-                prop_assert!(at % PIECE_BYTES_MAX as u64 + bytes.len() as u64 <= PIECE_BYTES_MAX as u64);
+                prop_assert!(at % PIECE_BYTES as u64 + (bytes.len() as u64) < 2 * PIECE_BYTES as u64);
                 prop_assert!(!buffer.is_empty(), "it is on its way");
                 buffer.arrived(at, &bytes, true);
                 device[at as usize..at as usize + bytes.len()].copy_from_slice(&bytes);

@@ -1,11 +1,13 @@
 //! [`RomeFs`]: the mounted file system, and its operations as `vfs` names them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use amphi_device::{BlockPort, MemoryArea};
+use amphi_device::{BlockPort, MemoryArea, PAGE_BYTES};
 use amphi_names::with_room;
 use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::{Allocate, Cred, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode};
+use amphi_volume::Discard;
 
 use crate::core::Core;
 use crate::format::Map;
@@ -148,6 +150,15 @@ impl<D: BlockPort + MemoryArea + 'static> FileSystem for RomeFs<D> {
             inodes_free: inodes.free(),
             name_bytes_max: NAME_BYTES_MAX as u32,
         })
+    }
+
+    fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
+        let core = &self.core;
+        core.names.health.writable()?;
+        let (pool, pages) = (core.pool(Map::Blocks), core.block_bytes() / PAGE_BYTES as u64);
+        let mut discard = Discard::new(&*core.device, range, shortest, pool.bits() * pages)?;
+        pool.each_free(|run| discard.free_run(run.first * pages..(run.first + run.count) * pages))?;
+        Ok(discard.bytes())
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {

@@ -57,7 +57,7 @@ pub fn write<D: BlockPort + MemoryArea>(
     if !core.has_room_for(data.len() as u64) {
         return Ok(false);
     }
-    {
+    loop {
         let mut state = inode.state.write();
         if state.gone {
             return Err(Error::Stale(inode.ino));
@@ -65,6 +65,12 @@ pub fn write<D: BlockPort + MemoryArea>(
         let offset = if append { state.size } else { offset };
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= core.layout.file_bytes_max());
         let end = end.ok_or(Error::TooLarge)?;
+        if state.part.buffer.as_ref().is_some_and(|held| held.leaves_gap_before_end(offset..end, state.size))
+        {
+            drop(state);
+            flush(core, inode)?;
+            continue;
+        }
         shed_capability(core, inode, &mut state)?;
         let size = state.size;
         let buffer = state.part.buffer.get_or_insert_with(|| {
@@ -74,6 +80,7 @@ pub fn write<D: BlockPort + MemoryArea>(
         buffer.put(offset, data);
         state.size = size.max(end);
         note_write(core, &mut state, cred);
+        break;
     }
     let buffered = core.lazy.tally.bytes();
     core.bell.ring_if(buffered > core.buffer_limit() / 2);

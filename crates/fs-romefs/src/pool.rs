@@ -4,13 +4,14 @@
 //! Each processor has a part where it looks first, so that tasks neither wait for each other nor spread what
 //! they write. A part of what lies in the memory zone is in one piece. A part of the data blocks is one
 //! stripe in sixteen, and no stripe is begun while those before have something free: so what is in use stays
-//! at the front, whoever writes, and the SSD never sees the rest. If it did, it would move stale data for
-//! ever, since it is not told what is free.
+//! at the front, whoever writes, and the SSD never sees the rest. If it did, it would move stale data
+//! until the next `fstrim`, since nothing else tells it what is free.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_rt::cpu;
 use amphi_rt::sync::{Mutex, Padded};
+use amphi_vfs::Result;
 
 /// Most parts, a power of two.
 const PARTS: u64 = 16;
@@ -146,6 +147,23 @@ impl Pool {
         (local / stripe_bits * parts + part as u64) * stripe_bits + local % stripe_bits
     }
 
+    /// Calls `work` with each free run, as far as it is in one stripe. Nobody takes of it meanwhile.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn each_free(&self, mut work: impl FnMut(Run) -> Result<()>) -> Result<()> {
+        for (number, part) in self.parts.iter().enumerate() {
+            let mut from = 0;
+            loop {
+                let part = part.lock();
+                let Some(run) = part.free_from(from, self.stripe_words) else { break };
+                work(Run { first: self.bit_of(number, run.first), ..run })?;
+                from = run.first + run.count;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes a run back. What does not exist, or is free, is left alone: a damaged image may say so.
     pub fn give_back(&self, run: Run) {
         let mut freed = 0;
@@ -162,6 +180,19 @@ impl Pool {
 }
 
 impl Part {
+    fn is_free(&self, bit: u64) -> bool {
+        self.words[(bit / 64) as usize] >> (bit % 64) & 1 == 0
+    }
+
+    /// The first free run from a bit on, within a stripe.
+    fn free_from(&self, from: u64, stripe_words: u64) -> Option<Run> {
+        let (all, stripe_bits) = (self.words.len() as u64 * 64, stripe_words * 64);
+        let first = (from..all).find(|bit| self.is_free(*bit))?;
+        let end = all.min((first / stripe_bits + 1) * stripe_bits);
+        let end = (first..end).find(|bit| !self.is_free(*bit)).unwrap_or(end);
+        Some(Run { first, count: end - first })
+    }
+
     /// The first free bit of `stripes` stripes, and up to `wanted` behind it in its own stripe.
     fn take(&mut self, wanted: u64, stripe_words: u64, stripes: u64) -> Option<Run> {
         let reach = self.words.len().min((stripes * stripe_words) as usize);

@@ -1,12 +1,16 @@
 //! Segments that no domain owns, and the space that is promised.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use amphi_device::BlockPort;
 use amphi_rt::sync::Mutex;
 use amphi_vfs::{Error, NAME_BYTES_MAX, Result, StatFs};
+use amphi_volume::Discard;
 
 use crate::format::PAGE;
+use crate::ground::Ground;
 
 /// Segments that only collection, checkpoints and recovery take, so that they can always go on: some, and
 /// both logs of each domain, which recovery begins anew.
@@ -44,6 +48,29 @@ impl Segments {
     /// A segment is free no more.
     pub fn claim(&self, segment: u32) {
         self.free.lock().remove(&segment);
+    }
+
+    /// As [`amphi_vfs::FileSystem::discard_free`]. Nobody takes a segment while a run of them is discarded.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Invalid`].
+    pub fn discard_free<D: BlockPort>(
+        &self,
+        ground: &Ground<D>,
+        range: Range<u64>,
+        shortest: u64,
+    ) -> Result<u64> {
+        let mut discard = Discard::new(&*ground.device, range, shortest, ground.areas.pages())?;
+        let mut from = 0;
+        loop {
+            let free = self.free.lock();
+            let Some(first) = free.range(from..).next().copied() else { return Ok(discard.bytes()) };
+            from = (first..).find(|segment| !free.contains(segment)).unwrap_or(u32::MAX);
+            let page = |segment: u32| {
+                ground.areas.main_first() + u64::from(segment) * u64::from(ground.areas.segment_blocks)
+            };
+            discard.free_run(page(first)..page(from))?;
+        }
     }
 
     /// Whether no more are free than are held.

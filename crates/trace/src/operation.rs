@@ -89,6 +89,8 @@ pub enum Operation {
     Fsync(String, bool),
     /// `sync`.
     Sync,
+    /// Tells the device what is free (`fstrim`), where the file system can.
+    Discard,
 }
 
 /// The name of the one extended attribute that operations set.
@@ -203,6 +205,10 @@ impl Operation {
             }
             Self::Fsync(path, data_only) => at(fs, path, |ino| fs.fsync(ino, *data_only)),
             Self::Sync => fs.sync(),
+            Self::Discard => match fs.discard_free(0..u64::MAX, 0) {
+                Ok(_) | Err(Error::Unsupported(_)) => Ok(()),
+                Err(error) => Err(error),
+            },
         }
     }
 
@@ -234,6 +240,7 @@ impl Operation {
             Self::Fsync(_, false) => "fsync",
             Self::Fsync(_, true) => "fdatasync",
             Self::Sync => "sync",
+            Self::Discard => "fstrim",
         }
     }
 
@@ -343,7 +350,7 @@ impl fmt::Display for Operation {
             Self::Chmod(path, mode) => write!(f, "{name} {path} {mode:o}"),
             Self::Chown(path, uid, gid) => write!(f, "{name} {path} {uid} {gid}"),
             Self::Utimens(path, ns) => write!(f, "{name} {path} {ns}"),
-            Self::Sync => f.write_str(name),
+            Self::Sync | Self::Discard => f.write_str(name),
         }
     }
 }
@@ -393,6 +400,7 @@ impl FromStr for Operation {
             ["fsync", path] => Self::Fsync(own(path), false),
             ["fdatasync", path] => Self::Fsync(own(path), true),
             ["sync"] => Self::Sync,
+            ["fstrim"] => Self::Discard,
             _ => return Err(BAD),
         })
     }
@@ -408,7 +416,7 @@ mod tests {
             exchange foo bar\nwrite foo end 32768\nwrite-direct A/foo 0 8192\nwrite-mapped foo end-2000 5000\n\
             fallocate foo zero-keep 0 5000\nfallocate foo punch end-2000 5000\nfallocate foo plain end 1\n\
             truncate foo 2500\nsetxattr foo 100\nremovexattr foo\nchmod foo 4755\nchown foo 7 8\nutimens foo -5\n\
-            fsync .\nfdatasync A/foo\nsync";
+            fsync .\nfdatasync A/foo\nsync\nfstrim";
         for line in lines.lines() {
             let operation: Operation = line.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
             assert_eq!(operation.to_string(), line.trim());

@@ -392,7 +392,7 @@ impl<F: FileSystem> FileSystem for Recording<F> {
     }
 
     fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
-        self.fs.discard_free(range, shortest)
+        self.noted(self.fs.discard_free(range, shortest), |scribe, _| scribe.note(&Operation::Discard))
     }
 
     fn pin_range(&self, ino: Ino, offset: u64, length: u64, cred: &Cred) -> Result<()> {

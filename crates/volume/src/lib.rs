@@ -10,6 +10,7 @@ mod about;
 mod checked;
 mod claims;
 mod device;
+mod discard;
 mod error;
 mod fields;
 mod links;
@@ -27,6 +28,7 @@ pub use about::{About, parse_uuid, shown_uuid};
 pub use checked::{Checked, Found};
 pub use claims::{Bits, CHUNK_BITS, Claims};
 pub use device::{io_error, read_runs};
+pub use discard::Discard;
 pub use error::{Error, Result, recognise};
 pub use fields::{
     TypeCodes, attributes_bytes, decode_attributes, encode_attributes, label_bytes, label_text, random_uuid,

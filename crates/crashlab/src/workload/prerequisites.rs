@@ -132,7 +132,7 @@ pub fn prerequisites(operation: &Operation, fs: &dyn FileSystem) -> Vec<Operatio
         | Operation::Chown(path, ..)
         | Operation::Utimens(path, _)
         | Operation::Fsync(path, _) => maker.exists(path),
-        Operation::Sync => {}
+        Operation::Sync | Operation::Discard => {}
     }
     maker.made
 }

@@ -49,6 +49,7 @@ pub fn operation(dice: &mut Generator) -> Operation {
             Operation::Write(path(dice), how, place, len as u32)
         }
         24..28 => Operation::Fsync(path(dice), dice.below(2) == 0),
+        28 if dice.below(3) == 0 => Operation::Discard,
         28 => Operation::Sync,
         29..31 => Operation::SetXattr(path(dice), dice.below(900) as u32),
         31 => Operation::RemoveXattr(path(dice)),

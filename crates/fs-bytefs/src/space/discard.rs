@@ -3,44 +3,37 @@
 
 use std::ops::Range;
 
-use amphi_device::{BlockPort, Lpa, WriteLog};
-use amphi_vfs::{Error, Result};
-use amphi_volume::io_error;
+use amphi_device::{BlockPort, WriteLog};
+use amphi_vfs::Result;
+use amphi_volume::Discard;
 
 use crate::base::Base;
 use crate::format::PAGE;
 
-/// Of the pages `range`, trims the free runs of at least `shortest`; returns how many bytes were trimmed.
-/// Others go on using the file system: of one group of 512 pages at a time the free ones are taken meanwhile.
+/// As [`amphi_vfs::FileSystem::discard_free`]. Others go on using the file system: of one group of 512 pages
+/// at a time the free ones are taken meanwhile.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::ReadOnly`]; [`Error::Invalid`] if nothing of the file system can be in the range.
-pub fn trim_free<D: BlockPort + WriteLog>(base: &Base<D>, range: Range<u64>, shortest: u64) -> Result<u64> {
-    if range.is_empty() || range.start >= base.layout.pages {
-        return Err(Error::Invalid("nothing of the file system is in this range"));
-    }
+/// [`amphi_vfs::Error::Io`], [`amphi_vfs::Error::ReadOnly`], [`amphi_vfs::Error::Invalid`].
+pub fn discard_free<D: BlockPort + WriteLog>(
+    base: &Base<D>,
+    range: Range<u64>,
+    shortest: u64,
+) -> Result<u64> {
     base.writable()?;
-    let mut trimmed = 0;
+    let mut discard = Discard::new(&*base.device, range, shortest, base.layout.pages)?;
     for group in 0..base.blocks.groups() {
         let taken = base.blocks.take_free(group);
-        let mut outcome = Ok(());
-        let before = trimmed;
-        for run in &taken {
-            let (start, end) = (run.start.max(range.start), (run.start + run.len).min(range.end));
-            let pages = end.saturating_sub(start);
-            if outcome.is_ok() && pages > 0 && pages >= shortest {
-                outcome = base.device.trim(Lpa(start), pages).map_err(io_error);
-                trimmed += pages * PAGE as u64;
-            }
-        }
+        let before = discard.bytes();
+        let outcome = taken.iter().try_for_each(|run| discard.free_run(run.start..run.start + run.len));
         // They were free when they were taken.
         let sound = taken.iter().fold(true, |sound, run| base.blocks.release(*run) & sound);
         debug_assert!(sound, "nobody frees what another has taken");
         outcome?;
         let taken_pages: u64 = taken.iter().map(|run| run.len).sum();
-        if taken_pages > 0 && trimmed - before == taken_pages * PAGE as u64 {
+        if taken_pages > 0 && discard.bytes() - before == taken_pages * PAGE as u64 {
             base.blocks.trimmed(group);
         }
     }
-    Ok(trimmed)
+    Ok(discard.bytes())
 }

@@ -214,10 +214,10 @@ fn what_is_free_is_discarded_and_what_is_not_stays() {
     fs.unlink(Ino::ROOT, Name::new(b"gone").expect("a plain name")).expect("it can be removed");
     let free = fs.statfs().expect("it is mounted").blocks_free;
     let before = device.stats().pages_trimmed;
-    assert_eq!(fs.trim_free(0), Ok(free * PAGE));
+    assert_eq!(fs.discard_free(0..u64::MAX, 0), Ok(free * PAGE));
     assert!(device.stats().pages_trimmed - before >= 5 << 8, "at least what the removed file had");
     assert_eq!(fs.statfs().expect("it is mounted").blocks_free, free);
-    assert_eq!(fs.trim_free(device.capacity_pages() * PAGE), Ok(0), "no run is that long");
+    assert_eq!(fs.discard_free(0..u64::MAX, device.capacity_pages() * PAGE), Ok(0), "no run is that long");
     let parts: u64 = [0..8 << 20, 8 << 20..u64::MAX]
         .map(|range| fs.discard_free(range, 0).expect("a range of the file system"))
         .iter()

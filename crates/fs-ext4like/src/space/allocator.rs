@@ -1,5 +1,6 @@
 //! Who gets which blocks and inodes, as on ext4: each change of a bitmap is part of a handle's transaction.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
@@ -121,6 +122,34 @@ impl Groups {
             }
         }
         Err(Error::NoSpace)
+    }
+
+    /// Calls `work` with each free run of blocks, as far as it is in one group. Nobody takes a block of it
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`]; those of `work`.
+    pub fn each_free<D: BlockPort>(
+        &self,
+        base: &Base<D>,
+        mut work: impl FnMut(Range<u64>) -> Result<()>,
+    ) -> Result<()> {
+        for number in 0..self.layout.groups {
+            let (first, end) = (u64::from(number * GROUP_BLOCKS), self.layout.group_blocks(number));
+            let mut from = 0;
+            loop {
+                let group = self.group(base, number)?;
+                let Some(busy) = &group.busy else { break };
+                from = bits::next(busy, from, end, false);
+                if from == end {
+                    break;
+                }
+                let behind = bits::next(busy, from, end, true);
+                work(first + u64::from(from)..first + u64::from(behind))?;
+                from = behind;
+            }
+        }
+        Ok(())
     }
 
     /// Changes bitmap and descriptor of a locked group.

@@ -10,7 +10,7 @@ use amphi_volumes::{Act, Kind};
 const DEVICE_BYTES: u64 = 32 << 20;
 
 /// A device that the file system can use.
-fn device(kind: Kind) -> Arc<Ssd> {
+pub fn device(kind: Kind) -> Arc<Ssd> {
     let mut profile = Profile::named("free").expect("a built-in profile");
     (profile.flash.channels, profile.flash.ways) = (1, 1);
     profile.firmware.kind = match kind.identity().needs {
@@ -23,7 +23,8 @@ fn device(kind: Kind) -> Arc<Ssd> {
     Arc::new(Ssd::try_in_memory(&profile, DEVICE_BYTES, &options).expect("a valid profile"))
 }
 
-fn make(kind: Kind, device: &Arc<Ssd>) {
+/// Makes one on it.
+pub fn make(kind: Kind, device: &Arc<Ssd>) {
     struct Make<'a>(&'a Arc<Ssd>);
     impl Act<Ssd> for Make<'_> {
         type Out = amphi_volume::Result<()>;

@@ -1,4 +1,5 @@
 //! Tests of the list of file systems, one program: each file system is compiled once.
 
+mod discard;
 mod golden;
 mod list;
