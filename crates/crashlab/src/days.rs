@@ -93,7 +93,7 @@ fn live(
     let tree = Tree::of(&*fs).map_err(impossible)?;
     let root = tree.nodes.get(&Ino::ROOT.0).ok_or_else(|| Trouble::Impossible("no root".to_owned()))?;
     let oracle = Oracle::new(fs.promise(), root).map_err(|error| Trouble::Impossible(error.to_string()))?;
-    let mut oracle = oracle.with_files_alone(subject.fsync_alone);
+    let mut oracle = oracle.with_fsync(subject.fsync);
     for minute in 0..minutes {
         let wrong = |what: String| Trouble::Wrong(format!("seed {seed}, minute {minute}: {what}"));
         let cut_seed = dice.next();

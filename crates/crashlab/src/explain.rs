@@ -115,10 +115,10 @@ fn color(event: &Event) -> &'static str {
         Event::Store { .. } => "#63b3ed",
         Event::FlushLines { .. } => "#a0aec0",
         Event::Fence => "#718096",
-        Event::VerifyRead => "#2f855a",
+        Event::VerifyRead | Event::SyncEntry(_) => "#2f855a",
         Event::SubmitWrite { .. } => "#d69e2e",
         Event::CompleteWrite { .. } => "#b7791f",
-        Event::Commit(_) => "#276749",
+        Event::Commit(_) | Event::Pin { .. } | Event::FlushEntry(_) => "#276749",
         Event::Recover | Event::CleanLog | Event::Flush | Event::Trim { .. } => "#6b46c1",
         Event::Begin(_) | Event::End(_) => "#1a202c",
     }
@@ -134,7 +134,9 @@ fn arrivals(events: &[Event]) -> Vec<Option<usize>> {
         match event {
             Event::Store { .. } => stores.push(number),
             Event::SubmitWrite { .. } => blocks.push(number),
-            Event::VerifyRead => stores.drain(..).for_each(|store| until[store] = Some(number)),
+            Event::VerifyRead | Event::SyncEntry(_) => {
+                stores.drain(..).for_each(|store| until[store] = Some(number))
+            }
             Event::CompleteWrite { .. } if !blocks.is_empty() => until[blocks.remove(0)] = Some(number),
             _ => {}
         }

@@ -13,6 +13,7 @@ use amphi_vfs::{AccessTimes, FileSystem, FileType, Promise, Result};
 
 pub use crate::candidate::{Candidate, Range};
 use crate::past::{self, Past};
+use crate::subject::Fsync;
 use crate::tree::{Node, Tree};
 use crate::workload::{How, Operation, at};
 
@@ -26,6 +27,8 @@ pub struct Legal {
     /// Whether time stamps are compared: only where operations do not overlap do the model and the file
     /// system see the same clock.
     pub times: bool,
+    /// What is promised of regular files, beyond their names.
+    pub fsync: Fsync,
 }
 
 impl Legal {
@@ -55,8 +58,8 @@ pub struct Oracle {
     /// Earlier moments to which a crash may lead back, oldest first: none where operations are durable when
     /// they return.
     past: Vec<Past>,
-    /// Whether `fsync` of a regular file promises that file and nothing that was done before.
-    alone: bool,
+    /// What `fsync` of a regular file promises.
+    fsync: Fsync,
 }
 
 impl Oracle {
@@ -83,18 +86,22 @@ impl Oracle {
             tree: Arc::default(),
             ranges: BTreeMap::new(),
             past: Vec::new(),
-            alone: false,
+            fsync: Fsync::Before,
         };
         oracle.tree = oracle.walk();
         Ok(oracle)
     }
 
-    /// The same for a file system whose `fsync` of a regular file brings that file to any past moment, and
-    /// does not bring what was done before.
+    /// The same for a file system whose `fsync` of a regular file promises this.
     #[must_use]
-    pub fn with_files_alone(mut self, alone: bool) -> Self {
-        self.alone = alone;
+    pub fn with_fsync(mut self, fsync: Fsync) -> Self {
+        self.fsync = fsync;
         self
+    }
+
+    /// Whether `fsync` of a regular file brings that file to any past moment, and not what was done before.
+    const fn alone(&self) -> bool {
+        !matches!(self.fsync, Fsync::Before)
     }
 
     /// The model's tree. Contents that have not changed are shared with the tree before.
@@ -112,7 +119,7 @@ impl Oracle {
     #[must_use]
     pub fn legal(&self) -> Legal {
         let candidates = self.past.iter().map(Past::candidate).chain([self.candidate()]).collect();
-        Legal { candidates, atomic_writes: self.promise.atomic_writes, times: true }
+        Legal { candidates, atomic_writes: self.promise.atomic_writes, times: true, fsync: self.fsync }
     }
 
     /// What is legal now, of past moments too: how many.
@@ -137,7 +144,7 @@ impl Oracle {
     /// [`legal_until`](Self::legal_until) puts behind this one's.
     #[must_use]
     pub const fn moment_after(&self, nth: usize) -> usize {
-        if self.alone { nth } else { usize::MAX }
+        if self.alone() { nth } else { usize::MAX }
     }
 
     /// The candidate of this moment itself.
@@ -167,14 +174,22 @@ impl Oracle {
                 past::overwrite(&mut candidate.ranges, &self.tree, &after_it.tree);
             }
         }
-        if self.alone {
+        if self.fsync == Fsync::Contents {
+            // What files hold may come first, each alone.
+            for (ino, range) in candidates.iter_mut().flat_map(|candidate| &mut candidate.ranges) {
+                if let Some(other) = after_it.ranges.get(ino) {
+                    *range = range.widened(other);
+                }
+            }
+        }
+        if self.alone() {
             // What it brings may be there already, and what was done before it not.
             candidates.extend(after.past.iter().map(Past::candidate));
         }
         if !operation.persists() {
             candidates.push(after_it);
         }
-        Legal { candidates, atomic_writes: self.promise.atomic_writes, times: true }
+        Legal { candidates, atomic_writes: self.promise.atomic_writes, times: true, fsync: self.fsync }
     }
 
     /// What is legal once the oracle has become `after`, while `operation`, which changes data and may or may
@@ -207,10 +222,13 @@ impl Oracle {
                 Operation::Fsync(path, data_only) => {
                     if let Ok(ino) = at(&self.model, path, |ino| Ok(ino.0)) {
                         let regular = |node: &Node| node.file_type == FileType::Regular;
-                        if self.alone && self.tree.nodes.get(&ino).is_some_and(regular) {
+                        if self.alone() && self.tree.nodes.get(&ino).is_some_and(regular) {
                             self.synced(ino, false);
                             let (tree, ranges) = (&self.tree, &self.ranges);
-                            self.past.retain_mut(|past| past.bring(ino, path, tree, ranges));
+                            let only_contents = *data_only && self.fsync == Fsync::Contents;
+                            let bring =
+                                |past: &mut Past| past.bring((ino, path), tree, ranges, only_contents);
+                            self.past.retain_mut(bring);
                         } else {
                             self.forget_past(ino, *data_only);
                             self.synced(ino, *data_only);
@@ -408,6 +426,10 @@ pub fn difference(found: &Tree, due: &Candidate, legal: &Legal) -> Option<String
 }
 
 fn node_difference(there: &Node, due: &Node, range: Option<&Range>, legal: &Legal) -> Option<String> {
+    let holds_only = legal.fsync == Fsync::Contents && due.file_type == FileType::Regular;
+    if holds_only && there.file_type == FileType::Regular {
+        return range.and_then(|range| contents_difference(&there.data, range, legal));
+    }
     let exact = |node: &Node| (node.file_type, node.mode, node.nlink, node.owner, node.rdev);
     if exact(there) != exact(due) {
         return Some(format!(
@@ -419,7 +441,7 @@ fn node_difference(there: &Node, due: &Node, range: Option<&Range>, legal: &Lega
     if there.xattrs != due.xattrs {
         return Some("has other extended attributes than it should".to_owned());
     }
-    let (check_times, atomic_writes) = (legal.times, legal.atomic_writes);
+    let check_times = legal.times;
     let (mtimes, ctimes) = match range {
         Some(range) => (&range.mtimes[..], &range.ctimes[..]),
         None => (&due.times[1..2], &due.times[2..]),
@@ -434,20 +456,23 @@ fn node_difference(there: &Node, due: &Node, range: Option<&Range>, legal: &Lega
         }
     }
     match range {
-        Some(range) => contents_difference(&there.data, range, atomic_writes && !range.torn),
+        Some(range) => contents_difference(&there.data, range, legal),
         None if there.data != due.data => Some("holds something else than it should".to_owned()),
         None => None,
     }
 }
 
-fn contents_difference(found: &[u8], range: &Range, atomic_writes: bool) -> Option<String> {
+fn contents_difference(found: &[u8], range: &Range, legal: &Legal) -> Option<String> {
     let Range { versions, later, .. } = range;
+    let atomic_writes = legal.atomic_writes && !range.torn;
     // What a reader last saw and what was last synced are by far the likeliest.
     if versions.iter().rev().any(|version| version[..] == *found) {
         return None;
     }
     let sizes: Vec<usize> = versions.iter().map(|version| version.len()).collect();
-    if !sizes.contains(&found.len()) {
+    let between =
+        sizes.iter().any(|size| *size < found.len()) && sizes.iter().any(|size| *size > found.len());
+    if !(sizes.contains(&found.len()) || legal.fsync == Fsync::Contents && between) {
         return Some(format!("has {} bytes and should have {sizes:?}", found.len()));
     }
     let nearest = versions

@@ -30,9 +30,16 @@ impl Past {
 }
 
 impl Past {
-    /// Has a regular file be as it is `now`, since it was synced alone. False if this moment is past then:
-    /// the file's names are others now, so that more than the file was made durable.
-    pub(crate) fn bring(&mut self, ino: u64, path: &str, now: &Tree, ranges: &BTreeMap<u64, Range>) -> bool {
+    /// Has a regular file be as it is `now`, since it was synced alone, or have what it holds be so, since
+    /// `only_contents` were. False if this moment is past then: the file's names are others now, so that more
+    /// than the file was made durable.
+    pub(crate) fn bring(
+        &mut self,
+        (ino, path): (u64, &str),
+        now: &Tree,
+        ranges: &BTreeMap<u64, Range>,
+        only_contents: bool,
+    ) -> bool {
         let (Some(node), Some(range)) = (now.nodes.get(&ino), ranges.get(&ino)) else { return false };
         let names = names_of(now, ino);
         if !self.tree.nodes.contains_key(&ino) {
@@ -60,6 +67,12 @@ impl Past {
                 return false;
             }
             Arc::make_mut(&mut self.tree).names.insert(path.to_owned(), ino);
+        } else if only_contents {
+            if let Some(then) = Arc::make_mut(&mut self.tree).nodes.get_mut(&ino) {
+                then.data = Arc::clone(&node.data);
+            }
+            self.ranges.insert(ino, range.clone());
+            return true;
         } else if names_of(&self.tree, ino) != names {
             return false;
         }

@@ -221,7 +221,7 @@ impl Session {
         let rig = Arc::new(Rig::watched(ssd, Box::new(Watching(Arc::clone(lab)))));
         let fs = self.subject.mount(&rig)?;
         let oracle = Oracle::new(fs.promise(), &self.root).map_err(|error| error.to_string())?;
-        let oracle = oracle.with_files_alone(self.subject.fsync_alone);
+        let oracle = oracle.with_fsync(self.subject.fsync);
         let mut run = Run { lab, rig: &rig, fs: &*fs, oracle, script: Vec::new(), next_number: 0 };
         if let Some(script) = script {
             for (place, operation) in script.iter().enumerate() {

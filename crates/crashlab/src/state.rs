@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use amphi_device::{BlockPort, Lpa, PAGE_BYTES, Structure, WriteLog};
+use amphi_device::{BaBuffer, BlockPort, Lpa, PAGE_BYTES, Structure, WriteLog};
 use amphi_rt::random::Generator;
 use amphi_ssd::{Fate, ImageError, Ssd};
 use hashbrown::HashMap;
@@ -303,6 +303,8 @@ fn carry_out(fork: &Ssd, next: &Next<'_>) {
         Next::CleanLog => fork.clean_log(),
         Next::Recover => fork.recover().map(drop),
         Next::Flush => fork.flush(),
+        Next::Pin { id, offset, at, bytes } => fork.pin(*id, *offset, *at, *bytes),
+        Next::FlushEntry(id) => fork.flush_entry(*id),
     };
 }
 

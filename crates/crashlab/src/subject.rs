@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use amphi_device::{Device, Lpa};
+use amphi_device::{Device, Lpa, PAGE_BYTES};
+use amphi_fs_ext4like::Ext4Like;
+use amphi_pins::logs::{Options as LogOptions, Rule};
+use amphi_pins::{MountError as PinsError, Pinned};
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
 use amphi_vfs::{AccessTimes, FileSystem};
 use amphi_volume::{Error, FormatOptions, MountOptions, Severity, Volume};
@@ -22,6 +25,8 @@ pub struct Subject {
     kind: Kind,
     /// Its own mount options.
     words: &'static str,
+    /// It is mounted with pins, and each file is a log from its first sync on.
+    pins_logs: bool,
     inodes: Inodes,
     /// Bytes of a data block, where the file system has a choice.
     block_bytes: Option<u64>,
@@ -29,8 +34,21 @@ pub struct Subject {
     pub bookkeeping: &'static [Lpa],
     /// Checking mounts it, and so changes the device: a copy is checked.
     checks_a_copy: bool,
-    /// Its `fsync` of a regular file makes that file durable, and nothing that was done before.
-    pub fsync_alone: bool,
+    /// What its `fsync` of a regular file makes durable.
+    pub fsync: Fsync,
+}
+
+/// What `fsync` of a regular file makes durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Fsync {
+    /// It, and what was done before with what it needs.
+    #[default]
+    Before,
+    /// It alone.
+    File,
+    /// What it holds, as far as that is written in order. Its attributes may be older, and a write may be there
+    /// in part.
+    Contents,
 }
 
 /// How many inodes a file system is made with.
@@ -47,12 +65,13 @@ const BYTEFS: Subject = Subject {
     firmware: Firmware::Log,
     kind: Kind::Bytefs,
     words: "data=ordered,variant=full",
+    pins_logs: false,
     // The small devices have had 512 since IDs name crashes on them.
     inodes: Inodes::AtLeast(512),
     block_bytes: None,
     bookkeeping: &[Lpa(0)],
     checks_a_copy: false,
-    fsync_alone: false,
+    fsync: Fsync::Before,
 };
 
 /// The baseline.
@@ -61,11 +80,12 @@ const EXT4LIKE: Subject = Subject {
     firmware: Firmware::Log,
     kind: Kind::Ext4like,
     words: "data=ordered",
+    pins_logs: false,
     inodes: Inodes::Fixed(512),
     block_bytes: None,
     bookkeeping: &[Lpa(0)],
     checks_a_copy: false,
-    fsync_alone: false,
+    fsync: Fsync::Before,
 };
 
 /// RomeFS.
@@ -74,12 +94,13 @@ const ROMEFS: Subject = Subject {
     firmware: Firmware::Memory,
     kind: Kind::Romefs,
     words: "",
+    pins_logs: false,
     inodes: Inodes::Fixed(256),
     // So small that the workloads write some.
     block_bytes: Some(16 << 10),
     bookkeeping: &[],
     checks_a_copy: false,
-    fsync_alone: false,
+    fsync: Fsync::Before,
 };
 
 /// DevFS.
@@ -88,16 +109,17 @@ const DEVFS: Subject = Subject {
     firmware: Firmware::FileSystem,
     kind: Kind::Devfs,
     words: "",
+    pins_logs: false,
     inodes: Inodes::Fixed(256),
     block_bytes: None,
     bookkeeping: &[],
     // It brings in place what slots hold.
     checks_a_copy: true,
-    fsync_alone: false,
+    fsync: Fsync::Before,
 };
 
 /// The subjects.
-pub const ALL: [Subject; 16] = [
+pub const ALL: [Subject; 17] = [
     BYTEFS,
     Subject { name: "bytefs-journal", words: "data=journal", ..BYTEFS },
     Subject { name: "bytefs-grouped", words: "metadata=grouped", ..BYTEFS },
@@ -105,6 +127,13 @@ pub const ALL: [Subject; 16] = [
     Subject { name: "bytefs-dual", words: "variant=dual", firmware: Firmware::PageCache, ..BYTEFS },
     EXT4LIKE,
     Subject { name: "ext4like-journal", words: "data=journal", ..EXT4LIKE },
+    Subject {
+        name: "ext4like-pins",
+        firmware: Firmware::BaBuffer,
+        pins_logs: true,
+        fsync: Fsync::Contents,
+        ..EXT4LIKE
+    },
     ROMEFS,
     Subject { name: "romefs-lazy", words: "data=lazy", ..ROMEFS },
     Subject {
@@ -112,11 +141,12 @@ pub const ALL: [Subject; 16] = [
         firmware: Firmware::Memory,
         kind: Kind::Augefs,
         words: "",
+        pins_logs: false,
         inodes: Inodes::Fixed(256),
         block_bytes: None,
         bookkeeping: &[],
         checks_a_copy: true,
-        fsync_alone: false,
+        fsync: Fsync::Before,
     },
     DEVFS,
     Subject { name: "devfs-naive", words: "crash=journal", ..DEVFS },
@@ -147,7 +177,7 @@ pub const ALL: [Subject; 16] = [
         words: "",
         // Mounting deletes inodes without names, and makes a checkpoint.
         bookkeeping: &[],
-        fsync_alone: true,
+        fsync: Fsync::File,
         ..EXT4LIKE
     },
     Subject { name: "toy", kind: Kind::Toy, words: "", ..EXT4LIKE },
@@ -193,6 +223,9 @@ impl Subject {
             tick_ns: Some(1),
             ..MountOptions::default()
         };
+        if self.pins_logs {
+            return with_logs(device, &options);
+        }
         self.kind.with(Mount(device, &options)).map_err(|error| error.to_string())
     }
 
@@ -227,6 +260,19 @@ impl Act<Rig> for Mount<'_> {
 
     fn on<V: Volume<Rig>>(self) -> Self::Out {
         Ok(Box::new(V::mount(self.0, self.1)?))
+    }
+}
+
+/// The ext4-like file system with pins, each file a log from its first sync on, in parts of two pages.
+fn with_logs(device: &Arc<Rig>, options: &MountOptions) -> Result<Box<dyn FileSystem>, String> {
+    let rules = vec![Rule::parse("*")?];
+    let logs = LogOptions { rules, part_bytes: Some(2 * PAGE_BYTES as u64), after_syncs: 1 };
+    let below = || <Ext4Like<Rig> as Volume<Rig>>::mount(device, options);
+    match Pinned::mount_with_logs(device, &logs, below) {
+        Ok(fs) => Ok(Box::new(fs)),
+        Err(PinsError::Device(error)) => Err(error.to_string()),
+        Err(PinsError::Below(error)) => Err(error.to_string()),
+        Err(PinsError::Logs(error)) => Err(error.to_string()),
     }
 }
 
@@ -294,6 +340,8 @@ fn sized(profile: &str, firmware: Firmware, size: Size, free: bool) -> Result<Ss
         Size::Cramped => (64 << 10, 4 << 20),
         Size::Roomy => (1 << 20, 64 << 20),
     };
+    // A few parts of logs, so that their number runs out.
+    (profile.ba_buffer.bytes, profile.ba_buffer.entries) = (64 << 10, 4);
     profile.firmware.kind = firmware;
     (profile.log.region_bytes, profile.firmware.memory_bytes) = (memory, memory);
     let options = OpenOptions { free, ..OpenOptions::default() };

@@ -172,6 +172,6 @@ impl<D: BlockPort + 'static> FileSystem for Ext4Like<D> {
     }
 
     fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
-        allocate::allocate(&self.core, ino, offset, length, what, cred)
+        allocate::allocate(&self.core, ino, offset, length, what, Some(cred))
     }
 }

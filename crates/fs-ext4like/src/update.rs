@@ -118,11 +118,13 @@ impl<D: BlockPort> Change<Core<D>> for Update<'_, D> {
         self.handle.write_inode(inode, state, for_data)
     }
 
-    fn set_orphan(&mut self, inode: &Inode<D>, _: &mut State<D>, orphan: bool) -> Result<()> {
+    fn set_orphan(&mut self, inode: &Inode<D>, state: &mut State<D>, orphan: bool) -> Result<()> {
         let orphans = &self.handle.base.orphans;
         if orphan {
             orphans.add(&mut self.handle, number(inode))
         } else {
+            // It has its first name, without which `fdatasync` would leave nothing to read.
+            state.datasync_tid = self.handle.tid;
             orphans.remove(&mut self.handle, number(inode))
         }
     }

@@ -1,7 +1,7 @@
 //! [`Extents`]: where the pages of a file lie, for whoever reaches them past the file system; and
 //! [`PinnedRange`], as whoever asks for pins sees one.
 
-use crate::{FileSystem, Ino, Result};
+use crate::{Allocate, FileSystem, Ino, Result};
 
 /// Pages of a device that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,12 @@ pub trait Extents: FileSystem {
     /// [`Error::Invalid`](crate::Error::Invalid) for a page that is not even reserved;
     /// [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Io`](crate::Error::Io).
     fn landed(&self, ino: Ino, offset: u64, length: u64, size: u64) -> Result<()>;
+
+    /// Reserves or frees pages, as [`FileSystem::allocate`] does. Nobody has written: no time stamp moves.
+    ///
+    /// # Errors
+    /// As there.
+    fn allocate_unnoticed(&self, ino: Ino, offset: u64, length: u64, what: Allocate) -> Result<()>;
 
     /// A number that no other file system has, on this device or another.
     fn identity(&self) -> [u8; 16];

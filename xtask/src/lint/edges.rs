@@ -22,7 +22,9 @@ fn allowed(from: &str, to: &str) -> bool {
         "amphi" | "sqlite-driver" | "hostile" | "benchlab" => true,
         // The laboratory composes, as the command does: file systems of the list on the emulated SSD.
         "crashlab" => {
-            matches!(to, "device" | "vfs" | "rt" | "ssd" | "model" | "trace" | "volume" | "volumes")
+            // Pins are above one file system of the list, which has to be named.
+            let pinned = matches!(to, "pins" | "fs-ext4like");
+            pinned || matches!(to, "device" | "vfs" | "rt" | "ssd" | "model" | "trace" | "volume" | "volumes")
         }
         "xtask" => false,
         // A program that links has a mount's daemon, or puts what is on an image there itself.

@@ -23,7 +23,8 @@ use crate::index::part::{Body, Part};
 /// Extents allocated or freed in one handle.
 const STEP_EXTENTS: usize = 16;
 
-/// Reserves, frees or zeroes a range; see [`amphi_vfs::FileSystem::allocate`].
+/// Reserves, frees or zeroes a range; see [`amphi_vfs::FileSystem::allocate`]. The inode takes note of it as
+/// of a write by `cred`, if there is one.
 ///
 /// # Errors
 /// As there.
@@ -33,7 +34,7 @@ pub fn allocate<D: BlockPort>(
     offset: u64,
     length: u64,
     what: Allocate,
-    cred: &Cred,
+    cred: Option<&Cred>,
 ) -> Result<()> {
     let inode = core.inode(ino)?;
     core.writable()?;
@@ -59,7 +60,9 @@ pub fn allocate<D: BlockPort>(
         fill_holes(core, &inode, &mut state, first, last)?;
     }
     drop(reserved);
-    note_write(core, &inode, &mut state, cred)?;
+    if let Some(cred) = cred {
+        note_write(core, &inode, &mut state, cred)?;
+    }
     if !keep_size && end > state.size {
         let mut handle = core.handle(4)?;
         (state.size, state.size_on_disk) = (end, end);

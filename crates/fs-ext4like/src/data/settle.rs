@@ -2,9 +2,10 @@
 
 use amphi_device::BlockPort;
 use amphi_page_cache::{Mapped, Mapping};
-use amphi_vfs::{Error, Extents, Ino, PageRun, Result};
+use amphi_vfs::{Allocate, Error, Extents, Ino, PageRun, Result};
 
 use crate::core::Core;
+use crate::data::allocate::allocate;
 use crate::data::file::drop_range;
 use crate::data::writeback::{fsync, settled};
 use crate::format::BLOCK;
@@ -21,6 +22,10 @@ impl<D: BlockPort + 'static> Extents for Ext4Like<D> {
 
     fn landed(&self, ino: Ino, offset: u64, length: u64, size: u64) -> Result<()> {
         landed(self.core(), ino, offset, length, size)
+    }
+
+    fn allocate_unnoticed(&self, ino: Ino, offset: u64, length: u64, what: Allocate) -> Result<()> {
+        allocate(self.core(), ino, offset, length, what, None)
     }
 
     fn identity(&self) -> [u8; 16] {

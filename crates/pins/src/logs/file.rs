@@ -93,6 +93,8 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
             state.check()?;
             self.look(&mut state)?;
             self.sync_parts(&mut state)?;
+            // The file system below is synced next.
+            self.show_time(log.ino, &mut state)?;
         }
         Ok(())
     }
@@ -213,7 +215,9 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
             let bytes = until_part(state, at).min(rest.len() as u64);
             if state.parts.last().is_some_and(|last| at < last.offset) {
                 // Behind the program.
-                done += self.write_below(ino, state, at, &rest[..bytes as usize], plain, cred)?;
+                let written = self.write_below(ino, state, at, &rest[..bytes as usize], plain, cred)?;
+                state.size = state.size.max(at + written as u64);
+                done += written;
                 continue;
             }
             if !self.advance(log, state, at)? {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use amphi_device::{BaBuffer, BytePortExt, PAGE_BYTES, Structure};
+use amphi_device::{BaBuffer, BytePortExt, Lpa, PAGE_BYTES, Structure};
 use amphi_rt::sync::channel;
 use amphi_rt::task;
 use amphi_vfs::{Allocate, Cred, Error, Extents, Ino, OpenFlags, Result, SetAttr, SetTime};
@@ -60,14 +60,6 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         Ok(())
     }
 
-    /// Reserves or frees pages. Nobody has written, so the modification time stays.
-    fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate) -> Result<()> {
-        let before = self.below.getattr(ino)?.mtime;
-        self.below.allocate(ino, offset, length, what, &Cred::ROOT)?;
-        let as_before = SetAttr { mtime: Some(SetTime::At(before)), ..SetAttr::default() };
-        self.below.setattr(ino, &as_before, &Cred::ROOT).map(drop)
-    }
-
     /// Pins the part of a log that begins with the page of `from`. `size` is the file's.
     fn pin_part(&self, ino: Ino, from: u64, size: u64) -> Result<Part> {
         let offset = from / PAGE * PAGE;
@@ -83,7 +75,8 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
             // Pages that the file does not have yet. A file that is written again has them all, and needs no
             // journal.
             Err(Error::Invalid(_)) => {
-                self.allocate(ino, offset, length, Allocate::Reserve { keep_size: true })?;
+                let reserve = Allocate::Reserve { keep_size: true };
+                self.below.allocate_unnoticed(ino, offset, length, reserve)?;
                 self.below.place(ino, offset, length)?
             }
             runs => runs?,
@@ -94,6 +87,7 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
             .and_then(|found| found.first().copied())
             .as_ref()
             .ok_or(Error::NoSpace)?;
+        self.fill_reserved(ino, offset, inside.min(entry.bytes()), entry.at)?;
         let slot = self.register.claim(ino, offset, &entry).map_err(io_error)?.ok_or(Error::NoSpace)?;
         if let Err(error) = self.device.pin(entry.id, entry.offset, entry.at, entry.bytes()) {
             self.register.clear(slot).map_err(io_error)?;
@@ -116,6 +110,33 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
             part.shadow[written..].fill(0);
         }
         Ok(part)
+    }
+
+    /// Has the pages hold zeros that lie inside of the file and were never written: the window would show what
+    /// somebody else has left there. The file's page at `offset` is the device's page `first`.
+    fn fill_reserved(&self, ino: Ino, offset: u64, inside: u64, first: Lpa) -> Result<()> {
+        if inside == 0 || self.below.settle(ino, offset, inside).is_ok() {
+            return Ok(());
+        }
+        let is_written = |page: u64| match self.below.settle(ino, offset + page * PAGE, PAGE) {
+            Err(Error::Invalid(_)) => Ok(false),
+            other => other.map(|_| true),
+        };
+        let (mut page, pages) = (0, inside / PAGE);
+        while page < pages {
+            let start = page;
+            while page < pages && !is_written(page)? {
+                page += 1;
+            }
+            if start < page {
+                let zeros = vec![0; ((page - start) * PAGE) as usize];
+                self.device.write(first.plus(start), &zeros, Structure::Data).map_err(io_error)?;
+                self.below.landed(ino, offset + start * PAGE, zeros.len() as u64, 0)?;
+            }
+            // The one that was written, if any.
+            page += 1;
+        }
+        Ok(())
     }
 
     /// Flushes a part, tells the file system what is written there, and gives its line back.
@@ -157,7 +178,9 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         self.give_up(log.ino, state)?;
         let attr = self.below.getattr(log.ino)?;
         let has_rights = self.below.getxattr(log.ino, b"security.capability").is_ok();
-        if attr.mode & 0o6000 != 0 || attr.nlink == 0 || has_rights {
+        // Who cut the file since writes on at its end.
+        let is_behind_end = from > attr.size;
+        if attr.mode & 0o6000 != 0 || attr.nlink == 0 || has_rights || is_behind_end {
             return Ok(());
         }
         // The log's own, which keeps the blocks although the last name goes.
@@ -307,7 +330,8 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         self.show_time(ino, state)?;
         // What was reserved behind the end is the file's no longer; if it stays, it is only room.
         let behind = state.size.next_multiple_of(PAGE);
-        let _stays = self.allocate(ino, behind, 2 * self.part_bytes, Allocate::PunchHole);
+        let hole = Allocate::PunchHole;
+        let _stays = self.below.allocate_unnoticed(ino, behind, 2 * self.part_bytes, hole);
         self.below.release(ino);
         state.outside = None;
         Ok(())

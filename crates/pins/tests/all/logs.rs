@@ -216,6 +216,63 @@ fn a_file_written_again_from_its_start_is_a_log_as_well() {
     assert!(contents(&fs, file(&fs, "000001")) == due);
 }
 
+/// Pages inside of a file that were only reserved, or not even that, showed what others had left on the
+/// device, and what was written and synced there was lost with the power.
+#[test]
+fn a_log_in_what_was_reserved_reads_as_zeros_and_keeps_what_was_synced() {
+    for is_reserved in [true, false] {
+        let device = device(17, 4);
+        let fs = mount(&device, 4);
+        let old = file(&fs, "old");
+        let all = vec![0xAA; 16 << 20];
+        fs.write(old, 0, &all, WriteMode::default(), &ROOT).unwrap();
+        fs.fsync(old, false).unwrap();
+        fs.unlink(Ino::ROOT, Name::new(b"old").unwrap()).unwrap();
+        fs.forget(old, 1);
+        fs.sync().unwrap();
+
+        let ino = file(&fs, "log");
+        let size = 6 * P;
+        if is_reserved {
+            let all = Allocate::Reserve { keep_size: false };
+            fs.allocate(ino, 0, size, all, &ROOT).unwrap();
+        } else {
+            fs.setattr(ino, &SetAttr { size: Some(size), ..SetAttr::default() }, &ROOT).unwrap();
+        }
+        let mut due = vec![0; size as usize];
+        for at in [100, 5000, 3 * P as usize + 7] {
+            due[at..at + 50].fill(7);
+            fs.write(ino, at as u64, &due[at..at + 50], WriteMode::default(), &ROOT).unwrap();
+            fs.fsync(ino, true).unwrap();
+        }
+        assert!(!device.entries().unwrap().is_empty(), "it is a log");
+        assert!(contents(&fs, ino) == due, "reserved: {is_reserved}");
+        device.power_cut(1);
+        drop(fs);
+        let device = Arc::into_inner(device).expect("nobody else has it").restart().expect("it starts");
+        let fs = mount(&Arc::new(device), 4);
+        assert!(contents(&fs, file(&fs, "log")) == due, "reserved: {is_reserved}, after a crash");
+    }
+}
+
+/// The part was pinned where the last write had been, behind the new end: what was written before it counted
+/// as no part of the file, and was punched out with what was reserved.
+#[test]
+fn a_log_that_was_cut_before_its_first_sync_goes_on_at_its_end() {
+    let fs = mount(&device(17, 4), 2);
+    let ino = file(&fs, "log");
+    fs.write(ino, 22_478, &[1; 4012], WriteMode::default(), &ROOT).unwrap();
+    fs.setattr(ino, &SetAttr { size: Some(115), ..SetAttr::default() }, &ROOT).unwrap();
+    fs.fsync(ino, true).unwrap();
+    append(&fs, ino, &[2; 4036]);
+    let due = [vec![0; 115], vec![2; 4036]].concat();
+    assert!(contents(&fs, ino) == due, "it is read");
+    fs.fsync(ino, false).unwrap();
+    assert!(contents(&fs, ino) == due, "it is read once it is synced");
+    let fs = remount(fs, 2);
+    assert!(contents(&fs, file(&fs, "log")) == due);
+}
+
 #[test]
 fn what_else_is_done_with_a_log_finds_it_as_a_file() {
     let fs = mount(&device(17, 4), 4);

@@ -7,10 +7,12 @@
 //! nothing that a crash could tell: what is on its way at the next crash point contains what was on its way
 //! at each of them, and the laboratory takes any subset of it.
 
+mod window;
+
 use amphi_device::{
     BlockDurability, BlockPort, ByteDurability, BytePort, CommandPort, Completion, Device,
-    DurabilityContract, LINE_BYTES, Lpa, MemoryArea, MemoryPromise, PAGE_BYTES, PageView, RecoverReport,
-    Result, Structure, TxId, WriteLog, lines_covering,
+    DurabilityContract, EntryId, LINE_BYTES, Lpa, MemoryArea, MemoryPromise, PAGE_BYTES, PageView,
+    RecoverReport, Result, Structure, TxId, WriteLog, lines_covering,
 };
 use amphi_rt::random::Generator;
 use amphi_rt::sync::Mutex;
@@ -73,6 +75,21 @@ pub enum Event {
     Recover,
     /// Cleaning on demand.
     CleanLog,
+    /// `BA_PIN`.
+    Pin {
+        /// The entry.
+        id: EntryId,
+        /// First byte of the window.
+        offset: u64,
+        /// First page.
+        at: Lpa,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// `BA_FLUSH`.
+    FlushEntry(EntryId),
+    /// `BA_SYNC`.
+    SyncEntry(EntryId),
     /// Not the host's doing: an operation of the workload begins, by its place in the workload.
     Begin(usize),
     /// The operation has returned.
@@ -105,6 +122,11 @@ impl std::fmt::Display for Event {
             Self::Commit(tx) => write!(f, "COMMIT {}", tx.get()),
             Self::Recover => f.write_str("RECOVER"),
             Self::CleanLog => f.write_str("clean the log"),
+            Self::Pin { id, offset, at, bytes } => {
+                write!(f, "BA_PIN {} of {bytes} B from page {} on at {offset} of the window", id.0, at.0)
+            }
+            Self::FlushEntry(id) => write!(f, "BA_FLUSH {}", id.0),
+            Self::SyncEntry(id) => write!(f, "BA_SYNC {}", id.0),
             Self::Begin(operation) => write!(f, "operation {operation} begins"),
             Self::End(operation) => write!(f, "operation {operation} has returned"),
         }
@@ -180,6 +202,19 @@ pub enum Next<'a> {
     Recover,
     /// A flush.
     Flush,
+    /// `BA_PIN`, as [`Event::Pin`].
+    Pin {
+        /// The entry.
+        id: EntryId,
+        /// First byte of the window.
+        offset: u64,
+        /// First page.
+        at: Lpa,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// `BA_FLUSH`.
+    FlushEntry(EntryId),
 }
 
 impl std::fmt::Display for Next<'_> {
@@ -196,6 +231,8 @@ impl std::fmt::Display for Next<'_> {
             Self::CleanLog => f.write_str("cleaning"),
             Self::Recover => f.write_str("RECOVER"),
             Self::Flush => f.write_str("a flush"),
+            Self::Pin { id, .. } => write!(f, "BA_PIN {}", id.0),
+            Self::FlushEntry(id) => write!(f, "BA_FLUSH {}", id.0),
         }
     }
 }
