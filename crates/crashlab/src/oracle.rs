@@ -118,7 +118,9 @@ impl Oracle {
     /// What is legal while nothing is being done.
     #[must_use]
     pub fn legal(&self) -> Legal {
-        let candidates = self.past.iter().map(Past::candidate).chain([self.candidate()]).collect();
+        let mut candidates: Vec<Candidate> =
+            self.past.iter().map(Past::candidate).chain([self.candidate()]).collect();
+        self.let_contents_come_first(&mut candidates, &self.ranges);
         Legal { candidates, atomic_writes: self.promise.atomic_writes, times: true, fsync: self.fsync }
     }
 
@@ -153,6 +155,18 @@ impl Oracle {
         Candidate { tree: Tree::clone(&self.tree), ranges: self.ranges.clone() }
     }
 
+    /// Where `fsync` of a file brings what it holds, that may be there before all else, as far as `ranges`.
+    fn let_contents_come_first(&self, candidates: &mut [Candidate], ranges: &BTreeMap<u64, Range>) {
+        if self.fsync != Fsync::Contents {
+            return;
+        }
+        for (ino, range) in candidates.iter_mut().flat_map(|candidate| &mut candidate.ranges) {
+            if let Some(newest) = ranges.get(ino) {
+                *range = range.widened(newest);
+            }
+        }
+    }
+
     /// What is legal while an operation turns `self` into `after`: first what is legal of each of the
     /// [`moments`](Self::moments) of `self`, then, unless the operation only persists, of `after`.
     #[must_use]
@@ -174,14 +188,7 @@ impl Oracle {
                 past::overwrite(&mut candidate.ranges, &self.tree, &after_it.tree);
             }
         }
-        if self.fsync == Fsync::Contents {
-            // What files hold may come first, each alone.
-            for (ino, range) in candidates.iter_mut().flat_map(|candidate| &mut candidate.ranges) {
-                if let Some(other) = after_it.ranges.get(ino) {
-                    *range = range.widened(other);
-                }
-            }
-        }
+        self.let_contents_come_first(&mut candidates, &after_it.ranges);
         if self.alone() {
             // What it brings may be there already, and what was done before it not.
             candidates.extend(after.past.iter().map(Past::candidate));

@@ -46,8 +46,7 @@ pub enum Fsync {
     Before,
     /// It alone.
     File,
-    /// What it holds, as far as that is written in order. Its attributes may be older, and a write may be there
-    /// in part.
+    /// What it holds. Its attributes may be older, and of a write that is not synced a part may be there.
     Contents,
 }
 

@@ -146,8 +146,8 @@ fn a_write_counts_as_a_whole_or_not_at_all() {
     }
 }
 
-/// What was written before the bytes that move the file's end, and after them, was written back first: a power
-/// cut between them left a size that the file never had.
+/// What was written before the bytes that move the file's end, and after them, was written back first: a
+/// power cut between them left a size that the file never had.
 #[test]
 fn a_file_has_a_size_that_it_had() {
     for script in [

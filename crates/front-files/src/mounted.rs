@@ -72,8 +72,8 @@ impl Mounted {
         Ok(done)
     }
 
-    /// Has the kernel look up a directory that this program moved to `path` below the root. Who has it open by
-    /// the kernel, or works in it, hears `ESTALE` or `ENOENT` from some calls until then.
+    /// Has the kernel look up a directory that this program moved to `path` below the root. Who has it open
+    /// by the kernel, or works in it, hears `ESTALE` or `ENOENT` from some calls until then.
     fn find_moved(&self, path: &[u8]) {
         let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(root) = rustix::fs::open(&self.directory, how, Mode::empty()) else { return };

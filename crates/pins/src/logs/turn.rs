@@ -112,8 +112,8 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         Ok(part)
     }
 
-    /// Has the pages hold zeros that lie inside of the file and were never written: the window would show what
-    /// somebody else has left there. The file's page at `offset` is the device's page `first`.
+    /// Has the pages hold zeros that lie inside of the file and were never written: the window would show
+    /// what somebody else has left there. The file's page at `offset` is the device's page `first`.
     fn fill_reserved(&self, ino: Ino, offset: u64, inside: u64, first: Lpa) -> Result<()> {
         if inside == 0 || self.below.settle(ino, offset, inside).is_ok() {
             return Ok(());
