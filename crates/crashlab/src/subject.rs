@@ -118,7 +118,7 @@ const DEVFS: Subject = Subject {
 };
 
 /// The subjects.
-pub const ALL: [Subject; 17] = [
+pub const ALL: [Subject; 18] = [
     BYTEFS,
     Subject { name: "bytefs-journal", words: "data=journal", ..BYTEFS },
     Subject { name: "bytefs-grouped", words: "metadata=grouped", ..BYTEFS },
@@ -135,6 +135,7 @@ pub const ALL: [Subject; 17] = [
     },
     ROMEFS,
     Subject { name: "romefs-lazy", words: "data=lazy", ..ROMEFS },
+    Subject { name: "romefs-threads", words: "io-threads=2", ..ROMEFS },
     Subject {
         name: "augefs",
         firmware: Firmware::Memory,

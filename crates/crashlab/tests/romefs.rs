@@ -51,6 +51,13 @@ fn buffered_writes() {
 }
 
 #[test]
+fn threads_for_the_block_path() {
+    let session = session_of("romefs-threads");
+    run(&session, Kind::Seq1, (0..435).step_by(5), Bound { recovery: 1, ..Bound::BRISK });
+    run(&session, Kind::Random, 0..long(), Bound { one_point_in: 6, ..Bound::LINEAR });
+}
+
+#[test]
 fn two_operations_at_a_time() {
     run(&session(), Kind::Pairs, 0..60 * long(), Bound::BRISK);
 }

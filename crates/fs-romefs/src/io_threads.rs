@@ -88,6 +88,13 @@ impl IoThreads {
     }
 }
 
+impl Drop for IoThreads {
+    /// A mount that fails leaves no thread that holds the device.
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 fn gone() -> Error {
     Error::Io(Failure::Stuck("a thread of the block path has ended"))
 }
