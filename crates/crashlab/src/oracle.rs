@@ -313,13 +313,13 @@ impl Oracle {
         range
     }
 
-    /// Takes what a crash has left as what there is from now on: contents and times of regular files,
-    /// wherever they were not promised.
+    /// Takes what a crash has left as what there is from now on: contents, times and, where `fsync` brings
+    /// contents alone, all else of regular files, wherever they were not promised.
     ///
     /// # Errors
     /// The model's; the names must be those of the model.
     pub fn adopt(&mut self, found: &Tree) -> Result<()> {
-        use amphi_vfs::{Cred, SetAttr, SetTime, TimeSpec, WriteMode};
+        use amphi_vfs::{Cred, SetAttr, SetTime, TimeSpec, WriteMode, XattrMode};
         // Nothing holds on to files any more: what had no name is gone.
         self.model.drop_references();
         let cred = &Cred::ROOT;
@@ -330,6 +330,17 @@ impl Oracle {
                 if node.file_type == FileType::Regular {
                     self.model.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() }, cred)?;
                     self.model.write(ino, 0, &node.data, WriteMode::default(), cred)?;
+                }
+                if node.file_type == FileType::Regular && self.fsync == Fsync::Contents {
+                    let (uid, gid) = node.owner;
+                    let owner = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
+                    self.model.setattr(ino, &owner, cred)?;
+                    for name in self.model.listxattr(ino)? {
+                        self.model.removexattr(ino, &name)?;
+                    }
+                    for (name, value) in &node.xattrs {
+                        self.model.setxattr(ino, name, value, XattrMode::Create)?;
+                    }
                 }
                 let change = SetAttr {
                     mode: Some(node.mode),

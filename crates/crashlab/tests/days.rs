@@ -33,6 +33,11 @@ fn ext4like() {
 }
 
 #[test]
+fn ext4like_pins() {
+    pass("ext4like-pins");
+}
+
+#[test]
 fn f2fslike() {
     pass("f2fslike");
 }
