@@ -90,9 +90,6 @@ impl<D: BlockPort + MemoryArea + 'static> RomeFs<D> {
             self.core.bell.stop();
             background.join();
         }
-        if let Some(core) = Arc::get_mut(&mut self.core) {
-            core.io_threads.stop();
-        }
     }
 }
 

@@ -78,20 +78,15 @@ impl IoThreads {
         done?;
         written.into_iter().try_for_each(|written| written.map_err(|_| gone())?)
     }
+}
 
-    /// Ends the threads.
-    pub fn stop(&mut self) {
+impl Drop for IoThreads {
+    /// Ends the threads, also those of a mount that has failed: none holds the device any more.
+    fn drop(&mut self) {
         for (sender, task) in self.threads.drain(..) {
             drop(sender);
             task.join();
         }
-    }
-}
-
-impl Drop for IoThreads {
-    /// A mount that fails leaves no thread that holds the device.
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 
