@@ -118,7 +118,7 @@ fn color(event: &Event) -> &'static str {
         Event::VerifyRead | Event::SyncEntry(_) => "#2f855a",
         Event::SubmitWrite { .. } => "#d69e2e",
         Event::CompleteWrite { .. } => "#b7791f",
-        Event::Commit(_) | Event::Pin { .. } | Event::FlushEntry(_) => "#276749",
+        Event::Commit(_) | Event::Pin(_) | Event::FlushEntry(_) => "#276749",
         Event::Recover | Event::CleanLog | Event::Flush | Event::Trim { .. } => "#6b46c1",
         Event::Begin(_) | Event::End(_) => "#1a202c",
     }

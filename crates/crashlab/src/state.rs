@@ -303,7 +303,7 @@ fn carry_out(fork: &Ssd, next: &Next<'_>) {
         Next::CleanLog => fork.clean_log(),
         Next::Recover => fork.recover().map(drop),
         Next::Flush => fork.flush(),
-        Next::Pin { id, offset, at, bytes } => fork.pin(*id, *offset, *at, *bytes),
+        Next::Pin(entry) => fork.pin(entry.id, entry.offset, entry.at, entry.bytes()),
         Next::FlushEntry(id) => fork.flush_entry(*id),
     };
 }

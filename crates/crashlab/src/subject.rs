@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use amphi_device::{Device, Lpa, PAGE_BYTES};
 use amphi_fs_ext4like::Ext4Like;
+use amphi_pins::Pinned;
 use amphi_pins::logs::{Options as LogOptions, Rule};
-use amphi_pins::{MountError as PinsError, Pinned};
 use amphi_ssd::{Firmware, OpenOptions, Profile, Ssd};
 use amphi_vfs::{AccessTimes, FileSystem};
 use amphi_volume::{Error, FormatOptions, MountOptions, Severity, Volume};
@@ -25,8 +25,6 @@ pub struct Subject {
     kind: Kind,
     /// Its own mount options.
     words: &'static str,
-    /// It is mounted with pins, and each file is a log from its first sync on.
-    pins_logs: bool,
     inodes: Inodes,
     /// Bytes of a data block, where the file system has a choice.
     block_bytes: Option<u64>,
@@ -64,7 +62,6 @@ const BYTEFS: Subject = Subject {
     firmware: Firmware::Log,
     kind: Kind::Bytefs,
     words: "data=ordered,variant=full",
-    pins_logs: false,
     // The small devices have had 512 since IDs name crashes on them.
     inodes: Inodes::AtLeast(512),
     block_bytes: None,
@@ -79,7 +76,6 @@ const EXT4LIKE: Subject = Subject {
     firmware: Firmware::Log,
     kind: Kind::Ext4like,
     words: "data=ordered",
-    pins_logs: false,
     inodes: Inodes::Fixed(512),
     block_bytes: None,
     bookkeeping: &[Lpa(0)],
@@ -93,7 +89,6 @@ const ROMEFS: Subject = Subject {
     firmware: Firmware::Memory,
     kind: Kind::Romefs,
     words: "",
-    pins_logs: false,
     inodes: Inodes::Fixed(256),
     // So small that the workloads write some.
     block_bytes: Some(16 << 10),
@@ -108,7 +103,6 @@ const DEVFS: Subject = Subject {
     firmware: Firmware::FileSystem,
     kind: Kind::Devfs,
     words: "",
-    pins_logs: false,
     inodes: Inodes::Fixed(256),
     block_bytes: None,
     bookkeeping: &[],
@@ -126,13 +120,7 @@ pub const ALL: [Subject; 18] = [
     Subject { name: "bytefs-dual", words: "variant=dual", firmware: Firmware::PageCache, ..BYTEFS },
     EXT4LIKE,
     Subject { name: "ext4like-journal", words: "data=journal", ..EXT4LIKE },
-    Subject {
-        name: "ext4like-pins",
-        firmware: Firmware::BaBuffer,
-        pins_logs: true,
-        fsync: Fsync::Contents,
-        ..EXT4LIKE
-    },
+    Subject { name: "ext4like-pins", firmware: Firmware::BaBuffer, fsync: Fsync::Contents, ..EXT4LIKE },
     ROMEFS,
     Subject { name: "romefs-lazy", words: "data=lazy", ..ROMEFS },
     Subject { name: "romefs-threads", words: "io-threads=2", ..ROMEFS },
@@ -141,7 +129,6 @@ pub const ALL: [Subject; 18] = [
         firmware: Firmware::Memory,
         kind: Kind::Augefs,
         words: "",
-        pins_logs: false,
         inodes: Inodes::Fixed(256),
         block_bytes: None,
         bookkeeping: &[],
@@ -223,7 +210,7 @@ impl Subject {
             tick_ns: Some(1),
             ..MountOptions::default()
         };
-        if self.pins_logs {
+        if self.firmware == Firmware::BaBuffer {
             return with_logs(device, &options);
         }
         self.kind.with(Mount(device, &options)).map_err(|error| error.to_string())
@@ -268,12 +255,8 @@ fn with_logs(device: &Arc<Rig>, options: &MountOptions) -> Result<Box<dyn FileSy
     let rules = vec![Rule::parse("*")?];
     let logs = LogOptions { rules, part_bytes: Some(2 * PAGE_BYTES as u64), after_syncs: 1 };
     let below = || <Ext4Like<Rig> as Volume<Rig>>::mount(device, options);
-    match Pinned::mount_with_logs(device, &logs, below) {
-        Ok(fs) => Ok(Box::new(fs)),
-        Err(PinsError::Device(error)) => Err(error.to_string()),
-        Err(PinsError::Below(error)) => Err(error.to_string()),
-        Err(PinsError::Logs(error)) => Err(error.to_string()),
-    }
+    let fs = Pinned::mount_with_logs(device, &logs, below).map_err(|error| error.to_string())?;
+    Ok(Box::new(fs))
 }
 
 struct Check<'a>(&'a Arc<Rig>);

@@ -20,7 +20,7 @@ use crate::{BlockPort, BytePort, Lpa, Result, Structure};
 pub struct EntryId(pub u32);
 
 /// An entry of the mapping table: which pages the window shows, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// Its name.
     pub id: EntryId,

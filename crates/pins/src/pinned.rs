@@ -12,13 +12,16 @@ use crate::planted::{self, Bug};
 use crate::table::{Pin, PinId, Table, places};
 
 /// Why a file system could not be mounted for pins.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum MountError<E> {
     /// The device failed, or its window is no BA-buffer.
+    #[error(transparent)]
     Device(amphi_device::Error),
     /// The file system's own.
+    #[error(transparent)]
     Below(E),
     /// What a crash has left of logs could not be given to it.
+    #[error(transparent)]
     Logs(Error),
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use amphi_device::{EntryId, Lpa, PAGE_BYTES, Structure, TxId};
+use amphi_device::{Entry, EntryId, Lpa, PAGE_BYTES, Structure, TxId};
 
 /// Something the host asked of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,17 +60,8 @@ pub enum Event {
     Recover,
     /// Cleaning on demand.
     CleanLog,
-    /// `BA_PIN`.
-    Pin {
-        /// The entry.
-        id: EntryId,
-        /// First byte of the window.
-        offset: u64,
-        /// First page.
-        at: Lpa,
-        /// Bytes.
-        bytes: u64,
-    },
+    /// `BA_PIN` of what will be this entry.
+    Pin(Entry),
     /// `BA_FLUSH`.
     FlushEntry(EntryId),
     /// `BA_SYNC`.
@@ -107,8 +98,8 @@ impl fmt::Display for Event {
             Self::Commit(tx) => write!(f, "COMMIT {}", tx.get()),
             Self::Recover => f.write_str("RECOVER"),
             Self::CleanLog => f.write_str("clean the log"),
-            Self::Pin { id, offset, at, bytes } => {
-                write!(f, "BA_PIN {} of {bytes} B from page {} on at {offset} of the window", id.0, at.0)
+            Self::Pin(Entry { id, offset, at, pages }) => {
+                write!(f, "BA_PIN {} of {pages} pages from page {} on at {offset} of the window", id.0, at.0)
             }
             Self::FlushEntry(id) => write!(f, "BA_FLUSH {}", id.0),
             Self::SyncEntry(id) => write!(f, "BA_SYNC {}", id.0),
@@ -137,17 +128,8 @@ pub enum Next<'a> {
     Recover,
     /// A flush.
     Flush,
-    /// `BA_PIN`, as [`Event::Pin`].
-    Pin {
-        /// The entry.
-        id: EntryId,
-        /// First byte of the window.
-        offset: u64,
-        /// First page.
-        at: Lpa,
-        /// Bytes.
-        bytes: u64,
-    },
+    /// `BA_PIN`.
+    Pin(Entry),
     /// `BA_FLUSH`.
     FlushEntry(EntryId),
 }
@@ -166,7 +148,7 @@ impl fmt::Display for Next<'_> {
             Self::CleanLog => f.write_str("cleaning"),
             Self::Recover => f.write_str("RECOVER"),
             Self::Flush => f.write_str("a flush"),
-            Self::Pin { id, .. } => write!(f, "BA_PIN {}", id.0),
+            Self::Pin(entry) => write!(f, "BA_PIN {}", entry.id.0),
             Self::FlushEntry(id) => write!(f, "BA_FLUSH {}", id.0),
         }
     }

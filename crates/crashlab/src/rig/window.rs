@@ -1,7 +1,7 @@
 //! The commands of a BA-buffer, recorded. What a sync has not covered of the window is on its way, as a store
 //! to a memory area is.
 
-use amphi_device::{BaBuffer, BaPromise, Entry, EntryId, Lpa, Result, Structure};
+use amphi_device::{BaBuffer, BaPromise, Entry, EntryId, Lpa, PAGE_BYTES, Result, Structure};
 
 use super::{By, Event, Next, Rig};
 
@@ -12,8 +12,9 @@ impl BaBuffer for Rig {
 
     fn pin(&self, id: EntryId, offset: u64, at: Lpa, bytes: u64) -> Result<()> {
         self.give_way();
-        self.event(|| Event::Pin { id, offset, at, bytes });
-        self.point(&Next::Pin { id, offset, at, bytes });
+        let entry = Entry { id, offset, at, pages: bytes / PAGE_BYTES as u64 };
+        self.event(|| Event::Pin(entry));
+        self.point(&Next::Pin(entry));
         self.ssd.pin(id, offset, at, bytes)
     }
 
