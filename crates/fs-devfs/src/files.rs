@@ -59,8 +59,9 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     }
 
     fn read_leaf(&self, map: &mut Filemap, page: u32, leaf: u64) -> Result<()> {
-        map.learn(leaf);
         let pointers = self.pointers_in(page)?.into_iter().enumerate();
+        // Only now: a leaf that is known and empty is holes.
+        map.learn(leaf);
         for (index, pointer) in pointers.filter(|(_, pointer)| *pointer != 0) {
             map.insert(leaf * POINTERS + index as u64, 1, pointer);
         }

@@ -147,6 +147,16 @@ pub fn opened<D: BlockPort + MemoryArea + 'static>(state: &State<D>) -> Result<&
     state.part.dir.as_deref().ok_or(Error::NotDirectory)
 }
 
+impl<D: BlockPort + MemoryArea + 'static> Tx<'_, D> {
+    /// Gives a directory its page `at`. When it fails, the inode may have a part of it.
+    fn grow(&mut self, part: &mut Part, at: u32) -> Result<u32> {
+        let page = self.take_page()? as u32;
+        self.set_pointers(part, at.into(), &[page])?;
+        part.blocks += 1;
+        Ok(page)
+    }
+}
+
 impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
     fn new_inode(&mut self, _: &Inode<D>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
         let ino = self.take_ino();
@@ -176,9 +186,8 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
         self.belongs_to(dir.ino, state.generation);
         let mut grown = None;
         if place.grows {
-            let page = self.take_page()? as u32;
-            self.set_pointers(&mut state.part, place.page.into(), &[page])?;
-            state.part.blocks += 1;
+            let page = self.grow(&mut state.part, place.page);
+            let page = self.fs.names.health.judge(page)?;
             state.size += if planted::has(Bug::DirectoryNotGrown) { 0 } else { PAGE as u64 };
             grown = Some(page);
         }
@@ -221,21 +230,19 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
 
     fn set_attributes(&mut self, _: Ino, state: &mut State<D>, attributes: &Attributes) -> Result<()> {
         // A change of the mode does not know beforehand that it changes a list too. Nothing has changed yet.
+        let mut new = None;
         if !attributes.is_empty() {
             self.ensure_reserved()?;
+            let bytes = postcard::to_stdvec(attributes).map_err(|_| Error::XattrTooLarge)?;
+            let (block, crc) = block_of(&bytes);
+            new = Some((self.write_block(&block)? as u32, crc));
         }
         if state.part.attributes != 0 {
             self.free_blocks(state.part.attributes.into(), 1);
             state.part.give_up(1)?;
-            (state.part.attributes, state.part.attributes_crc) = (0, 0);
         }
-        if !attributes.is_empty() {
-            let bytes = postcard::to_stdvec(attributes).map_err(|_| Error::XattrTooLarge)?;
-            let (block, crc) = block_of(&bytes);
-            state.part.attributes = self.write_block(&block)? as u32;
-            state.part.attributes_crc = crc;
-            state.part.blocks += 1;
-        }
+        state.part.blocks += u64::from(new.is_some());
+        (state.part.attributes, state.part.attributes_crc) = new.unwrap_or_default();
         Ok(())
     }
 
@@ -259,7 +266,8 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
         self.belongs_to(inode.ino, state.generation);
         self.void_queue(inode.ino, state.generation);
         let is_dir = inode.is_dir();
-        if !self.cut(&mut state.part, 0, is_dir)? || !self.has_room(STEP_REST) {
+        let cut = self.cut(&mut state.part, 0, is_dir);
+        if !self.fs.names.health.judge(cut)? || !self.has_room(STEP_REST) {
             return Ok(false);
         }
         for block in [state.part.attributes, state.part.target_block] {
