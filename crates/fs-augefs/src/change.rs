@@ -220,7 +220,9 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         let nodes: Vec<_> =
             state.part.nodes.iter().rev().take(STEP_NODES).map(|(index, nid)| (*index, *nid)).collect();
         if !nodes.is_empty() {
-            self.drops = Some(drops::free_nodes(self.core, inode.ino, state, &nodes)?);
+            // The pages are gone, and the directory has changed in memory.
+            let drops = drops::free_nodes(self.core, inode.ino, state, &nodes);
+            self.drops = Some(self.core.names.health.judge(drops)?);
         }
         if !state.part.nodes.is_empty() {
             return Ok(false);

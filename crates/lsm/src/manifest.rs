@@ -25,7 +25,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The newest that is whole.
+    /// The newest that is whole. One that cannot be read may be the newest, and what only it names would be
+    /// lost: so it is an error.
     ///
     /// # Errors
     /// [`Error::Damaged`] if none is; the device's.
@@ -33,11 +34,7 @@ impl Manifest {
         let mut newest: Option<Self> = None;
         for which in 0..2 {
             let mut bytes = vec![0; superblock.manifest_pages.get() as usize * PAGE];
-            match device.read(first.plus(superblock.manifest(which)), &mut bytes, TAG) {
-                // The other one may be whole.
-                Err(amphi_device::Error::Media(_)) => continue,
-                outcome => outcome?,
-            }
+            device.read(first.plus(superblock.manifest(which)), &mut bytes, TAG)?;
             let Some((header, tables)) = format::decode_manifest(superblock.salt.get(), &bytes) else {
                 continue;
             };
