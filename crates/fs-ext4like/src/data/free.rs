@@ -56,7 +56,8 @@ pub fn free_range<D: BlockPort>(
     // The journal may hold copies of directories, long symlinks and, if they are journaled, file data.
     let revoke = !matches!(part.body, Body::File(_)) || handle.base.journals_data();
     for run in part.extents.remove(from, to) {
-        handle.base.groups.free_blocks(handle, run.start, run.len, revoke)?;
+        let freed = handle.base.groups.free_blocks(handle, run.start, run.len, revoke);
+        handle.judge(freed)?;
         // A damaged inode may say that it has fewer.
         part.blocks = part.blocks.saturating_sub(run.len);
     }

@@ -82,7 +82,8 @@ pub fn set_size<D: BlockPort>(
         }
         let listed = state.orphan;
         if !listed {
-            core.orphans.add(&mut handle, number(inode))?;
+            let added = core.orphans.add(&mut handle, number(inode));
+            handle.judge(added)?;
         }
         let all = free_step(&mut handle, state, from)?;
         handle.write_inode(inode, state, true)?;
@@ -112,7 +113,8 @@ fn finish_steps<'a, D: BlockPort>(
         handle.write_inode(inode, state, true)?;
     }
     if !stays {
-        core.orphans.remove(&mut handle, number(inode))?;
+        let removed = core.orphans.remove(&mut handle, number(inode));
+        handle.judge(removed)?;
     }
     handle.finish();
     Ok(())

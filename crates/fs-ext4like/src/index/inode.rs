@@ -113,6 +113,16 @@ impl<D: BlockPort> Handle<'_, D> {
         state: &mut State<S>,
         datasync: bool,
     ) -> Result<()> {
+        let written = self.encode_inode(inode, state, datasync);
+        self.judge(written)
+    }
+
+    fn encode_inode<S: Store<Part = Part>>(
+        &mut self,
+        inode: &Inode<S>,
+        state: &mut State<S>,
+        datasync: bool,
+    ) -> Result<()> {
         let ino = number(inode);
         let mut root = [0; ROOT_BYTES];
         match &state.body {

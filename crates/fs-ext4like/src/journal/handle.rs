@@ -160,6 +160,16 @@ impl<D: BlockPort> Handle<'_, D> {
         self.base.journal.state.lock().running.ordered.push(Arc::clone(data));
     }
 
+    /// Passes on how a step has ended whose change is in memory already. After a failure the two differ, even
+    /// if no block has changed yet.
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn judge<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        self.changed |= matches!(outcome, Err(Error::Io(_) | Error::Corrupt(_)));
+        outcome
+    }
+
     /// The operation is complete.
     pub fn finish(mut self) {
         self.changed = false;
