@@ -13,6 +13,7 @@
 //! - What a call wrote is durable when it returns: only the thread that stored can sync what it stored.
 #![forbid(unsafe_code)]
 
+mod entry;
 mod file;
 pub mod format;
 mod fs;

@@ -178,17 +178,17 @@ impl<F: Extents + 'static, D: BaBuffer> Pinned<F, D> {
         }
         let entries = places(&taken, window, &runs).ok_or(Error::NoSpace)?;
         for (done, entry) in entries.iter().enumerate() {
-            if let Err(error) = self.device.pin(entry.id, entry.offset, entry.at, entry.bytes()) {
+            if let Err(error) = crate::entry::pin(&*self.device, entry) {
                 // Those before hold what their pages hold.
-                entries[..done].iter().try_for_each(|entry| self.flush(entry.id))?;
+                entries[..done].iter().try_for_each(|entry| self.flush(entry))?;
                 return Err(error_of(error));
             }
         }
         Ok(entries)
     }
 
-    fn flush(&self, entry: EntryId) -> Result<()> {
-        self.device.flush_entry(entry).map_err(error_of)
+    fn flush(&self, entry: &Entry) -> Result<()> {
+        crate::entry::flush(&*self.device, entry).map_err(error_of)
     }
 
     /// Ends a pin: its pages are durable in their place, and the file system has them again. What another
@@ -207,7 +207,7 @@ impl<F: Extents + 'static, D: BaBuffer> Pinned<F, D> {
         // The last first, so that what stays after an error is the range's begin.
         while let Some(entry) = pin.entries.last() {
             self.device.sync_entry(entry.id).map_err(error_of)?;
-            self.flush(entry.id)?;
+            self.flush(entry)?;
             pin.length -= entry.bytes();
             pin.entries.pop();
         }

@@ -67,8 +67,10 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
             return Ok(());
         }
         self.rules.write().forget(ino);
-        let log = self.files.write().remove(&ino);
-        log.map_or(Ok(()), |log| self.give_up(ino, &mut log.state.lock()))
+        // While something is pinned, its pages must stay the file's.
+        self.step_aside(ino)?;
+        self.files.write().remove(&ino);
+        Ok(())
     }
 
     /// A file's attributes as of now.
@@ -90,7 +92,6 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         let all: Vec<_> = self.files.read().values().cloned().collect();
         for log in all {
             let mut state = log.state.lock();
-            state.check()?;
             self.look(&mut state)?;
             self.sync_parts(&mut state)?;
             // The file system below is synced next.
@@ -110,7 +111,6 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     }
 
     fn read_parts(&self, ino: Ino, state: &mut State, offset: u64, into: &mut [u8]) -> Result<usize> {
-        state.check()?;
         self.look(state)?;
         let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
         let mut done = 0;
@@ -180,7 +180,6 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         cred: &Cred,
     ) -> Result<usize> {
         let ino = log.ino;
-        state.check()?;
         self.look(state)?;
         if !state.is_pinned() || data.is_empty() {
             return self.write_below(ino, state, offset, data, mode, cred);
@@ -240,7 +239,6 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     }
 
     fn sync_log(&self, log: &LogFile, state: &mut State, data_only: bool) -> Result<()> {
-        state.check()?;
         self.look(state)?;
         if state.below_is_dirty || !state.is_pinned() || !data_only {
             self.below.fsync(log.ino, data_only)?;

@@ -93,7 +93,8 @@ impl Part {
 
 /// A task that pins the next part and flushes those behind.
 struct Turning {
-    task: JoinHandle<Result<()>>,
+    /// How many parts have left, the first ones, and what the next one met.
+    task: JoinHandle<(usize, Result<()>)>,
     /// The next part, as soon as it is there.
     next: Receiver<Part>,
     /// What it pins, in the file.
@@ -121,15 +122,9 @@ struct State {
     outside: Option<u64>,
     /// A sync before this one does not try to pin.
     retry_at: u32,
-    /// What a flush met: until the next mount nobody knows what is where.
-    failure: Option<Error>,
 }
 
 impl State {
-    fn check(&self) -> Result<()> {
-        self.failure.clone().map_or(Ok(()), Err)
-    }
-
     const fn is_pinned(&self) -> bool {
         !self.parts.is_empty()
     }

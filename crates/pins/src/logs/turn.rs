@@ -10,6 +10,7 @@ use amphi_rt::task;
 use amphi_vfs::{Allocate, Cred, Error, Extents, Ino, OpenFlags, Result, SetAttr, SetTime};
 
 use super::{LogFile, Logs, PAGE, Part, State, Turning, io_error, window_bytes};
+use crate::entry;
 use crate::planted::{self, Bug};
 use crate::table::places;
 
@@ -89,7 +90,7 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
             .ok_or(Error::NoSpace)?;
         self.fill_reserved(ino, offset, inside.min(entry.bytes()), entry.at)?;
         let slot = self.register.claim(ino, offset, &entry).map_err(io_error)?.ok_or(Error::NoSpace)?;
-        if let Err(error) = self.device.pin(entry.id, entry.offset, entry.at, entry.bytes()) {
+        if let Err(error) = entry::pin(&*self.device, &entry) {
             self.register.clear(slot).map_err(io_error)?;
             return Err(io_error(error));
         }
@@ -141,7 +142,7 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
 
     /// Flushes a part, tells the file system what is written there, and gives its line back.
     fn leave(&self, ino: Ino, part: &Leaving, size: u64) -> Result<()> {
-        self.device.flush_entry(part.entry.id).map_err(io_error)?;
+        entry::flush(&*self.device, &part.entry).map_err(io_error)?;
         let end = part.offset + part.entry.bytes();
         let written = size.next_multiple_of(PAGE).min(end).saturating_sub(part.offset);
         if written > 0 {
@@ -155,9 +156,9 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         let mut others: Vec<_> = self.files.read().values().filter(|log| log.ino != but).cloned().collect();
         others.sort_by_key(|log| log.used.load(Ordering::Relaxed));
         others.iter().any(|log| {
-            log.state.try_lock().is_some_and(|mut state| {
-                state.is_pinned() && state.check().is_ok() && self.give_up(log.ino, &mut state).is_ok()
-            })
+            log.state
+                .try_lock()
+                .is_some_and(|mut state| state.is_pinned() && self.give_up(log.ino, &mut state).is_ok())
         })
     }
 
@@ -201,17 +202,16 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     /// Waits for the task that turns parts, and takes over what it has done.
     pub(super) fn settle(&self, state: &mut State) -> Result<()> {
         let Some(turning) = state.turning.take() else { return Ok(()) };
-        match turning.task.join() {
-            Ok(()) => {
-                state.parts.retain(|part| !part.is_leaving);
-                state.parts.extend(turning.next.try_receive());
-                Ok(())
-            }
-            Err(error) => {
-                state.failure = Some(error.clone());
-                Err(error)
-            }
-        }
+        let (mut left, outcome) = turning.task.join();
+        state.parts.retain_mut(|part| {
+            let has_left = part.is_leaving && left > 0;
+            left -= usize::from(has_left);
+            // One that could not be flushed stays, and whoever needs its room tries again.
+            part.is_leaving = false;
+            !has_left
+        });
+        state.parts.extend(turning.next.try_receive());
+        outcome
     }
 
     /// Takes over what the task that turns parts has done so far.
@@ -262,12 +262,16 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
                 let _taken = part.map(|part| pinned.try_send(part));
             };
             hand_over(early);
-            leaving.iter().try_for_each(|part| logs.leave(ino, part, size))?;
+            for (left, part) in leaving.iter().enumerate() {
+                if let Err(error) = logs.leave(ino, part, size) {
+                    return (left, Err(error));
+                }
+            }
             if is_late {
                 // Without room the program goes on below.
                 hand_over(logs.pin_or_evict(ino, from, size).ok());
             }
-            Ok(())
+            (leaving.len(), Ok(()))
         });
         state.turning = Some(Turning { task, next, pins: from..from + self.part_bytes });
         Ok(())
@@ -312,34 +316,28 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
                 part.dirty = from..size.next_multiple_of(PAGE).max(part.dirty.end);
             }
         }
-        let outcome = state.parts.iter_mut().try_for_each(|part| self.store(part)).and_then(|()| {
-            state.parts.iter().try_for_each(|part| {
-                self.leave(ino, &Leaving { offset: part.offset, entry: part.entry, slot: part.slot }, size)
-            })
-        });
-        if let Err(error) = &outcome {
-            state.failure = Some(error.clone());
+        state.parts.iter_mut().try_for_each(|part| self.store(part))?;
+        while let Some(part) = state.parts.first() {
+            self.leave(ino, &Leaving { offset: part.offset, entry: part.entry, slot: part.slot }, size)?;
+            state.parts.remove(0);
         }
-        outcome?;
-        state.parts.clear();
         Ok(())
     }
 
     /// Nothing is pinned any more: the file is one as others are.
     fn end(&self, ino: Ino, state: &mut State) -> Result<()> {
-        self.show_time(ino, state)?;
+        let shown = self.show_time(ino, state);
         // What was reserved behind the end is the file's no longer; if it stays, it is only room.
         let behind = state.size.next_multiple_of(PAGE);
         let hole = Allocate::PunchHole;
         let _stays = self.below.allocate_unnoticed(ino, behind, 2 * self.part_bytes, hole);
         self.below.release(ino);
         state.outside = None;
-        Ok(())
+        shown
     }
 
     /// Flushes all parts of a log; the file is one as others are, and all that was written is in it.
     pub(super) fn give_up(&self, ino: Ino, state: &mut State) -> Result<()> {
-        state.check()?;
         self.settle(state)?;
         if !state.is_pinned() {
             return Ok(());
