@@ -17,7 +17,7 @@ fn main() {
     let start = amphi_rt::time::now_ns();
     let mut total = Tally::default();
     for number in from..to {
-        let outcome = session.run(WorkloadId { kind, number }, &looking);
+        let outcome = session.run(WorkloadId::new(kind, number), &looking);
         for violation in &outcome.violations {
             println!("{} [{}]: {}", violation.id, violation.operation, violation.what);
         }

@@ -30,6 +30,8 @@ pub struct Campaign {
     pub every: u64,
     /// How many states of each.
     pub bound: Bound,
+    /// If given, each is run on devices of which each fails another of its commands, one in so many.
+    pub fail_every: Option<u64>,
     /// Processors used.
     pub jobs: usize,
     /// Violations after which the campaign ends.
@@ -159,13 +161,19 @@ fn work(shared: &Shared<'_>, progress: &(dyn Fn(&Report) + Sync)) -> Result<(), 
             }
             let looking =
                 Looking { bound: campaign.bound, only: None, most_violations: left.min(3), record: false };
-            let id = WorkloadId { kind: campaign.kind, number };
-            let outcome = session.run_beyond(&known, id, &looking);
-            chunk.add(&outcome.tally);
+            let id = WorkloadId::new(campaign.kind, number);
+            let (tally, violations) = match campaign.fail_every {
+                Some(every) => session.run_failing(&known, id, &looking, every),
+                None => {
+                    let outcome = session.run_beyond(&known, id, &looking);
+                    (outcome.tally, outcome.violations)
+                }
+            };
+            chunk.add(&tally);
             let report = {
                 let mut state = shared.state.lock();
-                state.report.tally.add(&outcome.tally);
-                state.report.violations.extend(outcome.violations);
+                state.report.tally.add(&tally);
+                state.report.violations.extend(violations);
                 state.report.elapsed_ns = shared.former_ns + amphi_rt::time::now_ns() - shared.began_ns;
                 state.report.clone()
             };
@@ -195,8 +203,12 @@ fn finish(shared: &Shared<'_>, from: u64, to: u64, chunk: Tally) -> Result<(), S
 
 /// What a checkpoint has to have in common with the campaign that goes on with it.
 fn terms(campaign: &Campaign) -> String {
-    let Campaign { subject, profile, kind, numbers, every, bound, .. } = campaign;
-    format!("{} {profile} {kind} {}..{} every {every} {bound:?}", subject.name, numbers.start, numbers.end)
+    let Campaign { subject, profile, kind, numbers, every, bound, fail_every, .. } = campaign;
+    let fail = fail_every.map_or_else(String::new, |every| format!(" fail {every}"));
+    format!(
+        "{} {profile} {kind} {}..{} every {every} {bound:?}{fail}",
+        subject.name, numbers.start, numbers.end
+    )
 }
 
 fn save(campaign: &Campaign, report: &Report, kept: &Tally) -> Result<(), String> {
@@ -224,7 +236,7 @@ fn save(campaign: &Campaign, report: &Report, kept: &Tally) -> Result<(), String
         .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-fn fields(tally: &Tally) -> [(&'static str, u64); 8] {
+fn fields(tally: &Tally) -> [(&'static str, u64); 10] {
     [
         ("workloads", tally.workloads),
         ("points", tally.points),
@@ -234,6 +246,8 @@ fn fields(tally: &Tally) -> [(&'static str, u64); 8] {
         ("recoveries", tally.recoveries),
         ("impossible", tally.impossible),
         ("violations", tally.violations),
+        ("failures", tally.failures),
+        ("gave_up", tally.gave_up),
     ]
 }
 
@@ -271,6 +285,8 @@ fn load(campaign: &Campaign, path: &Path, report: &mut Report) -> Result<(), Str
             "recoveries" => tally.recoveries = value,
             "impossible" => tally.impossible = value,
             "violations" => tally.violations = value,
+            "failures" => tally.failures = value,
+            "gave_up" => tally.gave_up = value,
             _ => {}
         }
     }

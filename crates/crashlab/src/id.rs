@@ -2,11 +2,12 @@
 //!
 //! `bytefs/seq2-41233@7:m3f+12` is: ByteFS; the 41,233rd sequence of two operations; its 7th crash point; of
 //! the units on their way those of mask 3f arrived; and the power failed again at the 12th firmware step of
-//! recovery.
+//! recovery. In `bytefs/seq1-17!5@0:none` the device failed the 5th of the commands that may fail, from 0.
 
 use std::fmt;
 use std::str::FromStr;
 
+use crate::rig::Fault;
 use crate::state::State;
 
 /// A kind of workload.
@@ -53,6 +54,16 @@ pub struct WorkloadId {
     pub kind: Kind,
     /// Which of its kind.
     pub number: u64,
+    /// The command that the device fails meanwhile.
+    pub fault: Option<Fault>,
+}
+
+impl WorkloadId {
+    /// A workload on a device that fails nothing.
+    #[must_use]
+    pub const fn new(kind: Kind, number: u64) -> Self {
+        Self { kind, number, fault: None }
+    }
 }
 
 /// One crash of one workload.
@@ -92,7 +103,8 @@ impl FromStr for Kind {
 
 impl fmt::Display for WorkloadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.kind, self.number)
+        write!(f, "{}-{}", self.kind, self.number)?;
+        self.fault.map_or(Ok(()), |fault| fault.fmt(f))
     }
 }
 
@@ -111,6 +123,10 @@ impl FromStr for CrashId {
         let (subject, rest) = text.split_once('/').ok_or_else(bad)?;
         let (workload, rest) = rest.split_once('@').ok_or_else(bad)?;
         let (kind, number) = workload.split_once('-').ok_or_else(bad)?;
+        let (number, fault) = match number.split_once('!') {
+            Some((number, fault)) => (number, Some(fault.parse().map_err(|_| bad())?)),
+            None => (number, None),
+        };
         let (point, rest) = rest.split_once(':').ok_or_else(bad)?;
         let (state, again) = match rest.split_once('+') {
             Some((state, again)) => (state, Some(again.parse().map_err(|_| bad())?)),
@@ -121,6 +137,7 @@ impl FromStr for CrashId {
             workload: WorkloadId {
                 kind: kind.parse().map_err(|_| bad())?,
                 number: number.parse().map_err(|_| bad())?,
+                fault,
             },
             point: point.parse().map_err(|_| bad())?,
             state: state.parse().map_err(|()| bad())?,
@@ -135,11 +152,23 @@ mod tests {
 
     #[test]
     fn an_id_is_read_as_it_was_written() {
-        for text in ["bytefs/seq2-41233@7:m3f+12", "bytefs/random-1@0:g17", "bytefs/pairs-9@3:o1.22"] {
+        for text in [
+            "bytefs/seq2-41233@7:m3f+12",
+            "bytefs/random-1@0:g17",
+            "bytefs/pairs-9@3:o1.22",
+            "toy/seq1-17!5d@0:none",
+        ] {
             let id: CrashId = text.parse().expect("a valid ID");
             assert_eq!(id.to_string(), text);
         }
-        for bad in ["", "bytefs", "bytefs/seq9-1@0:none", "bytefs/seq1-1@0:q", "bytefs/seq1-1@0:none+x"] {
+        for bad in [
+            "",
+            "bytefs",
+            "bytefs/seq9-1@0:none",
+            "bytefs/seq1-1@0:q",
+            "bytefs/seq1-1@0:none+x",
+            "a/seq1-1!@0:none",
+        ] {
             assert!(bad.parse::<CrashId>().is_err(), "{bad:?}");
         }
     }

@@ -50,6 +50,10 @@ pub struct Tally {
     pub impossible: u64,
     /// Violations.
     pub violations: u64,
+    /// Workloads in which the device has failed a command.
+    pub failures: u64,
+    /// Of these, workloads after which the file system took no changes any more.
+    pub gave_up: u64,
 }
 
 impl Tally {
@@ -63,6 +67,8 @@ impl Tally {
         self.recoveries += other.recoveries;
         self.impossible += other.impossible;
         self.violations += other.violations;
+        self.failures += other.failures;
+        self.gave_up += other.gave_up;
     }
 
     /// Crashes recovered from: the states and the crashes during their recovery.

@@ -13,6 +13,7 @@ pub mod campaign;
 mod candidate;
 pub mod days;
 pub mod explain;
+mod failing;
 pub mod id;
 pub mod judge;
 pub mod known;

@@ -155,6 +155,33 @@ impl Oracle {
         Candidate { tree: Tree::clone(&self.tree), ranges: self.ranges.clone() }
     }
 
+    /// The candidate of this moment as whoever looks at it sees it, before any crash.
+    #[must_use]
+    pub fn seen(&self) -> Candidate {
+        let mut alone = self.clone();
+        alone.see_alone();
+        alone.candidate()
+    }
+
+    /// Forgets what else contents may be after a crash.
+    pub fn see_alone(&mut self) {
+        let regular = self.tree.nodes.iter().filter(|(_, node)| node.file_type == FileType::Regular);
+        self.ranges = regular.map(|(ino, node)| (*ino, Range::exactly(node))).collect();
+    }
+
+    /// Lets contents be also those of `other`, to or from which `operation` has failed to lead.
+    pub fn waver(&mut self, other: &Self, operation: &Operation) {
+        if !operation.changes_data() {
+            return;
+        }
+        for (ino, range) in &mut self.ranges {
+            if let Some(other) = other.ranges.get(ino) {
+                // What a reader sees stays last.
+                *range = other.widened(range);
+            }
+        }
+    }
+
     /// Where `fsync` of a file brings what it holds, that may be there before all else, as far as `ranges`.
     fn let_contents_come_first(&self, candidates: &mut [Candidate], ranges: &BTreeMap<u64, Range>) {
         if self.fsync != Fsync::Contents {
@@ -354,8 +381,7 @@ impl Oracle {
         }
         self.past.clear();
         self.tree = self.walk();
-        let regular = self.tree.nodes.iter().filter(|(_, node)| node.file_type == FileType::Regular);
-        self.ranges = regular.map(|(ino, node)| (*ino, Range::exactly(node))).collect();
+        self.see_alone();
         Ok(())
     }
 

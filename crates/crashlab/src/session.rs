@@ -8,12 +8,13 @@ use amphi_ssd::Ssd;
 use amphi_vfs::{FileSystem, Ino};
 
 use crate::aged;
+use crate::failing::Failing;
 use crate::id::{Kind, WorkloadId};
 use crate::judge::Room;
 use crate::known::Known;
 use crate::lab::{Lab, Looking, Only, Shown, Tally, Violation, Watching};
 use crate::oracle::{Legal, Oracle};
-use crate::rig::{Event, Rig};
+use crate::rig::{Event, Fault, Rig};
 use crate::state::Bound;
 use crate::subject::{self, Size, Subject};
 use crate::tree::{Node, Tree};
@@ -38,6 +39,17 @@ pub struct Outcome {
     pub events: Vec<Event>,
     /// Of a replay: its crash.
     pub shown: Option<Shown>,
+    /// Which kind of command has failed, if one has.
+    pub failed: Option<&'static str>,
+}
+
+/// What is left of a workload that was run.
+#[derive(Default)]
+struct Done {
+    script: Vec<Operation>,
+    events: Vec<Event>,
+    failed: Option<&'static str>,
+    gave_up: bool,
 }
 
 /// Everything that workloads of one subject share: a formatted device to fork, and the numbered sequences.
@@ -164,6 +176,35 @@ impl Session {
         self.observe(id, looking, None, known)
     }
 
+    /// Runs one workload on devices of which each fails another command: every one in `every` of those that
+    /// may fail, once refused and once carried out. Gives up after `looking.most_violations`.
+    pub fn run_failing(
+        &self,
+        known: &Arc<Known>,
+        id: WorkloadId,
+        looking: &Looking,
+        every: u64,
+    ) -> (Tally, Vec<Violation>) {
+        let (mut tally, mut violations) = (Tally::default(), Vec::new());
+        for command in (0..).step_by(every.max(1) as usize) {
+            let mut met = false;
+            for done in [false, true] {
+                let id = WorkloadId { fault: Some(Fault { command, done }), ..id };
+                let outcome = self.observe(id, looking, None, known);
+                met |= outcome.failed.is_some();
+                tally.add(&outcome.tally);
+                violations.extend(outcome.violations);
+                if violations.len() >= looking.most_violations {
+                    return (tally, violations);
+                }
+            }
+            if !met {
+                break;
+            }
+        }
+        (tally, violations)
+    }
+
     /// The first number after those of the workloads of a kind that do the same operations as number
     /// `number`, with other syncs.
     #[must_use]
@@ -194,7 +235,7 @@ impl Session {
         let drawn = matches!(id.kind, Kind::Seq3 | Kind::Pairs | Kind::Random);
         let outcome = world(if drawn { id.number ^ (id.kind as u64) << 56 } else { 0 })
             .try_run(|| self.within(origin, &lab, id, looking, script));
-        let (script, events) = match outcome {
+        let Done { script, events, failed, gave_up } = match outcome {
             Ok(Ok(done)) => done,
             Ok(Err(what)) => {
                 lab.wrong_without_crash(what);
@@ -205,8 +246,9 @@ impl Session {
                 Default::default()
             }
         };
-        let (tally, violations, shown) = lab.outcome();
-        Outcome { tally, violations, script, events, shown }
+        let (mut tally, violations, shown) = lab.outcome();
+        (tally.failures, tally.gave_up) = (failed.is_some().into(), gave_up.into());
+        Outcome { tally, violations, script, events, shown, failed }
     }
 
     fn within(
@@ -216,18 +258,30 @@ impl Session {
         id: WorkloadId,
         looking: &Looking,
         script: Option<&[Operation]>,
-    ) -> Result<(Vec<Operation>, Vec<Event>), String> {
+    ) -> Result<Done, String> {
         let ssd = origin.fork_device().map_err(|error| error.to_string())?;
         let rig = Arc::new(Rig::watched(ssd, Box::new(Watching(Arc::clone(lab)))));
         let fs = self.subject.mount(&rig)?;
         let oracle = Oracle::new(fs.promise(), &self.root).map_err(|error| error.to_string())?;
         let oracle = oracle.with_fsync(self.subject.fsync);
-        let mut run = Run { lab, rig: &rig, fs: &*fs, oracle, script: Vec::new(), next_number: 0 };
+        let mut run = Run {
+            subject: self.subject,
+            lab,
+            rig: &rig,
+            fs,
+            oracle,
+            script: Vec::new(),
+            next_number: 0,
+            failing: id.fault.map(Failing::Planned),
+            fault_met: None,
+            gave_up: false,
+        };
         if let Some(script) = script {
             for (place, operation) in script.iter().enumerate() {
                 run.step(operation, place + 2 >= script.len());
             }
-            return Ok((std::mem::take(&mut run.script), rig.events()));
+            let script = std::mem::take(&mut run.script);
+            return Ok(Done { script, events: rig.events(), failed: rig.failed(), gave_up: run.gave_up });
         }
         match id.kind {
             Kind::Seq1 => run.sequence(self.seq1.get(id.number), 0),
@@ -239,7 +293,7 @@ impl Session {
             Kind::Seq3 => run.sequence(Sequences::sample_of_three(id.number), 2),
             Kind::Random => {
                 for operation in &random::operations(id.number) {
-                    if let Some(room_maker) = run.oracle.room_maker(&*fs) {
+                    if let Some(room_maker) = run.oracle.room_maker(&*run.fs) {
                         run.step(&room_maker, true);
                     }
                     run.step(operation, true);
@@ -248,21 +302,32 @@ impl Session {
             Kind::Trace => self.trace.iter().for_each(|operation| run.step(operation, true)),
             Kind::Pairs => run.pair(id.number),
         }
+        if id.fault.is_some() {
+            run.failing_end()?;
+        }
+        let failed = run.fault_met.or(rig.failed());
         let script = std::mem::take(&mut run.script);
         let events = if looking.record { rig.events() } else { Vec::new() };
-        Ok((script, events))
+        Ok(Done { script, events, failed, gave_up: run.gave_up })
     }
 }
 
 /// A workload being run.
-struct Run<'a> {
-    lab: &'a Arc<Lab>,
-    rig: &'a Arc<Rig>,
-    fs: &'a dyn FileSystem,
-    oracle: Oracle,
-    script: Vec<Operation>,
+pub(crate) struct Run<'a> {
+    pub(crate) subject: &'static Subject,
+    pub(crate) lab: &'a Arc<Lab>,
+    pub(crate) rig: &'a Arc<Rig>,
+    pub(crate) fs: Box<dyn FileSystem>,
+    pub(crate) oracle: Oracle,
+    pub(crate) script: Vec<Operation>,
     /// Of the next step: decides when it is done, and what it writes.
     next_number: u64,
+    /// Where the device fails a command: how far it has come.
+    pub(crate) failing: Option<Failing>,
+    /// Which kind of command has failed after the workload, if one has.
+    pub(crate) fault_met: Option<&'static str>,
+    /// The file system takes no changes any more since something failed.
+    pub(crate) gave_up: bool,
 }
 
 impl Run<'_> {
@@ -281,15 +346,23 @@ impl Run<'_> {
         }
     }
 
-    fn step(&mut self, operation: &Operation, watched: bool) {
-        if self.lab.is_done() {
-            return;
-        }
+    /// Lets the time of the next operation come: the number that decides what it writes, and its place.
+    pub(crate) fn turn(&mut self) -> (u64, usize) {
         let number = self.next_number;
         self.next_number += 1;
         let now = amphi_rt::time::now_ns();
         amphi_rt::time::sleep_until_ns(((number + 1) * BETWEEN_NS).max(now + BETWEEN_NS));
-        let place = self.script.len();
+        (number, self.script.len())
+    }
+
+    fn step(&mut self, operation: &Operation, watched: bool) {
+        if self.lab.is_done() {
+            return;
+        }
+        if self.failing.is_some_and(|failing| watched || failing.has_begun()) {
+            return self.failing_step(operation);
+        }
+        let (number, place) = self.turn();
         let operation = operation.resolved(&self.oracle.model);
         let mut after = self.oracle.clone();
         let due = after.apply(&operation, number);
@@ -301,7 +374,7 @@ impl Run<'_> {
         };
         self.lab.moment(&text, legal, watched);
         self.rig.begin(place);
-        let answer = operation.apply(self.fs, number);
+        let answer = operation.apply(&*self.fs, number);
         self.script.push(operation);
         if answer.is_ok() != due.is_ok() {
             self.lab.wrong_without_crash(format!("{text} answers {answer:?}, and the model {due:?}"));
@@ -333,7 +406,7 @@ impl Run<'_> {
         amphi_rt::task::scope(|scope| {
             for (who, operation) in two.iter().enumerate() {
                 let (overlap, names) = (Arc::clone(&overlap), names.clone());
-                let (lab, rig, fs) = (self.lab, self.rig, self.fs);
+                let (lab, rig, fs) = (self.lab, self.rig, &*self.fs);
                 scope.spawn("operation", move || {
                     rig.begin(overlap.first + who);
                     let answer = operation.apply(fs, (overlap.first + who) as u64);

@@ -202,13 +202,26 @@ impl Subject {
     /// # Errors
     /// Why not, in words.
     pub fn mount(&self, device: &Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
+        self.mount_with(device, MountOptions::default())
+    }
+
+    /// As [`mount`](Self::mount), with so little cached that most is read again and again.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn mount_forgetful(&self, device: &Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
+        let few = MountOptions { page_cache_pages: Some(6), inode_cache: Some(3), ..MountOptions::default() };
+        self.mount_with(device, few)
+    }
+
+    fn mount_with(&self, device: &Arc<Rig>, caches: MountOptions) -> Result<Box<dyn FileSystem>, String> {
         let options = MountOptions {
             words: self.words.to_owned(),
             access_times: AccessTimes::Never,
             background_interval_ns: Some(0),
             // The model's clock shows every ns.
             tick_ns: Some(1),
-            ..MountOptions::default()
+            ..caches
         };
         if self.firmware == Firmware::BaBuffer {
             return with_logs(device, &options);

@@ -60,7 +60,7 @@ fn find(script: &str, bug: Option<Bug>) -> Option<String> {
     let session = session("devfs").with_trace(operations).expect("it is short");
     let bound = Bound { recovery: 24, ..Bound::BRISK };
     let looking = Looking { bound, only: None, most_violations: 1, record: false };
-    let id = WorkloadId { kind: Kind::Trace, number: 0 };
+    let id = WorkloadId::new(Kind::Trace, 0);
     // What is made is sound.
     if bug.is_some() {
         plant(bug);
@@ -79,7 +79,7 @@ fn power_may_fail_again_at_each_step_of_bringing_in_place() {
             let session = session(name).with_trace(operations).expect("it is short");
             let bound = Bound { recovery: usize::MAX, ..Bound::LINEAR };
             let looking = Looking { bound, only: None, most_violations: 1, record: false };
-            let tally = session.run(WorkloadId { kind: Kind::Trace, number: 0 }, &looking);
+            let tally = session.run(WorkloadId::new(Kind::Trace, 0), &looking);
             let wrong: Vec<_> =
                 tally.violations.iter().map(|wrong| format!("{}: {}", wrong.id, wrong.what)).collect();
             assert!(wrong.is_empty(), "{name}: {script}: {wrong:?}");

@@ -132,8 +132,8 @@ fn find(session: &Session, place: Place) -> Option<Violation> {
     };
     let looking = Looking { bound, only: None, most_violations: 1, record: false };
     let workload = match place {
-        Seq1(number) => WorkloadId { kind: Kind::Seq1, number },
-        Script(_) | Buffered(_) | Grouped(_) | Growing => WorkloadId { kind: Kind::Trace, number: 0 },
+        Seq1(number) => WorkloadId::new(Kind::Seq1, number),
+        Script(_) | Buffered(_) | Grouped(_) | Growing => WorkloadId::new(Kind::Trace, 0),
     };
     session.run(workload, &looking).violations.into_iter().next()
 }

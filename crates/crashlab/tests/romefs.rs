@@ -142,7 +142,7 @@ fn find(place: &Place) -> Option<String> {
     };
     let bound = Bound { recovery: 24, ..Bound::BRISK };
     let looking = Looking { bound, only: None, most_violations: 1, record: false };
-    let violation = session.run(WorkloadId { kind, number }, &looking).violations.into_iter().next()?;
+    let violation = session.run(WorkloadId::new(kind, number), &looking).violations.into_iter().next()?;
     Some(format!("{}: {}", violation.operation, violation.what))
 }
 

@@ -17,9 +17,11 @@ pub enum Bug {
     LinkCountInRmdir,
     /// A file that is open when its last name goes does not come among the orphans.
     OrphanOfOpenNotRecorded,
+    /// The file system goes on being changed after a change has failed half way.
+    FailureForgotten,
 }
 
-/// Every bug, so that none is forgotten.
+/// Every bug that a crash shows, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
 pub const BUGS: [Bug; 5] = [
     Bug::RenameInTwoSteps,

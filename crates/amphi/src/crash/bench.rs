@@ -83,10 +83,11 @@ impl Bench {
 
     /// The ID of a crash of its trace.
     pub fn name_of(&self, id: &CrashId) -> String {
+        let fault = id.workload.fault.map_or_else(String::new, |fault| fault.to_string());
         let id = id.to_string();
         let (subject, _) = id.split_once('/').unwrap_or_default();
         let (_, crash) = id.split_once('@').unwrap_or_default();
-        format!("{subject}/{self}@{crash}")
+        format!("{subject}/{self}{fault}@{crash}")
     }
 }
 
@@ -139,23 +140,24 @@ impl FromStr for CrashName {
     type Err = amphi_crashlab::id::IdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let Some((subject, bench, crash)) = parts(text) else {
+        let Some((subject, bench, fault, crash)) = parts(text) else {
             return Ok(Self { id: text.parse()?, bench: None });
         };
-        let id = format!("{subject}/{}-0@{crash}", Kind::Trace).parse()?;
+        let id = format!("{subject}/{}-0{fault}@{crash}", Kind::Trace).parse()?;
         Ok(Self { id, bench: Some(bench) })
     }
 }
 
-/// Subject, benchmark and crash of a name that has a benchmark in it.
-fn parts(text: &str) -> Option<(&str, Bench, &str)> {
+/// Subject, benchmark, command that fails and crash of a name that has a benchmark in it.
+fn parts(text: &str) -> Option<(&str, Bench, &str, &str)> {
     let (subject, rest) = text.split_once('/')?;
     let (workload, crash) = rest.rsplit_once('@')?;
     let (rest, seed) = workload.rsplit_once('-')?;
+    let (seed, fault) = seed.split_at(seed.find('!').unwrap_or(seed.len()));
     let (name, operations) = rest.rsplit_once('.')?;
     let bench =
         Bench { name: name.to_owned(), operations: operations.parse().ok()?, seed: seed.parse().ok()? };
-    is_known(name).then_some((subject, bench, crash))
+    is_known(name).then_some((subject, bench, fault, crash))
 }
 
 #[cfg(test)]
@@ -180,7 +182,9 @@ mod tests {
 
     #[test]
     fn a_name_says_everything_that_makes_the_trace() {
-        for text in ["bytefs/varmail.200-7@31:m5", "ext4like/dir/my-own.toml.50-1@0:none+3"] {
+        for text in
+            ["bytefs/varmail.200-7@31:m5", "toy/varmail.9-7!5d@0:none", "ext4like/dir/my.toml.50-1@0:none+3"]
+        {
             let name: CrashName = text.parse().expect("a valid name");
             let bench = name.bench.expect("a benchmark's");
             assert_eq!(bench.name_of(&name.id), text);

@@ -123,6 +123,10 @@ pub struct Options {
     /// Only workloads whose number is a multiple of this.
     #[arg(long, default_value_t = 1)]
     every: u64,
+    /// Runs each workload on devices of which each fails another command, once refused and once carried out:
+    /// all, or one in so many. The power is cut after each operation from the failure on.
+    #[arg(long, value_name = "EVERY", num_args = 0..=1, default_missing_value = "1")]
+    fail: Option<u64>,
     /// Only one crash point in so many is looked at.
     #[arg(long, default_value_t = 1)]
     one_point_in: u64,
@@ -156,6 +160,9 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let subject = subject_named(&options.fs)?;
     if options.workload == Workload::Own(Own::Days) {
+        if options.fail.is_some() {
+            bail!("--fail does not go with days; choose another workload");
+        }
         return days_of(options, subject);
     }
     let bench = match &options.workload {
@@ -166,6 +173,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
     };
     let kind = kind_of(&options.workload);
+    if options.fail.is_some() && kind == Kind::Pairs {
+        bail!("--fail goes with one operation at a time; choose another workload than pairs");
+    }
     let trace = trace_of(options, bench.as_ref())?;
     let campaign = Campaign {
         subject,
@@ -174,6 +184,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         numbers: numbers_of(options, kind),
         every: options.every,
         bound: bound_of(options),
+        fail_every: options.fail,
         jobs: options.jobs,
         most_violations: options.violations,
         trace,
@@ -189,7 +200,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let outcome = campaign::run(
         &campaign,
         &|report| {
-            bar.set_position(report.tally.workloads);
+            let done = (report.next - from).div_ceil(options.every.max(1));
+            bar.set_position(if options.fail.is_some() { done } else { report.tally.workloads });
             let tally = &report.tally;
             bar.set_message(format!("{} crashes, {} violations", tally.crashes(), tally.violations));
         },
@@ -340,6 +352,8 @@ fn print(options: &Options, campaign: &Campaign, report: &Report, processor: f64
             "states": tally.states,
             "distinct_states": tally.distinct,
             "recovery_crashes": tally.recoveries,
+            "failures": tally.failures,
+            "gave_up": tally.gave_up,
             "impossible_states": tally.impossible,
             "violations": violations,
             "seconds": seconds,
@@ -356,7 +370,7 @@ fn print(options: &Options, campaign: &Campaign, report: &Report, processor: f64
     if !report.complete {
         println!("  done up to number {} of {}", report.next, numbers.end);
     }
-    print_tally(&report.tally);
+    print_tally(&report.tally, campaign.fail_every.is_some());
     let rate = |seconds: f64| report.tally.crashes() as f64 / seconds.max(1e-9);
     println!("  time                {seconds:.1} s ({:.0} crashes/s)", rate(seconds));
     if options.checkpoint.is_none() {
@@ -367,8 +381,12 @@ fn print(options: &Options, campaign: &Campaign, report: &Report, processor: f64
     }
 }
 
-fn print_tally(tally: &Tally) {
+fn print_tally(tally: &Tally, fails: bool) {
     println!("  workloads           {}", tally.workloads);
+    if fails {
+        println!("  commands failed     {}", tally.failures);
+        println!("  read-only then      {}", tally.gave_up);
+    }
     println!("  crash points        {}", tally.points);
     println!("  equal to another    {}", tally.repeated);
     println!("  states              {}", tally.states);

@@ -8,10 +8,11 @@
 //! at each of them, and the laboratory takes any subset of it.
 
 mod event;
+mod fault;
 mod window;
 
 use amphi_device::{
-    BlockDurability, BlockPort, ByteDurability, BytePort, CommandPort, Completion, Device,
+    BaBuffer, BlockDurability, BlockPort, ByteDurability, BytePort, CommandPort, Completion, Device,
     DurabilityContract, LINE_BYTES, Lpa, MemoryArea, MemoryPromise, PAGE_BYTES, PageView, RecoverReport,
     Result, Structure, TxId, WriteLog, lines_covering,
 };
@@ -21,6 +22,8 @@ use amphi_ssd::{Ssd, Ticket as SsdTicket};
 use hashbrown::HashSet;
 
 pub use event::{Event, Next};
+pub use fault::Fault;
+use fault::{End, Faults};
 
 /// The smallest thing that a crash keeps or drops as a whole but for tearing: a line of a store, or a page of
 /// a block write.
@@ -114,19 +117,21 @@ const LONGEST_WAIT_NS: u64 = 1 << 24;
 pub struct Rig {
     ssd: Ssd,
     recorder: Option<(Mutex<Recording>, Box<dyn Watcher>)>,
+    faults: Faults,
 }
 
 impl Rig {
     /// A device that nobody watches.
     #[must_use]
     pub fn plain(ssd: Ssd) -> Self {
-        Self { ssd, recorder: None }
+        Self { ssd, recorder: None, faults: Faults::default() }
     }
 
     /// A device whose every command is recorded and seen by `watcher`.
     #[must_use]
     pub fn watched(ssd: Ssd, watcher: Box<dyn Watcher>) -> Self {
-        Self { ssd, recorder: Some((Mutex::new(Recording::default()), watcher)) }
+        let recorder = Some((Mutex::new(Recording::default()), watcher));
+        Self { ssd, recorder, faults: Faults::default() }
     }
 
     /// From now on lets the tasks' commands come in any order, by the seed; or no more.
@@ -184,12 +189,38 @@ impl Rig {
 
     fn point(&self, next: &Next<'_>) {
         let Some((recording, watcher)) = &self.recorder else { return };
-        let (units, events) = {
-            let recording = recording.lock();
-            let units: Vec<Unit> = recording.pending.iter().map(|pending| pending.unit.clone()).collect();
-            (units, recording.events.len())
-        };
+        let events = recording.lock().events.len();
+        let units = self.units();
         watcher.crash_point(&self.ssd, next, &units, events);
+    }
+
+    /// What is on its way, oldest first.
+    #[must_use]
+    pub fn units(&self) -> Vec<Unit> {
+        let Some((recording, _)) = &self.recorder else { return Vec::new() };
+        recording.lock().pending.iter().map(|pending| pending.unit.clone()).collect()
+    }
+
+    /// From now on has a command fail; or none.
+    pub fn fail(&self, fault: Option<Fault>) {
+        self.faults.plan(fault);
+    }
+
+    /// The command that is going to fail, counted from the next one.
+    #[must_use]
+    pub fn planned_fault(&self) -> Option<Fault> {
+        self.faults.planned()
+    }
+
+    /// Which kind of command has failed, if one has.
+    #[must_use]
+    pub fn failed(&self) -> Option<&'static str> {
+        self.faults.happened()
+    }
+
+    /// Whether the byte port's commands reach flash, where they may fail.
+    fn bytes_reach_flash(&self) -> bool {
+        self.ssd.memory().is_err() && self.ssd.ba_buffer().is_err()
     }
 
     fn arrived(&self, task: u64) {
@@ -199,6 +230,11 @@ impl Rig {
             );
         });
     }
+}
+
+/// The page of the block side that a byte lies in, where the byte port shows them.
+const fn page_of(at: u64) -> Lpa {
+    Lpa(at / PAGE_BYTES as u64)
 }
 
 impl Device for Rig {
@@ -255,10 +291,16 @@ impl BytePort for Rig {
     }
 
     fn load_dma(&self, at: u64, into: &mut [u8], tag: Structure) -> Result<()> {
+        if self.bytes_reach_flash() {
+            self.faults.read("a load by DMA", page_of(at), into)?;
+        }
         self.ssd.load_dma(at, into, tag)
     }
 
     fn load(&self, at: u64, into: &mut [u8], tag: Structure) -> Result<()> {
+        if self.bytes_reach_flash() {
+            self.faults.read("a load", page_of(at), into)?;
+        }
         self.ssd.load(at, into, tag)
     }
 
@@ -334,11 +376,12 @@ impl BytePort for Rig {
         self.give_way();
         self.event(|| Event::VerifyRead);
         self.point(&Next::Arrival);
+        let end = self.bytes_reach_flash().then(|| self.faults.change("a write-verify read")).transpose()?;
         self.ssd.verify_read()?;
         if self.contract().byte_durability == ByteDurability::VerifyRead {
             self.arrived(amphi_rt::task::id());
         }
-        Ok(())
+        end.map_or(Ok(()), End::answer)
     }
 }
 
@@ -348,11 +391,14 @@ pub struct Ticket<'a> {
     inner: Option<SsdTicket<'a>>,
     /// A write that is recorded: its number, place and data.
     write: Option<(u64, Lpa, &'a [&'a [u8]])>,
+    /// What the host is told of a command that fails.
+    fails: Result<()>,
 }
 
 impl Ticket<'_> {
     fn complete(&mut self) -> Result<()> {
-        let Some(inner) = self.inner.take() else { return Ok(()) };
+        let answer = std::mem::replace(&mut self.fails, Ok(()));
+        let Some(inner) = self.inner.take() else { return answer };
         if let Some((_, at, bufs)) = self.write {
             let pages = bufs.iter().map(|buf| buf.len()).sum::<usize>() / PAGE_BYTES;
             self.rig.give_way();
@@ -364,7 +410,7 @@ impl Ticket<'_> {
             let durable = self.rig.contract().block_durability == BlockDurability::Completion;
             self.rig.note(|recording| recording.complete(number, durable));
         }
-        Ok(())
+        answer
     }
 }
 
@@ -389,13 +435,25 @@ impl BlockPort for Rig {
     type Ticket<'a> = Ticket<'a>;
 
     fn submit_read<'a>(&'a self, at: Lpa, into: &'a mut [u8], tag: Structure) -> Result<Ticket<'a>> {
-        Ok(Ticket { rig: self, inner: Some(self.ssd.submit_read(at, into, tag)?), write: None })
+        if let Err(cause) = self.faults.read("a block read", at, into) {
+            return Ok(Ticket { rig: self, inner: None, write: None, fails: Err(cause) });
+        }
+        Ok(Ticket {
+            rig: self,
+            inner: Some(self.ssd.submit_read(at, into, tag)?),
+            write: None,
+            fails: Ok(()),
+        })
     }
 
     fn submit_write<'a>(&'a self, at: Lpa, bufs: &'a [&'a [u8]], tag: Structure) -> Result<Ticket<'a>> {
+        let fails = match self.faults.change("a block write") {
+            Ok(end) => end.answer(),
+            Err(cause) => return Ok(Ticket { rig: self, inner: None, write: None, fails: Err(cause) }),
+        };
         let inner = Some(self.ssd.submit_write(at, bufs, tag)?);
         let Some((recording, _)) = &self.recorder else {
-            return Ok(Ticket { rig: self, inner, write: None });
+            return Ok(Ticket { rig: self, inner, write: None, fails });
         };
         let atom = self.contract().block_atomic_bytes as usize;
         let mut recording = recording.lock();
@@ -412,7 +470,7 @@ impl BlockPort for Rig {
         }
         recording.events.push(Event::SubmitWrite { at, pages: count, tag });
         drop(recording);
-        Ok(Ticket { rig: self, inner, write: Some((number, at, bufs)) })
+        Ok(Ticket { rig: self, inner, write: Some((number, at, bufs)), fails })
     }
 
     fn flush(&self) -> Result<()> {
@@ -422,19 +480,22 @@ impl BlockPort for Rig {
             self.point(&Next::Flush);
             self.note(|recording| covered = recording.buffered());
         }
+        let end = self.faults.change("a flush")?;
         self.ssd.flush()?;
         self.note(|recording| {
             recording
                 .pending
                 .retain(|pending| !matches!(pending.by, By::Block { command } if covered.contains(&command)));
         });
-        Ok(())
+        end.answer()
     }
 
     fn trim(&self, at: Lpa, pages: u64) -> Result<()> {
         self.event(|| Event::Trim { at, pages });
         self.point(&Next::Trim(at, pages));
-        self.ssd.trim(at, pages)
+        let end = self.faults.change("a trim")?;
+        self.ssd.trim(at, pages)?;
+        end.answer()
     }
 }
 
@@ -443,18 +504,24 @@ impl WriteLog for Rig {
         self.give_way();
         self.event(|| Event::Commit(tx));
         self.point(&Next::Commit(tx));
-        self.ssd.commit(tx)
+        let end = self.faults.change("COMMIT")?;
+        self.ssd.commit(tx)?;
+        end.answer()
     }
 
     fn recover(&self) -> Result<RecoverReport> {
         self.event(|| Event::Recover);
         self.point(&Next::Recover);
-        self.ssd.recover()
+        let end = self.faults.change("RECOVER")?;
+        let report = self.ssd.recover()?;
+        end.answer().map(|()| report)
     }
 
     fn clean_log(&self) -> Result<()> {
         self.event(|| Event::CleanLog);
         self.point(&Next::CleanLog);
-        self.ssd.clean_log()
+        let end = self.faults.change("cleaning")?;
+        self.ssd.clean_log()?;
+        end.answer()
     }
 }

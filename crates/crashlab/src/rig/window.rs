@@ -15,14 +15,18 @@ impl BaBuffer for Rig {
         let entry = Entry { id, offset, at, pages: bytes / PAGE_BYTES as u64 };
         self.event(|| Event::Pin(entry));
         self.point(&Next::Pin(entry));
-        self.ssd.pin(id, offset, at, bytes)
+        let end = self.faults.change("BA_PIN")?;
+        self.ssd.pin(id, offset, at, bytes)?;
+        end.answer()
     }
 
     fn flush_entry(&self, id: EntryId) -> Result<()> {
         self.give_way();
         self.event(|| Event::FlushEntry(id));
         self.point(&Next::FlushEntry(id));
-        self.ssd.flush_entry(id)
+        let end = self.faults.change("BA_FLUSH")?;
+        self.ssd.flush_entry(id)?;
+        end.answer()
     }
 
     fn sync_entry(&self, id: EntryId) -> Result<()> {

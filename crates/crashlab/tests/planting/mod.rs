@@ -24,7 +24,7 @@ impl<B: Copy + Debug + PartialEq> Planting<B> {
         let session = (self.session)().with_trace(operations).expect("it is short");
         let looking = Looking { bound, only: None, most_violations: 1, record: false };
         (self.plant)(bug);
-        let outcome = session.run(WorkloadId { kind: Kind::Trace, number: 0 }, &looking);
+        let outcome = session.run(WorkloadId::new(Kind::Trace, 0), &looking);
         (self.plant)(None);
         let violation = outcome.violations.into_iter().next()?;
         Some(format!("{}: {}", violation.operation, violation.what))

@@ -19,7 +19,7 @@ pub fn run(session: &Session, kind: Kind, numbers: impl Iterator<Item = u64>, bo
         if number >= family_ends {
             (known, family_ends) = (Arc::default(), session.after_family(kind, number));
         }
-        let outcome = session.run_beyond(&known, WorkloadId { kind, number }, &looking);
+        let outcome = session.run_beyond(&known, WorkloadId::new(kind, number), &looking);
         tally.add(&outcome.tally);
         wrong.extend(outcome.violations.into_iter().map(|violation| {
             format!("amphi crash replay '{}': {}: {}", violation.id, violation.operation, violation.what)

@@ -1,0 +1,102 @@
+//! Every file system on devices that fail a command, another one each time.
+
+use std::sync::Arc;
+
+use amphi_crashlab::{Bound, Kind, Looking, Session, Tally, Violation, WorkloadId, subject};
+use amphi_names::planted::{Bug, plant};
+
+/// How many times as large samples are.
+fn long() -> u64 {
+    if std::env::var_os("AMPHI_TEST_LONG").is_some() { 10 } else { 1 }
+}
+
+fn session(name: &str) -> Session {
+    Session::new(subject::named(name).expect("the subject exists"), "free").expect("it can be made")
+}
+
+/// Runs workloads, one command in `every` failing in turn, until a few violations are found.
+fn fail(
+    session: &Session,
+    kind: Kind,
+    numbers: impl Iterator<Item = u64>,
+    every: u64,
+) -> (Tally, Vec<Violation>) {
+    let one_point_in = if kind == Kind::Random { 40 } else { 1 };
+    let bound = Bound { recovery: 1, one_point_in, ..Bound::LINEAR };
+    let looking = Looking { bound, only: None, most_violations: 2, record: false };
+    let (mut tally, mut violations) = (Tally::default(), Vec::new());
+    for number in numbers {
+        let id = WorkloadId::new(kind, number);
+        let (some, wrong) = session.run_failing(&Arc::default(), id, &looking, every);
+        tally.add(&some);
+        violations.extend(wrong);
+        if violations.len() > 4 {
+            break;
+        }
+    }
+    (tally, violations)
+}
+
+fn nothing_is_wrong(name: &str, (tally, violations): (Tally, Vec<Violation>)) {
+    let replay = |violation: &Violation| {
+        format!("amphi crash replay '{}': {}: {}", violation.id, violation.operation, violation.what)
+    };
+    let wrong: Vec<_> = violations.iter().map(replay).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(tally.failures > 0, "{name}: nothing has failed: {tally:?}");
+    println!("{name}: {tally:?}");
+}
+
+#[test]
+fn each_command_of_a_few_sequences() {
+    for subject in &subject::ALL {
+        let session = session(subject.name);
+        let step = (29 / long()).max(1) as usize;
+        nothing_is_wrong(subject.name, fail(&session, Kind::Seq1, (5..435).step_by(step), 1));
+        let count = session.count(Kind::Extra1).expect("they are numbered");
+        let step = (97 / long()) as usize;
+        nothing_is_wrong(subject.name, fail(&session, Kind::Extra1, (3..count).step_by(step), 1));
+    }
+}
+
+#[test]
+fn some_commands_of_long_runs() {
+    for subject in &subject::ALL {
+        nothing_is_wrong(subject.name, fail(&session(subject.name), Kind::Random, 44..44 + long(), 23));
+    }
+}
+
+/// Each was a loss of data, or a lie, that this laboratory found.
+#[test]
+fn what_was_wrong_once() {
+    for (name, kind, number, every) in [
+        // A leaf of a file's map that could not be read was taken for holes.
+        ("devfs", Kind::Seq1, 12, 1),
+        // A directory went on with a page that it had given back.
+        ("devfs", Kind::Seq1, 6, 1),
+        // The older manifest was taken for the newer one, which could not be read.
+        ("augefs", Kind::Seq1, 6, 1),
+        // A directory's times moved for a name that could not be removed.
+        ("augefs", Kind::Seq2, 60_070, 1),
+        // A file was cut in memory alone.
+        ("ext4like", Kind::Seq1, 411, 1),
+        // A log that could not be flushed could not be read either, until the next mount.
+        ("ext4like-pins", Kind::Random, 1, 9),
+        // Pages stayed pinned by a pin that the device had reported as failed.
+        ("ext4like-pins", Kind::Random, 3, 15),
+    ] {
+        nothing_is_wrong(name, fail(&session(name), kind, std::iter::once(number), every));
+    }
+}
+
+#[test]
+fn a_file_system_that_forgets_a_failure_is_found() {
+    // RomeFS has its metadata in memory that does not fail.
+    for subject in subject::ALL.iter().filter(|subject| !subject.name.starts_with("romefs")) {
+        let session = session(subject.name);
+        plant(Some(Bug::FailureForgotten));
+        let (tally, violations) = fail(&session, Kind::Seq1, (0..435).step_by(7), 1);
+        plant(None);
+        assert!(!violations.is_empty(), "{}: {tally:?}", subject.name);
+    }
+}
