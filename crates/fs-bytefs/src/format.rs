@@ -151,6 +151,11 @@ impl Extent {
         self.pages.get() & UNWRITTEN != 0
     }
 
+    /// Says that its blocks are written.
+    pub fn mark_written(&mut self) {
+        self.pages = self.len().into();
+    }
+
     /// Changes the length, and nothing else.
     pub fn set_len(&mut self, pages: u32) {
         self.pages = (self.pages.get() & UNWRITTEN | pages).into();

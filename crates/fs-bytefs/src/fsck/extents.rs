@@ -164,6 +164,9 @@ fn leaf(state: &mut State, tree: &mut Tree, entries: &[Extent], from: Option<u64
             }
             _ => {}
         }
+        if tree.dir.is_some() && extent.unwritten() {
+            state.findings.add(FindingKind::DirectoryHole { ino, file_page });
+        }
         if end > to {
             tree.broken = true;
             state.findings.add(FindingKind::ExtentsOverlap { ino, file_page: to.max(file_page) });

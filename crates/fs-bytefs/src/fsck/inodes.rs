@@ -266,6 +266,8 @@ fn long_target(state: &mut State, tree: &mut Tree, size: u64, upper: &InodeUpper
         "it is longer than 4095 bytes"
     } else if upper.depth.get() != 0 || upper.count.get() == 0 || first.file_page.get() != 0 {
         "its page is missing"
+    } else if first.unwritten() {
+        "its page is only reserved"
     } else {
         if state.layout.holds_data(first.lba.get(), 1) && !first.is_empty() {
             state.long_targets.push(LongTarget { ino, page: first.lba.get(), bytes: size as u16 });

@@ -72,6 +72,7 @@ fn directory_holes_and_sizes() {
     let mut image = Image::sample();
     image.edit_upper(DOCS, |u| u.root[0].file_page = 1.into());
     assert!(image.findings().contains(&hole(0)), "{:?}", image.findings());
+    expect(|i| i.edit_upper(DOCS, |u| u.root[0] = reserved(u.root[0])), |_| vec![hole(0)]);
     expect(
         |i| i.edit_lower(DOCS, |l| l.size = (l.size.get() + 8).into()),
         |i| vec![F::DirectorySizeWrong { ino: DOCS, size: i.lower(DOCS).size.get() + 8 }],
@@ -202,6 +203,10 @@ fn directories_form_a_tree() {
 #[test]
 fn symlink_targets() {
     let bad = |ino, reason| vec![F::SymlinkTargetBad { ino, reason }];
+    expect(
+        |i| i.edit_upper(LONG_LINK, |u| u.root[0] = reserved(u.root[0])),
+        |_| bad(LONG_LINK, "its page is only reserved"),
+    );
     let contradicts = "its length in the inode contradicts its size";
     expect(|i| i.edit_lower(INLINE_LINK, |l| l.size = 12.into()), |_| bad(INLINE_LINK, contradicts));
     expect(

@@ -266,6 +266,16 @@ fn directories_with_holes_keep_their_pages() {
 }
 
 #[test]
+fn directories_and_links_whose_pages_are_marked_as_reserved_keep_them() {
+    for ino in [DOCS, LONG_LINK] {
+        let device = repaired(|i| i.edit_upper(ino, |u| u.root[0] = reserved(u.root[0])));
+        // A directory's size is that of its pages then.
+        let names = |tree: BTreeMap<String, (FileType, u64)>| tree.into_keys().collect::<Vec<_>>();
+        assert_eq!(names(tree(&device)), names(sample_but(&[])));
+    }
+}
+
+#[test]
 fn unreadable_pages_are_left_alone() {
     let mut image = Image::sample();
     image.edit_lower(FILE, |l| l.nlink = 7.into());

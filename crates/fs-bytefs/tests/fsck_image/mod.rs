@@ -45,6 +45,11 @@ pub struct Image {
     dirs: BTreeMap<u32, Vec<(Vec<u8>, u32, u8)>>,
 }
 
+/// The same extent, with blocks that hold nothing yet.
+pub fn reserved(extent: Extent) -> Extent {
+    Extent::new(extent.file_page.get(), extent.lba.get(), extent.len(), true)
+}
+
 /// An extent, or with 0 pages a child pointer.
 pub fn extent(file_page: u64, lba: u32, pages: u32) -> Extent {
     Extent { file_page: file_page.into(), lba: lba.into(), pages: pages.into() }

@@ -72,6 +72,8 @@ pub(super) fn mend_inode<D: BlockPort + WriteLog>(
             let mut pages = 0;
             for extent in &mut extents {
                 extent.file_page = pages.into();
+                // An entry that is not one is found next.
+                extent.mark_written();
                 pages += u64::from(extent.len());
             }
             lower.size = (pages * PAGE as u64).into();
@@ -88,6 +90,7 @@ pub(super) fn mend_inode<D: BlockPort + WriteLog>(
                 return edit.free_inode(ino);
             }
             cut_at(&mut extents, 1);
+            extents[0].mark_written();
         }
         _ => {
             // Rather bytes too many than data lost.
