@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BytePort, BytePortExt, Structure};
+use amphi_device::{BytePort, BytePortExt, PAGE_BYTES, Structure};
 use amphi_fs_romefs::format::{
     CHECKPOINT_AT, HEADS_AT, JOURNAL_ALIGN, Layout, Map, RecordHeader, RecordTail, Superblock, header_crc,
 };
@@ -117,8 +117,15 @@ fn damage(device: &Ssd, input: &mut Input<'_>) {
 /// Makes the checksum of what lies around `at` that of what is there now.
 fn renew_checksums(device: &Ssd, layout: &Layout, at: u64) {
     let load = |at: u64, into: &mut [u8]| device.load(at, into, Structure::Other).expect("reads");
-    let store =
-        |at: u64, from: &[u8]| device.persist(at, from, None, Structure::Other).expect("it is inside");
+    // A record goes on in the next page.
+    let store = |mut at: u64, mut from: &[u8]| {
+        while !from.is_empty() {
+            let here = PAGE_BYTES - at as usize % PAGE_BYTES;
+            let (part, rest) = from.split_at(here.min(from.len()));
+            device.persist(at, part, None, Structure::Other).expect("it is inside");
+            (at, from) = (at + part.len() as u64, rest);
+        }
+    };
     if at < size_of::<Superblock>() as u64 {
         let mut bytes = [0; size_of::<Superblock>()];
         load(0, &mut bytes);

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use amphi_device::PAGE_BYTES;
 use amphi_ssd::Ssd;
 use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, RenameMode, WriteMode, XattrMode};
-use amphi_volume::{Report, Result, Volume};
+use amphi_volume::{Repair, Report, Result, Volume};
 
 const PAGE: usize = PAGE_BYTES;
 /// Names and directories that a walk looks at: a damaged tree may lead round in circles.
 const WALK: usize = 600;
+/// Places at which a loss of power may cut a repair off.
+const PARTS: u64 = 7;
+/// Steps to which a cut is armed that is never to come, so that steps are counted.
+const NEVER: u64 = 1 << 40;
 
 /// A file system that may be damaged, and how it is used.
 pub struct Damaged<V> {
@@ -32,12 +36,34 @@ impl<V: Volume<Ssd>> Damaged<V> {
             Ok(fs) => self.use_it(fs, is_sound),
             Err(error) => assert!(!is_sound, "the check found nothing, and yet: {error}"),
         }
+        let interrupted = copy();
+        device.cut_after_steps(NEVER, 0);
         let Ok(repair) = V::repair(device, &mut |_| ()) else { return };
+        let steps = NEVER - device.steps_before_cut().unwrap_or(NEVER);
+        device.cut_after_steps(u64::MAX, 0);
         assert!(repair.after.errors <= repair.before.errors, "a repair makes nothing worse: {repair:?}");
+        // Somewhere in it, as the damage has it.
+        let part = repair.before.wrong() % PARTS + 1;
+        Self::interrupt(interrupted, steps * part / (PARTS + 1), &repair);
         if (self.is_sound)(&repair.after) {
             let fs = (self.mount)(device).expect("what was mended mounts");
             self.use_it(fs, true);
         }
+    }
+
+    /// A repair that a loss of power cuts off is brought to its end by the next one.
+    fn interrupt(device: Arc<Ssd>, step: u64, whole: &Repair) {
+        device.cut_after_steps(step, step);
+        // The power goes; or this repair takes fewer steps.
+        let _any = V::repair(&device, &mut |_| ());
+        let device = Arc::into_inner(device).expect("a repair keeps no device");
+        device.power_cut(0);
+        let device = Arc::new(device.restart().expect("the device powers up"));
+        let again = V::repair(&device, &mut |_| ()).expect("what could be mended can be mended");
+        assert!(
+            again.after.errors <= whole.after.errors,
+            "cut at step {step}: {again:?}, and else {whole:?}"
+        );
     }
 
     fn use_it(&self, fs: V, is_sound: bool) {
