@@ -50,6 +50,10 @@ pub fn text(id: &CrashId, outcome: &Outcome) -> String {
     for (place, operation) in outcome.script.iter().enumerate() {
         let _infallible = writeln!(text, "  {place:3} {operation}");
     }
+    if let (Some(fault), Some(failed)) = (id.workload.fault, outcome.failed) {
+        let how = if fault.done { "carried out, and reported as failed" } else { "refused" };
+        let _infallible = writeln!(text, "\nthe device has failed {failed}: {how}");
+    }
     let Some(shown) = &outcome.shown else {
         text += "\nthe crash did not happen: there is no such crash point or state\n";
         return text;

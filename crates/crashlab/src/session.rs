@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use amphi_rt::Sim;
-use amphi_rt::random::Generator;
 use amphi_ssd::Ssd;
-use amphi_vfs::{FileSystem, Ino};
+use amphi_vfs::Ino;
 
 use crate::aged;
 use crate::failing::Failing;
@@ -13,15 +12,14 @@ use crate::id::{Kind, WorkloadId};
 use crate::judge::Room;
 use crate::known::Known;
 use crate::lab::{Lab, Looking, Only, Shown, Tally, Violation, Watching};
-use crate::oracle::{Legal, Oracle};
+use crate::oracle::Oracle;
 use crate::rig::{Event, Fault, Rig};
+use crate::run::Run;
 use crate::state::Bound;
 use crate::subject::{self, Size, Subject};
 use crate::tree::{Node, Tree};
-use crate::workload::{Operation, Sequences, additions, operations, prerequisites, random};
+use crate::workload::{Operation, Sequences, prerequisites, random};
 
-/// Virtual time between two operations, so that each has a time stamp of its own.
-const BETWEEN_NS: u64 = 1000;
 /// Numbers that an operation of a sequence has for itself and what must be done before it, and its sync as
 /// many.
 const NUMBERS_APART: u64 = 64;
@@ -264,24 +262,17 @@ impl Session {
         let fs = self.subject.mount(&rig)?;
         let oracle = Oracle::new(fs.promise(), &self.root).map_err(|error| error.to_string())?;
         let oracle = oracle.with_fsync(self.subject.fsync);
-        let mut run = Run {
-            subject: self.subject,
-            lab,
-            rig: &rig,
-            fs,
-            oracle,
-            script: Vec::new(),
-            next_number: 0,
-            failing: id.fault.map(Failing::Planned),
-            fault_met: None,
-            gave_up: false,
+        let run =
+            Run { subject: self.subject, lab, rig: &rig, fs, oracle, script: Vec::new(), next_number: 0 };
+        let mut run = match id.fault {
+            Some(fault) => Doing::Failing(Failing::new(run, fault)),
+            None => Doing::Sound(run),
         };
         if let Some(script) = script {
             for (place, operation) in script.iter().enumerate() {
                 run.step(operation, place + 2 >= script.len());
             }
-            let script = std::mem::take(&mut run.script);
-            return Ok(Done { script, events: rig.events(), failed: rig.failed(), gave_up: run.gave_up });
+            return Ok(run.done(rig.events()));
         }
         match id.kind {
             Kind::Seq1 => run.sequence(self.seq1.get(id.number), 0),
@@ -293,52 +284,52 @@ impl Session {
             Kind::Seq3 => run.sequence(Sequences::sample_of_three(id.number), 2),
             Kind::Random => {
                 for operation in &random::operations(id.number) {
-                    if let Some(room_maker) = run.oracle.room_maker(&*run.fs) {
+                    let Run { oracle, fs, .. } = run.run();
+                    if let Some(room_maker) = oracle.room_maker(&**fs) {
                         run.step(&room_maker, true);
                     }
                     run.step(operation, true);
                 }
             }
             Kind::Trace => self.trace.iter().for_each(|operation| run.step(operation, true)),
-            Kind::Pairs => run.pair(id.number),
+            Kind::Pairs => run.run().pair(id.number),
         }
-        if id.fault.is_some() {
-            run.failing_end()?;
+        if let Doing::Failing(failing) = &mut run {
+            failing.end()?;
         }
-        let failed = run.fault_met.or(rig.failed());
-        let script = std::mem::take(&mut run.script);
-        let events = if looking.record { rig.events() } else { Vec::new() };
-        Ok(Done { script, events, failed, gave_up: run.gave_up })
+        Ok(run.done(if looking.record { rig.events() } else { Vec::new() }))
     }
 }
 
-/// A workload being run.
-pub(crate) struct Run<'a> {
-    pub(crate) subject: &'static Subject,
-    pub(crate) lab: &'a Arc<Lab>,
-    pub(crate) rig: &'a Arc<Rig>,
-    pub(crate) fs: Box<dyn FileSystem>,
-    pub(crate) oracle: Oracle,
-    pub(crate) script: Vec<Operation>,
-    /// Of the next step: decides when it is done, and what it writes.
-    next_number: u64,
-    /// Where the device fails a command: how far it has come.
-    pub(crate) failing: Option<Failing>,
-    /// Which kind of command has failed after the workload, if one has.
-    pub(crate) fault_met: Option<&'static str>,
-    /// The file system takes no changes any more since something failed.
-    pub(crate) gave_up: bool,
+/// A workload, on a device that fails nothing or fails a command.
+enum Doing<'a> {
+    Sound(Run<'a>),
+    Failing(Failing<'a>),
 }
 
-impl Run<'_> {
+impl<'a> Doing<'a> {
+    const fn run(&mut self) -> &mut Run<'a> {
+        match self {
+            Self::Sound(run) => run,
+            Self::Failing(failing) => &mut failing.run,
+        }
+    }
+
+    fn step(&mut self, operation: &Operation, watched: bool) {
+        match self {
+            Self::Sound(run) => run.step(operation, watched),
+            Self::Failing(failing) => failing.step(operation, watched),
+        }
+    }
+
     /// Does a sequence; crashes are looked at from operation `watched_from` on.
     fn sequence(&mut self, steps: Vec<(Operation, Option<Operation>)>, watched_from: usize) {
         for (position, (operation, sync)) in steps.into_iter().enumerate() {
             for (part, operation) in [Some(operation), sync].into_iter().enumerate() {
                 let Some(operation) = operation else { continue };
                 // Whatever went before, so that a sync that had nothing to do leaves no trace of it.
-                self.next_number = (2 * position + part) as u64 * NUMBERS_APART;
-                for needed in prerequisites(&operation, &self.oracle.model) {
+                self.run().next_number = (2 * position + part) as u64 * NUMBERS_APART;
+                for needed in prerequisites(&operation, &self.run().oracle.model) {
                     self.step(&needed, false);
                 }
                 self.step(&operation, position >= watched_from);
@@ -346,134 +337,16 @@ impl Run<'_> {
         }
     }
 
-    /// Lets the time of the next operation come: the number that decides what it writes, and its place.
-    pub(crate) fn turn(&mut self) -> (u64, usize) {
-        let number = self.next_number;
-        self.next_number += 1;
-        let now = amphi_rt::time::now_ns();
-        amphi_rt::time::sleep_until_ns(((number + 1) * BETWEEN_NS).max(now + BETWEEN_NS));
-        (number, self.script.len())
-    }
-
-    fn step(&mut self, operation: &Operation, watched: bool) {
-        if self.lab.is_done() {
-            return;
+    fn done(self, events: Vec<Event>) -> Done {
+        match self {
+            Self::Sound(run) => Done { script: run.script, events, ..Done::default() },
+            Self::Failing(failing) => Done {
+                events,
+                failed: failing.failed(),
+                gave_up: failing.gave_up,
+                script: failing.run.script,
+            },
         }
-        if self.failing.is_some_and(|failing| watched || failing.has_begun()) {
-            return self.failing_step(operation);
-        }
-        let (number, place) = self.turn();
-        let operation = operation.resolved(&self.oracle.model);
-        let mut after = self.oracle.clone();
-        let due = after.apply(&operation, number);
-        let text = format!("operation {place}: {operation}");
-        let legal = match (&due, watched) {
-            (_, false) => Legal::default(),
-            (Ok(()), true) => self.oracle.legal_until(&after, &operation),
-            (Err(_), true) => self.oracle.legal(),
-        };
-        self.lab.moment(&text, legal, watched);
-        self.rig.begin(place);
-        let answer = operation.apply(&*self.fs, number);
-        self.script.push(operation);
-        if answer.is_ok() != due.is_ok() {
-            self.lab.wrong_without_crash(format!("{text} answers {answer:?}, and the model {due:?}"));
-        }
-        self.oracle = after;
-        let legal = if watched { self.oracle.legal() } else { Legal::default() };
-        self.lab.moment(&text, legal, watched);
-        self.rig.end(place);
-    }
-
-    /// Does two operations at the same time, drawn by the seed.
-    fn pair(&mut self, seed: u64) {
-        let mut dice = Generator::new(seed ^ 0x9a17);
-        let all: Vec<Operation> =
-            operations().into_iter().chain(additions()).map(|bounded| bounded.operation).collect();
-        let mut draw = || all[dice.below(all.len() as u64) as usize].clone();
-        let two = [draw(), draw()];
-        for operation in &two {
-            for needed in prerequisites(operation, &self.oracle.model) {
-                self.step(&needed, false);
-            }
-        }
-        let two = two.map(|operation| operation.resolved(&self.oracle.model));
-        let overlap = Arc::new(Overlap::new(&self.oracle, &two, self.script.len()));
-        self.script.extend(two.iter().cloned());
-        let names = format!("{} while {}", two[0], two[1]);
-        self.lab.moment(&names, overlap.legal(), true);
-        self.rig.interleave(Some(seed));
-        amphi_rt::task::scope(|scope| {
-            for (who, operation) in two.iter().enumerate() {
-                let (overlap, names) = (Arc::clone(&overlap), names.clone());
-                let (lab, rig, fs) = (self.lab, self.rig, &*self.fs);
-                scope.spawn("operation", move || {
-                    rig.begin(overlap.first + who);
-                    let answer = operation.apply(fs, (overlap.first + who) as u64);
-                    overlap.returned(who, answer.is_ok());
-                    lab.moment(&names, overlap.legal(), true);
-                    rig.end(overlap.first + who);
-                });
-            }
-        });
-        self.rig.interleave(None);
-    }
-}
-
-/// What two overlapping operations may have done.
-struct Overlap {
-    first: usize,
-    /// Each order in which they, or one of them, or none may have been done: who was done with what answer,
-    /// and the oracle after.
-    outcomes: Vec<(Vec<(usize, bool)>, Legal)>,
-    returned: amphi_rt::sync::Mutex<[Option<bool>; 2]>,
-}
-
-impl Overlap {
-    fn new(before: &Oracle, two: &[Operation; 2], first: usize) -> Self {
-        let mut outcomes = Vec::new();
-        for order in [&[][..], &[0], &[1], &[0, 1], &[1, 0]] {
-            let mut oracle = before.clone();
-            let mut done = Vec::new();
-            let mut between = None;
-            for who in order {
-                between = Some(oracle.clone()).filter(|_| !done.is_empty());
-                let answer = oracle.apply(&two[*who], (first + who) as u64);
-                done.push((*who, answer.is_ok()));
-            }
-            // While they run, contents may be anything between.
-            let legal = match two.iter().find(|operation| operation.changes_data()) {
-                Some(operation) => {
-                    let mut legal = before.legal_overlapped(&oracle, operation);
-                    between.iter().for_each(|moment| legal.pass(moment));
-                    legal
-                }
-                None => oracle.legal(),
-            };
-            outcomes.push((done, legal));
-        }
-        Self { first, outcomes, returned: amphi_rt::sync::Mutex::new([None; 2]) }
-    }
-
-    fn returned(&self, who: usize, ok: bool) {
-        self.returned.lock()[who] = Some(ok);
-    }
-
-    /// What is legal now: any order that has in it, with the answers they gave, the operations that have
-    /// returned.
-    fn legal(&self) -> Legal {
-        let returned = *self.returned.lock();
-        let fits = |done: &[(usize, bool)]| {
-            returned.iter().enumerate().all(|(who, answer)| answer.is_none_or(|ok| done.contains(&(who, ok))))
-        };
-        let mut all = Legal::default();
-        for (done, legal) in &self.outcomes {
-            if fits(done) {
-                all.candidates.extend(legal.candidates.iter().cloned());
-                all.atomic_writes = legal.atomic_writes;
-            }
-        }
-        all
     }
 }
 
