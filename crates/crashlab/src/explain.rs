@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use crate::candidate::Candidate;
 use crate::id::CrashId;
 use crate::lab::Shown;
-use crate::rig::Event;
+use crate::rig::{Event, Way};
 use crate::session::Outcome;
 use crate::tree::Tree;
 
@@ -51,7 +51,11 @@ pub fn text(id: &CrashId, outcome: &Outcome) -> String {
         let _infallible = writeln!(text, "  {place:3} {operation}");
     }
     if let (Some(fault), Some(failed)) = (id.workload.fault, outcome.failed) {
-        let how = if fault.done { "carried out, and reported as failed" } else { "refused" };
+        let how = match fault.way {
+            Way::Refused => "refused",
+            Way::Done => "carried out, and reported as failed",
+            Way::Lasting => "refused, as all others from then on",
+        };
         let _infallible = writeln!(text, "\nthe device has failed {failed}: {how}");
     }
     let Some(shown) = &outcome.shown else {

@@ -14,7 +14,7 @@ use amphi_vfs::{Error, Failure, Ino};
 
 use crate::judge;
 use crate::oracle::{Legal, Oracle, difference};
-use crate::rig::{Fault, Next, Rig};
+use crate::rig::{Fault, Next, Rig, Way};
 use crate::run::Run;
 use crate::state::{self, State};
 use crate::tree::Tree;
@@ -37,7 +37,7 @@ enum Left {
     Before,
     /// All that it should do.
     Done,
-    /// A part of what it writes.
+    /// A part of what it writes; or nobody can tell.
     Between,
     /// The file system takes no changes any more.
     Sick,
@@ -51,6 +51,7 @@ const fn is_sick(error: &Error) -> bool {
 /// A workload on a device that fails a command.
 pub(crate) struct Failing<'a> {
     pub(crate) run: Run<'a>,
+    way: Way,
     progress: Progress,
     /// What has failed after the workload, if anything has.
     failed_later: Option<&'static str>,
@@ -61,7 +62,8 @@ pub(crate) struct Failing<'a> {
 impl<'a> Failing<'a> {
     /// The workload, whose first watched operation may meet the first command.
     pub(crate) const fn new(run: Run<'a>, fault: Fault) -> Self {
-        Self { run, progress: Progress::Planned(fault), failed_later: None, gave_up: false }
+        let progress = Progress::Planned(fault);
+        Self { run, way: fault.way, progress, failed_later: None, gave_up: false }
     }
 
     /// Which kind of command has failed, if one has.
@@ -100,40 +102,69 @@ impl<'a> Failing<'a> {
         self.run.rig.begin(place);
         let answer = operation.apply(&*self.run.fs, number);
         self.run.script.push(operation.clone());
-        let failed = self.run.rig.failed();
-        let legal = match (&answer, due) {
-            (Ok(()), Ok(())) | (Err(_), Err(_)) => {
-                self.run.oracle = after;
-                self.run.oracle.legal()
-            }
-            (Err(Error::Io(_) | Error::ReadOnly), Ok(())) if failed.is_some() => {
-                let meanwhile = self.run.oracle.legal_until(&after, &operation);
-                match self.left(&operation, &after, &answer) {
-                    Ok(Left::Before) => {
-                        self.run.oracle.waver(&after, &operation);
-                        self.run.oracle.legal()
-                    }
-                    Ok(Left::Done) => {
-                        after.waver(&self.run.oracle, &operation);
-                        self.run.oracle = after;
-                        self.run.oracle.legal()
-                    }
-                    Ok(Left::Between) => {
-                        self.progress = Progress::Stopped;
-                        meanwhile
-                    }
-                    Ok(Left::Sick) => {
-                        self.gave_up = true;
-                        self.progress = Progress::Stopped;
-                        meanwhile
-                    }
-                    Err(what) => return self.wrong(&format!("{text} answers {answer:?}, and {what}")),
-                }
-            }
-            (_, due) => return self.wrong(&format!("{text} answers {answer:?}, and the model {due:?}")),
+        let failed = self.run.rig.failed().is_some();
+        let legal = match self.take(&operation, after, (&answer, due)) {
+            Ok(legal) => legal,
+            Err(what) => return self.wrong(&format!("{text} answers {answer:?}, and {what}")),
         };
-        self.run.lab.moment(&text, legal, failed.is_some());
+        self.run.lab.moment(&text, legal, failed);
         self.run.rig.end(place);
+        if self.way == Way::Lasting && self.progress == Progress::Stopped {
+            // What comes of it is not looked at.
+            self.run.lab.moment(&text, Legal::default(), false);
+            self.go_on_regardless();
+        }
+    }
+
+    /// Takes what there is after `operation`, which the model says leads to `after`, or is `due` to fail, as
+    /// what there is. Returns what a crash may leave of it.
+    fn take(
+        &mut self,
+        operation: &Operation,
+        mut after: Oracle,
+        (answer, due): (&amphi_vfs::Result<()>, amphi_vfs::Result<()>),
+    ) -> Result<Legal, String> {
+        if answer.is_ok() == due.is_ok() {
+            self.run.oracle = after;
+            return Ok(self.run.oracle.legal());
+        }
+        let is_failure = matches!(answer, Err(Error::Io(_) | Error::ReadOnly));
+        if !is_failure || self.run.rig.failed().is_none() {
+            return Err(format!("the model {due:?}"));
+        }
+        let meanwhile = self.run.oracle.legal_until(&after, operation);
+        match self.left(operation, &after, answer)? {
+            Left::Before => self.run.oracle.waver(&after, operation),
+            Left::Done => {
+                after.waver(&self.run.oracle, operation);
+                self.run.oracle = after;
+            }
+            left @ (Left::Between | Left::Sick) => {
+                self.gave_up = matches!(left, Left::Sick);
+                self.progress = Progress::Stopped;
+                return Ok(meanwhile);
+            }
+        }
+        Ok(self.run.oracle.legal())
+    }
+
+    /// Uses the file system while the device does nothing any more. It may refuse whatever it likes, but each
+    /// call comes to an end.
+    fn go_on_regardless(&self) {
+        let fs = &*self.run.fs;
+        let any = [
+            "create late",
+            "write late 0 5000",
+            "fsync late",
+            "mkdir B",
+            "rename foo bar",
+            "unlink bar",
+            "sync",
+        ];
+        for operation in any.iter().filter_map(|text| text.parse::<Operation>().ok()) {
+            let _any = operation.apply(fs, 0);
+        }
+        let _any = (Tree::of(fs), fs.statfs());
     }
 
     /// Mounts the file system again: nothing of it is cached, and little will be.
@@ -167,6 +198,9 @@ impl<'a> Failing<'a> {
     ) -> Result<Left, String> {
         if answer.as_ref().is_err_and(is_sick) || self.refuses_changes() {
             return Ok(Left::Sick);
+        }
+        if self.way == Way::Lasting {
+            return Ok(Left::Between);
         }
         let found = Tree::of(&*self.run.fs);
         let strict = Legal { times: true, fsync: self.run.subject.fsync, ..Legal::default() };
@@ -203,14 +237,21 @@ impl<'a> Failing<'a> {
         let subject = self.run.subject;
         let legal = self.run.oracle.legal();
         let fs = match subject.mount_forgetful(&again) {
-            Err(_) if again.failed().is_some() => subject
-                .mount_forgetful(&again)
-                .map_err(|error| format!("after a mount that failed: {error}"))?,
+            Err(_) if again.failed().is_some() => {
+                again.fail(None);
+                subject
+                    .mount_forgetful(&again)
+                    .map_err(|error| format!("after a mount that failed: {error}"))?
+            }
             mounted => mounted?,
         };
         let failed = again.failed();
+        if failed.is_some() {
+            again.fail(None);
+        }
         match judge::compare(&*fs, &legal) {
             Err(_) if failed.is_none() && again.failed().is_some() => {
+                again.fail(None);
                 judge::compare(&*fs, &legal).map_err(|what| format!("after reading failed, {what}"))?
             }
             compared => compared?,

@@ -157,6 +157,7 @@ mod tests {
             "bytefs/random-1@0:g17",
             "bytefs/pairs-9@3:o1.22",
             "toy/seq1-17!5d@0:none",
+            "toy/seq1-17!5l@0:none",
         ] {
             let id: CrashId = text.parse().expect("a valid ID");
             assert_eq!(id.to_string(), text);

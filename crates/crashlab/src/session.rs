@@ -13,7 +13,7 @@ use crate::judge::Room;
 use crate::known::Known;
 use crate::lab::{Lab, Looking, Only, Shown, Tally, Violation, Watching};
 use crate::oracle::Oracle;
-use crate::rig::{Event, Fault, Rig};
+use crate::rig::{Event, Fault, Rig, Way};
 use crate::run::Run;
 use crate::state::Bound;
 use crate::subject::{self, Size, Subject};
@@ -175,7 +175,7 @@ impl Session {
     }
 
     /// Runs one workload on devices of which each fails another command: every one in `every` of those that
-    /// may fail, once refused and once carried out. Gives up after `looking.most_violations`.
+    /// may fail, in each [`Way`]. Gives up after `looking.most_violations`.
     pub fn run_failing(
         &self,
         known: &Arc<Known>,
@@ -186,8 +186,8 @@ impl Session {
         let (mut tally, mut violations) = (Tally::default(), Vec::new());
         for command in (0..).step_by(every.max(1) as usize) {
             let mut met = false;
-            for done in [false, true] {
-                let id = WorkloadId { fault: Some(Fault { command, done }), ..id };
+            for way in Way::ALL {
+                let id = WorkloadId { fault: Some(Fault { command, way }), ..id };
                 let outcome = self.observe(id, looking, None, known);
                 met |= outcome.failed.is_some();
                 tally.add(&outcome.tally);

@@ -80,7 +80,8 @@ pub enum Error {
     /// What is on the device cannot be right.
     #[error("the file system is damaged: {0}; run `amphi fsck`")]
     Corrupt(Damage),
-    /// The device failed. The operation may have had effects; the file system has turned read-only.
+    /// The device failed. Either the operation had no effect, all of it, or, if it writes, a part; or the
+    /// file system takes no changes from now on ([`ReadOnly`](Self::ReadOnly)).
     #[error("device error: {0}")]
     Io(Failure),
 }

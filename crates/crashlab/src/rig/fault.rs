@@ -14,14 +14,34 @@ use amphi_rt::sync::Mutex;
 pub struct Fault {
     /// Its number, of those that may fail, from 0.
     pub command: u64,
-    /// Whether it is carried out all the same, so that the host is told of a failure that was none. Reads
-    /// never are.
-    pub done: bool,
+    /// How it fails.
+    pub way: Way,
+}
+
+/// How a command fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Way {
+    /// It is refused.
+    Refused,
+    /// It is carried out all the same, so that the host is told of a failure that was none. Reads never are.
+    Done,
+    /// It is refused, and so are all others from then on.
+    Lasting,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Refused, Self::Done, Self::Lasting];
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "!{}{}", self.command, if self.done { "d" } else { "" })
+        let way = match self.way {
+            Way::Refused => "",
+            Way::Done => "d",
+            Way::Lasting => "l",
+        };
+        write!(f, "!{}{way}", self.command)
     }
 }
 
@@ -30,8 +50,14 @@ impl FromStr for Fault {
 
     /// Reads what [`Display`](fmt::Display) writes, without the exclamation mark.
     fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
-        let (command, done) = text.strip_suffix('d').map_or((text, false), |command| (command, true));
-        Ok(Self { command: command.parse()?, done })
+        let (command, way) = if let Some(command) = text.strip_suffix('d') {
+            (command, Way::Done)
+        } else if let Some(command) = text.strip_suffix('l') {
+            (command, Way::Lasting)
+        } else {
+            (text, Way::Refused)
+        };
+        Ok(Self { command: command.parse()?, way })
     }
 }
 
@@ -70,17 +96,20 @@ impl Faults {
         self.0.lock().1
     }
 
-    /// Whether this command is the one, and if it is, whether it is carried out.
-    fn take(&self, what: &'static str) -> Option<bool> {
+    /// Whether this command is the one, and if it is, how it fails.
+    fn take(&self, what: &'static str) -> Option<Way> {
         let mut inner = self.0.lock();
         let fault = inner.0.as_mut()?;
         if let Some(left) = fault.command.checked_sub(1) {
             fault.command = left;
             return None;
         }
-        let done = fault.done;
-        *inner = (None, Some(what));
-        Some(done)
+        let way = fault.way;
+        if way != Way::Lasting {
+            inner.0 = None;
+        }
+        inner.1.get_or_insert(what);
+        Some(way)
     }
 
     /// A command that changes something is about to be carried out.
@@ -89,8 +118,9 @@ impl Faults {
     /// It fails and is not carried out.
     pub fn change(&self, what: &'static str) -> Result<End> {
         match self.take(what) {
-            Some(false) => Err(failure()),
-            late => Ok(End(late.is_some())),
+            None => Ok(End(false)),
+            Some(Way::Done) => Ok(End(true)),
+            Some(Way::Refused | Way::Lasting) => Err(failure()),
         }
     }
 

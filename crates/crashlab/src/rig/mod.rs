@@ -22,8 +22,8 @@ use amphi_ssd::{Ssd, Ticket as SsdTicket};
 use hashbrown::HashSet;
 
 pub use event::{Event, Next};
-pub use fault::Fault;
 use fault::{End, Faults};
+pub use fault::{Fault, Way};
 
 /// The smallest thing that a crash keeps or drops as a whole but for tearing: a line of a store, or a page of
 /// a block write.
