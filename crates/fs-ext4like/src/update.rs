@@ -120,14 +120,13 @@ impl<D: BlockPort> Change<Core<D>> for Update<'_, D> {
 
     fn set_orphan(&mut self, inode: &Inode<D>, state: &mut State<D>, orphan: bool) -> Result<()> {
         let orphans = &self.handle.base.orphans;
-        let moved = if orphan {
+        if orphan {
             orphans.add(&mut self.handle, number(inode))
         } else {
             // It has its first name, without which `fdatasync` would leave nothing to read.
             state.datasync_tid = self.handle.tid;
             orphans.remove(&mut self.handle, number(inode))
-        };
-        self.handle.judge(moved)
+        }
     }
 
     fn free_step(&mut self, inode: &Inode<D>, state: &mut State<D>) -> Result<bool> {

@@ -82,8 +82,7 @@ pub fn set_size<D: BlockPort>(
         }
         let listed = state.orphan;
         if !listed {
-            let added = core.orphans.add(&mut handle, number(inode));
-            handle.judge(added)?;
+            core.orphans.add(&mut handle, number(inode))?;
         }
         let all = free_step(&mut handle, state, from)?;
         handle.write_inode(inode, state, true)?;
@@ -113,8 +112,7 @@ fn finish_steps<'a, D: BlockPort>(
         handle.write_inode(inode, state, true)?;
     }
     if !stays {
-        let removed = core.orphans.remove(&mut handle, number(inode));
-        handle.judge(removed)?;
+        core.orphans.remove(&mut handle, number(inode))?;
     }
     handle.finish();
     Ok(())

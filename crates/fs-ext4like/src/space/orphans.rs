@@ -36,8 +36,9 @@ impl Orphans {
     pub fn add<D: BlockPort>(&self, handle: &mut Handle<'_, D>, ino: u32) -> Result<()> {
         let mut list = self.0.lock();
         let next = list.last().copied().unwrap_or(0);
-        handle.modify(0, Kind::Superblock, |block| set_first(block, ino))?;
-        set_next(handle, ino, next)?;
+        let first = handle.modify(0, Kind::Superblock, |block| set_first(block, ino));
+        let written = first.and_then(|()| set_next(handle, ino, next));
+        handle.judge(written)?;
         list.push(ino);
         Ok(())
     }
@@ -50,11 +51,12 @@ impl Orphans {
         let mut list = self.0.lock();
         let Some(at) = list.iter().position(|other| *other == ino) else { return Ok(()) };
         let next = if at == 0 { 0 } else { list[at - 1] };
-        match list.get(at + 1) {
-            Some(before) => set_next(handle, *before, next)?,
-            None => handle.modify(0, Kind::Superblock, |block| set_first(block, next))?,
-        }
-        set_next(handle, ino, 0)?;
+        let around = match list.get(at + 1) {
+            Some(before) => set_next(handle, *before, next),
+            None => handle.modify(0, Kind::Superblock, |block| set_first(block, next)),
+        };
+        let written = around.and_then(|()| set_next(handle, ino, 0));
+        handle.judge(written)?;
         list.remove(at);
         Ok(())
     }
