@@ -13,7 +13,7 @@ use amphi_model::Model;
 use amphi_vfs::{Error, Failure, Ino};
 
 use crate::judge;
-use crate::oracle::{Legal, Oracle, difference};
+use crate::oracle::{Legal, Oracle, difference, waver};
 use crate::rig::{Fault, Next, Rig, Way};
 use crate::run::Run;
 use crate::state::{self, State};
@@ -211,11 +211,10 @@ impl<'a> Failing<'a> {
         let Some(from_before) = differs(&self.run.oracle) else { return Ok(Left::Before) };
         let Some(from_after) = differs(after) else { return Ok(Left::Done) };
         if operation.changes_data() {
-            let mut wide = self.run.oracle.clone();
-            wide.see_alone();
-            wide.waver(after, operation);
+            let mut between = self.run.oracle.seen();
+            waver(&mut between.ranges, &after.seen().ranges);
             if let Ok(found) = &found
-                && difference(found, &wide.candidate(), &strict).is_none()
+                && difference(found, &between, &strict).is_none()
             {
                 return Ok(Left::Between);
             }

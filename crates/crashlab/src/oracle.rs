@@ -158,27 +158,13 @@ impl Oracle {
     /// The candidate of this moment as whoever looks at it sees it, before any crash.
     #[must_use]
     pub fn seen(&self) -> Candidate {
-        let mut alone = self.clone();
-        alone.see_alone();
-        alone.candidate()
-    }
-
-    /// Forgets what else contents may be after a crash.
-    pub fn see_alone(&mut self) {
-        let regular = self.tree.nodes.iter().filter(|(_, node)| node.file_type == FileType::Regular);
-        self.ranges = regular.map(|(ino, node)| (*ino, Range::exactly(node))).collect();
+        Candidate { tree: Tree::clone(&self.tree), ranges: exactly(&self.tree) }
     }
 
     /// Lets contents be also those of `other`, to or from which `operation` has failed to lead.
     pub fn waver(&mut self, other: &Self, operation: &Operation) {
-        if !operation.changes_data() {
-            return;
-        }
-        for (ino, range) in &mut self.ranges {
-            if let Some(other) = other.ranges.get(ino) {
-                // What a reader sees stays last.
-                *range = other.widened(range);
-            }
+        if operation.changes_data() {
+            waver(&mut self.ranges, &other.ranges);
         }
     }
 
@@ -381,7 +367,7 @@ impl Oracle {
         }
         self.past.clear();
         self.tree = self.walk();
-        self.see_alone();
+        self.ranges = exactly(&self.tree);
         Ok(())
     }
 
@@ -438,6 +424,21 @@ impl Oracle {
             } else {
                 *range = Range::exactly(node);
             }
+        }
+    }
+}
+
+/// The contents of regular files as they are, and nothing else.
+fn exactly(tree: &Tree) -> BTreeMap<u64, Range> {
+    let regular = tree.nodes.iter().filter(|(_, node)| node.file_type == FileType::Regular);
+    regular.map(|(ino, node)| (*ino, Range::exactly(node))).collect()
+}
+
+/// Lets contents be also those of `other`. What a reader sees stays last.
+pub(crate) fn waver(ranges: &mut BTreeMap<u64, Range>, other: &BTreeMap<u64, Range>) {
+    for (ino, range) in ranges {
+        if let Some(other) = other.get(ino) {
+            *range = other.widened(range);
         }
     }
 }

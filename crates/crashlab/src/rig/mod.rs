@@ -118,20 +118,26 @@ pub struct Rig {
     ssd: Ssd,
     recorder: Option<(Mutex<Recording>, Box<dyn Watcher>)>,
     faults: Faults,
+    /// The byte port's commands reach flash, where they may fail.
+    bytes_reach_flash: bool,
 }
 
 impl Rig {
     /// A device that nobody watches.
     #[must_use]
     pub fn plain(ssd: Ssd) -> Self {
-        Self { ssd, recorder: None, faults: Faults::default() }
+        Self::new(ssd, None)
     }
 
     /// A device whose every command is recorded and seen by `watcher`.
     #[must_use]
     pub fn watched(ssd: Ssd, watcher: Box<dyn Watcher>) -> Self {
-        let recorder = Some((Mutex::new(Recording::default()), watcher));
-        Self { ssd, recorder, faults: Faults::default() }
+        Self::new(ssd, Some((Mutex::new(Recording::default()), watcher)))
+    }
+
+    fn new(ssd: Ssd, recorder: Option<(Mutex<Recording>, Box<dyn Watcher>)>) -> Self {
+        let bytes_reach_flash = ssd.memory().is_err() && ssd.ba_buffer().is_err();
+        Self { ssd, recorder, faults: Faults::default(), bytes_reach_flash }
     }
 
     /// From now on lets the tasks' commands come in any order, by the seed; or no more.
@@ -218,11 +224,6 @@ impl Rig {
         self.faults.happened()
     }
 
-    /// Whether the byte port's commands reach flash, where they may fail.
-    fn bytes_reach_flash(&self) -> bool {
-        self.ssd.memory().is_err() && self.ssd.ba_buffer().is_err()
-    }
-
     fn arrived(&self, task: u64) {
         self.note(|recording| {
             recording.pending.retain(
@@ -291,14 +292,14 @@ impl BytePort for Rig {
     }
 
     fn load_dma(&self, at: u64, into: &mut [u8], tag: Structure) -> Result<()> {
-        if self.bytes_reach_flash() {
+        if self.bytes_reach_flash {
             self.faults.read("a load by DMA", page_of(at), into)?;
         }
         self.ssd.load_dma(at, into, tag)
     }
 
     fn load(&self, at: u64, into: &mut [u8], tag: Structure) -> Result<()> {
-        if self.bytes_reach_flash() {
+        if self.bytes_reach_flash {
             self.faults.read("a load", page_of(at), into)?;
         }
         self.ssd.load(at, into, tag)
@@ -376,7 +377,7 @@ impl BytePort for Rig {
         self.give_way();
         self.event(|| Event::VerifyRead);
         self.point(&Next::Arrival);
-        let end = self.bytes_reach_flash().then(|| self.faults.change("a write-verify read")).transpose()?;
+        let end = self.bytes_reach_flash.then(|| self.faults.change("a write-verify read")).transpose()?;
         self.ssd.verify_read()?;
         if self.contract().byte_durability == ByteDurability::VerifyRead {
             self.arrived(amphi_rt::task::id());
