@@ -43,6 +43,7 @@ const UNNAMED: &str = "tmpfile foo\nsync";
 const LINKS: &str = "create foo\nsync\nrename foo bar\nfsync bar";
 const LARGE: &str = "create foo\nsync\nwrite foo 0 100\nwrite foo 4128768 100\nfsync foo";
 const CREATE: &str = "create foo\nfsync foo";
+const APPENDS: &str = "create foo\nwrite foo 0 5000\nfsync foo\nwrite foo 5000 9000\nfdatasync foo";
 const BIG: &str = "create foo\nwrite foo 0 300000\nsync\nwrite foo 0 300000\nsync";
 
 /// What is done with each of some files.
@@ -102,6 +103,7 @@ fn planted() -> Vec<Planted<Bug>> {
     all.push((Bug::JournalDropped, crowd.to_owned(), "sync"));
     all.push((Bug::EntriesForAddresses, wide.clone(), "sync"));
     all.push((Bug::BlockForgotten, wide, "sync"));
+    all.push((Bug::NodesForgotten, APPENDS.to_owned(), "foo"));
     all
 }
 

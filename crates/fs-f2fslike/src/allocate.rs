@@ -12,7 +12,7 @@ use amphi_vfs::{Allocate, Cred, Result};
 use crate::core::Core;
 use crate::format::PAGE;
 use crate::inode::{Inode, State};
-use crate::writeback::write_back;
+use crate::writeback::{Goes, write_back};
 
 const PAGE_BYTES: u64 = PAGE as u64;
 /// Pages for which one node is made, at the least.
@@ -42,7 +42,7 @@ pub fn allocate<D: BlockPort>(
         clear(core, inode, &mut state, bytes.clone(), what.reserves())?;
     }
     // What was written before is there when this counts.
-    write_back(core, inode, &mut state)?;
+    write_back(core, inode, &mut state, Goes::Away)?;
     if !keep_size {
         state.size = state.size.max(bytes.end);
         state.part.file.stored_size = state.size;

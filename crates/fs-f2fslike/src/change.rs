@@ -74,7 +74,11 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
         let nid = nid.map_err(|_| Error::NoInodes)?;
         self.used(1);
         self.core.inodes.fetch_add(1, Ordering::AcqRel);
-        self.core.fresh.lock().made.insert(nid);
+        {
+            let mut fresh = self.core.fresh.lock();
+            fresh.made.insert(nid);
+            fresh.unsaved.insert(nid);
+        }
         let (_, end) = split_target(new.target);
         let mut rest = 0;
         if !end.is_empty() {

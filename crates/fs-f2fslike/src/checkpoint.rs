@@ -18,7 +18,7 @@ use crate::format::{
 };
 use crate::inode::Inode;
 use crate::planted::{self, Bug};
-use crate::writeback::{write_back, write_pages, write_set};
+use crate::writeback::{Goes, write_back, write_pages, write_set};
 
 /// Segments that a checkpoint names for the log of nodes: with 2 MB each, room for 2048 nodes until the next.
 pub const AHEAD: usize = 4;
@@ -34,11 +34,11 @@ pub fn sync<D: BlockPort>(core: &Core<D>) -> Result<()> {
 }
 
 /// Makes a file durable: its pages and its nodes, if recovery finds out the rest from them; else by a
-/// checkpoint, as on F2FS.
+/// checkpoint, as on F2FS. With `data_only`, nodes that say nothing new but times stay in memory.
 ///
 /// # Errors
 /// As for [`sync`].
-pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result<()> {
+pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, data_only: bool) -> Result<()> {
     core.names.health.writable()?;
     if planted::has(Bug::FsyncForgotten) {
         return Ok(());
@@ -49,10 +49,15 @@ pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result<()> 
             return Ok(());
         }
         if !planted::has(Bug::PagesForgotten) {
-            write_back(core, inode, &mut state)?;
+            let goes = if data_only { Goes::InPlace } else { Goes::InPlaceIfFew };
+            write_back(core, inode, &mut state, goes)?;
         }
         let ino = inode.ino.0 as u32;
         if state.nlink > 0 && core.rolls(ino, &state.part) {
+            let unsaved = core.fresh.lock().unsaved.contains(&ino) && !planted::has(Bug::NodesForgotten);
+            if data_only && !unsaved {
+                return Ok(());
+            }
             let written = core.names.health.judge(write_set(core, ino))?;
             if written {
                 return Ok(());

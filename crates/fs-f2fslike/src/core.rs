@@ -63,7 +63,7 @@ pub struct Standing {
     pub clean: bool,
 }
 
-/// What has happened to names since the last checkpoint, as far as `fsync` must know.
+/// What has happened since the last checkpoint, as far as `fsync` must know.
 #[derive(Default)]
 pub struct Fresh {
     /// Inodes that were made.
@@ -72,6 +72,8 @@ pub struct Fresh {
     pub changed: BTreeSet<u32>,
     /// Names that were taken from what lives on.
     pub moved: BTreeSet<(u32, Box<[u8]>)>,
+    /// Inodes whose nodes say more that is new than times, and have not been written since.
+    pub unsaved: BTreeSet<u32>,
 }
 
 /// The heart of a mounted file system.
@@ -99,7 +101,7 @@ pub struct Core<D: BlockPort + 'static> {
     pub dents: Mutex<HashMap<(u32, u64), Dent>>,
     /// Segments into which the log of nodes goes next, as the last checkpoint says.
     pub ahead: Mutex<Vec<u32>>,
-    /// What has happened to names since the last checkpoint.
+    /// What has happened since the last checkpoint.
     pub fresh: Mutex<Fresh>,
     /// Inodes without names.
     pub orphans: Mutex<BTreeSet<u32>>,

@@ -17,7 +17,7 @@ use crate::format::{Address, FILE_PAGES_MAX, PAGE};
 use crate::inode::{Inode, Part, State};
 use crate::nodes::{first_page, spot};
 use crate::planted::{self, Bug};
-use crate::writeback::write_back;
+use crate::writeback::{Goes, write_back};
 use crate::{allocate, checkpoint};
 
 const PAGE_BYTES: u64 = PAGE as u64;
@@ -108,14 +108,15 @@ impl<D: BlockPort> Files for Core<D> {
 
     fn finish(&self, inode: &Arc<Inode<D>>, mut state: Guard<'_, Self>, mode: WriteMode) -> Result<()> {
         if mode.direct {
-            write_back(self, inode, &mut state)?;
+            write_back(self, inode, &mut state, Goes::InPlace)?;
         }
         drop(state);
-        if mode.sync_data || mode.sync_metadata { checkpoint::fsync(self, inode) } else { Ok(()) }
+        let syncs = mode.sync_data || mode.sync_metadata;
+        if syncs { checkpoint::fsync(self, inode, !mode.sync_metadata) } else { Ok(()) }
     }
 
     fn write_back(&self, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
-        write_back(self, inode, state)
+        write_back(self, inode, state, Goes::Away)
     }
 
     fn prepare_resize(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, size: u64) -> Result<()> {
@@ -125,7 +126,7 @@ impl<D: BlockPort> Files for Core<D> {
         }
         // What lies before the new end must be there when it counts.
         let lacks = size > end || state.part.file.stored_size < size;
-        if lacks { write_back(self, inode, state) } else { Ok(()) }
+        if lacks { write_back(self, inode, state, Goes::Away) } else { Ok(()) }
     }
 
     fn cut_off<'a>(

@@ -67,8 +67,8 @@ impl<D: BlockPort + 'static> FileSystem for F2fsLike<D> {
     amphi_names::forward_names!(self => &*self.core);
     amphi_segments::forward_files!(self => &*self.core);
 
-    fn fsync(&self, ino: Ino, _data_only: bool) -> Result<()> {
-        checkpoint::fsync(&self.core, &self.core.inode(ino)?)
+    fn fsync(&self, ino: Ino, data_only: bool) -> Result<()> {
+        checkpoint::fsync(&self.core, &self.core.inode(ino)?, data_only)
     }
 
     fn sync(&self) -> Result<()> {

@@ -69,7 +69,11 @@ impl<D: BlockPort> Core<D> {
         let nid = inode.ino.0 as u32;
         let mut parts = self.parts(&[nid])?;
         if let Some(node) = parts.nodes.get_mut(&nid) {
-            set_record(&mut node.addresses, &record(inode, state));
+            let (before, record) = (record_of(&node.addresses), record(inode, state));
+            if (before.head.size, before.blocks) != (record.head.size, record.blocks) {
+                self.fresh.lock().unsaved.insert(nid);
+            }
+            set_record(&mut node.addresses, &record);
             if state.file_type == FileType::Symlink {
                 let (start, _) = split_target(&state.part.target);
                 node.addresses.as_mut_bytes()[..start.len()].copy_from_slice(start);

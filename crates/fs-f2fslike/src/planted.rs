@@ -49,11 +49,13 @@ pub enum Bug {
     EntriesForAddresses,
     /// A directory whose entries have left its inode does not say so.
     BlockForgotten,
+    /// `fdatasync` leaves nodes in memory that name new blocks.
+    NodesForgotten,
 }
 
 /// Every bug, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 21] = [
+pub const BUGS: [Bug; 22] = [
     Bug::PackBeforeNat,
     Bug::PackBeforeSit,
     Bug::PackInPlace,
@@ -75,6 +77,7 @@ pub const BUGS: [Bug; 21] = [
     Bug::JournalDropped,
     Bug::EntriesForAddresses,
     Bug::BlockForgotten,
+    Bug::NodesForgotten,
 ];
 
 amphi_planted::planted!(Bug);

@@ -1,5 +1,5 @@
-//! Bringing a file's pages to the device: to new blocks at the end of the log of data. Nodes that name them
-//! change in memory.
+//! Bringing a file's pages to the device: to new blocks at the end of the log of data, or over the blocks that
+//! they have, where F2FS does so. Nodes that name new ones change in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,17 +16,40 @@ use crate::nodes::spot;
 
 /// Most pages that are written together: 2 MB.
 const PAGES_AT_A_TIME: usize = 512;
+/// Most dirty pages of a file that its `fsync` writes over their blocks (F2FS's `min_fsync_blocks`).
+const FSYNC_IN_PLACE: usize = 8;
+
+/// Where pages go that have a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Goes {
+    /// To a new one.
+    Away,
+    /// There, as with `fdatasync` and direct writes on F2FS.
+    InPlace,
+    /// There, if they are few, as with its `fsync`.
+    InPlaceIfFew,
+}
 
 /// Writes a file's dirty pages back, then says so in its inode. The caller has it locked.
 ///
 /// # Errors
 /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`]; the file system is read-only then.
-pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
+pub fn write_back<D: BlockPort>(
+    core: &Core<D>,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
+    goes: Goes,
+) -> Result<()> {
     core.names.health.writable()?;
-    core.names.health.judge(write_back_all(core, inode, state))
+    core.names.health.judge(write_back_all(core, inode, state, goes))
 }
 
-fn write_back_all<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
+fn write_back_all<D: BlockPort>(
+    core: &Core<D>,
+    inode: &Arc<Inode<D>>,
+    state: &mut State<D>,
+    goes: Goes,
+) -> Result<()> {
     if state.part.file.pages.is_clean()
         && !state.part.file.changed
         && state.part.file.stored_size == state.size
@@ -34,7 +57,11 @@ fn write_back_all<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &m
         core.cache.note_clean(inode);
         return Ok(());
     }
-    let dirty = state.part.file.pages.first_dirty(usize::MAX);
+    let mut dirty = state.part.file.pages.first_dirty(usize::MAX);
+    if goes == Goes::InPlace || goes == Goes::InPlaceIfFew && dirty.len() <= FSYNC_IN_PLACE {
+        overwrite(core, inode, state, &dirty)?;
+        dirty = state.part.file.pages.first_dirty(usize::MAX);
+    }
     let nodes = dirty.chunk_by(|one, next| spot(*one).0 == spot(*next).0).count();
     loop {
         core.balance(nodes + 4)?;
@@ -47,6 +74,30 @@ fn write_back_all<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, state: &m
     }
     core.cache.note_clean(inode);
     Ok(())
+}
+
+/// Writes those of a file's pages that have a block over what it holds.
+fn overwrite<D: BlockPort>(
+    core: &Core<D>,
+    inode: &Inode<D>,
+    state: &mut State<D>,
+    pages: &[u64],
+) -> Result<()> {
+    let _gate = core.domain.gate.read();
+    let mut written = Vec::new();
+    let mut writes: Writes<'_> = Vec::new();
+    for page in pages {
+        let block = core.addresses(inode.ino.0 as u32, *page, page + 1)?[0].block();
+        if let (Some(block), Some(cached)) = (block, state.part.file.pages.get(*page)) {
+            written.push(*page);
+            writes.push((block, cached.data.as_slice()));
+        }
+    }
+    if written.is_empty() {
+        return Ok(());
+    }
+    core.ground.write_blocks(&[(&writes, Structure::Data)])?;
+    core.cache.settle_pages(&mut state.part.file, &written)
 }
 
 /// Gives all dirty pages their blocks, writes them, and says how long the file is now: no checkpoint comes in
@@ -70,7 +121,7 @@ fn submit<D: BlockPort>(core: &Core<D>, inode: &Inode<D>, state: &mut State<D>) 
             }
             return Ok(false);
         }
-        core.cache.settle_first(&mut state.part.file, &pages)?;
+        core.cache.settle_pages(&mut state.part.file, &pages)?;
         some = true;
     }
     state.part.file.stored_size = state.size;
@@ -97,6 +148,7 @@ pub fn write_pages<'p, D: BlockPort>(
     for (((ino, page), _), block) in pages.clone().zip(&blocks) {
         core.settle_page(ino, page, *block)?;
     }
+    core.fresh.lock().unsaved.extend(pages.clone().map(|((ino, _), _)| ino));
     let writes: Writes<'_> = blocks.iter().zip(pages).map(|(block, (_, bytes))| (*block, bytes)).collect();
     core.ground.write_blocks(&[(&writes, tag)])?;
     Ok(true)
@@ -114,8 +166,8 @@ pub fn write_set<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<bool> {
     let _gate = core.domain.gate.read();
     let mut parts = core.domain.parts.lock();
     let nids: Vec<_> = parts.nodes.dirty_of(Ino(ino.into())).collect();
-    if nids.len() > SET_MOST {
-        return Ok(false);
+    if nids.is_empty() || nids.len() > SET_MOST {
+        return Ok(nids.is_empty());
     }
     let Some(blocks) = core.take_ahead(&mut parts, nids.len())? else { return Ok(false) };
     let set = parts.next_sequence();
@@ -126,5 +178,6 @@ pub fn write_set<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<bool> {
     core.dirtied.fetch_sub(sealed.len(), Ordering::Relaxed);
     drop(parts);
     core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Inode)])?;
+    core.fresh.lock().unsaved.remove(&ino);
     Ok(true)
 }

@@ -330,16 +330,21 @@ impl<F: Frame, B: Beside> Pages<F, B> {
         self.dirty[..most.min(self.dirty.len())].to_vec()
     }
 
-    /// The pages of a batch, which were the [first dirty](Self::first_dirty) ones, go to the device: they are
-    /// clean from now on. What `each` answers of them is returned.
+    /// The pages of a batch, some of the [dirty ones](Self::first_dirty), ascending, go to the device: they
+    /// are clean from now on. What `each` answers of them is returned.
     pub fn leave<T>(
         &mut self,
         budget: &Budget,
         batch: &[u64],
         mut each: impl FnMut(u64, &mut Page<F, B>) -> Result<T>,
     ) -> Result<Vec<T>> {
-        debug_assert!(self.dirty.starts_with(batch), "whoever writes back holds the file");
-        self.dirty.drain(..batch.len());
+        let before = self.dirty.len();
+        if self.dirty.starts_with(batch) {
+            self.dirty.drain(..batch.len());
+        } else {
+            self.dirty.retain(|index| batch.binary_search(index).is_err());
+        }
+        debug_assert_eq!(before - self.dirty.len(), batch.len(), "whoever writes back holds the file");
         budget.cleaned(batch.len());
         let mut leaving = Vec::with_capacity(batch.len());
         for index in batch {

@@ -17,7 +17,7 @@ enum Step {
     Write { at: u64, len: u64, byte: u8 },
     Read { at: u64, len: u64 },
     WriteBack,
-    WriteBackPart { most: usize },
+    WriteBackPart { most: usize, every: usize },
     Forget { first: u64, pages: u64 },
     DropClean { frames: usize, also_used: bool },
     DropCleanRange { first: u64, pages: u64 },
@@ -31,7 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (at.clone(), len.clone(), 1..=u8::MAX).prop_map(|(at, len, byte)| Step::Write { at, len, byte }),
         4 => (at, len).prop_map(|(at, len)| Step::Read { at, len }),
         1 => Just(Step::WriteBack),
-        2 => (1..6_usize).prop_map(|most| Step::WriteBackPart { most }),
+        2 => (1..6_usize, 1..3_usize).prop_map(|(most, every)| Step::WriteBackPart { most, every }),
         1 => pages().prop_map(|(first, pages)| Step::Forget { first, pages }),
         1 => (1..9_usize, any::<bool>()).prop_map(|(frames, also_used)| Step::DropClean { frames, also_used }),
         1 => pages().prop_map(|(first, pages)| Step::DropCleanRange { first, pages }),
@@ -137,8 +137,8 @@ impl<F: Frame + Clone, B: Beside + Default> Rig<F, B> {
                 self.pages.written(&self.budget, dirty, |page| beside(&mut page.beside, false));
                 assert!(self.pages.is_clean());
             }
-            Step::WriteBackPart { most } => {
-                let batch = self.pages.first_dirty(most);
+            Step::WriteBackPart { most, every } => {
+                let batch: Vec<_> = self.pages.first_dirty(most).into_iter().step_by(every).collect();
                 let before = self.pages.dirty_pages();
                 let leave = |index, page: &mut Page<F, B>| Ok((index, page.data.clone()));
                 for (index, data) in self.pages.leave(&self.budget, &batch, leave).unwrap() {

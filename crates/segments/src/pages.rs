@@ -139,11 +139,11 @@ impl FileCache {
         file.pages.written(&self.budget, dirty, |page| page.beside.0 = false);
     }
 
-    /// The first dirty pages are as the device has them.
+    /// Dirty pages, ascending, are as the device has them.
     ///
     /// # Errors
     /// [`amphi_vfs::Error::Corrupt`] if one is not in memory.
-    pub fn settle_first(&self, file: &mut FilePages, pages: &[u64]) -> amphi_vfs::Result<()> {
+    pub fn settle_pages(&self, file: &mut FilePages, pages: &[u64]) -> amphi_vfs::Result<()> {
         let left = file.pages.leave(&self.budget, pages, |_, page| {
             page.beside.0 = false;
             Ok(())

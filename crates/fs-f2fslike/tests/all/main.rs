@@ -4,4 +4,5 @@ mod beside;
 mod conformance;
 mod direct;
 mod hostile;
+mod in_place;
 mod small;
