@@ -159,7 +159,6 @@ pub const ALL: [Subject; 18] = [
     },
     Subject {
         name: "f2fslike",
-        firmware: Firmware::PageCache,
         kind: Kind::F2fslike,
         words: "",
         // Mounting deletes inodes without names, and makes a checkpoint.

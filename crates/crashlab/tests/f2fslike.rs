@@ -10,13 +10,23 @@ use planting::{Planted, Planting};
 use sample::{long, run};
 
 fn session() -> Session {
-    Session::new(subject::named("f2fslike").expect("the subject exists"), "free").expect("it can be made")
+    session_on("free")
+}
+
+/// On a device whose write buffer is volatile.
+fn buffered() -> Session {
+    session_on("nvme")
+}
+
+fn session_on(profile: &str) -> Session {
+    Session::new(subject::named("f2fslike").expect("the subject exists"), profile).expect("it can be made")
 }
 
 #[test]
 fn all_sequences_of_one_operation() {
     let tally = run(&session(), Kind::Seq1, 0..435, Bound { recovery: 1, ..Bound::BRISK });
     assert_eq!(tally.workloads, 435);
+    run(&buffered(), Kind::Seq1, (0..435).step_by(5), Bound::BRISK);
 }
 
 #[test]
@@ -104,11 +114,13 @@ fn planted() -> Vec<Planted<Bug>> {
     all.push((Bug::EntriesForAddresses, wide.clone(), "sync"));
     all.push((Bug::BlockForgotten, wide, "sync"));
     all.push((Bug::NodesForgotten, APPENDS.to_owned(), "foo"));
+    all.push((Bug::NodesBeforeData, APPENDS.to_owned(), "foo"));
+    all.push((Bug::PackBeforeNodes, CREATE.to_owned(), "foo"));
     all
 }
 
 #[test]
 fn planted_bugs_are_found() {
     let bound = |_| Bound { recovery: 24, ..Bound::BRISK };
-    Planting { session, bound, plant }.each_is_found(&BUGS, planted());
+    Planting { session: buffered, bound, plant }.each_is_found(&BUGS, planted());
 }

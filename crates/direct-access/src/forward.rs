@@ -113,6 +113,13 @@ macro_rules! file_system {
             ) -> ::amphi_volume::Result<::amphi_volume::Report> {
                 $crate::check::<Self>(device)
             }
+
+            fn tune(
+                device: &D,
+                changes: &::amphi_volume::Changes,
+            ) -> ::amphi_volume::Result<::amphi_volume::About> {
+                $crate::tune::<Self>(device, changes)
+            }
         }
     };
 }

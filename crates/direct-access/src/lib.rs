@@ -36,6 +36,6 @@ pub use files::{
 pub use format::{FILE_BLOCKS_MAX, PAGE, Superblock, TYPES, valid_word};
 pub use ground::{DirectAccess, Ground, Layout};
 pub use medium::Medium;
-pub use mount::{about, close, format, open, probe};
+pub use mount::{about, close, format, open, probe, tune};
 pub use space::{Numbers, Space};
 pub use taken::Taken;

@@ -9,7 +9,9 @@ use std::sync::atomic::AtomicU64;
 use amphi_device::{BlockPort, Device, Lpa, PAGE_BYTES, PageView, Structure};
 use amphi_names::{Names, Options};
 use amphi_vfs::Ino;
-use amphi_volume::{About, Claims, Error, FormatOptions, MountOptions, Result, label_bytes, random_uuid};
+use amphi_volume::{
+    About, Changes, Claims, Error, FormatOptions, MountOptions, Result, label_bytes, random_uuid,
+};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::format::{CLEAN_AT, MOUNTS_AT, PAGE, PAGES_MIN, Superblock, VERSION};
@@ -89,6 +91,22 @@ pub fn read_super<F: DirectAccess>(device: &F::Device) -> Result<Found<F::Layout
     let layout = layout.ok_or(Error::Superblock { title, why: "its sizes contradict each other" })?;
     let word = |at: u64| page[at as usize..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
     Ok(Found { superblock, layout, mounts: word(MOUNTS_AT), clean: word(CLEAN_AT) == 1 })
+}
+
+/// See [`amphi_volume::Volume::tune`].
+///
+/// # Errors
+/// As there.
+pub fn tune<F: DirectAccess>(device: &F::Device, changes: &Changes) -> Result<About> {
+    let mut superblock = read_super::<F>(device)?.superblock;
+    changes.rename_only(&mut superblock.label, &mut superblock.uuid)?;
+    superblock.crc = superblock.checksum().into();
+    let mut page = Box::new([0; PAGE_BYTES]);
+    device.read(Lpa(0), &mut page[..], Structure::Superblock)?;
+    page[..size_of::<Superblock>()].copy_from_slice(superblock.as_bytes());
+    device.write(Lpa(0), &page[..], Structure::Superblock)?;
+    device.flush()?;
+    probe::<F>(device)
 }
 
 /// See [`amphi_volume::Volume::probe`].

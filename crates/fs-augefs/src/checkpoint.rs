@@ -68,6 +68,7 @@ fn make<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts: &mut 
     put_record(core, domain, parts, version)?;
     if planted::has(Bug::CheckpointBeforeNat) {
         write_nat(&core.ground, domain, parts, version)?;
+        core.ground.settle()?;
     }
     parts.version = version;
     tidy(core, domain, parts, &segments)?;
@@ -80,7 +81,8 @@ fn write_nodes<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts
     let take = |parts: &mut Parts, counts| core.take_blocks(domain, parts, counts, true);
     let sealed = core.ground.seal_dirty(domain, parts, take)?;
     core.counters.node_blocks.add(sealed.len() as u64);
-    core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Pointer)])
+    core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Pointer)])?;
+    core.ground.settle()
 }
 
 /// Makes the checkpoint count.

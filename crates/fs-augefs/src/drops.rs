@@ -8,7 +8,6 @@ use amphi_lsm::Batch;
 use amphi_rt::sync::RwLockReadGuard;
 use amphi_segments::{DATA, Domain};
 use amphi_vfs::{Ino, Result};
-use amphi_volume::io_error;
 
 use crate::collect;
 use crate::core::Core;
@@ -152,7 +151,7 @@ pub fn plan_cut<'a, D: BlockPort + MemoryArea>(
             None => core.ground.read_block(old, Structure::Data)?,
         };
         bytes[within..].fill(0);
-        core.device.write(core.ground.lpa(blocks[0]), &bytes, Structure::Data).map_err(io_error)?;
+        core.ground.write(core.ground.lpa(blocks[0]), &bytes, Structure::Data)?;
         core.ground.settle()?;
         break (gate, Some(blocks[0]));
     };

@@ -42,7 +42,7 @@ const MEMTABLE_SHARE: usize = 32;
 const SEGMENTS_MIN: u64 = 8;
 
 pub use amphi_volume::Error as MountError;
-use amphi_volume::label_bytes;
+use amphi_volume::{Changes, label_bytes};
 
 type Result<T> = std::result::Result<T, MountError>;
 
@@ -186,6 +186,17 @@ pub fn probe<D: BlockPort + MemoryArea>(device: &D) -> Result<(Superblock, Layou
     Ok((sb, layout))
 }
 
+/// Changes what the superblock of an unmounted one says.
+///
+/// # Errors
+/// As for [`probe`]; [`MountError::Unsuitable`].
+pub fn tune<D: BlockPort + MemoryArea>(device: &D, changes: &Changes) -> Result<()> {
+    let (mut sb, _) = probe(device)?;
+    changes.rename_only(&mut sb.origin.label, &mut sb.origin.uuid)?;
+    sb.crc = sb.checksum().into();
+    write_superblock(device, &sb)
+}
+
 /// What a superblock says, for people.
 #[derive(Clone, Debug)]
 pub struct Info {
@@ -315,7 +326,7 @@ pub fn open<D: BlockPort + MemoryArea>(
         }
         core.meta.write(&batch)?;
         for page in loaded.stale_nat.iter().filter(|_| !planted::has(Bug::StaleNatCounts)) {
-            device.write(*page, &[0; PAGE], Structure::Pointer)?;
+            core.ground.write(*page, &[0; PAGE], Structure::Pointer)?;
         }
         core.ground.settle()?;
         recovered = recover::all(&core, loaded.intents)?;

@@ -304,7 +304,7 @@ fn cut<D: BlockPort + MemoryArea>(
     counts[DATA] = 1;
     let blocks = core.take_blocks(domain, &mut parts, counts, true)?.ok_or(Error::NoSpace)?;
     let new = blocks[DATA][0];
-    core.device.write(core.ground.lpa(new), &page, Structure::Data).map_err(io_error)?;
+    core.ground.write(core.ground.lpa(new), &page, Structure::Data)?;
     if let Some(node) = parts.nodes.get_mut(&nid) {
         node.addresses[slot] = Address::at(new);
     }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea, PAGE_BYTES};
-use amphi_volume::{About, Error, Identity, Needs, Progress, Repair, Report, Result, Volume};
+use amphi_volume::{About, Changes, Error, Identity, Needs, Progress, Repair, Report, Result, Volume};
 use serde_json::json;
 
 use crate::AugeFs;
 use crate::format::TITLE;
 use crate::fsck;
-use crate::mount::{Info, info};
+use crate::mount::{Info, info, tune};
 use crate::options::{FormatOptions, MountOptions};
 
 /// What it is called and what it asks of a device.
@@ -68,6 +68,11 @@ impl<D: BlockPort + MemoryArea + 'static> Volume<D> for AugeFs<D> {
     fn repair(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Repair> {
         let fsck::Repair { before, after } = fsck::repair(device)?;
         Ok(Repair { before: report(&before), after: report(&after) })
+    }
+
+    fn tune(device: &D, changes: &Changes) -> Result<About> {
+        tune(device, changes)?;
+        Self::probe(device)
     }
 }
 

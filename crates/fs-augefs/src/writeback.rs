@@ -145,10 +145,12 @@ fn submit<D: BlockPort + MemoryArea>(
     let nodes = as_writes(&sealed);
     if core.options.nodes_after_data || planted::has(Bug::NodesAfterData) {
         core.ground.write_blocks(&[(&pages, Structure::Data)])?;
+        core.ground.settle()?;
         core.ground.write_blocks(&[(&nodes, Structure::Pointer)])?;
     } else {
         core.ground.write_blocks(&[(&pages, Structure::Data), (&nodes, Structure::Pointer)])?;
     }
+    core.ground.settle()?;
     core.raise_write_version(processor, &mut version)?;
     Ok(true)
 }

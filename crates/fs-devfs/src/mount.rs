@@ -26,7 +26,7 @@ use crate::slots::Slots;
 use crate::stats::Counters;
 
 pub use amphi_volume::Error as MountError;
-use amphi_volume::{label_bytes, random_uuid};
+use amphi_volume::{Changes, label_bytes, random_uuid};
 
 type Result<T> = std::result::Result<T, MountError>;
 
@@ -52,6 +52,17 @@ pub fn read_super<D: BlockPort + MemoryArea>(device: &D) -> Result<Superblock> {
     let mut page = Box::new([0; PAGE]);
     device.read(Lpa(0), &mut page[..], Structure::Superblock)?;
     Superblock::decode(&page, device.capacity_pages(), slots_of(device.bytes(), u64::MAX))
+}
+
+/// Changes what the superblock of an unmounted one says; returns what it says then.
+///
+/// # Errors
+/// As for [`read_super`]; [`MountError::Unsuitable`].
+pub fn tune<D: BlockPort + MemoryArea>(device: &D, changes: &Changes) -> Result<Superblock> {
+    let mut superblock = read_super(device)?;
+    changes.rename_only(&mut superblock.label, &mut superblock.uuid)?;
+    device.write(Lpa(0), &superblock.encode(), Structure::Superblock)?;
+    Ok(superblock)
 }
 
 fn write_super<D: BlockPort + MemoryArea>(media: &Media<D>, superblock: &Superblock) -> Result<()> {

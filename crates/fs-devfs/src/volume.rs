@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, CommandPort, MemoryArea, PAGE_BYTES};
 use amphi_volume::{
-    About, Error, Identity, Needs, Progress, Repair, Report, Result, Severity, TakeCommands, Volume,
+    About, Changes, Error, Identity, Needs, Progress, Repair, Report, Result, Severity, TakeCommands, Volume,
 };
 use serde_json::{Map, Value, json};
 
 use crate::DevFs;
 use crate::check;
 use crate::format::{Superblock, TITLE};
-use crate::mount::read_super;
+use crate::mount::{read_super, tune};
 use crate::options::{Crash, FormatOptions, MountOptions};
 use crate::planted::{self, Bug};
 use crate::repair;
@@ -79,6 +79,10 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> Volume<D> for DevFs<D> {
     fn repair(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Repair> {
         let (before, after) = repair::repair(device)?;
         Ok(Repair { before: report(before), after: report(after) })
+    }
+
+    fn tune(device: &D, changes: &Changes) -> Result<About> {
+        Ok(about(&tune(device, changes)?))
     }
 }
 

@@ -9,7 +9,6 @@ use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_segments::files::write_back_all;
 use amphi_segments::{DATA, NODES, Parts, as_writes, write_nat, write_summaries};
 use amphi_vfs::{Error, FileType, Result};
-use amphi_volume::io_error;
 use zerocopy::IntoBytes;
 
 use crate::core::{Core, Fresh, Standing};
@@ -56,7 +55,7 @@ pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, data_only: boo
         if state.nlink > 0 && core.rolls(ino, &state.part) {
             let unsaved = core.fresh.lock().unsaved.contains(&ino) && !planted::has(Bug::NodesForgotten);
             if data_only && !unsaved {
-                return Ok(());
+                return core.names.health.judge(core.ground.settle());
             }
             let written = core.names.health.judge(write_set(core, ino))?;
             if written {
@@ -91,7 +90,7 @@ fn make<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
     let nodes = write_nodes(core, parts)?;
     let changed = entries + nodes > 0 || !parts.segments(|segment| segment.dirty).is_empty();
     if !changed && parts.freed_nids.is_empty() && standing.clean == clean {
-        return Ok(());
+        return core.ground.settle();
     }
     let version = parts.version + 1;
     standing.clean = clean;
@@ -102,7 +101,9 @@ fn make<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
         write_sit(core, parts, &mut standing, version)?;
     }
     write_summaries(&core.ground, parts)?;
-    core.ground.settle()?;
+    if !planted::has(Bug::PackBeforeNodes) {
+        core.ground.settle()?;
+    }
     look_ahead(core);
     write_pack(core, parts, &standing, version)?;
     if planted::has(Bug::PackBeforeNat) {
@@ -235,9 +236,9 @@ fn write_sit<D: BlockPort>(
         }
         let at = Layout::SIT_FIRST + 2 * u64::from(number) + u64::from(*copy);
         let block = SitBlock::new(core.ground.salt, number, version, &entries);
-        core.ground.device.write(Lpa(at), block.as_bytes(), Structure::Bitmap).map_err(io_error)?;
+        core.ground.write(Lpa(at), block.as_bytes(), Structure::Bitmap)?;
     }
-    core.ground.settle()
+    Ok(())
 }
 
 /// Decides into which segments the log of nodes goes next, as far as some are free.
@@ -273,6 +274,6 @@ fn write_pack<D: BlockPort>(core: &Core<D>, parts: &Parts, standing: &Standing, 
     };
     let which = if planted::has(Bug::PackInPlace) { 0 } else { version % 2 };
     let at = Lpa(Layout::pack(which));
-    core.ground.device.write(at, &pack.encode(core.ground.salt), Structure::Journal).map_err(io_error)?;
+    core.ground.write(at, &pack.encode(core.ground.salt), Structure::Journal)?;
     core.ground.settle()
 }

@@ -17,7 +17,7 @@ use zerocopy::FromZeros;
 pub use amphi_volume::Error as MountError;
 
 type Result<T> = std::result::Result<T, MountError>;
-use amphi_volume::label_bytes;
+use amphi_volume::{Changes, label_bytes};
 
 use crate::checkpoint::{self, AHEAD};
 use crate::core::{Core, Options, Standing};
@@ -108,6 +108,17 @@ pub fn probe<D: BlockPort>(device: &D) -> Result<(Superblock, Layout)> {
     let sb: Superblock = read_superblock(device, TITLE)?;
     let layout = sb.layout(device.capacity_pages())?;
     Ok((sb, layout))
+}
+
+/// Changes what the superblock of an unmounted one says.
+///
+/// # Errors
+/// As for [`probe`]; [`MountError::Unsuitable`].
+pub fn tune<D: BlockPort>(device: &D, changes: &Changes) -> Result<()> {
+    let (mut sb, _) = probe(device)?;
+    changes.rename_only(&mut sb.origin.label, &mut sb.origin.uuid)?;
+    sb.crc = sb.checksum().into();
+    write_superblock(device, &sb)
 }
 
 fn assemble<D: BlockPort>(

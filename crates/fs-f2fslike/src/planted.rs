@@ -51,11 +51,15 @@ pub enum Bug {
     BlockForgotten,
     /// `fdatasync` leaves nodes in memory that name new blocks.
     NodesForgotten,
+    /// Nodes of an `fsync` are written while what they name may be in the device's write buffer yet.
+    NodesBeforeData,
+    /// The same of a checkpoint's pack, and what it names.
+    PackBeforeNodes,
 }
 
 /// Every bug, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 22] = [
+pub const BUGS: [Bug; 24] = [
     Bug::PackBeforeNat,
     Bug::PackBeforeSit,
     Bug::PackInPlace,
@@ -78,6 +82,8 @@ pub const BUGS: [Bug; 22] = [
     Bug::EntriesForAddresses,
     Bug::BlockForgotten,
     Bug::NodesForgotten,
+    Bug::NodesBeforeData,
+    Bug::PackBeforeNodes,
 ];
 
 amphi_planted::planted!(Bug);

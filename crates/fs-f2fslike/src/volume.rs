@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, PAGE_BYTES};
-use amphi_volume::{About, FormatOptions, Identity, MountOptions, Needs, Progress, Report, Result, Volume};
+use amphi_volume::{
+    About, Changes, FormatOptions, Identity, MountOptions, Needs, Progress, Report, Result, Volume,
+};
 
 use crate::core::{Core, Options};
 use crate::format::TITLE;
@@ -56,6 +58,11 @@ impl<D: BlockPort + 'static> Volume<D> for F2fsLike<D> {
 
     fn check(device: &Arc<D>, _: &mut dyn FnMut(Progress)) -> Result<Report> {
         fsck::check(device)
+    }
+
+    fn tune(device: &D, changes: &Changes) -> Result<About> {
+        mount::tune(device, changes)?;
+        Self::probe(device)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::format::{NodeHead, PAGE};
 use crate::inode::{Inode, State};
 use crate::nodes::spot;
+use crate::planted::{self, Bug};
 
 /// Most pages that are written together: 2 MB.
 const PAGES_AT_A_TIME: usize = 512;
@@ -166,8 +167,12 @@ pub fn write_set<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<bool> {
     let _gate = core.domain.gate.read();
     let mut parts = core.domain.parts.lock();
     let nids: Vec<_> = parts.nodes.dirty_of(Ino(ino.into())).collect();
-    if nids.is_empty() || nids.len() > SET_MOST {
-        return Ok(nids.is_empty());
+    if nids.is_empty() {
+        core.ground.settle()?;
+        return Ok(true);
+    }
+    if nids.len() > SET_MOST {
+        return Ok(false);
     }
     let Some(blocks) = core.take_ahead(&mut parts, nids.len())? else { return Ok(false) };
     let set = parts.next_sequence();
@@ -177,7 +182,12 @@ pub fn write_set<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<bool> {
     let sealed = core.ground.seal(&core.domain, &mut parts, nids.iter(), &blocks, stamp)?;
     core.dirtied.fetch_sub(sealed.len(), Ordering::Relaxed);
     drop(parts);
+    if core.fresh.lock().unsaved.contains(&ino) && !planted::has(Bug::NodesBeforeData) {
+        // Blocks that they name, and bytes up to the new end.
+        core.ground.settle()?;
+    }
     core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Inode)])?;
+    core.ground.settle()?;
     core.fresh.lock().unsaved.remove(&ino);
     Ok(true)
 }

@@ -6,7 +6,7 @@
 use amphi_device::{BlockPort, MemoryArea, PAGE_BYTES};
 use amphi_volume::Changes;
 
-use crate::format::{LABEL_BYTES, OPTION_BYTES, Superblock};
+use crate::format::{OPTION_BYTES, Superblock};
 use crate::mount::{self, Info, MountError};
 use crate::options::MountOptions;
 
@@ -17,22 +17,15 @@ use crate::options::MountOptions;
 /// [`MountError::NotThis`], [`MountError::Device`].
 pub fn tune<D: BlockPort + MemoryArea>(device: &D, changes: &Changes) -> Result<Info, MountError> {
     let (mut sb, state, layout) = mount::read_super(device)?;
-    if let Some(label) = &changes.label {
-        sb.label = padded(label).ok_or_else(|| too_long("the label", LABEL_BYTES))?;
-    }
+    changes.rename(&mut sb.label, &mut sb.uuid)?;
     if let Some(options) = &changes.options {
         MountOptions::default().set_all(options).map_err(MountError::Unsuitable)?;
-        sb.options = padded(options).ok_or_else(|| too_long("the mount options", OPTION_BYTES))?;
-    }
-    if let Some(uuid) = changes.uuid {
-        sb.uuid = uuid;
+        let why =
+            || MountError::Unsuitable(format!("the mount options can have {OPTION_BYTES} bytes at most"));
+        sb.options = padded(options).ok_or_else(why)?;
     }
     store(device, &mut sb)?;
     Ok(Info::of(&sb, &state, &layout))
-}
-
-fn too_long(what: &str, bytes: usize) -> MountError {
-    MountError::Unsuitable(format!("{what} can have {bytes} bytes at most"))
 }
 
 fn padded<const N: usize>(text: &str) -> Option<[u8; N]> {

@@ -2,7 +2,6 @@
 
 use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_vfs::Result;
-use amphi_volume::io_error;
 use zerocopy::IntoBytes;
 
 use crate::domain::{Domain, Parts};
@@ -28,12 +27,12 @@ pub fn write_nat<D: BlockPort>(
         let copy = 1 - part.copy;
         let block = NatBlock::new(ground.salt, domain.number, number as u32, version, &part.entries);
         let at = Lpa(ground.areas.nat_first + 2 * number + u64::from(copy));
-        ground.device.write(at, block.as_bytes(), Structure::Pointer).map_err(io_error)?;
+        ground.write(at, block.as_bytes(), Structure::Pointer)?;
         if let Some(part) = parts.nat.get_mut(number) {
             (part.copy, part.dirty) = (copy, false);
         }
     }
-    ground.settle()
+    Ok(())
 }
 
 /// Writes the summaries of segments that have become full.
@@ -46,7 +45,7 @@ pub fn write_summaries<D: BlockPort>(ground: &Ground<D>, parts: &mut Parts) -> R
         let Some(summary) = segment.summary.take() else { continue };
         let block = SsaBlock::new(ground.salt, number, &summary);
         let at = Lpa(ground.areas.ssa_first() + u64::from(number));
-        ground.device.write(at, block.as_bytes(), Structure::Bitmap).map_err(io_error)?;
+        ground.write(at, block.as_bytes(), Structure::Bitmap)?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{BlockDurability, BlockPort, Completion, DurabilityContract, Lpa, PAGE_BYTES, Structure};
 use amphi_page_cache::{BoxedFrame, frames};
@@ -31,6 +32,9 @@ pub struct Ground<D> {
     pub nodes_kept: usize,
     /// Which words of a node with this index are addresses of pages.
     pub addresses: fn(u32, &[Address; ADDRESSES]) -> Range<usize>,
+    /// Writes that have completed, and how many of them are durable for sure.
+    written: AtomicU64,
+    settled: AtomicU64,
 }
 
 impl<D: BlockPort> Ground<D> {
@@ -44,7 +48,9 @@ impl<D: BlockPort> Ground<D> {
         addresses: fn(u32, &[Address; ADDRESSES]) -> Range<usize>,
     ) -> Self {
         let contract = device.contract();
-        Self { device: Arc::clone(device), contract, salt, areas, nodes_kept, addresses }
+        // What was written before this mount may not be durable.
+        let (written, settled) = (AtomicU64::new(1), AtomicU64::new(0));
+        Self { device: Arc::clone(device), contract, salt, areas, nodes_kept, addresses, written, settled }
     }
 
     /// Where a block of the main area is.
@@ -98,18 +104,34 @@ impl<D: BlockPort> Ground<D> {
         Ok(page)
     }
 
-    /// Makes completed block writes durable.
+    /// Makes the writes durable that have completed, if one is not yet.
     ///
     /// # Errors
     /// [`amphi_vfs::Error::Io`].
     pub fn settle(&self) -> Result<()> {
-        match self.contract.block_durability {
-            BlockDurability::Completion => Ok(()),
-            BlockDurability::Flush => self.device.flush().map_err(io_error),
+        let written = self.written.load(Ordering::Acquire);
+        if self.contract.block_durability == BlockDurability::Completion
+            || self.settled.load(Ordering::Acquire) >= written
+        {
+            return Ok(());
         }
+        self.device.flush().map_err(io_error)?;
+        self.settled.fetch_max(written, Ordering::AcqRel);
+        Ok(())
     }
 
-    /// Submits all blocks, those in a row by one command, waits for them together, and settles them.
+    /// Writes a page, which [`settle`](Self::settle) makes durable.
+    ///
+    /// # Errors
+    /// [`amphi_vfs::Error::Io`].
+    pub fn write(&self, at: Lpa, page: &[u8], tag: Structure) -> Result<()> {
+        self.device.write(at, page, tag).map_err(io_error)?;
+        self.written.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Submits all blocks, those in a row by one command, and waits for them together;
+    /// [`settle`](Self::settle) makes them durable.
     ///
     /// # Errors
     /// [`amphi_vfs::Error::Io`].
@@ -132,7 +154,8 @@ impl<D: BlockPort> Ground<D> {
         for ticket in tickets {
             ticket.wait().map_err(io_error)?;
         }
-        self.settle()
+        self.written.fetch_add(1, Ordering::AcqRel);
+        Ok(())
     }
 
     /// What a domain knows, with these nodes in memory. The caller holds the gate.

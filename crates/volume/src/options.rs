@@ -3,6 +3,7 @@
 use amphi_vfs::AccessTimes;
 
 use crate::error::{Error, Result};
+use crate::fields::label_bytes;
 
 /// How to make a file system. What is `None` is as usual for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,4 +68,30 @@ pub struct Changes {
     pub uuid: Option<[u8; 16]>,
     /// Mount options that hold unless a mount says otherwise.
     pub options: Option<String>,
+}
+
+impl Changes {
+    /// Changes the label and the UUID that a superblock holds.
+    ///
+    /// # Errors
+    /// [`Error::Unsuitable`] for a label that is too long; then nothing has changed.
+    pub fn rename<const N: usize>(&self, label: &mut [u8; N], uuid: &mut [u8; 16]) -> Result<()> {
+        if let Some(wanted) = &self.label {
+            *label = label_bytes(wanted)?;
+        }
+        *uuid = self.uuid.unwrap_or(*uuid);
+        Ok(())
+    }
+
+    /// As [`rename`](Self::rename), for a superblock that holds no mount options.
+    ///
+    /// # Errors
+    /// As there; [`Error::Unsuitable`] for mount options.
+    pub fn rename_only<const N: usize>(&self, label: &mut [u8; N], uuid: &mut [u8; 16]) -> Result<()> {
+        if self.options.is_some() {
+            let why = "its superblock holds no mount options; give them to each mount (amphi mount -o)";
+            return Err(Error::Unsuitable(why.to_owned()));
+        }
+        self.rename(label, uuid)
+    }
 }

@@ -3,3 +3,4 @@
 mod discard;
 mod golden;
 mod list;
+mod tune;

@@ -109,10 +109,7 @@ fn tuning_changes_the_superblock_and_its_copy() {
     };
     assert_eq!((promise(""), promise("data=persist")), (false, true));
     for (changes, wanted) in [
-        (
-            Changes { label: Some("x".repeat(33)), ..Changes::default() },
-            "the label can have 32 bytes at most",
-        ),
+        (Changes { label: Some("x".repeat(33)), ..Changes::default() }, "the label is longer than 32 bytes"),
         (
             Changes { options: Some("size=3".into()), ..Changes::default() },
             "`size=3` is no mount option of RomeFS",
