@@ -243,7 +243,8 @@ impl Oracle {
                     if let Ok(ino) = at(&self.model, path, |ino| Ok(ino.0)) {
                         let regular = |node: &Node| node.file_type == FileType::Regular;
                         if self.alone() && self.tree.nodes.get(&ino).is_some_and(regular) {
-                            self.synced(ino, false);
+                            // What is written anew may keep its times.
+                            self.synced(ino, *data_only && self.fsync == Fsync::File);
                             let (tree, ranges) = (&self.tree, &self.ranges);
                             let only_contents = *data_only && self.fsync == Fsync::Contents;
                             let bring =

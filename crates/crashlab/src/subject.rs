@@ -42,7 +42,7 @@ pub enum Fsync {
     /// It, and what was done before with what it needs.
     #[default]
     Before,
-    /// It alone.
+    /// It alone; `fdatasync` leaves the times of what was written over.
     File,
     /// What it holds. Its attributes may be older, and of a write that is not synced a part may be there.
     Contents,

@@ -41,7 +41,9 @@ fn sequences_of_two_and_what_the_published_ones_lack() {
 #[test]
 fn two_operations_at_a_time_and_long_runs() {
     run(&session(), Kind::Pairs, 0..12 * long(), Bound::BRISK);
-    run(&session(), Kind::Random, 0..long(), Bound { one_point_in: 12, ..Bound::LINEAR });
+    for session in [session(), buffered()] {
+        run(&session, Kind::Random, 0..long(), Bound { one_point_in: 12, ..Bound::LINEAR });
+    }
 }
 
 const TWICE: &str = "create foo\nsync\ncreate bar\nsync\nunlink foo\nsync";
@@ -54,6 +56,8 @@ const LINKS: &str = "create foo\nsync\nrename foo bar\nfsync bar";
 const LARGE: &str = "create foo\nsync\nwrite foo 0 100\nwrite foo 4128768 100\nfsync foo";
 const CREATE: &str = "create foo\nfsync foo";
 const APPENDS: &str = "create foo\nwrite foo 0 5000\nfsync foo\nwrite foo 5000 9000\nfdatasync foo";
+const CHANGES: &str =
+    "create foo\nwrite foo 0 5000\nfsync foo\nchmod foo 4751\nwrite foo 0 4096\nfdatasync foo";
 const BIG: &str = "create foo\nwrite foo 0 300000\nsync\nwrite foo 0 300000\nsync";
 
 /// What is done with each of some files.
@@ -114,6 +118,7 @@ fn planted() -> Vec<Planted<Bug>> {
     all.push((Bug::EntriesForAddresses, wide.clone(), "sync"));
     all.push((Bug::BlockForgotten, wide, "sync"));
     all.push((Bug::NodesForgotten, APPENDS.to_owned(), "foo"));
+    all.push((Bug::AttributesForgotten, CHANGES.to_owned(), "foo"));
     all.push((Bug::NodesBeforeData, APPENDS.to_owned(), "foo"));
     all.push((Bug::PackBeforeNodes, CREATE.to_owned(), "foo"));
     all

@@ -15,6 +15,7 @@ use crate::core::Core;
 use crate::dir::Spot;
 use crate::format::{INODE, LINK, PAGE, TYPES, XATTR, encode_attributes, record_of};
 use crate::inode::{Inode, Part, State, split_target};
+use crate::planted::{self, Bug};
 
 /// A name: its directory, and how it is called there.
 type Spelled = (u32, Box<[u8]>);
@@ -170,8 +171,15 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
     }
 
     fn write_inode(&mut self, inode: &Inode<D>, state: &mut State<D>, changed: Changed) -> Result<()> {
-        if changed == Changed::Links {
-            self.core.fresh.lock().changed.insert(inode.ino.0 as u32);
+        let nid = inode.ino.0 as u32;
+        match changed {
+            Changed::Links => {
+                self.core.fresh.lock().changed.insert(nid);
+            }
+            Changed::Attributes if !planted::has(Bug::AttributesForgotten) => {
+                self.core.fresh.lock().unsaved.insert(nid);
+            }
+            _ => {}
         }
         let last = self.named.iter().rposition(|(child, ..)| *child == inode.ino);
         if let Some(last) = last {

@@ -11,9 +11,10 @@ use amphi_rt::sync::{Mutex, MutexGuard};
 use amphi_segments::files::FileCache;
 use amphi_segments::{Blocks, Domain, Ground, NODES, Parts, Segments, Space};
 use amphi_vfs::{Ino, Result};
+use amphi_volume::read_words;
 
 use crate::dir::Dent;
-use crate::format::{Layout, Superblock};
+use crate::format::{Layout, Superblock, TITLE};
 use crate::inode::{Inode, Part};
 use crate::planted::{self, Bug};
 
@@ -28,6 +29,8 @@ const INTERVAL_NS: u64 = 5_000_000_000;
 pub struct Options {
     /// Refuse every change.
     pub read_only: bool,
+    /// Write what is synced over its blocks; else everything goes to new ones.
+    pub in_place: bool,
     /// Pages of files in host memory; as many nodes, and blocks of entries, may be there, too.
     pub page_cache_pages: usize,
     /// How often pages are written back and checkpoints are made, ns; 0: there is no background task.
@@ -35,6 +38,23 @@ pub struct Options {
 }
 
 impl Options {
+    /// The mount options, for people: F2FS's.
+    pub const WORDS: &str = "mode=adaptive|lfs";
+
+    /// Sets options that are given as words.
+    ///
+    /// # Errors
+    /// A sentence about the first word that is unknown or impossible.
+    pub fn set_all(&mut self, words: &str) -> std::result::Result<(), String> {
+        read_words(words, (TITLE, Self::WORDS), |word| {
+            if word.key != "mode" {
+                return Ok(false);
+            }
+            self.in_place = word.one_of(&[("adaptive", true), ("lfs", false)])?;
+            Ok(true)
+        })
+    }
+
     /// How a mount behaves that says nothing.
     pub const fn usual(read_only: bool) -> (Self, amphi_names::Options) {
         let names = amphi_names::Options {
@@ -43,7 +63,7 @@ impl Options {
             cached_inodes: CACHED_INODES,
             tick_ns: 1,
         };
-        (Self { read_only, page_cache_pages: CACHED_PAGES, interval_ns: INTERVAL_NS }, names)
+        (Self { read_only, in_place: true, page_cache_pages: CACHED_PAGES, interval_ns: INTERVAL_NS }, names)
     }
 }
 

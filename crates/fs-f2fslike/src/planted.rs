@@ -51,6 +51,8 @@ pub enum Bug {
     BlockForgotten,
     /// `fdatasync` leaves nodes in memory that name new blocks.
     NodesForgotten,
+    /// It leaves attributes in memory that have changed since.
+    AttributesForgotten,
     /// Nodes of an `fsync` are written while what they name may be in the device's write buffer yet.
     NodesBeforeData,
     /// The same of a checkpoint's pack, and what it names.
@@ -59,7 +61,7 @@ pub enum Bug {
 
 /// Every bug, so that none is forgotten.
 #[cfg(feature = "planted-bugs")]
-pub const BUGS: [Bug; 24] = [
+pub const BUGS: [Bug; 25] = [
     Bug::PackBeforeNat,
     Bug::PackBeforeSit,
     Bug::PackInPlace,
@@ -82,6 +84,7 @@ pub const BUGS: [Bug; 24] = [
     Bug::EntriesForAddresses,
     Bug::BlockForgotten,
     Bug::NodesForgotten,
+    Bug::AttributesForgotten,
     Bug::NodesBeforeData,
     Bug::PackBeforeNodes,
 ];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, PAGE_BYTES};
 use amphi_volume::{
-    About, Changes, FormatOptions, Identity, MountOptions, Needs, Progress, Report, Result, Volume,
+    About, Changes, Error, FormatOptions, Identity, MountOptions, Needs, Progress, Report, Result, Volume,
 };
 
 use crate::core::{Core, Options};
@@ -18,7 +18,7 @@ pub const IDENTITY: Identity = Identity {
     name: "f2fslike",
     title: TITLE,
     summary: "A file system of F2FS's kind: log-structured, with checkpoints, blocks alone",
-    words: "none",
+    words: Options::WORDS,
     needs: Needs::Blocks,
 };
 
@@ -36,8 +36,8 @@ impl<D: BlockPort + 'static> Volume<D> for F2fsLike<D> {
     }
 
     fn mount(device: &Arc<D>, options: &MountOptions) -> Result<Self> {
-        options.refuse_words(IDENTITY.title)?;
         let (mut own, mut names) = Options::usual(options.read_only);
+        own.set_all(&options.words).map_err(Error::Unsuitable)?;
         names.access_times = options.access_times;
         names.cached_inodes = options.inode_cache.unwrap_or(names.cached_inodes);
         names.tick_ns = options.tick_ns.unwrap_or(names.tick_ns);

@@ -59,7 +59,8 @@ fn write_back_all<D: BlockPort>(
         return Ok(());
     }
     let mut dirty = state.part.file.pages.first_dirty(usize::MAX);
-    if goes == Goes::InPlace || goes == Goes::InPlaceIfFew && dirty.len() <= FSYNC_IN_PLACE {
+    let few = dirty.len() <= FSYNC_IN_PLACE;
+    if core.options.in_place && (goes == Goes::InPlace || goes == Goes::InPlaceIfFew && few) {
         overwrite(core, inode, state, &dirty)?;
         dirty = state.part.file.pages.first_dirty(usize::MAX);
     }

@@ -70,6 +70,7 @@ impl System {
         let words = match self {
             Self::BytefsLog => "variant=log",
             Self::BytefsGrouped => "metadata=grouped",
+            Self::F2fslikeLfs => "mode=lfs",
             Self::BytefsDual => "variant=dual",
             Self::Ext4Journal => "data=journal",
             Self::DevfsNaive => "crash=journal",

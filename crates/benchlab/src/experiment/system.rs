@@ -55,11 +55,13 @@ pub enum System {
     AugefsPara,
     /// `AugefsRoc`, of whose groups several are on their way to the log at once.
     AugefsSpan,
+    /// The file system of F2FS's kind, which writes nothing in place.
+    F2fslikeLfs,
 }
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Bytefs,
         Self::BytefsLog,
         Self::BytefsDual,
@@ -83,9 +85,10 @@ impl System {
         Self::AugefsPmr,
         Self::AugefsPara,
         Self::AugefsSpan,
+        Self::F2fslikeLfs,
     ];
     /// Their names on the command line and in experiments.
-    pub const NAMES: [&str; 23] = [
+    pub const NAMES: [&str; 24] = [
         "bytefs",
         "bytefs-log",
         "bytefs-dual",
@@ -109,6 +112,7 @@ impl System {
         "augefs-pmr",
         "augefs-para",
         "augefs-span",
+        "f2fslike-lfs",
     ];
 
     /// The one of a name.
@@ -144,6 +148,7 @@ impl System {
             Self::AugefsPmr => "AugeFS-roc +PMR",
             Self::AugefsPara => "AugeFS-roc +ParaPre",
             Self::AugefsSpan => "AugeFS-span",
+            Self::F2fslikeLfs => "F2FS-like lfs",
         }
     }
 
@@ -157,7 +162,8 @@ impl System {
             | Self::Ext4Journal
             | Self::Novalike
             | Self::Pmfslike
-            | Self::F2fslike => Firmware::PageCache,
+            | Self::F2fslike
+            | Self::F2fslikeLfs => Firmware::PageCache,
             Self::Romefs
             | Self::Augefs
             | Self::AugefsSyn
@@ -193,7 +199,7 @@ impl System {
             | Self::AugefsSpan => Kind::Augefs,
             Self::Novalike => Kind::Novalike,
             Self::Pmfslike => Kind::Pmfslike,
-            Self::F2fslike => Kind::F2fslike,
+            Self::F2fslike | Self::F2fslikeLfs => Kind::F2fslike,
             _ => Kind::Devfs,
         }
     }
@@ -206,7 +212,8 @@ impl System {
     /// Whether it is there for single figures: another one with something left out, or with what closed files
     /// have leaving device memory.
     pub(super) fn is_a_part(self) -> bool {
-        self.empties_memory_on_close() || self.is_augefs() && self != Self::Augefs
+        let of_augefs = self.is_augefs() && self != Self::Augefs;
+        self.empties_memory_on_close() || of_augefs || self == Self::F2fslikeLfs
     }
 
     /// Whether its log lies on the block side, although it would belong into a memory area.
