@@ -56,8 +56,8 @@ const LINKS: &str = "create foo\nsync\nrename foo bar\nfsync bar";
 const LARGE: &str = "create foo\nsync\nwrite foo 0 100\nwrite foo 4128768 100\nfsync foo";
 const CREATE: &str = "create foo\nfsync foo";
 const APPENDS: &str = "create foo\nwrite foo 0 5000\nfsync foo\nwrite foo 5000 9000\nfdatasync foo";
-const CHANGES: &str =
-    "create foo\nwrite foo 0 5000\nfsync foo\nchmod foo 4751\nwrite foo 0 4096\nfdatasync foo";
+const CHANGES: &str = "create foo\nwrite foo 0 5000\nfsync foo\nchmod foo 4751\nwrite foo 0 4096\nfdatasync foo\n\
+     truncate foo 5000\nfdatasync foo";
 const BIG: &str = "create foo\nwrite foo 0 300000\nsync\nwrite foo 0 300000\nsync";
 
 /// What is done with each of some files.

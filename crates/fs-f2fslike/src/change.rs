@@ -176,7 +176,7 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
             Changed::Links => {
                 self.core.fresh.lock().changed.insert(nid);
             }
-            Changed::Attributes if !planted::has(Bug::AttributesForgotten) => {
+            Changed::Attributes | Changed::Contents if !planted::has(Bug::AttributesForgotten) => {
                 self.core.fresh.lock().unsaved.insert(nid);
             }
             _ => {}

@@ -70,7 +70,9 @@ impl<D: BlockPort> Core<D> {
         let mut parts = self.parts(&[nid])?;
         if let Some(node) = parts.nodes.get_mut(&nid) {
             let (before, record) = (record_of(&node.addresses), record(inode, state));
-            if (before.head.size, before.blocks) != (record.head.size, record.blocks) {
+            // A write may take the mode's set-user-ID bit away.
+            let says = |record: &InodeRecord| (record.head.size, record.blocks, record.head.mode);
+            if says(&before) != says(&record) {
                 self.fresh.lock().unsaved.insert(nid);
             }
             set_record(&mut node.addresses, &record);
