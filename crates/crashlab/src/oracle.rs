@@ -203,8 +203,12 @@ impl Oracle {
         }
         self.let_contents_come_first(&mut candidates, &after_it.ranges);
         if self.alone() {
-            // What it brings may be there already, and what was done before it not.
-            candidates.extend(after.past.iter().map(Past::candidate));
+            // What it brings may be there already, in part, and what was done before it not.
+            candidates.extend(after.past.iter().map(|past| {
+                let mut candidate = past.candidate();
+                waver(&mut candidate.ranges, &self.ranges);
+                candidate
+            }));
         }
         if !operation.persists() {
             candidates.push(after_it);

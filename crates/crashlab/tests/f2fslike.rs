@@ -26,7 +26,7 @@ fn session_on(profile: &str) -> Session {
 fn all_sequences_of_one_operation() {
     let tally = run(&session(), Kind::Seq1, 0..435, Bound { recovery: 1, ..Bound::BRISK });
     assert_eq!(tally.workloads, 435);
-    run(&buffered(), Kind::Seq1, (0..435).step_by(5), Bound::BRISK);
+    run(&buffered(), Kind::Seq1, (0..435).step_by(15), Bound::BRISK);
 }
 
 #[test]
@@ -48,6 +48,8 @@ fn two_operations_at_a_time_and_long_runs() {
 
 const TWICE: &str = "create foo\nsync\ncreate bar\nsync\nunlink foo\nsync";
 const WRITES: &str = "create foo\nwrite foo 0 20000\nfsync foo\nwrite foo 3000 9000\nsync";
+/// The last sync, under way, may have brought times and not yet contents.
+const MAPPED: &str = "create foo\nwrite-direct foo 0 3495\nsync\ncreate bar\nwrite-mapped foo 0 57";
 const REUSE: &str =
     "create foo\nwrite foo 0 65536\nsync\nunlink foo\ncreate bar\nwrite bar 0 131072\nfsync bar";
 const GROW: &str = "create foo\nwrite foo 0 3000\nsync\ntruncate foo 100\ntruncate foo 2000\nsync";
@@ -119,13 +121,19 @@ fn planted() -> Vec<Planted<Bug>> {
     all.push((Bug::BlockForgotten, wide, "sync"));
     all.push((Bug::NodesForgotten, APPENDS.to_owned(), "foo"));
     all.push((Bug::AttributesForgotten, CHANGES.to_owned(), "foo"));
-    all.push((Bug::NodesBeforeData, APPENDS.to_owned(), "foo"));
-    all.push((Bug::PackBeforeNodes, CREATE.to_owned(), "foo"));
     all
+}
+
+/// Those that show only where blocks are in a volatile write buffer.
+fn planted_in_buffers() -> Vec<Planted<Bug>> {
+    let of = |(bug, script, says): (Bug, &str, &'static str)| (bug, script.to_owned(), says);
+    [(Bug::NodesBeforeData, APPENDS, "foo"), (Bug::PackBeforeNodes, MAPPED, "foo")].map(of).into()
 }
 
 #[test]
 fn planted_bugs_are_found() {
     let bound = |_| Bound { recovery: 24, ..Bound::BRISK };
-    Planting { session: buffered, bound, plant }.each_is_found(&BUGS, planted());
+    let (usual, in_buffers) = BUGS.split_at(BUGS.len() - 2);
+    Planting { session, bound, plant }.each_is_found(usual, planted());
+    Planting { session: buffered, bound, plant }.each_is_found(in_buffers, planted_in_buffers());
 }
