@@ -1,5 +1,5 @@
-//! Bringing a file's pages to the device: to new blocks at the end of the log of data, or over the blocks that
-//! they have, where F2FS does so. Nodes that name new ones change in memory.
+//! Bringing a file's pages to the device: to new blocks at the end of the log of data or, where F2FS does so,
+//! over the blocks that they have. Nodes that name new ones change in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
