@@ -1,9 +1,12 @@
 //! What is written over its own block, and what an `fdatasync` leaves in memory: counted by what the device
 //! writes. F2FS of Linux 6.1 does the same (`docs/measurements/validation.md`).
 
+use std::sync::Arc;
+
 use amphi_fs_f2fslike::F2fsLike;
 use amphi_ssd::Ssd;
 use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, WriteMode};
+use amphi_volume::{MountOptions, Volume};
 
 use crate::small::{mount, roomy};
 
@@ -65,11 +68,30 @@ fn what_was_written_in_place_is_there_after_a_crash() {
     fs.fsync(ino, false).expect("it works");
     write(&fs, ino, 2, 1, WriteMode::default());
     fs.fsync(ino, true).expect("it works");
-    let ssd = std::sync::Arc::clone(fs.device());
+    let ssd = Arc::clone(fs.device());
     drop(fs);
     let fs = mount(&ssd, 10_000, false);
     let mut bytes = vec![0; 16 << 12];
     assert_eq!(fs.read(ino, 0, &mut bytes, false), Ok(16 << 12));
     let firsts: Vec<_> = bytes.chunks(PAGE as usize).map(|page| page[0]).collect();
     assert_eq!(firsts, [1, 2, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1]);
+}
+
+#[test]
+fn with_mode_lfs_everything_goes_to_new_blocks() {
+    let fs = roomy();
+    let ssd = Arc::clone(fs.device());
+    fs.unmount().expect("memory does not fail");
+    let mount = |words: &str| {
+        let options = MountOptions { words: words.to_owned(), ..MountOptions::default() };
+        <F2fsLike<Ssd> as Volume<Ssd>>::mount(&ssd, &options)
+    };
+    let Err(refused) = mount("mode=fast") else { panic!("there is no such mode") };
+    assert!(refused.to_string().contains("mode"), "{refused}");
+    let fs = mount("mode=lfs").expect("it can be mounted");
+    let ino = new_file(&fs, b"f");
+    write(&fs, ino, 0, 4, WriteMode::default());
+    fs.fsync(ino, false).expect("it works");
+    write(&fs, ino, 1, 1, WriteMode::default());
+    assert_eq!(written(&fs, || fs.fsync(ino, true).expect("it works")), 2, "a page, and what names it");
 }
