@@ -332,7 +332,7 @@ impl Oracle {
     }
 
     /// Takes what a crash has left as what there is from now on: contents, times and, where `fsync` brings
-    /// contents alone, all else of regular files, wherever they were not promised.
+    /// a file alone, all else of regular files, which a moment before may not have had.
     ///
     /// # Errors
     /// The model's; the names must be those of the model.
@@ -349,7 +349,7 @@ impl Oracle {
                     self.model.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() }, cred)?;
                     self.model.write(ino, 0, &node.data, WriteMode::default(), cred)?;
                 }
-                if node.file_type == FileType::Regular && self.fsync == Fsync::Contents {
+                if node.file_type == FileType::Regular && self.alone() {
                     let (uid, gid) = node.owner;
                     let owner = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
                     self.model.setattr(ino, &owner, cred)?;

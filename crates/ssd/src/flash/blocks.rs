@@ -347,12 +347,17 @@ impl Blocks {
         self.state[block as usize].load(Ordering::Acquire) == RETIRED
     }
 
+    /// Whether pages of a block are not current yet, or it is pinned.
+    pub(crate) fn is_pending(&self, block: u64) -> bool {
+        self.counts.is_pending(block as usize)
+    }
+
     /// A retired block that can be emptied now.
     pub(crate) fn next_retired(&self) -> Option<u64> {
         if self.retired.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let ready = |block: &u64| self.is_retired(*block) && !self.counts.is_pending(*block as usize);
+        let ready = |block: &u64| self.is_retired(*block) && !self.is_pending(*block);
         (0..self.state.len() as u64).find(ready)
     }
 

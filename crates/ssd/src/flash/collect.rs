@@ -93,6 +93,10 @@ impl Media {
             self.blocks.set_aside(block);
             return Ok(());
         }
+        if self.blocks.is_pending(block) {
+            // Meanwhile the host has replaced a page here by one that a power cut may still revert.
+            return Ok(());
+        }
         self.count().add(Counter::GcRuns, 1);
         if self.blocks.is_retired(block) {
             self.mark_bad(block as u32, false)?;

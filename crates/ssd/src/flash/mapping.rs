@@ -189,9 +189,8 @@ impl Media {
         if planted::has(Bug::StaleEntryAfterBlockWrite) {
             return self.publish(lpa, page, &Oob::new(lpa as u32, 0, 0)).map(drop);
         }
-        let before = self.publish(lpa, page, &Oob::new(lpa as u32, now, now))?;
-        self.remember_unflushed(now, lpa, before, page);
-        Ok(())
+        self.remember_unflushed(now, lpa, page);
+        self.publish(lpa, page, &Oob::new(lpa as u32, now, now)).map(drop)
     }
 
     /// Declares pages of one partition unused. Answers whether the trim log had room to note it.

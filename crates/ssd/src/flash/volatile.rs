@@ -44,13 +44,15 @@ pub(crate) struct VolatileCache(Mutex<Vec<Unflushed>>);
 type Tear<'a> = dyn FnMut(u64, Lpa, &[u8], u64) + 'a;
 
 impl Media {
-    /// Notes that a write, whose number of the sequence clock is `number`, replaced a page. Called with the
-    /// partition's write lock held, so that the order is that of publication.
-    pub(crate) fn remember_unflushed(&self, number: u64, lpa: u64, before: Mapping, page: u64) {
+    /// Notes that a write, whose number of the sequence clock is `number`, is about to replace a page. Called
+    /// with the partition's write lock held, so that the order is that of publication. Once it is published,
+    /// the page's block could be erased, and a checkpoint could hold it.
+    pub(crate) fn remember_unflushed(&self, number: u64, lpa: u64, page: u64) {
         let durable = self.contract.block_durability == BlockDurability::Completion;
         if durable && !planted::has(Bug::VolatileCompletion) {
             return;
         }
+        let before = self.mapping(lpa);
         if let Mapping::At(old) = before {
             self.blocks.pin(old);
         }
