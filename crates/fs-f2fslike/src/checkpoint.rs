@@ -80,6 +80,8 @@ pub fn now<D: BlockPort>(core: &Core<D>) -> Result<()> {
 /// # Errors
 /// As for [`sync`].
 pub fn held<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
+    // One that has failed meanwhile takes for written what is not.
+    core.names.health.writable()?;
     core.names.health.judge(make(core, clean))
 }
 

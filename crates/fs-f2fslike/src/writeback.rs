@@ -166,6 +166,8 @@ const SET_MOST: usize = 4096;
 /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
 pub fn write_set<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<bool> {
     let _gate = core.domain.gate.read();
+    // A checkpoint that has failed meanwhile takes for written what is not.
+    core.names.health.writable()?;
     let mut parts = core.domain.parts.lock();
     let nids: Vec<_> = parts.nodes.dirty_of(Ino(ino.into())).collect();
     if nids.is_empty() {

@@ -228,11 +228,13 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
             &mut self.updates,
         )?;
         let grouped = base.groups_metadata();
+        // What one that has failed meanwhile would have changed is in these lines now.
+        base.writable()?;
         if grouped {
             let freed = if planted::has(Bug::FreedAtJoin) { &[][..] } else { &self.blocks_freed };
             base.join_group(&self.updates, &self.bytes, freed);
         } else {
-            store_and_commit(base, &self.updates, &self.bytes)?;
+            store_and_commit(base, &self.updates, &self.bytes).inspect_err(|error| base.fail(error))?;
         }
         drop((orphan_lines, inode_groups, block_groups));
         for update in self.updates.iter().filter(|update| base.layout.in_inode_table(update.at)) {

@@ -11,6 +11,7 @@ use amphi_device::BlockPort;
 use amphi_vfs::{Error, Failure, Result};
 
 use crate::base::Base;
+use crate::journal::Logged;
 use crate::journal::buffers::{Buffer, BufferState, Committed, Kind, SharedBlock};
 use crate::journal::commit::COMMAND_BLOCKS;
 
@@ -138,13 +139,13 @@ impl<D: BlockPort> Base<D> {
             }
             freed += logged.blocks;
         }
-        let unfinished = if state.committing == 0 { state.running.tid } else { state.committing };
+        let last = state.logged.back();
+        // One that is logged is committed, even if that has not been noted yet.
+        let committing = state.committing != 0 && last.is_none_or(|last| last.tid < state.committing);
+        let unfinished = if committing { state.committing } else { state.running.tid };
         // The transaction being committed may have its place already; it starts where those before it end.
-        let start = state
-            .logged
-            .back()
-            .map_or(state.head, |last| (last.start - 1 + last.blocks) % (self.journal.blocks - 1) + 1);
-        (start, unfinished, freed)
+        let end = |last: &Logged| (last.start - 1 + last.blocks) % (self.journal.blocks - 1) + 1;
+        (last.map_or(state.head, end), unfinished, freed)
     }
 
     fn drop_logged_before(&self, sequence: u32) {

@@ -296,11 +296,17 @@ impl<D: BlockPort> Base<D> {
     }
 
     /// Writes the journal's superblock: the log starts at block `start` of the journal with transaction
-    /// `sequence`. Durable on return.
+    /// `sequence`. Durable on return. A commit and whoever makes room in the log may both move the tail: what
+    /// one has freed may be in use again when the other comes with an older tail, which is not written.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn write_tail(&self, start: u32, sequence: u32) -> Result<()> {
+        let mut tail = self.journal.tail.lock();
+        if sequence < *tail {
+            return Ok(());
+        }
+        *tail = sequence;
         let body = JournalSuper { start: start.into() };
         let block = JournalHeader::block(SUPER, sequence, 0, body.as_bytes(), self.journal.seed);
         let at = Lpa(u64::from(self.journal.first));
@@ -316,8 +322,11 @@ impl<D: BlockPort> Base<D> {
         // next.
         let quiet = transaction.gone().next().is_some().then(|| self.journal.in_place.lock());
         let mut superseded = Vec::new();
-        let mut dirty = self.journal.dirty.lock();
+        // Before any of its blocks can be written in place, which counts them.
         let left = copies.len();
+        let logged = Logged { tid, start: place.start, blocks: place.blocks, left };
+        self.journal.state.lock().logged.push_back(logged);
+        let mut dirty = self.journal.dirty.lock();
         for Copied { buffer, data } in copies {
             let mut state = buffer.state.lock();
             if state.tid == tid {
@@ -338,7 +347,6 @@ impl<D: BlockPort> Base<D> {
         drop(dirty);
         drop(quiet);
         let mut state = self.journal.state.lock();
-        state.logged.push_back(Logged { tid, start: place.start, blocks: place.blocks, left });
         for tid in superseded {
             if let Some(logged) = state.logged.iter_mut().find(|logged| logged.tid == tid) {
                 logged.left -= 1;

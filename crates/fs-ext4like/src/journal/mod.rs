@@ -149,6 +149,8 @@ pub struct Journal {
     pub changed: Condvar,
     /// Held while blocks are written in place.
     pub in_place: Mutex<()>,
+    /// The transaction at the tail that the journal's superblock says. Held while that is written.
+    pub tail: Mutex<u32>,
     /// Blocks whose committed contents are not in place. Locked before any of them.
     pub dirty: Mutex<BTreeMap<u64, Arc<Buffer>>>,
 }
@@ -179,6 +181,7 @@ impl Journal {
             state: Mutex::new(state),
             changed: Condvar::named("journal"),
             in_place: Mutex::new(()),
+            tail: Mutex::new(0),
             dirty: Mutex::default(),
         }
     }

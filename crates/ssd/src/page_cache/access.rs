@@ -60,7 +60,13 @@ impl PageCache {
                 self.image.write(self.layout.cache_frame(frame), &page);
             }
             self.frames.attach(frame, lpa, ready_at);
-            break then(partition, frame).map(|answer| (answer, ready_at));
+            let answer = then(partition, frame);
+            if whole && answer.is_err() {
+                // It holds what another page had, which parts of the write that still arrive must not show.
+                self.frames.detach(frame);
+                self.frames.give(frame);
+            }
+            break answer.map(|answer| (answer, ready_at));
         };
         if let Some((frame, _)) = hand {
             // Another task brought the page in meanwhile.

@@ -12,4 +12,5 @@ mod memory;
 mod page_cache;
 mod pressure;
 mod telemetry;
+mod threads;
 mod unreadable;
