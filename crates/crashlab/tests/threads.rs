@@ -1,5 +1,6 @@
-//! Every file system used by real threads while its device loses power, again and again. In virtual time
-//! tasks take turns only where they wait; threads meet anywhere.
+//! Every file system used by threads while its device loses its power, or fails a command. In virtual time
+//! tasks take turns where they wait; threads meet anywhere. So no run is like another: a failure names the
+//! seed of what the threads did, and comes again only often.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,72 +14,143 @@ use amphi_vfs::{
 };
 
 const WRITERS: u64 = 3;
+/// Of each writer, until the power goes.
 const OPERATIONS: u64 = 120;
-/// Bytes of each writer's files: each write is of all of them.
+/// Firmware steps and commands that the writers do together, about.
+const STEPS: u64 = 4000;
+const COMMANDS: u64 = 600;
+/// Bytes of each writer's files, every one of which is written as a whole.
 const SIZES: [usize; 5] = [96, 4096, 5000, 12_296, 40_960];
 
-/// Where a file is: nowhere, or under one of its two names, the file that was made as the so-manyeth.
+/// Where a file is: nowhere, or under one of its two names, as the so-manyeth that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Nowhere,
     Under(usize, u64),
 }
 
-/// Versions that a file may hold: from the last that was synced, or 0, to the last that was begun.
+/// Versions that a file may hold: from the last that was synced, or 0 for none, to the last that was begun.
 #[derive(Clone, Copy, Debug, Default)]
 struct Versions {
     synced: u64,
     begun: u64,
 }
 
+/// A word of a file says who wrote it.
+const VERSION_BITS: u32 = 32;
+const MADE_BITS: u32 = 24;
+
+fn word(owner: u64, made: u64, version: u64) -> u64 {
+    owner << (VERSION_BITS + MADE_BITS) | made << VERSION_BITS | version
+}
+
 /// What a crash may leave of a file.
 #[derive(Clone, Debug)]
 struct File {
+    /// What tells its words from those of all others.
+    owner: u64,
     size: usize,
     /// The oldest is durable.
     places: Vec<Place>,
+    /// Of each that was made.
     versions: BTreeMap<u64, Versions>,
     made: u64,
 }
 
 impl File {
-    fn new(size: usize) -> Self {
-        Self { size, places: vec![Place::Nowhere], versions: BTreeMap::new(), made: 0 }
+    fn new(owner: u64, size: usize) -> Self {
+        Self { owner, size, places: vec![Place::Nowhere], versions: BTreeMap::new(), made: 0 }
     }
 
     fn now(&self) -> Place {
         *self.places.last().expect("there is one at least")
     }
 
+    /// Where it is now is durable.
     fn settle(&mut self) {
         self.places.drain(..self.places.len() - 1);
     }
 
+    /// What it holds now is durable.
     fn settle_contents(&mut self) {
         if let Place::Under(_, made) = self.now() {
             let versions = self.versions.entry(made).or_default();
             versions.synced = versions.begun;
         }
     }
+
+    /// Compares what is found of it, and takes that for what it is from now on.
+    fn judge(&mut self, found: &[(usize, Vec<u8>)], promise: Promise) -> std::result::Result<(), String> {
+        let [(which, bytes)] = found else {
+            if found.len() > 1 {
+                return Err("it has both names".to_owned());
+            }
+            if !self.places.contains(&Place::Nowhere) {
+                return Err("it is missing".to_owned());
+            }
+            (self.places, self.versions) = (vec![Place::Nowhere], BTreeMap::new());
+            return Ok(());
+        };
+        let words: Vec<_> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let made_of = |word: u64| word >> VERSION_BITS & ((1 << MADE_BITS) - 1);
+        let told = words.iter().find(|word| **word != 0).map(|word| made_of(*word));
+        // Of one that holds nothing, it may be the one of which least is promised.
+        let promised = |made: &u64| self.versions.get(made).map_or(0, |versions| versions.synced);
+        let fits = |place: &Place| match place {
+            Place::Under(at, made) => (at == which && told.is_none_or(|told| told == *made)).then_some(*made),
+            Place::Nowhere => None,
+        };
+        let made = self.places.iter().filter_map(fits).min_by_key(promised);
+        let Some(made) = made else { return Err(format!("it is number {told:?} under name {which}")) };
+        let versions = self.versions.get(&made).copied().unwrap_or_default();
+        let legal = |found: &u64| {
+            *found == 0 && versions.synced == 0
+                || (versions.synced..=versions.begun).any(|version| *found == word(self.owner, made, version))
+        };
+        if let Some(at) = words.iter().position(|word| !legal(word)) {
+            return Err(format!("its word {at} is {:#x}", words[at]));
+        }
+        if bytes.len() > self.size || versions.synced > 0 && bytes.len() < self.size {
+            return Err(format!("it has {} bytes", bytes.len()));
+        }
+        if promise.atomic_writes && words.windows(2).any(|pair| pair[0] != pair[1]) {
+            return Err("it holds parts of two writes".to_owned());
+        }
+        let oldest = words.iter().map(|word| word & ((1 << VERSION_BITS) - 1)).min().unwrap_or(0);
+        let synced = if bytes.len() == self.size { oldest } else { 0 };
+        self.versions = BTreeMap::from([(made, Versions { synced, begun: versions.begun })]);
+        self.places = vec![Place::Under(*which, made)];
+        Ok(())
+    }
 }
 
+/// The names of a file: one that fits where the other was, and one that does not.
 fn name_of(file: usize, which: usize) -> String {
-    format!(
-        "{}{file}",
-        ["first-name-of-", "the-other-name-that-is-longer-so-that-it-takes-more-room-"][which]
-    )
+    let start = ["a-name-of-", "another-name-that-is-so-long-that-it-takes-more-room-in-a-directory-"][which];
+    format!("{start}{file}")
 }
 
 fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).expect("a plain name")
 }
 
+/// Does something with what was looked up, and lets go of it.
 fn with<T>(fs: &dyn FileSystem, entry: Entry, body: impl FnOnce(Ino) -> Result<T>) -> Result<T> {
     let outcome = body(entry.attr.ino);
     fs.forget(entry.attr.ino, 1);
     outcome
 }
 
+/// Makes a name, or removes it if it is there.
+fn toggle(fs: &dyn FileSystem, made: Result<Entry>, remove: impl FnOnce() -> Result<()>) -> Result<()> {
+    match made {
+        Ok(entry) => with(fs, entry, |_| Ok(())),
+        Err(Error::Exists) => remove(),
+        Err(other) => Err(other),
+    }
+}
+
+/// What a thread has: files in a directory of its own.
 struct Writer {
     number: u64,
     dir: Ino,
@@ -86,16 +158,26 @@ struct Writer {
 }
 
 impl Writer {
-    /// Does one operation.
-    fn step(
-        &mut self,
-        fs: &dyn FileSystem,
-        dice: &mut Generator,
-        (promise, brings_alone): (Promise, bool),
-    ) -> Result<()> {
+    fn new(number: u64) -> Self {
+        let files = (0..).zip(SIZES).map(|(file, size)| File::new(number << 4 | file, size)).collect();
+        Self { number, dir: Ino::ROOT, files }
+    }
+
+    fn dir_name(&self) -> String {
+        format!("writer{}", self.number)
+    }
+
+    fn find_dir(&mut self, fs: &dyn FileSystem) -> Result<()> {
+        self.dir = fs.lookup(Ino::ROOT, name(&self.dir_name()))?.attr.ino;
+        Ok(())
+    }
+
+    /// Does one operation on one of the files. What it may have done is noted before, what it has promised
+    /// after.
+    fn step(&mut self, fs: &dyn FileSystem, dice: &mut Generator, fsync: Fsync) -> Result<()> {
+        let (dir, cred, promise) = (self.dir, &Cred::ROOT, fs.promise());
         let number = dice.below(self.files.len() as u64) as usize;
-        let (dir, file) = (self.dir, &mut self.files[number]);
-        let cred = &Cred::ROOT;
+        let file = &mut self.files[number];
         let Place::Under(which, made) = file.now() else {
             let which = dice.below(2) as usize;
             file.made += 1;
@@ -108,13 +190,13 @@ impl Writer {
             return Ok(());
         };
         let called = name_of(number, which);
-        let find = || fs.lookup(dir, name(&called));
-        match dice.below(16) {
+        let kind = dice.below(16);
+        match kind {
             0 => {
                 file.places.push(Place::Nowhere);
                 fs.unlink(dir, name(&called))?;
-                if brings_alone {
-                    // A sync of what is made in its place does not make this durable.
+                if fsync == Fsync::File {
+                    // Syncing what is made in its place does not make this durable.
                     fs.sync()?;
                     file.settle();
                 }
@@ -126,30 +208,24 @@ impl Writer {
             }
             3 => {
                 let sub = format!("sub{}", dice.below(3));
-                match fs.mkdir(dir, name(&sub), 0o755, cred) {
-                    Ok(entry) => fs.forget(entry.attr.ino, 1),
-                    Err(Error::Exists) => drop(fs.rmdir(dir, name(&sub))?),
-                    Err(other) => return Err(other),
-                }
-                return Ok(());
+                let made = fs.mkdir(dir, name(&sub), 0o755, cred);
+                return toggle(fs, made, || fs.rmdir(dir, name(&sub)).map(drop));
             }
             4 => {
                 let other = format!("link{}-{number}", self.number);
-                match with(fs, find()?, |ino| fs.link(ino, Ino::ROOT, name(&other))) {
-                    Ok(entry) => fs.forget(entry.attr.ino, 1),
-                    Err(Error::Exists) => drop(fs.unlink(Ino::ROOT, name(&other))?),
-                    Err(other) => return Err(other),
-                }
-                return Ok(());
+                let entry = fs.lookup(dir, name(&called))?;
+                let made = with(fs, entry, |ino| fs.link(ino, Ino::ROOT, name(&other)));
+                return toggle(fs, made, || fs.unlink(Ino::ROOT, name(&other)).map(drop));
             }
-            kind => {
+            _ => {
                 let versions = file.versions.entry(made).or_default();
                 versions.begun += 1;
-                let word = made << 32 | self.number << 48 | (number as u64) << 56 | versions.begun;
-                let bytes: Vec<u8> = word.to_le_bytes().into_iter().cycle().take(file.size).collect();
+                let word = word(file.owner, made, versions.begun).to_le_bytes();
+                let bytes: Vec<u8> = word.into_iter().cycle().take(file.size).collect();
                 // `fdatasync` brings what it takes to find the contents, and no more.
                 let (syncs, data_only) = (kind > 7, kind > 13 && file.places.len() == 1);
-                with(fs, find()?, |ino| {
+                let entry = fs.lookup(dir, name(&called))?;
+                with(fs, entry, |ino| {
                     let written = fs.write(ino, 0, &bytes, WriteMode::default(), cred)?;
                     assert_eq!(written, bytes.len(), "a write is whole");
                     if syncs { fs.fsync(ino, data_only) } else { Ok(()) }
@@ -169,161 +245,161 @@ impl Writer {
         Ok(())
     }
 
-    /// Compares what a crash has left, and goes on from there.
-    fn judge(&mut self, fs: &dyn FileSystem, promise: Promise) -> std::result::Result<(), String> {
+    /// Compares what a crash has left.
+    fn judge(&mut self, fs: &dyn FileSystem) -> std::result::Result<(), String> {
+        let promise = fs.promise();
         for (number, file) in self.files.iter_mut().enumerate() {
+            let wrong = |what: String| format!("file {number} of writer {}: {what}", self.number);
             let mut found = Vec::new();
             for which in 0..2 {
-                match fs.lookup(self.dir, name(&name_of(number, which))) {
-                    Ok(entry) => found.push((which, entry.attr.ino, entry.attr.size)),
-                    Err(Error::NotFound) => {}
-                    Err(other) => return Err(format!("file {number}: {other}")),
-                }
+                let entry = match fs.lookup(self.dir, name(&name_of(number, which))) {
+                    Err(Error::NotFound) => continue,
+                    other => other.map_err(|error| wrong(error.to_string()))?,
+                };
+                let mut bytes = vec![0; entry.attr.size as usize];
+                let read = with(fs, entry, |ino| fs.read(ino, 0, &mut bytes, false));
+                read.map_err(|error| wrong(error.to_string()))?;
+                found.push((which, bytes));
             }
-            let wrong = |what: String| format!("writer {} file {number}: {what}; {file:?}", self.number);
-            let [] = found[..] else {
-                let [(which, ino, size)] = found[..] else {
-                    return Err(wrong("it has both names".to_owned()));
-                };
-                let mut bytes = vec![0; size as usize];
-                fs.read(ino, 0, &mut bytes, false).map_err(|error| wrong(error.to_string()))?;
-                fs.forget(ino, 1);
-                let words: Vec<u64> =
-                    bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-                let made = words.iter().map(|word| word >> 32 & 0xffff).max().filter(|made| *made > 0);
-                let fits = |place: &&Place| matches!(place, Place::Under(there, of) if *there == which && made.is_none_or(|made| made == *of));
-                // Nothing in it: of all that it may be, the one that promises least.
-                let place = file.places.iter().rev().filter(fits).min_by_key(|place| match place {
-                    Place::Under(_, made) => file.versions.get(made).map_or(0, |versions| versions.synced),
-                    Place::Nowhere => 0,
-                });
-                let Some(place) = place.copied() else {
-                    let runs: Vec<std::collections::BTreeMap<u64, usize>> = words
-                        .chunks(512)
-                        .map(|page| {
-                            let mut of = std::collections::BTreeMap::new();
-                            page.iter().for_each(|word| *of.entry(*word).or_default() += 1);
-                            of
-                        })
-                        .collect();
-                    return Err(wrong(format!("it is {which} of {made:?}: {runs:x?}")));
-                };
-                let Place::Under(_, made) = place else { unreachable!("it has a name") };
-                let versions = file.versions.get(&made).copied().unwrap_or_default();
-                let legal = |word: &u64| {
-                    *word == 0 && versions.synced == 0
-                        || word >> 32 & 0xffff == made
-                            && (versions.synced..=versions.begun).contains(&(word & u64::from(u32::MAX)))
-                };
-                if let Some(at) = words.iter().position(|word| !legal(word)) {
-                    let runs: Vec<std::collections::BTreeMap<u64, usize>> = words
-                        .chunks(512)
-                        .map(|page| {
-                            let mut of = std::collections::BTreeMap::new();
-                            page.iter().for_each(|word| *of.entry(*word).or_default() += 1);
-                            of
-                        })
-                        .collect();
-                    return Err(wrong(format!("word {at} is {:#x}: {runs:x?}", words[at])));
-                }
-                if versions.synced > 0 && bytes.len() != file.size || bytes.len() > file.size {
-                    return Err(wrong(format!("it has {} bytes", bytes.len())));
-                }
-                if promise.atomic_writes && words.windows(2).any(|pair| pair[0] != pair[1]) {
-                    return Err(wrong(format!("it is torn: {words:x?}")));
-                }
-                let least = words.iter().map(|word| word & u64::from(u32::MAX)).min().unwrap_or(0);
-                let synced = if bytes.len() == file.size { least } else { 0 };
-                file.versions = [(made, Versions { synced, begun: versions.begun })].into();
-                file.places = vec![place];
-                continue;
-            };
-            if !file.places.contains(&Place::Nowhere) {
-                return Err(wrong("it is missing".to_owned()));
-            }
-            file.places = vec![Place::Nowhere];
-            file.versions.clear();
+            let was = file.clone();
+            file.judge(&found, promise).map_err(|what| wrong(format!("{what}; it was {was:?}")))?;
         }
         Ok(())
     }
 }
 
-fn use_it(subject: &Subject, seed: u64, rounds: u64, fails: bool) {
-    let device = subject::device("free", subject.firmware, Size::Cramped).expect("it can be made");
-    let mut rig = Arc::new(Rig::plain(device));
-    subject.format(&rig).expect("it is large enough");
-    let mut fs = subject.mount(&rig).expect("it was just made");
-    let promise = fs.promise();
-    let brings_alone = subject.fsync == Fsync::File;
-    let mut writers: Vec<Writer> = (0..WRITERS)
-        .map(|number| {
-            let dir = fs.mkdir(Ino::ROOT, name(&format!("writer{number}")), 0o755, &Cred::ROOT);
-            let dir = dir.expect("there is room").attr.ino;
-            Writer { number, dir, files: SIZES.into_iter().map(File::new).collect() }
-        })
-        .collect();
-    fs.sync().expect("it can be synced");
-    let mut dice = Generator::new(seed);
-    for round in 0..rounds {
-        let of = format!("{} seed {seed} round {round}", subject.name);
-        if fails {
-            let way = Way::ALL[dice.below(3) as usize];
-            rig.fail(Some(Fault { command: dice.below(600), way }));
-        } else {
-            rig.ssd().cut_after_steps(dice.below(4000), round);
+/// What goes wrong in each round.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    PowerLost,
+    CommandFails,
+}
+
+impl Trouble {
+    fn plan(self, rig: &Rig, dice: &mut Generator) {
+        match self {
+            Self::PowerLost => rig.ssd().cut_after_steps(dice.below(STEPS), dice.next()),
+            Self::CommandFails => {
+                let way = Way::ALL[dice.below(Way::ALL.len() as u64) as usize];
+                rig.fail(Some(Fault { command: dice.below(COMMANDS), way }));
+            }
         }
-        let shared: Arc<dyn FileSystem> = Arc::from(fs);
-        let tasks: Vec<_> = writers
-            .into_iter()
-            .map(|mut writer| {
-                let (fs, mut dice) = (Arc::clone(&shared), Generator::new(dice.next()));
-                amphi_rt::task::spawn("writer", move || {
-                    let mut outcome = Ok(());
-                    for _ in 0..OPERATIONS {
-                        outcome = writer.step(&*fs, &mut dice, (promise, brings_alone));
-                        if outcome.is_err() {
-                            break;
-                        }
-                    }
-                    (writer, outcome)
-                })
-            })
-            .collect();
-        writers = Vec::new();
-        for task in tasks {
-            let (writer, outcome) = task.join();
-            let expected = matches!(outcome, Ok(()) | Err(Error::Io(_) | Error::ReadOnly));
-            assert!(expected, "{of}: writer {}: {outcome:?}", writer.number);
-            writers.push(writer);
-        }
-        rig.ssd().power_cut(round);
-        drop(shared);
-        let ssd = Arc::into_inner(rig).expect("the file system is gone").into_ssd();
-        let ssd = ssd.restart().expect("it powers up");
-        let recovered = judge::recover(subject, ssd).unwrap_or_else(|error| panic!("{of}: {error}"));
-        (rig, fs) = (recovered.rig, recovered.fs);
-        if let Err(error) = judge::clean(subject, &rig) {
-            eprintln!("{of} CHECK {error}");
-        }
-        for writer in &mut writers {
-            let dir = fs.lookup(Ino::ROOT, name(&format!("writer{}", writer.number)));
-            writer.dir = dir.unwrap_or_else(|error| panic!("{of}: {error}")).attr.ino;
-            writer.judge(&*fs, promise).unwrap_or_else(|error| panic!("{of}: {error}"));
-        }
-        judge::clean(subject, &rig).unwrap_or_else(|error| panic!("{of}: {error}"));
     }
 }
 
-#[test]
-fn threads() {
-    let only = std::env::var("ONLY").ok();
-    let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20);
-    let seed = std::env::var("SEED").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
-    for subject in &subject::ALL {
-        if subject.fsync != Fsync::Contents && only.as_ref().is_none_or(|only| only == subject.name) {
-            let begin = std::time::Instant::now();
-            use_it(subject, seed, rounds, std::env::var_os("FAILS").is_some());
-            eprintln!("{}: {:?}", subject.name, begin.elapsed());
+/// Has the threads work until they are through or something has failed.
+fn work(
+    fs: Box<dyn FileSystem>,
+    writers: Vec<Writer>,
+    dice: &mut Generator,
+    fsync: Fsync,
+) -> Vec<(Writer, Result<()>)> {
+    let fs: Arc<dyn FileSystem> = Arc::from(fs);
+    let tasks: Vec<_> = writers
+        .into_iter()
+        .map(|mut writer| {
+            let (fs, mut dice) = (Arc::clone(&fs), Generator::new(dice.next()));
+            amphi_rt::task::spawn("writer", move || {
+                let outcome = (0..OPERATIONS).try_for_each(|_| writer.step(&*fs, &mut dice, fsync));
+                (writer, outcome)
+            })
+        })
+        .collect();
+    tasks.into_iter().map(amphi_rt::task::JoinHandle::join).collect()
+}
+
+fn pass(name: &str) {
+    let rounds = if std::env::var_os("AMPHI_TEST_LONG").is_some() { 1000 } else { 12 };
+    let subject = subject::named(name).expect("the subject exists");
+    for trouble in [Trouble::PowerLost, Trouble::CommandFails] {
+        for seed in 1..=2 {
+            go_through(subject, trouble, seed, rounds)
+                .unwrap_or_else(|error| panic!("{name}, {trouble:?}, seed {seed}, {error}"));
         }
     }
+}
+
+fn go_through(
+    subject: &Subject,
+    trouble: Trouble,
+    seed: u64,
+    rounds: u64,
+) -> std::result::Result<(), String> {
+    let mut rig = Arc::new(Rig::plain(subject::device("free", subject.firmware, Size::Cramped)?));
+    subject.format(&rig)?;
+    let mut writers: Vec<_> = (0..WRITERS).map(Writer::new).collect();
+    let mut fs = subject.mount(&rig)?;
+    for writer in &writers {
+        let made = fs.mkdir(Ino::ROOT, name(&writer.dir_name()), 0o755, &Cred::ROOT);
+        made.and_then(|entry| with(&*fs, entry, |_| fs.sync())).map_err(|error| error.to_string())?;
+    }
+    let mut dice = Generator::new(seed);
+    for round in 0..rounds {
+        let of = |what: String| format!("round {round}: {what}");
+        for writer in &mut writers {
+            writer.find_dir(&*fs).map_err(|error| of(error.to_string()))?;
+        }
+        trouble.plan(&rig, &mut dice);
+        let done = work(fs, writers, &mut dice, subject.fsync);
+        rig.ssd().power_cut(round);
+        writers = Vec::new();
+        for (writer, outcome) in done {
+            if !matches!(outcome, Ok(()) | Err(Error::Io(_) | Error::ReadOnly)) {
+                return Err(of(format!("writer {}: {outcome:?}", writer.number)));
+            }
+            writers.push(writer);
+        }
+        let ssd = Arc::into_inner(rig).ok_or("a file system that is gone still holds the device")?.into_ssd();
+        let ssd = ssd.restart().map_err(|error| of(error.to_string()))?;
+        let recovered = judge::recover(subject, ssd).map_err(of)?;
+        rig = recovered.rig;
+        for writer in &mut writers {
+            writer.find_dir(&*recovered.fs).map_err(|error| of(error.to_string()))?;
+            writer.judge(&*recovered.fs).map_err(of)?;
+        }
+        // Nothing is at work in the background then.
+        drop(recovered.fs);
+        judge::clean(subject, &rig).map_err(of)?;
+        fs = subject.mount(&rig).map_err(of)?;
+    }
+    Ok(())
+}
+
+/// A test for each subject.
+macro_rules! subjects {
+    ($($test:ident: $name:literal,)*) => {
+        const NAMES: &[&str] = &[$($name),*];
+
+        $(#[test]
+        fn $test() {
+            pass($name);
+        })*
+    };
+}
+
+subjects! {
+    bytefs: "bytefs",
+    bytefs_journal: "bytefs-journal",
+    bytefs_grouped: "bytefs-grouped",
+    bytefs_log: "bytefs-log",
+    bytefs_dual: "bytefs-dual",
+    ext4like: "ext4like",
+    ext4like_journal: "ext4like-journal",
+    romefs: "romefs",
+    romefs_lazy: "romefs-lazy",
+    romefs_threads: "romefs-threads",
+    augefs: "augefs",
+    devfs: "devfs",
+    devfs_naive: "devfs-naive",
+    novalike: "novalike",
+    pmfslike: "pmfslike",
+    f2fslike: "f2fslike",
+    toy: "toy",
+}
+
+/// Logs on a BA-buffer bring what is written and not synced in parts, and attributes at any time.
+#[test]
+fn all_subjects_are_here() {
+    let all = subject::ALL.iter().filter(|subject| subject.fsync != Fsync::Contents);
+    assert!(all.map(|subject| subject.name).eq(NAMES.iter().copied()));
 }

@@ -95,13 +95,23 @@ impl<'a> Taken<'a> {
         self.gone = Some(ino);
     }
 
-    /// The change has reached the device, or it has not: then the file system turns read-only.
+    /// Whether the change may reach the device: not behind one that has failed half way, some of which it may
+    /// have seen.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub fn sound(&self) -> Result<()> {
+        self.health.sound()
+    }
+
+    /// The change has reached the device, or it has not: then the file system turns read-only, and nobody
+    /// gets what it took.
     ///
     /// # Errors
     /// What `reached` says.
     pub fn settle(&mut self, reached: Result<()>) -> Result<()> {
-        reached.inspect_err(|error| self.health.fail(error))?;
         self.made = None;
+        reached.inspect_err(|error| self.health.fail(error))?;
         for (page, count) in std::mem::take(&mut self.freed) {
             self.space.give(page, count);
         }

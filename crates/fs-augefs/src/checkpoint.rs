@@ -37,6 +37,8 @@ pub fn all<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
 /// # Errors
 /// As for [`all`].
 pub fn held<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain) -> Result<()> {
+    // What has failed meanwhile is in memory, and not on the device.
+    core.names.health.sound()?;
     let mut parts = domain.parts.lock();
     core.names.health.judge(make(core, domain, &mut parts))
 }

@@ -46,6 +46,11 @@ impl Drops<'_> {
     /// # Errors
     /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
     pub fn commit<D: BlockPort + MemoryArea>(self, core: &Core<D>, batch: &mut Batch) -> Result<()> {
+        // Before the gate is free: no checkpoint may come behind a failure.
+        core.names.health.judge(self.go(core, batch))
+    }
+
+    fn go<D: BlockPort + MemoryArea>(&self, core: &Core<D>, batch: &mut Batch) -> Result<()> {
         let size = core.layout.segment_blocks;
         let sequence = {
             let mut parts = self.domain.parts.lock();
@@ -66,10 +71,11 @@ impl Drops<'_> {
             parts.nodes.remove(nid);
             parts.freed_nids.push(*nid);
         }
-        if let Some(CutNode { nid, slot, tail }) = self.cut {
+        if let Some(CutNode { nid, slot, tail }) = &self.cut {
+            let (nid, slot) = (*nid, *slot);
             parts.clear_words(nid, slot..ADDRESSES, size)?;
             if let Some(block) = tail {
-                parts.move_page((nid, slot - 1), block, size)?;
+                parts.move_page((nid, slot - 1), *block, size)?;
             }
             parts.nodes.touch(&nid);
         }

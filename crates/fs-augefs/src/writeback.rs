@@ -42,8 +42,14 @@ pub fn write_back<D: BlockPort + MemoryArea>(
 ) -> Result<()> {
     core.names.health.writable()?;
     let done = write_back_all(core, inode, state, edit);
+    judge(core, done)
+}
+
+/// Turns the file system read-only if this is a failure: before the gate is free, so that no checkpoint comes
+/// behind it.
+fn judge<D: BlockPort + MemoryArea, T>(core: &Core<D>, done: Result<T>) -> Result<T> {
     match &done {
-        Err(Error::NoSpace) | Ok(()) => {}
+        Err(Error::NoSpace) | Ok(_) => {}
         Err(error) => core.names.health.fail(error),
     }
     done
@@ -69,7 +75,7 @@ fn write_back_all<D: BlockPort + MemoryArea>(
             if planted::has(Bug::InodeBeforeData) {
                 put_inode(core, inode, state)?;
             }
-            if submit(core, domain, inode, state, (edit, &touched, &dirty))? {
+            if judge(core, submit(core, domain, inode, state, (edit, &touched, &dirty)))? {
                 break;
             }
             drop(gate);
@@ -77,7 +83,7 @@ fn write_back_all<D: BlockPort + MemoryArea>(
             gate = domain.gate.read();
         }
     }
-    put_inode(core, inode, state)?;
+    judge(core, put_inode(core, inode, state))?;
     drop(gate);
     settle_pages(core, state);
     core.cache.note_clean(inode);
@@ -120,6 +126,8 @@ fn submit<D: BlockPort + MemoryArea>(
     let there: Vec<_> = touched.iter().filter_map(|index| state.part.nodes.get(index).copied()).collect();
     let processor = amphi_rt::cpu::current() % core.write_versions.len();
     let mut version = core.write_versions[processor].lock();
+    // Nodes of one that has failed carry this version: it must not end.
+    core.names.health.sound()?;
     let mut parts = core.ground.with_nodes(domain, &there)?;
     let counts = [dirty.len(), touched.len()];
     if core.numbers_free(&parts) < touched.len() - there.len() {
@@ -143,16 +151,25 @@ fn submit<D: BlockPort + MemoryArea>(
         .collect();
     core.counters.data_blocks.add(pages.len() as u64);
     let nodes = as_writes(&sealed);
-    if core.options.nodes_after_data || planted::has(Bug::NodesAfterData) {
-        core.ground.write_blocks(&[(&pages, Structure::Data)])?;
-        core.ground.settle()?;
-        core.ground.write_blocks(&[(&nodes, Structure::Pointer)])?;
-    } else {
-        core.ground.write_blocks(&[(&pages, Structure::Data), (&nodes, Structure::Pointer)])?;
-    }
-    core.ground.settle()?;
+    judge(core, write_together(core, &pages, &nodes))?;
     core.raise_write_version(processor, &mut version)?;
     Ok(true)
+}
+
+/// Writes data and the nodes that name them, durably.
+fn write_together<D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    pages: &Writes<'_>,
+    nodes: &Writes<'_>,
+) -> Result<()> {
+    if core.options.nodes_after_data || planted::has(Bug::NodesAfterData) {
+        core.ground.write_blocks(&[(pages, Structure::Data)])?;
+        core.ground.settle()?;
+        core.ground.write_blocks(&[(nodes, Structure::Pointer)])?;
+    } else {
+        core.ground.write_blocks(&[(pages, Structure::Data), (nodes, Structure::Pointer)])?;
+    }
+    core.ground.settle()
 }
 
 /// The numbers of the nodes that are touched, new ones among them.

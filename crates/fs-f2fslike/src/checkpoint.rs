@@ -81,7 +81,7 @@ pub fn now<D: BlockPort>(core: &Core<D>) -> Result<()> {
 /// As for [`sync`].
 pub fn held<D: BlockPort>(core: &Core<D>, clean: bool) -> Result<()> {
     // One that has failed meanwhile takes for written what is not.
-    core.names.health.writable()?;
+    core.names.health.sound()?;
     core.names.health.judge(make(core, clean))
 }
 

@@ -152,7 +152,8 @@ pub fn write_pages<'p, D: BlockPort>(
     }
     core.fresh.lock().unsaved.extend(pages.clone().map(|((ino, _), _)| ino));
     let writes: Writes<'_> = blocks.iter().zip(pages).map(|(block, (_, bytes))| (*block, bytes)).collect();
-    core.ground.write_blocks(&[(&writes, tag)])?;
+    // Before the gate is free: no checkpoint may come behind a failure.
+    core.names.health.judge(core.ground.write_blocks(&[(&writes, tag)]))?;
     Ok(true)
 }
 
@@ -167,7 +168,7 @@ const SET_MOST: usize = 4096;
 pub fn write_set<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<bool> {
     let _gate = core.domain.gate.read();
     // A checkpoint that has failed meanwhile takes for written what is not.
-    core.names.health.writable()?;
+    core.names.health.sound()?;
     let mut parts = core.domain.parts.lock();
     let nids: Vec<_> = parts.nodes.dirty_of(Ino(ino.into())).collect();
     if nids.is_empty() {
@@ -187,10 +188,10 @@ pub fn write_set<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<bool> {
     drop(parts);
     if core.fresh.lock().unsaved.contains(&ino) && !planted::has(Bug::NodesBeforeData) {
         // Blocks that they name, and bytes up to the new end.
-        core.ground.settle()?;
+        core.names.health.judge(core.ground.settle())?;
     }
-    core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Inode)])?;
-    core.ground.settle()?;
+    let written = core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Inode)]);
+    core.names.health.judge(written.and_then(|()| core.ground.settle()))?;
     core.fresh.lock().unsaved.remove(&ino);
     Ok(true)
 }

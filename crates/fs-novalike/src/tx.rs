@@ -380,7 +380,7 @@ impl<D: PageView + 'static> Change<NovaLike<D>> for Tx<'_, D> {
     }
 
     fn commit(mut self) -> Result<()> {
-        let reached = self.finish();
+        let reached = self.taken.sound().and_then(|()| self.finish());
         self.taken.settle(reached)
     }
 }

@@ -315,7 +315,7 @@ impl<D: PageView + 'static> Change<PmfsLike<D>> for Tx<'_, D> {
     }
 
     fn commit(mut self) -> Result<()> {
-        let reached = self.finish();
+        let reached = self.taken.sound().and_then(|()| self.finish());
         self.taken.settle(reached)
     }
 }

@@ -48,15 +48,14 @@ impl<D: BlockPort + 'static> Toy<D> {
         }
     }
 
-    /// Takes pages for the holes in `offset .. end`.
-    fn fill_holes(&self, ino: Ino, state: &mut State<Self>, offset: u64, end: u64) -> Result<()> {
+    /// Takes pages for the holes in `offset .. end`. Returns which pages those are.
+    fn take_holes(&self, ino: Ino, state: &mut State<Self>, offset: u64, end: u64) -> Result<Vec<u64>> {
         let pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
-        let there = self.pages_in(ino, pages.start, pages.end).len() as u64;
-        let holes = pages.end - pages.start - there;
-        self.take_pages(holes)?;
-        state.pages += holes;
-        pages.for_each(|page| self.map.edit(ino, page, |_| ()));
-        Ok(())
+        let there = self.pages_in(ino, pages.start, pages.end);
+        let holes: Vec<_> = pages.filter(|page| there.binary_search(page).is_err()).collect();
+        self.take_pages(holes.len() as u64)?;
+        state.pages += holes.len() as u64;
+        Ok(holes)
     }
 
     fn write_locked(
@@ -70,20 +69,16 @@ impl<D: BlockPort + 'static> Toy<D> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Error::TooLarge)?;
         shed_capability(self, inode, state)?;
-        self.fill_holes(inode.ino, state, offset, end)?;
+        self.take_holes(inode.ino, state, offset, end)?;
+        let mut change = self.batch();
         let mut rest = data;
         Self::by_page(offset, end, |page, range| {
             let (part, behind) = rest.split_at(range.len());
-            self.map.edit(inode.ino, page, |bytes| bytes[range].copy_from_slice(part));
+            change.edit(inode.ino, page, |bytes| bytes[range].copy_from_slice(part));
             rest = behind;
         });
         state.size = state.size.max(end);
         note_write(self, state, cred);
-        self.write_inode(inode, state)
-    }
-
-    fn write_inode(&self, inode: &Inode<Self>, state: &mut State<Self>) -> Result<()> {
-        let mut change = self.batch();
         change.write_inode(inode, state, Changed::Contents)?;
         change.commit()
     }
@@ -179,16 +174,17 @@ impl<D: BlockPort + 'static> FileSystem for Toy<D> {
             return Err(Error::TooLarge);
         }
         shed_capability(self, &inode, &mut state)?;
+        let mut change = self.batch();
         if reserves {
-            self.fill_holes(ino, &mut state, offset, end)?;
+            let holes = self.take_holes(ino, &mut state, offset, end)?;
+            holes.into_iter().for_each(|page| change.edit(ino, page, |_| ()));
         }
         if what.clears() {
             for page in self.pages_in(ino, offset / PAGE_BYTES, end.div_ceil(PAGE_BYTES)) {
                 let within = |at: u64| at.saturating_sub(page * PAGE_BYTES).min(PAGE_BYTES) as usize;
-                self.map.edit(ino, page, |bytes| bytes[within(offset)..within(end)].fill(0));
+                change.edit(ino, page, |bytes| bytes[within(offset)..within(end)].fill(0));
             }
         }
-        let mut change = self.batch();
         let whole = offset.div_ceil(PAGE_BYTES)..end / PAGE_BYTES;
         if what == Allocate::PunchHole && !whole.is_empty() {
             change.free_pages(ino, &mut state, whole.start, whole.end - 1);

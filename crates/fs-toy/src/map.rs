@@ -1,10 +1,7 @@
 //! What the toy keeps everything in: one map in host memory, changed by batches that take effect at once and
 //! are durable then.
-//!
-//! A page that is written takes effect in memory at once, and becomes durable with the next batch that writes
-//! its inode, which every write ends with: so a crash leaves a write whole or not at all.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use amphi_device::BlockPort;
@@ -79,10 +76,10 @@ pub struct Map<D>(RwLock<Inner<D>>);
 
 struct Inner<D> {
     values: BTreeMap<Key, Value>,
-    /// Pages that differ from what is durable.
-    pending: BTreeSet<(Ino, u64)>,
     /// Bytes that the whole map takes in a record.
     bytes: u64,
+    /// A batch is in memory whose record may not be on the device.
+    failed: bool,
     log: Log<D>,
 }
 
@@ -98,7 +95,7 @@ impl<D: BlockPort> Map<D> {
                 .map_err(|_| Error::corrupt("log", None, "a record holds no updates"))?;
             bytes = apply_to(&mut values, bytes, updates);
         }
-        Ok(Self(RwLock::new(Inner { values, pending: BTreeSet::new(), bytes, log })))
+        Ok(Self(RwLock::new(Inner { values, bytes, failed: false, log })))
     }
 
     /// A map of this alone, at the start of a new log.
@@ -108,7 +105,7 @@ impl<D: BlockPort> Map<D> {
     pub fn format(log: Log<D>, updates: Vec<Update>) -> Result<()> {
         let mut values = BTreeMap::new();
         let bytes = apply_to(&mut values, 0, updates);
-        let mut inner = Inner { values, pending: BTreeSet::new(), bytes, log };
+        let mut inner = Inner { values, bytes, failed: false, log };
         inner.begin_anew()
     }
 
@@ -119,23 +116,21 @@ impl<D: BlockPort> Map<D> {
     /// Applies updates that take effect together, and makes them durable.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`]; [`Error::ReadOnly`] from then on.
     pub fn apply(&self, updates: Vec<Update>) -> Result<()> {
         let inner = &mut *self.0.write();
-        let written = |(key, _): &Update| if let Key::Inode(ino) = key { Some(*ino) } else { None };
-        let mut all = Vec::new();
-        for ino in updates.iter().filter_map(written) {
-            let pages: Vec<_> = inner.pending.range((ino, 0)..=(ino, u64::MAX)).copied().collect();
-            for (ino, page) in pages {
-                inner.pending.remove(&(ino, page));
-                let value = inner.values.get(&Key::Page(ino, page)).cloned();
-                all.push((Key::Page(ino, page), value));
-            }
+        if inner.failed {
+            return Err(Error::ReadOnly);
         }
-        all.extend(updates);
-        let record = postcard::to_stdvec(&all).map_err(|_| Error::Invalid("updates cannot be written"))?;
-        inner.bytes = apply_to(&mut inner.values, inner.bytes, all);
-        if inner.log.append(&record).map_err(io_error)? { Ok(()) } else { inner.begin_anew() }
+        let record =
+            postcard::to_stdvec(&updates).map_err(|_| Error::Invalid("updates cannot be written"))?;
+        inner.bytes = apply_to(&mut inner.values, inner.bytes, updates);
+        inner.failed = true;
+        if !inner.log.append(&record).map_err(io_error)? {
+            inner.begin_anew()?;
+        }
+        inner.failed = false;
+        Ok(())
     }
 
     /// Calls `body` with what lies in `from ..= to` until it returns false.
@@ -144,20 +139,6 @@ impl<D: BlockPort> Map<D> {
             if !body(key, value) {
                 return;
             }
-        }
-    }
-
-    /// Changes the bytes of a page, which may be a hole.
-    pub fn edit(&self, ino: Ino, page: u64, body: impl FnOnce(&mut [u8; PAGE])) {
-        let inner = &mut *self.0.write();
-        inner.pending.insert((ino, page));
-        let value = inner.values.entry(Key::Page(ino, page)).or_insert_with(|| {
-            let hole = Value::Page(Box::new([0; PAGE]));
-            inner.bytes += bytes_of(&Key::Page(ino, page), &hole);
-            hole
-        });
-        if let Value::Page(bytes) = value {
-            body(bytes);
         }
     }
 

@@ -306,18 +306,23 @@ pub struct Batch<'a, D: BlockPort + 'static> {
 }
 
 impl<D: BlockPort + 'static> Batch<'_, D> {
+    /// Changes the bytes of a page, which may be a hole.
+    pub fn edit(&mut self, ino: Ino, page: u64, body: impl FnOnce(&mut [u8; PAGE])) {
+        let there = self.toy.map.get(&Key::Page(ino, page), |value| match value {
+            Value::Page(bytes) => bytes.clone(),
+            _ => unreachable!("a page's key has a page"),
+        });
+        let mut bytes = there.unwrap_or_else(|| Box::new([0; PAGE]));
+        body(&mut bytes);
+        self.updates.push((Key::Page(ino, page), Some(Value::Page(bytes))));
+    }
+
     /// Frees the pages of a file behind `size`, and clears what is behind it in its page.
     pub fn cut(&mut self, ino: Ino, state: &mut State<Toy<D>>, size: u64) {
         let (page, within) = (size / PAGE as u64, (size % PAGE as u64) as usize);
         let first = size.div_ceil(PAGE as u64);
-        if within > 0 {
-            self.toy.map.get(&Key::Page(ino, page), |value| {
-                if let Value::Page(bytes) = value {
-                    let mut bytes = bytes.clone();
-                    bytes[within..].fill(0);
-                    self.updates.push((Key::Page(ino, page), Some(Value::Page(bytes))));
-                }
-            });
+        if within > 0 && self.toy.map.get(&Key::Page(ino, page), |_| ()).is_some() {
+            self.edit(ino, page, |bytes| bytes[within..].fill(0));
         }
         self.free_pages(ino, state, first, u64::MAX);
     }

@@ -60,6 +60,16 @@ impl Health {
         outcome
     }
 
+    /// Fails once a change has failed half way: for those who began before, and are about to write what it
+    /// has changed in memory.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    #[inline]
+    pub fn sound(&self) -> Result<()> {
+        if self.has_failed() { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
     /// Whether a change has failed half way.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)

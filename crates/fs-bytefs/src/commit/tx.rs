@@ -229,7 +229,7 @@ impl<'a, D: BlockPort + WriteLog> Tx<'a, D> {
         )?;
         let grouped = base.groups_metadata();
         // What one that has failed meanwhile would have changed is in these lines now.
-        base.writable()?;
+        base.health.sound()?;
         if grouped {
             let freed = if planted::has(Bug::FreedAtJoin) { &[][..] } else { &self.blocks_freed };
             base.join_group(&self.updates, &self.bytes, freed);
