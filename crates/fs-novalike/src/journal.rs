@@ -20,8 +20,9 @@ pub struct Word {
     pub new: u64,
 }
 
-/// The journals. Each knows where its next entry goes.
-pub struct Journal(Box<[Padded<Mutex<u64>>]>);
+/// The journals. Each knows where its next entry goes, unless a change in it has failed: that is undone when
+/// the file system is mounted next, and no other may come in its place.
+pub struct Journal(Box<[Padded<Mutex<Option<u64>>>]>);
 
 impl Journal {
     /// Undoes what was open when the device was last used, and forgets it.
@@ -43,7 +44,7 @@ impl Journal {
                 medium.store_word(pair, tail, Structure::Journal)?;
                 medium.barrier()?;
             }
-            lanes.push(Padded(Mutex::new(tail)));
+            lanes.push(Padded(Mutex::new(Some(tail))));
         }
         Ok(Self(lanes.into()))
     }
@@ -51,24 +52,25 @@ impl Journal {
     /// Makes a change of several words count, and what this task has stored before.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`]; [`Error::ReadOnly`] behind a change that has failed.
     pub fn commit<D: PageView>(&self, medium: &Medium<D>, layout: &Layout, words: &[Word]) -> Result<()> {
         let lane = cpu::current() % self.0.len();
-        let mut next = self.0[lane].0.lock();
+        let mut place = self.0[lane].0.lock();
+        let begin = place.take().ok_or(Error::ReadOnly)?;
         let (lane, pair) = (lane as u64, layout.pair(lane as u64));
-        let begin = *next;
+        let mut next = begin;
         for four in words.chunks(4) {
             let mut entry = Undo::new_zeroed();
             for (index, word) in four.iter().enumerate() {
                 (entry.at[index], entry.old[index]) = (word.at.into(), word.old.into());
             }
-            medium.store(layout.journal(lane, *next), entry.as_bytes(), Structure::Journal)?;
-            *next = (*next + 1) % JOURNAL_ENTRIES;
+            medium.store(layout.journal(lane, next), entry.as_bytes(), Structure::Journal)?;
+            next = (next + 1) % JOURNAL_ENTRIES;
         }
-        debug_assert!(words.len() as u64 <= 4 * (JOURNAL_ENTRIES - 1) && *next != begin, "it fits");
+        debug_assert!(words.len() as u64 <= 4 * (JOURNAL_ENTRIES - 1) && next != begin, "it fits");
         medium.barrier()?;
         if !planted::has(Bug::WordsWithoutJournal) {
-            medium.store_word(pair + 8, *next, Structure::Journal)?;
+            medium.store_word(pair + 8, next, Structure::Journal)?;
             medium.barrier()?;
         }
         for word in words {
@@ -76,11 +78,15 @@ impl Journal {
         }
         medium.barrier()?;
         if planted::has(Bug::WordsWithoutJournal) {
-            *next = begin;
+            *place = Some(begin);
             return Ok(());
         }
-        medium.store_word(pair, *next, Structure::Journal)?;
-        if planted::has(Bug::JournalEndNotDurable) { Ok(()) } else { medium.barrier() }
+        medium.store_word(pair, next, Structure::Journal)?;
+        if !planted::has(Bug::JournalEndNotDurable) {
+            medium.barrier()?;
+        }
+        *place = Some(next);
+        Ok(())
     }
 }
 

@@ -44,6 +44,14 @@ struct Ring {
     tail: u64,
     /// The changes in between: their ends, and whether each is over.
     changes: VecDeque<(u64, bool)>,
+    /// One of them has failed, and is never over: it is undone when the file system is mounted next.
+    failed: bool,
+}
+
+impl Ring {
+    const fn new(generation: u32, head: u64) -> Self {
+        Self { generation, head, tail: head, changes: VecDeque::new(), failed: false }
+    }
 }
 
 impl Log {
@@ -73,10 +81,7 @@ impl Log {
             let part = &mut bytes[(first * PAGE) as usize..((first + count) * PAGE) as usize];
             medium.device.read(Lpa(2 + first), part, Structure::Journal).map_err(io_error)?;
         }
-        let mut log = Self {
-            entries,
-            ring: Mutex::new(Ring { generation, head, tail: head, changes: VecDeque::new() }),
-        };
+        let mut log = Self { entries, ring: Mutex::new(Ring::new(generation, head)) };
         let (open, any) = log.open_changes(&bytes, head, generation);
         if any {
             for entry in open.iter().rev().filter(|_| !planted::has(Bug::LogNotUndone)) {
@@ -91,7 +96,7 @@ impl Log {
             let generation = generation.wrapping_add(2);
             medium.store_word(LOG_AT, log_word(0, generation), Structure::Journal)?;
             medium.barrier()?;
-            *log.ring.get_mut() = Ring { generation, head: 0, tail: 0, changes: VecDeque::new() };
+            *log.ring.get_mut() = Ring::new(generation, 0);
         }
         Ok(log)
     }
@@ -126,8 +131,17 @@ impl Log {
     /// Makes ranges change as a whole. What this task has stored before is durable by then.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`]; [`Error::ReadOnly`] behind a change that has failed.
     pub fn change<D: PageView>(&self, medium: &Medium<D>, layout: &Layout, ranges: &[Range]) -> Result<()> {
+        self.change_logged(medium, layout, ranges).inspect_err(|_| self.ring.lock().failed = true)
+    }
+
+    fn change_logged<D: PageView>(
+        &self,
+        medium: &Medium<D>,
+        layout: &Layout,
+        ranges: &[Range],
+    ) -> Result<()> {
         if planted::has(Bug::LogSkipped) {
             medium.barrier()?;
             return self.in_place(medium, ranges);
@@ -178,6 +192,9 @@ impl Log {
         debug_assert!(count <= self.entries, "a change fits the log");
         loop {
             let mut ring = self.ring.lock();
+            if ring.failed {
+                return Err(Error::ReadOnly);
+            }
             if ring.tail + count - ring.head <= self.entries {
                 let first = ring.tail;
                 ring.tail += count;

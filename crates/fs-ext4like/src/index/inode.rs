@@ -27,7 +27,7 @@ pub fn number<S: Store>(inode: &Inode<S>) -> u32 {
 /// Reads an inode whose number is in use.
 ///
 /// # Errors
-/// [`Error::Corrupt`], [`Error::Io`].
+/// [`Error::Stale`] if it has been freed since its number was looked at; [`Error::Corrupt`], [`Error::Io`].
 pub fn load<D: BlockPort, S: Store<Part = Part, Beside = Beside>>(
     base: &Base<D>,
     ino: u32,
@@ -35,8 +35,11 @@ pub fn load<D: BlockPort, S: Store<Part = Part, Beside = Beside>>(
     let corrupt = |what: &str| Error::corrupt("inode", u64::from(ino), what.to_owned());
     let (lba, at) = base.layout.inode_place(ino);
     let block = base.block(lba, Kind::Inodes)?;
-    let disk =
-        DiskInode::decode(&block[at..at + INODE_BYTES], ino).map_err(|error| corrupt(&error.to_string()))?;
+    let slot = &block[at..at + INODE_BYTES];
+    if slot.iter().all(|byte| *byte == 0) {
+        return Err(Error::Stale(Ino(ino.into())));
+    }
+    let disk = DiskInode::decode(slot, ino).map_err(|error| corrupt(&error.to_string()))?;
     let file_type = FileType::of_mode(disk.mode.get()).ok_or_else(|| corrupt("it has an unknown type"))?;
     let inline_target = disk.flags.get() & FLAG_INLINE_TARGET != 0;
     let extents = if inline_target { Extents::default() } else { Extents::load(base, &disk.root, ino)? };

@@ -7,7 +7,7 @@
 //! leave the cache when it is full, those not used of late first.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use amphi_device::{BlockPort, Lpa, Structure};
 use amphi_rt::hash::HashMap;
@@ -132,18 +132,22 @@ impl Buffer {
     }
 }
 
+type Map = HashMap<u64, Arc<Buffer>>;
+
 /// The cached blocks.
 pub struct Buffers {
-    map: Mutex<HashMap<u64, Arc<Buffer>>>,
+    map: Mutex<Map>,
     limit: usize,
     /// Insertions until the next look for blocks that can leave.
     until_sweep: AtomicUsize,
+    /// How often blocks have left.
+    departures: AtomicU64,
 }
 
 impl Buffers {
     /// An empty cache that keeps about `limit` blocks.
     pub fn new(limit: usize) -> Self {
-        Self { map: Mutex::default(), limit, until_sweep: AtomicUsize::new(0) }
+        Self { map: Mutex::default(), limit, until_sweep: AtomicUsize::new(0), departures: AtomicU64::new(0) }
     }
 
     /// The block, if it is cached.
@@ -158,24 +162,30 @@ impl Buffers {
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`] if its checksum is wrong.
     pub fn get<D: BlockPort>(&self, device: &D, lba: u64, kind: Kind) -> Result<Arc<Buffer>> {
-        if let Some(buffer) = self.cached(lba) {
-            return Ok(buffer);
+        loop {
+            if let Some(buffer) = self.cached(lba) {
+                return Ok(buffer);
+            }
+            let before = self.departures.load(Ordering::Acquire);
+            let mut data = zeros();
+            let bytes = Arc::make_mut(&mut data);
+            device.read(Lpa(lba), &mut bytes[..], kind.structure()).map_err(io_error)?;
+            if kind.is_sealed() && !is_sealed(lba, bytes) {
+                return Err(Error::corrupt("block", lba, format!("its checksum as {kind:?} is wrong")));
+            }
+            // Another task may have read it meanwhile, and changed it; and it may have left again.
+            let mut map = self.map.lock();
+            if self.departures.load(Ordering::Acquire) == before || map.contains_key(&lba) {
+                return Ok(self.insert(&mut map, lba, kind, data));
+            }
         }
-        let mut data = zeros();
-        let bytes = Arc::make_mut(&mut data);
-        device.read(Lpa(lba), &mut bytes[..], kind.structure()).map_err(io_error)?;
-        if kind.is_sealed() && !is_sealed(lba, bytes) {
-            return Err(Error::corrupt("block", lba, format!("its checksum as {kind:?} is wrong")));
-        }
-        // Another task may have read it meanwhile, and changed it.
-        Ok(self.insert(lba, kind, data))
     }
 
     /// The block as zeros, without reading it: it was just allocated. Whatever was cached in its place is
     /// from another life.
     pub fn fresh(&self, lba: u64, kind: Kind) -> Arc<Buffer> {
         let data = zeros();
-        let buffer = self.insert(lba, kind, Arc::clone(&data));
+        let buffer = self.insert(&mut self.map.lock(), lba, kind, Arc::clone(&data));
         let mut state = buffer.state.lock();
         state.kind = kind;
         state.data = data;
@@ -183,8 +193,7 @@ impl Buffers {
         buffer
     }
 
-    fn insert(&self, lba: u64, kind: Kind, data: SharedBlock) -> Arc<Buffer> {
-        let mut map = self.map.lock();
+    fn insert(&self, map: &mut Map, lba: u64, kind: Kind, data: SharedBlock) -> Arc<Buffer> {
         let buffer = Arc::clone(map.entry(lba).or_insert_with(|| Arc::new(Buffer::new(lba, kind, data))));
         if map.len() > self.limit && self.until_sweep.fetch_sub(1, Ordering::Relaxed) == 0 {
             // Whoever holds a block keeps it here: a second copy would not see the first one's changes.
@@ -195,6 +204,7 @@ impl Buffers {
                 let state = buffer.state.lock();
                 state.tid != 0 || state.committed.is_some()
             });
+            self.departures.fetch_add(1, Ordering::AcqRel);
             self.until_sweep.store(self.limit / 4, Ordering::Relaxed);
         }
         buffer
@@ -202,6 +212,8 @@ impl Buffers {
 
     /// Drops a block whose place is free again.
     pub fn forget(&self, lba: u64) {
-        self.map.lock().remove(&lba);
+        let mut map = self.map.lock();
+        map.remove(&lba);
+        self.departures.fetch_add(1, Ordering::AcqRel);
     }
 }
