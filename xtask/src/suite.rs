@@ -99,7 +99,8 @@ fn run_part(root: &Path, part: Part, options: &Options, built: &mut Option<Built
             doc.args(["doc", "--quiet", "--workspace", "--no-deps"]);
             doc.env(
                 "RUSTDOCFLAGS",
-                "-D rustdoc::broken_intra_doc_links -D rustdoc::invalid_html_tags -D rustdoc::bare_urls",
+                "-D rustdoc::broken_intra_doc_links -D rustdoc::private_intra_doc_links \
+                 -D rustdoc::invalid_html_tags -D rustdoc::bare_urls",
             );
             step::run(&mut doc)
         }),

@@ -21,6 +21,10 @@ const STEPS: u64 = 4000;
 const COMMANDS: u64 = 600;
 /// Bytes of each writer's files, every one of which is written as a whole.
 const SIZES: [usize; 5] = [96, 4096, 5000, 12_296, 40_960];
+/// Slices that each writer has of a file that all share, and their bytes: pages have slices of several.
+const SLICES: usize = 6;
+const SLICE: usize = 1000;
+const SHARED: &str = "shared";
 
 /// Where a file is: nowhere, or under one of its two names, as the so-manyeth that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +37,26 @@ enum Place {
 #[derive(Clone, Copy, Debug, Default)]
 struct Versions {
     synced: u64,
+    /// The last whose write has returned.
+    written: u64,
     begun: u64,
+}
+
+impl Versions {
+    /// Takes the oldest that was found for the one that is durable.
+    fn found(self, words: &[u64]) -> Self {
+        let oldest = words.iter().map(|word| word & ((1 << VERSION_BITS) - 1)).min().unwrap_or(0);
+        Self { synced: oldest, written: oldest, begun: self.begun }
+    }
+
+    /// The first of these words that none of the versions has left, all by `word_of`.
+    fn wrong(self, words: &[u64], word_of: impl Fn(u64) -> u64) -> Option<usize> {
+        let legal = |found: u64| {
+            found == 0 && self.synced == 0
+                || (self.synced..=self.begun).any(|version| found == word_of(version))
+        };
+        words.iter().position(|word| !legal(*word))
+    }
 }
 
 /// A word of a file says who wrote it.
@@ -42,6 +65,14 @@ const MADE_BITS: u32 = 24;
 
 fn word(owner: u64, made: u64, version: u64) -> u64 {
     owner << (VERSION_BITS + MADE_BITS) | made << VERSION_BITS | version
+}
+
+fn words_of(bytes: &[u8]) -> Vec<u64> {
+    bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
+}
+
+fn bytes_of(word: u64, bytes: usize) -> Vec<u8> {
+    word.to_le_bytes().into_iter().cycle().take(bytes).collect()
 }
 
 /// What a crash may leave of a file.
@@ -75,7 +106,7 @@ impl File {
     fn settle_contents(&mut self) {
         if let Place::Under(_, made) = self.now() {
             let versions = self.versions.entry(made).or_default();
-            versions.synced = versions.begun;
+            versions.synced = versions.written;
         }
     }
 
@@ -91,7 +122,7 @@ impl File {
             (self.places, self.versions) = (vec![Place::Nowhere], BTreeMap::new());
             return Ok(());
         };
-        let words: Vec<_> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let words = words_of(bytes);
         let made_of = |word: u64| word >> VERSION_BITS & ((1 << MADE_BITS) - 1);
         let told = words.iter().find(|word| **word != 0).map(|word| made_of(*word));
         // Of one that holds nothing, it may be the one of which least is promised.
@@ -103,11 +134,7 @@ impl File {
         let made = self.places.iter().filter_map(fits).min_by_key(promised);
         let Some(made) = made else { return Err(format!("it is number {told:?} under name {which}")) };
         let versions = self.versions.get(&made).copied().unwrap_or_default();
-        let legal = |found: &u64| {
-            *found == 0 && versions.synced == 0
-                || (versions.synced..=versions.begun).any(|version| *found == word(self.owner, made, version))
-        };
-        if let Some(at) = words.iter().position(|word| !legal(word)) {
+        if let Some(at) = versions.wrong(&words, |version| word(self.owner, made, version)) {
             return Err(format!("its word {at} is {:#x}", words[at]));
         }
         if bytes.len() > self.size || versions.synced > 0 && bytes.len() < self.size {
@@ -116,9 +143,8 @@ impl File {
         if promise.atomic_writes && words.windows(2).any(|pair| pair[0] != pair[1]) {
             return Err("it holds parts of two writes".to_owned());
         }
-        let oldest = words.iter().map(|word| word & ((1 << VERSION_BITS) - 1)).min().unwrap_or(0);
-        let synced = if bytes.len() == self.size { oldest } else { 0 };
-        self.versions = BTreeMap::from([(made, Versions { synced, begun: versions.begun })]);
+        let whole = if bytes.len() == self.size { &words[..] } else { &[] };
+        self.versions = BTreeMap::from([(made, versions.found(whole))]);
         self.places = vec![Place::Under(*which, made)];
         Ok(())
     }
@@ -150,31 +176,86 @@ fn toggle(fs: &dyn FileSystem, made: Result<Entry>, remove: impl FnOnce() -> Res
     }
 }
 
-/// What a thread has: files in a directory of its own.
+/// What a thread has: files in a directory of its own, and slices of the file that all share.
 struct Writer {
     number: u64,
     dir: Ino,
     files: Vec<File>,
+    shared: Ino,
+    slices: [Versions; SLICES],
 }
 
 impl Writer {
     fn new(number: u64) -> Self {
         let files = (0..).zip(SIZES).map(|(file, size)| File::new(number << 4 | file, size)).collect();
-        Self { number, dir: Ino::ROOT, files }
+        Self { number, dir: Ino::ROOT, files, shared: Ino::ROOT, slices: Default::default() }
     }
 
     fn dir_name(&self) -> String {
         format!("writer{}", self.number)
     }
 
-    fn find_dir(&mut self, fs: &dyn FileSystem) -> Result<()> {
+    /// Looks for what it has after a mount.
+    fn find(&mut self, fs: &dyn FileSystem) -> Result<()> {
         self.dir = fs.lookup(Ino::ROOT, name(&self.dir_name()))?.attr.ino;
+        self.shared = fs.lookup(Ino::ROOT, name(SHARED))?.attr.ino;
+        Ok(())
+    }
+
+    /// Where one of its slices is in the file that all share.
+    fn slice_at(&self, slice: usize) -> usize {
+        (slice * WRITERS as usize + self.number as usize) * SLICE
+    }
+
+    fn slice_word(&self, slice: usize, version: u64) -> u64 {
+        word(self.number << 4 | SIZES.len() as u64, slice as u64 + 1, version)
+    }
+
+    /// Writes a slice of the file that all share, and syncs the file or does not.
+    fn step_shared(&mut self, fs: &dyn FileSystem, dice: &mut Generator) -> Result<()> {
+        let slice = dice.below(SLICES as u64) as usize;
+        self.slices[slice].begun += 1;
+        let bytes = bytes_of(self.slice_word(slice, self.slices[slice].begun), SLICE);
+        let at = self.slice_at(slice) as u64;
+        let written = fs.write(self.shared, at, &bytes, WriteMode::default(), &Cred::ROOT)?;
+        assert_eq!(written, bytes.len(), "a write is whole");
+        self.slices[slice].written = self.slices[slice].begun;
+        let how = dice.below(3);
+        if how > 0 {
+            fs.fsync(self.shared, how == 2)?;
+            self.slices.iter_mut().for_each(|versions| versions.synced = versions.written);
+        } else if fs.promise().data_durable_on_return {
+            self.slices[slice].synced = self.slices[slice].written;
+        }
+        Ok(())
+    }
+
+    fn judge_shared(&mut self, fs: &dyn FileSystem) -> std::result::Result<(), String> {
+        for slice in 0..SLICES {
+            let wrong = |what: String| format!("slice {slice} of writer {}: {what}", self.number);
+            let mut bytes = vec![0; SLICE];
+            let read = fs.read(self.shared, self.slice_at(slice) as u64, &mut bytes, false);
+            if read != Ok(SLICE) {
+                return Err(wrong(format!("{read:?}")));
+            }
+            let (words, versions) = (words_of(&bytes), self.slices[slice]);
+            if let Some(at) = versions.wrong(&words, |version| self.slice_word(slice, version)) {
+                return Err(wrong(format!("its word {at} is {:#x}; {versions:?}", words[at])));
+            }
+            if fs.promise().atomic_writes && words.windows(2).any(|pair| pair[0] != pair[1]) {
+                return Err(wrong("it holds parts of two writes".to_owned()));
+            }
+            self.slices[slice] = versions.found(&words);
+        }
         Ok(())
     }
 
     /// Does one operation on one of the files. What it may have done is noted before, what it has promised
     /// after.
     fn step(&mut self, fs: &dyn FileSystem, dice: &mut Generator, fsync: Fsync) -> Result<()> {
+        if dice.below(5) == 0 {
+            return self.step_shared(fs, dice);
+        }
         let (dir, cred, promise) = (self.dir, &Cred::ROOT, fs.promise());
         let number = dice.below(self.files.len() as u64) as usize;
         let file = &mut self.files[number];
@@ -220,14 +301,14 @@ impl Writer {
             _ => {
                 let versions = file.versions.entry(made).or_default();
                 versions.begun += 1;
-                let word = word(file.owner, made, versions.begun).to_le_bytes();
-                let bytes: Vec<u8> = word.into_iter().cycle().take(file.size).collect();
+                let bytes = bytes_of(word(file.owner, made, versions.begun), file.size);
                 // `fdatasync` brings what it takes to find the contents, and no more.
                 let (syncs, data_only) = (kind > 7, kind > 13 && file.places.len() == 1);
                 let entry = fs.lookup(dir, name(&called))?;
                 with(fs, entry, |ino| {
                     let written = fs.write(ino, 0, &bytes, WriteMode::default(), cred)?;
                     assert_eq!(written, bytes.len(), "a write is whole");
+                    versions.written = versions.begun;
                     if syncs { fs.fsync(ino, data_only) } else { Ok(()) }
                 })?;
                 if syncs {
@@ -264,7 +345,7 @@ impl Writer {
             let was = file.clone();
             file.judge(&found, promise).map_err(|what| wrong(format!("{what}; it was {was:?}")))?;
         }
-        Ok(())
+        self.judge_shared(fs)
     }
 }
 
@@ -333,11 +414,17 @@ fn go_through(
         let made = fs.mkdir(Ino::ROOT, name(&writer.dir_name()), 0o755, &Cred::ROOT);
         made.and_then(|entry| with(&*fs, entry, |_| fs.sync())).map_err(|error| error.to_string())?;
     }
+    let shared = fs.create(Ino::ROOT, name(SHARED), FileType::Regular, 0o644, 0, &Cred::ROOT);
+    let zeros = vec![0; SLICES * WRITERS as usize * SLICE];
+    let made = shared.and_then(|entry| {
+        with(&*fs, entry, |ino| fs.write(ino, 0, &zeros, WriteMode::default(), &Cred::ROOT))
+    });
+    made.and_then(|_| fs.sync()).map_err(|error| error.to_string())?;
     let mut dice = Generator::new(seed);
     for round in 0..rounds {
         let of = |what: String| format!("round {round}: {what}");
         for writer in &mut writers {
-            writer.find_dir(&*fs).map_err(|error| of(error.to_string()))?;
+            writer.find(&*fs).map_err(|error| of(error.to_string()))?;
         }
         trouble.plan(&rig, &mut dice);
         let done = work(fs, writers, &mut dice, subject.fsync);
@@ -354,7 +441,7 @@ fn go_through(
         let recovered = judge::recover(subject, ssd).map_err(of)?;
         rig = recovered.rig;
         for writer in &mut writers {
-            writer.find_dir(&*recovered.fs).map_err(|error| of(error.to_string()))?;
+            writer.find(&*recovered.fs).map_err(|error| of(error.to_string()))?;
             writer.judge(&*recovered.fs).map_err(of)?;
         }
         // Nothing is at work in the background then.

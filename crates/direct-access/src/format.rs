@@ -47,7 +47,7 @@ pub const fn valid_word(file_type: FileType, generation: u32) -> u64 {
 pub struct Superblock {
     /// Which file system it is.
     pub magic: [u8; 8],
-    /// [`VERSION`].
+    /// `VERSION`.
     pub version: U32,
     /// CRC-32C of the superblock with this field 0.
     pub crc: U32,

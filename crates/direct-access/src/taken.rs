@@ -99,7 +99,7 @@ impl<'a> Taken<'a> {
     /// have seen.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`].
+    /// [`Error::Io`].
     pub fn sound(&self) -> Result<()> {
         self.health.sound()
     }

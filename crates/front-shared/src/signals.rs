@@ -12,7 +12,7 @@
 //!
 //! Where a range has a protection key, the kernel begins handlers with the range closed, the stack that they
 //! begin on included. So the guard's first instructions open the key, before they touch the stack. It takes a
-//! kernel that writes a signal's frame to a closed stack ([`frames_reach_closed_stacks`]).
+//! kernel that writes a signal's frame to a closed stack (`frames_reach_closed_stacks`).
 //!
 //! Deferring needs to see each change of a handler, so it is for who stands in front of the C library.
 //! Faults of the thread's own doing do not wait: inside they end the program, as blocked ones do.

@@ -211,6 +211,7 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
             return Ok(());
         }
         self.core.write_back_all()?;
+        self.core.health.sound()?;
         self.core.commit_groups()
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use amphi_device::BlockPort;
 use amphi_names::Health;
 use amphi_page_cache::{Budget, DirtyFiles};
-use amphi_vfs::{Error, Failure, Result};
+use amphi_vfs::{Error, Result};
 
 use crate::format::{Layout, Superblock};
 use crate::journal::Journal;
@@ -76,10 +76,6 @@ impl<D: BlockPort> Base<D> {
     /// # Errors
     /// [`Error::Io`] with the first reason, once a change has failed half way.
     pub fn sound(&self) -> Result<()> {
-        let health = &self.health;
-        if health.has_failed() {
-            return Err(Error::Io(Failure::Earlier(health.failure().unwrap_or_default())));
-        }
-        Ok(())
+        self.health.sound()
     }
 }

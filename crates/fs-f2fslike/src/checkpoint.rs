@@ -47,6 +47,8 @@ pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, data_only: boo
         if state.gone {
             return Ok(());
         }
+        // Another call may have taken what it could not write.
+        core.names.health.sound()?;
         if !planted::has(Bug::PagesForgotten) {
             let goes = if data_only { Goes::InPlace } else { Goes::InPlaceIfFew };
             write_back(core, inode, &mut state, goes)?;

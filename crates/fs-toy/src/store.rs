@@ -84,7 +84,7 @@ impl<D: BlockPort + 'static> Toy<D> {
     /// Mounts the one on a device: reads its log, and deletes the orphans of the last mount.
     ///
     /// # Errors
-    /// As [`read_super`]; [`amphi_volume::Error::Damaged`].
+    /// As `read_super`; [`amphi_volume::Error::Damaged`].
     pub fn open(device: &Arc<D>, options: Options) -> amphi_volume::Result<Self> {
         let map = Map::recover(Log::new(Arc::clone(device), read_super(&**device)?))?;
         let read_only = options.read_only;

@@ -1,9 +1,13 @@
 //! Whether a file system may still be changed.
+//!
+//! A change that fails half way is in memory, in part, and others that are under way may see it. So it
+//! [fails](Health::fail) before it lets go of the lock that they wait for, and they ask whether all is
+//! [sound](Health::sound) behind that lock, before anything of theirs becomes durable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amphi_rt::sync::Mutex;
-use amphi_vfs::{Error, Result};
+use amphi_vfs::{Error, Failure, Result};
 
 use crate::planted::{self, Bug};
 
@@ -61,13 +65,16 @@ impl Health {
     }
 
     /// Fails once a change has failed half way: for those who began before, and are about to write what it
-    /// has changed in memory.
+    /// has changed in memory, or to say that what it should have written is durable.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`].
+    /// [`Error::Io`] with the first reason.
     #[inline]
     pub fn sound(&self) -> Result<()> {
-        if self.has_failed() { Err(Error::ReadOnly) } else { Ok(()) }
+        if self.has_failed() {
+            return Err(Error::Io(Failure::Earlier(self.failure().unwrap_or_default())));
+        }
+        Ok(())
     }
 
     /// Whether a change has failed half way.

@@ -169,10 +169,11 @@ impl<D: BlockPort> Ground<D> {
             let Some(nid) = nids.iter().find(|nid| !parts.nodes.contains_key(nid)) else { return Ok(parts) };
             let address = parts.node_address(*nid);
             drop(parts);
-            let node = self.read_node(domain, *nid, address)?;
+            let read = self.read_node(domain, *nid, address);
             let mut parts = domain.parts.lock();
-            if !parts.nodes.contains_key(nid) {
-                parts.nodes.insert(*nid, node);
+            // Another task may have read it meanwhile, written it elsewhere, and dropped it.
+            if parts.node_address(*nid) == address && !parts.nodes.contains_key(nid) {
+                parts.nodes.insert(*nid, read?);
             }
         }
     }

@@ -44,6 +44,8 @@ pub fn write_back<D: BlockPort + WriteLog>(
     state: &mut State<D>,
     data_only: bool,
 ) -> Result<()> {
+    // What another call has taken and could not write is dirty no more.
+    core.health.sound()?;
     let attributes = state.attributes_dirty && !data_only;
     if state.body.file()?.pages.is_clean() && state.size == state.size_on_device && !attributes {
         return Ok(());

@@ -24,6 +24,7 @@ impl<D: BlockPort> Core<D> {
             return Ok(());
         }
         let is_flushed = if self.journals_data() { self.sync_journaled()? } else { self.sync_ordered()? };
+        self.sound()?;
         // ext4_sync_fs() with wait: a flush of its own, unless the commit that it waits for flushes the
         // device after the data.
         if !is_flushed {
