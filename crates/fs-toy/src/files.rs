@@ -52,10 +52,10 @@ impl<D: BlockPort + 'static> Toy<D> {
     fn take_holes(&self, ino: Ino, state: &mut State<Self>, offset: u64, end: u64) -> Result<Vec<u64>> {
         let pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
         let there = self.pages_in(ino, pages.start, pages.end);
-        let holes: Vec<_> = pages.filter(|page| there.binary_search(page).is_err()).collect();
-        self.take_pages(holes.len() as u64)?;
-        state.pages += holes.len() as u64;
-        Ok(holes)
+        let holes = pages.end - pages.start - there.len() as u64;
+        self.take_pages(holes)?;
+        state.pages += holes;
+        Ok(pages.filter(|page| there.binary_search(page).is_err()).collect())
     }
 
     fn write_locked(
