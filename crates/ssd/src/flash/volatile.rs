@@ -45,8 +45,8 @@ type Tear<'a> = dyn FnMut(u64, Lpa, &[u8], u64) + 'a;
 
 impl Media {
     /// Notes that a write, whose number of the sequence clock is `number`, is about to replace a page. Called
-    /// with the partition's write lock held, so that the order is that of publication. Once it is published,
-    /// the page's block could be erased, and a checkpoint could hold it.
+    /// with the partition's write lock held, so that the order is that of publication. Later would be too
+    /// late: the replaced page's block could be erased, and a checkpoint could hold the new one.
     pub(crate) fn remember_unflushed(&self, number: u64, lpa: u64, page: u64) {
         let durable = self.contract.block_durability == BlockDurability::Completion;
         if durable && !planted::has(Bug::VolatileCompletion) {

@@ -9,7 +9,7 @@ use amphi_ssd::{GcPolicy, Profile, Ssd};
 
 const TAG: Structure = Structure::Data;
 
-fn profile(name: &str) -> Profile {
+pub(crate) fn profile(name: &str) -> Profile {
     let mut profile = Profile::named(name).expect("built in");
     profile.flash.channels = 2;
     profile.flash.ways = 2;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, BytePortExt, Error, Lpa, Structure, WriteLog};
+use amphi_rt::random::Generator;
 use amphi_ssd::{BlockDurabilityName, Firmware, Profile, Ssd};
 
 const TAG: Structure = Structure::Data;
@@ -12,17 +13,9 @@ const PAGE: usize = 4096;
 const WORDS: usize = PAGE / 8;
 const LINE: usize = 64;
 
-fn random(state: &mut u64, bound: u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 33) % bound
-}
-
 /// 2048 pages of flash for the host in blocks of 16, few frames and a short log.
 fn profile(firmware: Firmware) -> Profile {
-    let mut profile = Profile::named("free").expect("built in");
-    (profile.flash.channels, profile.flash.ways, profile.flash.pages_per_block) = (2, 2, 16);
-    (profile.log.region_bytes, profile.log.txlog_bytes) = (128 << 10, 4096);
-    profile.log.partition_bytes = 1 << 20;
+    let mut profile = crate::pressure::profile("free");
     (profile.firmware.kind, profile.firmware.memory_bytes) = (firmware, 64 << 10);
     profile
 }
@@ -77,16 +70,16 @@ impl Own {
 
     /// Trims pages, stores lines and pages, writes pages until the power goes.
     fn work(&mut self, ssd: &Ssd, writer: u64, round: u64) {
-        let mut state = round * WRITERS + writer;
+        let mut dice = Generator::new(round * WRITERS + writer);
         for number in 0..4000_u64 {
-            let page = random(&mut state, Self::PAGES);
+            let page = dice.below(Self::PAGES);
             let at = Lpa(page * WRITERS + writer);
             let value = (round << 32) + number + 1;
             let mut part = (0, PAGE);
-            let (outcome, value) = match random(&mut state, 8) {
+            let (outcome, value) = match dice.below(8) {
                 0 => (ssd.trim(at, 1), 0),
                 1..=3 => {
-                    part = (random(&mut state, (PAGE / LINE) as u64) as usize * LINE, LINE);
+                    part = (dice.below((PAGE / LINE) as u64) as usize * LINE, LINE);
                     (ssd.persist(at.byte(part.0), &cycled(value, LINE), None, TAG), value)
                 }
                 4 => (ssd.persist(at.byte(0), &cycled(value, PAGE), None, TAG), value),
@@ -123,9 +116,9 @@ impl Own {
 fn what_was_acknowledged_is_there(firmware: Firmware) {
     let mut ssd = Ssd::in_memory(&profile(firmware), 8 << 20);
     let mut all = vec![Own::new(); WRITERS as usize];
-    let mut state = 77;
+    let mut dice = Generator::new(77);
     for round in 1..=30 {
-        ssd.cut_after_steps(random(&mut state, 30_000), round);
+        ssd.cut_after_steps(dice.below(30_000), round);
         (ssd, all) = threads(ssd, all, move |ssd, writer, own: &mut Own| own.work(ssd, writer, round));
         ssd = power_up(ssd, round);
         for (writer, own) in (0..).zip(&mut all) {
@@ -163,9 +156,9 @@ fn a_write_that_a_cut_takes_back_uncovers_nothing_older_than_the_last_flush() {
     let mut flushed = vec![vec![0; PAGE / 512]; PAGES as usize];
     for round in 1..=40_u64 {
         let write = move |ssd: &Ssd, writer: u64, (): &mut ()| {
-            let mut state = round * WRITERS + writer;
+            let mut dice = Generator::new(round * WRITERS + writer);
             for number in 0..if round == 1 { PAGES / WRITERS } else { 1500 } {
-                let own = if round == 1 { number } else { random(&mut state, PAGES / WRITERS) };
+                let own = if round == 1 { number } else { dice.below(PAGES / WRITERS) };
                 let page = cycled((round << 32) + number + 1, PAGE);
                 ssd.write(Lpa(own * WRITERS + writer), &page, TAG).expect("room");
             }
