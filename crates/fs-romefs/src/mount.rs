@@ -292,6 +292,8 @@ pub fn open<D: BlockPort + MemoryArea>(
     let (core, recovered) = assemble(device, options)?;
     note_victims(&core)?;
     if !core.options.read_only {
+        // A power loss while it was tuned can have torn it.
+        restore_superblock(&**device)?;
         core.journal.checkpoint(&core.meta)?;
         write_state(&core, &core.state)?;
         if !planted::has(Bug::OrphansNotFinished) {

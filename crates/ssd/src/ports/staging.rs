@@ -311,9 +311,12 @@ impl Core {
 
     /// After a loss: decides by the seed what of every stage had reached the device, and has that taken in.
     pub(crate) fn settle(&self, loss: Loss, seed: u64) {
-        for (number, shard) in self.stages.shards.iter().enumerate() {
-            for (position, stage) in std::mem::take(&mut *shard.lock()).iter().enumerate() {
-                let mut dice = Dice::part(seed, (number * 1_000_003 + position) as u64);
+        // Not by the shard's number: which one a thread has hangs on how many the process had before.
+        let mut number = 0;
+        for shard in &self.stages.shards {
+            for stage in std::mem::take(&mut *shard.lock()).iter().filter(|stage| !stage.stores.is_empty()) {
+                let mut dice = Dice::part(seed, number);
+                number += 1;
                 for store in &stage.stores {
                     let lost = loss == Loss::PowerCut || planted::has(Bug::PostedLostInHostCrash);
                     let arrived = if lost { 0 } else { store.posted };

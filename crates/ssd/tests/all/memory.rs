@@ -207,6 +207,22 @@ fn what_the_contract_protects_is_never_torn() {
 }
 
 #[test]
+fn what_arrives_is_the_seeds_and_not_a_matter_of_earlier_tasks() {
+    let torn = || {
+        let ssd = device();
+        ssd.store(0, &[5; 4096], None, TAG).expect("stores");
+        ssd.power_cut(7);
+        load(&ssd.restart().expect("powers up"), 0, 4096)
+    };
+    let here = torn();
+    assert!(here.contains(&0) && here.contains(&5), "some of it arrived");
+    for task in 0..3 {
+        let there = amphi_rt::task::spawn("stores", torn).join();
+        assert!(there == here, "task {task} finds something else");
+    }
+}
+
+#[test]
 fn a_block_write_in_flight_is_torn_by_sectors_and_the_memory_stays() {
     let mut seen = std::collections::BTreeSet::new();
     let mut profile = profile();
