@@ -140,14 +140,22 @@ pub struct Buffers {
     limit: usize,
     /// Insertions until the next look for blocks that can leave.
     until_sweep: AtomicUsize,
-    /// How often blocks have left.
-    departures: AtomicU64,
+    /// How often blocks have left, by the rest of their number.
+    departures: [AtomicU64; DEPARTURES],
 }
+
+/// Counters of departures. A read of one block hardly ever meets the departure of another in its counter.
+const DEPARTURES: usize = 256;
 
 impl Buffers {
     /// An empty cache that keeps about `limit` blocks.
     pub fn new(limit: usize) -> Self {
-        Self { map: Mutex::default(), limit, until_sweep: AtomicUsize::new(0), departures: AtomicU64::new(0) }
+        let departures = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { map: Mutex::default(), limit, until_sweep: AtomicUsize::new(0), departures }
+    }
+
+    fn departures(&self, lba: u64) -> &AtomicU64 {
+        &self.departures[lba as usize % DEPARTURES]
     }
 
     /// The block, if it is cached.
@@ -166,7 +174,8 @@ impl Buffers {
             if let Some(buffer) = self.cached(lba) {
                 return Ok(buffer);
             }
-            let before = self.departures.load(Ordering::Acquire);
+            let departures = self.departures(lba);
+            let before = departures.load(Ordering::Acquire);
             let mut data = zeros();
             let bytes = Arc::make_mut(&mut data);
             device.read(Lpa(lba), &mut bytes[..], kind.structure()).map_err(io_error)?;
@@ -175,7 +184,7 @@ impl Buffers {
             }
             // Another task may have read it meanwhile, and changed it; and it may have left again.
             let mut map = self.map.lock();
-            if self.departures.load(Ordering::Acquire) == before || map.contains_key(&lba) {
+            if departures.load(Ordering::Acquire) == before || map.contains_key(&lba) {
                 return Ok(self.insert(&mut map, lba, kind, data));
             }
         }
@@ -197,14 +206,17 @@ impl Buffers {
         let buffer = Arc::clone(map.entry(lba).or_insert_with(|| Arc::new(Buffer::new(lba, kind, data))));
         if map.len() > self.limit && self.until_sweep.fetch_sub(1, Ordering::Relaxed) == 0 {
             // Whoever holds a block keeps it here: a second copy would not see the first one's changes.
-            map.retain(|_, buffer| {
-                if buffer.used.swap(false, Ordering::Relaxed) || Arc::strong_count(buffer) > 1 {
-                    return true;
+            map.retain(|lba, buffer| {
+                let used = buffer.used.swap(false, Ordering::Relaxed) || Arc::strong_count(buffer) > 1;
+                let stays = used || {
+                    let state = buffer.state.lock();
+                    state.tid != 0 || state.committed.is_some()
+                };
+                if !stays {
+                    self.departures(*lba).fetch_add(1, Ordering::AcqRel);
                 }
-                let state = buffer.state.lock();
-                state.tid != 0 || state.committed.is_some()
+                stays
             });
-            self.departures.fetch_add(1, Ordering::AcqRel);
             self.until_sweep.store(self.limit / 4, Ordering::Relaxed);
         }
         buffer
@@ -214,6 +226,6 @@ impl Buffers {
     pub fn forget(&self, lba: u64) {
         let mut map = self.map.lock();
         map.remove(&lba);
-        self.departures.fetch_add(1, Ordering::AcqRel);
+        self.departures(lba).fetch_add(1, Ordering::AcqRel);
     }
 }
