@@ -260,14 +260,13 @@ pub fn needs_superblock<D: BlockPort + MemoryArea>(device: &D) -> Result<bool> {
     Ok(read_super_at(device, 0).is_err())
 }
 
-/// Puts the copy in the place of a damaged superblock.
+/// Puts what was read as `sb`, from the copy, in the place of a damaged superblock.
 ///
 /// # Errors
-/// As [`probe`].
-pub fn restore_superblock<D: BlockPort + MemoryArea>(device: &D) -> Result<()> {
-    if needs_superblock(device)? {
-        let (sb, ..) = read_super(device)?;
-        write_superblock(device, &sb)?;
+/// The device fails.
+pub fn restore_superblock<D: BlockPort + MemoryArea>(device: &D, sb: &Superblock) -> Result<()> {
+    if read_super_at(device, 0).is_err() {
+        write_superblock(device, sb)?;
     }
     Ok(())
 }
@@ -293,7 +292,7 @@ pub fn open<D: BlockPort + MemoryArea>(
     note_victims(&core)?;
     if !core.options.read_only {
         // A power loss while it was tuned can have torn it.
-        restore_superblock(&**device)?;
+        restore_superblock(&**device, &core.superblock)?;
         core.journal.checkpoint(&core.meta)?;
         write_state(&core, &core.state)?;
         if !planted::has(Bug::OrphansNotFinished) {

@@ -140,7 +140,7 @@ pub struct Buffers {
     limit: usize,
     /// Insertions until the next look for blocks that can leave.
     until_sweep: AtomicUsize,
-    /// How often blocks have left, by the rest of their number.
+    /// How often blocks have left, by block number modulo [`DEPARTURES`].
     departures: [AtomicU64; DEPARTURES],
 }
 

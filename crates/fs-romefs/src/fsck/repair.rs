@@ -50,9 +50,9 @@ pub fn repair<D: BlockPort + MemoryArea + 'static>(
     if before.is_clean() && before.cleanly_unmounted {
         return Ok(Repair { after: before.clone(), before });
     }
-    mount::restore_superblock(&**device)?;
     for _ in 0..2 {
         let (core, _) = mount::assemble(device, options())?;
+        mount::restore_superblock(&**device, &core.superblock)?;
         core.journal.checkpoint(&core.meta)?;
         core.journal.clear()?;
         let report = mend(&core)?;
