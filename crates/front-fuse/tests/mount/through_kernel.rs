@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use amphi_conformance::{check_some, random};
 use amphi_vfs::acl::DEFAULT;
@@ -34,7 +35,7 @@ struct Kernel {
     held: Mutex<BTreeMap<u64, Held>>,
     root: u64,
     // Last, so that the descriptors are closed before it is unmounted.
-    _mounted: Mounted,
+    mounted: Mounted,
 }
 
 struct Held {
@@ -100,7 +101,7 @@ impl Kernel {
         let fd = sys::open(mounted.root(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         let root = sys::fstat(&fd).unwrap().st_ino;
         let held = Mutex::new(BTreeMap::from([(root, Held { fd, references: 1 })]));
-        Some(Self { held, root, _mounted: mounted })
+        Some(Self { held, root, mounted })
     }
 
     /// A descriptor of its own for `ino`, if it is held.
@@ -144,16 +145,31 @@ impl Kernel {
         Ok(Entry { attr })
     }
 
+    /// Gives references back. The last one to an inode without names frees it: the kernel tells the server
+    /// so with a request that nobody waits for, hence this waits until the server knows.
     fn put(&self, ino: Ino, count: u64) {
-        let mut held = self.held.lock().unwrap();
         if ino.0 == self.root {
             return;
         }
-        if let Some(one) = held.get_mut(&ino.0) {
+        let dropped = {
+            let mut held = self.held.lock().unwrap();
+            let Some(one) = held.get_mut(&ino.0) else { return };
             one.references = one.references.saturating_sub(count);
-            if one.references == 0 {
-                held.remove(&ino.0);
-            }
+            if one.references > 0 { None } else { held.remove(&ino.0) }
+        };
+        let Some(Held { fd, .. }) = dropped else { return };
+        let is_freed = Self::attr(&fd).is_ok_and(|attr| attr.nlink == 0);
+        drop(fd);
+        if is_freed {
+            self.until_freed(ino);
+        }
+    }
+
+    fn until_freed(&self, ino: Ino) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.mounted.model.getattr(ino).is_ok() {
+            assert!(Instant::now() < deadline, "the kernel has not given inode {} back for 60 s", ino.0);
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
