@@ -77,8 +77,8 @@ pub(crate) struct Control {
     pub(crate) tail: [u64; 2],
     /// Generation of each log region; its entries' checksums are salted with it.
     pub(crate) epoch: [u64; 2],
-    /// The clock when `active` last changed.
-    pub(crate) switched_at: u64,
+    /// Not used: older firmware noted here when `active` last changed.
+    pub(crate) reserved: u64,
     /// Transaction log: entries ever trimmed and ever appended.
     pub(crate) txlog_head: u64,
     pub(crate) txlog_tail: u64,

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use amphi_device::{Error, Result};
 use amphi_rt::sync::Padded;
 
+use crate::dice::mix;
+
 /// How the device went down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
@@ -18,6 +20,8 @@ pub(crate) enum Loss {
 }
 
 const NOT_ARMED: u64 = u64::MAX;
+const SLOW_ONE_IN: u64 = 64;
+const SLOW_NS_MAX: u64 = 1_000_000;
 
 /// The device's power supply.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub(crate) struct Power {
     armed: AtomicBool,
     commands_left: AtomicU64,
     steps_left: AtomicU64,
+    /// Which steps take long, by seed; none do if it is 0.
+    slow_by: AtomicU64,
     /// Away from what every command reads.
     tickets: Padded<AtomicU64>,
 }
@@ -46,6 +52,7 @@ impl Power {
             armed: AtomicBool::new(false),
             commands_left: AtomicU64::new(NOT_ARMED),
             steps_left: AtomicU64::new(NOT_ARMED),
+            slow_by: AtomicU64::new(0),
             tickets: Padded(AtomicU64::new(0)),
         }
     }
@@ -77,6 +84,22 @@ impl Power {
         self.commands_left.store(commands.unwrap_or(NOT_ARMED), Ordering::Relaxed);
         self.steps_left.store(steps.unwrap_or(NOT_ARMED), Ordering::Relaxed);
         self.armed.store(true, Ordering::Release);
+    }
+
+    /// Lets some steps before an armed cut take up to 1 ms, as `seed` says.
+    pub(crate) fn slow_down(&self, seed: u64) {
+        self.slow_by.store(seed | 1, Ordering::Relaxed);
+    }
+
+    /// Takes its time before a step, if it is one of the slow ones.
+    fn dawdle(&self) {
+        let seed = self.slow_by.load(Ordering::Relaxed);
+        if seed != 0 {
+            let dice = mix(seed ^ mix(self.steps_left.load(Ordering::Relaxed)));
+            if dice.is_multiple_of(SLOW_ONE_IN) {
+                amphi_rt::time::sleep_ns(mix(dice) % SLOW_NS_MAX);
+            }
+        }
     }
 
     fn count(&self, left: &AtomicU64) -> Result<()> {
@@ -121,6 +144,7 @@ impl Power {
     /// [`Error::PowerLost`], now or because a cut was armed at this step.
     pub(crate) fn step(&self) -> Result<()> {
         if self.armed.load(Ordering::Relaxed) {
+            self.dawdle();
             return self.count(&self.steps_left);
         }
         if self.firmware_runs.load(Ordering::Relaxed) {

@@ -270,6 +270,12 @@ impl Ssd {
         self.core.power.arm(None, Some(steps), seed);
     }
 
+    /// Has about one in 64 of the firmware's steps, as `seed` says, take up to 1 ms while a cut is armed.
+    /// Host threads then meet where they seldom do, as if the scheduler kept one of them waiting.
+    pub fn slow_down_steps(&self, seed: u64) {
+        self.core.power.slow_down(seed);
+    }
+
     /// Spoils the flash page that holds a logical page: reads that need it answer
     /// [`Media`](amphi_device::Error::Media) from now on, until it is written anew. Answers whether the page
     /// was in flash at all.

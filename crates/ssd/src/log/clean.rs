@@ -11,13 +11,11 @@
 //! program: a die that programs would keep a read waiting, and a page read late keeps its own program
 //! waiting, on and on where pages lie unluckily.
 
-use std::sync::atomic::Ordering;
-
 use amphi_device::{Error, Result};
 use amphi_rt::sync::Mutex;
 
 use crate::flash::Stream;
-use crate::format::{Mapping, Oob, PAGE, control};
+use crate::format::{Mapping, Oob, PAGE};
 use crate::log::Log;
 use crate::log::space::region_of;
 use crate::log::versions::{Version, cover};
@@ -92,17 +90,18 @@ impl Log {
     /// A page cannot be read or written; power was lost. What was not cleaned stays in the log.
     pub(crate) fn clean_region(&self, scratch: &mut Scratch, cause: Cause) -> Result<bool> {
         let active = self.active_region();
-        let old = if self.log_tail(1 - active) > 0 {
+        // Not the clock: a commit that has its number and is not seen yet looks open when its entries are
+        // carried.
+        let horizon = self.horizon();
+        let resumed = self.log_tail(1 - active) > 0;
+        let old = if resumed {
             1 - active
         } else {
-            let horizon = self.horizon();
             if self.log_tail(active) == 0 {
                 // No entry at all: no commit is referred to.
                 self.trim_txlog(horizon)?;
                 return Ok(true);
             }
-            self.power.step()?;
-            self.image.word(control!(switched_at)).store(self.tick(), Ordering::Release);
             self.power.step()?;
             self.switch_region();
             active
@@ -113,10 +112,11 @@ impl Log {
             return Ok(false);
         }
         self.clear_region(old)?;
-        // Whatever was committed before the switch had all its entries in the region that is empty now; a few
-        // may have been carried.
-        let switched_at = self.image.word(control!(switched_at)).load(Ordering::Acquire);
-        self.trim_txlog(switched_at.min(total.oldest_commit - 1))?;
+        // What was committed before the switch had all its entries in the region that is empty now; a few may
+        // have been carried, and nobody knows which of them an earlier attempt has carried.
+        if !resumed {
+            self.trim_txlog(horizon.min(total.oldest_commit - 1))?;
+        }
         self.count().add(Counter::Cleanings, 1);
         Ok(true)
     }

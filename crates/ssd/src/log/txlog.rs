@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{Error, Result, TxId};
 use amphi_rt::cpu;
-use amphi_rt::sync::{Mutex, Padded};
+use amphi_rt::sync::{Mutex, MutexGuard, Padded};
 use zerocopy::little_endian::U32;
 
 use crate::format::control;
@@ -67,6 +67,22 @@ struct Run {
     end: u64,
     /// Slots in use when it was taken.
     used: u64,
+}
+
+/// A commit that has its number and does not count yet.
+#[derive(Debug)]
+struct Numbered<'a> {
+    since: &'a AtomicU64,
+    run: MutexGuard<'a, Run>,
+    slot: u64,
+    /// Its number on the sequence clock.
+    at: u64,
+}
+
+impl Drop for Numbered<'_> {
+    fn drop(&mut self) {
+        self.since.store(NONE, Ordering::Release);
+    }
 }
 
 impl TxLog {
@@ -126,18 +142,30 @@ impl Log {
         if planted::has(Bug::CommitNotRecorded) {
             return Ok(Some(run.used));
         }
+        let numbered = self.number_commit(mine, run);
+        self.show_commit(numbered, tx).map(Some)
+    }
+
+    /// Numbers a commit, which nobody sees yet.
+    fn number_commit<'a>(&self, mine: &'a Committing, run: MutexGuard<'a, Run>) -> Numbered<'a> {
         let slot = run.next % self.layout.txlog_entries;
         mine.since.store(self.image.word(control!(clock)).load(Ordering::Relaxed), Ordering::SeqCst);
         let at = self.tick();
         self.image.word(self.layout.txlog_clock + slot * 8).store(at, Ordering::Relaxed);
-        let powered = self.power.step();
-        if powered.is_ok() {
-            self.image.write_struct(self.layout.txlog_ids + slot * 4, &U32::new(tx.get()));
-            self.txlog.commits.insert(tx.get(), at);
-            run.next += 1;
-        }
-        mine.since.store(NONE, Ordering::Release);
-        powered.map(|()| Some(run.used))
+        Numbered { since: &mine.since, run, slot, at }
+    }
+
+    /// Makes a numbered commit count. Answers how many slots the log had in use when this processor last took
+    /// some.
+    ///
+    /// # Errors
+    /// Power was lost.
+    fn show_commit(&self, mut numbered: Numbered<'_>, tx: TxId) -> Result<u64> {
+        self.power.step()?;
+        self.image.write_struct(self.layout.txlog_ids + numbered.slot * 4, &U32::new(tx.get()));
+        self.txlog.commits.insert(tx.get(), numbered.at);
+        numbered.run.next += 1;
+        Ok(numbered.run.used)
     }
 
     /// Takes slots, up to the next whole line of numbers; none if there is no room. A crash finds them empty.
@@ -218,5 +246,49 @@ impl Log {
         }
         *self.txlog.ends.lock() = Ends { head, tail };
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use amphi_device::{BlockPort, BytePort, Lpa, Structure, WriteLog};
+
+    use super::*;
+    use crate::profile::Profile;
+    use crate::ssd::Ssd;
+    use crate::stats::Counter;
+
+    /// A host thread may be kept waiting between a commit's number and the commit, for as long as a cleaning
+    /// takes that begins after the number.
+    #[test]
+    fn a_commit_that_is_numbered_before_a_cleaning_and_seen_in_it_lasts() {
+        let ssd = Arc::new(Ssd::in_memory(&Profile::named("free").expect("a profile"), 16 << 20));
+        let (tx, at) = (TxId::new(1).expect("not 0"), Lpa(3).byte(0));
+        ssd.store(at, b"committed", Some(tx), Structure::Data).expect("a store");
+        ssd.flush_lines(at, 9);
+        ssd.fence();
+        ssd.verify_read().expect("power");
+        {
+            let log = ssd.core().log().expect("a log");
+            let mine = &log.txlog.runs[0];
+            let mut run = mine.run.lock();
+            *run = log.take_run().expect("power").expect("room");
+            let numbered = log.number_commit(mine, run);
+            let cleaner = Arc::clone(&ssd);
+            let cleaning = amphi_rt::task::spawn("cleaner", move || cleaner.clean_log());
+            while log.count().get(Counter::EntriesCarried) == 0 {
+                amphi_rt::task::yield_now();
+            }
+            log.show_commit(numbered, tx).expect("power");
+            cleaning.join().expect("power");
+        }
+        ssd.power_cut(0);
+        let ssd = Arc::into_inner(ssd).expect("the cleaner is gone").restart().expect("sound");
+        ssd.recover().expect("power");
+        let mut page = [0; 4096];
+        ssd.read(Lpa(3), &mut page, Structure::Data).expect("readable");
+        assert_eq!(&page[..9], b"committed");
     }
 }
