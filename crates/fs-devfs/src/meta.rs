@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use amphi_device::{BlockPort, MemoryArea, Structure};
 use amphi_rt::sync::{Mutex, MutexGuard, OnceCell, RwLock, RwLockWriteGuard};
-use amphi_vfs::{Error, Result};
+use amphi_vfs::{Error, Failure, Result};
 use hashbrown::HashMap;
 use zerocopy::FromBytes;
 
@@ -25,6 +25,22 @@ pub struct Frame {
     pub bytes: [u8; PAGE],
     /// Time stamp of the newest record in them.
     pub stamp: u64,
+    /// A record that changes the page failed on its way into a journal, and may be there or not. If it is,
+    /// a page written without it, and with a later stamp, would have the rest of the record count alone.
+    pub is_in_doubt: bool,
+}
+
+impl Frame {
+    /// Fails if the page must not be changed or written any more.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn sound(&self) -> Result<()> {
+        if !self.is_in_doubt || planted::has(Bug::DoubtForgotten) {
+            return Ok(());
+        }
+        Err(Error::Io(Failure::Earlier("a record of the journal was not written".to_owned())))
+    }
 }
 
 /// A page in memory.
@@ -95,7 +111,7 @@ impl<D: BlockPort + MemoryArea> Meta<D> {
                 .ok_or_else(|| Error::corrupt("metadata page", number, "it fails its checksum"))?;
             page.frame.get_or_init(|| {
                 *page.on_flash.lock() = stamp;
-                Box::new(RwLock::new(Frame { bytes, stamp }))
+                Box::new(RwLock::new(Frame { bytes, stamp, is_in_doubt: false }))
             });
             self.evict();
         }
@@ -160,6 +176,7 @@ impl<D: BlockPort + MemoryArea> Meta<D> {
             let mut bytes = Box::new([0; PAGE]);
             let newest = {
                 let frame = page.frame().read();
+                frame.sound()?;
                 bytes.copy_from_slice(&frame.bytes);
                 frame.stamp
             };
@@ -210,6 +227,9 @@ impl Page {
     fn is_dirty(&self) -> bool {
         let on_flash = *self.on_flash.lock();
         // One that could not be read has nothing to lose.
-        self.frame.get().is_some_and(|frame| frame.read().stamp > on_flash)
+        self.frame
+            .get()
+            .map(|frame| frame.read())
+            .is_some_and(|frame| frame.stamp > on_flash || frame.is_in_doubt)
     }
 }

@@ -221,7 +221,8 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
         self.ino_taken = None;
         // Before anybody else can have the blocks: a queue that is committed later would write into them.
         if let Some((ino, generation)) = self.queue_void {
-            self.fs.slots.discard(Owner { ino: ino.0, generation, purpose: Use::Queue })?;
+            let queue = Owner { ino: ino.0, generation, purpose: Use::Queue };
+            self.fs.slots.discard(queue).inspect_err(|error| self.fs.names.health.fail(error))?;
         }
         self.put_freed();
         if !self.freed_metadata.is_empty() {
@@ -256,8 +257,11 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
         let pages = numbers.iter().map(|number| meta.page((*number).into())).collect::<Result<Vec<_>>>()?;
         // All pages at once, so that stamps are in the order in which pages change.
         let mut frames: SmallVec<[_; 8]> = pages.iter().map(|page| page.write()).collect();
+        frames.iter().try_for_each(|frame| frame.sound())?;
         let stamp = slots.stamp();
-        slots.append(&mut slot, stamp, 0, false, &body)?;
+        slots
+            .append(&mut slot, stamp, 0, false, &body)
+            .inspect_err(|_| frames.iter_mut().for_each(|frame| frame.is_in_doubt = true))?;
         for (number, part) in parts::decode(&body).flatten() {
             let index =
                 numbers.binary_search(&number).unwrap_or_else(|_| unreachable!("its pages are known"));

@@ -20,7 +20,6 @@ pub(crate) enum Loss {
 }
 
 const NOT_ARMED: u64 = u64::MAX;
-const SLOW_ONE_IN: u64 = 64;
 const SLOW_NS_MAX: u64 = 1_000_000;
 
 /// The device's power supply.
@@ -34,8 +33,9 @@ pub(crate) struct Power {
     armed: AtomicBool,
     commands_left: AtomicU64,
     steps_left: AtomicU64,
-    /// Which steps take long, by seed; none do if it is 0.
+    /// By which seed steps take long, and one in how many; none do if that is 0.
     slow_by: AtomicU64,
+    slow_one_in: AtomicU64,
     /// Away from what every command reads.
     tickets: Padded<AtomicU64>,
 }
@@ -53,6 +53,7 @@ impl Power {
             commands_left: AtomicU64::new(NOT_ARMED),
             steps_left: AtomicU64::new(NOT_ARMED),
             slow_by: AtomicU64::new(0),
+            slow_one_in: AtomicU64::new(0),
             tickets: Padded(AtomicU64::new(0)),
         }
     }
@@ -86,17 +87,20 @@ impl Power {
         self.armed.store(true, Ordering::Release);
     }
 
-    /// Lets some steps before an armed cut take up to 1 ms, as `seed` says.
-    pub(crate) fn slow_down(&self, seed: u64) {
-        self.slow_by.store(seed | 1, Ordering::Relaxed);
+    /// Lets one in so many steps take up to 1 ms, as `seed` says.
+    pub(crate) fn slow_down(&self, seed: u64, one_in: u64) {
+        self.slow_by.store(seed, Ordering::Relaxed);
+        self.slow_one_in.store(one_in, Ordering::Relaxed);
+        self.armed.store(true, Ordering::Release);
     }
 
     /// Takes its time before a step, if it is one of the slow ones.
     fn dawdle(&self) {
-        let seed = self.slow_by.load(Ordering::Relaxed);
-        if seed != 0 {
-            let dice = mix(seed ^ mix(self.steps_left.load(Ordering::Relaxed)));
-            if dice.is_multiple_of(SLOW_ONE_IN) {
+        let one_in = self.slow_one_in.load(Ordering::Relaxed);
+        if one_in > 0 {
+            let number = self.slow_by.fetch_add(1, Ordering::Relaxed);
+            let dice = mix(number);
+            if dice.is_multiple_of(one_in) {
                 amphi_rt::time::sleep_ns(mix(dice) % SLOW_NS_MAX);
             }
         }
@@ -122,7 +126,7 @@ impl Power {
         if self.lost.load(Ordering::Acquire) { Err(Error::PowerLost) } else { Ok(()) }
     }
 
-    /// Whether a cut was armed: commands and steps are counted then.
+    /// Whether a cut was armed, or steps are slow: commands and steps are counted then.
     pub(crate) fn is_armed(&self) -> bool {
         self.armed.load(Ordering::Relaxed)
     }

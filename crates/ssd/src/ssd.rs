@@ -270,10 +270,10 @@ impl Ssd {
         self.core.power.arm(None, Some(steps), seed);
     }
 
-    /// Has about one in 64 of the firmware's steps, as `seed` says, take up to 1 ms while a cut is armed.
-    /// Host threads then meet where they seldom do, as if the scheduler kept one of them waiting.
-    pub fn slow_down_steps(&self, seed: u64) {
-        self.core.power.slow_down(seed);
+    /// Has about one in `one_in` of the firmware's steps, as `seed` says, take up to 1 ms from now on. Host
+    /// threads then meet where they seldom do, as if the scheduler kept one of them waiting.
+    pub fn slow_down_steps(&self, seed: u64, one_in: u64) {
+        self.core.power.slow_down(seed, one_in);
     }
 
     /// Spoils the flash page that holds a logical page: reads that need it answer
