@@ -209,18 +209,26 @@ impl Subject {
     /// # Errors
     /// As there.
     pub fn mount_forgetful(&self, device: &Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
-        let few = MountOptions { page_cache_pages: Some(6), inode_cache: Some(3), ..MountOptions::default() };
-        self.mount_with(device, few)
+        self.mount_with(device, forgetful())
     }
 
-    fn mount_with(&self, device: &Arc<Rig>, caches: MountOptions) -> Result<Box<dyn FileSystem>, String> {
+    /// As [`mount_forgetful`](Self::mount_forgetful), with background work every millisecond.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn mount_busy(&self, device: &Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
+        let often = MountOptions { background_interval_ns: Some(1_000_000), ..forgetful() };
+        self.mount_with(device, often)
+    }
+
+    fn mount_with(&self, device: &Arc<Rig>, rest: MountOptions) -> Result<Box<dyn FileSystem>, String> {
         let options = MountOptions {
             words: self.words.to_owned(),
             access_times: AccessTimes::Never,
-            background_interval_ns: Some(0),
+            background_interval_ns: rest.background_interval_ns.or(Some(0)),
             // The model's clock shows every ns.
             tick_ns: Some(1),
-            ..caches
+            ..rest
         };
         if self.firmware == Firmware::BaBuffer {
             return with_logs(device, &options);
@@ -240,6 +248,11 @@ impl Subject {
         let copy = device.ssd().fork().map_err(|error| error.to_string())?;
         check(&Arc::new(Rig::plain(copy)))
     }
+}
+
+/// Few pages and inodes cached.
+fn forgetful() -> MountOptions {
+    MountOptions { page_cache_pages: Some(6), inode_cache: Some(3), ..MountOptions::default() }
 }
 
 struct Make<'a>(&'a Arc<Rig>, &'a FormatOptions);

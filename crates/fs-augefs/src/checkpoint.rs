@@ -84,6 +84,7 @@ fn write_nodes<D: BlockPort + MemoryArea>(core: &Core<D>, domain: &Domain, parts
     let sealed = core.ground.seal_dirty(domain, parts, take)?;
     core.counters.node_blocks.add(sealed.len() as u64);
     core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Pointer)])?;
+    parts.arrived(&sealed);
     core.ground.settle()
 }
 

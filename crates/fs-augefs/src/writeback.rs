@@ -152,6 +152,7 @@ fn submit<D: BlockPort + MemoryArea>(
     core.counters.data_blocks.add(pages.len() as u64);
     let nodes = as_writes(&sealed);
     judge(core, write_together(core, &pages, &nodes))?;
+    domain.parts.lock().arrived(&sealed);
     core.raise_write_version(processor, &mut version)?;
     Ok(true)
 }

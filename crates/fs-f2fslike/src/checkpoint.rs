@@ -155,6 +155,7 @@ fn write_nodes<D: BlockPort>(core: &Core<D>, parts: &mut Parts) -> Result<usize>
     let sealed = core.ground.seal_dirty(&core.domain, parts, take)?;
     core.dirtied.fetch_sub(sealed.len(), Ordering::Relaxed);
     core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Inode)])?;
+    parts.arrived(&sealed);
     Ok(sealed.len())
 }
 

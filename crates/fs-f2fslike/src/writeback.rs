@@ -192,6 +192,7 @@ pub fn write_set<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<bool> {
     }
     let written = core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Inode)]);
     core.names.health.judge(written.and_then(|()| core.ground.settle()))?;
+    core.domain.parts.lock().arrived(&sealed);
     core.fresh.lock().unsaved.remove(&ino);
     Ok(true)
 }

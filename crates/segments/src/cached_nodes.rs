@@ -23,6 +23,8 @@ pub struct Node {
     pub sequence: u64,
     /// Changed since.
     dirty: bool,
+    /// It has a new block, which may not hold it yet.
+    is_leaving: bool,
     used: Referenced,
 }
 
@@ -30,7 +32,15 @@ impl Node {
     /// One that names nothing. It is dirty.
     pub fn new(ino: Ino, index: u32) -> Self {
         let addresses = Box::new([Address::HOLE; ADDRESSES]);
-        Self { ino, index, addresses, sequence: 0, dirty: true, used: Referenced::default() }
+        Self {
+            ino,
+            index,
+            addresses,
+            sequence: 0,
+            dirty: true,
+            is_leaving: false,
+            used: Referenced::default(),
+        }
     }
 
     /// Whether it has changed since it was written last.
@@ -47,6 +57,7 @@ impl Node {
             addresses: Box::new(block.addresses),
             sequence: block.head.sequence.get(),
             dirty: false,
+            is_leaving: false,
             used: Referenced::default(),
         }
     }
@@ -116,6 +127,22 @@ impl Nodes {
         }
     }
 
+    /// A node is being written as it is. Until it has [`arrived`](Self::arrived) it stays in memory: for
+    /// ever, if writing it fails.
+    pub fn leaves(&mut self, nid: &u32) {
+        self.settle(nid);
+        if let Some(node) = self.known.get_mut(nid) {
+            node.is_leaving = true;
+        }
+    }
+
+    /// A node has been written.
+    pub fn arrived(&mut self, nid: &u32) {
+        if let Some(node) = self.known.get_mut(nid) {
+            node.is_leaving = false;
+        }
+    }
+
     /// Numbers of nodes that have changed, by file.
     pub fn dirty(&self) -> impl ExactSizeIterator<Item = u32> {
         self.dirty.iter().map(|(_, nid)| *nid)
@@ -128,7 +155,7 @@ impl Nodes {
 
     /// Has clean ones leave if there are more than `most`.
     pub(crate) fn make_room(&mut self, most: usize) {
-        make_room(&mut self.known, most, |node| (node.dirty, &node.used));
+        make_room(&mut self.known, most, |node| (node.dirty || node.is_leaving, &node.used));
     }
 }
 
@@ -194,6 +221,19 @@ mod tests {
         assert!((0..30).all(|nid| nodes.contains_key(&nid)), "dirty, or used");
         nodes.make_room(8);
         assert!(nodes.keys().all(|nid| nid < 10) && nodes.keys().count() == 10, "only dirty ones");
+    }
+
+    #[test]
+    fn what_is_being_written_stays_until_it_is_written() {
+        let mut nodes = Nodes::default();
+        (0..10).for_each(|nid| nodes.insert(nid, Node::new(Ino(1), nid)));
+        (0..10).for_each(|nid| nodes.leaves(&nid));
+        assert_eq!(nodes.dirty().len(), 0);
+        (0..5).for_each(|nid| nodes.arrived(&nid));
+        nodes.make_room(1);
+        let mut left: Vec<_> = nodes.keys().collect();
+        left.sort_unstable();
+        assert_eq!(left, [5, 6, 7, 8, 9]);
     }
 
     #[test]

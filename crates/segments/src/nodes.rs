@@ -22,6 +22,11 @@ pub fn as_writes(sealed: &Sealed) -> Writes<'_> {
 }
 
 impl Parts {
+    /// Nodes have been written.
+    pub fn arrived(&mut self, sealed: &Sealed) {
+        sealed.iter().for_each(|(_, node)| self.nodes.arrived(&node.head.nid.get()));
+    }
+
     /// Words of a node become holes. Returns how many of them were none.
     ///
     /// # Errors
@@ -79,7 +84,8 @@ impl Parts {
 }
 
 impl<D: BlockPort> Ground<D> {
-    /// Nodes as they are written now, to these blocks. `stamp` adds to what each says of itself.
+    /// Nodes as they are written now, to these blocks; then they have [`arrived`](Parts::arrived). `stamp`
+    /// adds to what each says of itself.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if one is not in memory.
@@ -96,7 +102,7 @@ impl<D: BlockPort> Ground<D> {
             parts.set_node_address(*nid, Address::at(*block), self.areas.segment_blocks)?;
             let sequence = parts.next_sequence();
             let version = parts.version;
-            parts.nodes.settle(nid);
+            parts.nodes.leaves(nid);
             let node = parts.nodes.get_mut(nid).ok_or_else(|| damaged("node", (*nid).into()))?;
             node.sequence = sequence;
             let mut head = NodeHead::new(domain.number, node.ino.0, *nid, node.index);
