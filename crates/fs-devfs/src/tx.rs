@@ -213,12 +213,13 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
     /// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only from then on.
     pub fn commit(mut self) -> Result<()> {
         let outcome = self.record();
+        // What was taken belongs to what it was taken for or, after a failure, to no one who may still write.
+        self.taken.clear();
+        self.ino_taken = None;
         if let Err(error) = &outcome {
             self.fs.names.health.fail(error);
             return outcome;
         }
-        self.taken.clear();
-        self.ino_taken = None;
         // Before anybody else can have the blocks: a queue that is committed later would write into them.
         if let Some((ino, generation)) = self.queue_void {
             let queue = Owner { ino: ino.0, generation, purpose: Use::Queue };
@@ -258,6 +259,8 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
         // All pages at once, so that stamps are in the order in which pages change.
         let mut frames: SmallVec<[_; 8]> = pages.iter().map(|page| page.write()).collect();
         frames.iter().try_for_each(|frame| frame.sound())?;
+        // What one that has failed meanwhile has changed in memory must not count with this.
+        self.fs.names.health.sound()?;
         let stamp = slots.stamp();
         slots
             .append(&mut slot, stamp, 0, false, &body)

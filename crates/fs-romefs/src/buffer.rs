@@ -149,8 +149,11 @@ impl Buffer {
         len
     }
 
-    /// The range of the first piece that begins in `within`.
+    /// The range of the first piece that begins in `within`, which may start behind its end.
     pub fn first(&self, within: Range<u64>) -> Option<Range<u64>> {
+        if within.is_empty() {
+            return None;
+        }
         self.pieces.range(within).next().map(|(start, piece)| *start..start + piece.len() as u64)
     }
 

@@ -73,6 +73,9 @@ fn appends_of_many_tasks_are_all_there(fs: &Fs) {
         for round in 0..ROUNDS {
             let record = format!("<{number}:{round:03}{}>", "#".repeat(number * 40));
             fs.write(file, 0, record.as_bytes(), append, &Cred::ROOT).unwrap();
+            if round % TASKS == number {
+                fs.fsync(file, round % 2 == 0).unwrap();
+            }
         }
     });
     let all = String::from_utf8(fs.get(file, 0, 1 << 20)).expect("only whole records");

@@ -3,7 +3,7 @@
 
 use amphi_conformance::random;
 use amphi_fs_romefs::{Data, FormatOptions, MountOptions, RomeFs};
-use amphi_rt::Sim;
+use amphi_rt::{Schedule, Sim};
 use amphi_ssd::Ssd;
 
 use crate::small::{cramped, crash, make, remount, roomy};
@@ -78,6 +78,18 @@ fn concurrent_tasks_with_buffered_writes_match_their_models() {
     }
     for seed in 0..10 {
         random::run_tasks(make_lazy_and_cramped, seed, 150, 8);
+    }
+}
+
+/// What one task buffers behind the end that another has begun to sync up to is no concern of that sync.
+#[test]
+fn a_file_is_synced_while_it_grows() {
+    for seed in 0..20 {
+        let schedule = Schedule::Random { per_mille: 150, delay_ns: 1000 };
+        Sim::new(seed).schedule(schedule).run(|| {
+            let grows = |name: &str| name == "appends_of_many_tasks_are_all_there";
+            amphi_conformance::check_some(make_lazy, grows);
+        });
     }
 }
 
