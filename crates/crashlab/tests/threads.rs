@@ -460,8 +460,10 @@ struct Run {
     trouble: Trouble,
     seed: u64,
     rounds: u64,
-    /// Whether the device has a volatile write buffer, where the firmware can have one.
-    is_volatile: bool,
+    /// The device's profile where its firmware can have it, else `free`.
+    profile: &'static str,
+    /// Whether the device takes the time that the profile says.
+    is_timed: bool,
     /// One in how many steps of the firmware takes long; 0 for none.
     slow_one_in: u64,
     habit: Habit,
@@ -503,8 +505,15 @@ fn pass(name: &str) {
         for seed in of_threads.clone() {
             let is_second = seed == 2;
             let slow_one_in = if is_second { 64 } else { 0 };
-            let run =
-                Run { trouble, seed, rounds, is_volatile: is_second, slow_one_in, habit: Habit::of(seed) };
+            let run = Run {
+                trouble,
+                seed,
+                rounds,
+                profile: profile_of(seed),
+                is_timed: false,
+                slow_one_in,
+                habit: Habit::of(seed),
+            };
             go_through(subject, &run).unwrap_or_else(|error| panic!("{name}, {run:?}, {error}"));
         }
         for seed in of_tasks.clone() {
@@ -517,13 +526,19 @@ fn pass(name: &str) {
     }
 }
 
-/// Every other seed has a volatile write buffer.
+/// Every other seed has a volatile write buffer, every fourth byte stores that last without a verify read.
+const fn profile_of(seed: u64) -> &'static str {
+    ["nvme", "free", "nvme", "mssd-cxl"][(seed % 4) as usize]
+}
+
+/// What tasks do by a seed, which replays.
 fn in_virtual_time(subject: &Subject, trouble: Trouble, seed: u64) -> std::result::Result<(), String> {
     let run = Run {
         trouble,
         seed,
         rounds: 12,
-        is_volatile: seed.is_multiple_of(2),
+        profile: profile_of(seed),
+        is_timed: seed.is_multiple_of(5),
         slow_one_in: 8,
         habit: Habit::of(seed),
     };
@@ -533,8 +548,10 @@ fn in_virtual_time(subject: &Subject, trouble: Trouble, seed: u64) -> std::resul
 }
 
 fn go_through(subject: &Subject, run: &Run) -> std::result::Result<(), String> {
-    let profile = if run.is_volatile && subject.firmware == Firmware::Log { "nvme" } else { "free" };
-    let mut rig = Arc::new(Rig::plain(subject::device(profile, subject.firmware, Size::Cramped)?));
+    let has_buffer = subject.firmware == Firmware::Log;
+    let profile = if run.profile == "nvme" && !has_buffer { "free" } else { run.profile };
+    let make = if run.is_timed { subject::timed_device } else { subject::device };
+    let mut rig = Arc::new(Rig::plain(make(profile, subject.firmware, Size::Cramped)?));
     subject.format(&rig)?;
     let mut writers: Vec<_> = (0..WRITERS).map(Writer::new).collect();
     let mut fs = run.habit.mount(subject, &rig)?;

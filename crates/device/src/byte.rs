@@ -62,7 +62,8 @@ pub trait BytePort: Device {
     fn fence(&self);
 
     /// Write-verify read: returns when every write this thread has posted is in the device's persistence
-    /// domain.
+    /// domain. Where a fence waits for that by itself, nothing is read: the fence has nobody to tell of what
+    /// the device could not accept, this tells of it.
     ///
     /// # Errors
     /// A write that the device could not accept: log full for good, power lost.

@@ -7,7 +7,8 @@
 pub enum ByteDurability {
     /// After its lines were flushed and fenced, and a write-verify read returned (PCIe posted writes).
     VerifyRead,
-    /// After its lines were flushed and fenced (CXL.mem with global persistent flush).
+    /// After its lines were flushed and fenced (CXL.mem with global persistent flush), unless
+    /// [`verify_read`](crate::BytePort::verify_read) then says that the device could not accept them.
     Fence,
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use amphi_device::{ByteDurability, PageView, Structure};
+use amphi_device::{PageView, Structure};
 use amphi_vfs::Result;
 use amphi_volume::io_error;
 
@@ -15,15 +15,13 @@ use crate::planted::{self, Bug};
 pub struct Medium<D> {
     /// Itself, for what goes by blocks.
     pub device: Arc<D>,
-    durability: ByteDurability,
     barriers: AtomicU64,
 }
 
 impl<D: PageView> Medium<D> {
     /// That of a device.
     pub fn new(device: &Arc<D>) -> Self {
-        let durability = device.contract().byte_durability;
-        Self { durability, device: Arc::clone(device), barriers: AtomicU64::new(0) }
+        Self { device: Arc::clone(device), barriers: AtomicU64::new(0) }
     }
 
     /// Bytes of an aligned store that no crash tears.
@@ -86,10 +84,7 @@ impl<D: PageView> Medium<D> {
     pub fn barrier(&self) -> Result<()> {
         self.barriers.fetch_add(1, Ordering::Relaxed);
         self.device.fence();
-        match self.durability {
-            ByteDurability::Fence => Ok(()),
-            ByteDurability::VerifyRead => self.device.verify_read().map_err(io_error),
-        }
+        self.device.verify_read().map_err(io_error)
     }
 
     /// Barriers so far.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BlockDurability, BlockPort, ByteDurability, Completion, Lpa, MemoryArea, Structure};
+use amphi_device::{BlockDurability, BlockPort, Completion, Lpa, MemoryArea, Structure};
 use amphi_vfs::Result;
 use amphi_volume::io_error;
 
@@ -16,7 +16,6 @@ const PAGES_PER_WRITE: usize = 256;
 /// Flash and protected memory.
 pub struct Media<D> {
     pub device: Arc<D>,
-    byte_durability: ByteDurability,
     has_write_buffer: bool,
 }
 
@@ -26,12 +25,9 @@ impl<D: BlockPort + MemoryArea> Media<D> {
     /// # Errors
     /// The device has no protected memory.
     pub fn new(device: &Arc<D>) -> amphi_device::Result<Self> {
+        device.memory()?;
         let has_write_buffer = device.contract().block_durability == BlockDurability::Flush;
-        Ok(Self {
-            byte_durability: device.memory()?.durability,
-            has_write_buffer,
-            device: Arc::clone(device),
-        })
+        Ok(Self { has_write_buffer, device: Arc::clone(device) })
     }
 
     /// Reads a slot.
@@ -51,10 +47,7 @@ impl<D: BlockPort + MemoryArea> Media<D> {
         self.device.store(at, bytes, None, tag).map_err(io_error)?;
         self.device.flush_lines(at, bytes.len());
         self.device.fence();
-        match self.byte_durability {
-            ByteDurability::Fence => Ok(()),
-            ByteDurability::VerifyRead => self.device.verify_read().map_err(io_error),
-        }
+        self.device.verify_read().map_err(io_error)
     }
 
     /// Reads pages.

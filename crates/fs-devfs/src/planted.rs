@@ -67,7 +67,8 @@ pub enum Bug {
     OpenedWithoutEnd,
     /// Programs' commands become calls of the file system, as the kernel's (DV-1).
     CommandsAsCalls,
-    /// Pages that a record changes which could not be written are written without it.
+    /// Others go on with what a record that could not be written has changed, and write its pages without
+    /// it.
     DoubtForgotten,
     /// Inodes stay in device memory when their files are closed, whatever the mount says (DV-7).
     StaysWhenClosed,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amphi_device::{ByteDurability, MemoryArea, Structure};
+use amphi_device::{MemoryArea, Structure};
 use amphi_vfs::Result;
 use amphi_volume::io_error;
 
@@ -12,7 +12,6 @@ use crate::planted::{self, Bug};
 /// The memory area.
 pub struct Memory<D> {
     device: Arc<D>,
-    durability: ByteDurability,
 }
 
 impl<D: MemoryArea> Memory<D> {
@@ -21,7 +20,8 @@ impl<D: MemoryArea> Memory<D> {
     /// # Errors
     /// [`amphi_device::Error::Unsupported`] if it has none.
     pub fn new(device: &Arc<D>) -> amphi_device::Result<Self> {
-        Ok(Self { durability: device.memory()?.durability, device: Arc::clone(device) })
+        device.memory()?;
+        Ok(Self { device: Arc::clone(device) })
     }
 
     /// Loads bytes.
@@ -61,9 +61,6 @@ impl<D: MemoryArea> Memory<D> {
     /// [`Error::Io`].
     pub fn barrier(&self) -> Result<()> {
         self.device.fence();
-        match self.durability {
-            ByteDurability::Fence => Ok(()),
-            ByteDurability::VerifyRead => self.device.verify_read().map_err(io_error),
-        }
+        self.device.verify_read().map_err(io_error)
     }
 }

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use amphi_device::{ByteDurability, BytePortExt, MemoryArea, PAGE_BYTES, Structure};
+use amphi_device::{BytePortExt, MemoryArea, PAGE_BYTES, Structure};
 use amphi_rt::sync::Padded;
 use amphi_rt::sync::atomic::AtomicU64;
 use amphi_rt::task;
@@ -56,7 +56,6 @@ pub struct Log<D> {
     at: u64,
     half_bytes: u64,
     salt: u64,
-    durability: ByteDurability,
     /// Bytes taken in each half.
     tails: [Padded<AtomicU64>; 2],
     /// Tasks that share what loads or zeros many lines.
@@ -84,7 +83,7 @@ impl<D: MemoryArea> Log<D> {
         }
         let half_bytes = (bytes - SLOTS_BYTES) / 2 / page * page;
         let tails = [Padded(AtomicU64::new(0)), Padded(AtomicU64::new(0))];
-        Ok(Self { device, at, half_bytes, salt, durability: promise.durability, tails, tasks: 1 })
+        Ok(Self { device, at, half_bytes, salt, tails, tasks: 1 })
     }
 
     /// Has so many tasks share what loads or zeros more than a page; one of them unless told otherwise.
@@ -266,7 +265,7 @@ impl<D: MemoryArea> Log<D> {
     /// Waits until what this task has stored and flushed is durable.
     fn settle(&self) -> Result<()> {
         self.device.fence();
-        if self.durability == ByteDurability::VerifyRead && !planted::has(Bug::LogNotVerified) {
+        if !planted::has(Bug::LogNotVerified) {
             self.device.verify_read()?;
         }
         Ok(())

@@ -374,14 +374,15 @@ impl BytePort for Rig {
     }
 
     fn verify_read(&self) -> Result<()> {
+        if self.contract().byte_durability == ByteDurability::Fence {
+            return self.ssd.verify_read();
+        }
         self.give_way();
         self.event(|| Event::VerifyRead);
         self.point(&Next::Arrival);
         let end = self.bytes_reach_flash.then(|| self.faults.change("a write-verify read")).transpose()?;
         self.ssd.verify_read()?;
-        if self.contract().byte_durability == ByteDurability::VerifyRead {
-            self.arrived(amphi_rt::task::id());
-        }
+        self.arrived(amphi_rt::task::id());
         end.map_or(Ok(()), End::answer)
     }
 }

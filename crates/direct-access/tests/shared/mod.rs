@@ -20,7 +20,12 @@ impl<F: DirectAccess<Device = Ssd> + Volume<Ssd>> Tested for F {}
 
 /// An SSD that takes no time.
 pub fn ssd(bytes: u64) -> Arc<Ssd> {
-    let mut profile = Profile::named("free").expect("the profile exists");
+    ssd_of("free", bytes)
+}
+
+/// The same with what a profile promises.
+pub fn ssd_of(profile: &str, bytes: u64) -> Arc<Ssd> {
+    let mut profile = Profile::named(profile).expect("the profile exists");
     profile.firmware.kind = Firmware::PageCache;
     (profile.flash.channels, profile.flash.ways, profile.flash.pages_per_block) = (1, 1, 16);
     profile.firmware.memory_bytes = 1 << 20;

@@ -86,10 +86,12 @@ impl BytePort for Ssd {
     fn verify_read(&self) -> Result<()> {
         let core = self.core();
         core.power.command()?;
-        core.count().add(Counter::VerifyReads, 1);
         match core.contract.byte_durability {
-            ByteDurability::VerifyRead => drain(core, Command::VerifyRead),
-            // Everything posted has arrived already.
+            ByteDurability::VerifyRead => {
+                core.count().add(Counter::VerifyReads, 1);
+                drain(core, Command::VerifyRead)
+            }
+            // Everything posted has arrived already, and nothing is read.
             ByteDurability::Fence => core.take_failure(),
         }
     }
