@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BlockDurability, BlockPort, Completion, Lpa, MemoryArea, Structure};
+use amphi_device::{BlockDurability, BlockPort, BytePortExt, Completion, Lpa, MemoryArea, Structure};
 use amphi_vfs::Result;
 use amphi_volume::io_error;
 
@@ -43,11 +43,7 @@ impl<D: BlockPort + MemoryArea> Media<D> {
     /// # Errors
     /// [`Error::Io`].
     pub fn store_slot(&self, slot: u64, at: usize, bytes: &[u8], tag: Structure) -> Result<()> {
-        let at = slot * PAGE as u64 + at as u64;
-        self.device.store(at, bytes, None, tag).map_err(io_error)?;
-        self.device.flush_lines(at, bytes.len());
-        self.device.fence();
-        self.device.verify_read().map_err(io_error)
+        self.device.persist(slot * PAGE as u64 + at as u64, bytes, None, tag).map_err(io_error)
     }
 
     /// Reads pages.

@@ -212,18 +212,17 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only from then on.
     pub fn commit(mut self) -> Result<()> {
-        let outcome = self.record();
+        let fs = self.fs;
+        let health = &fs.names.health;
+        let recorded = health.judge(self.record());
         // What was taken belongs to what it was taken for or, after a failure, to no one who may still write.
         self.taken.clear();
         self.ino_taken = None;
-        if let Err(error) = &outcome {
-            self.fs.names.health.fail(error);
-            return outcome;
-        }
+        recorded?;
         // Before anybody else can have the blocks: a queue that is committed later would write into them.
         if let Some((ino, generation)) = self.queue_void {
             let queue = Owner { ino: ino.0, generation, purpose: Use::Queue };
-            self.fs.slots.discard(queue).inspect_err(|error| self.fs.names.health.fail(error))?;
+            health.judge(fs.slots.discard(queue))?;
         }
         self.put_freed();
         if !self.freed_metadata.is_empty() {

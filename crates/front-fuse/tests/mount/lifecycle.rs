@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::mounted::{Mounted, can_mount, is_root, mount, options, own_model};
+use crate::mounted::{Mounted, can_mount, is_root, mount, options, own_model, wait_until};
 use crate::offered::Offered;
 use amphi_front_fuse::{MountError, MountOptions};
 
@@ -119,13 +119,7 @@ fn a_dead_mount_is_recognised_and_replaced() {
     // Asked from here: a process that is killed in the middle of a request to itself never ends.
     let is_mounted =
         || rustix::fs::statfs(directory.path()).is_ok_and(|stat| stat.f_type == FUSE_SUPER_MAGIC);
-    for _ in 0..6000 {
-        if is_mounted() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert!(is_mounted(), "the other process has mounted");
+    wait_until("the other process has mounted", is_mounted);
     drop(offered);
     server.kill().unwrap();
     server.wait().unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use amphi_front_fuse::{KernelCaches, MountError, MountOptions, Session, Transport};
 use amphi_model::{Limits, Model};
@@ -15,6 +15,15 @@ pub struct Mounted {
     session: Option<Session>,
     directory: TempDir,
     pub model: Arc<Model>,
+}
+
+/// Waits until `condition` holds: for a minute, which is for ever.
+pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Whether tests can mount here; prints why not.

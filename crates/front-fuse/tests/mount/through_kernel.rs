@@ -12,7 +12,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use amphi_conformance::{check_some, random};
 use amphi_vfs::acl::DEFAULT;
@@ -28,7 +27,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::mounted::{Mounted, is_root};
+use crate::mounted::{Mounted, is_root, wait_until};
 
 /// A mounted file system with the descriptors that stand for references.
 struct Kernel {
@@ -161,15 +160,7 @@ impl Kernel {
         let is_freed = Self::attr(&fd).is_ok_and(|attr| attr.nlink == 0);
         drop(fd);
         if is_freed {
-            self.until_freed(ino);
-        }
-    }
-
-    fn until_freed(&self, ino: Ino) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while self.mounted.model.getattr(ino).is_ok() {
-            assert!(Instant::now() < deadline, "the kernel has not given inode {} back for 60 s", ino.0);
-            std::thread::sleep(Duration::from_millis(1));
+            wait_until("the kernel gives an inode back", || self.mounted.model.getattr(ino).is_err());
         }
     }
 
