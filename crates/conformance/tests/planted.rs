@@ -8,7 +8,7 @@ use amphi_model::{Limits, Model};
 use amphi_vfs::{
     AccessTimes, Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags,
     Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, SetTime, StatFs, TimeSpec, WriteMode,
-    XattrMode,
+    XattrMode, may_remove,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,8 +131,18 @@ impl FileSystem for Broken {
         }
         Ok(removed)
     }
+
+    fn unlink_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        may_remove(self, dir, name, cred)?;
+        self.unlink(dir, name)
+    }
     fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
         self.model.rmdir(dir, name)
+    }
+
+    fn rmdir_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        may_remove(self, dir, name, cred)?;
+        self.rmdir(dir, name)
     }
     fn rename(
         &self,

@@ -9,48 +9,11 @@
 //!
 //! # What a block command gets
 //! While an entry pins a page, the window is the only way to it. A block read, write or trim of a range with
-//! such a page in it is refused with [`PinError::Pinned`] and has no effect, whichever of its pages it is. So
-//! is a command that was submitted before the pin and completes after it. A block command whose range touches
-//! no pinned page never notices.
+//! such a page in it is refused with [`Pinned`](crate::PinError::Pinned) and has no effect, whichever of its
+//! pages it is. So is a command that was submitted before the pin and completes after it. A block command
+//! whose range touches no pinned page never notices.
 
-use crate::{BlockPort, BytePort, Lpa, Result, Structure};
-
-/// The name of an entry of the mapping table. The host chooses it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EntryId(pub u32);
-
-/// An entry of the mapping table: which pages the window shows, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Entry {
-    /// Its name.
-    pub id: EntryId,
-    /// First byte of the window, a multiple of 4096.
-    pub offset: u64,
-    /// First page.
-    pub at: Lpa,
-    /// Pages, at least 1.
-    pub pages: u64,
-}
-
-impl Entry {
-    /// Its length in bytes.
-    #[must_use]
-    pub const fn bytes(&self) -> u64 {
-        self.pages * crate::PAGE_BYTES as u64
-    }
-
-    /// Whether it pins one of these pages.
-    #[must_use]
-    pub const fn has_page_of(&self, at: Lpa, pages: u64) -> bool {
-        self.at.0 < at.0 + pages && at.0 < self.at.0 + self.pages
-    }
-
-    /// Whether it takes one of these bytes of the window.
-    #[must_use]
-    pub const fn has_byte_of(&self, offset: u64, bytes: u64) -> bool {
-        self.offset < offset + bytes && offset < self.offset + self.bytes()
-    }
-}
+use crate::{BlockPort, BytePort, Entry, EntryId, Lpa, Result, Structure};
 
 /// What a BA-buffer offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,50 +22,6 @@ pub struct BaPromise {
     pub bytes: u64,
     /// Most entries at a time.
     pub entries: u32,
-}
-
-/// Why the BA-buffer refused a command, which had no effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PinError {
-    /// Another entry has this name.
-    #[error("{0:?} is in the table already")]
-    EntryInUse(EntryId),
-    /// No entry has this name.
-    #[error("the table has no {0:?}")]
-    NoSuchEntry(EntryId),
-    /// Another pin or flush of this entry is under way.
-    #[error("{0:?} is being pinned or flushed")]
-    EntryBusy(EntryId),
-    /// Every place of the table is taken.
-    #[error("the table has {entries} entries, and all are in use")]
-    TableFull {
-        /// How many there are.
-        entries: u32,
-    },
-    /// Another entry pins some of the pages.
-    #[error("some of the pages are pinned by {0:?}")]
-    PagesOverlap(EntryId),
-    /// Another entry takes some of the window.
-    #[error("some of the window is taken by {0:?}")]
-    WindowOverlap(EntryId),
-    /// More bytes than there are.
-    #[error("{what} of {bytes} bytes: there are {most}")]
-    TooLong {
-        /// The refused command.
-        what: &'static str,
-        /// Its length.
-        bytes: u64,
-        /// The longest that could be.
-        most: u64,
-    },
-    /// A block command to a page that an entry pins.
-    #[error("page {page:?} is pinned by {entry:?}; the window has it")]
-    Pinned {
-        /// The first such page.
-        page: Lpa,
-        /// The entry.
-        entry: EntryId,
-    },
 }
 
 /// A device whose byte port is a window on a BA-buffer.
@@ -129,10 +48,10 @@ pub trait BaBuffer: BlockPort + BytePort {
     /// # Errors
     /// [`Error::Misaligned`](crate::Error::Misaligned) unless `offset` and `bytes` are multiples of 4096 and
     /// `bytes` is not 0; [`Error::OutOfRange`](crate::Error::OutOfRange) for bytes outside the window or
-    /// pages outside the device; [`PinError::TooLong`] for more than the window;
-    /// [`PinError::EntryInUse`], [`PagesOverlap`](PinError::PagesOverlap),
-    /// [`WindowOverlap`](PinError::WindowOverlap), [`TableFull`](PinError::TableFull). Media errors: nothing
-    /// is pinned then.
+    /// pages outside the device; [`TooLong`](crate::PinError::TooLong) for more than the window;
+    /// [`EntryInUse`](crate::PinError::EntryInUse), [`PagesOverlap`](crate::PinError::PagesOverlap),
+    /// [`WindowOverlap`](crate::PinError::WindowOverlap), [`TableFull`](crate::PinError::TableFull). Media
+    /// errors: nothing is pinned then.
     fn pin(&self, id: EntryId, offset: u64, at: Lpa, bytes: u64) -> Result<()>;
 
     /// `BA_FLUSH`: writes what the device holds of the entry to its pages, all of them, and takes the entry
@@ -143,21 +62,21 @@ pub trait BaBuffer: BlockPort + BytePort {
     /// all that was synced, or the pages written and no entry.
     ///
     /// # Errors
-    /// [`PinError::NoSuchEntry`], [`PinError::EntryBusy`]. Media errors and lack of room: the entry then
-    /// stays, with all it has.
+    /// [`NoSuchEntry`](crate::PinError::NoSuchEntry), [`EntryBusy`](crate::PinError::EntryBusy). Media errors
+    /// and lack of room: the entry then stays, with all it has.
     fn flush_entry(&self, id: EntryId) -> Result<()>;
 
     /// `BA_SYNC`: flushes the calling thread's lines of the entry, fences, and reads to verify. On return its
     /// stores to the entry are durable. No flash is touched.
     ///
     /// # Errors
-    /// [`PinError::NoSuchEntry`]; a store that the device could not accept.
+    /// [`NoSuchEntry`](crate::PinError::NoSuchEntry); a store that the device could not accept.
     fn sync_entry(&self, id: EntryId) -> Result<()>;
 
     /// `BA_GET_ENTRY_INFO`: the entry as the table has it. One that is being pinned is not there yet.
     ///
     /// # Errors
-    /// [`PinError::NoSuchEntry`].
+    /// [`NoSuchEntry`](crate::PinError::NoSuchEntry).
     fn entry_info(&self, id: EntryId) -> Result<Entry>;
 
     /// The table: every entry, in no order.
@@ -171,7 +90,7 @@ pub trait BaBuffer: BlockPort + BytePort {
     /// posted.
     ///
     /// # Errors
-    /// [`PinError::NoSuchEntry`]; [`PinError::TooLong`] for more than the entry has;
-    /// [`Error::Unsupported`](crate::Error::Unsupported) on a device without such an engine.
+    /// [`NoSuchEntry`](crate::PinError::NoSuchEntry); [`TooLong`](crate::PinError::TooLong) for more than the
+    /// entry has; [`Error::Unsupported`](crate::Error::Unsupported) on a device without such an engine.
     fn read_dma(&self, id: EntryId, into: &mut [u8], tag: Structure) -> Result<()>;
 }

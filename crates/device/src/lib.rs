@@ -12,21 +12,25 @@ mod block;
 mod byte;
 mod command;
 mod contract;
+mod entry;
 mod error;
 mod memory;
 mod tag;
+mod tx;
 mod writelog;
 
 pub use address::{LINE_BYTES, Lpa, PAGE_BYTES, lines_covering};
-pub use ba_buffer::{BaBuffer, BaPromise, Entry, EntryId, PinError};
+pub use ba_buffer::{BaBuffer, BaPromise};
 pub use block::{BlockPort, Completion};
 pub use byte::{BytePort, BytePortExt, PageView};
 pub use command::CommandPort;
 pub use contract::{BlockDurability, ByteDurability, DurabilityContract};
+pub use entry::{Entry, EntryId, PinError};
 pub use error::{Error, Result};
 pub use memory::{MemoryArea, MemoryPromise};
 pub use tag::Structure;
-pub use writelog::{RecoverReport, TxId, WriteLog};
+pub use tx::TxId;
+pub use writelog::{RecoverReport, WriteLog};
 
 /// What every device has, whichever ports it offers.
 pub trait Device: Send + Sync {

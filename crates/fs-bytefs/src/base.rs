@@ -10,8 +10,8 @@ use amphi_rt::sync::Padded;
 use amphi_vfs::{Error, Result};
 use amphi_volume::io_error;
 
-use crate::commit::group::Groups;
 use crate::commit::journal::Journal;
+use crate::commit::pending::Groups;
 use crate::commit::txtable::TxTable;
 use crate::format::{Layout, SuperState, Superblock};
 use crate::index::inode_pages::InodePages;

@@ -11,8 +11,8 @@ use zerocopy::little_endian::U32;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::base::Base;
-use crate::commit::group::Groups;
 use crate::commit::journal::Journal;
+use crate::commit::pending::Groups;
 use crate::commit::replay::replay;
 use crate::commit::tx::Tx;
 use crate::commit::txtable::TxTable;
@@ -135,7 +135,7 @@ impl Info {
             mounts: state.mounts.get(),
             mounted_ns: state.mounted_ns.get(),
             clean: state.clean.get() == 1,
-            bytes_max: Layout::of(sb).grown(u64::from(u32::MAX)).pages * PAGE as u64,
+            bytes_max: sb.layout().grown(u64::from(u32::MAX)).pages * PAGE as u64,
             journal_bytes: u64::from(sb.journal_pages.get()) * PAGE as u64,
             options: sb.option_text(),
         }
@@ -341,7 +341,7 @@ pub fn open<D: BlockPort + WriteLog>(
     let report =
         if planted::has(Bug::RecoverSkipped) { RecoverReport::default() } else { recover_log(&*device)? };
     let (sb, mut state) = read_super(&*device)?;
-    let layout = Layout::of(&sb);
+    let layout = sb.layout();
     if options.data == DataMode::Journal && layout.journal_pages == 0 {
         return Err(MountError::Unsuitable(
             "it was made without a data journal, which data=journal needs; mount it with data=ordered".into(),

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BlockPort, WriteLog};
+use amphi_device::{BlockPort, Structure, WriteLog};
 use amphi_names::{Change, Changed, Child, Found, FoundInode, Inode, Names, Need, NewInode, State, Store};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirSink, Error, FileType, Ino, Name, Result};
+use amphi_volume::io_error;
 
 use crate::commit::tx::Tx;
 use crate::core::Core;
@@ -48,7 +49,9 @@ impl<D: BlockPort + WriteLog> Store for Core<D> {
         if !self.inodes.is_used(u64::from(number)) {
             return Err(Error::Stale(ino));
         }
-        let bytes = self.inode_pages.read(self, number)?;
+        let bytes = self.inode_pages.read(self.layout.inode_page(number), |page, into| {
+            self.read_metadata(page, into, Structure::Inode).map_err(io_error)
+        })?;
         inode::decode(self, number, &bytes)
     }
 

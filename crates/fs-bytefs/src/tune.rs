@@ -71,7 +71,7 @@ pub fn grow<D: BlockPort + WriteLog>(device: &D, pages: Option<u64>) -> Result<G
     recognise(device)?;
     device.recover()?;
     let (mut sb, _) = read_super(device)?;
-    let old = Layout::of(&sb);
+    let old = sb.layout();
     let most = u64::from(u32::MAX);
     let room = device.capacity_pages().min(most);
     let pages = pages.unwrap_or_else(|| room.max(old.pages));

@@ -58,16 +58,15 @@ pub mod child {
 }
 
 pub mod page {
+    use amphi_device::PAGE_BYTES;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::map::PAGE;
-
-    pub fn serialize<S: Serializer>(page: &[u8; PAGE], to: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(page: &[u8; PAGE_BYTES], to: S) -> Result<S::Ok, S::Error> {
         page.as_slice().serialize(to)
     }
 
-    pub fn deserialize<'de, T: Deserializer<'de>>(from: T) -> Result<Box<[u8; PAGE]>, T::Error> {
+    pub fn deserialize<'de, T: Deserializer<'de>>(from: T) -> Result<Box<[u8; PAGE_BYTES]>, T::Error> {
         let bytes = Vec::<u8>::deserialize(from)?;
         bytes.try_into().map_err(|_| T::Error::custom("no page"))
     }

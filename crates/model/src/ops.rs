@@ -3,7 +3,7 @@
 use amphi_vfs::{
     AccessTimes, Allocate, Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino,
     NAME_BYTES_MAX, Name, OpenFlags, Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, SetTime,
-    StatFs, WriteMode, XattrMode, acl,
+    StatFs, WriteMode, XattrMode, acl, may_remove,
 };
 
 use crate::Model;
@@ -182,6 +182,11 @@ impl FileSystem for Model {
         tree.drop_name(ino)
     }
 
+    fn unlink_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        may_remove(self, dir, name, cred)?;
+        self.unlink(dir, name)
+    }
+
     fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
         let mut tree = self.tree.lock();
         tree.writable()?;
@@ -194,6 +199,11 @@ impl FileSystem for Model {
         parent.nlink -= 1;
         tree.touch(dir)?;
         tree.drop_name(ino)
+    }
+
+    fn rmdir_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        may_remove(self, dir, name, cred)?;
+        self.rmdir(dir, name)
     }
 
     fn rename(

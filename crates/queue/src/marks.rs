@@ -26,8 +26,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use amphi_vfs::{Ino, Name};
 use foldhash::quality::FixedState;
 
-use crate::memory::no_marks;
-
 /// Slots of each table. Where several share one, changes of theirs in turn cost needless notices.
 const SLOTS: usize = 1 << 17;
 /// More than one inode or name has used the slot.
@@ -84,7 +82,7 @@ impl Marks {
     /// New ones.
     #[must_use]
     pub fn new() -> Box<Self> {
-        let marks = no_marks();
+        let marks = Self::none();
         marks.begin();
         marks
     }

@@ -116,10 +116,12 @@ impl Memory {
     }
 }
 
-/// A table without any marks: 4 MB, which no stack should have to hold.
-pub(crate) fn no_marks() -> Box<Marks> {
-    // SAFETY: it is made of atomic numbers alone, for which zero is a value.
-    unsafe { Box::<Marks>::new_zeroed().assume_init() }
+impl Marks {
+    /// A table without any marks: 4 MB, which no stack should have to hold.
+    pub(crate) fn none() -> Box<Self> {
+        // SAFETY: it is made of atomic numbers alone, for which zero is a value.
+        unsafe { Box::<Self>::new_zeroed().assume_init() }
+    }
 }
 
 /// A part of the memory of both sides that holds names and data.

@@ -2,19 +2,10 @@
 //! run of one seed, and in another order under another seed, so that code which depends on the order is
 //! noticed. Made in real time, they are keyed by the system's chance, as protection against chosen keys.
 
+pub use crate::generator::mix;
 use crate::random;
 use foldhash::fast::{FixedState, FoldHasher};
 use std::hash::BuildHasher;
-
-/// Spreads every bit of a number over all of them: what SplitMix64 ends with. The same for ever, so that it
-/// may decide what stays: a place on a device, what a seed means.
-#[must_use]
-#[inline]
-pub const fn mix(mut number: u64) -> u64 {
-    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
-}
 
 /// A hash map for all uses above rt.
 pub type HashMap<K, V> = hashbrown::HashMap<K, V, State>;

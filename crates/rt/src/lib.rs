@@ -8,7 +8,10 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod cpu;
+mod deadline;
+mod generator;
 pub mod hash;
+mod host;
 pub mod random;
 mod raw;
 mod sim;

@@ -2,7 +2,8 @@
 
 use crate::raw::in_sim;
 pub use crate::raw::{Scope, ScopedJoinHandle, scope};
-use crate::sim::core::{Core, Slot};
+use crate::sim::core::Core;
+use crate::sim::task::Slot;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

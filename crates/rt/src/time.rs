@@ -1,7 +1,9 @@
 //! Clocks and sleeping. All values are nanoseconds.
 
+pub use crate::deadline::Deadline;
 use crate::raw::in_sim;
-use crate::sim::core::{Core, Wait};
+use crate::sim::core::Core;
+use crate::sim::task::Wait;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -55,36 +57,17 @@ fn sleep_thread_until_ns(deadline_ns: u64) {
     }
 }
 
-/// A moment of [`now_ns`] until which to wait for something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Deadline(u64);
-
 impl Deadline {
-    /// Waits for ever.
-    pub const NEVER: Self = Self(u64::MAX);
-
-    /// The moment at which [`now_ns`] is `ns`.
-    #[must_use]
-    pub const fn at_ns(ns: u64) -> Self {
-        Self(ns)
-    }
-
     /// `timeout` from now.
     #[must_use]
     pub fn after(timeout: Duration) -> Self {
-        Self(u64::try_from(timeout.as_nanos()).map_or(u64::MAX, |ns| now_ns().saturating_add(ns)))
-    }
-
-    /// The moment in ns.
-    #[must_use]
-    pub const fn ns(self) -> u64 {
-        self.0
+        Self::at_ns(u64::try_from(timeout.as_nanos()).map_or(u64::MAX, |ns| now_ns().saturating_add(ns)))
     }
 
     /// What is left until then; `None` if it never comes.
     #[must_use]
     pub fn left(self) -> Option<Duration> {
-        (self != Self::NEVER).then(|| Duration::from_nanos(self.0.saturating_sub(now_ns())))
+        (self != Self::NEVER).then(|| Duration::from_nanos(self.ns().saturating_sub(now_ns())))
     }
 
     /// What is left until then; a century if it never comes.

@@ -58,16 +58,13 @@ fn may_take<F: FileSystem + ?Sized>(fs: &F, dir: &Attr, victim: &Attr, cred: &Cr
     may_take_from_sticky(dir, victim, cred)
 }
 
-/// Whether what `name` names in `dir` may be taken from there.
+/// Whether what `name` names in `dir` may be taken from there, for a [`FileSystem::unlink_as`] or
+/// [`rmdir_as`](FileSystem::rmdir_as) that has no lock to decide it under: whoever changes permissions
+/// meanwhile may come too late.
 ///
 /// # Errors
 /// [`Error::NotFound`], [`Error::PermissionDenied`]; [`Error::NotPermitted`] in a sticky directory.
-pub(crate) fn may_remove<F: FileSystem + ?Sized>(
-    fs: &F,
-    dir: Ino,
-    name: Name<'_>,
-    cred: &Cred,
-) -> Result<()> {
+pub fn may_remove<F: FileSystem + ?Sized>(fs: &F, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<()> {
     let parent = searchable(fs, dir, cred)?;
     may_take(fs, &parent, &named(fs, dir, name)?, cred)
 }

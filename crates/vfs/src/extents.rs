@@ -1,5 +1,4 @@
-//! [`Extents`]: where the pages of a file lie, for whoever reaches them past the file system; and
-//! [`PinnedRange`], as whoever asks for pins sees one.
+//! [`Extents`]: where the pages of a file lie, for whoever reaches them past the file system.
 
 use crate::{Allocate, FileSystem, Ino, Result};
 
@@ -48,17 +47,4 @@ pub trait Extents: FileSystem {
 
     /// A number that no other file system has, on this device or another.
     fn identity(&self) -> [u8; 16];
-}
-
-/// A range of a file that is pinned to a device's window (2B-SSD §III).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PinnedRange {
-    /// The file.
-    pub ino: Ino,
-    /// First byte, a multiple of 4096.
-    pub offset: u64,
-    /// Bytes, a multiple of 4096.
-    pub length: u64,
-    /// Who pinned it.
-    pub uid: u32,
 }

@@ -5,6 +5,7 @@
 
 pub mod acl;
 mod attr;
+mod calls;
 mod checked;
 mod cred;
 mod error;
@@ -15,13 +16,14 @@ mod name;
 pub mod permission;
 
 pub use attr::{AccessTimes, Attr, FileType, Ino, SetAttr, SetTime, StatFs, TimeSpec};
-pub use checked::Checked;
-pub use cred::{Capabilities, Cred};
-pub use error::{Error, Result};
-pub use extents::{Extents, PageRun, PinnedRange};
-pub use failure::{Damage, Failure};
-pub use fs::{
-    Allocate, DirEntry, DirSink, Entry, FileSystem, OpenFlags, Promise, Removed, RenameMode, Renamed, Seek,
+pub use calls::{
+    Allocate, DirEntry, DirSink, Entry, OpenFlags, PinnedRange, Promise, Removed, RenameMode, Renamed, Seek,
     WriteMode, XattrMode,
 };
+pub use checked::{Checked, may_remove};
+pub use cred::{Capabilities, Cred};
+pub use error::{Error, Result};
+pub use extents::{Extents, PageRun};
+pub use failure::{Damage, Failure};
+pub use fs::FileSystem;
 pub use name::{NAME_BYTES_MAX, Name};

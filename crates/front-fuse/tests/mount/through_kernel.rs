@@ -19,7 +19,7 @@ use amphi_vfs::permission::mode_after_change;
 use amphi_vfs::{
     AccessTimes, Allocate, Attr, Capabilities, Cred, DirEntry, DirSink, Entry, Error, Failure, FileSystem,
     FileType, Ino, Name, OpenFlags, Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, SetTime,
-    StatFs, TimeSpec, WriteMode, XattrMode,
+    StatFs, TimeSpec, WriteMode, XattrMode, may_remove,
 };
 use rustix::fs::{
     self as sys, AtFlags, CWD, Dir, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps,
@@ -331,11 +331,21 @@ impl FileSystem for Kernel {
         removed
     }
 
+    fn unlink_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        may_remove(self, dir, name, cred)?;
+        self.unlink(dir, name)
+    }
+
     fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
         let dir = self.fd(dir)?;
         let removed = named(&dir, name).map(without_name);
         sys::unlinkat(&dir, os(name), AtFlags::REMOVEDIR).map_err(error)?;
         removed
+    }
+
+    fn rmdir_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        may_remove(self, dir, name, cred)?;
+        self.rmdir(dir, name)
     }
 
     fn rename(

@@ -100,8 +100,16 @@ impl FileSystem for Observed {
         self.model.unlink(dir, name)
     }
 
+    fn unlink_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        self.model.unlink_as(dir, name, cred)
+    }
+
     fn rmdir(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
         self.model.rmdir(dir, name)
+    }
+
+    fn rmdir_as(&self, dir: Ino, name: Name<'_>, cred: &Cred) -> Result<Removed> {
+        self.model.rmdir_as(dir, name, cred)
     }
 
     fn rename(

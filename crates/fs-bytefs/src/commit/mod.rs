@@ -3,6 +3,7 @@
 
 pub mod group;
 pub mod journal;
+pub mod pending;
 pub mod record;
 pub mod redo;
 pub mod replay;

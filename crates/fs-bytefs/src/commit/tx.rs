@@ -17,28 +17,12 @@ use amphi_volume::io_error;
 use smallvec::SmallVec;
 
 use crate::base::Base;
+use crate::commit::pending::Update;
 use crate::commit::redo;
-use crate::format::{LINE, ORPHANS_PER_LINE, PAGE};
+use crate::format::{LINE, ORPHANS_PER_LINE};
 use crate::planted::{self, Bug};
 use crate::space::bitmap::{Bitmap, GroupBits, Run, change, line};
 use crate::space::orphans::SlotLine;
-
-/// A change of some bytes of one page.
-pub(super) struct Update {
-    /// Byte address on the device.
-    pub at: u64,
-    /// Where the new bytes lie among those of its transaction.
-    pub bytes: std::ops::Range<usize>,
-    /// What they are of.
-    pub tag: Structure,
-}
-
-impl Update {
-    /// Whether what begins at `at` continues it, in the same page.
-    pub fn continues(&self, at: u64, tag: Structure) -> bool {
-        self.tag == tag && self.at + self.bytes.len() as u64 == at && !at.is_multiple_of(PAGE as u64)
-    }
-}
 
 /// One atomic change of the file system under construction.
 pub struct Tx<'a, D: BlockPort + WriteLog> {

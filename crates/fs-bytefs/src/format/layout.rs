@@ -6,7 +6,7 @@
 //! different partitions of the firmware's log, which have a lock each (ByteFS §4.3). And a file system grows
 //! by whole groups, with their inodes.
 
-use super::{FormatError, GROUP_BITS, INODE_BYTES, INODES_PER_PAGE, LINE, MIN_PAGES, PAGE, Superblock};
+use super::{FormatError, GROUP_BITS, INODE_BYTES, INODES_PER_PAGE, LINE, MIN_PAGES, PAGE};
 
 /// Pages of an allocation group: as many as one page of the block bitmap has bits for.
 pub const AG_PAGES: u64 = (PAGE * 8) as u64;
@@ -68,20 +68,6 @@ impl Layout {
     #[must_use]
     pub fn grown(&self, pages: u64) -> Self {
         Self::plan(pages, self.ag_inodes, self.journal_pages)
-    }
-
-    /// What the superblock says.
-    #[must_use]
-    pub fn of(sb: &Superblock) -> Self {
-        Self {
-            pages: sb.pages.get(),
-            inodes: sb.inodes.get(),
-            ag_inodes: sb.ag_inodes.get(),
-            orphans: sb.orphans.get(),
-            journal: sb.journal.get(),
-            journal_pages: sb.journal_pages.get(),
-            first_header: sb.first_header.get(),
-        }
     }
 
     /// Whether it is one that [`plan`](Self::plan) makes, with room for files in the first allocation group.

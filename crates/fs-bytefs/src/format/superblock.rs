@@ -91,7 +91,7 @@ impl Superblock {
         if sb.pages.get() > device_pages {
             return Err(FormatError::Field(what, "size"));
         }
-        Layout::of(&sb).check()?;
+        sb.layout().check()?;
         Ok(sb)
     }
 
@@ -100,6 +100,20 @@ impl Superblock {
     pub fn checksum(&self) -> u32 {
         let bytes = self.as_bytes();
         crc32c::crc32c(&bytes[..bytes.len() - 4])
+    }
+
+    /// The layout that it says.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        Layout {
+            pages: self.pages.get(),
+            inodes: self.inodes.get(),
+            ag_inodes: self.ag_inodes.get(),
+            orphans: self.orphans.get(),
+            journal: self.journal.get(),
+            journal_pages: self.journal_pages.get(),
+            first_header: self.first_header.get(),
+        }
     }
 
     /// Takes over a layout.

@@ -32,7 +32,7 @@ pub use repair::{Repaired, repair};
 pub use report::{Beside, FsckError, Report};
 
 use crate::commit::replay;
-use crate::format::{FormatError, LINE, Layout, SUPER_STATE_OFFSET, SuperState, Superblock};
+use crate::format::{FormatError, LINE, SUPER_STATE_OFFSET, SuperState, Superblock};
 use crate::mount::recover_log;
 use crate::options::MountOptions;
 use read::{Overlay, Reader};
@@ -65,7 +65,7 @@ fn recover<D: BlockPort + WriteLog>(device: &D) -> Result<RecoverReport, FsckErr
         Ok(superblock) => {
             let recovered = recover_log(device)?;
             // Slots that make no sense stay, and are found.
-            replay::replay(device, &Layout::of(&superblock))?;
+            replay::replay(device, &superblock.layout())?;
             Ok(recovered)
         }
     }
@@ -88,7 +88,7 @@ fn examine<D: BlockPort>(
             return Ok((findings.report, None));
         }
     };
-    let mut state = State::new(Layout::of(&superblock));
+    let mut state = State::new(superblock.layout());
     let super_state = SuperState::decode(&page);
     if super_state.encode() != page[SUPER_STATE_OFFSET..SUPER_STATE_OFFSET + LINE] {
         state.findings.add(FindingKind::SuperStateDamaged);

@@ -7,13 +7,11 @@
 
 use std::sync::Arc;
 
-use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
+use amphi_device::Lpa;
 use amphi_rt::hash::HashMap;
 use amphi_rt::sync::{Mutex, Padded};
 use amphi_vfs::Result;
-use amphi_volume::io_error;
 
-use crate::base::Base;
 use crate::format::{INODE_BYTES, PAGE};
 use crate::planted::{self, Bug};
 
@@ -34,12 +32,15 @@ impl InodePages {
         &self.shards[page as usize % SHARDS]
     }
 
-    /// The 128 bytes of inode `ino`, as the device holds them.
+    /// The inode at byte `offset` of `page`, as the device holds it. `load` reads a page that is not here.
     ///
     /// # Errors
-    /// [`Error::Io`].
-    pub fn read<D: BlockPort + WriteLog>(&self, base: &Base<D>, ino: u32) -> Result<[u8; INODE_BYTES]> {
-        let (page, offset) = base.layout.inode_page(ino);
+    /// Those of `load`.
+    pub fn read(
+        &self,
+        (page, offset): (u64, usize),
+        load: impl FnOnce(Lpa, &mut [u8]) -> Result<()>,
+    ) -> Result<[u8; INODE_BYTES]> {
         let cached = {
             let mut shard = self.shard(page).lock();
             if shard.len() >= SHARD_PAGES && !shard.contains_key(&page) {
@@ -51,7 +52,7 @@ impl InodePages {
         let mut cached = cached.lock();
         if cached.is_none() || planted::has(Bug::InodePageForgotten) {
             let mut bytes = Box::new([0; PAGE]);
-            base.read_metadata(Lpa(page), &mut bytes[..], Structure::Inode).map_err(io_error)?;
+            load(Lpa(page), &mut bytes[..])?;
             *cached = Some(bytes);
         }
         let mut inode = [0; INODE_BYTES];

@@ -1,8 +1,7 @@
 //! The condition variable: parking_lot_core's parking lot in real time, the Sim's queue in virtual time.
 
 use super::{RawMutex, in_sim};
-use crate::sim::core::Woken;
-use crate::sim::queue::LockId;
+use crate::sim::task::{LockId, Woken};
 use crate::time::Deadline;
 use lock_api::{MutexGuard, RawMutex as _};
 use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN, ParkResult};

@@ -6,13 +6,15 @@
 #![allow(unsafe_code)]
 
 mod condvar;
+mod current;
 mod fiber;
 mod mutex;
 mod rwlock;
 mod scope;
 
 pub use condvar::{Condvar, WaitTimeoutResult};
-pub(crate) use fiber::{Fiber, Stack, in_sim, suspend};
+pub(crate) use current::in_sim;
+pub(crate) use fiber::{Fiber, Stack, suspend};
 pub use mutex::RawMutex;
 pub use rwlock::RawRwLock;
 pub(crate) use scope::run_main;

@@ -2,7 +2,7 @@
 
 use super::in_sim;
 use crate::sim::core::Core;
-use crate::sim::queue::{Hold, LockId};
+use crate::sim::task::{Hold, LockId};
 use crate::time::Deadline;
 use lock_api::{GuardNoSend, RawMutex as _};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -3,7 +3,7 @@
 
 use super::in_sim;
 use crate::sim::core::Core;
-use crate::sim::queue::{Hold, LockId};
+use crate::sim::task::{Hold, LockId};
 use crate::time::Deadline;
 use lock_api::{GuardNoSend, RawRwLock as _, RawRwLockRecursive as _, RawRwLockUpgrade as _};
 use std::sync::atomic::AtomicU32;

@@ -1,7 +1,7 @@
 //! Tasks that borrow from the task that started them, and the main task of a Sim: the two places where a
 //! lifetime is forgotten.
 
-use super::fiber::enter;
+use super::current::enter;
 use super::in_sim;
 use crate::sim::core::Core;
 use crate::sim::failure::Failure;

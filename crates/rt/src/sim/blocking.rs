@@ -3,9 +3,10 @@
 //! The frames between a task and the switch are inlined: after a switch the processor predicts each return
 //! wrongly.
 
-use super::clock::Timer;
-use super::core::{Core, NONE, Slot, Wait, Woken};
+use super::core::Core;
 use super::failure::FailureKind;
+use super::task::{NONE, Slot, Wait, Woken};
+use super::timer::Timer;
 use crate::raw::suspend;
 use crate::time::Deadline;
 

@@ -1,84 +1,21 @@
-//! A Sim at work: its tasks and the loop that runs them. What tasks do to it is in `blocking.rs`, `queue.rs`
-//! and `ending.rs`.
-//!
-//! One OS thread runs everything. A task that blocks chooses its successor itself and leaves the slot in
-//! `next`; the loop in `Sim::run` only switches stacks. State is borrowed for moments, never across a switch.
+//! What a Sim is: its settings, its tasks, its clock. The loop that runs the tasks is in `running.rs`; what
+//! they do to it is in `blocking.rs`, `queue.rs`, `clock.rs` and `ending.rs`. State is borrowed for moments,
+//! never across a switch.
 
-use super::clock::Timer;
-use super::ending::run_task;
-use super::failure::{Failure, FailureKind};
-use super::queue::{Hold, LockId, LockWaiters, Queues};
+use super::failure::Failure;
 use super::schedule::Policy;
-use super::stacks;
+use super::task::{NONE, Slot, Task};
+use super::timer::Timer;
+use super::trace_file::Trace;
+use super::waiters::{LockWaiters, Queues};
 use super::watchdog::Watched;
-use crate::cpu::HostProfile;
-use crate::random::Generator;
+use crate::generator::Generator;
+use crate::host::HostProfile;
 use crate::raw::Fiber;
-use crate::trace::Trace;
 use std::cell::{Cell, RefCell};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Index of a live task. Slots are used again; ids are not.
-pub(crate) type Slot = u32;
-/// No task.
-pub(crate) const NONE: Slot = u32::MAX;
-
-/// Why a blocked task runs again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Woken {
-    /// What it waited for happened; for a lock: it may be free.
-    Notified,
-    /// The lock that it waited for was taken on its behalf.
-    Handed,
-    /// Its deadline passed.
-    TimedOut,
-    /// The Sim is ending.
-    Cancelled,
-}
-
-/// What a task waits for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Wait {
-    /// Nothing: it runs or could run.
-    Nothing,
-    Lock {
-        id: LockId,
-        hold: Hold,
-    },
-    Condvar {
-        id: LockId,
-        label: &'static str,
-    },
-    Join {
-        slot: Slot,
-        id: u64,
-    },
-    Sleep,
-    Cpu,
-}
-
-pub(crate) struct Task {
-    pub(crate) id: u64,
-    pub(crate) name: Arc<str>,
-    pub(crate) wait: Wait,
-    pub(crate) since: u64,
-    pub(crate) deadline: u64,
-    pub(crate) woken: Woken,
-    /// Raised at each wake-up, so that a timer set for an earlier wait is known to be stale.
-    pub(super) generation: u32,
-    pub(crate) alive: bool,
-    /// Cancellation neither wakes nor unwinds it: it is already unwinding, or is about to take a mutex back.
-    pub(crate) shielded: bool,
-    /// What its last panic said; perhaps it was caught since.
-    pub(super) panicked: Option<String>,
-    pub(crate) held: Vec<(LockId, Hold)>,
-    pub(super) joiners: Vec<Slot>,
-    pub(crate) priority: u64,
-    pub(crate) core: usize,
-    pub(crate) switches: u64,
-}
 
 pub(crate) struct State {
     pub(crate) tasks: Vec<Task>,
@@ -184,98 +121,6 @@ impl Core {
 
     pub(crate) fn random(&self) -> u64 {
         self.user_random.borrow_mut().next()
-    }
-
-    /// Makes a task that is ready to run `body`.
-    pub(crate) fn spawn(&self, name: &str, stack_bytes: usize, body: Box<dyn FnOnce()>) -> (Slot, u64) {
-        let stack = stacks::take(stack_bytes);
-        let fiber = Box::new(Fiber::new(stack, Box::new(move || run_task(body))));
-        let now = self.now.get();
-        let state = &mut *self.state.borrow_mut();
-        let id = state.next_id;
-        state.next_id += 1;
-        state.live += 1;
-        let task = Task {
-            id,
-            name: Arc::from(name),
-            wait: Wait::Nothing,
-            since: now,
-            deadline: u64::MAX,
-            woken: Woken::Notified,
-            generation: 0,
-            alive: true,
-            shielded: false,
-            panicked: None,
-            held: Vec::new(),
-            joiners: Vec::new(),
-            priority: state.policy.priority(&mut state.random),
-            core: (id as usize - 1) % state.core_free_at.len(),
-            switches: 0,
-        };
-        if let Some(trace) = &mut state.trace {
-            trace.task_started(now, id, name);
-        }
-        let mut fibers = self.fibers.borrow_mut();
-        let slot = match state.free.pop() {
-            Some(slot) => {
-                // Timers of the slot's last task may still be around, and must stay stale.
-                let generation = state.tasks[slot as usize].generation;
-                state.tasks[slot as usize] = Task { generation, ..task };
-                fibers[slot as usize] = Some(fiber);
-                slot
-            }
-            None => {
-                state.tasks.push(task);
-                fibers.push(Some(fiber));
-                (state.tasks.len() - 1) as Slot
-            }
-        };
-        state.ready.push(slot);
-        self.spins.set(0);
-        (slot, id)
-    }
-
-    /// Runs until the task in `main` has ended or something failed, then unwinds what is left.
-    pub(crate) fn run(&self, main: Slot) -> Option<Failure> {
-        self.main.set(main);
-        self.choose_next();
-        while !self.stop.get() {
-            if self.next.get() == NONE {
-                let state = &mut *self.state.borrow_mut();
-                let report = format!("deadlock: nobody can run and nobody sleeps{}", state.who_waits());
-                self.fail(state, FailureKind::Deadlock, report);
-                break;
-            }
-            self.switch();
-        }
-        self.cancel_all();
-        self.state.borrow_mut().failure.take()
-    }
-
-    /// Runs the task in `next` until it gives the processor back.
-    #[inline(always)]
-    pub(super) fn switch(&self) {
-        let slot = self.next.get();
-        let mut fiber =
-            self.fibers.borrow_mut()[slot as usize].take().expect("a task that is ready has a stack");
-        self.current.set(slot);
-        self.switches.set(self.switches.get() + 1);
-        if let Some(watched) = &self.watched {
-            watched.beat(self.switches.get());
-        }
-        let ended = fiber.resume();
-        if let Some(ms) = self.watched.as_ref().and_then(|watched| watched.blocked_ms()) {
-            self.blocked(slot, ms);
-        }
-        self.current.set(NONE);
-        if ended {
-            if let Some(stack) = fiber.into_stack() {
-                stacks::put(stack);
-            }
-            self.state.borrow_mut().free.push(slot);
-        } else {
-            self.fibers.borrow_mut()[slot as usize] = Some(fiber);
-        }
     }
 
     pub(crate) fn points(&self) -> u64 {

@@ -1,11 +1,14 @@
 //! How tasks and Sims end: by returning, by panics and other failures, and by unwinding what is left.
 
-use super::core::{Core, NONE, Slot, State, Task, Wait, Woken};
+use super::core::{Core, State};
 use super::failure::{Failure, FailureKind, NO_TEXT};
 use super::schedule::Policy;
+use super::task::{NONE, Slot, Task, Wait, Woken};
+use crate::raw::in_sim;
 use crate::time::Deadline;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Once;
 
 /// Thrown through a task that must end because the Sim ends.
 struct Cancelled;
@@ -177,9 +180,9 @@ impl Core {
 
 /// What runs on a task's stack.
 pub(super) fn run_task(body: Box<dyn FnOnce()>) {
-    let cancelled = crate::raw::in_sim(Core::is_cancelling) == Some(true);
+    let cancelled = in_sim(Core::is_cancelling) == Some(true);
     let result = catch_unwind(AssertUnwindSafe(move || if cancelled { drop(body) } else { body() }));
-    crate::raw::in_sim(|core| {
+    in_sim(|core| {
         if let Err(payload) = result
             && !payload.is::<Cancelled>()
         {
@@ -196,4 +199,22 @@ fn panic_text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&'static str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     format!("panicked: {}", text.unwrap_or(NO_TEXT))
+}
+
+/// Makes panics inside Sims leave their text and place with their task. Done once per process, and in front
+/// of whatever hook there is.
+pub(crate) fn install_hook() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            in_sim(|core| {
+                let place = info
+                    .location()
+                    .map_or(String::new(), |place| format!(" at {}:{}", place.file(), place.line()));
+                core.note_panic(format!("panicked{place}: {}", info.payload_as_str().unwrap_or(NO_TEXT)));
+            });
+            previous(info);
+        }));
+    });
 }

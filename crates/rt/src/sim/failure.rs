@@ -1,8 +1,6 @@
-//! How a Sim fails, and what a panic leaves for its report.
+//! How a Sim fails.
 
-use super::report;
 use std::fmt;
-use std::sync::Once;
 
 /// What went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +42,7 @@ impl fmt::Display for Failure {
             self.message,
             self.task_id,
             self.task,
-            report::time(self.time_ns),
+            time(self.time_ns),
             self.seed
         )
     }
@@ -52,22 +50,14 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Makes panics inside Sims leave their text and place with their task. Done once per process, and in front
-/// of whatever hook there is.
-pub(crate) fn install_hook() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let previous = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            crate::raw::in_sim(|core| {
-                let place = info
-                    .location()
-                    .map_or(String::new(), |place| format!(" at {}:{}", place.file(), place.line()));
-                core.note_panic(format!("panicked{place}: {}", info.payload_as_str().unwrap_or(NO_TEXT)));
-            });
-            previous(info);
-        }));
-    });
+/// Nanoseconds as people read them.
+pub(super) fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.3} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.6} ms", ns as f64 / 1e6),
+        _ => format!("{:.9} s", ns as f64 / 1e9),
+    }
 }
 
 /// What is said of a panic whose value is not text.

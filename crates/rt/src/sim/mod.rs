@@ -6,15 +6,19 @@ pub(crate) mod core;
 mod ending;
 mod explore;
 pub(crate) mod failure;
-pub(crate) mod queue;
-pub(crate) mod report;
-pub(crate) mod schedule;
+mod queue;
+mod report;
+mod running;
+mod schedule;
 mod stacks;
+pub(crate) mod task;
+mod timer;
+mod trace_file;
+mod waiters;
 mod watchdog;
 
-use crate::cpu::HostProfile;
+use crate::host::HostProfile;
 use crate::raw;
-use crate::trace::Trace;
 use core::{Core, Settings};
 pub use explore::{Explore, Found};
 pub use failure::{Failure, FailureKind};
@@ -22,6 +26,7 @@ use schedule::Policy;
 pub use schedule::Schedule;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trace_file::Trace;
 
 /// A virtual world: what runs inside [`Sim::run`] has its own clock, its own processors and its own chance,
 /// all decided by a seed.
@@ -132,7 +137,7 @@ impl Sim {
 
     /// Runs `main`; besides its value, the number of points passed.
     fn execute<T>(&self, main: impl FnOnce() -> T) -> (Result<T, Failure>, u64) {
-        failure::install_hook();
+        ending::install_hook();
         let policy = Policy::new(self.schedule, self.settings.seed);
         let trace = self.trace.as_ref().map(|_| Trace::new(self.settings.seed));
         let core = Core::new(self.settings.clone(), policy, trace);

@@ -1,18 +1,9 @@
 //! What a failed Sim says about its tasks: who waits for what, since when, and who holds it.
 
-use super::core::{Slot, State, Wait};
-use super::queue::Hold;
+use super::core::State;
+use super::failure::time;
+use super::task::{Hold, Slot, Wait};
 use std::fmt::Write;
-
-/// Nanoseconds as people read them.
-pub(crate) fn time(ns: u64) -> String {
-    match ns {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.3} µs", ns as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.6} ms", ns as f64 / 1e6),
-        _ => format!("{:.9} s", ns as f64 / 1e9),
-    }
-}
 
 impl State {
     fn task_name(&self, slot: Slot) -> String {

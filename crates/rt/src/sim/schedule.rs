@@ -1,7 +1,7 @@
 //! Who runs next among the tasks that can run at one instant.
 
-use super::core::{Slot, Task};
-use crate::random::Generator;
+use super::task::{Slot, Task};
+use crate::generator::Generator;
 
 /// How the scheduler chooses among tasks that can run at the same virtual instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
