@@ -61,7 +61,7 @@ pub fn check<F: DirectAccess>(device: &Arc<F::Device>) -> Result<Report> {
         }
         for ino in F::there(&medium, &layout, &table)? {
             if let Some(inode) = seen.sound(F::read_inode(&medium, &layout, &table, ino))? {
-                look(&medium, &inode, &inode.state.read(), &mut seen)?;
+                look::<F>(&medium, &inode, &inode.state.read(), &mut seen)?;
             }
         }
     }
@@ -81,8 +81,8 @@ pub fn check<F: DirectAccess>(device: &Arc<F::Device>) -> Result<Report> {
 
 fn look<F: DirectAccess>(
     medium: &Medium<F::Device>,
-    inode: &Inode<F>,
-    state: &State<F>,
+    inode: &Inode<F::Part>,
+    state: &State<F::Part>,
     seen: &mut Seen,
 ) -> Result<()> {
     let ino = inode.ino;

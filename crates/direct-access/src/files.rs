@@ -51,7 +51,7 @@ pub fn in_change<F: DirectAccess, T>(fs: &F, body: impl FnOnce() -> Result<T>) -
     body().inspect_err(|error| fs.ground().names.health.fail(error))
 }
 
-fn file<F: DirectAccess>(fs: &F, ino: Ino) -> Result<Arc<Inode<F>>> {
+fn file<F: DirectAccess>(fs: &F, ino: Ino) -> Result<Arc<Inode<F::Part>>> {
     let inode = amphi_names::inode(fs, ino)?;
     regular(inode.file_type)?;
     Ok(inode)
@@ -77,7 +77,7 @@ pub fn read<F: DirectAccess>(fs: &F, ino: Ino, offset: u64, into: &mut [u8]) -> 
 }
 
 /// Copies what is there of a file. Returns how many bytes that is.
-fn copy<F: DirectAccess>(fs: &F, state: &State<F>, offset: u64, into: &mut [u8]) -> Result<usize> {
+fn copy<F: DirectAccess>(fs: &F, state: &State<F::Part>, offset: u64, into: &mut [u8]) -> Result<usize> {
     let len = state.size.saturating_sub(offset).min(into.len() as u64);
     let end = offset + len;
     let mut at = offset;

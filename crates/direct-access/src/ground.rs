@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::PageView;
-use amphi_names::{Child, Inode, Names, State, Store};
+use amphi_names::{Child, Inode, Names, Part, State, Store};
 use amphi_vfs::{Allocate, Cred, Ino, Result};
 use amphi_volume::{FormatOptions, Identity};
 
@@ -30,7 +30,7 @@ pub trait Layout: Copy + Send + Sync {
 }
 
 /// A file system that has everything in bytes of the device.
-pub trait DirectAccess: Store<Slot = (), Place = (), Beside = ()> {
+pub trait DirectAccess: Store<Slot = (), Place = (), Part: Part<Beside = ()>> {
     /// What it lies on.
     type Device: PageView + 'static;
     /// Where it has what.
@@ -101,7 +101,7 @@ pub trait DirectAccess: Store<Slot = (), Place = (), Beside = ()> {
         layout: &Self::Layout,
         table: &Self::Table,
         ino: Ino,
-    ) -> Result<Inode<Self>>;
+    ) -> Result<Inode<Self::Part>>;
 
     /// Pages of an inode: first page and length of runs.
     fn pages(part: &Self::Part) -> Vec<(u64, u64)>;
@@ -130,8 +130,8 @@ pub trait DirectAccess: Store<Slot = (), Place = (), Beside = ()> {
     /// [`amphi_vfs::Error::NoSpace`]; then nothing has changed. [`amphi_vfs::Error::Io`].
     fn write_range(
         &self,
-        inode: &Inode<Self>,
-        state: &mut State<Self>,
+        inode: &Inode<Self::Part>,
+        state: &mut State<Self::Part>,
         range: Range<u64>,
         data: &[u8],
         cred: &Cred,
@@ -143,8 +143,8 @@ pub trait DirectAccess: Store<Slot = (), Place = (), Beside = ()> {
     /// [`amphi_vfs::Error::NoSpace`]; then nothing has changed. [`amphi_vfs::Error::Io`].
     fn allocate_range(
         &self,
-        inode: &Inode<Self>,
-        state: &mut State<Self>,
+        inode: &Inode<Self::Part>,
+        state: &mut State<Self::Part>,
         range: Range<u64>,
         what: Allocate,
         cred: &Cred,
@@ -162,7 +162,7 @@ pub struct Ground<F: DirectAccess> {
     /// Where inodes are.
     pub table: F::Table,
     /// What is kept for names.
-    pub names: Names<F>,
+    pub names: Names<F::Part>,
     /// Free pages.
     pub space: Space,
     /// Free numbers of inodes.

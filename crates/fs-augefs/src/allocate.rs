@@ -22,7 +22,7 @@ const PAGE_BYTES: u64 = PAGE as u64;
 /// As there.
 pub fn allocate<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
+    inode: &Arc<Inode>,
     range: (u64, u64),
     what: Allocate,
     cred: &Cred,
@@ -48,8 +48,8 @@ pub fn allocate<D: BlockPort + MemoryArea>(
 /// Takes the space that a range has not.
 fn hold<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     edit: &Edit,
 ) -> Result<()> {
     let mut wanted = 0;
@@ -74,8 +74,8 @@ fn hold<D: BlockPort + MemoryArea>(
 /// Makes a range read as zeros: whole pages become holes, or stay held; others are written.
 fn clear<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     bytes: Range<u64>,
     edit: &mut Edit,
     held: bool,

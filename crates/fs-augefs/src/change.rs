@@ -138,7 +138,7 @@ impl<D: BlockPort + MemoryArea> Drop for Batched<'_, D> {
 }
 
 impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
-    fn new_inode(&mut self, _: &Inode<D>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
+    fn new_inode(&mut self, _: &Inode, new: &NewInode<'_>) -> Result<(Ino, Part)> {
         let core = self.core;
         let take = |inodes: u64| Some(inodes + 1).filter(|inodes| *inodes <= core.inodes_max);
         core.inodes.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).map_err(|_| Error::NoInodes)?;
@@ -147,14 +147,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         Ok((ino, Part { target: new.target.into(), ..Part::default() }))
     }
 
-    fn insert(
-        &mut self,
-        dir: &Inode<D>,
-        state: &mut State<D>,
-        (): (),
-        name: Name<'_>,
-        child: Child,
-    ) -> Result<()> {
+    fn insert(&mut self, dir: &Inode, state: &mut State, (): (), name: Name<'_>, child: Child) -> Result<()> {
         state.part.entries += 1;
         let spot: Spot = (dir.ino, SmallVec::from_slice(name.bytes()));
         self.gained.push((spot.clone(), child));
@@ -162,7 +155,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         Ok(())
     }
 
-    fn remove(&mut self, dir: &Inode<D>, state: &mut State<D>, ino: Ino, name: Name<'_>) -> Result<()> {
+    fn remove(&mut self, dir: &Inode, state: &mut State, ino: Ino, name: Name<'_>) -> Result<()> {
         state.part.entries = state.part.entries.saturating_sub(1);
         let spot: Spot = (dir.ino, SmallVec::from_slice(name.bytes()));
         self.lost.push((spot.clone(), ino));
@@ -170,14 +163,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         meta::delete(&mut self.batch, Key::Entry(dir.ino.0, name.bytes()))
     }
 
-    fn replace(
-        &mut self,
-        dir: &Inode<D>,
-        _: &mut State<D>,
-        ino: Ino,
-        name: Name<'_>,
-        child: Child,
-    ) -> Result<()> {
+    fn replace(&mut self, dir: &Inode, _: &mut State, ino: Ino, name: Name<'_>, child: Child) -> Result<()> {
         let spot: Spot = (dir.ino, SmallVec::from_slice(name.bytes()));
         self.lost.push((spot.clone(), ino));
         self.gained.push((spot.clone(), child));
@@ -185,12 +171,12 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         Ok(())
     }
 
-    fn reparent(&mut self, _: &Inode<D>, _: &mut State<D>) -> Result<()> {
+    fn reparent(&mut self, _: &Inode, _: &mut State) -> Result<()> {
         // It is in the inode, which is written.
         Ok(())
     }
 
-    fn set_attributes(&mut self, ino: Ino, _: &mut State<D>, attributes: &Attributes) -> Result<()> {
+    fn set_attributes(&mut self, ino: Ino, _: &mut State, attributes: &Attributes) -> Result<()> {
         self.core.meta.note_garbage();
         if attributes.is_empty() {
             return meta::delete(&mut self.batch, Key::Attributes(ino.0));
@@ -198,7 +184,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         meta::put(&mut self.batch, Key::Attributes(ino.0), &encode_attributes(attributes))
     }
 
-    fn write_inode(&mut self, inode: &Inode<D>, state: &mut State<D>, _: Changed) -> Result<()> {
+    fn write_inode(&mut self, inode: &Inode, state: &mut State, _: Changed) -> Result<()> {
         state.atime_dirty = false;
         if let Some(home) = self.settle_home(inode.ino, &state.part.home)? {
             state.part.home = home;
@@ -206,7 +192,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         inode::put(&mut self.batch, inode, state)
     }
 
-    fn set_orphan(&mut self, inode: &Inode<D>, _: &mut State<D>, orphan: bool) -> Result<()> {
+    fn set_orphan(&mut self, inode: &Inode, _: &mut State, orphan: bool) -> Result<()> {
         if orphan {
             meta::put(&mut self.batch, Key::Orphan(inode.ino.0), &[])
         } else {
@@ -214,7 +200,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Batched<'_, D> {
         }
     }
 
-    fn free_step(&mut self, inode: &Inode<D>, state: &mut State<D>) -> Result<bool> {
+    fn free_step(&mut self, inode: &Inode, state: &mut State) -> Result<bool> {
         self.core.forget_pages(state);
         self.core.cache.note_clean(inode);
         let nodes: Vec<_> =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{BlockPort, BytePortExt, MemoryArea, Structure};
-use amphi_names::{Inode, Names};
+use amphi_names::Names;
 use amphi_rt::sync::{Mutex, Padded};
 use amphi_segments::files::FileCache;
 use amphi_segments::{Domain, Ground, Segments, Space};
@@ -14,6 +14,8 @@ use amphi_volume::io_error;
 
 use crate::dentries::Dentries;
 use crate::format::{Layout, SuperState, Superblock};
+use crate::inode::Inode;
+use crate::inode::Part;
 use crate::meta::Meta;
 use crate::options::MountOptions;
 use crate::planted::{self, Bug};
@@ -37,7 +39,7 @@ pub struct Core<D: BlockPort + MemoryArea + 'static> {
     /// MetaDB.
     pub meta: Meta<D>,
     /// What operations on names need.
-    pub names: Names<Self>,
+    pub names: Names<Part>,
     /// Names that were found lately.
     pub dentries: Dentries,
     /// The domains.
@@ -73,7 +75,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     ///
     /// # Errors
     /// As [`amphi_names::inode`].
-    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<Self>>> {
+    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         amphi_names::inode(self, ino)
     }
 

@@ -91,7 +91,7 @@ impl Drops<'_> {
 pub fn free_nodes<'a, D: BlockPort + MemoryArea>(
     core: &'a Core<D>,
     ino: Ino,
-    state: &mut State<D>,
+    state: &mut State,
     nodes: &[(u32, u32)],
 ) -> Result<Drops<'a>> {
     let domain = core.domain(ino);
@@ -106,7 +106,7 @@ fn add_nodes<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     drops: &mut Drops<'_>,
     ino: Ino,
-    state: &mut State<D>,
+    state: &mut State,
     nodes: &[(u32, u32)],
 ) -> Result<()> {
     for (index, nid) in nodes {
@@ -130,8 +130,8 @@ fn add_nodes<D: BlockPort + MemoryArea>(
 /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
 pub fn plan_cut<'a, D: BlockPort + MemoryArea>(
     core: &'a Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     size: u64,
 ) -> Result<Option<Drops<'a>>> {
     let domain = core.domain(inode.ino);

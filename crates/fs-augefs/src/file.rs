@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_names::Guard;
-use amphi_segments::files::{FileCache, FilePages, Files, Promises};
+use amphi_segments::files::{FileCache, Files, Promises};
 use amphi_segments::reads::load_edges;
 use amphi_segments::{Domain, Ground};
 use amphi_vfs::{Allocate, Cred, Ino, Result, WriteMode};
@@ -24,8 +24,8 @@ use crate::writeback::{Edit, write_back};
 /// promised a block that has none.
 fn promise<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     bytes: Range<u64>,
 ) -> Result<Promises> {
     load_edges(core, inode, state, &[bytes.start, bytes.end])?;
@@ -59,12 +59,12 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     }
 
     /// Drops all pages of a file that goes.
-    pub fn forget_pages(&self, state: &mut State<D>) {
+    pub fn forget_pages(&self, state: &mut State) {
         self.drop_pages(&mut state.part, 0..u64::MAX);
     }
 
     /// Drops what a cut file has behind its end in memory.
-    pub fn cut_pages(&self, state: &mut State<D>, size: u64) {
+    pub fn cut_pages(&self, state: &mut State, size: u64) {
         self.drop_pages(&mut state.part, size.div_ceil(PAGE as u64)..u64::MAX);
         if let Some(page) = state.part.file.page_mut(size / PAGE as u64) {
             page[size as usize % PAGE..].fill(0);
@@ -81,14 +81,6 @@ impl<D: BlockPort + MemoryArea> Files for Core<D> {
         &self.cache
     }
 
-    fn file(part: &mut Part) -> &mut FilePages {
-        &mut part.file
-    }
-
-    fn file_of(part: &Part) -> &FilePages {
-        &part.file
-    }
-
     fn ground(&self) -> &Ground<D> {
         &self.ground
     }
@@ -97,11 +89,11 @@ impl<D: BlockPort + MemoryArea> Files for Core<D> {
         self.domain(ino)
     }
 
-    fn addresses(&self, inode: &Inode<D>, state: &State<D>, first: u64, end: u64) -> Result<Vec<Address>> {
+    fn addresses(&self, inode: &Inode, state: &State, first: u64, end: u64) -> Result<Vec<Address>> {
         self.addresses(self.domain(inode.ino), (inode.ino, state), first, end)
     }
 
-    fn stretch(&self, inode: &Inode<D>, state: &State<D>, pages: Range<u64>) -> Result<(Vec<Address>, u64)> {
+    fn stretch(&self, inode: &Inode, state: &State, pages: Range<u64>) -> Result<(Vec<Address>, u64)> {
         let (index, _) = slot_of(pages.start);
         let first = |index: u32| u64::from(index) * ADDRESSES as u64;
         if !state.part.nodes.contains_key(&index) {
@@ -112,24 +104,24 @@ impl<D: BlockPort + MemoryArea> Files for Core<D> {
         Ok((Files::addresses(self, inode, state, pages.start, next)?, next))
     }
 
-    fn prepare(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, bytes: Range<u64>) -> Result<Promises> {
+    fn prepare(&self, inode: &Arc<Inode>, state: &mut State, bytes: Range<u64>) -> Result<Promises> {
         promise(self, inode, state, bytes)
     }
 
-    fn finish(&self, inode: &Arc<Inode<D>>, mut state: Guard<'_, Self>, mode: WriteMode) -> Result<()> {
+    fn finish(&self, inode: &Arc<Inode>, mut state: Guard<'_, Part>, mode: WriteMode) -> Result<()> {
         if mode.sync_data || mode.sync_metadata || mode.direct {
             write_back(self, inode, &mut state, &Edit::default())?;
         }
         Ok(())
     }
 
-    fn write_back(&self, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
+    fn write_back(&self, inode: &Arc<Inode>, state: &mut State) -> Result<()> {
         write_back(self, inode, state, &Edit::default())
     }
 
     fn allocate(
         &self,
-        inode: &Arc<Inode<D>>,
+        inode: &Arc<Inode>,
         offset: u64,
         length: u64,
         what: Allocate,
@@ -138,7 +130,7 @@ impl<D: BlockPort + MemoryArea> Files for Core<D> {
         allocate::allocate(self, inode, (offset, length), what, cred)
     }
 
-    fn prepare_resize(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, size: u64) -> Result<()> {
+    fn prepare_resize(&self, inode: &Arc<Inode>, state: &mut State, size: u64) -> Result<()> {
         // What lies before the new end must be there when it counts.
         let lacks = state.part.file.stored_size < size.min(state.size);
         if lacks { write_back(self, inode, state, &Edit::default()) } else { Ok(()) }
@@ -147,8 +139,8 @@ impl<D: BlockPort + MemoryArea> Files for Core<D> {
     fn cut_off<'a>(
         &'a self,
         change: &mut Batched<'a, D>,
-        inode: &Arc<Inode<D>>,
-        state: &mut State<D>,
+        inode: &Arc<Inode>,
+        state: &mut State,
         size: u64,
     ) -> Result<()> {
         let drops = plan_cut(self, inode, state, size)?;

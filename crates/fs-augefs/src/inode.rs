@@ -4,22 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::Batch;
-use amphi_segments::files::FilePages;
+use amphi_page_cache::Since;
+use amphi_segments::files::{FilePages, FilePart};
 use amphi_segments::format::InodeHead;
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::FromZeros;
 
 use crate::core::Core;
 use crate::format::{
-    EntryRecord, FILE_BYTES_MAX, INLINE_NODES, InodeRecord, Key, NODES_PER_CHUNK, TYPES, decode_nodes,
+    EntryRecord, FILE_BYTES_MAX, INLINE_NODES, InodeRecord, Key, NODES_PER_CHUNK, PAGE, TYPES, decode_nodes,
     encode_inode, encode_nodes, key,
 };
 use crate::meta::{self, damaged};
 
 /// A cached inode.
-pub type Inode<D> = amphi_names::Inode<Core<D>>;
+pub type Inode = amphi_names::Inode<Part>;
 /// What its lock protects.
-pub type State<D> = amphi_names::State<Core<D>>;
+pub type State = amphi_names::State<Part>;
 
 /// Where an inode stands in the metadata store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,6 +90,24 @@ pub struct Part {
     pub promised: u64,
 }
 
+impl amphi_names::Part for Part {
+    type Beside = Since;
+
+    fn sectors(state: &State) -> u64 {
+        (state.part.blocks + state.part.promised) * (PAGE / 512) as u64
+    }
+}
+
+impl FilePart for Part {
+    fn file(&self) -> &FilePages {
+        &self.file
+    }
+
+    fn file_mut(&mut self) -> &mut FilePages {
+        &mut self.file
+    }
+}
+
 fn chunk_of(index: u32) -> Option<u32> {
     Some(index.checked_sub(INLINE_NODES)? / NODES_PER_CHUNK)
 }
@@ -114,7 +133,7 @@ impl Part {
 }
 
 /// An inode as the metadata store keeps it, but for a symbolic link's target.
-fn record<D: BlockPort + MemoryArea>(inode: &Inode<D>, state: &State<D>) -> InodeRecord {
+fn record(inode: &Inode, state: &State) -> InodeRecord {
     let part = &state.part;
     let regular = state.file_type == FileType::Regular;
     let mut record = InodeRecord::new_zeroed();
@@ -133,11 +152,7 @@ fn record<D: BlockPort + MemoryArea>(inode: &Inode<D>, state: &State<D>) -> Inod
 ///
 /// # Errors
 /// [`Error::Io`].
-pub fn put<D: BlockPort + MemoryArea>(
-    batch: &mut Batch,
-    inode: &Inode<D>,
-    state: &mut State<D>,
-) -> Result<()> {
+pub fn put(batch: &mut Batch, inode: &Inode, state: &mut State) -> Result<()> {
     let target = if state.part.target.len() > SHORT_TARGET_BYTES { &[] } else { &state.part.target[..] };
     let value = encode_inode(&record(inode, state), target);
     match &state.part.home {
@@ -227,7 +242,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     ///
     /// # Errors
     /// [`Error::Stale`] if there is none; [`Error::Corrupt`], [`Error::Io`].
-    pub fn load_inode(&self, ino: Ino) -> Result<Inode<D>> {
+    pub fn load_inode(&self, ino: Ino) -> Result<Inode> {
         let (record, home, target) = self.find_record(ino)?;
         let file_type = record.file_type().ok_or_else(|| damaged("inode", ino.0))?;
         let target_apart = file_type == FileType::Symlink && target.is_empty();

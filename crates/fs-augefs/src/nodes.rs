@@ -29,7 +29,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     pub fn addresses(
         &self,
         domain: &Domain,
-        (ino, state): (Ino, &State<D>),
+        (ino, state): (Ino, &State),
         first: u64,
         end: u64,
     ) -> Result<Vec<Address>> {

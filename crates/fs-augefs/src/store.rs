@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
-use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, State, Store};
-use amphi_page_cache::Since;
+use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, Store};
 use amphi_segments::{files, ranges};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
@@ -12,7 +11,7 @@ use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
 use crate::change::{Batched, STEP_NODES};
 use crate::core::Core;
 use crate::format::{EntryRecord, Key, PAGE, decode_attributes, decode_entry};
-use crate::inode::{Inode, Part, SHORT_TARGET_BYTES};
+use crate::inode::{Inode, Part, SHORT_TARGET_BYTES, State};
 use crate::meta::damaged;
 use crate::planted::{self, Bug};
 
@@ -32,12 +31,11 @@ pub fn child_of(entry: &EntryRecord) -> Option<Child> {
 
 impl<D: BlockPort + MemoryArea> Store for Core<D> {
     type Part = Part;
-    type Beside = Since;
     type Slot = Ino;
     type Place = ();
     type Change<'a> = Batched<'a, D>;
 
-    fn names(&self) -> &Names<Self> {
+    fn names(&self) -> &Names<Part> {
         &self.names
     }
 
@@ -45,11 +43,11 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
         self.inodes_max
     }
 
-    fn load(&self, ino: Ino) -> Result<Inode<D>> {
+    fn load(&self, ino: Ino) -> Result<Inode> {
         self.load_inode(ino)
     }
 
-    fn find(&self, dir: &Inode<D>, _: &State<Self>, name: Name<'_>) -> Result<Option<Found<Ino>>> {
+    fn find(&self, dir: &Inode, _: &State, name: Name<'_>) -> Result<Option<Found<Ino>>> {
         let found = |child: Child| Found { slot: child.ino, child };
         if let Some(child) = self.dentries.get(dir.ino, name.bytes()) {
             return Ok(Some(found(child)));
@@ -61,15 +59,15 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
         Ok(Some(found(child)))
     }
 
-    fn place(&self, _: &Inode<D>, _: &State<Self>, _: Name<'_>) -> Result<()> {
+    fn place(&self, _: &Inode, _: &State, _: Name<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn is_empty(&self, _: &Inode<D>, state: &State<Self>) -> Result<bool> {
+    fn is_empty(&self, _: &Inode, state: &State) -> Result<bool> {
         Ok(state.part.entries == 0)
     }
 
-    fn list(&self, dir: &Inode<D>, _: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+    fn list(&self, dir: &Inode, _: &State, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
         // Keys are in order of the names' hashes. A cookie is a hash and how many names of it have been
         // listed.
         let prefix = [b"m:", &dir.ino.0.to_be_bytes()[..], b":"].concat();
@@ -93,38 +91,34 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
         })
     }
 
-    fn target(link: &State<Self>) -> &[u8] {
+    fn target(link: &State) -> &[u8] {
         &link.part.target
     }
 
-    fn sectors(state: &State<Self>) -> u64 {
-        (state.part.blocks + state.part.promised) * (PAGE / 512) as u64
-    }
-
-    fn attributes(&self, ino: Ino, _: &mut State<Self>) -> Result<Attributes> {
+    fn attributes(&self, ino: Ino, _: &mut State) -> Result<Attributes> {
         let Some(value) = self.meta.get(Key::Attributes(ino.0))? else { return Ok(Attributes::default()) };
         decode_attributes(&value).ok_or_else(|| damaged("the attributes of inode", ino.0))
     }
 
-    fn lock<'a>(&self, inode: &'a Arc<Inode<D>>, size: Option<u64>) -> Result<Guard<'a, Self>> {
+    fn lock<'a>(&self, inode: &'a Arc<Inode>, size: Option<u64>) -> Result<Guard<'a, Part>> {
         files::lock(inode, size)
     }
 
     fn resize(
         &self,
-        inode: &Arc<Inode<D>>,
-        state: &mut State<Self>,
+        inode: &Arc<Inode>,
+        state: &mut State,
         size: u64,
-        apply: impl FnOnce(&mut Batched<'_, D>, &mut State<Self>) -> Result<()>,
+        apply: impl FnOnce(&mut Batched<'_, D>, &mut State) -> Result<()>,
     ) -> Result<()> {
         ranges::resize(self, inode, state, size, apply)
     }
 
-    fn deletes_at_once(&self, state: &State<Self>) -> bool {
+    fn deletes_at_once(&self, state: &State) -> bool {
         state.part.nodes.len() <= STEP_NODES
     }
 
-    fn may_leave(&self, inode: &Inode<D>, state: &mut State<Self>) -> bool {
+    fn may_leave(&self, inode: &Inode, state: &mut State) -> bool {
         files::may_leave(self, inode, state)
     }
 

@@ -36,8 +36,8 @@ pub struct Edit {
 /// edit.
 pub fn write_back<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     edit: &Edit,
 ) -> Result<()> {
     core.names.health.writable()?;
@@ -57,8 +57,8 @@ fn judge<D: BlockPort + MemoryArea, T>(core: &Core<D>, done: Result<T>) -> Resul
 
 fn write_back_all<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     edit: &Edit,
 ) -> Result<()> {
     let dirty = state.part.file.pages.first_dirty(usize::MAX);
@@ -95,11 +95,7 @@ fn indices(pages: &Range<u64>) -> Range<u32> {
     if pages.is_empty() { 0..0 } else { slot_of(pages.start).0..slot_of(pages.end - 1).0 + 1 }
 }
 
-fn put_inode<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
-) -> Result<()> {
+fn put_inode<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode, state: &mut State) -> Result<()> {
     state.part.file.stored_size = state.size;
     state.atime_dirty = false;
     let mut batch = Batch::new();
@@ -108,7 +104,7 @@ fn put_inode<D: BlockPort + MemoryArea>(
 }
 
 /// Pages are as the device has them, and promises are kept.
-fn settle_pages<D: BlockPort + MemoryArea>(core: &Core<D>, state: &mut State<D>) {
+fn settle_pages<D: BlockPort + MemoryArea>(core: &Core<D>, state: &mut State) {
     core.cache.settle(&mut state.part.file);
     state.part.promised = 0;
     core.space.give_back(std::mem::take(&mut state.part.promised_nodes).len() as u64);
@@ -119,8 +115,8 @@ fn settle_pages<D: BlockPort + MemoryArea>(core: &Core<D>, state: &mut State<D>)
 fn submit<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     domain: &Domain,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     (edit, touched, dirty): (&Edit, &BTreeSet<u32>, &[u64]),
 ) -> Result<bool> {
     let there: Vec<_> = touched.iter().filter_map(|index| state.part.nodes.get(index).copied()).collect();
@@ -177,8 +173,8 @@ fn write_together<D: BlockPort + MemoryArea>(
 fn number_nodes<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     parts: &mut Parts,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     touched: &BTreeSet<u32>,
 ) -> Result<BTreeMap<u32, u32>> {
     let mut numbers = BTreeMap::new();
@@ -205,7 +201,7 @@ fn number_nodes<D: BlockPort + MemoryArea>(
 fn place_pages<'p, D: BlockPort + MemoryArea>(
     core: &Core<D>,
     parts: &mut Parts,
-    state: &mut State<D>,
+    state: &mut State,
     numbers: &BTreeMap<u32, u32>,
     placed: impl Iterator<Item = (&'p u64, &'p u32)>,
 ) -> Result<()> {
@@ -221,7 +217,7 @@ fn place_pages<'p, D: BlockPort + MemoryArea>(
 fn edit_nodes<D: BlockPort + MemoryArea>(
     core: &Core<D>,
     parts: &mut Parts,
-    state: &mut State<D>,
+    state: &mut State,
     numbers: &BTreeMap<u32, u32>,
     edit: &Edit,
 ) -> Result<()> {

@@ -10,11 +10,7 @@ use amphi_page_cache::{Background, DirtyFiles};
 use amphi_vfs::{Ino, Result};
 
 use crate::base::Base;
-
-/// A cached inode of ByteFS.
-pub type Inode<D> = amphi_names::Inode<Core<D>>;
-/// What its lock protects.
-pub type State<D> = amphi_names::State<Core<D>>;
+use crate::index::inode::{Inode, Part};
 
 /// The heart of a mounted file system.
 ///
@@ -22,7 +18,7 @@ pub type State<D> = amphi_names::State<Core<D>>;
 pub struct Core<D: BlockPort + WriteLog> {
     base: Base<D>,
     /// What operations on names need: inodes, the clock, the state of health.
-    pub names: Names<Self>,
+    pub names: Names<Part>,
     /// Files with writes to come.
     pub dirty: DirtyFiles,
     /// What their write-back in the background waits at.
@@ -60,7 +56,7 @@ impl<D: BlockPort + WriteLog> Core<D> {
     /// [`amphi_vfs::Error::Stale`] if no inode has the number; [`amphi_vfs::Error::Corrupt`],
     /// [`amphi_vfs::Error::Io`].
     #[inline]
-    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<D>>> {
+    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         amphi_names::inode(self, ino)
     }
 }

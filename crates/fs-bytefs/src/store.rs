@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, Structure, WriteLog};
-use amphi_names::{Change, Changed, Child, Found, FoundInode, Inode, Names, Need, NewInode, State, Store};
+use amphi_names::{Change, Changed, Child, Found, FoundInode, Names, Need, NewInode, Store};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirSink, Error, FileType, Ino, Name, Result};
 use amphi_volume::io_error;
@@ -13,10 +13,10 @@ use crate::commit::tx::Tx;
 use crate::core::Core;
 use crate::data::body::FileBody;
 use crate::data::truncate::{self, deletes_in_steps};
-use crate::format::{INLINE_TARGET_MAX, PAGE};
+use crate::format::INLINE_TARGET_MAX;
 use crate::index::dir::Dir;
 use crate::index::extent::ExtentTree;
-use crate::index::inode::{self, Beside, Body, Part, number};
+use crate::index::inode::{self, Body, Inode, Part, State, number};
 use crate::index::symlink::{self, TARGET_BYTES_MAX};
 use crate::index::xattr::Xattrs;
 use crate::planted::{self, Bug};
@@ -26,7 +26,6 @@ const LONG_TARGET_NEEDS: u64 = 2;
 
 impl<D: BlockPort + WriteLog> Store for Core<D> {
     type Part = Part;
-    type Beside = Beside;
     type Slot = u32;
     /// Blocks that the insertion may need.
     type Place = u64;
@@ -35,7 +34,7 @@ impl<D: BlockPort + WriteLog> Store for Core<D> {
     const TARGET_BYTES_MAX: usize = TARGET_BYTES_MAX;
 
     #[inline]
-    fn names(&self) -> &Names<Self> {
+    fn names(&self) -> &Names<Part> {
         &self.names
     }
 
@@ -43,7 +42,7 @@ impl<D: BlockPort + WriteLog> Store for Core<D> {
         u64::from(self.layout.inodes)
     }
 
-    fn load(&self, ino: Ino) -> Result<Inode<Self>> {
+    fn load(&self, ino: Ino) -> Result<Inode> {
         let number = u32::try_from(ino.0).ok().filter(|number| *number != 0 && *number < self.layout.inodes);
         let number = number.ok_or(Error::Stale(ino))?;
         if !self.inodes.is_used(u64::from(number)) {
@@ -56,77 +55,66 @@ impl<D: BlockPort + WriteLog> Store for Core<D> {
     }
 
     #[inline]
-    fn is_open(state: &State<Self>) -> bool {
+    fn is_open(state: &State) -> bool {
         state.body.dir().is_ok_and(|dir| dir.loaded())
     }
 
     #[inline]
-    fn open_dir(&self, dir: &Inode<Self>, state: &mut State<Self>) -> Result<()> {
+    fn open_dir(&self, dir: &Inode, state: &mut State) -> Result<()> {
         state.body.dir_mut()?.load(self, number(dir))
     }
 
     #[inline]
-    fn find(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<Option<Found<u32>>> {
+    fn find(&self, _: &Inode, state: &State, name: Name<'_>) -> Result<Option<Found<u32>>> {
         Ok(state.body.dir()?.find(name))
     }
 
     #[inline]
-    fn find_inode(
-        &self,
-        _: &Inode<Self>,
-        state: &State<Self>,
-        name: Name<'_>,
-    ) -> Result<Option<FoundInode<Self>>> {
+    fn find_inode(&self, _: &Inode, state: &State, name: Name<'_>) -> Result<Option<FoundInode<Self>>> {
         Ok(state.body.dir()?.find_inode(name, &self.names.cache))
     }
 
     #[inline]
-    fn place(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<u64> {
+    fn place(&self, _: &Inode, state: &State, name: Name<'_>) -> Result<u64> {
         Ok(state.body.dir()?.insert_needs(name))
     }
 
-    fn is_empty(&self, _: &Inode<Self>, state: &State<Self>) -> Result<bool> {
+    fn is_empty(&self, _: &Inode, state: &State) -> Result<bool> {
         Ok(state.body.dir()?.is_empty())
     }
 
-    fn list(&self, _: &Inode<Self>, state: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+    fn list(&self, _: &Inode, state: &State, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
         state.body.dir()?.list(cookie, sink);
         Ok(())
     }
 
-    fn target(link: &State<Self>) -> &[u8] {
+    fn target(link: &State) -> &[u8] {
         match &link.body {
             Body::Symlink((target, _)) => target,
             _ => &[],
         }
     }
 
-    #[inline]
-    fn sectors(state: &State<Self>) -> u64 {
-        let reserved = if let Body::File(file) = &state.body { file.unmapped } else { 0 };
-        (state.pages() + reserved) * (PAGE / 512) as u64
-    }
-
-    fn attributes(&self, ino: Ino, state: &mut State<Self>) -> Result<Attributes> {
+    fn attributes(&self, ino: Ino, state: &mut State) -> Result<Attributes> {
         state.xattrs.load(self, ino.0 as u32)
     }
 
     fn resize(
         &self,
-        inode: &Arc<Inode<Self>>,
-        state: &mut State<Self>,
+        inode: &Arc<Inode>,
+        state: &mut State,
         size: u64,
-        apply: impl FnOnce(&mut Tx<'_, D>, &mut State<Self>) -> Result<()>,
+        apply: impl FnOnce(&mut Tx<'_, D>, &mut State) -> Result<()>,
     ) -> Result<()> {
         truncate::resize(self, inode, state, size, apply)
     }
 
     #[inline]
-    fn deletes_at_once(&self, state: &State<Self>) -> bool {
+    fn deletes_at_once(&self, state: &State) -> bool {
         !deletes_in_steps(state)
     }
 
-    fn may_leave(&self, inode: &Inode<Self>, state: &mut State<Self>) -> bool {
+    fn may_leave(&self, inode: &Inode, state: &mut State) -> bool {
         if inode.beside.dirty.is_listed() || state.attributes_dirty {
             return false;
         }
@@ -163,7 +151,7 @@ impl<D: BlockPort + WriteLog> Store for Core<D> {
 
 impl<D: BlockPort + WriteLog> Change<Core<D>> for Tx<'_, D> {
     #[inline]
-    fn new_inode(&mut self, dir: &Inode<Core<D>>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
+    fn new_inode(&mut self, dir: &Inode, new: &NewInode<'_>) -> Result<(Ino, Part)> {
         // As ext4's, top-level directories are kept apart, so that tasks that work in two of them seldom meet
         // in one partition of the log, one bitmap group, one page.
         let apart = new.file_type == FileType::Directory && dir.ino == Ino::ROOT;
@@ -188,14 +176,7 @@ impl<D: BlockPort + WriteLog> Change<Core<D>> for Tx<'_, D> {
     }
 
     #[inline]
-    fn insert(
-        &mut self,
-        _: &Inode<Core<D>>,
-        state: &mut State<Core<D>>,
-        _: u64,
-        name: Name<'_>,
-        child: Child,
-    ) -> Result<()> {
+    fn insert(&mut self, _: &Inode, state: &mut State, _: u64, name: Name<'_>, child: Child) -> Result<()> {
         let body = state.body.dir_mut()?;
         let added = body.insert(name, child, self);
         let size = body.size();
@@ -206,53 +187,30 @@ impl<D: BlockPort + WriteLog> Change<Core<D>> for Tx<'_, D> {
     }
 
     #[inline]
-    fn remove(
-        &mut self,
-        _: &Inode<Core<D>>,
-        state: &mut State<Core<D>>,
-        slot: u32,
-        _: Name<'_>,
-    ) -> Result<()> {
+    fn remove(&mut self, _: &Inode, state: &mut State, slot: u32, _: Name<'_>) -> Result<()> {
         state.body.dir_mut()?.remove(slot, self);
         Ok(())
     }
 
     #[inline]
-    fn replace(
-        &mut self,
-        _: &Inode<Core<D>>,
-        state: &mut State<Core<D>>,
-        slot: u32,
-        _: Name<'_>,
-        child: Child,
-    ) -> Result<()> {
+    fn replace(&mut self, _: &Inode, state: &mut State, slot: u32, _: Name<'_>, child: Child) -> Result<()> {
         state.body.dir_mut()?.replace(slot, child, self);
         Ok(())
     }
 
-    fn reparent(&mut self, child: &Inode<Core<D>>, state: &mut State<Core<D>>) -> Result<()> {
+    fn reparent(&mut self, child: &Inode, state: &mut State) -> Result<()> {
         if !planted::has(Bug::ParentNotMoved) {
             self.write_upper(child, state);
         }
         Ok(())
     }
 
-    fn set_attributes(
-        &mut self,
-        ino: Ino,
-        state: &mut State<Core<D>>,
-        attributes: &Attributes,
-    ) -> Result<()> {
+    fn set_attributes(&mut self, ino: Ino, state: &mut State, attributes: &Attributes) -> Result<()> {
         state.xattrs.store(ino.0 as u32, attributes, self)
     }
 
     #[inline]
-    fn write_inode(
-        &mut self,
-        inode: &Inode<Core<D>>,
-        state: &mut State<Core<D>>,
-        changed: Changed,
-    ) -> Result<()> {
+    fn write_inode(&mut self, inode: &Inode, state: &mut State, changed: Changed) -> Result<()> {
         if changed == Changed::New {
             self.write_lower(inode, state);
             self.write_upper(inode, state);
@@ -265,7 +223,7 @@ impl<D: BlockPort + WriteLog> Change<Core<D>> for Tx<'_, D> {
         Ok(())
     }
 
-    fn set_orphan(&mut self, inode: &Inode<Core<D>>, state: &mut State<Core<D>>, orphan: bool) -> Result<()> {
+    fn set_orphan(&mut self, inode: &Inode, state: &mut State, orphan: bool) -> Result<()> {
         if orphan {
             let slot = self.take_slot();
             state.orphan_slot = Some(slot);
@@ -279,7 +237,7 @@ impl<D: BlockPort + WriteLog> Change<Core<D>> for Tx<'_, D> {
     }
 
     #[inline]
-    fn free_step(&mut self, inode: &Inode<Core<D>>, state: &mut State<Core<D>>) -> Result<bool> {
+    fn free_step(&mut self, inode: &Inode, state: &mut State) -> Result<bool> {
         Ok(truncate::delete_step(inode, state, self))
     }
 

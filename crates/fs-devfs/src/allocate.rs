@@ -6,10 +6,11 @@ use amphi_device::{BlockPort, MemoryArea};
 use amphi_names::{note_write, regular, shed_capability};
 use amphi_vfs::{Allocate, Cred, Error, Result};
 
-use crate::controller::{Controller, Inode, State};
+use crate::controller::Controller;
 use crate::filemap::{Blocks, Filemap};
 use crate::files::{blocks_of, in_steps, within};
 use crate::format::{FILE_BYTES_MAX, PAGE, UNWRITTEN};
+use crate::part::{Inode, State};
 use crate::tx::Tx;
 
 const PAGE_BYTES: u64 = PAGE as u64;
@@ -21,7 +22,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// [`Error::NoSpace`], [`Error::TooLarge`]; then nothing has changed. [`Error::Corrupt`], [`Error::Io`].
     pub fn allocate_range(
         &self,
-        inode: &Inode<D>,
+        inode: &Inode,
         (offset, length): (u64, u64),
         what: Allocate,
         cred: &Cred,
@@ -79,13 +80,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     }
 
     /// Clears the parts of blocks at the ends of a range.
-    fn clear_edges(
-        &self,
-        inode: &Inode<D>,
-        state: &State<D>,
-        range: Range<u64>,
-        whole: &Range<u64>,
-    ) -> Result<()> {
+    fn clear_edges(&self, inode: &Inode, state: &State, range: Range<u64>, whole: &Range<u64>) -> Result<()> {
         let all = blocks_of(range.start, range.end);
         self.settle_queue(inode, state, &all)?;
         let last = (all.end - 1 > all.start).then_some(all.end - 1);
@@ -102,7 +97,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     }
 
     /// Makes a hole of whole blocks. Of what is one already, however large, nothing is written.
-    fn punch(&self, inode: &Inode<D>, state: &mut State<D>, blocks: Range<u64>) -> Result<()> {
+    fn punch(&self, inode: &Inode, state: &mut State, blocks: Range<u64>) -> Result<()> {
         let mut block = blocks.start;
         while block < blocks.end {
             match self.look(inode, state, block, blocks.end - block)? {
@@ -121,8 +116,8 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// As much of a range as one record takes.
     fn allocate_step(
         &self,
-        inode: &Inode<D>,
-        state: &mut State<D>,
+        inode: &Inode,
+        state: &mut State,
         mut tx: Tx<'_, D>,
         blocks: Range<u64>,
         whole: &Range<u64>,

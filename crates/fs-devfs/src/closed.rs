@@ -7,21 +7,22 @@ use std::sync::Arc;
 use amphi_device::{BlockPort, CommandPort, MemoryArea};
 use amphi_names::Store;
 
-use crate::controller::{Controller, Inode};
+use crate::controller::Controller;
 use crate::filemap::Filemap;
 use crate::options::OnClose;
+use crate::part::Inode;
 use crate::planted::{self, Bug};
 
 impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// A file has been opened.
-    pub fn file_opened(&self, inode: &Inode<D>) {
+    pub fn file_opened(&self, inode: &Inode) {
         if self.on_close >= OnClose::Entries && !inode.is_dir() {
             self.open_files.add(inode.parent(), &inode.beside.counted_in);
         }
     }
 
     /// Nobody has a file open any more. It may be deleted by now.
-    pub fn file_closed(&self, inode: Arc<Inode<D>>) {
+    pub fn file_closed(&self, inode: Arc<Inode>) {
         if self.on_close == OnClose::Nothing || inode.is_dir() {
             return;
         }

@@ -8,19 +8,22 @@ use amphi_rt::sync::Mutex;
 use amphi_vfs::Result;
 
 use crate::away::AwayTable;
+
 use crate::format::{Layout, Use};
 use crate::media::Media;
 use crate::memory::DeviceMemory;
 use crate::meta::Meta;
 use crate::open_files::OpenFiles;
 use crate::options::OnClose;
+use crate::part::Part;
+use crate::part::{Inode, State};
 use crate::pool::Pool;
 use crate::slots::{Owner, Slots};
 use crate::stats::Counters;
 
 /// The controller.
 pub struct Controller<D: BlockPort + MemoryArea + 'static> {
-    pub names: Names<Self>,
+    pub names: Names<Part>,
     pub media: Arc<Media<D>>,
     pub memory: Arc<DeviceMemory>,
     pub meta: Meta<D>,
@@ -63,12 +66,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     }
 }
 
-/// An inode of this file system.
-pub type Inode<D> = amphi_names::Inode<Controller<D>>;
-/// What its lock protects.
-pub type State<D> = amphi_names::State<Controller<D>>;
-
 /// Whose queue it is.
-pub fn queue_of<D: BlockPort + MemoryArea + 'static>(inode: &Inode<D>, state: &State<D>) -> Owner {
+pub fn queue_of(inode: &Inode, state: &State) -> Owner {
     Owner { ino: inode.ino.0, generation: state.generation, purpose: Use::Queue }
 }

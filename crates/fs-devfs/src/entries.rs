@@ -5,9 +5,10 @@ use amphi_names::{FIRST_COOKIE, Found};
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, Result};
 
 use crate::away::Away;
-use crate::controller::{Controller, Inode, State};
+use crate::controller::Controller;
 use crate::dir::{Dir, Place, entry_in};
 use crate::format::{BODY, UNIT, UNITS};
+use crate::part::{Inode, State};
 
 fn damaged(dir: Ino) -> Error {
     Error::corrupt("directory", dir.0, "an entry makes no sense")
@@ -18,7 +19,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn open_directory(&self, dir: &Inode<D>, state: &mut State<D>) -> Result<()> {
+    pub fn open_directory(&self, dir: &Inode, state: &mut State) -> Result<()> {
         if state.part.dir.is_none() {
             let kept = self.away.take(Away::Dir, dir.ino, &self.counters);
             let kept = kept.and_then(|bytes| Dir::of_bytes(&self.memory, &self.hash, &bytes));
@@ -35,7 +36,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn read_directory(&self, ino: Ino, state: &State<D>) -> Result<Dir> {
+    pub fn read_directory(&self, ino: Ino, state: &State) -> Result<Dir> {
         let mut open = Dir::new(&self.memory, &self.hash);
         let pages = state.size.div_ceil(amphi_device::PAGE_BYTES as u64);
         for index in 0..pages {
@@ -102,7 +103,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     }
 
     /// Gives a directory's entries away.
-    pub fn give_entries(&self, ino: Ino, state: &mut State<D>) {
+    pub fn give_entries(&self, ino: Ino, state: &mut State) {
         if let Some(bytes) = state.part.dir.take().and_then(|dir| dir.to_bytes()) {
             self.away.give(Away::Dir, ino, bytes, &self.counters);
         }

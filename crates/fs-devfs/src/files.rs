@@ -12,10 +12,11 @@ use amphi_names::{note_write, regular, shed_capability};
 use amphi_vfs::{Cred, Error, Result, Seek};
 
 use crate::blocks::{Leaf, pages_needed};
-use crate::controller::{Controller, Inode, State, queue_of};
+use crate::controller::{Controller, queue_of};
 use crate::filemap::{Blocks, Filemap};
 use crate::format::{FILE_BYTES_MAX, Map, PAGE, POINTERS, UNWRITTEN};
 use crate::memory::{Hold, Kind};
+use crate::part::{Inode, State};
 use crate::planted::{self, Bug};
 use crate::slots::{Queued, in_place};
 use crate::tx::Tx;
@@ -39,7 +40,7 @@ pub fn within(block: u64, offset: u64, end: u64) -> Range<usize> {
 
 impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// What blocks are, as far as one answer goes. Reads the leaf if the map lacks it.
-    pub fn look(&self, inode: &Inode<D>, state: &State<D>, block: u64, most: u64) -> Result<Blocks> {
+    pub fn look(&self, inode: &Inode, state: &State, block: u64, most: u64) -> Result<Blocks> {
         let mut map = inode.beside.filemap.lock();
         loop {
             let found = map.find(block, most);
@@ -80,8 +81,8 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// Calls `body` with each run of `blocks` and what it is.
     fn each_run(
         &self,
-        inode: &Inode<D>,
-        state: &State<D>,
+        inode: &Inode,
+        state: &State,
         blocks: Range<u64>,
         mut body: impl FnMut(u64, Blocks) -> Result<()>,
     ) -> Result<()> {
@@ -98,13 +99,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn read_file(
-        &self,
-        inode: &Inode<D>,
-        state: &State<D>,
-        offset: u64,
-        into: &mut [u8],
-    ) -> Result<usize> {
+    pub fn read_file(&self, inode: &Inode, state: &State, offset: u64, into: &mut [u8]) -> Result<usize> {
         let len = state.size.saturating_sub(offset).min(into.len() as u64);
         if len == 0 {
             return Ok(0);
@@ -176,14 +171,14 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     }
 
     /// What a file's queue has of some blocks.
-    fn queued(&self, inode: &Inode<D>, state: &State<D>, blocks: &Range<u64>) -> Vec<Queued> {
+    fn queued(&self, inode: &Inode, state: &State, blocks: &Range<u64>) -> Vec<Queued> {
         let slot = self.slots.find(queue_of(inode, state));
         let Some(slot) = slot else { return Vec::new() };
         slot.parts.iter().filter(|part| blocks.contains(&part.block)).cloned().collect()
     }
 
     /// Brings a file's queue in place if it has anything of some blocks, which are about to change under it.
-    pub fn settle_queue(&self, inode: &Inode<D>, state: &State<D>, blocks: &Range<u64>) -> Result<()> {
+    pub fn settle_queue(&self, inode: &Inode, state: &State, blocks: &Range<u64>) -> Result<()> {
         if planted::has(Bug::QueueNotSettled) {
             return Ok(());
         }
@@ -197,7 +192,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// Writes a part of a block: into the queue, or in place if it is long.
     pub fn write_part(
         &self,
-        (inode, state): (&Inode<D>, &State<D>),
+        (inode, state): (&Inode, &State),
         (block, page, fresh): (u64, u64, bool),
         at: usize,
         data: &[u8],
@@ -220,7 +215,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     }
 
     /// Clears what the file's last block holds behind the end, before the file grows past it.
-    pub fn clear_tail(&self, inode: &Inode<D>, state: &State<D>) -> Result<()> {
+    pub fn clear_tail(&self, inode: &Inode, state: &State) -> Result<()> {
         let at = (state.size % PAGE_BYTES) as usize;
         if at == 0 || planted::has(Bug::TailNotCleared) {
             return Ok(());
@@ -235,7 +230,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     }
 
     /// Blocks that writing `blocks` can take at most.
-    pub fn blocks_needed(&self, inode: &Inode<D>, state: &State<D>, blocks: Range<u64>) -> Result<u64> {
+    pub fn blocks_needed(&self, inode: &Inode, state: &State, blocks: Range<u64>) -> Result<u64> {
         let mut holes = 0;
         self.each_run(inode, state, blocks.clone(), |_, found| {
             if let Blocks::Hole(count) = found {
@@ -253,8 +248,8 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// [`Error::TooLarge`], [`Error::NoSpace`]; then nothing is written. [`Error::Corrupt`], [`Error::Io`].
     pub fn write_file(
         &self,
-        inode: &Inode<D>,
-        state: &mut State<D>,
+        inode: &Inode,
+        state: &mut State,
         offset: u64,
         data: &[u8],
         cred: &Cred,
@@ -290,8 +285,8 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
 
     fn write_chunk(
         &self,
-        inode: &Inode<D>,
-        state: &mut State<D>,
+        inode: &Inode,
+        state: &mut State,
         chunk: Range<u64>,
         data: &[u8],
         mut tx: Tx<'_, D>,
@@ -352,7 +347,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// Writes what of `data`, which is for `chunk`, lies in blocks that are at `page` and behind it.
     fn write_blocks(
         &self,
-        file: (&Inode<D>, &State<D>),
+        file: (&Inode, &State),
         (first, page, count, fresh): (u64, u64, u64, bool),
         chunk: &Range<u64>,
         data: &[u8],
@@ -383,10 +378,10 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// [`Error::TooLarge`]; then nothing has changed. [`Error::Corrupt`], [`Error::Io`].
     pub fn resize_file(
         &self,
-        inode: &Arc<Inode<D>>,
-        state: &mut State<D>,
+        inode: &Arc<Inode>,
+        state: &mut State,
         size: u64,
-        apply: impl FnOnce(&mut Tx<'_, D>, &mut State<D>) -> Result<()>,
+        apply: impl FnOnce(&mut Tx<'_, D>, &mut State) -> Result<()>,
     ) -> Result<()> {
         if size > FILE_BYTES_MAX {
             return Err(Error::TooLarge);
@@ -403,10 +398,10 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
 
     fn resize_to(
         &self,
-        inode: &Inode<D>,
-        state: &mut State<D>,
+        inode: &Inode,
+        state: &mut State,
         size: u64,
-        apply: impl FnOnce(&mut Tx<'_, D>, &mut State<D>) -> Result<()>,
+        apply: impl FnOnce(&mut Tx<'_, D>, &mut State) -> Result<()>,
     ) -> Result<()> {
         let mut tx = Tx::new(self, 0)?;
         tx.belongs_to(inode.ino, state.generation);
@@ -441,7 +436,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn finish_cut(&self, inode: &Inode<D>, state: &mut State<D>) -> Result<()> {
+    pub fn finish_cut(&self, inode: &Inode, state: &mut State) -> Result<()> {
         let from = state.size.div_ceil(PAGE_BYTES);
         loop {
             let mut tx = Tx::new(self, 0)?;
@@ -462,7 +457,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     ///
     /// # Errors
     /// [`Error::NoData`]; [`Error::Corrupt`], [`Error::Io`].
-    pub fn seek_file(&self, inode: &Inode<D>, offset: u64, what: Seek) -> Result<u64> {
+    pub fn seek_file(&self, inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
         regular(inode.file_type)?;
         let state = inode.state.read();
         if offset >= state.size {

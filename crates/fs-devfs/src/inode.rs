@@ -7,16 +7,16 @@ use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromBytes, FromZeros};
 
 use crate::away::Away;
-use crate::controller::{Controller, Inode, State};
+use crate::controller::Controller;
 use crate::format::{self, FILE_BYTES_MAX, PAGE, TYPES};
-use crate::part::Part;
+use crate::part::{Inode, Part, State};
 
 /// Bytes of host memory that an inode takes which is away: as flash has it.
 pub const HOST_INODE_BYTES: u64 = size_of::<format::Inode>() as u64;
 
 /// Bytes of device memory that an inode takes while it is in use.
 pub const fn bytes_in_use<D: BlockPort + MemoryArea + 'static>() -> u64 {
-    size_of::<Inode<D>>() as u64
+    size_of::<Inode>() as u64
 }
 
 impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
@@ -42,7 +42,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     ///
     /// # Errors
     /// As [`inode_on_flash`](Self::inode_on_flash).
-    pub fn load_inode(&self, ino: Ino) -> Result<Inode<D>> {
+    pub fn load_inode(&self, ino: Ino) -> Result<Inode> {
         let kept = self.away.take(Away::Inode, ino, &self.counters);
         let inode = match kept.and_then(|bytes| format::Inode::read_from_bytes(&bytes).ok()) {
             Some(inode) => inode,
@@ -118,7 +118,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn load_attributes(&self, state: &State<D>) -> Result<Attributes> {
+    pub fn load_attributes(&self, state: &State) -> Result<Attributes> {
         if state.part.attributes == 0 {
             return Ok(Attributes::new());
         }
@@ -138,7 +138,7 @@ pub fn block_of(bytes: &[u8]) -> (Box<[u8; PAGE]>, u32) {
 }
 
 /// An inode as flash and host memory have it.
-pub fn encode<D: BlockPort + MemoryArea + 'static>(parent: Ino, state: &State<D>) -> format::Inode {
+pub fn encode(parent: Ino, state: &State) -> format::Inode {
     let part = &state.part;
     format::Inode {
         kind: TYPES.code(state.file_type),

@@ -7,8 +7,14 @@ use amphi_vfs::{Error, Result};
 
 use crate::dir::Dir;
 use crate::filemap::Filemap;
+use crate::format::PAGE;
 use crate::memory::{DeviceMemory, Hold, Kind};
 use crate::open_files::CountedIn;
+
+/// A cached inode.
+pub type Inode = amphi_names::Inode<Part>;
+/// What its lock protects.
+pub type State = amphi_names::State<Part>;
 
 /// What DevFS keeps under an inode's lock.
 #[derive(Debug)]
@@ -28,6 +34,14 @@ pub struct Part {
     /// The memory that the inode takes: itself, and a target.
     hold: Hold,
     inode_bytes: u64,
+}
+
+impl amphi_names::Part for Part {
+    type Beside = PerFile;
+
+    fn sectors(state: &State) -> u64 {
+        state.part.blocks * (PAGE / 512) as u64
+    }
 }
 
 impl Part {

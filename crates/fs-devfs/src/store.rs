@@ -10,11 +10,11 @@ use zerocopy::IntoBytes;
 
 use crate::away::Away;
 use crate::blocks::pages_needed;
-use crate::controller::{Controller, Inode, State};
+use crate::controller::Controller;
 use crate::dir::{Dir, Place};
 use crate::format::{Map, PAGE};
 use crate::inode::{block_of, encode};
-use crate::part::{Part, PerFile};
+use crate::part::{Inode, Part, State};
 use crate::planted::{self, Bug};
 use crate::tx::Tx;
 
@@ -25,14 +25,13 @@ const STEP_REST: usize = 900;
 
 impl<D: BlockPort + MemoryArea + 'static> Store for Controller<D> {
     type Part = Part;
-    type Beside = PerFile;
     type Slot = u32;
     type Place = Place;
     type Change<'a> = Tx<'a, D>;
 
     const TARGET_BYTES_MAX: usize = PAGE - 1;
 
-    fn names(&self) -> &Names<Self> {
+    fn names(&self) -> &Names<Part> {
         &self.names
     }
 
@@ -40,61 +39,57 @@ impl<D: BlockPort + MemoryArea + 'static> Store for Controller<D> {
         self.layout.inodes + 1
     }
 
-    fn load(&self, ino: Ino) -> Result<Inode<D>> {
+    fn load(&self, ino: Ino) -> Result<Inode> {
         self.load_inode(ino)
     }
 
-    fn is_open(state: &State<D>) -> bool {
+    fn is_open(state: &State) -> bool {
         state.part.dir.is_some()
     }
 
-    fn open_dir(&self, dir: &Inode<D>, state: &mut State<D>) -> Result<()> {
+    fn open_dir(&self, dir: &Inode, state: &mut State) -> Result<()> {
         self.open_directory(dir, state)
     }
 
-    fn find(&self, _: &Inode<D>, state: &State<D>, name: Name<'_>) -> Result<Option<Found<u32>>> {
+    fn find(&self, _: &Inode, state: &State, name: Name<'_>) -> Result<Option<Found<u32>>> {
         self.find_name(opened(state)?, name.bytes())
     }
 
-    fn place(&self, _: &Inode<D>, state: &State<D>, name: Name<'_>) -> Result<Place> {
+    fn place(&self, _: &Inode, state: &State, name: Name<'_>) -> Result<Place> {
         Ok(opened(state)?.place(name.bytes()))
     }
 
-    fn is_empty(&self, _: &Inode<D>, state: &State<D>) -> Result<bool> {
+    fn is_empty(&self, _: &Inode, state: &State) -> Result<bool> {
         Ok(opened(state)?.len() == 0)
     }
 
-    fn list(&self, dir: &Inode<D>, state: &State<D>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+    fn list(&self, dir: &Inode, state: &State, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
         self.list_names(dir.ino, opened(state)?, cookie, sink)
     }
 
-    fn target(link: &State<D>) -> &[u8] {
+    fn target(link: &State) -> &[u8] {
         &link.part.target
     }
 
-    fn sectors(state: &State<D>) -> u64 {
-        state.part.blocks * (PAGE / 512) as u64
-    }
-
-    fn attributes(&self, _: Ino, state: &mut State<D>) -> Result<Attributes> {
+    fn attributes(&self, _: Ino, state: &mut State) -> Result<Attributes> {
         self.load_attributes(state)
     }
 
     fn resize(
         &self,
-        inode: &Arc<Inode<D>>,
-        state: &mut State<D>,
+        inode: &Arc<Inode>,
+        state: &mut State,
         size: u64,
-        apply: impl FnOnce(&mut Tx<'_, D>, &mut State<D>) -> Result<()>,
+        apply: impl FnOnce(&mut Tx<'_, D>, &mut State) -> Result<()>,
     ) -> Result<()> {
         self.resize_file(inode, state, size, apply)
     }
 
-    fn deletes_at_once(&self, state: &State<D>) -> bool {
+    fn deletes_at_once(&self, state: &State) -> bool {
         state.part.blocks <= BLOCKS_AT_ONCE && state.part.levels <= 1
     }
 
-    fn may_leave(&self, inode: &Inode<D>, state: &mut State<D>) -> bool {
+    fn may_leave(&self, inode: &Inode, state: &mut State) -> bool {
         // An access time that is not written yet keeps the inode here; it is written first.
         if !state.atime_dirty {
             self.give_entries(inode.ino, state);
@@ -104,11 +99,11 @@ impl<D: BlockPort + MemoryArea + 'static> Store for Controller<D> {
         true
     }
 
-    fn opened(&self, inode: &Inode<D>) {
+    fn opened(&self, inode: &Inode) {
         self.file_opened(inode);
     }
 
-    fn closed(&self, inode: Arc<Inode<D>>) {
+    fn closed(&self, inode: Arc<Inode>) {
         self.file_closed(inode);
     }
 
@@ -143,7 +138,7 @@ impl<D: BlockPort + MemoryArea + 'static> Store for Controller<D> {
 }
 
 /// A directory's entries, which are in device memory.
-pub fn opened<D: BlockPort + MemoryArea + 'static>(state: &State<D>) -> Result<&Dir> {
+pub fn opened(state: &State) -> Result<&Dir> {
     state.part.dir.as_deref().ok_or(Error::NotDirectory)
 }
 
@@ -158,7 +153,7 @@ impl<D: BlockPort + MemoryArea + 'static> Tx<'_, D> {
 }
 
 impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
-    fn new_inode(&mut self, _: &Inode<D>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
+    fn new_inode(&mut self, _: &Inode, new: &NewInode<'_>) -> Result<(Ino, Part)> {
         let ino = self.take_ino();
         let mut part = self.fs.new_part();
         if !new.target.is_empty() {
@@ -177,8 +172,8 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
 
     fn insert(
         &mut self,
-        dir: &Inode<D>,
-        state: &mut State<D>,
+        dir: &Inode,
+        state: &mut State,
         place: Place,
         name: Name<'_>,
         child: Child,
@@ -197,7 +192,7 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
         Ok(())
     }
 
-    fn remove(&mut self, dir: &Inode<D>, state: &mut State<D>, slot: u32, name: Name<'_>) -> Result<()> {
+    fn remove(&mut self, dir: &Inode, state: &mut State, slot: u32, name: Name<'_>) -> Result<()> {
         self.belongs_to(dir.ino, state.generation);
         let open = state.part.dir.as_deref_mut().ok_or(Error::NotDirectory)?;
         if planted::has(Bug::EntryStays) {
@@ -210,8 +205,8 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
 
     fn replace(
         &mut self,
-        dir: &Inode<D>,
-        state: &mut State<D>,
+        dir: &Inode,
+        state: &mut State,
         slot: u32,
         name: Name<'_>,
         child: Child,
@@ -223,12 +218,12 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
         Ok(())
     }
 
-    fn reparent(&mut self, _: &Inode<D>, _: &mut State<D>) -> Result<()> {
+    fn reparent(&mut self, _: &Inode, _: &mut State) -> Result<()> {
         // It is in the inode, which is written.
         Ok(())
     }
 
-    fn set_attributes(&mut self, _: Ino, state: &mut State<D>, attributes: &Attributes) -> Result<()> {
+    fn set_attributes(&mut self, _: Ino, state: &mut State, attributes: &Attributes) -> Result<()> {
         // A change of the mode does not know beforehand that it changes a list too. Nothing has changed yet.
         let mut new = None;
         if !attributes.is_empty() {
@@ -246,7 +241,7 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
         Ok(())
     }
 
-    fn write_inode(&mut self, inode: &Inode<D>, state: &mut State<D>, changed: Changed) -> Result<()> {
+    fn write_inode(&mut self, inode: &Inode, state: &mut State, changed: Changed) -> Result<()> {
         state.atime_dirty = false;
         if changed == Changed::Times {
             self.write_atime(inode.ino, state);
@@ -256,13 +251,13 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
         Ok(())
     }
 
-    fn set_orphan(&mut self, inode: &Inode<D>, state: &mut State<D>, orphan: bool) -> Result<()> {
+    fn set_orphan(&mut self, inode: &Inode, state: &mut State, orphan: bool) -> Result<()> {
         self.belongs_to(inode.ino, state.generation);
         self.set_bits(Map::Orphans, inode.ino.0, 1, orphan);
         Ok(())
     }
 
-    fn free_step(&mut self, inode: &Inode<D>, state: &mut State<D>) -> Result<bool> {
+    fn free_step(&mut self, inode: &Inode, state: &mut State) -> Result<bool> {
         self.belongs_to(inode.ino, state.generation);
         self.void_queue(inode.ino, state.generation);
         let is_dir = inode.is_dir();

@@ -8,8 +8,9 @@ use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 use zerocopy::byteorder::little_endian::U32;
 
-use crate::controller::{Controller, State};
+use crate::controller::Controller;
 use crate::format::{self, BITS, Map, PAGE, RECORD_MAX, Use};
+use crate::part::State;
 use crate::parts::{self, Parts};
 use crate::planted::{self, Bug};
 use crate::slots::{Owner, Slots};
@@ -192,7 +193,7 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
     }
 
     /// Writes an inode.
-    pub fn write_inode(&mut self, ino: Ino, parent: Ino, state: &State<D>) {
+    pub fn write_inode(&mut self, ino: Ino, parent: Ino, state: &State) {
         self.belongs_to(ino, state.generation);
         let inode = crate::inode::encode(parent, state);
         let (page, at) = self.fs.layout.inode(ino.0);
@@ -200,7 +201,7 @@ impl<'a, D: BlockPort + MemoryArea + 'static> Tx<'a, D> {
     }
 
     /// Writes an inode's access time alone: many of them share a record.
-    pub fn write_atime(&mut self, ino: Ino, state: &State<D>) {
+    pub fn write_atime(&mut self, ino: Ino, state: &State) {
         self.belongs_to(ino, state.generation);
         let (page, at) = self.fs.layout.inode(ino.0);
         let at = at + std::mem::offset_of!(format::Inode, atime);

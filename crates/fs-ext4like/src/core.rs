@@ -12,16 +12,13 @@ use amphi_vfs::{Ino, Result};
 
 use crate::base::Base;
 use crate::format::{Layout, Superblock};
+use crate::index::part::Inode;
+use crate::index::part::Part;
 use crate::journal::Journal;
 use crate::journal::buffers::Buffers;
 use crate::options::MountOptions;
 use crate::space::groups::Groups;
 use crate::space::list::Orphans;
-
-/// A cached inode of the file system.
-pub type Inode<D> = amphi_names::Inode<Core<D>>;
-/// What its lock protects.
-pub type State<D> = amphi_names::State<Core<D>>;
 
 /// Inodes that are read at a time, at the most.
 pub const LOADERS: usize = 16;
@@ -33,7 +30,7 @@ pub const LOADERS: usize = 16;
 pub struct Core<D: BlockPort> {
     base: Base<D>,
     /// Inodes in memory, the clock, and the state of health.
-    pub names: Names<Self>,
+    pub names: Names<Part>,
     /// Who reads an inode, by its number: others that want it wait, as iget_locked() has it, and find its
     /// blocks cached.
     pub loading: [Mutex<()>; LOADERS],
@@ -103,7 +100,7 @@ impl<D: BlockPort> Core<D> {
     /// # Errors
     /// [`amphi_vfs::Error::Stale`] if no inode has the number; [`amphi_vfs::Error::Corrupt`],
     /// [`amphi_vfs::Error::Io`].
-    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<D>>> {
+    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         amphi_names::inode(self, ino)
     }
 }

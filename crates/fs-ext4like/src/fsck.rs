@@ -173,7 +173,7 @@ impl<'a, D: BlockPort> Check<'a, D> {
     }
 
     fn inode(&mut self, ino: u32) -> Result<(), MountError> {
-        let inode = match inode::load::<_, Core<D>>(self.core, ino) {
+        let inode = match inode::load(self.core, ino) {
             Ok(inode) => inode,
             Err(error) => {
                 self.report.add(Finding::InodeDamaged { ino, reason: damage(error)? });

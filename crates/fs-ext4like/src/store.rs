@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
-use amphi_names::{Found, Guard, Inode, Names, Need, State, Store};
+use amphi_names::{Found, Guard, Names, Need, Store};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirSink, Error, Ino, Name, Result};
 
@@ -15,7 +15,7 @@ use crate::data::writeback::settled;
 use crate::format::BLOCK;
 use crate::index::dir::{self, INSERT_BLOCKS, INSERT_CREDITS, Place, Slot};
 use crate::index::inode;
-use crate::index::part::{Beside, Body, Part};
+use crate::index::part::{Body, Inode, Part, State};
 use crate::index::xattr::Xattrs;
 use crate::update::{Update, first_blocks};
 
@@ -32,7 +32,6 @@ const ORPHAN_CREDITS: usize = 2;
 
 impl<D: BlockPort> Store for Core<D> {
     type Part = Part;
-    type Beside = Beside;
     type Slot = Slot;
     type Place = Place;
     type Change<'a> = Update<'a, D>;
@@ -40,7 +39,7 @@ impl<D: BlockPort> Store for Core<D> {
     const NEW_DIR_BYTES: u64 = BLOCK as u64;
     const LAZY_TIMES: bool = false;
 
-    fn names(&self) -> &Names<Self> {
+    fn names(&self) -> &Names<Part> {
         &self.names
     }
 
@@ -48,7 +47,7 @@ impl<D: BlockPort> Store for Core<D> {
         u64::from(self.layout.inodes())
     }
 
-    fn load(&self, ino: Ino) -> Result<Inode<Self>> {
+    fn load(&self, ino: Ino) -> Result<Inode> {
         let number = u32::try_from(ino.0).ok().filter(|n| *n != 0 && *n < self.layout.inodes());
         let number = number.ok_or(Error::Stale(ino))?;
         let _alone = self.loading[number as usize % LOADERS].lock();
@@ -58,36 +57,31 @@ impl<D: BlockPort> Store for Core<D> {
         inode::load(self, number)
     }
 
-    fn find(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<Option<Found<Slot>>> {
+    fn find(&self, _: &Inode, state: &State, name: Name<'_>) -> Result<Option<Found<Slot>>> {
         dir::find(self, state, name)
     }
 
-    fn place(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<Place> {
+    fn place(&self, _: &Inode, state: &State, name: Name<'_>) -> Result<Place> {
         dir::place(self, state, name)
     }
 
-    fn is_empty(&self, _: &Inode<Self>, state: &State<Self>) -> Result<bool> {
+    fn is_empty(&self, _: &Inode, state: &State) -> Result<bool> {
         dir::is_empty(self, state)
     }
 
-    fn list(&self, _: &Inode<Self>, state: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+    fn list(&self, _: &Inode, state: &State, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
         dir::list(self, state, cookie, sink)
     }
 
-    fn target(link: &State<Self>) -> &[u8] {
+    fn target(link: &State) -> &[u8] {
         if let Body::Symlink(target) = &link.body { target } else { &[] }
     }
 
-    fn sectors(state: &State<Self>) -> u64 {
-        let reserved = if let Body::File(file) = &state.body { file.unmapped } else { 0 };
-        (u64::from(state.blocks) + reserved) * (BLOCK / 512) as u64
-    }
-
-    fn attributes(&self, _: Ino, state: &mut State<Self>) -> Result<Attributes> {
+    fn attributes(&self, _: Ino, state: &mut State) -> Result<Attributes> {
         state.xattrs.load(self)
     }
 
-    fn lock<'a>(&self, inode: &'a Arc<Inode<Self>>, size: Option<u64>) -> Result<Guard<'a, Self>> {
+    fn lock<'a>(&self, inode: &'a Arc<Inode>, size: Option<u64>) -> Result<Guard<'a, Part>> {
         match size {
             Some(size) => lock_for_size(self, inode, size),
             None => Ok(settled(inode)),
@@ -96,20 +90,20 @@ impl<D: BlockPort> Store for Core<D> {
 
     fn resize(
         &self,
-        inode: &Arc<Inode<Self>>,
-        state: &mut State<Self>,
+        inode: &Arc<Inode>,
+        state: &mut State,
         size: u64,
-        apply: impl FnOnce(&mut Update<'_, D>, &mut State<Self>) -> Result<()>,
+        apply: impl FnOnce(&mut Update<'_, D>, &mut State) -> Result<()>,
     ) -> Result<()> {
         set_size(self, inode, state, size, apply)
     }
 
     /// As on ext4, the handle that takes the last name only makes it an orphan.
-    fn deletes_at_once(&self, _: &State<Self>) -> bool {
+    fn deletes_at_once(&self, _: &State) -> bool {
         false
     }
 
-    fn may_leave(&self, inode: &Inode<Self>, state: &mut State<Self>) -> bool {
+    fn may_leave(&self, inode: &Inode, state: &mut State) -> bool {
         if inode.beside.dirty.is_listed() {
             return false;
         }

@@ -5,14 +5,14 @@ use amphi_names::{Change, Changed, Child, NewInode};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{FileType, Ino, Name, Result};
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::data::body::FileBody;
 use crate::data::free::delete_step;
 use crate::format::INLINE_TARGET_MAX;
 use crate::index::dir::{self, Place, Slot};
 use crate::index::extent::Run;
 use crate::index::inode::number;
-use crate::index::part::{Body, Part};
+use crate::index::part::{Body, Inode, Part, State};
 use crate::index::xattr::{self, Xattrs};
 use crate::journal::buffers::Kind;
 use crate::journal::handle::Handle;
@@ -47,7 +47,7 @@ impl<'a, D: BlockPort> Update<'a, D> {
 }
 
 impl<D: BlockPort> Change<Core<D>> for Update<'_, D> {
-    fn new_inode(&mut self, dir: &Inode<D>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
+    fn new_inode(&mut self, dir: &Inode, new: &NewInode<'_>) -> Result<(Ino, Part)> {
         let is_dir = new.file_type == FileType::Directory;
         let core = self.handle.base;
         let ino = core.groups.allocate_inode(&mut self.handle, number(dir), is_dir)?;
@@ -74,8 +74,8 @@ impl<D: BlockPort> Change<Core<D>> for Update<'_, D> {
 
     fn insert(
         &mut self,
-        dir: &Inode<D>,
-        state: &mut State<D>,
+        dir: &Inode,
+        state: &mut State,
         place: Place,
         name: Name<'_>,
         child: Child,
@@ -86,14 +86,14 @@ impl<D: BlockPort> Change<Core<D>> for Update<'_, D> {
         Ok(())
     }
 
-    fn remove(&mut self, _: &Inode<D>, state: &mut State<D>, slot: Slot, name: Name<'_>) -> Result<()> {
+    fn remove(&mut self, _: &Inode, state: &mut State, slot: Slot, name: Name<'_>) -> Result<()> {
         dir::remove(&mut self.handle, state, slot, name)
     }
 
     fn replace(
         &mut self,
-        _: &Inode<D>,
-        state: &mut State<D>,
+        _: &Inode,
+        state: &mut State,
         slot: Slot,
         name: Name<'_>,
         child: Child,
@@ -101,24 +101,24 @@ impl<D: BlockPort> Change<Core<D>> for Update<'_, D> {
         dir::replace(&mut self.handle, state, slot, name, child)
     }
 
-    fn reparent(&mut self, child: &Inode<D>, state: &mut State<D>) -> Result<()> {
+    fn reparent(&mut self, child: &Inode, state: &mut State) -> Result<()> {
         dir::set_parent(&mut self.handle, state, child.parent().0 as u32)
     }
 
-    fn set_attributes(&mut self, ino: Ino, state: &mut State<D>, attributes: &Attributes) -> Result<()> {
+    fn set_attributes(&mut self, ino: Ino, state: &mut State, attributes: &Attributes) -> Result<()> {
         self.reserved.take(Xattrs::needs(attributes, Some(&state.xattrs))?);
         let goal = self.handle.base.groups.goal(ino.0 as u32);
         let Part { xattrs, blocks, .. } = &mut state.part;
         xattr::store(&mut self.handle, (xattrs, blocks), attributes, goal)
     }
 
-    fn write_inode(&mut self, inode: &Inode<D>, state: &mut State<D>, changed: Changed) -> Result<()> {
+    fn write_inode(&mut self, inode: &Inode, state: &mut State, changed: Changed) -> Result<()> {
         let for_data = matches!(changed, Changed::New | Changed::Entries | Changed::Contents);
         state.atime_dirty = false;
         self.handle.write_inode(inode, state, for_data)
     }
 
-    fn set_orphan(&mut self, inode: &Inode<D>, state: &mut State<D>, orphan: bool) -> Result<()> {
+    fn set_orphan(&mut self, inode: &Inode, state: &mut State, orphan: bool) -> Result<()> {
         let orphans = &self.handle.base.orphans;
         if orphan {
             orphans.add(&mut self.handle, number(inode))
@@ -129,7 +129,7 @@ impl<D: BlockPort> Change<Core<D>> for Update<'_, D> {
         }
     }
 
-    fn free_step(&mut self, inode: &Inode<D>, state: &mut State<D>) -> Result<bool> {
+    fn free_step(&mut self, inode: &Inode, state: &mut State) -> Result<bool> {
         let step = delete_step(&mut self.handle, inode, state);
         self.handle.judge(step)
     }

@@ -24,7 +24,7 @@ const PAGE_NODES: usize = 512;
 /// As there.
 pub fn allocate<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
+    inode: &Arc<Inode>,
     range: (u64, u64),
     what: Allocate,
     cred: &Cred,
@@ -56,8 +56,8 @@ pub fn allocate<D: BlockPort>(
 /// Makes a range read as zeros: whole pages become holes, or stay held; others are written.
 fn clear<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     bytes: Range<u64>,
     held: bool,
 ) -> Result<()> {
@@ -83,12 +83,7 @@ fn clear<D: BlockPort>(
 /// # Errors
 /// [`amphi_vfs::Error::NoSpace`]; then nothing has changed. [`amphi_vfs::Error::Corrupt`],
 /// [`amphi_vfs::Error::Io`].
-pub fn hold<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
-    pages: Range<u64>,
-) -> Result<()> {
+pub fn hold<D: BlockPort>(core: &Core<D>, inode: &Inode, state: &mut State, pages: Range<u64>) -> Result<()> {
     core.balance((pages.end - pages.start) as usize / PAGE_NODES + 4)?;
     let _gate = core.domain.gate.read();
     let ino = inode.ino.0 as u32;

@@ -70,7 +70,7 @@ impl<D: BlockPort> Drop for Changing<'_, D> {
 }
 
 impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
-    fn new_inode(&mut self, _: &Inode<D>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
+    fn new_inode(&mut self, _: &Inode, new: &NewInode<'_>) -> Result<(Ino, Part)> {
         let nid = self.core.add_node(&mut self.core.domain.parts.lock(), 0, INODE);
         let nid = nid.map_err(|_| Error::NoInodes)?;
         self.used(1);
@@ -93,14 +93,7 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
         Ok((Ino(nid.into()), Part { target: new.target.into(), rest, ..Part::default() }))
     }
 
-    fn insert(
-        &mut self,
-        dir: &Inode<D>,
-        state: &mut State<D>,
-        (): (),
-        name: Name<'_>,
-        child: Child,
-    ) -> Result<()> {
+    fn insert(&mut self, dir: &Inode, state: &mut State, (): (), name: Name<'_>, child: Child) -> Result<()> {
         let entry = (child.ino.0 as u32, TYPES.code(child.file_type));
         let part = &mut state.part;
         let added = self.core.add_entry(dir.ino.0 as u32, &mut part.levels, name.bytes(), entry);
@@ -113,7 +106,7 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
         Ok(())
     }
 
-    fn remove(&mut self, dir: &Inode<D>, state: &mut State<D>, slot: Spot, name: Name<'_>) -> Result<()> {
+    fn remove(&mut self, dir: &Inode, state: &mut State, slot: Spot, name: Name<'_>) -> Result<()> {
         let levels = state.part.levels;
         let gone = self.core.take_entry(dir.ino.0 as u32, levels, slot, name.bytes().len());
         state.part.blocks = state.part.blocks.saturating_sub(self.failed(gone)?);
@@ -124,8 +117,8 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
 
     fn replace(
         &mut self,
-        dir: &Inode<D>,
-        _: &mut State<D>,
+        dir: &Inode,
+        _: &mut State,
         slot: Spot,
         name: Name<'_>,
         child: Child,
@@ -138,12 +131,12 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
         Ok(())
     }
 
-    fn reparent(&mut self, _: &Inode<D>, _: &mut State<D>) -> Result<()> {
+    fn reparent(&mut self, _: &Inode, _: &mut State) -> Result<()> {
         // It is in the inode, which is written.
         Ok(())
     }
 
-    fn set_attributes(&mut self, ino: Ino, state: &mut State<D>, attributes: &Attributes) -> Result<()> {
+    fn set_attributes(&mut self, ino: Ino, state: &mut State, attributes: &Attributes) -> Result<()> {
         let core = self.core;
         core.fresh.lock().changed.insert(ino.0 as u32);
         let words = encode_attributes(attributes).ok_or(Error::NoSpace)?;
@@ -170,7 +163,7 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
         Ok(())
     }
 
-    fn write_inode(&mut self, inode: &Inode<D>, state: &mut State<D>, changed: Changed) -> Result<()> {
+    fn write_inode(&mut self, inode: &Inode, state: &mut State, changed: Changed) -> Result<()> {
         let nid = inode.ino.0 as u32;
         match changed {
             Changed::Links => {
@@ -189,7 +182,7 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
         self.failed(put)
     }
 
-    fn set_orphan(&mut self, inode: &Inode<D>, _: &mut State<D>, orphan: bool) -> Result<()> {
+    fn set_orphan(&mut self, inode: &Inode, _: &mut State, orphan: bool) -> Result<()> {
         let mut orphans = self.core.orphans.lock();
         if orphan {
             orphans.insert(inode.ino.0 as u32);
@@ -199,7 +192,7 @@ impl<D: BlockPort> Change<Core<D>> for Changing<'_, D> {
         Ok(())
     }
 
-    fn free_step(&mut self, inode: &Inode<D>, state: &mut State<D>) -> Result<bool> {
+    fn free_step(&mut self, inode: &Inode, state: &mut State) -> Result<bool> {
         let (core, nid) = (self.core, inode.ino.0 as u32);
         let record = self.failed(core.parts(&[nid]).map(|parts| record_of(&parts.nodes[&nid].addresses)))?;
         let freed = core.free_inode(nid, &record);

@@ -37,7 +37,7 @@ pub fn sync<D: BlockPort>(core: &Core<D>) -> Result<()> {
 ///
 /// # Errors
 /// As for [`sync`].
-pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, data_only: bool) -> Result<()> {
+pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
     core.names.health.writable()?;
     if planted::has(Bug::FsyncForgotten) {
         return Ok(());

@@ -110,7 +110,7 @@ pub struct Core<D: BlockPort + 'static> {
     /// How this mount behaves.
     pub options: Options,
     /// What operations on names need.
-    pub names: Names<Self>,
+    pub names: Names<Part>,
     /// The only domain. Its gate is shared by who reads or changes anything, and held alone by checkpoints.
     pub domain: Domain,
     /// Free segments.
@@ -142,7 +142,7 @@ impl<D: BlockPort> Core<D> {
     ///
     /// # Errors
     /// As [`amphi_names::inode`].
-    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<D>>> {
+    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         amphi_names::inode(self, ino)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use amphi_device::BlockPort;
 use amphi_names::Guard;
 use amphi_page_cache::BoxedFrame;
-use amphi_segments::files::{FileCache, FilePages, Files, Promises};
+use amphi_segments::files::{FileCache, Files, Promises};
 use amphi_segments::reads::{load_edges, load_pages};
 use amphi_segments::{Domain, Ground};
 use amphi_vfs::{Allocate, Cred, Ino, Result, WriteMode};
@@ -51,14 +51,6 @@ impl<D: BlockPort> Files for Core<D> {
         &self.cache
     }
 
-    fn file(part: &mut Part) -> &mut FilePages {
-        &mut part.file
-    }
-
-    fn file_of(part: &Part) -> &FilePages {
-        &part.file
-    }
-
     fn ground(&self) -> &Ground<D> {
         &self.ground
     }
@@ -67,11 +59,11 @@ impl<D: BlockPort> Files for Core<D> {
         &self.domain
     }
 
-    fn addresses(&self, inode: &Inode<D>, _: &State<D>, first: u64, end: u64) -> Result<Vec<Address>> {
+    fn addresses(&self, inode: &Inode, _: &State, first: u64, end: u64) -> Result<Vec<Address>> {
         self.addresses(inode.ino.0 as u32, first, end)
     }
 
-    fn stretch(&self, inode: &Inode<D>, _: &State<D>, pages: Range<u64>) -> Result<(Vec<Address>, u64)> {
+    fn stretch(&self, inode: &Inode, _: &State, pages: Range<u64>) -> Result<(Vec<Address>, u64)> {
         let (index, word) = spot(pages.start);
         Ok(match self.reach(inode.ino.0 as u32, index)? {
             Ok(nid) => {
@@ -85,7 +77,7 @@ impl<D: BlockPort> Files for Core<D> {
 
     /// What the device has behind the end of the file is no part of it: it becomes zeros, which are written
     /// before the file grows over them.
-    fn keep(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, page: u64, mut bytes: BoxedFrame) {
+    fn keep(&self, inode: &Arc<Inode>, state: &mut State, page: u64, mut bytes: BoxedFrame) {
         let valid = state.size.saturating_sub(page * PAGE_BYTES).min(PAGE_BYTES) as usize;
         let hidden = bytes[valid..].iter().any(|byte| *byte != 0) && !planted::has(Bug::TailShown);
         if hidden {
@@ -98,7 +90,7 @@ impl<D: BlockPort> Files for Core<D> {
         }
     }
 
-    fn prepare(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, bytes: Range<u64>) -> Result<Promises> {
+    fn prepare(&self, inode: &Arc<Inode>, state: &mut State, bytes: Range<u64>) -> Result<Promises> {
         let edges = [state.size.min(bytes.end), bytes.start, bytes.end];
         load_edges(self, inode, state, &edges)?;
         let pages = bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES);
@@ -106,7 +98,7 @@ impl<D: BlockPort> Files for Core<D> {
         Ok(Promises::new())
     }
 
-    fn finish(&self, inode: &Arc<Inode<D>>, mut state: Guard<'_, Self>, mode: WriteMode) -> Result<()> {
+    fn finish(&self, inode: &Arc<Inode>, mut state: Guard<'_, Part>, mode: WriteMode) -> Result<()> {
         if mode.direct {
             write_back(self, inode, &mut state, Goes::InPlace)?;
         }
@@ -115,11 +107,11 @@ impl<D: BlockPort> Files for Core<D> {
         if syncs { checkpoint::fsync(self, inode, !mode.sync_metadata) } else { Ok(()) }
     }
 
-    fn write_back(&self, inode: &Arc<Inode<D>>, state: &mut State<D>) -> Result<()> {
+    fn write_back(&self, inode: &Arc<Inode>, state: &mut State) -> Result<()> {
         write_back(self, inode, state, Goes::Away)
     }
 
-    fn prepare_resize(&self, inode: &Arc<Inode<D>>, state: &mut State<D>, size: u64) -> Result<()> {
+    fn prepare_resize(&self, inode: &Arc<Inode>, state: &mut State, size: u64) -> Result<()> {
         let end = state.size;
         if size > end && !end.is_multiple_of(PAGE_BYTES) {
             load_pages(self, inode, state, end..end + 1)?;
@@ -132,8 +124,8 @@ impl<D: BlockPort> Files for Core<D> {
     fn cut_off<'a>(
         &'a self,
         _: &mut Changing<'a, D>,
-        inode: &Arc<Inode<D>>,
-        state: &mut State<D>,
+        inode: &Arc<Inode>,
+        state: &mut State,
         size: u64,
     ) -> Result<()> {
         self.cut_pages(&mut state.part, size);
@@ -145,7 +137,7 @@ impl<D: BlockPort> Files for Core<D> {
 
     fn allocate(
         &self,
-        inode: &Arc<Inode<D>>,
+        inode: &Arc<Inode>,
         offset: u64,
         length: u64,
         what: Allocate,

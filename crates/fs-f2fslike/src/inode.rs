@@ -1,8 +1,9 @@
 //! What the file system of F2FS's kind keeps in an inode in memory, and how it goes into the inode's node.
 
 use amphi_device::BlockPort;
+use amphi_page_cache::Since;
 use amphi_segments::damaged;
-use amphi_segments::files::FilePages;
+use amphi_segments::files::{FilePages, FilePart};
 use amphi_segments::format::InodeHead;
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromZeros, IntoBytes};
@@ -15,9 +16,9 @@ use crate::format::{
 };
 
 /// A cached inode.
-pub type Inode<D> = amphi_names::Inode<Core<D>>;
+pub type Inode = amphi_names::Inode<Part>;
 /// What its lock protects.
-pub type State<D> = amphi_names::State<Core<D>>;
+pub type State = amphi_names::State<Part>;
 
 /// What is kept in an inode.
 #[derive(Default)]
@@ -42,8 +43,26 @@ pub struct Part {
     pub file: FilePages,
 }
 
+impl amphi_names::Part for Part {
+    type Beside = Since;
+
+    fn sectors(state: &State) -> u64 {
+        state.part.blocks * (PAGE / 512) as u64
+    }
+}
+
+impl FilePart for Part {
+    fn file(&self) -> &FilePages {
+        &self.file
+    }
+
+    fn file_mut(&mut self) -> &mut FilePages {
+        &mut self.file
+    }
+}
+
 /// An inode as its node has it.
-fn record<D: BlockPort>(inode: &Inode<D>, state: &State<D>) -> InodeRecord {
+fn record(inode: &Inode, state: &State) -> InodeRecord {
     let part = &state.part;
     let mut record = InodeRecord::new_zeroed();
     record.head = InodeHead::of(state, &TYPES);
@@ -65,7 +84,7 @@ impl<D: BlockPort> Core<D> {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn put_inode(&self, inode: &Inode<D>, state: &mut State<D>) -> Result<()> {
+    pub fn put_inode(&self, inode: &Inode, state: &mut State) -> Result<()> {
         let nid = inode.ino.0 as u32;
         let mut parts = self.parts(&[nid])?;
         if let Some(node) = parts.nodes.get_mut(&nid) {
@@ -96,7 +115,7 @@ impl<D: BlockPort> Core<D> {
     ///
     /// # Errors
     /// [`Error::Stale`] if there is none; [`Error::Corrupt`], [`Error::Io`].
-    pub fn load_inode(&self, ino: Ino) -> Result<Inode<D>> {
+    pub fn load_inode(&self, ino: Ino) -> Result<Inode> {
         let nid = ino.0 as u32;
         if !self.is_number(ino) {
             return Err(Error::Stale(ino));

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
-use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, State as NameState, Store};
-use amphi_page_cache::Since;
+use amphi_names::{Child, FIRST_COOKIE, Found, Guard, Names, Need, Store};
 use amphi_segments::{damaged, files, ranges};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
@@ -14,8 +13,8 @@ use zerocopy::IntoBytes;
 use crate::change::Changing;
 use crate::core::Core;
 use crate::dir::Spot;
-use crate::format::{DentryBlock, LINK_BYTES_MAX, ORPHANS_MAX, PAGE, TYPES, XATTR, encode_attributes};
-use crate::inode::{Inode, Part};
+use crate::format::{DentryBlock, LINK_BYTES_MAX, ORPHANS_MAX, TYPES, XATTR, encode_attributes};
+use crate::inode::{Inode, Part, State};
 
 /// What an entry names.
 pub fn child_of(ino: u32, kind: u8) -> Option<Child> {
@@ -24,14 +23,13 @@ pub fn child_of(ino: u32, kind: u8) -> Option<Child> {
 
 impl<D: BlockPort> Store for Core<D> {
     type Part = Part;
-    type Beside = Since;
     type Slot = Spot;
     type Place = ();
     type Change<'a> = Changing<'a, D>;
 
     const TARGET_BYTES_MAX: usize = LINK_BYTES_MAX;
 
-    fn names(&self) -> &Names<Self> {
+    fn names(&self) -> &Names<Part> {
         &self.names
     }
 
@@ -39,12 +37,12 @@ impl<D: BlockPort> Store for Core<D> {
         self.layout.nids().into()
     }
 
-    fn load(&self, ino: Ino) -> Result<Inode<D>> {
+    fn load(&self, ino: Ino) -> Result<Inode> {
         let _gate = self.domain.gate.read();
         self.load_inode(ino)
     }
 
-    fn find(&self, dir: &Inode<D>, state: &NameState<Self>, name: Name<'_>) -> Result<Option<Found<Spot>>> {
+    fn find(&self, dir: &Inode, state: &State, name: Name<'_>) -> Result<Option<Found<Spot>>> {
         let _gate = self.domain.gate.read();
         let found = self.find_entry(dir.ino.0 as u32, state.part.levels, name.bytes())?;
         let Some((slot, ino, kind)) = found else { return Ok(None) };
@@ -52,21 +50,15 @@ impl<D: BlockPort> Store for Core<D> {
         Ok(Some(Found { slot, child }))
     }
 
-    fn place(&self, _: &Inode<D>, _: &NameState<Self>, _: Name<'_>) -> Result<()> {
+    fn place(&self, _: &Inode, _: &State, _: Name<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn is_empty(&self, _: &Inode<D>, state: &NameState<Self>) -> Result<bool> {
+    fn is_empty(&self, _: &Inode, state: &State) -> Result<bool> {
         Ok(state.part.entries == 0)
     }
 
-    fn list(
-        &self,
-        dir: &Inode<D>,
-        state: &NameState<Self>,
-        cookie: u64,
-        sink: &mut DirSink<'_>,
-    ) -> Result<()> {
+    fn list(&self, dir: &Inode, state: &State, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
         let slots = DentryBlock::SLOTS as u64 + 1;
         let at = cookie.saturating_sub(FIRST_COOKIE);
         let from = (at / slots, (at % slots) as usize);
@@ -83,15 +75,11 @@ impl<D: BlockPort> Store for Core<D> {
         wrong.map_or(Ok(()), Err)
     }
 
-    fn target(link: &NameState<Self>) -> &[u8] {
+    fn target(link: &State) -> &[u8] {
         &link.part.target
     }
 
-    fn sectors(state: &NameState<Self>) -> u64 {
-        state.part.blocks * (PAGE / 512) as u64
-    }
-
-    fn attributes(&self, ino: Ino, state: &mut NameState<Self>) -> Result<Attributes> {
+    fn attributes(&self, ino: Ino, state: &mut State) -> Result<Attributes> {
         let nid = state.part.xattr;
         if nid == 0 {
             return Ok(Attributes::default());
@@ -107,25 +95,25 @@ impl<D: BlockPort> Store for Core<D> {
         decode_attributes(node.addresses.as_bytes()).filter(|_| its).ok_or_else(wrong)
     }
 
-    fn lock<'a>(&self, inode: &'a Arc<Inode<D>>, size: Option<u64>) -> Result<Guard<'a, Self>> {
+    fn lock<'a>(&self, inode: &'a Arc<Inode>, size: Option<u64>) -> Result<Guard<'a, Part>> {
         files::lock(inode, size)
     }
 
     fn resize(
         &self,
-        inode: &Arc<Inode<D>>,
-        state: &mut NameState<Self>,
+        inode: &Arc<Inode>,
+        state: &mut State,
         size: u64,
-        apply: impl FnOnce(&mut Changing<'_, D>, &mut NameState<Self>) -> Result<()>,
+        apply: impl FnOnce(&mut Changing<'_, D>, &mut State) -> Result<()>,
     ) -> Result<()> {
         ranges::resize(self, inode, state, size, apply)
     }
 
-    fn deletes_at_once(&self, _: &NameState<Self>) -> bool {
+    fn deletes_at_once(&self, _: &State) -> bool {
         true
     }
 
-    fn may_leave(&self, inode: &Inode<D>, state: &mut NameState<Self>) -> bool {
+    fn may_leave(&self, inode: &Inode, state: &mut State) -> bool {
         files::may_leave(self, inode, state)
     }
 

@@ -37,8 +37,8 @@ pub enum Goes {
 /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`]; the file system is read-only then.
 pub fn write_back<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     goes: Goes,
 ) -> Result<()> {
     core.names.health.writable()?;
@@ -47,8 +47,8 @@ pub fn write_back<D: BlockPort>(
 
 fn write_back_all<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     goes: Goes,
 ) -> Result<()> {
     if state.part.file.pages.is_clean()
@@ -79,12 +79,7 @@ fn write_back_all<D: BlockPort>(
 }
 
 /// Writes those of a file's pages that have a block over what it holds.
-fn overwrite<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
-    pages: &[u64],
-) -> Result<()> {
+fn overwrite<D: BlockPort>(core: &Core<D>, inode: &Inode, state: &mut State, pages: &[u64]) -> Result<()> {
     let _gate = core.domain.gate.read();
     let mut written = Vec::new();
     let mut writes: Writes<'_> = Vec::new();
@@ -105,7 +100,7 @@ fn overwrite<D: BlockPort>(
 /// Gives all dirty pages their blocks, writes them, and says how long the file is now: no checkpoint comes in
 /// between, which would know pages behind the end. False if there are too few free segments; then the file
 /// ends where what has been written does.
-fn submit<D: BlockPort>(core: &Core<D>, inode: &Inode<D>, state: &mut State<D>) -> Result<bool> {
+fn submit<D: BlockPort>(core: &Core<D>, inode: &Inode, state: &mut State) -> Result<bool> {
     let most = PAGES_AT_A_TIME.min(core.layout.segment_blocks as usize);
     let mut some = false;
     let _gate = core.domain.gate.read();

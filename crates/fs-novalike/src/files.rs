@@ -5,19 +5,17 @@ use std::ops::Range;
 
 use amphi_device::{PageView, Structure};
 use amphi_direct_access::{PAGE, blocks_of, holes, in_change, within};
-use amphi_names::{Change, Inode, State, note_write};
+use amphi_names::{Change, note_write};
 use amphi_vfs::{Allocate, Cred, Result};
 
 use crate::format::{ENTRY, FOOTER};
 use crate::fs::NovaLike;
+use crate::log::{Inode, State};
 use crate::planted::{self, Bug};
 use crate::tx::Tx;
 
 /// Entries of a log page.
 const LOG_ENTRIES: u64 = FOOTER / ENTRY;
-
-type File<D> = Inode<NovaLike<D>>;
-type FileState<D> = State<NovaLike<D>>;
 
 impl<D: PageView + 'static> NovaLike<D> {
     /// Writes all of `data`, so that a crash leaves all of it or none.
@@ -26,8 +24,8 @@ impl<D: PageView + 'static> NovaLike<D> {
     /// [`amphi_vfs::Error::NoSpace`]; then nothing has changed. [`amphi_vfs::Error::Io`].
     pub fn write_file(
         &self,
-        inode: &File<D>,
-        state: &mut FileState<D>,
+        inode: &Inode,
+        state: &mut State,
         range: Range<u64>,
         data: &[u8],
         cred: &Cred,
@@ -55,7 +53,7 @@ impl<D: PageView + 'static> NovaLike<D> {
     fn fill(
         &self,
         tx: &mut Tx<'_, D>,
-        state: &FileState<D>,
+        state: &State,
         blocks: Range<u64>,
         valid: u64,
         range: Range<u64>,
@@ -100,14 +98,14 @@ impl<D: PageView + 'static> NovaLike<D> {
     }
 
     /// The page of a block that is overwritten where it is: none, unless that is planted.
-    fn in_place(&self, state: &FileState<D>, block: u64) -> Option<u64> {
+    fn in_place(&self, state: &State, block: u64) -> Option<u64> {
         let planted = planted::has(Bug::DataInPlace).then(|| state.part.blocks.get(block)).flatten();
         planted.map(|block| block.page)
     }
 
     /// Clears what the file's last page holds behind the end, before the file grows past it. Nobody sees it
     /// before.
-    pub fn clear_tail(&self, state: &FileState<D>) -> Result<()> {
+    pub fn clear_tail(&self, state: &State) -> Result<()> {
         let used = state.size % PAGE;
         if used == 0 || planted::has(Bug::TailNotCleared) {
             return Ok(());
@@ -123,8 +121,8 @@ impl<D: PageView + 'static> NovaLike<D> {
     /// [`amphi_vfs::Error::NoSpace`]; then nothing has changed. [`amphi_vfs::Error::Io`].
     pub fn allocate_file(
         &self,
-        inode: &File<D>,
-        state: &mut FileState<D>,
+        inode: &Inode,
+        state: &mut State,
         range: Range<u64>,
         what: Allocate,
         cred: &Cred,
@@ -161,7 +159,7 @@ impl<D: PageView + 'static> NovaLike<D> {
 }
 
 /// The blocks of which a range has a part, if they have pages.
-fn edges<D: PageView>(state: &FileState<D>, range: &Range<u64>) -> Vec<Range<u64>> {
+fn edges(state: &State, range: &Range<u64>) -> Vec<Range<u64>> {
     let mut edges = Vec::new();
     for at in [range.start, range.end] {
         let block = at / PAGE;

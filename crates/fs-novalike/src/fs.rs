@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{Lpa, PageView, Structure};
 use amphi_direct_access::{DirectAccess, Ground, Layout as _, Medium, PAGE};
-use amphi_names::{Child, Inode, State};
+use amphi_names::Child;
 use amphi_rt::cpu;
 use amphi_vfs::{Allocate, Cred, FileType, Ino, Result};
 use amphi_volume::{FormatOptions, Identity, Needs, io_error};
@@ -16,7 +16,7 @@ use crate::format::{
     ATTR, EntryHead, INODE, InodeHead, LANES_MAX, Layout, MAGIC, head_checksum, seal, valid_word,
 };
 use crate::journal::Journal;
-use crate::log::{self, Part};
+use crate::log::{self, Inode, Part, State};
 
 /// What it is called and what it asks of a device.
 pub const IDENTITY: Identity = Identity {
@@ -151,7 +151,7 @@ impl<D: PageView + 'static> DirectAccess for NovaLike<D> {
         Ok(there)
     }
 
-    fn read_inode(medium: &Medium<D>, layout: &Layout, (): &(), ino: Ino) -> Result<Inode<Self>> {
+    fn read_inode(medium: &Medium<D>, layout: &Layout, (): &(), ino: Ino) -> Result<Inode> {
         log::load(medium, layout, ino)
     }
 
@@ -185,8 +185,8 @@ impl<D: PageView + 'static> DirectAccess for NovaLike<D> {
 
     fn write_range(
         &self,
-        inode: &Inode<Self>,
-        state: &mut State<Self>,
+        inode: &Inode,
+        state: &mut State,
         range: Range<u64>,
         data: &[u8],
         cred: &Cred,
@@ -196,8 +196,8 @@ impl<D: PageView + 'static> DirectAccess for NovaLike<D> {
 
     fn allocate_range(
         &self,
-        inode: &Inode<Self>,
-        state: &mut State<Self>,
+        inode: &Inode,
+        state: &mut State,
         range: Range<u64>,
         what: Allocate,
         cred: &Cred,

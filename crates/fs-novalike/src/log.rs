@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use amphi_device::{PageView, Structure};
 use amphi_direct_access::{FILE_BLOCKS_MAX, Layout as _, Medium, PAGE};
-use amphi_names::{Child, Inode, State};
+use amphi_names::Child;
 use amphi_radix::Radix;
 use amphi_vfs::{Error, FileType, Ino, Name, Result};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -15,7 +15,6 @@ use crate::format::{
     ATTR, Attr, CUT, DENTRY, Dentry, ENTRY, EntryHead, FOOTER, INVALID, InodeHead, Layout, MADE, NEXT_PAGE,
     TYPES, WRITE, Write, checksum, dentry_slots, head_checksum, valid_word,
 };
-use crate::fs::NovaLike;
 use crate::planted::{self, Bug};
 
 /// Where a block is, and the entry that says so.
@@ -82,6 +81,11 @@ impl Log {
     }
 }
 
+/// A cached inode.
+pub type Inode = amphi_names::Inode<Part>;
+/// What its lock protects.
+pub type State = amphi_names::State<Part>;
+
 /// What is kept of an inode, beside what all file systems keep.
 pub struct Part {
     pub log: Log,
@@ -105,6 +109,16 @@ pub struct Part {
     pub names: Names,
     /// A symbolic link's target.
     pub target: Vec<u8>,
+}
+
+impl amphi_names::Part for Part {
+    type Beside = ();
+
+    fn sectors(state: &State) -> u64 {
+        // A directory is its log.
+        let log = if state.file_type == FileType::Directory { state.part.log.pages.len() as u64 } else { 0 };
+        (state.part.mapped() + log) * (PAGE / 512)
+    }
 }
 
 impl Part {
@@ -283,11 +297,7 @@ fn corrupt(ino: Ino, what: &'static str) -> Error {
 ///
 /// # Errors
 /// [`Error::Stale`] if there is none; [`Error::Corrupt`], [`Error::Io`].
-pub fn load<D: PageView + 'static>(
-    medium: &Medium<D>,
-    layout: &Layout,
-    ino: Ino,
-) -> Result<Inode<NovaLike<D>>> {
+pub fn load<D: PageView + 'static>(medium: &Medium<D>, layout: &Layout, ino: Ino) -> Result<Inode> {
     if ino.0 == 0 || ino.0 > layout.inodes {
         return Err(Error::Stale(ino));
     }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use amphi_device::PageView;
 use amphi_direct_access::{DirectAccess as _, FILE_BLOCKS_MAX, PAGE};
-use amphi_names::{Change, Found, Inode, Names, Need, State, Store};
+use amphi_names::{Change, Found, Names, Need, Store};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, FileType, Ino, Name, Result};
 use amphi_volume::attributes_bytes;
 
 use crate::fs::NovaLike;
-use crate::log::Part;
+use crate::log::{Inode, Part, State};
 use crate::tx::{LOG_PAGES, Tx};
 
 /// Pages that only what frees or changes something may take: the logs of as many inodes as one change has.
@@ -33,12 +33,11 @@ impl<D: PageView + 'static> NovaLike<D> {
 
 impl<D: PageView + 'static> Store for NovaLike<D> {
     type Part = Part;
-    type Beside = ();
     type Slot = ();
     type Place = ();
     type Change<'a> = Tx<'a, D>;
 
-    fn names(&self) -> &Names<Self> {
+    fn names(&self) -> &Names<Part> {
         &self.names
     }
 
@@ -46,24 +45,24 @@ impl<D: PageView + 'static> Store for NovaLike<D> {
         self.layout.inodes
     }
 
-    fn load(&self, ino: Ino) -> Result<Inode<Self>> {
+    fn load(&self, ino: Ino) -> Result<Inode> {
         Self::read_inode(&self.medium, &self.layout, &self.table, ino)
     }
 
-    fn find(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<Option<Found<()>>> {
+    fn find(&self, _: &Inode, state: &State, name: Name<'_>) -> Result<Option<Found<()>>> {
         let named = state.part.names.by_name.get(name.bytes());
         Ok(named.map(|named| Found { slot: (), child: named.child }))
     }
 
-    fn place(&self, _: &Inode<Self>, _: &State<Self>, _: Name<'_>) -> Result<()> {
+    fn place(&self, _: &Inode, _: &State, _: Name<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn is_empty(&self, _: &Inode<Self>, state: &State<Self>) -> Result<bool> {
+    fn is_empty(&self, _: &Inode, state: &State) -> Result<bool> {
         Ok(state.part.names.by_name.is_empty())
     }
 
-    fn list(&self, _: &Inode<Self>, state: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+    fn list(&self, _: &Inode, state: &State, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
         let names = &state.part.names;
         for (at, name) in names.by_cookie.range(cookie..) {
             let Some(named) = names.by_name.get(name) else { continue };
@@ -75,26 +74,20 @@ impl<D: PageView + 'static> Store for NovaLike<D> {
         Ok(())
     }
 
-    fn target(link: &State<Self>) -> &[u8] {
+    fn target(link: &State) -> &[u8] {
         &link.part.target
     }
 
-    fn sectors(state: &State<Self>) -> u64 {
-        // A directory is its log.
-        let log = if state.file_type == FileType::Directory { state.part.log.pages.len() as u64 } else { 0 };
-        (state.part.mapped() + log) * (PAGE / 512)
-    }
-
-    fn attributes(&self, ino: Ino, state: &mut State<Self>) -> Result<Attributes> {
+    fn attributes(&self, ino: Ino, state: &mut State) -> Result<Attributes> {
         amphi_direct_access::attributes(self, ino, &state.part)
     }
 
     fn resize(
         &self,
-        inode: &Arc<Inode<Self>>,
-        state: &mut State<Self>,
+        inode: &Arc<Inode>,
+        state: &mut State,
         size: u64,
-        apply: impl FnOnce(&mut Tx<'_, D>, &mut State<Self>) -> Result<()>,
+        apply: impl FnOnce(&mut Tx<'_, D>, &mut State) -> Result<()>,
     ) -> Result<()> {
         if size > FILE_BLOCKS_MAX * PAGE {
             return Err(Error::TooLarge);
@@ -112,7 +105,7 @@ impl<D: PageView + 'static> Store for NovaLike<D> {
         tx.commit()
     }
 
-    fn deletes_at_once(&self, _: &State<Self>) -> bool {
+    fn deletes_at_once(&self, _: &State) -> bool {
         // Free pages are noted in host memory alone.
         true
     }

@@ -4,7 +4,7 @@
 
 use amphi_device::{PageView, Structure};
 use amphi_direct_access::{PAGE, Taken, in_change};
-use amphi_names::{Change, Changed, Child, Inode, NewInode, State};
+use amphi_names::{Change, Changed, Child, NewInode};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Error, FileType, Ino, Name, Result};
 use amphi_volume::encode_attributes;
@@ -18,7 +18,7 @@ use crate::format::{
 };
 use crate::fs::NovaLike;
 use crate::journal::Word;
-use crate::log::Part;
+use crate::log::{Inode, Part, State};
 use crate::planted::{self, Bug};
 
 /// Pages for logs that a change may take, whatever it does: one for each of the inodes of a rename, and for
@@ -126,12 +126,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn write_attr(
-        &mut self,
-        inode: &Inode<NovaLike<D>>,
-        state: &mut State<NovaLike<D>>,
-        cuts: bool,
-    ) -> Result<()> {
+    pub fn write_attr(&mut self, inode: &Inode, state: &mut State, cuts: bool) -> Result<()> {
         self.touch(inode.ino, &mut state.part)?;
         let mut attr = attr_of(inode, state);
         attr.head.flags = if cuts { CUT } else { 0 };
@@ -144,14 +139,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn map(
-        &mut self,
-        ino: Ino,
-        state: &mut State<NovaLike<D>>,
-        block: u64,
-        page: u64,
-        count: u64,
-    ) -> Result<()> {
+    pub fn map(&mut self, ino: Ino, state: &mut State, block: u64, page: u64, count: u64) -> Result<()> {
         let mut write = Write::new_zeroed();
         (write.block, write.page, write.count) = (block.into(), page.into(), (count as u32).into());
         (write.mode, write.size) = (state.mode.into(), state.size.into());
@@ -167,7 +155,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
     }
 
     /// Writes the entries of a directory that wait for its times and links.
-    fn write_pending(&mut self, dir: &Inode<NovaLike<D>>, state: &mut State<NovaLike<D>>) -> Result<bool> {
+    fn write_pending(&mut self, dir: &Inode, state: &mut State) -> Result<bool> {
         let (mine, rest) = self.pending.drain(..).partition::<SmallVec<[_; 2]>, _>(|one| one.dir == dir.ino);
         self.pending = rest;
         let any = !mine.is_empty();
@@ -193,7 +181,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
     }
 
     /// Takes a name out of a directory in memory, and has its entry marked.
-    fn forget(&mut self, dir: Ino, state: &mut State<NovaLike<D>>, name: &[u8]) -> Result<(Child, u64)> {
+    fn forget(&mut self, dir: Ino, state: &mut State, name: &[u8]) -> Result<(Child, u64)> {
         self.touch(dir, &mut state.part)?;
         let named = state.part.forget(name);
         let named = named.ok_or_else(|| Error::corrupt("directory", dir.0, "it lost a name"))?;
@@ -203,7 +191,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
         Ok((named.child, named.cookie))
     }
 
-    fn store_new(&mut self, inode: &Inode<NovaLike<D>>, state: &mut State<NovaLike<D>>) -> Result<()> {
+    fn store_new(&mut self, inode: &Inode, state: &mut State) -> Result<()> {
         if inode.is_dir() {
             // NOVA begins a directory's log with `.` and `..`; here its attributes name the parent.
             self.write_attr(inode, state, false)?;
@@ -244,7 +232,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
 }
 
 /// An inode's attributes as its log has them.
-fn attr_of<D: PageView>(inode: &Inode<NovaLike<D>>, state: &State<NovaLike<D>>) -> Attr {
+fn attr_of(inode: &Inode, state: &State) -> Attr {
     let known = &state.part.attr;
     Attr {
         head: EntryHead { kind: ATTR, slots: 1, ..EntryHead::new_zeroed() },
@@ -263,7 +251,7 @@ fn attr_of<D: PageView>(inode: &Inode<NovaLike<D>>, state: &State<NovaLike<D>>) 
 }
 
 impl<D: PageView + 'static> Change<NovaLike<D>> for Tx<'_, D> {
-    fn new_inode(&mut self, _: &Inode<NovaLike<D>>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
+    fn new_inode(&mut self, _: &Inode, new: &NewInode<'_>) -> Result<(Ino, Part)> {
         let ino = self.fs.numbers.take().ok_or(Error::NoInodes)?;
         self.taken.make(ino);
         let mut part = Part::new(Attr::new_zeroed());
@@ -280,14 +268,7 @@ impl<D: PageView + 'static> Change<NovaLike<D>> for Tx<'_, D> {
         Ok((ino, part))
     }
 
-    fn insert(
-        &mut self,
-        dir: &Inode<NovaLike<D>>,
-        state: &mut State<NovaLike<D>>,
-        (): (),
-        name: Name<'_>,
-        child: Child,
-    ) -> Result<()> {
+    fn insert(&mut self, dir: &Inode, state: &mut State, (): (), name: Name<'_>, child: Child) -> Result<()> {
         self.touch(dir.ino, &mut state.part)?;
         self.pending.push(Pending {
             dir: dir.ino,
@@ -299,13 +280,7 @@ impl<D: PageView + 'static> Change<NovaLike<D>> for Tx<'_, D> {
         Ok(())
     }
 
-    fn remove(
-        &mut self,
-        dir: &Inode<NovaLike<D>>,
-        state: &mut State<NovaLike<D>>,
-        (): (),
-        name: Name<'_>,
-    ) -> Result<()> {
+    fn remove(&mut self, dir: &Inode, state: &mut State, (): (), name: Name<'_>) -> Result<()> {
         let name = name.bytes().to_vec();
         let (child, cookie) = self.forget(dir.ino, state, &name)?;
         self.pending.push(Pending { dir: dir.ino, name, child, stands: false, cookie: Some(cookie) });
@@ -314,8 +289,8 @@ impl<D: PageView + 'static> Change<NovaLike<D>> for Tx<'_, D> {
 
     fn replace(
         &mut self,
-        dir: &Inode<NovaLike<D>>,
-        state: &mut State<NovaLike<D>>,
+        dir: &Inode,
+        state: &mut State,
         (): (),
         name: Name<'_>,
         child: Child,
@@ -326,17 +301,12 @@ impl<D: PageView + 'static> Change<NovaLike<D>> for Tx<'_, D> {
         Ok(())
     }
 
-    fn reparent(&mut self, _: &Inode<NovaLike<D>>, _: &mut State<NovaLike<D>>) -> Result<()> {
+    fn reparent(&mut self, _: &Inode, _: &mut State) -> Result<()> {
         // It is in the attributes, which are written.
         Ok(())
     }
 
-    fn set_attributes(
-        &mut self,
-        ino: Ino,
-        state: &mut State<NovaLike<D>>,
-        attributes: &Attributes,
-    ) -> Result<()> {
+    fn set_attributes(&mut self, ino: Ino, state: &mut State, attributes: &Attributes) -> Result<()> {
         self.touch(ino, &mut state.part)?;
         let old = state.part.attr.attributes_page.get();
         self.taken.freed.extend((old != 0).then_some((u64::from(old), 1)));
@@ -351,12 +321,7 @@ impl<D: PageView + 'static> Change<NovaLike<D>> for Tx<'_, D> {
         Ok(())
     }
 
-    fn write_inode(
-        &mut self,
-        inode: &Inode<NovaLike<D>>,
-        state: &mut State<NovaLike<D>>,
-        changed: Changed,
-    ) -> Result<()> {
+    fn write_inode(&mut self, inode: &Inode, state: &mut State, changed: Changed) -> Result<()> {
         let lately_read = std::mem::take(&mut state.atime_dirty);
         match changed {
             Changed::New => self.store_new(inode, state),
@@ -366,12 +331,12 @@ impl<D: PageView + 'static> Change<NovaLike<D>> for Tx<'_, D> {
         }
     }
 
-    fn set_orphan(&mut self, _: &Inode<NovaLike<D>>, _: &mut State<NovaLike<D>>, _: bool) -> Result<()> {
+    fn set_orphan(&mut self, _: &Inode, _: &mut State, _: bool) -> Result<()> {
         // It is one if it has no links; the next mount reads all logs.
         Ok(())
     }
 
-    fn free_step(&mut self, inode: &Inode<NovaLike<D>>, state: &mut State<NovaLike<D>>) -> Result<bool> {
+    fn free_step(&mut self, inode: &Inode, state: &mut State) -> Result<bool> {
         let valid = valid_word(inode.file_type, state.generation);
         self.set_word(self.fs.layout.inode(inode.ino.0), valid, 0);
         self.taken.freed.extend(state.part.pages());

@@ -5,20 +5,18 @@ use std::ops::Range;
 
 use amphi_device::{PageView, Structure};
 use amphi_direct_access::{PAGE, blocks_of, holes, in_change, within};
-use amphi_names::{Change, Changed, Inode, State, note_write};
+use amphi_names::{Change, Changed, note_write};
 use amphi_vfs::{Allocate, Cred, Error, Result};
 
 use crate::format::FAN;
 use crate::fs::PmfsLike;
+use crate::inode::{Inode, State};
 use crate::planted::{self, Bug};
 use crate::tree::NODES_MAX;
 use crate::tx::Tx;
 
 /// Bytes that one page of pointers leads to: as much is written by one change.
 const PART: u64 = FAN * PAGE;
-
-type File<D> = Inode<PmfsLike<D>>;
-type FileState<D> = State<PmfsLike<D>>;
 
 /// A range in parts, each below one page of pointers.
 fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
@@ -35,7 +33,7 @@ impl<D: PageView + 'static> PmfsLike<D> {
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::ReadOnly`].
-    fn promise_parts(&self, state: &FileState<D>, range: &Range<u64>) -> Result<Vec<(Range<u64>, u64)>> {
+    fn promise_parts(&self, state: &State, range: &Range<u64>) -> Result<Vec<(Range<u64>, u64)>> {
         let missing = |part: &Range<u64>| {
             let blocks = blocks_of(part);
             blocks.end - blocks.start - mapped(state, blocks)
@@ -61,8 +59,8 @@ impl<D: PageView + 'static> PmfsLike<D> {
     /// [`Error::NoSpace`]; then nothing has changed. [`Error::Io`].
     pub fn write_file(
         &self,
-        inode: &File<D>,
-        state: &mut FileState<D>,
+        inode: &Inode,
+        state: &mut State,
         range: Range<u64>,
         data: &[u8],
         cred: &Cred,
@@ -90,7 +88,7 @@ impl<D: PageView + 'static> PmfsLike<D> {
     fn fill(
         &self,
         tx: &mut Tx<'_, D>,
-        state: &mut FileState<D>,
+        state: &mut State,
         range: &Range<u64>,
         data: Option<&[u8]>,
     ) -> Result<()> {
@@ -139,7 +137,7 @@ impl<D: PageView + 'static> PmfsLike<D> {
 
     /// Clears what lies behind the file's end, up to `end`, before the file grows past it. Nobody sees it
     /// before.
-    pub fn clear_behind(&self, state: &FileState<D>, end: u64) -> Result<()> {
+    pub fn clear_behind(&self, state: &State, end: u64) -> Result<()> {
         if end <= state.size || planted::has(Bug::TailNotCleared) {
             return Ok(());
         }
@@ -163,8 +161,8 @@ impl<D: PageView + 'static> PmfsLike<D> {
     /// [`Error::NoSpace`]; then nothing has changed. [`Error::Io`].
     pub fn allocate_file(
         &self,
-        inode: &File<D>,
-        state: &mut FileState<D>,
+        inode: &Inode,
+        state: &mut State,
         range: Range<u64>,
         what: Allocate,
         cred: &Cred,
@@ -201,7 +199,7 @@ impl<D: PageView + 'static> PmfsLike<D> {
     }
 
     /// Makes whole blocks of a range holes, and clears what it has of others.
-    fn punch(&self, tx: &mut Tx<'_, D>, state: &mut FileState<D>, range: &Range<u64>) -> Result<()> {
+    fn punch(&self, tx: &mut Tx<'_, D>, state: &mut State, range: &Range<u64>) -> Result<()> {
         let whole = range.start.div_ceil(PAGE)..range.end / PAGE;
         let zeros = [0; PAGE as usize];
         for at in [range.start, range.end] {
@@ -221,7 +219,7 @@ impl<D: PageView + 'static> PmfsLike<D> {
 }
 
 /// How many of `blocks` have pages.
-fn mapped<D: PageView>(state: &FileState<D>, blocks: Range<u64>) -> u64 {
+fn mapped(state: &State, blocks: Range<u64>) -> u64 {
     let (mut from, mut count) = (blocks.start, 0);
     while let Some((block, _)) = state.part.tree.blocks.next(from).filter(|(block, _)| *block < blocks.end) {
         (from, count) = (block + 1, count + 1);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use amphi_device::{PageView, Structure};
 use amphi_direct_access::{DirectAccess, Ground, Layout as _, Medium, PAGE};
-use amphi_names::{Child, Inode, State};
+use amphi_names::Child;
 use amphi_vfs::{Allocate, Cred, FileType, Ino, Result};
 use amphi_volume::{FormatOptions, Identity, Needs};
 use zerocopy::{FromZeros, IntoBytes};
@@ -15,7 +15,7 @@ use crate::format::{
     INODE, INODES_PER_PAGE, LOG_AT, LOG_PAGES, Layout, MAGIC, Record, SAME_TIME, TABLE_AT, log_word,
     record_checksum, root_word, valid_word,
 };
-use crate::inode::{self, Part};
+use crate::inode::{self, Inode, Part, State};
 use crate::log::Log;
 use crate::table::Table;
 
@@ -133,7 +133,7 @@ impl<D: PageView + 'static> DirectAccess for PmfsLike<D> {
         table.there(medium, layout)
     }
 
-    fn read_inode(medium: &Medium<D>, layout: &Layout, table: &Table, ino: Ino) -> Result<Inode<Self>> {
+    fn read_inode(medium: &Medium<D>, layout: &Layout, table: &Table, ino: Ino) -> Result<Inode> {
         inode::load(medium, layout, ino, table.address(ino)?)
     }
 
@@ -167,8 +167,8 @@ impl<D: PageView + 'static> DirectAccess for PmfsLike<D> {
 
     fn write_range(
         &self,
-        inode: &Inode<Self>,
-        state: &mut State<Self>,
+        inode: &Inode,
+        state: &mut State,
         range: Range<u64>,
         data: &[u8],
         cred: &Cred,
@@ -178,8 +178,8 @@ impl<D: PageView + 'static> DirectAccess for PmfsLike<D> {
 
     fn allocate_range(
         &self,
-        inode: &Inode<Self>,
-        state: &mut State<Self>,
+        inode: &Inode,
+        state: &mut State,
         range: Range<u64>,
         what: Allocate,
         cred: &Cred,

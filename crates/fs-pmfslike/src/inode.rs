@@ -3,14 +3,17 @@
 
 use amphi_device::{PageView, Structure};
 use amphi_direct_access::{FILE_BLOCKS_MAX, Layout as _, Medium, PAGE};
-use amphi_names::{Inode, State};
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::dir::Dir;
 use crate::format::{BEHIND_END, Layout, Record, SAME_TIME, TYPES, record_checksum, valid_word};
-use crate::fs::PmfsLike;
 use crate::tree::{Tree, damaged};
+
+/// A cached inode.
+pub type Inode = amphi_names::Inode<Part>;
+/// What its lock protects.
+pub type State = amphi_names::State<Part>;
 
 /// What is kept of an inode.
 pub struct Part {
@@ -28,6 +31,14 @@ pub struct Part {
     pub parent: Ino,
     /// A symbolic link's target.
     pub target: Vec<u8>,
+}
+
+impl amphi_names::Part for Part {
+    type Beside = ();
+
+    fn sectors(state: &State) -> u64 {
+        state.part.tree.count() * (PAGE / 512)
+    }
 }
 
 impl Part {
@@ -64,12 +75,7 @@ impl Part {
 ///
 /// # Errors
 /// [`Error::Stale`] if there is none; [`Error::Corrupt`], [`Error::Io`].
-pub fn load<D: PageView + 'static>(
-    medium: &Medium<D>,
-    layout: &Layout,
-    ino: Ino,
-    at: u64,
-) -> Result<Inode<PmfsLike<D>>> {
+pub fn load<D: PageView + 'static>(medium: &Medium<D>, layout: &Layout, ino: Ino, at: u64) -> Result<Inode> {
     let mut record = Record::new_zeroed();
     medium.load(at, record.as_mut_bytes(), Structure::Inode)?;
     let valid = record.valid.get();
@@ -137,7 +143,7 @@ pub fn load<D: PageView + 'static>(
 }
 
 /// What an inode's record is to be.
-pub fn record_of<D: PageView>(inode: &Inode<PmfsLike<D>>, state: &State<PmfsLike<D>>) -> Record {
+pub fn record_of(inode: &Inode, state: &State) -> Record {
     let mut record = Record::new_zeroed();
     let valid = valid_word(inode.file_type, state.generation);
     (record.valid, record.root) = (valid.into(), state.part.tree.root.into());

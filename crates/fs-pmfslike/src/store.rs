@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use amphi_device::PageView;
 use amphi_direct_access::{DirectAccess as _, FILE_BLOCKS_MAX, PAGE};
-use amphi_names::{Change, Changed, FIRST_COOKIE, Found, Inode, Names, Need, State, Store};
+use amphi_names::{Change, Changed, FIRST_COOKIE, Found, Names, Need, Store};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
 use amphi_volume::attributes_bytes;
 
 use crate::fs::PmfsLike;
-use crate::inode::Part;
+use crate::inode::{Inode, Part, State};
 use crate::tree::NODES_MAX;
 use crate::tx::Tx;
 
@@ -35,14 +35,13 @@ impl<D: PageView + 'static> PmfsLike<D> {
 
 impl<D: PageView + 'static> Store for PmfsLike<D> {
     type Part = Part;
-    type Beside = ();
     type Slot = ();
     type Place = ();
     type Change<'a> = Tx<'a, D>;
 
     const NEW_DIR_BYTES: u64 = PAGE;
 
-    fn names(&self) -> &Names<Self> {
+    fn names(&self) -> &Names<Part> {
         &self.names
     }
 
@@ -50,23 +49,23 @@ impl<D: PageView + 'static> Store for PmfsLike<D> {
         self.layout.inodes
     }
 
-    fn load(&self, ino: Ino) -> Result<Inode<Self>> {
+    fn load(&self, ino: Ino) -> Result<Inode> {
         Self::read_inode(&self.medium, &self.layout, &self.table, ino)
     }
 
-    fn find(&self, _: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<Option<Found<()>>> {
+    fn find(&self, _: &Inode, state: &State, name: Name<'_>) -> Result<Option<Found<()>>> {
         Ok(state.part.dir.find(name.bytes()).map(|child| Found { slot: (), child }))
     }
 
-    fn place(&self, _: &Inode<Self>, _: &State<Self>, _: Name<'_>) -> Result<()> {
+    fn place(&self, _: &Inode, _: &State, _: Name<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn is_empty(&self, _: &Inode<Self>, state: &State<Self>) -> Result<bool> {
+    fn is_empty(&self, _: &Inode, state: &State) -> Result<bool> {
         Ok(state.part.dir.is_empty())
     }
 
-    fn list(&self, _: &Inode<Self>, state: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+    fn list(&self, _: &Inode, state: &State, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
         // Where an entry is is its cookie, and the first is behind `.` and `..`.
         for (child, name, next) in state.part.dir.from(cookie.max(FIRST_COOKIE)) {
             if !sink(DirEntry { ino: child.ino, file_type: child.file_type, name, next_cookie: next }) {
@@ -76,24 +75,20 @@ impl<D: PageView + 'static> Store for PmfsLike<D> {
         Ok(())
     }
 
-    fn target(link: &State<Self>) -> &[u8] {
+    fn target(link: &State) -> &[u8] {
         &link.part.target
     }
 
-    fn sectors(state: &State<Self>) -> u64 {
-        state.part.tree.count() * (PAGE / 512)
-    }
-
-    fn attributes(&self, ino: Ino, state: &mut State<Self>) -> Result<Attributes> {
+    fn attributes(&self, ino: Ino, state: &mut State) -> Result<Attributes> {
         amphi_direct_access::attributes(self, ino, &state.part)
     }
 
     fn resize(
         &self,
-        inode: &Arc<Inode<Self>>,
-        state: &mut State<Self>,
+        inode: &Arc<Inode>,
+        state: &mut State,
         size: u64,
-        apply: impl FnOnce(&mut Tx<'_, D>, &mut State<Self>) -> Result<()>,
+        apply: impl FnOnce(&mut Tx<'_, D>, &mut State) -> Result<()>,
     ) -> Result<()> {
         if size > FILE_BLOCKS_MAX * PAGE {
             return Err(Error::TooLarge);
@@ -111,7 +106,7 @@ impl<D: PageView + 'static> Store for PmfsLike<D> {
         tx.commit()
     }
 
-    fn deletes_at_once(&self, _: &State<Self>) -> bool {
+    fn deletes_at_once(&self, _: &State) -> bool {
         // Free pages are noted in host memory alone.
         true
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use amphi_device::{PageView, Structure};
 use amphi_direct_access::{PAGE, Taken};
-use amphi_names::{Change, Changed, Child, Inode, NewInode, State};
+use amphi_names::{Change, Changed, Child, NewInode};
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Error, FileType, Ino, Name, Result};
 use amphi_volume::encode_attributes;
@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 use crate::dir::{self, Dir};
 use crate::format::{ENTRY_DATA, Record, root_word};
 use crate::fs::PmfsLike;
-use crate::inode::{Part, record_of};
+use crate::inode::{Inode, Part, State, record_of};
 use crate::log::Range;
 use crate::planted::{self, Bug};
 
@@ -114,7 +114,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
     }
 
     /// Has an inode's record be what host memory says.
-    pub fn note(&mut self, inode: &Inode<PmfsLike<D>>, state: &mut State<PmfsLike<D>>) {
+    pub fn note(&mut self, inode: &Inode, state: &mut State) {
         state.atime_dirty = false;
         let record = record_of(inode, state);
         let part = &mut state.part;
@@ -126,7 +126,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
     }
 
     /// Stores a new inode, all but the word that makes it one.
-    fn store_new(&mut self, inode: &Inode<PmfsLike<D>>, state: &mut State<PmfsLike<D>>) -> Result<()> {
+    fn store_new(&mut self, inode: &Inode, state: &mut State) -> Result<()> {
         if inode.is_dir() {
             let (page, _) = self.taken.take(1);
             *self.fresh(page, Structure::Dentry) = *dir::first_block(inode.ino, inode.parent());
@@ -200,7 +200,7 @@ impl<'a, D: PageView + 'static> Tx<'a, D> {
 }
 
 impl<D: PageView + 'static> Change<PmfsLike<D>> for Tx<'_, D> {
-    fn new_inode(&mut self, _: &Inode<PmfsLike<D>>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
+    fn new_inode(&mut self, _: &Inode, new: &NewInode<'_>) -> Result<(Ino, Part)> {
         let ino = self.taken.made().ok_or(Error::NoInodes)?;
         let mut part = Part::new(self.fs.table.address(ino)?);
         part.touched = self.taken.number;
@@ -214,57 +214,32 @@ impl<D: PageView + 'static> Change<PmfsLike<D>> for Tx<'_, D> {
         Ok((ino, part))
     }
 
-    fn insert(
-        &mut self,
-        _: &Inode<PmfsLike<D>>,
-        state: &mut State<PmfsLike<D>>,
-        (): (),
-        name: Name<'_>,
-        child: Child,
-    ) -> Result<()> {
+    fn insert(&mut self, _: &Inode, state: &mut State, (): (), name: Name<'_>, child: Child) -> Result<()> {
         self.touch(&mut state.part);
         let part = &mut state.part;
         state.size += part.dir.insert(self, &mut part.tree, name.bytes(), child)?;
         Ok(())
     }
 
-    fn remove(
-        &mut self,
-        _: &Inode<PmfsLike<D>>,
-        state: &mut State<PmfsLike<D>>,
-        (): (),
-        name: Name<'_>,
-    ) -> Result<()> {
+    fn remove(&mut self, _: &Inode, state: &mut State, (): (), name: Name<'_>) -> Result<()> {
         self.touch(&mut state.part);
         let part = &mut state.part;
         part.dir.change(self, &part.tree, name.bytes(), None)
     }
 
-    fn replace(
-        &mut self,
-        _: &Inode<PmfsLike<D>>,
-        state: &mut State<PmfsLike<D>>,
-        (): (),
-        name: Name<'_>,
-        child: Child,
-    ) -> Result<()> {
+    fn replace(&mut self, _: &Inode, state: &mut State, (): (), name: Name<'_>, child: Child) -> Result<()> {
         self.touch(&mut state.part);
         let part = &mut state.part;
         part.dir.change(self, &part.tree, name.bytes(), Some(child))
     }
 
-    fn reparent(&mut self, child: &Inode<PmfsLike<D>>, state: &mut State<PmfsLike<D>>) -> Result<()> {
+    fn reparent(&mut self, child: &Inode, state: &mut State) -> Result<()> {
         let part = &mut state.part;
         let old = std::mem::replace(&mut part.parent, child.parent());
         dir::reparent(self, &part.tree, old, child.parent())
     }
 
-    fn set_attributes(
-        &mut self,
-        _: Ino,
-        state: &mut State<PmfsLike<D>>,
-        attributes: &Attributes,
-    ) -> Result<()> {
+    fn set_attributes(&mut self, _: Ino, state: &mut State, attributes: &Attributes) -> Result<()> {
         self.touch(&mut state.part);
         if !attributes.is_empty() {
             // A change that frees something may have found no page at all.
@@ -284,12 +259,7 @@ impl<D: PageView + 'static> Change<PmfsLike<D>> for Tx<'_, D> {
         Ok(())
     }
 
-    fn write_inode(
-        &mut self,
-        inode: &Inode<PmfsLike<D>>,
-        state: &mut State<PmfsLike<D>>,
-        changed: Changed,
-    ) -> Result<()> {
+    fn write_inode(&mut self, inode: &Inode, state: &mut State, changed: Changed) -> Result<()> {
         if changed == Changed::New {
             return self.store_new(inode, state);
         }
@@ -297,12 +267,12 @@ impl<D: PageView + 'static> Change<PmfsLike<D>> for Tx<'_, D> {
         Ok(())
     }
 
-    fn set_orphan(&mut self, _: &Inode<PmfsLike<D>>, _: &mut State<PmfsLike<D>>, _: bool) -> Result<()> {
+    fn set_orphan(&mut self, _: &Inode, _: &mut State, _: bool) -> Result<()> {
         // It is one if it has no links; the next mount reads all inodes.
         Ok(())
     }
 
-    fn free_step(&mut self, inode: &Inode<PmfsLike<D>>, state: &mut State<PmfsLike<D>>) -> Result<bool> {
+    fn free_step(&mut self, inode: &Inode, state: &mut State) -> Result<bool> {
         let part = &mut state.part;
         // Nothing else of it has to be stored.
         self.records.retain(|(at, ..)| *at != part.at);

@@ -12,9 +12,9 @@ use amphi_rt::sync::RangeGuard;
 use amphi_vfs::{Allocate, Cred, Error, Result};
 use zerocopy::IntoBytes;
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::format::{INLINE_SLOTS, Map, Slot};
-use crate::inode::note_stored;
+use crate::inode::{Inode, State, note_stored};
 use crate::truncate::{STEP_SLOTS, cut_block, free_range};
 use crate::tx::Tx;
 use crate::write::{ensure_slots, write_held};
@@ -26,7 +26,7 @@ use crate::{logs, read};
 /// As there.
 pub fn allocate<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     offset: u64,
     length: u64,
     what: Allocate,
@@ -68,7 +68,7 @@ pub fn allocate<D: BlockPort + MemoryArea>(
 }
 
 /// Holds all of a file.
-fn hold_all<D: BlockPort + MemoryArea>(inode: &Inode<D>) -> Result<RangeGuard<'_>> {
+fn hold_all(inode: &Inode) -> Result<RangeGuard<'_>> {
     loop {
         let state = inode.state.read();
         if state.gone {
@@ -83,7 +83,7 @@ fn hold_all<D: BlockPort + MemoryArea>(inode: &Inode<D>) -> Result<RangeGuard<'_
 }
 
 /// Has every data block of a range one of the device's.
-fn reserve<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>, range: Range<u64>) -> Result<()> {
+fn reserve<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode, range: Range<u64>) -> Result<()> {
     let block = core.block_bytes();
     let mut next = range.start / block;
     let end = range.end.div_ceil(block);
@@ -117,7 +117,7 @@ fn reserve<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>, range: R
 
 fn set_slot<D: BlockPort + MemoryArea>(
     tx: &mut Tx<'_, D>,
-    state: &mut State<D>,
+    state: &mut State,
     index: u64,
     slot: Slot,
 ) -> Result<()> {
@@ -132,7 +132,7 @@ fn set_slot<D: BlockPort + MemoryArea>(
 /// Makes a range read as zeros, and frees the whole blocks of it.
 fn clear<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     range: Range<u64>,
     cred: &Cred,
 ) -> Result<()> {
@@ -158,7 +158,7 @@ fn clear<D: BlockPort + MemoryArea>(
 /// Makes a part of one data block read as zeros.
 fn clear_part<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     range: Range<u64>,
     cred: &Cred,
 ) -> Result<()> {
@@ -193,7 +193,7 @@ fn clear_part<D: BlockPort + MemoryArea>(
 /// As [`amphi_vfs::FileSystem::seek`].
 pub fn seek<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     offset: u64,
     data: bool,
 ) -> Result<u64> {
@@ -221,7 +221,7 @@ pub fn seek<D: BlockPort + MemoryArea>(
 }
 
 /// The next slot that holds something.
-fn next_slot<D: BlockPort + MemoryArea>(core: &Core<D>, state: &State<D>, from: u64) -> Result<u64> {
+fn next_slot<D: BlockPort + MemoryArea>(core: &Core<D>, state: &State, from: u64) -> Result<u64> {
     let mut found = u64::MAX / core.block_bytes();
     core.visit_slots(&state.part.mapping, from..u64::MAX, |index, _| {
         found = index;

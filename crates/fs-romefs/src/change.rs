@@ -6,16 +6,16 @@ use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Error, FileType, Ino, Name, Result};
 use zerocopy::IntoBytes;
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::dir::{self, Dir, Place};
 use crate::format::{INLINE_TARGET_BYTES, INODE_HEAD_BYTES, Map, PAGE, Slot};
-use crate::inode::{Body, Part};
+use crate::inode::{Body, Inode, Part, State};
 use crate::planted::{self, Bug};
 use crate::tx::Tx;
 use crate::{map, truncate, xattr};
 
 /// A directory's entries, which are known wherever a change is made.
-fn entries<D: BlockPort + MemoryArea>(state: &mut State<D>) -> Result<&mut Dir> {
+fn entries(state: &mut State) -> Result<&mut Dir> {
     match &mut state.part.body {
         Body::Dir(dir) => Ok(dir),
         _ => Err(Error::NotDirectory),
@@ -23,7 +23,7 @@ fn entries<D: BlockPort + MemoryArea>(state: &mut State<D>) -> Result<&mut Dir> 
 }
 
 impl<D: BlockPort + MemoryArea> Change<Core<D>> for Tx<'_, D> {
-    fn new_inode(&mut self, _: &Inode<D>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
+    fn new_inode(&mut self, _: &Inode, new: &NewInode<'_>) -> Result<(Ino, Part)> {
         let ino = self.take(Map::Inodes, 1).map_err(|_| Error::NoInodes)?.first;
         let mut part = Part { block_sectors: self.core.block_sectors(), ..Part::default() };
         match new.file_type {
@@ -44,8 +44,8 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Tx<'_, D> {
 
     fn insert(
         &mut self,
-        dir: &Inode<D>,
-        state: &mut State<D>,
+        dir: &Inode,
+        state: &mut State,
         place: Place,
         name: Name<'_>,
         child: Child,
@@ -71,7 +71,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Tx<'_, D> {
         Ok(())
     }
 
-    fn remove(&mut self, _: &Inode<D>, state: &mut State<D>, slot: u32, name: Name<'_>) -> Result<()> {
+    fn remove(&mut self, _: &Inode, state: &mut State, slot: u32, name: Name<'_>) -> Result<()> {
         let (at, bytes) = entries(state)?.remove(&self.core.layout, slot, name.bytes());
         if !planted::has(Bug::EntryNotRemoved) {
             self.ops.zeros(at, bytes);
@@ -82,8 +82,8 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Tx<'_, D> {
 
     fn replace(
         &mut self,
-        _: &Inode<D>,
-        state: &mut State<D>,
+        _: &Inode,
+        state: &mut State,
         slot: u32,
         name: Name<'_>,
         child: Child,
@@ -93,22 +93,22 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Tx<'_, D> {
         Ok(())
     }
 
-    fn reparent(&mut self, child: &Inode<D>, state: &mut State<D>) -> Result<()> {
+    fn reparent(&mut self, child: &Inode, state: &mut State) -> Result<()> {
         self.put_inode(child, state, false);
         Ok(())
     }
 
-    fn set_attributes(&mut self, _: Ino, state: &mut State<D>, attributes: &Attributes) -> Result<()> {
+    fn set_attributes(&mut self, _: Ino, state: &mut State, attributes: &Attributes) -> Result<()> {
         xattr::store(self, state, attributes)
     }
 
-    fn write_inode(&mut self, inode: &Inode<D>, state: &mut State<D>, changed: Changed) -> Result<()> {
+    fn write_inode(&mut self, inode: &Inode, state: &mut State, changed: Changed) -> Result<()> {
         state.atime_dirty = false;
         self.put_inode(inode, state, matches!(changed, Changed::New | Changed::Contents));
         Ok(())
     }
 
-    fn set_orphan(&mut self, inode: &Inode<D>, _: &mut State<D>, orphan: bool) -> Result<()> {
+    fn set_orphan(&mut self, inode: &Inode, _: &mut State, orphan: bool) -> Result<()> {
         if orphan {
             self.ops.set(Map::Orphans, inode.ino.0, 1);
         } else {
@@ -117,7 +117,7 @@ impl<D: BlockPort + MemoryArea> Change<Core<D>> for Tx<'_, D> {
         Ok(())
     }
 
-    fn free_step(&mut self, inode: &Inode<D>, state: &mut State<D>) -> Result<bool> {
+    fn free_step(&mut self, inode: &Inode, state: &mut State) -> Result<bool> {
         if !truncate::free_some(self, inode, state, 0)? {
             return Ok(false);
         }

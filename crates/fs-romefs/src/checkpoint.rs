@@ -5,8 +5,9 @@ use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::Result;
 use zerocopy::IntoBytes;
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::format::{INLINE_SLOTS, Map, Slot};
+use crate::inode::{Inode, State};
 use crate::logs;
 use crate::tx::Tx;
 
@@ -32,7 +33,7 @@ pub fn checkpoint<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
     core.journal.checkpoint(&core.meta)
 }
 
-fn has_empty_leaf<D: BlockPort + MemoryArea>(state: &State<D>) -> bool {
+fn has_empty_leaf(state: &State) -> bool {
     let mut found = false;
     if let Some(tree) = logs::known(state) {
         tree.visit(0..u64::MAX, |_, leaf| found |= leaf.logs.is_empty());
@@ -42,7 +43,7 @@ fn has_empty_leaf<D: BlockPort + MemoryArea>(state: &State<D>) -> bool {
 
 /// Gives some of a file's empty leaves back, of data blocks that nobody reads or writes. Whether there are
 /// more.
-fn give_leaves_back<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>) -> Result<bool> {
+fn give_leaves_back<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode) -> Result<bool> {
     let Some(mut state) = inode.state.try_write() else { return Ok(false) };
     if state.gone {
         return Ok(false);

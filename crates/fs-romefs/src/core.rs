@@ -10,6 +10,8 @@ use crate::bell::Bell;
 use crate::buffer::Lazy;
 use crate::cache::BlockCache;
 use crate::format::{Layout, Map, SuperState, Superblock};
+use crate::inode::Inode;
+use crate::inode::Part;
 use crate::io_threads::IoThreads;
 use crate::journal::Journal;
 use crate::memory::Memory;
@@ -18,11 +20,6 @@ use crate::options::MountOptions;
 use crate::pool::Pool;
 use crate::stats::Counters;
 use crate::victims::Victims;
-
-/// A cached inode.
-pub type Inode<D> = amphi_names::Inode<Core<D>>;
-/// What its lock protects.
-pub type State<D> = amphi_names::State<Core<D>>;
 
 /// The heart of a mounted file system.
 ///
@@ -52,7 +49,7 @@ pub struct Core<D: BlockPort + MemoryArea + 'static> {
     /// Data blocks, metadata pages, leaves, log pages and inodes, by [`Map`].
     pub pools: [Pool; 5],
     /// What operations on names need.
-    pub names: Names<Self>,
+    pub names: Names<Part>,
     /// Pages of data blocks.
     pub cache: BlockCache,
     /// What is buffered of files.
@@ -92,7 +89,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     ///
     /// # Errors
     /// As [`amphi_names::inode`].
-    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<D>>> {
+    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         amphi_names::inode(self, ino)
     }
 

@@ -12,8 +12,9 @@ use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
 use hashbrown::HashTable;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::format::{EntryHead, Layout, PAGE, PAGE_UNITS, TYPES, UNIT, entry_units};
+use crate::inode::{Inode, State};
 use crate::ops::Ops;
 
 const _: () = assert!(PAGE_UNITS == u128::BITS as usize, "a word has a bit for each unit of a page");
@@ -170,7 +171,7 @@ pub fn damaged(dir: Ino) -> Error {
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn read<D: BlockPort + MemoryArea>(core: &Core<D>, dir: &Inode<D>, state: &State<D>) -> Result<Dir> {
+pub fn read<D: BlockPort + MemoryArea>(core: &Core<D>, dir: &Inode, state: &State) -> Result<Dir> {
     let mut open = Dir::default();
     let mut numbers = Vec::new();
     core.visit_slots(&state.part.mapping, 0..state.part.blocks, |index, slot| {

@@ -6,8 +6,9 @@ use amphi_vfs::{Error, Result};
 use amphi_volume::io_error;
 use smallvec::SmallVec;
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::format::{INLINE_SLOTS, PAGE};
+use crate::inode::{Inode, State};
 use crate::journal::Record;
 use crate::logs;
 use crate::ops::Ops;
@@ -24,12 +25,12 @@ const TAIL_ROOM: usize = 16 + 256;
 /// [`Error::TooLarge`] for more than the journal takes at once; [`Error::Io`]. Nothing has changed.
 pub fn execute<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     tx: &mut Tx<'_, D>,
     plan: &Plan,
     data: &[u8],
     inline: bool,
-    finish: impl FnOnce(&mut State<D>),
+    finish: impl FnOnce(&mut State),
 ) -> Result<()> {
     let (on_memory, on_blocks) = (plan.logs.len(), plan.blocks.len());
     if on_memory + on_blocks > usize::from(u16::MAX) {

@@ -6,14 +6,20 @@ use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::buffer::Buffer;
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::dir::{self, Dir};
+use crate::format::PAGE;
 use crate::format::{
     FLAG_UNNAMED, INLINE_SLOTS, INLINE_TARGET_BYTES, INODE_HEAD_BYTES, InodeHead, PAGE_UNITS, Slot, TYPES,
 };
 use crate::mapping::Mapping;
 use crate::planted::{self, Bug};
 use crate::tree::Tree;
+
+/// A cached inode.
+pub type Inode = amphi_names::Inode<Part>;
+/// What its lock protects.
+pub type State = amphi_names::State<Part>;
 
 /// What RomeFS keeps in an inode.
 #[derive(Default)]
@@ -34,6 +40,17 @@ pub struct Part {
     pub body: Body,
     /// What was written and is not durable yet.
     pub buffer: Option<Box<Buffer>>,
+}
+
+impl amphi_names::Part for Part {
+    type Beside = Beside;
+
+    fn sectors(state: &State) -> u64 {
+        let page = PAGE as u64 / 512;
+        let unit =
+            if state.file_type == FileType::Directory { page } else { state.part.block_sectors.into() };
+        state.part.blocks * unit + state.part.logs * page
+    }
 }
 
 /// What is known of an inode's contents.
@@ -58,7 +75,7 @@ pub struct Beside {
 }
 
 /// An inode's bytes as a transaction stores them: all of them, or only the first half.
-pub fn encode<D: BlockPort + MemoryArea>(inode: &Inode<D>, state: &State<D>) -> [u8; 2 * INODE_HEAD_BYTES] {
+pub fn encode(inode: &Inode, state: &State) -> [u8; 2 * INODE_HEAD_BYTES] {
     let mut bytes = [0; 2 * INODE_HEAD_BYTES];
     let mut head = InodeHead::new_zeroed();
     head.mode = state.mode.into();
@@ -96,7 +113,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
     ///
     /// # Errors
     /// [`Error::Stale`] if it is free; [`Error::Corrupt`], [`Error::Io`].
-    pub fn load_inode(&self, ino: Ino) -> Result<Inode<D>> {
+    pub fn load_inode(&self, ino: Ino) -> Result<Inode> {
         if ino.0 == 0 || ino.0 >= self.layout.plan.inodes {
             return Err(Error::Stale(ino));
         }
@@ -166,7 +183,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
                 head.root.get().checked_sub(1).filter(|page| u64::from(*page) < self.layout.plan.pages);
             self.layout.page(page.ok_or_else(damaged)?)
         };
-        if size == 0 || size >= crate::format::PAGE as u64 {
+        if size == 0 || size >= PAGE as u64 {
             return Err(damaged());
         }
         self.meta.with(from, size as usize, |bytes| Box::from(bytes))
@@ -177,11 +194,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn open_dir<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
-) -> Result<()> {
+pub fn open_dir<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode, state: &mut State) -> Result<()> {
     let open = dir::read(core, inode, state)?;
     if open.len() != state.part.entries {
         return Err(dir::damaged(inode.ino));
@@ -191,7 +204,7 @@ pub fn open_dir<D: BlockPort + MemoryArea>(
 }
 
 /// The entries of an open directory.
-pub fn opened_dir<D: BlockPort + MemoryArea>(state: &State<D>) -> Result<&Dir> {
+pub fn opened_dir(state: &State) -> Result<&Dir> {
     match &state.part.body {
         Body::Dir(dir) => Ok(dir),
         _ => Err(Error::NotDirectory),
@@ -199,7 +212,7 @@ pub fn opened_dir<D: BlockPort + MemoryArea>(state: &State<D>) -> Result<&Dir> {
 }
 
 /// A file's size on the device.
-fn stored_size<D: BlockPort + MemoryArea>(state: &State<D>) -> u64 {
+fn stored_size(state: &State) -> u64 {
     match &state.part.buffer {
         Some(buffer) if !planted::has(Bug::BufferedSizeStored) => buffer.stored_size,
         _ => state.size,
@@ -207,7 +220,7 @@ fn stored_size<D: BlockPort + MemoryArea>(state: &State<D>) -> u64 {
 }
 
 /// Notes that the device has the file up to `end`.
-pub fn note_stored<D: BlockPort + MemoryArea>(state: &mut State<D>, end: u64) {
+pub fn note_stored(state: &mut State, end: u64) {
     if let Some(buffer) = &mut state.part.buffer {
         buffer.stored_size = buffer.stored_size.max(end);
     }

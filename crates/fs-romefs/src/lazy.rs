@@ -14,8 +14,9 @@ use amphi_names::{note_write, shed_capability, with_room};
 use amphi_vfs::{Cred, Error, Ino, Result};
 
 use crate::buffer::Buffer;
-use crate::core::{Core, Inode};
+use crate::core::Core;
 use crate::format::Map;
+use crate::inode::Inode;
 use crate::options::Data;
 use crate::write::write_back;
 
@@ -48,7 +49,7 @@ impl<D: BlockPort + MemoryArea> Core<D> {
 /// [`Error::TooLarge`], [`Error::Stale`]; [`Error::Io`].
 pub fn write<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     offset: u64,
     data: &[u8],
     append: bool,
@@ -94,7 +95,7 @@ pub fn write<D: BlockPort + MemoryArea>(
 ///
 /// # Errors
 /// [`Error::NoSpace`]; it stays buffered then. [`Error::Io`].
-pub fn flush<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>) -> Result<()> {
+pub fn flush<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode) -> Result<()> {
     if !core.is_lazy() {
         // Nobody waits for an inode to learn that there is nothing.
         return Ok(());
@@ -131,7 +132,7 @@ pub fn flush<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>) -> Res
 /// Writes back the first piece that begins in `within`. Returns where it ended; none if there is none.
 fn flush_one<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     within: Range<u64>,
 ) -> Result<Option<u64>> {
     let (held, piece, bytes) = loop {

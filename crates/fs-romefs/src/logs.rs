@@ -6,9 +6,9 @@ use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::{Error, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::format::{LEAF_BYTES, LEAF_ENTRIES, LEAF_ENTRIES_AT, LeafHead, LogEntry, PAGE};
-use crate::inode::Body;
+use crate::inode::{Body, Inode, State};
 use crate::ops::Ops;
 use crate::tree::{Leaf, Log, Logs, Tree};
 
@@ -18,8 +18,8 @@ use crate::tree::{Leaf, Log, Logs, Tree};
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn open<'s, D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &'s mut State<D>,
+    inode: &Inode,
+    state: &'s mut State,
 ) -> Result<&'s mut Tree> {
     if matches!(state.part.body, Body::Unknown) {
         let mut leaves = Vec::new();
@@ -48,7 +48,7 @@ pub fn open<'s, D: BlockPort + MemoryArea>(
 }
 
 /// The logs of a file that are known.
-pub fn known<D: BlockPort + MemoryArea>(state: &State<D>) -> Option<&Tree> {
+pub fn known(state: &State) -> Option<&Tree> {
     match &state.part.body {
         Body::File(tree) => Some(tree),
         _ => None,

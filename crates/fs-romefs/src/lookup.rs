@@ -13,8 +13,9 @@ use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::Result;
 use smallvec::SmallVec;
 
-use crate::core::{Core, State};
+use crate::core::Core;
 use crate::format::{LEAF_ENTRIES, PAGE, Slot};
+use crate::inode::State;
 use crate::logs;
 use crate::planted::{self, Bug};
 use crate::tree::{Log, Tree};
@@ -107,7 +108,7 @@ impl<D: BlockPort + MemoryArea> LogSearch<'_, D> {
 /// The search of the radix tree.
 struct SlotSearch<'a, D: BlockPort + MemoryArea + 'static> {
     core: &'a Core<D>,
-    state: &'a State<D>,
+    state: &'a State,
     first: u64,
     slots: SmallVec<[Slot; 16]>,
 }
@@ -139,7 +140,7 @@ impl<D: BlockPort + MemoryArea> SlotSearch<'_, D> {
 /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
 pub fn find<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    state: &State<D>,
+    state: &State,
     bytes: Range<u64>,
     into: usize,
     pieces: &mut Pieces,

@@ -8,8 +8,8 @@ use amphi_vfs::{Error, Result};
 use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
-use crate::core::{Inode, State};
 use crate::format::{INLINE_SLOTS, Map, PAGE, Slot};
+use crate::inode::{Inode, State};
 use crate::logs;
 use crate::merge::{self, Put};
 use crate::planted::{self, Bug};
@@ -87,8 +87,8 @@ impl Plan {
     pub fn add<D: BlockPort + MemoryArea>(
         &mut self,
         tx: &mut Tx<'_, D>,
-        inode: &Inode<D>,
-        state: &State<D>,
+        inode: &Inode,
+        state: &State,
         part: &Part,
         from: usize,
     ) -> Result<()> {
@@ -106,8 +106,8 @@ impl Plan {
     fn add_blocks<D: BlockPort + MemoryArea>(
         &mut self,
         tx: &mut Tx<'_, D>,
-        inode: &Inode<D>,
-        state: &State<D>,
+        inode: &Inode,
+        state: &State,
         blocks: Range<u64>,
         from: usize,
     ) -> Result<()> {
@@ -167,7 +167,7 @@ impl Plan {
     fn empty_leaf<D: BlockPort + MemoryArea>(
         &mut self,
         tx: &mut Tx<'_, D>,
-        state: &State<D>,
+        state: &State,
         block: u64,
     ) -> Option<Leaf> {
         let leaf = logs::known(state)?.get(block).filter(|leaf| !leaf.logs.is_empty())?;
@@ -188,8 +188,8 @@ impl Plan {
     fn add_bytes<D: BlockPort + MemoryArea>(
         &mut self,
         tx: &mut Tx<'_, D>,
-        inode: &Inode<D>,
-        state: &State<D>,
+        inode: &Inode,
+        state: &State,
         block: u64,
         bytes: Range<u64>,
         from: usize,
@@ -235,7 +235,7 @@ impl Plan {
     pub fn add_rewrite<D: BlockPort + MemoryArea>(
         &mut self,
         tx: &mut Tx<'_, D>,
-        state: &State<D>,
+        state: &State,
         block: u64,
         new: Option<(Range<u64>, usize)>,
     ) -> Result<()> {
@@ -269,11 +269,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn store_slots<D: BlockPort + MemoryArea>(
-        &self,
-        tx: &mut Tx<'_, D>,
-        state: &State<D>,
-    ) -> Result<bool> {
+    pub fn store_slots<D: BlockPort + MemoryArea>(&self, tx: &mut Tx<'_, D>, state: &State) -> Result<bool> {
         let core = tx.core;
         let mut inline = false;
         let mut rest = &self.changes[..];

@@ -10,8 +10,9 @@ use amphi_volume::io_error;
 use smallvec::SmallVec;
 
 use crate::buffer::Gaps;
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::format::PAGE;
+use crate::inode::{Inode, State};
 use crate::lookup::{self, Piece, Pieces, Source};
 use crate::planted::{self, Bug};
 use crate::{lazy, logs};
@@ -22,7 +23,7 @@ use crate::{lazy, logs};
 /// As [`amphi_vfs::FileSystem::read`].
 pub fn read<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     offset: u64,
     into: &mut [u8],
     direct: bool,
@@ -52,7 +53,7 @@ pub fn read<D: BlockPort + MemoryArea>(
 /// It takes no range: a data block is nobody else's while the inode still has it, and nothing is waited for.
 fn read_cached<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     offset: u64,
     into: &mut [u8],
 ) -> Result<Option<(usize, bool)>> {
@@ -93,7 +94,7 @@ struct Located<'a> {
 /// Copies what is buffered, holds the data blocks of the rest and finds its bytes.
 fn locate<'a, D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &'a Inode<D>,
+    inode: &'a Inode,
     offset: u64,
     into: &mut [u8],
 ) -> Result<Located<'a>> {
@@ -208,7 +209,7 @@ fn fetch<D: BlockPort + MemoryArea>(
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn first_in_block<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    state: &State<D>,
+    state: &State,
     block: u64,
     from: u64,
     data: bool,

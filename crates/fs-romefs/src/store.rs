@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, MemoryArea};
-use amphi_names::{Found, Guard, Names, Need, State, Store, regular};
+use amphi_names::{Found, Guard, Names, Need, Store, regular};
 use amphi_vfs::acl::Attributes;
-use amphi_vfs::{DirSink, Error, FileType, Ino, Name, Result};
+use amphi_vfs::{DirSink, Error, Ino, Name, Result};
 
-use crate::core::{Core, Inode};
+use crate::core::Core;
 use crate::dir::{self, Place};
 use crate::format::{INLINE_SLOTS, INLINE_TARGET_BYTES, Map, PAGE};
-use crate::inode::{self, Beside, Body, Part};
+use crate::inode::{self, Body, Inode, Part, State};
 use crate::map::GROWTH_PAGES_MAX;
 use crate::truncate::{self, STEP_SLOTS};
 use crate::tx::Tx;
@@ -18,12 +18,11 @@ use crate::{lazy, writeback, xattr};
 
 impl<D: BlockPort + MemoryArea> Store for Core<D> {
     type Part = Part;
-    type Beside = Beside;
     type Slot = u32;
     type Place = Place;
     type Change<'a> = Tx<'a, D>;
 
-    fn names(&self) -> &Names<Self> {
+    fn names(&self) -> &Names<Part> {
         &self.names
     }
 
@@ -31,53 +30,46 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
         self.layout.plan.inodes
     }
 
-    fn load(&self, ino: Ino) -> Result<Inode<D>> {
+    fn load(&self, ino: Ino) -> Result<Inode> {
         self.load_inode(ino)
     }
 
-    fn is_open(state: &State<Self>) -> bool {
+    fn is_open(state: &State) -> bool {
         matches!(state.part.body, Body::Dir(_))
     }
 
-    fn open_dir(&self, dir: &Inode<D>, state: &mut State<Self>) -> Result<()> {
+    fn open_dir(&self, dir: &Inode, state: &mut State) -> Result<()> {
         if Self::is_open(state) { Ok(()) } else { inode::open_dir(self, dir, state) }
     }
 
-    fn find(&self, _: &Inode<D>, state: &State<Self>, name: Name<'_>) -> Result<Option<Found<u32>>> {
+    fn find(&self, _: &Inode, state: &State, name: Name<'_>) -> Result<Option<Found<u32>>> {
         dir::find(self, inode::opened_dir(state)?, name.bytes())
     }
 
-    fn place(&self, _: &Inode<D>, state: &State<Self>, name: Name<'_>) -> Result<Place> {
+    fn place(&self, _: &Inode, state: &State, name: Name<'_>) -> Result<Place> {
         Ok(inode::opened_dir(state)?.place(name.bytes()))
     }
 
-    fn is_empty(&self, _: &Inode<D>, state: &State<Self>) -> Result<bool> {
+    fn is_empty(&self, _: &Inode, state: &State) -> Result<bool> {
         Ok(state.part.entries == 0)
     }
 
-    fn list(&self, dir: &Inode<D>, state: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+    fn list(&self, dir: &Inode, state: &State, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
         dir::list(self, (dir.ino, inode::opened_dir(state)?), cookie, sink)
     }
 
-    fn target(link: &State<Self>) -> &[u8] {
+    fn target(link: &State) -> &[u8] {
         match &link.part.body {
             Body::Target(target) => target,
             _ => &[],
         }
     }
 
-    fn sectors(state: &State<Self>) -> u64 {
-        let page = PAGE as u64 / 512;
-        let unit =
-            if state.file_type == FileType::Directory { page } else { state.part.block_sectors.into() };
-        state.part.blocks * unit + state.part.logs * page
-    }
-
-    fn attributes(&self, _: Ino, state: &mut State<Self>) -> Result<Attributes> {
+    fn attributes(&self, _: Ino, state: &mut State) -> Result<Attributes> {
         xattr::load(self, state)
     }
 
-    fn lock<'a>(&self, inode: &'a Arc<Inode<D>>, size: Option<u64>) -> Result<Guard<'a, Self>> {
+    fn lock<'a>(&self, inode: &'a Arc<Inode>, size: Option<u64>) -> Result<Guard<'a, Part>> {
         loop {
             let state = inode.state.write();
             if size.is_some() {
@@ -99,19 +91,19 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
 
     fn resize(
         &self,
-        inode: &Arc<Inode<D>>,
-        state: &mut State<Self>,
+        inode: &Arc<Inode>,
+        state: &mut State,
         size: u64,
-        apply: impl FnOnce(&mut Tx<'_, D>, &mut State<Self>) -> Result<()>,
+        apply: impl FnOnce(&mut Tx<'_, D>, &mut State) -> Result<()>,
     ) -> Result<()> {
         truncate::resize(self, inode, state, size, apply)
     }
 
-    fn deletes_at_once(&self, state: &State<Self>) -> bool {
+    fn deletes_at_once(&self, state: &State) -> bool {
         state.part.blocks + state.part.logs <= STEP_SLOTS as u64 && state.part.mapping.depth <= 1
     }
 
-    fn may_leave(&self, _: &Inode<D>, state: &mut State<Self>) -> bool {
+    fn may_leave(&self, _: &Inode, state: &mut State) -> bool {
         state.part.buffer.is_none()
     }
 

@@ -10,8 +10,9 @@ use amphi_vfs::{Error, FileType, Result};
 use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::format::{INLINE_SLOTS, Map, Slot};
+use crate::inode::{Inode, State};
 use crate::logs;
 use crate::planted::{self, Bug};
 use crate::tree::Leaf;
@@ -26,8 +27,8 @@ pub const STEP_SLOTS: usize = 32;
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn free_some<D: BlockPort + MemoryArea>(
     tx: &mut Tx<'_, D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     first: u64,
 ) -> Result<bool> {
     free_range(tx, inode, state, first..u64::MAX)
@@ -39,8 +40,8 @@ pub fn free_some<D: BlockPort + MemoryArea>(
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn free_range<D: BlockPort + MemoryArea>(
     tx: &mut Tx<'_, D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     range: Range<u64>,
 ) -> Result<bool> {
     let core = tx.core;
@@ -77,8 +78,8 @@ pub fn free_range<D: BlockPort + MemoryArea>(
 
 fn free_blocks<D: BlockPort + MemoryArea>(
     tx: &mut Tx<'_, D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     slots: &[(u64, Slot)],
 ) -> Result<()> {
     let core = tx.core;
@@ -107,8 +108,8 @@ fn free_blocks<D: BlockPort + MemoryArea>(
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn cut_block<D: BlockPort + MemoryArea>(
     tx: &mut Tx<'_, D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     block: u64,
     from: u64,
 ) -> Result<()> {
@@ -150,10 +151,10 @@ pub fn cut_block<D: BlockPort + MemoryArea>(
 /// As there.
 pub fn resize<'a, D: BlockPort + MemoryArea>(
     core: &'a Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     size: u64,
-    apply: impl FnOnce(&mut Tx<'a, D>, &mut State<D>) -> Result<()>,
+    apply: impl FnOnce(&mut Tx<'a, D>, &mut State) -> Result<()>,
 ) -> Result<()> {
     if size > core.layout.file_bytes_max() {
         return Err(Error::TooLarge);
@@ -182,11 +183,7 @@ pub fn resize<'a, D: BlockPort + MemoryArea>(
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn finish_cut<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
-) -> Result<()> {
+pub fn finish_cut<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode, state: &mut State) -> Result<()> {
     let first = state.size.div_ceil(core.block_bytes());
     loop {
         let mut tx = core.begin(&Need::NOTHING)?;

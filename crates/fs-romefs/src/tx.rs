@@ -4,9 +4,10 @@ use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::{Error, Result};
 use smallvec::SmallVec;
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::format::{INODE_HEAD_BYTES, LEAF_ENTRIES_AT, Map, PAGE, Slot};
 use crate::inode;
+use crate::inode::{Inode, State};
 use crate::ops::Ops;
 use crate::planted::{self, Bug};
 use crate::pool::Run;
@@ -145,7 +146,7 @@ impl<'a, D: BlockPort + MemoryArea> Tx<'a, D> {
     }
 
     /// Stores an inode: with its slots, or what comes before them.
-    pub fn put_inode(&mut self, inode: &Inode<D>, state: &State<D>, slots: bool) {
+    pub fn put_inode(&mut self, inode: &Inode, state: &State, slots: bool) {
         put_inode(&mut self.ops, self.core, inode, state, slots);
     }
 
@@ -190,8 +191,8 @@ impl<'a, D: BlockPort + MemoryArea> Tx<'a, D> {
 pub fn put_inode<D: BlockPort + MemoryArea>(
     ops: &mut Ops,
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &State<D>,
+    inode: &Inode,
+    state: &State,
     slots: bool,
 ) {
     let bytes = inode::encode(inode, state);

@@ -15,10 +15,10 @@ use amphi_names::{note_write, shed_capability};
 use amphi_rt::sync::RangeGuard;
 use amphi_vfs::{Cred, Error, Result, WriteMode};
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::execute::execute;
 use crate::format::INLINE_SLOTS;
-use crate::inode::note_stored;
+use crate::inode::{Inode, State, note_stored};
 use crate::plan::Plan;
 use crate::planted::{self, Bug};
 use crate::split::{Part, split};
@@ -31,7 +31,7 @@ use crate::{logs, map, writeback};
 /// As [`amphi_vfs::FileSystem::write`].
 pub fn write<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     offset: u64,
     data: &[u8],
     mode: WriteMode,
@@ -56,7 +56,7 @@ pub fn write<D: BlockPort + MemoryArea>(
 /// where it begins.
 fn hold<'a, D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &'a Inode<D>,
+    inode: &'a Inode,
     offset: u64,
     len: u64,
     append: bool,
@@ -86,7 +86,7 @@ fn hold<'a, D: BlockPort + MemoryArea>(
 /// As [`write()`].
 pub fn write_back<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     offset: u64,
     data: &[u8],
 ) -> Result<()> {
@@ -100,7 +100,7 @@ pub fn write_back<D: BlockPort + MemoryArea>(
 /// As [`write()`].
 pub fn write_held<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     offset: u64,
     data: &[u8],
     cred: Option<&Cred>,
@@ -149,8 +149,8 @@ pub fn write_held<D: BlockPort + MemoryArea>(
 /// [`Error::NoSpace`]; [`Error::Corrupt`], [`Error::Io`].
 pub fn ensure_slots<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     first: u64,
     end: u64,
 ) -> Result<()> {

@@ -5,9 +5,10 @@
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::{Error, Result};
 
-use crate::core::{Core, Inode};
+use crate::core::Core;
 use crate::execute::execute;
 use crate::format::Map;
+use crate::inode::Inode;
 use crate::logs;
 use crate::plan::Plan;
 use crate::tx::Tx;
@@ -30,7 +31,7 @@ enum Outcome {
 ///
 /// # Errors
 /// [`Error::NoSpace`] if the block zone is full; [`Error::Corrupt`], [`Error::Io`].
-fn write_back<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode<D>, block: u64) -> Result<Outcome> {
+fn write_back<D: BlockPort + MemoryArea>(core: &Core<D>, inode: &Inode, block: u64) -> Result<Outcome> {
     let (_held, mut tx, plan, inline) = {
         let Some(mut state) = inode.state.try_write() else { return Ok(Outcome::InUse) };
         if state.gone || amphi_names::regular(inode.file_type).is_err() {

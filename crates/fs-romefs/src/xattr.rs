@@ -5,15 +5,16 @@ use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Error, Result};
 use amphi_volume::{attributes_bytes, decode_attributes, encode_attributes};
 
-use crate::core::{Core, State};
+use crate::core::Core;
 use crate::format::{Map, PAGE};
+use crate::inode::State;
 use crate::tx::Tx;
 
 /// Reads an inode's attributes.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn load<D: BlockPort + MemoryArea>(core: &Core<D>, state: &State<D>) -> Result<Attributes> {
+pub fn load<D: BlockPort + MemoryArea>(core: &Core<D>, state: &State) -> Result<Attributes> {
     let Some(page) = state.part.attributes_page.checked_sub(1) else { return Ok(Attributes::new()) };
     let damaged = || Error::corrupt("attribute page", u64::from(page), "the list makes no sense");
     if u64::from(page) >= core.layout.plan.pages {
@@ -36,7 +37,7 @@ pub fn is_sound<D: BlockPort + MemoryArea>(core: &Core<D>, page: u32) -> Result<
 /// [`Error::NoSpace`] if they do not fit a page.
 pub fn store<D: BlockPort + MemoryArea>(
     tx: &mut Tx<'_, D>,
-    state: &mut State<D>,
+    state: &mut State,
     attributes: &Attributes,
 ) -> Result<()> {
     let page = state.part.attributes_page.checked_sub(1);

@@ -4,20 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amphi_device::BlockPort;
-use amphi_names::{
-    Change, Changed, Inode, State, move_atime, note_write, read_moves_atime, regular, shed_capability,
-};
+use amphi_names::{Change, Changed, move_atime, note_write, read_moves_atime, regular, shed_capability};
 use amphi_vfs::{
     Allocate, Cred, Error, FileSystem, Ino, NAME_BYTES_MAX, Promise, Result, Seek, StatFs, WriteMode,
 };
 
 use crate::map::{Key, PAGE, Value};
-use crate::store::{FILE_BYTES_MAX, INODES, Toy};
+use crate::store::{FILE_BYTES_MAX, INODES, Inode, State, Toy};
 
 const PAGE_BYTES: u64 = PAGE as u64;
 
 impl<D: BlockPort + 'static> Toy<D> {
-    fn file(&self, ino: Ino) -> Result<Arc<Inode<Self>>> {
+    fn file(&self, ino: Ino) -> Result<Arc<Inode>> {
         let inode = amphi_names::inode(self, ino)?;
         regular(inode.file_type)?;
         Ok(inode)
@@ -49,7 +47,7 @@ impl<D: BlockPort + 'static> Toy<D> {
     }
 
     /// Takes pages for the holes in `offset .. end`. Returns which pages those are.
-    fn take_holes(&self, ino: Ino, state: &mut State<Self>, offset: u64, end: u64) -> Result<Vec<u64>> {
+    fn take_holes(&self, ino: Ino, state: &mut State, offset: u64, end: u64) -> Result<Vec<u64>> {
         let pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
         let there = self.pages_in(ino, pages.start, pages.end);
         let holes = pages.end - pages.start - there.len() as u64;
@@ -60,8 +58,8 @@ impl<D: BlockPort + 'static> Toy<D> {
 
     fn write_locked(
         &self,
-        inode: &Inode<Self>,
-        state: &mut State<Self>,
+        inode: &Inode,
+        state: &mut State,
         offset: u64,
         data: &[u8],
         cred: &Cred,

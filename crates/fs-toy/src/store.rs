@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_device::{BlockPort, Lpa, PAGE_BYTES, Structure};
-use amphi_names::{
-    Change, Changed, Child, FIRST_COOKIE, Found, Inode, Names, Need, NewInode, Options, State, Store,
-};
+use amphi_names::{Change, Changed, Child, FIRST_COOKIE, Found, Names, Need, NewInode, Options, Store};
 use amphi_rt::sync::Mutex;
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirEntry, DirSink, Error, FileType, Ino, Name, Result};
@@ -30,7 +28,7 @@ const CHANGE_BYTES: u64 = 8 << 10;
 
 /// A mounted toy.
 pub struct Toy<D: BlockPort + 'static> {
-    pub(crate) names: Names<Self>,
+    pub(crate) names: Names<Part>,
     device: Arc<D>,
     pub(crate) map: Map<D>,
     /// Pages and inodes in use.
@@ -41,12 +39,25 @@ pub struct Toy<D: BlockPort + 'static> {
     next_cookie: AtomicU64,
 }
 
+/// A cached inode.
+pub type Inode = amphi_names::Inode<Part>;
+/// What its lock protects.
+pub type State = amphi_names::State<Part>;
+
 /// What the toy keeps in an inode.
 #[derive(Default)]
 pub struct Part {
     pub pages: u64,
     entries: u64,
     target: Vec<u8>,
+}
+
+impl amphi_names::Part for Part {
+    type Beside = ();
+
+    fn sectors(state: &State) -> u64 {
+        state.pages * (PAGE / 512) as u64
+    }
 }
 
 /// Reads the superblock.
@@ -167,12 +178,11 @@ impl<D: BlockPort + 'static> Toy<D> {
 
 impl<D: BlockPort + 'static> Store for Toy<D> {
     type Part = Part;
-    type Beside = ();
     type Slot = u64;
     type Place = ();
     type Change<'a> = Batch<'a, D>;
 
-    fn names(&self) -> &Names<Self> {
+    fn names(&self) -> &Names<Part> {
         &self.names
     }
 
@@ -180,7 +190,7 @@ impl<D: BlockPort + 'static> Store for Toy<D> {
         INODES
     }
 
-    fn load(&self, ino: Ino) -> Result<Inode<Self>> {
+    fn load(&self, ino: Ino) -> Result<Inode> {
         let inode = self.map.get(&Key::Inode(ino), |value| {
             let Value::Inode(record) = value else { unreachable!("an inode's key has an inode") };
             let record = Record::clone(record);
@@ -209,7 +219,7 @@ impl<D: BlockPort + 'static> Store for Toy<D> {
         inode.ok_or(Error::Stale(ino))
     }
 
-    fn find(&self, dir: &Inode<Self>, _: &State<Self>, name: Name<'_>) -> Result<Option<Found<u64>>> {
+    fn find(&self, dir: &Inode, _: &State, name: Name<'_>) -> Result<Option<Found<u64>>> {
         let cookie = self.map.get(&Key::Name(dir.ino, name.bytes().to_vec()), |value| match value {
             Value::Name(cookie) => *cookie,
             _ => unreachable!("a name's key has a cookie"),
@@ -223,15 +233,15 @@ impl<D: BlockPort + 'static> Store for Toy<D> {
         Ok(cookie.and_then(found))
     }
 
-    fn place(&self, _: &Inode<Self>, _: &State<Self>, _: Name<'_>) -> Result<()> {
+    fn place(&self, _: &Inode, _: &State, _: Name<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn is_empty(&self, _: &Inode<Self>, state: &State<Self>) -> Result<bool> {
+    fn is_empty(&self, _: &Inode, state: &State) -> Result<bool> {
         Ok(state.entries == 0)
     }
 
-    fn list(&self, dir: &Inode<Self>, _: &State<Self>, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
+    fn list(&self, dir: &Inode, _: &State, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
         self.map.scan(Key::Entry(dir.ino, cookie), Key::Entry(dir.ino, u64::MAX), |key, value| {
             let (Key::Entry(_, at), Value::Entry(name, Child { ino, file_type })) = (key, value) else {
                 unreachable!("an entry's key has an entry")
@@ -241,15 +251,11 @@ impl<D: BlockPort + 'static> Store for Toy<D> {
         Ok(())
     }
 
-    fn target(link: &State<Self>) -> &[u8] {
+    fn target(link: &State) -> &[u8] {
         &link.target
     }
 
-    fn sectors(state: &State<Self>) -> u64 {
-        state.pages * (PAGE / 512) as u64
-    }
-
-    fn attributes(&self, ino: Ino, _: &mut State<Self>) -> Result<Attributes> {
+    fn attributes(&self, ino: Ino, _: &mut State) -> Result<Attributes> {
         let kept = self.map.get(&Key::Inode(ino), |value| match value {
             Value::Inode(record) => record.attributes.clone(),
             _ => unreachable!("an inode's key has an inode"),
@@ -259,10 +265,10 @@ impl<D: BlockPort + 'static> Store for Toy<D> {
 
     fn resize(
         &self,
-        inode: &Arc<Inode<Self>>,
-        state: &mut State<Self>,
+        inode: &Arc<Inode>,
+        state: &mut State,
         size: u64,
-        apply: impl FnOnce(&mut Batch<'_, D>, &mut State<Self>) -> Result<()>,
+        apply: impl FnOnce(&mut Batch<'_, D>, &mut State) -> Result<()>,
     ) -> Result<()> {
         if size > FILE_BYTES_MAX {
             return Err(Error::TooLarge);
@@ -277,7 +283,7 @@ impl<D: BlockPort + 'static> Store for Toy<D> {
         change.commit()
     }
 
-    fn deletes_at_once(&self, state: &State<Self>) -> bool {
+    fn deletes_at_once(&self, state: &State) -> bool {
         state.pages <= STEP_PAGES as u64
     }
 
@@ -318,7 +324,7 @@ impl<D: BlockPort + 'static> Batch<'_, D> {
     }
 
     /// Frees the pages of a file behind `size`, and clears what is behind it in its page.
-    pub fn cut(&mut self, ino: Ino, state: &mut State<Toy<D>>, size: u64) {
+    pub fn cut(&mut self, ino: Ino, state: &mut State, size: u64) {
         let (page, within) = (size / PAGE as u64, (size % PAGE as u64) as usize);
         let first = size.div_ceil(PAGE as u64);
         if within > 0 && self.toy.map.get(&Key::Page(ino, page), |_| ()).is_some() {
@@ -328,7 +334,7 @@ impl<D: BlockPort + 'static> Batch<'_, D> {
     }
 
     /// Frees the pages `first ..= last` of a file.
-    pub fn free_pages(&mut self, ino: Ino, state: &mut State<Toy<D>>, first: u64, last: u64) {
+    pub fn free_pages(&mut self, ino: Ino, state: &mut State, first: u64, last: u64) {
         let mut keys = Vec::new();
         self.toy.map.scan(Key::Page(ino, first), Key::Page(ino, last), |key, _| {
             keys.push(key.clone());
@@ -337,20 +343,20 @@ impl<D: BlockPort + 'static> Batch<'_, D> {
         self.free_keys(state, keys);
     }
 
-    fn free_keys(&mut self, state: &mut State<Toy<D>>, keys: Vec<Key>) {
+    fn free_keys(&mut self, state: &mut State, keys: Vec<Key>) {
         state.pages -= keys.len() as u64;
         self.pages_freed += keys.len() as u64;
         self.updates.extend(keys.into_iter().map(|key| (key, None)));
     }
 
-    fn entry(&mut self, dir: &Inode<Toy<D>>, name: Name<'_>, child: Child, cookie: u64) {
+    fn entry(&mut self, dir: &Inode, name: Name<'_>, child: Child, cookie: u64) {
         let value = Value::Entry(name.bytes().to_vec(), child);
         self.updates.push((Key::Entry(dir.ino, cookie), Some(value)));
     }
 }
 
 impl<D: BlockPort + 'static> Change<Toy<D>> for Batch<'_, D> {
-    fn new_inode(&mut self, _: &Inode<Toy<D>>, new: &NewInode<'_>) -> Result<(Ino, Part)> {
+    fn new_inode(&mut self, _: &Inode, new: &NewInode<'_>) -> Result<(Ino, Part)> {
         let toy = self.toy;
         let take = |used| Some(used + 1).filter(|used| *used < INODES);
         toy.inodes.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).map_err(|_| Error::NoInodes)?;
@@ -360,14 +366,7 @@ impl<D: BlockPort + 'static> Change<Toy<D>> for Batch<'_, D> {
         Ok((ino, Part { target: new.target.to_vec(), ..Part::default() }))
     }
 
-    fn insert(
-        &mut self,
-        dir: &Inode<Toy<D>>,
-        state: &mut State<Toy<D>>,
-        (): (),
-        name: Name<'_>,
-        child: Child,
-    ) -> Result<()> {
+    fn insert(&mut self, dir: &Inode, state: &mut State, (): (), name: Name<'_>, child: Child) -> Result<()> {
         let cookie = self.toy.next_cookie.fetch_add(1, Ordering::Relaxed);
         self.entry(dir, name, child, cookie);
         self.updates.push((Key::Name(dir.ino, name.bytes().to_vec()), Some(Value::Name(cookie))));
@@ -375,42 +374,29 @@ impl<D: BlockPort + 'static> Change<Toy<D>> for Batch<'_, D> {
         Ok(())
     }
 
-    fn remove(
-        &mut self,
-        dir: &Inode<Toy<D>>,
-        state: &mut State<Toy<D>>,
-        slot: u64,
-        name: Name<'_>,
-    ) -> Result<()> {
+    fn remove(&mut self, dir: &Inode, state: &mut State, slot: u64, name: Name<'_>) -> Result<()> {
         self.updates.push((Key::Name(dir.ino, name.bytes().to_vec()), None));
         self.updates.push((Key::Entry(dir.ino, slot), None));
         state.entries -= 1;
         Ok(())
     }
 
-    fn replace(
-        &mut self,
-        dir: &Inode<Toy<D>>,
-        _: &mut State<Toy<D>>,
-        slot: u64,
-        name: Name<'_>,
-        child: Child,
-    ) -> Result<()> {
+    fn replace(&mut self, dir: &Inode, _: &mut State, slot: u64, name: Name<'_>, child: Child) -> Result<()> {
         self.entry(dir, name, child, slot);
         Ok(())
     }
 
-    fn reparent(&mut self, _: &Inode<Toy<D>>, _: &mut State<Toy<D>>) -> Result<()> {
+    fn reparent(&mut self, _: &Inode, _: &mut State) -> Result<()> {
         // It is in the inode, which is written.
         Ok(())
     }
 
-    fn set_attributes(&mut self, _: Ino, _: &mut State<Toy<D>>, _: &Attributes) -> Result<()> {
+    fn set_attributes(&mut self, _: Ino, _: &mut State, _: &Attributes) -> Result<()> {
         // They are in the inode, which is written.
         Ok(())
     }
 
-    fn write_inode(&mut self, inode: &Inode<Toy<D>>, state: &mut State<Toy<D>>, _: Changed) -> Result<()> {
+    fn write_inode(&mut self, inode: &Inode, state: &mut State, _: Changed) -> Result<()> {
         state.atime_dirty = false;
         let attributes = match &state.attributes {
             Some(attributes) => attributes.clone(),
@@ -436,12 +422,12 @@ impl<D: BlockPort + 'static> Change<Toy<D>> for Batch<'_, D> {
         Ok(())
     }
 
-    fn set_orphan(&mut self, inode: &Inode<Toy<D>>, _: &mut State<Toy<D>>, orphan: bool) -> Result<()> {
+    fn set_orphan(&mut self, inode: &Inode, _: &mut State, orphan: bool) -> Result<()> {
         self.updates.push((Key::Orphan(inode.ino), orphan.then_some(Value::Orphan)));
         Ok(())
     }
 
-    fn free_step(&mut self, inode: &Inode<Toy<D>>, state: &mut State<Toy<D>>) -> Result<bool> {
+    fn free_step(&mut self, inode: &Inode, state: &mut State) -> Result<bool> {
         let mut keys = Vec::new();
         self.toy.map.scan(Key::Page(inode.ino, 0), Key::Page(inode.ino, u64::MAX), |key, _| {
             keys.push(key.clone());

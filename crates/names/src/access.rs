@@ -34,7 +34,13 @@ impl Access for Cred {
 }
 
 /// Whether `cred` may do all of `wanted` with an inode that is locked.
-fn may<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>, cred: &Cred, wanted: u16) -> Result<()> {
+fn may<S: Store>(
+    store: &S,
+    inode: &Inode<S::Part>,
+    state: &mut State<S::Part>,
+    cred: &Cred,
+    wanted: u16,
+) -> Result<()> {
     let attributes = xattr::load(store, inode.ino, state)?;
     let list = attributes.iter().find(|(name, _)| name == acl::ACCESS);
     let list = list.map(|(_, value)| Acl::decode(value)).transpose()?.flatten();
@@ -48,8 +54,8 @@ fn may<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>, cred: &Cred,
 #[inline]
 pub(crate) fn may_search<S: Store>(
     store: &S,
-    dir: &Inode<S>,
-    state: &mut State<S>,
+    dir: &Inode<S::Part>,
+    state: &mut State<S::Part>,
     who: &impl Access,
 ) -> Result<()> {
     who.unchecked().map_or(Ok(()), |cred| may(store, dir, state, cred, EXECUTE))
@@ -62,8 +68,8 @@ pub(crate) fn may_search<S: Store>(
 #[inline]
 pub(crate) fn may_take<S: Store>(
     store: &S,
-    (dir, state): (&Inode<S>, &mut State<S>),
-    (victim, of_victim): (&Inode<S>, &State<S>),
+    (dir, state): (&Inode<S::Part>, &mut State<S::Part>),
+    (victim, of_victim): (&Inode<S::Part>, &State<S::Part>),
     who: &impl Access,
 ) -> Result<()> {
     let Some(cred) = who.unchecked() else { return Ok(()) };

@@ -23,39 +23,38 @@ use amphi_rt::sync::{Padded, RwLock};
 use amphi_radix::Radix;
 use amphi_vfs::Ino;
 
-use crate::inode::Inode;
-use crate::store::Store;
+use crate::inode::{Inode, Part};
 
 const SHARDS: usize = 64;
 /// Consecutive inodes in one shard: as many as a leaf of its tree has.
 const NEIGHBOURS: u64 = 64;
 
-struct Shard<S: Store> {
-    known: RwLock<Known<S>>,
+struct Shard<P: Part> {
+    known: RwLock<Known<P>>,
     /// How many there are. Changes with the lock held for writing.
     len: AtomicUsize,
     departures: AtomicU64,
 }
 
 /// What a shard's lock protects. No number is in both.
-struct Known<S: Store> {
-    inodes: Radix<Arc<Inode<S>>>,
+struct Known<P: Part> {
+    inodes: Radix<Arc<Inode<P>>>,
     /// References by lookup to inodes that are not in memory.
     away: Radix<NonZeroU64>,
 }
 
-impl<S: Store> Default for Known<S> {
+impl<P: Part> Default for Known<P> {
     fn default() -> Self {
         Self { inodes: Radix::default(), away: Radix::default() }
     }
 }
 
 /// The cache.
-pub struct InodeCache<S: Store> {
-    shards: Box<[Padded<Shard<S>>]>,
+pub struct InodeCache<P: Part> {
+    shards: Box<[Padded<Shard<P>>]>,
 }
 
-impl<S: Store> Default for InodeCache<S> {
+impl<P: Part> Default for InodeCache<P> {
     fn default() -> Self {
         let shard = |_| {
             Padded(Shard {
@@ -82,20 +81,20 @@ const fn shard_and_key(ino: Ino) -> (usize, u64) {
 }
 
 /// Keeps the references by lookup of an inode that leaves.
-fn note_lookups<S: Store>(away: &mut Radix<NonZeroU64>, key: u64, inode: &Inode<S>) {
+fn note_lookups<P: Part>(away: &mut Radix<NonZeroU64>, key: u64, inode: &Inode<P>) {
     if let Some(lookups) = NonZeroU64::new(inode.lookups.load(Ordering::Acquire)) {
         away.insert(key, lookups);
     }
 }
 
-impl<S: Store> InodeCache<S> {
-    fn place(&self, ino: Ino) -> (&Shard<S>, u64) {
+impl<P: Part> InodeCache<P> {
+    fn place(&self, ino: Ino) -> (&Shard<P>, u64) {
         let (number, key) = shard_and_key(ino);
         (&self.shards[number], key)
     }
 
     /// The cached inode.
-    pub fn get(&self, ino: Ino) -> Option<Arc<Inode<S>>> {
+    pub fn get(&self, ino: Ino) -> Option<Arc<Inode<P>>> {
         let (shard, key) = self.place(ino);
         let known = shard.known.read();
         known.inodes.get(key).map(|inode| {
@@ -107,7 +106,7 @@ impl<S: Store> InodeCache<S> {
     /// None unless `wanted`; then the cached inode, if it is. The inode's first line is on its way from
     /// memory while `wanted` finds out, and what that looks at too: a locked instruction in between, such as
     /// the one that counts a reference, would wait for either.
-    pub fn get_if(&self, ino: Ino, wanted: impl FnOnce() -> bool) -> Option<Option<Arc<Inode<S>>>> {
+    pub fn get_if(&self, ino: Ino, wanted: impl FnOnce() -> bool) -> Option<Option<Arc<Inode<P>>>> {
         let (shard, key) = self.place(ino);
         let known = shard.known.read();
         let inode = known.inodes.get(key);
@@ -123,7 +122,7 @@ impl<S: Store> InodeCache<S> {
     }
 
     /// Caches a loaded inode, unless somebody was faster: then theirs is returned. `None` asks to load again.
-    pub fn insert_loaded(&self, inode: Inode<S>, before: Departures) -> Option<Arc<Inode<S>>> {
+    pub fn insert_loaded(&self, inode: Inode<P>, before: Departures) -> Option<Arc<Inode<P>>> {
         let (shard, key) = self.place(inode.ino);
         let mut known = shard.known.write();
         if let Some(theirs) = known.inodes.get(key) {
@@ -141,7 +140,7 @@ impl<S: Store> InodeCache<S> {
     }
 
     /// Caches an inode that was just made, in place of whatever had the number before.
-    pub fn insert_new(&self, inode: Inode<S>) -> Arc<Inode<S>> {
+    pub fn insert_new(&self, inode: Inode<P>) -> Arc<Inode<P>> {
         let (shard, key) = self.place(inode.ino);
         let inode = Arc::new(inode);
         let mut known = shard.known.write();
@@ -152,7 +151,7 @@ impl<S: Store> InodeCache<S> {
     }
 
     /// Forgets an inode that was deleted, unless its number has another already.
-    pub fn remove(&self, inode: &Inode<S>) {
+    pub fn remove(&self, inode: &Inode<P>) {
         let (shard, key) = self.place(inode.ino);
         let mut known = shard.known.write();
         if !known.inodes.get(key).is_some_and(|cached| std::ptr::eq(&**cached, inode)) {
@@ -164,7 +163,7 @@ impl<S: Store> InodeCache<S> {
     }
 
     /// Takes `count` references by lookup off an inode that is not in memory; returns it if it is.
-    pub(crate) fn forget_away(&self, ino: Ino, count: u64) -> Option<Arc<Inode<S>>> {
+    pub(crate) fn forget_away(&self, ino: Ino, count: u64) -> Option<Arc<Inode<P>>> {
         let (shard, key) = self.place(ino);
         let mut known = shard.known.write();
         if let Some(inode) = known.inodes.get(key) {
@@ -189,7 +188,7 @@ impl<S: Store> InodeCache<S> {
 
     /// Calls `visit` with the cached inodes, those of shard `start` first, once round or until it breaks;
     /// without holding a lock of the cache meanwhile. Returns the shard to go on with.
-    pub fn visit(&self, start: usize, mut visit: impl FnMut(&Arc<Inode<S>>) -> ControlFlow<()>) -> usize {
+    pub fn visit(&self, start: usize, mut visit: impl FnMut(&Arc<Inode<P>>) -> ControlFlow<()>) -> usize {
         for offset in 0..SHARDS {
             let number = (start + offset) % SHARDS;
             let shard = &self.shards[number];
@@ -208,7 +207,7 @@ impl<S: Store> InodeCache<S> {
 
     /// Drops one inode that nobody has open and for which `clean` holds, also if it was used just now. It
     /// must have a name if it is referred to by lookup.
-    pub fn leave(&self, ino: Ino, clean: impl FnOnce(&Inode<S>) -> bool) {
+    pub fn leave(&self, ino: Ino, clean: impl FnOnce(&Inode<P>) -> bool) {
         let (shard, key) = self.place(ino);
         let mut known = shard.known.write();
         let Known { inodes, away } = &mut *known;
@@ -224,7 +223,7 @@ impl<S: Store> InodeCache<S> {
 
     /// Drops inodes that nobody has open or has used since the last time, and for which `clean` holds, in up
     /// to `shards` shards starting at `start`. Inodes that are referred to by lookup must have names.
-    pub fn evict(&self, start: usize, shards: usize, mut clean: impl FnMut(&Inode<S>) -> bool) {
+    pub fn evict(&self, start: usize, shards: usize, mut clean: impl FnMut(&Inode<P>) -> bool) {
         for shard in self.shards.iter().cycle().skip(start % SHARDS).take(shards.min(SHARDS)) {
             let mut known = shard.known.write();
             let Known { inodes, away } = &mut *known;

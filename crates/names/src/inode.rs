@@ -7,10 +7,18 @@ use amphi_rt::sync::RwLock;
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{Attr, FileType, Ino, TimeSpec};
 
-use crate::store::Store;
+/// What a file system keeps in an inode, under its lock. The type names the file system's inodes: their code
+/// need not know what stores them.
+pub trait Part: Sized + Send + Sync + 'static {
+    /// What it keeps beside the lock.
+    type Beside: Default + Send + Sync;
+
+    /// Space that an inode takes, in units of 512 bytes, with what writes to come will take.
+    fn sectors(state: &State<Self>) -> u64;
+}
 
 /// A cached inode.
-pub struct Inode<S: Store> {
+pub struct Inode<P: Part> {
     /// Its number.
     pub ino: Ino,
     /// Its type, which never changes: readable without the lock.
@@ -23,14 +31,14 @@ pub struct Inode<S: Store> {
     used: AtomicBool,
     /// A directory's parent, readable without the lock: renames walk ancestors by it.
     parent: AtomicU64,
-    /// What the store keeps beside the lock.
-    pub beside: S::Beside,
+    /// What the file system keeps beside the lock.
+    pub beside: P::Beside,
     /// Everything else.
-    pub state: RwLock<State<S>>,
+    pub state: RwLock<State<P>>,
 }
 
 /// What an inode's lock protects. The store's part reads as if its fields were here.
-pub struct State<S: Store> {
+pub struct State<P: Part> {
     /// The inode's type.
     pub file_type: FileType,
     /// Permission bits, with set-id and sticky ones: `0o7777`.
@@ -63,29 +71,29 @@ pub struct State<S: Store> {
     pub gone: bool,
     /// The access time changed in memory only, which is in no hurry.
     pub atime_dirty: bool,
-    /// The store's own.
-    pub part: S::Part,
+    /// The file system's own.
+    pub part: P,
 }
 
-impl<S: Store> Deref for State<S> {
-    type Target = S::Part;
+impl<P: Part> Deref for State<P> {
+    type Target = P;
 
     #[inline]
-    fn deref(&self) -> &S::Part {
+    fn deref(&self) -> &P {
         &self.part
     }
 }
 
-impl<S: Store> DerefMut for State<S> {
+impl<P: Part> DerefMut for State<P> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut S::Part {
+    fn deref_mut(&mut self) -> &mut P {
         &mut self.part
     }
 }
 
-impl<S: Store> Inode<S> {
+impl<P: Part> Inode<P> {
     /// An inode with no references yet; `parent` is a directory's, else without meaning.
-    pub fn new(ino: Ino, parent: Ino, state: State<S>) -> Self {
+    pub fn new(ino: Ino, parent: Ino, state: State<P>) -> Self {
         Self {
             ino,
             file_type: state.file_type,
@@ -93,7 +101,7 @@ impl<S: Store> Inode<S> {
             opens: AtomicU64::new(0),
             used: AtomicBool::new(false),
             parent: AtomicU64::new(parent.0),
-            beside: S::Beside::default(),
+            beside: P::Beside::default(),
             state: RwLock::new(state),
         }
     }
@@ -139,7 +147,7 @@ impl<S: Store> Inode<S> {
     }
 
     /// The answer to `stat`.
-    pub fn attr(&self, state: &State<S>) -> Attr {
+    pub fn attr(&self, state: &State<P>) -> Attr {
         Attr {
             ino: self.ino,
             generation: state.generation,
@@ -150,7 +158,7 @@ impl<S: Store> Inode<S> {
             gid: state.gid,
             rdev: state.rdev,
             size: state.size,
-            blocks: S::sectors(state),
+            blocks: P::sectors(state),
             atime: TimeSpec { ns: state.atime },
             mtime: TimeSpec { ns: state.mtime },
             ctime: TimeSpec { ns: state.ctime },

@@ -19,12 +19,15 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod atime;
+mod attempt;
 mod body;
 mod cache;
 mod clock;
 mod forward;
 mod health;
 mod inode;
+mod load;
 mod names;
 mod namespace;
 #[cfg(not(feature = "planted-bugs"))]
@@ -39,15 +42,16 @@ mod store;
 mod xattr;
 
 pub use access::{Access, Trusted};
+pub use atime::{move_atime, note_read, read_moves_atime, write_all_atimes, write_atimes};
+pub use attempt::with_room;
 pub use body::Body;
 pub use cache::InodeCache;
 pub use clock::Clock;
 pub use health::Health;
-pub use inode::{Inode, State};
-pub use names::{
-    Names, Options, inode, move_atime, note_read, read_moves_atime, write_all_atimes, write_atimes,
-};
-pub use namespace::{create, link, lookup, mkdir, rmdir, symlink, tmpfile, unlink, with_room};
+pub use inode::{Inode, Part, State};
+pub use load::inode;
+pub use names::{Names, Options};
+pub use namespace::{create, link, lookup, mkdir, rmdir, symlink, tmpfile, unlink};
 pub use references::{forget, getattr, open, parent, readdir, readlink, reference, release};
 pub use remove::delete_orphan;
 pub use rename::rename;

@@ -8,8 +8,9 @@ use amphi_vfs::acl::{self, Attributes};
 use amphi_vfs::{Cred, Entry, Error, FileType, Ino, Name, Removed, Result};
 
 use crate::access::{Access, may_search, may_take};
-use crate::inode::{Inode, State};
-use crate::names::{inode, shrink};
+use crate::attempt::{set_orphan, with_room};
+use crate::inode::{Inode, Part, State};
+use crate::load::{inode, shrink};
 use crate::planted::{self, Bug};
 use crate::remove::{Fate, drop_links};
 use crate::store::{Change, Changed, Child, Found, Guard, Need, NewInode, Store};
@@ -20,7 +21,7 @@ use crate::xattr;
 /// # Errors
 /// [`Error::NotDirectory`], [`Error::NotFound`] if it was deleted meanwhile; [`Error::Corrupt`],
 /// [`Error::Io`].
-pub(crate) fn lock_dir<'a, S: Store>(store: &S, inode: &'a Inode<S>) -> Result<Guard<'a, S>> {
+pub(crate) fn lock_dir<'a, S: Store>(store: &S, inode: &'a Inode<S::Part>) -> Result<Guard<'a, S::Part>> {
     if !inode.is_dir() {
         return Err(Error::NotDirectory);
     }
@@ -30,17 +31,6 @@ pub(crate) fn lock_dir<'a, S: Store>(store: &S, inode: &'a Inode<S>) -> Result<G
     }
     store.open_dir(inode, &mut state)?;
     Ok(state)
-}
-
-/// Tries once more where no space is left, if the store has made room.
-///
-/// # Errors
-/// Those of the last attempt; [`Error::Io`] of making room.
-pub fn with_room<S: Store, T>(store: &S, attempt: impl Fn() -> Result<T>) -> Result<T> {
-    match attempt() {
-        Err(Error::NoSpace) if store.make_room()? => attempt(),
-        outcome => outcome,
-    }
 }
 
 /// See [`amphi_vfs::FileSystem::lookup`].
@@ -85,7 +75,11 @@ pub fn lookup<S: Store>(store: &S, dir: Ino, name: Name<'_>) -> Result<Entry> {
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub(crate) fn entry_inode<S: Store>(store: &S, dir: &Inode<S>, child: Child) -> Result<Arc<Inode<S>>> {
+pub(crate) fn entry_inode<S: Store>(
+    store: &S,
+    dir: &Inode<S::Part>,
+    child: Child,
+) -> Result<Arc<Inode<S::Part>>> {
     let named = inode(store, child.ino).map_err(|error| match error {
         Error::Stale(_) => Error::corrupt(
             "directory",
@@ -99,7 +93,7 @@ pub(crate) fn entry_inode<S: Store>(store: &S, dir: &Inode<S>, child: Child) -> 
 }
 
 /// Whether an entry of `dir`, which is locked, may name this inode.
-fn check_entry<S: Store>(dir: &Inode<S>, child: Child, inode: &Inode<S>) -> Result<()> {
+fn check_entry<P: Part>(dir: &Inode<P>, child: Child, inode: &Inode<P>) -> Result<()> {
     let sound = inode.file_type == child.file_type
         && (!child.is_dir() || (inode.ino != dir.ino && inode.ino != Ino::ROOT && inode.parent() == dir.ino));
     if sound {
@@ -184,7 +178,7 @@ fn make_once<S: Store>(
     let mut change = store.begin(&need)?;
     let now = store.names().clock.now();
     let (ino, part) = change.new_inode(&parent, new)?;
-    let mut state = new_state(&parent_state, new, part, now, cred);
+    let mut state = new_state::<S>(&parent_state, new, part, now, cred);
     give(&mut change, ino, &mut state, attributes)?;
     change.insert(&parent, &mut parent_state, place, name, Child { ino, file_type: new.file_type })?;
     parent_state.nlink += u32::from(is_dir);
@@ -215,7 +209,7 @@ fn tmpfile_once<S: Store>(store: &S, dir: Ino, mode: u16, cred: &Cred) -> Result
     let need = Need { new: Some(&new), attributes: stored(&attributes), orphan: true, ..Need::NOTHING };
     let mut change = store.begin(&need)?;
     let (ino, part) = change.new_inode(&parent, &new)?;
-    let mut state = new_state(&parent_state, &new, part, store.names().clock.now(), cred);
+    let mut state = new_state::<S>(&parent_state, &new, part, store.names().clock.now(), cred);
     drop(parent_state);
     give(&mut change, ino, &mut state, attributes)?;
     state.nlink = 0;
@@ -233,8 +227,8 @@ fn tmpfile_once<S: Store>(store: &S, dir: Ino, mode: u16, cred: &Cred) -> Result
 /// The mode and the attributes that what is made in a directory starts with.
 fn inherit<S: Store>(
     store: &S,
-    dir: &Inode<S>,
-    state: &mut State<S>,
+    dir: &Inode<S::Part>,
+    state: &mut State<S::Part>,
     new: &NewInode<'_>,
     cred: &Cred,
 ) -> Result<(u16, Attributes)> {
@@ -250,9 +244,9 @@ fn stored<P>(attributes: &Attributes) -> Option<(&Attributes, Option<&P>)> {
 
 /// Stores the attributes that a new inode starts with.
 fn give<S: Store>(
-    change: &mut S::Change<'_>,
+    change: &mut impl Change<S>,
     ino: Ino,
-    state: &mut State<S>,
+    state: &mut State<S::Part>,
     attributes: Attributes,
 ) -> Result<()> {
     if !attributes.is_empty() {
@@ -264,12 +258,12 @@ fn give<S: Store>(
 
 /// What a new inode starts with.
 fn new_state<S: Store>(
-    parent: &State<S>,
+    parent: &State<S::Part>,
     new: &NewInode<'_>,
     part: S::Part,
     now: i64,
     cred: &Cred,
-) -> State<S> {
+) -> State<S::Part> {
     let inherits_group = parent.mode & 0o2000 != 0;
     let is_dir = new.file_type == FileType::Directory;
     let is_device = matches!(new.file_type, FileType::CharDevice | FileType::BlockDevice);
@@ -295,7 +289,7 @@ fn new_state<S: Store>(
 }
 
 /// Caches what was made, with a reference on it.
-fn keep<S: Store>(store: &S, made: Inode<S>) -> Entry {
+fn keep<S: Store>(store: &S, made: Inode<S::Part>) -> Entry {
     made.lookups.store(1, Ordering::Release);
     let made = store.names().cache.insert_new(made);
     let attr = made.attr(&made.state.read());
@@ -303,21 +297,9 @@ fn keep<S: Store>(store: &S, made: Inode<S>) -> Entry {
 }
 
 /// Sets a directory's times after its entries changed.
-pub(crate) const fn touch<S: Store>(dir: &mut State<S>, now: i64) {
+pub(crate) const fn touch<P: Part>(dir: &mut State<P>, now: i64) {
     dir.mtime = now;
     dir.ctime = now;
-}
-
-/// Puts an inode among the orphans, or takes it out.
-pub(crate) fn set_orphan<S: Store>(
-    change: &mut S::Change<'_>,
-    inode: &Inode<S>,
-    state: &mut State<S>,
-    orphan: bool,
-) -> Result<()> {
-    change.set_orphan(inode, state, orphan)?;
-    state.orphan = orphan;
-    Ok(())
 }
 
 /// See [`amphi_vfs::FileSystem::link`].
@@ -413,10 +395,10 @@ pub fn rmdir<S: Store>(store: &S, dir: Ino, name: Name<'_>, who: &impl Access) -
 /// Takes an entry out of a directory, and `links` names off what it names.
 fn take_name<S: Store>(
     store: &S,
-    (parent, mut parent_state): (&Inode<S>, Guard<'_, S>),
+    (parent, mut parent_state): (&Inode<S::Part>, Guard<'_, S::Part>),
     found: Found<S::Slot>,
     name: Name<'_>,
-    (victim, mut state): (&Arc<Inode<S>>, Guard<'_, S>),
+    (victim, mut state): (&Arc<Inode<S::Part>>, Guard<'_, S::Part>),
     links: u32,
 ) -> Result<Removed> {
     let fate = Fate::of(store, victim, &state, links);

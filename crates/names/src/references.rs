@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use amphi_vfs::{Attr, Cred, DirEntry, DirSink, Entry, Error, FileType, Ino, OpenFlags, Result, SetAttr};
 
-use crate::inode::Inode;
-use crate::names::{inode, note_read, read_moves_atime};
+use crate::atime::{note_read, read_moves_atime};
+use crate::inode::{Inode, Part};
+use crate::load::inode;
 use crate::namespace::lock_dir;
 use crate::remove::reap;
 use crate::setattr::setattr;
@@ -30,7 +31,12 @@ pub fn reference<S: Store>(store: &S, ino: Ino) -> Result<Entry> {
 
 /// Lowers a count of references, and deletes the inode if it was the last and there is no name. Whether it
 /// was the last of its kind.
-fn drop_references<S: Store>(store: &S, inode: &Arc<Inode<S>>, count: u64, references: &AtomicU64) -> bool {
+fn drop_references<S: Store>(
+    store: &S,
+    inode: &Arc<Inode<S::Part>>,
+    count: u64,
+    references: &AtomicU64,
+) -> bool {
     let lower = |n: u64| Some(n.saturating_sub(count));
     let before = references.fetch_update(Ordering::AcqRel, Ordering::Acquire, lower);
     let was_last = before.is_ok_and(|before| before > 0 && before <= count);
@@ -125,7 +131,7 @@ pub fn readlink<S: Store>(store: &S, ino: Ino) -> Result<Vec<u8>> {
 /// # Errors
 /// As there.
 pub fn readdir<S: Store>(store: &S, dir: Ino, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
-    let inode: Arc<Inode<S>> = inode(store, dir)?;
+    let inode: Arc<Inode<S::Part>> = inode(store, dir)?;
     if !inode.is_dir() {
         return Err(Error::NotDirectory);
     }
@@ -152,7 +158,7 @@ pub fn readdir<S: Store>(store: &S, dir: Ino, cookie: u64, sink: &mut DirSink<'_
 }
 
 /// Lists `.` and `..` from `cookie` on. Returns whether `sink` took them.
-fn list_dots<S: Store>(dir: &Inode<S>, cookie: u64, sink: &mut DirSink<'_>) -> bool {
+fn list_dots<P: Part>(dir: &Inode<P>, cookie: u64, sink: &mut DirSink<'_>) -> bool {
     let dots: [(&[u8], Ino); 2] = [(b".", dir.ino), (b"..", dir.parent())];
     dots.into_iter().zip(1..).skip(cookie.min(FIRST_COOKIE) as usize).all(|((name, ino), next_cookie)| {
         sink(DirEntry { ino, file_type: FileType::Directory, name, next_cookie })

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use amphi_vfs::Result;
 
+use crate::attempt::set_orphan;
 use crate::inode::{Inode, State};
-use crate::namespace::set_orphan;
 use crate::planted::{self, Bug};
 use crate::store::{Change, Changed, Need, Store};
 
@@ -27,7 +27,7 @@ impl Fate {
     /// When `links` names are taken off an inode that is locked. Nobody comes to refer to it before its lock
     /// and its directory's are released.
     #[inline]
-    pub fn of<S: Store>(store: &S, inode: &Inode<S>, state: &State<S>, links: u32) -> Self {
+    pub fn of<S: Store>(store: &S, inode: &Inode<S::Part>, state: &State<S::Part>, links: u32) -> Self {
         if state.nlink > links {
             Self::Stays
         } else if inode.referenced() {
@@ -48,7 +48,7 @@ impl Fate {
 
     /// Once all locks are released.
     #[inline]
-    pub fn finish<S: Store>(self, store: &S, inode: &Arc<Inode<S>>) {
+    pub fn finish<S: Store>(self, store: &S, inode: &Arc<Inode<S::Part>>) {
         if self == Self::Reaped {
             reap(store, inode);
         }
@@ -62,8 +62,8 @@ impl Fate {
 #[inline]
 pub(crate) fn drop_links<'a, S: Store>(
     store: &'a S,
-    inode: &Inode<S>,
-    state: &mut State<S>,
+    inode: &Inode<S::Part>,
+    state: &mut State<S::Part>,
     links: u32,
     fate: Fate,
     mut change: S::Change<'a>,
@@ -89,7 +89,7 @@ pub(crate) fn drop_links<'a, S: Store>(
 }
 
 /// Notes that an inode is deleted with the change that is about to be committed.
-fn forget<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>) {
+fn forget<S: Store>(store: &S, inode: &Inode<S::Part>, state: &mut State<S::Part>) {
     state.orphan = false;
     state.gone = true;
     store.names().cache.remove(inode);
@@ -99,7 +99,7 @@ fn forget<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>) {
 ///
 /// # Errors
 /// [`amphi_vfs::Error::ReadOnly`], [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
-fn delete<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>) -> Result<()> {
+fn delete<S: Store>(store: &S, inode: &Inode<S::Part>, state: &mut State<S::Part>) -> Result<()> {
     debug_assert!(state.nlink == 0 && !state.gone, "only what has no name is deleted, and once");
     loop {
         let mut change = store.begin(&Need { frees: true, ..Need::NOTHING })?;
@@ -114,7 +114,7 @@ fn delete<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>) -> Result
 }
 
 /// Deletes an inode that may have lost its last name or reference. The caller has no lock.
-pub(crate) fn reap<S: Store>(store: &S, inode: &Arc<Inode<S>>) {
+pub(crate) fn reap<S: Store>(store: &S, inode: &Arc<Inode<S::Part>>) {
     // What cannot be deleted now stays among the orphans, and the next mount deletes it; a failed commit has
     // turned the file system read-only, which the next operation reports.
     let _reported_by_the_next_operation = delete_unused(store, inode);
@@ -124,7 +124,7 @@ pub(crate) fn reap<S: Store>(store: &S, inode: &Arc<Inode<S>>) {
 ///
 /// # Errors
 /// [`amphi_vfs::Error::ReadOnly`], [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
-fn delete_unused<S: Store>(store: &S, inode: &Arc<Inode<S>>) -> Result<()> {
+fn delete_unused<S: Store>(store: &S, inode: &Arc<Inode<S::Part>>) -> Result<()> {
     let mut state = store.lock(inode, None)?;
     if state.nlink > 0 || state.gone || inode.referenced() {
         return Ok(());
@@ -136,7 +136,7 @@ fn delete_unused<S: Store>(store: &S, inode: &Arc<Inode<S>>) -> Result<()> {
 ///
 /// # Errors
 /// As the deletion's changes.
-pub fn delete_orphan<S: Store>(store: &S, inode: &Arc<Inode<S>>) -> Result<()> {
+pub fn delete_orphan<S: Store>(store: &S, inode: &Arc<Inode<S::Part>>) -> Result<()> {
     let mut state = store.lock(inode, None)?;
     if state.nlink > 0 || state.gone {
         return Ok(());

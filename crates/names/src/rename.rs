@@ -9,32 +9,33 @@ use std::sync::Arc;
 use amphi_vfs::{Error, Ino, Name, Removed, RenameMode, Renamed, Result};
 use smallvec::SmallVec;
 
-use crate::inode::{Inode, State};
-use crate::names::inode;
-use crate::namespace::{entry_inode, lock_dir, touch, with_room};
+use crate::attempt::with_room;
+use crate::inode::{Inode, Part, State};
+use crate::load::inode;
+use crate::namespace::{entry_inode, lock_dir, touch};
 use crate::planted::{self, Bug};
 use crate::remove::{Fate, drop_links};
 use crate::store::{Change, Changed, Found, Guard, Need, Store};
 
 /// The two directories, locked; one lock if they are the same.
 struct Dirs<'a, S: Store> {
-    from: Guard<'a, S>,
-    to: Option<Guard<'a, S>>,
+    from: Guard<'a, S::Part>,
+    to: Option<Guard<'a, S::Part>>,
 }
 
 impl<S: Store> Dirs<'_, S> {
-    fn to(&mut self) -> &mut State<S> {
+    fn to(&mut self) -> &mut State<S::Part> {
         self.to.as_mut().unwrap_or(&mut self.from)
     }
 }
 
 /// Whether `ancestor` is `dir` or above it. The caller holds the rename lock.
-fn is_ancestor<S: Store>(store: &S, ancestor: Ino, dir: &Inode<S>) -> Result<bool> {
+fn is_ancestor<S: Store>(store: &S, ancestor: Ino, dir: &Inode<S::Part>) -> Result<bool> {
     Ok(path(store, dir)?.contains(&ancestor))
 }
 
 /// The directories from the root down to `dir`. The caller holds the rename lock.
-fn path<S: Store>(store: &S, dir: &Inode<S>) -> Result<SmallVec<[Ino; 16]>> {
+fn path<S: Store>(store: &S, dir: &Inode<S::Part>) -> Result<SmallVec<[Ino; 16]>> {
     let mut path = SmallVec::from_slice(&[dir.ino]);
     let (mut at, mut parent) = (dir.ino, dir.parent());
     while at != Ino::ROOT && parent != at {
@@ -54,7 +55,11 @@ fn path<S: Store>(store: &S, dir: &Inode<S>) -> Result<SmallVec<[Ino; 16]>> {
 /// paths part. By their own numbers would not do: with `z` between `x` and its parent `y`, this task would
 /// hold `x` and want `z`, a rename within the directory of `z` and `y` hold `z` and want `y`, and a lookup
 /// hold `y` and want `x`.
-fn lock_both<'a, S: Store>(store: &S, from: &'a Inode<S>, to: &'a Inode<S>) -> Result<Dirs<'a, S>> {
+fn lock_both<'a, S: Store>(
+    store: &S,
+    from: &'a Inode<S::Part>,
+    to: &'a Inode<S::Part>,
+) -> Result<Dirs<'a, S>> {
     if from.ino == to.ino {
         return Ok(Dirs { from: lock_dir(store, from)?, to: None });
     }
@@ -138,12 +143,12 @@ fn rename_once<S: Store>(
 /// What all three kinds of rename need to know.
 struct Moving<'a, S: Store> {
     store: &'a S,
-    from: &'a Inode<S>,
-    to: &'a Inode<S>,
+    from: &'a Inode<S::Part>,
+    to: &'a Inode<S::Part>,
     name: Name<'a>,
     new_name: Name<'a>,
     source: Found<S::Slot>,
-    moved: &'a Inode<S>,
+    moved: &'a Inode<S::Part>,
     across: bool,
 }
 
@@ -172,7 +177,7 @@ impl<'a, S: Store> Moving<'a, S> {
         &self,
         mut dirs: Dirs<'_, S>,
         target: Found<S::Slot>,
-        victim: &Arc<Inode<S>>,
+        victim: &Arc<Inode<S::Part>>,
     ) -> Result<Removed> {
         let (mut state, mut victim_state) = lock_children(self.moved, victim);
         if target.child.is_dir() {
@@ -200,7 +205,12 @@ impl<'a, S: Store> Moving<'a, S> {
         Ok(removed)
     }
 
-    fn exchange(&self, mut dirs: Dirs<'_, S>, target: Found<S::Slot>, other: &Inode<S>) -> Result<Removed> {
+    fn exchange(
+        &self,
+        mut dirs: Dirs<'_, S>,
+        target: Found<S::Slot>,
+        other: &Inode<S::Part>,
+    ) -> Result<Removed> {
         let (mut state, mut other_state) = lock_children(self.moved, other);
         let mut change = self.store.begin(&Need::NOTHING)?;
         let now = self.store.names().clock.now();
@@ -225,7 +235,7 @@ impl<'a, S: Store> Moving<'a, S> {
     fn reparent(
         &self,
         dirs: &mut Dirs<'_, S>,
-        state: &mut State<S>,
+        state: &mut State<S::Part>,
         change: &mut S::Change<'a>,
         now: i64,
     ) -> Result<()> {
@@ -253,8 +263,8 @@ impl<'a, S: Store> Moving<'a, S> {
 /// Locks two inodes of which neither is above the other: directories first, since a file may have another
 /// name in the directory; else by ascending number. Whoever holds one of them and not its directory, which is
 /// locked, wants only what is below it.
-fn lock_children<'a, S: Store>(a: &'a Inode<S>, b: &'a Inode<S>) -> (Guard<'a, S>, Guard<'a, S>) {
-    let rank = |inode: &Inode<S>| (!inode.is_dir(), inode.ino);
+fn lock_children<'a, P: Part>(a: &'a Inode<P>, b: &'a Inode<P>) -> (Guard<'a, P>, Guard<'a, P>) {
+    let rank = |inode: &Inode<P>| (!inode.is_dir(), inode.ino);
     if rank(a) < rank(b) {
         let first = a.state.write();
         (first, b.state.write())

@@ -3,9 +3,9 @@
 use amphi_vfs::permission::mode_after_change;
 use amphi_vfs::{Attr, Capabilities, Cred, Error, FileType, Ino, Result, SetAttr, SetTime};
 
-use crate::inode::State;
-use crate::names::inode;
-use crate::namespace::with_room;
+use crate::attempt::with_room;
+use crate::inode::{Part, State};
+use crate::load::inode;
 use crate::store::{Change, Changed, Need, Store, regular};
 use crate::xattr;
 
@@ -29,7 +29,7 @@ fn setattr_once<S: Store>(store: &S, ino: Ino, asked: &SetAttr, cred: &Cred) -> 
     }
     let attributes = xattr::following(store, ino, &mut state, asked)?;
     let now = store.names().clock.now();
-    let apply = |change: &mut S::Change<'_>, state: &mut State<S>| {
+    let apply = |change: &mut S::Change<'_>, state: &mut State<S::Part>| {
         if let Some(attributes) = attributes {
             change.set_attributes(ino, state, &attributes)?;
             state.attributes = Some(attributes);
@@ -49,7 +49,7 @@ fn setattr_once<S: Store>(store: &S, ino: Ino, asked: &SetAttr, cred: &Cred) -> 
 }
 
 /// Sets all attributes but the size.
-fn set<S: Store>(state: &mut State<S>, asked: &SetAttr, cred: &Cred, now: i64) {
+fn set<P: Part>(state: &mut State<P>, asked: &SetAttr, cred: &Cred, now: i64) {
     let time = |set: SetTime| match set {
         SetTime::Now => now,
         SetTime::At(time) => time.ns,
@@ -73,7 +73,7 @@ fn set<S: Store>(state: &mut State<S>, asked: &SetAttr, cred: &Cred, now: i64) {
 
 /// Moves the times of a file whose contents change, and clears set-id bits unless a privileged caller changes
 /// them. In memory only.
-pub fn note_write<S: Store>(store: &S, state: &mut State<S>, cred: &Cred) {
+pub fn note_write<S: Store>(store: &S, state: &mut State<S::Part>, cred: &Cred) {
     let now = store.names().clock.now();
     state.mtime = now;
     state.ctime = now;

@@ -11,11 +11,11 @@ use amphi_rt::sync::RwLockWriteGuard;
 use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirSink, Error, FileType, Ino, Name, Result};
 
-use crate::inode::{Inode, State};
+use crate::inode::{Inode, Part, State};
 use crate::names::Names;
 
 /// An inode's lock, held to change it.
-pub type Guard<'a, S> = RwLockWriteGuard<'a, State<S>>;
+pub type Guard<'a, P> = RwLockWriteGuard<'a, State<P>>;
 
 /// Cookies below this stand for the start of a listing, `.` and `..`, which are not the store's.
 pub const FIRST_COOKIE: u64 = 2;
@@ -100,10 +100,8 @@ pub enum Changed {
 /// Methods that take a [`State`] are called with the inode's lock held; those that take it to change it, with
 /// the lock held to change it.
 pub trait Store: Sized + Send + Sync + 'static {
-    /// What the store keeps in an inode, under its lock.
-    type Part: Send + Sync;
-    /// What it keeps beside the lock.
-    type Beside: Default + Send + Sync;
+    /// What the store keeps in an inode.
+    type Part: Part;
     /// Where an entry is. Other changes of the directory may move it; the name goes with it wherever it is
     /// used.
     type Slot: Copy;
@@ -124,7 +122,7 @@ pub trait Store: Sized + Send + Sync + 'static {
     const LAZY_TIMES: bool = true;
 
     /// What is kept for the store here.
-    fn names(&self) -> &Names<Self>;
+    fn names(&self) -> &Names<Self::Part>;
 
     /// More than there are inodes: no path is longer.
     fn inodes_max(&self) -> u64;
@@ -133,10 +131,10 @@ pub trait Store: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Error::Stale`] if no inode has the number; [`Error::Corrupt`], [`Error::Io`].
-    fn load(&self, ino: Ino) -> Result<Inode<Self>>;
+    fn load(&self, ino: Ino) -> Result<Inode<Self::Part>>;
 
     /// Whether a directory's entries can be found and listed without [`open_dir`](Self::open_dir).
-    fn is_open(state: &State<Self>) -> bool {
+    fn is_open(state: &State<Self::Part>) -> bool {
         let _ = state;
         true
     }
@@ -145,7 +143,7 @@ pub trait Store: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    fn open_dir(&self, dir: &Inode<Self>, state: &mut State<Self>) -> Result<()> {
+    fn open_dir(&self, dir: &Inode<Self::Part>, state: &mut State<Self::Part>) -> Result<()> {
         let _ = (dir, state);
         Ok(())
     }
@@ -156,8 +154,8 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// [`Error::Corrupt`], [`Error::Io`].
     fn find(
         &self,
-        dir: &Inode<Self>,
-        state: &State<Self>,
+        dir: &Inode<Self::Part>,
+        state: &State<Self::Part>,
         name: Name<'_>,
     ) -> Result<Option<Found<Self::Slot>>>;
 
@@ -168,8 +166,8 @@ pub trait Store: Sized + Send + Sync + 'static {
     #[inline]
     fn find_inode(
         &self,
-        dir: &Inode<Self>,
-        state: &State<Self>,
+        dir: &Inode<Self::Part>,
+        state: &State<Self::Part>,
         name: Name<'_>,
     ) -> Result<Option<FoundInode<Self>>> {
         Ok(self.find(dir, state, name)?.map(|found| (found, None)))
@@ -179,40 +177,51 @@ pub trait Store: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Error::NoSpace`] if the directory cannot grow; [`Error::Corrupt`], [`Error::Io`].
-    fn place(&self, dir: &Inode<Self>, state: &State<Self>, name: Name<'_>) -> Result<Self::Place>;
+    fn place(
+        &self,
+        dir: &Inode<Self::Part>,
+        state: &State<Self::Part>,
+        name: Name<'_>,
+    ) -> Result<Self::Place>;
 
     /// Whether an open directory has no entries.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    fn is_empty(&self, dir: &Inode<Self>, state: &State<Self>) -> Result<bool>;
+    fn is_empty(&self, dir: &Inode<Self::Part>, state: &State<Self::Part>) -> Result<bool>;
 
     /// Lists the entries of an open directory, but for `.` and `..`, from `cookie` on until `sink` declines
     /// one. [`FIRST_COOKIE`] is the first's.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    fn list(&self, dir: &Inode<Self>, state: &State<Self>, cookie: u64, sink: &mut DirSink<'_>)
-    -> Result<()>;
+    fn list(
+        &self,
+        dir: &Inode<Self::Part>,
+        state: &State<Self::Part>,
+        cookie: u64,
+        sink: &mut DirSink<'_>,
+    ) -> Result<()>;
 
     /// A symbolic link's target.
-    fn target(link: &State<Self>) -> &[u8];
-
-    /// Space that an inode takes, in units of 512 bytes, with what writes to come will take.
-    fn sectors(state: &State<Self>) -> u64;
+    fn target(link: &State<Self::Part>) -> &[u8];
 
     /// Reads an inode's extended attributes.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    fn attributes(&self, ino: Ino, state: &mut State<Self>) -> Result<Attributes>;
+    fn attributes(&self, ino: Ino, state: &mut State<Self::Part>) -> Result<Attributes>;
 
     /// Locks an inode for a change of its attributes (of its size to `size`) or its deletion, once nothing is
     /// on the way that would be in the way.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::IsDirectory`] and [`Error::Invalid`] for the size of what has none.
-    fn lock<'a>(&self, inode: &'a Arc<Inode<Self>>, size: Option<u64>) -> Result<Guard<'a, Self>> {
+    fn lock<'a>(
+        &self,
+        inode: &'a Arc<Inode<Self::Part>>,
+        size: Option<u64>,
+    ) -> Result<Guard<'a, Self::Part>> {
         let _ = size;
         Ok(inode.state.write())
     }
@@ -224,32 +233,32 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// [`Error::TooLarge`], [`Error::NoSpace`]; then nothing has changed. [`Error::Io`].
     fn resize(
         &self,
-        inode: &Arc<Inode<Self>>,
-        state: &mut State<Self>,
+        inode: &Arc<Inode<Self::Part>>,
+        state: &mut State<Self::Part>,
         size: u64,
-        apply: impl FnOnce(&mut Self::Change<'_>, &mut State<Self>) -> Result<()>,
+        apply: impl FnOnce(&mut Self::Change<'_>, &mut State<Self::Part>) -> Result<()>,
     ) -> Result<()>;
 
     /// Whether an inode without names can be deleted by the change that takes its last name; else it goes
     /// among the orphans first.
-    fn deletes_at_once(&self, state: &State<Self>) -> bool;
+    fn deletes_at_once(&self, state: &State<Self::Part>) -> bool;
 
     /// Whether an inode that nobody uses may leave the cache, now that what it holds in memory and can be had
     /// again has been dropped.
-    fn may_leave(&self, inode: &Inode<Self>, state: &mut State<Self>) -> bool {
+    fn may_leave(&self, inode: &Inode<Self::Part>, state: &mut State<Self::Part>) -> bool {
         let _ = (inode, state);
         true
     }
 
     /// Somebody has opened an inode that nobody had open. Another task may have closed it already.
     #[inline]
-    fn opened(&self, inode: &Inode<Self>) {
+    fn opened(&self, inode: &Inode<Self::Part>) {
         let _ = inode;
     }
 
     /// Nobody has the inode open any more, unless another task has just opened it.
     #[inline]
-    fn closed(&self, inode: Arc<Inode<Self>>) {
+    fn closed(&self, inode: Arc<Inode<Self::Part>>) {
         drop(inode);
     }
 
@@ -271,7 +280,7 @@ pub trait Store: Sized + Send + Sync + 'static {
 }
 
 /// An entry that was found, and its inode if the store came by it.
-pub type FoundInode<S> = (Found<<S as Store>::Slot>, Option<Arc<Inode<S>>>);
+pub type FoundInode<S> = (Found<<S as Store>::Slot>, Option<Arc<Inode<<S as Store>::Part>>>);
 
 /// Several changes of a store that count together: those who look, and a crash, see all of them or none.
 ///
@@ -286,7 +295,7 @@ pub trait Change<S: Store>: Sized {
     ///
     /// # Errors
     /// [`Error::NoInodes`], [`Error::Io`].
-    fn new_inode(&mut self, dir: &Inode<S>, new: &NewInode<'_>) -> Result<(Ino, S::Part)>;
+    fn new_inode(&mut self, dir: &Inode<S::Part>, new: &NewInode<'_>) -> Result<(Ino, S::Part)>;
 
     /// Adds an entry; the directory's size follows.
     ///
@@ -294,8 +303,8 @@ pub trait Change<S: Store>: Sized {
     /// As the trait says.
     fn insert(
         &mut self,
-        dir: &Inode<S>,
-        state: &mut State<S>,
+        dir: &Inode<S::Part>,
+        state: &mut State<S::Part>,
         place: S::Place,
         name: Name<'_>,
         child: Child,
@@ -305,7 +314,13 @@ pub trait Change<S: Store>: Sized {
     ///
     /// # Errors
     /// As the trait says.
-    fn remove(&mut self, dir: &Inode<S>, state: &mut State<S>, slot: S::Slot, name: Name<'_>) -> Result<()>;
+    fn remove(
+        &mut self,
+        dir: &Inode<S::Part>,
+        state: &mut State<S::Part>,
+        slot: S::Slot,
+        name: Name<'_>,
+    ) -> Result<()>;
 
     /// Makes an entry name another inode.
     ///
@@ -313,8 +328,8 @@ pub trait Change<S: Store>: Sized {
     /// As the trait says.
     fn replace(
         &mut self,
-        dir: &Inode<S>,
-        state: &mut State<S>,
+        dir: &Inode<S::Part>,
+        state: &mut State<S::Part>,
         slot: S::Slot,
         name: Name<'_>,
         child: Child,
@@ -324,34 +339,40 @@ pub trait Change<S: Store>: Sized {
     ///
     /// # Errors
     /// As the trait says.
-    fn reparent(&mut self, child: &Inode<S>, state: &mut State<S>) -> Result<()>;
+    fn reparent(&mut self, child: &Inode<S::Part>, state: &mut State<S::Part>) -> Result<()>;
 
     /// Stores an inode's extended attributes, all of them.
     ///
     /// # Errors
     /// As the trait says.
-    fn set_attributes(&mut self, ino: Ino, state: &mut State<S>, attributes: &Attributes) -> Result<()>;
+    fn set_attributes(&mut self, ino: Ino, state: &mut State<S::Part>, attributes: &Attributes)
+    -> Result<()>;
 
     /// Writes an inode, of which so much has changed. Its access time is written in any case, so that
     /// [`State::atime_dirty`] is false from then on.
     ///
     /// # Errors
     /// As the trait says.
-    fn write_inode(&mut self, inode: &Inode<S>, state: &mut State<S>, changed: Changed) -> Result<()>;
+    fn write_inode(
+        &mut self,
+        inode: &Inode<S::Part>,
+        state: &mut State<S::Part>,
+        changed: Changed,
+    ) -> Result<()>;
 
     /// Puts an inode among the orphans, which the next mount deletes, or takes it out. A new one has been
     /// written before.
     ///
     /// # Errors
     /// As the trait says.
-    fn set_orphan(&mut self, inode: &Inode<S>, state: &mut State<S>, orphan: bool) -> Result<()>;
+    fn set_orphan(&mut self, inode: &Inode<S::Part>, state: &mut State<S::Part>, orphan: bool) -> Result<()>;
 
     /// Frees as much as fits the change of what an inode without names holds; the rest with its number, its
     /// attributes and its place among the orphans. Returns whether that was all.
     ///
     /// # Errors
     /// As the trait says.
-    fn free_step(&mut self, inode: &Inode<S>, state: &mut State<S>) -> Result<bool>;
+    fn free_step(&mut self, inode: &Inode<S::Part>, state: &mut State<S::Part>) -> Result<bool>;
 
     /// Makes the change count.
     ///

@@ -5,9 +5,9 @@
 use amphi_vfs::acl::{self, Attributes};
 use amphi_vfs::{Error, Ino, Result, SetAttr, XattrMode};
 
-use crate::inode::{Inode, State};
-use crate::names::inode;
-use crate::namespace::with_room;
+use crate::attempt::with_room;
+use crate::inode::{Inode, Part, State};
+use crate::load::inode;
 use crate::store::{Change, Changed, Need, Store};
 
 /// Longest name in bytes, as Linux has it.
@@ -23,7 +23,11 @@ fn position(attributes: &Attributes, name: &[u8]) -> Option<usize> {
 
 /// The attributes, read if need be.
 #[inline]
-pub(crate) fn load<'a, S: Store>(store: &S, ino: Ino, state: &'a mut State<S>) -> Result<&'a Attributes> {
+pub(crate) fn load<'a, S: Store>(
+    store: &S,
+    ino: Ino,
+    state: &'a mut State<S::Part>,
+) -> Result<&'a Attributes> {
     if state.attributes.is_none() {
         state.attributes = Some(store.attributes(ino, state)?);
     }
@@ -117,7 +121,7 @@ pub fn removexattr<S: Store>(store: &S, ino: Ino, name: &[u8]) -> Result<()> {
 /// Changes the attributes as `body` does, and the permission bits to `bits`.
 fn change<S: Store>(
     store: &S,
-    inode: &Inode<S>,
+    inode: &Inode<S::Part>,
     bits: Option<u16>,
     body: impl Fn(&mut Attributes) -> Result<()>,
 ) -> Result<()> {
@@ -133,8 +137,8 @@ fn change<S: Store>(
 
 fn change_locked<S: Store>(
     store: &S,
-    inode: &Inode<S>,
-    state: &mut State<S>,
+    inode: &Inode<S::Part>,
+    state: &mut State<S::Part>,
     bits: Option<u16>,
     body: impl FnOnce(&mut Attributes) -> Result<()>,
 ) -> Result<()> {
@@ -152,7 +156,7 @@ fn change_locked<S: Store>(
 
 /// Whether a file may have capabilities, as far as is known without the device.
 #[inline]
-fn may_have_capability<S: Store>(state: &State<S>) -> bool {
+fn may_have_capability<P: Part>(state: &State<P>) -> bool {
     state.attributes.as_ref().is_none_or(|attributes| position(attributes, CAPABILITY).is_some())
 }
 
@@ -161,11 +165,15 @@ fn may_have_capability<S: Store>(state: &State<S>) -> bool {
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
 #[inline]
-pub fn shed_capability<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>) -> Result<()> {
+pub fn shed_capability<S: Store>(
+    store: &S,
+    inode: &Inode<S::Part>,
+    state: &mut State<S::Part>,
+) -> Result<()> {
     if may_have_capability(state) { shed(store, inode, state) } else { Ok(()) }
 }
 
-fn shed<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>) -> Result<()> {
+fn shed<S: Store>(store: &S, inode: &Inode<S::Part>, state: &mut State<S::Part>) -> Result<()> {
     if position(load(store, inode.ino, state)?, CAPABILITY).is_none() {
         return Ok(());
     }
@@ -183,7 +191,7 @@ fn shed<S: Store>(store: &S, inode: &Inode<S>, state: &mut State<S>) -> Result<(
 pub(crate) fn following<S: Store>(
     store: &S,
     ino: Ino,
-    state: &mut State<S>,
+    state: &mut State<S::Part>,
     asked: &SetAttr,
 ) -> Result<Option<Attributes>> {
     let sheds =

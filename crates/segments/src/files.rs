@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use amphi_device::BlockPort;
-use amphi_names::{Guard, Inode, State, Store, note_write, regular, shed_capability};
+use amphi_names::{Guard, Inode, Part, State, Store, note_write, regular, shed_capability};
 use amphi_page_cache::{BoxedFrame, Cached, Listed, Round, Since, shrink};
 use amphi_vfs::{Allocate, Cred, Error, Ino, Result, WriteMode};
 
@@ -14,8 +14,17 @@ use crate::format::Address;
 use crate::ground::Ground;
 pub use crate::pages::{FileCache, FilePages, Promised, Promises};
 
+/// What such a file system keeps in an inode.
+pub trait FilePart: Part<Beside = Since> {
+    /// What is in memory of a file.
+    fn file(&self) -> &FilePages;
+
+    /// As [`file`](Self::file), to change.
+    fn file_mut(&mut self) -> &mut FilePages;
+}
+
 /// A file system whose files' pages are kept here.
-pub trait Files: Store<Beside = Since> {
+pub trait Files: Store<Part: FilePart> {
     /// The device.
     type Device: BlockPort;
 
@@ -24,12 +33,6 @@ pub trait Files: Store<Beside = Since> {
 
     /// What is counted of all files.
     fn cache(&self) -> &FileCache;
-
-    /// What is in memory of a file.
-    fn file(part: &mut Self::Part) -> &mut FilePages;
-
-    /// See [`file`](Self::file).
-    fn file_of(part: &Self::Part) -> &FilePages;
 
     /// The device under them, and where everything is on it.
     fn ground(&self) -> &Ground<Self::Device>;
@@ -43,8 +46,8 @@ pub trait Files: Store<Beside = Since> {
     /// [`Error::Corrupt`], [`Error::Io`].
     fn addresses(
         &self,
-        inode: &Inode<Self>,
-        state: &State<Self>,
+        inode: &Inode<Self::Part>,
+        state: &State<Self::Part>,
         first: u64,
         end: u64,
     ) -> Result<Vec<Address>>;
@@ -56,15 +59,21 @@ pub trait Files: Store<Beside = Since> {
     /// [`Error::Corrupt`], [`Error::Io`].
     fn stretch(
         &self,
-        inode: &Inode<Self>,
-        state: &State<Self>,
+        inode: &Inode<Self::Part>,
+        state: &State<Self::Part>,
         pages: Range<u64>,
     ) -> Result<(Vec<Address>, u64)>;
 
     /// Puts a page as the device has it into memory.
-    fn keep(&self, inode: &Arc<Inode<Self>>, state: &mut State<Self>, page: u64, bytes: BoxedFrame) {
+    fn keep(
+        &self,
+        inode: &Arc<Inode<Self::Part>>,
+        state: &mut State<Self::Part>,
+        page: u64,
+        bytes: BoxedFrame,
+    ) {
         let _ = inode;
-        self.cache().insert(Self::file(&mut state.part), page, bytes, false);
+        self.cache().insert(state.file_mut(), page, bytes, false);
     }
 
     /// Before a write of these bytes: has what it changes in part in memory, and a block for each of its
@@ -74,8 +83,8 @@ pub trait Files: Store<Beside = Since> {
     /// [`Error::NoSpace`], [`Error::Corrupt`], [`Error::Io`].
     fn prepare(
         &self,
-        inode: &Arc<Inode<Self>>,
-        state: &mut State<Self>,
+        inode: &Arc<Inode<Self::Part>>,
+        state: &mut State<Self::Part>,
         bytes: Range<u64>,
     ) -> Result<Promises>;
 
@@ -83,13 +92,23 @@ pub trait Files: Store<Beside = Since> {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    fn finish(&self, inode: &Arc<Inode<Self>>, state: Guard<'_, Self>, mode: WriteMode) -> Result<()>;
+    fn finish(
+        &self,
+        inode: &Arc<Inode<Self::Part>>,
+        state: Guard<'_, Self::Part>,
+        mode: WriteMode,
+    ) -> Result<()>;
 
     /// Before a file gets another size: what must be on the device when that counts comes there.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    fn prepare_resize(&self, inode: &Arc<Inode<Self>>, state: &mut State<Self>, size: u64) -> Result<()>;
+    fn prepare_resize(
+        &self,
+        inode: &Arc<Inode<Self::Part>>,
+        state: &mut State<Self::Part>,
+        size: u64,
+    ) -> Result<()>;
 
     /// What a file has behind its new end goes with a change.
     ///
@@ -98,8 +117,8 @@ pub trait Files: Store<Beside = Since> {
     fn cut_off<'a>(
         &'a self,
         change: &mut Self::Change<'a>,
-        inode: &Arc<Inode<Self>>,
-        state: &mut State<Self>,
+        inode: &Arc<Inode<Self::Part>>,
+        state: &mut State<Self::Part>,
         size: u64,
     ) -> Result<()>;
 
@@ -109,7 +128,7 @@ pub trait Files: Store<Beside = Since> {
     /// As there.
     fn allocate(
         &self,
-        inode: &Arc<Inode<Self>>,
+        inode: &Arc<Inode<Self::Part>>,
         offset: u64,
         length: u64,
         what: Allocate,
@@ -120,7 +139,7 @@ pub trait Files: Store<Beside = Since> {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only then.
-    fn write_back(&self, inode: &Arc<Inode<Self>>, state: &mut State<Self>) -> Result<()>;
+    fn write_back(&self, inode: &Arc<Inode<Self::Part>>, state: &mut State<Self::Part>) -> Result<()>;
 
     /// Pages that were just brought into memory have been read.
     fn was_loaded(&self, part: &mut Self::Part) {
@@ -132,7 +151,7 @@ pub trait Files: Store<Beside = Since> {
 ///
 /// # Errors
 /// As [`Files::write_back`].
-pub fn write_back_file<F: Files>(fs: &F, inode: &Arc<Inode<F>>) -> Result<()> {
+pub fn write_back_file<F: Files>(fs: &F, inode: &Arc<Inode<F::Part>>) -> Result<()> {
     let mut state = inode.state.write();
     if state.gone || regular(inode.file_type).is_err() {
         return Ok(());
@@ -146,7 +165,7 @@ pub fn write_back_file<F: Files>(fs: &F, inode: &Arc<Inode<F>>) -> Result<()> {
 /// As [`amphi_vfs::FileSystem::write`].
 pub fn write<F: Files>(
     fs: &F,
-    inode: &Arc<Inode<F>>,
+    inode: &Arc<Inode<F::Part>>,
     offset: u64,
     data: &[u8],
     mode: WriteMode,
@@ -166,10 +185,10 @@ pub fn write<F: Files>(
     let end = end.ok_or(Error::TooLarge)?;
     shed_capability(fs, inode, &mut state)?;
     let promised = fs.prepare(inode, &mut state, offset..end)?;
-    fs.cache().write(F::file(&mut state.part), offset, data, &promised);
+    fs.cache().write(state.file_mut(), offset, data, &promised);
     state.size = state.size.max(end);
     note_write(fs, &mut state, cred);
-    F::file(&mut state.part).changed = true;
+    state.file_mut().changed = true;
     fs.cache().note_dirty(inode);
     fs.finish(inode, state, mode)?;
     relieve(fs, inode)?;
@@ -177,7 +196,7 @@ pub fn write<F: Files>(
 }
 
 /// The files that have something that is not on the device, oldest first.
-fn dirty_files<F: Files>(fs: &F) -> impl Iterator<Item = Arc<Inode<F>>> {
+fn dirty_files<F: Files>(fs: &F) -> impl Iterator<Item = Arc<Inode<F::Part>>> {
     let listed = fs.cache().dirty.since_before(u64::MAX).into_iter();
     listed.filter_map(|listed: Listed| fs.names().cache.get(listed.0).filter(|inode| inode.beside.is(listed)))
 }
@@ -194,16 +213,16 @@ pub fn write_back_all<F: Files>(fs: &F) -> Result<()> {
 struct Clean<'f, F>(&'f F);
 
 impl<F: Files> Cached for Clean<'_, F> {
-    type File = Inode<F>;
+    type File = Inode<F::Part>;
 
-    fn visit(&self, start: usize, each: impl FnMut(&Arc<Inode<F>>) -> ControlFlow<()>) -> usize {
+    fn visit(&self, start: usize, each: impl FnMut(&Arc<Inode<F::Part>>) -> ControlFlow<()>) -> usize {
         self.0.names().cache.visit(start, each)
     }
 
-    fn drop_pages(&self, inode: &Arc<Inode<F>>, round: Round) {
+    fn drop_pages(&self, inode: &Arc<Inode<F::Part>>, round: Round) {
         if let Some(mut state) = inode.state.try_write() {
             let budget = &self.0.cache().budget;
-            F::file(&mut state.part).pages.drop_clean(budget, budget.excess(), round.also_used());
+            state.file_mut().pages.drop_clean(budget, budget.excess(), round.also_used());
         }
     }
 }
@@ -212,7 +231,7 @@ impl<F: Files> Cached for Clean<'_, F> {
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Io`].
-pub fn relieve<F: Files>(fs: &F, inode: &Arc<Inode<F>>) -> Result<()> {
+pub fn relieve<F: Files>(fs: &F, inode: &Arc<Inode<F::Part>>) -> Result<()> {
     let FileCache { budget, hand, .. } = fs.cache();
     if budget.too_dirty() {
         write_back_file(fs, inode)?;
@@ -228,7 +247,7 @@ pub fn relieve<F: Files>(fs: &F, inode: &Arc<Inode<F>>) -> Result<()> {
 ///
 /// # Errors
 /// As there.
-pub fn lock<'a, F: Files>(inode: &'a Arc<Inode<F>>, size: Option<u64>) -> Result<Guard<'a, F>> {
+pub fn lock<P: Part>(inode: &Inode<P>, size: Option<u64>) -> Result<Guard<'_, P>> {
     if size.is_some() {
         regular(inode.file_type)?;
     }
@@ -236,8 +255,8 @@ pub fn lock<'a, F: Files>(inode: &'a Arc<Inode<F>>, size: Option<u64>) -> Result
 }
 
 /// Whether a file may leave memory, with its pages.
-pub fn may_leave<F: Files>(fs: &F, inode: &Inode<F>, state: &mut State<F>) -> bool {
-    let file = F::file(&mut state.part);
+pub fn may_leave<F: Files>(fs: &F, inode: &Inode<F::Part>, state: &mut State<F::Part>) -> bool {
+    let file = state.file_mut();
     if !file.pages.is_clean() || file.changed || inode.beside.is_listed() {
         return false;
     }

@@ -1,18 +1,18 @@
 //! Between an inode on the device and the one in memory.
 
-use amphi_names::{State, Store};
+use amphi_names::{Part, State};
 use amphi_vfs::FileType;
 use amphi_volume::TypeCodes;
 use zerocopy::FromZeros;
 
-use crate::files::Files;
+use crate::files::FilePart;
 use crate::format::InodeHead;
 
 impl InodeHead {
     /// What an inode says. A file's size is the one that the device may say.
-    pub fn of<F: Files>(state: &State<F>, types: &TypeCodes) -> Self {
+    pub fn of<P: FilePart>(state: &State<P>, types: &TypeCodes) -> Self {
         let regular = state.file_type == FileType::Regular;
-        let size = if regular { F::file_of(&state.part).stored_size } else { state.size };
+        let size = if regular { state.file().stored_size } else { state.size };
         Self {
             kind: types.code(state.file_type),
             unnamed: u8::from(state.unnamed),
@@ -41,7 +41,7 @@ impl InodeHead {
     }
 
     /// As memory has the inode, which has a name or had none ever.
-    pub fn state<S: Store>(&self, file_type: FileType, part: S::Part) -> State<S> {
+    pub fn state<P: Part>(&self, file_type: FileType, part: P) -> State<P> {
         State {
             file_type,
             mode: self.mode.get() & 0o7777,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 
-use amphi_names::{Inode, Store};
+use amphi_names::{Inode, Part};
 use amphi_page_cache::{
     Beside, BoxedFrame, Budget, Change, DirtyFiles, Limits, Mapped, Mapping, Page, Pages, Plain, ReadAhead,
     Since,
@@ -107,12 +107,12 @@ impl FileCache {
     }
 
     /// Notes that a file has something that is not on the device.
-    pub fn note_dirty<S: Store<Beside = Since>>(&self, inode: &Inode<S>) {
+    pub fn note_dirty<P: Part<Beside = Since>>(&self, inode: &Inode<P>) {
         self.dirty.note(inode.ino, &inode.beside);
     }
 
     /// Notes that it has nothing any more.
-    pub fn note_clean<S: Store<Beside = Since>>(&self, inode: &Inode<S>) {
+    pub fn note_clean<P: Part<Beside = Since>>(&self, inode: &Inode<P>) {
         self.dirty.remove(inode.ino, &inode.beside);
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use amphi_names::{Change, Changed, Guard, Inode, Need, State, regular, shed_capability};
 use amphi_vfs::{Allocate, Error, Result, Seek};
 
-use crate::files::Files;
+use crate::files::{FilePart, Files};
 use crate::format::PAGE;
 use crate::reads::load_pages;
 
@@ -19,10 +19,10 @@ const PAGE_BYTES: u64 = PAGE as u64;
 /// As [`amphi_vfs::FileSystem::allocate`].
 pub fn begin_allocate<'i, F: Files>(
     fs: &F,
-    inode: &'i Arc<Inode<F>>,
+    inode: &'i Arc<Inode<F::Part>>,
     (offset, length): (u64, u64),
     what: Allocate,
-) -> Result<(Guard<'i, F>, Range<u64>)> {
+) -> Result<(Guard<'i, F::Part>, Range<u64>)> {
     regular(inode.file_type)?;
     fs.names().health.writable()?;
     if length == 0 {
@@ -48,8 +48,8 @@ pub fn begin_allocate<'i, F: Files>(
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn zero_edges<F: Files>(
     fs: &F,
-    inode: &Arc<Inode<F>>,
-    state: &mut State<F>,
+    inode: &Arc<Inode<F::Part>>,
+    state: &mut State<F::Part>,
     bytes: Range<u64>,
 ) -> Result<Range<u64>> {
     let whole = bytes.start.div_ceil(PAGE_BYTES)..bytes.end / PAGE_BYTES;
@@ -70,8 +70,8 @@ pub fn zero_edges<F: Files>(
 /// [`Error::Corrupt`], [`Error::Io`].
 pub fn zero_in_page<F: Files>(
     fs: &F,
-    inode: &Arc<Inode<F>>,
-    state: &mut State<F>,
+    inode: &Arc<Inode<F::Part>>,
+    state: &mut State<F::Part>,
     bytes: Range<u64>,
 ) -> Result<()> {
     let page = bytes.start / PAGE_BYTES;
@@ -79,11 +79,11 @@ pub fn zero_in_page<F: Files>(
         let _gate = fs.domain(inode.ino).gate.read();
         fs.addresses(inode, state, page, page + 1)?[0]
     };
-    if address.block().is_none() && !F::file_of(&state.part).pages.is_dirty(page) {
+    if address.block().is_none() && !state.file().pages.is_dirty(page) {
         return Ok(());
     }
     load_pages(fs, inode, state, bytes.start..bytes.start + 1)?;
-    let file = F::file(&mut state.part);
+    let file = state.file_mut();
     let cached = file.page_mut(page).ok_or(Error::Stale(inode.ino))?;
     let start = bytes.start as usize % PAGE;
     cached[start..start + (bytes.end - bytes.start) as usize].fill(0);
@@ -96,7 +96,7 @@ pub fn zero_in_page<F: Files>(
 ///
 /// # Errors
 /// As [`amphi_vfs::FileSystem::seek`].
-pub fn seek<F: Files>(fs: &F, inode: &Inode<F>, offset: u64, what: Seek) -> Result<u64> {
+pub fn seek<F: Files>(fs: &F, inode: &Inode<F::Part>, offset: u64, what: Seek) -> Result<u64> {
     regular(inode.file_type)?;
     let state = inode.state.read();
     if offset >= state.size {
@@ -104,7 +104,7 @@ pub fn seek<F: Files>(fs: &F, inode: &Inode<F>, offset: u64, what: Seek) -> Resu
     }
     let (mut page, end) = (offset / PAGE_BYTES, state.size.div_ceil(PAGE_BYTES));
     let wanted = what == Seek::Data;
-    let cached = &F::file_of(&state.part).pages;
+    let cached = &state.file().pages;
     let _gate = fs.domain(inode.ino).gate.read();
     while page < end {
         let (words, next) = fs.stretch(inode, &state, page..end)?;
@@ -129,10 +129,10 @@ pub fn seek<F: Files>(fs: &F, inode: &Inode<F>, offset: u64, what: Seek) -> Resu
 /// As there.
 pub fn resize<'a, F: Files>(
     fs: &'a F,
-    inode: &Arc<Inode<F>>,
-    state: &mut State<F>,
+    inode: &Arc<Inode<F::Part>>,
+    state: &mut State<F::Part>,
     size: u64,
-    apply: impl FnOnce(&mut F::Change<'a>, &mut State<F>) -> Result<()>,
+    apply: impl FnOnce(&mut F::Change<'a>, &mut State<F::Part>) -> Result<()>,
 ) -> Result<()> {
     if size > F::FILE_BYTES_MAX {
         return Err(Error::TooLarge);
@@ -144,10 +144,10 @@ pub fn resize<'a, F: Files>(
     }
     apply(&mut change, state)?;
     state.size = size;
-    F::file(&mut state.part).stored_size = size;
+    state.file_mut().stored_size = size;
     change.write_inode(inode, state, Changed::Contents)?;
     change.commit()?;
-    if F::file_of(&state.part).pages.is_clean() {
+    if state.file().pages.is_clean() {
         fs.cache().note_clean(inode);
     }
     Ok(())

@@ -8,7 +8,7 @@ use amphi_names::{Inode, State, note_read, read_moves_atime, regular};
 use amphi_page_cache::BoxedFrame;
 use amphi_vfs::Result;
 
-use crate::files::{Files, relieve, write_back_file};
+use crate::files::{FilePart, Files, relieve, write_back_file};
 use crate::format::PAGE;
 
 const PAGE_BYTES: u64 = PAGE as u64;
@@ -30,7 +30,7 @@ fn pages_of(bytes: &Range<u64>) -> Range<u64> {
 /// As [`amphi_vfs::FileSystem::read`].
 pub fn read<F: Files>(
     fs: &F,
-    inode: &Arc<Inode<F>>,
+    inode: &Arc<Inode<F::Part>>,
     offset: u64,
     into: &mut [u8],
     direct: bool,
@@ -51,7 +51,7 @@ pub fn read<F: Files>(
 /// there. Returns the length, and whether the access time moves.
 fn read_direct<F: Files>(
     fs: &F,
-    inode: &Arc<Inode<F>>,
+    inode: &Arc<Inode<F::Part>>,
     offset: u64,
     into: &mut [u8],
 ) -> Result<(usize, bool)> {
@@ -59,7 +59,7 @@ fn read_direct<F: Files>(
         let state = inode.state.read();
         let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
         let pages = pages_of(&(offset..offset.saturating_add(len as u64)));
-        let cached = &F::file_of(&state.part).pages;
+        let cached = &state.file().pages;
         if len > 0 && !cached.is_clean() && pages.clone().any(|page| cached.is_dirty(page)) {
             drop(state);
             write_back_file(fs, inode)?;
@@ -81,7 +81,7 @@ fn read_direct<F: Files>(
 /// access time moves.
 fn read_cached<F: Files>(
     fs: &F,
-    inode: &Arc<Inode<F>>,
+    inode: &Arc<Inode<F::Part>>,
     offset: u64,
     into: &mut [u8],
 ) -> Result<(usize, bool)> {
@@ -89,14 +89,14 @@ fn read_cached<F: Files>(
         let state = inode.state.read();
         let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
         let answer = (len, read_moves_atime(fs, &state));
-        let file = F::file_of(&state.part);
+        let file = state.file();
         if len == 0 || file.copy(offset, &mut into[..len]) {
             return Ok(answer);
         }
         (fetch(fs, inode, &state, offset, &mut into[..len])?, file.version, answer)
     };
     let mut state = inode.state.write();
-    if F::file_of(&state.part).version == version {
+    if state.file().version == version {
         keep(fs, inode, &mut state, loaded);
         fs.was_loaded(&mut state.part);
     }
@@ -107,12 +107,12 @@ fn read_cached<F: Files>(
 /// it.
 fn fetch<F: Files>(
     fs: &F,
-    inode: &Inode<F>,
-    state: &State<F>,
+    inode: &Inode<F::Part>,
+    state: &State<F::Part>,
     offset: u64,
     into: &mut [u8],
 ) -> Result<Loaded> {
-    let file = F::file_of(&state.part);
+    let file = state.file();
     let end = offset + into.len() as u64;
     let Range { start: first, end: behind } = pages_of(&(offset..end));
     let ahead = file.ahead.lock().last(first, behind - 1, READ_AHEAD) + 1;
@@ -149,8 +149,13 @@ fn fetch<F: Files>(
 }
 
 /// Reads what is not in memory of some pages; what is nowhere is zeros.
-fn load<F: Files>(fs: &F, inode: &Inode<F>, state: &State<F>, pages: Range<u64>) -> Result<Loaded> {
-    let cached = &F::file_of(&state.part).pages;
+fn load<F: Files>(
+    fs: &F,
+    inode: &Inode<F::Part>,
+    state: &State<F::Part>,
+    pages: Range<u64>,
+) -> Result<Loaded> {
+    let cached = &state.file().pages;
     let missing: Vec<_> = pages.filter(|page| cached.get(*page).is_none()).collect();
     let (Some(first), Some(last)) = (missing.first(), missing.last()) else { return Ok(Loaded::new()) };
     let _gate = fs.domain(inode.ino).gate.read();
@@ -161,9 +166,9 @@ fn load<F: Files>(fs: &F, inode: &Inode<F>, state: &State<F>, pages: Range<u64>)
 }
 
 /// Keeps pages that were read and did not come into memory meanwhile.
-fn keep<F: Files>(fs: &F, inode: &Arc<Inode<F>>, state: &mut State<F>, loaded: Loaded) {
+fn keep<F: Files>(fs: &F, inode: &Arc<Inode<F::Part>>, state: &mut State<F::Part>, loaded: Loaded) {
     for (page, bytes) in loaded {
-        if F::file_of(&state.part).pages.get(page).is_none() {
+        if state.file().pages.get(page).is_none() {
             fs.keep(inode, state, page, bytes);
         }
     }
@@ -175,8 +180,8 @@ fn keep<F: Files>(fs: &F, inode: &Arc<Inode<F>>, state: &mut State<F>, loaded: L
 /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
 pub fn load_pages<F: Files>(
     fs: &F,
-    inode: &Arc<Inode<F>>,
-    state: &mut State<F>,
+    inode: &Arc<Inode<F::Part>>,
+    state: &mut State<F::Part>,
     bytes: Range<u64>,
 ) -> Result<()> {
     let loaded = load(fs, inode, state, pages_of(&bytes))?;
@@ -191,8 +196,8 @@ pub fn load_pages<F: Files>(
 /// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
 pub fn load_edges<F: Files>(
     fs: &F,
-    inode: &Arc<Inode<F>>,
-    state: &mut State<F>,
+    inode: &Arc<Inode<F::Part>>,
+    state: &mut State<F::Part>,
     edges: &[u64],
 ) -> Result<()> {
     for edge in edges {
@@ -206,8 +211,8 @@ pub fn load_edges<F: Files>(
 /// Reads what the device has of pages from `first` on, past those in memory, into as many pages.
 fn read_device<F: Files>(
     fs: &F,
-    inode: &Inode<F>,
-    state: &State<F>,
+    inode: &Inode<F::Part>,
+    state: &State<F::Part>,
     first: u64,
     into: &mut [u8],
 ) -> Result<()> {

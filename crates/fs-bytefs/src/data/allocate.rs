@@ -9,11 +9,12 @@ use amphi_page_cache::{Mapped, Mapping, Pieces};
 use amphi_vfs::{Allocate, Cred, Error, Ino, Result};
 
 use crate::commit::tx::Tx;
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::data::file::{FILE_BYTES_MAX, note_write};
 use crate::data::truncate::set_size;
 use crate::data::writeback::{write_back, write_back_in};
 use crate::format::{Extent, PAGE};
+use crate::index::inode::{Inode, State};
 
 /// Most pages reserved by one transaction: 256 MB. A power of 16.
 const STEP_PAGES: u64 = 65_536;
@@ -70,8 +71,8 @@ pub fn allocate<D: BlockPort + WriteLog>(
 /// cache.
 fn clear<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     offset: u64,
     end: u64,
 ) -> Result<()> {
@@ -103,8 +104,8 @@ fn clear<D: BlockPort + WriteLog>(
 /// Gives the pages from `first` up to `end` that have none blocks that read as zeros; all of them, or none.
 fn fill_holes<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     first: u64,
     end: u64,
 ) -> Result<()> {
@@ -127,8 +128,8 @@ fn fill_holes<D: BlockPort + WriteLog>(
 /// One transaction of [`fill_holes`]. Notes the runs of pages that it filled.
 fn fill_step<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     first: u64,
     end: u64,
     filled: &mut Vec<(u64, u64)>,
@@ -165,8 +166,8 @@ fn fill_step<D: BlockPort + WriteLog>(
 /// Frees what a reservation that came to nothing has taken.
 fn give_back<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     filled: &[(u64, u64)],
 ) -> Result<()> {
     for &(first, pages) in filled {

@@ -12,12 +12,13 @@ use amphi_page_cache::{Mapped, Mapping};
 use amphi_vfs::{Cred, Result, WriteMode};
 use amphi_volume::io_error;
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::data::body::FileBody;
 use crate::data::duplicate::stored;
 use crate::data::file::{self, note_write};
 use crate::data::writeback::write_back;
 use crate::format::PAGE;
+use crate::index::inode::{Inode, State};
 use crate::planted::{self, Bug};
 
 /// Largest request that goes by bytes.
@@ -29,7 +30,7 @@ const BYTES_MAX: usize = 512;
 /// As there.
 pub fn read<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     offset: u64,
     into: &mut [u8],
 ) -> Result<usize> {
@@ -97,7 +98,7 @@ fn read_device<D: BlockPort + WriteLog>(
 /// As there.
 pub fn write<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     offset: u64,
     data: &[u8],
     how: WriteMode,
@@ -125,12 +126,7 @@ pub fn write<D: BlockPort + WriteLog>(
 
 /// Whether the device holds every page of the range and nothing newer waits in the cache, so that the write
 /// can go straight there.
-fn in_place<D: BlockPort + WriteLog>(
-    state: &State<D>,
-    offset: u64,
-    len: usize,
-    how: WriteMode,
-) -> Result<bool> {
+fn in_place(state: &State, offset: u64, len: usize, how: WriteMode) -> Result<bool> {
     let file = state.body.file()?;
     let Some(end) = offset.checked_add(len as u64) else { return Ok(false) };
     let aligned = offset.is_multiple_of(PAGE as u64) && len.is_multiple_of(PAGE);
@@ -150,7 +146,7 @@ fn in_place<D: BlockPort + WriteLog>(
 /// Brings the bytes to the device and waits until they are durable.
 fn store<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    state: &State<D>,
+    state: &State,
     offset: u64,
     data: &[u8],
 ) -> amphi_device::Result<()> {

@@ -7,12 +7,13 @@ use amphi_device::{BlockPort, WriteLog};
 use amphi_names::{move_atime, note_read, read_moves_atime, shed_capability};
 use amphi_vfs::{Cred, Error, Result, Seek, WriteMode};
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::data::body::{Fetched, FileBody, Promise};
 use crate::data::duplicate::Writing;
 use crate::data::writeback::write_back;
 use crate::format::PAGE;
 use crate::index::extent::FILE_PAGES_MAX;
+use crate::index::inode::{Inode, State};
 
 /// Largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = FILE_PAGES_MAX * PAGE as u64 - 1;
@@ -29,7 +30,7 @@ const READ_AHEAD: u64 = 32;
 /// As there.
 pub fn read<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     offset: u64,
     into: &mut [u8],
 ) -> Result<usize> {
@@ -66,7 +67,7 @@ pub fn read<D: BlockPort + WriteLog>(
 /// it: not more than half of the cache.
 fn fetch<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    state: &State<D>,
+    state: &State,
     file: &FileBody,
     offset: u64,
     into: &mut [u8],
@@ -104,7 +105,7 @@ fn fetch<D: BlockPort + WriteLog>(
 /// As there.
 pub fn write<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     offset: u64,
     data: &[u8],
     how: WriteMode,
@@ -149,8 +150,8 @@ pub fn write<D: BlockPort + WriteLog>(
 /// that is close to that is written back first.
 fn atomic_part<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     offset: u64,
     end: u64,
 ) -> Result<usize> {
@@ -169,8 +170,8 @@ fn atomic_part<D: BlockPort + WriteLog>(
 
 fn write_part<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     offset: u64,
     data: &[u8],
     promise: &mut Promise<'_>,
@@ -222,12 +223,7 @@ fn prepare_pages<D: BlockPort + WriteLog>(
 
 /// Moves the times, clears set-id bits unless a privileged caller wrote, and has the inode written back some
 /// time.
-pub fn note_write<D: BlockPort + WriteLog>(
-    core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
-    cred: &Cred,
-) {
+pub fn note_write<D: BlockPort + WriteLog>(core: &Core<D>, inode: &Inode, state: &mut State, cred: &Cred) {
     amphi_names::note_write(core, state, cred);
     state.attributes_dirty = true;
     core.dirty.note(inode.ino, &inode.beside.dirty);
@@ -237,7 +233,7 @@ pub fn note_write<D: BlockPort + WriteLog>(
 ///
 /// # Errors
 /// As there.
-pub fn seek<D: BlockPort + WriteLog>(inode: &Inode<D>, offset: u64, what: Seek) -> Result<u64> {
+pub fn seek(inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
     let state = inode.state.read();
     let file = state.body.file()?;
     file.pages.seek(&file.tree, state.size, offset, what)

@@ -12,18 +12,19 @@ use amphi_device::{BlockPort, WriteLog};
 use amphi_page_cache::{Cached, Listed, Round, shrink};
 use amphi_vfs::Result;
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::data::writeback::write_back;
 use crate::index::inode::Body;
+use crate::index::inode::{Inode, State};
 
 impl<D: BlockPort + WriteLog> Cached for Core<D> {
-    type File = Inode<D>;
+    type File = Inode;
 
-    fn visit(&self, start: usize, each: impl FnMut(&Arc<Inode<D>>) -> ControlFlow<()>) -> usize {
+    fn visit(&self, start: usize, each: impl FnMut(&Arc<Inode>) -> ControlFlow<()>) -> usize {
         self.names.cache.visit(start, each)
     }
 
-    fn drop_pages(&self, inode: &Arc<Inode<D>>, round: Round) {
+    fn drop_pages(&self, inode: &Arc<Inode>, round: Round) {
         let Some(mut state) = inode.state.try_write() else { return };
         let writes = round == Round::All && state.body.file().is_ok();
         // A failed write-back keeps its pages and has already turned the file system read-only.
@@ -84,7 +85,7 @@ impl<D: BlockPort + WriteLog> Core<D> {
     ///
     /// # Errors
     /// As [`write_back`].
-    pub fn throttle(&self, inode: &Inode<D>, state: &mut State<D>) -> Result<()> {
+    pub fn throttle(&self, inode: &Inode, state: &mut State) -> Result<()> {
         let full = self.pages.exceeded();
         if !full && !self.pages.too_dirty() {
             return Ok(());

@@ -10,12 +10,13 @@ use amphi_device::{BlockPort, WriteLog};
 use amphi_vfs::{Error, Result};
 
 use crate::commit::tx::Tx;
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::data::file::FILE_BYTES_MAX;
 use crate::data::writeback::write_back;
 use crate::format::PAGE;
 use crate::index::extent::FILE_PAGES_MAX;
 use crate::index::inode::number;
+use crate::index::inode::{Inode, State};
 use crate::planted::{self, Bug};
 
 /// Most pages freed by one transaction: 256 MB, 128 bitmap lines if they are contiguous.
@@ -28,10 +29,10 @@ const STEP_PAGES: u64 = 65_536;
 /// As [`set_size`].
 pub fn resize<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     size: u64,
-    apply: impl FnOnce(&mut Tx<'_, D>, &mut State<D>) -> Result<()>,
+    apply: impl FnOnce(&mut Tx<'_, D>, &mut State) -> Result<()>,
 ) -> Result<()> {
     if size > state.size_on_device || core.journals_data() {
         // Growing, and any cut where data are journaled, writes back what was written before, in a
@@ -50,10 +51,10 @@ pub fn resize<D: BlockPort + WriteLog>(
 /// changed.
 pub fn set_size<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     size: u64,
-    apply: impl FnOnce(&mut Tx<'_, D>, &mut State<D>) -> Result<()>,
+    apply: impl FnOnce(&mut Tx<'_, D>, &mut State) -> Result<()>,
 ) -> Result<()> {
     state.body.file()?;
     if size > FILE_BYTES_MAX {
@@ -79,8 +80,8 @@ pub fn set_size<D: BlockPort + WriteLog>(
 /// Makes the cached pages and what the device holds fit for the new size.
 fn prepare<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     size: u64,
 ) -> Result<()> {
     if core.journals_data() && !state.body.file()?.pages.is_clean() {
@@ -105,7 +106,7 @@ fn prepare<D: BlockPort + WriteLog>(
 
 /// Whether freeing the pages from `from` on takes several transactions, and a place in the orphan table that
 /// the inode does not have yet.
-fn needs_slot<D: BlockPort + WriteLog>(state: &State<D>, from: u64) -> bool {
+fn needs_slot(state: &State, from: u64) -> bool {
     state.orphan_slot.is_none()
         && deletes_in_steps(state)
         && state.tree().is_some_and(|tree| tree.pages_from(from) > STEP_PAGES)
@@ -114,8 +115,8 @@ fn needs_slot<D: BlockPort + WriteLog>(state: &State<D>, from: u64) -> bool {
 /// Commits `tx` with the inode as it stands, and frees its pages from `from` on; with the inode in orphan
 /// slot `slot`, if it needs one, until the last step.
 fn free_from<D: BlockPort + WriteLog>(
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     from: u64,
     slot: Option<u32>,
     mut tx: Tx<'_, D>,
@@ -136,7 +137,7 @@ fn free_from<D: BlockPort + WriteLog>(
 }
 
 /// Frees up to [`STEP_PAGES`] pages at or beyond `from`, the last ones first. Returns whether there are more.
-fn free_step<D: BlockPort + WriteLog>(state: &mut State<D>, from: u64, tx: &mut Tx<'_, D>) -> bool {
+fn free_step<D: BlockPort + WriteLog>(state: &mut State, from: u64, tx: &mut Tx<'_, D>) -> bool {
     let Some(tree) = state.tree_mut() else { return false };
     let mut freed = 0;
     while let Some(last) = tree.last() {
@@ -160,11 +161,7 @@ fn free_step<D: BlockPort + WriteLog>(state: &mut State<D>, from: u64, tx: &mut 
 
 /// Frees, in `tx`, a part of what an inode without names holds, and itself with the last part. Returns
 /// whether that was all.
-pub fn delete_step<D: BlockPort + WriteLog>(
-    inode: &Inode<D>,
-    state: &mut State<D>,
-    tx: &mut Tx<'_, D>,
-) -> bool {
+pub fn delete_step<D: BlockPort + WriteLog>(inode: &Inode, state: &mut State, tx: &mut Tx<'_, D>) -> bool {
     if let Ok(file) = state.body.file_mut() {
         file.forget(tx.base, 0..u64::MAX);
     }
@@ -182,7 +179,7 @@ pub fn delete_step<D: BlockPort + WriteLog>(
 }
 
 /// Whether deleting this inode takes more than one transaction.
-pub fn deletes_in_steps<D: BlockPort + WriteLog>(state: &State<D>) -> bool {
+pub fn deletes_in_steps(state: &State) -> bool {
     state.data_pages > STEP_PAGES
 }
 
@@ -190,11 +187,7 @@ pub fn deletes_in_steps<D: BlockPort + WriteLog>(state: &State<D>) -> bool {
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Corrupt`].
-pub fn finish_orphan<D: BlockPort + WriteLog>(
-    core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    slot: u32,
-) -> Result<()> {
+pub fn finish_orphan<D: BlockPort + WriteLog>(core: &Core<D>, inode: &Arc<Inode>, slot: u32) -> Result<()> {
     {
         let mut state = inode.state.write();
         if state.nlink > 0 {

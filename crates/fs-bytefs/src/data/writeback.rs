@@ -18,13 +18,14 @@ use crate::base::WRITE_RUN_MAX;
 use crate::commit::journal::Record;
 use crate::commit::record::write_record;
 use crate::commit::tx::Tx;
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::data::body::FileBody;
 use crate::data::diff::runs;
 use crate::data::duplicate::{self, lines_by_bytes};
 use crate::format::LINE;
 use crate::index::extent::ExtentTree;
 use crate::index::inode::number;
+use crate::index::inode::{Inode, State};
 use crate::planted::{self, Bug};
 
 /// Pages that a write-back handles without touching the heap.
@@ -40,8 +41,8 @@ const TX_DATA_MAX: usize = 32 << 10;
 /// [`amphi_vfs::Error::Io`]; the file system has then turned read-only.
 pub fn write_back<D: BlockPort + WriteLog>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     data_only: bool,
 ) -> Result<()> {
     // What another call has taken and could not write is dirty no more.
@@ -63,8 +64,8 @@ pub fn write_back<D: BlockPort + WriteLog>(
 /// As there.
 pub fn write_back_in<'a, D: BlockPort + WriteLog>(
     core: &'a Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     mut tx: Tx<'a, D>,
     attributes: bool,
 ) -> Result<()> {

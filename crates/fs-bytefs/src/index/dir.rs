@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, Lpa, Structure, WriteLog};
-use amphi_names::{Child, FIRST_COOKIE, Inode, InodeCache, Store};
+use amphi_names::{Child, FIRST_COOKIE, Inode, InodeCache, Part};
 use amphi_page_cache::{Mapped, Mapping};
 use amphi_vfs::{DirEntry, DirSink, Error, FileType, Ino, NAME_BYTES_MAX, Name, Result};
 use amphi_volume::io_error;
@@ -180,11 +180,11 @@ impl Dir {
 
     /// As [`find`](Self::find), with the entry's inode if it is cached. In a directory that no processor's
     /// cache holds, an entry and its inode come from memory at the same time.
-    pub fn find_inode<S: Store>(
+    pub fn find_inode<P: Part>(
         &self,
         name: Name<'_>,
-        cache: &InodeCache<S>,
-    ) -> Option<(Found, Option<Arc<Inode<S>>>)> {
+        cache: &InodeCache<P>,
+    ) -> Option<(Found, Option<Arc<Inode<P>>>)> {
         debug_assert!(self.loaded, "callers load the directory first");
         let name = name.bytes();
         let mut cached = None;

@@ -1,7 +1,6 @@
 //! Inodes in host DRAM: what hangs below them, and how they become the two halves on the device (BY-9).
 
 use amphi_device::{BlockPort, Structure, WriteLog};
-use amphi_names::{Inode, State, Store};
 use amphi_page_cache::Since;
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -9,14 +8,16 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use crate::base::Base;
 use crate::commit::tx::Tx;
 use crate::data::body::FileBody;
-use crate::format::{FLAG_INLINE_TARGET, INLINE_TARGET_MAX, INODE_BYTES, InodeLower, InodeUpper, LINE, mode};
+use crate::format::{
+    FLAG_INLINE_TARGET, INLINE_TARGET_MAX, INODE_BYTES, InodeLower, InodeUpper, LINE, PAGE, mode,
+};
 use crate::index::dir::Dir;
 use crate::index::extent::ExtentTree;
 use crate::index::xattr::Xattrs;
 use crate::planted::{self, Bug};
 
 /// The number of an inode, which was in range when it was loaded or made.
-pub fn number<S: Store>(inode: &Inode<S>) -> u32 {
+pub fn number(inode: &Inode) -> u32 {
     inode.ino.0 as u32
 }
 
@@ -26,6 +27,11 @@ pub struct Beside {
     /// Since when it has writes to come.
     pub dirty: Since,
 }
+
+/// A cached inode.
+pub type Inode = amphi_names::Inode<Part>;
+/// What its lock protects.
+pub type State = amphi_names::State<Part>;
 
 /// What ByteFS keeps in an inode.
 pub struct Part {
@@ -41,6 +47,16 @@ pub struct Part {
     pub attributes_dirty: bool,
     /// By type.
     pub body: Body,
+}
+
+impl amphi_names::Part for Part {
+    type Beside = Beside;
+
+    #[inline]
+    fn sectors(state: &State) -> u64 {
+        let reserved = if let Body::File(file) = &state.body { file.unmapped } else { 0 };
+        (state.pages() + reserved) * (PAGE / 512) as u64
+    }
 }
 
 /// What hangs below an inode. Directories are boxed, since most inodes are files, and would be as large; a
@@ -90,11 +106,7 @@ impl Part {
 ///
 /// # Errors
 /// [`Error::Corrupt`] naming the inode; [`Error::Io`].
-pub fn decode<D: BlockPort + WriteLog, S: Store<Part = Part, Beside = Beside>>(
-    base: &Base<D>,
-    ino: u32,
-    bytes: &[u8; INODE_BYTES],
-) -> Result<Inode<S>> {
+pub fn decode<D: BlockPort + WriteLog>(base: &Base<D>, ino: u32, bytes: &[u8; INODE_BYTES]) -> Result<Inode> {
     let corrupt = |what: &str| Error::corrupt("inode", u64::from(ino), what.to_owned());
     let lower = InodeLower::decode(&bytes[..LINE], ino).map_err(|error| corrupt(&error.to_string()))?;
     let upper = InodeUpper::decode(&bytes[LINE..], ino).map_err(|error| corrupt(&error.to_string()))?;
@@ -151,7 +163,7 @@ pub fn decode<D: BlockPort + WriteLog, S: Store<Part = Part, Beside = Beside>>(
 
 impl<D: BlockPort + WriteLog> Tx<'_, D> {
     /// Adds an inode's lower half: one line (BY-9). The size written is `size_on_device`.
-    pub fn write_lower<S: Store<Part = Part>>(&mut self, inode: &Inode<S>, state: &State<S>) {
+    pub fn write_lower(&mut self, inode: &Inode, state: &State) {
         let inline = matches!(&state.body, Body::Symlink((target, _)) if target.len() <= INLINE_TARGET_MAX);
         let lower = InodeLower {
             size: state.size_on_device.into(),
@@ -173,7 +185,7 @@ impl<D: BlockPort + WriteLog> Tx<'_, D> {
     }
 
     /// Adds an inode's upper half, and the extent nodes that changed.
-    pub fn write_upper<S: Store<Part = Part>>(&mut self, inode: &Inode<S>, state: &mut State<S>) {
+    pub fn write_upper(&mut self, inode: &Inode, state: &mut State) {
         let ino = number(inode);
         let mut upper = InodeUpper::new_zeroed();
         upper.xattr = state.xattrs.lba.into();
@@ -204,7 +216,7 @@ impl<D: BlockPort + WriteLog> Tx<'_, D> {
 
     /// Adds what differs from the device: the lower half always, the upper half if extents or the page of
     /// extended attributes changed.
-    pub fn write_changed<S: Store<Part = Part>>(&mut self, inode: &Inode<S>, state: &mut State<S>) {
+    pub fn write_changed(&mut self, inode: &Inode, state: &mut State) {
         self.write_lower(inode, state);
         state.atime_dirty = false;
         if planted::has(Bug::BothHalvesWritten)

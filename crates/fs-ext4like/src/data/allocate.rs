@@ -10,7 +10,7 @@ use amphi_names::Guard;
 use amphi_page_cache::{Mapped, Mapping, Pieces};
 use amphi_vfs::{Allocate, Cred, Error, Ino, Result};
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::data::file::{note_write, zero_in_page};
 use crate::data::free::{free_range, step_credits};
 use crate::data::truncate::lock_for_size;
@@ -18,7 +18,7 @@ use crate::data::writeback::write_back;
 use crate::format::{BLOCK, EXTENT_BLOCKS_MAX, FILE_BYTES_MAX};
 use crate::index::extent::Run;
 use crate::index::inode::number;
-use crate::index::part::{Body, Part};
+use crate::index::part::{Body, Inode, Part, State};
 
 /// Extents allocated or freed in one handle.
 const STEP_EXTENTS: usize = 16;
@@ -75,9 +75,9 @@ pub fn allocate<D: BlockPort>(
 /// Locks a file for a change of its size to `size`, with no page dirty: only holes are without blocks then.
 fn lock_written<'a, D: BlockPort>(
     core: &Core<D>,
-    inode: &'a Arc<Inode<D>>,
+    inode: &'a Arc<Inode>,
     size: u64,
-) -> Result<Guard<'a, Core<D>>> {
+) -> Result<Guard<'a, Part>> {
     loop {
         write_back(core, inode)?;
         let state = lock_for_size(core, inode, size)?;
@@ -91,8 +91,8 @@ fn lock_written<'a, D: BlockPort>(
 /// they `keep` them, by having them marked.
 fn clear<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     offset: u64,
     end: u64,
     keep: bool,
@@ -132,8 +132,8 @@ fn clear<D: BlockPort>(
 /// Gives every hole of `first .. end` blocks that are marked unwritten; they have been reserved.
 fn fill_holes<D: BlockPort>(
     core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     first: u32,
     end: u32,
 ) -> Result<()> {

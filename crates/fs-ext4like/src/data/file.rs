@@ -11,12 +11,12 @@ use amphi_page_cache::{Mapped, Mapping, Page, Plain, Run};
 use amphi_vfs::{Cred, Error, Ino, Result, Seek, WriteMode};
 use amphi_volume::read_runs;
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::data::body::FileBody;
 use crate::data::writeback::{fsync, journal_dirty, write_back};
 use crate::format::{BLOCK, FILE_BYTES_MAX};
 use crate::index::extent::Extents;
-use crate::index::part::{Body, Part};
+use crate::index::part::{Body, Inode, Part, State};
 use crate::journal::buffers::{Kind, SharedBlock};
 
 /// Most pages read by one command.
@@ -52,12 +52,7 @@ fn newest<D: BlockPort>(core: &Core<D>, extents: &Extents, index: u64, read: Sha
 }
 
 /// Adds pages that were read to the cache, unless they came there meanwhile.
-fn keep<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
-    read: Vec<(u64, SharedBlock)>,
-) {
+fn keep<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &mut State, read: Vec<(u64, SharedBlock)>) {
     let size = state.size_on_disk;
     let Part { body: Body::File(file), extents, .. } = &mut state.part else { return };
     for (index, data) in read {
@@ -85,8 +80,8 @@ fn keep<D: BlockPort>(
 /// [`Error::Io`].
 pub fn load<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     first: u64,
     last: u64,
 ) -> Result<()> {
@@ -149,7 +144,7 @@ pub fn read<D: BlockPort>(
 /// moves.
 fn read_long<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
+    inode: &Arc<Inode>,
     offset: u64,
     into: &mut [u8],
     part_max: usize,
@@ -174,13 +169,7 @@ fn read_long<D: BlockPort>(
 
 /// Reads missing pages without holding the inode, and keeps them if the file has not changed on the device
 /// meanwhile.
-fn fetch<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    first: u64,
-    last: u64,
-    ahead: u32,
-) -> Result<()> {
+fn fetch<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, first: u64, last: u64, ahead: u32) -> Result<()> {
     let (wanted, version, asked) = {
         let mut state = inode.state.write();
         let end = state.size.div_ceil(BLOCK as u64);
@@ -201,7 +190,7 @@ fn fetch<D: BlockPort>(
 }
 
 /// Drops clean pages of a range from the cache.
-pub fn drop_range<D: BlockPort>(core: &Core<D>, inode: &Inode<D>, offset: u64, len: usize) {
+pub fn drop_range<D: BlockPort>(core: &Core<D>, inode: &Inode, offset: u64, len: usize) {
     let mut state = inode.state.write();
     let Ok(file) = state.body.file_mut() else { return };
     if file.in_flight.is_none() {
@@ -262,8 +251,8 @@ pub fn write<D: BlockPort>(
 /// Brings into the cache what a write changes in part only, and the last page of a file that will grow.
 fn load_edges<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     offset: u64,
     end: u64,
 ) -> Result<()> {
@@ -287,12 +276,7 @@ fn load_edges<D: BlockPort>(
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::ReadOnly`].
-pub fn note_write<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
-    cred: &Cred,
-) -> Result<()> {
+pub fn note_write<D: BlockPort>(core: &Core<D>, inode: &Inode, state: &mut State, cred: &Cred) -> Result<()> {
     amphi_names::shed_capability(core, inode, state)?;
     let before = (state.mtime, state.ctime, state.mode);
     amphi_names::note_write(core, state, cred);
@@ -310,8 +294,8 @@ pub fn note_write<D: BlockPort>(
 /// [`Error::Io`].
 pub fn zero_in_page<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     index: u64,
     bytes: std::ops::Range<usize>,
 ) -> Result<()> {
@@ -329,7 +313,7 @@ pub fn zero_in_page<D: BlockPort>(
 ///
 /// # Errors
 /// As there.
-pub fn seek<D: BlockPort>(inode: &Inode<D>, offset: u64, what: Seek) -> Result<u64> {
+pub fn seek(inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
     let state = inode.state.read();
     state.body.file()?.pages.seek(&state.extents, state.size, offset, what)
 }

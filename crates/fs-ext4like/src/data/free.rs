@@ -3,10 +3,10 @@
 use amphi_device::BlockPort;
 use amphi_vfs::Result;
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::format::BLOCK_EXTENTS;
 use crate::index::inode::number;
-use crate::index::part::{Body, Part};
+use crate::index::part::{Body, Inode, Part, State};
 use crate::index::xattr;
 use crate::journal::handle::Handle;
 
@@ -71,8 +71,8 @@ pub fn free_range<D: BlockPort>(
 /// [`Error::Io`], [`Error::Corrupt`].
 pub fn delete_step<D: BlockPort>(
     handle: &mut Handle<'_, D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
 ) -> Result<bool> {
     let core = handle.base;
     if let Part { body: Body::File(file), extents, .. } = &mut state.part {

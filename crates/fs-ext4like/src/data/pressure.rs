@@ -9,20 +9,21 @@ use amphi_page_cache::{Cached, Listed, Round, shrink};
 use amphi_rt::time::now_ns;
 use amphi_vfs::Result;
 
-use crate::core::{Core, Inode};
+use crate::core::Core;
 use crate::data::writeback::{write_back, write_back_many};
+use crate::index::part::Inode;
 
 /// Longest time between two looks at the age of the running transaction, ns.
 const COMMIT_LOOK_NS: u64 = 1_000_000_000;
 
 impl<D: BlockPort> Cached for Core<D> {
-    type File = Inode<D>;
+    type File = Inode;
 
-    fn visit(&self, start: usize, each: impl FnMut(&Arc<Inode<D>>) -> ControlFlow<()>) -> usize {
+    fn visit(&self, start: usize, each: impl FnMut(&Arc<Inode>) -> ControlFlow<()>) -> usize {
         self.names.cache.visit(start, each)
     }
 
-    fn drop_pages(&self, inode: &Arc<Inode<D>>, round: Round) {
+    fn drop_pages(&self, inode: &Arc<Inode>, round: Round) {
         if let Some(mut state) = inode.state.try_write()
             && let Ok(file) = state.body.file_mut()
         {
@@ -33,7 +34,7 @@ impl<D: BlockPort> Cached for Core<D> {
 
 impl<D: BlockPort> Core<D> {
     /// The files dirty since before a moment, oldest first.
-    pub fn dirty_since(&self, before_ns: u64) -> Vec<Arc<Inode<D>>> {
+    pub fn dirty_since(&self, before_ns: u64) -> Vec<Arc<Inode>> {
         let listed = self.dirty.since_before(before_ns).into_iter();
         let file =
             |listed: Listed| self.names.cache.get(listed.0).filter(|inode| inode.beside.dirty.is(listed));
@@ -81,7 +82,7 @@ impl<D: BlockPort> Core<D> {
     ///
     /// # Errors
     /// [`amphi_vfs::Error::Io`].
-    pub fn relieve(&self, inode: &Arc<Inode<D>>) -> Result<()> {
+    pub fn relieve(&self, inode: &Arc<Inode>) -> Result<()> {
         if self.pages.too_dirty() {
             write_back(self, inode)?;
             for other in self.dirty_since(u64::MAX) {

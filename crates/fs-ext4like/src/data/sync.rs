@@ -11,8 +11,9 @@ use amphi_device::BlockPort;
 use amphi_vfs::Result;
 use amphi_volume::io_error;
 
-use crate::core::{Core, Inode};
+use crate::core::Core;
 use crate::data::writeback::{Allocation, arrive, depart_together};
+use crate::index::part::Inode;
 
 impl<D: BlockPort> Core<D> {
     /// Makes everything durable: data, then the journal, then what the journal holds in place.
@@ -47,7 +48,7 @@ impl<D: BlockPort> Core<D> {
 
     /// Writes data, and commits what the writes began with while they are on their way. Returns whether there
     /// was anything to commit.
-    fn sync_data(&self, inodes: &[Arc<Inode<D>>]) -> Result<bool> {
+    fn sync_data(&self, inodes: &[Arc<Inode>]) -> Result<bool> {
         let mut has_committed = None;
         while has_committed.is_none() {
             let mut waiting = inodes.iter().peekable();

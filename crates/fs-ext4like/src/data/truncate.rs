@@ -8,13 +8,13 @@ use amphi_names::Guard;
 use amphi_page_cache::{Mapped, Mapping};
 use amphi_vfs::{Error, Result};
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::data::file::{load, zero_in_page};
 use crate::data::free::{free_step, step_credits};
 use crate::data::writeback::{settled, write_back};
 use crate::format::{BLOCK, FILE_BYTES_MAX};
 use crate::index::inode::number;
-use crate::index::part::{Body, Part};
+use crate::index::part::{Body, Inode, Part, State};
 use crate::journal::handle::Handle;
 use crate::update::Update;
 
@@ -25,9 +25,9 @@ use crate::update::Update;
 /// [`Error::Io`].
 pub fn lock_for_size<'a, D: BlockPort>(
     core: &Core<D>,
-    inode: &'a Arc<Inode<D>>,
+    inode: &'a Arc<Inode>,
     size: u64,
-) -> Result<Guard<'a, Core<D>>> {
+) -> Result<Guard<'a, Part>> {
     loop {
         let mut state = settled(inode);
         let old = state.size_on_disk;
@@ -53,10 +53,10 @@ pub fn lock_for_size<'a, D: BlockPort>(
 /// [`Error::TooLarge`], [`Error::Io`].
 pub fn set_size<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     size: u64,
-    apply: impl FnOnce(&mut Update<'_, D>, &mut State<D>) -> Result<()>,
+    apply: impl FnOnce(&mut Update<'_, D>, &mut State) -> Result<()>,
 ) -> Result<()> {
     if size > FILE_BYTES_MAX {
         return Err(Error::TooLarge);
@@ -98,8 +98,8 @@ pub fn set_size<D: BlockPort>(
 /// orphans unless it `stays`.
 fn finish_steps<'a, D: BlockPort>(
     core: &'a Core<D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     mut handle: Handle<'a, D>,
     from: u32,
     mut all: bool,
@@ -122,7 +122,7 @@ fn finish_steps<'a, D: BlockPort>(
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Corrupt`].
-pub fn finish_orphan<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result<()> {
+pub fn finish_orphan<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()> {
     let mut state = inode.state.write();
     if state.nlink == 0 {
         drop(state);

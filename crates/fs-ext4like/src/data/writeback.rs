@@ -12,11 +12,11 @@ use amphi_page_cache::{Mapped, Mapping, commands};
 use amphi_vfs::{Error, Result};
 use amphi_volume::io_error;
 
-use crate::core::{Core, Inode, State};
+use crate::core::Core;
 use crate::format::{BLOCK, BLOCK_EXTENTS};
 use crate::index::extent::Run;
 use crate::index::inode::number;
-use crate::index::part::{Body, Part};
+use crate::index::part::{Body, Inode, Part, State};
 use crate::journal::InFlight;
 use crate::journal::buffers::{Kind, SharedBlock};
 use crate::journal::commit::COMMAND_BLOCKS;
@@ -26,7 +26,7 @@ use crate::journal::handle::Handle;
 const ROUND_PAGES: usize = 2048;
 
 /// Locks an inode of which nothing is on its way to the device.
-pub fn settled<D: BlockPort>(inode: &Inode<D>) -> Guard<'_, Core<D>> {
+pub fn settled(inode: &Inode) -> Guard<'_, Part> {
     loop {
         let mut state = inode.state.write();
         let Body::File(file) = &mut state.body else { return state };
@@ -38,7 +38,7 @@ pub fn settled<D: BlockPort>(inode: &Inode<D>) -> Guard<'_, Core<D>> {
     }
 }
 
-fn forget_in_flight<D: BlockPort>(state: &mut State<D>, in_flight: &Arc<InFlight>) {
+fn forget_in_flight(state: &mut State, in_flight: &Arc<InFlight>) {
     if let Body::File(file) = &mut state.body
         && file.in_flight.as_ref().is_some_and(|other| Arc::ptr_eq(other, in_flight))
     {
@@ -64,8 +64,8 @@ pub enum Allocation {
 /// Gives the dirty pages `batch` blocks.
 fn map_pages<D: BlockPort>(
     handle: &mut Handle<'_, D>,
-    inode: &Inode<D>,
-    state: &mut State<D>,
+    inode: &Inode,
+    state: &mut State,
     batch: &[u64],
     allocation: Allocation,
 ) -> Result<()> {
@@ -99,20 +99,20 @@ fn map_pages<D: BlockPort>(
 }
 
 /// Whether a batch needs a transaction: a page without a written block, or a larger size.
-fn needs_handle<D: BlockPort>(state: &State<D>, batch: &[u64], size: u64) -> bool {
+fn needs_handle(state: &State, batch: &[u64], size: u64) -> bool {
     size > state.size_on_disk
         || batch.iter().any(|index| !matches!(state.extents.map(*index), Mapped::At { .. }))
 }
 
 /// The length that is safe once a batch is written.
-fn size_with<D: BlockPort>(state: &State<D>, batch: &[u64], all: bool) -> u64 {
+fn size_with(state: &State, batch: &[u64], all: bool) -> u64 {
     let written = batch.last().map_or(0, |last| (last + 1) * BLOCK as u64);
     if all { state.size } else { state.size.min(written).max(state.size_on_disk) }
 }
 
 /// Pages of a file that have left the cache for the device.
-pub struct Departure<D: BlockPort> {
-    inode: Arc<Inode<D>>,
+pub struct Departure {
+    inode: Arc<Inode>,
     in_flight: Arc<InFlight>,
     leaving: Vec<(u64, SharedBlock)>,
     /// What a second handle has to say once they are there.
@@ -130,11 +130,11 @@ struct Conversion {
 /// caller `cannot_wait` for one.
 fn depart<D: BlockPort>(
     core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
+    inode: &Arc<Inode>,
+    state: &mut State,
     allocation: Allocation,
     cannot_wait: bool,
-) -> Result<Option<Departure<D>>> {
+) -> Result<Option<Departure>> {
     let file = state.body.file_mut()?;
     let batch = file.pages.first_dirty(ROUND_PAGES);
     let is_all = batch.len() == file.pages.dirty_pages();
@@ -177,7 +177,7 @@ fn depart<D: BlockPort>(
 /// `meanwhile` runs when they have been sent.
 pub fn arrive<D: BlockPort>(
     core: &Core<D>,
-    departures: &[Departure<D>],
+    departures: &[Departure],
     meanwhile: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let mut leaving: Vec<&(u64, SharedBlock)> = departures.iter().flat_map(|d| &d.leaving).collect();
@@ -206,7 +206,7 @@ pub fn arrive<D: BlockPort>(
 /// Says that a departure's blocks are written: what ext4_convert_unwritten_io_end_vec() does when a write has
 /// ended. Nobody who holds the inode waits for this departure: waiting for what is in flight is done without
 /// it, and no transaction has these data in order.
-fn convert<D: BlockPort>(core: &Core<D>, departure: &Departure<D>) -> Result<()> {
+fn convert<D: BlockPort>(core: &Core<D>, departure: &Departure) -> Result<()> {
     let Some(Conversion { pages, size }) = &departure.conversion else { return Ok(()) };
     let inode = &departure.inode;
     let mut state = inode.state.write();
@@ -228,7 +228,7 @@ fn convert<D: BlockPort>(core: &Core<D>, departure: &Departure<D>) -> Result<()>
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::ReadOnly`].
-pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result<()> {
+pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()> {
     loop {
         let mut state = settled(inode);
         let Body::File(file) = &state.body else { return Ok(()) };
@@ -247,9 +247,9 @@ pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result
 }
 
 /// Dirty pages of many files that go together.
-pub struct Round<D: BlockPort> {
+pub struct Round {
     /// What goes.
-    pub departures: Vec<Departure<D>>,
+    pub departures: Vec<Departure>,
     /// A file of them has more.
     pub leaves_some: bool,
 }
@@ -261,9 +261,9 @@ pub struct Round<D: BlockPort> {
 /// [`Error::Io`], [`Error::ReadOnly`], after which what had departed is written.
 pub fn depart_together<'a, D: BlockPort>(
     core: &Core<D>,
-    waiting: impl Iterator<Item = &'a Arc<Inode<D>>>,
+    waiting: impl Iterator<Item = &'a Arc<Inode>>,
     allocation: Allocation,
-) -> Result<Round<D>> {
+) -> Result<Round> {
     let mut round = Round { departures: Vec::new(), leaves_some: false };
     let mut pages = 0;
     for inode in waiting {
@@ -297,7 +297,7 @@ pub fn depart_together<'a, D: BlockPort>(
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::ReadOnly`].
-pub fn write_back_many<D: BlockPort>(core: &Core<D>, inodes: &[Arc<Inode<D>>]) -> Result<()> {
+pub fn write_back_many<D: BlockPort>(core: &Core<D>, inodes: &[Arc<Inode>]) -> Result<()> {
     let mut waiting = inodes.iter();
     while !core.journals_data() {
         let round = depart_together(core, &mut waiting, Allocation::Written)?;
@@ -312,7 +312,7 @@ pub fn write_back_many<D: BlockPort>(core: &Core<D>, inodes: &[Arc<Inode<D>>]) -
 /// Makes the pages of a batch clean and returns their contents, with the blocks they go to.
 fn take_pages<D: BlockPort>(
     core: &Core<D>,
-    state: &mut State<D>,
+    state: &mut State,
     batch: &[u64],
 ) -> Result<Vec<(u64, SharedBlock)>> {
     let Part { body: Body::File(file), extents, .. } = &mut state.part else { return Ok(Vec::new()) };
@@ -333,11 +333,7 @@ fn neighbours<'a>(leaving: &[&'a (u64, SharedBlock)]) -> Vec<(u64, Vec<&'a [u8]>
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::ReadOnly`].
-pub fn journal_dirty<D: BlockPort>(
-    core: &Core<D>,
-    inode: &Arc<Inode<D>>,
-    state: &mut State<D>,
-) -> Result<()> {
+pub fn journal_dirty<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &mut State) -> Result<()> {
     let round = (core.journal.transaction_max / 2).min(ROUND_PAGES);
     loop {
         let file = state.body.file_mut()?;
@@ -367,7 +363,7 @@ pub fn journal_dirty<D: BlockPort>(
 ///
 /// # Errors
 /// [`Error::Io`].
-pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, data_only: bool) -> Result<()> {
+pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
     if core.options.read_only {
         return Ok(());
     }
@@ -394,7 +390,7 @@ pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>, data_only: boo
 /// With data journaling, an `fsync` begins with what is done to write a file's pages: ext4_do_writepages()
 /// commits the transaction that has them in the journal, and writes them in place. ext4_fsync_journal() then
 /// finds its transaction committed, and flushes the device once more.
-fn checkpoint_data<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode<D>>) -> Result<()> {
+fn checkpoint_data<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()> {
     let (tid, ranges) = {
         let mut state = inode.state.write();
         let Body::File(file) = &mut state.body else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! Inodes in host DRAM.
 
 use amphi_device::BlockPort;
-use amphi_names::{Inode, State, Store};
+use amphi_names::Store;
 use amphi_page_cache::{Mapped, Mapping};
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::FromZeros;
@@ -14,13 +14,13 @@ use crate::format::{
 };
 use crate::index::dir;
 use crate::index::extent::{Extents, write_node};
-use crate::index::part::{Beside, Body, Part};
+use crate::index::part::{Body, Inode, Part, State};
 use crate::index::xattr::Xattrs;
 use crate::journal::buffers::Kind;
 use crate::journal::handle::Handle;
 
 /// The number of an inode, which was in range when it was loaded or made.
-pub fn number<S: Store>(inode: &Inode<S>) -> u32 {
+pub fn number(inode: &Inode) -> u32 {
     inode.ino.0 as u32
 }
 
@@ -28,10 +28,7 @@ pub fn number<S: Store>(inode: &Inode<S>) -> u32 {
 ///
 /// # Errors
 /// [`Error::Stale`] if it has been freed since its number was looked at; [`Error::Corrupt`], [`Error::Io`].
-pub fn load<D: BlockPort, S: Store<Part = Part, Beside = Beside>>(
-    base: &Base<D>,
-    ino: u32,
-) -> Result<Inode<S>> {
+pub fn load<D: BlockPort>(base: &Base<D>, ino: u32) -> Result<Inode> {
     let corrupt = |what: &str| Error::corrupt("inode", u64::from(ino), what.to_owned());
     let (lba, at) = base.layout.inode_place(ino);
     let block = base.block(lba, Kind::Inodes)?;
@@ -110,22 +107,12 @@ impl<D: BlockPort> Handle<'_, D> {
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Corrupt`], [`Error::Io`].
-    pub fn write_inode<S: Store<Part = Part>>(
-        &mut self,
-        inode: &Inode<S>,
-        state: &mut State<S>,
-        datasync: bool,
-    ) -> Result<()> {
+    pub fn write_inode(&mut self, inode: &Inode, state: &mut State, datasync: bool) -> Result<()> {
         let written = self.encode_inode(inode, state, datasync);
         self.judge(written)
     }
 
-    fn encode_inode<S: Store<Part = Part>>(
-        &mut self,
-        inode: &Inode<S>,
-        state: &mut State<S>,
-        datasync: bool,
-    ) -> Result<()> {
+    fn encode_inode(&mut self, inode: &Inode, state: &mut State, datasync: bool) -> Result<()> {
         let ino = number(inode);
         let mut root = [0; ROOT_BYTES];
         match &state.body {

@@ -3,6 +3,7 @@
 use amphi_page_cache::Since;
 
 use crate::data::body::FileBody;
+use crate::format::BLOCK;
 use crate::format::{FLAG_INDEXED, FLAG_INLINE_TARGET, INLINE_TARGET_MAX};
 use crate::index::extent::Extents;
 use crate::index::xattr::Xattrs;
@@ -17,6 +18,11 @@ pub struct Beside {
     /// Since when it has writes to come.
     pub dirty: Since,
 }
+
+/// A cached inode.
+pub type Inode = amphi_names::Inode<Part>;
+/// What its lock protects.
+pub type State = amphi_names::State<Part>;
 
 /// What the file system keeps in an inode.
 pub struct Part {
@@ -36,6 +42,15 @@ pub struct Part {
     pub body: Body,
 }
 
+impl amphi_names::Part for Part {
+    type Beside = Beside;
+
+    fn sectors(state: &State) -> u64 {
+        let reserved = if let Body::File(file) = &state.body { file.unmapped } else { 0 };
+        (u64::from(state.blocks) + reserved) * (BLOCK / 512) as u64
+    }
+}
+
 impl Part {
     /// What a new inode starts with: `size` bytes that the device holds.
     pub fn new(body: Body, size: u64) -> Self {
@@ -52,7 +67,7 @@ impl Part {
 
     /// Blocks of a directory.
     pub const fn dir_blocks(&self) -> u32 {
-        (self.size_on_disk / crate::format::BLOCK as u64) as u32
+        (self.size_on_disk / BLOCK as u64) as u32
     }
 
     /// Its flags on the device.

@@ -7,8 +7,9 @@ use amphi_vfs::{Error, FileType, Ino, Result};
 
 use super::usage::{Known, Usage};
 use super::{Finding, Report};
-use crate::core::{Core, Inode};
+use crate::core::Core;
 use crate::format::{InodeHead, Map, Slot};
+use crate::inode::Inode;
 use crate::logs;
 use crate::xattr;
 
@@ -50,7 +51,7 @@ pub fn check<D: BlockPort + MemoryArea>(
 
 fn check_inode<D: BlockPort + MemoryArea>(
     core: &Core<D>,
-    inode: &Inode<D>,
+    inode: &Inode,
     usage: &mut Usage,
     report: &mut Report,
 ) -> Result<()> {
