@@ -10,8 +10,8 @@ use amphi_vfs::{Allocate, Cred, Error, Result};
 
 use crate::core::Core;
 use crate::format::{ADDRESSES, PAGE};
-use crate::inode::{Inode, Part, State};
 use crate::nodes::slot_of;
+use crate::part::{Inode, Part, State};
 use crate::writeback::{Edit, write_back};
 
 const PAGE_BYTES: u64 = PAGE as u64;

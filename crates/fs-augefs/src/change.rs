@@ -17,8 +17,9 @@ use smallvec::SmallVec;
 use crate::core::Core;
 use crate::drops::{self, Drops};
 use crate::format::{EntryRecord, Key, encode_attributes, encode_entry, encode_locator};
-use crate::inode::{self, Home, Inode, Part, State};
+use crate::inode;
 use crate::meta;
+use crate::part::{Home, Inode, Part, State};
 use crate::planted::{self, Bug};
 
 /// Nodes that one change frees.

@@ -14,10 +14,10 @@ use amphi_volume::io_error;
 
 use crate::dentries::Dentries;
 use crate::format::{Layout, SuperState, Superblock};
-use crate::inode::Inode;
-use crate::inode::Part;
 use crate::meta::Meta;
 use crate::options::MountOptions;
+use crate::part::Inode;
+use crate::part::Part;
 use crate::planted::{self, Bug};
 use crate::stats::Counters;
 

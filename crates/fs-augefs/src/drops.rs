@@ -12,9 +12,9 @@ use amphi_vfs::{Ino, Result};
 use crate::collect;
 use crate::core::Core;
 use crate::format::{ADDRESSES, Address, Intent, Key, PAGE, encode_intents};
-use crate::inode::{Inode, State};
 use crate::meta;
 use crate::nodes::slot_of;
+use crate::part::{Inode, State};
 
 /// Bytes of a file that a node covers.
 pub const NODE_SPAN: u64 = (ADDRESSES * PAGE) as u64;

@@ -15,8 +15,8 @@ use crate::change::Batched;
 use crate::core::Core;
 use crate::drops::plan_cut;
 use crate::format::{ADDRESSES, Address, FILE_BYTES_MAX, PAGE};
-use crate::inode::{Inode, Part, State};
 use crate::nodes::slot_of;
+use crate::part::{Inode, Part, State};
 use crate::planted::{self, Bug};
 use crate::writeback::{Edit, write_back};
 

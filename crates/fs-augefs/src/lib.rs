@@ -25,6 +25,7 @@ mod mount;
 mod nodes;
 mod options;
 mod overlay;
+mod part;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
 #[cfg(feature = "planted-bugs")]

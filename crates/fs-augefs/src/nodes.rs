@@ -10,8 +10,8 @@ use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::format::{ADDRESSES, Address, Key, SuperRecord};
-use crate::inode::State;
 use crate::meta::{self, damaged};
+use crate::part::State;
 
 /// Numbers of inodes that the metadata store is told of at a time.
 const NUMBERS: u64 = 4096;

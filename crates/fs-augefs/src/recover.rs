@@ -20,8 +20,8 @@ use crate::checkpoint;
 use crate::core::Core;
 use crate::drops::NODE_SPAN;
 use crate::format::{ADDRESSES, Address, EntryRecord, Intent, Key, NAT_ENTRIES, PAGE, encode_entry};
-use crate::inode::Home;
 use crate::meta::{self, damaged};
+use crate::part::Home;
 use crate::planted::{self, Bug};
 
 /// Intents of a domain by their place in the order of changes.

@@ -11,8 +11,9 @@ use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
 use crate::change::{Batched, STEP_NODES};
 use crate::core::Core;
 use crate::format::{EntryRecord, Key, PAGE, decode_attributes, decode_entry};
-use crate::inode::{Inode, Part, SHORT_TARGET_BYTES, State};
+use crate::inode::SHORT_TARGET_BYTES;
 use crate::meta::damaged;
+use crate::part::{Inode, Part, State};
 use crate::planted::{self, Bug};
 
 /// Most bytes of one inode's extended attributes, names included.

@@ -16,8 +16,9 @@ use amphi_vfs::{Error, Result};
 use crate::collect;
 use crate::core::Core;
 use crate::format::{ADDRESSES, NodeHead};
-use crate::inode::{self, Inode, State};
+use crate::inode;
 use crate::nodes::slot_of;
+use crate::part::{Inode, State};
 use crate::planted::{self, Bug};
 
 /// What is done to a file's nodes along with its pages.

@@ -11,7 +11,7 @@ use amphi_vfs::{Allocate, Cred, Result};
 
 use crate::core::Core;
 use crate::format::PAGE;
-use crate::inode::{Inode, State};
+use crate::part::{Inode, State};
 use crate::writeback::{Goes, write_back};
 
 const PAGE_BYTES: u64 = PAGE as u64;

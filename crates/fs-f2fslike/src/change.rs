@@ -14,7 +14,8 @@ use zerocopy::IntoBytes;
 use crate::core::Core;
 use crate::dir::Spot;
 use crate::format::{INODE, LINK, PAGE, TYPES, XATTR, encode_attributes, record_of};
-use crate::inode::{Inode, Part, State, split_target};
+use crate::inode::split_target;
+use crate::part::{Inode, Part, State};
 use crate::planted::{self, Bug};
 
 /// A name: its directory, and how it is called there.

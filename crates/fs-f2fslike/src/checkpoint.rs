@@ -15,7 +15,7 @@ use crate::core::{Core, Fresh, Standing};
 use crate::format::{
     Counts, DentryBlock, Layout, NAT_ENTRIES, NAT_JOURNAL, Pack, SIT_ENTRIES, SIT_JOURNAL, SitBlock, SitEntry,
 };
-use crate::inode::Inode;
+use crate::part::Inode;
 use crate::planted::{self, Bug};
 use crate::writeback::{Goes, write_back, write_pages, write_set};
 

@@ -13,9 +13,9 @@ use amphi_segments::{Blocks, Domain, Ground, NODES, Parts, Segments, Space};
 use amphi_vfs::{Ino, Result};
 use amphi_volume::read_words;
 
-use crate::dir::Dent;
 use crate::format::{Layout, Superblock, TITLE};
-use crate::inode::{Inode, Part};
+use crate::part::Dent;
+use crate::part::{Inode, Part};
 use crate::planted::{self, Bug};
 
 /// Inodes and pages that are kept in memory, and how often a checkpoint is made, unless a mount says

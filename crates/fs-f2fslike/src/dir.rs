@@ -13,19 +13,11 @@ use crate::core::Core;
 use crate::format::{
     Address, DentryBlock, Found, INODE_PAGES, blocks_of, bucket, name_hash, places, record_of,
 };
+use crate::part::Dent;
 use crate::planted::{self, Bug};
 
 /// Most levels of a directory.
 pub const LEVELS_MAX: u32 = 20;
-
-/// A block of entries in memory.
-pub struct Dent {
-    /// What it holds.
-    pub block: Box<DentryBlock>,
-    /// Changed since the last checkpoint.
-    pub dirty: bool,
-    used: Referenced,
-}
 
 /// Where an entry is: the directory's page, and the slot there.
 pub type Spot = (u64, usize);

@@ -1,9 +1,8 @@
 //! What the file system of F2FS's kind keeps in an inode in memory, and how it goes into the inode's node.
 
 use amphi_device::BlockPort;
-use amphi_page_cache::Since;
 use amphi_segments::damaged;
-use amphi_segments::files::{FilePages, FilePart};
+use amphi_segments::files::FilePages;
 use amphi_segments::format::InodeHead;
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::{FromZeros, IntoBytes};
@@ -14,52 +13,7 @@ use crate::format::{
     Address, FILE_PAGES_MAX, INODE, InodeRecord, LINK, LINK_BYTES, LINK_BYTES_MAX, LINK_WORD, PAGE, TYPES,
     record_of, set_record,
 };
-
-/// A cached inode.
-pub type Inode = amphi_names::Inode<Part>;
-/// What its lock protects.
-pub type State = amphi_names::State<Part>;
-
-/// What is kept in an inode.
-#[derive(Default)]
-pub struct Part {
-    /// A symbolic link's target.
-    pub target: Box<[u8]>,
-    /// The node of its end; 0: its inode has room for it.
-    pub rest: u32,
-    /// A directory's entries.
-    pub entries: u64,
-    /// A directory's levels.
-    pub levels: u32,
-    /// Blocks of pages, and those that are held.
-    pub blocks: u64,
-    /// The node of its extended attributes; 0: it has none.
-    pub xattr: u32,
-    /// The directory of its last name, and that name.
-    pub parent: u32,
-    /// See `parent`.
-    pub name: Box<[u8]>,
-    /// Cached pages.
-    pub file: FilePages,
-}
-
-impl amphi_names::Part for Part {
-    type Beside = Since;
-
-    fn sectors(state: &State) -> u64 {
-        state.part.blocks * (PAGE / 512) as u64
-    }
-}
-
-impl FilePart for Part {
-    fn file(&self) -> &FilePages {
-        &self.file
-    }
-
-    fn file_mut(&mut self) -> &mut FilePages {
-        &mut self.file
-    }
-}
+use crate::part::{Inode, Part, State};
 
 /// An inode as its node has it.
 fn record(inode: &Inode, state: &State) -> InodeRecord {

@@ -21,6 +21,7 @@ mod inode;
 mod load;
 mod mount;
 mod nodes;
+mod part;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
 #[cfg(feature = "planted-bugs")]

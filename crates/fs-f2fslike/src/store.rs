@@ -14,7 +14,7 @@ use crate::change::Changing;
 use crate::core::Core;
 use crate::dir::Spot;
 use crate::format::{DentryBlock, LINK_BYTES_MAX, ORPHANS_MAX, TYPES, XATTR, encode_attributes};
-use crate::inode::{Inode, Part, State};
+use crate::part::{Inode, Part, State};
 
 /// What an entry names.
 pub fn child_of(ino: u32, kind: u8) -> Option<Child> {

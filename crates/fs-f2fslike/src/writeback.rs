@@ -11,8 +11,8 @@ use amphi_vfs::{Error, Ino, Result};
 use crate::collect;
 use crate::core::Core;
 use crate::format::{NodeHead, PAGE};
-use crate::inode::{Inode, State};
 use crate::nodes::spot;
+use crate::part::{Inode, State};
 use crate::planted::{self, Bug};
 
 /// Most pages that are written together: 2 MB.

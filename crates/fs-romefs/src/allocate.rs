@@ -14,7 +14,8 @@ use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::format::{INLINE_SLOTS, Map, Slot};
-use crate::inode::{Inode, State, note_stored};
+use crate::inode::note_stored;
+use crate::part::{Inode, State};
 use crate::truncate::{STEP_SLOTS, cut_block, free_range};
 use crate::tx::Tx;
 use crate::write::{ensure_slots, write_held};

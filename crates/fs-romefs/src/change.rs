@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 use crate::core::Core;
 use crate::dir::{self, Dir, Place};
 use crate::format::{INLINE_TARGET_BYTES, INODE_HEAD_BYTES, Map, PAGE, Slot};
-use crate::inode::{Body, Inode, Part, State};
+use crate::part::{Body, Inode, Part, State};
 use crate::planted::{self, Bug};
 use crate::tx::Tx;
 use crate::{map, truncate, xattr};

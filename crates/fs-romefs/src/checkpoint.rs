@@ -7,8 +7,8 @@ use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::format::{INLINE_SLOTS, Map, Slot};
-use crate::inode::{Inode, State};
 use crate::logs;
+use crate::part::{Inode, State};
 use crate::tx::Tx;
 
 /// Leaves that one transaction gives back.

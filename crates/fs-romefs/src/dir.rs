@@ -4,29 +4,25 @@
 //! In host memory there is a table from names to units; the names themselves are in the metadata.
 
 use std::hash::{BuildHasher, Hasher};
-use std::ops::ControlFlow;
 
-use amphi_device::{BlockPort, MemoryArea};
-use amphi_names::{Child, FIRST_COOKIE, Found};
-use amphi_vfs::{DirEntry, DirSink, Error, Ino, Name, Result};
+use amphi_names::Child;
+use amphi_vfs::{Error, Ino, Name};
 use hashbrown::HashTable;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::core::Core;
-use crate::format::{EntryHead, Layout, PAGE, PAGE_UNITS, TYPES, UNIT, entry_units};
-use crate::inode::{Inode, State};
+use crate::format::{EntryHead, Layout, PAGE_UNITS, TYPES, UNIT, entry_units};
 use crate::ops::Ops;
 
 const _: () = assert!(PAGE_UNITS == u128::BITS as usize, "a word has a bit for each unit of a page");
 
 /// A page of a directory.
-struct DirPage {
+pub(crate) struct DirPage {
     /// Metadata page.
-    number: u32,
+    pub number: u32,
     /// Units in use.
     used: u128,
     /// Units in which an entry begins.
-    starts: u128,
+    pub starts: u128,
 }
 
 /// Where an entry will be.
@@ -43,9 +39,9 @@ pub struct Place {
 /// A directory in host memory.
 #[derive(Default)]
 pub struct Dir {
-    pages: Vec<DirPage>,
+    pub(crate) pages: Vec<DirPage>,
     /// Hash of a name, and the first unit of its entry.
-    names: HashTable<(u32, u32)>,
+    pub(crate) names: HashTable<(u32, u32)>,
     hash: amphi_rt::hash::State,
     /// No page before this one has a free unit.
     hand: usize,
@@ -76,7 +72,7 @@ impl Dir {
         self.pages.push(DirPage { number, used: 0, starts: 0 });
     }
 
-    fn hash_of(&self, name: &[u8]) -> u32 {
+    pub fn hash_of(&self, name: &[u8]) -> u32 {
         let mut hasher = self.hash.build_hasher();
         hasher.write(name);
         hasher.finish() as u32
@@ -145,7 +141,7 @@ pub fn store_entry(ops: &mut Ops, at: u64, name: &[u8], child: Child) {
 }
 
 /// An entry and its name, as `bytes`, from its first unit to the end of its page, have them.
-fn entry_in(bytes: &[u8]) -> Option<(Child, &[u8], usize)> {
+pub fn entry_in(bytes: &[u8]) -> Option<(Child, &[u8], usize)> {
     let (head, rest) = EntryHead::read_from_prefix(bytes).ok()?;
     let name = rest.get(..usize::from(head.name_bytes))?;
     let units = usize::from(head.units);
@@ -165,98 +161,4 @@ pub fn units_of(bytes: &[u8]) -> Option<usize> {
 /// A directory has something that is no entry.
 pub fn damaged(dir: Ino) -> Error {
     Error::corrupt("directory", dir.0, "an entry makes no sense")
-}
-
-/// Reads a directory's entries.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::Io`].
-pub fn read<D: BlockPort + MemoryArea>(core: &Core<D>, dir: &Inode, state: &State) -> Result<Dir> {
-    let mut open = Dir::default();
-    let mut numbers = Vec::new();
-    core.visit_slots(&state.part.mapping, 0..state.part.blocks, |index, slot| {
-        if index == numbers.len() as u64 {
-            numbers.extend(slot.block().filter(|page| u64::from(*page) < core.layout.plan.pages));
-        }
-        ControlFlow::Continue(())
-    })?;
-    if numbers.len() as u64 != state.part.blocks {
-        return Err(damaged(dir.ino));
-    }
-    for number in numbers {
-        open.add_page(number);
-        let page = open.pages.len() - 1;
-        let bytes = core.meta.with(core.layout.page(number), PAGE, <[u8]>::to_vec)?;
-        let mut unit = 0;
-        while unit < PAGE_UNITS {
-            let rest = &bytes[unit * UNIT..];
-            if rest[..4] == [0; 4] {
-                unit += 1;
-                continue;
-            }
-            let (_, name, units) = entry_in(rest).ok_or_else(|| damaged(dir.ino))?;
-            open.insert(&core.layout, Place { page: page as u32, unit: unit as u8, grows: false }, name);
-            unit += units;
-        }
-    }
-    Ok(open)
-}
-
-/// Finds a name.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::Io`].
-pub fn find<D: BlockPort + MemoryArea>(core: &Core<D>, dir: &Dir, name: &[u8]) -> Result<Option<Found<u32>>> {
-    let hash = dir.hash_of(name);
-    let mut outcome = Ok(None);
-    dir.names.find(hash.into(), |(other, unit)| {
-        if *other != hash {
-            return false;
-        }
-        let at = dir.address(&core.layout, *unit);
-        let bytes = entry_units(name.len()) * UNIT;
-        let bytes = bytes.min(PAGE - at as usize % PAGE);
-        let found = core.meta.with(at, bytes, |bytes| {
-            entry_in(bytes).filter(|(_, there, _)| *there == name).map(|(child, ..)| child)
-        });
-        match found {
-            Ok(Some(child)) => outcome = Ok(Some(Found { slot: *unit, child })),
-            Ok(None) => return false,
-            Err(error) => outcome = Err(error),
-        }
-        true
-    });
-    outcome
-}
-
-/// Lists entries from `cookie` on.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::Io`].
-pub fn list<D: BlockPort + MemoryArea>(
-    core: &Core<D>,
-    (ino, dir): (Ino, &Dir),
-    cookie: u64,
-    sink: &mut DirSink<'_>,
-) -> Result<()> {
-    let from = cookie - FIRST_COOKIE;
-    let first = (from / PAGE_UNITS as u64) as usize;
-    for (number, page) in dir.pages.iter().enumerate().skip(first) {
-        let skipped = if number == first { from % PAGE_UNITS as u64 } else { 0 };
-        let mut starts = page.starts & (u128::MAX << skipped);
-        let mut bytes = [0; PAGE];
-        if starts != 0 {
-            core.meta.with(core.layout.page(page.number), PAGE, |page| bytes.copy_from_slice(page))?;
-        }
-        while starts != 0 {
-            let unit = starts.trailing_zeros() as usize;
-            starts &= starts - 1;
-            let (child, name, _) = entry_in(&bytes[unit * UNIT..]).ok_or_else(|| damaged(ino))?;
-            let next_cookie = FIRST_COOKIE + (number * PAGE_UNITS + unit + 1) as u64;
-            if !sink(DirEntry { ino: child.ino, file_type: child.file_type, name, next_cookie }) {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
 }

@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 
 use crate::core::Core;
 use crate::format::{INLINE_SLOTS, PAGE};
-use crate::inode::{Inode, State};
 use crate::journal::Record;
 use crate::logs;
 use crate::ops::Ops;
+use crate::part::{Inode, State};
 use crate::plan::{BlockPut, LogPut, Plan, Rewrite, Source};
 use crate::planted::{self, Bug};
 use crate::tx::{Tx, put_inode};

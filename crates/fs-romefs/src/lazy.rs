@@ -16,8 +16,8 @@ use amphi_vfs::{Cred, Error, Ino, Result};
 use crate::buffer::Buffer;
 use crate::core::Core;
 use crate::format::Map;
-use crate::inode::Inode;
 use crate::options::Data;
+use crate::part::Inode;
 use crate::write::write_back;
 
 /// Data blocks that stay free for what has no piece of its own: the ends of pieces, other files' logs.

@@ -17,6 +17,7 @@ mod change;
 mod checkpoint;
 mod core;
 mod dir;
+mod entries;
 mod execute;
 pub mod format;
 mod fs;
@@ -35,6 +36,7 @@ mod meta;
 mod mount;
 mod ops;
 mod options;
+mod part;
 mod plan;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;

@@ -8,8 +8,8 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::Core;
 use crate::format::{LEAF_BYTES, LEAF_ENTRIES, LEAF_ENTRIES_AT, LeafHead, LogEntry, PAGE};
-use crate::inode::{Body, Inode, State};
 use crate::ops::Ops;
+use crate::part::{Body, Inode, State};
 use crate::tree::{Leaf, Log, Logs, Tree};
 
 /// Makes a file's logs known.

@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 
 use crate::core::Core;
 use crate::format::{LEAF_ENTRIES, PAGE, Slot};
-use crate::inode::State;
 use crate::logs;
+use crate::part::State;
 use crate::planted::{self, Bug};
 use crate::tree::{Log, Tree};
 

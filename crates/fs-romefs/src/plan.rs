@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
 use crate::format::{INLINE_SLOTS, Map, PAGE, Slot};
-use crate::inode::{Inode, State};
 use crate::logs;
 use crate::merge::{self, Put};
+use crate::part::{Inode, State};
 use crate::planted::{self, Bug};
 use crate::pool::Run;
 use crate::split::Part;

@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 use crate::buffer::Gaps;
 use crate::core::Core;
 use crate::format::PAGE;
-use crate::inode::{Inode, State};
 use crate::lookup::{self, Piece, Pieces, Source};
+use crate::part::{Inode, State};
 use crate::planted::{self, Bug};
 use crate::{lazy, logs};
 

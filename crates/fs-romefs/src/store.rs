@@ -8,10 +8,12 @@ use amphi_vfs::acl::Attributes;
 use amphi_vfs::{DirSink, Error, Ino, Name, Result};
 
 use crate::core::Core;
-use crate::dir::{self, Place};
+use crate::dir::Place;
+use crate::entries;
 use crate::format::{INLINE_SLOTS, INLINE_TARGET_BYTES, Map, PAGE};
-use crate::inode::{self, Body, Inode, Part, State};
+use crate::inode;
 use crate::map::GROWTH_PAGES_MAX;
+use crate::part::{Body, Inode, Part, State};
 use crate::truncate::{self, STEP_SLOTS};
 use crate::tx::Tx;
 use crate::{lazy, writeback, xattr};
@@ -43,7 +45,7 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
     }
 
     fn find(&self, _: &Inode, state: &State, name: Name<'_>) -> Result<Option<Found<u32>>> {
-        dir::find(self, inode::opened_dir(state)?, name.bytes())
+        entries::find(self, inode::opened_dir(state)?, name.bytes())
     }
 
     fn place(&self, _: &Inode, state: &State, name: Name<'_>) -> Result<Place> {
@@ -55,7 +57,7 @@ impl<D: BlockPort + MemoryArea> Store for Core<D> {
     }
 
     fn list(&self, dir: &Inode, state: &State, cookie: u64, sink: &mut DirSink<'_>) -> Result<()> {
-        dir::list(self, (dir.ino, inode::opened_dir(state)?), cookie, sink)
+        entries::list(self, (dir.ino, inode::opened_dir(state)?), cookie, sink)
     }
 
     fn target(link: &State) -> &[u8] {

@@ -12,8 +12,8 @@ use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::format::{INLINE_SLOTS, Map, Slot};
-use crate::inode::{Inode, State};
 use crate::logs;
+use crate::part::{Inode, State};
 use crate::planted::{self, Bug};
 use crate::tree::Leaf;
 use crate::tx::Tx;

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use crate::core::Core;
 use crate::format::{INODE_HEAD_BYTES, LEAF_ENTRIES_AT, Map, PAGE, Slot};
 use crate::inode;
-use crate::inode::{Inode, State};
 use crate::ops::Ops;
+use crate::part::{Inode, State};
 use crate::planted::{self, Bug};
 use crate::pool::Run;
 

@@ -8,8 +8,8 @@ use amphi_vfs::{Error, Result};
 use crate::core::Core;
 use crate::execute::execute;
 use crate::format::Map;
-use crate::inode::Inode;
 use crate::logs;
+use crate::part::Inode;
 use crate::plan::Plan;
 use crate::tx::Tx;
 

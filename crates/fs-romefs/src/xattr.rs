@@ -7,7 +7,7 @@ use amphi_volume::{attributes_bytes, decode_attributes, encode_attributes};
 
 use crate::core::Core;
 use crate::format::{Map, PAGE};
-use crate::inode::State;
+use crate::part::State;
 use crate::tx::Tx;
 
 /// Reads an inode's attributes.

@@ -9,8 +9,8 @@ use super::usage::{Known, Usage};
 use super::{Finding, Report};
 use crate::core::Core;
 use crate::format::{InodeHead, Map, Slot};
-use crate::inode::Inode;
 use crate::logs;
+use crate::part::Inode;
 use crate::xattr;
 
 /// Reads every inode.

@@ -8,7 +8,7 @@ use amphi_vfs::{DirEntry, Error, FileType, Ino, Result};
 use super::usage::Usage;
 use super::{Finding, Report};
 use crate::core::Core;
-use crate::dir;
+use crate::entries;
 use crate::format::Map;
 
 /// An entry: its inode, its type, its name.
@@ -22,8 +22,8 @@ pub fn entries<D: BlockPort + MemoryArea>(core: &Core<D>, ino: u64) -> Result<Op
     let inode = core.load_inode(Ino(ino))?;
     let state = inode.state.read();
     let mut listed = Vec::new();
-    let opened = dir::read(core, &inode, &state).and_then(|open| {
-        dir::list(core, (inode.ino, &open), FIRST_COOKIE, &mut |entry: DirEntry<'_>| {
+    let opened = entries::read(core, &inode, &state).and_then(|open| {
+        entries::list(core, (inode.ino, &open), FIRST_COOKIE, &mut |entry: DirEntry<'_>| {
             listed.push((entry.ino.0, entry.file_type, entry.name.to_vec()));
             true
         })

@@ -18,7 +18,7 @@ use super::mend::Mender;
 use super::usage::{Known, Usage};
 use super::{Report, check, check_core, inodes, names};
 use crate::core::Core;
-use crate::dir;
+use crate::entries;
 use crate::format::{InodeHead, Map, UNIT, entry_units};
 use crate::mount::{self, MountError};
 use crate::ops::Ops;
@@ -144,9 +144,9 @@ fn remove_entries<D: BlockPort + MemoryArea>(core: &Core<D>) -> Result<()> {
     for ino in dirs {
         let inode = core.load_inode(Ino(ino))?;
         let state = inode.state.read();
-        let Ok(open) = dir::read(core, &inode, &state) else { continue };
+        let Ok(open) = entries::read(core, &inode, &state) else { continue };
         let mut ops = Ops::default();
-        let listed = dir::list(core, (inode.ino, &open), FIRST_COOKIE, &mut |entry: DirEntry<'_>| {
+        let listed = entries::list(core, (inode.ino, &open), FIRST_COOKIE, &mut |entry: DirEntry<'_>| {
             if names::wrong_with(&usage, ino, entry.ino.0, entry.file_type).is_some() {
                 let unit = (entry.next_cookie - FIRST_COOKIE - 1) as u32;
                 let bytes = (entry_units(entry.name.len()) * UNIT) as u64;
