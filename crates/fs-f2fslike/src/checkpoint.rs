@@ -2,71 +2,22 @@
 //! copies, or, if few have changed, into the journals of the pack; then the pack makes all of it count.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, Lpa, Structure};
-use amphi_segments::files::write_back_all;
 use amphi_segments::{DATA, NODES, Parts, as_writes, write_nat, write_summaries};
-use amphi_vfs::{Error, FileType, Result};
+use amphi_vfs::{Error, Result};
 use zerocopy::IntoBytes;
 
+use crate::append::write_pages;
 use crate::core::{Core, Fresh, Standing};
 use crate::format::{
     Counts, DentryBlock, Layout, NAT_ENTRIES, NAT_JOURNAL, Pack, SIT_ENTRIES, SIT_JOURNAL, SitBlock, SitEntry,
 };
-use crate::part::Inode;
 use crate::planted::{self, Bug};
-use crate::writeback::{Goes, write_back, write_pages, write_set};
 
 /// Segments that a checkpoint names for the log of nodes: with 2 MB each, room for 2048 nodes until the next.
 pub const AHEAD: usize = 4;
-
-/// Makes everything completed so far durable.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only then.
-pub fn sync<D: BlockPort>(core: &Core<D>) -> Result<()> {
-    core.names.health.writable()?;
-    write_back_all(core)?;
-    now(core)
-}
-
-/// Makes a file durable: its pages and its nodes, if recovery finds out the rest from them; else by a
-/// checkpoint, as on F2FS. With `data_only`, nodes that say nothing new but times stay in memory.
-///
-/// # Errors
-/// As for [`sync`].
-pub fn fsync<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
-    core.names.health.writable()?;
-    if planted::has(Bug::FsyncForgotten) {
-        return Ok(());
-    }
-    if inode.file_type == FileType::Regular {
-        let mut state = inode.state.write();
-        if state.gone {
-            return Ok(());
-        }
-        // Another call may have taken what it could not write.
-        core.names.health.sound()?;
-        if !planted::has(Bug::PagesForgotten) {
-            let goes = if data_only { Goes::InPlace } else { Goes::InPlaceIfFew };
-            write_back(core, inode, &mut state, goes)?;
-        }
-        let ino = inode.ino.0 as u32;
-        if state.nlink > 0 && core.rolls(ino, &state.part) {
-            let unsaved = core.fresh.lock().unsaved.contains(&ino) && !planted::has(Bug::NodesForgotten);
-            if data_only && !unsaved {
-                return core.names.health.judge(core.ground.settle());
-            }
-            let written = core.names.health.judge(write_set(core, ino))?;
-            if written {
-                return Ok(());
-            }
-        }
-    }
-    now(core)
-}
 
 /// Makes a checkpoint.
 ///

@@ -138,6 +138,11 @@ pub struct Core<D: BlockPort + 'static> {
 }
 
 impl<D: BlockPort> Core<D> {
+    /// Counts what is used, and gathers the numbers that nodes can get.
+    pub fn count(&self) {
+        self.space.set_used(self.domain.parts.lock().settle());
+    }
+
     /// The inode.
     ///
     /// # Errors

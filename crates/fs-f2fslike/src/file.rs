@@ -18,7 +18,7 @@ use crate::nodes::{first_page, spot};
 use crate::part::{Inode, Part, State};
 use crate::planted::{self, Bug};
 use crate::writeback::{Goes, write_back};
-use crate::{allocate, checkpoint};
+use crate::{allocate, sync};
 
 const PAGE_BYTES: u64 = PAGE as u64;
 
@@ -104,7 +104,7 @@ impl<D: BlockPort> Files for Core<D> {
         }
         drop(state);
         let syncs = mode.sync_data || mode.sync_metadata;
-        if syncs { checkpoint::fsync(self, inode, !mode.sync_metadata) } else { Ok(()) }
+        if syncs { sync::fsync(self, inode, !mode.sync_metadata) } else { Ok(()) }
     }
 
     fn write_back(&self, inode: &Arc<Inode>, state: &mut State) -> Result<()> {

@@ -7,9 +7,9 @@ use amphi_device::BlockPort;
 use amphi_segments::Running;
 use amphi_vfs::{FileSystem, Ino, Promise, Result, StatFs};
 
-use crate::checkpoint;
 use crate::core::{Core, Options};
 use crate::mount::{self, MountError};
+use crate::sync;
 
 /// A mounted file system of F2FS's kind.
 ///
@@ -31,7 +31,7 @@ impl<D: BlockPort + 'static> F2fsLike<D> {
     ) -> std::result::Result<Self, MountError> {
         let core = mount::open(device, options, names)?;
         let interval_ns = if options.read_only { 0 } else { options.interval_ns };
-        Ok(Self { core: Running::new(core, "f2fslike-checkpoint", interval_ns, checkpoint::sync) })
+        Ok(Self { core: Running::new(core, "f2fslike-checkpoint", interval_ns, sync::sync) })
     }
 
     pub(crate) fn core(&self) -> &Core<D> {
@@ -68,11 +68,11 @@ impl<D: BlockPort + 'static> FileSystem for F2fsLike<D> {
     amphi_segments::forward_files!(self => &*self.core);
 
     fn fsync(&self, ino: Ino, data_only: bool) -> Result<()> {
-        checkpoint::fsync(&self.core, &self.core.inode(ino)?, data_only)
+        sync::fsync(&self.core, &self.core.inode(ino)?, data_only)
     }
 
     fn sync(&self) -> Result<()> {
-        checkpoint::sync(&self.core)
+        sync::sync(&self.core)
     }
 
     fn statfs(&self) -> Result<StatFs> {

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod allocate;
+mod append;
 mod change;
 mod checkpoint;
 mod collect;
@@ -28,6 +29,7 @@ mod planted;
 pub mod planted;
 mod recover;
 mod store;
+mod sync;
 mod trim;
 mod volume;
 mod writeback;

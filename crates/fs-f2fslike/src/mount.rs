@@ -27,6 +27,7 @@ use crate::format::{
 };
 use crate::load::{Loaded, load};
 use crate::recover;
+use crate::sync;
 
 /// Segments that cannot be filled: those that are held, those ahead, and both ends of the logs.
 const IDLE: u64 = (segments_held(1) + AHEAD) as u64 + 4;
@@ -79,7 +80,7 @@ pub fn format<D: BlockPort>(device: &Arc<D>, options: &amphi_volume::FormatOptio
     sb.origin = Origin::new(label);
     sb.crc = sb.checksum().into();
     let core = assemble(device, sb, layout, Loaded::empty(&layout, true), Options::usual(false));
-    settle(&core);
+    core.count();
     make_root(&core)?;
     core.inodes.store(1, Ordering::Release);
     checkpoint::held(&core, true)?;
@@ -159,11 +160,6 @@ fn assemble<D: BlockPort>(
     }
 }
 
-/// Counts what is used, and gathers the numbers that nodes can get.
-pub fn settle<D: BlockPort>(core: &Core<D>) {
-    core.space.set_used(core.domain.parts.lock().settle());
-}
-
 /// Mounts the file system on a device as of its last checkpoint, with what `fsync` has written since.
 ///
 /// # Errors
@@ -184,7 +180,7 @@ pub fn open<D: BlockPort>(
     let core = Arc::new(assemble(device, superblock, layout, loaded, (options, names)));
     core.ground.settle()?;
     recover::roll_forward(&core)?;
-    settle(&core);
+    core.count();
     if !options.read_only {
         {
             let mut standing = core.standing.lock();
@@ -221,7 +217,7 @@ pub fn close<D: BlockPort>(core: &Core<D>) -> amphi_vfs::Result<()> {
     core.names.health.writable()?;
     amphi_names::write_all_atimes(core)?;
     finish_orphans(core)?;
-    checkpoint::sync(core)?;
+    sync::sync(core)?;
     let _gate = core.domain.gate.write();
     checkpoint::held(core, true)
 }

@@ -15,7 +15,6 @@ use crate::core::Core;
 use crate::format::{
     ADDRESSES, Address, COUNTER_MAX, INODE, InodeRecord, NodeBlock, PAGE, TYPES, record_of, set_record,
 };
-use crate::mount;
 use crate::planted::{self, Bug};
 
 /// The newest nodes of a file, by number, with the blocks where they are.
@@ -62,7 +61,7 @@ pub fn roll_forward<D: BlockPort>(core: &Core<D>) -> Result<usize> {
         install(core, *ino, &files[ino])?;
     }
     // Directories may take new nodes for names.
-    mount::settle(core);
+    core.count();
     for ino in new {
         core.inodes.fetch_add(1, Ordering::AcqRel);
         if !planted::has(Bug::NameForgotten) {

@@ -2,18 +2,17 @@
 //! over the blocks that they have. Nodes that name new ones change in memory.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use amphi_device::{BlockPort, Structure};
-use amphi_segments::{DATA, Writes, as_writes};
-use amphi_vfs::{Error, Ino, Result};
+use amphi_segments::Writes;
+use amphi_vfs::{Error, Result};
 
+use crate::append::write_pages;
 use crate::collect;
 use crate::core::Core;
-use crate::format::{NodeHead, PAGE};
+use crate::format::PAGE;
 use crate::nodes::spot;
 use crate::part::{Inode, State};
-use crate::planted::{self, Bug};
 
 /// Most pages that are written together: 2 MB.
 const PAGES_AT_A_TIME: usize = 512;
@@ -123,71 +122,5 @@ fn submit<D: BlockPort>(core: &Core<D>, inode: &Inode, state: &mut State) -> Res
     }
     state.part.file.stored_size = state.size;
     core.put_inode(inode, state)?;
-    Ok(true)
-}
-
-/// Gives pages of files or of directories their blocks, and writes them: of each the inode, its number there,
-/// and what it holds. False if there are too few free segments; nothing has changed then. `last` may take the
-/// last ones. The caller has the gate.
-///
-/// # Errors
-/// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
-pub fn write_pages<'p, D: BlockPort>(
-    core: &Core<D>,
-    pages: impl Iterator<Item = ((u32, u64), &'p [u8])> + Clone,
-    tag: Structure,
-    last: bool,
-) -> Result<bool> {
-    let mut counts = [0; 2];
-    counts[DATA] = pages.clone().count();
-    let taken = core.take_blocks(&mut core.domain.parts.lock(), counts, last)?;
-    let Some([blocks, _]) = taken else { return Ok(false) };
-    for (((ino, page), _), block) in pages.clone().zip(&blocks) {
-        core.settle_page(ino, page, *block)?;
-    }
-    core.fresh.lock().unsaved.extend(pages.clone().map(|((ino, _), _)| ino));
-    let writes: Writes<'_> = blocks.iter().zip(pages).map(|(block, (_, bytes))| (*block, bytes)).collect();
-    // Before the gate is free: no checkpoint may come behind a failure.
-    core.names.health.judge(core.ground.write_blocks(&[(&writes, tag)]))?;
-    Ok(true)
-}
-
-/// Most nodes of a set.
-const SET_MOST: usize = 4096;
-
-/// Writes the nodes of a file that have changed as a set that recovery finds. The caller has the file locked.
-/// False if it takes a checkpoint to find them.
-///
-/// # Errors
-/// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`].
-pub fn write_set<D: BlockPort>(core: &Core<D>, ino: u32) -> Result<bool> {
-    let _gate = core.domain.gate.read();
-    // A checkpoint that has failed meanwhile takes for written what is not.
-    core.names.health.sound()?;
-    let mut parts = core.domain.parts.lock();
-    let nids: Vec<_> = parts.nodes.dirty_of(Ino(ino.into())).collect();
-    if nids.is_empty() {
-        core.ground.settle()?;
-        return Ok(true);
-    }
-    if nids.len() > SET_MOST {
-        return Ok(false);
-    }
-    let Some(blocks) = core.take_ahead(&mut parts, nids.len())? else { return Ok(false) };
-    let set = parts.next_sequence();
-    let stamp = |head: &mut NodeHead| {
-        (head.write_version, head.fsync) = (set.into(), (nids.len() as u16).into());
-    };
-    let sealed = core.ground.seal(&core.domain, &mut parts, nids.iter(), &blocks, stamp)?;
-    core.dirtied.fetch_sub(sealed.len(), Ordering::Relaxed);
-    drop(parts);
-    if core.fresh.lock().unsaved.contains(&ino) && !planted::has(Bug::NodesBeforeData) {
-        // Blocks that they name, and bytes up to the new end.
-        core.names.health.judge(core.ground.settle())?;
-    }
-    let written = core.ground.write_blocks(&[(&as_writes(&sealed), Structure::Inode)]);
-    core.names.health.judge(written.and_then(|()| core.ground.settle()))?;
-    core.domain.parts.lock().arrived(&sealed);
-    core.fresh.lock().unsaved.remove(&ino);
     Ok(true)
 }

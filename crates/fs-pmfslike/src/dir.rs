@@ -11,8 +11,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::{Dentry, Layout, TYPES, dentry_bytes};
 use crate::planted::{self, Bug};
+use crate::stores::Stores;
 use crate::tree::Tree;
-use crate::tx::Tx;
 
 /// Where the first entry behind `.` and `..` is.
 const FIRST: u64 = 32;
@@ -231,9 +231,9 @@ impl Dir {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn insert<D: PageView + 'static>(
+    pub fn insert<D: PageView>(
         &mut self,
-        tx: &mut Tx<'_, D>,
+        stores: &mut Stores<'_, D>,
         tree: &mut Tree,
         name: &[u8],
         child: Child,
@@ -243,9 +243,9 @@ impl Dir {
             Some(block) => (block as u64, 0),
             None => {
                 let block = self.room.len() as u64;
-                let (page, _) = tx.taken.take(1);
-                tree.map(tx, block, page)?;
-                let image = tx.fresh(page, Structure::Dentry);
+                let (page, _) = stores.taken.take(1);
+                tree.map(stores, block, page)?;
+                let image = stores.fresh(page, Structure::Dentry);
                 let bytes = entry(0, PAGE as u16, b"", 0);
                 image[..bytes.len()].copy_from_slice(&bytes);
                 self.add_block(block * PAGE, block);
@@ -270,12 +270,12 @@ impl Dir {
             // one is shorter.
             let keeps = old_len - free;
             let place = at + u64::from(keeps);
-            tx.store(to(place), &entry(child.ino.0, free, name, code), Structure::Dentry)?;
+            stores.store(to(place), &entry(child.ino.0, free, name, code), Structure::Dentry)?;
             let words = [old_len, keeps].map(|len| second_word(len, &old_name, old_code));
             if planted::has(Bug::NamesNotLogged) {
-                tx.store(to(at) + 8, &words[1].to_le_bytes(), Structure::Dentry)?;
+                stores.store(to(at) + 8, &words[1].to_le_bytes(), Structure::Dentry)?;
             } else {
-                tx.set_word(to(at) + 8, words[0], words[1], Structure::Dentry);
+                stores.set_word(to(at) + 8, words[0], words[1], Structure::Dentry);
             }
             if let Some(slot) = self.slots.get_mut(&at) {
                 slot.len = keeps;
@@ -291,17 +291,17 @@ impl Dir {
             let mut from = 16;
             for (head, words) in heads {
                 let head = head as usize;
-                tx.store(to(at) + from as u64, &bytes[from..head], Structure::Dentry)?;
+                stores.store(to(at) + from as u64, &bytes[from..head], Structure::Dentry)?;
                 for (word, old) in (head..bytes.len()).step_by(8).zip(words) {
                     let new = u64::from_le_bytes(std::array::from_fn(|byte| bytes[word + byte]));
-                    tx.set_word(to(at) + word as u64, old, new, Structure::Dentry);
+                    stores.set_word(to(at) + word as u64, old, new, Structure::Dentry);
                 }
                 from = bytes.len().min(head + 16);
             }
-            tx.store(to(at) + from as u64, &bytes[from..], Structure::Dentry)?;
+            stores.store(to(at) + from as u64, &bytes[from..], Structure::Dentry)?;
             let second = second_word(old_len, &old_name, old_code);
-            tx.set_word(to(at) + 8, second, second_word(free, name, code), Structure::Dentry);
-            tx.set_word(to(at), 0, child.ino.0, Structure::Dentry);
+            stores.set_word(to(at) + 8, second, second_word(free, name, code), Structure::Dentry);
+            stores.set_word(to(at), 0, child.ino.0, Structure::Dentry);
             let gone: Vec<u64> =
                 self.slots.range(at..at + u64::from(free)).map(|(place, _)| *place).collect();
             gone.iter().for_each(|place| drop(self.slots.remove(place)));
@@ -317,9 +317,9 @@ impl Dir {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if there is none.
-    pub fn change<D: PageView + 'static>(
+    pub fn change<D: PageView>(
         &mut self,
-        tx: &mut Tx<'_, D>,
+        stores: &mut Stores<'_, D>,
         tree: &Tree,
         name: &[u8],
         child: Option<Child>,
@@ -331,13 +331,13 @@ impl Dir {
         let old = slot.child.ok_or_else(lost)?;
         let to = page * PAGE + at % PAGE;
         let ino = child.map_or(0, |child| child.ino.0);
-        tx.set_word(to, old.ino.0, ino, Structure::Dentry);
+        stores.set_word(to, old.ino.0, ino, Structure::Dentry);
         slot.child = child;
         match child {
             Some(child) => {
                 let code = std::mem::replace(&mut slot.code, TYPES.code(child.file_type));
                 let [old, new] = [code, slot.code].map(|code| second_word(slot.len, &slot.name, code));
-                tx.set_word(to + 8, old, new, Structure::Dentry);
+                stores.set_word(to + 8, old, new, Structure::Dentry);
             }
             None => {
                 // Its type stays, as does its name, where nobody looks.
@@ -353,10 +353,10 @@ impl Dir {
 ///
 /// # Errors
 /// [`Error::Corrupt`] if there is none.
-pub fn reparent<D: PageView + 'static>(tx: &mut Tx<'_, D>, tree: &Tree, old: Ino, new: Ino) -> Result<()> {
+pub fn reparent<D: PageView>(stores: &mut Stores<'_, D>, tree: &Tree, old: Ino, new: Ino) -> Result<()> {
     let page = tree.blocks.get(0).ok_or_else(|| Error::corrupt("directory", new.0, "it has no blocks"))?;
     if !planted::has(Bug::ParentKept) {
-        tx.set_word(page * PAGE + PARENT, old.0, new.0, Structure::Dentry);
+        stores.set_word(page * PAGE + PARENT, old.0, new.0, Structure::Dentry);
     }
     Ok(())
 }

@@ -16,11 +16,13 @@ mod format;
 mod fs;
 mod inode;
 mod log;
+mod numbers;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod store;
+mod stores;
 mod table;
 mod tree;
 mod tx;

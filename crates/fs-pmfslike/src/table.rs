@@ -3,25 +3,19 @@
 
 use amphi_device::{Lpa, PageView, Structure};
 use amphi_direct_access::{Medium, PAGE};
-use amphi_names::Change;
 use amphi_rt::sync::{Mutex, RwLock};
 use amphi_vfs::{Error, Ino, Result};
 use amphi_volume::io_error;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::format::{INODE, INODES_PER_PAGE, Layout, Record, TABLE_AT};
-use crate::fs::PmfsLike;
-use crate::tree::{NODES_MAX, Tree, damaged};
-use crate::tx::Tx;
-
-/// Pages that it grows by.
-const GROWTH: u64 = 4;
+use crate::tree::{Tree, damaged};
 
 /// The table.
 pub struct Table {
-    tree: RwLock<Tree>,
+    pub tree: RwLock<Tree>,
     /// Held while it grows.
-    growing: Mutex<()>,
+    pub growing: Mutex<()>,
 }
 
 impl Table {
@@ -81,51 +75,6 @@ impl Table {
 }
 
 /// Pages of a table with room for all inodes that there may be.
-const fn pages_max(layout: &Layout) -> u64 {
+pub const fn pages_max(layout: &Layout) -> u64 {
     (layout.inodes + 1).div_ceil(INODES_PER_PAGE)
-}
-
-impl<D: PageView + 'static> PmfsLike<D> {
-    /// Takes a free number; the table grows for it, if it may.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`] if it cannot; [`Error::Io`].
-    pub fn take_number(&self) -> Result<Option<Ino>> {
-        loop {
-            if let Some(ino) = self.numbers.take() {
-                return Ok(Some(ino));
-            }
-            let _growing = self.table.growing.lock();
-            // Somebody may have been faster.
-            if self.numbers.free() == 0 && !self.grow()? {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Has the table grow. Returns whether it could.
-    fn grow(&self) -> Result<bool> {
-        let first = self.table.tree.read().mapped();
-        let count = GROWTH.min(pages_max(&self.layout) - first);
-        if count == 0 {
-            return Ok(false);
-        }
-        let mut tx = Tx::new(self, count + NODES_MAX, 0)?;
-        let mut tree = self.table.tree.write();
-        let old_root = tree.root;
-        for block in first..first + count {
-            let (page, _) = tx.taken.take(1);
-            tx.fresh(page, Structure::Inode);
-            tree.map(&mut tx, block, page)?;
-        }
-        if tree.root != old_root {
-            tx.set_word(TABLE_AT + 8, old_root, tree.root, Structure::Inode);
-        }
-        tx.set_word(TABLE_AT + 16, first * PAGE, (first + count) * PAGE, Structure::Inode);
-        drop(tree);
-        tx.commit()?;
-        let numbers = first * INODES_PER_PAGE..self.table.end(&self.layout);
-        numbers.rev().for_each(|ino| self.numbers.give(Ino(ino)));
-        Ok(true)
-    }
 }

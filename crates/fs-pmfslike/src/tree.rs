@@ -12,7 +12,7 @@ use amphi_vfs::{Error, Result};
 
 use crate::format::{FAN, FAN_BITS, HEIGHT_MAX, Layout, root_of, root_word};
 use crate::planted::{self, Bug};
-use crate::tx::Tx;
+use crate::stores::Stores;
 
 /// Pages of pointers that a block more may take: a new root of each level, and one below it of each.
 pub const NODES_MAX: u64 = 2 * HEIGHT_MAX - 1;
@@ -97,7 +97,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn map<D: PageView + 'static>(&mut self, tx: &mut Tx<'_, D>, block: u64, page: u64) -> Result<()> {
+    pub fn map<D: PageView>(&mut self, stores: &mut Stores<'_, D>, block: u64, page: u64) -> Result<()> {
         let (mut top, mut height) = root_of(self.root);
         if self.root == 0 {
             // As high as it has to be, with nothing in it.
@@ -105,13 +105,13 @@ impl Tree {
                 height += 1;
             }
             if height > 0 {
-                top = self.node(tx, height, 0);
+                top = self.node(stores, height, 0);
             }
         } else {
             while block >= covered(height, 0).end {
                 height += 1;
-                let old = std::mem::replace(&mut top, self.node(tx, height, 0));
-                tx.set_word(top * PAGE, 0, old, Structure::Pointer);
+                let old = std::mem::replace(&mut top, self.node(stores, height, 0));
+                stores.set_word(top * PAGE, 0, old, Structure::Pointer);
             }
         }
         if height == 0 {
@@ -125,8 +125,8 @@ impl Tree {
             let below = match known {
                 Some(known) => known,
                 None => {
-                    let below = if level == 0 { page } else { self.node(tx, level, index) };
-                    tx.set_word(above * PAGE + index % FAN * 8, 0, below, Structure::Pointer);
+                    let below = if level == 0 { page } else { self.node(stores, level, index) };
+                    stores.set_word(above * PAGE + index % FAN * 8, 0, below, Structure::Pointer);
                     below
                 }
             };
@@ -136,15 +136,15 @@ impl Tree {
         Ok(())
     }
 
-    fn node<D: PageView + 'static>(&mut self, tx: &mut Tx<'_, D>, level: u64, index: u64) -> u64 {
-        let (page, _) = tx.taken.take(1);
-        tx.fresh(page, Structure::Pointer);
+    fn node<D: PageView>(&mut self, stores: &mut Stores<'_, D>, level: u64, index: u64) -> u64 {
+        let (page, _) = stores.taken.take(1);
+        stores.fresh(page, Structure::Pointer);
         self.nodes.insert((level, index), page);
         page
     }
 
     /// Takes their pages from blocks. Pages of pointers that lead to others only go too.
-    pub fn unmap<D: PageView + 'static>(&mut self, tx: &mut Tx<'_, D>, range: Range<u64>) {
+    pub fn unmap<D: PageView>(&mut self, stores: &mut Stores<'_, D>, range: Range<u64>) {
         let (page, height) = root_of(self.root);
         let whole = |level: u64, index: u64| {
             let blocks = covered(level, index);
@@ -172,7 +172,7 @@ impl Tree {
             } else {
                 self.nodes.remove(&(level, index));
             }
-            tx.free(to, 1);
+            stores.free(to, 1);
             if level == height {
                 debug_assert_eq!(to, page, "the tree has one root");
                 self.root = 0;
@@ -191,7 +191,7 @@ impl Tree {
             // With those between them that lead nowhere, so that they are one range.
             for slot in *first..=*last {
                 let old = pointers.get(&slot).copied().unwrap_or(0);
-                tx.set_word(node * PAGE + slot * 8, old, 0, Structure::Pointer);
+                stores.set_word(node * PAGE + slot * 8, old, 0, Structure::Pointer);
             }
         }
     }
