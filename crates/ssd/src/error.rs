@@ -1,7 +1,39 @@
-//! Why an image cannot be made or opened. (What a command of an open device answers is
-//! `amphi_device::Error`.)
+//! Why a profile cannot be used, and why an image cannot be made or opened. (What a command of an open device
+//! answers is `amphi_device::Error`.)
 
-use crate::ProfileError;
+/// Why a profile cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    /// No built-in profile has this name.
+    #[error("no profile is called '{name}'; built in are: {known}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read the profile {path}: {cause}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        cause: String,
+    },
+    /// Not TOML, an unknown or missing key, or a value of the wrong type; the message names the key.
+    #[error("the profile is not valid: {0}")]
+    Syntax(String),
+    /// A value is outside what the emulator can represent.
+    #[error("the profile's {key} is {value}; it must be {expected}")]
+    Value {
+        /// The key, with its section.
+        key: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it must be.
+        expected: &'static str,
+    },
+}
 
 /// Why an image cannot be made or opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -57,14 +57,13 @@ mod timing;
 mod worker;
 
 pub use calibrate::{Calibration, RealTime, calibrate, real_time};
-pub use error::ImageError;
+pub use error::{ImageError, ProfileError};
 pub use flash::{Fate, GcPolicy, MediaProfile};
 pub use info::{Info, Shutdown};
 pub use ports::Ticket;
 pub use profile::{
     BaBufferProfile, BlockDurabilityName, ByteDurabilityName, CompletionKind, Firmware, FirmwareProfile,
-    FlashProfile, LinkKind, LinkProfile, LogProfile, PersistenceProfile, Profile, ProfileError, Published,
-    QueueProfile,
+    FlashProfile, LinkKind, LinkProfile, LogProfile, PersistenceProfile, Profile, Published, QueueProfile,
 };
 pub use ssd::{OpenOptions, Ssd};
 pub use stats::{

@@ -7,12 +7,14 @@ mod ba_buffer;
 mod built_in;
 mod firmware;
 mod link;
+pub(crate) mod probe;
 
 use std::path::Path;
 
 use amphi_device::{BlockDurability, ByteDurability, DurabilityContract, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
+use crate::error::ProfileError;
 use crate::flash::MediaProfile;
 pub use ba_buffer::BaBufferProfile;
 use built_in::BUILT_IN;
@@ -33,40 +35,6 @@ impl Time {
     const fn rule(&self, key: &'static str, ns: u64) -> Rule {
         (key, ns, ns <= self.most, "at most 1000000000 ns")
     }
-}
-
-/// Why a profile cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProfileError {
-    /// No built-in profile has this name.
-    #[error("no profile is called '{name}'; built in are: {known}")]
-    Unknown {
-        /// The name asked for.
-        name: String,
-        /// The names there are.
-        known: String,
-    },
-    /// The file cannot be read.
-    #[error("cannot read the profile {path}: {cause}")]
-    Read {
-        /// The file.
-        path: String,
-        /// What the system said.
-        cause: String,
-    },
-    /// Not TOML, an unknown or missing key, or a value of the wrong type; the message names the key.
-    #[error("the profile is not valid: {0}")]
-    Syntax(String),
-    /// A value is outside what the emulator can represent.
-    #[error("the profile's {key} is {value}; it must be {expected}")]
-    Value {
-        /// The key, with its section.
-        key: &'static str,
-        /// Its value.
-        value: u64,
-        /// What it must be.
-        expected: &'static str,
-    },
 }
 
 /// The parameters of one SSD.
@@ -349,7 +317,7 @@ impl Profile {
         self.media.check()?;
         for point in &self.published {
             if point.unmet.is_none() {
-                crate::calibrate::check_probe(&point.name).map_err(ProfileError::Syntax)?;
+                probe::find(&point.name).map_err(ProfileError::Syntax)?;
             }
         }
         if firmware.kind != Firmware::Log && persistence.block_durability != BlockDurabilityName::Completion {

@@ -13,7 +13,7 @@ use amphi_rt::Sim;
 use serde::Serialize;
 
 use crate::Profile;
-pub(crate) use probes::check_probe;
+use crate::profile::probe;
 pub use real::{RealTime, real_time};
 
 /// A figure measured on the emulator, beside the published one.
@@ -58,8 +58,8 @@ pub fn calibrate(profile: &Profile) -> Result<Vec<Calibration>> {
         .published
         .iter()
         .map(|point| {
-            let measured = match probes::find(&point.name) {
-                Ok(probe) => Some(Sim::new(1).run(|| probe.measure(profile))?),
+            let measured = match probe::find(&point.name) {
+                Ok(probe) => Some(Sim::new(1).run(|| probes::measure(probe, profile))?),
                 // The profile's own check refuses a point that has neither a probe nor a reason.
                 Err(_) => None,
             };

@@ -5,91 +5,34 @@ use amphi_device::{
 };
 use amphi_rt::time::{now_ns, sleep_ns, sleep_until_ns};
 
+use crate::profile::probe::{Kind, Probe};
 use crate::{Profile, Ssd};
 
 const TAG: Structure = Structure::Other;
 const CAPACITY: u64 = 64 << 20;
 const SECOND: u64 = 1_000_000_000;
-/// Most bytes of one access that a probe makes.
-const MOST: usize = 16 << 20;
 
-/// A way to measure a figure at an access size.
-#[derive(Clone, Copy)]
-pub(super) struct Probe {
-    measure: fn(&Profile, usize) -> Result<f64>,
-    bytes: usize,
-}
-
-impl Probe {
-    /// Measures. Called inside a Sim.
-    pub(super) fn measure(self, profile: &Profile) -> Result<f64> {
-        (self.measure)(profile, self.bytes)
+/// Measures a figure. Called inside a Sim.
+pub(super) fn measure(probe: Probe, profile: &Profile) -> Result<f64> {
+    let bytes = probe.bytes;
+    match probe.kind {
+        Kind::Load => load(profile, bytes),
+        Kind::Store => post(profile, bytes),
+        Kind::Persist => persist(profile, bytes),
+        Kind::DmaRead => dma_read(profile, bytes),
+        Kind::FlashRead => flash_read(profile, bytes),
+        Kind::FlashWrite => flash_write(profile, bytes),
+        Kind::BlockRead => Ok(1e6 / read_rate(profile, bytes, 1)?),
+        Kind::BlockWrite => Ok(1e6 / write_rate(profile, bytes, 1)?),
+        Kind::ReadRate(depth) => Ok(gb_s(bytes, read_rate(profile, bytes, depth)?)),
+        Kind::WriteRate(depth) => Ok(gb_s(bytes, write_rate(profile, bytes, depth)?)),
+        Kind::InternalRead => Ok(internal_rates(profile, bytes)?.0),
+        Kind::InternalWrite => Ok(internal_rates(profile, bytes)?.1),
     }
 }
 
-/// A probe's name, the access size it takes where none is given, the sizes' granularity, and how it measures.
-type Row = (&'static str, usize, usize, fn(&Profile, usize) -> Result<f64>);
-
-const PROBES: [Row; 16] = [
-    ("line-read-us", 64, 64, load),
-    ("line-write-us", 64, 64, persist),
-    ("load-us", 64, 1, load),
-    ("store-us", 64, 1, post),
-    ("persist-us", 64, 1, persist),
-    ("dma-read-us", PAGE_BYTES, 1, dma_read),
-    ("flash-read-us", 64, 64, flash_read),
-    ("flash-write-us", PAGE_BYTES, PAGE_BYTES, flash_write),
-    ("block-read-us", PAGE_BYTES, PAGE_BYTES, |profile, bytes| Ok(1e6 / read_rate(profile, bytes, 1)?)),
-    ("block-write-us", PAGE_BYTES, PAGE_BYTES, |profile, bytes| Ok(1e6 / write_rate(profile, bytes, 1)?)),
-    ("block-read-gb-s", 128 << 10, PAGE_BYTES, |profile, bytes| {
-        Ok(gb_s(bytes, read_rate(profile, bytes, 32)?))
-    }),
-    ("block-write-gb-s", 128 << 10, PAGE_BYTES, |profile, bytes| {
-        Ok(gb_s(bytes, write_rate(profile, bytes, 32)?))
-    }),
-    ("block-read-qd1-gb-s", 4 << 20, PAGE_BYTES, |profile, bytes| {
-        Ok(gb_s(bytes, read_rate(profile, bytes, 1)?))
-    }),
-    ("block-write-qd1-gb-s", 4 << 20, PAGE_BYTES, |profile, bytes| {
-        Ok(gb_s(bytes, write_rate(profile, bytes, 1)?))
-    }),
-    ("internal-read-gb-s", 4 << 20, PAGE_BYTES, |profile, bytes| Ok(internal_rates(profile, bytes)?.0)),
-    ("internal-write-gb-s", 4 << 20, PAGE_BYTES, |profile, bytes| Ok(internal_rates(profile, bytes)?.1)),
-];
-
 fn gb_s(bytes: usize, rate: f64) -> f64 {
     rate * bytes as f64 / 1e9
-}
-
-/// The probe that a published point names.
-///
-/// # Errors
-/// There is none; says which there are, or which sizes it takes.
-pub(super) fn find(name: &str) -> std::result::Result<Probe, String> {
-    let (base, size) = name.split_once('@').map_or((name, None), |(base, size)| (base, Some(size)));
-    let Some(&(_, default, unit, measure)) = PROBES.iter().find(|(known, ..)| *known == base) else {
-        let known: Vec<&str> = PROBES.iter().map(|(known, ..)| *known).collect();
-        return Err(format!("published: no probe is called '{base}'; there are {}", known.join(", ")));
-    };
-    let bytes = match size {
-        None => default,
-        Some(text) => text
-            .parse()
-            .ok()
-            .filter(|bytes: &usize| (1..=MOST).contains(bytes) && bytes.is_multiple_of(unit))
-            .ok_or_else(|| {
-                format!("published: '{name}' must end in a multiple of {unit}, at most {MOST}, after the @")
-            })?,
-    };
-    Ok(Probe { measure, bytes })
-}
-
-/// Whether a published point names a probe.
-///
-/// # Errors
-/// As for [`find`].
-pub(crate) fn check_probe(name: &str) -> std::result::Result<(), String> {
-    find(name).map(|_| ())
 }
 
 fn device(profile: &Profile) -> Ssd {

@@ -6,13 +6,13 @@
 //! blocks of its own; only when its last page is there do the blocks of the one before go. It is due when as
 //! many pages were programmed as the profile says, and many times its own size.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use amphi_device::{Error, Result};
-use amphi_rt::sync::{Mutex, MutexGuard};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
+use super::checkpoints::Held;
 use crate::format::{LEAF, MapPage, Oob, PAGE, control};
 use crate::media::Media;
 use crate::stats::Cause;
@@ -20,35 +20,6 @@ use crate::stats::Cause;
 /// Pages programmed between two checkpoints, per page of a checkpoint: what they cost at most, as a share of
 /// all programs.
 const PAGES_PER_PAGE: u64 = 32;
-
-/// The blocks that checkpoints have.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
-    /// Those of the checkpoint in force.
-    current: Vec<u32>,
-    /// Those to be erased: of an older one, or of one that was never finished.
-    stale: Vec<u32>,
-}
-
-/// What checkpoints need from one to the next.
-#[derive(Debug, Default)]
-pub(crate) struct Checkpoints {
-    held: Mutex<Held>,
-    /// Pages of the last one.
-    pages: AtomicU64,
-}
-
-impl Checkpoints {
-    /// As power-up found them.
-    pub(crate) fn new(current: Vec<u32>, stale: Vec<u32>) -> Self {
-        Self { held: Mutex::new(Held { current, stale }), pages: AtomicU64::new(0) }
-    }
-
-    /// Keeps checkpoints from being taken.
-    pub(crate) fn hold(&self) -> MutexGuard<'_, Held> {
-        self.held.lock()
-    }
-}
 
 /// A checkpoint being written.
 struct Writer<'a> {

@@ -7,8 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ProfileError;
 use crate::dice::mix;
+use crate::error::ProfileError;
 use crate::format::Oob;
 
 /// How garbage collection chooses the block to empty, as profiles spell it.

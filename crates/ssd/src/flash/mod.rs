@@ -2,17 +2,20 @@
 
 mod blocks;
 mod checkpoint;
+mod checkpoints;
 mod collect;
 mod failures;
 mod mapping;
 mod media;
 mod rebuild;
 mod table;
+mod trimming;
 mod trims;
+mod unflushed;
 mod volatile;
 
 pub(crate) use blocks::{Blocks, Stream};
-pub(crate) use checkpoint::Checkpoints;
+pub(crate) use checkpoints::Checkpoints;
 pub use media::{GcPolicy, MediaProfile};
 pub(crate) use rebuild::rebuild;
 pub(crate) use table::MapTable;

@@ -5,8 +5,9 @@ mod ba_buffer;
 mod block;
 mod byte;
 mod command;
+mod stages;
 mod staging;
 mod vendor;
 
 pub use block::Ticket;
-pub(crate) use staging::Stages;
+pub(crate) use stages::Stages;

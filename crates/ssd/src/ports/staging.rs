@@ -6,9 +6,9 @@
 //! power fails, [`Core::settle`] decides by the seed which parts had left early or arrived: any aligned 8 B
 //! of what the contract does not protect.
 
-use amphi_device::{Error, LINE_BYTES, Lpa, Result, Structure};
-use amphi_rt::sync::{Mutex, Padded};
+use amphi_device::{Error, Lpa, Result, Structure};
 
+use super::stages::{Staged, page_lines};
 use crate::core::Core;
 use crate::dice::Dice;
 use crate::format::PAGE;
@@ -16,125 +16,10 @@ use crate::planted::{self, Bug};
 use crate::power::Loss;
 use crate::store::Store;
 
-const SHARDS: usize = 64;
 /// Bytes a task may have staged before lines leave by themselves, as a cache would evict them.
 const EVICT_AT: usize = 1 << 20;
 /// Bytes of a store that is drained without taking the stage apart.
 const SMALL: usize = 256;
-/// Idle stages a shard keeps for tasks that may come back.
-const IDLE: usize = 16;
-
-#[derive(Clone, Debug)]
-struct Staged {
-    at: u64,
-    start: usize,
-    len: usize,
-    tx: u32,
-    tag: Structure,
-    /// One bit per line of the page.
-    flushed: u64,
-    posted: u64,
-}
-
-/// The lines of its page that `len` bytes at `at` touch, one bit each.
-fn page_lines(at: u64, len: usize) -> u64 {
-    let first = (at % PAGE) as usize / LINE_BYTES;
-    let last = ((at % PAGE) as usize + len - 1) / LINE_BYTES;
-    (u64::MAX >> (63 - (last - first))) << first
-}
-
-impl Staged {
-    fn end(&self) -> u64 {
-        self.at + self.len as u64
-    }
-
-    fn lines(&self) -> u64 {
-        page_lines(self.at, self.len)
-    }
-
-    fn is_posted(&self) -> bool {
-        self.posted == self.lines()
-    }
-
-    /// The part of the store in lines `first..=last` of its page, as (address, position in the stage,
-    /// length).
-    fn part(&self, first: u32, last: u32) -> (u64, usize, usize) {
-        let page = self.at / PAGE * PAGE;
-        let from = self.at.max(page + u64::from(first) * LINE_BYTES as u64);
-        let to = self.end().min(page + u64::from(last + 1) * LINE_BYTES as u64);
-        (from, self.start + (from - self.at) as usize, (to - from) as usize)
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-struct Stage {
-    task: u64,
-    stores: Vec<Staged>,
-    bytes: Vec<u8>,
-    /// Stores before this one have no dirty line left.
-    dirty_from: usize,
-    /// What an arrival met where nobody could be told.
-    failure: Option<Error>,
-}
-
-impl Stage {
-    fn flush(&mut self, at: u64, len: usize) {
-        let end = at.saturating_add(len as u64);
-        let (first_line, mut last_line) = (at / 64 * 64, end.div_ceil(64).saturating_mul(64));
-        if planted::has(Bug::LastLineNotFlushed) {
-            last_line -= 64;
-        }
-        for store in &mut self.stores[self.dirty_from..] {
-            let (from, to) = (first_line.max(store.at), last_line.min(store.end()));
-            if from < to {
-                store.flushed |= page_lines(from, (to - from) as usize);
-            }
-        }
-        while self.stores.get(self.dirty_from).is_some_and(|store| store.flushed == store.lines()) {
-            self.dirty_from += 1;
-        }
-    }
-}
-
-/// Every task's stage.
-#[derive(Debug)]
-pub(crate) struct Stages {
-    /// Each on lines of its own: consecutive tasks are in neighbouring shards, and each store locks one.
-    shards: Box<[Padded<Mutex<Vec<Stage>>>]>,
-}
-
-impl Stages {
-    /// No task has stored anything.
-    pub(crate) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Padded::default()).collect() }
-    }
-
-    /// A copy of what is staged.
-    pub(crate) fn copy(&self) -> Self {
-        Self { shards: self.shards.iter().map(|shard| Padded(Mutex::new(shard.lock().clone()))).collect() }
-    }
-
-    /// Takes over what another device's host threads have staged.
-    pub(crate) fn take_from(&self, other: Self) {
-        for (mine, theirs) in self.shards.iter().zip(other.shards) {
-            *mine.lock() = theirs.0.into_inner();
-        }
-    }
-
-    /// Runs `work` on the calling task's stage.
-    fn with_mine<T>(&self, work: impl FnOnce(&mut Stage) -> T) -> T {
-        let task = amphi_rt::task::id();
-        let mut stages = self.shards[task as usize % SHARDS].lock();
-        let position = stages.iter().position(|stage| stage.task == task).unwrap_or_else(|| {
-            if stages.len() >= IDLE {
-                stages.retain(|stage| !stage.stores.is_empty() || stage.failure.is_some());
-            }
-            stages.push(Stage { task, ..Stage::default() });
-            stages.len() - 1
-        });
-        work(&mut stages[position])
-    }
-}
 
 impl Core {
     /// Stages a store of the calling task, and marks its lines as flushed if `flushed`.
