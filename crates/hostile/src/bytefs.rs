@@ -67,7 +67,7 @@ pub fn bytefs_image(input: &[u8]) {
 fn damage(device: &Ssd, input: &mut Input<'_>) {
     let page = read(device, 0);
     let superblock = Superblock::decode(&page, PAGES).expect("the origin is sound");
-    let layout = Layout::of(&superblock);
+    let layout = superblock.layout();
     for _ in 0..48 {
         if input.is_empty() {
             return;
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn renewing_the_checksums_of_a_sound_file_system_changes_nothing() {
         let device = origin().fork().expect("memory");
-        let layout = Layout::of(&Superblock::decode(&read(&device, 0), PAGES).expect("sound"));
+        let layout = Superblock::decode(&read(&device, 0), PAGES).expect("sound").layout();
         let (mut nodes, mut attributes) = (0, 0);
         for number in 0..PAGES {
             let before = read(&device, number);
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn damage_behind_renewed_checksums_is_found() {
         let device = origin().fork().expect("memory");
-        let layout = Layout::of(&Superblock::decode(&read(&device, 0), PAGES).expect("sound"));
+        let layout = Superblock::decode(&read(&device, 0), PAGES).expect("sound").layout();
         let number = layout.inode_table(0);
         let mut page = read(&device, number);
         // The root's number of names.

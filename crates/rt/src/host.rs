@@ -25,7 +25,8 @@ pub struct HostProfile {
 }
 
 impl Default for HostProfile {
-    /// Eight processors on which nothing costs anything but what [`charge_ns`](crate::cpu::charge_ns) charges.
+    /// Eight processors on which nothing costs anything but what [`charge_ns`](crate::cpu::charge_ns)
+    /// charges.
     fn default() -> Self {
         Self {
             cores: 8,

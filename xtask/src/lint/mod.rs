@@ -3,6 +3,7 @@
 //! Each rule is a module with one function over a [`SourceTree`]; its unit test plants a violation. Adding a
 //! rule means adding a module and one line in [`RULES`].
 
+mod circles;
 mod edges;
 mod errno;
 mod format_rooms;
@@ -82,8 +83,9 @@ impl fmt::Display for Finding {
 type Rule = fn(&SourceTree) -> Vec<Finding>;
 
 /// Every rule, by the name that is printed.
-const RULES: [(&str, Rule); 15] = [
+const RULES: [(&str, Rule); 16] = [
     ("crate edges", edges::check),
+    ("no circles of files", circles::check),
     ("file headers", headers::check),
     ("file length", length::check),
     ("comment width", length::check_comments),

@@ -314,7 +314,7 @@ fn damage(image: &str) {
     let device = Ssd::open(Path::new(image), &OpenOptions::default()).unwrap();
     let mut page = [0; PAGE_BYTES];
     device.read(Lpa(0), &mut page, Structure::Superblock).unwrap();
-    let layout = Layout::of(&Superblock::decode(&page, device.capacity_pages()).unwrap());
+    let layout = Superblock::decode(&page, device.capacity_pages()).unwrap().layout();
     let bitmap = Lpa(layout.inode_bitmap(0));
     device.write(bitmap, &[0; PAGE_BYTES], Structure::Bitmap).unwrap();
 }

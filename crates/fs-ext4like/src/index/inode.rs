@@ -1,7 +1,6 @@
 //! Inodes in host DRAM.
 
 use amphi_device::BlockPort;
-use amphi_names::Store;
 use amphi_page_cache::{Mapped, Mapping};
 use amphi_vfs::{Error, FileType, Ino, Result};
 use zerocopy::FromZeros;
