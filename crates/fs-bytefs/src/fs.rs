@@ -203,7 +203,7 @@ impl<D: BlockPort + WriteLog + 'static> FileSystem for ByteFs<D> {
                 write_back(&self.core, &inode, &mut state, data_only)?;
             }
         }
-        self.core.commit_inode(number(&*inode))
+        self.core.commit_inode(number(&inode))
     }
 
     fn sync(&self) -> Result<()> {

@@ -115,7 +115,7 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
         let controller = self.controller();
         let mut stats = controller.counters.report();
         stats.insert("memory".into(), Value::Object(controller.memory.report()));
-        stats.insert("inode_bytes".into(), Value::Object(inode_bytes::<D>()));
+        stats.insert("inode_bytes".into(), Value::Object(inode_bytes()));
         stats.insert("host_memory_used".into(), json!(self.host.used()));
         stats.insert("slots".into(), json!(controller.slots.count()));
         stats.insert("slots_in_use".into(), json!(controller.slots.in_use()));
@@ -136,8 +136,8 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
 
 /// The parts of an inode (§4.4), in bytes: what one in use takes of device memory, what stays there of one
 /// that is away, and what the host keeps of that. The paper's are 840, 262 and 578.
-fn inode_bytes<D: BlockPort + MemoryArea + 'static>() -> Map<String, Value> {
-    let parts = [("in_use", inode::bytes_in_use::<D>()), ("device", SEAL_BYTES), ("host", HOST_INODE_BYTES)];
+fn inode_bytes() -> Map<String, Value> {
+    let parts = [("in_use", inode::bytes_in_use()), ("device", SEAL_BYTES), ("host", HOST_INODE_BYTES)];
     parts.map(|(name, bytes)| (name.to_owned(), json!(bytes))).into_iter().collect()
 }
 

@@ -15,14 +15,14 @@ use crate::part::{Inode, Part, State};
 pub const HOST_INODE_BYTES: u64 = size_of::<format::Inode>() as u64;
 
 /// Bytes of device memory that an inode takes while it is in use.
-pub const fn bytes_in_use<D: BlockPort + MemoryArea + 'static>() -> u64 {
+pub const fn bytes_in_use() -> u64 {
     size_of::<Inode>() as u64
 }
 
 impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// The part of an inode that has nothing.
     pub fn new_part(&self) -> Part {
-        Part::new(&self.memory, bytes_in_use::<D>())
+        Part::new(&self.memory, bytes_in_use())
     }
 
     /// An inode as flash has it.

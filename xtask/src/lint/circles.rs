@@ -62,7 +62,7 @@ impl Crate<'_> {
             rest.push_str(before);
             for path in leaves(tree.trim_end_matches(';')) {
                 let Some(path) = self.absolute(module, &path) else { continue };
-                let passes_on = before.trim_end().ends_with(|c: char| c == ')' || c == 'b');
+                let passes_on = before.trim_end().ends_with(['b', ')']);
                 if passes_on && let Some(name) = path.last() {
                     self.passed_on.insert((module.clone(), name.clone()), path);
                 } else {

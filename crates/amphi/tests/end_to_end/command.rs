@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use amphi_device::{BlockPort, Device, Lpa, PAGE_BYTES, Structure};
-use amphi_fs_bytefs::format::{Layout, Superblock};
+use amphi_fs_bytefs::format::Superblock;
 use amphi_ssd::{OpenOptions, Ssd};
 use serde_json::Value;
 
