@@ -3,6 +3,7 @@
 mod beside;
 mod conformance;
 mod direct;
+mod failed_checkpoint;
 mod hostile;
 mod in_place;
 mod small;
