@@ -16,8 +16,7 @@ use crate::dentries::Dentries;
 use crate::format::{Layout, SuperState, Superblock};
 use crate::meta::Meta;
 use crate::options::MountOptions;
-use crate::part::Inode;
-use crate::part::Part;
+use crate::part::{Inode, Part};
 use crate::planted::{self, Bug};
 use crate::stats::Counters;
 

@@ -1,10 +1,9 @@
-//! What AugeFS keeps in an inode: where it stands in the metadata store, the numbers of its nodes, its pages.
+//! Inodes between the metadata store and memory.
 
 use std::collections::BTreeMap;
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::Batch;
-
 use amphi_segments::files::FilePages;
 use amphi_segments::format::InodeHead;
 use amphi_vfs::{Error, FileType, Ino, Result};

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use amphi_page_cache::Since;
 use amphi_segments::files::{FilePages, FilePart};
-
 use amphi_vfs::Ino;
 
 use crate::format::{INLINE_NODES, NODES_PER_CHUNK, PAGE};

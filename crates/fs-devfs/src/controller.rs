@@ -8,15 +8,13 @@ use amphi_rt::sync::Mutex;
 use amphi_vfs::Result;
 
 use crate::away::AwayTable;
-
 use crate::format::{Layout, Use};
 use crate::media::Media;
 use crate::memory::DeviceMemory;
 use crate::meta::Meta;
 use crate::open_files::OpenFiles;
 use crate::options::OnClose;
-use crate::part::Part;
-use crate::part::{Inode, State};
+use crate::part::{Inode, Part, State};
 use crate::pool::Pool;
 use crate::slots::{Owner, Slots};
 use crate::stats::Counters;

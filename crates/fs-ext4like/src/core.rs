@@ -12,8 +12,7 @@ use amphi_vfs::{Ino, Result};
 
 use crate::base::Base;
 use crate::format::{Layout, Superblock};
-use crate::index::part::Inode;
-use crate::index::part::Part;
+use crate::index::part::{Inode, Part};
 use crate::journal::Journal;
 use crate::journal::buffers::Buffers;
 use crate::options::MountOptions;

@@ -13,19 +13,16 @@ use std::sync::Arc;
 
 use amphi_device::BlockPort;
 use amphi_vfs::{Error, FileType, Ino};
-
 use amphi_volume::{Bits, Checked, Claims};
 pub use amphi_volume::{Found, Severity};
 pub use finding::Finding;
 
 use crate::core::Core;
 use crate::format::{DiskInode, FIRST_INO, GROUP_BLOCKS, INODE_BYTES, Layout, ROOT_INO, Superblock};
-use crate::index::dir;
 use crate::index::extent::Run;
-use crate::index::inode;
-use crate::journal::Journal;
+use crate::index::{dir, inode};
 use crate::journal::buffers::Kind;
-use crate::journal::replay;
+use crate::journal::{Journal, replay};
 use crate::mount::{MountError, read_descriptors, read_super};
 use crate::options::MountOptions;
 use crate::space::bits;

@@ -80,24 +80,29 @@ fn write_entries<D: BlockPort>(core: &Core<D>) -> Result<usize> {
     }
     let mut dirty: Vec<((u32, u64), Box<DentryBlock>)> = Vec::new();
     for (at, dent) in core.dents.lock().iter_mut().filter(|(_, dent)| dent.dirty) {
-        dent.dirty = false;
         dent.block.seal(core.ground.salt);
         dirty.push((*at, dent.block.clone()));
     }
     dirty.sort_unstable_by_key(|(at, _)| *at);
-    let all = dirty.len();
-    core.dirtied.fetch_sub(all, Ordering::Relaxed);
     let mut outside = Vec::new();
-    for ((dir, page), block) in dirty {
-        if page > 0 || !core.put_in_inode(dir, &block)? {
-            outside.push(((dir, page), block));
+    for ((dir, page), block) in &dirty {
+        if *page > 0 || !core.put_in_inode(*dir, block)? {
+            outside.push(((*dir, *page), block));
         }
     }
     let pages = outside.iter().map(|(at, block)| (*at, block.as_bytes()));
     if !write_pages(core, pages, Structure::Dentry, true)? {
         return Err(Error::NoSpace);
     }
-    Ok(all)
+    // Those that could not be written stay in memory: the device does not have them.
+    let mut dents = core.dents.lock();
+    for (at, _) in &dirty {
+        if let Some(dent) = dents.get_mut(at) {
+            dent.dirty = false;
+        }
+    }
+    core.dirtied.fetch_sub(dirty.len(), Ordering::Relaxed);
+    Ok(dirty.len())
 }
 
 /// Writes nodes that have changed. Returns how many.

@@ -14,8 +14,7 @@ use amphi_vfs::{Ino, Result};
 use amphi_volume::read_words;
 
 use crate::format::{Layout, Superblock, TITLE};
-use crate::part::Dent;
-use crate::part::{Inode, Part};
+use crate::part::{Dent, Inode, Part};
 use crate::planted::{self, Bug};
 
 /// Inodes and pages that are kept in memory, and how often a checkpoint is made, unless a mount says

@@ -1,4 +1,4 @@
-//! What the file system of F2FS's kind keeps in an inode in memory, and how it goes into the inode's node.
+//! Inodes between their nodes and memory.
 
 use amphi_device::BlockPort;
 use amphi_segments::damaged;

@@ -12,9 +12,8 @@ use amphi_segments::{
     Domain, Ground, Segments, Space, damaged, read_superblock, segments_held, write_superblock,
 };
 use amphi_vfs::Ino;
-use zerocopy::FromZeros;
-
 pub use amphi_volume::Error as MountError;
+use zerocopy::FromZeros;
 
 type Result<T> = std::result::Result<T, MountError>;
 use amphi_volume::{Changes, label_bytes};

@@ -1,4 +1,4 @@
-//! What RomeFS keeps in an inode: its slots, and what is known of its contents in host memory.
+//! Inodes between the metadata and host memory.
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_vfs::{Error, FileType, Ino, Result};
@@ -7,9 +7,9 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::core::Core;
 use crate::dir::{self, Dir};
 use crate::entries;
-use crate::format::PAGE;
 use crate::format::{
-    FLAG_UNNAMED, INLINE_SLOTS, INLINE_TARGET_BYTES, INODE_HEAD_BYTES, InodeHead, PAGE_UNITS, Slot, TYPES,
+    FLAG_UNNAMED, INLINE_SLOTS, INLINE_TARGET_BYTES, INODE_HEAD_BYTES, InodeHead, PAGE, PAGE_UNITS, Slot,
+    TYPES,
 };
 use crate::mapping::Mapping;
 use crate::part::{Body, Inode, Part, State};

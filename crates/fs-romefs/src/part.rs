@@ -1,4 +1,4 @@
-//! What RomeFS keeps in an inode.
+//! What RomeFS keeps in an inode in host memory: where its data is, and what is known of its contents.
 
 use amphi_rt::sync::RangeLock;
 use amphi_vfs::FileType;

@@ -18,9 +18,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use amphi_rt::sync::{Padded, RwLock};
-
 use amphi_radix::Radix;
+use amphi_rt::sync::{Padded, RwLock};
 use amphi_vfs::Ino;
 
 use crate::inode::{Inode, Part};

@@ -14,8 +14,7 @@ use amphi_vfs::Result;
 
 use crate::core::Core;
 use crate::data::writeback::write_back;
-use crate::index::inode::Body;
-use crate::index::inode::{Inode, State};
+use crate::index::inode::{Body, Inode, State};
 
 impl<D: BlockPort + WriteLog> Cached for Core<D> {
     type File = Inode;

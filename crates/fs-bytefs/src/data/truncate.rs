@@ -15,8 +15,7 @@ use crate::data::file::FILE_BYTES_MAX;
 use crate::data::writeback::write_back;
 use crate::format::PAGE;
 use crate::index::extent::FILE_PAGES_MAX;
-use crate::index::inode::number;
-use crate::index::inode::{Inode, State};
+use crate::index::inode::{Inode, State, number};
 use crate::planted::{self, Bug};
 
 /// Most pages freed by one transaction: 256 MB, 128 bitmap lines if they are contiguous.

@@ -24,8 +24,7 @@ use crate::data::diff::runs;
 use crate::data::duplicate::{self, lines_by_bytes};
 use crate::format::LINE;
 use crate::index::extent::ExtentTree;
-use crate::index::inode::number;
-use crate::index::inode::{Inode, State};
+use crate::index::inode::{Inode, State, number};
 use crate::planted::{self, Bug};
 
 /// Pages that a write-back handles without touching the heap.

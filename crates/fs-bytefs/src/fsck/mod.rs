@@ -25,7 +25,6 @@ mod report;
 mod state;
 
 use amphi_device::{BlockPort, RecoverReport, Structure, WriteLog};
-
 pub use amphi_volume::{Progress, Severity};
 pub use finding::{EntryAt, Finding, FindingKind, FoundName, Half};
 pub use repair::{Repaired, repair};

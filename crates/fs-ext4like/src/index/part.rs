@@ -3,8 +3,7 @@
 use amphi_page_cache::Since;
 
 use crate::data::body::FileBody;
-use crate::format::BLOCK;
-use crate::format::{FLAG_INDEXED, FLAG_INLINE_TARGET, INLINE_TARGET_MAX};
+use crate::format::{BLOCK, FLAG_INDEXED, FLAG_INLINE_TARGET, INLINE_TARGET_MAX};
 use crate::index::extent::Extents;
 use crate::index::xattr::Xattrs;
 
