@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use amphi_model::Model;
+use amphi_rt::hash::HashSet;
 use amphi_vfs::{Error, Failure, Ino};
 
 use crate::judge;
@@ -17,7 +18,7 @@ use crate::oracle::{Legal, Oracle, difference, waver};
 use crate::rig::{Fault, Next, Rig, Way};
 use crate::run::Run;
 use crate::state::{self, State};
-use crate::tree::Tree;
+use crate::tree::{Tree, Unread};
 use crate::workload::{How, Operation};
 
 /// How far it has come.
@@ -41,6 +42,21 @@ enum Left {
     Between,
     /// The file system takes no changes any more.
     Sick,
+}
+
+/// The names of a tree that an operation changes, of which a file system that cannot go on may have half in
+/// memory: of the files and directories that it names, of what is below them, of the directories that they
+/// are in.
+fn changed(tree: &Tree, operation: &Operation) -> HashSet<String> {
+    let named = operation.changed_paths();
+    let parents = named.iter().map(|path| path.rsplit_once('/').map_or(".", |(parent, _)| parent));
+    let paths: HashSet<&str> = named.iter().copied().chain(parents).collect();
+    let inodes: HashSet<u64> = paths.iter().filter_map(|path| tree.names.get(*path).copied()).collect();
+    let is_below =
+        |path: &str| named.iter().any(|of| path.strip_prefix(of).is_some_and(|rest| rest.starts_with('/')));
+    let is_changed = |(path, ino): &(&String, &u64)| inodes.contains(*ino) || is_below(path);
+    let of_tree = tree.names.iter().filter(is_changed).map(|(path, _)| path.clone());
+    of_tree.chain(paths.iter().map(|path| (*path).to_owned())).collect()
 }
 
 /// Whether an error is what a file system answers that cannot go on since something failed.
@@ -196,28 +212,40 @@ impl<'a> Failing<'a> {
         after: &Oracle,
         answer: &amphi_vfs::Result<()>,
     ) -> Result<Left, String> {
-        if answer.as_ref().is_err_and(is_sick) || self.refuses_changes() {
-            return Ok(Left::Sick);
-        }
+        let is_sick = answer.as_ref().is_err_and(is_sick) || self.refuses_changes();
         if self.way == Way::Lasting {
-            return Ok(Left::Between);
+            return Ok(if is_sick { Left::Sick } else { Left::Between });
         }
-        let found = Tree::of(&*self.run.fs);
-        let strict = Legal { times: true, fsync: self.run.subject.fsync, ..Legal::default() };
+        let found = match Tree::read(&*self.run.fs) {
+            // What memory has half of, the device may not have.
+            Err(Unread { error: Some(Error::Io(_)), .. }) if is_sick => return Ok(Left::Sick),
+            read => read.map_err(|unread| unread.what),
+        };
+        // Who takes no changes any more may have times of one that it began.
+        let strict = Legal { times: !is_sick, fsync: self.run.subject.fsync, ..Legal::default() };
         let differs = |due: &Oracle| match &found {
             Ok(found) => difference(found, &due.seen(), &strict),
             Err(what) => Some(what.clone()),
         };
-        let Some(from_before) = differs(&self.run.oracle) else { return Ok(Left::Before) };
-        let Some(from_after) = differs(after) else { return Ok(Left::Done) };
+        let as_it_is = |left| Ok(if is_sick { Left::Sick } else { left });
+        let Some(from_before) = differs(&self.run.oracle) else { return as_it_is(Left::Before) };
+        let Some(from_after) = differs(after) else { return as_it_is(Left::Done) };
         if operation.changes_data() {
             let mut between = self.run.oracle.seen();
             waver(&mut between.ranges, &after.seen().ranges);
             if let Ok(found) = &found
                 && difference(found, &between, &strict).is_none()
             {
-                return Ok(Left::Between);
+                return as_it_is(Left::Between);
             }
+        }
+        if is_sick && let Ok(found) = &found {
+            let (mut found, mut due) = (found.clone(), self.run.oracle.seen());
+            let changed = &changed(&found, operation) | &changed(&due.tree, operation);
+            for tree in [&mut found, &mut due.tree] {
+                tree.names.retain(|path, _| !changed.contains(path));
+            }
+            return difference(&found, &due, &strict).map_or(Ok(Left::Sick), Err);
         }
         Err(format!("then {from_before}; or else, if it was done, {from_after}"))
     }

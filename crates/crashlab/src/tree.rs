@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use amphi_vfs::{FileSystem, FileType, Ino, Name};
+use amphi_vfs::{Error, FileSystem, FileType, Ino, Name};
 
 /// What is known of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,15 +35,36 @@ pub struct Tree {
     pub nodes: BTreeMap<u64, Node>,
 }
 
-fn node(fs: &dyn FileSystem, ino: Ino, path: &str) -> Result<Node, String> {
-    let failed = |what: &str, error: amphi_vfs::Error| format!("{path}: {what}: {error}");
+/// Why a tree could not be read.
+#[derive(Clone, Debug)]
+pub struct Unread {
+    /// In words.
+    pub what: String,
+    /// What the file system answered, unless that is what cannot be.
+    pub error: Option<Error>,
+}
+
+impl Unread {
+    fn answer(what: &str, error: Error) -> Self {
+        Self { what: format!("{what}: {error}"), error: Some(error) }
+    }
+}
+
+impl From<String> for Unread {
+    fn from(what: String) -> Self {
+        Self { what, error: None }
+    }
+}
+
+fn node(fs: &dyn FileSystem, ino: Ino, path: &str) -> Result<Node, Unread> {
+    let failed = |what: &str, error| Unread::answer(&format!("{path}: {what}"), error);
     let attr = fs.getattr(ino).map_err(|error| failed("its attributes cannot be read", error))?;
     let data = match attr.file_type {
         FileType::Regular => {
             let mut data = vec![0; attr.size as usize];
             let read = fs.read(ino, 0, &mut data, false).map_err(|error| failed("cannot be read", error))?;
             if read != data.len() {
-                return Err(format!("{path}: {read} of its {} bytes can be read", data.len()));
+                return Err(format!("{path}: {read} of its {} bytes can be read", data.len()).into());
             }
             data
         }
@@ -76,6 +97,14 @@ impl Tree {
     /// # Errors
     /// What cannot be listed, looked up or read, in words.
     pub fn of(fs: &dyn FileSystem) -> Result<Self, String> {
+        Self::read(fs).map_err(|unread| unread.what)
+    }
+
+    /// As [`of`](Self::of), with what the file system answered.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read(fs: &dyn FileSystem) -> Result<Self, Unread> {
         let mut tree = Self::default();
         tree.names.insert(".".to_owned(), Ino::ROOT.0);
         tree.nodes.insert(Ino::ROOT.0, node(fs, Ino::ROOT, ".")?);
@@ -86,13 +115,13 @@ impl Tree {
                 names.push(entry.name.to_vec());
                 true
             })
-            .map_err(|error| format!("directory {prefix:?} cannot be listed: {error}"))?;
+            .map_err(|error| Unread::answer(&format!("directory {prefix:?} cannot be listed"), error))?;
             for name in names.into_iter().filter(|name| name != b"." && name != b"..") {
                 let path = format!("{prefix}{}", String::from_utf8_lossy(&name));
                 let checked = Name::new(&name).map_err(|error| format!("{path}: {error}"))?;
                 let entry = fs
                     .lookup(dir, checked)
-                    .map_err(|error| format!("{path} cannot be looked up: {error}"))?;
+                    .map_err(|error| Unread::answer(&format!("{path} cannot be looked up"), error))?;
                 let ino = entry.attr.ino;
                 if entry.attr.file_type == FileType::Directory {
                     left.push((ino, format!("{path}/")));
@@ -102,7 +131,7 @@ impl Tree {
                 }
                 fs.forget(ino, 1);
                 if tree.names.insert(path.clone(), ino.0).is_some() {
-                    return Err(format!("{path} is listed twice"));
+                    return Err(format!("{path} is listed twice").into());
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use amphi_crashlab::subject::Subject;
 use amphi_crashlab::{Bound, Kind, Looking, Session, Tally, Violation, WorkloadId, subject};
 use amphi_names::planted::{Bug, plant};
 
@@ -37,33 +38,43 @@ fn fail(
     (tally, violations)
 }
 
-fn nothing_is_wrong(name: &str, (tally, violations): (Tally, Vec<Violation>)) {
+/// What was wrong, with the commands that replay it.
+fn wrong(name: &str, (tally, violations): (Tally, Vec<Violation>)) -> Vec<String> {
+    println!("{name}: {tally:?}");
+    if tally.failures == 0 {
+        return vec![format!("{name}: nothing has failed: {tally:?}")];
+    }
     let replay = |violation: &Violation| {
         format!("amphi crash replay '{}': {}: {}", violation.id, violation.operation, violation.what)
     };
-    let wrong: Vec<_> = violations.iter().map(replay).collect();
+    violations.iter().map(replay).collect()
+}
+
+fn nothing_is_wrong(wrong: &[String]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(tally.failures > 0, "{name}: nothing has failed: {tally:?}");
-    println!("{name}: {tally:?}");
 }
 
 #[test]
 fn each_command_of_a_few_sequences() {
-    for subject in &subject::ALL {
+    let of_subject = |subject: &Subject| {
         let session = session(subject.name);
         let step = (29 / long()).max(1) as usize;
-        nothing_is_wrong(subject.name, fail(&session, Kind::Seq1, (5..435).step_by(step), 1));
+        let mut found = wrong(subject.name, fail(&session, Kind::Seq1, (5..435).step_by(step), 1));
         let count = session.count(Kind::Extra1).expect("they are numbered");
         let step = (97 / long()) as usize;
-        nothing_is_wrong(subject.name, fail(&session, Kind::Extra1, (3..count).step_by(step), 1));
-    }
+        found.extend(wrong(subject.name, fail(&session, Kind::Extra1, (3..count).step_by(step), 1)));
+        found
+    };
+    nothing_is_wrong(&subject::ALL.iter().flat_map(of_subject).collect::<Vec<_>>());
 }
 
 #[test]
 fn some_commands_of_long_runs() {
-    for subject in &subject::ALL {
-        nothing_is_wrong(subject.name, fail(&session(subject.name), Kind::Random, 44..44 + long(), 23));
-    }
+    let of_subject = |subject: &Subject| {
+        let failed = fail(&session(subject.name), Kind::Random, 44..44 + long(), 23);
+        wrong(subject.name, failed)
+    };
+    nothing_is_wrong(&subject::ALL.iter().flat_map(of_subject).collect::<Vec<_>>());
 }
 
 /// Each was a loss of data, or a lie, that this laboratory found.
@@ -85,7 +96,7 @@ fn what_was_wrong_once() {
         // Pages stayed pinned by a pin that the device had reported as failed.
         ("ext4like-pins", Kind::Random, 3, 15),
     ] {
-        nothing_is_wrong(name, fail(&session(name), kind, std::iter::once(number), every));
+        nothing_is_wrong(&wrong(name, fail(&session(name), kind, std::iter::once(number), every)));
     }
 }
 

@@ -21,7 +21,7 @@ const SET_MOST: usize = 4096;
 /// Makes everything completed so far durable.
 ///
 /// # Errors
-/// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only then.
+/// [`amphi_vfs::Error::Corrupt`], [`amphi_vfs::Error::Io`]; the file system is read-only then.
 pub fn sync<D: BlockPort>(core: &Core<D>) -> Result<()> {
     core.names.health.writable()?;
     write_back_all(core)?;

@@ -18,7 +18,7 @@ impl<D: PageView + 'static> PmfsLike<D> {
     /// Takes a free number; the table grows for it, if it may.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if it cannot; [`Error::Io`].
+    /// [`amphi_vfs::Error::NoSpace`] if it cannot; [`amphi_vfs::Error::Io`].
     pub fn take_number(&self) -> Result<Option<Ino>> {
         loop {
             if let Some(ino) = self.numbers.take() {

@@ -21,15 +21,15 @@ macro_rules! forward_names {
             dir: ::amphi_vfs::Ino,
             name: ::amphi_vfs::Name<'_>,
         ) -> ::amphi_vfs::Result<::amphi_vfs::Entry> {
-            $crate::lookup($store, dir, name)
+            $crate::Store::names($store).health.explain($crate::lookup($store, dir, name))
         }
 
         fn reference(&$this, ino: ::amphi_vfs::Ino) -> ::amphi_vfs::Result<::amphi_vfs::Entry> {
-            $crate::reference($store, ino)
+            $crate::Store::names($store).health.explain($crate::reference($store, ino))
         }
 
         fn parent(&$this, dir: ::amphi_vfs::Ino) -> ::amphi_vfs::Result<::amphi_vfs::Ino> {
-            $crate::parent($store, dir)
+            $crate::Store::names($store).health.explain($crate::parent($store, dir))
         }
 
         fn forget(&$this, ino: ::amphi_vfs::Ino, count: u64) {
@@ -37,7 +37,7 @@ macro_rules! forward_names {
         }
 
         fn getattr(&$this, ino: ::amphi_vfs::Ino) -> ::amphi_vfs::Result<::amphi_vfs::Attr> {
-            $crate::getattr($store, ino)
+            $crate::Store::names($store).health.explain($crate::getattr($store, ino))
         }
 
         fn setattr(
@@ -91,7 +91,7 @@ macro_rules! forward_names {
         }
 
         fn readlink(&$this, ino: ::amphi_vfs::Ino) -> ::amphi_vfs::Result<Vec<u8>> {
-            $crate::readlink($store, ino)
+            $crate::Store::names($store).health.explain($crate::readlink($store, ino))
         }
 
         fn link(
@@ -162,11 +162,11 @@ macro_rules! forward_names {
             cookie: u64,
             sink: &mut ::amphi_vfs::DirSink<'_>,
         ) -> ::amphi_vfs::Result<()> {
-            $crate::readdir($store, dir, cookie, sink)
+            $crate::Store::names($store).health.explain($crate::readdir($store, dir, cookie, sink))
         }
 
         fn getxattr(&$this, ino: ::amphi_vfs::Ino, name: &[u8]) -> ::amphi_vfs::Result<Vec<u8>> {
-            $crate::getxattr($store, ino, name)
+            $crate::Store::names($store).health.explain($crate::getxattr($store, ino, name))
         }
 
         fn setxattr(
@@ -180,7 +180,7 @@ macro_rules! forward_names {
         }
 
         fn listxattr(&$this, ino: ::amphi_vfs::Ino) -> ::amphi_vfs::Result<Vec<Vec<u8>>> {
-            $crate::listxattr($store, ino)
+            $crate::Store::names($store).health.explain($crate::listxattr($store, ino))
         }
 
         fn removexattr(&$this, ino: ::amphi_vfs::Ino, name: &[u8]) -> ::amphi_vfs::Result<()> {

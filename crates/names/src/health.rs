@@ -77,6 +77,19 @@ impl Health {
         Ok(())
     }
 
+    /// What was read, or why not. Once a change has failed half way, what cannot be right is half of what it
+    /// did, not damage.
+    ///
+    /// # Errors
+    /// Those of `outcome`; instead of [`Error::Corrupt`], [`Error::Io`] with the first reason.
+    #[inline]
+    pub fn explain<T>(&self, outcome: Result<T>) -> Result<T> {
+        if matches!(outcome, Err(Error::Corrupt(_))) {
+            self.sound()?;
+        }
+        outcome
+    }
+
     /// Whether a change has failed half way.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)

@@ -124,6 +124,33 @@ impl Operation {
         }
     }
 
+    /// The paths whose file, or whose name, it changes.
+    #[must_use]
+    pub fn changed_paths(&self) -> Vec<&str> {
+        match self {
+            Self::Create(path)
+            | Self::Tmpfile(path)
+            | Self::Mknod(path)
+            | Self::Mkdir(path)
+            | Self::Symlink(_, path)
+            | Self::Unlink(path)
+            | Self::UnlinkOpen(path)
+            | Self::Rmdir(path)
+            | Self::Write(path, ..)
+            | Self::Allocate(path, ..)
+            | Self::Truncate(path, _)
+            | Self::SetXattr(path, _)
+            | Self::RemoveXattr(path)
+            | Self::Chmod(path, _)
+            | Self::Chown(path, ..)
+            | Self::Utimens(path, _) => vec![path],
+            Self::Link(one, other) | Self::Rename(one, other) | Self::Exchange(one, other) => {
+                vec![one, other]
+            }
+            Self::Fsync(..) | Self::Sync | Self::Discard => Vec::new(),
+        }
+    }
+
     /// Does it, as the superuser. `number` decides what is written; offsets must be
     /// [`resolved`](Self::resolved).
     ///

@@ -105,6 +105,8 @@ pub fn read<D: BlockPort>(
     direct: bool,
 ) -> Result<usize> {
     let inode = core.inode(ino)?;
+    // What could not be written is in memory only.
+    let direct = direct && !core.names.health.has_failed();
     if direct {
         // What is cached and dirty is written first; then, as for a page not cached, the device answers.
         inode.state.read().body.file()?;
@@ -135,7 +137,7 @@ pub fn read<D: BlockPort>(
     if moves_atime {
         amphi_names::note_read(core, &inode);
     }
-    core.relieve(&inode)?;
+    let _reported_to_who_syncs = core.relieve(&inode);
     Ok(done)
 }
 

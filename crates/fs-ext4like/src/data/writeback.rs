@@ -25,12 +25,13 @@ use crate::journal::handle::Handle;
 /// Most pages written in one round, as ext4 maps at a time.
 const ROUND_PAGES: usize = 2048;
 
-/// Locks an inode of which nothing is on its way to the device.
+/// Locks an inode of which nothing is on its way to the device, unless that has failed.
 pub fn settled(inode: &Inode) -> Guard<'_, Part> {
     loop {
         let mut state = inode.state.write();
         let Body::File(file) = &mut state.body else { return state };
-        let Some(in_flight) = file.in_flight.clone() else { return state };
+        let on_its_way = file.in_flight.clone().filter(|in_flight| !in_flight.has_failed());
+        let Some(in_flight) = on_its_way else { return state };
         drop(state);
         // Whoever started it reports its failure; the file system is then read-only.
         let _reported_there = in_flight.wait();
@@ -38,7 +39,11 @@ pub fn settled(inode: &Inode) -> Guard<'_, Part> {
     }
 }
 
+/// The pages are on the device, and may leave memory; if they are not, they stay for ever.
 fn forget_in_flight(state: &mut State, in_flight: &Arc<InFlight>) {
+    if in_flight.has_failed() {
+        return;
+    }
     if let Body::File(file) = &mut state.body
         && file.in_flight.as_ref().is_some_and(|other| Arc::ptr_eq(other, in_flight))
     {

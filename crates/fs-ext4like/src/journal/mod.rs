@@ -39,6 +39,11 @@ impl InFlight {
         self.arrived.notify_all();
     }
 
+    /// Whether they have ended, and not well.
+    pub fn has_failed(&self) -> bool {
+        matches!(*self.outcome.lock(), Some(Err(_)))
+    }
+
     /// Waits until they have.
     ///
     /// # Errors

@@ -81,7 +81,11 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
             return Ok(attr);
         }
         if state.is_touched {
-            self.show_time(log.ino, &mut state)?;
+            match self.show_time(log.ino, &mut state) {
+                // Its time can move no more; all else is as it was.
+                Err(Error::ReadOnly) | Ok(()) => {}
+                failed => failed?,
+            }
         }
         let attr = self.below.getattr(attr.ino)?;
         Ok(Attr { size: attr.size.max(state.size), ..attr })
