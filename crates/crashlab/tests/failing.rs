@@ -91,6 +91,14 @@ fn what_was_wrong_once() {
         ("augefs", Kind::Seq2, 60_070, 1),
         // A file was cut in memory alone.
         ("ext4like", Kind::Seq1, 411, 1),
+        // Pages that could not be written left memory, and old bytes of the device were read.
+        ("ext4like", Kind::Seq1, 34, 1),
+        // What a failed `create` had left in memory was called damage.
+        ("bytefs", Kind::Seq1, 5, 1),
+        // Whoever read was told that nothing can be written any more.
+        ("augefs", Kind::Extra1, 488, 1),
+        // So was who looked at a log whose time had to be written.
+        ("ext4like-pins", Kind::Random, 44, 23),
         // A log that could not be flushed could not be read either, until the next mount.
         ("ext4like-pins", Kind::Random, 1, 9),
         // Pages stayed pinned by a pin that the device had reported as failed.
