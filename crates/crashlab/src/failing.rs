@@ -218,7 +218,14 @@ impl<'a> Failing<'a> {
         }
         let found = match Tree::read(&*self.run.fs) {
             // What memory has half of, the device may not have.
-            Err(Unread { error: Some(Error::Io(_)), .. }) if is_sick => return Ok(Left::Sick),
+            Err(Unread { path, error: Some(Error::Io(_)), .. })
+                if is_sick
+                    && [&self.run.oracle, after]
+                        .iter()
+                        .any(|due| changed(&due.seen().tree, operation).contains(&path)) =>
+            {
+                return Ok(Left::Sick);
+            }
             read => read.map_err(|unread| unread.what),
         };
         // Who takes no changes any more may have times of one that it began.

@@ -38,6 +38,8 @@ pub struct Tree {
 /// Why a tree could not be read.
 #[derive(Clone, Debug)]
 pub struct Unread {
+    /// Of which file or directory.
+    pub path: String,
     /// In words.
     pub what: String,
     /// What the file system answered, unless that is what cannot be.
@@ -45,26 +47,24 @@ pub struct Unread {
 }
 
 impl Unread {
-    fn answer(what: &str, error: Error) -> Self {
-        Self { what: format!("{what}: {error}"), error: Some(error) }
+    fn answer(path: &str, what: &str, error: Error) -> Self {
+        Self { path: path.to_owned(), what: format!("{path}: {what}: {error}"), error: Some(error) }
     }
-}
 
-impl From<String> for Unread {
-    fn from(what: String) -> Self {
-        Self { what, error: None }
+    fn found(path: &str, what: &str) -> Self {
+        Self { path: path.to_owned(), what: format!("{path}: {what}"), error: None }
     }
 }
 
 fn node(fs: &dyn FileSystem, ino: Ino, path: &str) -> Result<Node, Unread> {
-    let failed = |what: &str, error| Unread::answer(&format!("{path}: {what}"), error);
+    let failed = |what: &str, error| Unread::answer(path, what, error);
     let attr = fs.getattr(ino).map_err(|error| failed("its attributes cannot be read", error))?;
     let data = match attr.file_type {
         FileType::Regular => {
             let mut data = vec![0; attr.size as usize];
             let read = fs.read(ino, 0, &mut data, false).map_err(|error| failed("cannot be read", error))?;
             if read != data.len() {
-                return Err(format!("{path}: {read} of its {} bytes can be read", data.len()).into());
+                return Err(Unread::found(path, &format!("{read} of its {} bytes can be read", data.len())));
             }
             data
         }
@@ -110,18 +110,19 @@ impl Tree {
         tree.nodes.insert(Ino::ROOT.0, node(fs, Ino::ROOT, ".")?);
         let mut left = vec![(Ino::ROOT, String::new())];
         while let Some((dir, prefix)) = left.pop() {
+            let directory = if prefix.is_empty() { "." } else { prefix.trim_end_matches('/') }.to_owned();
             let mut names = Vec::new();
             fs.readdir(dir, 0, &mut |entry| {
                 names.push(entry.name.to_vec());
                 true
             })
-            .map_err(|error| Unread::answer(&format!("directory {prefix:?} cannot be listed"), error))?;
+            .map_err(|error| Unread::answer(&directory, "cannot be listed", error))?;
             for name in names.into_iter().filter(|name| name != b"." && name != b"..") {
                 let path = format!("{prefix}{}", String::from_utf8_lossy(&name));
-                let checked = Name::new(&name).map_err(|error| format!("{path}: {error}"))?;
+                let checked = Name::new(&name).map_err(|error| Unread::found(&path, &error.to_string()))?;
                 let entry = fs
                     .lookup(dir, checked)
-                    .map_err(|error| Unread::answer(&format!("{path} cannot be looked up"), error))?;
+                    .map_err(|error| Unread::answer(&path, "cannot be looked up", error))?;
                 let ino = entry.attr.ino;
                 if entry.attr.file_type == FileType::Directory {
                     left.push((ino, format!("{path}/")));
@@ -131,7 +132,7 @@ impl Tree {
                 }
                 fs.forget(ino, 1);
                 if tree.names.insert(path.clone(), ino.0).is_some() {
-                    return Err(format!("{path} is listed twice").into());
+                    return Err(Unread::found(&path, "is listed twice"));
                 }
             }
         }
