@@ -44,9 +44,8 @@ enum Left {
     Sick,
 }
 
-/// The names of a tree that an operation changes, of which a file system that cannot go on may have half in
-/// memory: of the files and directories that it names, of what is below them, of the directories that they
-/// are in.
+/// The names in a tree of what an operation changes: of the files and directories that it names, of what is
+/// below them, of the directories that they are in.
 fn changed(tree: &Tree, operation: &Operation) -> HashSet<String> {
     let named = operation.changed_paths();
     let parents = named.iter().map(|path| path.rsplit_once('/').map_or(".", |(parent, _)| parent));
@@ -216,45 +215,52 @@ impl<'a> Failing<'a> {
         if self.way == Way::Lasting {
             return Ok(if is_sick { Left::Sick } else { Left::Between });
         }
-        let found = match Tree::read(&*self.run.fs) {
-            // What memory has half of, the device may not have.
-            Err(Unread { path, error: Some(Error::Io(_)), .. })
-                if is_sick
-                    && [&self.run.oracle, after]
-                        .iter()
-                        .any(|due| changed(&due.seen().tree, operation).contains(&path)) =>
-            {
-                return Ok(Left::Sick);
-            }
-            read => read.map_err(|unread| unread.what),
-        };
-        // Who takes no changes any more may have times of one that it began.
-        let strict = Legal { times: !is_sick, fsync: self.run.subject.fsync, ..Legal::default() };
+        let found = Tree::read(&*self.run.fs);
+        if is_sick {
+            return self.left_to_readers(found, operation, after).map(|()| Left::Sick);
+        }
+        let found = found.map_err(|unread| unread.what);
+        let strict = Legal { times: true, fsync: self.run.subject.fsync, ..Legal::default() };
         let differs = |due: &Oracle| match &found {
             Ok(found) => difference(found, &due.seen(), &strict),
             Err(what) => Some(what.clone()),
         };
-        let as_it_is = |left| Ok(if is_sick { Left::Sick } else { left });
-        let Some(from_before) = differs(&self.run.oracle) else { return as_it_is(Left::Before) };
-        let Some(from_after) = differs(after) else { return as_it_is(Left::Done) };
+        let Some(from_before) = differs(&self.run.oracle) else { return Ok(Left::Before) };
+        let Some(from_after) = differs(after) else { return Ok(Left::Done) };
         if operation.changes_data() {
             let mut between = self.run.oracle.seen();
             waver(&mut between.ranges, &after.seen().ranges);
             if let Ok(found) = &found
                 && difference(found, &between, &strict).is_none()
             {
-                return as_it_is(Left::Between);
+                return Ok(Left::Between);
             }
-        }
-        if is_sick && let Ok(found) = &found {
-            let (mut found, mut due) = (found.clone(), self.run.oracle.seen());
-            let changed = &changed(&found, operation) | &changed(&due.tree, operation);
-            for tree in [&mut found, &mut due.tree] {
-                tree.names.retain(|path, _| !changed.contains(path));
-            }
-            return difference(&found, &due, &strict).map_or(Ok(Left::Sick), Err);
         }
         Err(format!("then {from_before}; or else, if it was done, {from_after}"))
+    }
+
+    /// What a file system reads that takes no changes any more: all that there was, but for what `operation`
+    /// would have changed, of which memory and device may have half each.
+    fn left_to_readers(
+        &self,
+        found: Result<Tree, Unread>,
+        operation: &Operation,
+        after: &Oracle,
+    ) -> Result<(), String> {
+        let (mut due, after) = (self.run.oracle.seen(), after.seen());
+        let mut may_be_half = &changed(&due.tree, operation) | &changed(&after.tree, operation);
+        let mut found = match found {
+            Err(Unread { path, error: Some(Error::Io(_)), .. }) if may_be_half.contains(&path) => {
+                return Ok(());
+            }
+            found => found.map_err(|unread| unread.what)?,
+        };
+        may_be_half.extend(changed(&found, operation));
+        for tree in [&mut found, &mut due.tree] {
+            tree.names.retain(|path, _| !may_be_half.contains(path));
+        }
+        let legal = Legal { fsync: self.run.subject.fsync, ..Legal::default() };
+        difference(&found, &due, &legal).map_or(Ok(()), Err)
     }
 
     /// Syncs, cuts the power, mounts and reads everything, where nothing has failed so far.

@@ -39,7 +39,7 @@ fn load<S: Store>(store: &S, ino: Ino) -> Result<Arc<Inode<S::Part>>> {
                 return Ok(inode);
             }
         } else if cache.get(ino).is_none() && cache.departures(ino) == before {
-            return loaded.map(Arc::new);
+            return store.names().health.explain(loaded.map(Arc::new));
         }
         // Somebody has had it meanwhile, and may have freed what was read.
         if let Some(inode) = cache.get(ino) {
