@@ -25,11 +25,11 @@ macro_rules! forward_names {
         }
 
         fn reference(&$this, ino: ::amphi_vfs::Ino) -> ::amphi_vfs::Result<::amphi_vfs::Entry> {
-            $crate::Store::names($store).health.explain($crate::reference($store, ino))
+            $crate::reference($store, ino)
         }
 
         fn parent(&$this, dir: ::amphi_vfs::Ino) -> ::amphi_vfs::Result<::amphi_vfs::Ino> {
-            $crate::Store::names($store).health.explain($crate::parent($store, dir))
+            $crate::parent($store, dir)
         }
 
         fn forget(&$this, ino: ::amphi_vfs::Ino, count: u64) {
@@ -37,7 +37,7 @@ macro_rules! forward_names {
         }
 
         fn getattr(&$this, ino: ::amphi_vfs::Ino) -> ::amphi_vfs::Result<::amphi_vfs::Attr> {
-            $crate::Store::names($store).health.explain($crate::getattr($store, ino))
+            $crate::getattr($store, ino)
         }
 
         fn setattr(
@@ -91,7 +91,7 @@ macro_rules! forward_names {
         }
 
         fn readlink(&$this, ino: ::amphi_vfs::Ino) -> ::amphi_vfs::Result<Vec<u8>> {
-            $crate::Store::names($store).health.explain($crate::readlink($store, ino))
+            $crate::readlink($store, ino)
         }
 
         fn link(

@@ -54,7 +54,9 @@ impl Crate<'_> {
         let mut found = BTreeSet::new();
         let mut rest = String::new();
         for statement in code.split_inclusive(';') {
-            let Some((before, tree)) = statement.rsplit_once("use ").filter(|(before, _)| is_start(before))
+            let import = statement.rsplit_once("use ");
+            let Some((passes_on, before, tree)) =
+                import.and_then(|(before, tree)| Some((passes_on(before)?, before, tree)))
             else {
                 rest.push_str(statement);
                 continue;
@@ -62,7 +64,6 @@ impl Crate<'_> {
             rest.push_str(before);
             for path in leaves(tree.trim_end_matches(';')) {
                 let Some(path) = self.absolute(module, &path) else { continue };
-                let passes_on = before.trim_end().ends_with(['b', ')']);
                 if passes_on && let Some(name) = path.last() {
                     self.passed_on.insert((module.clone(), name.clone()), path);
                 } else {
@@ -159,10 +160,11 @@ fn way_back(needs: &BTreeMap<&Segments, BTreeSet<Segments>>, start: &Segments) -
     None
 }
 
-/// Whether a statement can begin behind this.
-fn is_start(before: &str) -> bool {
+/// Whether an import behind this passes on what it imports; none if no statement can begin there.
+fn passes_on(before: &str) -> Option<bool> {
     let line = before.rsplit('\n').next().unwrap_or_default().trim();
-    line.is_empty() || line == "pub" || (line.starts_with("pub(") && line.ends_with(')'))
+    let is_public = line == "pub" || line.starts_with("pub(") && line.ends_with(')');
+    (is_public || line.is_empty()).then_some(is_public)
 }
 
 /// The paths of a tree of imports.

@@ -49,7 +49,8 @@ impl Trace {
         let name = escaped(name);
         let _ = writeln!(
             self.text,
-            "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{TASKS},\"tid\":{id},\"args\":{{\"name\":\"{name}\"}}}},"
+            "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{TASKS},\"tid\":{id},\
+             \"args\":{{\"name\":\"{name}\"}}}},"
         );
         self.instant(now, id, "start");
     }
