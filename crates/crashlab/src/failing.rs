@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use amphi_model::Model;
 use amphi_rt::hash::HashSet;
-use amphi_vfs::{Error, Failure, Ino};
+use amphi_vfs::{Error, Failure, FileType, Ino};
 
 use crate::judge;
 use crate::oracle::{Legal, Oracle, difference, waver};
 use crate::rig::{Fault, Next, Rig, Way};
 use crate::run::Run;
 use crate::state::{self, State};
-use crate::tree::{Tree, Unread};
+use crate::tree::{Node, Tree, Unread};
 use crate::workload::{How, Operation};
 
 /// How far it has come.
@@ -56,6 +56,21 @@ fn changed(tree: &Tree, operation: &Operation) -> HashSet<String> {
     let is_changed = |(path, ino): &(&String, &u64)| inodes.contains(*ino) || is_below(path);
     let of_tree = tree.names.iter().filter(is_changed).map(|(path, _)| path.clone());
     of_tree.chain(paths.iter().map(|path| (*path).to_owned())).collect()
+}
+
+/// A file, of those at these paths, that holds what none of them held or should have held there, if one does.
+fn foreign(found: &Tree, due: &[&Tree], paths: &HashSet<String>) -> Option<String> {
+    let is_file = |node: &&Node| node.file_type == FileType::Regular;
+    let files_of = |tree: &'_ Tree| -> Vec<Node> {
+        paths.iter().filter_map(|path| tree.get(path)).filter(is_file).cloned().collect()
+    };
+    let due: Vec<Node> = due.iter().flat_map(|tree| files_of(tree)).collect();
+    let is_due = |at: usize, byte: u8| byte == 0 || due.iter().any(|node| node.data.get(at) == Some(&byte));
+    paths.iter().find_map(|path| {
+        let node = found.get(path).filter(is_file)?;
+        let at = node.data.iter().enumerate().position(|(at, byte)| !is_due(at, *byte))?;
+        Some(format!("{path} holds what is none of its own at byte {at}"))
+    })
 }
 
 /// Whether an error is what a file system answers that cannot go on since something failed.
@@ -240,7 +255,7 @@ impl<'a> Failing<'a> {
     }
 
     /// What a file system reads that takes no changes any more: all that there was, but for what `operation`
-    /// would have changed, of which memory and device may have half each.
+    /// would have changed, of which memory and device may have half each, and nothing of anybody else's.
     fn left_to_readers(
         &self,
         found: Result<Tree, Unread>,
@@ -256,6 +271,9 @@ impl<'a> Failing<'a> {
             found => found.map_err(|unread| unread.what)?,
         };
         may_be_half.extend(changed(&found, operation));
+        if let Some(what) = foreign(&found, &[&due.tree, &after.tree], &may_be_half) {
+            return Err(what);
+        }
         for tree in [&mut found, &mut due.tree] {
             tree.names.retain(|path, _| !may_be_half.contains(path));
         }

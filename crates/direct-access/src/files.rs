@@ -67,6 +67,7 @@ pub fn read<F: DirectAccess>(fs: &F, ino: Ino, offset: u64, into: &mut [u8]) -> 
     if state.gone {
         return Err(Error::Stale(ino));
     }
+    fs.ground().names.health.known(ino)?;
     let read = copy(fs, &state, offset, into)?;
     let moves = read_moves_atime(fs, &state);
     drop(state);
@@ -125,7 +126,9 @@ pub fn write<F: DirectAccess>(
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Error::TooLarge)?;
         shed_capability(fs, &inode, &mut state)?;
-        fs.write_range(&inode, &mut state, offset..end, data, cred)?;
+        let written = fs.write_range(&inode, &mut state, offset..end, data, cred);
+        // New pages may hold what somebody else wrote.
+        fs.ground().names.health.judge_written(ino, written)?;
     }
     Ok(data.len())
 }
@@ -157,7 +160,8 @@ pub fn allocate<F: DirectAccess>(
     }
     shed_capability(fs, &inode, &mut state)?;
     let range = offset.min(FILE_BYTES_MAX)..end.min(FILE_BYTES_MAX);
-    fs.allocate_range(&inode, &mut state, range, what, cred)
+    let allocated = fs.allocate_range(&inode, &mut state, range, what, cred);
+    fs.ground().names.health.judge_written(ino, allocated)
 }
 
 /// See [`amphi_vfs::FileSystem::seek`].

@@ -2,12 +2,15 @@
 //!
 //! A change that fails half way is in memory, in part, and others that are under way may see it. So it
 //! [fails](Health::fail) before it lets go of the lock that they wait for, and they ask whether all is
-//! [sound](Health::sound) behind that lock, before anything of theirs becomes durable.
+//! [sound](Health::sound) behind that lock, before anything of theirs becomes durable. What such a change was
+//! about to bring to the device may be there, or what was there before, of whomever: it is
+//! [not to be read](Health::known).
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amphi_rt::sync::Mutex;
-use amphi_vfs::{Error, Failure, Result};
+use amphi_vfs::{Error, Failure, Ino, Result};
 
 use crate::planted::{self, Bug};
 
@@ -16,6 +19,8 @@ pub struct Health {
     read_only: AtomicBool,
     failed: AtomicBool,
     failure: Mutex<Option<String>>,
+    /// Inodes of which nobody knows what the device holds.
+    unknown: Mutex<BTreeSet<Ino>>,
 }
 
 impl Health {
@@ -25,6 +30,7 @@ impl Health {
             read_only: AtomicBool::new(read_only),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
+            unknown: Mutex::new(BTreeSet::new()),
         }
     }
 
@@ -73,6 +79,30 @@ impl Health {
     pub fn sound(&self) -> Result<()> {
         if self.has_failed() {
             return Err(Error::Io(Failure::Earlier(self.failure().unwrap_or_default())));
+        }
+        Ok(())
+    }
+
+    /// Notes, if writing an inode or what it holds has failed, that nobody knows what the device holds of it.
+    /// Returns the outcome as it is.
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn judge_written<T>(&self, ino: Ino, outcome: Result<T>) -> Result<T> {
+        if matches!(outcome, Err(Error::Io(_) | Error::Corrupt(_))) {
+            self.unknown.lock().insert(ino);
+        }
+        outcome
+    }
+
+    /// Whether what the device holds of an inode is what it should be.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the first reason, if [writing it](Self::judge_written) has failed.
+    #[inline]
+    pub fn known(&self, ino: Ino) -> Result<()> {
+        if self.has_failed() && self.unknown.lock().contains(&ino) && !planted::has(Bug::UnknownRead) {
+            return self.sound();
         }
         Ok(())
     }

@@ -29,7 +29,8 @@ pub fn inode<S: Store>(store: &S, ino: Ino) -> Result<Arc<Inode<S::Part>>> {
 }
 
 fn load<S: Store>(store: &S, ino: Ino) -> Result<Arc<Inode<S::Part>>> {
-    let cache = &store.names().cache;
+    let Names { cache, health, .. } = store.names();
+    health.known(ino)?;
     loop {
         let before = cache.departures(ino);
         let loaded = store.load(ino);
@@ -39,7 +40,7 @@ fn load<S: Store>(store: &S, ino: Ino) -> Result<Arc<Inode<S::Part>>> {
                 return Ok(inode);
             }
         } else if cache.get(ino).is_none() && cache.departures(ino) == before {
-            return store.names().health.explain(loaded.map(Arc::new));
+            return health.explain(loaded.map(Arc::new));
         }
         // Somebody has had it meanwhile, and may have freed what was read.
         if let Some(inode) = cache.get(ino) {

@@ -178,15 +178,19 @@ fn make_once<S: Store>(
     let mut change = store.begin(&need)?;
     let now = store.names().clock.now();
     let (ino, part) = change.new_inode(&parent, new)?;
-    let mut state = new_state::<S>(&parent_state, new, part, now, cred);
-    give(&mut change, ino, &mut state, attributes)?;
-    change.insert(&parent, &mut parent_state, place, name, Child { ino, file_type: new.file_type })?;
-    parent_state.nlink += u32::from(is_dir);
-    touch(&mut parent_state, now);
-    let made = Inode::new(ino, parent.ino, state);
-    change.write_inode(&made, &mut made.state.write(), Changed::New)?;
-    change.write_inode(&parent, &mut parent_state, Changed::Entries)?;
-    change.commit()?;
+    let write = || {
+        let mut state = new_state::<S>(&parent_state, new, part, now, cred);
+        give(&mut change, ino, &mut state, attributes)?;
+        change.insert(&parent, &mut parent_state, place, name, Child { ino, file_type: new.file_type })?;
+        parent_state.nlink += u32::from(is_dir);
+        touch(&mut parent_state, now);
+        let made = Inode::new(ino, parent.ino, state);
+        change.write_inode(&made, &mut made.state.write(), Changed::New)?;
+        change.write_inode(&parent, &mut parent_state, Changed::Entries)?;
+        change.commit().map(|()| made)
+    };
+    // If that fails, the name may be there.
+    let made = store.names().health.judge_written(ino, write())?;
     Ok(keep(store, made))
 }
 

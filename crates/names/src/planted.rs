@@ -19,6 +19,8 @@ pub enum Bug {
     OrphanOfOpenNotRecorded,
     /// The file system goes on being changed after a change has failed half way.
     FailureForgotten,
+    /// What a failed change should have written is read from the device.
+    UnknownRead,
 }
 
 /// Every bug that a crash shows, so that none is forgotten.

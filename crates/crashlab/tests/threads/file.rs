@@ -66,11 +66,21 @@ pub struct File {
     pub made: u64,
     /// It was cut, and not written and synced since: it may have half its bytes, or zeros in the other half.
     pub is_cut: bool,
+    /// What readers find: so many bytes of one version. Nobody knows after a crash, until it is written.
+    pub holds: Option<(usize, u64)>,
 }
 
 impl File {
     pub fn new(owner: u64, size: usize) -> Self {
-        Self { owner, size, places: vec![Place::Nowhere], versions: BTreeMap::new(), made: 0, is_cut: false }
+        Self {
+            owner,
+            size,
+            places: vec![Place::Nowhere],
+            versions: BTreeMap::new(),
+            made: 0,
+            is_cut: false,
+            holds: None,
+        }
     }
 
     pub fn now(&self) -> Place {
@@ -96,8 +106,29 @@ impl File {
         self.size / 16 * 8
     }
 
+    /// Compares what a reader finds of it, with its writer doing nothing to it and no crash since.
+    pub fn judge_reader(&self, found: &[(usize, Vec<u8>)]) -> Result<(), String> {
+        let (which, made, bytes) = match (self.now(), found) {
+            (Place::Nowhere, []) => return Ok(()),
+            (Place::Under(at, made), [(which, bytes)]) if at == *which => (which, made, bytes),
+            (now, _) => {
+                let names: Vec<_> = found.iter().map(|(which, _)| which).collect();
+                return Err(format!("it has the names {names:?} and should be {now:?}"));
+            }
+        };
+        let Some((size, version)) = self.holds else { return Ok(()) };
+        let due = if version == 0 { 0 } else { word(self.owner, made, version) };
+        if bytes.len() != size {
+            return Err(format!("it has {} bytes of {size} under name {which}", bytes.len()));
+        }
+        let words = words_of(bytes);
+        let wrong = words.iter().position(|word| *word != due);
+        wrong.map_or(Ok(()), |at| Err(format!("its word {at} is {:#x} and should be {due:#x}", words[at])))
+    }
+
     /// Compares what is found of it, and takes that for what it is from now on.
     pub fn judge(&mut self, found: &[(usize, Vec<u8>)], promise: Promise) -> Result<(), String> {
+        self.holds = None;
         let [(which, bytes)] = found else {
             if found.len() > 1 {
                 return Err("it has several names".to_owned());

@@ -14,9 +14,9 @@ use amphi_fs_devfs::planted::{Bug, plant};
 use amphi_rt::random::Generator;
 use amphi_rt::{Schedule, Sim};
 use amphi_ssd::Firmware;
-use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Result};
+use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino};
 
-use crate::writer::{SHARED, WRITERS, Writer, name, with};
+use crate::writer::{SHARED, Stop, WRITERS, Writer, name, with};
 
 /// Of each writer, until the power goes.
 const OPERATIONS: u64 = 120;
@@ -45,16 +45,15 @@ impl Trouble {
 
 /// Has the threads work until they are through or something has failed.
 fn work(
-    fs: Box<dyn FileSystem>,
+    fs: &Arc<dyn FileSystem>,
     writers: Vec<Writer>,
     dice: &mut Generator,
     fsync: Fsync,
-) -> Vec<(Writer, Result<()>)> {
-    let fs: Arc<dyn FileSystem> = Arc::from(fs);
+) -> Vec<(Writer, Result<(), Stop>)> {
     let tasks: Vec<_> = writers
         .into_iter()
         .map(|mut writer| {
-            let (fs, mut dice) = (Arc::clone(&fs), Generator::new(dice.next()));
+            let (fs, mut dice) = (Arc::clone(fs), Generator::new(dice.next()));
             amphi_rt::task::spawn("writer", move || {
                 let outcome = (0..OPERATIONS).try_for_each(|_| writer.step(&*fs, &mut dice, fsync));
                 (writer, outcome)
@@ -106,7 +105,7 @@ enum Habit {
 }
 
 impl Habit {
-    fn mount(self, subject: &Subject, rig: &Arc<Rig>) -> std::result::Result<Box<dyn FileSystem>, String> {
+    fn mount(self, subject: &Subject, rig: &Arc<Rig>) -> Result<Box<dyn FileSystem>, String> {
         match self {
             Self::Plain => subject.mount(rig),
             Self::Forgetful => subject.mount_forgetful(rig),
@@ -139,14 +138,14 @@ fn pass(name: &str) {
 }
 
 /// What tasks do by a seed, which replays.
-fn in_virtual_time(subject: &Subject, trouble: Trouble, seed: u64) -> std::result::Result<(), String> {
+fn in_virtual_time(subject: &Subject, trouble: Trouble, seed: u64) -> Result<(), String> {
     let run = Run::by(trouble, seed);
     let schedule = Schedule::Random { per_mille: 100, delay_ns: 1000 };
     let outcome = Sim::new(seed).schedule(schedule).try_run(|| go_through(subject, &run));
     outcome.unwrap_or_else(|failure| Err(failure.to_string()))
 }
 
-fn go_through(subject: &Subject, run: &Run) -> std::result::Result<(), String> {
+fn go_through(subject: &Subject, run: &Run) -> Result<(), String> {
     let has_buffer = subject.firmware == Firmware::Log;
     let profile = if run.profile == "nvme" && !has_buffer { "free" } else { run.profile };
     let make = if run.is_timed { subject::timed_device } else { subject::device };
@@ -171,15 +170,26 @@ fn go_through(subject: &Subject, run: &Run) -> std::result::Result<(), String> {
         if run.slow_one_in > 0 {
             rig.ssd().slow_down_steps(dice.next(), run.slow_one_in);
         }
-        let done = work(fs, writers, &mut dice, subject.fsync);
-        rig.ssd().power_cut(round);
+        let shared: Arc<dyn FileSystem> = Arc::from(fs);
+        let done = work(&shared, writers, &mut dice, subject.fsync);
         writers = Vec::new();
         for (writer, outcome) in done {
-            if !matches!(outcome, Ok(()) | Err(Error::Io(_) | Error::ReadOnly)) {
-                return Err(of(format!("writer {}: {outcome:?}", writer.number)));
+            match outcome {
+                Ok(()) | Err(Stop::Failed(Error::Io(_) | Error::ReadOnly)) => {}
+                Err(Stop::Failed(error)) => return Err(of(format!("writer {}: {error}", writer.number))),
+                Err(Stop::Wrong(what)) => return Err(of(what)),
             }
             writers.push(writer);
         }
+        if rig.failed().is_some() && rig.planned_fault().is_none() {
+            // What one command has failed to bring to the device is still there for readers.
+            let half_written = writers.iter().any(Writer::has_begun_slice);
+            for writer in &writers {
+                writer.judge_reader(&*shared, half_written).map_err(of)?;
+            }
+        }
+        drop(shared);
+        rig.ssd().power_cut(round);
         let ssd = Arc::into_inner(rig).ok_or("a file system that is gone still holds the device")?.into_ssd();
         let ssd = ssd.restart().map_err(|error| of(error.to_string()))?;
         let recovered = judge::recover(subject, ssd).map_err(of)?;

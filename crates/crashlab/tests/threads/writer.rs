@@ -6,7 +6,7 @@ use amphi_vfs::{
     Allocate, Cred, Entry, Error, FileSystem, FileType, Ino, Name, RenameMode, Result, SetAttr, WriteMode,
 };
 
-use crate::file::{File, Place, Versions, bytes_of, word, words_of};
+use crate::file::{File, MADE_BITS, Place, VERSION_BITS, Versions, bytes_of, word, words_of};
 
 pub const WRITERS: u64 = 3;
 /// Bytes of each writer's files, every one of which is written as a whole.
@@ -40,6 +40,28 @@ pub fn toggle(fs: &dyn FileSystem, made: Result<Entry>, remove: impl FnOnce() ->
     }
 }
 
+/// Why a writer does not go on.
+#[derive(Debug)]
+pub enum Stop {
+    Failed(Error),
+    /// It has found what it should not.
+    Wrong(String),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// What is being done, and may be half done where it has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Nothing,
+    File(usize),
+    Slice(usize),
+}
+
 /// What a thread has: files in a directory of its own, and slices of the file that all share.
 pub struct Writer {
     pub number: u64,
@@ -47,12 +69,23 @@ pub struct Writer {
     pub files: Vec<File>,
     pub shared: Ino,
     pub slices: [Versions; SLICES],
+    /// The slices that were written since the last crash.
+    known: [bool; SLICES],
+    doing: Doing,
 }
 
 impl Writer {
     pub fn new(number: u64) -> Self {
         let files = (0..).zip(SIZES).map(|(file, size)| File::new(number << 4 | file, size)).collect();
-        Self { number, dir: Ino::ROOT, files, shared: Ino::ROOT, slices: Default::default() }
+        Self {
+            number,
+            dir: Ino::ROOT,
+            files,
+            shared: Ino::ROOT,
+            slices: Default::default(),
+            known: [false; SLICES],
+            doing: Doing::Nothing,
+        }
     }
 
     /// One of the places of a file: directory and name.
@@ -91,9 +124,31 @@ impl Writer {
         word(self.number << 4 | SIZES.len() as u64, slice as u64 + 1, version)
     }
 
+    /// Does one operation: a write of the file that all share, a read, or one on one of its files.
+    pub fn step(
+        &mut self,
+        fs: &dyn FileSystem,
+        dice: &mut Generator,
+        fsync: Fsync,
+    ) -> std::result::Result<(), Stop> {
+        match dice.below(6) {
+            0 => self.step_shared(fs, dice)?,
+            1 => {
+                let number = dice.below(self.files.len() as u64) as usize;
+                self.read_own(fs, number)?.map_err(Stop::Wrong)?;
+                self.read_slice(fs, dice.below(SLICES as u64) as usize)?.map_err(Stop::Wrong)?;
+                self.read_others(fs, dice)?.map_err(Stop::Wrong)?;
+            }
+            _ => self.step_own(fs, dice, fsync)?,
+        }
+        self.doing = Doing::Nothing;
+        Ok(())
+    }
+
     /// Writes a slice of the file that all share, and syncs the file or does not.
-    pub fn step_shared(&mut self, fs: &dyn FileSystem, dice: &mut Generator) -> Result<()> {
+    fn step_shared(&mut self, fs: &dyn FileSystem, dice: &mut Generator) -> Result<()> {
         let slice = dice.below(SLICES as u64) as usize;
+        self.doing = Doing::Slice(slice);
         self.slices[slice].begun += 1;
         let word = self.slice_word(slice, self.slices[slice].begun);
         let (at, cred) = (self.slice_at(slice) as u64, &Cred::ROOT);
@@ -107,6 +162,7 @@ impl Writer {
             assert_eq!(written, SLICE, "a write is whole");
         }
         self.slices[slice].written = self.slices[slice].begun;
+        self.known[slice] = true;
         let how = dice.below(3);
         if how > 0 {
             fs.fsync(self.shared, how == 2)?;
@@ -117,7 +173,7 @@ impl Writer {
         Ok(())
     }
 
-    pub fn judge_shared(&mut self, fs: &dyn FileSystem) -> std::result::Result<(), String> {
+    fn judge_shared(&mut self, fs: &dyn FileSystem) -> std::result::Result<(), String> {
         for slice in 0..SLICES {
             let wrong = |what: String| format!("slice {slice} of writer {}: {what}", self.number);
             let mut bytes = vec![0; SLICE];
@@ -133,18 +189,17 @@ impl Writer {
                 return Err(wrong("it holds parts of two writes".to_owned()));
             }
             self.slices[slice] = versions.found(&words);
+            self.known[slice] = false;
         }
         Ok(())
     }
 
     /// Does one operation on one of the files. What it may have done is noted before, what it has promised
     /// after.
-    pub fn step(&mut self, fs: &dyn FileSystem, dice: &mut Generator, fsync: Fsync) -> Result<()> {
-        if dice.below(5) == 0 {
-            return self.step_shared(fs, dice);
-        }
+    fn step_own(&mut self, fs: &dyn FileSystem, dice: &mut Generator, fsync: Fsync) -> Result<()> {
         let (cred, promise) = (&Cred::ROOT, fs.promise());
         let number = dice.below(self.files.len() as u64) as usize;
+        self.doing = Doing::File(number);
         let Place::Under(which, made) = self.files[number].now() else {
             let which = dice.below(PLACES as u64) as usize;
             let (dir, called) = self.place(number, which);
@@ -153,6 +208,7 @@ impl Writer {
             file.places.push(Place::Under(which, file.made));
             let entry = fs.create(dir, name(&called), FileType::Regular, 0o644, 0, cred)?;
             fs.forget(entry.attr.ino, 1);
+            file.holds = Some((0, 0));
             if promise.metadata_durable_on_return {
                 file.settle();
             }
@@ -204,7 +260,9 @@ impl Writer {
                 let size = Some(file.half() as u64);
                 let entry = fs.lookup(dir, name(&called))?;
                 let cut = |ino| fs.setattr(ino, &SetAttr { size, ..SetAttr::default() }, cred);
-                return with(fs, entry, cut).map(drop);
+                with(fs, entry, cut)?;
+                file.holds = file.holds.map(|(_, version)| (file.half(), version));
+                return Ok(());
             }
             _ => {
                 let versions = file.versions.entry(made).or_default();
@@ -217,6 +275,7 @@ impl Writer {
                     let written = fs.write(ino, 0, &bytes, WriteMode::default(), cred)?;
                     assert_eq!(written, bytes.len(), "a write is whole");
                     versions.written = versions.begun;
+                    file.holds = Some((file.size, versions.written));
                     if syncs { fs.fsync(ino, data_only) } else { Ok(()) }
                 })?;
                 if syncs && fsync != Fsync::Contents {
@@ -234,26 +293,95 @@ impl Writer {
         Ok(())
     }
 
+    /// All that is found of one of its files: under which name, and what it holds.
+    fn found(&self, fs: &dyn FileSystem, number: usize) -> Result<Vec<(usize, Vec<u8>)>> {
+        let mut found = Vec::new();
+        for which in 0..PLACES {
+            let (dir, called) = self.place(number, which);
+            let entry = match fs.lookup(dir, name(&called)) {
+                Err(Error::NotFound) => continue,
+                other => other?,
+            };
+            let mut bytes = vec![0; entry.attr.size as usize];
+            let read = with(fs, entry, |ino| fs.read(ino, 0, &mut bytes, false))?;
+            bytes.truncate(read);
+            found.push((which, bytes));
+        }
+        Ok(found)
+    }
+
+    /// Reads one of its files.
+    fn read_own(&self, fs: &dyn FileSystem, number: usize) -> Result<std::result::Result<(), String>> {
+        let (found, file) = (self.found(fs, number)?, &self.files[number]);
+        Ok(file.judge_reader(&found).map_err(|what| self.of_file(number, &format!("{what}; it is {file:?}"))))
+    }
+
+    /// Reads one of its slices of the file that all share.
+    fn read_slice(&self, fs: &dyn FileSystem, slice: usize) -> Result<std::result::Result<(), String>> {
+        let mut bytes = vec![0; SLICE];
+        // Where the file ends before it, it is a hole.
+        fs.read(self.shared, self.slice_at(slice) as u64, &mut bytes, false)?;
+        let due = self.slice_word(slice, self.slices[slice].written);
+        let wrong = words_of(&bytes).into_iter().find(|word| *word != due);
+        Ok(match wrong {
+            Some(word) if self.known[slice] => {
+                let who = self.number;
+                Err(format!("slice {slice} of writer {who} holds {word:#x} and should hold {due:#x}"))
+            }
+            _ => Ok(()),
+        })
+    }
+
+    /// Reads a file of another writer, who may be doing anything to it: what it holds is its own.
+    fn read_others(
+        &self,
+        fs: &dyn FileSystem,
+        dice: &mut Generator,
+    ) -> Result<std::result::Result<(), String>> {
+        let mut other = Self::new((self.number + 1 + dice.below(WRITERS - 1)) % WRITERS);
+        let entry = fs.lookup(Ino::ROOT, name(&other.dir_name()))?;
+        other.dir = entry.attr.ino;
+        let number = dice.below(SIZES.len() as u64) as usize;
+        let found = with(fs, entry, |_| other.found(fs, number))?;
+        let owner = other.files[number].owner;
+        let foreign = |word: &u64| *word != 0 && *word >> (VERSION_BITS + MADE_BITS) != owner;
+        let wrong = found.iter().find_map(|(_, bytes)| words_of(bytes).into_iter().find(foreign));
+        Ok(wrong.map_or(Ok(()), |word| Err(other.of_file(number, &format!("it holds {word:#x}")))))
+    }
+
+    /// Whether it was writing a slice when that failed.
+    pub fn has_begun_slice(&self) -> bool {
+        matches!(self.doing, Doing::Slice(_))
+    }
+
+    /// Reads all that it has while nobody does anything to it, but what it was doing when that failed. Of the
+    /// file that all share, where writing it has failed, nobody may know.
+    pub fn judge_reader(&self, fs: &dyn FileSystem, half_written: bool) -> std::result::Result<(), String> {
+        for number in (0..self.files.len()).filter(|number| self.doing != Doing::File(*number)) {
+            self.read_own(fs, number).map_err(|error| self.of_file(number, &error.to_string()))??;
+        }
+        for slice in (0..SLICES).filter(|slice| self.doing != Doing::Slice(*slice)) {
+            match self.read_slice(fs, slice) {
+                Err(Error::Io(_)) if half_written => {}
+                read => read.map_err(|error| format!("slice {slice}: {error}"))??,
+            }
+        }
+        Ok(())
+    }
+
+    fn of_file(&self, number: usize, what: &str) -> String {
+        format!("file {number} of writer {}: {what}", self.number)
+    }
+
     /// Compares what a crash has left.
     pub fn judge(&mut self, fs: &dyn FileSystem) -> std::result::Result<(), String> {
         let promise = fs.promise();
+        self.doing = Doing::Nothing;
         for number in 0..self.files.len() {
-            let places: [_; PLACES] = std::array::from_fn(|which| self.place(number, which));
-            let file = &mut self.files[number];
-            let wrong = |what: String| format!("file {number} of writer {}: {what}", self.number);
-            let mut found = Vec::new();
-            for (which, (dir, called)) in places.iter().enumerate() {
-                let entry = match fs.lookup(*dir, name(called)) {
-                    Err(Error::NotFound) => continue,
-                    other => other.map_err(|error| wrong(error.to_string()))?,
-                };
-                let mut bytes = vec![0; entry.attr.size as usize];
-                let read = with(fs, entry, |ino| fs.read(ino, 0, &mut bytes, false));
-                read.map_err(|error| wrong(error.to_string()))?;
-                found.push((which, bytes));
-            }
-            let was = file.clone();
-            file.judge(&found, promise).map_err(|what| wrong(format!("{what}; it was {was:?}")))?;
+            let found = self.found(fs, number).map_err(|error| self.of_file(number, &error.to_string()))?;
+            let was = self.files[number].clone();
+            let judged = self.files[number].judge(&found, promise);
+            judged.map_err(|what| self.of_file(number, &format!("{what}; it was {was:?}")))?;
         }
         self.judge_shared(fs)
     }
