@@ -25,7 +25,8 @@ pub use check::{CheckReport, check, repair};
 /// # Errors
 /// If the device cannot carry it.
 pub fn format(kind: Kind, device: Ssd, options: &FormatOptions, owner: (u32, u32)) -> Result<()> {
-    kind.with(Make { device: Arc::new(device), options, owner })
+    let device = Arc::new(device);
+    kind.with_on(&*Arc::clone(&device), Make { device, options, owner })
 }
 
 struct Make<'a> {

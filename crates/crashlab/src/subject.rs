@@ -193,7 +193,7 @@ impl Subject {
         };
         let options =
             FormatOptions { inodes: Some(inodes), block_bytes: self.block_bytes, ..FormatOptions::default() };
-        self.kind.with(Make(device, &options)).map_err(|error| error.to_string())
+        self.kind.with_on(&**device, Make(device, &options)).map_err(|error| error.to_string())
     }
 
     /// Mounts it, recovering it if need be. No background work is started.

@@ -25,7 +25,7 @@ pub struct Superblock {
     pub version: U32,
     /// CRC-32C of the superblock with this field 0.
     pub crc: U32,
-    /// Counts the times that the log began anew; the half is the lowest bit.
+    /// Counts the times that the log began anew, from a number of chance on; the half is the lowest bit.
     pub generation: U64,
     /// Pages of the file system.
     pub pages: U64,
@@ -41,7 +41,7 @@ const _: () = assert!(size_of::<Superblock>() == 96);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RecordHeader {
-    /// The superblock's generation: what is older is not of this log.
+    /// The superblock's generation: what has another is not of this log.
     pub generation: U64,
     /// Its number in the log.
     pub number: U64,

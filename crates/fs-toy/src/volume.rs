@@ -49,9 +49,13 @@ impl<D: BlockPort + 'static> Volume<D> for Toy<D> {
         superblock.pages = pages.into();
         superblock.clean = 1.into();
         superblock.uuid = random_uuid();
+        // By chance, too: no record of a toy that was there before is of this log.
+        let (half_of_uuid, _) = superblock.uuid.split_first_chunk().expect("16 bytes begin with 8");
+        superblock.generation = (u64::from_le_bytes(*half_of_uuid) >> 1).into();
         superblock.label = label_bytes(&options.label)?;
-        // Written last, by the log: until then there is none.
+        // Written last, by the log: until then there is none, before anything of an old one is overwritten.
         device.write(Lpa(0), &[0; PAGE_BYTES], Structure::Superblock)?;
+        device.flush()?;
         Map::format(Log::new(Arc::clone(device), superblock), vec![root()])?;
         Ok(())
     }
