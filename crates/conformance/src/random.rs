@@ -8,6 +8,7 @@ mod adopt;
 mod apply;
 mod compare;
 mod generate;
+mod linear;
 mod numbers;
 mod operation;
 mod shrink;
@@ -23,6 +24,7 @@ use crate::durable::sync_each;
 use crate::harness::{Fs, message};
 pub use adopt::adopt;
 use apply::Pair;
+pub use linear::linearizable;
 pub use operation::{Data, Object, Operation, Path};
 
 /// Where a file system and the model disagreed.

@@ -8,18 +8,17 @@ use std::ops::Range;
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_names::{Change, Changed, Need, Store, note_write, shed_capability};
-use amphi_rt::sync::RangeGuard;
 use amphi_vfs::{Allocate, Cred, Error, Result};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::format::{INLINE_SLOTS, Map, Slot};
 use crate::inode::note_stored;
-use crate::part::{Inode, State};
+use crate::part::{AtOnce, Inode, State};
 use crate::truncate::{STEP_SLOTS, cut_block, free_range};
 use crate::tx::Tx;
 use crate::write::{ensure_slots, write_held};
-use crate::{logs, read};
+use crate::{lazy, logs, read};
 
 /// See [`amphi_vfs::FileSystem::allocate`].
 ///
@@ -43,7 +42,7 @@ pub fn allocate<D: BlockPort + MemoryArea>(
         return Err(Error::TooLarge);
     }
     let end = end.min(core.layout.file_bytes_max()).max(offset);
-    let _held = hold_all(inode)?;
+    let _held = hold_all(core, inode, offset..end)?;
     {
         let mut state = inode.state.write();
         shed_capability(core, inode, &mut state)?;
@@ -68,18 +67,27 @@ pub fn allocate<D: BlockPort + MemoryArea>(
     tx.commit()
 }
 
-/// Holds all of a file.
-fn hold_all(inode: &Inode) -> Result<RangeGuard<'_>> {
+/// Holds all of a file, in which nothing of `bytes` is buffered.
+fn hold_all<'a, D: BlockPort + MemoryArea>(
+    core: &Core<D>,
+    inode: &'a Inode,
+    bytes: Range<u64>,
+) -> Result<AtOnce<'a>> {
     loop {
         let state = inode.state.read();
         if state.gone {
             return Err(Error::Stale(inode.ino));
         }
-        if let Some(held) = inode.beside.ranges.try_take(0..u64::MAX, true) {
+        let is_buffered = state.part.is_buffered(bytes.clone());
+        if !is_buffered && let Some(held) = inode.beside.try_at_once(0..u64::MAX) {
             return Ok(held);
         }
         drop(state);
-        inode.beside.ranges.wait_for(&(0..u64::MAX), true);
+        if is_buffered {
+            lazy::flush(core, inode)?;
+        } else {
+            inode.beside.ranges.wait_for(&(0..u64::MAX), true);
+        }
     }
 }
 

@@ -73,6 +73,12 @@ impl Buffer {
         self.pieces.is_empty() && self.in_flight == 0
     }
 
+    /// Whether some of the bytes `range` are buffered, and not on their way.
+    pub fn meets(&self, range: Range<u64>) -> bool {
+        let before_end = self.pieces.range(..range.end).next_back();
+        before_end.is_some_and(|(start, piece)| start + piece.len() as u64 > range.start)
+    }
+
     /// Whether some of the bytes `range` of a file with `size` bytes would come behind what the device has of
     /// it and before what is buffered. They would be written back before the latter, and a crash in between
     /// would leave a size that the file never had.

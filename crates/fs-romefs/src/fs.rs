@@ -123,7 +123,13 @@ impl<D: BlockPort + MemoryArea + 'static> FileSystem for RomeFs<D> {
             }
             lazy::flush(&self.core, inode)?;
         }
-        with_room(&*self.core, || write::write(&self.core, inode, offset, data, mode, cred))
+        loop {
+            let at_once = || write::write(&self.core, inode, offset, data, mode, cred);
+            if let Some(written) = with_room(&*self.core, at_once)? {
+                return Ok(written);
+            }
+            lazy::flush(&self.core, inode)?;
+        }
     }
 
     fn fsync(&self, ino: Ino, _data_only: bool) -> Result<()> {

@@ -66,6 +66,13 @@ pub fn write<D: BlockPort + MemoryArea>(
         let offset = if append { state.size } else { offset };
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= core.layout.file_bytes_max());
         let end = end.ok_or(Error::TooLarge)?;
+        let block = core.block_bytes();
+        let blocks = offset / block..if append { u64::MAX } else { end.div_ceil(block) };
+        if !inode.beside.may_buffer(&blocks) {
+            drop(state);
+            inode.beside.ranges.wait_for(&blocks, false);
+            continue;
+        }
         if state.part.buffer.as_ref().is_some_and(|held| held.leaves_gap_before_end(offset..end, state.size))
         {
             drop(state);

@@ -12,21 +12,21 @@
 
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_names::{note_write, shed_capability};
-use amphi_rt::sync::RangeGuard;
 use amphi_vfs::{Cred, Error, Result, WriteMode};
 
 use crate::core::Core;
 use crate::execute::execute;
 use crate::format::INLINE_SLOTS;
 use crate::inode::note_stored;
-use crate::part::{Inode, State};
+use crate::part::{AtOnce, Inode, State};
 use crate::plan::Plan;
 use crate::planted::{self, Bug};
 use crate::split::{Part, split};
 use crate::tx::Tx;
 use crate::{logs, map, writeback};
 
-/// Writes all of `data`.
+/// Writes all of `data`. `None`: nothing, since some of what it is written over is buffered; the caller
+/// [flushes](crate::lazy::flush) it first.
 ///
 /// # Errors
 /// As [`amphi_vfs::FileSystem::write`].
@@ -37,31 +37,33 @@ pub fn write<D: BlockPort + MemoryArea>(
     data: &[u8],
     mode: WriteMode,
     cred: &Cred,
-) -> Result<usize> {
+) -> Result<Option<usize>> {
     amphi_names::regular(inode.file_type)?;
     core.names.health.writable()?;
     if data.is_empty() {
-        return Ok(0);
+        return Ok(Some(0));
     }
     if core.logs_are_exhausted() {
         writeback::help(core)?;
     }
-    let (held, offset) = hold(core, inode, offset, data.len() as u64, mode.append)?;
+    let Some((held, offset)) = hold(core, inode, offset, data.len() as u64, mode.append)? else {
+        return Ok(None);
+    };
     write_held(core, inode, offset, data, Some(cred))?;
     drop(held);
     core.bell.ring_if(core.wants_background());
-    Ok(data.len())
+    Ok(Some(data.len()))
 }
 
 /// Takes the data blocks that a write touches, and all behind if it may move the file's end. Returns also
-/// where it begins.
+/// where it begins; `None`: some of it is buffered.
 fn hold<'a, D: BlockPort + MemoryArea>(
     core: &Core<D>,
     inode: &'a Inode,
     offset: u64,
     len: u64,
     append: bool,
-) -> Result<(RangeGuard<'a>, u64)> {
+) -> Result<Option<(AtOnce<'a>, u64)>> {
     loop {
         let state = inode.state.read();
         if state.gone {
@@ -73,8 +75,11 @@ fn hold<'a, D: BlockPort + MemoryArea>(
         let block = core.block_bytes();
         let last = if end > state.size { u64::MAX } else { end.div_ceil(block) };
         let range = offset / block..last;
-        if let Some(held) = inode.beside.ranges.try_take(range.clone(), true) {
-            return Ok((held, offset));
+        if state.part.is_buffered(offset..end) {
+            return Ok(None);
+        }
+        if let Some(held) = inode.beside.try_at_once(range.clone()) {
+            return Ok(Some((held, offset)));
         }
         drop(state);
         inode.beside.ranges.wait_for(&range, true);

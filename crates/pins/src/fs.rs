@@ -17,10 +17,10 @@ use crate::table::{Part, Pin};
 const PINNED: Error = Error::Busy("some of the range is pinned; unpin it first");
 
 impl<F: Extents + 'static, D: BaBuffer> Pinned<F, D> {
-    /// Notes what a name was found to be.
-    fn named(&self, dir: Ino, name: Name<'_>, entry: Entry) -> Result<Entry> {
+    /// Notes what a name is.
+    fn named(&self, dir: Ino, name: Name<'_>, entry: Entry) -> Entry {
         self.logs().named(dir, name.bytes(), &entry.attr);
-        Ok(Entry { attr: self.logs().seen(entry.attr)? })
+        entry
     }
 
     /// Notes that a name is gone.
@@ -105,9 +105,9 @@ impl<F: Extents + 'static, D: BaBuffer> FileSystem for Pinned<F, D> {
             return Err(PINNED);
         }
         if change.size.is_some() || change.mode.is_some() || change.mtime.is_some() {
-            self.logs().step_aside(ino)?;
+            return self.logs().aside(ino, || self.below().setattr(ino, change, cred));
         }
-        self.logs().seen(self.below().setattr(ino, change, cred)?)
+        self.logs().shown(ino, || self.below().setattr(ino, change, cred))
     }
 
     fn open(&self, ino: Ino, flags: OpenFlags) -> Result<()> {
@@ -116,7 +116,7 @@ impl<F: Extents + 'static, D: BaBuffer> FileSystem for Pinned<F, D> {
             return Err(PINNED);
         }
         if flags.truncate {
-            self.logs().step_aside(ino)?;
+            return self.logs().aside(ino, || self.below().open(ino, flags));
         }
         self.below().open(ino, flags)
     }
@@ -124,13 +124,15 @@ impl<F: Extents + 'static, D: BaBuffer> FileSystem for Pinned<F, D> {
     fn allocate(&self, ino: Ino, offset: u64, length: u64, what: Allocate, cred: &Cred) -> Result<()> {
         let table = self.table.read();
         let reserves = matches!(what, Allocate::Reserve { .. });
-        if what != (Allocate::Reserve { keep_size: true }) {
-            self.logs().step_aside(ino)?;
-        }
         if !reserves && table.meets(ino, offset, length) {
             return Err(PINNED);
         }
-        self.below().allocate(ino, offset, length, what, cred)
+        let allocate = || self.below().allocate(ino, offset, length, what, cred);
+        if what == (Allocate::Reserve { keep_size: true }) {
+            allocate()
+        } else {
+            self.logs().aside(ino, allocate)
+        }
     }
 
     fn promise(&self) -> Promise {
@@ -142,13 +144,23 @@ impl<F: Extents + 'static, D: BaBuffer> FileSystem for Pinned<F, D> {
     }
 
     fn lookup(&self, dir: Ino, name: Name<'_>) -> Result<Entry> {
-        let entry = self.below().lookup(dir, name)?;
-        self.named(dir, name, entry)
+        let mut entry = self.named(dir, name, self.below().lookup(dir, name)?);
+        while self.logs().is_known(entry.attr.ino) {
+            // Once more, while nothing of the log changes: name and attributes are of the same moment.
+            let first = entry.attr.ino;
+            let again = self.logs().shown(first, || Ok(self.below().lookup(dir, name)?.attr));
+            self.below().forget(first, 1);
+            entry = self.named(dir, name, Entry { attr: again? });
+            if entry.attr.ino == first {
+                break;
+            }
+        }
+        Ok(entry)
     }
 
     fn reference(&self, ino: Ino) -> Result<Entry> {
-        let entry = self.below().reference(ino)?;
-        Ok(Entry { attr: self.logs().seen(entry.attr)? })
+        let attr = self.logs().shown(ino, || Ok(self.below().reference(ino)?.attr))?;
+        Ok(Entry { attr })
     }
 
     fn parent(&self, dir: Ino) -> Result<Ino> {
@@ -160,7 +172,7 @@ impl<F: Extents + 'static, D: BaBuffer> FileSystem for Pinned<F, D> {
     }
 
     fn getattr(&self, ino: Ino) -> Result<Attr> {
-        self.logs().seen(self.below().getattr(ino)?)
+        self.logs().shown(ino, || self.below().getattr(ino))
     }
 
     fn create(
@@ -173,7 +185,7 @@ impl<F: Extents + 'static, D: BaBuffer> FileSystem for Pinned<F, D> {
         cred: &Cred,
     ) -> Result<Entry> {
         let entry = self.below().create(dir, name, file_type, mode, rdev, cred)?;
-        self.named(dir, name, entry)
+        Ok(self.named(dir, name, entry))
     }
 
     fn tmpfile(&self, dir: Ino, mode: u16, cred: &Cred) -> Result<Entry> {
@@ -182,7 +194,7 @@ impl<F: Extents + 'static, D: BaBuffer> FileSystem for Pinned<F, D> {
 
     fn mkdir(&self, dir: Ino, name: Name<'_>, mode: u16, cred: &Cred) -> Result<Entry> {
         let entry = self.below().mkdir(dir, name, mode, cred)?;
-        self.named(dir, name, entry)
+        Ok(self.named(dir, name, entry))
     }
 
     fn symlink(&self, dir: Ino, name: Name<'_>, target: &[u8], cred: &Cred) -> Result<Entry> {
@@ -194,8 +206,8 @@ impl<F: Extents + 'static, D: BaBuffer> FileSystem for Pinned<F, D> {
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry> {
-        let entry = self.below().link(ino, dir, name)?;
-        self.named(dir, name, entry)
+        let attr = self.logs().shown(ino, || Ok(self.below().link(ino, dir, name)?.attr))?;
+        Ok(self.named(dir, name, Entry { attr }))
     }
 
     fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {
@@ -232,8 +244,10 @@ impl<F: Extents + 'static, D: BaBuffer> FileSystem for Pinned<F, D> {
         {
             self.unnamed(target)?;
         }
-        let attr = self.below().getattr(renamed.moved)?;
-        self.logs().named(to, new_name.bytes(), &attr);
+        // Somebody may have removed it meanwhile.
+        if let Ok(attr) = self.below().getattr(renamed.moved) {
+            self.logs().named(to, new_name.bytes(), &attr);
+        }
         Ok(renamed)
     }
 
@@ -261,8 +275,7 @@ impl<F: Extents + 'static, D: BaBuffer> FileSystem for Pinned<F, D> {
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
-        self.logs().step_aside(ino)?;
-        self.below().seek(ino, offset, what)
+        self.logs().aside(ino, || self.below().seek(ino, offset, what))
     }
 
     fn discard_free(&self, range: Range<u64>, shortest: u64) -> Result<u64> {
@@ -299,8 +312,7 @@ impl<F: Extents + 'static, D: BaBuffer> FileSystem for Pinned<F, D> {
     }
 
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        self.logs().step_aside(ino)?;
-        self.below().setxattr(ino, name, value, mode)
+        self.logs().aside(ino, || self.below().setxattr(ino, name, value, mode))
     }
 
     fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {

@@ -201,7 +201,7 @@ const fn is_about_xattrs(operation: &Operation) -> bool {
 }
 
 /// An answer, with long contents cut.
-fn brief(answer: &Answer) -> String {
+pub(super) fn brief(answer: &impl std::fmt::Debug) -> String {
     let mut text = format!("{answer:?}");
     if text.len() > 600 {
         text.truncate(600);
@@ -211,7 +211,7 @@ fn brief(answer: &Answer) -> String {
 }
 
 /// Errors by what a program could tell apart; the texts are the file system's own.
-const fn class(error: &Error) -> &'static str {
+pub(super) const fn class(error: &Error) -> &'static str {
     match error {
         Error::NotFound | Error::Stale(_) => "not found",
         Error::Exists => "exists",

@@ -7,13 +7,14 @@ mod writer;
 
 use std::sync::Arc;
 
+use amphi_conformance::random;
 use amphi_crashlab::judge;
 use amphi_crashlab::rig::{Fault, Rig, Way};
 use amphi_crashlab::subject::{self, Fsync, Size, Subject};
 use amphi_fs_devfs::planted::{Bug, plant};
 use amphi_rt::random::Generator;
 use amphi_rt::{Schedule, Sim};
-use amphi_ssd::Firmware;
+use amphi_ssd::{Firmware, Ssd};
 use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino};
 
 use crate::writer::{SHARED, Stop, WRITERS, Writer, name, with};
@@ -92,6 +93,13 @@ impl Run {
             habit: [Habit::Forgetful, Habit::Plain, Habit::Busy][(seed % 3) as usize],
         }
     }
+
+    fn device(&self, subject: &Subject) -> Result<Ssd, String> {
+        let has_buffer = subject.firmware == Firmware::Log;
+        let profile = if self.profile == "nvme" && !has_buffer { "free" } else { self.profile };
+        let make = if self.is_timed { subject::timed_device } else { subject::device };
+        make(profile, subject.firmware, Size::Cramped)
+    }
 }
 
 /// How the file system is mounted.
@@ -121,6 +129,12 @@ fn pass(name: &str) {
     let one = std::env::var("AMPHI_SEED").ok().map(|seed| seed.parse::<u64>().expect("a number"));
     let of_threads = if one.is_some() { 1..1 } else { 1..3 };
     let of_tasks = one.map_or(1..if long { 200 } else { 4 }, |seed| seed..seed + 1);
+    let test = name.replace('-', "_");
+    let replay = |seed| format!("AMPHI_SEED={seed} cargo test -p amphi-crashlab --test threads {test}");
+    for seed in one.map_or(0..if long { 2000 } else { 20 }, |seed| seed..seed + 1) {
+        let fits = simulated(seed, || fit_one_order(subject, seed));
+        fits.unwrap_or_else(|error| panic!("{name}: {error}\nreplay with: {}", replay(seed)));
+    }
     for trouble in [Trouble::PowerLost, Trouble::CommandFails] {
         for seed in of_threads.clone() {
             let slow_one_in = if seed == 2 { 64 } else { 0 };
@@ -129,9 +143,7 @@ fn pass(name: &str) {
         }
         for seed in of_tasks.clone() {
             in_virtual_time(subject, trouble, seed).unwrap_or_else(|error| {
-                let test = name.replace('-', "_");
-                let command = format!("AMPHI_SEED={seed} cargo test -p amphi-crashlab --test threads {test}");
-                panic!("{name}, {trouble:?}, {error}; replay with: {command}");
+                panic!("{name}, {trouble:?}, {error}; replay with: {}", replay(seed));
             });
         }
     }
@@ -140,16 +152,28 @@ fn pass(name: &str) {
 /// What tasks do by a seed, which replays.
 fn in_virtual_time(subject: &Subject, trouble: Trouble, seed: u64) -> Result<(), String> {
     let run = Run::by(trouble, seed);
+    simulated(seed, || go_through(subject, &run))
+}
+
+fn simulated(seed: u64, body: impl FnOnce() -> Result<(), String> + Send) -> Result<(), String> {
     let schedule = Schedule::Random { per_mille: 100, delay_ns: 1000 };
-    let outcome = Sim::new(seed).schedule(schedule).try_run(|| go_through(subject, &run));
+    let outcome = Sim::new(seed).schedule(schedule).try_run(body);
     outcome.unwrap_or_else(|failure| Err(failure.to_string()))
 }
 
+/// Calls of tasks about a few files and names, while nothing fails: their answers fit one order.
+fn fit_one_order(subject: &Subject, seed: u64) -> Result<(), String> {
+    let run = Run::by(Trouble::PowerLost, seed);
+    let rig = Arc::new(Rig::plain(run.device(subject)?));
+    subject.format(&rig)?;
+    let fs: Arc<dyn FileSystem> = Arc::from(run.habit.mount(subject, &rig)?);
+    random::linearizable(&fs, seed, 4)?;
+    drop(fs);
+    judge::clean(subject, &rig)
+}
+
 fn go_through(subject: &Subject, run: &Run) -> Result<(), String> {
-    let has_buffer = subject.firmware == Firmware::Log;
-    let profile = if run.profile == "nvme" && !has_buffer { "free" } else { run.profile };
-    let make = if run.is_timed { subject::timed_device } else { subject::device };
-    let mut rig = Arc::new(Rig::plain(make(profile, subject.firmware, Size::Cramped)?));
+    let mut rig = Arc::new(Rig::plain(run.device(subject)?));
     subject.format(&rig)?;
     let mut writers: Vec<_> = (0..WRITERS).map(Writer::new).collect();
     let mut fs = run.habit.mount(subject, &rig)?;

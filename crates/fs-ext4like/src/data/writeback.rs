@@ -239,7 +239,8 @@ pub fn write_back<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>) -> Result<()
         let Body::File(file) = &state.body else { return Ok(()) };
         if file.pages.is_clean() {
             core.dirty.remove(inode.ino, &inode.beside.dirty);
-            return Ok(());
+            // What is on its way still has failed.
+            return file.in_flight.as_ref().map_or(Ok(()), |failed| failed.wait());
         }
         core.writable()?;
         if core.journals_data() {

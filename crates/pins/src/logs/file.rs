@@ -55,6 +55,16 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         self.known(ino).map_or(Ok(()), |log| self.give_up(ino, &mut log.state.lock()))
     }
 
+    /// Does something else with a file, which has nothing pinned meanwhile.
+    pub fn aside<T>(&self, ino: Ino, body: impl FnOnce() -> Result<T>) -> Result<T> {
+        let log = self.find(ino);
+        let mut state = log.as_ref().map(|log| log.state.lock());
+        if let Some(state) = &mut state {
+            self.give_up(ino, state)?;
+        }
+        body()
+    }
+
     /// Gives all logs' parts up.
     pub fn step_aside_all(&self) -> Result<()> {
         let all: Vec<_> = self.files.read().values().cloned().collect();
@@ -73,12 +83,17 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         Ok(())
     }
 
-    /// A file's attributes as of now.
-    pub fn seen(&self, attr: Attr) -> Result<Attr> {
-        let Some(log) = self.known(attr.ino) else { return Ok(attr) };
+    /// Whether a file may have attributes that only its log knows.
+    pub fn is_known(&self, ino: Ino) -> bool {
+        self.known(ino).is_some()
+    }
+
+    /// A file's attributes, which `below` gets from the file system below, while nothing of the log changes.
+    pub fn shown(&self, ino: Ino, below: impl FnOnce() -> Result<Attr>) -> Result<Attr> {
+        let Some(log) = self.known(ino) else { return below() };
         let mut state = log.state.lock();
         if !state.is_pinned() {
-            return Ok(attr);
+            return below();
         }
         if state.is_touched {
             match self.show_time(log.ino, &mut state) {
@@ -87,7 +102,7 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
                 failed => failed?,
             }
         }
-        let attr = self.below.getattr(attr.ino)?;
+        let attr = below()?;
         Ok(Attr { size: attr.size.max(state.size), ..attr })
     }
 
