@@ -59,7 +59,9 @@ fn used(subject: &Subject) -> Result<Ssd, String> {
 fn interrupted(
     subject: &Subject,
     used: &Ssd,
-    (what, arm, has_happened): (&str, &dyn Fn(&Rig), &dyn Fn(&Rig) -> bool),
+    what: &str,
+    arm: &dyn Fn(&Rig),
+    has_happened: &dyn Fn(&Rig) -> bool,
 ) -> Result<Option<Found>, String> {
     let of = |error: String| format!("{}, {what}: {error}", subject.name);
     let rig = Arc::new(Rig::plain(used.fork().map_err(|error| of(error.to_string()))?));
@@ -96,13 +98,13 @@ fn each(subject: &Subject) -> Result<[usize; 3], String> {
     for step in some(steps) {
         let cut = |rig: &Rig| rig.ssd().cut_after_steps(step, step);
         let what = format!("power lost after {step} of {steps} steps");
-        seen.extend(interrupted(subject, &used, (&what, &cut, &|rig| !rig.ssd().has_power()))?);
+        seen.extend(interrupted(subject, &used, &what, &cut, &|rig| !rig.ssd().has_power())?);
     }
     for way in Way::ALL {
         for command in 0.. {
             let fail = |rig: &Rig| rig.fail(Some(Fault { command, way }));
             let what = format!("command {command} fails: {way:?}");
-            let Some(found) = interrupted(subject, &used, (&what, &fail, &|rig| rig.failed().is_some()))?
+            let Some(found) = interrupted(subject, &used, &what, &fail, &|rig| rig.failed().is_some())?
             else {
                 break;
             };

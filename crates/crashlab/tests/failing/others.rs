@@ -5,7 +5,9 @@ use std::sync::Arc;
 use amphi_crashlab::rig::{Fault, Rig, Way};
 use amphi_crashlab::subject::{self, Size, Subject};
 use amphi_names::planted::{Bug, plant};
-use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Name, Result, WriteMode};
+use amphi_vfs::{
+    Allocate, Attr, Cred, Entry, Error, FileSystem, FileType, Ino, Name, Result, Seek, SetAttr, WriteMode,
+};
 
 pub fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).expect("a plain name")
@@ -35,6 +37,21 @@ pub fn read(fs: &dyn FileSystem, file: &str) -> Result<Vec<u8>> {
     fs.forget(attr.ino, 1);
     bytes.truncate(read?);
     Ok(bytes)
+}
+
+/// Changes a file in every way. Where writing it has failed that may fail too, but comes to an end.
+fn go_on(fs: &dyn FileSystem) {
+    let Ok(Entry { attr: Attr { ino, .. } }) = fs.lookup(Ino::ROOT, name("file")) else { return };
+    let whats =
+        [Allocate::PunchHole, Allocate::Zero { keep_size: false }, Allocate::Reserve { keep_size: false }];
+    for what in whats {
+        let _any = fs.allocate(ino, 100, 6000, what, &Cred::ROOT);
+    }
+    for size in [5000, 9000] {
+        let _any = fs.setattr(ino, &SetAttr { size: Some(size), ..SetAttr::default() }, &Cred::ROOT);
+    }
+    let _any = (write(fs, "file", 0xee), fs.seek(ino, 0, Seek::Hole), fs.sync());
+    fs.forget(ino, 1);
 }
 
 /// Has a task write a file, each command of it failing in turn, after `before`. What others read of it then
@@ -71,6 +88,7 @@ fn others_read(
                     ));
                 }
             }
+            go_on(&*fs);
         }
         command += 1;
     }

@@ -17,7 +17,7 @@ use crate::data::writeback::{fsync, journal_dirty, write_back};
 use crate::format::{BLOCK, FILE_BYTES_MAX};
 use crate::index::extent::Extents;
 use crate::index::part::{Body, Inode, Part, State};
-use crate::journal::buffers::{Kind, SharedBlock};
+use crate::journal::buffers::{Buffer, Kind, SharedBlock};
 
 /// Most pages read by one command.
 const COMMAND_PAGES: u64 = 64;
@@ -28,15 +28,27 @@ fn missing(file: &FileBody, extents: &Extents, first: u64, last: u64) -> Vec<Run
     file.pages.all_missing(extents, first, last, COMMAND_PAGES).collect()
 }
 
+/// Blocks that were read.
+struct Blocks {
+    /// By their pages.
+    pages: Vec<(u64, SharedBlock)>,
+    /// With data journaling, what was on its way through the journal before: while it is held here, it does
+    /// not leave memory, and so is asked once the device, which may not have had it yet, has answered.
+    _on_their_way: Vec<Arc<Buffer>>,
+}
+
 /// Reads the blocks of runs.
-fn read_blocks<D: BlockPort>(core: &Core<D>, wanted: &[Run]) -> Result<Vec<(u64, SharedBlock)>> {
+fn read_blocks<D: BlockPort>(core: &Core<D>, wanted: &[Run]) -> Result<Blocks> {
+    let lbas = wanted.iter().flat_map(|run| run.lba..run.lba + run.pages);
+    let on_their_way =
+        core.journals_data().then(|| lbas.filter_map(|lba| core.buffers.cached(lba)).collect());
     let places = wanted.iter().map(|run| (Some(Lpa(run.lba)), run.pages as usize));
     let mut pages = Vec::new();
     for (run, bytes) in wanted.iter().zip(&read_runs(&*core.device, places)?) {
         let blocks = bytes.as_chunks::<BLOCK>().0.iter().map(|block| Arc::new(Box::new(*block)));
         pages.extend((run.index..).zip(blocks));
     }
-    Ok(pages)
+    Ok(Blocks { pages, _on_their_way: on_their_way.unwrap_or_default() })
 }
 
 /// With data journaling, the newest contents of a block may be on their way through the journal.
@@ -52,10 +64,10 @@ fn newest<D: BlockPort>(core: &Core<D>, extents: &Extents, index: u64, read: Sha
 }
 
 /// Adds pages that were read to the cache, unless they came there meanwhile.
-fn keep<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &mut State, read: Vec<(u64, SharedBlock)>) {
+fn keep<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &mut State, read: Blocks) {
     let size = state.size_on_disk;
     let Part { body: Body::File(file), extents, .. } = &mut state.part else { return };
-    for (index, data) in read {
+    for (index, data) in read.pages {
         if file.pages.get(index).is_some() {
             continue;
         }

@@ -1,12 +1,15 @@
 //! RomeFS keeps what `vfs::FileSystem` promises, and answers random operations as the model does: with room,
 //! with a memory zone that is always short, across remounts, and with several tasks.
 
+use std::sync::Arc;
+
 use amphi_conformance::random;
 use amphi_fs_romefs::{Data, FormatOptions, MountOptions, RomeFs};
 use amphi_rt::{Schedule, Sim};
 use amphi_ssd::Ssd;
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, WriteMode};
 
-use crate::small::{cramped, crash, make, remount, roomy};
+use crate::small::{cramped, crash, make, name, remount, roomy};
 
 /// Blocks of 4 KB, so that small writes go by blocks too.
 fn make_fine() -> RomeFs<Ssd> {
@@ -119,6 +122,35 @@ fn random_operations_match_the_model_across_crashes() {
         random::run_with_crashes(make_cramped, |fs| crash(fs, cramped()), seed, 1000, 50);
         random::run_with_crashes(make_lazy_and_cramped, |fs| crash(fs, lazy(cramped())), seed, 1000, 50);
         random::run_with_crashes(make_fine, |fs| crash(fs, roomy()), seed, 1000, 50);
+    }
+}
+
+/// The end of a file was where the buffered one left it, while the other one was on its way there.
+#[test]
+fn an_append_at_once_and_a_buffered_one_are_both_kept() {
+    const BYTES: usize = 7000;
+    for seed in 0..100 {
+        let schedule = Schedule::Random { per_mille: 150, delay_ns: 1000 };
+        Sim::new(seed).schedule(schedule).run(move || {
+            let fs = Arc::new(make_lazy_and_cramped());
+            let made = fs.create(Ino::ROOT, name("file"), FileType::Regular, 0o644, 0, &Cred::ROOT);
+            let ino = made.expect("there is room").attr.ino;
+            let appends = [true, false].map(|direct| {
+                let fs = Arc::clone(&fs);
+                amphi_rt::task::spawn("append", move || {
+                    let how = WriteMode { append: true, direct, ..WriteMode::default() };
+                    amphi_rt::task::yield_now();
+                    fs.write(ino, 0, &[1 + u8::from(direct); BYTES], how, &Cred::ROOT)
+                })
+            });
+            for append in appends {
+                assert_eq!(append.join(), Ok(BYTES));
+            }
+            let mut bytes = vec![0; 3 * BYTES];
+            assert_eq!(fs.read(ino, 0, &mut bytes, false), Ok(2 * BYTES), "seed {seed}");
+            let runs: Vec<_> = bytes[..2 * BYTES].chunk_by(|a, b| a == b).map(<[u8]>::len).collect();
+            assert_eq!(runs, [BYTES, BYTES], "seed {seed}");
+        });
     }
 }
 

@@ -130,7 +130,8 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     }
 
     fn read_parts(&self, ino: Ino, state: &mut State, offset: u64, into: &mut [u8]) -> Result<usize> {
-        self.look(state)?;
+        // What could not be flushed stays, and is read: whoever needs its room meets the failure.
+        let _left_to_writers = self.look(state);
         let len = state.size.saturating_sub(offset).min(into.len() as u64) as usize;
         let mut done = 0;
         while done < len {
@@ -144,7 +145,7 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
             }
             let bytes = until_part(state, at).min((len - done) as u64);
             if state.turning.as_ref().is_some_and(|turning| turning.pins.start < at + bytes) {
-                self.settle(state)?;
+                let _left_to_writers = self.settle(state);
                 continue;
             }
             // Past the page cache: what is read ahead could be pinned.
