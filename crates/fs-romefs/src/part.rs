@@ -101,8 +101,8 @@ impl Beside {
         Some(AtOnce { _range: range, holders: &self.at_once })
     }
 
-    /// Whether these blocks may be buffered now; asked with the inode locked. If not, the caller lets go of it
-    /// and waits for the blocks.
+    /// Whether these blocks may be buffered now; asked with the inode locked. If not, the caller lets go of
+    /// it, and waits for the blocks.
     pub fn may_buffer(&self, blocks: &Range<u64>) -> bool {
         self.at_once.load(Ordering::Acquire) == 0 || self.ranges.try_take(blocks.clone(), false).is_some()
     }

@@ -1,5 +1,5 @@
-//! Formatting over a file system that is cut off by a loss of power, or by a command that fails: what is there
-//! then is the old file system, the new one, or none, and another attempt makes the new one.
+//! Formatting over a file system, cut off by a loss of power or by a command that fails: what is there then
+//! is the old file system, the new one, or none, and another attempt makes the new one.
 
 use std::sync::Arc;
 
