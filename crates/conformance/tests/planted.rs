@@ -2,9 +2,11 @@
 //! operations.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use amphi_conformance::{check_all, random};
 use amphi_model::{Limits, Model};
+use amphi_rt::Sim;
 use amphi_vfs::{
     AccessTimes, Attr, Cred, DirEntry, DirSink, Entry, Error, FileSystem, FileType, Ino, Name, OpenFlags,
     Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, SetTime, StatFs, TimeSpec, WriteMode,
@@ -38,6 +40,10 @@ enum Bug {
     AccessTimeStuck,
     /// A write for which there is no room grows the file all the same.
     FullButGrown,
+    /// Others may come between two halves of a write.
+    WriteInHalves,
+    /// A change of attributes answers with those of a moment later.
+    AnswersLate,
 }
 
 const ALL: [Bug; 11] = [
@@ -94,6 +100,11 @@ impl FileSystem for Broken {
         let mut change = *change;
         if let (Bug::CoarseTimes, Some(SetTime::At(time))) = (self.bug, change.mtime) {
             change.mtime = Some(SetTime::At(TimeSpec { ns: time.ns / 1_000 * 1_000 }));
+        }
+        if self.bug == Bug::AnswersLate {
+            self.model.setattr(ino, &change, cred)?;
+            amphi_rt::task::yield_now();
+            return self.model.getattr(ino);
         }
         self.model.setattr(ino, &change, cred)
     }
@@ -192,6 +203,13 @@ impl FileSystem for Broken {
             Bug::TailLost if data.len() > 4_096 && !end.is_multiple_of(4_096) => {
                 self.model.write(ino, offset, &data[..data.len() - 1], mode, cred).map(|length| length + 1)
             }
+            Bug::WriteInHalves => {
+                let (first, rest) = data.split_at(data.len() / 2);
+                self.model.write(ino, offset, first, mode, cred)?;
+                amphi_rt::task::yield_now();
+                self.model.write(ino, offset + first.len() as u64, rest, mode, cred)?;
+                Ok(data.len())
+            }
             Bug::FullButGrown => {
                 let written = self.model.write(ino, offset, data, mode, cred);
                 if written == Err(Error::NoSpace) {
@@ -266,6 +284,21 @@ fn random_operations_find_every_bug_that_one_task_can_see() {
         let operations = message.lines().count() - 1;
         println!("{bug:?}: {message}");
         assert!(message.starts_with("seed ") && operations <= 12, "shrunk to {operations} operations only");
+    }
+}
+
+#[test]
+fn calls_at_the_same_time_find_what_one_task_cannot_see() {
+    let wrong = |bug, seed| {
+        let fs: Arc<dyn FileSystem> = Arc::new(broken(bug)());
+        Sim::new(seed).run(move || random::linearizable(&fs, seed, 4, false).err())
+    };
+    for bug in [Bug::RenameInTwoSteps, Bug::WriteInHalves, Bug::AnswersLate] {
+        let what = (0..200).find_map(|seed| wrong(bug, seed));
+        println!("{bug:?}: {}", what.unwrap_or_else(|| panic!("{bug:?} was not found")));
+    }
+    for seed in 0..50 {
+        assert_eq!(wrong(Bug::None, seed), None);
     }
 }
 

@@ -28,6 +28,9 @@ const CALLS: usize = 3;
 const FILES: usize = 2;
 const DIRS: usize = 2;
 const NAMES: u64 = 3;
+/// Bytes of a page, and pages that are overwritten while the tasks are at work.
+const PAGE: usize = 4096;
+const CHURN: u64 = 12;
 /// Largest offset and length of what is read and written: a few pages.
 const BYTES: u64 = 9000;
 
@@ -232,12 +235,60 @@ fn draw(dice: &mut Numbers) -> Call {
     }
 }
 
+/// A file without names that leaves little room, and is overwritten all the time: a file system has to clean,
+/// collect and write back while calls meet.
+struct Ballast {
+    file: Ino,
+    pages: u64,
+}
+
+impl Ballast {
+    /// Fills the file system, and makes a hole for each fifth page.
+    fn load(fs: &dyn FileSystem) -> Result<Self> {
+        let name = Name::new(b"ballast")?;
+        let file = fs.create(Ino::ROOT, name, FileType::Regular, 0o600, 0, CRED)?.attr.ino;
+        fs.unlink(Ino::ROOT, name)?;
+        let mut pages = 0;
+        for pages_at_once in [16, 1] {
+            let bytes = vec![pages_at_once; PAGE * usize::from(pages_at_once)];
+            while fs.write(file, pages * PAGE as u64, &bytes, WriteMode::default(), CRED).is_ok() {
+                pages += u64::from(pages_at_once);
+            }
+        }
+        fs.sync()?;
+        for page in (0..pages).step_by(5) {
+            // Where no holes are made, it is full.
+            let _any = fs.allocate(file, page * PAGE as u64, PAGE as u64, Allocate::PunchHole, CRED);
+        }
+        Ok(Self { file, pages })
+    }
+
+    /// Overwrites pages, which may find no room.
+    fn churn(&self, fs: &dyn FileSystem, mut dice: Numbers) {
+        for _ in 0..CHURN {
+            task::yield_now();
+            let page = dice.below(self.pages.max(1)) / 5 * 5 + 1;
+            let bytes = [dice.next() as u8; PAGE];
+            let _any = fs.write(self.file, page * PAGE as u64, &bytes, WriteMode::default(), CRED);
+            if dice.one_in(4) {
+                let _any = fs.fsync(self.file, true);
+            }
+        }
+    }
+}
+
 /// Has tasks call a file system that is empty, `rounds` times a few calls each, and looks for an order. In
-/// real time tasks meet as it happens; inside `amphi_rt::Sim` as its seed decides.
+/// real time tasks meet as it happens; inside `amphi_rt::Sim` as its seed decides. If it is to be `full`, one
+/// task more overwrites a file that leaves little room.
 ///
 /// # Errors
 /// The calls that no order explains, with their answers.
-pub fn linearizable(fs: &Arc<dyn FileSystem>, seed: u64, rounds: u64) -> std::result::Result<(), String> {
+pub fn linearizable(
+    fs: &Arc<dyn FileSystem>,
+    seed: u64,
+    rounds: u64,
+    full: bool,
+) -> std::result::Result<(), String> {
     let mut model = Model::new();
     model.set_access_times(fs.access_times());
     let failed = |error: Error| error.to_string();
@@ -245,6 +296,7 @@ pub fn linearizable(fs: &Arc<dyn FileSystem>, seed: u64, rounds: u64) -> std::re
     let models = World::furnish(&model).map_err(failed)?;
     let mut dice = Numbers::new(seed);
     let clock = Arc::new(AtomicU64::new(0));
+    let ballast = if full { Some(Arc::new(Ballast::load(&**fs).map_err(failed)?)) } else { None };
     for round in 0..rounds {
         let tasks: Vec<_> = (0..TASKS)
             .map(|number| {
@@ -263,9 +315,17 @@ pub fn linearizable(fs: &Arc<dyn FileSystem>, seed: u64, rounds: u64) -> std::re
                 })
             })
             .collect();
+        let churn = ballast.clone().map(|ballast| {
+            let (fs, dice) = (Arc::clone(fs), Numbers::new(dice.next()));
+            task::spawn("churn", move || ballast.churn(&*fs, dice))
+        });
         let history: Vec<Event> = tasks.into_iter().flat_map(task::JoinHandle::join).collect();
+        churn.map(task::JoinHandle::join);
         let order = Order { fs: Fs::new(Arc::clone(fs)), ours, models, history: &history };
         model = order.explain(model).map_err(|what| format!("round {round}: {what}"))?;
+    }
+    if let Some(ballast) = ballast {
+        fs.forget(ballast.file, 1);
     }
     Ok(())
 }
