@@ -151,8 +151,12 @@ fn pass(name: &str) {
     let shown = || SHOWN.iter().filter(|(of, _)| one.is_none() && *of == name).map(|(_, seed)| *seed);
     let replay = |seed| format!("AMPHI_SEED={seed} cargo test -p amphi-crashlab --test threads {test}");
     for seed in one.map_or(0..if long { 2000 } else { 200 }, |seed| seed..seed + 1).chain(shown()) {
-        let fits = simulated(seed, || fit_one_order(subject, seed));
+        let fits = simulated(seed, || fit_one_order(subject, seed, 4));
         fits.unwrap_or_else(|error| panic!("{name}: {error}\nreplay with: {}", replay(seed)));
+    }
+    for seed in of_threads.clone().chain(one.is_none().then_some(3)) {
+        let fits = fit_one_order(subject, seed, 4 * rounds);
+        fits.unwrap_or_else(|error| panic!("{name}, by threads, seed {seed}: {error}"));
     }
     for trouble in [Trouble::PowerLost, Trouble::CommandFails] {
         for seed in of_threads.clone() {
@@ -182,12 +186,12 @@ fn simulated(seed: u64, body: impl FnOnce() -> Result<(), String> + Send) -> Res
 
 /// Calls of tasks about a few files and names, while nothing fails: their answers fit one order. With every
 /// fourth seed, the file system is full.
-fn fit_one_order(subject: &Subject, seed: u64) -> Result<(), String> {
+fn fit_one_order(subject: &Subject, seed: u64, rounds: u64) -> Result<(), String> {
     let run = Run::by(Trouble::PowerLost, seed);
     let rig = Arc::new(Rig::plain(run.device(subject)?));
     subject.format(&rig)?;
     let fs: Arc<dyn FileSystem> = Arc::from(run.habit.mount(subject, &rig)?);
-    random::linearizable(&fs, seed, 4, seed % 4 == 3)?;
+    random::linearizable(&fs, seed, rounds, seed % 4 == 3)?;
     drop(fs);
     judge::clean(subject, &rig)
 }
