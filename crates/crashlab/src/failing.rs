@@ -61,10 +61,8 @@ fn changed(tree: &Tree, operation: &Operation) -> HashSet<String> {
 /// A file, of those at these paths, that holds what none of them held or should have held there, if one does.
 fn foreign(found: &Tree, due: &[&Tree], paths: &HashSet<String>) -> Option<String> {
     let is_file = |node: &&Node| node.file_type == FileType::Regular;
-    let files_of = |tree: &'_ Tree| -> Vec<Node> {
-        paths.iter().filter_map(|path| tree.get(path)).filter(is_file).cloned().collect()
-    };
-    let due: Vec<Node> = due.iter().flat_map(|tree| files_of(tree)).collect();
+    let of_trees = due.iter().flat_map(|tree| paths.iter().filter_map(|path| tree.get(path)));
+    let due: Vec<&Node> = of_trees.filter(is_file).collect();
     let is_due = |at: usize, byte: u8| byte == 0 || due.iter().any(|node| node.data.get(at) == Some(&byte));
     paths.iter().find_map(|path| {
         let node = found.get(path).filter(is_file)?;

@@ -25,6 +25,11 @@ enum Found {
     None,
 }
 
+/// The device that nobody uses any more.
+fn into_ssd(rig: Arc<Rig>) -> Result<Ssd, String> {
+    Ok(Arc::into_inner(rig).ok_or("what is done still holds the device")?.into_ssd())
+}
+
 /// What is on a device whose power comes back.
 fn found(subject: &Subject, ssd: Ssd) -> Result<(Found, Arc<Rig>), String> {
     let rig = Arc::new(Rig::plain(ssd.restart().map_err(|error| error.to_string())?));
@@ -51,7 +56,7 @@ fn used(subject: &Subject) -> Result<Ssd, String> {
     let fs = subject.mount(&rig)?;
     write(&*fs, "old", 0xab).and_then(|()| fs.sync()).map_err(|error| error.to_string())?;
     drop(fs);
-    Ok(Arc::into_inner(rig).ok_or("the file system is gone")?.into_ssd())
+    into_ssd(rig)
 }
 
 /// Formats a copy of `used`, on which something goes wrong, and returns what is there then; `None`: nothing
@@ -72,14 +77,12 @@ fn interrupted(
     }
     rig.fail(None);
     rig.ssd().power_cut(1);
-    let ssd = Arc::into_inner(rig).ok_or_else(|| of("formatting keeps the device".to_owned()))?.into_ssd();
-    let (there, rig) = found(subject, ssd).map_err(of)?;
+    let (there, rig) = into_ssd(rig).and_then(|ssd| found(subject, ssd)).map_err(of)?;
     if outcome.is_ok() && there != Found::New {
         return Err(of(format!("formatting succeeds, and {there:?} is there")));
     }
     subject.format(&rig).map_err(of)?;
-    let ssd = Arc::into_inner(rig).ok_or_else(|| of("formatting keeps the device".to_owned()))?.into_ssd();
-    match found(subject, ssd).map_err(of)? {
+    match into_ssd(rig).and_then(|ssd| found(subject, ssd)).map_err(of)? {
         (Found::New, _) => Ok(Some(there)),
         (other, _) => Err(of(format!("formatting it again leaves {other:?}"))),
     }
@@ -139,8 +142,7 @@ fn use_it(subject: &Subject, rig: Arc<Rig>, files: u8, byte: u8) -> Result<Arc<R
     written.map_err(|error| error.to_string())?;
     drop(fs);
     rig.ssd().power_cut(0);
-    let ssd = Arc::into_inner(rig).ok_or("the file system is gone")?.into_ssd();
-    Ok(Arc::new(Rig::plain(ssd.restart().map_err(|error| error.to_string())?)))
+    Ok(Arc::new(Rig::plain(into_ssd(rig)?.restart().map_err(|error| error.to_string())?)))
 }
 
 /// Records of a journal, numbered from one on, may follow upon those of the journal that was there before.
