@@ -24,7 +24,7 @@ use crate::durable::sync_each;
 use crate::harness::{Fs, message};
 pub use adopt::adopt;
 use apply::Pair;
-pub use linear::linearizable;
+pub use linear::{Door, Programs, linearizable};
 pub use operation::{Data, Object, Operation, Path};
 
 /// Where a file system and the model disagreed.

@@ -32,9 +32,7 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
             self.is_directory(dir, name, cred)?;
         }
         let removed = remove(dir, name)?;
-        // The inode first: who is told of the name may forget the inode, whose number then is given again.
-        self.watcher.inode(removed.ino);
-        self.watcher.name(dir, name);
+        self.changed(&[removed.ino], || self.watcher.name(dir, name));
         Ok(Done::default())
     }
 
@@ -90,17 +88,31 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
             self.slashes_fit(&source, &target, mode, cred)?;
         }
         let renamed = self.checked.rename(from, name, to, new_name, mode, cred)?;
-        self.watcher.inode(renamed.moved);
-        if let Some(replaced) = renamed.target {
-            self.watcher.inode(replaced.ino);
-        }
         // It may have gone since.
         let is_directory =
             |ino| self.fs().getattr(ino).is_ok_and(|attr| attr.file_type == FileType::Directory);
         let exchanged = renamed.target.filter(|_| mode == RenameMode::Exchange);
-        let has_moved = self.watcher.name(from, name) && is_directory(renamed.moved);
-        let other_has = self.watcher.name(to, new_name) && exchanged.is_some_and(|it| is_directory(it.ino));
-        Ok(Done::value((has_moved || other_has).into()))
+        let inodes = [renamed.moved, renamed.target.map_or(renamed.moved, |target| target.ino)];
+        let is_known = self.changed(&inodes, || {
+            let has_moved = self.watcher.name(from, name) && is_directory(renamed.moved);
+            let other_has =
+                self.watcher.name(to, new_name) && exchanged.is_some_and(|it| is_directory(it.ino));
+            has_moved || other_has
+        });
+        Ok(Done::value(is_known.into()))
+    }
+
+    /// Tells the watcher of inodes whose names have changed, and of those by `names`.
+    ///
+    /// Of the inodes before: who is told of a name may forget the inode, whose number then is given again. And
+    /// after: the other door may have been at the same name, and counts a name less for what it believed it
+    /// to be, until it lets the directory go and hears of the name.
+    fn changed<T>(&self, inodes: &[Ino], names: impl FnOnce() -> T) -> T {
+        let tell = || inodes.iter().for_each(|ino| self.watcher.inode(*ino));
+        tell();
+        let told = names();
+        tell();
+        told
     }
 
     /// Gives a file that is no directory another name.

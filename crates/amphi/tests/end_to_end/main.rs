@@ -21,6 +21,7 @@
 //! - `romefs` RomeFS by the command
 //! - `rings` a mount whose requests come through io_uring
 //! - `accelerated` programs that are run by `amphi run`, beside programs that are not
+//! - `orders` programs that call one mount at the same time by all of its doors: their calls have an order
 //! - `many_mounts` such a program on twenty mounts
 //! - `shared` a mount whose file system lies in a range of addresses that programs share
 //! - `signals` signals in the middle of calls into such a range
@@ -49,6 +50,7 @@ mod mapped;
 mod mixed_io;
 mod mounted;
 mod oracle;
+mod orders;
 mod paths;
 mod pins;
 mod placeholders;

@@ -180,7 +180,7 @@ impl Pair {
 }
 
 /// The answer of a file system that has no room left.
-const FULL: &str = "full";
+pub(super) const FULL: &str = "full";
 
 /// Whether both refuse, each for one of two reasons that apply: a directory that is above the source is not
 /// empty, too.

@@ -32,6 +32,11 @@ pub(super) struct SharedAttr {
 }
 
 impl SharedAttr {
+    /// What a program sees of it: type, mode, names, bytes.
+    pub(super) const fn shown(&self) -> (FileType, u16, u32, u64) {
+        (self.file_type, self.mode, self.nlink, self.size)
+    }
+
     pub(super) fn of(attr: &Attr) -> Self {
         let as_set = |time: TimeSpec| (time.ns < CLOCK_STARTS).then_some(time);
         Self {

@@ -5,6 +5,8 @@
 //! gives the same answers, and has the same tree and files at the end.
 
 mod calls;
+mod order;
+mod programs;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +17,9 @@ use amphi_rt::task;
 use amphi_vfs::{Allocate, Error, FileSystem, FileType, Ino, Name, Result, WriteMode};
 
 use self::calls::{Answer, BYTES, CRED, Call, FILES, World, draw};
-use super::apply::brief;
+use self::order::Order;
+pub use self::programs::{Door, Programs};
+use super::apply::{FULL, brief};
 use super::compare::trees;
 use super::numbers::Numbers;
 use crate::harness::Fs;
@@ -102,6 +106,7 @@ pub fn linearizable(
     let failed = |error: Error| error.to_string();
     let ours = World::furnish(&**fs).map_err(failed)?;
     let models = World::furnish(&model).map_err(failed)?;
+    let pair = Pair { fs: Fs::new(Arc::clone(fs)), ours, models };
     let mut dice = Numbers::new(seed);
     let clock = Arc::new(AtomicU64::new(0));
     let ballast = if full { Some(Arc::new(Ballast::load(&**fs).map_err(failed)?)) } else { None };
@@ -129,8 +134,7 @@ pub fn linearizable(
         });
         let history: Vec<Event> = tasks.into_iter().flat_map(task::JoinHandle::join).collect();
         churn.map(task::JoinHandle::join);
-        let order = Order { fs: Fs::new(Arc::clone(fs)), ours, models, history: &history };
-        model = order.explain(model).map_err(|what| format!("round {round}: {what}"))?;
+        model = pair.explain(&model, &history).map_err(|what| format!("round {round}: {what}"))?;
     }
     if let Some(ballast) = ballast {
         fs.forget(ballast.file, 1);
@@ -138,49 +142,27 @@ pub fn linearizable(
     Ok(())
 }
 
-/// The search for an order.
-struct Order<'a> {
+/// A file system and what is called of it, beside a model's.
+struct Pair {
     fs: Fs,
     ours: World,
     models: World,
-    history: &'a [Event],
 }
 
-impl Order<'_> {
-    /// Finds one, and returns what it leaves.
-    fn explain(&self, model: Model) -> std::result::Result<Model, String> {
-        let mut last = None;
-        self.search(&model, 0, &mut last).ok_or_else(|| {
-            let lines: Vec<String> = self.history.iter().map(|event| format!("  {event}")).collect();
-            let why = last.unwrap_or_else(|| "no order gives these answers".to_owned());
-            format!("{why}\n{}", lines.join("\n"))
-        })
-    }
-
-    /// Goes on behind the calls in `done`, a set of bits.
-    fn search(&self, model: &Model, done: u64, last: &mut Option<String>) -> Option<Model> {
-        let open = || self.history.iter().enumerate().filter(|(at, _)| done >> at & 1 == 0);
-        let Some(first_return) = open().map(|(_, event)| event.returned).min() else {
-            return match self.same_files(model).and_then(|()| trees(&self.fs, model, Ino::ROOT)) {
-                Ok(()) => Some(model.clone()),
-                Err(what) => {
-                    *last = Some(format!("orders with these answers leave something else: {what}"));
-                    None
-                }
-            };
-        };
-        for (at, event) in open().filter(|(_, event)| event.began < first_return) {
-            let next = model.clone();
-            // What is not offered, or has no room, has no effect.
-            let has_effect = !matches!(event.answer, Answer::Failed("unsupported" | "full"));
-            if has_effect && self.models.answer(&next, event.call) != event.answer {
-                continue;
-            }
-            if let Some(found) = self.search(&next, done | 1 << at, last) {
-                return Some(found);
-            }
+impl Pair {
+    /// Finds an order of what has happened, and returns what it leaves.
+    fn explain(&self, model: &Model, history: &[Event]) -> std::result::Result<Model, String> {
+        Order {
+            events: history,
+            is_before: &|one, other| one.returned < other.began,
+            is_explained: &|model, event| {
+                // What is not offered, or has no room, has no effect.
+                matches!(event.answer, Answer::Failed("unsupported" | FULL))
+                    || self.models.answer(model, event.call) == event.answer
+            },
+            is_left: &|model| self.same_files(model).and_then(|()| trees(&self.fs, model, Ino::ROOT)),
         }
-        None
+        .explain(model)
     }
 
     /// Compares what the files that are held have, which may have no names.

@@ -11,16 +11,18 @@ use crate::random::operation::Data;
 
 /// Files that are held, directories that stay, and names that may be in each of those.
 pub(super) const FILES: usize = 2;
-const DIRS: usize = 2;
-const NAMES: u64 = 3;
+pub(super) const DIRS: usize = 2;
+pub(super) const NAMES: u64 = 3;
+/// What the directories are called.
+pub(super) const DIR_NAMES: [&str; DIRS] = ["x", "y"];
 /// Largest offset and length of what is read and written: a few pages.
 pub(super) const BYTES: u64 = 9000;
 
 /// A name in one of the directories.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    dir: usize,
-    name: u64,
+    pub dir: usize,
+    pub name: u64,
 }
 
 /// One call, about files that are held by their numbers.
@@ -43,6 +45,7 @@ pub(super) enum Call {
     GetXattr(usize),
     RemoveXattr(usize),
     Fsync(usize),
+    List(usize),
 }
 
 /// What a call was answered.
@@ -56,6 +59,8 @@ pub(super) enum Answer {
     Removed(Option<u32>),
     Written(usize),
     Bytes(Vec<u8>),
+    /// Names in order, without the dots.
+    Names(Vec<String>),
     Failed(&'static str),
 }
 
@@ -76,13 +81,18 @@ impl World {
     /// Makes them; each file has its first name in one of the directories.
     pub(super) fn furnish(fs: &dyn FileSystem) -> Result<Self> {
         let mut world = Self { dirs: [Ino::ROOT; DIRS], files: [Ino::ROOT; FILES] };
-        for (dir, name) in world.dirs.iter_mut().zip([b"x", b"y"]) {
-            *dir = fs.mkdir(Ino::ROOT, Name::new(name)?, 0o755, CRED)?.attr.ino;
+        for (dir, name) in world.dirs.iter_mut().zip(DIR_NAMES) {
+            *dir = fs.mkdir(Ino::ROOT, Name::new(name.as_bytes())?, 0o755, CRED)?.attr.ino;
         }
         for (file, dir) in world.files.iter_mut().zip(world.dirs) {
             *file = fs.create(dir, Name::new(b"0")?, FileType::Regular, 0o644, 0, CRED)?.attr.ino;
         }
         Ok(world)
+    }
+
+    /// Writes a part of a file's new bytes.
+    pub(super) fn write(&self, fs: &dyn FileSystem, file: usize, offset: u64, bytes: &[u8]) -> Result<usize> {
+        fs.write(self.files[file], offset, bytes, WriteMode::default(), CRED)
     }
 
     pub(super) fn answer(&self, fs: &dyn FileSystem, call: Call) -> Answer {
@@ -159,6 +169,16 @@ impl World {
             Call::Fsync(file) => {
                 fs.fsync(self.files[file], false)?;
                 Ok(Answer::Done)
+            }
+            Call::List(dir) => {
+                let mut names = Vec::new();
+                fs.readdir(self.dirs[dir], 0, &mut |entry| {
+                    names.push(String::from_utf8_lossy(entry.name).into_owned());
+                    true
+                })?;
+                names.retain(|name| !name.starts_with('.'));
+                names.sort();
+                Ok(Answer::Names(names))
             }
         }
     }

@@ -1,0 +1,163 @@
+//! Programs that call one mount at the same time, by all of its doors: some order of their calls explains what
+//! each of them was answered, and what each finds when all have returned.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use amphi_conformance::random::{Door, Programs};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::accelerated::library;
+use crate::rig::{self, Rig, amphi_ok, can_mount, is_long, on_each_other, seed};
+use crate::shared;
+
+/// Nanoseconds from a line to when all start: enough for each to have read it.
+const HEAD_START_NS: i64 = 200_000;
+
+/// A program that does what it is told.
+struct Caller {
+    child: Child,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Caller {
+    /// With `amphi run` and its options, or without.
+    fn start(rig: &Rig, program: &str, accelerated: Option<&[&str]>) -> Self {
+        let mut command = match accelerated {
+            Some(options) => {
+                let mut command = rig::command(&["run"]);
+                command.args(options).args(["--", program]);
+                command
+            }
+            None => Command::new(program),
+        };
+        command.arg(rig.mount_point()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let ask = child.stdin.take().expect("piped");
+        let answers = BufReader::new(child.stdout.take().expect("piped"));
+        let mut caller = Self { child, ask, answers };
+        assert_eq!(caller.line(), "ready");
+        caller
+    }
+
+    /// Tells it what to call when it is `start_ns`.
+    fn tell(&mut self, lines: &[String], start_ns: i64) {
+        let text = format!("{}\ngo {start_ns}\n", lines.join("\n"));
+        self.ask.write_all(text.as_bytes()).expect("it listens");
+    }
+
+    /// What it says of `count` calls.
+    fn said(&mut self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.line()).collect()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("it answers");
+        assert!(line.ends_with('\n'), "it has ended: {:?}", self.child.wait());
+        line.trim_end_matches('\n').to_owned()
+    }
+
+    fn end(mut self) {
+        drop(self.ask);
+        assert!(self.child.wait().expect("an end").success());
+    }
+}
+
+fn now_ns() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// Has programs, accelerated by these options or not, call a mount.
+fn call(rig: &Rig, what: &str, accelerated: &[Option<&[&str]>], rounds: u64) {
+    for (dir, mode) in [("x", 0o755), ("y", 0o755)] {
+        fs::create_dir(rig.on_mount(dir)).expect("made");
+        fs::set_permissions(rig.on_mount(dir), fs::Permissions::from_mode(mode)).expect("set");
+        let file = rig.on_mount(dir).join("0");
+        fs::write(&file, "").expect("made");
+        fs::set_permissions(file, fs::Permissions::from_mode(0o644)).expect("set");
+    }
+    let program = rig.compiled("caller", &["-O1", "-Wall", "-Werror"]);
+    let mut callers: Vec<_> = accelerated.iter().map(|how| Caller::start(rig, &program, *how)).collect();
+    let door = |how: &Option<_>| if how.is_some() { Door::Own } else { Door::Kernel };
+    let doors: Vec<Door> = accelerated.iter().map(door).collect();
+    let seed = seed();
+    let mut programs = Programs::new(seed, &doors);
+    let questions = Programs::questions();
+    for round in 0..rounds {
+        let calls = programs.draw();
+        let start_ns = now_ns() + HEAD_START_NS;
+        callers.iter_mut().zip(&calls).for_each(|(caller, calls)| caller.tell(calls, start_ns));
+        let answers: Vec<_> =
+            callers.iter_mut().zip(&calls).map(|(caller, calls)| caller.said(calls.len())).collect();
+        callers.iter_mut().for_each(|caller| caller.tell(&questions, 0));
+        let found: Vec<_> = callers.iter_mut().map(|caller| caller.said(questions.len())).collect();
+        if let Err(why) = programs.judge(&answers, &found) {
+            panic!(
+                "{what}, {accelerated:?}, round {round}: {why}\nreplay with: AMPHI_SEED={seed} cargo test -p \
+                 amphi --test end_to_end orders (which program is faster is chance)"
+            );
+        }
+    }
+    callers.into_iter().for_each(Caller::end);
+    fs::remove_dir_all(rig.on_mount("x")).expect("removed");
+    fs::remove_dir_all(rig.on_mount("y")).expect("removed");
+}
+
+/// What `amphi run` is given: nothing, and that descriptors are to be the kernel's.
+const QUICK: Option<&[&str]> = Some(&[]);
+const REAL: Option<&[&str]> = Some(&["--real-descriptors"]);
+
+fn calls_have_an_order(rig: &Rig, what: &str) {
+    let rounds = if is_long() { 5000 } else { 300 };
+    call(rig, what, &[QUICK, REAL, QUICK], rounds);
+    call(rig, what, &[QUICK, REAL, None], rounds);
+    call(rig, what, &[None, None, None], rounds);
+    rig.umount();
+    amphi_ok(&["fsck", &rig.image()]);
+}
+
+fn by_queue(file_system: &str) {
+    if !can_mount() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: needs root, to link by descriptor");
+        return;
+    }
+    library();
+    let rig = Rig::of(file_system, "1G");
+    rig.mount();
+    calls_have_an_order(&rig, file_system);
+}
+
+#[test]
+fn bytefs() {
+    by_queue("bytefs");
+}
+
+#[test]
+fn bytefs_in_a_range() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    library();
+    let rig = Rig::new("1G");
+    shared::mount(&rig, amphi_front_shared::Protection::Nothing);
+    calls_have_an_order(&rig, "bytefs in a range");
+}
+
+/// Its device takes the commands itself.
+#[test]
+fn devfs() {
+    by_queue("devfs");
+}
+
+#[test]
+fn others() {
+    on_each_other(by_queue);
+}
