@@ -112,15 +112,21 @@ impl Answered {
         }
     }
 
-    /// The kernel keeps data that it sends with this request at an offset where they are not. It is told so
-    /// by another thread, since it may hold the pages until the request is answered.
-    pub(crate) fn misplaced(&self, ino: Ino) {
+    /// The kernel keeps data that it sends with this request at an offset where they are not, or if they are
+    /// `direct` does not know where it has older ones. It may hold its pages until the request is answered,
+    /// and is told so by another thread; for direct I/O it holds none.
+    pub(crate) fn misplaced(&self, ino: Ino, direct: bool) {
         let Some(kernel) = self.kernel.get().cloned() else { return };
-        task::spawn("fuse-misplaced", move || {
+        let tell = move || {
             if let Err(error) = kernel.forget_inode(ino, Remembered::Contents) {
                 tracing::warn!("the kernel may show inode {} as it was: {error}", ino.0);
             }
-        });
+        };
+        if direct {
+            tell();
+        } else {
+            task::spawn("fuse-misplaced", tell);
+        }
     }
 
     /// Another door has changed `ino`. Returns when the kernel knows nothing older.

@@ -318,9 +318,8 @@ impl<F: FileSystem> Operations<F> {
 impl<F: FileSystem> Operations<F> {
     /// Reads into the start of `into`; how many bytes.
     pub(crate) fn read(&self, ino: Ino, offset: u64, into: &mut [u8], open_flags: u32) -> Answer<usize> {
-        if !is_direct(open_flags) {
-            self.answered.known.contents(ino);
-        }
+        // A direct read, too, that ends early leaves what it may have missed to the kernel's pages.
+        self.answered.known.contents(ino);
         self.fs.read(ino, offset, into, is_direct(open_flags)).or_errno()
     }
 
@@ -364,7 +363,7 @@ impl<F: FileSystem> Operations<F> {
             self.answered.outdated(ino);
         }
         if append && self.fs.getattr(ino).is_ok_and(|attr| attr.size != offset + written as u64) {
-            self.answered.misplaced(ino);
+            self.answered.misplaced(ino, mode.direct);
         }
         // What was cut off is written too, as far as the kernel goes.
         Ok(if written == data.len() { whole } else { written as u32 })

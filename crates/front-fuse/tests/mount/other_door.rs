@@ -3,16 +3,16 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use amphi_queue::Watcher;
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, SetAttr};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, SetAttr, WriteMode};
 
-use rustix::fs::{self as sys, CWD, Mode, mknodat};
+use rustix::fs::{self as sys, CWD, Mode, OFlags, mknodat};
 use rustix::io::Errno;
 
 use crate::mounted::Mounted;
@@ -107,6 +107,28 @@ fn a_name_that_the_kernel_moves_before_it_hears_of_it_is_another_one() {
     for gone in ["one", "other", "first"] {
         assert_eq!(ino(gone).unwrap_err().kind(), ErrorKind::NotFound, "{gone}");
     }
+    mounted.unmount();
+}
+
+/// Direct I/O that hears of an end before the one that the kernel believes in goes on in the kernel's pages.
+#[test]
+fn pages_that_a_direct_read_leaves_behind_are_forgotten() {
+    let Some(mounted) = Mounted::new() else { return };
+    let path = mounted.path("f");
+    std::fs::write(&path, [b'a'; 8192]).unwrap();
+    let ino = Ino(std::fs::metadata(&path).unwrap().ino());
+    mounted.caches().inode(ino);
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 8192);
+    let cut = SetAttr { size: Some(100), ..SetAttr::default() };
+    mounted.model.setattr(ino, &cut, &Cred::ROOT).unwrap();
+    let direct = OFlags::DIRECT.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(direct).open(&path).unwrap();
+    file.read_at(&mut [0; 8192], 0).unwrap();
+    mounted.caches().inode(ino);
+    mounted.model.write(ino, 100, &[b'b'; 100], WriteMode::default(), &Cred::ROOT).unwrap();
+    mounted.caches().inode(ino);
+    assert_eq!(std::fs::read(&path).unwrap(), [[b'a'; 100], [b'b'; 100]].concat());
+    drop(file);
     mounted.unmount();
 }
 
