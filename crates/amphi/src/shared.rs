@@ -11,6 +11,7 @@ use amphi_front_shared::hello::range_of;
 use amphi_front_shared::layout::PLACES;
 use amphi_front_shared::{Client, Manager, ManagerOptions, Protection, core_beside, keys_are_here};
 use amphi_queue::Marks;
+use amphi_queue::Watcher as _;
 use amphi_rt::sync::{Mutex, OnceCell};
 use amphi_rt::task;
 use amphi_vfs::{AccessTimes, FileSystem};
@@ -163,6 +164,8 @@ impl SharedDevice {
 /// Runs the errands of those who change something in the range, until it ends. If it has died, the mount
 /// begins anew: what is open on it fails as after a crash of the daemon, and what was durable is there.
 fn run_errands(client: &Client, caches: &KernelCaches, parts: &Mutex<Parts>, directory: &Path) {
+    // Programs come into the range and go without a word to this process.
+    caches.begins();
     client.run_errands(caches);
     if parts.lock().ending {
         return;

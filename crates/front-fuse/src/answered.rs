@@ -14,13 +14,15 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use amphi_queue::{Remembered, Telling, Watcher};
 use amphi_rt::sync::OnceCell;
 use amphi_rt::{task, time};
 use amphi_vfs::{Ino, Name};
 
+use crate::answers::VALID;
 use crate::given::Given;
 use crate::kernel::Kernel;
 use crate::known::Known;
@@ -58,6 +60,8 @@ pub(crate) struct Answered {
     /// What another door's clients may look up once.
     pub(crate) passes: Passes,
     moved: Moved,
+    /// Another door has, or had, somebody who may change something.
+    has_others: AtomicBool,
 }
 
 impl Answered {
@@ -69,6 +73,7 @@ impl Answered {
             given: Given::default(),
             passes: Passes::default(),
             moved: Moved::default(),
+            has_others: AtomicBool::new(false),
         }
     }
 
@@ -93,6 +98,13 @@ impl Answered {
     pub(crate) fn give(&self, ino: Ino, thread: u32) {
         self.given.give(ino);
         self.note(ino, thread);
+    }
+
+    /// How long the kernel may believe attributes that it takes whatever it has heard of the inode since it
+    /// asked, as it takes those of `setattr` and `link`. No time at all where another door may have changed
+    /// them meanwhile.
+    pub(crate) fn valid_whatever_comes(&self) -> Duration {
+        if self.has_others.load(Ordering::SeqCst) { Duration::ZERO } else { VALID }
     }
 
     /// The attributes of `ino` have been changed for `thread`, which is not answered yet.
@@ -205,6 +217,10 @@ impl Answered {
 pub struct KernelCaches(pub(crate) Arc<Answered>);
 
 impl Watcher for KernelCaches {
+    fn begins(&self) {
+        self.0.has_others.store(true, Ordering::SeqCst);
+    }
+
     fn inode(&self, ino: Ino) {
         if let Some(kernel) = self.0.kernel.get() {
             self.0.inode_changed(ino, kernel);

@@ -70,9 +70,9 @@ fn answer_xattr(reply: ReplyXattr, answer: Answer<Xattr>) {
     }
 }
 
-fn answer_attr(reply: ReplyAttr, answer: Answer<Attr>) {
+fn answer_attr(reply: ReplyAttr, answer: Answer<Attr>, valid: Duration) {
     match answer {
-        Ok(attr) => reply.attr(&VALID, &file_attr(&attr)),
+        Ok(attr) => reply.attr(&valid, &file_attr(&attr)),
         Err(error) => reply.error(error),
     }
 }
@@ -100,7 +100,7 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
     }
 
     fn getattr(&self, request: &Request, number: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
-        answer_attr(reply, self.operations.getattr(request.into(), ino(number)));
+        answer_attr(reply, self.operations.getattr(request.into(), ino(number)), VALID);
     }
 
     fn setattr(
@@ -130,7 +130,8 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
             mtime: mtime.map(set_time),
             ctime: ctime.map(time_spec),
         };
-        answer_attr(reply, self.operations.setattr(request.into(), ino(number), &change));
+        let set = self.operations.setattr(request.into(), ino(number), &change);
+        answer_attr(reply, set, self.operations.answered.valid_whatever_comes());
     }
 
     fn readlink(&self, _request: &Request, number: INodeNo, reply: ReplyData) {
@@ -204,7 +205,14 @@ impl<F: FileSystem + 'static> fuser::Filesystem for Server<F> {
         reply: ReplyEntry,
     ) {
         let name = new_name.as_bytes();
-        answer_entry(reply, self.operations.link(request.into(), ino(number), ino(new_parent), name));
+        match self.operations.link(request.into(), ino(number), ino(new_parent), name) {
+            Ok(Entry { attr }) => {
+                let valid = self.operations.answered.valid_whatever_comes();
+                let generation = Generation(u64::from(attr.generation));
+                reply.entry_with_ttls(&valid, &VALID, &file_attr(&attr), generation);
+            }
+            Err(error) => reply.error(error),
+        }
     }
 
     fn open(&self, _request: &Request, _number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {

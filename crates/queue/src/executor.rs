@@ -53,6 +53,7 @@ impl<F: FileSystem + 'static, W: Watcher + Clone + 'static> Host for Called<F, W
     type Executor = Session<F, W>;
 
     fn admit(&self, _: &Cred) -> Option<Session<F, W>> {
+        self.watcher.begins();
         let session = Session::new(Arc::clone(&self.fs), self.watcher.clone(), self.files_max);
         Some(session.protecting(protected()))
     }
@@ -89,6 +90,7 @@ impl<C: CommandDevice, W: Watcher + Clone + 'static> Host for Taken<C, W> {
     type Executor = C::Executor<W>;
 
     fn admit(&self, cred: &Cred) -> Option<Self::Executor> {
+        self.watcher.begins();
         self.device.register(cred, self.files_max, self.watcher.clone())
     }
 }

@@ -13,6 +13,9 @@ use crate::walk::Held;
 /// Who must know what a client changes before it hears that it is done: another door to the same file system,
 /// whose caches would be wrong otherwise.
 pub trait Watcher: Send + Sync {
+    /// A client begins, that may change something.
+    fn begins(&self) {}
+
     /// Attributes or contents of the inode have changed.
     fn inode(&self, ino: Ino);
 

@@ -5,6 +5,8 @@
 //! gives the same answers, and has the same tree and files at the end.
 
 mod calls;
+mod events;
+mod lines;
 mod order;
 mod programs;
 
@@ -17,8 +19,9 @@ use amphi_rt::task;
 use amphi_vfs::{Allocate, Error, FileSystem, FileType, Ino, Name, Result, WriteMode};
 
 use self::calls::{Answer, BYTES, CRED, Call, FILES, World, draw};
+pub use self::events::Door;
 use self::order::Order;
-pub use self::programs::{Door, Programs};
+pub use self::programs::Programs;
 use super::apply::{FULL, brief};
 use super::compare::trees;
 use super::numbers::Numbers;

@@ -4,7 +4,7 @@
 //! data) into the payload, where the answer goes afterwards. All of it is read with its bounds checked, as
 //! from anybody else.
 
-use amphi_vfs::{Attr, Entry, FileSystem, Ino, SetAttr, SetTime};
+use amphi_vfs::{Entry, FileSystem, Ino, SetAttr, SetTime};
 use fuser::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -46,8 +46,12 @@ pub(crate) fn dispatch<F: FileSystem>(
             Some(found) => put_entry(payload, &found),
             None => put(payload, &EntryAnswer::absent(VALID_S)),
         },
-        opcode::GETATTR => put_attr(payload, &operations.getattr(caller, ino)?),
-        opcode::SETATTR => put_attr(payload, &operations.setattr(caller, ino, &change(&read(fixed)?))?),
+        opcode::GETATTR => put(payload, &AttrAnswer::new(&operations.getattr(caller, ino)?, VALID_S)),
+        opcode::SETATTR => {
+            let set = operations.setattr(caller, ino, &change(&read(fixed)?))?;
+            let valid = operations.answered.valid_whatever_comes();
+            put(payload, &AttrAnswer::new(&set, valid.as_secs()))
+        }
         opcode::READLINK => put_bytes(payload, &operations.readlink(ino)?),
         opcode::SYMLINK => {
             let (name, rest) = text(input)?;
@@ -79,7 +83,10 @@ pub(crate) fn dispatch<F: FileSystem>(
         }
         opcode::LINK => {
             let asked: LinkIn = read(fixed)?;
-            put_entry(payload, &operations.link(caller, Ino(asked.oldnodeid), ino, name(input)?)?)
+            let linked = operations.link(caller, Ino(asked.oldnodeid), ino, name(input)?)?;
+            let valid = operations.answered.valid_whatever_comes();
+            let answer = EntryAnswer::new(&linked.attr, VALID_S);
+            put(payload, &EntryAnswer { attr_valid: valid.as_secs(), ..answer })
         }
         opcode::READ => {
             let asked: ReadIn = read(fixed)?;
@@ -185,10 +192,6 @@ fn put_bytes(payload: &mut [u8], bytes: &[u8]) -> Answer<usize> {
 
 fn put<T: IntoBytes + Immutable>(payload: &mut [u8], answer: &T) -> Answer<usize> {
     put_bytes(payload, answer.as_bytes())
-}
-
-fn put_attr(payload: &mut [u8], attr: &Attr) -> Answer<usize> {
-    put(payload, &AttrAnswer::new(attr, VALID_S))
 }
 
 fn put_entry(payload: &mut [u8], entry: &Entry) -> Answer<usize> {

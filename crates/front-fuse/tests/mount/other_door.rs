@@ -1,9 +1,9 @@
 //! Changes that come in by another door: the kernel shows each as soon as it was told, whatever it is just
 //! being answered.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -15,7 +15,8 @@ use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, SetAttr, Writ
 use rustix::fs::{self as sys, CWD, Mode, OFlags, mknodat};
 use rustix::io::Errno;
 
-use crate::mounted::Mounted;
+use crate::mounted::{Mounted, can_mount, mount, options, own_model};
+use crate::observed::Observed;
 
 /// Without what this is about dozens of the changes go unseen.
 const ROUNDS: u64 = 2000;
@@ -62,6 +63,40 @@ fn a_change_is_seen_although_the_kernel_is_just_given_the_inode() {
     });
     assert_eq!(unseen, 0, "of {ROUNDS} changes");
     mounted.unmount();
+}
+
+/// The kernel takes the attributes in these answers whatever it is told before it has them.
+#[test]
+fn a_change_is_seen_that_overtakes_the_answer_to_another_one() {
+    if !can_mount() {
+        return;
+    }
+    let model = own_model();
+    let fs = Observed::new(Arc::clone(&model), |_, _| ());
+    let directory = tempfile::tempdir().unwrap();
+    let session = mount(Arc::clone(&fs), directory.path(), &options()).unwrap();
+    let caches = session.caches().unwrap().clone();
+    caches.begins();
+    let path = directory.path().join("f");
+    std::fs::write(&path, b"").unwrap();
+    let ino = Ino(std::fs::metadata(&path).unwrap().ino());
+    let changes: [&dyn Fn(); 3] = [
+        &|| std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap(),
+        &|| OpenOptions::new().write(true).open(&path).unwrap().set_len(5).unwrap(),
+        &|| std::fs::hard_link(&path, directory.path().join("g")).unwrap(),
+    ];
+    for (change, size) in changes.into_iter().zip([7777, 8888, 9999]) {
+        let (model, caches) = (Arc::clone(&model), caches.clone());
+        fs.overtake(move || {
+            let set = SetAttr { size: Some(size), ..SetAttr::default() };
+            model.setattr(ino, &set, &Cred::ROOT).unwrap();
+            caches.inode(ino);
+        });
+        change();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), size);
+    }
+    drop(session.detach());
+    session.wait().unwrap();
 }
 
 /// The kernel has let go of the mount without giving its inodes back: nobody waits for it.

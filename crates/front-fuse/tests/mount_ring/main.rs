@@ -17,6 +17,7 @@ mod lifecycle;
 mod mounted;
 #[path = "../mount/names.rs"]
 mod names;
+#[path = "../mount/observed.rs"]
 mod observed;
 #[path = "../mount/offered.rs"]
 mod offered;

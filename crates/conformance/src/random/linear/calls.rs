@@ -19,7 +19,7 @@ pub(super) const DIR_NAMES: [&str; DIRS] = ["x", "y"];
 pub(super) const BYTES: u64 = 9000;
 
 /// A name in one of the directories.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub dir: usize,
     pub name: u64,
@@ -46,6 +46,38 @@ pub(super) enum Call {
     RemoveXattr(usize),
     Fsync(usize),
     List(usize),
+}
+
+impl Call {
+    /// The names that it is about.
+    pub(super) const fn places(&self) -> [Option<Place>; 2] {
+        match *self {
+            Self::Create(it) | Self::Mkdir(it) | Self::Lookup(it) | Self::Unlink(it) | Self::Rmdir(it) => {
+                [Some(it), None]
+            }
+            Self::Rename(from, to, _) => [Some(from), Some(to)],
+            Self::Link(_, to) => [None, Some(to)],
+            _ => [None, None],
+        }
+    }
+
+    /// The file that it is about, by descriptor.
+    pub(super) const fn file(&self) -> Option<usize> {
+        match *self {
+            Self::Link(file, _)
+            | Self::Resize(file, _)
+            | Self::SetMode(file, _)
+            | Self::GetAttr(file)
+            | Self::SetXattr(file, ..)
+            | Self::GetXattr(file)
+            | Self::RemoveXattr(file)
+            | Self::Fsync(file)
+            | Self::Write { file, .. }
+            | Self::Read { file, .. }
+            | Self::Punch { file, .. } => Some(file),
+            _ => None,
+        }
+    }
 }
 
 /// What a call was answered.

@@ -19,6 +19,7 @@ pub struct Observed {
     /// The processor that served the last `getattr`.
     pub served_on: Mutex<usize>,
     next_forget_takes: Mutex<Duration>,
+    overtakes: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Observed {
@@ -28,12 +29,26 @@ impl Observed {
             observer: Box::new(observer),
             served_on: Mutex::new(usize::MAX),
             next_forget_takes: Mutex::default(),
+            overtakes: Mutex::default(),
         })
     }
 
     /// Whoever tells of the next inode that the kernel has forgotten is kept for so long.
     pub fn next_forget_takes(&self, duration: Duration) {
         *self.next_forget_takes.lock().unwrap() = duration;
+    }
+}
+
+impl Observed {
+    /// Something happens between the next change of attributes or link and its answer.
+    pub fn overtake(&self, by: impl FnOnce() + Send + 'static) {
+        *self.overtakes.lock().unwrap() = Some(Box::new(by));
+    }
+
+    fn is_overtaken(&self) {
+        if let Some(by) = self.overtakes.lock().unwrap().take() {
+            by();
+        }
     }
 }
 
@@ -65,7 +80,9 @@ impl FileSystem for Observed {
     }
 
     fn setattr(&self, ino: Ino, change: &SetAttr, cred: &Cred) -> Result<Attr> {
-        self.model.setattr(ino, change, cred)
+        let set = self.model.setattr(ino, change, cred);
+        self.is_overtaken();
+        set
     }
 
     fn create(
@@ -93,7 +110,9 @@ impl FileSystem for Observed {
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry> {
-        self.model.link(ino, dir, name)
+        let linked = self.model.link(ino, dir, name);
+        self.is_overtaken();
+        linked
     }
 
     fn unlink(&self, dir: Ino, name: Name<'_>) -> Result<Removed> {

@@ -1,0 +1,155 @@
+//! What programs were answered, and what of it counts.
+//!
+//! What the kernel answers from its caches is true of some moment after the last change of that name or file
+//! that had returned. It says nothing of changes that are still being made, whoever has seen them elsewhere:
+//! the kernel is told of them, one name after the other, before their callers are. And it may look twice:
+//!
+//! - at a name, and then at what the name names: only the one or the other is of one moment;
+//! - for both names of a rename: it may find two that were never there together, and where it finds the same
+//!   file it has nothing to do;
+//! - at a file's size, which it does not take if it hears meanwhile that attributes of the file have changed;
+//!   then it reads up to the size that it knew.
+//!
+//! A write that begins within a page it may hand over in two parts, that page's and the rest. It appends so,
+//! too, where the first part ends at a place that nobody else can tell: programs append by direct I/O there.
+
+use std::fmt;
+use std::ops::Range;
+
+use amphi_vfs::RenameMode;
+
+use super::PAGE;
+use super::calls::Call;
+use super::lines::line;
+
+/// How a program reaches the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// By one that answers from the file system, at one moment.
+    Own,
+    /// By the kernel, which may answer from its caches.
+    Kernel,
+}
+
+/// What counts of an answer.
+#[derive(Clone, Copy)]
+pub(super) enum Judged {
+    Whole,
+    /// The words with these indices.
+    Words(&'static [usize]),
+    Nothing,
+}
+
+/// A call that has returned, or a part of one.
+pub(super) struct Event {
+    pub program: usize,
+    pub door: Door,
+    pub call: Call,
+    pub began: u64,
+    pub returned: u64,
+    pub answer: String,
+    /// The bytes of a write that it is; none if it is a whole call.
+    pub part: Range<usize>,
+    /// Its place among all of its program's.
+    pub number: usize,
+    pub judged: Judged,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { program, door, call, began, returned, answer, judged, part, .. } = self;
+        write!(f, "program {program} ({door:?}), ns {began} to {returned}: {}: {answer}", line(*call))?;
+        if !part.is_empty() {
+            write!(f, " (its bytes {part:?})")?;
+        }
+        match judged {
+            Judged::Whole => Ok(()),
+            Judged::Words(words) => write!(f, " (of which words {words:?} count)"),
+            Judged::Nothing => f.write_str(" (which does not count)"),
+        }
+    }
+}
+
+impl Event {
+    /// Whether it has changed anything.
+    pub(super) fn changes(&self) -> bool {
+        use Call::{Fsync, GetAttr, GetXattr, List, Lookup, Read};
+        let is_query =
+            matches!(self.call, Fsync(_) | GetAttr(_) | GetXattr(_) | List(_) | Lookup(_) | Read { .. });
+        !is_query && self.has_succeeded()
+    }
+
+    pub(super) fn has_succeeded(&self) -> bool {
+        ["done", "wrote"].iter().any(|said| self.answer.starts_with(said))
+    }
+
+    /// Whether it has taken effect before another one.
+    pub(super) fn is_before(&self, other: &Self) -> bool {
+        let is_from_caches = other.door == Door::Kernel && !other.changes();
+        let is_earlier = if self.program == other.program {
+            self.number < other.number
+        } else {
+            self.returned < other.began
+        };
+        is_earlier && (!is_from_caches || self.changes() && self.is_about(other))
+    }
+
+    /// Whether what it has changed is what another one asks for.
+    fn is_about(&self, other: &Self) -> bool {
+        let names = other.call.places().into_iter().flatten();
+        let is_its_name = names.into_iter().any(|place| self.call.places().contains(&Some(place)));
+        is_its_name || other.call.file().is_some() && self.call.file() == other.call.file()
+    }
+
+    /// Whether both were under way at some moment.
+    fn meets(&self, other: &Self) -> bool {
+        self.returned >= other.began && other.returned >= self.began
+    }
+
+    /// Whether it may change bytes or attributes of a file.
+    fn may_change(&self, file: usize) -> bool {
+        let is_query = matches!(self.call, Call::Read { .. } | Call::GetAttr(_) | Call::GetXattr(_));
+        let may_be_its_name = matches!(self.call, Call::Rename(..) | Call::Unlink(_));
+        may_be_its_name || !is_query && self.call.file() == Some(file)
+    }
+
+    /// Whether the kernel may have found the same file under both names of a rename, and done nothing.
+    pub(super) fn may_be_nothing(&self, history: &[Self]) -> bool {
+        let Call::Rename(from, to, RenameMode::Replace | RenameMode::Exchange) = self.call else {
+            return false;
+        };
+        let is_at_one = |other: &Self| [from, to].iter().any(|it| other.call.places().contains(&Some(*it)));
+        let meets = |other: &Self| other.program != self.program && is_at_one(other) && other.meets(self);
+        self.door == Door::Kernel && history.iter().any(meets)
+    }
+}
+
+/// The parts in which a write may be handed over; one that is empty for everything that is not.
+pub(super) fn parts(door: Door, call: Call) -> Vec<Range<usize>> {
+    match call {
+        Call::Write { offset, data, append: false, direct: false, .. } if door == Door::Kernel => {
+            let (first, length) = (PAGE - offset as usize % PAGE, data.length as usize);
+            if first == PAGE || first >= length { vec![0..0] } else { vec![0..first, first..length] }
+        }
+        _ => vec![0..0],
+    }
+}
+
+/// What counts of the answer to one of these calls.
+pub(super) fn judged(history: &[Event], at: usize) -> Judged {
+    let event = &history[at];
+    let has_failed = !event.has_succeeded();
+    match (event.door, event.call) {
+        // By a descriptor the library does not link either.
+        (_, Call::Link(..)) if has_failed => Judged::Nothing,
+        (Door::Own, _) => Judged::Whole,
+        (Door::Kernel, Call::Rename(..)) if has_failed || event.may_be_nothing(history) => Judged::Nothing,
+        (Door::Kernel, Call::Lookup(_)) => Judged::Words(&[0, 1, 5]),
+        (Door::Kernel, Call::GetAttr(_)) => Judged::Words([&[1], &[2], &[3]][at % 3]),
+        (Door::Kernel, Call::Read { file, .. }) => {
+            let is_changed = history.iter().any(|other| other.may_change(file) && other.meets(event));
+            if is_changed { Judged::Nothing } else { Judged::Whole }
+        }
+        (Door::Kernel, _) => Judged::Whole,
+    }
+}
