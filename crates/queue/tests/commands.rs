@@ -439,6 +439,26 @@ fn in_directories_that_users_share_others_links_and_files_are_not_trusted() {
 }
 
 /// What Linux answers where a path ends in a slash or in dots, and more than one thing is wrong.
+/// The other door may count a name less for what it believed a name to be, until it hears of the name.
+#[test]
+fn what_has_lost_or_changed_a_name_is_told_of_before_the_names_and_after() {
+    let noted = Noted::default();
+    let fs = Arc::new(Model::new());
+    let mut rig = Rig::over(Arc::clone(&fs), &noted, Cred::ROOT);
+    let [one, two] = [b"one", b"two"].map(|name| {
+        rig.create(name);
+        format!("inode {}", fs.lookup(Ino::ROOT, Name::new(name).unwrap()).unwrap().attr.ino.0)
+    });
+    let (from, to) = ("name one in 1".to_owned(), "name two in 1".to_owned());
+    noted.0.lock().clear();
+    rig.done(Ask { operation: op::RENAME, first: b"one", second: b"two", ..Ask::default() });
+    let inodes = [one.clone(), two];
+    assert_eq!(*noted.0.lock(), [&inodes[..], &[from, to.clone()], &inodes[..]].concat());
+    noted.0.lock().clear();
+    rig.done(Ask { operation: op::UNLINK, first: b"two", ..Ask::default() });
+    assert_eq!(*noted.0.lock(), [one.clone(), to, one]);
+}
+
 #[test]
 fn last_names_with_slashes_and_dots_are_refused_as_the_kernel_does() {
     let fs = Arc::new(Model::new());

@@ -31,7 +31,7 @@ static unsigned long now(void) {
 
 static const char *failure(void) {
     switch (errno) {
-    case ENOENT: case ESTALE: return "not found";
+    case ENOENT: return "not found";
     case EEXIST: return "exists";
     case ENOTDIR: return "not a directory";
     case EISDIR: return "is a directory";

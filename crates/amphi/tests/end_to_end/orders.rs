@@ -83,7 +83,11 @@ fn call(rig: &Rig, what: &str, accelerated: &[Option<&[&str]>], rounds: u64) {
     }
     let program = rig.compiled("caller", &["-O1", "-Wall", "-Werror"]);
     let mut callers: Vec<_> = accelerated.iter().map(|how| Caller::start(rig, &program, *how)).collect();
-    let door = |how: &Option<_>| if how.is_some() { Door::Own } else { Door::Kernel };
+    let door = |how: &Option<&[&str]>| match how {
+        Some([]) => Door::Own,
+        Some(_) => Door::OwnWithDescriptors,
+        None => Door::Kernel,
+    };
     let doors: Vec<Door> = accelerated.iter().map(door).collect();
     let seed = seed();
     let mut programs = Programs::new(seed, &doors);

@@ -4,7 +4,8 @@
 //! that had returned. It says nothing of changes that are still being made, whoever has seen them elsewhere:
 //! the kernel is told of them, one name after the other, before their callers are. And it may look twice:
 //!
-//! - at a name, and then at what the name names: only the one or the other is of one moment;
+//! - at a name, and then at what the name names: only the one or the other is of one moment, and neither
+//!   counts while others change names;
 //! - for both names of a rename: it may find two that were never there together, and where it finds the same
 //!   file it has nothing to do;
 //! - at a file's size, which it does not take if it hears meanwhile that attributes of the file have changed;
@@ -25,10 +26,25 @@ use super::lines::line;
 /// How a program reaches the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
-    /// By one that answers from the file system, at one moment.
+    /// By one of its own, and by the kernel where it may know the answer: what a path leads to.
     Own,
+    /// The same with descriptors that the kernel knows: it may know what is in a file, too.
+    OwnWithDescriptors,
     /// By the kernel, which may answer from its caches.
     Kernel,
+}
+
+impl Door {
+    /// Whether a call may go through the kernel.
+    pub(super) const fn is_by_kernel(self, call: Call) -> bool {
+        match self {
+            Self::Kernel => true,
+            Self::OwnWithDescriptors => {
+                matches!(call, Call::Lookup(_) | Call::GetAttr(_) | Call::Read { .. } | Call::List(_))
+            }
+            Self::Own => matches!(call, Call::Lookup(_) | Call::List(_)),
+        }
+    }
 }
 
 /// What counts of an answer.
@@ -43,7 +59,7 @@ pub(super) enum Judged {
 /// A call that has returned, or a part of one.
 pub(super) struct Event {
     pub program: usize,
-    pub door: Door,
+    pub by_kernel: bool,
     pub call: Call,
     pub began: u64,
     pub returned: u64,
@@ -57,8 +73,9 @@ pub(super) struct Event {
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { program, door, call, began, returned, answer, judged, part, .. } = self;
-        write!(f, "program {program} ({door:?}), ns {began} to {returned}: {}: {answer}", line(*call))?;
+        let Self { program, by_kernel, call, began, returned, answer, judged, part, .. } = self;
+        let way = if *by_kernel { " (kernel)" } else { "" };
+        write!(f, "program {program}{way}, ns {began} to {returned}: {}: {answer}", line(*call))?;
         if !part.is_empty() {
             write!(f, " (its bytes {part:?})")?;
         }
@@ -85,7 +102,7 @@ impl Event {
 
     /// Whether it has taken effect before another one.
     pub(super) fn is_before(&self, other: &Self) -> bool {
-        let is_from_caches = other.door == Door::Kernel && !other.changes();
+        let is_from_caches = other.by_kernel && !other.changes();
         let is_earlier = if self.program == other.program {
             self.number < other.number
         } else {
@@ -113,6 +130,17 @@ impl Event {
         may_be_its_name || !is_query && self.call.file() == Some(file)
     }
 
+    /// Whether it has only found something out about a name.
+    fn asks_for_a_name(&self) -> bool {
+        !self.changes() && self.call.places()[0].is_some()
+    }
+
+    /// Whether it has changed names while another program's call was under way.
+    fn names_beside(&self, other: &Self) -> bool {
+        let has_named = self.changes() && self.call.places().iter().any(Option::is_some);
+        has_named && self.program != other.program && self.meets(other)
+    }
+
     /// Whether the kernel may have found the same file under both names of a rename, and done nothing.
     pub(super) fn may_be_nothing(&self, history: &[Self]) -> bool {
         let Call::Rename(from, to, RenameMode::Replace | RenameMode::Exchange) = self.call else {
@@ -120,18 +148,19 @@ impl Event {
         };
         let is_at_one = |other: &Self| [from, to].iter().any(|it| other.call.places().contains(&Some(*it)));
         let meets = |other: &Self| other.program != self.program && is_at_one(other) && other.meets(self);
-        self.door == Door::Kernel && history.iter().any(meets)
+        self.by_kernel && history.iter().any(meets)
     }
 }
 
-/// The parts in which a write may be handed over; one that is empty for everything that is not.
-pub(super) fn parts(door: Door, call: Call) -> Vec<Range<usize>> {
+/// The parts in which a write may be handed over, or an empty one: it is handed over as a whole.
+pub(super) fn parts(by_kernel: bool, call: Call) -> [Option<Range<usize>>; 2] {
+    const WHOLE: [Option<Range<usize>>; 2] = [Some(0..0), None];
     match call {
-        Call::Write { offset, data, append: false, direct: false, .. } if door == Door::Kernel => {
+        Call::Write { offset, data, append: false, direct: false, .. } if by_kernel => {
             let (first, length) = (PAGE - offset as usize % PAGE, data.length as usize);
-            if first == PAGE || first >= length { vec![0..0] } else { vec![0..first, first..length] }
+            if first == PAGE || first >= length { WHOLE } else { [Some(0..first), Some(first..length)] }
         }
-        _ => vec![0..0],
+        _ => WHOLE,
     }
 }
 
@@ -139,17 +168,20 @@ pub(super) fn parts(door: Door, call: Call) -> Vec<Range<usize>> {
 pub(super) fn judged(history: &[Event], at: usize) -> Judged {
     let event = &history[at];
     let has_failed = !event.has_succeeded();
-    match (event.door, event.call) {
+    match (event.by_kernel, event.call) {
         // By a descriptor the library does not link either.
         (_, Call::Link(..)) if has_failed => Judged::Nothing,
-        (Door::Own, _) => Judged::Whole,
-        (Door::Kernel, Call::Rename(..)) if has_failed || event.may_be_nothing(history) => Judged::Nothing,
-        (Door::Kernel, Call::Lookup(_)) => Judged::Words(&[0, 1, 5]),
-        (Door::Kernel, Call::GetAttr(_)) => Judged::Words([&[1], &[2], &[3]][at % 3]),
-        (Door::Kernel, Call::Read { file, .. }) => {
+        (false, _) => Judged::Whole,
+        (true, _) if event.asks_for_a_name() && history.iter().any(|other| other.names_beside(event)) => {
+            Judged::Nothing
+        }
+        (true, Call::Rename(..)) if has_failed || event.may_be_nothing(history) => Judged::Nothing,
+        (true, Call::Lookup(_)) => Judged::Words(&[0, 1, 5]),
+        (true, Call::GetAttr(_)) => Judged::Words([&[1], &[2], &[3]][at % 3]),
+        (true, Call::Read { file, .. }) => {
             let is_changed = history.iter().any(|other| other.may_change(file) && other.meets(event));
             if is_changed { Judged::Nothing } else { Judged::Whole }
         }
-        (Door::Kernel, _) => Judged::Whole,
+        (true, _) => Judged::Whole,
     }
 }

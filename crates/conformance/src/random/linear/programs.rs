@@ -64,10 +64,11 @@ impl Programs {
         for (program, (calls, lines)) in self.round.iter().zip(answers).enumerate() {
             for (&call, line) in calls.iter().zip(lines) {
                 let (began, returned, answer) = told(line)?;
-                let door = self.doors[program];
-                for part in parts(door, call) {
+                let by_kernel = self.doors[program].is_by_kernel(call);
+                for part in parts(by_kernel, call).into_iter().flatten() {
                     let (answer, number, judged) = (answer.clone(), history.len(), Judged::Whole);
-                    let event = Event { program, door, call, began, returned, answer, part, number, judged };
+                    let event =
+                        Event { program, by_kernel, call, began, returned, answer, part, number, judged };
                     history.push(event);
                 }
             }
@@ -111,10 +112,10 @@ impl Programs {
             is_left: &|model| {
                 for (call, number) in at_rest().into_iter().zip(0..) {
                     let due = self.answer(model, call);
-                    for (program, lines) in found.iter().enumerate().filter(|(_, lines)| lines[number] != due)
-                    {
+                    let differs = |lines: &&Vec<String>| lines[number] != due;
+                    if let Some(lines) = found.iter().find(differs) {
                         let (what, found) = (line(call), &lines[number]);
-                        return Err(format!("program {program}, {what}: found {found}, and due is {due}"));
+                        return Err(format!("{what}: a program found {found}, and due is {due}"));
                     }
                 }
                 Ok(())
