@@ -1,9 +1,9 @@
 //! Names that the kernel has moved lately.
 //!
-//! The kernel moves what it believes a name to be; the file system moves what it is. They differ where another
-//! door has changed the name and cannot say so yet: the kernel has the directory locked until its rename is
-//! answered. When it hears of the change, the name is gone, and what it believed stands under the new name.
-//! So who tells it of a name tells it of where that was moved, too.
+//! The kernel moves what it believes a name to be; the file system moves what it is. They differ where
+//! another door has changed the name and cannot say so yet: the kernel has the directory locked until its
+//! rename is answered. When it hears of the change, the name is gone, and what it believed stands under the
+//! new name. So who tells it of a name tells it of where that was moved, too.
 
 use std::collections::VecDeque;
 

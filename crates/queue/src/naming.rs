@@ -104,9 +104,9 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
 
     /// Tells the watcher of inodes whose names have changed, and of those by `names`.
     ///
-    /// Of the inodes before: who is told of a name may forget the inode, whose number then is given again. And
-    /// after: the other door may have been at the same name, and counts a name less for what it believed it
-    /// to be, until it lets the directory go and hears of the name.
+    /// Of the inodes before: who is told of a name may forget the inode, whose number then is given again.
+    /// And after: the other door may have been at the same name, and counts a name less for what it believed
+    /// it to be, until it lets the directory go and hears of the name.
     fn changed<T>(&self, inodes: &[Ino], names: impl FnOnce() -> T) -> T {
         let tell = || inodes.iter().for_each(|ino| self.watcher.inode(*ino));
         tell();

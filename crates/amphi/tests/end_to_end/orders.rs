@@ -1,5 +1,5 @@
-//! Programs that call one mount at the same time, by all of its doors: some order of their calls explains what
-//! each of them was answered, and what each finds when all have returned.
+//! Programs that call one mount at the same time, by all of its doors: some order of their calls explains
+//! what each of them was answered, and what each finds when all have returned.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
