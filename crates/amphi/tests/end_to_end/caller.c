@@ -32,6 +32,7 @@ static unsigned long now(void) {
 static const char *failure(void) {
     switch (errno) {
     case ENOENT: return "not found";
+    case ESTALE: return "stale";
     case EEXIST: return "exists";
     case ENOTDIR: return "not a directory";
     case EISDIR: return "is a directory";

@@ -175,6 +175,8 @@ pub(super) fn judged(history: &[Event], at: usize) -> Judged {
         (true, _) if event.asks_for_a_name() && history.iter().any(|other| other.names_beside(event)) => {
             Judged::Nothing
         }
+        // Twice somebody was faster than the kernel with what it was about to make.
+        (true, Call::Create(_)) if event.answer == "stale" => Judged::Nothing,
         (true, Call::Rename(..)) if has_failed || event.may_be_nothing(history) => Judged::Nothing,
         (true, Call::Lookup(_)) => Judged::Words(&[0, 1, 5]),
         (true, Call::GetAttr(_)) => Judged::Words([&[1], &[2], &[3]][at % 3]),
