@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use amphi_queue::{Remembered, Telling, Watcher};
+use amphi_queue::{Remembered, Watcher};
 use amphi_rt::sync::OnceCell;
 use amphi_rt::{task, time};
 use amphi_vfs::{Ino, Name};
@@ -26,7 +26,6 @@ use crate::answers::VALID;
 use crate::given::Given;
 use crate::kernel::Kernel;
 use crate::known::Known;
-use crate::moved::{Moved, Place};
 use crate::passes::Passes;
 
 /// How long an answer may take from our hand to the kernel's memory, at most: the thread that asked may have
@@ -59,7 +58,6 @@ pub(crate) struct Answered {
     pub(crate) given: Given,
     /// What another door's clients may look up once.
     pub(crate) passes: Passes,
-    moved: Moved,
     /// Another door has, or had, somebody who may change something.
     has_others: AtomicBool,
 }
@@ -72,7 +70,6 @@ impl Answered {
             known,
             given: Given::default(),
             passes: Passes::default(),
-            moved: Moved::default(),
             has_others: AtomicBool::new(false),
         }
     }
@@ -163,37 +160,12 @@ impl Answered {
         }
     }
 
-    /// The kernel is about to move `from` to `to`, which were marked as known.
-    pub(crate) fn moving(&self, from: (Ino, &[u8]), to: (Ino, &[u8])) {
-        self.moved.note(from, to, now_ms());
-    }
-
     /// Another door has changed what `name` is in `dir`. Returns when the kernel knows nothing older: whether
     /// it may have.
     fn name_changed(&self, dir: Ino, name: Name<'_>, kernel: &Kernel) -> bool {
         let Some(_telling) = self.known.take_name(dir, name) else { return false };
-        let forget = |dir: Ino, name: Name<'_>| {
-            if let Err(error) = kernel.forget_name(dir, name) {
-                tracing::warn!("the kernel may show an old name in directory {}: {error}", dir.0);
-            }
-        };
-        forget(dir, name);
-        let since_ms = now_ms().saturating_sub(ARRIVED_AFTER_MS);
-        let mut waiting = self.moved.since(dir, name.bytes(), since_ms);
-        // Until the kernel was told of all, others who change one of them tell it too.
-        let mut told: Vec<(Place, Telling<'_>)> = Vec::new();
-        while let Some(place) = waiting.pop() {
-            let is_first = (place.0, &*place.1) == (dir, name.bytes());
-            if is_first || told.iter().any(|(other, _)| *other == place) {
-                continue;
-            }
-            let Ok(name) = Name::new(&place.1) else { continue };
-            if let Some(telling) = self.known.take_name(place.0, name) {
-                forget(place.0, name);
-                // It may have been moved on before.
-                waiting.extend(self.moved.since(place.0, &place.1, since_ms));
-                told.push((place, telling));
-            }
+        if let Err(error) = kernel.forget_name(dir, name) {
+            tracing::warn!("the kernel may show an old name in directory {}: {error}", dir.0);
         }
         true
     }

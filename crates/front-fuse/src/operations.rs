@@ -264,10 +264,6 @@ impl<F: FileSystem> Operations<F> {
         };
         self.answered.known.name(parent, name);
         self.answered.known.name(new_parent, new_name);
-        self.answered.moving((parent, name), (new_parent, new_name));
-        if mode == RenameMode::Exchange {
-            self.answered.moving((new_parent, new_name), (parent, name));
-        }
         let renamed = Name::new(name)
             .and_then(|from| self.fs.rename(parent, from, new_parent, Name::new(new_name)?, mode));
         let renamed = renamed.map(|Renamed { moved, target }| {

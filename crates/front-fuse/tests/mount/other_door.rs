@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Instant;
 
 use amphi_queue::Watcher;
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, SetAttr, WriteMode};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, SetAttr, WriteMode};
 
 use rustix::fs::{self as sys, CWD, Mode, OFlags, mknodat};
 use rustix::io::Errno;
@@ -112,37 +112,6 @@ fn a_change_after_the_end_of_the_mount_waits_for_nobody() {
     let begun = Instant::now();
     caches.inode(ino);
     assert!(begun.elapsed().as_secs() < 5, "it waits for the kernel to take an inode that it gave up");
-}
-
-/// Another door has put another file under a name, and before the kernel has heard of it, it moves the name:
-/// what it believes goes with it, and is told then where it is.
-#[test]
-fn a_name_that_the_kernel_moves_before_it_hears_of_it_is_another_one() {
-    let Some(mounted) = Mounted::new() else { return };
-    let ino = |name: &str| std::fs::metadata(mounted.path(name)).map(|metadata| metadata.ino());
-    for name in ["one", "other", "two"] {
-        std::fs::write(mounted.path(name), name).unwrap();
-    }
-    let (other, two) = (ino("other").unwrap(), ino("two").unwrap());
-    ino("one").unwrap();
-    let name = |name: &'static str| Name::new(name.as_bytes()).unwrap();
-    let renamed = |from: &'static str, to: &'static str, mode| {
-        mounted.model.rename(Ino::ROOT, name(from), Ino::ROOT, name(to), mode).unwrap();
-    };
-    renamed("other", "one", RenameMode::Replace);
-    std::fs::rename(mounted.path("one"), mounted.path("first")).unwrap();
-    std::fs::rename(mounted.path("first"), mounted.path("second")).unwrap();
-    let exchange = sys::RenameFlags::EXCHANGE;
-    sys::renameat_with(CWD, mounted.path("two"), CWD, mounted.path("second"), exchange).unwrap();
-    for changed in ["other", "one"] {
-        mounted.caches().name(Ino::ROOT, name(changed));
-    }
-    assert_eq!(ino("two").unwrap(), other);
-    assert_eq!(ino("second").unwrap(), two);
-    for gone in ["one", "other", "first"] {
-        assert_eq!(ino(gone).unwrap_err().kind(), ErrorKind::NotFound, "{gone}");
-    }
-    mounted.unmount();
 }
 
 /// Direct I/O that hears of an end before the one that the kernel believes in goes on in the kernel's pages.
