@@ -32,7 +32,7 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
             self.is_directory(dir, name, cred)?;
         }
         let removed = remove(dir, name)?;
-        self.changed(&[removed.ino], || self.watcher.name(dir, name));
+        self.changed(&[Some(removed.ino)], || self.watcher.name(dir, name));
         Ok(Done::default())
     }
 
@@ -92,7 +92,7 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         let is_directory =
             |ino| self.fs().getattr(ino).is_ok_and(|attr| attr.file_type == FileType::Directory);
         let exchanged = renamed.target.filter(|_| mode == RenameMode::Exchange);
-        let inodes = [renamed.moved, renamed.target.map_or(renamed.moved, |target| target.ino)];
+        let inodes = [Some(renamed.moved), renamed.target.map(|target| target.ino)];
         let is_known = self.changed(&inodes, || {
             let has_moved = self.watcher.name(from, name) && is_directory(renamed.moved);
             let other_has =
@@ -107,8 +107,8 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
     /// Of the inodes before: who is told of a name may forget the inode, whose number then is given again.
     /// And after: the other door may have been at the same name, and counts a name less for what it believed
     /// it to be, until it lets the directory go and hears of the name.
-    fn changed<T>(&self, inodes: &[Ino], names: impl FnOnce() -> T) -> T {
-        let tell = || inodes.iter().for_each(|ino| self.watcher.inode(*ino));
+    fn changed<T>(&self, inodes: &[Option<Ino>], names: impl FnOnce() -> T) -> T {
+        let tell = || inodes.iter().flatten().for_each(|ino| self.watcher.inode(*ino));
         tell();
         let told = names();
         tell();

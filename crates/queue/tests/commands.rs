@@ -438,7 +438,6 @@ fn in_directories_that_users_share_others_links_and_files_are_not_trusted() {
     }
 }
 
-/// What Linux answers where a path ends in a slash or in dots, and more than one thing is wrong.
 /// The other door may count a name less for what it believed a name to be, until it hears of the name.
 #[test]
 fn what_has_lost_or_changed_a_name_is_told_of_before_the_names_and_after() {
@@ -459,6 +458,7 @@ fn what_has_lost_or_changed_a_name_is_told_of_before_the_names_and_after() {
     assert_eq!(*noted.0.lock(), [one.clone(), to, one]);
 }
 
+/// What Linux answers where a path ends in a slash or in dots, and more than one thing is wrong.
 #[test]
 fn last_names_with_slashes_and_dots_are_refused_as_the_kernel_does() {
     let fs = Arc::new(Model::new());

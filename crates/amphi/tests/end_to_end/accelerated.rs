@@ -69,7 +69,8 @@ impl Agent {
         Self::spawn(command.uid(user).gid(user))
     }
 
-    fn spawn(command: &mut Command) -> Self {
+    /// A program that is told what to do on its standard input.
+    pub fn spawn(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -83,10 +84,15 @@ impl Agent {
 
     /// Lets it do one thing; what it says of it.
     pub fn asked(&mut self, line: &str) -> String {
-        writeln!(self.ask, "{line}").expect("the agent listens");
+        self.told(line);
+        self.said(line)
+    }
+
+    /// The next line that it says, of `what`.
+    pub fn said(&mut self, what: &str) -> String {
         let mut answer = String::new();
         self.answers.read_line(&mut answer).expect("the agent answers");
-        assert!(!answer.is_empty(), "the agent ended at: {line}");
+        assert!(!answer.is_empty(), "the agent ended at: {what}");
         answer.trim().to_owned()
     }
 

@@ -38,10 +38,7 @@ static void show(long len) {
         say(len);
         return;
     }
-    // A sum that tells orders apart.
-    unsigned long sum = 0;
-    for (long i = 0; i < len; i++) sum = sum * 31 + (unsigned char)buffer[i];
-    printf("%ld %lu\n", len, sum);
+    printf("%ld %lu\n", len, sum_of(buffer, len));
 }
 
 // Parent and child write to one description in turn: each begins where the other ended.

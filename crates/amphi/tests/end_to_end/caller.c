@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "doors.h"
+
 enum { FILES = 2, CALLS = 64, BYTES = 1 << 16 };
 static const char *names[FILES] = {"x/0", "y/0"};
 // Of each file: as it is, for direct I/O, for appends, for both.
@@ -50,9 +52,7 @@ static void read_bytes(char *to, long len) {
         strcpy(to, failure());
         return;
     }
-    unsigned long sum = 0;
-    for (long i = 0; i < len; i++) sum = sum * 31 + bytes[i];
-    sprintf(to, "bytes %ld %lu", len, sum);
+    sprintf(to, "bytes %ld %lu", len, sum_of(bytes, len));
 }
 
 static void fill(unsigned len, unsigned seed) {
@@ -72,9 +72,9 @@ static long list(char *to, const char *path) {
         if (entry->d_name[0] != '.') found[count++] = strdup(entry->d_name);
     closedir(dir);
     qsort(found, count, sizeof *found, by_name);
-    to += sprintf(to, "names ");
+    to += sprintf(to, "names");
     for (int i = 0; i < count; i++) {
-        to += sprintf(to, i ? " %s" : "%s", found[i]);
+        to += sprintf(to, " %s", found[i]);
         free(found[i]);
     }
     return 0;

@@ -2,69 +2,42 @@
 //! what each of them was answered, and what each finds when all have returned.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 use amphi_conformance::random::{Door, Programs};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::accelerated::library;
+use crate::accelerated::{Agent, library};
 use crate::rig::{self, Rig, amphi_ok, can_mount, is_long, on_each_other, seed};
 use crate::shared;
 
 /// Nanoseconds from a line to when all start: enough for each to have read it.
 const HEAD_START_NS: i64 = 200_000;
 
-/// A program that does what it is told.
-struct Caller {
-    child: Child,
-    ask: ChildStdin,
-    answers: BufReader<ChildStdout>,
+/// A program that calls the mount as it is told, with `amphi run` and its options, or without.
+fn start(rig: &Rig, program: &str, accelerated: Option<&[&str]>) -> Agent {
+    let mut command = match accelerated {
+        Some(options) => {
+            let mut command = rig::command(&["run"]);
+            command.args(options).args(["--", program]);
+            command
+        }
+        None => Command::new(program),
+    };
+    let mut caller = Agent::spawn(command.arg(rig.mount_point()));
+    assert_eq!(caller.said("its start"), "ready");
+    caller
 }
 
-impl Caller {
-    /// With `amphi run` and its options, or without.
-    fn start(rig: &Rig, program: &str, accelerated: Option<&[&str]>) -> Self {
-        let mut command = match accelerated {
-            Some(options) => {
-                let mut command = rig::command(&["run"]);
-                command.args(options).args(["--", program]);
-                command
-            }
-            None => Command::new(program),
-        };
-        command.arg(rig.mount_point()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
-        let ask = child.stdin.take().expect("piped");
-        let answers = BufReader::new(child.stdout.take().expect("piped"));
-        let mut caller = Self { child, ask, answers };
-        assert_eq!(caller.line(), "ready");
-        caller
+/// Has each call what it is told when it is `start_ns`; what they say of it.
+fn called(callers: &mut [Agent], calls: &[Vec<String>], start_ns: i64) -> Vec<Vec<String>> {
+    for (caller, calls) in callers.iter_mut().zip(calls) {
+        caller.told(&format!("{}\ngo {start_ns}", calls.join("\n")));
     }
-
-    /// Tells it what to call when it is `start_ns`.
-    fn tell(&mut self, lines: &[String], start_ns: i64) {
-        let text = format!("{}\ngo {start_ns}\n", lines.join("\n"));
-        self.ask.write_all(text.as_bytes()).expect("it listens");
-    }
-
-    /// What it says of `count` calls.
-    fn said(&mut self, count: usize) -> Vec<String> {
-        (0..count).map(|_| self.line()).collect()
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("it answers");
-        assert!(line.ends_with('\n'), "it has ended: {:?}", self.child.wait());
-        line.trim_end_matches('\n').to_owned()
-    }
-
-    fn end(mut self) {
-        drop(self.ask);
-        assert!(self.child.wait().expect("an end").success());
-    }
+    let said =
+        |(caller, calls): (&mut Agent, &Vec<String>)| calls.iter().map(|call| caller.said(call)).collect();
+    callers.iter_mut().zip(calls).map(said).collect()
 }
 
 fn now_ns() -> i64 {
@@ -74,15 +47,15 @@ fn now_ns() -> i64 {
 
 /// Has programs, accelerated by these options or not, call a mount.
 fn call(rig: &Rig, what: &str, accelerated: &[Option<&[&str]>], rounds: u64) {
-    for (dir, mode) in [("x", 0o755), ("y", 0o755)] {
+    for dir in ["x", "y"] {
         fs::create_dir(rig.on_mount(dir)).expect("made");
-        fs::set_permissions(rig.on_mount(dir), fs::Permissions::from_mode(mode)).expect("set");
+        fs::set_permissions(rig.on_mount(dir), fs::Permissions::from_mode(0o755)).expect("set");
         let file = rig.on_mount(dir).join("0");
         fs::write(&file, "").expect("made");
         fs::set_permissions(file, fs::Permissions::from_mode(0o644)).expect("set");
     }
     let program = rig.compiled("caller", &["-O1", "-Wall", "-Werror"]);
-    let mut callers: Vec<_> = accelerated.iter().map(|how| Caller::start(rig, &program, *how)).collect();
+    let mut callers: Vec<_> = accelerated.iter().map(|how| start(rig, &program, *how)).collect();
     let door = |how: &Option<&[&str]>| match how {
         Some([]) => Door::Own,
         Some(_) => Door::OwnWithDescriptors,
@@ -91,15 +64,11 @@ fn call(rig: &Rig, what: &str, accelerated: &[Option<&[&str]>], rounds: u64) {
     let doors: Vec<Door> = accelerated.iter().map(door).collect();
     let seed = seed();
     let mut programs = Programs::new(seed, &doors);
-    let questions = Programs::questions();
+    let questions = vec![Programs::questions(); callers.len()];
     for round in 0..rounds {
         let calls = programs.draw();
-        let start_ns = now_ns() + HEAD_START_NS;
-        callers.iter_mut().zip(&calls).for_each(|(caller, calls)| caller.tell(calls, start_ns));
-        let answers: Vec<_> =
-            callers.iter_mut().zip(&calls).map(|(caller, calls)| caller.said(calls.len())).collect();
-        callers.iter_mut().for_each(|caller| caller.tell(&questions, 0));
-        let found: Vec<_> = callers.iter_mut().map(|caller| caller.said(questions.len())).collect();
+        let answers = called(&mut callers, &calls, now_ns() + HEAD_START_NS);
+        let found = called(&mut callers, &questions, 0);
         if let Err(why) = programs.judge(&answers, &found) {
             panic!(
                 "{what}, {accelerated:?}, round {round}: {why}\nreplay with: AMPHI_SEED={seed} cargo test -p \
@@ -107,7 +76,7 @@ fn call(rig: &Rig, what: &str, accelerated: &[Option<&[&str]>], rounds: u64) {
             );
         }
     }
-    callers.into_iter().for_each(Caller::end);
+    callers.into_iter().for_each(|caller| drop(caller.report()));
     fs::remove_dir_all(rig.on_mount("x")).expect("removed");
     fs::remove_dir_all(rig.on_mount("y")).expect("removed");
 }

@@ -37,15 +37,13 @@ impl Observed {
     pub fn next_forget_takes(&self, duration: Duration) {
         *self.next_forget_takes.lock().unwrap() = duration;
     }
-}
 
-impl Observed {
     /// Something happens between the next change of attributes or link and its answer.
     pub fn overtake(&self, by: impl FnOnce() + Send + 'static) {
         *self.overtakes.lock().unwrap() = Some(Box::new(by));
     }
 
-    fn is_overtaken(&self) {
+    fn let_overtake(&self) {
         if let Some(by) = self.overtakes.lock().unwrap().take() {
             by();
         }
@@ -81,7 +79,7 @@ impl FileSystem for Observed {
 
     fn setattr(&self, ino: Ino, change: &SetAttr, cred: &Cred) -> Result<Attr> {
         let set = self.model.setattr(ino, change, cred);
-        self.is_overtaken();
+        self.let_overtake();
         set
     }
 
@@ -111,7 +109,7 @@ impl FileSystem for Observed {
 
     fn link(&self, ino: Ino, dir: Ino, name: Name<'_>) -> Result<Entry> {
         let linked = self.model.link(ino, dir, name);
-        self.is_overtaken();
+        self.let_overtake();
         linked
     }
 

@@ -64,7 +64,7 @@ pub(super) fn text(call: Call, answer: &Answer) -> String {
             let add = |sum: u64, byte: &u8| sum.wrapping_mul(31).wrapping_add(u64::from(*byte));
             format!("bytes {} {}", bytes.len(), bytes.iter().fold(0, add))
         }
-        (Answer::Names(names), _) => format!("names {}", names.join(" ")),
+        (Answer::Names(names), _) => names.iter().fold("names".to_owned(), |text, name| text + " " + name),
         (Answer::Failed(class), _) => (*class).to_owned(),
     }
 }

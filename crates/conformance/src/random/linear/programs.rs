@@ -1,8 +1,5 @@
 //! The same for programs: calls and answers as lines of text, by whichever doors programs reach a mount.
 
-use std::borrow::Borrow;
-use std::fmt::Display;
-
 use amphi_model::Model;
 
 use super::calls::{BYTES, Call, DIRS, FILES, NAMES, Place, World, draw};
@@ -40,7 +37,7 @@ impl Programs {
             Call::Write { file, offset, data, append: true, .. } if *door == Door::Kernel => {
                 Call::Write { file, offset, data, append: true, direct: true }
             }
-            // The kernel moves what it believes a name to be (docs/run.md).
+            // The kernel moves what it believes a name to be.
             Call::Rename(from, ..) if *door == Door::Kernel => Call::Lookup(from),
             call => call,
         };
@@ -79,38 +76,17 @@ impl Programs {
         history.iter_mut().zip(judged).for_each(|(event, judged)| event.judged = judged);
         let found = found.iter().map(|lines| lines.iter().map(|line| Ok(told(line)?.2)).collect());
         let found: Vec<Vec<String>> = found.collect::<Result<_, String>>()?;
-        let why = match self.explain(&history, &found) {
-            Ok(model) => {
-                self.model = model;
-                return Ok(());
-            }
-            Err(why) => why,
-        };
-        let nothings: Vec<_> =
-            history.iter().filter(|event| event.may_be_nothing(&history)).map(|event| event.number).collect();
-        for left_out in 1_u32..1 << nothings.len() {
-            let is_left_out = |event: &Event| {
-                nothings.iter().position(|at| *at == event.number).is_some_and(|bit| left_out >> bit & 1 == 1)
-            };
-            let rest: Vec<&Event> = history.iter().filter(|event| !is_left_out(event)).collect();
-            if let Ok(model) = self.explain(&rest, &found) {
-                self.model = model;
-                return Ok(());
-            }
-        }
-        Err(format!("{why}\n  before:{}", self.at_rest()))
+        self.model =
+            self.explain(&history, &found).map_err(|why| format!("{why}\n  before:{}", self.at_rest()))?;
+        Ok(())
     }
 
     /// Finds an order of these calls.
-    fn explain<E: Borrow<Event> + Display>(
-        &self,
-        events: &[E],
-        found: &[Vec<String>],
-    ) -> Result<Model, String> {
+    fn explain(&self, events: &[Event], found: &[Vec<String>]) -> Result<Model, String> {
         Order {
             events,
-            is_before: &|first, second| first.borrow().is_before(second.borrow()),
-            is_explained: &|model, event| self.is_explained(model, event.borrow()),
+            is_before: &|first, second| first.is_before(second),
+            is_explained: &|model, event| self.is_explained(model, event),
             is_left: &|model| {
                 for (call, number) in at_rest().into_iter().zip(0..) {
                     let due = self.answer(model, call);
@@ -137,11 +113,7 @@ impl Programs {
             return self.world.write(model, file, at, &bytes[event.part.clone()]).is_ok();
         }
         match event.judged {
-            Judged::Nothing if !event.has_succeeded() => true,
-            Judged::Nothing => {
-                self.answer(model, event.call);
-                true
-            }
+            Judged::Nothing => true,
             Judged::Whole => self.answer(model, event.call) == event.answer,
             Judged::Words(words) => {
                 let of = |text: &str| -> Vec<String> {
