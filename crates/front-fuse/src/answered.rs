@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use amphi_queue::{Remembered, Watcher};
+use amphi_queue::{Remembered, Telling, Watcher};
 use amphi_rt::sync::OnceCell;
 use amphi_rt::{task, time};
 use amphi_vfs::{Ino, Name};
@@ -26,6 +26,7 @@ use crate::answers::VALID;
 use crate::given::Given;
 use crate::kernel::Kernel;
 use crate::known::Known;
+use crate::moved::{Moved, Place};
 use crate::passes::Passes;
 
 /// How long an answer may take from our hand to the kernel's memory, at most: the thread that asked may have
@@ -58,6 +59,7 @@ pub(crate) struct Answered {
     pub(crate) given: Given,
     /// What another door's clients may look up once.
     pub(crate) passes: Passes,
+    moved: Moved,
     /// Another door has, or had, somebody who may change something.
     has_others: AtomicBool,
 }
@@ -70,6 +72,7 @@ impl Answered {
             known,
             given: Given::default(),
             passes: Passes::default(),
+            moved: Moved::default(),
             has_others: AtomicBool::new(false),
         }
     }
@@ -160,12 +163,39 @@ impl Answered {
         }
     }
 
-    /// Another door has changed what `name` is in `dir`. Returns when the kernel knows nothing older: whether
-    /// it may have.
-    fn name_changed(&self, dir: Ino, name: Name<'_>, kernel: &Kernel) -> bool {
+    /// The file system has carried out a rename by the kernel, which is not answered yet: each `from` is a
+    /// `to` now. They are marked as known.
+    pub(crate) fn moved(&self, moves: &[((Ino, &[u8]), (Ino, &[u8]))]) {
+        // Who changes something after this sees what has been moved.
+        if self.has_others.load(Ordering::SeqCst) {
+            self.moved.note(|| self.known.renamed(), moves);
+        }
+    }
+
+    /// Another door has changed what `name` is in `dir`, after that many renames by the kernel. Returns when
+    /// the kernel knows nothing older: whether it may have.
+    fn name_changed(&self, dir: Ino, name: Name<'_>, renames: u64, kernel: &Kernel) -> bool {
         let Some(_telling) = self.known.take_name(dir, name) else { return false };
-        if let Err(error) = kernel.forget_name(dir, name) {
-            tracing::warn!("the kernel may show an old name in directory {}: {error}", dir.0);
+        let forget = |dir: Ino, name: Name<'_>| {
+            if let Err(error) = kernel.forget_name(dir, name) {
+                tracing::warn!("the kernel may show an old name in directory {}: {error}", dir.0);
+            }
+            // It has let the directory go: what it has moved is noted.
+            self.moved.after(dir, name.bytes(), renames)
+        };
+        let mut waiting = forget(dir, name);
+        // Until the kernel was told of all, others who change one of them tell it too.
+        let mut told: Vec<(Place, Telling<'_>)> = Vec::new();
+        while let Some(place) = waiting.pop() {
+            let is_first = (place.0, &*place.1) == (dir, name.bytes());
+            if is_first || told.iter().any(|(other, _)| *other == place) {
+                continue;
+            }
+            let Ok(name) = Name::new(&place.1) else { continue };
+            if let Some(telling) = self.known.take_name(place.0, name) {
+                waiting.extend(forget(place.0, name));
+                told.push((place, telling));
+            }
         }
         true
     }
@@ -199,9 +229,13 @@ impl Watcher for KernelCaches {
         }
     }
 
-    fn name(&self, dir: Ino, name: Name<'_>) -> bool {
+    fn renames(&self) -> u64 {
+        self.0.known.renames()
+    }
+
+    fn name(&self, dir: Ino, name: Name<'_>, renames: u64) -> bool {
         let Some(kernel) = self.0.kernel.get() else { return false };
-        let knew = self.0.name_changed(dir, name, kernel);
+        let knew = self.0.name_changed(dir, name, renames, kernel);
         self.0.inode_changed(dir, kernel);
         knew
     }

@@ -17,7 +17,8 @@
 //! - `listing` the two ways to list a directory
 //! - `room` what finds none is tried again, as a removed file may still be on its way out
 //! - `trim` the request behind `fstrim`, `pins` the one that pins ranges of files
-//! - `answered`, `known` and `given` what the kernel remembers, and how it is told what has overtaken that
+//! - `answered`, `known`, `given` and `moved` what the kernel remembers, and how it is told what has
+//!   overtaken that
 //! - `kernel` what it is told without having asked
 //! - `caller` who asks
 //! - `attributes` and `errno` the translations, one table each
@@ -33,6 +34,7 @@ mod given;
 mod kernel;
 mod known;
 mod listing;
+mod moved;
 mod negotiate;
 mod operations;
 mod options;

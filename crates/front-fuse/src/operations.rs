@@ -267,6 +267,9 @@ impl<F: FileSystem> Operations<F> {
         let renamed = Name::new(name)
             .and_then(|from| self.fs.rename(parent, from, new_parent, Name::new(new_name)?, mode));
         let renamed = renamed.map(|Renamed { moved, target }| {
+            let both = [(parent, name), (new_parent, new_name)];
+            let moves = [(both[0], both[1]), (both[1], both[0])];
+            self.answered.moved(if mode == RenameMode::Exchange { &moves } else { &moves[..1] });
             self.answered.changed(moved, caller.thread);
             match target {
                 Some(other) if mode == RenameMode::Exchange => {

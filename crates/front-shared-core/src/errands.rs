@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use amphi_front_shared::errand;
-use amphi_queue::{Crowd, Learned, Watcher};
+use amphi_queue::{Crowd, Learned, Marks, Watcher};
 use amphi_rt::sync::{Condvar, Mutex};
 use amphi_rt::time;
 use amphi_vfs::{Ino, Name};
@@ -27,6 +27,8 @@ pub(crate) struct Errand {
     pub(crate) kind: u64,
     pub(crate) ino: Ino,
     pub(crate) name: Vec<u8>,
+    /// Of a name: how many renames by the kernel had ended before it changed.
+    pub(crate) renames: u64,
 }
 
 struct State {
@@ -67,7 +69,7 @@ static COME: Condvar = Condvar::named("an errand");
 static DONE: Condvar = Condvar::named("an errand's end");
 
 /// Waits until an errand is done; its answer.
-fn run(kind: u64, ino: Ino, name: &[u8]) -> Option<u128> {
+fn run(kind: u64, ino: Ino, name: &[u8], renames: u64) -> Option<u128> {
     let mut state = STATE.lock();
     if !state.served || state.ended {
         return None;
@@ -76,7 +78,7 @@ fn run(kind: u64, ino: Ino, name: &[u8]) -> Option<u128> {
     let number = state.last;
     let ends = ENDS.load(Ordering::Relaxed);
     state.asked_ns = time::now_ns();
-    state.waiting.push_back(Errand { number, kind, ino, name: name.to_vec() });
+    state.waiting.push_back(Errand { number, kind, ino, name: name.to_vec(), renames });
     NEW.store(state.waiting.len(), Ordering::Release);
     COME.notify_one();
     drop(state);
@@ -142,20 +144,24 @@ pub(crate) struct Errands;
 impl Watcher for Errands {
     fn inode(&self, ino: Ino) {
         if range::marks().is_some_and(|marks| marks.knows_inode(ino)) {
-            run(errand::INODE, ino, b"");
+            run(errand::INODE, ino, b"", 0);
         }
     }
 
-    fn name(&self, dir: Ino, name: Name<'_>) -> bool {
+    fn renames(&self) -> u64 {
+        range::marks().map_or(0, Marks::renames)
+    }
+
+    fn name(&self, dir: Ino, name: Name<'_>, renames: u64) -> bool {
         let Some(marks) = range::marks() else { return false };
         let knew = marks.knows_name(dir, name);
         if knew || marks.knows_inode(dir) {
-            run(errand::NAME, dir, name.bytes());
+            run(errand::NAME, dir, name.bytes(), renames);
         }
         knew
     }
 
     fn pass(&self, ino: Ino) -> Option<u128> {
-        run(errand::PASS, ino, b"")
+        run(errand::PASS, ino, b"", 0)
     }
 }

@@ -163,7 +163,7 @@ fn errand(call: &mut Call) {
     let answer = (is_given != 0).then_some(u128::from(high) << 64 | u128::from(low));
     let next = errands::next((number != 0).then_some((number, answer)));
     let Some(next) = next else { return call.answer[0] = 0 };
-    call.answer[..3].copy_from_slice(&[next.number, next.kind, next.ino.0]);
+    call.answer[..4].copy_from_slice(&[next.number, next.kind, next.ino.0, next.renames]);
     put(call, &next.name);
 }
 

@@ -69,7 +69,7 @@ impl Client {
             call.room = Room::of(&mut name);
             // SAFETY: the room is this function's.
             unsafe { self.call(&mut call) };
-            let [number, kind, ino, ..] = call.answer;
+            let [number, kind, ino, renames, ..] = call.answer;
             if call.status != status::DONE || number == 0 {
                 return;
             }
@@ -79,7 +79,7 @@ impl Client {
                 errand::NAME => {
                     let bytes = name.get(..call.room.used).unwrap_or(&[]);
                     if let Ok(name) = Name::new(bytes) {
-                        watcher.name(Ino(ino), name);
+                        watcher.name(Ino(ino), name, renames);
                     }
                 }
                 errand::PASS => {

@@ -11,7 +11,8 @@ use amphi_vfs::{Ino, Name};
 #[derive(Debug)]
 enum Change {
     Inode(Ino),
-    Name(Ino, Vec<u8>),
+    /// With what [`Watcher::renames`] was before.
+    Name(Ino, Vec<u8>, u64),
 }
 
 /// Keeps changes for a watcher.
@@ -42,9 +43,9 @@ impl<W: Watcher> Later<W> {
             };
             match change {
                 Change::Inode(ino) => self.watcher.inode(ino),
-                Change::Name(dir, name) => {
+                Change::Name(dir, name, renames) => {
                     if let Ok(name) = Name::new(&name) {
-                        self.watcher.name(dir, name);
+                        self.watcher.name(dir, name, renames);
                     }
                 }
             }
@@ -57,8 +58,12 @@ impl<W: Watcher> Watcher for Later<W> {
         self.keep(Change::Inode(ino));
     }
 
-    fn name(&self, dir: Ino, name: Name<'_>) -> bool {
-        self.keep(Change::Name(dir, name.bytes().to_vec()));
+    fn renames(&self) -> u64 {
+        self.watcher.renames()
+    }
+
+    fn name(&self, dir: Ino, name: Name<'_>, renames: u64) -> bool {
+        self.keep(Change::Name(dir, name.bytes().to_vec(), renames));
         // It has not been asked yet.
         true
     }

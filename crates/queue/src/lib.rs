@@ -45,7 +45,7 @@ pub use executor::{Called, CommandDevice, Executor, Host, Taken};
 pub use format::Geometry;
 pub use learned::{Learned, POLL_NS};
 pub use listing::{first_listed, type_bits};
-pub use marks::{Marks, Remembered};
+pub use marks::{Marks, Remembered, Telling};
 pub use memory::{Memory, Payload};
 pub use protected::protected;
 pub use server::{Lane, Server};

@@ -38,6 +38,8 @@ const PAGES: u64 = 1 << 63;
 pub struct Marks {
     /// Names are told apart by a hash that nobody can foresee.
     seed: AtomicU64,
+    /// Renames by the kernel that the file system has carried out while there was another door.
+    renames: AtomicU64,
     inodes: [Slot; SLOTS],
     names: [Slot; SLOTS],
 }
@@ -106,6 +108,17 @@ impl Marks {
     pub fn name(&self, dir: Ino, name: &[u8]) {
         let (slot, hash) = self.named(dir, name);
         slot.mark(hash);
+    }
+
+    /// The file system has carried out a rename by the kernel, which is not answered yet: its number, from 1.
+    pub fn renamed(&self) -> u64 {
+        self.renames.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// The number of the last rename by the kernel.
+    #[must_use]
+    pub fn renames(&self) -> u64 {
+        self.renames.load(Ordering::SeqCst)
     }
 
     /// Whether the kernel may know something of the inode.

@@ -31,8 +31,9 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         if last.must_be_directory && !directory {
             self.is_directory(dir, name, cred)?;
         }
+        let renames = self.watcher.renames();
         let removed = remove(dir, name)?;
-        self.changed(&[Some(removed.ino)], || self.watcher.name(dir, name));
+        self.changed(&[Some(removed.ino)], || self.watcher.name(dir, name, renames));
         Ok(Done::default())
     }
 
@@ -52,10 +53,11 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
             self.can_be_made(&last, cred)?;
         }
         let (dir, name) = (last.dir.ino, last.name()?);
+        let renames = self.watcher.renames();
         let attr = make(dir, name)?;
         // The command's answer names nothing that the client could hold on to.
         self.fs().forget(attr.ino, 1);
-        self.watcher.name(dir, name);
+        self.watcher.name(dir, name, renames);
         Ok(Done::attr(attr))
     }
 
@@ -87,6 +89,7 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         if source.must_be_directory || target.must_be_directory {
             self.slashes_fit(&source, &target, mode, cred)?;
         }
+        let renames = self.watcher.renames();
         let renamed = self.checked.rename(from, name, to, new_name, mode, cred)?;
         // It may have gone since.
         let is_directory =
@@ -94,9 +97,9 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         let exchanged = renamed.target.filter(|_| mode == RenameMode::Exchange);
         let inodes = [Some(renamed.moved), renamed.target.map(|target| target.ino)];
         let is_known = self.changed(&inodes, || {
-            let has_moved = self.watcher.name(from, name) && is_directory(renamed.moved);
-            let other_has =
-                self.watcher.name(to, new_name) && exchanged.is_some_and(|it| is_directory(it.ino));
+            let has_moved = self.watcher.name(from, name, renames) && is_directory(renamed.moved);
+            let other_has = self.watcher.name(to, new_name, renames)
+                && exchanged.is_some_and(|it| is_directory(it.ino));
             has_moved || other_has
         });
         Ok(Done::value(is_known.into()))
@@ -137,9 +140,10 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
             }
             .into());
         }
+        let renames = self.watcher.renames();
         let attr = self.checked.link(source.ino, dir, name, cred)?.attr;
         self.fs().forget(attr.ino, 1);
-        self.watcher.name(dir, name);
+        self.watcher.name(dir, name, renames);
         self.watcher.inode(attr.ino);
         Ok(Done::attr(attr))
     }

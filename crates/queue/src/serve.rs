@@ -297,9 +297,10 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
                     walk.target(entry.attr.ino)?
                 }
                 Err(Error::NotFound) => {
+                    let renames = self.watcher.renames();
                     match self.checked.create(dir, name, FileType::Regular, create.mode, 0, walk.cred()) {
                         Ok(entry) => {
-                            self.watcher.name(dir, name);
+                            self.watcher.name(dir, name, renames);
                             return Ok((Held::found(&**self.fs(), entry.attr.ino), entry.attr, true));
                         }
                         // Somebody was faster.

@@ -19,9 +19,15 @@ pub trait Watcher: Send + Sync {
     /// Attributes or contents of the inode have changed.
     fn inode(&self, ino: Ino);
 
-    /// What `name` means in `dir` has changed, and the directory with it. Whether the other door may have
-    /// known what it meant.
-    fn name(&self, dir: Ino, name: Name<'_>) -> bool;
+    /// How many renames of the other door have ended: to be asked before a name is changed. One that ends
+    /// later may have moved there what the name meant before.
+    fn renames(&self) -> u64 {
+        0
+    }
+
+    /// What `name` means in `dir` has changed, and the directory with it; before that so many renames of the
+    /// other door had ended. Whether the other door may have known what it meant.
+    fn name(&self, dir: Ino, name: Name<'_>, renames: u64) -> bool;
 
     /// A number that nobody can guess, with which the kernel finds an inode once, for a client that has it
     /// open and now needs a descriptor of the kernel's. None where there is no kernel.
@@ -35,7 +41,7 @@ pub trait Watcher: Send + Sync {
 impl Watcher for () {
     fn inode(&self, _ino: Ino) {}
 
-    fn name(&self, _dir: Ino, _name: Name<'_>) -> bool {
+    fn name(&self, _dir: Ino, _name: Name<'_>, _renames: u64) -> bool {
         false
     }
 }

@@ -24,7 +24,7 @@ impl amphi_queue::Watcher for &Noted {
         self.0.lock().push(format!("inode {}", ino.0));
     }
 
-    fn name(&self, dir: Ino, name: Name<'_>) -> bool {
+    fn name(&self, dir: Ino, name: Name<'_>, _renames: u64) -> bool {
         self.0.lock().push(format!("name {} in {}", String::from_utf8_lossy(name.bytes()), dir.0));
         name.bytes() == b"known"
     }

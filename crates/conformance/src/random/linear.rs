@@ -158,6 +158,7 @@ impl Pair {
         Order {
             events: history,
             is_before: &|one, other| one.returned < other.began,
+            may_be_nothing: &|_| false,
             is_explained: &|model, event| {
                 // What is not offered, or has no room, has no effect.
                 matches!(event.answer, Answer::Failed("unsupported" | FULL))

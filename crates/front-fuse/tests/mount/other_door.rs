@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use std::thread;
 use std::time::Instant;
 
 use amphi_queue::Watcher;
-use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, SetAttr, WriteMode};
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, RenameMode, SetAttr, WriteMode};
 
 use rustix::fs::{self as sys, CWD, Mode, OFlags, mknodat};
 use rustix::io::Errno;
@@ -41,7 +42,7 @@ fn a_change_is_seen_although_the_kernel_is_just_given_the_inode() {
     let unseen = thread::scope(|threads| {
         threads.spawn(|| {
             for round in 1..=ROUNDS {
-                caches.name(Ino::ROOT, Name::new(b"f").unwrap());
+                caches.name(Ino::ROOT, Name::new(b"f").unwrap(), caches.renames());
                 reached(&begun, round);
                 std::fs::metadata(&path).unwrap();
                 looked.store(round, Ordering::SeqCst);
@@ -112,6 +113,57 @@ fn a_change_after_the_end_of_the_mount_waits_for_nobody() {
     let begun = Instant::now();
     caches.inode(ino);
     assert!(begun.elapsed().as_secs() < 5, "it waits for the kernel to take an inode that it gave up");
+}
+
+/// Another door has put another file under a name, and before the kernel has heard of it, it moves the name:
+/// what it believes goes with it, and is told then where it is.
+#[test]
+fn a_name_that_the_kernel_moves_before_it_hears_of_it_is_another_one() {
+    let Some(mounted) = Mounted::new() else { return };
+    mounted.caches().begins();
+    let ino = |name: &str| std::fs::metadata(mounted.path(name)).map(|metadata| metadata.ino());
+    for name in ["one", "other", "two"] {
+        std::fs::write(mounted.path(name), name).unwrap();
+    }
+    let (other, two) = (ino("other").unwrap(), ino("two").unwrap());
+    ino("one").unwrap();
+    let name = |name: &'static str| Name::new(name.as_bytes()).unwrap();
+    let renamed = |from: &'static str, to: &'static str, mode| {
+        mounted.model.rename(Ino::ROOT, name(from), Ino::ROOT, name(to), mode).unwrap();
+    };
+    let renames = mounted.caches().renames();
+    renamed("other", "one", RenameMode::Replace);
+    std::fs::rename(mounted.path("one"), mounted.path("first")).unwrap();
+    std::fs::rename(mounted.path("first"), mounted.path("second")).unwrap();
+    let exchange = sys::RenameFlags::EXCHANGE;
+    sys::renameat_with(CWD, mounted.path("two"), CWD, mounted.path("second"), exchange).unwrap();
+    for changed in ["other", "one"] {
+        mounted.caches().name(Ino::ROOT, name(changed), renames);
+    }
+    assert_eq!(ino("two").unwrap(), other);
+    assert_eq!(ino("second").unwrap(), two);
+    for gone in ["one", "other", "first"] {
+        assert_eq!(ino(gone).unwrap_err().kind(), ErrorKind::NotFound, "{gone}");
+    }
+    mounted.unmount();
+}
+
+/// A name that the kernel forgets is taken from under programs that work in the directory.
+#[test]
+fn a_directory_that_the_kernel_moved_before_a_change_of_its_old_name_stays_known() {
+    let Some(mounted) = Mounted::new() else { return };
+    let caches = mounted.caches();
+    caches.begins();
+    std::fs::create_dir(mounted.path("old")).unwrap();
+    let works_in = File::open(mounted.path("old")).unwrap();
+    std::fs::rename(mounted.path("old"), mounted.path("new")).unwrap();
+    let renames = caches.renames();
+    let old = Name::new(b"old").unwrap();
+    mounted.model.create(Ino::ROOT, old, FileType::Directory, 0o755, 0, &Cred::ROOT).unwrap();
+    caches.name(Ino::ROOT, old, renames);
+    let link = format!("/proc/self/fd/{}", works_in.as_raw_fd());
+    assert_eq!(std::fs::read_link(link).unwrap(), mounted.path("new"));
+    mounted.unmount();
 }
 
 /// Direct I/O that hears of an end before the one that the kernel believes in goes on in the kernel's pages.

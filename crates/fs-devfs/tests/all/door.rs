@@ -256,7 +256,7 @@ impl Watcher for Changes {
         self.0.lock().push(ino);
     }
 
-    fn name(&self, dir: Ino, _: Name<'_>) -> bool {
+    fn name(&self, dir: Ino, _: Name<'_>, _renames: u64) -> bool {
         self.0.lock().push(dir);
         true
     }
@@ -323,7 +323,7 @@ impl Watcher for Asks {
         self.1.lock().push(size);
     }
 
-    fn name(&self, dir: Ino, name: Name<'_>) -> bool {
+    fn name(&self, dir: Ino, name: Name<'_>, _renames: u64) -> bool {
         let found = self.0.lookup(dir, name).expect("it is there");
         self.0.forget(found.attr.ino, 1);
         self.inode(found.attr.ino);

@@ -6,8 +6,8 @@
 //!
 //! - at a name, and then at what the name names: only the one or the other is of one moment, and neither
 //!   counts while others change names;
-//! - for both names of a rename: it may find two that were never there together, and moves what it believes
-//!   the first to be (docs/run.md), so programs rename nothing there;
+//! - for both names of a rename: it may find two that were never there together, and where it finds the same
+//!   file it has nothing to do;
 //! - at a file's size, which it does not take if it hears meanwhile that attributes of the file have changed;
 //!   then it reads up to the size that it knew.
 //!
@@ -16,6 +16,8 @@
 
 use std::fmt;
 use std::ops::Range;
+
+use amphi_vfs::RenameMode;
 
 use super::PAGE;
 use super::calls::Call;
@@ -49,6 +51,8 @@ impl Door {
 #[derive(Clone, Copy)]
 pub(super) enum Judged {
     Whole,
+    /// The whole, of a call that may have changed nothing instead.
+    WholeOrNoEffect,
     /// The words with these indices.
     Words(&'static [usize]),
     Nothing,
@@ -79,6 +83,7 @@ impl fmt::Display for Event {
         }
         match judged {
             Judged::Whole => Ok(()),
+            Judged::WholeOrNoEffect => f.write_str(" (which may have had no effect)"),
             Judged::Words(words) => write!(f, " (of which words {words:?} count)"),
             Judged::Nothing => f.write_str(" (which does not count)"),
         }
@@ -138,6 +143,16 @@ impl Event {
         let has_named = self.changes() && self.call.places().iter().any(Option::is_some);
         has_named && self.program != other.program && self.meets(other)
     }
+
+    /// Whether the kernel may have found the same file under both names of a rename, and done nothing.
+    fn may_be_nothing(&self, history: &[Self]) -> bool {
+        let Call::Rename(from, to, RenameMode::Replace | RenameMode::Exchange) = self.call else {
+            return false;
+        };
+        let is_at_one = |other: &Self| [from, to].iter().any(|it| other.call.places().contains(&Some(*it)));
+        let meets = |other: &Self| other.program != self.program && is_at_one(other) && other.meets(self);
+        self.by_kernel && history.iter().any(meets)
+    }
 }
 
 /// The parts in which a write may be handed over, or an empty one: it is handed over as a whole.
@@ -165,6 +180,8 @@ pub(super) fn judged(history: &[Event], at: usize) -> Judged {
         }
         // Twice somebody was faster than the kernel with what it was about to make.
         (true, Call::Create(_)) if event.answer == "stale" => Judged::Nothing,
+        (true, Call::Rename(..)) if has_failed => Judged::Nothing,
+        (true, Call::Rename(..)) if event.may_be_nothing(history) => Judged::WholeOrNoEffect,
         (true, Call::Lookup(_)) => Judged::Words(&[0, 1, 5]),
         (true, Call::GetAttr(_)) => Judged::Words([&[1], &[2], &[3]][at % 3]),
         (true, Call::Read { file, .. }) => {

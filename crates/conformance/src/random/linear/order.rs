@@ -11,6 +11,8 @@ pub(super) struct Order<'a, E> {
     pub is_before: &'a dyn Fn(&E, &E) -> bool,
     /// Has a model do the same; whether it gives the same answer.
     pub is_explained: &'a dyn Fn(&Model, &E) -> bool,
+    /// Whether it may as well have changed nothing.
+    pub may_be_nothing: &'a dyn Fn(&E) -> bool,
     /// Compares what a model has after all of them with what is there.
     pub is_left: &'a dyn Fn(&Model) -> Result<(), String>,
 }
@@ -44,6 +46,11 @@ impl<E: Display> Order<'_, E> {
             let next = model.clone();
             if (self.is_explained)(&next, event)
                 && let Some(found) = self.search(&next, done | 1 << at, last)
+            {
+                return Some(found);
+            }
+            if (self.may_be_nothing)(event)
+                && let Some(found) = self.search(model, done | 1 << at, last)
             {
                 return Some(found);
             }
