@@ -104,8 +104,8 @@ operations! {
     Command = 36,
     /// Of who serves the range's mount to the kernel: says what came of an errand (its number, whether there
     /// is an answer, and the answer in two words), and waits for the next one. The answer is its number (0:
-    /// there will be none), its kind, an inode, how many renames by the kernel had ended before a name changed,
-    /// and that name in `room`.
+    /// there will be none), its kind, an inode, how many renames by the kernel had ended before a name
+    /// changed, and that name in `room`.
     Errand = 37,
     /// Text of JSON about the range: what (`told`), and a number.
     Tell = 38,

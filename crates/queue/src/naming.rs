@@ -98,8 +98,8 @@ impl<F: FileSystem, W: Watcher> Session<F, W> {
         let inodes = [Some(renamed.moved), renamed.target.map(|target| target.ino)];
         let is_known = self.changed(&inodes, || {
             let has_moved = self.watcher.name(from, name, renames) && is_directory(renamed.moved);
-            let other_has = self.watcher.name(to, new_name, renames)
-                && exchanged.is_some_and(|it| is_directory(it.ino));
+            let other_has =
+                self.watcher.name(to, new_name, renames) && exchanged.is_some_and(|it| is_directory(it.ino));
             has_moved || other_has
         });
         Ok(Done::value(is_known.into()))

@@ -159,10 +159,11 @@ fn a_directory_that_the_kernel_moved_before_a_change_of_its_old_name_stays_known
     std::fs::rename(mounted.path("old"), mounted.path("new")).unwrap();
     let renames = caches.renames();
     let old = Name::new(b"old").unwrap();
-    mounted.model.create(Ino::ROOT, old, FileType::Directory, 0o755, 0, &Cred::ROOT).unwrap();
+    mounted.model.mkdir(Ino::ROOT, old, 0o755, &Cred::ROOT).unwrap();
     caches.name(Ino::ROOT, old, renames);
-    let link = format!("/proc/self/fd/{}", works_in.as_raw_fd());
-    assert_eq!(std::fs::read_link(link).unwrap(), mounted.path("new"));
+    let is_at = std::fs::read_link(format!("/proc/self/fd/{}", works_in.as_raw_fd())).unwrap();
+    drop(works_in);
+    assert_eq!(is_at, mounted.path("new"));
     mounted.unmount();
 }
 
