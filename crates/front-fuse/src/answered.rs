@@ -26,7 +26,7 @@ use crate::answers::VALID;
 use crate::given::Given;
 use crate::kernel::Kernel;
 use crate::known::Known;
-use crate::moved::{Moved, Place};
+use crate::moved::{Moved, Named, Place};
 use crate::passes::Passes;
 
 /// How long an answer may take from our hand to the kernel's memory, at most: the thread that asked may have
@@ -165,7 +165,7 @@ impl Answered {
 
     /// The file system has carried out a rename by the kernel, which is not answered yet: each `from` is a
     /// `to` now. They are marked as known.
-    pub(crate) fn moved(&self, moves: &[((Ino, &[u8]), (Ino, &[u8]))]) {
+    pub(crate) fn moved(&self, moves: &[(Named<'_>, Named<'_>)]) {
         // Who changes something after this sees what has been moved.
         if self.has_others.load(Ordering::SeqCst) {
             self.moved.note(|| self.known.renamed(), moves);

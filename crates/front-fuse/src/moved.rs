@@ -16,6 +16,9 @@ const MOVES_MAX: usize = 1024;
 /// A name in a directory.
 pub(crate) type Place = (Ino, Box<[u8]>);
 
+/// The same, of a request.
+pub(crate) type Named<'a> = (Ino, &'a [u8]);
+
 #[derive(Debug)]
 struct Move {
     from: Place,
@@ -31,8 +34,8 @@ pub(crate) struct Moved(Mutex<VecDeque<Move>>);
 impl Moved {
     /// The file system has moved `from` to `to`, which the kernel hears after this; `number` tells which
     /// rename it was. Numbers are drawn with the list locked, so that they ascend in it.
-    pub(crate) fn note(&self, number: impl FnOnce() -> u64, moves: &[((Ino, &[u8]), (Ino, &[u8]))]) {
-        let place = |(dir, name): (Ino, &[u8])| (dir, name.into());
+    pub(crate) fn note(&self, number: impl FnOnce() -> u64, moves: &[(Named<'_>, Named<'_>)]) {
+        let place = |(dir, name): Named<'_>| (dir, name.into());
         let mut kept = self.0.lock();
         let rename = number();
         for (from, to) in moves {
