@@ -35,7 +35,7 @@ pub const CONTEXTS: usize = 64;
 /// Bytes of a page, and of a context's place.
 pub const PAGE: u64 = 4096;
 /// What a header of this version begins with.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"AMPHISH4");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"AMPHISH5");
 
 /// [`Header::dead`]: the range is dead, calls leave it where they wait.
 pub const DEAD: u32 = 1;
