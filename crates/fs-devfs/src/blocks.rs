@@ -116,11 +116,10 @@ impl<D: BlockPort + MemoryArea + 'static> Tx<'_, D> {
     /// A leaf, which is made if it is not there.
     fn leaf_to_set(&mut self, part: &mut Part, leaf: u64) -> Result<u32> {
         if part.root == 0 {
-            part.levels = 1;
-            while leaf >= leaves(part.levels) {
-                part.levels += 1;
-            }
+            let enough = (1..).find(|levels| leaf < leaves(*levels));
+            // Together: an inode whose change fails between them is read again all the same.
             part.root = self.pointer_page(part)?;
+            part.levels = enough.unwrap_or_else(|| unreachable!("a file's last leaf has its levels"));
         }
         while leaf >= leaves(part.levels) {
             let above = self.pointer_page(part)?;
@@ -144,8 +143,9 @@ impl<D: BlockPort + MemoryArea + 'static> Tx<'_, D> {
     }
 
     fn pointer_page(&mut self, part: &mut Part) -> Result<u32> {
+        let page = self.take_page()?;
         part.blocks += 1;
-        Ok(self.take_page()? as u32)
+        Ok(page as u32)
     }
 
     /// Sets the pointers of blocks that lie one after the other.

@@ -26,7 +26,8 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static> DevFs<D> {
         device.receive(given as u64).map_err(io_error)?;
         let processor = self.inside.processors.take();
         device.compute((given + taken) as u64);
-        let outcome = self.controller().relieve().and_then(|()| body(self.controller()));
+        self.controller().relieve();
+        let outcome = body(self.controller());
         self.controller().pay_for_moves();
         drop(processor);
         device.complete(taken as u64).map_err(io_error)?;

@@ -43,10 +43,11 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// Empties all journals, and makes metadata pages that were freed free for everybody. Returns how many.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
+    /// [`Error::Corrupt`], [`Error::Io`]; the file system is read-only from then on, as nobody knows what a
+    /// slot holds whose head may have been written.
     pub fn empty_journals(&self) -> Result<usize> {
         let pages = std::mem::take(&mut *self.freed_pages.lock());
-        self.slots.commit_all(&self.meta, Use::Journal)?;
+        self.names.health.judge(self.slots.commit_all(&self.meta, Use::Journal))?;
         for page in &pages {
             self.meta.forget(*page);
             self.blocks.put(*page, 1);

@@ -197,7 +197,7 @@ impl<D: BlockPort + MemoryArea + CommandPort + 'static, W: Watcher> Reception<D,
     /// Sees to it that there is device memory for a command.
     fn make_room(&self, command: &Submission) -> Result<()> {
         let controller = &self.inside.controller;
-        controller.relieve()?;
+        controller.relieve();
         if command.operation.get() == op::OPEN { controller.may_open() } else { Ok(()) }
     }
 

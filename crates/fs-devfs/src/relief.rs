@@ -15,43 +15,39 @@ use crate::planted::{self, Bug};
 
 impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     /// Before a command, which holds no lock yet: makes room in device memory if it is short, the cheapest
-    /// first.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn relieve(&self) -> Result<()> {
+    /// first. What fails on its way to flash stays in memory. Those who read do not hear of it; those who
+    /// write find the file system read-only.
+    pub fn relieve(&self) {
         let memory = &self.memory;
         if !memory.is_short() && !memory.has_too_many_inodes() {
-            return Ok(());
+            return;
         }
         self.counters.reliefs.fetch_add(1, Ordering::Relaxed);
         if memory.has_too_many_inodes() {
-            self.let_inodes_leave()?;
+            self.let_inodes_leave();
         }
         self.meta.evict();
         if memory.is_short() {
-            self.let_inodes_leave()?;
+            self.let_inodes_leave();
             self.drop_maps_and_entries();
         }
-        if memory.is_short() {
+        if memory.is_short() && self.names.health.writable().is_ok() {
             // Pages that a journal has records for go only after them.
-            self.empty_journals()?;
+            let _noted_by_health = self.empty_journals();
             self.meta.evict();
         }
         if memory.is_short() {
             self.away.forget_all();
         }
-        Ok(())
     }
 
     /// Before a command that opens a file, whose inode stays in device memory from then on.
     ///
     /// # Errors
-    /// [`Error::Busy`] if what is open takes all the memory that inodes may have; as
-    /// [`relieve`](Self::relieve).
+    /// [`Error::Busy`] if what is open takes all the memory that inodes may have.
     pub fn may_open(&self) -> Result<()> {
         if !self.memory.may_open() {
-            self.let_inodes_leave()?;
+            self.let_inodes_leave();
         }
         if self.memory.may_open() || planted::has(Bug::OpenedWithoutEnd) {
             return Ok(());
@@ -61,7 +57,7 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
     }
 
     /// Has all inodes leave that nobody has open.
-    fn let_inodes_leave(&self) -> Result<()> {
+    fn let_inodes_leave(&self) {
         let mut lately_read = Vec::new();
         // The first time round those stay that were used lately, the second time none; then those whose
         // access time had to be written.
@@ -80,10 +76,9 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
             let inodes: Vec<_> =
                 std::mem::take(&mut lately_read).into_iter().filter_map(|ino| cache.get(ino)).collect();
             if self.names.health.writable().is_ok() {
-                amphi_names::write_atimes(self, &inodes)?;
+                let _noted_by_health = amphi_names::write_atimes(self, &inodes);
             }
         }
-        Ok(())
     }
 
     /// Drops what inodes that are open have beside themselves: it is read again when it is used.
