@@ -92,8 +92,12 @@ impl<D: BlockPort + MemoryArea + 'static> Walk<'_, D> {
         }
         for ino in &taken {
             if let Err(error) = self.inode(Ino(*ino), report) {
-                let mends = matches!(error, Error::Corrupt(_));
-                self.findings.push(Finding::Unreadable { ino: *ino, why: error.to_string(), mends });
+                let (ino, why) = (*ino, error.to_string());
+                let is_damaged = matches!(error, Error::Corrupt(_));
+                self.findings.push(match error {
+                    Error::Io(_) => Finding::Failed { ino, why },
+                    _ => Finding::Unreadable { ino, why, is_damaged },
+                });
             }
         }
         for ino in &taken {

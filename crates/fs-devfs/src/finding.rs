@@ -8,9 +8,13 @@ pub enum Finding {
     /// What a mount needs cannot be read. Not mended.
     #[error("{0}")]
     Unmountable(String),
-    /// Not mended where the device fails; else the inode is cleared.
+    /// The device cannot read it, and may be able to another time. Until then nobody knows which blocks it has
+    /// and what has a name in it: nothing is mended.
     #[error("inode {ino}: {why}")]
-    Unreadable { ino: u64, why: String, mends: bool },
+    Failed { ino: u64, why: String },
+    /// The inode is cleared if it is damaged.
+    #[error("inode {ino}: {why}")]
+    Unreadable { ino: u64, why: String, is_damaged: bool },
     /// The number is taken.
     #[error("inode {ino} is in use and its number is free")]
     NumberFree { ino: u64 },

@@ -37,7 +37,7 @@ pub fn repair<D: BlockPort + MemoryArea + CommandPort + 'static>(
     let mut now = before.clone();
     for _ in 0..ROUNDS {
         let is_done = now.findings.is_empty() && now.cleanly_unmounted;
-        if is_done || now.findings.iter().any(|finding| matches!(finding, Finding::Unmountable(_))) {
+        if is_done || now.findings.iter().any(forbids_repair) {
             break;
         }
         let mounted = mount::assemble(device, &MountOptions::default(), &Arc::new(HostMemory::new(0)))?;
@@ -52,6 +52,11 @@ pub fn repair<D: BlockPort + MemoryArea + CommandPort + 'static>(
         }
     }
     Ok((before, now))
+}
+
+/// Whether nothing can be mended with this.
+const fn forbids_repair(finding: &Finding) -> bool {
+    matches!(finding, Finding::Unmountable(_) | Finding::Failed { .. })
 }
 
 /// Mends what goes in one round. Returns how many findings those were.
@@ -75,7 +80,7 @@ fn mend<D: BlockPort + MemoryArea + 'static>(fs: &Controller<D>, findings: &[Fin
 fn mend_one<D: BlockPort + MemoryArea + 'static>(fs: &Controller<D>, finding: &Finding) -> Result<bool> {
     let mut tx = Tx::new(fs, 0)?;
     match finding {
-        Finding::Unreadable { ino, mends: true, .. } if *ino != Ino::ROOT.0 => tx.free_ino(Ino(*ino)),
+        Finding::Unreadable { ino, is_damaged: true, .. } if *ino != Ino::ROOT.0 => tx.free_ino(Ino(*ino)),
         Finding::NumberFree { ino } => tx.set_bits(Map::Inodes, *ino, 1, true),
         Finding::NumberTaken { ino } => {
             tx.set_bits(Map::Inodes, *ino, 1, false);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use amphi_device::{BlockPort, MemoryArea};
 use amphi_lsm::Batch;
 use amphi_segments::Segment;
-use amphi_vfs::{FileType, Ino, Result};
+use amphi_vfs::{Error, FileType, Ino, Result};
 
 use super::tree::{Tree, put_record};
 use crate::checkpoint;
@@ -79,7 +79,12 @@ fn mend_file<D: BlockPort + MemoryArea>(
     let mut blocks = 0;
     for (index, nid) in &before {
         let address = domain.parts.lock().node_address(*nid);
-        let node = core.ground.read_node(domain, *nid, address).ok();
+        let node = match core.ground.read_node(domain, *nid, address) {
+            Ok(node) => Some(node),
+            Err(Error::Corrupt(_)) => None,
+            // It may be readable another time.
+            Err(error) => return Err(error),
+        };
         let sound = |at: u32| at < core.layout.main_blocks() as u32;
         let mine = node.filter(|node| node.ino == ino && node.index == *index && !used.nids.contains(nid));
         let free =

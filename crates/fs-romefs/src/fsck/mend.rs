@@ -105,7 +105,10 @@ impl<'a, D: BlockPort + MemoryArea> Mender<'a, D> {
         if file_type == FileType::Symlink {
             let is_long = head.size.get() > INLINE_TARGET_BYTES as u64;
             let counts_are_sound = before.as_bytes() == head.as_bytes();
-            let is_there = !counts_are_sound || self.core.load_inode(Ino(ino)).is_ok();
+            let is_there = match self.core.load_inode(Ino(ino)) {
+                Err(Error::Corrupt(_)) => !counts_are_sound,
+                loaded => loaded.map(|_| true)?,
+            };
             if !is_there || is_long && !self.take(Map::Pages, head.root.get()) {
                 self.ops.zeros(at, INODE_BYTES);
                 return Ok(());

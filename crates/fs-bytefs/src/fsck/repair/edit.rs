@@ -2,6 +2,7 @@
 //! is known to help.
 
 use amphi_volume::Bits;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use amphi_device::{BlockPort, BytePort, Error as DeviceError, Lpa, Structure, TxId, WriteLog};
@@ -29,23 +30,28 @@ pub(super) struct Edit<'d, D> {
     in_use: Bits,
     /// Pages taken, which nothing on the device refers to yet.
     fresh: BTreeSet<u32>,
+    /// Pages that the device could not read once. They are not asked for again: who was told that an inode
+    /// cannot be read must not come to overwrite it.
+    unreadable: RefCell<BTreeSet<u32>>,
 }
 
 impl<'d, D: BlockPort + WriteLog> Edit<'d, D> {
     pub fn new(device: &'d D, state: &State) -> Self {
         let in_use = state.claims.bits.clone();
-        Self { device, layout: state.layout, overlay: Overlay::new(), in_use, fresh: BTreeSet::new() }
+        Self {
+            device,
+            layout: state.layout,
+            overlay: Overlay::new(),
+            in_use,
+            fresh: BTreeSet::new(),
+            unreadable: RefCell::default(),
+        }
     }
 
     /// A page as it would be, to change; `None` if the device cannot read it.
     pub fn page(&mut self, page: u32) -> Result<Option<&mut Page>, FsckError> {
         if !self.overlay.contains_key(&page) {
-            let mut bytes = Box::new([0; PAGE]);
-            match self.device.read(Lpa(u64::from(page)), &mut bytes[..], Structure::Other) {
-                Ok(()) => {}
-                Err(DeviceError::Media(_)) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            }
+            let Some(bytes) = self.read(page)? else { return Ok(None) };
             self.overlay.insert(page, bytes);
         }
         Ok(self.overlay.get_mut(&page).map(|bytes| &mut **bytes))
@@ -53,13 +59,23 @@ impl<'d, D: BlockPort + WriteLog> Edit<'d, D> {
 
     /// A page as it would be, to read only.
     pub fn look(&self, page: u32) -> Result<Option<Box<Page>>, FsckError> {
-        if let Some(bytes) = self.overlay.get(&page) {
-            return Ok(Some(bytes.clone()));
+        match self.overlay.get(&page) {
+            Some(bytes) => Ok(Some(bytes.clone())),
+            None => self.read(page),
+        }
+    }
+
+    fn read(&self, page: u32) -> Result<Option<Box<Page>>, FsckError> {
+        if self.unreadable.borrow().contains(&page) {
+            return Ok(None);
         }
         let mut bytes = Box::new([0; PAGE]);
         match self.device.read(Lpa(u64::from(page)), &mut bytes[..], Structure::Other) {
             Ok(()) => Ok(Some(bytes)),
-            Err(DeviceError::Media(_)) => Ok(None),
+            Err(DeviceError::Media(_)) => {
+                self.unreadable.borrow_mut().insert(page);
+                Ok(None)
+            }
             Err(error) => Err(error.into()),
         }
     }

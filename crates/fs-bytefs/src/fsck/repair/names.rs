@@ -40,7 +40,7 @@ fn end_in_page<D: BlockPort + WriteLog>(
     at: EntryAt,
 ) -> Result<Option<usize>, FsckError> {
     let (Some(lower), Some(upper)) = edit.inode(at.dir)? else { return Ok(None) };
-    for extent in gather(edit, state, at.dir, &upper, &Shared::new())? {
+    for extent in gather(edit, state, at.dir, &upper, &Shared::new())?.unwrap_or_default() {
         let (file_page, lba, pages) = parts(&extent);
         if at.page >= lba && at.page - lba < pages {
             let start = (file_page + u64::from(at.page - lba)) * PAGE as u64;
@@ -95,19 +95,21 @@ pub(super) struct LostAndFound {
 }
 
 impl LostAndFound {
-    /// Finds the directory, or makes it. `None` if there is no room for it, or the name is something else's.
+    /// Finds the directory, or makes it. `None` if there is no room for it, the name is something else's, or
+    /// what it and the root hold cannot be read.
     pub fn open<D: BlockPort + WriteLog>(
         edit: &mut Edit<'_, D>,
         state: &mut State,
     ) -> Result<Option<Self>, FsckError> {
         let kind = (mode::DIRECTORY >> 12) as u8;
-        let root = entries(edit, state, ROOT_INO)?;
+        let Some(root) = entries(edit, state, ROOT_INO)? else { return Ok(None) };
         if let Some((_, ino, found)) = root.iter().find(|(name, _, _)| name == LOST_AND_FOUND) {
             if *found != kind || !state.inodes.get(*ino).is_directory() {
                 return Ok(None);
             }
-            let names = entries(edit, state, *ino)?.into_iter().map(|(name, _, _)| name).collect();
-            return Ok(Some(Self { ino: *ino, names }));
+            let names = entries(edit, state, *ino)?;
+            let names = names.map(|names| names.into_iter().map(|(name, ..)| name).collect());
+            return Ok(names.map(|names| Self { ino: *ino, names }));
         }
         let Some(ino) = state.free_inode() else { return Ok(None) };
         if !write_directory(edit, ino, 0o700)? || !append(edit, state, ROOT_INO, LOST_AND_FOUND, ino, kind)? {
@@ -138,20 +140,21 @@ impl LostAndFound {
     }
 }
 
-/// Names, inodes and types in a sound directory.
+/// Names, inodes and types in a sound directory; `None` if a part of it cannot be read.
 fn entries<D: BlockPort + WriteLog>(
     edit: &mut Edit<'_, D>,
     state: &State,
     dir: u32,
-) -> Result<Vec<(Vec<u8>, u32, u8)>, FsckError> {
-    let (Some(lower), Some(upper)) = edit.inode(dir)? else { return Ok(Vec::new()) };
+) -> Result<Option<Vec<(Vec<u8>, u32, u8)>>, FsckError> {
+    let (Some(lower), Some(upper)) = edit.inode(dir)? else { return Ok(None) };
     let mut found = Vec::new();
-    for extent in gather(edit, state, dir, &upper, &Shared::new())? {
+    let Some(extents) = gather(edit, state, dir, &upper, &Shared::new())? else { return Ok(None) };
+    for extent in extents {
         let (file_page, lba, pages) = parts(&extent);
         for page in 0..pages {
             let start = (file_page + u64::from(page)) * PAGE as u64;
             let end = lower.size.get().saturating_sub(start).min(PAGE as u64) as usize / LINE * LINE;
-            let Some(bytes) = edit.look(lba + page)? else { continue };
+            let Some(bytes) = edit.look(lba + page)? else { return Ok(None) };
             let mut offset = 0;
             while offset < end {
                 let Ok((header, rest)) = DirentHeader::read_from_prefix(&bytes[offset..end]) else { break };
@@ -167,7 +170,7 @@ fn entries<D: BlockPort + WriteLog>(
             }
         }
     }
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// Appends an entry to a sound directory. False if there is no room for another page.
@@ -181,7 +184,7 @@ fn append<D: BlockPort + WriteLog>(
 ) -> Result<bool, FsckError> {
     let (Some(mut lower), Some(upper)) = edit.inode(dir)? else { return Ok(false) };
     let lines = dirent_lines(name.len());
-    let mut extents = gather(edit, state, dir, &upper, &Shared::new())?;
+    let Some(mut extents) = gather(edit, state, dir, &upper, &Shared::new())? else { return Ok(false) };
     let mut line = lower.size.get() / LINE as u64;
     let used = (line % LINES_PER_PAGE as u64) as usize;
     let page_of = |extents: &[Extent], file_page: u64| {

@@ -60,7 +60,7 @@ pub(super) fn mend_inode<D: BlockPort + WriteLog>(
         return mend_inline_target(edit, ino, lower, upper);
     }
     lower.flags = 0.into();
-    let mut extents = gather(edit, state, ino, &upper, shared)?;
+    let Some(mut extents) = gather(edit, state, ino, &upper, shared)? else { return Ok(false) };
     let size_pages = lower.size.get().div_ceil(PAGE as u64);
     match kind {
         mode::DIRECTORY => {
@@ -85,8 +85,8 @@ pub(super) fn mend_inode<D: BlockPort + WriteLog>(
             {
                 return edit.free_inode(ino);
             }
-            let text = edit.look(extents[0].lba.get())?;
-            if text.is_none_or(|text| text[..lower.size.get() as usize].contains(&0)) {
+            let Some(text) = edit.look(extents[0].lba.get())? else { return Ok(false) };
+            if text[..lower.size.get() as usize].contains(&0) {
                 return edit.free_inode(ino);
             }
             cut_at(&mut extents, 1);
@@ -170,14 +170,15 @@ fn mend_inline_target<D: BlockPort + WriteLog>(
 }
 
 /// Every extent that can be reached through sound nodes and lies in the data area, in order and without
-/// overlaps. `shared` are the pages that something else claims as well.
+/// overlaps; `None` if a node cannot be read, and may be readable another time. `shared` are the pages that
+/// something else claims as well.
 pub(super) fn gather<D: BlockPort + WriteLog>(
     edit: &Edit<'_, D>,
     state: &State,
     ino: u32,
     upper: &InodeUpper,
     shared: &Shared,
-) -> Result<Vec<Extent>, FsckError> {
+) -> Result<Option<Vec<Extent>>, FsckError> {
     let count = usize::from(upper.count.get()).min(ROOT_ENTRIES);
     let mut seen = BTreeSet::new();
     let mut extents: Vec<Extent> = Vec::new();
@@ -197,7 +198,7 @@ pub(super) fn gather<D: BlockPort + WriteLog>(
             if !state.layout.holds_data(page, 1) || !seen.insert(page) {
                 continue;
             }
-            let Some(bytes) = edit.look(page)? else { continue };
+            let Some(bytes) = edit.look(page)? else { return Ok(None) };
             if let Ok(entries) = NodeHeader::decode(&bytes, ino, depth - 1) {
                 pending.push((depth - 1, entries.to_vec()));
             }
@@ -227,7 +228,7 @@ pub(super) fn gather<D: BlockPort + WriteLog>(
             ));
         }
     }
-    Ok(sound)
+    Ok(Some(sound))
 }
 
 /// Drops what lies at or beyond file page `end`.
