@@ -187,13 +187,30 @@ impl Subject {
     /// # Errors
     /// Why not, in words.
     pub fn format(&self, device: &Arc<Rig>) -> Result<(), String> {
+        self.format_some(device, None)
+    }
+
+    /// As [`format`](Self::format), on so many bytes of the device.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn format_some(&self, device: &Arc<Rig>, bytes: Option<u64>) -> Result<(), String> {
         let inodes = match self.inodes {
             Inodes::Fixed(inodes) => inodes,
             Inodes::AtLeast(least) => (device.capacity_pages() / 4).max(least.into()) as u32,
         };
-        let options =
-            FormatOptions { inodes: Some(inodes), block_bytes: self.block_bytes, ..FormatOptions::default() };
-        self.kind.with_on(&**device, Make(device, &options)).map_err(|error| error.to_string())
+        let options = FormatOptions {
+            bytes,
+            inodes: Some(inodes),
+            block_bytes: self.block_bytes,
+            ..FormatOptions::default()
+        };
+        self.act(device, Make(device, &options)).map_err(|error| error.to_string())
+    }
+
+    /// Does something with the file system while it is not mounted.
+    pub fn act<A: Act<Rig>>(&self, device: &Rig, act: A) -> A::Out {
+        self.kind.with_on(device, act)
     }
 
     /// Mounts it, recovering it if need be. No background work is started.

@@ -4,17 +4,13 @@
 use std::sync::Arc;
 
 use amphi_crashlab::judge;
-use amphi_crashlab::rig::{Fault, Rig, Way};
+use amphi_crashlab::rig::Rig;
 use amphi_crashlab::subject::{self, Size, Subject};
 use amphi_ssd::Ssd;
 use amphi_vfs::Error;
 
+use crate::interrupted::{interrupt, into_ssd, used};
 use crate::others::{read, write};
-
-/// Steps to which a cut is armed that is never to come, so that steps are counted.
-const NEVER: u64 = 1 << 40;
-/// Cuts at the beginning of the formatting, and at its end, that are all tried, and others between them.
-const ENDS: u64 = 24;
 
 /// What is found where a file system was and another was to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +19,6 @@ enum Found {
     New,
     /// Mounting it is refused.
     None,
-}
-
-/// The device that nobody uses any more.
-fn into_ssd(rig: Arc<Rig>) -> Result<Ssd, String> {
-    Ok(Arc::into_inner(rig).ok_or("what is done still holds the device")?.into_ssd())
 }
 
 /// What is on a device whose power comes back.
@@ -45,78 +36,28 @@ fn found(subject: &Subject, ssd: Ssd) -> Result<(Found, Arc<Rig>), String> {
     Ok((found, rig))
 }
 
-/// A device with a file system that has a file.
-fn used(subject: &Subject) -> Result<Ssd, String> {
-    let rig =
-        Arc::new(Rig::plain(subject::device("nvme", subject.firmware, Size::Cramped).or_else(|_| {
-            // This firmware has no volatile write buffer.
-            subject::device("free", subject.firmware, Size::Cramped)
-        })?));
-    subject.format(&rig)?;
-    let fs = subject.mount(&rig)?;
-    write(&*fs, "old", 0xab).and_then(|()| fs.sync()).map_err(|error| error.to_string())?;
-    drop(fs);
-    into_ssd(rig)
-}
-
-/// Formats a copy of `used`, on which something goes wrong, and returns what is there then; `None`: nothing
-/// has gone wrong.
-fn interrupted(
-    subject: &Subject,
-    used: &Ssd,
-    what: &str,
-    arm: &dyn Fn(&Rig),
-    has_happened: &dyn Fn(&Rig) -> bool,
-) -> Result<Option<Found>, String> {
-    let of = |error: String| format!("{}, {what}: {error}", subject.name);
-    let rig = Arc::new(Rig::plain(used.fork().map_err(|error| of(error.to_string()))?));
-    arm(&rig);
-    let outcome = subject.format(&rig);
-    if !has_happened(&rig) {
-        return outcome.map(|()| None).map_err(of);
-    }
-    rig.fail(None);
-    rig.ssd().power_cut(1);
-    let (there, rig) = into_ssd(rig).and_then(|ssd| found(subject, ssd)).map_err(of)?;
-    if outcome.is_ok() && there != Found::New {
-        return Err(of(format!("formatting succeeds, and {there:?} is there")));
-    }
-    subject.format(&rig).map_err(of)?;
-    match into_ssd(rig).and_then(|ssd| found(subject, ssd)).map_err(of)? {
-        (Found::New, _) => Ok(Some(there)),
-        (other, _) => Err(of(format!("formatting it again leaves {other:?}"))),
-    }
-}
-
 /// How often each was found.
 fn each(subject: &Subject) -> Result<[usize; 3], String> {
-    let used = used(subject)?;
-    let rig = Arc::new(Rig::plain(used.fork().map_err(|error| error.to_string())?));
-    rig.ssd().cut_after_steps(NEVER, 0);
-    subject.format(&rig)?;
-    let steps = NEVER - rig.ssd().steps_before_cut().unwrap_or(NEVER);
-    let some =
-        |all: u64| (0..all).filter(move |at| *at < ENDS || *at + ENDS > all || at % (all / ENDS).max(1) == 0);
+    let of = |error: String| format!("{}: {error}", subject.name);
+    let used = used(subject, |rig| subject.format(rig)).map_err(of)?;
     let mut seen = Vec::new();
-    for step in some(steps) {
-        let cut = |rig: &Rig| rig.ssd().cut_after_steps(step, step);
-        let what = format!("power lost after {step} of {steps} steps");
-        seen.extend(interrupted(subject, &used, &what, &cut, &|rig| !rig.ssd().has_power())?);
-    }
-    for way in Way::ALL {
-        for command in 0.. {
-            let fail = |rig: &Rig| rig.fail(Some(Fault { command, way }));
-            let what = format!("command {command} fails: {way:?}");
-            let Some(found) = interrupted(subject, &used, &what, &fail, &|rig| rig.failed().is_some())?
-            else {
-                break;
-            };
-            seen.push(found);
+    let format = |rig: &Arc<Rig>| subject.format(rig);
+    let outcome = interrupt(&used, &format, |outcome, ssd| {
+        let (there, rig) = found(subject, ssd)?;
+        if outcome.is_ok() && there != Found::New {
+            return Err(format!("formatting succeeds, and {there:?} is there"));
         }
-    }
+        seen.push(there);
+        subject.format(&rig)?;
+        match found(subject, into_ssd(rig)?)? {
+            (Found::New, _) => Ok(()),
+            (other, _) => Err(format!("formatting it again leaves {other:?}")),
+        }
+    });
+    outcome.map_err(of)?;
     let times = |one: Found| seen.iter().filter(|found| **found == one).count();
     let found = [Found::Old, Found::New, Found::None].map(times);
-    println!("{}: {steps} steps; old, new, none: {found:?}", subject.name);
+    println!("{}: old, new, none: {found:?}", subject.name);
     Ok(found)
 }
 

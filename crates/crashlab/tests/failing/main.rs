@@ -1,6 +1,8 @@
 //! Every file system on devices that fail a command, another one each time.
 
 mod formatted;
+mod interrupted;
+mod maintained;
 mod others;
 
 use std::sync::Arc;
