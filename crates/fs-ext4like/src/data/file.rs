@@ -77,8 +77,9 @@ fn keep<D: BlockPort>(core: &Core<D>, inode: &Arc<Inode>, state: &mut State, rea
         if hidden {
             Arc::make_mut(&mut data)[valid..].fill(0);
         }
-        // A crash may have left bytes behind the end of the file: they are overwritten before it grows.
-        let is_dirty = hidden && !core.options.read_only;
+        // A crash may have left bytes behind the end of the file: they are overwritten before it grows. One
+        // that can grow no more may be a log, whose bytes only the register knows.
+        let is_dirty = hidden && core.writable().is_ok();
         file.pages.keep(&core.pages, index, Page::new(data, ()), is_dirty);
         if is_dirty {
             core.dirty.note(inode.ino, &inode.beside.dirty);
@@ -117,6 +118,7 @@ pub fn read<D: BlockPort>(
     direct: bool,
 ) -> Result<usize> {
     let inode = core.inode(ino)?;
+    let ahead = if direct { 0 } else { core.options.read_ahead_blocks };
     // What could not be written is in memory only.
     let direct = direct && !core.names.health.has_failed();
     if direct {
@@ -140,7 +142,6 @@ pub fn read<D: BlockPort>(
             break read_long(core, &inode, offset, into, part_max)?;
         }
         let (first, last) = (offset / BLOCK as u64, (offset + len as u64 - 1) / BLOCK as u64);
-        let ahead = if direct { 0 } else { core.options.read_ahead_blocks };
         fetch(core, &inode, first, last, ahead)?;
     };
     if direct {
