@@ -26,7 +26,7 @@ const STEPS: u64 = 4000;
 const COMMANDS: u64 = 600;
 
 /// Seeds that have shown what was wrong once.
-const SHOWN: [(&str, u64); 10] = [
+const SHOWN: [(&str, u64); 12] = [
     // New pages that a failed write had not reached were read.
     ("novalike", 4),
     // So was an inode that a failed `create` had not reached.
@@ -47,6 +47,10 @@ const SHOWN: [(&str, u64); 10] = [
     ("devfs", 161),
     // Reading ahead overwrote what a log had made durable behind the end of its file.
     ("ext4like-pins", 353),
+    // A file had the size of the log whose name it had taken.
+    ("ext4like-pins", 1027),
+    // Logs were put in the order of their last syncs while they synced, which panicked.
+    ("ext4like-pins", 1244),
 ];
 
 /// What goes wrong in each round.

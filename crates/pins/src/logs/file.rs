@@ -89,6 +89,7 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     }
 
     /// A file's attributes, which `below` gets from the file system below, while nothing of the log changes.
+    /// It may come upon another file, under the same name.
     pub fn shown(&self, ino: Ino, below: impl FnOnce() -> Result<Attr>) -> Result<Attr> {
         let Some(log) = self.known(ino) else { return below() };
         let mut state = log.state.lock();
@@ -103,7 +104,8 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
             }
         }
         let attr = below()?;
-        Ok(Attr { size: attr.size.max(state.size), ..attr })
+        let size = if attr.ino == ino { attr.size.max(state.size) } else { attr.size };
+        Ok(Attr { size, ..attr })
     }
 
     /// Makes what all logs have durable, as `sync` does.

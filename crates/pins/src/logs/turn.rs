@@ -154,7 +154,8 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     /// Frees an entry and room in the window: the log that was synced longest ago gives up its parts.
     fn evict(&self, but: Ino) -> bool {
         let mut others: Vec<_> = self.files.read().values().filter(|log| log.ino != but).cloned().collect();
-        others.sort_by_key(|log| log.used.load(Ordering::Relaxed));
+        // Each is asked once: others sync meanwhile.
+        others.sort_by_cached_key(|log| log.used.load(Ordering::Relaxed));
         others.iter().any(|log| {
             log.state
                 .try_lock()
