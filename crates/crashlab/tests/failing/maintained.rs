@@ -269,7 +269,7 @@ type Contents = BTreeSet<(String, Vec<u8>)>;
 
 /// Kinds of damage that are tried of each file system, and places at which it is sought.
 const DAMAGES: usize = 2;
-const PLACES: u64 = 1200;
+const PLACES: u64 = 300;
 
 /// Damages, each repaired with something that goes wrong meanwhile. Returns how many.
 fn repair(subject: &Subject, seed: u64) -> Result<usize, String> {
@@ -314,16 +314,23 @@ fn repair(subject: &Subject, seed: u64) -> Result<usize, String> {
     Ok(known.len())
 }
 
+/// Seeds that have shown what was wrong once: 5, that ByteFS dropped what lay below a node that could not be
+/// read for a moment; 9, that AugeFS took such a node for none, and ByteFS such an inode.
+const SEEDS: [u64; 2] = [5, 9];
+
 #[test]
 fn a_repair_that_is_cut_off_loses_nothing() {
-    for subject in &subject::ALL {
-        let has_one = ["bytefs", "romefs", "augefs", "devfs"].contains(&subject.name);
-        if has_one {
-            let seed = std::env::var("AMPHI_SEED").map_or(5, |seed| seed.parse().expect("a number"));
-            let damages = repair(subject, seed);
-            let damages =
-                damages.unwrap_or_else(|wrong| panic!("{}, AMPHI_SEED={seed}: {wrong}", subject.name));
-            assert!(damages > 0, "{}", subject.name);
-        }
+    let one = std::env::var("AMPHI_SEED").ok().map(|seed| seed.parse().expect("a number"));
+    for name in ["bytefs", "romefs", "augefs", "devfs"] {
+        let subject = subject::named(name).expect("the subject exists");
+        let of_seed = |seed| {
+            repair(subject, seed).unwrap_or_else(|wrong| {
+                panic!(
+                    "{name}: {wrong}; AMPHI_SEED={seed} cargo test -p amphi-crashlab --test failing repair"
+                )
+            })
+        };
+        let damages: usize = one.map_or_else(|| SEEDS.map(of_seed).iter().sum(), of_seed);
+        assert!(damages > 0, "{name}: nothing that was damaged can be mended");
     }
 }

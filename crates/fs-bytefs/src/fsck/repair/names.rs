@@ -140,12 +140,15 @@ impl LostAndFound {
     }
 }
 
-/// Names, inodes and types in a sound directory; `None` if a part of it cannot be read.
+/// A name, its inode and its type.
+type Entry = (Vec<u8>, u32, u8);
+
+/// The entries of a sound directory; `None` if a part of it cannot be read.
 fn entries<D: BlockPort + WriteLog>(
     edit: &mut Edit<'_, D>,
     state: &State,
     dir: u32,
-) -> Result<Option<Vec<(Vec<u8>, u32, u8)>>, FsckError> {
+) -> Result<Option<Vec<Entry>>, FsckError> {
     let (Some(lower), Some(upper)) = edit.inode(dir)? else { return Ok(None) };
     let mut found = Vec::new();
     let Some(extents) = gather(edit, state, dir, &upper, &Shared::new())? else { return Ok(None) };
