@@ -8,8 +8,8 @@ pub enum Finding {
     /// What a mount needs cannot be read. Not mended.
     #[error("{0}")]
     Unmountable(String),
-    /// The device cannot read it, and may be able to another time. Until then nobody knows which blocks it has
-    /// and what has a name in it: nothing is mended.
+    /// The device cannot read it, and may be able to another time. Until then nobody knows which blocks it
+    /// has, and what has a name in it: nothing is mended.
     #[error("inode {ino}: {why}")]
     Failed { ino: u64, why: String },
     /// The inode is cleared if it is damaged.
