@@ -1,4 +1,4 @@
-//! What is done with a file system that is not mounted, cut off by a loss of power or by a command that fails.
+//! What is done with a file system that is not mounted, cut off by a loss of power or by a failing command.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Tuning, growing and repairing a file system, cut off by a loss of power or by a command that fails: nothing
-//! is lost, what is there is what was before or what was to be, and another attempt brings it to its end.
+//! Tuning, growing and repairing a file system, cut off by a loss of power or by a command that fails:
+//! nothing is lost, what is there is what was or what was to be, and another attempt brings it to its end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
