@@ -102,8 +102,17 @@ impl<D: BlockPort + MemoryArea + 'static> Controller<D> {
         Ok(None)
     }
 
-    /// Gives a directory's entries away.
+    /// Whether a directory has to stay in device memory: once a change has failed half way, memory may have
+    /// more of it than flash, where its names could not be found then.
+    pub fn has_to_stay(&self, state: &State) -> bool {
+        state.part.has_changed && self.names.health.has_failed()
+    }
+
+    /// Gives a directory's entries away, unless they have to stay.
     pub fn give_entries(&self, ino: Ino, state: &mut State) {
+        if self.has_to_stay(state) {
+            return;
+        }
         if let Some(bytes) = state.part.dir.take().and_then(|dir| dir.to_bytes()) {
             self.away.give(Away::Dir, ino, bytes, &self.counters);
         }

@@ -20,6 +20,8 @@ pub type State = amphi_names::State<Part>;
 #[derive(Debug)]
 pub struct Part {
     pub levels: u8,
+    /// A directory's names have changed since it came to device memory.
+    pub has_changed: bool,
     /// The pointer page of the highest level; 0: none.
     pub root: u32,
     /// Blocks of all kinds.
@@ -49,6 +51,7 @@ impl Part {
     pub fn new(memory: &Arc<DeviceMemory>, inode_bytes: u64) -> Self {
         Self {
             levels: 0,
+            has_changed: false,
             root: 0,
             blocks: 0,
             attributes: 0,

@@ -90,6 +90,9 @@ impl<D: BlockPort + MemoryArea + 'static> Store for Controller<D> {
     }
 
     fn may_leave(&self, inode: &Inode, state: &mut State) -> bool {
+        if self.has_to_stay(state) {
+            return false;
+        }
         // An access time that is not written yet keeps the inode here; it is written first.
         if !state.atime_dirty {
             self.give_entries(inode.ino, state);
@@ -179,6 +182,7 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
         child: Child,
     ) -> Result<()> {
         self.belongs_to(dir.ino, state.generation);
+        state.part.has_changed = true;
         let mut grown = None;
         if place.grows {
             let page = self.grow(&mut state.part, place.page);
@@ -194,6 +198,7 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
 
     fn remove(&mut self, dir: &Inode, state: &mut State, slot: u32, name: Name<'_>) -> Result<()> {
         self.belongs_to(dir.ino, state.generation);
+        state.part.has_changed = true;
         let open = state.part.dir.as_deref_mut().ok_or(Error::NotDirectory)?;
         if planted::has(Bug::EntryStays) {
             open.remove(&mut crate::parts::Parts::default(), slot, name.bytes());
@@ -212,6 +217,7 @@ impl<D: BlockPort + MemoryArea + 'static> Change<Controller<D>> for Tx<'_, D> {
         child: Child,
     ) -> Result<()> {
         self.belongs_to(dir.ino, state.generation);
+        state.part.has_changed = true;
         if !planted::has(Bug::NameNotReplaced) {
             opened(state)?.write_entry(&mut self.parts, slot, name.bytes(), child);
         }
