@@ -120,7 +120,7 @@ fn load_sit<D: BlockPort + MemoryArea>(layout: &Layout, meta: &Meta<D>, loaded: 
         let wrong = || damaged("a record of the SIT", 0);
         let (segment, version) = key[4..].split_at_checked(4).ok_or_else(wrong)?;
         let segment = u32::from_be_bytes(segment.try_into().map_err(|_| wrong())?);
-        let version = version.get(1..).and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)?;
+        let version = version.strip_prefix(b":").and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)?;
         let version = u64::from_be_bytes(version);
         let (record, valid) = SitRecord::decode(value, layout.segment_blocks).ok_or_else(wrong)?;
         let domain = usize::from(record.domain.get());

@@ -156,6 +156,12 @@ fn run(seed: u64) {
     let _any = fsck::check(&ssd);
 }
 
+/// A record of the SIT whose key was nearly right took the place of the right one, and nothing deleted it.
+#[test]
+fn a_key_that_is_none_is_refused() {
+    run(1667);
+}
+
 #[test]
 fn damaged_images_are_answered_or_refused() {
     damaged::each_seed("amphi-fs-augefs", 400, 50_000, run);
