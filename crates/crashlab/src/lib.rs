@@ -28,6 +28,7 @@ pub mod shrink;
 pub mod state;
 pub mod subject;
 pub mod tree;
+mod upkeep;
 pub mod workload;
 
 pub use id::{CrashId, Kind, WorkloadId};

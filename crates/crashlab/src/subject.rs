@@ -205,12 +205,16 @@ impl Subject {
             block_bytes: self.block_bytes,
             ..FormatOptions::default()
         };
-        self.act(device, Make(device, &options)).map_err(|error| error.to_string())
+        self.act(device, Make(device, &options))
     }
 
     /// Does something with the file system while it is not mounted.
-    pub fn act<A: Act<Rig>>(&self, device: &Rig, act: A) -> A::Out {
-        self.kind.with_on(device, act)
+    pub(crate) fn act<T>(
+        &self,
+        device: &Rig,
+        act: impl Act<Rig, Out = Result<T, Error>>,
+    ) -> Result<T, String> {
+        self.kind.with_on(device, act).map_err(|error| error.to_string())
     }
 
     /// Mounts it, recovering it if need be. No background work is started.
