@@ -25,11 +25,15 @@ pub fn pin<D: BaBuffer>(device: &D, entry: &Entry) -> Result<()> {
     Err(cause)
 }
 
-/// `BA_FLUSH`. If it fails, the entry is there as before.
+/// `BA_FLUSH`. If it fails, the entry is there as before. One that is gone has been flushed: its number may be
+/// another's by now, which stays.
 ///
 /// # Errors
 /// The device's.
 pub fn flush<D: BaBuffer>(device: &D, entry: &Entry) -> Result<()> {
+    if !is_there(device, entry)? {
+        return Ok(());
+    }
     let Err(cause) = device.flush_entry(entry.id) else { return Ok(()) };
     // If it is not there, its pages are in their place.
     if is_there(device, entry)? { Err(cause) } else { Ok(()) }
@@ -69,6 +73,7 @@ mod tests {
         assert_eq!(flush(&device, &entry(3)), Ok(()));
         assert_eq!(pin(&device, &entry(4)), Ok(()));
         assert!(pin(&device, &entry(3)).is_err(), "its number is another's");
+        assert_eq!(flush(&device, &entry(3)), Ok(()));
         assert_eq!(device.entries(), Ok(vec![entry(4)]), "which stays");
     }
 }
