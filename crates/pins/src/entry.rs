@@ -25,8 +25,8 @@ pub fn pin<D: BaBuffer>(device: &D, entry: &Entry) -> Result<()> {
     Err(cause)
 }
 
-/// `BA_FLUSH`. If it fails, the entry is there as before. One that is gone has been flushed: its number may be
-/// another's by now, which stays.
+/// `BA_FLUSH`. If it fails, the entry is there as before. One that is gone has been flushed: its number may
+/// be another's by now, which stays.
 ///
 /// # Errors
 /// The device's.

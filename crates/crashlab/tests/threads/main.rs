@@ -26,7 +26,7 @@ const STEPS: u64 = 4000;
 const COMMANDS: u64 = 600;
 
 /// Seeds that have shown what was wrong once.
-const SHOWN: [(&str, u64); 13] = [
+const SHOWN: [(&str, u64); 14] = [
     // New pages that a failed write had not reached were read.
     ("novalike", 4),
     // So was an inode that a failed `create` had not reached.
@@ -53,6 +53,8 @@ const SHOWN: [(&str, u64); 13] = [
     ("ext4like-pins", 1027),
     // Logs were put in the order of their last syncs while they synced, which panicked.
     ("ext4like-pins", 1244),
+    // A log flushed the entry that another had pinned under the same number since.
+    ("ext4like-pins", 3306),
 ];
 
 /// What goes wrong in each round.
