@@ -19,9 +19,7 @@ fn is_there<D: BaBuffer>(device: &D, entry: &Entry) -> Result<bool> {
 /// The device's.
 pub fn pin<D: BaBuffer>(device: &D, entry: &Entry) -> Result<()> {
     let Err(cause) = device.pin(entry.id, entry.offset, entry.at, entry.bytes()) else { return Ok(()) };
-    if is_there(device, entry)? {
-        flush(device, entry)?;
-    }
+    flush(device, entry)?;
     Err(cause)
 }
 

@@ -11,8 +11,7 @@ use crate::others::write;
 /// Steps to which a cut is armed, and commands up to one that is to fail, that are never to come: so they are
 /// counted.
 const NEVER: u64 = 1 << 40;
-/// Steps and commands at the beginning of what is done, and at its end, that are all tried, and so many
-/// between them.
+/// Steps at the beginning of what is done, and at its end, that are all tried, and so many between them.
 const ENDS: u64 = 24;
 
 /// The device that nobody uses any more.
@@ -34,14 +33,14 @@ pub fn used(subject: &Subject, format: impl Fn(&Arc<Rig>) -> Result<(), String>)
     into_ssd(rig)
 }
 
-/// Some of so many.
+/// Some of so many steps.
 fn some(all: u64) -> impl Iterator<Item = u64> {
     (0..all).filter(move |at| *at < ENDS || *at + ENDS > all || at % (all / ENDS).max(1) == 0)
 }
 
-/// Does something with copies of `used`, on each of which something else goes wrong: the power goes, or a
-/// command fails. `judge` is told how it ended, and has the device, whose power went in either case, at the
-/// latest when it had ended.
+/// Does something with copies of `used`, on each of which something else goes wrong: the power goes, or any
+/// one of the commands fails. `judge` is told how it ended, and has the device, whose power went in either
+/// case, at the latest when it had ended.
 ///
 /// # Errors
 /// What `judge` says, with what had gone wrong; nothing could go wrong.
@@ -73,7 +72,7 @@ pub fn interrupt(
         end(rig, &format!("power lost after {step} of {steps} steps"))?;
     }
     for way in Way::ALL {
-        for command in some(commands) {
+        for command in 0..commands {
             let rig = fork()?;
             rig.fail(Some(Fault { command, way }));
             end(rig, &format!("command {command} of {commands} fails: {way:?}"))?;

@@ -229,7 +229,7 @@ fn repair(subject: &Subject, seed: u64) -> Result<usize, String> {
         let Ok((repair, due)) = mended(subject, &rig) else { continue };
         let Some((_, first)) = repair.before.findings.first().filter(|_| repair.helped()) else { continue };
         let kind: String = first.chars().filter(|letter| !letter.is_ascii_digit()).collect();
-        if !known.insert(kind.clone()) {
+        if !known.insert(kind) {
             continue;
         }
         let outcome = interrupt(&damaged, &|rig| mend(subject, rig).map(drop), |outcome, ssd| {
