@@ -55,7 +55,8 @@ impl Log {
         let bytes = store.entry_bytes();
         let data_crc = crc32c::crc32c(store.data);
         let mut patience = PATIENCE;
-        while patience > 0 {
+        let mut appended = None;
+        loop {
             let seen = self.bell.rounds();
             {
                 let (partition, page) = self.partition(store.lpa());
@@ -106,19 +107,24 @@ impl Log {
                     return Ok(0);
                 }
             }
+            // From one time that it was full to the next: others may fill it while this store waits for its
+            // turn, too.
+            let entries = self.count().get(Counter::LogEntries);
+            if appended != Some(entries) {
+                (appended, patience) = (Some(entries), PATIENCE);
+            } else if patience > 1 {
+                patience -= 1;
+            } else {
+                return Err(Error::NoSpace(
+                    "the write log is full of open transactions; commit some".to_owned(),
+                ));
+            }
             self.ring();
             let waiting = self.meters.begin(Activity::LogFull);
-            let appended = self.count().get(Counter::LogEntries);
             self.bell.wait_beyond(seen)?;
             drop(waiting);
             self.power.check()?;
-            if self.count().get(Counter::LogEntries) == appended {
-                patience -= 1;
-            } else {
-                patience = PATIENCE;
-            }
         }
-        Err(Error::NoSpace("the write log is full of open transactions; commit some".to_owned()))
     }
 
     /// Appends a store while the power goes: to the log alone, without waiting. Answers whether there was

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use amphi_device::{BlockPort, BytePort, BytePortExt, Error, Lpa, Structure, TxId, WriteLog};
-use amphi_rt::Sim;
+use amphi_rt::{Schedule, Sim};
 use amphi_ssd::{GcPolicy, Profile, Ssd};
 
 const TAG: Structure = Structure::Data;
@@ -276,6 +276,29 @@ fn many_tasks(seed: u64, name: &str) -> String {
     let stats = ssd.stats();
     assert!(stats.log_cleanings > 0, "the log was never cleaned");
     format!("{} {}", amphi_rt::time::now_ns(), serde_json::to_string(&stats).expect("writes"))
+}
+
+/// Whole pages without a transaction, by nearly as many tasks as a region holds pages. Whoever finds others
+/// faster, again and again, waits: a log is full for good only when nobody's store finds room.
+#[test]
+fn a_store_that_loses_its_turn_again_and_again_waits() {
+    let schedule = Schedule::Random { per_mille: 200, delay_ns: 2_000_000 };
+    Sim::explore(0..300).schedule(schedule).run(|| {
+        let mut profile = profile("free");
+        profile.log.region_bytes = 64 << 10;
+        let ssd = Arc::new(Ssd::in_memory(&profile, 8 << 20));
+        let tasks: Vec<_> = (0..8)
+            .map(|task| {
+                let ssd = Arc::clone(&ssd);
+                amphi_rt::task::spawn("writer", move || {
+                    for page in 0..60 {
+                        ssd.persist(Lpa(page * 8 + task).byte(0), &[7; 4096], None, TAG).expect("room");
+                    }
+                })
+            })
+            .collect();
+        tasks.into_iter().for_each(amphi_rt::task::JoinHandle::join);
+    });
 }
 
 #[test]
