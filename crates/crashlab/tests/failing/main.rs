@@ -2,6 +2,7 @@
 
 mod formatted;
 mod interrupted;
+mod logs;
 mod maintained;
 mod others;
 

@@ -139,8 +139,8 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         while done < len {
             let at = offset + done as u64;
             if let Some(part) = state.parts.iter().find(|part| part.has(at)) {
-                let bytes = (part.end() - at).min((len - done) as u64) as usize;
-                let from = (at - part.offset) as usize;
+                let bytes = (part.hold.end() - at).min((len - done) as u64) as usize;
+                let from = (at - part.hold.offset) as usize;
                 into[done..done + bytes].copy_from_slice(&part.shadow[from..from + bytes]);
                 done += bytes;
                 continue;
@@ -224,7 +224,12 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
                     continue;
                 }
                 let part = &mut state.parts[index];
-                let bytes = (part.end() - at).min(rest.len() as u64) as usize;
+                if part.hold.is_flushed {
+                    self.leave(ino, &mut part.hold, state.size)?;
+                    state.parts.remove(index);
+                    continue;
+                }
+                let bytes = (part.hold.end() - at).min(rest.len() as u64) as usize;
                 put(part, at, &rest[..bytes], state.size);
                 done += bytes;
                 let reached = at + bytes as u64;
@@ -234,7 +239,7 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
                 continue;
             }
             let bytes = until_part(state, at).min(rest.len() as u64);
-            if state.parts.last().is_some_and(|last| at < last.offset) {
+            if state.parts.last().is_some_and(|last| at < last.hold.offset) {
                 // Behind the program.
                 let written = self.write_below(ino, state, at, &rest[..bytes as usize], plain, cred)?;
                 state.size = state.size.max(at + written as u64);
@@ -275,14 +280,14 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
 
 /// Bytes from `at`, which is in no part, to the next part.
 fn until_part(state: &State, at: u64) -> u64 {
-    let next = state.parts.iter().map(|part| part.offset).filter(|offset| *offset > at).min();
+    let next = state.parts.iter().map(|part| part.hold.offset).filter(|offset| *offset > at).min();
     next.map_or(u64::MAX, |next| next - at)
 }
 
 /// Puts bytes into a part, and notes which of them are new: programs write whole pages of which little has
 /// changed. Those from `size` on are new whatever they are.
 fn put(part: &mut Part, at: u64, data: &[u8], size: u64) {
-    let from = (at - part.offset) as usize;
+    let from = (at - part.hold.offset) as usize;
     let old = &mut part.shadow[from..from + data.len()];
     let known = size.saturating_sub(at).min(data.len() as u64) as usize;
     let first = old[..known].iter().zip(data).position(|(old, new)| old != new);

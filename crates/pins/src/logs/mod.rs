@@ -66,13 +66,28 @@ impl Options {
     }
 }
 
-/// A pinned part of a log.
-struct Part {
+/// What a part of a log takes of the device.
+#[derive(Clone, Copy)]
+struct Hold {
     /// First byte in the file.
     offset: u64,
     entry: Entry,
     /// Its line of the register.
     slot: usize,
+    /// The entry is gone, and the pages have what was in it, but the file system below could not be told: the
+    /// window may be another's.
+    is_flushed: bool,
+}
+
+impl Hold {
+    fn end(&self) -> u64 {
+        self.offset + self.entry.bytes()
+    }
+}
+
+/// A pinned part of a log.
+struct Part {
+    hold: Hold,
     /// What the program sees.
     shadow: Vec<u8>,
     /// Bytes from here to there, of the file, are not in the window yet.
@@ -82,19 +97,15 @@ struct Part {
 }
 
 impl Part {
-    fn end(&self) -> u64 {
-        self.offset + self.entry.bytes()
-    }
-
     fn has(&self, at: u64) -> bool {
-        (self.offset..self.end()).contains(&at)
+        (self.hold.offset..self.hold.end()).contains(&at)
     }
 }
 
 /// A task that pins the next part and flushes those behind.
 struct Turning {
-    /// How many parts have left, the first ones, and what the next one met.
-    task: JoinHandle<(usize, Result<()>)>,
+    /// Which of the parts that leave have not, and what the first of them met.
+    task: JoinHandle<(Vec<Hold>, Result<()>)>,
     /// The next part, as soon as it is there.
     next: Receiver<Part>,
     /// What it pins, in the file.

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use amphi_device::{BaBuffer, BytePortExt, Lpa, PAGE_BYTES, Structure};
+use amphi_device::{BaBuffer, BytePortExt, Entry, Lpa, PAGE_BYTES, Structure};
 use amphi_rt::sync::channel;
 use amphi_rt::task;
 use amphi_vfs::{Allocate, Cred, Error, Extents, Ino, OpenFlags, Result, SetAttr, SetTime};
 
-use super::{LogFile, Logs, PAGE, Part, State, Turning, io_error, window_bytes};
+use super::{Hold, LogFile, Logs, PAGE, Part, State, Turning, io_error, window_bytes};
 use crate::entry;
 use crate::planted::{self, Bug};
 use crate::table::places;
@@ -17,29 +17,24 @@ use crate::table::places;
 /// A log that found no room does not ask again before so many syncs.
 const PATIENCE: u32 = 64;
 
-/// A part that goes: what the task that flushes it has to know.
-struct Leaving {
-    offset: u64,
-    entry: amphi_device::Entry,
-    slot: usize,
-}
-
 impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     /// Stores what is new of a part, and issues `BA_SYNC`.
     fn store(&self, part: &mut Part) -> Result<()> {
         if part.dirty.is_empty() {
             return Ok(());
         }
-        let mut at = part.dirty.start - part.offset;
-        let end = part.dirty.end - part.offset;
+        let Hold { offset, entry, is_flushed, .. } = part.hold;
+        assert!(!is_flushed, "what is written to a part that has left is nobody's");
+        let mut at = part.dirty.start - offset;
+        let end = part.dirty.end - offset;
         while at < end {
             let to = end.min((at / PAGE + 1) * PAGE);
             let bytes = &part.shadow[at as usize..to as usize];
-            self.device.store(part.entry.offset + at, bytes, None, Structure::Data).map_err(io_error)?;
+            self.device.store(entry.offset + at, bytes, None, Structure::Data).map_err(io_error)?;
             at = to;
         }
         if !planted::has(Bug::LogNotSynced) {
-            self.device.sync_entry(part.entry.id).map_err(io_error)?;
+            self.device.sync_entry(entry.id).map_err(io_error)?;
         }
         part.dirty = 0..0;
         Ok(())
@@ -52,9 +47,10 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         if size > durable && !planted::has(Bug::LogSizeForgotten) {
             // Each part that has some of what is new says how far, since recovery takes no page for written
             // that its part's line does not reach. One that is leaving has said so when it began to.
-            let has_new = |part: &&Part| !part.is_leaving && part.offset < size && durable < part.end();
+            let has_new =
+                |part: &&Part| !part.is_leaving && part.hold.offset < size && durable < part.hold.end();
             for part in state.parts.iter().filter(has_new) {
-                self.register.set_size(part.slot, size.min(part.end())).map_err(io_error)?;
+                self.register.set_size(part.hold.slot, size.min(part.hold.end())).map_err(io_error)?;
             }
             state.durable = size;
         }
@@ -90,27 +86,36 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
             .ok_or(Error::NoSpace)?;
         self.fill_reserved(ino, offset, inside.min(entry.bytes()), entry.at)?;
         let slot = self.register.claim(ino, offset, &entry).map_err(io_error)?.ok_or(Error::NoSpace)?;
-        if let Err(error) = entry::pin(&*self.device, &entry) {
-            self.register.clear(slot).map_err(io_error)?;
-            return Err(io_error(error));
-        }
-        let mut part = Part {
-            offset,
-            entry,
-            slot,
-            shadow: vec![0; entry.bytes() as usize],
-            dirty: 0..0,
-            is_leaving: false,
-        };
         let written = size.saturating_sub(offset).min(entry.bytes()) as usize;
-        let whole = written.next_multiple_of(PAGE_BYTES);
-        if written > 0 {
-            let into = &mut part.shadow[..whole];
-            // Not each profile with a BA-buffer has an engine for reads of its window.
-            self.device.load_many(entry.offset, into, Structure::Data).map_err(io_error)?;
-            part.shadow[written..].fill(0);
+        let shadow = entry::pin(&*self.device, &entry).and_then(|()| {
+            let shadow = self.shadow(&entry, written);
+            if shadow.is_err() {
+                entry::flush(&*self.device, &entry)?;
+            }
+            shadow
+        });
+        match shadow {
+            Ok(shadow) => {
+                let hold = Hold { offset, entry, slot, is_flushed: false };
+                Ok(Part { hold, shadow, dirty: 0..0, is_leaving: false })
+            }
+            Err(error) => {
+                self.register.clear(slot).map_err(io_error)?;
+                Err(io_error(error))
+            }
         }
-        Ok(part)
+    }
+
+    /// What a program sees of an entry whose first bytes, so many, are written.
+    fn shadow(&self, entry: &Entry, written: usize) -> amphi_device::Result<Vec<u8>> {
+        let mut shadow = vec![0; entry.bytes() as usize];
+        if written > 0 {
+            let whole = &mut shadow[..written.next_multiple_of(PAGE_BYTES)];
+            // Not each profile with a BA-buffer has an engine for reads of its window.
+            self.device.load_many(entry.offset, whole, Structure::Data)?;
+            shadow[written..].fill(0);
+        }
+        Ok(shadow)
     }
 
     /// Has the pages hold zeros that lie inside of the file and were never written: the window would show
@@ -141,31 +146,35 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     }
 
     /// Flushes a part, tells the file system what is written there, and gives its line back.
-    fn leave(&self, ino: Ino, part: &Leaving, size: u64) -> Result<()> {
-        entry::flush(&*self.device, &part.entry).map_err(io_error)?;
-        let end = part.offset + part.entry.bytes();
-        let written = size.next_multiple_of(PAGE).min(end).saturating_sub(part.offset);
-        if written > 0 {
-            self.below.landed(ino, part.offset, written, size.min(end))?;
+    pub(super) fn leave(&self, ino: Ino, hold: &mut Hold, size: u64) -> Result<()> {
+        if !hold.is_flushed {
+            entry::flush(&*self.device, &hold.entry).map_err(io_error)?;
+            hold.is_flushed = true;
         }
-        self.register.clear(part.slot).map_err(io_error)
+        let written = size.next_multiple_of(PAGE).min(hold.end()).saturating_sub(hold.offset);
+        if written > 0 {
+            self.below.landed(ino, hold.offset, written, size.min(hold.end()))?;
+        }
+        self.register.clear(hold.slot).map_err(io_error)
     }
 
-    /// Frees an entry and room in the window: the log that was synced longest ago gives up its parts.
-    fn evict(&self, but: Ino) -> bool {
+    /// Frees an entry and room in the window: the log that was synced longest ago gives up its parts. A task
+    /// that turns parts waits for no other: each could be what the other one waits for.
+    fn evict(&self, but: Ino, is_task: bool) -> bool {
         let mut others: Vec<_> = self.files.read().values().filter(|log| log.ino != but).cloned().collect();
         // Each is asked once: others sync meanwhile.
         others.sort_by_cached_key(|log| log.used.load(Ordering::Relaxed));
         others.iter().any(|log| {
-            log.state
-                .try_lock()
-                .is_some_and(|mut state| state.is_pinned() && self.give_up(log.ino, &mut state).is_ok())
+            log.state.try_lock().is_some_and(|mut state| {
+                let would_wait = state.turning.as_ref().is_some_and(|turning| !turning.task.is_finished());
+                state.is_pinned() && !(is_task && would_wait) && self.give_up(log.ino, &mut state).is_ok()
+            })
         })
     }
 
-    fn pin_or_evict(&self, ino: Ino, from: u64, size: u64) -> Result<Part> {
+    fn pin_or_evict(&self, ino: Ino, from: u64, size: u64, is_task: bool) -> Result<Part> {
         match self.pin_part(ino, from, size) {
-            Err(Error::NoSpace) if self.evict(ino) => self.pin_part(ino, from, size),
+            Err(Error::NoSpace) if self.evict(ino, is_task) => self.pin_part(ino, from, size),
             outcome => outcome,
         }
     }
@@ -187,7 +196,7 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         }
         // The log's own, which keeps the blocks although the last name goes.
         self.below.open(log.ino, OpenFlags { write: true, ..OpenFlags::default() })?;
-        match self.pin_or_evict(log.ino, from, attr.size) {
+        match self.pin_or_evict(log.ino, from, attr.size, false) {
             Ok(part) => {
                 (state.size, state.durable, state.has_grown) = (attr.size, attr.size, false);
                 state.parts.push(part);
@@ -203,13 +212,12 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     /// Waits for the task that turns parts, and takes over what it has done.
     pub(super) fn settle(&self, state: &mut State) -> Result<()> {
         let Some(turning) = state.turning.take() else { return Ok(()) };
-        let (mut left, outcome) = turning.task.join();
+        let (rest, outcome) = turning.task.join();
         state.parts.retain_mut(|part| {
-            let has_left = part.is_leaving && left > 0;
-            left -= usize::from(has_left);
-            // One that could not be flushed stays, and whoever needs its room tries again.
-            part.is_leaving = false;
-            !has_left
+            // One that could not leave stays, and whoever needs its room tries again.
+            let stays = rest.iter().find(|hold| hold.offset == part.hold.offset);
+            part.hold = *stays.unwrap_or(&part.hold);
+            !std::mem::take(&mut part.is_leaving) || stays.is_some()
         });
         state.parts.extend(turning.next.try_receive());
         outcome
@@ -231,7 +239,7 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     /// last one's first quarter: not at once, since it may write again a block that began in the one before.
     pub(super) fn turn(self: &Arc<Self>, log: &LogFile, state: &mut State, at: u64) -> Result<()> {
         match state.parts.last() {
-            Some(last) if at > last.offset + last.entry.bytes() / 4 && at <= last.end() => {
+            Some(Part { hold, .. }) if at > hold.offset + hold.entry.bytes() / 4 && at <= hold.end() => {
                 self.begin_turn(log, state)
             }
             _ => Ok(()),
@@ -239,7 +247,7 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     }
 
     fn begin_turn(self: &Arc<Self>, log: &LogFile, state: &mut State) -> Result<()> {
-        let Some(from) = state.parts.last().map(Part::end) else { return Ok(()) };
+        let Some(from) = state.parts.last().map(|last| last.hold.end()) else { return Ok(()) };
         let goes_on = state.has_grown || from < state.size;
         let before = state.parts.len() - 1;
         if state.turning.is_some() || before == 0 && !goes_on {
@@ -248,9 +256,9 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         let mut leaving = Vec::new();
         for part in &mut state.parts[..before] {
             self.store(part)?;
-            self.register.set_size(part.slot, part.end()).map_err(io_error)?;
+            self.register.set_size(part.hold.slot, part.hold.end()).map_err(io_error)?;
             part.is_leaving = true;
-            leaving.push(Leaving { offset: part.offset, entry: part.entry, slot: part.slot });
+            leaving.push(part.hold);
         }
         let (logs, ino, size) = (Arc::clone(self), log.ino, state.size);
         let (pinned, next) = channel(1);
@@ -263,16 +271,16 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
                 let _taken = part.map(|part| pinned.try_send(part));
             };
             hand_over(early);
-            for (left, part) in leaving.iter().enumerate() {
-                if let Err(error) = logs.leave(ino, part, size) {
-                    return (left, Err(error));
+            for left in 0..leaving.len() {
+                if let Err(error) = logs.leave(ino, &mut leaving[left], size) {
+                    return (leaving.split_off(left), Err(error));
                 }
             }
             if is_late {
                 // Without room the program goes on below.
-                hand_over(logs.pin_or_evict(ino, from, size).ok());
+                hand_over(logs.pin_or_evict(ino, from, size, true).ok());
             }
-            (leaving.len(), Ok(()))
+            (Vec::new(), Ok(()))
         });
         state.turning = Some(Turning { task, next, pins: from..from + self.part_bytes });
         Ok(())
@@ -291,12 +299,12 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
                 return Ok(true);
             }
             self.settle(state)?;
-            if may_begin && state.parts.last().is_some_and(|last| last.end() == at) {
+            if may_begin && state.parts.last().is_some_and(|last| last.hold.end() == at) {
                 self.begin_turn(log, state)?;
             }
         }
         self.leave_all(log.ino, state)?;
-        match self.pin_or_evict(log.ino, at, state.size) {
+        match self.pin_or_evict(log.ino, at, state.size, false) {
             Ok(part) => {
                 state.parts.push(part);
                 Ok(true)
@@ -311,15 +319,15 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
     fn leave_all(&self, ino: Ino, state: &mut State) -> Result<()> {
         let size = state.size;
         for part in &mut state.parts {
-            if part.has(size) {
+            if part.has(size) && !part.hold.is_flushed {
                 // What lies behind the end in its page is somebody's whom the pages belonged to before.
                 let from = if part.dirty.is_empty() { size } else { part.dirty.start.min(size) };
                 part.dirty = from..size.next_multiple_of(PAGE).max(part.dirty.end);
             }
         }
         state.parts.iter_mut().try_for_each(|part| self.store(part))?;
-        while let Some(part) = state.parts.first() {
-            self.leave(ino, &Leaving { offset: part.offset, entry: part.entry, slot: part.slot }, size)?;
+        while let Some(part) = state.parts.first_mut() {
+            self.leave(ino, &mut part.hold, size)?;
             state.parts.remove(0);
         }
         Ok(())

@@ -352,8 +352,15 @@ impl History {
         if !(shortest..=longest).contains(&found.len()) {
             return Err(format!("{} bytes, not {shortest} to {longest}", found.len()));
         }
-        let may_be =
-            |at: usize, byte: u8| self.0.iter().any(|past| past.get(at).is_some_and(|due| *due == byte));
+        // The rest of a page that a cut ends in is zeroed in place before the journal has the new end.
+        let is_cut = |at: usize| {
+            let cuts = self.0.windows(2).filter(|pair| pair[1].len() < pair[0].len());
+            cuts.map(|pair| pair[1].len()..pair[0].len().min(pair[1].len().next_multiple_of(P as usize)))
+                .any(|zeroed| zeroed.contains(&at))
+        };
+        let may_be = |at: usize, byte: u8| {
+            self.0.iter().any(|past| past.get(at).is_some_and(|due| *due == byte)) || byte == 0 && is_cut(at)
+        };
         match found.iter().enumerate().find(|(at, byte)| !may_be(*at, **byte)) {
             Some((at, byte)) => Err(format!("byte {at} is {byte}, which it never was")),
             None => Ok(()),

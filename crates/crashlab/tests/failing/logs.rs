@@ -1,0 +1,92 @@
+//! Logs on pinned windows that give way to each other, while the device fails: what one has given up may be
+//! another's.
+
+use std::sync::Arc;
+
+use amphi_crashlab::rig::{Fault, Rig, Way};
+use amphi_crashlab::subject::{self, Size};
+use amphi_rt::Sim;
+use amphi_rt::random::Generator;
+use amphi_vfs::{Cred, FileSystem, FileType, Ino, WriteMode};
+
+use super::long;
+use super::others::{name, read};
+
+const FILES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// An append-only file: what was written to it, and how much of that was synced.
+struct Log {
+    ino: Ino,
+    written: Vec<u8>,
+    synced: usize,
+}
+
+impl Log {
+    /// Appends and syncs. What fails is tried again with the next append.
+    fn append(&mut self, fs: &dyn FileSystem, byte: u8, bytes: usize) {
+        let end = self.written.len() as u64;
+        if let Ok(done) = fs.write(self.ino, end, &vec![byte; bytes], WriteMode::default(), &Cred::ROOT) {
+            self.written.extend(std::iter::repeat_n(byte, done));
+            if fs.fsync(self.ino, true).is_ok() {
+                self.synced = self.written.len();
+            }
+        }
+    }
+}
+
+/// Has more logs than the window has room for grow in turn, one command failing. Answers whether it did.
+fn run(seed: u64, fault: Fault) -> Result<bool, String> {
+    let subject = subject::named("ext4like-pins").expect("the subject exists");
+    let device = subject::device("free", subject.firmware, Size::Cramped)?;
+    let rig = Arc::new(Rig::plain(device));
+    subject.format(&rig)?;
+    let fs = subject.mount_forgetful(&rig)?;
+    let make = |file: &str| {
+        let made = fs.create(Ino::ROOT, name(file), FileType::Regular, 0o644, 0, &Cred::ROOT);
+        made.map(|made| Log { ino: made.attr.ino, written: Vec::new(), synced: 0 })
+            .map_err(|error| error.to_string())
+    };
+    let mut logs = FILES.iter().map(|file| make(file)).collect::<Result<Vec<_>, _>>()?;
+    fs.sync().map_err(|error| error.to_string())?;
+    rig.fail(Some(fault));
+    let mut dice = Generator::new(seed);
+    for round in 0..60 {
+        let log = &mut logs[dice.below(FILES.len() as u64) as usize];
+        log.append(&*fs, round + 1, dice.below(5000) as usize + 1);
+    }
+    let has_failed = rig.failed().is_some();
+    drop(fs);
+    let ssd = Arc::into_inner(rig).expect("nobody else has it").into_ssd();
+    ssd.power_cut(seed);
+    let rig = Arc::new(Rig::plain(ssd.restart().map_err(|error| error.to_string())?));
+    let fs = subject.mount(&rig)?;
+    for (file, log) in FILES.iter().zip(&logs) {
+        let found = read(&*fs, file).map_err(|error| error.to_string())?;
+        let wrong = log.written[..log.synced].iter().zip(&found).position(|(due, found)| due != found);
+        if found.len() < log.synced || wrong.is_some() {
+            let (bytes, synced) = (found.len(), log.synced);
+            return Err(format!(
+                "seed {seed}, fault {fault}: {file} has {bytes} bytes, of {synced} that were \
+                synced; the first wrong one is {wrong:?}"
+            ));
+        }
+    }
+    Ok(has_failed)
+}
+
+#[test]
+fn what_a_log_has_synced_is_there_although_another_failed_to_give_way() {
+    let mut wrong = Vec::new();
+    for seed in 0..2 * long() {
+        for way in Way::ALL {
+            for command in (seed % 3..).step_by(3) {
+                match Sim::new(seed).run(|| run(seed, Fault { command, way })) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(what) => wrong.push(what),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
