@@ -319,16 +319,8 @@ pub fn open<D: BlockPort + MemoryArea>(
         options,
     });
     let mut recovered = Recovered { clean, ..Recovered::default() };
+    drop_stale(&core, &loaded.stale, &loaded.stale_nat)?;
     if !clean {
-        let mut batch = Batch::new();
-        for (segment, version) in loaded.stale {
-            meta::delete(&mut batch, Key::Sit(segment, version))?;
-        }
-        core.meta.write(&batch)?;
-        for page in loaded.stale_nat.iter().filter(|_| !planted::has(Bug::StaleNatCounts)) {
-            core.ground.write(*page, &[0; PAGE], Structure::Pointer)?;
-        }
-        core.ground.settle()?;
         recovered = recover::all(&core, loaded.intents)?;
     }
     for domain in &core.domains {
@@ -347,6 +339,23 @@ pub fn open<D: BlockPort + MemoryArea>(
         finish_orphans(&core)?;
     }
     Ok((core, recovered))
+}
+
+/// Drops what was written for checkpoints that were not made: the next ones have their versions. Where all is
+/// well one that was unmounted cleanly has nothing of the kind.
+fn drop_stale<D: BlockPort + MemoryArea>(core: &Core<D>, sit: &[(u32, u64)], nat: &[Lpa]) -> Result<()> {
+    if sit.is_empty() && nat.is_empty() {
+        return Ok(());
+    }
+    let mut batch = Batch::new();
+    for (segment, version) in sit {
+        meta::delete(&mut batch, Key::Sit(*segment, *version))?;
+    }
+    core.meta.write(&batch)?;
+    for page in nat.iter().filter(|_| !planted::has(Bug::StaleNatCounts)) {
+        core.ground.write(*page, &[0; PAGE], Structure::Pointer)?;
+    }
+    Ok(core.ground.settle()?)
 }
 
 fn count_inodes<D: BlockPort + MemoryArea>(meta: &Meta<D>) -> Result<u64> {

@@ -162,6 +162,13 @@ fn a_key_that_is_none_is_refused() {
     run(1667);
 }
 
+/// A record of the SIT that was newer than its domain's checkpoint came to count with the next one, which the
+/// repair made.
+#[test]
+fn a_record_that_is_too_new_does_not_come_to_count() {
+    run(11_922);
+}
+
 #[test]
 fn damaged_images_are_answered_or_refused() {
     damaged::each_seed("amphi-fs-augefs", 400, 50_000, run);
