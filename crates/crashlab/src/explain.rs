@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use crate::candidate::Candidate;
 use crate::id::CrashId;
 use crate::lab::Shown;
-use crate::rig::{Event, Way};
+use crate::rig::{Event, RECURS, Way};
 use crate::session::Outcome;
 use crate::tree::Tree;
 
@@ -52,9 +52,10 @@ pub fn text(id: &CrashId, outcome: &Outcome) -> String {
     }
     if let (Some(fault), Some(failed)) = (id.workload.fault, outcome.failed) {
         let how = match fault.way {
-            Way::Refused => "refused",
-            Way::Done => "carried out, and reported as failed",
-            Way::Lasting => "refused, as all others from then on",
+            Way::Refused => "refused".to_owned(),
+            Way::Done => "carried out, and reported as failed".to_owned(),
+            Way::Lasting => "refused, as all others from then on".to_owned(),
+            Way::Recurring => format!("refused, as one in {RECURS} from then on"),
         };
         let _infallible = writeln!(text, "\nthe device has failed {failed}: {how}");
     }

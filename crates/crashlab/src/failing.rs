@@ -228,7 +228,11 @@ impl<'a> Failing<'a> {
         if self.way == Way::Lasting {
             return Ok(if is_sick { Left::Sick } else { Left::Between });
         }
+        // Nothing fails while the laboratory reads.
+        let planned = self.run.rig.planned_fault();
+        self.run.rig.fail(None);
         let found = Tree::read(&*self.run.fs);
+        self.run.rig.fail(planned);
         if is_sick {
             return self.left_to_readers(found, operation, after).map(|()| Left::Sick);
         }

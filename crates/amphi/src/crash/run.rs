@@ -124,8 +124,8 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     every: u64,
     /// Runs each workload on devices of which each fails another command, or one in so many: refused; carried
-    /// out all the same; refused, and all others from then on. The power is cut after each operation from the
-    /// failure on.
+    /// out all the same; refused, and all others from then on, or one in 20 of them. The power is cut after
+    /// each operation from the failure on.
     #[arg(long, value_name = "EVERY", num_args = 0..=1, default_missing_value = "1")]
     fail: Option<u64>,
     /// Only one crash point in so many is looked at.

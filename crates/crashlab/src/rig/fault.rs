@@ -27,11 +27,16 @@ pub enum Way {
     Done,
     /// It is refused, and so are all others from then on.
     Lasting,
+    /// It is refused, and so is one in [`RECURS`] from then on.
+    Recurring,
 }
+
+/// One in so many commands fails where failures recur: few enough that most operations come through.
+pub const RECURS: u64 = 20;
 
 impl Way {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Refused, Self::Done, Self::Lasting];
+    pub const ALL: [Self; 4] = [Self::Refused, Self::Done, Self::Lasting, Self::Recurring];
 }
 
 impl fmt::Display for Fault {
@@ -40,6 +45,7 @@ impl fmt::Display for Fault {
             Way::Refused => "",
             Way::Done => "d",
             Way::Lasting => "l",
+            Way::Recurring => "r",
         };
         write!(f, "!{}{way}", self.command)
     }
@@ -54,6 +60,8 @@ impl FromStr for Fault {
             (command, Way::Done)
         } else if let Some(command) = text.strip_suffix('l') {
             (command, Way::Lasting)
+        } else if let Some(command) = text.strip_suffix('r') {
+            (command, Way::Recurring)
         } else {
             (text, Way::Refused)
         };
@@ -105,8 +113,10 @@ impl Faults {
             return None;
         }
         let way = fault.way;
-        if way != Way::Lasting {
-            inner.0 = None;
+        match way {
+            Way::Lasting => {}
+            Way::Recurring => fault.command = RECURS - 1,
+            Way::Refused | Way::Done => inner.0 = None,
         }
         inner.1.get_or_insert(what);
         Some(way)
@@ -120,7 +130,7 @@ impl Faults {
         match self.take(what) {
             None => Ok(End(false)),
             Some(Way::Done) => Ok(End(true)),
-            Some(Way::Refused | Way::Lasting) => Err(failure()),
+            Some(Way::Refused | Way::Lasting | Way::Recurring) => Err(failure()),
         }
     }
 

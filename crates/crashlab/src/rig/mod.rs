@@ -23,7 +23,7 @@ use hashbrown::HashSet;
 
 pub use event::{Event, Next};
 use fault::{End, Faults};
-pub use fault::{Fault, Way};
+pub use fault::{Fault, RECURS, Way};
 
 /// The smallest thing that a crash keeps or drops as a whole but for tearing: a line of a store, or a page of
 /// a block write.
