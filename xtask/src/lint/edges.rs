@@ -70,7 +70,7 @@ fn allowed_in_tests(from: &str, to: &str) -> bool {
     // The laboratory plants bugs in its file systems and in what they share, and has them in all its variants
     // answer tasks that meet.
     let of_laboratory = from == "crashlab"
-        && (matches!(to, "direct-access" | "names" | "conformance") || to.starts_with("fs-"));
+        && (matches!(to, "direct-access" | "names" | "conformance" | "wal") || to.starts_with("fs-"));
     allowed(from, to)
         || of_laboratory
         || pinned

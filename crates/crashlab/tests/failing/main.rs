@@ -5,6 +5,7 @@ mod interrupted;
 mod logs;
 mod maintained;
 mod others;
+mod wal;
 
 use std::sync::Arc;
 
